@@ -133,7 +133,7 @@ static bool reduces(syn_comm_kind kind) {
     return kind == SYN_COMM_ALL_REDUCE || kind == SYN_COMM_REDUCE_SCATTER;
 }
 
-/* Whether two calls agree, apart from the lengths of their segments. */
+/* Whether two calls agree in everything but the lengths of their segments. */
 static bool equal_except_lengths(const syn__call_sig *a, const syn__call_sig *b) {
     const syn_comm_call *x = &a->exchange, *y = &b->exchange;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;

@@ -1,4 +1,4 @@
-/* In-process ranks: the world, its communicators and its groups, and how they end. */
+/* In-process ranks: creates and closes the world, its communicators and its groups. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* for sched_getaffinity */
 #endif

@@ -12,13 +12,14 @@ static const syn_segment *segments_of(const syn_request *r, int32_t member) {
     return member_of(r, member)->slots[r->turn.seq & 1].exchange.segments;
 }
 
-/* The inputs that a member copied before it entered, one after another. Its list of segments may be
-   gone by now, but has the same lengths as the caller's. */
+/* The inputs that a member copied, one after another, before it entered. The member's list of
+   segments may not exist any more, but its lengths were the same as those of the caller's list. */
 static const unsigned char *inlined_of(const syn_request *r, int32_t member) {
     return member_of(r, member)->inlined[r->turn.seq & 1];
 }
 
-/* The inputs (outputs) of all members for one segment, in this member's scratch. */
+/* The inputs of all members for one segment, in this member's scratch memory. `outputs` does the
+   same for outputs. */
 static const void **inputs(const syn_request *r, int32_t segment) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
@@ -115,7 +116,7 @@ static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
     SYN_TRY(syn__local_enter(self, r, small, err));
     if (bytes == 0) return SYN_OK;
     const void *const *ins = small ? inlined_inputs(r, 0) : inputs(r, 0);
-    /* Begin with its own part, so that members do not all read the same part. */
+    /* Each member begins with its own part, so that not all members read the same part at once. */
     for (int32_t k = 0; k < group->size; k++) {
         const int32_t from = (group->index + k) % group->size;
         memcpy((char *)r->segments->out + (size_t)from * bytes, ins[from], bytes);

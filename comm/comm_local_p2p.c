@@ -38,8 +38,8 @@ static syn_status send_to_ended(const syn__local *self, const syn_comm_call *sen
                     (int)self->base.pub.rank, (int)send->peer, (int)send->tag);
 }
 
-/* Finds the waiting receive that matches a send, or sets *recv to NULL. In the latter case, and if
- * *letter is not NULL, moves it to the peer's queue of unexpected messages and sets *letter to
+/* Finds the waiting receive that matches a send. If there is none, sets *recv to NULL and, if
+ * *letter is not NULL, moves *letter to the peer's queue of unexpected messages and sets *letter to
  * NULL. */
 static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unexpected **letter,
                           syn_request **recv, syn_error *err) {
@@ -62,8 +62,8 @@ static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unex
     return ended ? send_to_ended(self, send, err) : SYN_OK;
 }
 
-/* An unexpected message is copied without the lock, so a receive may be posted meanwhile; deliver
-   is therefore called again. */
+/* An unexpected message is copied without the lock, so a receive may be posted meanwhile. Therefore
+   deliver is called again after the copy. */
 static syn_status send_message(syn__local *self, const syn__call_sig *send, syn_error *err) {
     syn__unexpected *letter = NULL;
     syn_request *recv = NULL;
@@ -101,8 +101,8 @@ syn_status syn__local_post(syn__comm *comm, syn_request *message, syn_error *err
     return send_message(self, &message->turn, err);
 }
 
-/* Sleeps until a receive is done. False if it must be cancelled because the world was aborted. Lock
-   held. */
+/* Sleeps until a receive is done. Returns false if the receive must be cancelled because the world
+   was aborted. The caller holds the lock. */
 static bool sleep_filled(syn__local *self, syn_request *message) {
     syn_local_world *world = self->world;
     syn__local_rank *me = &world->ranks[self->base.pub.rank];

@@ -1,4 +1,4 @@
-/* Runs one function on all ranks of a world, each on a thread of its own. */
+/* Runs one function on all ranks of a world, each on a separate thread. */
 #include "comm/comm_local.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/thread.h"
@@ -30,9 +30,9 @@ static void *run_rank(void *arg) {
     return NULL;
 }
 
-/* Chooses the failure to report: preferably a rank's own failure, not the one that the other ranks
-   got because of it. Failures of operations that were started but never waited for appear only in
-   the world. */
+/* Chooses the failure to report: preferably a rank's own failure, not the failure that other ranks
+   got because of it. If an operation that was started and never waited for failed, only the world
+   has the failure. */
 static syn_status report(const syn_local_world *world, const rank_thread *threads, syn_error *err) {
     const int32_t size = world->size;
     const rank_thread *shown = NULL;

@@ -1,4 +1,4 @@
-/* How in-process ranks wait for each other, and how they detect that they would wait forever. */
+/* Lets in-process ranks wait for each other, and detects that they would wait forever. */
 #include "comm/comm_local.h"
 
 #include <sched.h>
@@ -35,7 +35,7 @@ static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
     return false;
 }
 
-/* Aborts with "rank 1 finished while rank 0 waits in all_reduce #5 of group tp0". */
+/* Aborts the world with "rank 1 finished while rank 0 waits in all_reduce #5 of group tp0". */
 static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) {
     const syn__call_sig *turn = &world->ranks[waiter].awaited->turn;
     const syn_comm_call *x = &turn->exchange;
@@ -52,8 +52,8 @@ static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) 
     syn__local_die(world, sentence);
 }
 
-/* Aborts because of the cycle first -> ... -> last -> first, which the search found. `parent` leads
-   from last back to first. */
+/* Aborts the world because of the cycle first -> ... -> last -> first, which the search found. The
+   members `parent` lead from last back to first. */
 static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     char sentence[SYN_ERROR_TEXT], place[SYN__PLACE_TEXT];
     const syn__call_sig *a = &world->ranks[first].awaited->turn,
@@ -77,7 +77,8 @@ static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     syn__local_die(world, sentence);
 }
 
-/* Follows one link of the search. True if the world was aborted. */
+/* Continues the search from a rank to one that it waits for. Returns true if the world was
+   aborted. */
 static bool follow(syn_local_world *world, int32_t from, int32_t to, int32_t start, size_t *top) {
     if (to == start) {
         die_of_cycle(world, start, from);
@@ -95,8 +96,8 @@ static bool follow(syn_local_world *world, int32_t from, int32_t to, int32_t sta
     return false;
 }
 
-/* Called when `start` has just blocked: aborts the world if it waits, through any number of blocked
-   ranks, for itself or for a rank that has finished. */
+/* Called when rank `start` has just blocked. Aborts the world if `start` waits, through any number
+   of blocked ranks, for itself or for a rank that has finished. */
 static void search(syn_local_world *world, int32_t start) {
     size_t top = 0;
     world->visits++;
@@ -128,7 +129,7 @@ void syn__local_rank_ended(syn_local_world *world, int32_t rank) {
 
 /* ---- Waiting ---- */
 
-/* Whether the count without POISON has reached `target`. */
+/* Whether the count, without the bit SYN__ABORTED, has reached `target`. */
 static bool reached(const _Atomic uint64_t *count, uint64_t target) {
     return (atomic_load(count) & ~SYN__ABORTED) >= target;
 }
@@ -138,7 +139,7 @@ static bool reached(const _Atomic uint64_t *count, uint64_t target) {
 bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target) {
     const uint32_t spins = self->world->spins;
     for (uint32_t i = 1; i <= spins; i++) {
-        /* true also for POISON, which is larger than any count */
+        /* also true for SYN__ABORTED, which is larger than any count */
         if (atomic_load_explicit(count, memory_order_acquire) >= target) return true;
         PAUSE();
         if (i % YIELD_SPINS == 0) sched_yield();
@@ -164,7 +165,7 @@ void syn__local_sleep(syn__local *self, const syn_request *awaited, pthread_cond
     me->awaited = NULL;
 }
 
-/* Sleeps until all members have entered, or the group is poisoned. */
+/* Sleeps until all members have entered or `entered` has the bit SYN__ABORTED. */
 static void sleep_entered(syn__local *self, const syn_request *r, uint64_t target) {
     syn__local_group *shared = r->turn.exchange.group->impl;
     pthread_mutex_t *lock = &self->world->lock;
@@ -178,8 +179,8 @@ static void sleep_entered(syn__local *self, const syn_request *r, uint64_t targe
     pthread_mutex_unlock(lock);
 }
 
-/* Increments `entered`. False if the group is poisoned. *last: this member was the last to
-   enter. */
+/* Increments `entered`. Returns false if `entered` has the bit SYN__ABORTED. Sets *last to whether
+   this member was the last to enter. */
 static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
     uint64_t seen = atomic_load_explicit(&group->entered, memory_order_relaxed);
     do {
@@ -216,8 +217,8 @@ static void copy_inputs(const syn_request *r, unsigned char *to) {
     }
 }
 
-/* Publishes this rank's call. The slot is free: members read it for the last time before they
-   entered the previous call. */
+/* Publishes this rank's call. The slot is free, because the members read it for the last time
+   before they entered the previous call. */
 static void publish(const syn_request *r, bool inlined) {
     const syn_group *group = r->turn.exchange.group;
     syn__local_group *shared = group->impl;

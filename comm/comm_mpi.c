@@ -1,5 +1,5 @@
-/* Ranks as processes, over MPI: the communicator and its groups. comm_mpi_collective.c and
-   comm_mpi_p2p.c have the operations. */
+/* Ranks as processes, over MPI: creates and closes the communicator and its groups.
+   comm_mpi_collective.c and comm_mpi_p2p.c run the operations. */
 #include "comm/comm_mpi.h"
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
@@ -36,7 +36,7 @@ syn_status syn__mpi_failed(int code, const char *what, syn_error *err) {
 /* Creates the group's MPI communicator; all members must call it. */
 static syn_status create_comm(const syn_group *group, MPI_Comm *out, syn_error *err) {
     MPI_Group world, members;
-    /* Any tag works if it differs between groups that are opened at the same time. */
+    /* The tags of groups that are opened at the same time must differ. */
     const int tag = (int)(group->id % 32768);
     SYN__TRY_MPI("MPI_Comm_group", MPI_Comm_group(MPI_COMM_WORLD, &world));
     SYN__TRY_MPI("MPI_Group_incl", MPI_Group_incl(world, group->size, group->ranks, &members));
@@ -81,8 +81,8 @@ static void mpi_close_group(syn_comm *comm, syn_group *group) {
     syn_free(shared);
 }
 
-/* One MPI_Abort is enough: the lowest rank calls it first, and the others are ended while they
-   sleep. */
+/* One MPI_Abort is enough: the lowest rank calls it first, and the other ranks are ended while they
+   still sleep here. */
 static void end_job(void) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,4 +1,4 @@
-/* The MPI communicator. Private to comm_mpi*.c. The only file that includes mpi.h. */
+/* The MPI communicator. Private to comm_mpi*.c. No other file includes mpi.h. */
 #ifndef COMM_COMM_MPI_H
 #define COMM_COMM_MPI_H
 
@@ -18,9 +18,9 @@
 typedef struct syn__mpi_message {
     struct syn__mpi_message *next; /* in the list of sent messages */
     int64_t header[2];             /* dtype, elements */
-    void *data; /* sends: a copy of the elements, in this allocation, as are the requests */
+    void *data; /* sends: a copy of the elements. It and the requests are in this allocation */
     int n_requests;
-    MPI_Request *requests; /* the header's request, then one per piece */
+    MPI_Request *requests; /* the header's request, then one per piece of the data */
 } syn__mpi_message;
 
 /* A thread that makes MPI move messages while the rank computes. */
@@ -28,13 +28,13 @@ typedef struct syn__mpi_progress {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
-    bool runs, stop; /* the thread was started; it must end */
+    bool runs, stop; /* runs: the thread was started; stop: it must end */
     int under_way;   /* number of messages in flight */
 } syn__mpi_progress;
 
 typedef struct syn__mpi {
-    syn__comm base;            /* with threads: several threads may call MPI at the same time */
-    bool initialised;          /* MPI was initialised here */
+    syn__comm base;            /* base.threads: several threads may call MPI at the same time */
+    bool initialised;          /* this communicator initialised MPI */
     bool check, measure;       /* check_collectives, measure_wait */
     size_t limit;              /* maximum count per MPI call */
     MPI_Comm messages, checks; /* communicators of all ranks */
@@ -46,7 +46,7 @@ typedef struct syn__mpi {
     void *log_arg;
 } syn__mpi;
 
-/* A signature (syn__call_sig) in the form in which ranks exchange it. */
+/* A signature (syn__call_sig) in the form in which ranks send it to each other. */
 typedef struct syn__mpi_sig {
     int64_t kind, dtype, reduce, root, n_elems, n_segments, cut, group_id, seq;
     char group[SYN__MPI_NAME_BYTES];

@@ -1,9 +1,9 @@
 /* Collectives over MPI.
 
-   Data that MPI cannot reduce (halves, averages of i32) is widened to f32 or i64, reduced, and
-   narrowed once, in pieces that fit in a scratch buffer. Short segments of a list that follow each
-   other are joined there. Counts above `limit` are also split into pieces, because MPI's counts are
-   int. */
+   Data that MPI cannot reduce (f16, bf16, averages of i32) is widened to f32 or i64, reduced, and
+   narrowed once, in pieces that fit in a scratch buffer. The same buffer joins consecutive short
+   segments of a list. Data with more elements than `limit` is also split into pieces, because MPI's
+   counts are int. */
 #include "comm/comm_mpi.h"
 #include "syntorch/base/memory.h"
 
@@ -78,8 +78,8 @@ syn_status syn__mpi_ops_new(syn__mpi *self, syn_error *err) {
 
 /* ---- Before the data moves ---- */
 
-/* Waits for all requests. Threads other than the rank's own poll, and leave the core to it in
-   between. */
+/* Waits for all requests. Threads other than the rank's own thread poll, and leave the core to that
+   thread between two polls. */
 static syn_status await_all(const syn_request *r, int n, MPI_Request *requests, syn_error *err) {
     int done = 0;
     if (r->on_main) {
@@ -184,7 +184,8 @@ static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
    call. */
 #define JOINED_BYTES 65536
 
-/* Whether data goes through scratch in a wider dtype, and in which dtype it is there. */
+/* is_widened: whether the data goes through the scratch buffer in a wider dtype. scratch_dtype: the
+   data's dtype in the buffer. */
 static bool is_widened(const syn_comm_call *x) {
     return x->kind == SYN_COMM_ALL_REDUCE && syn__wide_dtype(x->dtype, x->reduce) != x->dtype;
 }
@@ -211,7 +212,8 @@ static void store(const syn_comm_call *x, cursor c, unsigned char *scratch, size
     else memcpy((char *)c.segment->out + c.at * bytes, scratch, n * bytes);
 }
 
-/* Loads or stores n elements, which may span several segments. Returns the position after them. */
+/* Copies n elements, which may span several segments, to or from the scratch buffer. Returns the
+   position after them. */
 static cursor pass(const syn_comm_call *x, cursor c, unsigned char *scratch, size_t n,
                    void (*move)(const syn_comm_call *x, cursor c, unsigned char *scratch,
                                 size_t n)) {
@@ -226,7 +228,7 @@ static cursor pass(const syn_comm_call *x, cursor c, unsigned char *scratch, siz
     return c;
 }
 
-/* Runs the collective on n elements in scratch. */
+/* Runs the collective on n elements in the scratch buffer. */
 static syn_status exchange_scratch(syn__mpi *self, const syn_comm_call *x, int n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_dtype dtype = scratch_dtype(x);
@@ -243,7 +245,7 @@ static syn_status exchange_scratch(syn__mpi *self, const syn_comm_call *x, int n
     return SYN_OK;
 }
 
-/* Runs the collective on n segments, joined, in pieces that fit in scratch. */
+/* Runs the collective on n segments that are joined, in pieces that fit in the scratch buffer. */
 static syn_status exchange_joined(syn__mpi *self, const syn_comm_call *x, const syn_segment *first,
                                   int32_t n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
@@ -266,7 +268,8 @@ static syn_status exchange_joined(syn__mpi *self, const syn_comm_call *x, const 
 typedef syn_status exchange_one(syn__mpi *self, const syn_comm_call *x, const syn_segment *s,
                                 syn_error *err);
 
-/* Runs the collective on a list: long segments one by one, short neighbours joined. */
+/* Runs the collective on a list of segments: long segments one by one, consecutive short segments
+   joined. */
 static syn_status exchange_list(syn__mpi *self, const syn_comm_call *x, exchange_one *one,
                                 syn_error *err) {
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
@@ -302,7 +305,8 @@ static syn_status all_reduce_one(syn__mpi *self, const syn_comm_call *x, const s
     return SYN_OK;
 }
 
-/* Runs in pieces: the same range of every block is packed side by side in scratch. */
+/* Runs a reduce-scatter in pieces. For each piece, the same range of every block is packed side by
+   side in the scratch buffer. */
 static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_segment *s = x->segments;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Reads a decimal >= 0 from the environment. */
+/* Reads a decimal number >= 0 from the environment. */
 static bool env_number(const char *name, int32_t *out) {
     const char *text = getenv(name);
     if (text == NULL || *text == '\0') return false;
@@ -15,8 +15,9 @@ static bool env_number(const char *name, int32_t *out) {
 }
 
 bool syn_mpi_launched(int32_t *rank, int32_t *size) {
-    /* Open MPI's mpirun; MPICH, Intel MPI and others with Hydra; MVAPICH; Slurm's srun. For Slurm,
-       the variables of the job step, because those of the job are set without srun, too. */
+    /* In this order: Open MPI's mpirun; MPICH, Intel MPI and others with Hydra; MVAPICH; Slurm's
+       srun. For Slurm these are the variables of the job step, because those of the job are also
+       set without srun. */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
                                            {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},

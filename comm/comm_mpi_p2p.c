@@ -147,7 +147,7 @@ static syn_status send_message(syn__mpi *self, syn_request *r, syn_error *err) {
     syn__mpi_message *m = message_new(self, &r->turn, data_bytes, err);
     if (m == NULL) return SYN_E_NOMEM;
     if (data_bytes > 0) memcpy(m->data, r->segments->in, data_bytes);
-    /* Keep it even if posting fails halfway, because MPI may still read it. */
+    /* Keep the message even if posting fails halfway, because MPI may still read it. */
     m->next = self->sent;
     self->sent = m;
     syn__message_done(r);
@@ -198,7 +198,7 @@ syn_status syn__mpi_settle(syn__comm *comm, syn_request *message, syn_error *err
     syn__mpi *self = (syn__mpi *)comm;
     syn__watchdog_enter(self->dog, &message->turn);
     const syn_status status = receive(self, message, err);
-    syn__mpi_withdraw(comm, message); /* cancels what is left after a failure */
+    syn__mpi_withdraw(comm, message); /* after a failure, cancels requests that are not done */
     syn__watchdog_leave(self->dog);
     syn__message_done(message);
     return status;

@@ -11,7 +11,7 @@ static void print_line(void *unused, const char *sentence) {
     fprintf(stderr, "%s\n", sentence);
 }
 
-/* This process is one rank. If it fails, it aborts the others. */
+/* Runs this process as one rank. If it fails, it aborts the other ranks. */
 static syn_status run_process(syn_rank_main *rank_main, void *arg, syn_error *err) {
     const syn_mpi_options options = {.overlap = true, .log = print_line};
     syn_comm *comm = NULL;
@@ -37,7 +37,7 @@ typedef struct work {
     void *arg;
 } work;
 
-/* The caller frees the context, also after a failure. */
+/* The caller frees the context, even after a failure. */
 static syn_status do_rank(syn_ctx **ctx, syn_comm *comm, const work *w, syn_error *err) {
     syn_mesh mesh;
     syn_plan plan = *w->plan;
@@ -66,7 +66,7 @@ syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_p
 
 /* ---- On meta ---- */
 
-/* The source of a graph of traces that also owns their contexts. */
+/* The source of a graph: the source of the traces, and the contexts that own them. */
 typedef struct kept {
     syn_graph_source source; /* must be the first member: graph->source points to it */
     const syn_graph_source *of_traces;

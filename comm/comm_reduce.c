@@ -1,9 +1,10 @@
-/* Reduction kernels. Work proceeds block by block: the blocks of all inputs are accumulated in a
-   buffer that stays in the L1 cache. The last step writes to two outputs at once, from which the
-   others are copied, or to the accumulator if its result needs further processing.
+/* Reduction kernels. They work block by block: the blocks of all inputs are accumulated in a buffer
+   that stays in the L1 cache. The last step writes the result to two outputs at the same time, and
+   the other outputs are copied from these. If the result needs further processing, the last step
+   writes it to the buffer instead.
    Inner loops have a constant trip count, so that compilers vectorise them at any optimisation
-   level. They must not be unrolled before, because conditional expressions would then remain
-   branches. */
+   level. They must not be unrolled before vectorisation, because conditional expressions would then
+   remain branches. */
 #include "comm/comm_internal.h"
 #include "syntorch/base/half.h"
 
@@ -14,7 +15,7 @@
 
 #define BLOCK        1024 /* elements */
 #define LANES        16
-#define STREAM_BYTES (2U << 20) /* per output; more than stays in an L2 cache */
+#define STREAM_BYTES (2U << 20) /* bytes per output that no longer stay in an L2 cache */
 
 typedef union block {
     float f32[BLOCK];
@@ -22,8 +23,8 @@ typedef union block {
     uint64_t u64[BLOCK];
 } block;
 
-/* Each function is compiled twice: for the baseline, and for AVX2 where the processor has it. The
-   results are bitwise equal. */
+/* Each function is compiled twice: for the baseline instructions, and for AVX2, which is used if
+   the processor supports it. The results are bitwise equal. */
 #define ROLLED _Pragma("GCC unroll 1")
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__)
@@ -34,7 +35,7 @@ typedef union block {
 #define RUNS_WIDE() false
 #endif
 
-/* Like memcpy, which would use the vectors of the baseline. */
+/* Replaces memcpy, which would use the baseline's vectors. */
 typedef unsigned char chunk __attribute__((vector_size(32), aligned(1), may_alias));
 
 INLINE void store(void *to, const void *from, size_t bytes) {
@@ -76,7 +77,7 @@ DEFINE_FOLD(u64_prod, uint64_t, x *y)
 DEFINE_FOLD(i64_min, uint64_t, (int64_t)y < (int64_t)x ? y : x)
 DEFINE_FOLD(i64_max, uint64_t, (int64_t)y > (int64_t)x ? y : x)
 
-/* MIN, MAX, PROD; all others are sums. */
+/* The kernel for MIN, MAX or PROD; all other reductions are sums. */
 typedef void fold(void *to, void *also, const void *a, const void *b, size_t n, syn_reduce reduce);
 
 #define DEFINE_FOLDS(NAME, MIN, MAX, PROD, SUM)                                                \
@@ -107,7 +108,7 @@ static fold *fold_of(syn_dtype dtype) {
         return wide ? fold_i32_wide : fold_i32_baseline;
     case SYN_I64:
         return wide ? fold_i64_wide : fold_i64_baseline;
-    default: /* f32, and halves, which were widened */
+    default: /* f32, and f16 and bf16, which were widened to f32 */
         return wide ? fold_f32_wide : fold_f32_baseline;
     }
 }
@@ -120,7 +121,7 @@ typedef struct job {
     fold *fold;
 } job;
 
-/* Reduces inputs in their own dtype; the last step writes to `to` and `also`. */
+/* Reduces inputs in their own dtype. The last step writes to `to` and `also`. */
 static void reduce_same(const job *j, size_t at, size_t n, block *acc, void *to, void *also) {
     const size_t offset = at * syn_dtype_bytes(j->dtype);
     const void *first = (const char *)j->ins[0] + offset;
@@ -171,9 +172,9 @@ static void reduce_block(const job *j, size_t at, size_t n, block *acc) {
     memcpy(acc, narrow, n * sizeof narrow[0]);
 }
 
-/* Copies with non-temporal stores, which do not first read the lines of `to` from memory. Saves a
-   third of the time if they are not in any cache. end_stores orders such stores before all later
-   ones. */
+/* Copies with non-temporal stores, which do not read the cache lines of `to` from memory first.
+   This saves a third of the time if these lines are not in any cache. end_stores orders such stores
+   before all later stores. */
 static void store_past_caches(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
     if ((uintptr_t)to % 16 == 0 && bytes % 64 == 0) {

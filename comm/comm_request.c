@@ -1,4 +1,4 @@
-/* Starting and waiting for operations; comm_request.h describes it. */
+/* Starts operations and waits for them, for all communicators (comm_request.h). */
 #include "comm/comm_request.h"
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
@@ -13,7 +13,8 @@ static syn__stream *stream_of(const syn_group *group) {
     return &((syn__group_node *)(uintptr_t)node)->stream;
 }
 
-/* Runs a collective and times it, unless an earlier one of the stream has failed. */
+/* Runs a collective and measures its time, unless an earlier collective of the stream has
+   failed. */
 static void run(syn__comm *self, syn_request *r) {
     syn__stream *s = r->stream;
     const bool timed = !r->turn.exchange.now;
@@ -25,7 +26,7 @@ static void run(syn__comm *self, syn_request *r) {
     if (timed) r->times.cpu_ns = syn__thread_clock_ns() - cpu_ns;
 }
 
-/* Runs the head of the queue. The lock is held, but released while it runs. */
+/* Runs the head of the queue. The caller holds the lock, which is released while the head runs. */
 static void run_head(syn__comm *self, syn__stream *s, bool on_main) {
     syn_request *r = s->head;
     s->head = r->next;
@@ -71,7 +72,7 @@ static syn_status start_thread(syn__stream *s, syn_error *err) {
                     (int)comm->rank);
 }
 
-/* Runs the head of the queue, or sleeps while another thread runs it. Lock held. */
+/* Runs the head of the queue, or sleeps while another thread runs it. The caller holds the lock. */
 static void advance(syn__comm *self, syn__stream *s) {
     if (s->running == NULL) {
         run_head(self, s, true);

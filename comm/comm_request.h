@@ -2,9 +2,9 @@
 
    On each rank, the collectives of one group form a stream: a queue whose head is run to completion
    by one thread at a time. If the rank waits immediately (`now`), its own thread runs the
-   collective. For others, the stream gets a thread when the first is started; a rank that waits
-   runs collectives that this thread has not taken yet. Messages need no thread: the communicator's
-   `post` handles them. */
+   collective. When the first collective without `now` is started, the stream gets a thread. A rank
+   that waits runs queued collectives that this thread has not begun yet. Messages need no thread:
+   the communicator's `post` handles them. */
 #ifndef COMM_COMM_REQUEST_H
 #define COMM_COMM_REQUEST_H
 
@@ -15,10 +15,11 @@
 
 typedef struct syn__stream {
     struct syn__comm *comm;
-    uint64_t started;          /* number of collectives of the group so far */
+    uint64_t started;          /* number of collectives of the group started so far */
     syn_request *head, **tail; /* started, but not run yet */
     syn_request *running;
-    syn_error error; /* of the first collective that failed; later ones fail with it */
+    syn_error error; /* error of the first collective that failed; later collectives fail with the
+                        same error */
     bool has_thread, stop;
     pthread_t thread;
     pthread_cond_t work; /* wakes the stream's thread */
@@ -38,7 +39,7 @@ typedef enum syn__request_state {
 } syn__request_state;
 
 struct syn_request {
-    syn_request *next;      /* in a stream, a mailbox or the idle list */
+    syn_request *next;      /* the next request in a stream, a mailbox or the idle list */
     syn_request *made;      /* the request that was allocated before it */
     syn__call_sig turn;     /* its segments are those below */
     syn__stream *stream;    /* NULL for messages */
@@ -46,7 +47,7 @@ struct syn_request {
     _Atomic uint64_t state; /* syn__request_state */
     syn_comm_times times;
     syn_error error;
-    void *impl; /* the communicator's, such as an MPI message */
+    void *impl; /* the communicator's own data, such as an MPI message */
     syn_segment segments[SYN_MAX_LIST];
 };
 
@@ -54,19 +55,19 @@ struct syn_request {
 typedef struct syn__transport {
     /* Runs a collective to completion on the calling thread. Sets times.wait_ns. */
     syn_status (*run)(struct syn__comm *comm, syn_request *request, syn_error *err);
-    /* Starts a message. Sends are done when it returns. */
+    /* Starts a message. A send is done when the function returns. */
     syn_status (*post)(struct syn__comm *comm, syn_request *message, syn_error *err);
     /* Waits until a receive is done. */
     syn_status (*settle)(struct syn__comm *comm, syn_request *message, syn_error *err);
-    /* Cancels a receive that is not done; its buffer is not written any more. */
+    /* Cancels a receive that is not done. Its buffer is not written any more. */
     void (*withdraw)(struct syn__comm *comm, syn_request *message);
     /* The following may be NULL. open_group creates the transport's part of a group
        (syn_group.impl); every member calls it in the same order. close_group frees it
        (syn__comm_close_groups). */
     syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
     void (*close_group)(syn_comm *comm, syn_group *group);
-    /* numbered: a collective got its number. block, unblock: the rank's own thread starts and stops
-       to sleep until another thread has run a collective. */
+    /* numbered is called when a collective has got its number. block and unblock are called before
+       and after the rank's own thread sleeps until another thread has run a collective. */
     void (*numbered)(struct syn__comm *comm, const syn_request *request);
     void (*block)(struct syn__comm *comm, const syn_request *request);
     void (*unblock)(struct syn__comm *comm);
@@ -76,12 +77,14 @@ typedef struct syn__transport {
 typedef struct syn__comm {
     syn_comm pub;
     const syn__transport *transport;
-    bool threads; /* streams may have threads; otherwise collectives run when they are started */
-    syn__group_node *nodes;   /* newest first */
+    bool threads; /* whether streams may have threads; otherwise collectives run when they are
+                     started */
+    syn__group_node *nodes;   /* the groups, the last opened first */
     pthread_mutex_t lock;     /* protects all streams that have a thread */
     pthread_cond_t done;      /* signalled when a stream's thread has run a collective */
-    syn_request *made, *idle; /* lists: all requests; those that can be reused */
-    _Atomic int32_t holds;    /* users minus one: contexts, and the opener until it closes */
+    syn_request *made, *idle; /* two lists: all requests, and those that can be reused */
+    _Atomic int32_t holds;    /* number of users minus one; users are contexts, and the opener until
+                                 it closes the communicator */
 } syn__comm;
 
 /* Initializes a communicator that was allocated with zeros, without groups or requests. */

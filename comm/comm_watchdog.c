@@ -18,7 +18,8 @@ struct syn__watchdog {
     double next_log_s; /* when to log next, in seconds since since_ns */
 };
 
-/* Describes a call: "all_reduce #5 of group tp0", "recv(tag 3) from rank 1", "close, ...". */
+/* Describes a call in buf, such as "all_reduce #5 of group tp0", "recv(tag 3) from rank 1" or
+   "close, ...". */
 static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
     const syn_comm_call *x = &turn->exchange;
     const char *name = syn_comm_kind_name(x->kind);
@@ -34,8 +35,8 @@ static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
                  x->group->name);
 }
 
-/* Writes the sentence that is due after waited_s seconds in the call; false if none is. *end: the
-   job must be aborted. Lock held. */
+/* Writes the sentence that must be logged after waited_s seconds in the call. Returns false if
+   there is none. Sets *end to whether the job must be aborted. The caller holds the lock. */
 static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, size_t bytes) {
     const syn__watchdog_options *o = &dog->options;
     char what[160];
@@ -48,7 +49,7 @@ static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, 
     return true;
 }
 
-/* The monotonic time `ms` milliseconds from now. */
+/* The monotonic clock's time in `ms` milliseconds. */
 static struct timespec after_ms(long ms) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

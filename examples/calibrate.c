@@ -1,5 +1,6 @@
-/* Compares predicted with measured times, and fits a stack's constants to the measurements. Each
-   measured run is recorded on meta, so its ops can be priced for any hardware. */
+/* Compares predicted times with measured times, and fits a stack's constants to the measurements.
+   Each measured run is also recorded on meta, so that the times of its ops can be predicted for any
+   hardware. */
 #include "tools/calibrate/calibrate.h"
 #include "tools/cli.h"
 

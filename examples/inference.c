@@ -1,6 +1,6 @@
 /* Traced inference with tensor parallelism: GPT continues a text, BERT fills in its [MASK]s.
-   rank_main is the program of one rank. It runs on N threads (--tp N), in N processes (mpirun -n
-   N), or N times without data (--device meta), and is the same in all three cases. */
+   rank_main is the program of one rank. The same function runs in N threads (--tp N), in N
+   processes (mpirun -n N), or N times without data (--device meta). */
 #include "syntorch/mesh.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/visualize.h"
@@ -52,7 +52,7 @@ static syn_status tell(syn_error *err) {
     return visualize_run(run.launch.graph, args->out_dir, "syntorch " SYN_VERSION, list, err);
 }
 
-/* Runs once: the only run, or one of a sweep. */
+/* Does one run: the only run, or one run of a sweep. */
 static syn_status infer(syn_error *err) {
     launch *l = &run.launch;
     l->plan = inference_plan;

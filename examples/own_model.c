@@ -1,6 +1,6 @@
-/* Teaching example: your own model of three layers, sharded over ranks: a word table by rows, an
-   MLP by columns and by rows, a head by columns. The model is written once; `tp` sets the number
-   of ranks.
+/* Teaching example: your own model of three layers, sharded over ranks. The word table is sharded
+   by rows, the MLP by columns and then by rows, and the head by columns. The model is written once,
+   and `tp` sets the number of ranks.
 
        own_model [RANKS]    writes own_model.svg, and own_model.<rank>.et for a simulator
 
@@ -34,7 +34,7 @@ static syn_status model(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
 int main(int argc, char **argv) {
     const syn_plan shape = {.tp = argc > 1 ? atoi(argv[1]) : 4};
     const syn_export_options how = {.title = "A model of one's own", .comm_graph = true};
-    syn_hardware a100; /* predicts how long each op takes */
+    syn_hardware a100; /* describes an A100, for predicted times */
     syn_graph *graph = NULL;
     syn_error err = {0};
     syn_status s = shape.tp > 0 ? syn_hardware_load(&a100, "a100-80g", NULL, &err)

@@ -1,6 +1,6 @@
-/* Teaching example: your own op, built from the library's ops. Its scope becomes a box in
-   pictures. The ops within it provide costs, gradients and parallelism. (An op with a kernel of
-   its own is a row of the library's op table: docs/extending.md.)
+/* Teaching example: your own op, built from the library's ops. In pictures, the op's scope is a
+   box. The ops in the scope provide costs, gradients and parallelism. An op with its own kernel
+   needs a row in the library's op table instead (docs/extending.md).
 
        own_op
 
@@ -14,7 +14,7 @@
 
 enum { N = 16 };
 
-/* x of any shape -> silu(x)^2 of the same. */
+/* x of any shape -> silu(x)^2 of the same shape. */
 static syn_tensor squared_silu(syn_ctx *ctx, syn_tensor x) {
     syn_push_scope(ctx, "squared_silu");
     const syn_tensor y = syn_silu(ctx, x);
@@ -53,7 +53,7 @@ int main(void) {
     syn_ctx *ctx = NULL;
     syn_status s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err);
     if (s == SYN_OK) s = run(ctx, &err);
-    if (ctx && s != SYN_OK) syn_ctx_check(ctx, &err); /* if a builder failed: its message */
+    if (ctx && s != SYN_OK) syn_ctx_check(ctx, &err); /* if a builder failed, gets its message */
     if (s != SYN_OK) fprintf(stderr, "own_op: %s\n", err.text);
     syn_ctx_free(ctx);
     return s != SYN_OK || fflush(stdout) != 0;

@@ -1,7 +1,7 @@
 /* Pretrains a GPT or BERT on the questions and paragraphs of SQuAD and traces one step. Ranks are
-   data-parallel (each has its own samples), and optionally tensor-parallel (--tp). pretrain_rank
-   is the program of one rank. It runs on N threads (--num-gpus N), in N processes (mpirun -n N),
-   or N times without data (--device meta), and is the same in all three cases. */
+   data-parallel (each has its own samples), and optionally tensor-parallel (--tp). pretrain_rank is
+   the program of one rank. The same function runs in N threads (--num-gpus N), in N processes
+   (mpirun -n N), or N times without data (--device meta). */
 #include "tools/pretrain/pretrain.h"
 
 static const char *const examples[] = {
@@ -24,7 +24,7 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
     return SYN_OK;
 }
 
-/* Runs once: the only run, or one of a sweep. */
+/* Does one run: the only run, or one run of a sweep. */
 static syn_status train(syn_error *err) {
     launch *l = &run.launch;
     l->quiet = run.args->quiet;

@@ -19,8 +19,8 @@ enum { BATCH = 4, TOKENS = 32, STEPS = 100 };
 static const char poem[] = "Twinkle, twinkle, little star, How I wonder what you are! Up above the "
                            "world so high, Like a diamond in the sky. ";
 
-/* n samples of the batch, from number `first` on, with one token per letter, and the next
-   letters. */
+/* Fills x with n samples of the step's batch, from number `first` on, one token per letter, and y
+   with the letters that follow. */
 static void make_batch(int32_t *x, int32_t *y, int step, int first, int n) {
     for (int i = 0; i < n * TOKENS; i++) {
         const int at = (step * BATCH + first + i / TOKENS) * 13 + i % TOKENS;
@@ -41,11 +41,13 @@ static syn_status draw(const syn_ctx *ctx, syn_error *err) {
 
 typedef struct learner {
     syn_model *gpt;
-    /* This rank's samples: number of the first one in the batch, and how many. */
+    /* The current step, and this rank's samples: the number of the first sample in the batch, and
+       the number of samples. */
     int step, first, share;
 } learner;
 
-/* This rank's part of the loss, which is the mean over the tokens of all ranks' samples. */
+/* Returns this rank's part of the loss. The loss is the mean over the tokens of all ranks'
+   samples. */
 static syn_tensor loss_of(void *arg, int pass) {
     const learner *l = arg;
     syn_ctx *ctx = syn_model_ctx(l->gpt);

@@ -10,10 +10,10 @@ enum { DIGITS = 8, BATCH = DIGITS * DIGITS, HIDDEN = 128, STEPS = 50 };
 typedef struct learner {
     syn_ctx *ctx;
     syn_layer_linear fc, proj;
-    int share; /* this rank's number of samples; the batch has all sums */
+    int share; /* this rank's number of samples; together the ranks have one sample of each sum */
 } learner;
 
-/* This rank's part of the loss, which is the mean over the whole batch. */
+/* Returns this rank's part of the loss. The loss is the mean over the whole batch. */
 static syn_tensor loss_of(void *arg, int pass) {
     const learner *l = arg;
     const syn_spec xs = {SYN_F32, 2, {l->share, 2 * DIGITS}}, ys = {SYN_I32, 1, {l->share}};

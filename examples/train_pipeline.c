@@ -16,14 +16,14 @@ enum { TOKENS = 1024, CHUNKS = 2 };
 
 typedef struct stage {
     syn_schedule_shape shape;
-    syn_model *chunk[CHUNKS]; /* interleaved: two ranges of layers; otherwise one */
+    syn_model *chunk[CHUNKS]; /* interleaved schedule: two ranges of layers; other schedules: one */
 } stage;
 
 static syn_tensor forward(void *arg, int chunk, int microbatch, syn_tensor x) {
     syn_model *model = ((stage *)arg)->chunk[chunk];
     syn_ctx *ctx = syn_model_ctx(model);
     const syn_spec ids = {SYN_I32, 2, {1, TOKENS}};
-    if (!x.id) x = syn_input(ctx, "tokens", &ids, NULL); /* the first stage */
+    if (!x.id) x = syn_input(ctx, "tokens", &ids, NULL); /* only on the first stage */
     (void)microbatch;
     return syn_causal_stage(model, x, SYN_NO_MASK, syn_input(ctx, "next", &ids, NULL), SYN_MEAN);
 }

@@ -1,6 +1,6 @@
 /* Teaching example: an all-reduce equals a reduce-scatter, which gives each rank the sum of its
-   shard, followed by an all-gather, which gives all shards to all ranks. ZeRO and FSDP run the two
-   at different times and keep only a shard in between.
+   shard, followed by an all-gather, which gives all shards to all ranks. ZeRO and FSDP run these
+   two collectives at different times and keep only a shard in between.
 
        two_halves [RANKS]        in 2 or more threads of this process
        mpirun -n 4 two_halves    over MPI

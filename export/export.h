@@ -8,9 +8,12 @@
 
 SYN_API_BEGIN
 
+/* Key or keys under which node-link JSON has the edges: "links" for networkx 2.8, "edges" for
+   3.6. */
 typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
-/* How JSON, Chakra JSON and timelines write a rank that is identical to another one: in full, or
-   once with its differences. AUTO: once if the graph is large (syn_graph_is_large). */
+/* How node-link JSON, Chakra JSON and timelines write a rank that is identical to an earlier one.
+   FULL: like any other rank. ONCE: only a reference to the earlier rank, and the differences. AUTO:
+   ONCE if the graph is large (syn_graph_is_large), otherwise FULL. */
 typedef enum syn_copies { SYN_COPIES_AUTO, SYN_COPIES_FULL, SYN_COPIES_ONCE } syn_copies;
 
 /* What pictures show. AUTO: the timeline for PyTorch traces, otherwise the graph. */
@@ -29,10 +32,11 @@ typedef enum syn_detail {
     SYN_DETAIL_LAYERS
 } syn_detail;
 
-/* The ranks of a graph that are identical to an earlier rank. */
+/* The set of ranks of a graph that are identical to an earlier rank. */
 typedef struct syn_copied_ranks syn_copied_ranks;
 
-/* Zero-initialized, or a NULL pointer to it: the defaults. */
+/* Options of an export. A zero-initialized struct, or a NULL pointer to one, selects the
+   defaults. */
 typedef struct syn_export_options {
     const char *title;   /* title of pictures; NULL: made from the graph's metadata */
     const int32_t *rank; /* export only this global rank; NULL: all ranks (single-rank formats: the
@@ -48,25 +52,25 @@ typedef struct syn_export_options {
     syn_page page;                        /* pictures; reduces detail if the picture would not be
                                              readable otherwise */
     syn_detail detail;                    /* pictures */
-    const syn_graph *compare;             /* html: a second trace to show next to the first */
+    const syn_graph *compare;             /* html: a second trace, shown next to the first */
     const char *source, *compare_source;  /* html: input files of the two traces, to distinguish
                                              runs of the same name; NULL: unknown */
     const syn_copied_ranks *known_copies; /* result of syn_copies_find for this graph; NULL: each
-                                             export searches */
+                                             export searches for identical ranks itself */
 } syn_export_options;
 
-/* Predicted duration of the run in ns. Simulates all ranks: an op starts when its inputs are ready,
-   its stream is free and, for a collective, all other ranks have arrived. 0 if the times are
-   measured or the graph has none. */
+/* Computes the predicted duration of the run in ns by simulating all ranks: an op starts when its
+   inputs are ready, its stream is free and, for a collective, all other ranks have arrived. *ns is
+   0 if the graph has measured times or no times. */
 syn_status syn_predicted_duration(double *ns, const syn_graph *graph, syn_error *err) SYN_MUST_USE;
 
 /* True if all ranks together have more than 100,000 ops. */
 bool syn_graph_is_large(const syn_graph *graph);
-/* Finds the ranks that exports with these options write only once. Use the result for several
-   exports of one graph (known_copies) and free it after the last one. */
+/* Finds the identical ranks that exports with these options do not write in full. Use the result
+   for several exports of one graph (known_copies) and free it after the last one. */
 syn_status syn_copies_find(syn_copied_ranks **out, const syn_graph *graph,
                            const syn_export_options *options, syn_error *err) SYN_MUST_USE;
-/* Number of such ranks. */
+/* Number of ranks that are identical to an earlier one. */
 uint32_t syn_copies_count(const syn_copied_ranks *copies);
 void syn_copies_free(syn_copied_ranks *copies);
 
@@ -77,18 +81,20 @@ typedef struct syn_exporter {
                         syn_error *err);
 } syn_exporter;
 
-/* Lookups. syn_exporters lists all exporters, terminated by NULL. The others find one by its name
-   or by the extension of a path, and return NULL if there is none. */
+/* syn_exporters returns the list of all exporters, which ends with NULL. The other two functions
+   look up an exporter by its name or by the extension of a path, and return NULL if there is
+   none. */
 const syn_exporter *const *syn_exporters(void);
 const syn_exporter *syn_exporter_by_name(const char *name);
 const syn_exporter *syn_exporter_by_path(const char *path);
 
-/* Writes the graph to the file `path`. If the export fails, an existing file stays as it was.
-   exporter NULL: chosen by the path's extension; SYN_E_INVALID if no exporter has it. */
+/* Writes the graph to the file `path`. If the export fails, an existing file is not changed. If
+   `exporter` is NULL, the path's extension selects it; SYN_E_INVALID if no exporter has this
+   extension. */
 syn_status syn_export_file(const syn_graph *graph, const syn_exporter *exporter,
                            const syn_export_options *options, const char *path,
                            syn_error *err) SYN_MUST_USE;
-/* The same to memory. The data is syn_sink_data of *out, which the caller closes. */
+/* Exports to memory instead of a file. The caller closes *out, whose data syn_sink_data returns. */
 syn_status syn_export_memory(syn_sink **out, const syn_graph *graph, const syn_exporter *exporter,
                              const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 
@@ -122,10 +128,11 @@ syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *o
    SYN_E_UNSUPPORTED if the graph itself is a PyTorch trace. */
 syn_status syn_export_kineto_set(const syn_graph *graph, const syn_export_options *options,
                                  const char *prefix, syn_error *err) SYN_MUST_USE;
-/* Writes {"<group id>": [ranks...]}. node_ranks is the number of ranks per machine node of the
-   system to simulate, 0 if unknown. If it is known, groups that span several nodes are written in
-   an order for which ASTRA-sim's rings use the network between nodes. syn_export_et_set takes
-   node_ranks from the hardware in the graph's metadata. */
+/* Writes the content of <prefix>.comm_group.json: {"<group id>": [ranks...]}. node_ranks is the
+   number of ranks per machine node in the system that will be simulated; 0: unknown. If it is
+   known, the ranks of a group that spans several nodes are ordered so that ASTRA-sim's rings use
+   the network between the nodes. syn_export_et_set takes node_ranks from the hardware in the
+   graph's metadata. */
 syn_status syn_export_comm_group(const syn_graph *graph, int32_t node_ranks, syn_sink *sink,
                                  syn_error *err) SYN_MUST_USE;
 
@@ -140,7 +147,8 @@ syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks,
 /* Detects the format by content: node-link JSON, Chakra JSON or .et. Files of other kinds (gzip,
    pictures, GraphML, timelines, ...) are rejected with an error that names their kind. */
 syn_status syn_import_any(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
-/* The same from memory, for fuzzing. Error messages begin with `name`. */
+/* Like syn_import_json and syn_import_et, but read from memory. They exist for fuzzing. Error
+   messages begin with `name`. */
 syn_status syn_import_json_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
                                   syn_error *err) SYN_MUST_USE;
 syn_status syn_import_et_memory(syn_graph **out, const char *name, const char *data, size_t bytes,

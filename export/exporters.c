@@ -50,8 +50,8 @@ static bool ends_with(const char *text, const char *end) {
     return true;
 }
 
-/* Several formats share .json. The end of the file name selects one ("..timeline.json"); a plain
-   .json is node-link JSON. */
+/* Several formats have the extension .json. The end of the file name selects one of them, for
+   example ".timeline.json"; any other .json is node-link JSON. */
 const syn_exporter *syn_exporter_by_path(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *file = slash != NULL ? slash + 1 : path;

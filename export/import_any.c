@@ -10,12 +10,12 @@
 
 #define READ_HERE "supported inputs are node-link JSON, Chakra JSON and Chakra .et"
 
-/* Why a file of that kind cannot be imported, as the end of a sentence; NULL: it can be tried.
-   Errors in broken JSON are reported by the JSON reader. */
+/* Returns why a file of that kind cannot be imported, as the end of a sentence; NULL: a reader
+   tries it. Unrecognized JSON is tried, because the JSON reader reports errors in broken JSON. */
 static const char *refusal(syn__file_kind kind) {
     switch (kind) {
     case SYN__FILE_OTHER:
-    case SYN__FILE_GZIP: /* the reader's error says what to do */
+    case SYN__FILE_GZIP: /* for gzip, the reader's error says what to do */
     case SYN__FILE_NODE_LINK:
     case SYN__FILE_CHAKRA_JSON:
     case SYN__FILE_JSON:

@@ -1,7 +1,7 @@
 /* Converts PyTorch traces to Chakra execution traces. For each rank, torch.profiler writes a device
-   trace (Kineto's JSON) and its ExecutionTraceObserver a host trace. One or both of them become one
-   .et file; the ranks of a job become a trace set. docs/pytorch.md explains how to record traces
-   and what the conversion writes.
+   trace (Kineto's JSON), and its ExecutionTraceObserver writes a host trace. One or both of them
+   are converted to one .et file; the ranks of a job become a trace set. docs/pytorch.md explains
+   how to record traces and what the conversion writes.
 
        const syn_pytorch_source ranks[] = {{.host = "host.0.json", .device = "device.0.json"},
                                            {.host = "host.1.json", .device = "device.1.json"}};
@@ -18,14 +18,15 @@
 
 SYN_API_BEGIN
 
-/* Classes of dependencies, by their reason: X(id, name). */
+/* Classes of dependencies, by their reason: X(id, name). Each comment says which node depends on
+   which. */
 #define SYN_PYTORCH_EDGE_LIST(X)                                                     \
-    X(CALL, "call")       /* on the caller in the host trace; a ctrl_dep */          \
-    X(PROGRAM, "program") /* on the previous op of the same thread */                \
+    X(CALL, "call")       /* of an op on its caller in the host trace; a ctrl_dep */ \
+    X(PROGRAM, "program") /* of an op on the previous op of its thread */            \
     X(LAUNCH, "launch")   /* of device work on the op that launched it */            \
-    X(STREAM, "stream")   /* of device work on the previous one on its stream */     \
+    X(STREAM, "stream")   /* of device work on the previous work of its stream */    \
     X(SYNC, "sync")       /* of the host on the device, or of a stream on another */ \
-    X(GROUP, "group")     /* of a collective on the group's previous one */          \
+    X(GROUP, "group")     /* of a collective on the group's previous collective */   \
     X(THREAD, "thread")   /* of a thread on the thread that woke it up */
 
 typedef enum syn_pytorch_edge_class {
@@ -43,39 +44,43 @@ const char *syn_pytorch_edge_name(syn_pytorch_edge_class edge_class);
 typedef struct syn_pytorch_source {
     const char *host;     /* host trace or linked trace; NULL: CPU ops of the device trace become
                              host ops */
-    const char *device;   /* NULL: no times, except those of a linked trace */
-    const int32_t *rank;  /* NULL: the rank in the device trace, or else the index of the source */
+    const char *device;   /* device trace; NULL: the result has no times, except those of a linked
+                             trace */
+    const int32_t *rank;  /* NULL: the rank in the device trace or, if it has none, the index of the
+                             source */
     bool rank_is_guessed; /* rank comes from the file name; it is ignored if it does not exist in
                              the job that the device trace describes */
 } syn_pytorch_source;
 
 typedef enum syn_pytorch_profile {
     SYN_PYTORCH_FULL,     /* every node */
-    SYN_PYTORCH_ASTRA_SIM /* only what ASTRA-sim runs: device work and communication */
+    SYN_PYTORCH_ASTRA_SIM /* only the nodes that ASTRA-sim runs: device work and communication */
 } syn_pytorch_profile;
 
+/* Which JSON object of a host file to read if the file has several. */
 typedef enum syn_pytorch_objects {
-    SYN_PYTORCH_LAST_OBJECT, /* the last complete one */
-    SYN_PYTORCH_ALL_OBJECTS, /* all of them, with new ids */
+    SYN_PYTORCH_LAST_OBJECT, /* the last complete object */
+    SYN_PYTORCH_ALL_OBJECTS, /* all objects, with new ids */
     SYN_PYTORCH_ONE_OBJECT
 } syn_pytorch_objects;
 
-/* Which JSON object of a host file to read if it has several. */
+/* Which JSON object of a host file to read, with its number if needed. */
 typedef struct syn_pytorch_object {
     syn_pytorch_objects which;
     uint64_t number; /* with ONE_OBJECT: its index, from 0 */
 } syn_pytorch_object;
 
-/* Which node keeps its id if several nodes have the same. Children of that id belong to the node
-   that keeps it. */
+/* Which node keeps its id if several nodes have the same id. Nodes whose parent has this id become
+   children of the node that keeps it. */
 typedef enum syn_pytorch_same_ids {
-    SYN_PYTORCH_FIRST_KEEPS, /* children may belong to another of the nodes, if that one ran around
-                                them in time */
+    SYN_PYTORCH_FIRST_KEEPS, /* exception: a child belongs to another of the nodes if that node ran
+                                around the child */
     SYN_PYTORCH_LAST_KEEPS,
     SYN_PYTORCH_NONE_KEEPS /* fail with SYN_E_FORMAT */
 } syn_pytorch_same_ids;
 
-/* Zero-initialized, or a NULL pointer to it: the defaults. */
+/* Options of a conversion. A zero-initialized struct, or a NULL pointer to one, selects the
+   defaults. */
 typedef struct syn_pytorch_options {
     syn_pytorch_profile profile;
     bool is_set; /* `output` is a prefix even for one source; for several sources it always is */
@@ -87,14 +92,15 @@ typedef struct syn_pytorch_options {
     bool replay; /* add a replay of each rank to the report */
     uint32_t without;      /* profile full: dependency classes to omit, as bits 1 << class; CALL and
                               PROGRAM are always written */
-    int64_t thread_gap_ns; /* a thread that was idle for longer than this was woken up by another
-                              thread; 0: 1 ms; negative: any idle time counts */
+    int64_t thread_gap_ns; /* if a thread was idle for longer than this, another thread is assumed
+                              to have woken it up; 0: 1 ms; negative: any idle time counts */
     syn_pytorch_same_ids same_ids;
     syn_pytorch_object object;
-    uint64_t max_unpacked_bytes; /* limit for gzip input; 0: 200 times its size, and 16 GiB */
+    uint64_t max_unpacked_bytes; /* limit of decompressed gzip input; 0: 200 times the compressed
+                                    size, at most 16 GiB */
     const char *version;         /* program version to record in files; NULL: none is recorded */
-    void (*progress)(void *user, int64_t done, int64_t of); /* called after each step; may be
-                                                               NULL */
+    void (*progress)(void *user, int64_t done, int64_t of); /* called after each step of the
+                                                               conversion; may be NULL */
     void *user;                                             /* passed to progress */
 } syn_pytorch_options;
 
@@ -111,24 +117,28 @@ typedef enum syn_pytorch_op_kind {
 
 /* How host nodes and device events were matched to each other. */
 typedef struct syn_pytorch_matches {
-    uint64_t host_nodes, host_rf_id, host_external, host_time; /* host nodes with a CPU event; found
-                                                                  by record function id, External
-                                                                  id, or name and order */
-    uint64_t host_calls;    /* host nodes with a record function id, which the roots lack */
+    uint64_t host_nodes, host_rf_id, host_external, host_time; /* number of host nodes; number of
+                                                                  host nodes whose CPU event was
+                                                                  found by record function id, by
+                                                                  External id, and by name and
+                                                                  order */
+    uint64_t host_calls;    /* host nodes with a record function id; roots have none */
     uint64_t device_events; /* kernels, copies, memsets */
+    /* Device events by how their launch was found: by correlation id, by External id, by time, or
+       not at all. */
     uint64_t device_correlation, device_external, device_time, device_none;
-    uint64_t device_outside; /* launched before or after the time that the host trace covers;
-                                counted in the other fields only if they are written */
-    uint64_t cpu_events, cpu_events_unused; /* CPU events without a host node */
+    uint64_t device_outside; /* device events launched before or after the time that the host trace
+                                covers; the other fields include them only if they are written */
+    uint64_t cpu_events, cpu_events_unused; /* all CPU events; those without a host node */
     uint64_t cpu_events_kept;               /* CPU events that the host trace lacks and that became
                                                host ops */
-    bool repeats;    /* matching by name and order fitted equally well at several places; the first
-                        was used */
-    bool renumbered; /* matched by name and order, but the sequence numbers of autograd differ: the
-                        two traces show different steps */
+    bool repeats;    /* matching by name and order fitted equally well at several steps; the first
+                        one was used */
+    bool renumbered; /* nodes were matched by name and order, and autograd's sequence numbers differ
+                        between the two traces, which therefore show different steps */
 } syn_pytorch_matches;
 
-/* A dependency that was dropped; ids as in profile full. */
+/* A dependency that was dropped. The ids are those that profile full writes. */
 typedef struct syn_pytorch_edge {
     uint32_t from, to;
     syn_pytorch_edge_class edge_class;
@@ -136,40 +146,43 @@ typedef struct syn_pytorch_edge {
 
 #define SYN_PYTORCH_REASONS 12
 
-/* What profile astra-sim writes for one rank. */
+/* Counts of what profile astra-sim writes for one rank. */
 typedef struct syn_pytorch_simulated {
-    uint64_t nodes, compute, delays; /* nodes in total; kernels and copies; "host delay" nodes */
+    uint64_t nodes, compute, delays; /* all nodes; nodes of kernels and copies; "host delay"
+                                        nodes */
     uint64_t stand_ins;              /* communication written as compute nodes */
-    uint64_t absorbed;               /* communication on a library's threads, which is part of
-                                        delays and has no node */
+    uint64_t absorbed;               /* communication on a library's threads: it has no node, and
+                                        its time is part of the host delay */
     struct {
         const char *why; /* "a group of one rank"; static; NULL: end of the list */
         uint64_t count;
-    } reasons[SYN_PYTORCH_REASONS]; /* reasons for the two counts above */
+    } reasons[SYN_PYTORCH_REASONS]; /* the reasons for stand_ins and absorbed */
     uint64_t collectives, messages;
-    uint64_t dropped_barriers; /* they have no nodes; their dependencies are passed on to their
-                                  successors */
+    uint64_t dropped_barriers; /* number of barriers, which have no nodes: their successors inherit
+                                  their dependencies */
     int64_t delay_us;          /* sum over all delay nodes */
 } syn_pytorch_simulated;
 
-/* One row of a replay: a thread or a stream; in profile astra-sim, computation or communication. */
+/* One row of a replay. Profile full: a thread or a stream. Profile astra-sim: computation or
+   communication. */
 typedef struct syn_pytorch_replay_row {
     char name[64];
     int64_t measured_ns, replayed_ns; /* from the first op of the trace to the end of the row's last
                                          op */
     int64_t busy_ns;                  /* sum of the durations written */
-    int64_t idle_ns; /* of a thread: measured time outside of all ops; profile full has no nodes for
-                        it */
+    int64_t idle_ns; /* threads only: measured time in which no op ran; profile full writes no nodes
+                        for it */
     uint64_t n_ops;
 } syn_pytorch_replay_row;
 
-/* Replays the written trace with the durations in it. Profile full: an op starts when all its
-   dependencies have finished and its row is free, in order of ids. No node covers time between ops,
-   and the own time of a caller is replayed before its callees, including time it spent waiting; so
-   the replay can finish far from the measured end. Profile astra-sim: two slots always run the
-   ready node with the lowest id. */
+/* Replays the written trace with the durations in it. Profile full: each row runs its ops in order
+   of their ids, and an op starts when all its dependencies have finished. No node covers the time
+   between ops, and a caller's own time, including time it spent waiting, is replayed before its
+   callees. The replay can therefore finish far from the measured end. Profile astra-sim: there is a
+   slot for computation and one for communication, and each runs the ready node with the lowest
+   id. */
 typedef struct syn_pytorch_replay {
-    int64_t measured_ns, replayed_ns; /* from start to end */
+    int64_t measured_ns, replayed_ns; /* duration of the whole run */
     syn_pytorch_replay_row *rows;
     size_t n_rows;
 } syn_pytorch_replay;
@@ -180,13 +193,14 @@ typedef struct syn_pytorch_rank_report {
     uint64_t n_nodes;                                             /* nodes in its output file */
     uint64_t in[SYN_PYTORCH_OP_KINDS], out[SYN_PYTORCH_OP_KINDS]; /* ops in the input traces, and
                                                                      ops written */
-    uint64_t n_further; /* further ops: one for each call that a kernel runs after its first */
+    uint64_t n_further; /* a kernel that runs several calls counts once in `out`; its other calls
+                           are counted here */
     syn_pytorch_matches matches;
     uint64_t n_edges[SYN_PYTORCH_EDGE_CLASSES];
     syn_pytorch_edge *dropped; /* dependencies dropped because they closed cycles */
     size_t n_dropped;
-    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* index NONE: collectives of other kinds */
-    uint64_t comm_bytes;                   /* collectives of unknown size are not included */
+    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* per syn_comm_kind; index SYN_COMM_NONE: other kinds */
+    uint64_t comm_bytes;                   /* without collectives of unknown size */
     uint64_t n_comms_unsized;
     size_t n_groups;
     uint32_t hints;                  /* bits 1 << syn_pytorch_hint */

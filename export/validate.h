@@ -1,6 +1,7 @@
 /* Validates Chakra execution traces, one file or the trace set of all ranks: whether the files are
-   intact, and whether a simulator would run them to the end. It works on the files themselves, so
-   it can also describe damaged and foreign ones. docs/formats.md lists what simulators require. */
+   intact, and whether a simulator would run them to the end. It reads the files themselves and
+   builds no graph, so it can also describe damaged files and files of other programs.
+   docs/formats.md lists what simulators require. */
 #ifndef EXPORT_VALIDATE_H
 #define EXPORT_VALIDATE_H
 
@@ -64,14 +65,14 @@ const char *syn_finding_name(syn_finding_kind kind);
 bool syn_finding_is_problem(syn_finding_kind kind);
 const char *syn_finding_why(syn_finding_kind kind);
 
-#define SYN_FINDINGS_KEPT 100 /* findings of each kind kept in full */
+#define SYN_FINDINGS_KEPT 100 /* stored findings of each kind; others are only counted */
 
 typedef struct syn_finding {
     syn_finding_kind kind;
-    int32_t rank; /* -1: concerns the whole set */
+    int32_t rank; /* -1: the finding concerns the whole set */
     bool has_node, has_offset;
-    uint64_t node, offset; /* node id; byte offset in the file of the node's message or of the
-                              damage */
+    uint64_t node, offset; /* id of the node; byte offset in the file at which the node's message or
+                              the damage begins */
     char *text;            /* a sentence without full stop; UTF-8 */
 } syn_finding;
 
@@ -83,8 +84,9 @@ typedef struct syn_validation {
     syn_finding *findings; /* ordered by kind, then in order of detection */
     size_t n_findings;
     bool across;   /* ranks were compared with each other */
-    bool executed; /* the simulated set ran to its end; false: it got stuck, or was not run */
-    /* Compute nodes; compute nodes on the CPU; compute nodes that record ops and bytes. */
+    bool executed; /* the set was simulated and ran to its end; false: it deadlocked or was not
+                      simulated */
+    /* Numbers of compute nodes: all, those on the CPU, and those with more than 0 ops and bytes. */
     uint64_t n_compute, n_on_cpu, n_costed;
 } syn_validation;
 
@@ -92,27 +94,28 @@ typedef struct syn_validate_options {
     bool any_node;      /* for traces of real runs: CPU, memory and metadata nodes are allowed */
     bool single;        /* one file only: no comparison across ranks; implies any_node */
     const char *groups; /* path of the group file; NULL: <prefix>.comm_group.json if it exists */
-    uint64_t max_unpacked_bytes; /* limit for gzip input; 0: 200 times its size, and 16 GiB */
+    uint64_t max_unpacked_bytes; /* limit of decompressed gzip input; 0: 200 times the compressed
+                                    size, at most 16 GiB */
 } syn_validate_options;
 
-/* Whether the trace has all nodes of a real run, as converters write it by default, instead of only
-   those that simulators run. */
+/* Whether the trace contains all nodes of a real run, as converters write by default, rather than
+   only the nodes that simulators run. */
 static inline bool syn_validation_is_recording(const syn_validation *v) {
     return v->n_on_cpu > 0 && (v->n_costed == 0 || v->n_on_cpu >= v->n_compute - v->n_on_cpu);
 }
 
 /* Validates the given files, or the trace set with the prefix paths[0] if n is 1 and no file has
-   that name. If a file is a trace of a real run, and neither any_node nor single is set, that is
-   reported as one problem and the rest is checked as if any_node were set. Returns SYN_OK whatever
-   the findings are; other codes mean that the machine or the call failed. The caller frees *out in
-   all cases. */
+   that name. If a file is a trace of a real run, and neither any_node nor single is set, this is
+   reported as one problem, and the files are then checked as if any_node (for one file: single)
+   were set. Returns SYN_OK even if there are findings; another code means that the validation
+   itself could not be done. The caller frees *out in all cases. */
 syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
                         const syn_validate_options *options, syn_error *err) SYN_MUST_USE;
 void syn_validation_free(syn_validation *v);
 /* Writes the whole result as one JSON object. */
 void syn_validation_json(const syn_validation *v, syn_sink *sink);
 
-/* ---- From memory: first the groups, if there are any, then the ranks in ascending order ---- */
+/* ---- From memory: pass the groups first (if any), then the ranks in ascending order ---- */
 
 typedef struct syn_validator syn_validator;
 

@@ -16,14 +16,14 @@ enum {
     SYN_BERT_NSP = 4     /* next sentence prediction; includes the pooler */
 };
 
-/* Notes for all functions below: results are the same on all ranks. Intermediate tensors are
-   released; the result stays until the caller releases it. Create inputs before the call. */
+/* For all functions below: results are the same on all ranks. A function releases its intermediate
+   tensors; the caller releases the result. Create inputs before the call. */
 
 /* Runs the encoder. tokens: (B, T) i32. types: (B, T) i32, or SYN_BERT_NO_TYPES if all tokens have
    type 0. mask: (B, T) f32, added to the attention scores of every query: 0 at tokens and -infinity
    at padding; SYN_NO_MASK: no padding. Returns the hidden states (B, T, C); those at padding are
-   meaningless. A part of a model (syn_model_part) without the embedding takes the previous part's
-   output, (B, T, C) in the model's dtype, in place of the tokens, and no types. */
+   meaningless. A part of a model (syn_model_part) without the embedding gets the previous part's
+   output instead of tokens, (B, T, C) in the model's dtype, and no types. */
 #define SYN_BERT_NO_TYPES (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_forward(syn_model *bert, syn_tensor tokens, syn_tensor types, syn_tensor mask);
 /* Pooler: hidden (B, T, C) -> (B, C). */
@@ -33,9 +33,9 @@ syn_tensor syn_bert_pooled(syn_model *bert, syn_tensor hidden);
    zeros. With SYN_BERT_ALL, returns the logits of all positions, (B * T, V0). */
 #define SYN_BERT_ALL (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_mlm(syn_model *bert, syn_tensor hidden, syn_tensor positions);
-/* MLM loss: hidden (B, T, C) and labels (B, T) i32 -> the loss, a scalar. A label is the word's id
-   where it is to be predicted and SYN_IGNORED_TARGET elsewhere. See syn_cross_entropy for the loss
-   and `weight`. */
+/* MLM loss: hidden (B, T, C) and labels (B, T) i32 -> the loss, a scalar. A label is the id of the
+   word to predict, or SYN_IGNORED_TARGET where nothing is predicted. syn_cross_entropy defines the
+   loss and `weight`. */
 syn_tensor syn_bert_mlm_loss(syn_model *bert, syn_tensor hidden, syn_tensor labels,
                              syn_tensor weight);
 /* NSP head: pooled (B, C) -> logits (B, 2). Class 0: the second sentence follows the first; class

@@ -19,14 +19,15 @@ syn_status syn_causal_begin(syn_model *model, int64_t batch, int64_t max_tokens,
    syn_causal_begin and before the first syn_causal_forward. */
 syn_status syn_causal_set_padding(syn_model *model, const int32_t *padding,
                                   syn_error *err) SYN_MUST_USE;
-/* x: tokens (B, T) i32, the next T of every sequence -> logits (B, V0) of the last one, in the
-   model's dtype, the same on all ranks. A part of a model without the embedding takes the previous
-   part's output, (B, T, C) in that dtype; a part without the head returns the output of its last
-   layer. Intermediate tensors are released; the result stays until the caller releases it. */
+/* x: tokens (B, T) i32, the next T tokens of every sequence -> the logits (B, V0) of each
+   sequence's last token, in the model's dtype, the same on all ranks. A part of a model without the
+   embedding gets the previous part's output, (B, T, C) in the same dtype. A part without the head
+   returns the output of its last layer. The function releases its intermediate tensors; the caller
+   releases the result. */
 syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
 /* Training loss of a whole model, a scalar. tokens and targets: (B, T) i32; each target is the
-   token that follows, or SYN_IGNORED_TARGET. See syn_cross_entropy for the loss and `weight`. Needs
-   no caches and does not change those of syn_causal_begin. */
+   token that follows, or SYN_IGNORED_TARGET. syn_cross_entropy defines the loss and `weight`.
+   Neither needs nor changes the caches of syn_causal_begin. */
 syn_tensor syn_causal_loss(syn_model *model, syn_tensor tokens, syn_tensor targets,
                            syn_tensor weight);
 /* The same with masked tokens. mask: (B, T) f32, -infinity at tokens that other tokens must not
@@ -34,9 +35,10 @@ syn_tensor syn_causal_loss(syn_model *model, syn_tensor tokens, syn_tensor targe
    because causal attention hides it. */
 syn_tensor syn_causal_loss_masked(syn_model *model, syn_tensor tokens, syn_tensor mask,
                                   syn_tensor targets, syn_tensor weight);
-/* Training of a pipeline stage, a part of a model: x is the tokens if the part has the embedding,
-   otherwise (B, T, C) from the stage before. Returns (B, T, C) for the next stage or, if the part
-   has the head, the loss. targets and weight are only used then. mask: as above, or SYN_NO_MASK. */
+/* Training of a pipeline stage, which is a part of a model. x: the tokens if the part has the
+   embedding, otherwise the output (B, T, C) of the previous stage. Returns the loss if the part has
+   the head, otherwise (B, T, C) for the next stage. targets and weight are used only with the head.
+   mask: as above, or SYN_NO_MASK. */
 syn_tensor syn_causal_stage(syn_model *model, syn_tensor x, syn_tensor mask, syn_tensor targets,
                             syn_tensor weight);
 /* Number of tokens in the caches. */

@@ -1,6 +1,6 @@
-/* Model configurations: presets, and HuggingFace's config.json. A model family (GPT, BERT, ...) is
-   an entry of a registry and is selected by the file's model_type. Everything that differs between
-   families is in their entries. */
+/* Model configurations, from presets or from HuggingFace's config.json. Each model family (GPT,
+   BERT, ...) is an entry of a registry, and the file's model_type selects the entry. Everything
+   that differs between families is in these entries. */
 #ifndef MODELS_CONFIG_H
 #define MODELS_CONFIG_H
 
@@ -33,7 +33,7 @@ typedef enum syn_rope_scaling {
 
 typedef struct syn_rotary {
     double theta; /* 0: no rotary embedding */
-    double part;  /* fraction of a head's elements that are rotated, from the first on */
+    double part;  /* fraction of each head's elements that are rotated; these elements come first */
     syn_rope_scaling scaling;
     double factor;
     int64_t original;        /* llama3, yarn: number of positions before scaling */
@@ -53,14 +53,14 @@ typedef struct syn_dropout_rates {
 
 typedef struct syn_model_config {
     const syn_model_family *family;
-    char name[64]; /* the preset's name, or from the file: "name", "_name_or_path" or the file's
-                      base name */
+    char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
+                      file's base name */
     int64_t n_layer, n_embd, n_head;
     int64_t n_kv_head;   /* key/value heads; divides n_head; 0: n_head */
     int64_t head_dim;    /* elements per head; 0: n_embd / n_head */
     int64_t n_positions; /* maximum sequence length */
     int64_t n_inner;     /* width of the MLP */
-    int64_t vocab_size;  /* V0: without padding rows */
+    int64_t vocab_size;  /* number of tokens V0, without padding */
     int64_t n_types;     /* BERT: token types (segments) */
     int64_t pad_id; /* BERT: id of the padding token; its row of the word embedding gets no gradient
                        from lookups; -1: none */
@@ -69,7 +69,7 @@ typedef struct syn_model_config {
     syn_activation activation;
     syn_rotary rotary;
     bool windowed;             /* Llama: sliding-window attention, if window > 0 */
-    int64_t window;            /* a query attends to itself and the window - 1 tokens before it */
+    int64_t window;            /* a token attends to itself and the window - 1 tokens before it */
     int64_t full_layers;       /* the first full_layers layers use full attention */
     bool parallel_residual;    /* GPT-NeoX: attention and MLP both read the layer's input */
     bool qkv_bias;             /* Llama: the query, key and value projections have biases */
@@ -88,22 +88,25 @@ typedef struct syn_model_config {
 const char *syn_model_preset(size_t i);
 syn_status syn_model_config_preset(syn_model_config *config, const char *name,
                                    syn_error *err) SYN_MUST_USE;
-/* Reads HuggingFace's config.json. All numbers are range-checked. A missing key without a default
-   and a feature that the family does not support are errors; other keys are ignored. Defaults are
-   those of transformers' configuration classes. A file without a model_type is read as a GPT. The
-   keys of each family follow; "|" separates alternative names of one key.
-   GPT-2: n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads, vocab_size;
-   with defaults n_positions|max_position_embeddings (or n_ctx; 1024), n_inner|intermediate_size (4
-   n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range, activation_function (hidden_act is
-   ignored, as in transformers), tie_word_embeddings, embd_pdrop, attn_pdrop, resid_pdrop (0.1
-   each), eos_token_id, pad_token_id. Ids outside the vocabulary never end a sequence.
-   BERT: vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size; with
-   defaults max_position_embeddings (512), type_vocab_size, hidden_act (activation_function is
-   ignored), layer_norm_eps, initializer_range, hidden_dropout_prob (embedding and residual; 0.1),
-   attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings.
-   GPT-NeoX: the keys of Llama, with layer_norm_eps, hidden_act and hidden_dropout (embedding and
-   residual; 0), and use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and
-   rotary_emb_base (10000); the last two may also be in rope_parameters.
+/* Reads HuggingFace's config.json. All numbers are range-checked. A missing key that has no default
+   is an error, and so is a feature that the family does not support. Other keys are ignored.
+   Defaults are those of transformers' configuration classes. A file without a model_type is read as
+   a GPT. The keys of each family follow. "|" separates alternative names of one key, and a default
+   is in parentheses.
+   GPT-2 requires n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads and
+   vocab_size. Optional: n_positions|max_position_embeddings (n_ctx, or else 1024),
+   n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
+   activation_function, tie_word_embeddings, embd_pdrop, attn_pdrop and resid_pdrop (0.1 each),
+   eos_token_id, pad_token_id. As in transformers, hidden_act is ignored. Ids outside the vocabulary
+   never end a sequence.
+   BERT requires vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
+   intermediate_size. Optional: max_position_embeddings (512), type_vocab_size, hidden_act,
+   layer_norm_eps, initializer_range, hidden_dropout_prob for embedding and residual (0.1),
+   attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings. activation_function is
+   ignored.
+   GPT-NeoX has the keys of Llama, and layer_norm_eps, hidden_act, hidden_dropout for embedding and
+   residual (0), use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and
+   rotary_emb_base (10000). The last two may also be in rope_parameters.
    Llama, Mistral and Qwen: attention_dropout (0) is their only dropout key. Default of
    num_key_value_heads: Llama the number of query heads, Mistral 8, Qwen 32. */
 syn_status syn_model_config_load(syn_model_config *config, const char *path,
@@ -114,7 +117,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
    syn_model_options) selects the transformers class that the file names. */
 syn_status syn_model_config_save(const syn_model_config *config, unsigned heads, const char *path,
                                  syn_error *err) SYN_MUST_USE;
-/* Hash of everything that a file holds except its name and dropout. */
+/* Hash of the configuration without its name and its dropout rates. */
 uint64_t syn_model_config_hash(const syn_model_config *config, uint64_t seed);
 /* Fails unless ranks can run the model as the plan specifies. The plan must be complete. */
 syn_status syn_model_plan_check(const syn_model_config *config, const syn_plan *plan,
@@ -127,8 +130,8 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
 /* The maximum sequence length: n_positions, or more if scaled rotary embeddings allow more. */
 int64_t syn_model_max_tokens(const syn_model_config *config);
-/* Number of tensor-parallel ranks that hold the same key/value heads: above 1 if there are fewer of
-   these heads than ranks. This is the kv of a mesh's shape (syntorch/mesh.h). */
+/* Number of tensor-parallel ranks that hold the same key/value heads. It is above 1 if there are
+   fewer of these heads than ranks. A mesh's shape has this number as `kv` (syntorch/mesh.h). */
 int syn_model_kv_ranks(const syn_model_config *config, int tp);
 /* Number of vocabulary rows that are stored: V0 rounded up to a multiple of divisor * tp. */
 int64_t syn_model_padded_vocab(const syn_model_config *config, int tp, int64_t divisor);

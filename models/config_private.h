@@ -1,5 +1,6 @@
-/* Internal. Building blocks of a family's key table, by which config.json is read, written and
-   hashed, and readers for values that all HuggingFace files write the same way. */
+/* Internal. Building blocks for the table of config.json keys that each model family has. With this
+   table the library reads, writes and hashes configurations. Also declares readers for values that
+   all HuggingFace files write in the same way. */
 #ifndef MODELS_CONFIG_PRIVATE_H
 #define MODELS_CONFIG_PRIVATE_H
 
@@ -10,9 +11,9 @@
 extern "C" {
 #endif
 
-/* Limits of the numbers in a file, an order of magnitude above the largest known models. They keep
-   the byte counts of weights, gradients, Adam's state (16 bytes per parameter) and of one
-   sequence's KV cache below 2^62. */
+/* Upper limits of the numbers in a file, about ten times those of the largest known models. Within
+   these limits, two byte counts stay below 2^62: that of weights, gradients and Adam's state (16
+   bytes per parameter together), and that of one sequence's KV cache. */
 #define SYN__MAX_LAYERS    100000
 #define SYN__MAX_EMBD      ((int64_t)1 << 18)
 #define SYN__MAX_INNER     ((int64_t)1 << 20)
@@ -23,12 +24,13 @@ extern "C" {
 typedef struct syn__config_file {
     syn_model_config config; /* first member, so that the rows also work on a syn_model_config */
     char path_name[SYN__SETTING_NAME_BYTES]; /* base name from _name_or_path */
-    int64_t n_ctx;                           /* old key of n_positions; wins if both are given */
-    int64_t layer_types, full_layers;        /* number of layer_types entries, and how many of them,
-                                                counted from the first, have no window */
-    syn_rotary beside, rope_scaling; /* beside: theta and part from keys outside the rope groups;
-                                        initially the family's defaults. rope_scaling: old key of
-                                        rope_parameters; wins if both are given */
+    int64_t n_ctx;                           /* old key of n_positions; used only if the file does
+                                                not give n_positions */
+    int64_t layer_types, full_layers;        /* layer_types: its number of entries; full_layers:
+                                                number of layers at its start without a window */
+    syn_rotary beside, rope_scaling; /* beside: theta and part from top-level keys, initially the
+                                        family's defaults. rope_scaling: the value of this old key,
+                                        which replaces rope_parameters if both are given */
 } syn__config_file;
 
 #define SYN__AT(member)     offsetof(syn__config_file, config.member)
@@ -40,7 +42,8 @@ typedef struct syn__config_file {
 #define SYN__OPTIONAL       (SYN__NULLABLE | SYN__SAVED)
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
-/* Table of a model: also rejects keys that would change what the model computes. */
+/* The key table of a model family. It also rejects unsupported keys that would change what the
+   model computes. */
 #define SYN__MODEL_TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true, syn__config_refused }
 #define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \
@@ -115,11 +118,11 @@ extern const syn__setting_choice syn__activations[];
 extern const syn__setting_restricted syn__config_refused[];
 extern const char *const syn__torch_dtypes[]; /* PyTorch's names of f32, f16 and bf16 */
 
-/* Readers for CUSTOM rows. This one reads the next token, which must be a string. */
+/* Readers for CUSTOM rows. syn__config_string reads the next token, which must be a string. */
 syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;
 /* Skips the model_type, which already selected the family (config.c); stores nothing. */
 syn_status syn__config_type(syn__settings *s, void *member) SYN_MUST_USE;
-/* Reads the hub path that a file came from: any text, of which the base name is stored. *member:
+/* Reads _name_or_path, which may be any text, and stores its base name in *member, a
    char[SYN__SETTING_NAME_BYTES]. */
 syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
 /* Reads the dtype in which a checkpoint is loaded. *member: the configuration's dtype. torch_dtype,
@@ -127,33 +130,34 @@ syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_dtype(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_torch_dtype(syn__settings *s, void *member) SYN_MUST_USE;
 void syn__config_dtype_write(syn_sink *out, const void *member);
-/* Fails unless the value is true (false): our models support only this choice of the format. Stores
-   nothing. Null is false. */
+/* syn__config_true fails unless the value is true, and syn__config_false fails unless it is false:
+   our models do not support the other value. Null counts as false. Both store nothing. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
-/* Fails unless the value is null. _whole is for keys that say how weights are quantized, _null for
-   all others. */
+/* Fails unless the value is null. _unquantized is for keys that say how weights are quantized,
+   _null for all other keys. */
 syn_status syn__config_unquantized(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 /* Fails unless the value is empty (see syn__settings_empty). */
 syn_status syn__config_empty(syn__settings *s, void *member) SYN_MUST_USE;
 
-/* Reads an id, a list of ids, or null. syn__stop_ids reads eos_token_id (*member: a
-   syn_stop_criteria; replaces its ids), syn__stop_fill reads pad_token_id (*member: its fill). Ids
-   that no vocabulary can have become -1. */
+/* Both accept an id, a list of ids, or null. syn__stop_ids reads eos_token_id and replaces the ids
+   of *member, a syn_stop_criteria. syn__stop_fill reads pad_token_id into *member, the `fill` of a
+   syn_stop_criteria. Ids that no vocabulary can have become -1. */
 syn_status syn__stop_ids(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__stop_fill(syn__settings *s, void *member) SYN_MUST_USE;
-/* The same for bos_token_id (*member: its begin); null becomes -1. */
+/* Reads bos_token_id in the same way into *member, the `begin` of a syn_stop_criteria. Null becomes
+   -1. */
 syn_status syn__stop_begin(syn__settings *s, void *member) SYN_MUST_USE;
-/* Drops ids outside the vocabulary and fills in missing ones: fill defaults to the first stop id,
-   and so does begin if the file does not have it. */
+/* Drops ids outside the vocabulary and sets missing ones: `fill` defaults to the first stop id, and
+   so does `begin` if the file does not give bos_token_id. */
 void syn__stop_normalize(syn_stop_criteria *ending, int64_t vocab);
 /* Writes the ids as entries of config.json. */
 void syn__stop_write(syn_sink *out, const void *member);
 #define SYN__NOT_GIVEN (-2)
 #define SYN__NO_STOP_IDS \
     { .fill = -1, .begin = SYN__NOT_GIVEN }
-/* Defaults of a family's files: the ids that end and begin a sequence. */
+/* The ids that end and begin a sequence if the file does not give them. */
 #define SYN__STOP_IDS(end_, begin_) \
     { .ids = {end_}, .n_ids = 1, .fill = -1, .begin = (begin_) }
 

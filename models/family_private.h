@@ -1,5 +1,6 @@
-/* A model family: its configuration, parameters and layer, as tables and three functions. All
- * families share the rest (config.c, model.c, causal.c, weights*.c). Internal. */
+/* Internal. Describes a model family by tables of its configuration keys and parameters and by
+ * functions that compute its layers. All other code is common to all families (config.c, model.c,
+ * causal.c, weights*.c). */
 #ifndef MODELS_FAMILY_PRIVATE_H
 #define MODELS_FAMILY_PRIVATE_H
 
@@ -18,10 +19,10 @@ typedef enum syn__dim {
     SYN__DIM_TWO,
     SYN__DIM_HIDDEN,
     SYN__DIM_HEAD,
-    SYN__DIM_QUERIES, /* of all heads; keys the same */
+    SYN__DIM_QUERIES, /* head_dim times the number of query heads */
     SYN__DIM_KEYS,
-    SYN__DIM_QKV, /* queries, keys and values in one matrix; requires as many key/value heads as
-                     query heads (syn_model_config_check) */
+    SYN__DIM_QKV, /* queries, keys and values in one matrix; requires equal numbers of query and
+                     key/value heads (syn_model_config_check) */
     SYN__DIM_INNER,
     SYN__DIM_VOCAB,
     SYN__DIM_POSITIONS,
@@ -30,9 +31,11 @@ typedef enum syn__dim {
 
 /* The order of a column-parallel layer's output, which determines the columns that a rank has. */
 typedef enum syn__layout {
-    SYN__CONTIGUOUS,  /* one range of columns, such as whole heads */
-    SYN__QKV_BLOCKS,  /* all queries, then all keys, then all values: a range of each */
-    SYN__SHARED_HEADS /* one range, which several ranks have if there are fewer heads than ranks */
+    SYN__CONTIGUOUS,  /* each rank has one range of columns, such as whole heads */
+    SYN__QKV_BLOCKS,  /* all queries, then all keys, then all values; each rank has a range of
+                       * each */
+    SYN__SHARED_HEADS /* each rank has one range; if there are fewer heads than ranks, several ranks
+                       * have the same range */
 } syn__layout;
 
 typedef enum syn__param_kind {
@@ -45,14 +48,16 @@ typedef enum syn__param_kind {
     SYN__VOCAB_TABLE, /* syn_tensor (from, to), sharded by rows */
     SYN__VOCAB_BIAS,  /* syn_tensor (from), sharded like the table */
     /* In checkpoints only: */
-    SYN__BIAS_ALIAS, /* another name of the bias `tied`, which takes precedence if both exist */
+    SYN__BIAS_ALIAS, /* another name of the bias `tied`; if a checkpoint has both, the tensor with
+                      * this name is read */
     SYN__IGNORED     /* constants that old versions of transformers saved; not read */
 } syn__param_kind;
 
 enum {
-    SYN__RESIDUAL = 1,  /* random weights: standard deviation divided by sqrt(2 n_layer) */
+    SYN__RESIDUAL = 1,  /* the standard deviation of the random weights is divided by sqrt(2
+                         * n_layer) */
     SYN__NO_BIAS = 2,   /* a linear layer without a bias */
-    SYN__NO_PREFIX = 4, /* its name in checkpoints lacks the family's prefix */
+    SYN__NO_PREFIX = 4, /* the name in checkpoints is without the family's prefix */
     /* The linear layer has a bias only with: */
     SYN__QKV_BIAS = 8,  /* config.qkv_bias or attention_bias */
     SYN__OUT_BIAS = 16, /* config.attention_bias */
@@ -60,35 +65,38 @@ enum {
     SYN__HEAD_NORM = 64 /* exists only with config.head_norm */
 };
 
-/* A layer or table. Its parameters are <name>.weight and <name>.bias, in layers with a prefix such
- * as "h.3."; IGNORED ones are <name>. */
+/* A layer or table of the model. Its parameters are named <name>.weight and <name>.bias, within a
+ * layer with a prefix such as "h.3.". IGNORED tensors are named <name>. */
 typedef struct syn__param_row {
-    const char *name; /* HuggingFace's; NULL ends a list */
+    const char *name; /* HuggingFace's name; NULL ends a list */
     syn__param_kind kind;
     syn__dim from, to;
     syn__layout layout; /* of `to` */
     size_t at; /* offset of the member in the family's or the layer's struct of parameters */
     unsigned flags;
-    unsigned heads; /* exists only with one of these heads (syn_model_options); 0: always */
-    const char
-        *tied; /* VOCAB_TABLE: the table that tied models use instead; BIAS_ALIAS: the bias */
+    unsigned heads;   /* exists only with one of these heads (syn_model_options); 0: always */
+    const char *tied; /* VOCAB_TABLE: the table that tied models use instead; BIAS_ALIAS: the bias
+                       * that the row is another name of */
 } syn__param_row;
 
-/* The row of a parameter, by its name in the library; NULL: the family has no such parameter. */
+/* The row of the parameter with this name (the library's name). NULL: the family has no such
+ * parameter. */
 const syn__param_row *syn__family_row(const syn_model_family *family, const char *parameter);
-/* The layer of a parameter; -1: unknown to the family, or not in a layer. */
+/* The number of the layer that a parameter belongs to. -1: the family does not have the parameter,
+ * or it is not in a layer. */
 int64_t syn__family_layer(const syn_model_family *family, const char *parameter);
-/* The row with another name of `parameter`; NULL: none. */
+/* The BIAS_ALIAS row of `parameter`. NULL: the parameter has no other name. */
 const syn__param_row *syn__family_alias_row(const syn_model_family *family, const char *parameter);
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
 bool syn__family_has_row(const syn_model_config *config, const syn__param_row *row, unsigned heads);
 bool syn__family_has_bias(const syn_model_config *config, const syn__param_row *row);
 int64_t syn__model_config_head_dim(const syn_model_config *config);
-/* head_dim D */ /* ---- rotary positions (rotary.c) ---- */
+/* ---- rotary positions (rotary.c) ---- */
 
 /* Number of element pairs of a head that are rotated. */
 int64_t syn__rotary_pairs(const syn_model_config *config);
-/* Writes the frequency of each pair. tokens: length of the sequence, which only "dynamic" uses. */
+/* Writes the frequency of each pair. tokens: length of the sequence, which only SYN_ROPE_DYNAMIC
+ * uses. */
 void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, float *out);
 /* The factor by which cosines and sines are multiplied. */
 double syn__rotary_factor(const syn_model_config *config);
@@ -96,7 +104,8 @@ double syn__rotary_factor(const syn_model_config *config);
  * rope_parameters as a whole, and top-level keys supply what the chosen group omits. */
 #define SYN__ROWS_ROTARY \
     SYN__ROWS_ROTARY_AS("rope_theta", "partial_rotary_factor", syn__rotary_write)
-/* The same for a family with other top-level keys or another writer. */
+/* The same for a family with other names of the top-level keys, or with another function that
+ * writes the settings. */
 #define SYN__ROWS_ROTARY_AS(theta_key, part_key, write_)                                \
     SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key),                                    \
         {.key = "rope_parameters",                                                      \
@@ -112,8 +121,8 @@ double syn__rotary_factor(const syn_model_config *config);
 #define SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key)                                 \
     SYN__ROW_F64(theta_key, 0, offsetof(syn__config_file, beside.theta), 1.0001, 1e12), \
         SYN__ROW_F64(part_key, 0, offsetof(syn__config_file, beside.part), 0.001, 1)
-/* For presets and defaults: rotary positions with this theta on this fraction of each head,
- * unscaled. */
+/* For presets and defaults: rotary embedding with base theta_, without scaling, of the fraction
+ * part_ of each head. */
 #define SYN__ROTARY(theta_, part_) \
     { .theta = (theta_), .part = (part_), .fast = 32, .slow = 1, .truncate = true }
 extern const syn__setting_table syn__rotary_table;
@@ -126,28 +135,33 @@ syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
 struct syn_model_family {
     const char *name;         /* "gpt" */
     const char *title;        /* "GPT-2", for messages */
-    const char *const *types; /* model_type in files, NULL-ended; the first is written */
+    const char *const *types; /* values of model_type in files, NULL-terminated; the first is
+                               * written */
     syn_tokenizer_kind tokenizer;
     /* Configurations. */
     const syn_model_config *defaults, *presets;
     size_t n_presets;
-    const syn__setting_table *fields; /* of syn__config_file */
-    /* Checks the file after its fields were read, for conditions on several fields; may be NULL. */
+    const syn__setting_table *fields; /* the key table, for a syn__config_file */
+    /* Called after all keys were read: checks conditions on several keys and sets defaults that
+     * depend on other keys. May be NULL. */
     syn_status (*check_file)(syn__settings *s, const syn__setting_table *fields,
                              syn__config_file *file);
     syn_status (*check)(const syn_model_config *config,
-                        syn_error *err); /* the same for any configuration; may be NULL */
-    const char *architecture;            /* transformers' class; NULL: see class_of */
+                        syn_error *err); /* checks any configuration, from a file or not; may be
+                                          * NULL */
+    const char *architecture;            /* name of transformers' class; NULL: class_of returns
+                                          * it */
     const char *(*class_of)(unsigned heads);
-    /* Parameters, in order of creation; their names in checkpoints begin with `prefix`. */
+    /* Parameters, in the order in which they are created. Their names in checkpoints begin with
+     * `prefix`. */
     const char *prefix, *layers; /* "transformer.", "h" of "h.3" */
     const syn__param_row *embed_rows, *layer_rows, *head_rows;
     bool out_in; /* see syn_initializer */
     size_t params_bytes, layer_bytes;
-    /* Computation. x (B, T, C), the same on all ranks. */
+    /* Computation. x (B, T, C) is the same on all ranks. */
     syn_tensor (*layer)(syn_model *m, void *layer, int64_t i, syn_tensor x); /* -> (B, T, C) */
-    /* Causal language models: tokens (B, T) -> (B, T, C), and the scope of the head, whose rows are
-     * the final norm and the token table. Otherwise NULL. */
+    /* Only causal language models, otherwise NULL. embed: tokens (B, T) -> (B, T, C). head_scope:
+     * scope of the final norm and the output head. */
     syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
     const char *head_scope;
     const char *attention; /* name of KV caches: "h.3.<attention>.k_cache" */
@@ -155,8 +169,8 @@ struct syn_model_family {
 
 #define SYN__PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
 
-/* The registered families by index; NULL after the last one. Files without a model_type belong to
- * the first. */
+/* The registered family number i, or NULL after the last one. Files without a model_type belong to
+ * family 0. */
 const syn_model_family *syn__family(size_t i);
 
 /* ---- a model ---- */
@@ -176,64 +190,68 @@ struct syn_model {
         syn_model *model;
         int64_t layer;
     } * runs;           /* per layer: the argument of its recomputation */
-    syn_tensor visible; /* (B, S): 0, or -infinity for masked keys; invalid: no mask */
-    /* The sequences that a causal model generates. */
+    syn_tensor visible; /* mask (B, S) of the current step: 0, or -infinity for masked keys;
+                         * invalid: no mask */
+    /* State of the sequences that a causal model generates. */
     syn__kv_cache *caches; /* by layer */
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) padding tokens at the start of each sequence; NULL: none */
-    bool training;    /* whole sequences, without caches */
-    /* Rotary positions: the frequencies created with the model; those of this step, whose sequence
-     * may be too long for them; position ids `places` (B or 1, max_tokens), and this step's slice
-     * of them. */
+    bool training;    /* computes whole sequences, without caches */
+    /* Rotary embedding. short_frequencies: for sequences of up to n_positions tokens.
+     * frequencies: those of the current step, which differ if its sequence is longer and the
+     * scaling is dynamic. places: position ids (B or 1, max_tokens). positions: the current step's
+     * slice of `places`. */
     syn_tensor short_frequencies, frequencies, places, positions;
     syn_model_dropout dropout;
-    syn_tensor mask; /* (B, max_tokens); `visible` is a step's slice */
+    syn_tensor mask; /* (B, max_tokens), -infinity at padding; `visible` is the current step's
+                      * slice */
 };
 
 int syn__model_tp(const syn_model *m);
 int64_t syn__model_head_dim(const syn_model *m);
-/* Whether this part may lack a parameter of the whole model: it belongs to another part, or is the
- * table that another part may have created. */
+/* Whether this part may lack the parameter, because the parameter belongs to another part of the
+ * model, or because it is the token table, which another part may have created. */
 bool syn__model_lacks_param(const syn_model *m, const char *parameter);
-/* Whether x is a valid input of the part: tokens (B, T) i32 or, without the embedding, (B, T, C) in
- * the model's dtype, with B and T at least `least`. Otherwise the context fails. */
+/* Whether x is a valid input of the part: tokens (B, T) i32, or (B, T, C) in the model's dtype if
+ * the part has no embedding, with B and T at least `least`. If not, the context fails. */
 bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least);
 /* Runs x (B, T, C) through all layers of the part. After each layer, releases everything created
  * since the mark except its result. */
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label);
-/* The same for heads, which differ between ranks, with a norm that every rank has whole: its
+/* The same for x that consists of this rank's heads. Every rank has the whole norm, so the norm's
  * gradient is summed over the ranks. */
 syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                                   const char *label);
-/* Creates the frequencies for a sequence of that many tokens, unless the existing ones fit. */
+/* Sets the rotary frequencies for a sequence of `tokens` tokens. Creates them unless existing ones
+ * can be used. */
 void syn__model_set_frequencies(syn_model *m, int64_t tokens);
-/* The position ids i32 of n tokens, the first of which has position `first`: (1, n), or with
-   padding (batch, n), counted from each sequence's first token after the padding (as in
-   HuggingFace's generate). */
+/* The position ids (i32) of n tokens, the first of which has position `first`. Without padding the
+   shape is (1, n). With padding it is (batch, n), and positions count from each sequence's first
+   token after the padding, as in HuggingFace's generate. */
 syn_tensor syn__model_count_positions(syn_model *m, int64_t first, int64_t batch, int64_t n,
                                       const int32_t *padding);
-/* The same from position 0; invalid if positions are not rotary. */
+/* The same from position 0 on. Returns the invalid tensor if the model has no rotary embedding. */
 syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
-/* x (..., C) -> this rank's keys or values (..., G D/tp); several ranks may have the same. */
+/* x (..., C) -> this rank's keys or values (..., G D/tp). Several ranks may have the same heads. */
 syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
                                 const char *label);
 /* Applies the rotary embedding to x (B, H, T, D). */
 syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
-/* Where a model has dropout. */
+/* The places in a model that have dropout. */
 typedef enum syn__site {
     SYN__SITE_EMBEDDING,
     SYN__SITE_ATTENTION,
     SYN__SITE_ATTENTION_OUT,
     SYN__SITE_MLP_OUT
 } syn__site;
-/* Applies dropout to x (B, T, C), the same on all ranks, in training; otherwise returns x. i: layer
- * of the part. */
+/* In training, applies dropout to x (B, T, C), which is the same on all ranks; otherwise returns x.
+ * i: number of the layer within the part. */
 syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site);
-/* A branch of a pre-norm layer, attention or MLP: norm, `inside`, and a row-parallel layer whose
- * output is added to the branch's input. */
+/* A branch of a pre-norm layer, attention or MLP. It consists of the norm, the function `inside`,
+ * and a row-parallel layer whose output is added to the branch's input. */
 typedef struct syn__branch {
     const char *scope;
     const syn_layer_norm *norm;
@@ -242,30 +260,32 @@ typedef struct syn__branch {
     syn_tensor (*inside)(syn_model *m, const void *layer, int64_t i, syn_tensor x);
     const syn_layer_linear *out;
     const char *out_label;
-    syn__site site; /* of the dropout of the output */
+    syn__site site; /* where dropout is applied to the branch's output */
 } syn__branch;
-/* Runs x (B, T, C) through the branches of layer i (branches.c), attention first. Sequential: the
- * second branch reads the first one's result, and each has an all-reduce. Parallel: both read x,
- * and their sum has one all-reduce. */
+/* Runs x (B, T, C) through the branches of layer i, attention first (branches.c). Sequential: the
+ * second branch reads the result of the first, and each branch needs an all-reduce. Parallel: both
+ * branches read x, and one all-reduce of their sum is enough. */
 syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn_tensor x,
                                  const syn__branch branches[2]);
 syn_tensor syn__model_parallel(syn_model *m, const void *layer, int64_t i, syn_tensor x,
                                const syn__branch branches[2]);
-/* Queries (B, H, T, D), keys and values (B, G, S, D) -> (B, T, H D); causal in causal models. */
+/* Attention of layer i: queries (B, H, T, D), keys and values (B, G, S, D) -> (B, T, H D). It is
+ * causal in causal models. */
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v);
 
-/* Causal models: whole sequences through the part, without caches. x: tokens (B, T) or, without the
- * embedding, (B, T, C) -> (B, T, C), the last layer's output. mask (B, T) or SYN_NO_MASK; places:
- * syn__model_position_ids of one sequence of T tokens. */
+/* Causal models: runs whole sequences through the part, without caches. x: tokens (B, T), or (B, T,
+ * C) if the part has no embedding -> the last layer's output (B, T, C). mask: (B, T) or
+ * SYN_NO_MASK. places: the result of syn__model_position_ids for one sequence of T tokens. */
 syn_tensor syn__causal_sequences(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor places,
                                  syn_mark mark);
-/* The final norm of x (..., C); this rank's logits (N, V/tp) of a normalized x (N, C), including
- * the vocabulary's padding; all logits (N, V0). */
+/* syn__causal_norm applies the final norm to x (..., C). From a normalized x (N, C),
+ * syn__causal_logits computes this rank's logits (N, V/tp), including those of the vocabulary's
+ * padding, and syn__causal_all_logits computes all logits (N, V0). */
 syn_tensor syn__causal_norm(syn_model *m, syn_tensor x);
 syn_tensor syn__causal_logits(syn_model *m, syn_tensor x);
 syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x);
-/* Appends keys and values (B, G, T, D) to the caches of layer i and returns all of them; in
- * training, returns the input. */
+/* Appends keys or values (B, G, T, D) to the cache of layer i and returns everything in the cache.
+ * In training, returns the input. */
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
 /* With padding: the position ids (B, T) of this step's n tokens. Without: the invalid tensor,

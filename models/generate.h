@@ -24,13 +24,13 @@ typedef struct syn_generation {
     void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;
     /* Called after each step, numbered from 0, while the step's rows are the last of the trace. Set
-       *keep_rows to false to remove these rows (syn_forget), so that generation takes constant
-       memory. NULL: all rows stay. A failure ends the generation. */
+       *keep_rows to false to remove these rows (syn_forget), so that memory does not grow with the
+       number of steps. NULL: all rows stay. A failure ends the generation. */
     syn_status (*after_step)(void *user, int64_t step, bool *keep_rows, syn_error *err);
     void *after_step_user;
-    /* results, zero before the call; the caller frees the arrays with syn_free; they are NULL on
-       meta */
-    int32_t *tokens; /* (batch, new_tokens); filled with end.fill after the end of a sequence */
+    /* Results; zero before the call. The caller frees the arrays with syn_free. On meta they are
+       NULL. */
+    int32_t *tokens; /* (batch, new_tokens); end.fill after the end of a sequence */
     int64_t made;    /* number of steps run: less than new_tokens if every sequence ended earlier */
     float *logits;   /* (batch, V0), converted to f32 */
     int64_t prefill_ns, decode_ns; /* wall time; decode_ns covers made - 1 steps */

@@ -1,5 +1,5 @@
-/* Tensor-parallel layers as in Megatron-LM (Shoeybi et al. 2019, section 3). tp is the
- * tensor-parallel group; NULL: one rank has the whole layer. */
+/* Tensor-parallel layers as in Megatron-LM (Shoeybi et al. 2019, section 3). In all functions, `tp`
+ * is the tensor-parallel group; NULL: one rank has the whole layer. */
 #ifndef MODELS_LAYERS_H
 #define MODELS_LAYERS_H
 
@@ -21,18 +21,20 @@ typedef struct syn_initializer {
     double std; /* standard deviation of random matrices; biases are zero */
     uint64_t seed;
     syn_dtype dtype;        /* f32, f16 or bf16 */
-    syn_dtype weight_dtype; /* of matrices and token tables if dtype is f32: f32, f16 or bf16; other
-                               parameters are f32 */
+    syn_dtype weight_dtype; /* only if dtype is f32: dtype of matrices and token tables, f32, f16 or
+                               bf16; other parameters are then f32 */
     bool out_in;  /* linear weights are (out, in), as in torch.nn.Linear; otherwise (in, out), as in
                      HuggingFace's Conv1D */
     bool no_bias; /* linear layers have no bias */
 } syn_initializer;
 
-/* Creates <name>.weight, all ones, and with `bias` <name>.bias, all zeros, of a norm. */
+/* Creates the parameters of a norm: <name>.weight, all ones, and, if `bias`, <name>.bias, all
+ * zeros. */
 syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, bool bias,
                                   syn_dtype dtype);
-/* Column-parallel: shards the output dimension; with `parts` > 1, each of that many equal blocks
- * (3: fused q, k, v). weight (in, out/tp) or (out/tp, in), bias (out/tp). */
+/* Column-parallel: shards the output dimension. If parts > 1, the output consists of that many
+ * equal blocks, each of which is sharded (3: fused q, k, v). weight (in, out/tp) or (out/tp, in),
+ * bias (out/tp). */
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                        int parts, const syn_initializer *init, const syn_group *tp);
 /* Row-parallel: shards the input dimension. weight (in/tp, out) or (out, in/tp); every rank has the
@@ -40,66 +42,68 @@ syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t i
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
-/* The functions below use the current versions of parameters, which an optimizer may write. */
+/* The functions below use the current versions of parameters (syn_current_version), because an
+ * optimizer may have written new ones. */
 
 /* x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
    all-gather). */
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                              bool gather_output, const syn_group *tp, const char *label);
 /* x (..., in/tp) if input_is_parallel, otherwise (..., in), of which each rank uses its slice ->
- * (..., out), the same on all ranks (an all-reduce). The bias is added once, after the sum. */
+ * (..., out), the same on all ranks after an all-reduce. The bias is added once, after the sum. */
 syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                           bool input_is_parallel, const syn_group *tp, const char *label);
-/* The two halves of syn_row_linear, for layers whose outputs are added: add their partial sums,
-   then reduce once. The first returns this rank's partial sum, x (..., in/tp) -> (..., out), with
-   the bias only if there is one rank. The second all-reduces y and adds the bias, which broadcasts
-   to y's shape, unless it is SYN_NO_BIAS; with one rank it returns y. */
+/* The two halves of syn_row_linear, for layers whose outputs are added: add the layers' partial
+   sums first, then reduce once. syn_row_linear_partial returns this rank's partial sum, x (...,
+   in/tp) -> (..., out); it includes the bias only if there is a single rank. syn_row_linear_reduce
+   all-reduces y and adds the bias, which broadcasts to y's shape, unless it is SYN_NO_BIAS. With a
+   single rank it returns y. */
 syn_tensor syn_row_linear_partial(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                                   const syn_group *tp, const char *label);
 syn_tensor syn_row_linear_reduce(syn_ctx *ctx, syn_tensor y, syn_tensor bias, const syn_group *tp);
 
 /* Creates a token table of `vocab` rows, sharded by rows. The first `valid` rows are tokens, the
- * rest is padding. */
+ * others are padding. */
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                                    int64_t width, const syn_initializer *init, const syn_group *tp);
-/* ids (B, T) i32 -> (B, T, C) in `dtype`: each rank looks up its own rows, and an all-reduce adds
- * the results. `padding`: see syn_embedding_padded. */
+/* ids (B, T) i32 -> (B, T, C) in `dtype`. Each rank looks up its own rows, and an all-reduce adds
+ * the results. syn_embedding_padded describes `padding`. */
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
                                syn_dtype dtype, const syn_group *tp);
 /* Creates a bias with one element per row of such a table, all zeros, sharded like the table. */
 syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                               syn_dtype dtype, const syn_group *tp);
 /* x (B, C), table and bias (or SYN_NO_BIAS) as above -> this rank's shard of the logits, (B, V/tp),
- * including padding: the product with the transposed table. */
+ * including those of padding. It is the product of x and the transposed table. */
 syn_tensor syn_vocab_logits(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                             const syn_group *tp, const char *label);
-/* x (B, C), table and bias (or SYN_NO_BIAS) as above -> logits (B, valid): the product with the
- * transposed table, an all-gather, and a slice without the padding. */
+/* The same, followed by an all-gather and a slice without the padding -> logits (B, valid). */
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                           int64_t valid, const syn_group *tp, const char *label);
 
 /* logits: the result of syn_vocab_logits; targets (B), each below `valid` or SYN_IGNORED_TARGET ->
- * the loss, the same on all ranks. See syn_cross_entropy, also for `weight`. */
+ * the loss, the same on all ranks. syn_cross_entropy defines the loss and `weight`. */
 syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
                           int64_t valid, const syn_group *tp);
 
-/* Attention between its projections. A rank has H query heads and G key/value heads. G divides H,
- * and each key/value head serves H/G consecutive query heads. */
+/* Attention without its projections. A rank has H query heads and G key/value heads. G divides H,
+ * and H/G consecutive query heads use the same key/value head. */
 
-/* x (B, T, H D) -> (B, H, T, D), as views. depth: head_dim D. */
+/* x (B, T, H D) -> a view (B, H, T, D). depth: head_dim D. */
 syn_tensor syn_heads_split(syn_ctx *ctx, syn_tensor x, int64_t depth);
-/* Appends x (B, G, T, D) to the `position` tokens in the cache (B, G, Smax, D) and sets *cache to
- * its new version, named `label` -> all keys or values up to now, (B, G, position + T, D). */
+/* Appends x (B, G, T, D) to the cache (B, G, Smax, D), which contains `position` tokens, and sets
+ * *cache to its new version, named `label`. Returns all keys or values so far, (B, G, position + T,
+ * D). */
 syn_tensor syn_heads_append_cache(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
                                   const char *label);
 typedef struct syn_heads_options {
-    bool fused;       /* one op instead of product, mask, softmax, product */
+    bool fused;       /* a single op instead of product, mask, softmax, product */
     bool causal;      /* query t attends to keys up to position + t; otherwise to all */
-    int64_t position; /* index of the first query among the keys */
-    int64_t window;   /* causal: see syn_attention_window; 0: none */
+    int64_t position; /* position of query 0: the number of keys before its own */
+    int64_t window;   /* only if causal: the window of syn_attention_window; 0: none */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
-    /* Dropout of the attention weights; p 0: none. On a rank whose heads follow h others, row is h
-     * * T. */
+    /* Dropout of the attention weights (syn_dropout); dropping.p 0: none. If h heads of other ranks
+     * come before this rank's, dropping.row is h * T. */
     syn_tensor keys;
     syn_dropout_options dropping;
 } syn_heads_options;

@@ -10,17 +10,17 @@ SYN_API_BEGIN
 
 /* tokens (B, T) i32 -> hidden states (B, T, C) in the model's dtype, the same on all ranks: the
    output of the last layer after the final norm (transformers' last_hidden_state). Needs a whole
-   model. Sequences begin at position 0; padding after a shorter sequence does not change its hidden
-   states. Does not change the caches. Intermediate tensors are released; the result stays until the
-   caller releases it. */
+   model. Sequences begin at position 0. Padding after a shorter sequence does not change its hidden
+   states. Does not change the caches. The function releases its intermediate tensors; the caller
+   releases the result. */
 syn_tensor syn_causal_hidden(syn_model *model, syn_tensor tokens);
 /* Rows of these hidden states, (N, C) -> logits (N, V0), the same on all ranks. */
 syn_tensor syn_causal_logits(syn_model *model, syn_tensor hidden);
-/* The same with targets (N) i32 -> the mean of -log p(target), a scalar: see syn_cross_entropy.
-   Each rank computes only its shard of the logits. */
+/* Rows of hidden states (N, C) and targets (N) i32 -> the mean of -log p(target), a scalar
+   (syn_cross_entropy). Each rank computes only its shard of the logits. */
 syn_tensor syn_causal_target_loss(syn_model *model, syn_tensor hidden, syn_tensor targets);
-/* Number of rows of logits to compute at once so that they take at most 64 MiB per rank; at least
-   1. whole: rows of all V0 logits, otherwise of the rank's shard. */
+/* The number of rows of logits that take at most 64 MiB per rank; at least one.
+   whole: rows of all V0 logits; otherwise rows of the rank's shard. */
 int64_t syn_logits_rows(const syn_model *model, bool whole);
 
 /* Computes the perplexity of a text that is longer than the model's positions, as HuggingFace's

@@ -13,7 +13,7 @@ typedef struct syn_stop_criteria {
     int32_t ids[SYN_MAX_STOP_IDS]; /* a sequence ends after any of these tokens */
     int32_t n_ids;                 /* 0: sequences never end */
     int32_t fill;  /* padding token after the end, while other sequences of the batch continue */
-    int32_t begin; /* bos_token_id, only used when files are written; -1: none */
+    int32_t begin; /* bos_token_id, used only when files are written; -1: none */
 } syn_stop_criteria;
 
 /* Sampling settings; NaN: not in the file. */
@@ -27,9 +27,9 @@ bool syn_is_stop_token(const syn_stop_criteria *ending, int32_t token);
 /* Reads a generation_config.json. If that file exists, config.json is ignored, even for keys that
    the file lacks; transformers does the same. Keys read: eos_token_id and pad_token_id (each an id
    or a list), bos_token_id and the sampling settings. Ids outside a vocabulary of `vocab` tokens
-   can never occur and are dropped. `unread` gets the names, separated by ", ", of settings that
-   change what transformers generates but are not supported here; "" if there are none. Values in
-   `sampling` are not range-checked. */
+   can never occur and are dropped. Stores in `unread` the names of settings that change what
+   transformers generates but are not supported here, separated by ", "; "" if there are none.
+   Values in `sampling` are not range-checked. */
 syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_sampling_defaults *sampling,
                                   const char *path, int64_t vocab, char *unread,
                                   size_t unread_bytes, syn_error *err) SYN_MUST_USE;

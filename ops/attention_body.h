@@ -2,11 +2,11 @@
    attention_avx512.c. Keys are processed block by block, with a running maximum and sum per query
    (online softmax: Milakov and Gimelshein 2018; blocks: Dao et al. 2022).
 
-   With many queries, each lane holds one query. The tile of queries is transposed once. Scores
+   With many queries, each lane processes one query. The tile of queries is transposed once. Scores
    (keys, queries) = k q' and results (depth, queries) = v' p are then sums of scalars from k or v
-   times vectors of queries. Keys and values are read in place whatever their strides, and no
-   maximum, exponential or sum crosses lanes. With few queries (decoding), queries are processed
-   one at a time, with lanes along the depth. */
+   times vectors of queries. Keys and values are read in place, whatever their strides are, and no
+   maximum, exponential or sum combines different lanes. With few queries, as in decoding, queries
+   are processed one at a time, with lanes along the depth. */
 #ifndef OPS_ATTENTION_BODY_H
 #define OPS_ATTENTION_BODY_H
 
@@ -24,13 +24,13 @@ enum {
     TILE = VECS * SYN_LANES,      /* queries per call */
     BLOCK = 64,                   /* keys per block, a multiple of ROWS */
     ROWS = 4,                     /* rows of a product that are summed at the same time */
-    FEW = SYN_LANES == 16 ? 6 : 4 /* up to this many queries are processed one at a time */
+    FEW = SYN_LANES == 16 ? 6 : 4 /* up to FEW queries are processed one at a time */
 };
 
-/* The product that scores and results are computed with. For each row r: out[r] = out[r] * shrink
-   + the sum over n of a scalar of row r times a vector of x. shrink NULL: out is overwritten. Each
-   term advances the rows by `step` and x by TILE. There is one function per number of vectors, so
-   that all sums stay in registers. */
+/* The product that computes scores and results. For each row r, it sets out[r] to out[r] * shrink +
+   a sum of n terms, each a scalar of row r times a vector of x. shrink NULL: out is overwritten.
+   From term to term, the rows advance by `step` and x by TILE. There is one function per number of
+   vectors, so that all sums stay in registers. */
 typedef void (*product)(const float *x, const float *const rows[ROWS], int64_t step, int64_t n,
                         const vec *shrink, float *out);
 
@@ -105,7 +105,8 @@ LANE_FN int64_t padded(int64_t depth) {
     return (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
 }
 
-/* n rows of x from row s on: in place if f32, otherwise converted to `room` (BLOCK, padded). */
+/* n rows of x from row s on: in place if x is f32, otherwise converted to the buffer `room` (BLOCK,
+   padded). */
 static block block_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t s,
                       int64_t n, float *room) {
     if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
@@ -126,14 +127,15 @@ typedef struct tile {
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: factor of the sums so far */
 } tile;
 
-/* Adds the mask to a key's row of scores, hides the key from queries that come before it or whose
-   window has passed it, and updates max. */
+/* Adds the mask to a key's row of scores, sets the scores of queries that may not attend to the key
+   to -infinity, and updates `max`. */
 static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     const syn_attention_tile *a = t->a;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
-    const int64_t from = a->step ? key - a->visible + 1 : 0;   /* first query that sees the key */
-    const int64_t until = a->window ? from + a->window : TILE; /* the first that is past it again */
+    const int64_t from = a->step ? key - a->visible + 1 : 0;   /* first query that uses the key */
+    const int64_t until = a->window ? from + a->window : TILE; /* the first later query that does
+                                                                  not */
     for (int v = 0; v < t->vecs; v++) {
         vec x = vec_add(vec_load(p + v * SYN_LANES), bias);
         if (from > v * SYN_LANES)
@@ -146,7 +148,7 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
 }
 
 /* Stores the scores of keys s0 .. s0 + n - 1, in base 2, in t->p, and updates `max`. If n is not a
-   multiple of ROWS, the last key is computed more than once. */
+   multiple of ROWS, the last key's scores are computed more than once. */
 static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     const syn_attention_tile *a = t->a;
     const block k = block_of(a, a->k, a->k_stride, s0, n, t->room);
@@ -158,11 +160,11 @@ static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     for (int64_t s = 0; s < n; s++) mask_row(t, s0 + s, t->p + s * TILE, max);
 }
 
-/* Turns scores into weights 2^(score - max) and sums them. Computes shrink, the factor that
+/* Converts scores to weights 2^(score - max) and sums them. Computes `shrink`, the factor that
    corrects earlier sums for the new maximum. */
 static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
     for (int v = 0; v < t->vecs; v++) {
-        /* max is -infinity for a query that has seen no key; any finite number works then */
+        /* max is -infinity for a query without a key so far; any finite number works then */
         const vec top = vec_select(vec_less(vec_set(-INFINITY), max[v]), max[v], vec_set(0.0f));
         t->shrink[v] = vec_exp2(vec_sub(t->max[v], top));
         t->max[v] = max[v];
@@ -266,8 +268,8 @@ static void attend_tile(const syn_attention_tile *a) {
 
 /* ---- one query at a time, lanes along the depth ---- */
 
-/* A vector of elements of a row, starting at `at`. `left`: elements left in the row; 0 after
-   them. */
+/* A vector of the elements of a row from `at` on. `left`: number of elements left in the row; lanes
+   after them are 0. */
 LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ syn_dtype dtype) {
     const float *p = (const float *)row + at;
     if (dtype == SYN_F32)
@@ -278,7 +280,7 @@ LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ 
     return dtype == SYN_F16 ? vec_f16(half) : vec_bf16(half);
 }
 
-/* Stores the scores of keys s0 .. s0 + n - 1, in base 2, in w. Returns the new maximum. */
+/* Stores the scores of keys s0 .. s0 + n - 1 in w, in base 2. Returns the new maximum. */
 LANE_FN float score_keys(const syn_attention_tile *a, const float *q, int64_t s0, int64_t n,
                          float max, float *w, /* constant */ syn_dtype dtype) {
     for (int64_t s = 0; s < n; s++) {
@@ -293,7 +295,7 @@ LANE_FN float score_keys(const syn_attention_tile *a, const float *q, int64_t s0
     return max;
 }
 
-/* w = 2^(w - top); returns the sum. w has space for whole vectors. */
+/* Sets w = 2^(w - top) and returns the sum. w has space for whole vectors. */
 static float weigh_keys(float *w, int64_t n, float top) {
     vec sum = vec_set(0.0f);
     for (int64_t s = 0; s < n; s += SYN_LANES) {

@@ -1,9 +1,9 @@
 /* Gradient of fused attention with SIMD lanes, included by attention_avx2.c and attention_avx512.c
    after attention_body.h. ops/attention_scalar.c shows the formulas. Keys are processed block by
-   block, as in the forward op (Dao et al. 2022). Each block takes five products: k q' and v dout',
-   both (keys, queries), give the weights p and the scores' gradient ds; then dv += p dout, dk +=
-   ds q, and dq' (depth, queries) += k' ds. Each product is a sum of scalars with any stride times
-   dense vectors. */
+   block, as in the forward op (Dao et al. 2022). Each block needs five products. The first two, k
+   q' and v dout', both (keys, queries), give the weights p and the gradient ds of the scores. The
+   others are dv += p dout, dk += ds q, and dq' (depth, queries) += k' ds. Each product is a sum of
+   scalars, with any stride, times dense vectors. */
 #ifndef OPS_ATTENTION_GRAD_BODY_H
 #define OPS_ATTENTION_GRAD_BODY_H
 
@@ -13,14 +13,15 @@
 #include <string.h>
 
 enum {
-    /* Vectors of queries per tile. They, the sums of 4 rows and a scalar fill the registers. */
+    /* Vectors of queries per tile. These vectors, the sums of 4 rows and a scalar fill the
+       registers. */
     GRAD_VECS = SYN_LANES == 16 ? 4 : 3,
     GRAD_TILE = GRAD_VECS * SYN_LANES
 };
 
-/* A product: out[r] = (add ? out[r] : 0) + the sum over n of a scalar of row r times vectors of x.
-   Each term advances scalars by `step` and x by x_row. number_row and out_row: strides from row to
-   row. */
+/* A product: out[r] = (add ? out[r] : 0) + a sum of n terms, each a scalar of row r times vectors
+   of x. From term to term, scalars advance by `step` and x by x_row. number_row and out_row are the
+   strides between rows of scalars and of `out`. */
 typedef struct sums {
     const float *x, *number;
     float *out;
@@ -82,7 +83,7 @@ static const add_function add_row[GRAD_VECS] = {add_row_1, add_row_2, add_row_3,
 #endif
 };
 
-/* A product of any size: `rows` rows and `across` floats, a multiple of SYN_LANES. */
+/* A product of any size: `rows` rows of `across` floats, a multiple of SYN_LANES. */
 static void multiply_add(sums p, int64_t rows, int64_t across) {
     const sums all = p;
     for (int64_t at = 0; at < across; at += GRAD_TILE) {
@@ -163,15 +164,16 @@ static void store_queries(const grad_tile *t) {
     }
 }
 
-/* Turns one key's scores into weights p and computes their gradients ds, for the queries from
-   `first` on. */
+/* Converts one key's scores to weights p and computes the scores' gradients ds, for the queries
+   from `first` on. */
 LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p, float *ds,
                        /* constant */ bool drop) {
     const syn_attention_tile *a = &t->g->of;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
-    const int64_t from = a->step ? key - a->visible + 1 : 0; /* first query that sees the key */
-    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* first past it */
+    const int64_t from = a->step ? key - a->visible + 1 : 0; /* first query that uses the key */
+    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* first later query that does
+                                                                       not */
     for (int64_t i = first; i < t->width; i += SYN_LANES) {
         vec x = vec_add(vec_load(p + i), bias);
         if (from > i) x = vec_select(vec_less(lane, vec_set((float)(from - i))), none, x);
@@ -197,8 +199,8 @@ LANE_FN void weigh_keys_of(const grad_tile *t, int64_t s0, int64_t n, int64_t fi
         weigh_key(t, s0 + s, first, t->p + s * GRAD_TILE, t->ds + s * GRAD_TILE, drop);
 }
 
-/* Processes keys s0 .. s0 + n - 1. Skips queries before `first`, a multiple of SYN_LANES, which
-   see none of these keys. */
+/* Processes keys s0 .. s0 + n - 1. Skips queries before `first`, a multiple of SYN_LANES, because
+   they attend to none of these keys. */
 static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     const syn_attention_grad_tile *g = t->g;
     const syn_attention_tile *a = &g->of;
@@ -228,7 +230,7 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
 }
 
 /* Number of keys in the block that starts with key s. Blocks are smaller where only some queries
-   see the keys. */
+   attend to the keys. */
 static int64_t block_at(const syn_attention_tile *a, int64_t s, int64_t end) {
     int64_t n = BLOCK;
     if (a->step && s + n > a->visible) {

@@ -1,6 +1,6 @@
-/* Attention one query at a time, written like its definition. Documents what the SIMD kernels
-   compute, serves as their test reference, and runs where they do not. Also selects the kernels of
-   a level. */
+/* Attention for one query at a time, written like its definition. The code documents what the SIMD
+   kernels compute, is their test reference, and runs on processors that do not support them. Also
+   selects the kernels of a level. */
 #include <math.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static float kept(const syn_attention_tile *a, int64_t query, int64_t key) {
     return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : a->drop[query].keep;
 }
 
-/* The log of the sum of e^w; -infinity if no key is visible. */
+/* The logarithm of the sum of e^w; -infinity if the query attends to no key. */
 static float log_sum(const float *w, int64_t n) {
     float max = -INFINITY, sum = 0;
     for (int64_t s = 0; s < n; s++) max = w[s] > max ? w[s] : max;
@@ -45,7 +45,7 @@ static float log_sum(const float *w, int64_t n) {
     return top + logf(sum);
 }
 
-/* Scores in `w`, then softmax, then the weighted sum of value rows. */
+/* Computes the scores in `w`, then their softmax, then the weighted sum of value rows. */
 static void attend_one(const syn_attention_tile *a, int64_t query) {
     const int64_t visible = syn__visible_end(a, query), depth = a->depth;
     const int64_t first = syn__first_visible_key(a, query);
@@ -70,8 +70,8 @@ static size_t scratch_floats(int64_t depth, int64_t keys) {
 }
 
 /* out = p v, so dv = p' dout and dp = dout v'. p is a softmax, so the gradient of a score is p (dp
-   - the row's sum of p dp), and that sum equals out dout. Scores are scale q k'. Dropout
-   multiplies p in out, and therefore p in dv, and dp. */
+   - the row's sum of p dp), and that sum equals out dout. Scores are scale q k'. Dropout multiplies
+   p by a factor in `out`; therefore p in dv and dp have the same factor. */
 static void attend_grad_one(const syn_attention_grad_tile *g, int64_t query) {
     const syn_attention_tile *a = &g->of;
     const int64_t visible = syn__visible_end(a, query), depth = a->depth;

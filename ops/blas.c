@@ -10,8 +10,8 @@
 #ifdef SYN_HAVE_OPENBLAS
 #include <cblas.h>
 
-/* CBLAS dimensions are int, so products with larger m or n are split. Callers reject a larger k,
-   because its leading dimension would not fit either (check_lengths in op_product.c). */
+/* Dimensions of CBLAS are int, so products with larger m or n are split. Callers reject a larger k,
+   because the leading dimension would not fit in an int, either (check_lengths in op_product.c). */
 enum { BLAS_MAX = 1 << 30 };
 
 void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
@@ -44,8 +44,8 @@ bool syn_blas_found(void) {
 }
 
 syn_status syn_blas_reserve(int callers, syn_error *err) {
-    /* OpenBLAS's buffer of 128 MiB, a new thread's stack, and its heap, whose alignment doubles
-       its size. */
+    /* For each thread: OpenBLAS's buffer of 128 MiB, the stack, and the heap, whose alignment
+       doubles its size. */
     enum { BUFFER_BYTES = (129 + 8 + 128) << 20, MOST = 256 };
     void *probe[MOST];
     int n = 0;

@@ -16,7 +16,8 @@ void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int
                    const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                    int64_t ldc);
 /* Checks that `callers` threads can multiply at the same time. OpenBLAS needs 128 MiB of address
-   space for each and retries forever if it cannot get it; this fails with SYN_E_NOMEM instead. */
+   space for each thread, and retries forever if it cannot get them. This function fails with
+   SYN_E_NOMEM instead. */
 syn_status syn_blas_reserve(int callers, syn_error *err) SYN_MUST_USE;
 /* Number of threads of one product. OpenBLAS has one thread pool per process, so ranks that share
    a process use one thread each. */
@@ -26,9 +27,10 @@ int syn_blas_threads(void);
 const char *syn_blas_describe(char *buf, size_t buf_bytes);
 /* Name of the environment variable that overrides OpenBLAS's kernel or blocking, or NULL. */
 const char *syn_blas_forced_by(void);
-/* Value for OPENBLAS_CORETYPE, which OpenBLAS reads when it is loaded, that selects wider kernels
-   than OpenBLAS chose, if this processor supports them; otherwise NULL. OpenBLAS 0.3.21 falls back
-   to SSE3 kernels, 15 times slower, on processors that are newer than it. */
+/* If this processor supports wider kernels than OpenBLAS chose, returns the value of the
+   environment variable OPENBLAS_CORETYPE that selects them; otherwise NULL. OpenBLAS reads the
+   variable when it is loaded. On processors that it does not know, OpenBLAS 0.3.21 falls back to
+   SSE3 kernels, which are 15 times slower. */
 const char *syn_blas_better_core(void);
 
 SYN_API_END

@@ -1,8 +1,8 @@
 /* Decides which elements dropout zeroes. The decision depends only on (seed, sample, row, column),
    so it is the same in every op and at every SIMD level (ops/simd.h). The backward pass therefore
    recomputes masks instead of saving them, and masks do not depend on how a batch or tensor is
-   sharded over ranks. `row` and `column` (the index in the last dimension) count within the
-   sample. For attention, row = head * T + query and column = key. */
+   sharded over ranks. `column` is the index in the last dimension, and `row` is the number of the
+   row within the sample. For attention, row = head * T + query and column = key. */
 #ifndef OPS_DROPOUT_H
 #define OPS_DROPOUT_H
 
@@ -11,7 +11,7 @@
 /* The generator of one row. */
 typedef struct syn_dropout_row {
     uint32_t start, twist; /* 64 hash bits of (seed, sample, row) */
-    int32_t limit;         /* an element whose hash is below it is zeroed */
+    int32_t limit;         /* an element is zeroed if its hash is below the limit */
     float keep;            /* factor of the other elements: 1 / (1 - p) */
 } syn_dropout_row;
 
@@ -25,8 +25,9 @@ SYN_ANYWHERE syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t s
     return d;
 }
 
-/* Hashes start + column in 32 bits, with the multipliers of MurmurHash3's finalizer (Appleby
-   2011). `twist` is mixed in between the two rounds, so that rows with nearby starts differ. */
+/* Multipliers of MurmurHash3's finalizer (Appleby 2011). syn__drops hashes start + column with
+   them, in 32 bits. `twist` is mixed in between the two rounds, so that rows with nearby starts get
+   different masks. */
 #define SYN__DROP_FIRST  0x85ebca6bu
 #define SYN__DROP_SECOND 0xc2b2ae35u
 

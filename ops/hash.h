@@ -1,5 +1,5 @@
-/* Counter-based random numbers: each is a function of where it is used, so it is the same on every
-   device and for every number of threads. Also compiled by CUDA kernels. */
+/* Counter-based random numbers. Each number depends only on its key and index, so it is the same on
+   every device and for every number of threads. CUDA kernels use these functions, too. */
 #ifndef OPS_HASH_H
 #define OPS_HASH_H
 

@@ -1,6 +1,6 @@
-/* A vector of f32 lanes and its operations: 16 lanes (AVX-512) or 8 (AVX2), depending on the
-   instructions that the including file is compiled for. In other files SYN_LANES is 0 and nothing
-   else is defined. Masked loads and stores do not access memory outside the mask. */
+/* A vector of f32 lanes and its operations. SYN_LANES is 16 (AVX-512) or 8 (AVX2), depending on the
+   instructions that the including file is compiled for. If that file has neither, SYN_LANES is 0
+   and nothing else is defined. Masked loads and stores do not access memory outside the mask. */
 #ifndef OPS_LANES_H
 #define OPS_LANES_H
 
@@ -89,7 +89,7 @@ LANE_FN vec_mask vec_less(vec a, vec b) {
 LANE_FN vec vec_select(vec_mask m, vec yes, vec no) {
     return _mm512_mask_blend_ps(m, no, yes);
 }
-LANE_FN vec vec_load_mask(vec_mask m, const float *p) { /* 0 in the other lanes */
+LANE_FN vec vec_load_mask(vec_mask m, const float *p) { /* lanes outside the mask become 0 */
     return _mm512_maskz_loadu_ps(m, p);
 }
 LANE_FN void vec_store_mask(float *p, vec_mask m, vec x) {

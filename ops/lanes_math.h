@@ -1,6 +1,6 @@
-/* exp, exp2, tanh, sine and cosine, and the tail of the normal distribution for the vectors of
-   ops/lanes.h, over the whole range of float. tests/reference/fit_rows.py computes the
-   coefficients. */
+/* exp, exp2, tanh, sine and cosine, and the tail of the normal distribution, for the vectors of
+   ops/lanes.h. Unless a comment says otherwise, x may be any float. tests/reference/fit_rows.py
+   computes the coefficients. */
 #ifndef OPS_LANES_MATH_H
 #define OPS_LANES_MATH_H
 
@@ -69,7 +69,8 @@ LANE_FN vec vec_sine(vec x, vec *cosine) {
     vec even = vec_fma(vec_set(2.45475574333e-5f), s, vec_set(-0.00138883007388f));
     even = vec_fma(even, s, vec_set(0.0416666646423f));
     even = vec_fma(vec_fma(even, s, vec_set(-0.5f)), s, one);
-    /* q modulo 4: 1 and 3 swap sine and cosine; 2 and 3 negate the sine, 1 and 2 the cosine */
+    /* If q modulo 4 is 1 or 3, sine and cosine are swapped. If it is 2 or 3, the sine is negated;
+       if it is 1 or 2, the cosine. */
     const vec turns = vec_round(vec_fma(q, vec_set(0.25f), vec_set(-0.375f)));
     const vec quarter = vec_fma(turns, vec_set(-4.0f), q);
     const vec from_two = vec_abs(vec_sub(quarter, two));
@@ -84,8 +85,8 @@ LANE_FN vec vec_sine(vec x, vec *cosine) {
 /* The lower tail of the normal distribution, erfc(a / sqrt 2) / 2 for a >= 0: exp(-a^2 / 2) times
    a rational function of degrees 4 and 5. The fit minimizes the squares of P - f Q, reweighted
    towards the minimax (Sanathanan and Koerner 1963, Lawson 1961); its relative error is 6e-9. All
-   coefficients are positive, so nothing cancels. The rounding error of a^2 is computed and
-   corrected. *bell: exp(-a^2 / 2). */
+   coefficients are positive, so nothing cancels. The rounding error of a^2 is computed, and the
+   exponential is corrected for it. *bell: exp(-a^2 / 2). */
 LANE_FN vec vec_normal_tail(vec a, vec *bell) {
     a = vec_min(vec_set(14.6f), a);
     vec p = vec_fma(vec_set(0.00412182670975f), a, vec_set(0.0406709425402f));

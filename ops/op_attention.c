@@ -8,16 +8,17 @@
 
 /* ---- fused attention ---- */
 
-/* Attribute numbers: the first three of all fused ops, the others of ops with dropout. */
+/* Attribute numbers. All fused ops have the first three; ops with dropout also have the others. */
 enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR, WANTED = N_ATTR };
 
-/* The window, an optional last attribute; 0: none. */
+/* The window, which is an optional last attribute; 0: none. */
 static int64_t window_of(const syn_call *c) {
     const int last = c->def->n_out == 1 ? OFFSET + 1 : c->def->n_out == 2 ? N_ATTR : WANTED + 1;
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-/* Input index of the mask, or of dropout's keys: optional inputs from `first` on; 0: absent. */
+/* The number of the input that is the mask, or dropout's keys. Optional inputs begin with number
+   `first`. 0: there is no such input. */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;
@@ -40,7 +41,7 @@ static syn_status check_dropout(const syn_call *c, int keys) {
                : syn__bad_input(c, keys, "one key per sample (B)");
 }
 
-/* Checks q, k and v of any fused op, and its optional inputs from number `first` on. */
+/* Checks q, k and v of any fused op, and its optional inputs, which begin with number `first`. */
 static syn_status check_heads(const syn_call *c, int first) {
     const int mask = mask_of(c, first);
     SYN_TRY(syn__check_floats(c, 3));
@@ -69,14 +70,14 @@ SYN__INFER(attention) {
     return SYN_OK;
 }
 
-/* Number of keys that at least one query sees. */
+/* Number of keys that at least one query attends to. */
 static uint64_t keys_seen(const syn_call *c) {
     const int64_t keys = c->in[1].spec.dims[2], reach = window_of(c) + c->in[0].spec.dims[2] - 1;
     return (uint64_t)(window_of(c) > 0 && reach < keys ? reach : keys);
 }
 
-/* Flops of the separate ops: 4 B H T S D for the two products, and 5 per entry of the T x S
-   square. Keys and values outside every query's window are not read. */
+/* The flops are those of the separate ops: 4 B H T S D for the two products, and 5 per entry of the
+   T x S scores. Keys and values outside the windows of all queries are not read. */
 SYN__COST(attention) {
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
     const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
@@ -88,7 +89,8 @@ SYN__COST(attention) {
 
 enum { MOST_QUERIES = 64 }; /* largest tile of queries of any kernel */
 
-/* Sets up dropout for a's queries; `first` is the number of the first one in its head. */
+/* Sets up dropout for the queries of `a`. first: number of the first of these queries within the
+   head. */
 static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64_t first,
                         syn_dropout_row rows[MOST_QUERIES], syn_attention_tile *a) {
     if (c->n_attr < N_ATTR || c->attr[P].f == 0) return;
@@ -110,7 +112,7 @@ static const void *element(const syn_operand *o, int64_t at) {
     return (const char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-/* `n` rows of o as f32: in place, *stride apart, or converted to dense rows in `room`. */
+/* Returns n rows of o as f32: in place, *stride apart, or converted to dense rows in `room`. */
 static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t depth,
                             int64_t *stride, float *room) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
@@ -120,8 +122,8 @@ static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t
     return room;
 }
 
-/* The kernel arguments, except results and scratch, for n queries of a head from `first` on.
-   `optional`: number of the first optional input. `room`: buffer for the queries as f32. */
+/* Returns the kernel arguments, except results and scratch memory, for n queries of a head from
+   `first` on. optional: number of the first optional input. room: buffer for the queries as f32. */
 static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b, int64_t h,
                                      int64_t first, int64_t n, syn_dropout_row rows[MOST_QUERIES],
                                      float *room) {
@@ -157,14 +159,17 @@ static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b,
 struct heads {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    int64_t head_stride, row_stride; /* elements between heads and between queries of the result */
+    int64_t head_stride, row_stride; /* distance in elements between heads, and between queries, of
+                                        the result */
     float *log_sum;                  /* (B, H, T), or NULL */
-    float *scratch;                  /* of all workers, scratch_floats each */
-    size_t scratch_floats, room;     /* room: the kernel's part of it; a tile of queries follows */
+    float *scratch;                  /* memory of all workers, scratch_floats each */
+    size_t scratch_floats, room;     /* room: floats of it for the kernel; a tile of queries
+                                        follows */
     int64_t tile, tiles;             /* queries per task, tasks per head */
 };
 
-/* Computes one tile of queries of a head. The last tiles see the most keys, so they run first. */
+/* Computes one tile of queries of a head. The last tiles attend to the most keys, so they run
+   first. */
 static void attend_task(void *arg, int64_t i, int worker) {
     const struct heads *t = arg;
     const int64_t *n = t->c->in[0].spec.dims;
@@ -190,7 +195,8 @@ static size_t whole_lines(size_t floats) {
     return (floats + 31) / 32 * 32;
 }
 
-/* A small product finishes before other threads would have started. */
+/* Returns NULL, for no other threads, if the products are so small that they finish before other
+   threads would have started. */
 static syn_workers *workers_for(const syn_call *c) {
     const int64_t keys = c->in[1].spec.dims[2];
     return keys > 0 && syn__elems(&c->in[0]) > (uint64_t)(131072 / keys) ? c->workers : NULL;
@@ -285,7 +291,7 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
     return out[0];
 }
 
-/* One op computes all needed gradients, because they share most of the work. */
+/* One op computes all required gradients, because they share most of the work. */
 SYN__GRAD(attention_train) {
     enum { ALL = 7 };
     syn_attr attr[N_ATTR + 2];
@@ -332,8 +338,9 @@ SYN__INFER(attention_grad) {
     return SYN_OK;
 }
 
-/* Recomputes the scores, and each of the two forward products has two gradients: 2.5 times the
-   forward flops, less one product for each gradient that is not requested. */
+/* The op recomputes the scores, and each of the two forward products has two gradients. Together
+   these are 2.5 times the forward flops, minus one product for each gradient that is not
+   requested. */
 SYN__COST(attention_grad) {
     const uint64_t product = 2 * syn__elems(&c->in[0]) * keys_seen(c);
     syn__attention_train_cost(c, cost);
@@ -341,23 +348,25 @@ SYN__COST(attention_grad) {
     for (int i = 0; i < 3; i++) cost->flops -= wants(c, i) ? 0 : product;
 }
 
-/* A task handles one part of the keys of one k/v head, for all queries that use it. Parts of a
-   head all contribute to dq: every part but the first has its own sums, which are added at the
-   end. The partition depends only on shapes, so results do not depend on the number of threads. */
+/* A task handles one part of the keys of one k/v head, for all queries that use this head. All
+   parts of a head contribute to dq, so every part but the first has separate sums, which are added
+   at the end. The partition depends only on shapes, so results do not depend on the number of
+   threads. */
 struct heads_grad {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    int64_t parts, part; /* parts per head, and keys per part */
+    int64_t parts, part; /* number of parts per head, and of keys per part */
     int64_t chunk;       /* keys that are copied and processed at a time */
     int64_t pad;         /* row stride of the copies, in floats */
-    int64_t room;        /* floats of the buffers for a tile of queries */
-    float *dq;           /* sums (parts, B, T, H, D); without the first part if dq is f32 */
-    float *scratch; /* per worker: k, v, dk, dv (chunk, pad); q, out, dout (tile, D) unless f32;
-                       the kernel's */
+    int64_t room;        /* number of floats in the buffers for a tile of queries */
+    float *dq;           /* sums (parts, B, T, H, D); without the first part if output dq is f32 */
+    float *scratch; /* per worker: k, v, dk, dv (chunk, pad); q, out, dout (tile, D) unless they are
+                       f32; the kernel's scratch memory */
     size_t scratch_floats; /* per worker, including the kernel's own scratch memory */
 };
 
-/* Gradients from keys first .. first + n - 1 of a k/v head and one head of queries. */
+/* Computes the gradients from keys first .. first + n - 1 of a k/v head, for one head of
+   queries. */
 static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64_t first, int64_t n,
                          float *dq, bool add, float *scratch) {
     const syn_call *c = t->c;

@@ -7,7 +7,7 @@
 #include "ops/rules.h"
 #include "syntorch/base/memory.h"
 
-/* Counts one read of the input and one write of the output, no flops for a reduction. */
+/* Counts one read of the input and one write of the output, and no flops for a reduction. */
 SYN__COST(comm) {
     *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
 }
@@ -41,7 +41,7 @@ static syn_status check_axis(const syn_call *c, int64_t axis) {
                     (long long)axis, c->in[0].spec.rank);
 }
 
-/* False if the context has failed, or fails now because the group has fewer than two ranks. */
+/* Returns false if the context has failed. Makes it fail if the group has fewer than two ranks. */
 static bool ready(syn_ctx *ctx, syn_op op, const syn_group *group) {
     if (syn_ctx_status(ctx) == SYN_OK && (!group || group->size < 2))
         syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a group of at least two ranks",
@@ -49,7 +49,7 @@ static bool ready(syn_ctx *ctx, syn_op op, const syn_group *group) {
     return syn_ctx_status(ctx) == SYN_OK;
 }
 
-/* Common part of all builders of collectives with one tensor. Communicators need contiguous
+/* The common part of all builders of collectives with one tensor. Communicators need contiguous
    buffers, so x is copied if necessary. */
 static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const syn_attr *attr,
                              int n_attr, const syn_group *group) {
@@ -88,7 +88,8 @@ SYN__INFER(all_reduce) {
 
 SYN__CPU(all_reduce) {
     describe(c, c->in);
-    /* The last attribute: coalesced ops have the number of tensors before it. */
+    /* The reduction is the last attribute, because coalesced ops have the number of tensors before
+       it. */
     c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i;
     return SYN_OK;
 }
@@ -98,8 +99,8 @@ syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const s
     return collective(ctx, SYN_OP_ALL_REDUCE, &x, attr, 1, group);
 }
 
-/* After a sum, all ranks compute the same, so the output's gradient is the input's gradient
-   (Megatron's g). */
+/* After the sum, all ranks compute the same, so the gradient of the output is also the gradient of
+   the input (Megatron's g). */
 SYN__GRAD(all_reduce) {
     if (g->attr[0].i == SYN_REDUCE_SUM) g->din[0] = syn_grad_out(g, 0);
     else syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED, "all_reduce: only the sum has a gradient");
@@ -120,8 +121,8 @@ static void interleave(const char *from, char *to, size_t n, size_t outer, size_
         }
 }
 
-/* `outer`: elements before dimension `axis`. `inner_bytes`: bytes of this rank's shard of one row,
-   from `axis` on. */
+/* *outer: product of the dimensions before `axis`. *inner_bytes: bytes of this rank's shard in the
+   other dimensions, from `axis` on. */
 static void split(const syn_operand *part, int64_t axis, size_t *outer, size_t *inner_bytes) {
     *outer = 1;
     *inner_bytes = syn_dtype_bytes(dtype(part));
@@ -161,7 +162,8 @@ syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group 
     return collective(ctx, SYN_OP_ALL_GATHER, &x, attr, 1, group);
 }
 
-/* All ranks have the same gradient of the whole tensor; each takes the slice of its shard. */
+/* All ranks have the same gradient of the whole tensor. Each rank uses the slice that belongs to
+   its shard. */
 SYN__GRAD(all_gather) {
     const int axis = (int)g->attr[0].i;
     const int64_t n = syn_tensor_dim(g->ctx, g->in[0], axis);

@@ -119,7 +119,7 @@ struct scatter {
     int64_t first, width, padding;
 };
 
-/* to += the n elements of x from `at` on, converted to f32. */
+/* Adds the n elements of x from `at` on, converted to f32, to `to`. */
 static void add_widened(const syn_operand *x, int64_t at, float *to, int64_t n) {
     const int64_t piece = syn__is_f32(x) ? n : SYN__PIECE;
     float room[SYN__PIECE];
@@ -129,8 +129,8 @@ static void add_widened(const syn_operand *x, int64_t at, float *to, int64_t n) 
     }
 }
 
-/* Adds columns begin .. end - 1 of all rows of dy, in the order of the ids. Threads split columns,
-   so sums do not depend on the number of threads. */
+/* Adds columns begin .. end - 1 of all rows of dy, in the order of the ids. The threads divide
+   columns, not rows, so sums do not depend on the number of threads. */
 static void scatter_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const struct scatter *s = arg;
     const syn_operand *operands[2] = {s->ids, s->dy};

@@ -46,7 +46,7 @@ SYN__INFER(cross_entropy) {
     return finish_shapes(c, 2);
 }
 
-/* As many operations as softmax, plus one to subtract the target. */
+/* 5 operations per element: the 4 of softmax, and one to subtract the target. */
 SYN__COST(cross_entropy) {
     const uint64_t bytes = syn_spec_bytes(&c->in[0].spec);
     *cost = (syn_cost){5 * syn__elems(&c->in[0]), syn__input_bytes(c), bytes + sizeof(float)};
@@ -55,11 +55,12 @@ SYN__COST(cross_entropy) {
 struct losses {
     const syn_call *c;
     double *of_row;
-    float *rooms; /* per worker a buffer for one row; NULL if the logits are f32 */
+    float *rooms; /* a buffer for one row per worker; NULL if the logits are f32 */
     int64_t room;
     float weight;
     int64_t classes, width, first;
-    const float *max, *sum, *meant; /* reduced over all ranks; NULL: this rank has all classes */
+    const float *max, *sum, *meant; /* values reduced over all ranks; NULL: this rank has all
+                                       classes */
 };
 
 /* Replaces the logits x of one row by their gradient and returns the row's loss. */
@@ -100,8 +101,8 @@ static void row_losses(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Counts the targets that are not ignored. A target that is not a class is an error. With sharded
-   logits (`parts`) only negative ones are, because a rank does not know how many classes there are
-   in total. */
+   logits (`parts`), only negative targets are errors, because a rank does not know the total number
+   of classes. */
 static syn_status count(const syn_call *c, bool parts, int64_t *n) {
     const int32_t *targets = c->in[1].data;
     const int64_t rows = syn_spec_elems(&c->in[1].spec);
@@ -146,8 +147,8 @@ SYN__CPU(cross_entropy) {
     return all_losses(c, &s, 2);
 }
 
-/* The logits' buffer already holds the gradient of the loss. It is multiplied only if the loss is
-   not the tensor that syn_backward started from. */
+/* The logits' buffer already contains the gradient of the loss. The gradient is multiplied only if
+   the loss is not the tensor that syn_backward started from. */
 SYN__GRAD(cross_entropy) {
     const syn_dtype dtype = (syn_dtype)syn_tensor_spec(g->ctx, g->out[0])->dtype;
     g->din[0] = g->seed == 1

@@ -5,7 +5,7 @@
 #include "ops/rows.h"
 #include "ops/rules.h"
 
-/* x (..., C), weight (C), for layernorm bias (C) -> (..., C) */
+/* x (..., C), weight (C) and, for layernorm, bias (C) -> (..., C) */
 SYN__INFER(norm) {
     const syn_spec *x = &c->in[0].spec;
     SYN_TRY(syn__check_floats(c, c->n_in));
@@ -103,7 +103,7 @@ SYN__GRAD(rmsnorm) {
     syn__call_op(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
 }
 
-/* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), for layernorm dbias (C).
+/* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C) and, for layernorm, dbias (C).
    dweight and dbias are f32. */
 SYN__INFER(norm_grad) {
     SYN_TRY(syn__check_floats(c, 3));

@@ -150,9 +150,9 @@ SYN__INFER(adamw) {
     return want_number(c, written + k + 1, 1);
 }
 
-/* 15 operations per element: scale; two products and a sum for m; one product more for v; root,
-   product, sum, quotient and product, then two products and a difference for p. Parameters with
-   masters are not read. */
+/* 15 operations per element. Scaling: 1. m: two products and a sum. v: three products and a sum. p:
+   root, product, sum, quotient, two products, and a difference. Parameters with masters are not
+   read. */
 SYN__COST(adamw) {
     const uint64_t n = syn__elems(&c->in[count(c)]);
     *cost = (syn_cost){15 * n, syn__input_bytes(c), syn__output_bytes(c)};

@@ -46,8 +46,8 @@ struct binary {
 };
 
 /* Processes part of a row. The row kernel needs dense f32 rows, so operands that are repeated,
-   strided or 16-bit are gathered in buffers, PIECE elements at a time. at_a, at_b, at: element
-   offsets; step_a, step_b: strides. */
+   strided or 16-bit are copied to f32 buffers, PIECE elements at a time. at_a, at_b, at: offsets in
+   elements; step_a, step_b: strides. */
 static void row_pieces(const struct binary *s, int64_t at_a, int64_t step_a, int64_t at_b,
                        int64_t step_b, int64_t at, int64_t elems) {
     enum { PIECE = 1024 };
@@ -342,7 +342,7 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys,
     return out;
 }
 
-/* Computes the same mask again. */
+/* The gradient op computes the same mask again. */
 SYN__GRAD(dropout) {
     const syn_dropout_options how = {g->attr[0].f, (uint64_t)g->attr[1].i, g->attr[2].i,
                                      g->attr[3].i, g->attr[4].i};
@@ -401,7 +401,7 @@ syn_tensor syn_scale_mask_window(syn_ctx *ctx, syn_tensor scores, syn_tensor mas
     return scale_mask(ctx, scores, mask, scale, true, offset, window);
 }
 
-/* Masked scores go to a softmax, whose gradient for them is zero already. */
+/* The scores go to a softmax, whose gradient is already zero for masked scores. */
 SYN__GRAD(scale_mask) {
     g->din[0] = syn_scale(g->ctx, syn_grad_out(g, 0), g->attr[0].f);
 }
@@ -452,7 +452,7 @@ syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b) {
     return binary(ctx, SYN_OP_ADD, a, b);
 }
 
-/* The gradient of broadcasting: sums dy to the shape of x. */
+/* The gradient of broadcasting x: sums dy to the shape of x. */
 static syn_tensor sum_like(syn_ctx *ctx, syn_tensor dy, syn_tensor x) {
     const syn_spec spec = *syn_tensor_spec(ctx, x);
     return syn_sum_to(ctx, dy, spec.dims, spec.rank);

@@ -5,14 +5,14 @@
 
 /* ---- arguments of BLAS ---- */
 
-/* Row stride (leading dimension) of a matrix, the last two dimensions. BLAS requires at least the
-   row length, even for a single row, whose stride may be anything. */
+/* The row stride (leading dimension) of a matrix, which is the last two dimensions. BLAS requires
+   at least the row length, even for a single row, whose stride in the tensor may be anything. */
 static int64_t leading(const syn_operand *o) {
     const int last = o->spec.rank - 1;
     return o->spec.dims[last - 1] > 1 ? o->strides[last - 1] : o->spec.dims[last];
 }
 
-/* BLAS has int dimensions. */
+/* Checks that dimensions fit in an int, as BLAS requires. */
 static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t lda, int64_t ldb) {
     if (k <= INT32_MAX && n <= INT32_MAX && lda <= INT32_MAX && ldb <= INT32_MAX) return SYN_OK;
     return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
@@ -109,7 +109,7 @@ static syn_tensor as_matrix(syn_ctx *ctx, syn_tensor x) {
     return syn_tensor_spec(ctx, x)->rank == 2 ? x : syn_reshape(ctx, x, dims, 2);
 }
 
-/* op(a) op(b); dtype: f32, or that of the inputs. */
+/* Returns op(a) op(b). dtype: the result's dtype, f32 or that of the inputs. */
 static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
                           bool transpose_b, syn_dtype dtype) {
     syn_tensor out;
@@ -120,7 +120,8 @@ static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpo
     return out;
 }
 
-/* The gradient a' b of input i, added to its gradient so far if that is f32. */
+/* Returns the gradient a' b of input i, added to the gradient that the input has so far, if that
+   one is f32. */
 static syn_tensor add_product(const syn_grad_call *g, int i, syn_tensor a, syn_tensor b) {
     const syn_tensor sum = g->sum[i];
     if (sum.id && syn_tensor_spec(g->ctx, sum)->dtype == SYN_F32)
@@ -128,8 +129,8 @@ static syn_tensor add_product(const syn_grad_call *g, int i, syn_tensor a, syn_t
     return product(g->ctx, a, b, true, false, syn_grad_dtype(g, i));
 }
 
-/* dx = dy w', dw = x' dy, dbias = the sum of dy's rows. The weight's gradient may come later, so
-   that it is computed while ranks all-reduce dx. */
+/* dx = dy w', dw = x' dy, dbias = the sum of dy's rows. dw may be computed later than dx, while
+   ranks all-reduce dx. */
 SYN__GRAD(linear) {
     syn_ctx *ctx = g->ctx;
     const bool t = g->attr[0].i != 0;

@@ -99,7 +99,7 @@ struct sums {
 
 enum { BLOCK = 64, PIECE = 2048 };
 
-/* Sums columns begin .. end - 1 over all rows. The last dimension is kept. */
+/* For sums that keep the last dimension: sums columns begin .. end - 1 over all rows. */
 static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const struct sums *s = arg;
     const syn_operand *operands[2] = {s->from, &s->to};
@@ -127,13 +127,13 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Sums over the last dimension too. */
+/* For sums over the last dimension and others. */
 static void sum_rows(const struct sums *s) {
     const syn_operand *operands[2] = {s->from, &s->to};
     const int last = s->from->spec.rank - 1;
     const int64_t n = last < 0 ? 1 : s->from->spec.dims[last];
     const int64_t step = last < 0 ? 1 : s->from->strides[last];
-    double sum = 0; /* of consecutive rows that are added to one element */
+    double sum = 0; /* the sum of consecutive rows that are added to the same element */
     int64_t place = 0;
     syn_row_iter r = {.started = false};
     while (syn__next_row(&r, &s->from->spec, operands, 2)) {

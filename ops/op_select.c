@@ -32,7 +32,7 @@ struct candidate {
     int32_t index;
 };
 
-/* Allocates `count` candidates, preceded by a buffer for one row as f32 unless the logits are
+/* Allocates `count` candidates and, before them, an f32 buffer for one row unless the logits are
    f32. */
 static syn_status row_and(const syn_call *c, int64_t count, float **room,
                           struct candidate **candidates) {
@@ -91,8 +91,8 @@ static int compare(const void *a, const void *b) {
     return better(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
 }
 
-/* Finds the best k of n and stores them in `heap`, best first. Keeps the best k so far in a heap
-   with the worst on top, and sorts it at the end. */
+/* Finds the k best of n elements and stores them in `heap`, the best first. During the search the k
+   best elements so far are in a heap with the worst on top, which is sorted at the end. */
 static void best_k(const float *x, int64_t n, int64_t k, struct candidate *heap) {
     int64_t size = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -218,7 +218,7 @@ syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor se
 
 /* ---- sample ---- */
 
-/* min_p is an optional last attribute, recorded only if it is not 0. */
+/* Returns min_p, an optional last attribute, which is recorded only if it is not 0. */
 static double min_p_of(const syn_call *c) {
     return c->n_attr > 5 ? c->attr[5].f : 0.0;
 }
@@ -244,8 +244,8 @@ SYN__COST(sample) {
     *cost = (syn_cost){5 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Number of candidates in the nucleus: the smallest number whose probabilities reach top_p. `best`
-   is sorted; `sum` is the total that probabilities are relative to. */
+/* Number of candidates in the nucleus: the smallest number of candidates whose probabilities
+   together reach top_p. `best` is sorted. `sum` is the sum of the likelihoods of all candidates. */
 static int64_t nucleus(const struct candidate *best, int64_t n, double max, double temperature,
                        double sum, double top_p) {
     double reached = 0;
@@ -283,7 +283,8 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
     const int64_t top_k = c->attr[1].i > 0 && c->attr[1].i < n ? c->attr[1].i : n;
     const int32_t best = argmax_row(x, n);
     if (temperature == 0.0) return best;
-    const double max = (double)x[best]; /* divides by the temperature; its inverse could overflow */
+    const double max = (double)x[best]; /* divide by the temperature, because its inverse could
+                                           overflow */
     if (top_k == n && top_p == 1.0) {   /* the order does not matter, so no sorting */
         for (int64_t i = 0; i < n; i++) scratch[i] = (struct candidate){x[i], (int32_t)i};
         return sample_among(scratch, n, max, temperature, min_p, uniform);
@@ -291,7 +292,8 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
     double sum = 0;
     if (top_k == n)
         for (int64_t i = 0; i < n; i++) sum += exp(((double)x[i] - max) / temperature);
-    /* The nucleus is usually small: try the best 64, then 8 times as many, until it fits. */
+    /* The nucleus is usually small: try the 64 best candidates, then repeatedly 8 times as many,
+       until the nucleus fits. */
     int64_t take = top_k < 64 || top_p == 1.0 ? top_k : 64;
     for (;; take = take * 8 < top_k ? take * 8 : top_k) {
         best_k(x, n, take, scratch);

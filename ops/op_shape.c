@@ -18,8 +18,8 @@ SYN__COST(copy) {
 
 /* ---- reshape ---- */
 
-/* Walks both shapes from the last dimension, ignoring old dimensions of 1. Consecutive old
-   dimensions without gaps between them form a run, which can be split in any way. Where a run
+/* Goes through both shapes from the last dimension on, ignoring old dimensions of 1. Consecutive
+   old dimensions without gaps in memory form a run, which can be split in any way. Where a run
    ends, a new dimension must end, too. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides) {
     int64_t dims[SYN_MAX_RANK], steps[SYN_MAX_RANK];
@@ -30,7 +30,8 @@ bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *stride
         dims[n] = o->spec.dims[d];
         steps[n++] = o->strides[d];
     }
-    int64_t stride = 1; /* of the run's last dimension; for new dimensions of 1 any stride works */
+    int64_t stride = 1; /* stride of the run's last dimension; new dimensions of 1 may have any
+                           stride */
     for (int d = n - 1; d >= 0;) {
         stride = steps[d];
         int64_t run = dims[d];
@@ -189,7 +190,7 @@ static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start
     return part;
 }
 
-/* Here `length` is that of the whole dimension. */
+/* The attribute `length` is the length of the whole dimension here. */
 SYN__INFER(slice_grad) {
     const int64_t axis = c->attr[0].i, start = c->attr[1].i, length = c->attr[2].i;
     SYN_TRY(syn__check_float(c, 0));
@@ -241,7 +242,7 @@ struct copy {
     const char *in;
     char *out;
     size_t elem_bytes;
-    int64_t n, step; /* elements per row, and the stride at which they are read */
+    int64_t n, step; /* number of elements per row, and the stride at which they are read */
 };
 
 static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
@@ -371,8 +372,8 @@ syn_tensor syn_cast(syn_ctx *ctx, syn_tensor x, syn_dtype dtype) {
     return out;
 }
 
-/* The gradient keeps the output's dtype. gradient.c casts it once, where it is added to others,
-   and not at all for tensors passed to syn_require_grad. */
+/* The gradient keeps the output's dtype. gradient.c casts it once, when it adds it to other
+   gradients; for tensors that were passed to syn_require_grad it does not cast. */
 SYN__GRAD(cast) {
     g->din[0] = syn_grad_out(g, 0);
 }

@@ -1,15 +1,16 @@
 /* Op builders. Each one checks its arguments, records a row in the trace and, except on meta,
-   computes the result. Once the context has failed, every builder returns the invalid tensor.
+   computes the result. Once the context has failed, every builder returns the invalid tensor and
+   does nothing else.
 
-   Shapes use these letters: B batch, T tokens processed now, S tokens in the whole context, C
-   width, H heads, D = C/H (head_dim), V vocabulary. (...) stands for any leading dimensions.
+   Shapes use these letters: B batch, T tokens that the call processes, S all tokens so far, C
+   width, H heads, D head_dim, V vocabulary. (...) means any leading dimensions.
 
    Layout: if an op needs a dense last dimension, its builder first copies inputs that lack one,
    which adds a `contiguous` row. Whether it copies depends only on shapes and strides.
 
    Dtypes: "float" tensors are f32, f16 or bf16. The float inputs of one call have the same dtype,
-   and so do its results. An op computes in f32 and rounds each result once. Always f32 are masks,
-   losses and their weights, sums (syn_sum_to, square sums) and accumulated gradients. */
+   and so do its results. An op computes in f32 and rounds each result once. Masks, losses and their
+   weights, sums (syn_sum_to, square sums) and accumulated gradients are always f32. */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -21,10 +22,11 @@ SYN_API_BEGIN
 extern const syn_opdef syn_op_table[SYN_OP_COUNT];
 
 /* table (V, C) float, ids (...) i32 -> (..., C). Row r of the table belongs to id first_row + r.
-   Other ids give zeros, so an all-reduce over the shards of a table completes the lookup. */
+   Ids that are not in the table give zeros, so an all-reduce over the shards of a table completes
+   the lookup. */
 syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row);
 /* The same, but the row of id `padding` gets no gradient, as with torch.nn.Embedding's
-   padding_idx. padding < 0: every row gets one. */
+   padding_idx. padding < 0: every row gets a gradient. */
 syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row,
                                 int64_t padding);
 /* x (..., C), weight (C), bias (C) -> (..., C): (x - mean) / sqrt(variance + eps) * weight +
@@ -46,7 +48,8 @@ syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor
 #define SYN_NO_BIAS (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w);
 /* a (..., M, K), b (..., K, N) of one dtype and with equal leading dimensions -> (..., M, N).
-   transpose_a and transpose_b say that the last two dimensions of that input are swapped. */
+   transpose_a: the last two dimensions of a are swapped, so a is (..., K, M). transpose_b: the same
+   for b, (..., N, K). */
 syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a, bool transpose_b);
 
 /* tanh_form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's gelu_new. Otherwise 0.5 x (1
@@ -64,43 +67,44 @@ syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor);
 /* Dropout of x (B, ..., C): sets an element to zero with probability p and divides the others by
    1 - p. The choice depends only on the seed, the sample's key and the element's position within
-   its sample, so it is the same for every distribution of samples and shards over ranks. keys (B)
-   i32; SYN_NO_KEYS: the key is `sample` + index in the batch. */
+   its sample, so it is the same for every distribution of samples and shards over ranks. keys: (B)
+   i32, one key per sample. SYN_NO_KEYS: the key is how->sample + the sample's index in the
+   batch. */
 typedef struct syn_dropout_options {
     double p;      /* in [0, 1) */
     uint64_t seed; /* identifies this dropout in the model */
     int64_t sample;
-    /* Position of x within the full sample if x is a shard, otherwise 0: the number of rows of C
-       elements before it, and of columns before it (< 2^32). Example: a shard of (B, H, T, S) that
-       starts at head h has row = h * T. */
+    /* If x is a shard, its position within the full sample: the number of rows of C elements before
+       it, and the number of columns before it (< 2^32). Otherwise 0. Example: a shard of (B, H, T,
+       S) that starts at head h has row = h * T. */
     int64_t row, column;
 } syn_dropout_options;
 #define SYN_NO_KEYS (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropout_options *how);
 
 /* scores (..., T, S): score * scale + mask. causal: entries with column > row + offset become
-   -infinity; with a KV cache, offset = S - T. mask: SYN_NO_MASK, or (B, S) f32 for scores (B, H,
-   T, S), which is added for every head and query of its sequence. A padding mask holds 0 for valid
-   keys and -infinity for padding. */
+   -infinity; with a KV cache, offset = S - T. mask: SYN_NO_MASK, or (B, S) f32 for scores (B, H, T,
+   S), which is added for every head and query of its sequence. A padding mask is 0 for valid keys
+   and -infinity for padding. */
 #define SYN_NO_MASK (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
                           bool causal, int64_t offset);
-/* The same, causal and with a sliding window; see syn_attention_window. */
+/* The same, always causal, and with the sliding window of syn_attention_window. */
 syn_tensor syn_scale_mask_window(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
                                  int64_t offset, int64_t window);
 /* Softmax over the last dimension. A row that is all -infinity gives zeros. */
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
 /* Fused attention. q (B, H, T, D), k and v (B, G, S, D) -> (B, H, T, D): softmax(mask(scale q k'))
    v, masked as in syn_scale_mask. Grouped-query attention: G divides H, and H/G consecutive heads
-   of q share one head of k and v. A query that sees no key gives zeros. */
+   of q share one head of k and v. A query that can attend to no key gives zeros. */
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                          double scale, bool causal, int64_t offset);
-/* The same, causal and with a sliding window (Beltagy et al. 2020; Mistral): a query sees itself
-   and the window - 1 keys before it. window 0: no limit. */
+/* The same, always causal, and with a sliding window (Beltagy et al. 2020; Mistral): a query
+   attends to its own key and the window - 1 keys before it. window 0: no limit. */
 syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                 syn_tensor mask, double scale, int64_t offset, int64_t window);
 /* Fused attention for training. q, k and v are as in syn_attention, but the result is (B, T, H, D).
-   A second output, one value per query, is saved for the gradient. */
+   The op has a second output, one value per query, which is saved for the gradient. */
 typedef struct syn_attention_options {
     syn_tensor mask; /* SYN_NO_MASK, or as in syn_attention */
     double scale;
@@ -116,8 +120,8 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
    dimension 2. Returns the new version of the cache. */
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);
 
-/* Views, which move no data. syn_reshape copies first if the strides do not allow a view. One
-   entry of `dims` may be -1: it is computed. */
+/* Views, which move no data. syn_reshape copies first if the strides do not allow a view. One entry
+   of `dims` may be -1; it is computed from the others. */
 syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
 /* Dimension i of the result is dimension order[i] of x. */
 syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank);
@@ -129,16 +133,16 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
 syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* x if it is dense in row-major order, otherwise a dense copy. */
 syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x);
-/* x converted to f32, f16 or bf16, rounded to nearest, ties to even; values beyond the largest
-   finite number become infinity. Returns x if it already has that dtype. */
+/* x converted to f32, f16 or bf16. Values are rounded to nearest, ties to even; those beyond the
+   largest finite number become infinity. Returns x if it already has that dtype. */
 syn_tensor syn_cast(syn_ctx *ctx, syn_tensor x, syn_dtype dtype);
 /* Concatenates 1 to 16 tensors that differ at most in dimension `axis`. */
 syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis);
 
 /* ---- ops that only gradients need; most gradients use the ops above ---- */
 
-/* Sums x over the dimensions along which the shape `dims` is broadcast to x's shape. The result is
-   f32. Returns x, in its own dtype, if it has that shape already. */
+/* Sums x over the dimensions in which broadcasting the shape `dims` to x's shape repeats elements.
+   The result is f32. Returns x, in its own dtype, if it has that shape already. */
 syn_tensor syn_sum_to(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
 /* A view of x broadcast to the shape `dims`. Returns x if it has that shape already. */
 syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
@@ -172,11 +176,11 @@ syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n);
    max_norm is 0, and the gradient norm in *norm. */
 syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, syn_tensor *norm);
 /* One AdamW step (Loshchilov and Hutter 2019) for n parameters. Replaces params, m, v and masters
-   by their new versions. m, v and masters are one f32 tensor each, which holds the elements of all
-   parameters one after the other. 16-bit parameters need masters: the step updates these and
-   rounds them to the parameters, whose old values it does not read. Gradients are multiplied by
-   `scale` first. If scale is NaN or 0, nothing changes; that is what syn_clip_factor returns for
-   gradients with a NaN or infinity. */
+   by their new versions. m, v and masters are one f32 tensor each, which contains the elements of
+   all parameters one after the other. 16-bit parameters need masters: the step updates the masters,
+   and rounds them to the parameters without reading the old parameters. Gradients are multiplied by
+   `scale` first. If scale is NaN or 0, nothing changes. syn_clip_factor returns such a scale if a
+   gradient has a NaN or infinity. */
 typedef struct syn_adamw_call {
     syn_tensor *params;
     const syn_tensor *grads;
@@ -205,9 +209,9 @@ syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);
    the lower index comes first. */
 syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices);
 /* logits (B, V), seen (B, N) i32 -> (B, V). Penalizes the logit of each token that occurs in its
-   row of `seen`, once however often it occurs: a negative logit is multiplied by the penalty, any
-   other divided by it. Negative ids are skipped; ids >= V are an error. The penalty must be finite
-   and > 0. */
+   row of `seen`: a negative logit is multiplied by the penalty, any other logit is divided by it. A
+   token that occurs several times is penalized once. Negative ids are skipped; ids >= V are an
+   error. The penalty must be finite and > 0. */
 syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor seen, double penalty);
 /* Samples tokens: logits (B, V) -> (B) i32. temperature 0: argmax. Otherwise softmax(logits /
    temperature) is restricted to the top_k most likely tokens (0: all), then to the smallest set
@@ -229,11 +233,11 @@ syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const s
    by its new version. */
 void syn_all_reduce_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_reduce reduce,
                               const syn_group *group);
-/* Concatenates the ranks' tensors along `axis`, in group order: that dimension grows `size`
-   times. */
+/* Concatenates the ranks' tensors along `axis`, in group order, so that this dimension becomes
+   group->size times as long. */
 syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group *group);
-/* Reduces x, splits it into `size` shards along `axis`, and returns this rank's shard. `size` must
-   divide that dimension. */
+/* Reduces x, splits the result into group->size shards along `axis`, and returns this rank's shard.
+   group->size must divide this dimension. */
 syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
                               const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's

@@ -20,13 +20,13 @@
 #define PER_UNIT 1
 #endif
 
-#define TILE_ROWS     6 /* times 4 vectors: 24 of 32 registers hold sums */
+#define TILE_ROWS     6 /* with 4 vectors each: 24 of 32 registers hold sums */
 #define TILE_VECTORS  4
 #define TILE_COLUMNS  (TILE_VECTORS * 16)
 #define COLUMNS       768         /* columns of a block of w */
 #define UNITS         512         /* units along k of a block */
-#define COLUMNS_ASIDE 512         /* the same with separate sums (see aside) */
-#define UNITS_ASIDE   384         /* about 2 MiB in total */
+#define COLUMNS_ASIDE 512         /* like COLUMNS, if sums have a separate buffer (aside) */
+#define UNITS_ASIDE   384         /* the same; all buffers then take about 2 MiB together */
 #define AREA          (252 * 384) /* units of a block of x */
 #define LATE          24          /* units before a tile's end at which its output is prefetched */
 #define AHEAD         8           /* units that packing prefetches ahead */
@@ -68,7 +68,7 @@ static __mmask16 first_of_16(int64_t n) {
     return n >= 16 ? 0xffff : n > 0 ? (__mmask16)((1u << n) - 1u) : 0;
 }
 
-/* 16 units along k of one lane. `left`: elements that exist; the others are 0. */
+/* 16 units along k of one lane. `left`: number of elements that exist; missing elements are 0. */
 LANE_FN __m512i units_along(const void *from, int64_t left, /* constant */ syn_dtype dtype) {
     if (dtype == SYN_F32) return _mm512_maskz_loadu_epi32(first_of_16(left), from);
     if (PER_UNIT == 2)
@@ -79,7 +79,7 @@ LANE_FN __m512i units_along(const void *from, int64_t left, /* constant */ syn_d
     return wide(_mm256_maskz_loadu_epi16(first_of_16(left), from), dtype);
 }
 
-/* One unit of each of 16 lanes. second: whether the second element of bf16 pairs exists. */
+/* One unit of each of 16 lanes. second: whether bf16 pairs have a second element. */
 LANE_FN __m512i units_across(const void *from, int64_t ld, __mmask16 lanes, bool second,
                              /* constant */ syn_dtype dtype) {
     if (dtype == SYN_F32) return _mm512_maskz_loadu_epi32(lanes, from);
@@ -109,7 +109,7 @@ LANE_FN void eight_across(const void *from, int64_t ld, uint32_t *to,
     _mm_storeu_si128((__m128i *)(void *)(to + 4), _mm_unpackhi_epi16(bits, next));
 }
 
-/* Transposes: r[i] lane j becomes r[j] lane i. */
+/* Transposes a 16 x 16 matrix: lane j of r[i] becomes lane i of r[j]. */
 LANE_FN void turn(__m512i *r) {
     __m512i t[16];
     FOR_EACH(i, 8, 8) {
@@ -136,8 +136,8 @@ LANE_FN void turn(__m512i *r) {
     }
 }
 
-/* Packs up to 16 lanes that are stored along k, `depth` elements each, with `width` units per
-   step. */
+/* Packs up to 16 lanes that are stored along k, `depth` elements each. A panel has `width` units
+   per step of k. */
 LANE_FN void pack_along(const void *from, int64_t ld, int64_t lanes, int64_t depth,
                         /* constant */ int width, uint32_t *to, syn_dtype dtype) {
     const __mmask16 mask = first_of_16(width);
@@ -208,7 +208,7 @@ LANE_FN void pack(const matrix *x, int64_t lane, int64_t lanes, int64_t k, int64
 
 /* ---- tiles ---- */
 
-/* A tile of sums: out = init + a b, for one panel of x (a) and one of w (b). */
+/* A tile of sums: out = init + a b. a is a panel of x, b is a panel of w. */
 typedef struct tile {
     const uint32_t *a, *b;
     int64_t units, columns;
@@ -296,10 +296,10 @@ typedef struct job {
     matrix x, w;
     int64_t high, across, deep; /* rows, columns and elements along k per block */
     uint32_t *x_panels, *w_panels;
-    float *sums, *bias; /* rows of `across` floats: separate sums (high of them), bias (one) */
+    float *sums, *bias; /* rows of `across` floats: `sums` has `high` rows, `bias` has one */
 } job;
 
-/* Where the sums of a block start from and where they go. */
+/* The initial values of a block's sums, and where the sums are stored. */
 typedef struct ends {
     const float *init;
     int64_t ld_init;
@@ -308,8 +308,8 @@ typedef struct ends {
     syn_dtype dtype;
 } ends;
 
-/* Multiplies a block of x, which it packs, by the packed block of w. Each panel of w stays in the
-   L1 cache while the panels of x pass. */
+/* Packs a block of x and multiplies it by the packed block of w. Each panel of w stays in the L1
+   cache while it is multiplied by all panels of x. */
 static void multiply_block(const job *s, int64_t i, int64_t m, int64_t n, int64_t k, int64_t depth,
                            const ends *e) {
     tile t = {.units = units_of(depth), .ldo = e->ldo, .ld_init = e->ld_init, .dtype = e->dtype};
@@ -326,14 +326,15 @@ static void multiply_block(const job *s, int64_t i, int64_t m, int64_t n, int64_
     }
 }
 
-/* Splits n into the fewest pieces of at most `most`, of about equal size; returns the size, a
-   multiple of `unit`. */
+/* Splits n into the smallest number of pieces of at most `most` elements and about equal size.
+   Returns the size of a piece, a multiple of `unit`. */
 static int64_t piece(int64_t n, int64_t most, int64_t unit) {
     const int64_t pieces = (n + most - 1) / most, each = (n + pieces - 1) / pieces;
     return (each + unit - 1) / unit * unit;
 }
 
-/* Initial sums of columns j .. j + n - 1 for the first step of k: old output, bias or zeros. */
+/* Sets the initial sums of columns j .. j + n - 1 for the first block along k: the old output, the
+   bias, or zeros. */
 static void first_init(const job *s, int64_t i, int64_t j, int64_t n, ends *e) {
     const syn_product *p = s->p;
     e->init = NULL;
@@ -349,7 +350,7 @@ static void first_init(const job *s, int64_t i, int64_t j, int64_t n, ends *e) {
     }
 }
 
-/* n columns from j on, with sums kept in `out` between steps of k (or only one step). */
+/* Computes n columns from j on. Between blocks along k, the sums are in the output. */
 static void columns_in_place(const job *s, int64_t j, int64_t n) {
     const syn_product *p = s->p;
     for (int64_t k = 0; k < p->k; k += s->deep) {
@@ -369,7 +370,8 @@ static void columns_in_place(const job *s, int64_t j, int64_t n) {
     }
 }
 
-/* n columns from j on, with sums kept in s->sums and rounded to `out` at the last step of k. */
+/* Computes n columns from j on. Between blocks along k, the sums are in s->sums; the last block
+   rounds them to the output. */
 static void columns_aside(const job *s, int64_t j, int64_t n) {
     const syn_product *p = s->p;
     for (int64_t i = 0; i < p->m; i += s->high)
@@ -390,8 +392,8 @@ static void columns_aside(const job *s, int64_t j, int64_t n) {
         }
 }
 
-/* Whether sums are kept separately: for a 16-bit output and more than one step of k, so that each
-   result is rounded only once. */
+/* Whether sums are kept in a separate buffer: if the output is 16-bit and there are several blocks
+   along k, so that each result is rounded only once. */
 static bool aside(const syn_product *p) {
     return p->out_dtype != SYN_F32 && units_of(p->k) > UNITS;
 }
@@ -407,7 +409,7 @@ static job plan(const syn_product *p) {
                  .deep = units * PER_UNIT};
 }
 
-/* Units of all panels of a block. */
+/* Number of units in all panels of a block. */
 static int64_t panels(const job *s, int64_t lanes, int64_t width) {
     return lanes / width * panel_units(s->deep / PER_UNIT, width);
 }

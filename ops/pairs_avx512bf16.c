@@ -7,7 +7,7 @@
 #include "syntorch/base/half.h"
 
 #define LANES   32   /* bf16 elements per vector */
-#define SUMS    4    /* independent sums per column, because each instruction waits for its sum */
+#define SUMS    4    /* sums per column; an instruction must wait for the previous one on its sum */
 #define COLUMNS 4    /* columns whose sums are reduced together */
 #define NEAR    4096 /* prefetch distance in w, in bytes */
 

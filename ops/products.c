@@ -7,19 +7,20 @@
 #include "ops/products_private.h"
 #include "syntorch/base/half.h"
 
-/* OpenBLAS is at least as fast as kernels that do not pack if a product has this many rows and
-   columns this long. */
+/* OpenBLAS is at least as fast as kernels that do not pack if a product has at least MANY_ROWS
+   rows, and n and k are at least LONG. */
 #define MANY_ROWS 1024
 #define LONG      256
-/* Rows from which packing pays: for f32 and for bf16 pairs, with w stored as (k, n) (ACROSS) and
-   as (n, k) (ALONG), and for other 16-bit products. MANY_STEPS: k from which f32 products with a
-   transposed x are left to OpenBLAS. */
+/* The numbers of rows from which packing pays off: for f32 (FLOATS) and for bf16 pairs (PAIRS),
+   each with w stored as (k, n) (ACROSS) and as (n, k) (ALONG), and for other 16-bit products
+   (MANY_HALVES). MANY_STEPS: the k from which OpenBLAS computes f32 products with a transposed
+   x. */
 #define FLOATS_ACROSS 96
 #define FLOATS_ALONG  24
 #define PAIRS_ACROSS  2
 #define PAIRS_ALONG   12
 #define MANY_HALVES   49
-#define SHORT         64 /* k and n from which packing f32 pays */
+#define SHORT         64 /* k and n from which packing f32 pays off */
 #define MANY_STEPS    768
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
 
@@ -27,7 +28,8 @@ typedef void (*kernel)(const syn_product *p);
 
 /* ---- parts ---- */
 
-/* Parts start at multiples of these. COLUMN_UNIT is a multiple of every tile's columns. */
+/* Parts start at multiples of these numbers of rows and columns. COLUMN_UNIT is a multiple of the
+   number of columns of every kernel's tiles. */
 #define ROW_UNIT    4
 #define COLUMN_UNIT 64
 
@@ -49,7 +51,7 @@ static double part_cost(const syn_product *p, int64_t across, int64_t down) {
     return (double)MIN(columns, p->n) * ((double)MIN(rows, p->m) / 16 + 2);
 }
 
-/* Address of element `at` of a matrix of that dtype. */
+/* Address of element `at` of a matrix with that dtype. */
 static const void *element(const void *from, int64_t at, syn_dtype dtype) {
     return (const char *)from + at * (int64_t)syn_dtype_bytes(dtype);
 }
@@ -114,7 +116,7 @@ struct split {
     const syn_product *p;
     int64_t parts;
     kernel run;
-    float sums[MOST_SUMS]; /* n for each part but the first, whose sums are the output */
+    float sums[MOST_SUMS]; /* n sums for each part but the first, which writes to the output */
 };
 
 static void one_piece(void *arg, int64_t i, int worker) {
@@ -163,7 +165,8 @@ static void by_blas(const syn_product *p, kernel run) {
                   p->bias || p->add ? 1.0f : 0.0f, p->out, p->ldo);
 }
 
-/* 16-bit w, converted one panel at a time: as many stored rows of up to LONGEST elements as fit. */
+/* For 16-bit w, which is converted one panel at a time. A panel has as many stored rows, of up to
+   LONGEST elements, as fit. */
 static void by_blas_in_panels(const syn_product *p, kernel run) {
     enum { PANEL = 65536, LONGEST = 8192 };
     float panel[PANEL];
@@ -192,7 +195,7 @@ static void by_blas_in_panels(const syn_product *p, kernel run) {
 #define WIDTH 512
 #define DEPTH 512
 
-/* n elements as f32: in place if they are f32, otherwise converted to the buffer. */
+/* Returns n elements as f32: in place if they are f32, otherwise converted to the buffer. */
 static const float *widened(const void *from, int64_t n, syn_dtype dtype, float *buffer) {
     if (dtype == SYN_F32) return from;
     syn_half_widen(from, buffer, (size_t)n, dtype);
@@ -224,7 +227,7 @@ static void add_rows(float *to, int64_t ld_to, const float *from, int64_t m, int
         for (int64_t c = 0; c < n; c++) to[r * ld_to + c] += from[r * n + c];
 }
 
-/* Computes the f32 sums of a block of rows from i on and columns from j on. */
+/* Computes the f32 sums of a block, the rows from i on and the columns from j on. */
 static void block_sums(const syn_product *p, syn_product block, int64_t i, int64_t j, kernel run,
                        float *sums) {
     float x[ROWS * DEPTH], bias[WIDTH], more[ROWS * WIDTH];
@@ -266,9 +269,9 @@ static void in_blocks(const syn_product *p, kernel run) {
 
 /* ---- few rows of 16-bit x: converts all of x to f32 once ---- */
 
-#define MOST_X    196608 /* floats of x */
-#define MOST_WIDE 262144 /* floats of x, bias and output */
-#define LEAST     1024   /* columns at a time, unless n is smaller */
+#define MOST_X    196608 /* maximum number of elements of x */
+#define MOST_WIDE 262144 /* maximum number of elements of x, bias and output together */
+#define LEAST     1024   /* minimum number of columns at a time, unless n is smaller */
 
 static bool is_plain(const syn_product *p) {
     return p->x_dtype == SYN_F32 && p->out_dtype == SYN_F32 && !p->add;
@@ -326,7 +329,8 @@ static void run_packed_bf16(const syn_product *p, kernel run) {
 }
 #endif
 
-/* The method for a product that is worth packing or uses bf16 pairs; NULL for others. */
+/* The method for a product that is faster with packing or that uses bf16 pairs; NULL for other
+   products. */
 static method packing(const syn_product *p, syn_simd level) {
     if (level < SYN_SIMD_AVX512 || p->k <= 0) return NULL;
 #ifdef SYN_HAVE_AVX512_BF16
@@ -360,7 +364,8 @@ void syn__product_run_own_kernels(const syn_product *p, syn_simd level, syn_work
     else share(p, in_blocks, run, workers);
 }
 
-/* Whether OpenBLAS is faster, or has threads that this call lacks. */
+/* Whether to use OpenBLAS, because it is faster or because it has several threads and the call has
+   none. */
 static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers *workers) {
     if (!syn_blas_found() || p->m <= 0 || p->n <= 0 || p->k <= 0) return false;
     if (p->x_dtype != SYN_F32 || (p->add && p->w_dtype != SYN_F32)) return false;
@@ -378,7 +383,8 @@ void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *work
 
 void syn_product_run(const syn_product *p, syn_workers *workers) {
     syn_simd level = syn_simd_level();
-    /* One row is limited by memory bandwidth, so bf16 pairs are never slower there. */
+    /* Products of one row are limited by memory bandwidth, so bf16 pairs are never slower for
+       them. */
     if (level == SYN_SIMD_AVX512_BF16 && p->m > 1 && !syn_simd_bf16_dot_is_faster())
         level = SYN_SIMD_AVX512;
     syn__product_run_at(p, level, workers);

@@ -1,5 +1,5 @@
-/* Matrix products of the CPU backend: f32, f16 or bf16 matrices, f32 sums, shared by a pool of
-   threads. Products with few rows use kernels of this library, which read the matrix once, as it
+/* Matrix products of the CPU backend: f32, f16 or bf16 matrices with f32 sums, computed by a pool
+   of threads. Products with few rows use kernels of this library, which read the matrix once, as it
    is stored, and convert it in registers. Products with many f32 rows use packing kernels or
    OpenBLAS. */
 #ifndef OPS_PRODUCTS_H
@@ -37,8 +37,9 @@ typedef struct syn_product {
    number of threads and the same SIMD level. */
 void syn_product_run(const syn_product *p, syn_workers *workers);
 
-/* Part i of `parts` of a product; it may be empty (m or n 0). The parts form a grid, chosen so
-   that the largest part is small and little of w is read twice. */
+/* Part i of a product that is split into `parts` parts. A part may be empty (m or n is 0). The
+   parts form a grid, which is chosen so that the largest part takes little time and little of w is
+   read twice. */
 syn_product syn_product_part(const syn_product *p, int64_t i, int64_t parts);
 /* Whether `count` such products take less time than waking a second thread. */
 bool syn_product_is_small(const syn_product *p, int64_t count);

@@ -3,25 +3,26 @@
 
    With few rows, memory bandwidth is the limit: w is read once, in memory order, with prefetching.
    With more rows, blocks of w in the L2 cache are multiplied by rows of x in the L1 cache, tile by
-   tile (Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication";
-   ops/products_tiles.h). */
+   tile (ops/products_tiles.h; Goto and van de Geijn 2008, "Anatomy of high-performance matrix
+   multiplication"). */
 #ifndef OPS_PRODUCTS_BODY_H
 #define OPS_PRODUCTS_BODY_H
 
 #include "ops/products_tiles.h"
 
 #if SYN_LANES > 0
-#define DOT_ROWS   (SYN_LANES == 16 ? 6 : 3) /* rows of x; times DOTS vectors of sums */
+#define DOT_ROWS   (SYN_LANES == 16 ? 6 : 3) /* rows of x, each with DOTS vectors of sums */
 #define DOTS       4                         /* columns whose sums run along k */
-#define LENGTH     1536                      /* longest sums along k */
+#define LENGTH     1536                      /* maximum number of elements in a sum along k */
 #define BESIDE     32                        /* columns per group of rows of x */
 #define NEAR       8192                      /* prefetch distance in w, in bytes */
-#define MANY_ALONG 384                       /* rows from which copying a w (n, k) pays */
-#define SHORT      256                       /* for k below this, MANY_ACROSS applies instead */
+#define MANY_ALONG 384                       /* minimum number of rows for copying w (n, k) */
+#define SHORT      256                       /* if k is below this, MANY_ACROSS applies instead */
 
 /* ---- one row, w (k, n) ---- */
 
-/* Adds `count` rows of w, each read from start to end; the output stays in the cache. */
+/* Adds `count` rows of w, each times its element of x, to the output, which stays in the cache.
+   Each row is read from start to end. */
 LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float *out,
                    /* constant */ int count, syn_dtype dtype) {
     vec a[LINES];
@@ -72,8 +73,8 @@ LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
     return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-/* `rows` rows of x times DOTS columns of w. During each quarter of the steps one row of the next
-   block is prefetched from start to end, the order in which memory is fastest. */
+/* Multiplies `rows` rows of x by DOTS columns of w. During each quarter of the steps, one row of
+   the next block is prefetched from start to end, the order in which memory is fastest. */
 LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
     vec sum[DOT_ROWS][DOTS], a[DOT_ROWS];
     FOR_EACH(r, rows, DOT_ROWS)
@@ -125,8 +126,9 @@ LANE_FN void dots_rows(const tile *t, int64_t rows, /* constant */ syn_dtype dty
 #undef CASE
 }
 
-/* n columns from j on, `length` steps from k on. A few rows of x, in the L1 cache, are multiplied
-   by the rows of w, in the L2 cache. next: the part of w to prefetch during the first columns. */
+/* Computes n columns from j on, for `length` steps from k on. A few rows of x in the L1 cache are
+   multiplied by the rows of w in the L2 cache. next: the part of w to prefetch during the first
+   columns. */
 LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_t j, int64_t n,
                          const char *next, /* constant */ syn_dtype dtype) {
     const int64_t groups = (p->m + DOT_ROWS - 1) / DOT_ROWS;
@@ -144,8 +146,8 @@ LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_
     }
 }
 
-/* One row of x times one column of w, as four sums over quarters of the column. Each piece of w is
-   read once. */
+/* Multiplies one row of x by one column of w, as four sums over quarters of the column. Each
+   element of w is read once. */
 LANE_FN void long_dot(const tile *t, /* constant */ syn_dtype dtype) {
     vec sum[DOTS];
     const float *x = t->x;

@@ -1,5 +1,5 @@
 /* Product kernels as plain loops. They document what the SIMD kernels compute, and run where
-   neither these nor OpenBLAS are available. */
+   neither the SIMD kernels nor OpenBLAS are available. */
 #include "ops/products_private.h"
 #include "syntorch/base/half.h"
 

@@ -1,6 +1,6 @@
-/* Building blocks of products_body.h: tiles of sums, which read w in place or from a copy as f32.
-   A parameter that follows the comment "constant" is a compile-time constant in every call, so
-   that loops over it are unrolled and sums stay in registers. */
+/* Building blocks of products_body.h: tiles of sums, which read w in place or from an f32 copy.
+   Parameters after the comment "constant" are compile-time constants in every call, so that loops
+   over them are unrolled and sums stay in registers. */
 #ifndef OPS_PRODUCTS_TILES_H
 #define OPS_PRODUCTS_TILES_H
 
@@ -13,18 +13,19 @@
 #include "syntorch/base/half.h"
 
 #if SYN_LANES == 16
-#define TILE_ROWS 12 /* times 2 vectors, or half as many times 4: 24 of 32 registers hold sums */
-/* Up to this many rows, 4 vectors are faster if 2 vectors of w have less than 128 bytes. */
+#define TILE_ROWS 12 /* with 2 vectors, or half as many with 4: 24 of 32 registers hold sums */
+/* Up to this many rows, tiles with 4 vectors are faster if 2 vectors of w have less than 128
+   bytes. */
 #define MOST_WIDE 6
 #else
-#define TILE_ROWS 6 /* 12 of 16 registers hold sums */
+#define TILE_ROWS 6 /* with 2 vectors each: 12 of 16 registers hold sums */
 #define MOST_WIDE 9
 #endif
 #define COLUMNS     (2 * SYN_LANES) /* columns per tile */
 #define WIDTH       256             /* columns per block */
 #define DEPTH       256             /* steps along k per block */
 #define LINES       8               /* rows of w processed at a time for one row of x */
-#define MANY_ACROSS 49              /* rows from which copying a w (k, n) pays */
+#define MANY_ACROSS 49              /* minimum number of rows for which copying w (k, n) pays off */
 #define MIN(a, b)   ((a) < (b) ? (a) : (b))
 
 /* Loops with a constant bound and a constant condition, which every compiler unrolls. */
@@ -69,14 +70,15 @@ LANE_FN int vector_bytes(/* constant */ syn_dtype dtype) {
 
 /* ---- tiles: sums across columns ---- */
 
-/* Up to TILE_ROWS rows of x times COLUMNS columns of w, k steps: out = init + x w. */
+/* The product of up to TILE_ROWS rows of x and COLUMNS columns of w, over k steps: out = init + x
+   w. */
 typedef struct tile {
     int64_t k;
     const float *x, *init; /* init NULL: zeros */
     const void *w;
     float *out;
     int64_t ldx, ld_init, ldw, ldo; /* ld_init 0: the same row for all */
-    const char *next;               /* what to prefetch after w */
+    const char *next;               /* what to prefetch meanwhile: the next part of w */
     int64_t next_bytes;             /* row stride of next, in bytes */
 } tile;
 
@@ -141,7 +143,7 @@ static void run_tile(const tile *t, int64_t rows, bool wide, syn_dtype dtype) {
     else tile_rows(t, rows, wide, SYN_BF16);
 }
 
-/* A tile with only n columns; the columns of w after them are zero. */
+/* Computes a tile of which only n columns exist. The columns of w after them are zero. */
 static void run_narrow(const tile *t, int64_t rows, int64_t n) {
     float out[TILE_ROWS * COLUMNS], init[TILE_ROWS * COLUMNS] = {0};
     tile whole = *t;
@@ -170,9 +172,9 @@ LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, flo
     }
 }
 
-#define TURNED 16 /* columns at a time: one cache line per row */
+#define TURNED 16 /* columns that are transposed at a time: one cache line per row */
 
-/* Transposes: to[i][c] = from[c][i]. */
+/* Transposes a piece: to[i][c] = from[c][i]. */
 static void turn(float (*from)[DEPTH], int64_t n, float *to) {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
@@ -186,8 +188,8 @@ static void turn(float (*from)[DEPTH], int64_t n, float *to) {
         for (int c = 0; c < TURNED; c++) to[i * W_ROW + c] = from[c][i];
 }
 
-/* Transposes columns of a w stored as (n, k). Also writes up to the next multiple of TURNED
-   columns. */
+/* Transposes columns of a w stored as (n, k). Writes a multiple of TURNED columns, which may be
+   more than n. */
 LANE_FN void transpose_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
                                /* constant */ syn_dtype dtype) {
     _Alignas(64) float columns[TURNED][DEPTH];
@@ -205,8 +207,8 @@ LANE_FN void transpose_columns(const void *w, int64_t ldw, int64_t n, int64_t de
     }
 }
 
-/* Copies n columns of w from j on, `depth` rows from k on, as f32 with a row stride of W_ROW, and
-   pads them with zeros to a multiple of COLUMNS. */
+/* Copies n columns of w from j on, `depth` rows from k on, as f32 with a row stride of W_ROW. Pads
+   the rows with zeros to a multiple of COLUMNS. */
 LANE_FN void copy_w_of(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
                        float *to, /* constant */ syn_dtype dtype) {
     const void *w = element(p->w, p->transpose_w ? j * p->ldw + k : k * p->ldw + j, dtype);
@@ -235,7 +237,7 @@ static void copy_x(const syn_product *p, int64_t i, int64_t rows, int64_t k, int
             for (int64_t r = 0; r < rows; r++) to[r * X_ROW + c] = x[(k + c) * p->ldx + i + r];
 }
 
-/* Sets where the tile's sums start from and where they go. */
+/* Sets the initial values of the tile's sums, and where the sums are stored. */
 static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k) {
     t->out = (float *)p->out + i * p->ldo + j;
     t->ldo = p->ldo;
@@ -243,9 +245,9 @@ static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k
     t->ld_init = k > 0 ? p->ldo : 0;
 }
 
-/* `depth` steps from k on, for as many whole tiles as p->n columns allow; returns the number of
-   these columns. w is read in place: each tile of it serves all rows while the next tile is
-   prefetched. Tiles are 128 bytes wide, the width at which memory is fastest. */
+/* Computes `depth` steps from k on, for all whole tiles of p->n columns. Returns the number of
+   columns of these tiles. w is read in place: each tile of w is multiplied by all rows of x while
+   the next tile is prefetched. Tiles are 128 bytes wide, the width at which memory is fastest. */
 static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
     _Alignas(64) float x[MANY_ACROSS * X_ROW];
     const bool wide = 2 * vector_bytes(p->w_dtype) < 128 && p->m <= MOST_WIDE;
@@ -267,8 +269,9 @@ static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
     return n;
 }
 
-/* n columns from j on, `depth` steps from k on. A few rows of x at a time are copied to the L1
-   cache and multiplied by a copy of w in the L2 cache, while the next block is prefetched. */
+/* Computes n columns from j on, for `depth` steps from k on. A few rows of x at a time are copied
+   to the L1 cache and multiplied by a copy of w in the L2 cache, while the next block of w is
+   prefetched. */
 static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n) {
     _Alignas(64) float w[DEPTH * W_ROW], x[TILE_ROWS * X_ROW];
     const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
@@ -289,7 +292,7 @@ static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t
     }
 }
 
-/* All columns from j on. */
+/* Computes all columns from j on. */
 static void copied(const syn_product *p, int64_t j) {
     for (; j < p->n; j += WIDTH)
         for (int64_t k = 0; k < p->k; k += DEPTH)

@@ -1,5 +1,5 @@
-/* Selects the row kernels of a SIMD level, converts rows of 16-bit floats, and spreads rows over
-   the workers. */
+/* Selects the row kernels of a SIMD level, converts rows of 16-bit floats, and distributes rows
+   over the workers. */
 #include "ops/rows.h"
 
 #include "ops/rules.h"

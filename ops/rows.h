@@ -1,4 +1,4 @@
-/* Kernels for one row of f32, one set per SIMD level (ops/simd.h), and helpers that spread rows
+/* Kernels for one row of f32, one set per SIMD level (ops/simd.h), and helpers that distribute rows
    over the workers. A kernel's output may be its input. An element's result does not depend on its
    position in memory, so rows of independent elements can be split anywhere. */
 #ifndef OPS_ROWS_H
@@ -34,8 +34,8 @@ typedef struct syn_adamw {
    frequency, rounded to float and below 2^20.
    turn: rotates the pairs x[i], x[n + i] by n such angles.
    scale_mask: x * scale + mask (NULL: none) for the first `visible` elements, then -infinity.
-   dropout: of a row's elements from `column` on.
-   widen, narrow: convert from and to f16 or bf16, see syn_half_widen; x and y must not overlap. */
+   dropout: dropout of a row's elements from `column` on.
+   widen, narrow: convert from and to f16 or bf16 (syn_half_widen); x and y must not overlap. */
 #define SYN__ROW_KERNELS(X)                                                                        \
     X(gelu_tanh, (const float *x, float *y, int64_t n))                                            \
     X(gelu_erf, (const float *x, float *y, int64_t n))                                             \
@@ -93,25 +93,27 @@ const syn_row_kernels *syn__row_kernels(void);
 
 extern const syn_row_kernels syn__rows_scalar, syn__rows_avx2, syn__rows_avx512;
 
-/* Elements that are worth a thread of their own: for computation of about a nanosecond per
-   element, and for copying. */
+/* The number of elements from which a separate thread pays off: for ops that take about a
+   nanosecond per element, and for copies. */
 enum { SYN__GRAIN_MATH = 8192, SYN__GRAIN_MOVE = 32768 };
 
-/* Kernels compute in f32. Rows of f16 and bf16 are converted to an f32 buffer (`room`), computed
+/* Kernels compute in f32. Rows of f16 and bf16 are converted to an f32 buffer (`room`), processed
    there, and rounded once. Rows of f32 are used in place. */
 
-/* Elements of buffers on the stack, which fit the L1 cache; for rows that can be split anywhere. */
+/* Elements in a buffer on the stack, which fits the L1 cache. For rows that can be split
+   anywhere. */
 enum { SYN__PIECE = 2048 };
 static inline bool syn__is_f32(const syn_operand *o) {
     return o->spec.dtype == SYN_F32;
 }
-/* The n elements of `o` from element `at` of its storage on: in place, or converted to `room`. */
+/* Returns the n elements of `o` that begin at element `at` of its storage: in place, or converted
+   to `room`. */
 const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *room);
-/* The same for elements that are `step` apart; they are copied to `room` unless step is 1. */
+/* The same for elements that are `step` apart. Unless step is 1, they are copied to `room`. */
 const float *syn__load_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
                                float *room);
-/* Where a kernel writes such elements: in place, or in `room`, which syn__store_row then rounds to
-   `o`. */
+/* Returns where a kernel must write such elements: in place, or in `room`, which syn__store_row
+   then rounds to `o`. */
 float *syn__row_dest(const syn_operand *o, int64_t at, float *room);
 void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *room);
 /* The same for elements that are `step` apart. */
@@ -125,9 +127,9 @@ static inline int64_t syn__padded_floats(int64_t floats) {
     return (floats + 31) / 32 * 32;
 }
 
-/* Calls f for every row of input 0, using all workers, with about `grain` elements or more per
-   task. `first`: row-major index of the row's first element, which is also its index in the dense
-   output. joined: f may get several rows as one, or part of a row. Fails if there is no memory for
+/* Calls f for every row of input 0, using all workers. A task has about `grain` elements or more.
+   first: row-major index of the row's first element, which is also its index in the dense output.
+   joined: f may get several rows as one row, or a part of a row. Fails if there is no memory for
    the buffers of 16-bit rows. */
 typedef void (*syn_each_row)(const syn_call *c, const float *in, float *out, int64_t n,
                              int64_t first);

@@ -10,7 +10,7 @@
 #if SYN_LANES > 0
 #include <math.h>
 
-/* Iterates over a row. load and store mask the lanes past its end. */
+/* Iterates over a row. load and store mask the lanes after the row's end. */
 #define FOR_LANES(i, n) for (int64_t i = 0; i < (n); i += SYN_LANES)
 
 LANE_FN bool whole(int64_t i, int64_t n) {
@@ -26,7 +26,7 @@ LANE_FN void store(float *p, int64_t i, int64_t n, vec x) {
     else vec_store_mask(p + i, vec_first(n - i), x);
 }
 
-/* 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which loses no precision where tanh u is near -1. */
+/* Uses 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)), which loses no precision where tanh u is near -1. */
 LANE_FN vec gelu_tanh_lanes(vec x) {
     const vec slope = vec_fma(vec_mul(x, x), vec_set(-0.0713548162726f), vec_set(-1.59576912161f));
     return vec_div(x, vec_add(vec_set(1.0f), vec_exp(vec_mul(x, slope))));
@@ -167,7 +167,7 @@ static float largest(const float *x, int64_t n) {
     return vec_largest(vec_max(a, b));
 }
 
-/* y = exp(x - max); returns the sum of y. */
+/* Sets y = exp(x - max) and returns the sum of y. */
 LANE_FN float exponentials(const float *x, float max, float *y, int64_t n) {
     const vec top = vec_set(max);
     vec a = vec_set(0.0f), b = a;
@@ -249,7 +249,8 @@ LANE_FN double moment(bool square, const float *x, int64_t n, double mean) {
     return wide_sum(wide_add(sum[0], sum[1])) + rest;
 }
 
-/* Subtracts the mean in two parts, so that rows far from zero keep their precision. */
+/* Subtracts the mean in two parts, so that rows whose mean is far from zero keep their
+   precision. */
 static void row_layernorm(const float *x, const float *weight, const float *bias, double eps,
                           float *y, int64_t n) {
     const double mean = moment(false, x, n, 0.0) / (double)n;

@@ -14,7 +14,7 @@ const char *syn_simd_name(syn_simd level) {
 bool syn_simd_supported(syn_simd level) {
 #if defined(__x86_64__) && !defined(SYN_DOUBLE)
     if (level == SYN_SIMD_AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* and so F16C */
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* then also F16C */
     if (level == SYN_SIMD_AVX512)
         return syn_simd_supported(SYN_SIMD_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&

@@ -1,6 +1,6 @@
 /* Selects the vector instructions of the CPU kernels. Each kernel family (ops/rows.h,
    ops/products.h, ops/attention.h) is compiled once per level, in files named *_scalar.c, *_avx2.c
-   and *_avx512.c with the matching compiler flags. The level AVX512_BF16 only adds products of
+   and *_avx512.c with the matching compiler flags. The level AVX512_BF16 adds only products of
    bf16. The scalar kernels document what the others compute, and tests compare against them. */
 #ifndef OPS_SIMD_H
 #define OPS_SIMD_H
@@ -33,9 +33,10 @@ bool syn_simd_supported(syn_simd level);
 /* The highest supported level, or the supported level named by the environment variable
    SYNTORCH_SIMD. */
 syn_simd syn_simd_level(void);
-/* Whether bf16 dot-product instructions are faster than f32 FMAs on this processor. They are not
-   on Intel: it issues one 512-bit bf16 dot product every other cycle but two f32 FMAs per cycle.
-   Widening bf16 to f32 takes 0.6 of the time there, measured for products of 512 rows. */
+/* Whether bf16 dot-product instructions are faster than f32 FMAs on this processor. On Intel they
+   are not: these processors issue one 512-bit bf16 dot product every other cycle but two f32 FMAs
+   per cycle. There, widening bf16 to f32 takes 0.6 of the time, measured for products of 512
+   rows. */
 bool syn_simd_bf16_dot_is_faster(void);
 
 #ifdef __cplusplus

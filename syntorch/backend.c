@@ -1,4 +1,5 @@
-/* The backends that are part of the library: cpu and meta. CUDA's is loaded by backend_module.c. */
+/* The backends that are part of the library: cpu and meta. backend_module.c loads the CUDA
+   backend. */
 #include "syntorch/backend.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/context.h"
 
-/* The cpu backend's state: the times at which the running kernel began. */
+/* The state of the cpu backend for a context, with the times at which the running kernel began. */
 struct cpu {
     syn_ctx *ctx;
     uint64_t start_ns, start_cpu_ns;

@@ -1,5 +1,5 @@
-/* A backend stores tensor data and runs kernels on it. To add a device, fill in this struct; the
-   core needs nothing else. */
+/* A backend stores the tensor data of one kind of device and runs kernels on this data. To add a
+   device, fill in a syn_backend; the rest of the core does not change. */
 #ifndef SYNTORCH_BACKEND_H
 #define SYNTORCH_BACKEND_H
 
@@ -9,76 +9,84 @@ SYN_API_BEGIN
 
 typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META, SYN_DEVICE_CUDA } syn_device;
 
-/* Properties of a device; "" or 0 where the backend does not report them. */
+/* Properties of a device. A property that the backend does not report is "" or 0. */
 typedef struct syn_device_info {
     char name[128];          /* "NVIDIA H100 PCIe" */
     int32_t multiprocessors; /* streaming multiprocessors of a GPU */
-    int32_t devices;         /* devices of this kind that the process sees, including this one */
+    int32_t devices;         /* number of devices of this kind that the process sees, including this
+                                one */
 } syn_device_info;
 
 struct syn_ctx;
 
 enum {
-    SYN_ASYNC_READ_VALUES = 4, /* values per asynchronous read */
-    SYN_ASYNC_READS = 4        /* asynchronous reads in flight per context */
+    SYN_ASYNC_READ_VALUES = 4, /* maximum values per asynchronous read */
+    SYN_ASYNC_READS = 4        /* maximum asynchronous reads in flight per context */
 };
 
-/* `device` is the state that open returned. The work of a context (copies, fills, kernels) runs in
-   the order in which it was queued. It may run after the call returns; sync waits for all of it. */
+/* In all functions, `device` is the state that `open` created for a context. The functions queue
+   work (copies, fills, kernels). Work runs in the order in which it was queued, possibly after the
+   function has returned. sync waits until all work is done. */
 typedef struct syn_backend {
     const char *name;
-    bool has_data; /* false ("meta"): memory is only counted, no kernel runs, and all members below
-                      are NULL */
-    bool on_host;  /* the host can read and write buffers in place */
-    /* Creates a context's state on the device, never NULL: a stream, staging memory. close is
-       called after a sync and after the last free. */
+    bool has_data; /* false ("meta"): memory is only counted, no kernel runs, and all functions are
+                      NULL */
+    bool on_host;  /* whether the host can read and write buffers in place */
+    /* open creates a context's state on the device, such as a stream and staging memory. *device
+       must not be NULL. close frees the state; it is called after a sync and after the last
+       free. */
     syn_status (*open)(void **device, struct syn_ctx *ctx, syn_error *err);
     void (*close)(void *device);
-    /* Allocates a buffer aligned to a cache line, contents undefined; NULL if memory is out. Views
-       point into it (data + bytes). The core dereferences no pointer of a backend that is not
-       on_host. Contexts reuse buffers in the order of the work; free is called after a sync. */
+    /* alloc returns a buffer that is aligned to a cache line and has undefined contents, or NULL if
+       memory is out. Views are addresses within a buffer (start + offset in bytes). Unless on_host
+       is true, the core does not dereference these pointers. A context may reuse a buffer without a
+       sync, because work runs in order. free is called only after a sync. */
     void *(*alloc)(void *device, size_t bytes);
     void (*free)(void *device, void *data);
-    /* Copies from and to host memory. `from` of copy_in may be reused on return; `to` of copy_out
-       is complete after the next sync. */
+    /* Copy from and to host memory. When copy_in returns, the caller may overwrite `from`. After
+       copy_out, `to` is complete only after the next sync. */
     syn_status (*copy_in)(void *device, void *to, const void *from, size_t bytes, syn_error *err);
     syn_status (*copy_out)(void *device, void *to, const void *from, size_t bytes, syn_error *err);
     syn_status (*fill)(void *device, void *to, int byte, size_t bytes, syn_error *err);
-    /* Waits for all work. Returns the first failure since the last sync. */
+    /* Waits for all queued work. Returns the first failure since the last sync. */
     syn_status (*sync)(void *device, syn_error *err);
-    /* Asynchronous devices only, otherwise NULL: ask queues a read of n f32 scalars as read number
-       `which`; get waits for that read and the work queued before it, and fails as sync does. */
+    /* NULL unless the device is asynchronous. ask queues a read of the n f32 scalars at the
+       addresses `from`; `which` (0 .. SYN_ASYNC_READS - 1) identifies the read. get waits for that
+       read and the work that was queued before it, and fails as sync does. */
     syn_status (*ask)(void *device, int which, const void *const *from, int n, syn_error *err);
     syn_status (*get)(void *device, int which, float *out, int n, syn_error *err);
-    /* The op's kernel, which gets `device` in its call. NULL: the backend cannot run the op. Not
-       called for views. */
+    /* Returns the op's kernel, or NULL if the backend cannot run the op. The kernel finds `device`
+       in its syn_call. Not called for views. */
     syn_kernel (*kernel)(const syn_opdef *def);
-    /* Called before and after the kernel of node number `node`. The backend reports the node's
-       times to syn_ctx_set_time: in `end`, or on an asynchronous device by the end of the next
+    /* Called before and after the kernel of node number `node`. The backend passes the node's times
+       to syn_ctx_set_time: in `end`, or, on an asynchronous device, at the latest in the next
        sync. */
     void (*begin)(void *device, uint32_t node);
     void (*end)(void *device, uint32_t node);
-    /* Collectives and messages between buffers that the communicator cannot access; NULL if
-       on_host. start runs call->exchange, as the op's kernel filled it in, concurrently with work
-       that is queued later. wait makes work that is queued after it run after the operation, and
-       frees the request. Times are reported as for kernels. */
+    /* Run collectives and messages whose buffers the communicator cannot access; NULL if on_host is
+       true. start begins the operation that the op's kernel described in call->exchange; it runs
+       concurrently with work that is queued later. wait frees the request. Work that is queued
+       after wait begins when the operation is done. The backend reports times as for kernels. */
     syn_status (*start)(void *device, syn_call *call, uint32_t node, void **request,
                         syn_error *err);
     syn_status (*wait)(void *device, void *request, syn_error *err);
-    /* A new step begins (syn_next_step), often with the same ops as the one before. May be NULL. */
+    /* Called by syn_next_step when a new step begins. A step often has the same ops as the step
+       before. May be NULL. */
     void (*step)(void *device);
-    /* Turns reports to syn_ctx_add_work on or off. NULL: the backend makes none. */
+    /* Turns calls of syn_ctx_add_work on or off. NULL: the backend never calls it. */
     void (*record_work)(void *device, bool keep);
-    /* Devices with memory of their own only, otherwise NULL. A description for people ("NVIDIA H100
-       PCIe, 79.2 GiB, compute capability 9.0"); free and total memory in bytes. */
+    /* NULL unless the device has memory of its own. describe writes a description for people, such
+       as "NVIDIA H100 PCIe, 79.2 GiB, compute capability 9.0". room returns free and total memory
+       in bytes. */
     void (*describe)(void *device, char *text, size_t bytes);
     syn_status (*room)(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err);
-    /* A description for programs; may be NULL. */
+    /* Fills in *out, which describes the device for programs. May be NULL. */
     void (*facts)(void *device, syn_device_info *out);
 } syn_backend;
 
-/* *out lives as long as the process. CUDA's backend is a module (backend_module.h) that is loaded
-   on first use; if that fails, the error says what is missing. */
+/* Finds the backend of a device; *out lives as long as the process. The CUDA backend is a module
+   (backend_module.h) that is loaded on first use. If loading fails, the error names what is
+   missing. */
 syn_status syn_backend_get(syn_device device, const syn_backend **out, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

@@ -19,7 +19,7 @@
 enum { MAX_PATH = 4096 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const syn_backend *backend; /* NULL: loading failed, see failure */
+static const syn_backend *backend; /* NULL if loading failed; see `failure` */
 static syn_error failure;
 
 void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes) {
@@ -48,8 +48,8 @@ static const syn_module_host host = {
     syn__describe_node, trim_pool,    out_of_memory,    syn_ctx_comm,     syn_comm_next_group,
     syn_comm_send,      syn_comm_recv};
 
-/* Writes the folder of `file`, with its slash, and `below` to path. False if that is too long or
-   `file` has no folder. */
+/* Writes to `path` the folder of `file`, with its slash, followed by `below`. Returns false if this
+   path is too long or `file` has no folder. */
 static bool beside(char *path, const char *file, const char *below) {
     const char *slash = file ? strrchr(file, '/') : NULL;
     const int folder = slash ? (int)(slash - file) + 1 : 0;

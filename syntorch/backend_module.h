@@ -1,7 +1,7 @@
-/* A backend in a module: a shared object that is loaded on first use. The same program therefore
-   runs on machines with and without the device, and the library does not link the device's
-   libraries. The module links no symbol of the program; it gets the functions that it may call in a
-   struct. */
+/* The interface of a backend module, a shared object with a backend that is loaded on first use.
+   With a module, the same program runs on machines with and without the device, and the library
+   does not link the device's libraries. The module links no symbol of the program. It gets the
+   functions that it may call in a struct. */
 #ifndef SYNTORCH_BACKEND_MODULE_H
 #define SYNTORCH_BACKEND_MODULE_H
 
@@ -11,18 +11,19 @@ SYN_API_BEGIN
 
 /* The functions that a module may call. */
 typedef struct syn_module_host {
-    const char *version; /* the program's; a module of another version refuses to load */
+    const char *version; /* the program's version; a module of another version refuses to load */
     int32_t (*rank)(const struct syn_ctx *ctx); /* syn_ctx_rank */
     void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                      uint64_t cpu_ns); /* syn_ctx_set_time */
     void (*add_work)(struct syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
-                     const char *const *names);                               /* syn_ctx_add_work */
-    void (*add_between)(struct syn_ctx *ctx, const syn_unowned_piece *piece); /* ..._add_between */
-    /* Writes op and scope of the node with this number: "linear in h.3.attn". */
+                     const char *const *names); /* syn_ctx_add_work */
+    /* syn_ctx_add_unowned_work */
+    void (*add_between)(struct syn_ctx *ctx, const syn_unowned_piece *piece);
+    /* Writes the op and the scope of the node with this number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
-    /* Called after an allocation failed and the device was synced. trim_pool frees the buffers in
-       the context's pool and returns false if there were none. out_of_memory fails with the
-       out-of-memory sentence for `bytes` bytes for `what`. */
+    /* For a module whose allocation has failed. trim_pool, called after a sync of the device, frees
+       the buffers in the context's pool, and returns false if there were none. out_of_memory
+       reports that `bytes` bytes for `what` could not be allocated. */
     bool (*trim_pool)(struct syn_ctx *ctx);
     syn_status (*out_of_memory)(const struct syn_ctx *ctx, size_t bytes, const char *what,
                                 syn_error *err);
@@ -35,9 +36,9 @@ typedef struct syn_module_host {
                        int32_t tag, syn_error *err);
 } syn_module_host;
 
-/* The type of the function that a module exports as "syn_backend_module". It returns the backend,
-   or NULL with a sentence in *err if there is no driver or no usable device. Called once per
-   process. */
+/* The type of the function that a module exports as "syn_backend_module". The function returns the
+   backend. If there is no driver or no usable device, it returns NULL with a sentence in *err. It
+   is called once per process. */
 typedef const syn_backend *syn_backend_module_fn(const syn_module_host *host, syn_error *err);
 #define SYN_BACKEND_MODULE_NAME "syn_backend_module"
 

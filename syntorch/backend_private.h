@@ -8,9 +8,10 @@
 extern "C" {
 #endif
 
-/* The CUDA backend, from syntorch_cuda.so. Uses the file named by the environment variable
-   SYNTORCH_CUDA_MODULE if it is set; otherwise searches next to the program and in the
-   installation. Loads it once; after a failure, every call reports the same error. */
+/* Sets *out to the CUDA backend, which is in syntorch_cuda.so. If the environment variable
+   SYNTORCH_CUDA_MODULE is set, it names the file; otherwise the file is searched next to the
+   program and in the installation. The first call loads the module. If that fails, every call
+   reports the same error. */
 syn_status syn__backend_module(const syn_backend **out, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* The functions of communicator.h, which call the communicator's own. */
+/* The functions of communicator.h and communicator_private.h. They call the functions in the
+   communicator's syn_comm_ops. */
 #include "syntorch/communicator_private.h"
 
 syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) {

@@ -1,9 +1,10 @@
-/* The interface of a communicator: how one rank of a world communicates with the others. comm/
-   implements it; models reach it through collective ops.
+/* The interface of a communicator, through which one rank of a world communicates with the other
+   ranks. comm/ implements it. Models use it only through communication ops.
 
-   An operation is started and later waited for; the rank does other work in between. Operations of
-   one group run in the order in which they were started, which must be the same on all members.
-   Operations of different groups, and messages, run concurrently. Waits may come in any order. */
+   A rank starts an operation (a collective or a message) and later waits for it; in between it does
+   other work. Collectives of one group run in the order in which they were started, and all members
+   must start them in the same order. Collectives of different groups, and messages, run
+   concurrently. A rank may wait for its operations in any order. */
 #ifndef SYNTORCH_COMMUNICATOR_H
 #define SYNTORCH_COMMUNICATOR_H
 
@@ -13,28 +14,29 @@ SYN_API_BEGIN
 
 typedef struct syn_comm syn_comm;
 
-/* A process group, as one of its members sees it. The communicator owns it. Equal ids are equal
-   groups on all ranks. */
+/* A process group, as one of its members sees it. The communicator owns it. An id identifies the
+   same group on all ranks. */
 typedef struct syn_group {
     uint32_t id;          /* >= 1, the same on all members */
     const char *name;     /* "tp0" */
-    const int32_t *ranks; /* global ranks, ascending or ring order */
+    const int32_t *ranks; /* global ranks, ascending or in ring order */
     int32_t size;
     int32_t index; /* this rank's position in ranks */
     void *impl;
 } syn_group;
 
-/* One array to read and one to write. They do not overlap, except that all_reduce and broadcast
-   allow in == out. */
+/* An array to read and an array to write. They must not overlap, except that all_reduce and
+   broadcast allow in == out. */
 typedef struct syn_segment {
     const void *in;
     void *out;
     size_t n_elems; /* elements, not bytes */
 } syn_segment;
 
-/* One operation, as a rank starts it. Fields that a kind does not list are ignored. Most operations
-   have one segment. all_reduce and broadcast take up to SYN_MAX_LIST segments, of the same lengths
-   on all members, and treat each as if it were alone.
+/* One operation, as a rank starts it. The table lists the fields that each kind uses; other fields
+   are ignored. Most operations have one segment. all_reduce and broadcast accept up to SYN_MAX_LIST
+   segments, whose lengths are the same on all members. The result is that of one operation per
+   segment.
 
    kind            fields (collectives also use group)
    ALL_REDUCE      out[i] = reduction over ranks of in[i], in rank order
@@ -49,86 +51,91 @@ typedef struct syn_comm_call {
     syn_comm_kind kind;
     syn_dtype dtype;
     syn_reduce reduce;
-    int32_t root; /* index within the group */
+    int32_t root; /* index of the root within the group */
     int32_t peer; /* global rank */
     int32_t tag;  /* >= 0 */
     bool now;     /* the rank waits immediately, so no other thread has to run it */
-    /* The data of the collective travels another way (from device to device). The communicator
-       touches no array; it only compares the calls of the members, if it does that. */
+    /* The backend moves the data of this collective, from device to device. The communicator then
+       touches no array. It only compares the calls of the members, if it has such a check. */
     bool elsewhere;
     int32_t n_segments;
-    const syn_group *group; /* as syn_comm_open_group gave it */
+    const syn_group *group; /* from syn_comm_open_group */
     const syn_segment *segments;
 } syn_comm_call;
 
-/* When an operation ran. A message runs from its start. An operation that was waited for
-   immediately has only wait_ns. */
+/* When an operation ran. A message begins when it is started, even if it then waits for the other
+   rank. An operation that was waited for immediately (syn_comm_call.now) sets only wait_ns. */
 typedef struct syn_comm_times {
-    uint64_t begin_ns, end_ns; /* of the monotonic clock */
-    uint64_t wait_ns;          /* part of it spent waiting for other ranks; 0 if not measured */
+    uint64_t begin_ns, end_ns; /* on the monotonic clock */
+    uint64_t wait_ns;          /* time spent waiting for other ranks; 0 if not measured */
     uint64_t cpu_ns;           /* CPU time of the thread that ran it */
 } syn_comm_times;
 
-/* An operation in flight, owned by the communicator. Each must be waited for once. */
+/* An operation in flight, owned by the communicator. The rank must wait for it exactly once. */
 typedef struct syn_request syn_request;
 
 typedef struct syn_comm_ops {
     const char *name; /* "self", "local", "mpi", "fake" */
     bool moves_data;  /* false ("fake"): shapes only; start, wait and check are NULL */
-    /* syn_comm_open_group and syn_comm_next_group. */
+    /* Implement syn_comm_open_group and syn_comm_next_group. */
     syn_status (*open_group)(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
                              int32_t n_ranks, syn_group **out, syn_error *err);
     const syn_group *(*next_group)(const syn_comm *comm, uint32_t id);
-    /* Count the users of the communicator: contexts, and its opener until syn_comm_close. The last
-       release frees it. May be called from any thread. */
+    /* hold adds a user of the communicator and release removes one; the last release frees it. The
+       users are contexts, and its opener until syn_comm_close. Both may be called from any
+       thread. */
     void (*hold)(syn_comm *comm);
     void (*release)(syn_comm *comm);
-    /* Starts *exchange, which is copied with its list of segments. The arrays belong to the
-       communicator until the operation was waited for. If the arguments are invalid, or memory or
-       threads run out, it fails and starts nothing; failures of the operation come from wait. */
+    /* Starts the operation *exchange, which is copied with its list of segments. The arrays belong
+       to the communicator until the rank has waited for the operation. start fails, and starts
+       nothing, if the arguments are invalid or memory or threads run out. Later failures are
+       reported by wait. */
     syn_status (*start)(syn_comm *comm, const syn_comm_call *exchange, syn_request **request,
                         syn_error *err);
     /* Waits until the operation is done or has failed, and frees the request in both cases. times
        may be NULL. */
     syn_status (*wait)(syn_comm *comm, syn_request *request, syn_comm_times *times, syn_error *err);
-    /* This rank has failed with `reason`: wakes the other ranks with that sentence. Operations that
-       this rank has in flight fail soon. Never blocks. */
+    /* Reports that this rank has failed, with the sentence `reason`. The operations of the other
+       ranks then fail with this sentence, and those that this rank has in flight fail soon. Never
+       blocks. */
     void (*abort)(syn_comm *comm, const char *reason);
-    /* Ends this rank's part and frees its resources, except groups and the communicator itself;
-       called by syn_comm_close. Collectives in flight are finished first, because other ranks
-       depend on them; receives are cancelled and fail. Their requests can still be waited for. */
+    /* Implements syn_comm_close: ends this rank's communication and frees its resources, except
+       groups and the communicator itself. Collectives in flight are finished first, because other
+       ranks depend on them; receives are cancelled and fail. The rank can still wait for the
+       requests. */
     void (*close)(syn_comm *comm);
-    bool in_process; /* ranks are threads of one process */
-    /* Fails with the sentence of a rank that has failed, for ranks that wait elsewhere. NULL: a
-       failure ends all processes. */
+    bool in_process; /* the ranks are threads of one process */
+    /* Called by a rank that waits for something other than the communicator: fails if another rank
+       has failed, with that rank's sentence. NULL: a failure ends all processes. */
     syn_status (*check)(const syn_comm *comm, syn_error *err);
 } syn_comm_ops;
 
 struct syn_comm {
     const syn_comm_ops *ops;
     int32_t rank, size;
-    bool closed;        /* no communication is possible any more */
-    uint64_t origin_ns; /* monotonic clock: all ranks count their times from here, so that times of
-                           different ranks compare; 0: each from the creation of its context */
+    bool closed;        /* syn_comm_close was called: no communication is possible */
+    uint64_t origin_ns; /* a time of the monotonic clock. All ranks count their times from it, so
+                           that times of different ranks can be compared. 0: each rank counts from
+                           the creation of its context */
 };
 
-/* Ends this rank's part. The communicator and its groups remain valid until the last context
-   created with it is freed, but no communication is possible. NULL is allowed. */
+/* Ends this rank's communication. The communicator and its groups remain valid until the last
+   context created with it is freed, but cannot be used to communicate. comm may be NULL. */
 void syn_comm_close(syn_comm *comm);
 
 /* Opens a group of the given global ranks, which must include comm->rank. Every member calls it
    with the same arguments, in the same order. The group lives as long as the communicator. */
 syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
                                int32_t n_ranks, syn_group **out, syn_error *err) SYN_MUST_USE;
-/* The group opened with that id; NULL if there is none. */
+/* The open group with this id; NULL if there is none. */
 const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id);
 /* The group with the next higher id; NULL if there is none. */
 const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id);
 
-/* Starts an operation and waits for it. wait_ns: see syn_comm_times; may be NULL. */
+/* Starts an operation and waits for it. wait_ns may be NULL; see syn_comm_times. */
 syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *exchange, uint64_t *wait_ns,
                         syn_error *err) SYN_MUST_USE;
-/* Send and receive a message, and wait until it is done. */
+/* Send or receive a message, and wait until the operation is done. */
 syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
                          int32_t peer, int32_t tag, syn_error *err) SYN_MUST_USE;
 syn_status syn_comm_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,

@@ -8,10 +8,11 @@
 extern "C" {
 #endif
 
-/* Each context holds its communicator. May be called from any thread; comm may be NULL. */
+/* Each context is a user of its communicator (see syn_comm_ops: hold). Both may be called from any
+   thread; comm may be NULL. */
 void syn__comm_hold(syn_comm *comm);
 void syn__comm_release(syn_comm *comm);
-/* Fails if the communicator is closed: state that its ranks shared may be gone. */
+/* Fails if the communicator is closed, because state that its ranks shared may no longer exist. */
 syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Creating and freeing contexts, their device, error, scopes and steps. Ops and tensors are in
-   dispatch.c, tensor*.c and parameter.c. */
+/* Contexts: creating and freeing them, and their device, error, scopes and steps. Ops and tensors
+   are in dispatch.c, tensor*.c and parameter.c. */
 #include "syntorch/context.h"
 
 #include <stdio.h>
@@ -124,7 +124,7 @@ void syn_ctx_add_unowned_work(syn_ctx *ctx, const syn_unowned_piece *piece) {
     const syn_trace *t = ctx->trace;
     syn_unowned_piece own = *piece;
     if (own.after && !syn_trace_node_row(t, own.after)) {
-        if (own.piece.call_ns < ctx->forgot_ns) return; /* dropped together with that node */
+        if (own.piece.call_ns < ctx->forgot_ns) return; /* syn_forget has dropped it */
         own.after = t->n_nodes > 1 ? syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes - 1) : 0;
     }
     own.piece.call_ns -= ctx->start_ns;

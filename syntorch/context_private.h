@@ -1,4 +1,5 @@
-/* The inside of a context, shared by the files of syntorch/ that implement it. */
+/* Internal. The members of a context, and the functions that the files of syntorch/ share to
+   implement it. */
 #ifndef SYNTORCH_CONTEXT_PRIVATE_H
 #define SYNTORCH_CONTEXT_PRIVATE_H
 
@@ -11,15 +12,15 @@
 
 typedef struct syn__pending syn__pending; /* pending.c */
 
-/* A tape entry. Either an op with an input that requires a gradient, or a region of
-   syn_recompute. */
+/* An entry of a tape: either an op with an input that requires a gradient, or a region, that is, a
+   call of syn_recompute. */
 typedef struct syn__tape_entry {
-    uint32_t node; /* number of the op; of a region: of the op that made its result */
+    uint32_t node; /* number of the op's node; for a region, of the op that produced its result */
     uint32_t need; /* bit i: input i requires a gradient */
     bool region;
 } syn__tape_entry;
 
-/* A call of syn_recompute whose ops are built again in the backward pass. */
+/* A call of syn_recompute, whose ops are built again in the backward pass. */
 typedef struct syn__region {
     syn_region *run;
     void *arg;
@@ -28,53 +29,56 @@ typedef struct syn__region {
     uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
 } syn__region;
 
-/* An op whose weight gradients are left out (syn_backward_inputs). Its saved tensors are pinned. */
+/* An op whose weight gradients syn_backward_inputs has not computed yet. Its saved tensors stay
+   allocated. */
 typedef struct syn__left_out {
     syn__tape_entry entry;
-    uint32_t dout; /* the gradient of its output, pinned */
+    uint32_t dout; /* number of its output's gradient, which stays allocated */
 } syn__left_out;
 
-/* The ops that one backward pass will walk over. */
+/* A tape: the ops that one backward pass will walk over. */
 typedef struct syn__tape {
-    syn__tape_entry *entries; /* ascending by node */
+    syn__tape_entry *entries; /* in ascending order of `node` */
     size_t n, cap;
     syn__region *regions; /* the regions among the entries, in order */
     size_t n_regions, regions_cap;
-    syn__left_out *left_out; /* in the order of the backward pass */
+    syn__left_out *left_out; /* ops whose weight gradients are missing, in the order of the backward
+                                pass */
     size_t n_left_out, left_out_cap;
 } syn__tape;
 
-/* A tensor that was passed to syn_require_grad. It is found by its storage, so its later versions
-   are the same leaf. Tensors are given as numbers; 0: none. */
+/* A leaf: a tensor that was passed to syn_require_grad. Its storage refers to it, so later versions
+   of the tensor are the same leaf. `owner` and `grad` are tensor numbers; 0: none. */
 typedef struct syn__leaf {
     uint32_t owner;  /* owner of the storage */
-    uint32_t grad;   /* its gradient, pinned */
+    uint32_t grad;   /* its gradient, whose storage stays allocated */
     uint32_t uses;   /* number of uses as an input of ops on all tapes */
-    syn_dtype dtype; /* of its gradient */
+    syn_dtype dtype; /* dtype of its gradient */
     size_t param;    /* index of the parameter; SIZE_MAX: not a parameter */
 } syn__leaf;
 
-/* State of gradient.c and tape.c. */
+/* The state of gradient.c and tape.c. */
 typedef struct syn__gradients {
     bool off;
     bool counting;  /* in a region's first run: uses are counted, but ops are not put on the tape */
-    bool again;     /* in a region's second run: its uses are counted already */
-    syn__tape tape; /* the tape that is set (syn_set_tape) */
-    syn__tape *others;      /* all tapes by number; the entry of the one that is set is unused */
-    uint32_t set, n_others; /* number of the tape that is set; entries of others, 0: one tape */
+    bool again;     /* in a region's second run: uses are not counted again */
+    syn__tape tape; /* the current tape (syn_set_tape) */
+    syn__tape *others;      /* all tapes by number; the entry of the current tape is unused */
+    uint32_t set, n_others; /* number of the current tape; number of entries of `others`, 0 if there
+                               is only one tape */
     size_t others_cap;
     syn__leaf *leaves;
     size_t n_leaves, leaves_cap;
-    uint32_t *of_row; /* during syn_backward: the gradients of tensor rows, as numbers */
+    uint32_t *of_row; /* during syn_backward, by tensor row: number of the gradient */
     size_t of_row_cap;
-    void (*ready)(void *user, size_t param); /* see syn_ctx_on_grad */
+    void (*ready)(void *user, size_t param); /* set by syn_ctx_on_grad */
     void *user;
 } syn__gradients;
 
-/* State of finite.c. */
+/* The state of finite.c. */
 typedef struct syn__finite_check {
     bool on;
-    uint32_t tensor; /* number of the first tensor with a NaN or infinity; 0: none found */
+    uint32_t tensor; /* number of the first tensor with a NaN or infinity; 0: none so far */
     bool is_nan;
     int64_t element; /* index of its first such value */
 } syn__finite_check;
@@ -82,7 +86,7 @@ typedef struct syn__finite_check {
 /* An asynchronous read in flight (syn_tensor_read_begin). */
 typedef struct syn__asked {
     int n;                                /* values; 0: this slot is free */
-    float numbers[SYN_ASYNC_READ_VALUES]; /* the values, on devices that read synchronously */
+    float numbers[SYN_ASYNC_READ_VALUES]; /* the values, if the device is not asynchronous */
 } syn__asked;
 
 struct syn_ctx {
@@ -94,7 +98,7 @@ struct syn_ctx {
     syn_arena arena;      /* scratch memory of kernels */
     syn_trace *trace;
     syn_storages storages;
-    syn_param_info *params; /* without names, which are in the trace */
+    syn_param_info *params; /* `name` is unused, because names are in the trace */
     size_t n_params, params_cap;
     bool *param_names; /* by text id: whether a parameter has this name */
     size_t param_names_cap;
@@ -103,129 +107,135 @@ struct syn_ctx {
     uint32_t scopes[SYN__SCOPE_DEPTH]; /* text ids of the open scopes' full names, by depth */
     int n_scopes;
     syn_phase phase;
-    uint64_t start_ns;     /* monotonic clock: the trace's times count from here */
-    uint64_t forgot_ns;    /* when syn_forget last dropped rows; 0: never */
-    bool unhashed;         /* syn_forget does not hash (syn_ctx_set_hashing) */
+    uint64_t start_ns;     /* a time of the monotonic clock, from which the trace's times count */
+    uint64_t forgot_ns;    /* time at which syn_forget last dropped rows; 0: never */
+    bool unhashed;         /* syn_forget does not hash the rows that it drops
+                              (syn_ctx_set_hashing) */
     bool overlap;          /* collectives and receives are waited for later (syn_ctx_set_overlap) */
-    syn__pending *pending; /* operations in flight, in the order they were started */
+    syn__pending *pending; /* operations in flight, in the order in which they were started */
     size_t n_pending, pending_cap;
     syn__gradients gradients;
     syn__finite_check watch;
     syn__asked asked[SYN_ASYNC_READS];
 };
 
-/* The row of a tensor; 0 if it is invalid, forgotten or of another context. */
+/* The row of a tensor; 0 if the tensor is invalid, forgotten or of another context. */
 static inline uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
     const syn_trace *trace = ctx->trace;
     return t.tag == ctx->tag ? syn__row_of(&trace->tensor_numbers, trace->n_tensors, t.id) : 0;
 }
-/* The same, but 0 is a failure of the context: the tensor cannot be `done` ("read"). */
+/* The same, but if the row is 0, the context fails with the sentence that the tensor cannot be
+   `done`. `done` is a participle such as "read". */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
 /* Fails because the tensor of this row was overwritten by tensor number `version`. */
 syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version,
                            syn_error *err) SYN_MUST_USE;
-/* Fails if the tensor of this row is stale. `storage`: its storage; NULL: released. Tensors are
-   numbered in order of creation and no view of a stale tensor can be made, so every tensor older
-   than its storage's current version is stale. */
+/* Fails if the tensor of this row is stale. `storage` is its storage, or NULL if it was released.
+   Every tensor that is older than the current version in its storage is stale, because tensors are
+   numbered in order of creation and no op creates a view of a stale tensor. */
 static inline syn_status syn__check_current(const syn_ctx *ctx, uint32_t row,
                                             const syn_storage *storage, syn_error *err) {
     if (!storage || syn__number_of(&ctx->trace->tensor_numbers, row) >= storage->version)
         return SYN_OK;
     return syn__fail_stale(ctx, row, storage->version, err);
 }
-/* The tensor of a row; for row 0 the invalid tensor. */
+/* The tensor of a row; for row 0, the invalid tensor. */
 static inline syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
     const syn_tensor t = {syn__number_of(&ctx->trace->tensor_numbers, row), row ? ctx->tag : 0};
     return t;
 }
-/* Appends a tensor row and returns it. base 0: the tensor owns its storage. Returns 0 after
-   recording a failure in the context. */
+/* Appends a tensor row and returns its index. base 0: the tensor owns its storage. Returns 0 on
+   failure, after recording the failure in the context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
                             uint32_t base, uint32_t flags, const char *name);
 /* Fills the storage that tensor row `id` owns from `data`, or with zeros if data is NULL. */
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
 /* Allocates a storage for tensor row `id`, which must be the newest. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
-/* The number of the storage of a tensor row; 0: released, or row 0. */
+/* The number of a tensor row's storage; 0 if the storage was released, or for row 0. */
 static inline uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id) {
     const syn_trace *t = ctx->trace;
     const uint32_t owner = syn__number_of(&t->tensor_numbers, t->tensors[id].base);
     return syn__storage_of(&ctx->storages, owner);
 }
-/* The storage of a tensor row; NULL: released. The pointer is valid until the next storage is
-   allocated. */
+/* The storage of a tensor row; NULL if it was released. The pointer is valid until the next storage
+   is allocated. */
 static inline syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
     const uint32_t number = syn__storage_number(ctx, id);
     return number ? &ctx->storages.at[number] : NULL;
 }
-/* Address of a tensor's element 0; NULL if it was released or the device has no data. */
+/* Address of a tensor's element 0; NULL if the storage was released or the device has no data. */
 static inline void *syn__data(const syn_storage *storage, const syn_operand *operand) {
     if (!storage || !storage->data) return NULL;
     return (char *)storage->data +
            operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
 }
-/* Sets dense row-major strides, and offset 0. */
+/* Sets the operand's strides for dense row-major order, and its offset to 0. */
 void syn__contiguous_strides(syn_operand *operand);
 
-/* Records the failure *inner of a rule or kernel in the context, with op and scope in front:
-   "linear in h.3.attn: ...". */
+/* Records the failure *inner of an op's function in the context. The sentence then begins with the
+   op and the scope: "linear in h.3.attn: ...". */
 void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner);
 
-/* Writes op and scope of the node with this number: "linear in h.3.attn". */
+/* Writes the op and the scope of the node with this number: "linear in h.3.attn". */
 void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
 
 /* ---- parameter.c ---- */
 
-/* After parameters were forgotten and text ids have changed: sets param_names from the rows. */
+/* Rebuilds param_names from the parameters' rows, after syn_forget has dropped parameters and
+   changed text ids. */
 void syn__renumber_param_names(syn_ctx *ctx);
 
 /* ---- tape.c ---- */
 
 /* Sets *need to the inputs of an op call that require a gradient (bit i: input i) and reserves a
-   tape entry. Fails if there are any and the op has no gradient rule. */
+   tape entry. Fails if there is such an input and the op has no gradient rule. */
 syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows,
                             uint32_t *need) SYN_MUST_USE;
-/* Puts the newest node on the tape and keeps the tensors that its gradient rule needs. */
+/* Puts the newest node on the tape and saves the tensors that its gradient rule needs. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
-/* Releases the tensors that a region keeps. */
+/* Releases the tensors that are saved for a region. */
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
-/* Releases the tensors that a tape entry keeps. */
+/* Releases the tensors that are saved for an op on the tape. */
 void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry);
-/* Unpins an op that was left out, and the gradient of its output. */
+/* Releases what is saved for an op whose weight gradients are left out: its tensors and the
+   gradient of its output. */
 void syn__left_out_unpin(syn_ctx *ctx, const syn__left_out *op);
 /* Empties all tapes. */
 void syn__tape_clear(syn_ctx *ctx);
-/* The leaf that a tensor row is a version of; NULL if it is none. */
+/* The leaf of which a tensor row is a version; NULL if there is none. */
 syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);
 void syn__gradients_free(syn__gradients *gradients);
 
 /* ---- finite.c ---- */
 
-/* Returns which of NaN, infinity and -infinity the inputs of an op contain, before it runs.
-   Remembers the first parameter, input or state that should not contain them. */
+/* Called before an op runs. Returns which of NaN, infinity and -infinity its inputs contain.
+   Remembers the first parameter, input or state that contains such a value although it should
+   not. */
 unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
-/* Remembers the first output that contains a NaN or infinity although the inputs contained none.
-   `inputs`: the result of syn__check_inputs. */
+/* Called after an op has run. Remembers the first output that contains a NaN or infinity although
+   no input did. `inputs` is the result of syn__check_inputs. */
 void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
 
 /* ---- pending.c ---- */
 
-/* Whether an op's communication runs concurrently with the following ops. Ops without outputs are
-   waited for at once: a barrier must be, and nothing would ever wait for a send. */
+/* Whether an op's communication runs concurrently with the following ops. Ops without outputs,
+   barriers and sends, are waited for immediately: a barrier has to wait, and no later op would wait
+   for a send. */
 bool syn__is_async(const syn_ctx *ctx, const syn_opdef *def);
-/* Runs the operation that the kernel described and waits for it. */
+/* Starts the operation that the kernel described in call->exchange, and waits for it. */
 syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,
                          uint64_t *wait_ns) SYN_MUST_USE;
-/* Starts the operation for a node that has a row; on meta only pretends to. Takes ownership of the
-   scratch memory. */
+/* Starts the operation that the kernel described, for the node in row `node`. On meta it only
+   records that the operation is in flight. Takes ownership of call->scratch. */
 syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
-/* Waits for operations in flight that write the tensor's storage; if the tensor will be
-   overwritten, also for those that read it. A failure is the context's. */
+/* Waits for operations in flight that write the storage of tensor row `tensor`. overwritten: also
+   waits for operations that read it. A failure is recorded in the context. */
 syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
-/* Waits for all operations in flight, until the context fails: other ranks may then never take
-   part. */
+/* Waits for all operations in flight. Stops when the context fails, because other ranks may then
+   never take part in the remaining operations. */
 void syn__wait_for_all(syn_ctx *ctx);
-/* Finishes all operations in flight. If the context has failed, aborts them on all ranks. */
+/* Finishes all operations in flight. If the context has failed, first aborts them on all ranks. */
 void syn__pending_free(syn_ctx *ctx);
 
 #endif

@@ -15,7 +15,7 @@ void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_e
     ctx->error.line = inner->line;
 }
 
-/* Text id of the current scope. */
+/* The text id of the current scope. */
 static uint32_t scope_of(const syn_ctx *ctx) {
     return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
@@ -38,8 +38,8 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
 }
 
 /* Waits for operations in flight that write the op's inputs, or use tensors that it overwrites.
-   Views need not wait, because they do neither. Waiting may free storages, so call this before
-   looking up storages. */
+   Views need not wait, because they neither read nor write data. Waiting may free storages, so this
+   function must be called before storages are looked up. */
 static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
     if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
     for (int i = 0; i < call->n_in; i++)
@@ -47,7 +47,7 @@ static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_
     return SYN_OK;
 }
 
-/* Fills in the inputs for the op's functions, and checks that their data may be used. */
+/* Fills in the inputs of the call, and checks that their data may be used. */
 static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32_t *rows) {
     const syn_opdef *def = call->def;
     for (int i = 0; i < call->n_in; i++) {
@@ -67,7 +67,7 @@ static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32
     return SYN_OK;
 }
 
-/* Fails if an input that is overwritten shares its storage with another input. */
+/* Fails if the op overwrites an input that shares its storage with another input. */
 static syn_status check_overwritten(const syn_ctx *ctx, const syn_call *call,
                                     const uint32_t *rows) {
     const syn_trace_tensor *tensors = ctx->trace->tensors;
@@ -86,7 +86,8 @@ static syn_status check_comm(const syn_call *call) {
     return syn__comm_check_open(call->comm, call->err);
 }
 
-/* Infers the outputs. New versions get the operand of the input that they overwrite. */
+/* Infers the outputs. An output that is a new version gets the operand of the input that it
+   overwrites. */
 static syn_status infer(syn_call *call) {
     for (int i = 0; i < call->n_out; i++) memset(&call->out[i].spec, 0, sizeof call->out[i].spec);
     SYN_TRY(call->def->infer(call));
@@ -117,7 +118,7 @@ static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *r
                             .first_in = (uint32_t)t->n_inputs,
                             .first_out = (uint32_t)t->n_tensors};
     if (call->group) SYN_TRY(syn_trace_add_group(t, call->group, &row->group, err));
-    if (call->def->flags & SYN_OPF_COMM) /* one stream per group, one for messages */
+    if (call->def->flags & SYN_OPF_COMM) /* a stream for each group, and 255 for messages */
         row->stream = (uint8_t)(row->group == 0 ? 255 : row->group < 254 ? row->group : 254);
     const size_t attr_bytes = (size_t)call->n_attr * sizeof(syn_attr);
     if (attr_bytes) SYN_TRY(syn_intern_put(&t->blobs, call->attr, attr_bytes, &row->attrs, err));
@@ -134,8 +135,8 @@ static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *r
 
 enum { LEAF_FLAGS = SYN_TENSOR_LEAF | SYN_TENSOR_GRAD };
 
-/* Appends output i as the newest tensor: a view of its input, a new version of it, or a tensor with
-   a storage of its own. */
+/* Appends output i as a tensor row. It is a view of an input, a new version of an input, or a
+   tensor with a new storage. */
 static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const uint32_t *in) {
     const bool version = i < syn_opdef_versions(call->def, call->attr);
     const bool view = i == 0 && (call->def->flags & SYN_OPF_VIEW);
@@ -179,8 +180,8 @@ static syn_status record(syn_ctx *ctx, const uint32_t *in, const syn_call *call)
     return SYN_OK;
 }
 
-/* Sets *kernel to the op's kernel; NULL if there is nothing to run, on meta and for views. Fails if
-   the backend has no kernel for the op. */
+/* Sets *kernel to the op's kernel, or to NULL on meta and for views, where there is nothing to run.
+   Fails if the backend has no kernel for the op. */
 static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kernel *kernel) {
     *kernel = NULL;
     if (!ctx->backend->has_data || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
@@ -189,7 +190,7 @@ static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kern
     return SYN_FAIL(call->err, SYN_E_UNSUPPORTED, "has no kernel on '%s'", ctx->backend->name);
 }
 
-/* Runs the kernel and, for communication ops, the operation that it described. */
+/* Runs the kernel and then, for communication ops, the operation that the kernel described. */
 static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
     const uint32_t number = syn_trace_node_number(ctx->trace, node);
     uint64_t wait_ns = 0;
@@ -253,7 +254,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     const bool watched = s == SYN_OK && ctx->watch.on && kernel;
     const unsigned bad = watched ? syn__check_inputs(ctx, rows, n_in) : 0;
     if (s == SYN_OK && (s = record(ctx, rows, &call)) != SYN_OK) {
-        inner = ctx->error; /* reported again below, with op and scope */
+        inner = ctx->error; /* this failure is recorded again below, with op and scope */
         ctx->error.code = SYN_OK;
     }
     if (s == SYN_OK) s = run(ctx, kernel, &call, node);
@@ -262,6 +263,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;
     }
-    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* in case the failure came without a sentence */
+    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* does nothing unless the failure came without a
+                                                      sentence */
     syn__locate(ctx, call.def, scope_of(ctx), &inner);
 }

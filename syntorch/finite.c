@@ -1,5 +1,5 @@
-/* The NaN/infinity check (syn_ctx_check_finite): finds the first tensor with a value that is not
-   finite. */
+/* The NaN and infinity check (syn_ctx_check_finite), which finds the first tensor with a value that
+   is not finite. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,8 +12,8 @@ static unsigned kind(float x) {
     return isfinite(x) ? 0 : isnan(x) ? HAS_NAN : x > 0 ? HAS_INFINITY : HAS_MINUS_INFINITY;
 }
 
-/* Which kinds of non-finite values a tensor row has; 0 for integers. Sets *element to the index of
-   the first value of a kind in `asked`. */
+/* Returns which of NaN, infinity and -infinity the tensor of a row contains; 0 for integers. The
+   index of the first value of one of the kinds in `asked` is stored in *element. */
 static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *element) {
     const syn_spec *spec = syn_trace_spec(ctx->trace, row);
     const int64_t n = syn_spec_elems(spec);
@@ -56,8 +56,8 @@ unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
     return all;
 }
 
-/* Collectives and receives are not checked: their non-finite values come from other ranks, which
-   report them. -infinity is normal in the result of a causal mask. */
+/* Communication ops are not checked, because their non-finite values come from other ranks, which
+   report these values. -infinity is normal in the output of a causal mask. */
 void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
     const syn_trace_node *n = &ctx->trace->nodes[node];
     const syn_opdef *def = syn_trace_op(ctx->trace, n);

@@ -1,10 +1,10 @@
-/* syn_forget: drops rows together with their data. */
+/* syn_forget, which drops rows of the trace together with their data. */
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 
-/* Sets stays[row - first] for each tensor row from `first`. Rows stay if they own a storage that is
-   still allocated, are the current version in it, or are in `keep`. */
+/* Sets stays[row - first] for each tensor row from `first`. A row stays if it owns a storage that
+   is still allocated, is the current version in such a storage, or is in `keep`. */
 static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_tensor *keep,
                    int n_keep) {
     const syn_trace *t = ctx->trace;
@@ -19,8 +19,8 @@ static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_te
     }
 }
 
-/* Removes parameters whose rows were dropped. The others move up, and their leaves get the new
-   index. */
+/* Removes parameters whose rows were dropped. The remaining parameters move up, and their leaves
+   get the new indices. */
 static void forget_params(syn_ctx *ctx) {
     size_t left = 0;
     for (size_t i = 0; i < ctx->n_params; i++) {

@@ -1,6 +1,6 @@
-/* syn_backward: walks a tape from its last op to its first. The ops' rules build the gradients;
-   this file decides which gradients are needed, and adds, keeps and frees them. tape.c records the
-   tape. */
+/* syn_backward, which walks a tape from its last op to its first. The gradient rules of the ops
+   build the gradients. This file decides which gradients are needed, and adds, keeps and frees
+   them. tape.c records the tape. */
 #include "syntorch/gradient.h"
 
 #include <string.h>
@@ -9,27 +9,27 @@
 #include "syntorch/context_private.h"
 #include "syntorch/dispatch.h"
 
-/* A gradient is found by the row of its tensor or, for leaves, in the leaf. Each gradient keeps its
-   storage. Gradients that share a storage are counted (storage.grads), because a shared gradient
-   must not be overwritten. */
-#define SEED UINT32_MAX /* stands for the gradient of the loss itself, which is 1 */
+/* The gradient of a leaf is stored in the leaf, and other gradients in of_row, by the row of the
+   tensor. A gradient keeps its storage allocated. Each storage counts the gradients in it
+   (storage.grads), because a gradient that shares its storage must not be overwritten. */
+#define SEED UINT32_MAX /* represents the gradient of the loss itself, which is 1 */
 
-/* State of one syn_backward. */
+/* The state of one backward pass. */
 typedef struct walk {
     syn_ctx *ctx;
-    uint32_t first_row; /* of_row[0] belongs to this row */
+    uint32_t first_row; /* of_row[0] is for this row */
     uint32_t n_rows;
-    bool split;   /* leave out weight gradients */
-    bool waiting; /* `later` must be called again */
+    bool split;   /* whether to leave out weight gradients (syn_backward_inputs) */
+    bool waiting; /* the rule of `later` must be called again */
     syn_grad_call later;
-    syn__tape_entry later_entry; /* its tape entry */
+    syn__tape_entry later_entry; /* the tape entry of `later` */
 } walk;
 
 static syn_storage *storage_of(syn_ctx *ctx, uint32_t tensor) {
     return syn__storage(ctx, syn_trace_tensor_row(ctx->trace, tensor));
 }
 
-/* Keeps the storage of a gradient and counts the gradient. */
+/* Keeps the storage of a gradient allocated, and counts the gradient. */
 static void hold(syn_ctx *ctx, uint32_t tensor) {
     syn_storage *s = storage_of(ctx, tensor);
     s->kept++;
@@ -45,8 +45,8 @@ static void let_go(syn_ctx *ctx, uint32_t tensor) {
     syn__storage_unkeep(&ctx->storages, number);
 }
 
-/* The current version of a gradient. Only the holder writes to a gradient, so newer versions in its
-   storage are this gradient. */
+/* The current version of a gradient. Only this file and the rules that it calls write to a
+   gradient, so later versions in its storage are the same gradient. */
 static uint32_t newest(const syn_ctx *ctx, uint32_t tensor) {
     const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
     const syn_storage *s = syn__storage(ctx, row);
@@ -77,7 +77,7 @@ void syn_drop_grad(syn_ctx *ctx, syn_tensor t) {
 
 /* ---- adding ---- */
 
-/* Where the gradient of a tensor row is stored; NULL if nowhere. */
+/* The place for the gradient of a tensor row; NULL if there is none. */
 static uint32_t *place_of(walk *w, uint32_t row) {
     syn__leaf *leaf = syn__leaf_of(w->ctx, row);
     if (leaf) return &leaf->grad;
@@ -86,7 +86,7 @@ static uint32_t *place_of(walk *w, uint32_t row) {
                : NULL;
 }
 
-/* Whether a gradient is the only one in its storage, so that it may be overwritten. */
+/* Whether a gradient may be overwritten, because it is the only gradient in its storage. */
 static bool alone(syn_ctx *ctx, uint32_t tensor) {
     return tensor && tensor != SEED && storage_of(ctx, tensor)->grads == 1;
 }
@@ -103,7 +103,8 @@ static syn_dtype dtype_of(const syn_ctx *ctx, uint32_t row) {
     return (syn_dtype)syn_trace_spec(ctx->trace, row)->dtype;
 }
 
-/* A row of the op table. The trace knows the table, because a graph to walk has nodes. */
+/* A row of the op table. trace->ops is set, because a tape with ops implies that the trace has
+   nodes. */
 static const syn_opdef *row_of_op(const syn_ctx *ctx, syn_op op) {
     return &ctx->trace->ops[op];
 }
@@ -117,7 +118,7 @@ static syn_tensor cast(syn_ctx *ctx, syn_tensor g, syn_dtype dtype) {
 }
 
 /* Returns g itself if it can be a leaf's gradient, otherwise a copy. A leaf's gradient must be
-   dense and must not share its storage with another gradient. It must not be a view either, because
+   dense, and must not share its storage with another gradient. It also must not be a view, because
    syn_forget may drop the row of a view while the gradient is still needed. */
 static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     const syn_trace_tensor *t = &ctx->trace->tensors[syn__row(ctx, g)];
@@ -129,7 +130,7 @@ static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     return out;
 }
 
-/* Fails for a tensor row whose gradient has no place. */
+/* Fails for a tensor row that has no place for its gradient. */
 static void refuse(syn_ctx *ctx, uint32_t row) {
     const uint32_t number = syn_trace_tensor_number(ctx->trace, row);
     if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF)
@@ -143,8 +144,8 @@ static void refuse(syn_ctx *ctx, uint32_t row) {
             number);
 }
 
-/* Whether the op that made a tensor row is still on the tape that is set. Searching is only needed
-   if there are other tapes. */
+/* Whether the op that produced a tensor row is still on the current tape. A search is needed only
+   if there are several tapes. */
 static bool is_on_tape(const syn_ctx *ctx, uint32_t row) {
     const syn__tape *tape = &ctx->gradients.tape;
     const uint32_t node = syn_trace_node_number(ctx->trace, ctx->trace->tensors[row].producer);
@@ -211,7 +212,8 @@ syn_dtype syn_grad_dtype(const syn_grad_call *call, int i) {
     return dtype_of(call->ctx, syn__row(call->ctx, call->in[i]));
 }
 
-/* Fills in the call of the rule for a node. False if none of the node's outputs has a gradient. */
+/* Fills in the call of a node's gradient rule. Returns false if none of the node's outputs has a
+   gradient. */
 static bool describe(walk *w, const syn__tape_entry *entry, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
@@ -242,13 +244,14 @@ static bool describe(walk *w, const syn__tape_entry *entry, uint32_t node, syn_g
     return any;
 }
 
-/* Whether the rule added to the gradient in place: g is a new version of sum. */
+/* Whether a rule added to the gradient in place, so that g is a new version of sum. */
 static bool is_version(const syn_ctx *ctx, syn_tensor g, syn_tensor sum) {
     const syn_trace_tensor *tensors = ctx->trace->tensors;
     return sum.id && tensors[syn__row(ctx, g)].base == tensors[syn__row(ctx, sum)].base;
 }
 
-/* Calls the rule for the inputs that c->need still lists, and adds the gradients that it built. */
+/* Calls the rule for the inputs for which c->need is still set, and adds the gradients that the
+   rule built. */
 static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
@@ -274,8 +277,8 @@ static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     syn_release(ctx, mark, NULL, 0);
 }
 
-/* Called when the op needs nothing more: frees the gradients of its outputs and what it saved, and
-   reports leaves whose gradient is now final. */
+/* Called when all gradients of an op's inputs are built. Frees the gradients of its outputs and its
+   saved tensors, and reports parameters whose gradient is now final. */
 static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__tape_entry *entry) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
@@ -306,8 +309,8 @@ static void run_later(walk *w) {
     finish(w, node, &w->later, &w->later_entry);
 }
 
-/* Whether input 0 was made by the next op on the tape, and the gradient of that op is a
-   collective. */
+/* Whether the op that produced input 0 is the next op of the walk and has a collective as its
+   gradient. */
 static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
     const syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
@@ -317,7 +320,7 @@ static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
            syn_trace_node_number(t, producer) == g->tape.entries[g->tape.n - 1].node;
 }
 
-/* Gives the first n tensor rows from first_row on an entry in of_row. False after a failure. */
+/* Extends of_row to n tensor rows, beginning at first_row. Returns false after a failure. */
 static bool extend(walk *w, uint32_t n) {
     syn__gradients *g = &w->ctx->gradients;
     if (syn_grow(&g->of_row, &g->of_row_cap, n, sizeof *g->of_row, &w->ctx->error) != SYN_OK)
@@ -327,8 +330,8 @@ static bool extend(walk *w, uint32_t n) {
     return true;
 }
 
-/* Builds the ops of a region again, this time onto the tape. The gradient of the old result becomes
-   the gradient of the new one. */
+/* Builds the ops of a region again, and records them on the tape this time. The gradient of the
+   first result becomes the gradient of the second result. */
 static void run_again(walk *w) {
     syn_ctx *ctx = w->ctx;
     syn__gradients *g = &ctx->gradients;
@@ -361,15 +364,15 @@ void syn__left_out_unpin(syn_ctx *ctx, const syn__left_out *op) {
     let_go(ctx, op->dout);
 }
 
-/* Whether an input of the op is a parameter that requires a gradient. */
+/* Whether input i of a node is a parameter that requires a gradient. */
 static bool is_weight(const walk *w, uint32_t node, int i) {
     const syn_trace *t = w->ctx->trace;
     const syn__leaf *leaf = syn__leaf_of(w->ctx, t->inputs[t->nodes[node].first_in + (uint32_t)i]);
     return leaf && leaf->param != SIZE_MAX;
 }
 
-/* Restricts the call to inputs that are weights, or to the others. Returns whether weights are
-   among those that need a gradient. */
+/* Restricts the call to the inputs that are weights, or to the other inputs. Returns whether any
+   weight needs a gradient. */
 static bool restrict_to(const walk *w, uint32_t node, bool weights, syn_grad_call *c) {
     bool any = false;
     for (int i = 0; i < c->n_in; i++) {
@@ -380,8 +383,8 @@ static bool restrict_to(const walk *w, uint32_t node, bool weights, syn_grad_cal
     return any;
 }
 
-/* Builds the gradients of the op's other inputs and leaves out its weights. False if the op cannot
-   be split. */
+/* Builds the gradients of the op's inputs except for its weights, and adds the op to the list of
+   left-out ops. Returns false if the op cannot be split in this way. */
 static bool leave_out_weights(walk *w, const syn__tape_entry *entry, uint32_t node,
                               syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
@@ -402,8 +405,9 @@ static bool leave_out_weights(walk *w, const syn__tape_entry *entry, uint32_t no
     return true;
 }
 
-/* Handles the last entry of the tape. A rule may postpone part of its work (c.later) until the next
-   op's collective is in flight; that part runs here, one entry later. */
+/* Removes the last entry of the tape and builds its gradients. A rule may postpone a part of its
+   work (c.later) until the next op's collective is in flight. The step for the next entry then runs
+   this part. */
 static void step(walk *w) {
     syn_ctx *ctx = w->ctx;
     const syn__tape_entry entry = ctx->gradients.tape.entries[--ctx->gradients.tape.n];
@@ -431,7 +435,7 @@ static void step(walk *w) {
     w->waiting = true;
 }
 
-/* Whether the op that made a tensor is on the tape; fails if not. */
+/* Whether the op that produced a tensor is on the tape. If not, the context fails. */
 static bool check_taped(syn_ctx *ctx, syn_tensor out, uint32_t row) {
     const syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
@@ -448,8 +452,8 @@ static bool check_taped(syn_ctx *ctx, syn_tensor out, uint32_t row) {
     return false;
 }
 
-/* Fails unless dout can be the gradient of a tensor row or, if dout is invalid, the tensor can be a
-   loss. */
+/* Checks that dout can be the gradient of a tensor row or, if dout is invalid, that the tensor can
+   be a loss. If not, the context fails. */
 static bool check_dout(syn_ctx *ctx, syn_tensor out, uint32_t row, syn_tensor dout) {
     const syn_spec *spec = syn_trace_spec(ctx->trace, row);
     if (!dout.id) {
@@ -471,7 +475,8 @@ static bool check_dout(syn_ctx *ctx, syn_tensor out, uint32_t row, syn_tensor do
     return false;
 }
 
-/* Begins the walk over the tape; false after a failure. */
+/* Begins the walk over the tape. Returns false if there is nothing to walk over or after a
+   failure. */
 static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n) {
     syn_ctx *ctx = w->ctx;
     for (int i = 0; i < n; i++) {
@@ -495,7 +500,8 @@ static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n)
     return true;
 }
 
-/* What a backward pass changes in the context while it runs. */
+/* The members of the context that a backward pass changes while it runs, and restores
+   afterwards. */
 typedef struct surroundings {
     uint32_t scopes[SYN__SCOPE_DEPTH];
     int n_scopes;

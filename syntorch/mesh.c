@@ -1,4 +1,4 @@
-/* Opens the process groups of a parallel plan. */
+/* Computes the position of a rank in a parallel plan, and opens its process groups (mesh.h). */
 #include "syntorch/mesh.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 static const char *const axis_names[SYN_AXES] = {"tp", "dp", "pp"};
 
-/* Sets sizes, strides and this rank's coordinates. */
+/* Sets the sizes and strides of the mesh and the rank's coordinates. */
 static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
     *mesh = (syn_mesh){
         .size = {[SYN_AXIS_TP] = plan->tp, [SYN_AXIS_DP] = plan->dp, [SYN_AXIS_PP] = plan->pp}};
@@ -22,8 +22,8 @@ static int32_t number_of(const syn_mesh *mesh, int axis, int32_t rank) {
     return rank / (stride * mesh->size[axis]) * stride + rank % stride;
 }
 
-/* Opens the group of n ranks from `first`, `stride` apart. Its name is name<number> and its id id +
-   number. */
+/* Opens the group of the n ranks first, first + stride, ... Its name is `name` followed by
+   `number`, and its id is id + number. */
 static syn_status open_group(const syn_group **out, syn_comm *comm, uint32_t id, const char *name,
                              int32_t number, int32_t first, int32_t stride, int32_t n,
                              syn_error *err) {

@@ -1,4 +1,4 @@
-/* The types of the op table. One row of ops/ops.def describes everything about an op. */
+/* The types of the op table. Each op has one row in ops/ops.def, which describes it completely. */
 #ifndef SYNTORCH_OP_H
 #define SYNTORCH_OP_H
 
@@ -16,23 +16,25 @@ typedef enum syn_op {
     SYN_OP_COUNT
 } syn_op;
 
-/* An attribute's value. The op's attribute list (syn_opdef.attrs) gives its type. Seeds are
-   integers that the trace hash ignores. */
+/* The value of an attribute. The op's attribute list (syn_opdef.attrs) gives its type. Seeds are
+   integers that the trace's hash ignores. */
 typedef union syn_attr {
     int64_t i;
     double f;
 } syn_attr;
 
-/* An input or output, as an op's functions get it. */
+/* An input or output in a call of an op. */
 typedef struct syn_operand {
     syn_spec spec;
     int64_t strides[SYN_MAX_RANK]; /* in elements */
     int64_t offset;                /* in elements from the storage's start; already added to data */
-    void *data;                    /* NULL on meta and while shapes are inferred */
+    void *data;                    /* address of element 0; NULL on meta and while shapes are
+                                      inferred */
 } syn_operand;
 
-/* The operands that the gradient of input `input` (0 to 3) is computed from; they are saved for
-   backward. X: inputs (bits 0 to 7). Y: outputs (bits 8 to 15). */
+/* The operands from which the gradient of input number `input` (0 to 3) is computed, and which are
+   therefore saved for backward. X0 to X2 are inputs (bits 0 to 7), and Y0 is an output (bits 8 to
+   15). */
 #define SYN_KEEP(input, what) ((uint64_t)(SYN_KEEP_##what) << (16 * (input)))
 #define SYN_KEEP_X0           1
 #define SYN_KEEP_X1           2
@@ -47,7 +49,7 @@ typedef struct syn_grad_call syn_grad_call; /* gradient.h */
 typedef struct syn_call syn_call;
 typedef syn_status (*syn_kernel)(syn_call *call);
 
-/* One call of an op, as its functions get it. */
+/* One call of an op. The op's functions get it as their argument. */
 struct syn_call {
     const syn_opdef *def;
     int n_in, n_out;
@@ -60,9 +62,9 @@ struct syn_call {
     syn_arena *arena;       /* scratch memory, valid until the kernel returns */
     void *device;           /* the backend's state (backend.h), such as a stream */
     syn_error *err;
-    /* A communication kernel moves no data itself. It describes the operation here, in `exchange`
-       and `segments`, for its caller to run. `finish` is called when the operation is done (NULL:
-       nothing to do). `scratch` (from syn_malloc, or NULL) is freed after that. */
+    /* A communication kernel moves no data itself. It describes the operation in `exchange` and
+       `segments`, and its caller runs the operation. When the operation is done, the caller calls
+       `finish`, unless it is NULL, and then frees `scratch`, which is NULL or from syn_malloc. */
     syn_comm_call exchange;
     syn_segment segments[SYN_MAX_LIST];
     void (*finish)(syn_call *call);
@@ -70,7 +72,7 @@ struct syn_call {
 };
 
 typedef struct syn_cost {
-    uint64_t flops; /* a multiply and an add count as one flop each */
+    uint64_t flops; /* a multiplication and an addition count as one flop each */
     uint64_t bytes_read, bytes_written;
 } syn_cost;
 
@@ -83,18 +85,19 @@ struct syn_opdef {
     syn_comm_kind comm;
     /* Names and types of the attributes, in order: "axis:i scale:f seed:s". See ops.def. */
     const char *attrs;
-    /* Checks inputs and attributes and sets the specs of the outputs; for views also strides and
-       offset. */
+    /* Checks inputs and attributes, and sets the specs of the outputs. For views it also sets their
+       strides and offset. */
     syn_status (*infer)(syn_call *call);
     void (*cost)(const syn_call *call, syn_cost *cost);
     syn_kernel cpu; /* NULL for views */
-    /* Builds the gradients of the inputs. NULL: the op has no gradient rule, see
+    /* The gradient rule, which builds the gradients of the inputs. NULL: the op has none; see
        SYN_OPF_CONSTANT. */
     void (*grad)(syn_grad_call *call);
     uint64_t keeps; /* see SYN_KEEP */
 };
 
-/* The n of SYN_OPF_INPLACE(n); 0 for other ops. attr: the call's attributes. */
+/* The number of inputs that an op overwrites (SYN_OPF_INPLACE); 0 for other ops. attr: the
+   attributes of the call. */
 static inline int syn_opdef_versions(const syn_opdef *def, const syn_attr *attr) {
     const uint32_t n = def->flags >> 8;
     return n == 255 ? (int)attr[0].i : (int)n;

@@ -1,5 +1,6 @@
-/* Parameters. Every element of a random parameter is a function of (seed, name, index in the full
-   tensor), so that every sharding has slices of the same weights. */
+/* Parameters: creating, initializing and finding them. Every element of a random parameter is a
+   function of (seed, name, index in the full tensor), so that the weights are the same for all
+   shardings. */
 #include <string.h>
 
 #include "syntorch/base/half.h"
@@ -15,9 +16,9 @@ static uint64_t counter_hash(uint64_t key, uint64_t index) {
     return x ^ (x >> 31);
 }
 
-/* Approximately normal: the sum of four uniform 16-bit numbers, normalised (Irwin-Hall, n = 4). Its
-   range is 3.46 standard deviations. It is ten times faster than a method that computes a
-   logarithm. */
+/* An approximately normal number: the normalised sum of four uniform 16-bit numbers (Irwin-Hall, n
+   = 4). It is at most 3.46 standard deviations from 0. This method is ten times faster than one
+   that computes a logarithm. */
 static float normal(uint64_t key, uint64_t index, float scale) {
     const uint64_t x = counter_hash(key, index);
     const int32_t sum =
@@ -25,14 +26,16 @@ static float normal(uint64_t key, uint64_t index, float scale) {
     return (float)(sum - 131070) * scale;
 }
 
-/* The full tensor as [outer][axis][inner]. The shard has `part` rows of each block of the axis. */
+/* The full tensor as [outer][axis][inner]. Of each block of the axis, which has `block` rows, the
+   shard has `part` rows. */
 struct slicing {
     int64_t outer, inner;
-    int64_t block, part; /* axis = parts * block; axis of the shard = parts * part */
+    int64_t block, part; /* the axis has parts * block rows; that of the shard has parts * part */
     int parts, index;
 };
 
-/* Computes elements first ... first + n - 1 of the full tensor; elements from `limit` are zero. */
+/* Computes the elements first .. first + n - 1 of the full tensor. Elements `limit` and higher are
+   zero. */
 static void values(float *data, int64_t first, int64_t n, syn_init init, float scale, int64_t limit,
                    uint64_t key) {
     for (int64_t i = 0; i < n; i++) {
@@ -109,7 +112,7 @@ syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     const uint32_t row = syn__row(ctx, info.tensor), text = ctx->trace->tensors[row].name; /* + 1 */
     const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
-    /* A version that was written through a view of the parameter is not the parameter. */
+    /* The current version is not a parameter if an op wrote it through a view of the parameter. */
     const uint32_t newest = storage ? syn_trace_tensor_row(ctx->trace, storage->version) : 0;
     if (ctx->trace->tensors[newest].flags & SYN_TENSOR_PARAM)
         info.tensor = syn__tensor(ctx, newest);
@@ -124,7 +127,7 @@ syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
     return (syn_tensor){0};
 }
 
-/* How to compute the values of a random parameter. */
+/* The arguments that determine the values of a random parameter. */
 struct random {
     syn_init init;
     double std;
@@ -142,8 +145,9 @@ static void fill_random(const syn_param_info *p, const struct random *how, void 
          syn_hash(p->name, strlen(p->name), how->seed));
 }
 
-/* Sets the values of a new parameter: in its buffer if the host can write it, otherwise in host
-   memory that is copied to the device. On meta a source only checks. */
+/* Sets the values of a new parameter. They are written to its buffer, or, if the host cannot access
+   the buffer, to host memory that is then copied to the device. On meta, a parameter source only
+   checks its arguments. */
 static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row,
                              const syn_operand *local, const struct random *how, syn_error *err) {
     const size_t bytes = (size_t)syn_spec_bytes(&local->spec);
@@ -188,7 +192,8 @@ void syn__renumber_param_names(syn_ctx *ctx) {
 
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
-    /* Copies *full, which may point into the trace, whose tables move as they grow. */
+    /* The copy of *full is necessary, because full may point into the trace, whose tables move as
+       they grow. */
     syn_param_info info = {name, *full, shard, valid_rows, {0, 0}};
     uint32_t text;
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};

@@ -1,12 +1,13 @@
-/* Communication of syn__dispatch: runs an operation to its end, or starts it, keeps its storages
-   and waits for it when an op needs them. */
+/* Runs communication for syn__dispatch. An operation is either run to its end, or only started; the
+   context then keeps its storages allocated, and waits for the operation when an op needs them. */
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 
 struct syn__pending {
-    uint32_t node;                  /* row; the operation reads its inputs and writes its outputs */
-    syn_request *request;           /* from the communicator */
-    void *of_device;                /* from the backend; on meta both requests are NULL */
+    uint32_t node;                  /* row of the node, whose inputs the operation reads and whose
+                                       outputs it writes */
+    syn_request *request;           /* the communicator's request */
+    void *of_device;                /* the backend's request; on meta both requests are NULL */
     void (*finish)(syn_call *call); /* see syn_call */
     void *scratch;                  /* see syn_call */
 };
@@ -33,7 +34,7 @@ static void occupy(syn_storages *s, uint32_t storage) {
     s->at[storage].under_way++;
 }
 
-/* Calls f for the storage of each input and output. */
+/* Calls f for the storage of each input and output of a node. */
 static void each_storage(syn_ctx *ctx, const syn_trace_node *row,
                          void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
@@ -75,8 +76,8 @@ static void store_times(syn_ctx *ctx, uint32_t node, const syn_comm_times *times
     ctx->trace->times[node].wait_ns = (float)times->wait_ns;
 }
 
-/* Waits for operation i of those in flight and removes it. A failure is the context's, with op and
-   scope. */
+/* Waits for ctx->pending[i] and removes it from the list. A failure is recorded in the context,
+   with op and scope. */
 static void complete(syn_ctx *ctx, size_t i) {
     const syn__pending p = ctx->pending[i];
     const syn_trace_node *row = &ctx->trace->nodes[p.node];
@@ -95,8 +96,8 @@ static void complete(syn_ctx *ctx, size_t i) {
     each_storage(ctx, row, syn__storage_op_done);
 }
 
-/* Whether one of n tensors is in the storage: list[first...], or if list is NULL the rows from
-   first. */
+/* Whether one of n tensors is in the storage. The rows of the tensors are list[first], list[first +
+   1], ..., or first, first + 1, ... if list is NULL. */
 static bool touches(const syn_ctx *ctx, const uint32_t *list, uint32_t first, uint32_t n,
                     uint32_t storage) {
     for (uint32_t i = 0; i < n; i++)

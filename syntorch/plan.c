@@ -1,4 +1,5 @@
-/* Parallel plans: checks that degrees and ranks agree, and how ranks follow from them. */
+/* Parallel plans (plan.h): checks that the degrees fit the number of ranks, and computes strides
+   and positions of ranks from them. */
 #include "syntorch/plan.h"
 
 #include <stdio.h>
@@ -23,8 +24,8 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
     return SYN_OK;
 }
 
-/* Replaces zeros by ones, except for dp. *others: the product of the degrees without dp, which fits
-   in 31 bits. */
+/* Replaces degrees of 0 by 1, except for dp. Sets *others to the product of all degrees except dp,
+   which fits in 31 bits. */
 static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
     const struct {
         const char *name;
@@ -87,7 +88,7 @@ void syn_plan_strides(const syn_plan *p, int32_t stride[SYN_AXES]) {
     }
 }
 
-/* The number of nodes that n ranks are on: `first` and those after it in steps of `stride`. */
+/* The number of nodes on which the n ranks first, first + stride, ... are. */
 static int32_t count_nodes(int32_t first, int32_t stride, int32_t n, int32_t node_ranks) {
     int32_t nodes = 1;
     for (int32_t i = 1; i < n; i++)

@@ -1,4 +1,4 @@
-/* The storages of a context and the pool of free buffers; storage_private.h describes both. */
+/* The storages of a context and the pool of free buffers, which storage_private.h describes. */
 #include "syntorch/storage_private.h"
 
 #include <assert.h>
@@ -7,9 +7,9 @@
 
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
-/* The smallest size class with at least `bytes` bytes. */
+/* The smallest size class whose buffers have at least `bytes` bytes. */
 static uint16_t class_of(size_t bytes) {
-    assert(bytes <= INT64_MAX); /* true for every valid spec */
+    assert(bytes <= INT64_MAX); /* valid specs are not larger */
     int shift = SYN__MIN_SHIFT;
     while (shift < 62 && ((size_t)1 << (shift + 1)) < bytes) shift++;
     const size_t base = (size_t)1 << shift, step = base / SYN__STEPS;
@@ -59,7 +59,8 @@ static void unlink_storage(syn_storages *s, uint32_t number) {
 
 /* ---- The pool ---- */
 
-/* Makes space for one more storage, with at least as many buckets as storages. */
+/* Reserves space for another storage. The hash table gets at least as many buckets as there are
+   storages. */
 static syn_status make_room(syn_storages *s, syn_error *err) {
     if (s->count == 0) s->count = 1; /* number 0 means none */
     SYN_TRY(syn_grow(&s->at, &s->cap, s->count + 1, sizeof *s->at, err));
@@ -87,7 +88,7 @@ static uint32_t new_buffer(syn_storages *s, int size_class) {
     return number;
 }
 
-/* Returns a buffer to the device; its entry becomes vacant. */
+/* Returns a buffer to the device. The entry of its storage becomes vacant. */
 static void give_to_device(syn_storages *s, uint32_t number) {
     s->backend->free(s->device, s->at[number].data);
     s->held_bytes -= class_bytes(s->at[number].size_class);
@@ -103,7 +104,8 @@ static bool any_waits(const syn_storages *s) {
     return false;
 }
 
-/* Returns buffers of all size classes, because a buffer cannot serve another class. */
+/* Returns the buffers of all size classes, because any of them may make space on the device for an
+   allocation of another class. */
 bool syn__storages_trim(syn_storages *s) {
     const bool any = any_waits(s);
     for (int c = 0; c < SYN__CLASSES; c++)

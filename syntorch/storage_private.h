@@ -1,9 +1,9 @@
-/* The storages of a context: the buffers of its tensors, and a pool of free buffers by size class,
-   so that a steady step allocates nothing on the device. If an allocation fails, the pool is
-   returned to the device and the allocation is tried again, so the pool never costs a program
-   memory that it needs.
-   All bookkeeping is here and none in the buffers. On meta it is the same without buffers, which
-   predicts the bytes in use. Private to the context's files. */
+/* Internal. The storages of a context: the buffers of its tensors, and a pool of free buffers by
+   size class. Because of the pool, a step that repeats an earlier step allocates nothing on the
+   device. If an allocation fails, the pool is returned to the device and the allocation is tried
+   again, so the pool does not cause out-of-memory errors.
+   All bookkeeping is in these structs and none in the buffers. On meta it works in the same way,
+   without buffers, and so predicts the bytes in use. */
 #ifndef SYNTORCH_STORAGE_PRIVATE_H
 #define SYNTORCH_STORAGE_PRIVATE_H
 
@@ -13,24 +13,27 @@
 extern "C" {
 #endif
 
-/* Size classes: 16 per power of two from 256 bytes, so at most 1/16 of a buffer is unused. */
+/* There are 16 size classes per power of two, beginning at 256 bytes, so that at most 1/16 of a
+   buffer is unused. */
 enum { SYN__MIN_SHIFT = 8, SYN__STEPS = 16, SYN__CLASSES = (64 - SYN__MIN_SHIFT) * SYN__STEPS };
 
-/* A buffer, used by a tensor or free in the pool. Numbers count from 1. */
+/* A buffer, which a tensor owns or which is free in the pool. Storages are numbered from 1. */
 typedef struct syn_storage {
     void *data;       /* NULL on meta */
-    uint32_t tensor;  /* owner; 0: free in the pool */
-    uint32_t version; /* the latest tensor that was written in it; at first the owner */
-    /* Neighbours by age among storages that are not released. `older` is also the link of the
-       pool's lists and of `vacant`. */
+    uint32_t tensor;  /* number of the owner; 0: free in the pool */
+    uint32_t version; /* number of the last tensor that was written to it; at first the owner */
+    /* The next older and newer of the storages that are not released. In the lists of the pool and
+       of vacant entries, `older` is the next entry. */
     uint32_t older, newer;
     uint32_t next;            /* next in the same hash bucket */
-    uint32_t pins, under_way; /* by syn_pin; by operations in flight that use it */
-    uint32_t kept;            /* uses by gradients and by tape entries (saved for backward) */
-    uint32_t leaf;  /* of a tensor that requires a gradient: index + 1 in the context's leaves */
-    uint32_t grads; /* gradients that are in this storage */
+    uint32_t pins, under_way; /* number of calls of syn_pin; number of operations in flight that use
+                                 it */
+    uint32_t kept;            /* number of gradients in it, plus number of tape entries for which it
+                                 is saved */
+    uint32_t leaf;            /* index + 1 in the context's leaves; 0: its tensor is no leaf */
+    uint32_t grads;           /* number of gradients in it */
     uint16_t size_class;
-    bool released; /* released while still in use; freed with the last use */
+    bool released; /* released while still in use; the last use frees it */
 } syn_storage;
 
 typedef struct syn_storages {
@@ -44,37 +47,41 @@ typedef struct syn_storages {
     uint32_t newest;
     /* The pool: first free buffer of each size class. */
     uint32_t waiting[SYN__CLASSES];
-    uint32_t vacant;               /* list of entries whose buffer was returned to the device */
-    size_t used_bytes, peak_bytes; /* in use now; peak */
-    size_t held_bytes;             /* in use or in the pool */
-    uint64_t visits;               /* storages that syn_release visited: its cost, for tests */
+    uint32_t vacant;               /* first entry whose buffer was returned to the device */
+    size_t used_bytes, peak_bytes; /* bytes of storages in use, now and at most */
+    size_t held_bytes;             /* bytes in use or in the pool */
+    uint64_t visits;               /* for tests of the cost of syn_release: number of storages that
+                                      it visited */
 } syn_storages;
 
-/* Allocates a storage with undefined contents. tensor: its owner, newer than any with a storage. */
+/* Allocates a storage with undefined contents. tensor: number of its owner, higher than that of any
+   tensor with a storage. */
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
-/* The number of the storage that a tensor owns; 0: none, or freed. */
+/* The number of the storage that a tensor owns; 0 if it owns none or the storage was freed. */
 static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
     uint32_t at = s->n_buckets ? s->buckets[tensor & (s->n_buckets - 1)] : 0;
     while (at && s->at[at].tensor != tensor) at = s->at[at].next;
     return at;
 }
-/* Returns the buffer to the pool: now, or when nothing pins, keeps or uses it any more. */
+/* Releases a storage. Its buffer returns to the pool immediately or, if the storage is pinned,
+   saved or in use by an operation, when the last such use ends. */
 void syn__storage_release(syn_storages *s, uint32_t number);
-/* Removes a pin. */
+/* Undoes one syn_pin. */
 void syn__storage_unpin(syn_storages *s, uint32_t number);
-/* Keeps the storage for a tape entry or a gradient. */
+/* Keeps the storage allocated for a tape entry or a gradient. */
 static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
     s->at[number].kept++;
 }
 /* Undoes one syn__storage_keep. */
 void syn__storage_unkeep(syn_storages *s, uint32_t number);
-/* An operation in flight no longer uses the storage. */
+/* Called when an operation that was in flight no longer uses the storage. */
 void syn__storage_op_done(syn_storages *s, uint32_t number);
-/* Returns all free buffers to the device; the caller must have synced it. False if there were
-   none. */
+/* Returns all buffers in the pool to the device, which the caller must have synced. Returns false
+   if there were none. */
 bool syn__storages_trim(syn_storages *s);
-/* Fails with an out-of-memory sentence; devices with memory of their own add how much is free. */
+/* Fails because `bytes` bytes for `what` could not be allocated. If the device has memory of its
+   own, the sentence says how much of it is free. */
 syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, const char *what,
                                        syn_error *err) SYN_MUST_USE;
 /* Frees all buffers, even those in use. */

@@ -1,11 +1,13 @@
-/* The tape: the ops that syn_backward will walk over, which of their inputs require a gradient, and
-   the tensors saved for their gradient rules. gradient.c walks it. */
+/* Records tapes: the ops that syn_backward will walk over, which of their inputs require a
+   gradient, and the tensors that are saved for their gradient rules. gradient.c walks over the
+   tapes. */
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
 
-/* Finds a free entry for a leaf. When the table is full, reuses the entry of a leaf whose data was
-   released before growing the table. Returns its index + 1; 0 if memory is out. */
+/* Finds a free entry for a leaf and returns its index + 1, or 0 if memory is out. When the table is
+   full, the entry of a leaf whose data was released is reused; only if there is none, the table
+   grows. */
 static uint32_t leaf_entry(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
     for (size_t i = 0; i < g->n_leaves && g->n_leaves == g->leaves_cap; i++)
@@ -17,7 +19,8 @@ static uint32_t leaf_entry(syn_ctx *ctx) {
     return (uint32_t)++g->n_leaves;
 }
 
-/* Makes a tensor row a leaf. param: its index; SIZE_MAX: it is not a parameter. */
+/* Makes a tensor row a leaf. param: the index of the parameter; SIZE_MAX: the tensor is not a
+   parameter. */
 static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
     syn_storage *storage = syn__storage(ctx, row);
     if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF) return;
@@ -111,7 +114,8 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
                     &ctx->error);
 }
 
-/* The operands that gradients of the inputs in `need` are computed from; see SYN_KEEP. */
+/* The operands from which the gradients of the inputs in `need` are computed, as bits of
+   SYN_KEEP. */
 static uint32_t kept(const syn_opdef *def, uint32_t need) {
     uint32_t operands = 0;
     for (int i = 0; i < 4; i++)
@@ -119,8 +123,8 @@ static uint32_t kept(const syn_opdef *def, uint32_t need) {
     return operands;
 }
 
-/* Calls f with the number of each storage that the entry keeps, one by one. row: the entry's
-   node. */
+/* Calls f with the number of each storage that is saved for a tape entry. row: the row of the
+   entry's node. */
 static void each_kept(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t row,
                       void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
@@ -155,7 +159,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
 
 /* ---- regions of syn_recompute ---- */
 
-/* Calls f with the number of each storage that the region's inputs are in. */
+/* Calls f with the number of the storage of each input of a region. */
 static void each_input(syn_ctx *ctx, const syn__region *region,
                        void (*f)(syn_storages *s, uint32_t storage)) {
     for (int i = 0; i < region->n_in; i++) {
@@ -168,7 +172,7 @@ void syn__region_unpin(syn_ctx *ctx, const syn__region *region) {
     each_input(ctx, region, syn__storage_unkeep);
 }
 
-/* Puts a region on the tape and keeps its inputs. */
+/* Puts a region on the tape and saves its inputs. */
 static syn_status remember_region(syn_ctx *ctx, const syn__region *region) {
     syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;

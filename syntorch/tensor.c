@@ -1,4 +1,4 @@
-/* Tensor rows: creating them, and their properties. Their data is in tensor_data.c. */
+/* Creates tensor rows and reads their properties. tensor_data.c reads and writes their data. */
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     return id;
 }
 
-/* Creates a tensor that no op produces: an input or a state. */
+/* Creates a tensor that no op produces, that is, an input or a state. */
 static syn_tensor outside(syn_ctx *ctx, const char *name, const syn_spec *spec, uint32_t flags,
                           const void *data) {
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};

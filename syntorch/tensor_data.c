@@ -1,4 +1,4 @@
-/* The data of tensors: allocating, reading, writing and freeing it. */
+/* Allocates, reads, writes and frees the data of tensors. */
 #include <string.h>
 
 #include "syntorch/base/half.h"
@@ -19,7 +19,8 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
     return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
 }
 
-/* The number of elements that are contiguous in memory: the inner dimensions, from *outer. */
+/* The number of elements of a contiguous run in memory, which consists of the inner dimensions. The
+   number of the other dimensions is stored in *outer. */
 static int64_t side_by_side(const syn_operand *o, int *outer) {
     int64_t run = 1;
     *outer = o->spec.rank;
@@ -28,8 +29,8 @@ static int64_t side_by_side(const syn_operand *o, int *outer) {
     return run;
 }
 
-/* Copies all elements to buf, one contiguous run at a time, with the backend's copy_out. backend
-   NULL: with memcpy. */
+/* Copies all elements to buf, one contiguous run at a time, with copy_out of `backend`, or with
+   memcpy if backend is NULL. */
 static syn_status copy_runs(syn_ctx *ctx, const syn_backend *backend, const syn_operand *o,
                             const char *data, char *buf, size_t bytes) {
     const size_t elem = syn_dtype_bytes((syn_dtype)o->spec.dtype);
@@ -47,23 +48,24 @@ static syn_status copy_runs(syn_ctx *ctx, const syn_backend *backend, const syn_
     return SYN_OK;
 }
 
-/* Bytes from the first element to the last. */
+/* The number of bytes from the first element to the end of the last. */
 static size_t span_bytes(const syn_operand *o) {
     int64_t last = 0;
     for (int d = 0; d < o->spec.rank; d++) last += (o->spec.dims[d] - 1) * o->strides[d];
     return (size_t)(last + 1) * syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-/* Waits for the device even if a copy failed: earlier copies must not write to the caller's buffer
-   later. */
+/* Waits for the device, even if a copy failed, because earlier copies must not write to the
+   caller's buffer after the return. */
 static syn_status finish_reading(syn_ctx *ctx, syn_status copied) {
     const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
     return copied == SYN_OK ? synced : copied;
 }
 
-/* Reads a tensor. From a device, a non-contiguous tensor is copied as one span, including the gaps
-   between its elements, because a copy has a high fixed cost. The span may be at most 16 times as
-   large as the tensor; otherwise the runs are copied one by one. */
+/* Reads a tensor. If the host cannot access it and it is not contiguous, it is copied from the
+   device as one span, including the gaps between its elements, because each copy has a high fixed
+   cost. If the span is more than 16 times as large as the tensor, the contiguous runs are copied
+   one by one. */
 static syn_status read_all(syn_ctx *ctx, const syn_operand *o, const char *data, char *buf,
                            size_t bytes) {
     enum { WORTH = 16 };
@@ -81,7 +83,7 @@ static syn_status read_all(syn_ctx *ctx, const syn_operand *o, const char *data,
     return s;
 }
 
-/* Finds the data of a tensor that is to be read, after waiting for operations that write it. */
+/* Waits for operations that write a tensor, and then finds its data for reading. */
 static syn_status readable(syn_ctx *ctx, syn_tensor t, syn_operand *o, const char **data) {
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "read");
@@ -107,7 +109,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     return read_all(ctx, &o, data, buf, bytes);
 }
 
-/* Fails unless the tensor is contiguous and has the elements first .. first + n - 1. */
+/* Fails unless the tensor is contiguous and the elements first .. first + n - 1 exist. */
 static syn_status check_some(syn_ctx *ctx, syn_tensor t, const syn_spec *spec, int64_t first,
                              int64_t n) {
     const int64_t all = syn_spec_elems(spec);
@@ -129,7 +131,7 @@ syn_status syn_tensor_read_range(syn_ctx *ctx, syn_tensor t, int64_t first, int6
                                                       (size_t)n_elems * elem, &ctx->error));
 }
 
-/* Finds the data of a tensor of one f32 element. */
+/* Finds the data of a tensor that has one f32 element. */
 static syn_status find_number(syn_ctx *ctx, syn_tensor t, const char **data) {
     syn_operand o;
     SYN_TRY(readable(ctx, t, &o, data));
@@ -205,7 +207,8 @@ syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_
     return s;
 }
 
-/* Whether a row is not a view: the owner of its storage, or a new version of it. */
+/* Whether a row is not a view, that is, whether it owns its storage or is a new version of the
+   owner. */
 static bool is_whole(const syn_ctx *ctx, uint32_t row, const syn_storage *storage) {
     const syn_trace_tensor *t = &ctx->trace->tensors[row];
     return t->base == row ||
@@ -218,7 +221,7 @@ static const char *name_of(const syn_ctx *ctx, uint32_t row) {
     return text ? syn_trace_text(ctx->trace, text - 1) : "";
 }
 
-/* The row of a tensor that is to be written; 0 after a failure. */
+/* Checks that a tensor can be written and returns its row; 0 after a failure. */
 static uint32_t writable(syn_ctx *ctx, syn_tensor t) {
     const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     if (ctx->error.code != SYN_OK) return 0;
@@ -273,7 +276,7 @@ syn_mark syn_ctx_mark(const syn_ctx *ctx) {
                       syn_trace_node_number(t, (uint32_t)t->n_nodes), ctx->tag};
 }
 
-/* Whether a tensor of `keep` is in the storage of tensor number `owner`. */
+/* Whether a tensor in `keep` has the storage of tensor number `owner`. */
 static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, int n_keep) {
     const uint32_t base = syn_trace_tensor_row(ctx->trace, owner);
     for (int k = 0; k < n_keep; k++)
@@ -281,8 +284,9 @@ static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, 
     return false;
 }
 
-/* Visits the storages that are newer than the mark, not the rows. A forward pass releases back to
-   the same mark after each layer and would otherwise visit the rows of all earlier layers again. */
+/* Visits the storages that are newer than the mark, not the rows. A forward pass calls syn_release
+   with the same mark after each layer, and would otherwise visit the rows of all earlier layers
+   again. */
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_storages *s = &ctx->storages;
     if (mark.tag != ctx->tag) {

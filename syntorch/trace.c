@@ -1,5 +1,5 @@
-/* The tables of a trace: creating them, and reading rows. Dropping rows, hashing, numbering,
-   sharding and verification have files of their own (trace_*.c). */
+/* Creates the tables of a trace and reads rows. Dropping rows, hashing, numbering, sharding and
+   verification are in trace_*.c. */
 #include "syntorch/trace.h"
 
 #include <string.h>
@@ -93,7 +93,8 @@ uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node) {
     return low ? trace->steps[low - 1].step : 0;
 }
 
-/* A tensor row; a number out of range, of another trace, counts as the invalid tensor. */
+/* Returns a tensor row. An index from another trace, which may be out of range, gives the row of
+   the invalid tensor. */
 static const syn_trace_tensor *row_of(const syn_trace *trace, uint32_t tensor) {
     return &trace->tensors[tensor < trace->n_tensors ? tensor : 0];
 }

@@ -1,9 +1,11 @@
-/* A trace: the ops that one rank called, as rows of two tables. Nodes are op calls; tensors are
-   their operands. Data of variable length is in shared arrays, and repeated data is interned. A
-   node may only use tensors that already exist, so row order is a topological order.
-   Rows outlive the tensor data, until syn_forget drops them; the rows after them then move up. In
-   addition to its row, each entry has a number that counts all rows ever appended to its table. The
-   number never changes, and equals the row until the first row is dropped. */
+/* A trace: the ops that one rank called, as rows of two tables, one of nodes (calls of ops) and one
+   of tensors (their operands). Data of variable length is in shared arrays, and repeated data is
+   interned. A node may only use tensors that already exist, so the order of rows is a topological
+   order.
+   A tensor's row stays in the trace after its data was freed. Only syn_forget drops rows; later
+   rows then move up. An entry therefore has a row, its current index in the table, and a number,
+   which never changes: it counts all rows that were ever appended to the table. Rows and numbers
+   are equal until rows are dropped. */
 #ifndef SYNTORCH_TRACE_H
 #define SYNTORCH_TRACE_H
 
@@ -33,8 +35,9 @@ typedef struct syn_trace_tensor {
     uint16_t shard;    /* parameters: index in shards + 1; 0: not sharded */
 } syn_trace_tensor;
 
-/* Flags of tensor rows in addition to those of graphs. GRAD: requires a gradient. LEAF: because it
-   was passed to syn_require_grad, not because it was computed from such a tensor. */
+/* Flags of tensor rows in addition to those in graph.h. GRAD: the tensor requires a gradient. LEAF:
+   it requires one because it was passed to syn_require_grad, and was not computed from such a
+   tensor. */
 #define SYN_TENSOR_GRAD        256u
 #define SYN_TENSOR_LEAF        512u
 #define SYN_TENSOR_GRAPH_FLAGS 255u
@@ -45,12 +48,13 @@ typedef struct syn_layout {
     int64_t offset;
 } syn_layout;
 
-/* Rows from `row` up to the next run have consecutive numbers, starting at `number`. */
+/* A run of rows with consecutive numbers: row `row` has number `number`. A run ends where the next
+   begins. */
 typedef struct syn_trace_run {
     uint32_t row, number;
 } syn_trace_run;
 
-/* The numbers of a table's rows. Before the first run, numbers equal rows. */
+/* The numbers of a table's rows. For rows before the first run, the number equals the row. */
 typedef struct syn_trace_numbers {
     syn_trace_run *runs; /* ascending in both members */
     size_t n_runs, runs_cap;
@@ -62,8 +66,8 @@ typedef struct syn_trace_step {
     uint32_t node, step;
 } syn_trace_step;
 
-/* Measured times of a node (20 bytes). The start, in ns since the context was created, is split in
-   two halves. */
+/* Measured times of a node. The start, in ns since the start of the run, is divided into two
+   halves, so that the struct has only 20 bytes. */
 typedef struct syn_trace_time {
     uint32_t start_low, start_high;
     float wall_ns, cpu_ns, wait_ns;
@@ -79,16 +83,16 @@ typedef struct syn_trace {
     size_t n_inputs, inputs_cap;
     syn_trace_time *times; /* NULL until a node is timed; then one entry per node */
     size_t times_cap;
-    syn_work work;         /* empty unless recorded (syn_ctx_record_work) */
+    syn_work work;         /* device work; empty unless it is recorded (syn_ctx_record_work) */
     syn_trace_step *steps; /* ascending; nodes before the first entry belong to step 0 */
     size_t n_steps, steps_cap;
     uint32_t step;     /* the current step */
     syn_shard *shards; /* the distinct shards of parameters */
     size_t n_shards, shards_cap;
     syn_trace_numbers node_numbers, tensor_numbers;
-    struct syn_trace_hash_state { /* hash state of the rows hashed so far, including dropped ones */
+    struct syn_trace_hash_state { /* hash of the rows so far, including dropped rows */
         uint64_t nodes, tensors;
-        uint32_t next_node, next_tensor; /* first rows that are not hashed yet */
+        uint32_t next_node, next_tensor; /* the first rows that are not yet in the hash */
     } hashed;
     bool unhashed;     /* rows were dropped without being hashed */
     syn_group *groups; /* copies, because a trace outlives its communicator */
@@ -102,8 +106,8 @@ syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size,
                          syn_error *err) SYN_MUST_USE;
 void syn_trace_free(syn_trace *trace);
 
-/* Convert between numbers and rows. syn_trace_*_row returns 0 if no row has the number: it was
-   dropped or does not exist yet. A tensor's number is the id of its syn_tensor. */
+/* Convert between numbers and rows. syn_trace_*_row return 0 if no row has the number, because the
+   row was dropped or does not exist yet. A tensor's number is the id of its syn_tensor. */
 uint32_t syn_trace_tensor_row(const syn_trace *trace, uint32_t number);
 uint32_t syn_trace_tensor_number(const syn_trace *trace, uint32_t row);
 uint32_t syn_trace_node_row(const syn_trace *trace, uint32_t number);
@@ -111,26 +115,27 @@ uint32_t syn_trace_node_number(const syn_trace *trace, uint32_t row);
 /* The step that a node row belongs to. */
 uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node);
 
-/* Dtype and shape of a tensor row. syn_trace_operand also returns strides and offset; data is
+/* Dtype and shape of a tensor row. syn_trace_operand also sets strides and offset; it sets data to
    NULL. */
 const syn_spec *syn_trace_spec(const syn_trace *trace, uint32_t tensor);
 void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out);
 /* The string with this id. */
 const char *syn_trace_text(const syn_trace *trace, uint32_t id);
-/* Name of a tensor row: "wte.weight" for a parameter, "h.3.attn/qkv:0" for an op's output. The
-   result is in buf or in the trace. */
+/* The name of a tensor row: "wte.weight" for a parameter, "h.3.attn/qkv:0" for an op's output. The
+   returned text is in buf or in the trace. */
 const char *syn_trace_tensor_name(const syn_trace *trace, uint32_t tensor, char buf[SYN_MAX_NAME]);
-/* Sets *row to the index + 1 in trace->groups of the group with this id. Adds a copy if there is
-   none. */
+/* Sets *row to index + 1 of the group in trace->groups. Adds a copy of the group if trace->groups
+   has none with its id. */
 syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_t *row,
                                syn_error *err) SYN_MUST_USE;
 /* The op table's row of a node's op. */
 static inline const syn_opdef *syn_trace_op(const syn_trace *trace, const syn_trace_node *node) {
     return &trace->ops[node->op];
 }
-/* The number of a node's outputs that are new versions of its inputs. These outputs come first. */
+/* The number of a node's outputs that are new versions of its inputs. These are its first
+   outputs. */
 int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node);
-/* Rebuilds the call that the op's functions got, without data, for cost rules. */
+/* Rebuilds the call that the op's functions got, without data. Cost rules use it. */
 void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
 
 /* Hash of all rows ever recorded: op, specs, attributes except seeds, inputs, groups, phase, step,
@@ -144,10 +149,10 @@ size_t syn_trace_memory_bytes(const syn_trace *trace);
    reads a tensor that was overwritten before it. */
 syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) SYN_MUST_USE;
 
-/* Creates a graph of the traces of all ranks, or of some. The graph is a view: the caller keeps the
-   traces, which must outlive it and must not change meanwhile. The same holds for hw, which
-   provides predicted times (NULL: none). The node of row n has index n - 1, and its number is its
-   id. comm_index counts only the rows that the trace still has. */
+/* Creates a graph of the traces of all or some ranks. The graph is a view: the traces must outlive
+   it and must not change while it exists. The same is true of hw, from which times are predicted
+   (NULL: no predicted times). The node of row n has index n - 1, and its id is its number.
+   comm_index counts only the rows that are still in the trace. */
 syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint32_t n_traces,
                            const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
 

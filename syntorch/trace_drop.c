@@ -1,5 +1,5 @@
-/* Dropping rows for syn_forget: tensor rows that stay move to the front of the dropped range, and
-   interned entries that are no longer used are removed. */
+/* Drops rows for syn_forget. Tensor rows that stay move to the front of the dropped range. Interned
+   entries that are no longer used are removed. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -17,7 +17,7 @@ static void cut_runs(syn_trace_numbers *numbers, uint32_t row) {
     while (numbers->n_runs && numbers->runs[numbers->n_runs - 1].row >= row) numbers->n_runs--;
 }
 
-/* Gives the rows from `row`, which must be past the last run, the numbers from `number`. */
+/* Begins a run: row `row`, which must be after the last run's first row, gets number `number`. */
 static void add_run(syn_trace_numbers *numbers, uint32_t row, uint32_t number) {
     if (syn__number_of(numbers, row) != number)
         numbers->runs[numbers->n_runs++] = (syn_trace_run){row, number};
@@ -25,7 +25,7 @@ static void add_run(syn_trace_numbers *numbers, uint32_t row, uint32_t number) {
 
 /* ---- Interned entries ---- */
 
-/* For each table, by id: first whether the entry is used, then its new id. */
+/* By id, for each table of interned entries: first whether the entry is used, later its new id. */
 struct names {
     uint32_t *texts, *specs, *layouts, *blobs;
 };
@@ -41,8 +41,8 @@ static syn_status names_new(const syn_trace *t, struct names *names, syn_error *
     return SYN_OK;
 }
 
-/* Visits every use of an interned entry, twice: first to mark the entries, then (`renamed`) to
-   write their new ids. */
+/* Called for every use of an interned entry, in two passes. The first marks the entry as used; the
+   second (renamed) writes its new id. */
 static void name(uint32_t *ids, uint32_t *id, bool renamed) {
     if (renamed) *id = ids[*id];
     else ids[*id] = 1;
@@ -57,7 +57,8 @@ static void visit_names(syn_trace *t, const syn__drop_plan *what, struct names *
     }
     for (size_t i = 0; i < t->n_tensors; i++) {
         syn_trace_tensor *row = &t->tensors[i];
-        uint32_t text = row->name - 1, layout = row->layout - 1; /* meaningless if they have none */
+        uint32_t text = row->name - 1, layout = row->layout - 1; /* not valid if the tensor has
+                                                                    none */
         name(names->specs, &row->spec, renamed);
         if (row->name) name(names->texts, &text, renamed);
         if (row->layout) name(names->layouts, &layout, renamed);
@@ -79,8 +80,8 @@ static void sweep(syn_trace *t, const syn__drop_plan *what, struct names *names)
 
 /* ---- Rows ---- */
 
-/* Gives tensors that stay, and whose name is derived from their producer, a name of their own.
- *n_stay: how many tensors stay. */
+/* Stores the names of tensors that stay and whose names are derived from their producers, because
+   they lose the producers. Sets *n_stay to the number of tensors that stay. */
 static syn_status keep_names(syn_trace *t, const syn__drop_plan *what, size_t *n_stay,
                              syn_error *err) {
     *n_stay = 0;
@@ -109,8 +110,9 @@ static void drop_nodes(syn_trace *t, uint32_t first) {
         t->steps[t->n_steps++] = (syn_trace_step){first, t->step};
 }
 
-/* moved: zeros, one per dropped row; used to store each row's new position. stay: space for one
-   entry per row that stays. */
+/* Drops tensor rows. Both arrays are working memory: `moved` has a zero for each row from
+   first_tensor, and gets the new rows of those that stay; `stay` has space for one entry per row
+   that stays. */
 static void drop_tensors(syn_trace *t, const syn__drop_plan *what, uint32_t *moved,
                          syn_trace_run *stay) {
     const uint32_t first = what->first_tensor,

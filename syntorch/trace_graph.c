@@ -1,6 +1,7 @@
-/* A trace as a syn_graph: rows are converted to nodes on access, and nothing is copied except into
-   cursors. Built once per view: the dependencies that inputs do not show (overwritten storage), the
-   index of each communication within its group, and the shards of tensors. */
+/* Traces as a syn_graph (syn_trace_graph). Rows are converted to nodes on access, and nothing is
+   copied except into cursors. Three things are computed when the view is created: the dependencies
+   that inputs do not imply (overwritten storage), the comm_index of each collective and message,
+   and the shards of tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ struct view {
     const syn_trace *trace;
     struct pair {
         uint32_t node, value; /* node rows, which count from 1 */
-        /* Ascending by node. inplace: (node, earlier node that it must wait for). comms: (node, its
-           index among the communications of its group). */
+        /* Ascending by node. inplace: (node, an earlier node for which it must wait). comms: (node,
+           its comm_index). */
     } * inplace, *comms;
     size_t n_inplace, inplace_cap, n_comms, comms_cap;
     syn__trace_shards parts;
@@ -26,12 +27,12 @@ struct view {
 struct shared {
     struct view *views;
     const syn_hardware *hw;
-    char *names; /* all attribute names, NUL-terminated */
+    char *names; /* all attribute names, each NUL-terminated */
     const char *attr_names[SYN_OP_COUNT][SYN_MAX_ATTRS];
     char attr_types[SYN_OP_COUNT][SYN_MAX_ATTRS];
 };
 
-/* The first entry of `pairs` whose node is at least `node`. */
+/* The index of the first of n pairs whose node is `node` or higher. */
 static size_t lower_bound(const struct pair *pairs, size_t n, uint32_t node) {
     size_t low = 0;
     while (n > 0) {
@@ -55,16 +56,17 @@ static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t nod
 
 /* ---- Built once per view ---- */
 
-/* State of find_inplace: for each storage that is ever overwritten, a list of its users since its
-   last version. Lists are chained through `links`. */
+/* The state of find_inplace. Each storage that is overwritten anywhere in the trace has a list of
+   the nodes that have used its current version. The lists are linked lists in `links`. */
 struct users {
-    struct pair *links; /* (reader, previous link + 1) */
+    struct pair *links; /* (node that used the storage, previous link + 1) */
     size_t n_links, links_cap;
     uint32_t *heads; /* by storage: last link + 1 */
     unsigned char *overwritten;
 };
 
-/* Makes the op, which overwrites the storage, wait for all users of the storage so far. */
+/* Adds dependencies of a node that overwrites a storage on all nodes that have used the current
+   version. */
 static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node, uint32_t base,
                                  syn_error *err) {
     for (uint32_t at = u->heads[base]; at; at = u->links[at - 1].value)
@@ -74,7 +76,8 @@ static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node,
     return SYN_OK;
 }
 
-/* Adds a node to the users of each overwritten storage that one of its inputs is in. */
+/* Adds a node to the users of the storages of its inputs, as far as these are overwritten
+   anywhere. */
 static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_error *err) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[node];
@@ -90,7 +93,8 @@ static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_
 }
 
 /* Finds the dependencies of ops that overwrite a storage, in one pass. Such an op waits for the
-   readers of the old version and, unless it depends on it through an input, for its writer. */
+   readers of the old version. It also waits for the writer of the old version, unless it already
+   depends on the writer through an input. */
 static syn_status find_inplace(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
     struct users u = {.heads = syn_calloc(t->n_tensors, sizeof *u.heads),
@@ -109,7 +113,7 @@ static syn_status find_inplace(struct view *v, syn_error *err) {
     return s;
 }
 
-/* Numbers the communications of each group. */
+/* Computes the comm_index of all collectives and messages. */
 static syn_status number_comms(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
     uint32_t *next = syn_calloc(t->n_groups + 1, sizeof *next);
@@ -122,8 +126,8 @@ static syn_status number_comms(struct view *v, syn_error *err) {
     return s;
 }
 
-/* Splits "axis:i scale:f" into names and types, for all ops. ops: the op table; NULL if no trace
-   has a node. */
+/* Splits the attribute lists of all ops ("axis:i scale:f") into names and types. ops: the op table;
+   NULL if no trace has a node. */
 static syn_status split_attrs(struct shared *sh, const syn_opdef *ops, syn_error *err) {
     size_t bytes = 1;
     if (!ops) return SYN_OK;
@@ -151,8 +155,8 @@ static int compare_deps(const void *a, const void *b) {
     return x->dep_class < y->dep_class ? -1 : x->dep_class > y->dep_class;
 }
 
-/* Lists the producers of the inputs and, for an op that overwrites a storage, its earlier users:
-   ascending, each node once. */
+/* Lists the dependencies of a node, ascending and each node once: the producers of its inputs and,
+   if it overwrites a storage, the earlier users of this storage. */
 static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[id];
@@ -169,7 +173,8 @@ static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) 
         cur->deps[k++] = (syn_dep){v->inplace[first].value - 1, SYN_DEP_INPLACE};
     if (k > 1) qsort(cur->deps, k, sizeof *cur->deps, compare_deps);
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < k; i++) /* of two classes, keep the first: data */
+    for (uint32_t i = 0; i < k; i++) /* if a node is listed in two classes, keep the first, which is
+                                        DATA */
         if (kept == 0 || cur->deps[kept - 1].node != cur->deps[i].node)
             cur->deps[kept++] = cur->deps[i];
     cur->node.deps = cur->deps;
@@ -177,8 +182,9 @@ static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) 
     return SYN_OK;
 }
 
-/* Appends to a buffer of a cursor and cuts the text where the buffer ends. Names are built on every
-   access, and printf would take most of the time of reading a large trace. */
+/* Appends text to a buffer of a cursor and cuts it at the end of the buffer. printf is not used,
+   because names are built on every access and it would take most of the time of reading a large
+   trace. */
 struct writing {
     char *at, *end; /* end: position of the final NUL */
 };
@@ -201,8 +207,8 @@ static void append_i64(struct writing *w, int64_t value) {
     append_text(w, p);
 }
 
-/* Converts the op's attributes. Those of type 'c' (communication) become fields of the node
-   instead. */
+/* Converts the op's attributes, except those of type 'c' (communication), which become fields of
+   the node. */
 static void fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
                             syn_cursor *cur) {
     syn_node *node = &cur->node;
@@ -240,7 +246,7 @@ static syn_node_kind kind_of(const syn_opdef *def) {
     return def->comm != SYN_COMM_NONE ? SYN_NODE_COLLECTIVE : SYN_NODE_COMPUTE;
 }
 
-/* The value of a communication attribute; `other` if the op does not have it. */
+/* The value of a communication attribute; `other` if the op does not have the attribute. */
 static int64_t comm_attr(const struct shared *sh, const syn_call *call, uint32_t op,
                          const char *name, int64_t other) {
     for (int i = 0; i < call->n_attr && sh->attr_names[op][i]; i++)
@@ -261,7 +267,7 @@ static void fill_comm(const struct shared *sh, const struct view *v, uint32_t id
     node->reduce = (int32_t)comm_attr(sh, call, op, "reduce", -1);
     node->peer = (int32_t)comm_attr(sh, call, op, "peer", -1);
     node->tag = (int32_t)comm_attr(sh, call, op, "tag", -1);
-    /* A rank has one stream per peer for sends, and one for receives. */
+    /* A rank has two streams for each peer, one for sends and one for receives. */
     if (call->def->comm == SYN_COMM_SEND) node->stream = 256 + 2 * node->peer;
     if (call->def->comm == SYN_COMM_RECV) node->stream = 257 + 2 * node->peer;
     const int64_t root = comm_attr(sh, call, op, "root", -1);
@@ -287,8 +293,8 @@ static void fill_work(const syn_call *call, syn_node *node) {
                    call->n_out > 0 ? &call->out[0].spec : NULL);
 }
 
-/* Whether an embedding lookup comes after another one of the same batch, or its table is an
- * activation instead of a parameter. */
+/* Whether an embedding lookup follows another lookup of the same batch, or its table is an
+   activation instead of a parameter. */
 static bool is_repeated_lookup(const syn_trace *t, uint32_t id, const syn_node *node) {
     const syn_trace_tensor *table = &t->tensors[t->inputs[t->nodes[id].first_in]];
     const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;
@@ -404,7 +410,7 @@ static void view_free(syn_graph *graph) {
 
 static const syn_graph_source view_source = {view_node, view_tensor, view_free};
 
-/* Collects the groups of all traces, each id once. The traces still own names and ranks. */
+/* Collects the groups of all traces, each id once. The traces own the names and rank lists. */
 static syn_status collect_groups(syn_graph *g, const syn_trace *const *traces, uint32_t n_traces,
                                  syn_error *err) {
     size_t most = 1;

@@ -1,10 +1,11 @@
-/* The hash of a trace. It uses numbers instead of rows, so that dropping rows does not change
-   it. */
+/* Computes the hash of a trace. Numbers are hashed instead of rows, so that dropping rows does not
+   change the hash. */
 #include <string.h>
 
 #include "syntorch/trace_private.h"
 
-/* Hashes the attributes except seeds. A list attribute is the last one and takes the rest. */
+/* Hashes the attributes of a node, except seeds. A list attribute is always the last attribute and
+   has all remaining values. */
 static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint64_t h) {
     const syn_attr *attr = syn_intern_get(&trace->blobs, n->attrs);
     size_t left = syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof *attr;
@@ -16,7 +17,7 @@ static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint
     return h;
 }
 
-/* Interned entries are hashed by content, not by id. */
+/* Hashes a tensor row. Interned entries are hashed by content, because their ids may change. */
 static uint64_t hash_tensor(const syn_trace *trace, uint32_t row, uint64_t h) {
     const syn_trace_tensor *t = &trace->tensors[row];
     const uint32_t fixed[4] = {syn_trace_tensor_number(trace, t->base),

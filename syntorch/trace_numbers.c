@@ -1,9 +1,9 @@
-/* Conversion between rows and numbers. A row's number does not change when other rows are
+/* Converts between rows and numbers. The number of a row does not change when other rows are
    dropped. */
 #include "syntorch/trace_private.h"
 
-/* The last run that begins at or before row `at` (with by_number: number `at`). There must be
-   one. */
+/* The last run that begins at or before row `at`, or with by_number, at or before number `at`. Such
+   a run must exist. */
 static const syn_trace_run *run_of(const syn_trace_numbers *numbers, uint32_t at, bool by_number) {
     size_t low = 0, n = numbers->n_runs;
     while (n - low > 1) { /* the result is one of low .. n - 1 */
@@ -26,7 +26,7 @@ uint32_t syn__row_in_runs(const syn_trace_numbers *numbers, uint32_t number) {
     return row < run[1].row ? row : 0;
 }
 
-/* For a number that was dropped, this is the next row that exists. */
+/* If the row with this number was dropped, the result is the next row that still exists. */
 uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number) {
     const syn_trace_run *runs = numbers->runs, *run = NULL;
     const size_t n = numbers->n_runs;

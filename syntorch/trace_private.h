@@ -1,4 +1,4 @@
-/* Internal functions of the trace, for its own files and the context's. */
+/* Internal functions of traces, for the files of the trace and of the context. */
 #ifndef SYNTORCH_TRACE_PRIVATE_H
 #define SYNTORCH_TRACE_PRIVATE_H
 
@@ -8,29 +8,30 @@
 syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *number,
                              syn_error *err) SYN_MUST_USE;
 
-/* The shard of each tensor row, as far as it follows from the parameters' shards. */
+/* The shard of each tensor row, as far as it can be derived from the shards of parameters. */
 typedef struct syn__trace_shards {
-    uint16_t *of; /* by row: index in shards + 1, 0 (not sharded) or SYN__TERM; NULL: no parameter
+    uint16_t *of; /* by row: index in shards + 1, 0 (not sharded) or SYN__TERM; NULL if no parameter
                      is sharded */
     syn_shard *shards;
     size_t n, cap;
 } syn__trace_shards;
-#define SYN__TERM 0x8000u /* a partial sum: see SYN_TENSOR_PARTIAL */
-/* The caller frees parts->of and parts->shards, also after a failure. */
+#define SYN__TERM 0x8000u /* a partial sum (SYN_TENSOR_PARTIAL) */
+/* Finds the shards. The caller frees parts->of and parts->shards, even after a failure. */
 syn_status syn__trace_shards_find(const syn_trace *trace, syn__trace_shards *parts,
                                   syn_error *err) SYN_MUST_USE;
 
-/* trace->hashed after hashing all rows; the trace does not change. */
+/* The value that trace->hashed would have after hashing all rows. The trace does not change. */
 struct syn_trace_hash_state syn__trace_hash_rows(const syn_trace *trace);
 
-/* The first row whose number is at least `number`; n_rows if there is none. */
+/* The first row whose number is `number` or higher; n_rows if there is none. */
 uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number);
-/* The slow path of the next two functions: rows and numbers between the first and the last run. */
+/* The slow path of the next two functions, for rows and numbers after the beginning of the first
+   run and before the last run. */
 uint32_t syn__number_in_runs(const syn_trace_numbers *numbers, uint32_t row);
 uint32_t syn__row_in_runs(const syn_trace_numbers *numbers, uint32_t number);
 
-/* The number of a row; for row n_rows, the number of the next row to be appended. Inline because
-   most lookups are before the first gap or after the last. */
+/* The number of a row; for row n_rows, the number that the next appended row will get. The fast
+   path is inline, because most rows are before the first run or in the last. */
 static inline uint32_t syn__number_of(const syn_trace_numbers *numbers, uint32_t row) {
     const size_t n = numbers->n_runs;
     if (n == 0 || row < numbers->runs[0].row) return row;
@@ -52,11 +53,11 @@ static inline uint32_t syn__row_of(const syn_trace_numbers *numbers, size_t n_ro
 
 /* Which rows syn__trace_drop drops. */
 typedef struct syn__drop_plan {
-    uint32_t first_node, first_tensor; /* drop from these rows to the ends */
-    /* For each tensor row from first_tensor: true if it stays. The owner of a storage must stay if
-       any other tensor of the storage does. */
+    uint32_t first_node, first_tensor; /* rows from these to the ends of the tables are dropped */
+    /* For each tensor row from first_tensor: whether it stays. If any tensor of a storage stays,
+       the owner of the storage must stay, too. */
     const bool *stays;
-    /* Ids in `texts` that the caller holds, such as open scopes; updated when texts are
+    /* Text ids that the caller uses, such as those of open scopes. They are updated when texts are
        renumbered. */
     uint32_t *texts;
     size_t n_texts;

@@ -1,10 +1,10 @@
-/* Finds which shard of a logical tensor each tensor row is, so that pictures and exports can show
-   it. Parameters know their shards; the shards of other tensors follow op by op. A tensor that no
-   rule covers counts as a whole, as without sharding. */
+/* Finds which shard of a full tensor each tensor row is, so that pictures and exports can show it.
+   The shards of parameters are recorded; those of other tensors are derived op by op, with the
+   rules below. A tensor for which no rule exists counts as not sharded. */
 #include "syntorch/base/memory.h"
 #include "syntorch/trace_private.h"
 
-/* Sets *out to the index + 1 of a shard in a list. Adds the shard if it is new. */
+/* Sets *out to index + 1 of a shard in a list. Adds the shard if it is new. */
 static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard shard, uint16_t *out,
                          syn_error *err) {
     for (*out = 0; *out < *n; ++*out) {
@@ -30,7 +30,8 @@ syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *out, s
 
 /* ---- Rules ---- */
 
-/* What is known of a tensor: its shard (count 0: none), or that it is a partial sum. */
+/* What is known about a tensor: its shard (count 0: not sharded), or that it is a partial sum
+   (term). */
 typedef struct part {
     syn_shard shard;
     bool term;
@@ -43,14 +44,16 @@ static part cut(part p, int axis) {
     return p;
 }
 
-/* The same shard in a tensor y that is aligned with x at the last dimension (broadcasting). */
+/* The same shard for a tensor y whose last dimension is aligned with the last dimension of x
+   (broadcasting). */
 static part aligned(part p, const syn_spec *x, const syn_spec *y) {
     const int axis = p.shard.axis + y->rank - x->rank;
     if (!p.shard.count || axis < 0 || x->dims[p.shard.axis] != y->dims[axis]) return whole;
     return cut(p, axis);
 }
 
-/* Elementwise ops: sharded like the first sharded input. `linear`: a partial sum stays one. */
+/* The output of an elementwise op is sharded like its first sharded input. linear: if input 0 is a
+   partial sum, the output is one, too. */
 static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool linear) {
     part p = whole;
     for (int i = 0; i < c->n_in && !p.shard.count; i++) p = aligned(in[i], &c->in[i].spec, y);
@@ -58,8 +61,9 @@ static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool
     return p;
 }
 
-/* Reshape: finds the dimension of y that begins with the same elements as the sharded dimension of
-   x. (T, H D) and (T, H, D) are sharded alike. */
+/* The output of a reshape. Finds the dimension of y that corresponds to the sharded dimension of x,
+   that is, before which there are as many elements: if the last dimension of (T, H D) is sharded,
+   so is H in (T, H, D). */
 static part reshaped(part p, const syn_spec *x, const syn_spec *y) {
     const int axis = p.shard.axis;
     int64_t outer = 1, before = 1;
@@ -80,8 +84,8 @@ static part permuted(part p, const syn_call *c) {
     return p;
 }
 
-/* Slicing the sharded dimension gives a shard only if the slice is one of its blocks, such as q of
-   a fused q, k, v. */
+/* The output of a slice. A slice of the sharded dimension is a shard only if it is one of the
+   blocks, such as q in a fused q, k, v. */
 static part sliced(part p, const syn_call *c) {
     const int64_t start = c->attr[1].i, length = c->attr[2].i;
     if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;
@@ -90,7 +94,7 @@ static part sliced(part p, const syn_call *c) {
     return p;
 }
 
-/* The gradient of such a slice: one block, the others zero. */
+/* The gradient of such a slice, in which one block is the gradient and the others are zero. */
 static part unsliced(part p, const syn_call *c) {
     const int64_t length = p.shard.count ? c->in[0].spec.dims[p.shard.axis] : 0;
     if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;
@@ -99,8 +103,8 @@ static part unsliced(part p, const syn_call *c) {
     return p;
 }
 
-/* x w. If w is column-parallel, the output is sharded the same way; if w is row-parallel, it is a
-   partial sum. */
+/* The output of x w. If w is column-parallel, the output is sharded in the same way. If w is
+   row-parallel, the output is a partial sum. */
 static part multiplied(const syn_call *c, const part *in) {
     const int out_axis = c->attr[0].i ? 0 : 1, last = c->out[0].spec.rank - 1;
     const part x = in[0], w = in[1];
@@ -109,7 +113,7 @@ static part multiplied(const syn_call *c, const part *in) {
     return x;
 }
 
-/* Batched product of inputs `first` and first + 1. */
+/* The output of a batched product of inputs `first` and first + 1. */
 static part product(const syn_call *c, const part *in, int first) {
     const int rank = c->out[0].spec.rank;
     const part a = in[first], b = in[first + 1];
@@ -120,7 +124,7 @@ static part product(const syn_call *c, const part *in, int first) {
     return (part){.term = a.shard.count || b.shard.count};
 }
 
-/* Attention takes (B, H, T, D) and returns (B, T, H, D). */
+/* The output of attention, which has inputs (B, H, T, D) and the output (B, T, H, D). */
 static part heads_back(part p) {
     return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
 }
@@ -129,7 +133,7 @@ static part scattered(const syn_call *c, const syn_group *g) {
     return (part){.shard = {(int)c->attr[1].i, 1, g->index, g->size}};
 }
 
-/* The shard of output i. At least one input is a shard or partial sum, or the op is
+/* The shard of output i. Only called if an input is a shard or a partial sum, or the op is
    reduce_scatter. */
 static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     const syn_spec *x = &c->in[0].spec, *y = &c->out[i].spec;
@@ -153,7 +157,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_KV_APPEND:
         return aligned(in[1], &c->in[1].spec, y);
     case SYN_OP_ATTENTION:
-    case SYN_OP_ATTENTION_TRAIN: /* output 1 is one number per query: (B, H, T) */
+    case SYN_OP_ATTENTION_TRAIN: /* output 1 has one number per query, (B, H, T) */
         return i == 0 ? heads_back(in[0]) : in[0];
     case SYN_OP_ATTENTION_GRAD:
         return heads_back(in[i]);
@@ -198,7 +202,7 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *p
     for (uint32_t i = 0; i < n->n_out; i++) {
         const part p = rule(n->op, call, in, (int)i);
         uint16_t *out = &parts->of[n->first_out + i];
-        if (*out) continue; /* parameters have their own shard */
+        if (*out) continue; /* the shard of a parameter is recorded */
         if (p.term) *out = SYN__TERM;
         else if (p.shard.count && p.shard.axis < call->out[i].spec.rank)
             SYN_TRY(number(&parts->shards, &parts->n, &parts->cap, p.shard, out, err));

@@ -1,8 +1,8 @@
-/* syn_trace_verify: checks what all readers of rows rely on. */
+/* syn_trace_verify, which checks what all readers of rows rely on. */
 #include "syntorch/base/memory.h"
 #include "syntorch/trace.h"
 
-/* Checks that every entry that a row refers to exists. */
+/* Checks that all entries to which rows refer exist. */
 static syn_status verify_references(const syn_trace *trace, syn_error *err) {
     for (uint32_t i = 1; i < trace->n_nodes; i++) {
         const syn_trace_node *n = &trace->nodes[i];
@@ -33,8 +33,8 @@ static syn_status verify_references(const syn_trace *trace, syn_error *err) {
     return SYN_OK;
 }
 
-/* Checks that a node reads only current versions, and records the versions that it writes. newest:
-   by storage, the current version so far. */
+/* Checks that a node reads only current versions, and records the versions that it writes.
+   newest[row], for the row that owns a storage, is the current version in the storage. */
 static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_t *newest,
                                   syn_error *err) {
     const syn_trace_node *n = &trace->nodes[node];

@@ -16,7 +16,8 @@
 
 #include "syntorch/base/utf8.h"
 
-static syn_error *kept; /* set by cli_keep_messages */
+static syn_error *kept; /* where cli_fail stores messages, set by cli_keep_messages; NULL: it prints
+                           them */
 
 void cli_keep_messages(syn_error *in) {
     kept = in;
@@ -75,7 +76,7 @@ static int distance(const char *a, const char *b) {
 }
 
 void cli_nearest(cli_near *near, const char *typed, const char *name) {
-    /* A name with more errors is no typo. */
+    /* A name with more wrong characters is not a typo. */
     const int n = (int)strlen(typed), limit = n < 6 ? n / 2 + 1 : 4;
     const int d = distance(typed, name);
     if (d >= (near->name ? near->distance : limit)) return;
@@ -188,10 +189,10 @@ int cli_check(const cli_program *program, const cli_option *o, const char *text)
 }
 
 #define HELP_COLUMNS 80
-#define HELP_MARGIN  30 /* where help texts of options begin */
+#define HELP_MARGIN  30 /* column in which the help texts of options begin */
 
 /* Prints words and wraps lines at HELP_COLUMNS. `column` is the cursor's column, `margin` the
-   indent of further lines. Returns the new column. */
+   indentation of all lines but the first. Returns the new column. */
 static int print_words(const char *text, int column, int margin) {
     while (*text) {
         const int n = (int)strcspn(text, " \n");
@@ -206,12 +207,12 @@ static int print_words(const char *text, int column, int margin) {
     return column;
 }
 
-/* "[value]" for an option that has a default, else "". */
+/* Writes "[value]" for an option that has a default, else "". */
 static const char *default_text(const cli_option *o, char *buf, size_t bytes) {
     buf[0] = '\0';
     if (o->kind == CLI_INT && (double)*(const int64_t *)o->value >= o->min)
         snprintf(buf, bytes, "[%lld]", (long long)*(const int64_t *)o->value);
-    if (o->kind == CLI_REAL && *(const double *)o->value >= o->min) /* not for NaN */
+    if (o->kind == CLI_REAL && *(const double *)o->value >= o->min) /* false for NaN */
         snprintf(buf, bytes, "[%g]", *(const double *)o->value);
     if (o->kind == CLI_TEXT && *(const char *const *)o->value)
         snprintf(buf, bytes, "[%s]", *(const char *const *)o->value);
@@ -274,13 +275,13 @@ const cli_option *cli_find_option(const cli_program *program, const char *name, 
     return NULL;
 }
 
-/* The option in an argument "--name" or "--name=value"; NULL: none. */
+/* Returns the option that an argument "--name" or "--name=value" names; NULL: none. */
 static const cli_option *find_option(const cli_program *program, const char *arg) {
     return strncmp(arg, "--", 2) == 0 ? cli_find_option(program, arg + 2, strcspn(arg + 2, "="))
                                       : NULL;
 }
 
-/* The number of arguments after argv[i], which names the option, that are its values. */
+/* Returns the number of values of the option that argv[i] names: the arguments that follow it. */
 static int values_behind(const cli_option *o, int argc, char **argv, int i) {
     int n = 1;
     if (o->kind == CLI_FLAG || strchr(argv[i], '=') || i + 1 >= argc) return 0;
@@ -353,9 +354,9 @@ int cli_check_rules(const cli_program *program, int argc, char **argv, const cli
     return CLI_RUN;
 }
 
-/* Moves the arguments that are neither options nor option values to the end, in order, and returns
-   the index of the first of them. All arguments after "--" are moved. *n_options: the number of
-   arguments before the moved ones, without "--". */
+/* Moves the arguments that are neither options nor values of options to the end of argv, in their
+   order, and returns the index of the first moved argument. All arguments after "--" are moved.
+   *n_options gets the number of arguments before the moved ones, without "--". */
 static int plain_to_end(const cli_program *program, int argc, char **argv, int *n_options) {
     int end = argc;
     bool all = false;
@@ -409,10 +410,10 @@ static bool is_obeyed(const unsigned char *p, size_t n) {
            (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9);
 }
 
-#define ESCAPED_BYTES 17 /* per character */
+#define ESCAPED_BYTES 17 /* maximum bytes of an escaped character */
 
-/* Writes the first character at `text` in printable form and returns the number of bytes it has
-   there. */
+/* Writes the first character at `text` in printable form and returns its number of bytes in
+   `text`. */
 static size_t escape(const char *text, size_t bytes, char out[ESCAPED_BYTES]) {
     const unsigned char *p = (const unsigned char *)text;
     const size_t n = syn_utf8_char_bytes(text, bytes);

@@ -1,6 +1,6 @@
 /* Command-line handling shared by all programs: options, messages, number formats and data files.
-   The core returns errors; only programs print and set the exit code: 0 success, 1 failure, 2 wrong
-   usage. */
+   The library returns errors; only programs print messages and set the exit code: 0 for success, 1
+   for failure, 2 for wrong usage. */
 #ifndef TOOLS_CLI_H
 #define TOOLS_CLI_H
 
@@ -12,7 +12,7 @@ typedef enum cli_kind {
     CLI_ALIAS, /* an earlier name of the option `arg`; not in --help and never suggested */
     CLI_FLAG,
     CLI_TEXT,
-    CLI_TEXTS, /* one or more values, up to the next option; not for cli_parse_inputs */
+    CLI_TEXTS, /* one or more values, up to the next option; cli_parse_inputs does not support it */
     CLI_CHOICE,
     CLI_INT,
     CLI_MIB,
@@ -20,7 +20,7 @@ typedef enum cli_kind {
 } cli_kind;
 
 typedef struct cli_texts {
-    const char *const *at; /* n values: a part of argv, or &one */
+    const char *const *at; /* n values, in argv or at &one */
     int n;                 /* 0: the option was not given */
     const char *one;       /* a value given as --option=value */
 } cli_texts;
@@ -28,18 +28,19 @@ typedef struct cli_texts {
 typedef struct cli_option {
     const char *name; /* without the leading "--"; "_" and "-" are interchangeable */
     cli_kind kind;
-    void *value;      /* holds the default; a bool *, const char **, cli_texts *, int *, int64_t *,
-                         uint64_t * (bytes) or double *, depending on kind */
-    const char *arg;  /* name of the value in --help; CLI_CHOICE: the words, "auto|full|once"; the
-                         value is the index of a word */
-    const char *help; /* NULL: not in --help and never suggested */
-    double min, max;  /* CLI_INT, CLI_MIB, CLI_REAL: allowed range */
+    void *value;      /* where the value is stored; holds the default before parsing. Depending on
+                         `kind` it points to a bool, const char *, cli_texts, int, int64_t, uint64_t
+                         (bytes) or double */
+    const char *arg;  /* name of the value in --help; for CLI_CHOICE the accepted words, such as
+                         "auto|full|once", and the value is the index of the word */
+    const char *help; /* text for --help; NULL: not in --help and never suggested */
+    double min, max;  /* allowed range for CLI_INT, CLI_MIB and CLI_REAL */
 } cli_option;
 
 #define CLI_END \
     { NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0 }
-/* The option --max_unpacked_mib, for all commands that read gzip. `bytes`: uint64_t *; 0 selects
-   the default limit. */
+/* The option --max_unpacked_mib, for all commands that read gzip. bytes: uint64_t *; a value of 0
+   selects the default limit. */
 #define CLI_MAX_UNPACKED(bytes)                                                                   \
     {                                                                                             \
         "max_unpacked_mib", CLI_MIB, (bytes), "N",                                                \
@@ -49,7 +50,7 @@ typedef struct cli_option {
     }
 
 typedef struct cli_program {
-    const char *name, *summary;  /* "inference", and one or more lines for --help */
+    const char *name, *summary;  /* name such as "inference"; one or more lines for --help */
     const cli_option *options;   /* terminated by CLI_END */
     const char *const *examples; /* for --help, terminated by NULL; NULL: none */
     bool mute;                   /* print nothing, because another rank prints the same messages */
@@ -66,54 +67,55 @@ int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, cha
 int cli_parse(const cli_program *program, int argc, char **argv);
 /* Whether the option `name` (without "--") is among the arguments. Call cli_parse first. */
 bool cli_was_given(const cli_program *program, int argc, char **argv, const char *name);
-/* A rule that refuses options which would have no effect in combination with others. A user who
-   gives an option should see its effect. */
+/* A rule that rejects options which would have no effect together with the other options, because a
+   user who gives an option expects an effect. */
 typedef struct cli_rule {
     bool holds;            /* whether the rule applies */
-    const char *names[13]; /* option names, terminated by NULL; these are refused if `holds` */
-    const char *why;       /* the rest of the error sentence after "--name " */
+    const char *names[13]; /* names of the options that the rule rejects, terminated by NULL */
+    const char *why;       /* the rest of the error message after "--name " */
 } cli_rule;
 /* Applies the rules in order. Returns CLI_RUN, or CLI_USAGE after the error message of the first
-   rule that holds for an option among the arguments. */
+   rule that rejects an option among the arguments. */
 int cli_check_rules(const cli_program *program, int argc, char **argv, const cli_rule *rules,
                     size_t n_rules);
-/* The option with this name, which need not be null-terminated; an alias gives its target. NULL:
-   unknown name. */
+/* Returns the option with this name, which need not be null-terminated; for an alias, the option
+   that it stands for. NULL: unknown name. */
 const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes);
 /* Sets an option other than a flag to the value `text`. Returns CLI_RUN, or CLI_USAGE after an
    error message. */
 int cli_set(const cli_program *program, const cli_option *option, const char *text);
-/* The same check without changing the option's value. */
+/* Checks the value like cli_set, but does not change the option's value. */
 int cli_check(const cli_program *program, const cli_option *option, const char *text);
 /* cli_parse for commands that read files, given either by --input (stored in *input) or as
    arguments that are not options; all arguments after "--" are files. Sets *paths and *n_paths, at
-   least 1. `needed` begins the error sentence if there is no file: "a file is". Reorders argv. */
+   least 1. `needed` is the beginning of the error message if no file is given: "a file is".
+   Reorders argv. */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
 /* Finds the name that a user probably meant. Start with {NULL, 0} and call cli_nearest for every
    known name. Names with too many wrong characters for a typo are ignored. */
 typedef struct cli_near {
-    const char *name; /* the nearest so far; NULL: none is near enough */
+    const char *name; /* the nearest name so far; NULL: no name is near enough */
     int distance;     /* number of edits from the typed name */
 } cli_near;
 void cli_nearest(cli_near *near, const char *typed, const char *name);
-/* Prints "inference: sentence" as one line on standard error, and returns `code`. */
+/* Prints the program's name and the formatted message as one line on standard error ("inference:
+   ..."), and returns `code`. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
-/* Redirects the sentences of cli_fail to *in instead of printing them; NULL: print again. */
+/* Makes cli_fail store its messages in *in instead of printing them; NULL: print them again. */
 void cli_keep_messages(syn_error *in);
-/* The exit code of a command: CLI_OK, or CLI_FAILED after printing the error's sentence. */
+/* Returns the exit code of a command: CLI_OK, or CLI_FAILED after printing the error's message. */
 int cli_done(const cli_program *program, syn_status status, const syn_error *err);
 
-/* Prints bytes as text in one line. Control characters, and bytes that are not UTF-8, are
-   escaped. */
+/* Prints text in one line. Escapes control characters, and bytes that are not UTF-8. */
 void cli_print_escaped(FILE *out, const char *text, size_t bytes);
-/* Writes the same text to buf, truncated if it is too long, and returns buf. For file names and
-   other text from outside. */
+/* Writes the escaped text to buf, truncated if it is too long, and returns buf. Used for file names
+   and other text that the program did not create. */
 const char *cli_shown(const char *text, char *buf, size_t buf_bytes);
 #define CLI_SHOWN_BYTES 1024
-/* "" for 1, otherwise "s". */
+/* Returns "" if n is 1, otherwise "s". */
 const char *cli_plural(uint64_t n);
-/* "12.3 KiB", "4.56 G", "1.23 ms"; they return buf. */
+/* Format a number as "12.3 KiB", "4.56 G" or "1.23 ms"; return buf. */
 const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes);
 const char *cli_count_text(double count, char *buf, size_t buf_bytes);
 const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
@@ -126,15 +128,16 @@ bool cli_find_data(const char *name, char *path, size_t path_bytes);
 bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
 /* Exits with an error message if the address space limit (ulimit -v) is too small for OpenBLAS.
-   Each of its threads takes 128 MiB; if a thread cannot get them, it retries forever, even at
-   exit. */
+   Each OpenBLAS thread allocates 128 MiB; if the allocation fails, the thread retries forever, even
+   when the program exits. */
 void cli_check_address_space(const cli_program *program);
-/* Makes OpenBLAS allocate the buffers for `callers` concurrent callers now, while there is memory
-   for them, for the same reason. Does nothing without a limit on address space. */
+/* Makes OpenBLAS allocate the buffers for `callers` concurrent callers now, while memory is
+   available, because a later allocation that fails would be retried forever. Does nothing if the
+   address space is not limited. */
 void cli_take_blas_buffers(int callers);
 /* If OpenBLAS has chosen slower kernels than this processor supports, and the user has not forced
-   them, restarts the program with OPENBLAS_CORETYPE set. Otherwise, or if that fails, it returns.
-   Call it first in main. */
+   that choice, restarts the program with OPENBLAS_CORETYPE set. Otherwise, or if the restart fails,
+   it returns. Must be the first call in main. */
 void cli_choose_blas(char **argv);
 
 #endif

@@ -1,5 +1,5 @@
-/* OpenBLAS setup for programs that multiply matrices. It is separate from cli.c so that other
-   programs do not load OpenBLAS, whose threads spin for a while at each program start. */
+/* Sets up OpenBLAS for programs that multiply matrices. It is separate from cli.c so that other
+   programs do not load OpenBLAS, whose threads use the CPU for a while after each program start. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -31,8 +31,8 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Multiplies matrices until the time in *until. They are too large for OpenBLAS's kernels for small
-   products, which need no buffer. */
+/* Multiplies matrices until the time in *until. The matrices are too large for OpenBLAS's kernels
+   for small products, which do not allocate a buffer. */
 static void *multiply(void *until) {
     enum { N = 128 };
     static const float zeros[N * N];
@@ -50,8 +50,8 @@ void cli_take_blas_buffers(int callers) {
     int64_t until = 0;
     if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
     if (callers > MOST) callers = MOST;
-    /* OpenBLAS reuses a buffer for the next caller, so only concurrent calls make it allocate
-       several. These threads do nothing but call, so all of them are soon in a call at the same
+    /* OpenBLAS reuses a buffer for the next caller, so it allocates several only for concurrent
+       calls. All of these threads call OpenBLAS in a loop, so that soon all calls run at the same
        time. */
     if (callers > 1) until = now_ns() + 50000000 + (int64_t)callers * 10000000;
     while (started < callers - 1 && syn__thread_start(&threads[started], multiply, &until) == 0)

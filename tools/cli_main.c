@@ -1,5 +1,5 @@
-/* Start and end of every program: a large enough stack, valid standard descriptors, and detection
-   of lost output. */
+/* Starts and ends every program: provides a large enough stack and valid standard descriptors, and
+   detects lost output. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,9 +22,10 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* Opens /dev/null on each of the descriptors 0 to 2 that is closed. Otherwise the next file to be
-   opened would get that descriptor, and printed text would go to that file. Each one is opened for
-   the opposite access mode, so that reading or printing fails and check_output reports it. */
+/* Opens /dev/null on each of the descriptors 0 to 2 that is closed. Otherwise the next opened file
+   would get that descriptor, and printed text would go to that file. /dev/null is opened for
+   writing as standard input and for reading as the other two, so that reading or printing fails and
+   check_output reports it. */
 static void fill_standard(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)

@@ -1,5 +1,5 @@
-/* Collects ops outside of fitted ranges. Of ops with the same kind and extent, only the one
-   farthest from the range is kept. */
+/* Collects the ops outside the fitted ranges, grouped by kind of op and range, and formats them as
+   text and JSON. */
 #include "tools/extrapolation.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Folders and files of outputs: removing without following links, early checks, flushing,
-   moving. */
+/* Checks, removes, flushes and moves folders and files of outputs. Does not follow symbolic links
+   when it removes. */
 #include "tools/folders.h"
 
 #include <dirent.h>
@@ -79,7 +79,8 @@ syn_status folder_check_output(const char *path, syn_error *err) {
     return syn_sink_close(sink, false, err);
 }
 
-/* The nearest existing folder above `path`, or a file in its place. Truncates path to it. */
+/* Truncates `path` to the nearest existing folder above it, or a file that exists there instead,
+   and returns the result. */
 static const char *nearest(char *path) {
     struct stat st;
     for (char *slash; (slash = strrchr(path, '/'));) {
@@ -90,7 +91,7 @@ static const char *nearest(char *path) {
     return ".";
 }
 
-/* The longest ending of a set's file names, for up to 1,000 ranks. */
+/* The longest ending of the file names of a trace set with up to 1,000 ranks. */
 static const char ending[] = ".999_kineto.json";
 
 syn_status folder_check_prefix(const char *prefix, syn_error *err) {

@@ -1,4 +1,4 @@
-/* Compares inputs with outputs before anything is written, and opens both. */
+/* Checks that outputs do not overwrite inputs before anything is written, and opens both. */
 #include "tools/inputs.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix, syn_error *err) {
     syn__et_files files;
-    /* Reading the set will report what is wrong. */
+    /* The error is reported later, when the set is read. */
     if (syn__et_files_open(&files, &prefix, 1, NULL) != SYN_OK) return SYN_OK;
     syn_status s = syn__input_files_add(inputs, files.groups, err);
     for (size_t i = 0; i < files.n && s == SYN_OK; i++)

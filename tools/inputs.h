@@ -1,5 +1,5 @@
-/* Input and output files of commands. A command never overwrites a file that it reads
-   (export/text/input_files.h), and no file of a trace set that it reads. */
+/* Opens the input and output files of commands. A command never overwrites a file that it reads
+   (export/text/input_files.h), or a file of a trace set that it reads. */
 #ifndef TOOLS_INPUTS_H
 #define TOOLS_INPUTS_H
 
@@ -9,19 +9,21 @@
 #include "tools/cli.h"
 #include "tools/output_lock.h"
 
-/* Adds the files of a trace set, or the one file of that name, to the inputs. */
+/* Adds input files: the file named `prefix`, or the files of the trace set with this prefix. */
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,
                               syn_error *err) SYN_MUST_USE;
-/* Fails if the output is the input. For commands with one input; call it before cli_files_open. */
+/* Fails if output and input are the same file. Commands with one input call it before
+   cli_files_open. */
 syn_status cli_keep_input(const char *input, const char *output, syn_error *err) SYN_MUST_USE;
-/* Fails if writing a trace set would overwrite an input. The set is <prefix>.<rank>.et of each
-   rank, the groups file, and files of further ranks, which a new set removes. */
+/* Fails if writing a trace set would overwrite an input. The files that would be overwritten are
+   <prefix>.<rank>.et of each rank, the groups file, and the files of ranks that an older set with
+   this prefix has in addition, because writing a set removes them. */
 syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, int64_t n_ranks,
                                syn_error *err) SYN_MUST_USE;
 
-/* For commands that write a set: creates the folder of PREFIX.<rank>.et and locks these names until
-   output_lock_release. Refuses a prefix that ends in a folder name, because the files would be
-   hidden. */
+/* For commands that write a trace set: creates the folder of PREFIX.<rank>.et and locks these names
+   until output_lock_release. Rejects a prefix that ends in a folder name, because the names of the
+   files would then begin with a dot, which hides them. */
 syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
                         syn_error *err) SYN_MUST_USE;
 
@@ -30,11 +32,12 @@ typedef struct cli_files {
     syn__file_text in;
     syn_sink *out;
 } cli_files;
-/* Opens both. max_unpacked_bytes: see syn__file_text_open. Call cli_files_close if this
-   succeeds. */
+/* Opens both files. max_unpacked_bytes: see syn__file_text_open. If it succeeds, the caller must
+   call cli_files_close. */
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,
                           uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
-/* Closes both. The output is written only if `status` is SYN_OK. Returns the first failure. */
+/* Closes both files. The output file appears only if `status` is SYN_OK. Returns the first
+   failure. */
 syn_status cli_files_close(cli_files *files, syn_status status, syn_error *err) SYN_MUST_USE;
 
 #endif

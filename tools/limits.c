@@ -1,4 +1,4 @@
-/* Sums the limits of predicted times by phase, and formats their shares. */
+/* Adds up predicted times by phase and by limit, and formats their shares. */
 #include "tools/limits.h"
 
 #include <stdio.h>
@@ -46,8 +46,8 @@ bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shar
     return true;
 }
 
-/* Converts shares to whole percentages that add up to 100. The missing points go to the shares that
-   lost most by rounding down. */
+/* Converts shares to whole percentages that add up to 100. Rounds down first, then adds the missing
+   percentage points to the shares that lost most. */
 static void whole(const double shares[SYN_LIMIT_COUNT], int out[SYN_LIMIT_COUNT]) {
     double lost[SYN_LIMIT_COUNT];
     int left = 100;

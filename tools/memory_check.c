@@ -20,7 +20,8 @@ static FILE *open_under(const char *root, const char *folder, const char *name) 
 }
 
 /* Reads the number that follows `key` at the beginning of a line ("": on the first line), in the
-   unit of the file. Returns `none` if there is no number, as in "max". */
+   unit of the file. Returns `none` if there is no number; cgroup files contain "max" for no
+   limit. */
 static double number_of(const char *root, const char *folder, const char *name, const char *key,
                         double none) {
     char line[LINE_BYTES];
@@ -53,7 +54,8 @@ static double of_machine(const char *root) {
 /* ---- Control groups, versions 1 and 2 ---- */
 
 typedef struct group_files {
-    const char *limit, *used, *inactive, *active; /* limit and usage files; keys in memory.stat */
+    const char *limit, *used, *inactive, *active; /* names of the files with limit and usage; keys
+                                                     of file caches in memory.stat */
 } group_files;
 
 static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
@@ -61,7 +63,7 @@ static const group_files version_1 = {"memory.limit_in_bytes", "memory.usage_in_
 static const group_files version_2 = {"memory.max", "memory.current", "inactive_file",
                                       "active_file"};
 
-/* Memory that a group has left. File caches count as available. */
+/* Returns the memory that a control group may still use. File caches count as available. */
 static double of_group(const char *root, const char *folder, const group_files *f) {
     const double limit = number_of(root, folder, f->limit, "", INFINITY);
     if (!isfinite(limit)) return INFINITY;
@@ -72,8 +74,8 @@ static double of_group(const char *root, const char *folder, const group_files *
     return limit > taken ? limit - taken : 0;
 }
 
-/* The minimum over the group and all groups that contain it. Folders that do not exist belong to
-   another namespace and are ignored. */
+/* Returns the minimum over the group and all groups that contain it. Folders that do not exist
+   belong to another namespace and are ignored. */
 static double of_groups(const char *root, const char *mount, const char *path,
                         const group_files *f) {
     char folder[PATH_BYTES];

@@ -1,4 +1,5 @@
-/* Output locks: with flock, and without it by creating a file that names the owner. */
+/* Implements output locks with flock and, where flock is not available, with a file that names the
+   owner. */
 #include "tools/output_lock.h"
 
 #include <errno.h>
@@ -44,8 +45,8 @@ static bool write_owner(int fd, const char *who) {
     return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
 }
 
-/* Reads the owner's record. Retries for 200 ms, because the other run may hold the lock but not
-   have written its record yet. All zeros if there is none. */
+/* Reads the owner's record. Retries for 200 ms, because the other run may hold the lock before it
+   has written its record. Returns all zeros if there is no record. */
 static owner read_owner(int fd) {
     for (int tries = 0; tries < 20; tries++) {
         const struct timespec pause = {0, 10000000};
@@ -59,8 +60,8 @@ static owner read_owner(int fd) {
     return (owner){.pid = 0};
 }
 
-/* Whether the owner's process ran on this host and no longer exists. If the record has our own
-   process id, it is from an earlier process. */
+/* Whether the owner's process ran on this host and no longer exists. A record with this process's
+   id comes from an earlier process that had the same id. */
 static bool is_gone(const owner *o) {
     char host[256];
     this_host(host);
@@ -68,8 +69,8 @@ static bool is_gone(const owner *o) {
     return o->pid == (long)getpid() || (kill((pid_t)o->pid, 0) != 0 && errno == ESRCH);
 }
 
-/* Fails because another run holds the lock. remove: a file that the user may have to remove, or
-   NULL. */
+/* Fails because another run holds the lock. remove: a file that the message tells the user to
+   remove if the other run is finished; NULL: none. */
 static syn_status fail_held(const char *prefix, const owner *o, const char *advice,
                             const char *remove, syn_error *err) {
     char run[400] = "another run", when[40] = "", rest[600] = "";
@@ -90,8 +91,8 @@ static syn_status fail_held(const char *prefix, const owner *o, const char *advi
 
 /* ---- The lock file ---- */
 
-/* "out/.trace.lock" for "out/trace", "out/.lock" for "out/", followed by `more`. The caller frees
-   it. */
+/* Returns the path of the lock file, followed by `more`: "out/.trace.lock" for "out/trace" and
+   "out/.lock" for "out/". The caller frees it. */
 static char *lock_path(const char *prefix, const char *more) {
     const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
     const size_t bytes = strlen(prefix) + strlen(more) + 8;
@@ -136,7 +137,7 @@ static bool create(const char *path, const char *who, syn_status *status, syn_er
     return true;
 }
 
-/* The owner recorded in a file; all zeros if the file does not exist. */
+/* Returns the owner recorded in a file; all zeros if the file does not exist. */
 static owner owner_of(const char *path) {
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return (owner){.pid = 0};
@@ -145,10 +146,10 @@ static owner owner_of(const char *path) {
     return o;
 }
 
-/* Removes the file of an owner that no longer exists. Several runs may find it at once, and between
-   checking and removing, another run could have replaced it. A guard file, held for an instant,
-   ensures that only one run removes it. If a run is killed while it holds the guard, the user must
-   remove the guard. */
+/* Removes the file of an owner that no longer exists. Several runs may find the file at the same
+   time, and another run could replace it between the check and the removal. A guard file, which
+   exists only during the removal, ensures that only one run removes the file. If a run is killed
+   while it holds the guard, the user must remove the guard. */
 static syn_status remove_gone(const char *path, const char *guard, const char *prefix,
                               const char *who, const char *advice, syn_error *err) {
     const struct timespec pause = {0, 10000000};
@@ -188,7 +189,8 @@ static syn_status take_named(output_lock *lock, const char *prefix, const char *
     return s;
 }
 
-/* Tries once to lock. *again: the previous owner removed the file meanwhile, so try again. */
+/* Tries once to lock. Sets *again if the previous owner removed the lock file in the meantime, so
+   that the caller must try again. */
 static syn_status try_lock(output_lock *lock, const char *prefix, const char *who,
                            const char *advice, bool *again, syn_error *err) {
     *again = false;
@@ -196,8 +198,7 @@ static syn_status try_lock(output_lock *lock, const char *prefix, const char *wh
     if (lock->fd < 0) return fail_open(lock->path, err);
     if (try_flock(lock->fd) == 0) {
         *again = !is_named(lock->fd, lock->path);
-        /* The record is only needed for the error sentence of other runs, so a failed write is
-           ignored. */
+        /* Only the error messages of other runs need the record, so a failed write is ignored. */
         if (*again) (void)close(lock->fd);
         else (void)write_owner(lock->fd, who);
         return SYN_OK;

@@ -15,14 +15,14 @@ static double now_s(void) {
 
 enum { COUNT_BYTES = 32 };
 
-/* "12" or "1.3 GiB" */
+/* Formats a count: "12" or, without a unit, "1.3 GiB". */
 static const char *count_text(const progress *p, double count, char buf[COUNT_BYTES]) {
     if (!p->unit) return cli_bytes_text(count, buf, COUNT_BYTES);
     snprintf(buf, COUNT_BYTES, "%.0f", count);
     return buf;
 }
 
-/* "0.49" or "1.3 GiB", per second */
+/* Formats a rate per second: "0.49" or, without a unit, "1.3 GiB". */
 static const char *rate_text(const progress *p, double rate, char buf[COUNT_BYTES]) {
     if (!p->unit) return cli_bytes_text(rate, buf, COUNT_BYTES);
     snprintf(buf, COUNT_BYTES, "%.3g", rate);

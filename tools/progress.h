@@ -1,5 +1,6 @@
-/* Progress of work that takes more than a second, on standard error. On a terminal it is one line
-   that is redrawn (bar, rate, time left); otherwise a plain line every ten seconds. */
+/* Shows the progress of work that takes more than a second, on standard error. A terminal shows one
+   line that is redrawn in place, with a bar, the time left and the rate; other outputs get a plain
+   line every ten seconds. */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 
@@ -10,7 +11,8 @@ typedef struct progress {
     const char *what, *unit; /* "generating", "tokens"; unit NULL: bytes, shown as GiB */
     bool quiet;              /* print nothing */
     bool terminal_only;      /* print nothing if standard error is not a terminal */
-    double start_s, shown_s; /* 0: not started */
+    double start_s, shown_s; /* times of the first call and of the last display, in s; start_s 0:
+                                not started */
     bool on_terminal;        /* standard error is a terminal; set by the first call */
     progress_line line;
 } progress;

@@ -9,12 +9,12 @@ enum { LINE_BYTES = 512, BAR_MOST = 30, BAR_LEAST = 6 };
 /* The number of columns that a line may use. */
 static int columns_of(FILE *out) {
     struct winsize size;
-    int columns = 80; /* if the terminal does not report its size */
+    int columns = 80; /* used if the terminal does not report its size */
     if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns = size.ws_col;
     return columns <= LINE_BYTES ? columns - 1 : LINE_BYTES - 1;
 }
 
-/* Appends `more` if the line then still has at most `columns` columns. */
+/* Appends `more` if the line then has at most `columns` columns; otherwise returns false. */
 static bool append(char *text, int columns, const char *more) {
     const size_t used = strlen(text), n = strlen(more);
     if (used + n > (size_t)columns) return false;
@@ -22,8 +22,8 @@ static bool append(char *text, int columns, const char *more) {
     return true;
 }
 
-/* Appends a bar that is as wide as the facts leave space for. If they do not all fit, the bar has
-   its minimum width; if the bar would displace the first fact, it is omitted. */
+/* Appends a bar that fills the space that the facts do not need. If not all facts fit, the bar has
+   its minimum width. If even the first fact would not fit after that bar, the bar is omitted. */
 static void append_bar(char *text, int columns, double part, const char *const facts[]) {
     char bar[BAR_MOST + 4] = " [";
     int left = columns - (int)strlen(text) - (int)strlen(" []"), least = 0;

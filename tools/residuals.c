@@ -1,4 +1,5 @@
-/* Finds the measured runs nearest to a prediction, and the error to expect from theirs. */
+/* Finds the measured runs nearest to a predicted run, and computes the expected error from their
+   errors. */
 #include "tools/residuals.h"
 
 #include <math.h>
@@ -9,8 +10,8 @@ enum { DIMENSIONS = 7, NEAREST = 8 };
 
 static const char *const names[DIMENSIONS] = {"layers", "hidden size", "tp",        "dp",
                                               "batch",  "tokens",      "new tokens"};
-/* For each dimension, the split whose error applies if the run is outside of the measured range;
-   SYN_HW_SPLITS: none. */
+/* For each dimension, the cross-validation split whose error applies if the run is outside the
+   measured range; SYN_HW_SPLITS: none. */
 static const syn_hw_holdout splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL, SYN_HW_TP,
                                                   SYN_HW_SPLITS, SYN_HW_BATCH, SYN_HW_LENGTH,
                                                   SYN_HW_LENGTH};
@@ -42,8 +43,8 @@ static void name(run_error *e, const char *what) {
     snprintf(e->beyond + used, sizeof e->beyond - used, "%s%s", used > 0 ? ", " : "", what);
 }
 
-/* Adds the dimensions that are outside of the range of all rows to e->beyond, and raises the error
-   to that of their split. */
+/* Adds the dimensions in which the run is outside the range of all rows to e->beyond, and raises
+   the error to at least the error of their splits. */
 static void look_beyond(run_error *e, const double *at, const double *least, const double *most,
                         const struct syn_hw_holdout_error *apart) {
     for (int d = 0; d < DIMENSIONS; d++) {

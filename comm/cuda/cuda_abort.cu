@@ -1,11 +1,12 @@
-/* Aborting NCCL when other ranks do not arrive. Any thread that detects the problem can do it.
+/* Aborts NCCL when other ranks do not arrive. Any thread that detects this can abort.
 
-   Collectives are launched in a blocking NCCL communicator, because each call in a non-blocking one
-   starts a thread in NCCL. The call really blocks if members must first connect (cuda_nccl.cu), or
-   if the device is far behind. Therefore each group has a second communicator, `whole`, which is
-   created first and does not block. `comm` is split from it and shares its resources, including the
-   abort flag. A watchdog thread may abort `whole` while another thread is in a call on `comm`. It
-   must not abort `comm` itself, because that would free memory that the call uses. */
+   Collectives are launched in a blocking NCCL communicator, because each call in a non-blocking
+   communicator starts a thread in NCCL. A call actually blocks only if members must connect first
+   (cuda_nccl.cu), or if the device is far behind the host. Therefore each group has a second
+   communicator, `whole`, which is created first and does not block. `comm` is split from it and
+   shares its resources, including the abort flag. A watchdog thread may abort `whole` while another
+   thread is in a call on `comm`. It must not abort `comm` itself, because that would free memory
+   that the call uses. */
 #include "comm/cuda/cuda_comm.h"
 
 #ifdef SYN_HAVE_NCCL
@@ -43,8 +44,8 @@ static void *abort_both(void *arg) {
     return NULL;
 }
 
-/* Aborts in another thread, because NCCL may wait until the other ranks of the machine abort as
-   well, and this rank must first report its failure. */
+/* Aborts in another thread, because NCCL may wait until the other ranks of the machine abort, too,
+   and before that this rank must report its failure. */
 static void start_abort(ncclComm_t whole, ncclComm_t part) {
     aborted *a = static_cast<aborted *>(syn_malloc(sizeof *a));
     pthread_t thread;

@@ -11,7 +11,7 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* tag of the module's own messages */
+/* Tag of the module's own messages. */
 enum { TAG_ID = INT32_MAX };
 
 #ifdef SYN_HAVE_NCCL
@@ -92,7 +92,8 @@ syn_status syn__nccl_group_get(syn__cuda_comms *x, const syn_group *group, syn__
     return SYN_FAIL(err, SYN_E_COMM, "group %.64s was aborted", group->name);
 }
 
-/* In ascending order of ids, which is the same on all ranks, so that ranks cannot deadlock. */
+/* Opens the groups in ascending order of their ids. This order is the same on all ranks, so ranks
+   cannot deadlock. */
 static syn_status open_groups(syn__cuda_comms *x, syn_error *err) {
     syn__nccl_group *g;
     const syn_group *group = syn__cuda_host->next_group(x->comm, 0);
@@ -120,7 +121,7 @@ static void close_groups(syn__cuda_comms *x) {
     pthread_mutex_destroy(&x->lock);
 }
 
-/* Describes the oldest operation that the device still waits for, for error sentences. */
+/* For error sentences: describes the oldest operation that the device still waits for. */
 static void describe_oldest(const syn__cuda_comms *x, char *text, size_t bytes) {
     const syn__cuda_request *r = x->timed;
     while (r && cudaEventQuery(r->end) == cudaSuccess) r = r->next;

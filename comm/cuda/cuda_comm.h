@@ -1,6 +1,6 @@
-/* Collectives and messages between the devices of ranks, as part of the CUDA module. Uses NCCL,
-   with one stream per group, or copies through the host's communicator if ranks share a device or
-   the module was built without NCCL. */
+/* Collectives and messages between the devices of ranks, as part of the CUDA module. They use NCCL,
+   with one stream per group. If ranks share a device, or the module was built without NCCL, data is
+   copied through the host's communicator instead. */
 #ifndef COMM_CUDA_CUDA_COMM_H
 #define COMM_CUDA_CUDA_COMM_H
 
@@ -40,33 +40,35 @@ syn_status syn__nccl_load(syn_error *err) SYN_MUST_USE;
 typedef struct syn__nccl_group {
     struct syn__nccl_group *next;
     const syn_group *group;
-    /* See cuda_abort.cu. Collectives use `comm`. NULL after an abort. */
+    /* Collectives use `comm`; cuda_abort.cu describes `whole`. NULL after an abort. */
     ncclComm_t whole, comm;
     cudaStream_t stream;
 } syn__nccl_group;
 #endif
 
-/* An operation in flight. When it has finished, it stays in the list `timed` until its times are
+/* An operation in flight. After it has finished, it stays in the list `timed` until its times are
    known. */
 typedef struct syn__cuda_request {
     struct syn__cuda_request *next;
     uint32_t node;     /* the node's number */
-    syn_request *host; /* the host communicator's request, which does the operation or only
-                          compares the ranks' calls; NULL: finished or not used */
-    bool in_stream;    /* NCCL: it runs between two events of the group's stream */
+    syn_request *host; /* the host communicator's request, which runs the operation or only compares
+                          the ranks' calls; NULL: finished or not used */
+    bool in_stream;    /* NCCL: the operation runs between two events of the group's stream */
     cudaEvent_t begin, end;
-    cudaEvent_t copied;          /* the device has read `pinned` */
-    uint64_t begin_ns;           /* start time, if it runs through the host */
-    uint64_t call_ns, called_ns; /* NCCL: begin and end of the host's call; call_ns is 0 if work is
-                                    not recorded */
+    cudaEvent_t copied;          /* recorded after the device's last copy from `pinned` */
+    uint64_t begin_ns;           /* start time, if the operation runs through the host */
+    uint64_t call_ns, called_ns; /* NCCL: times when the host's call began and ended; call_ns is 0
+                                    if work is not recorded */
     syn_comm_call exchange;      /* as the op described it, with the copied `segments` */
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
     char *pinned; /* staging memory on the host */
     size_t pinned_bytes;
-    void *interleaved; /* device memory: the ranks' blocks, before or after they become rows */
+    void *interleaved; /* device memory for the ranks' blocks, if they are converted to or from
+                          rows */
     size_t interleaved_bytes;
-    /* Rows of the tensor in front of the gathered or scattered dimension, and their bytes. outer 1:
-       the blocks are contiguous, so `interleaved` is not needed. */
+    /* outer: product of the dimensions before the gathered or scattered dimension. inner_bytes:
+       bytes of one rank's part of such a row. If outer is 1, the blocks are contiguous and
+       `interleaved` is not needed. */
     int64_t outer, inner_bytes;
 } syn__cuda_request;
 
@@ -74,18 +76,19 @@ typedef struct syn__cuda_request {
 typedef struct syn__cuda_comms {
     syn__cuda *device;
     syn_comm *comm;
-    syn__cuda_request *idle, *timed, **last_timed; /* timed: oldest first */
+    syn__cuda_request *idle, *timed, **last_timed; /* timed: in the order of their start */
     double timeout_s;                              /* SYNTORCH_NCCL_TIMEOUT_S */
 #ifdef SYN_HAVE_NCCL
     bool nccl; /* false: all operations go through the host */
-    /* Protects the following members. A rank may read `comm` of its groups without it. */
+    /* Protects the following members. A rank's own thread may read `comm` of its groups without the
+       lock. */
     pthread_mutex_t lock;
     syn__nccl_group *groups;
     /* The watchdog thread of NCCL calls that may block (cuda_abort.cu). */
     pthread_t watcher;
     pthread_cond_t stopping;
     bool watched, stop;
-    uint64_t inside_ns; /* when the current call began; 0: none. Atomic */
+    uint64_t inside_ns; /* time when the current call began; 0: no call. Atomic */
     syn_error broken;   /* why the watchdog ended a call */
 #endif
 } syn__cuda_comms;
@@ -105,9 +108,9 @@ syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
 syn_status syn__cuda_comms_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
                                 syn_error *err) SYN_MUST_USE;
 void syn__cuda_exchanges_close(syn__cuda_comms *x); /* NULL is allowed */
-/* Waits for an event of the compute stream, which may depend on other ranks. Fails if one of them
-   has failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600), and then aborts NCCL. x may be
-   NULL. */
+/* Waits for an event of the compute stream, which may depend on other ranks. Fails if another rank
+   has failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600 by default), and then aborts NCCL. x
+   may be NULL. */
 syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) SYN_MUST_USE;
 /* The same for the streams of all groups, before a call that waits for the whole device, such as
    cudaFree. A failure is reported by the context's next sync. x may be NULL. */
@@ -129,16 +132,17 @@ syn_status syn__nccl_check(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 
 /* ---- cuda_abort.cu ---- */
 
-/* Aborts all NCCL communicators, permanently. If another rank is gone, work in the communicators'
-   streams would never finish, and memory could not be freed. */
+/* Aborts all NCCL communicators permanently. Without this, if another rank has ended, work in the
+   communicators' streams would never finish and memory could not be freed. */
 void syn__nccl_abort_all(syn__cuda_comms *x);
-/* Waits until all aborts have finished, for two seconds at most; false if they have not. */
+/* Waits until all aborts have finished, for at most two seconds. Returns false if they have not
+   finished. */
 bool syn__nccl_aborted(void);
 /* Fails if another rank has failed and the communicator reports that. */
 syn_status syn__nccl_check_others(const syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 /* Returns s, a failure that NCCL reported, or the failure of another rank if one arrives within two
-   seconds: an error of NCCL is often caused by a rank that ended, and that rank's message says
-   more. */
+   seconds. The end of another rank often causes NCCL's error, and that rank's message is then more
+   useful. */
 syn_status syn__nccl_or_others(const syn__cuda_comms *x, syn_status s, syn_error *err) SYN_MUST_USE;
 /* Whether timeout_s has passed since since_ns. */
 bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
@@ -147,8 +151,9 @@ bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
 syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) SYN_MUST_USE;
 /* Pauses between two polls: yields the core or, later than 200 us after since_ns, sleeps 50 us. */
 void syn__nccl_poll_pause(uint64_t since_ns);
-/* The watchdog thread. It ends NCCL calls, between enter and leave, that block for too long or for
-   a rank that has failed; leave then fails with the reason. */
+/* The watchdog thread. Calls of NCCL are made between enter and leave. The watchdog ends a call
+   that blocks for too long or waits for a rank that has failed, and leave then fails with the
+   reason. */
 syn_status syn__nccl_watch(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 void syn__nccl_unwatch(syn__cuda_comms *x);
 void syn__nccl_enter(syn__cuda_comms *x);
@@ -167,7 +172,7 @@ void syn__cuda_request_free(syn__cuda_request *r);
 
 /* ---- ops/cuda/cuda_gather.cu ---- */
 
-/* Converts between blocks [n][outer][inner] and rows [outer][n][inner]; inner in bytes. */
+/* Converts between blocks [n][outer][inner] and rows [outer][n][inner]; `inner` is in bytes. */
 syn_status syn__cuda_interleave(cudaStream_t stream, const void *from, void *to, int64_t n,
                                 int64_t outer, int64_t inner_bytes, bool to_rows,
                                 syn_error *err) SYN_MUST_USE;

@@ -1,4 +1,4 @@
-/* Starting and waiting for operations of a context.
+/* Starts operations of a context and waits for them.
    NCCL's operations run in the stream of their group, between two events that order them with the
    compute stream; the host does not wait. All others are copied to the host, run by the host's
    communicator, and copied back: messages and barriers always, and everything if ranks share a
@@ -52,7 +52,7 @@ static void kernel_name(const syn_comm_call *e, char *name, size_t bytes) {
                  reductions[e->reduce], type);
 }
 
-/* Reports the operation's device work to the context. */
+/* Reports the device work of an operation to the context. */
 static void give_work(const syn__cuda_comms *x, const syn__cuda_request *r, uint64_t start_ns,
                       uint64_t wall_ns) {
     char name[64];
@@ -74,7 +74,7 @@ static void give_work(const syn__cuda_comms *x, const syn__cuda_request *r, uint
 
 #endif
 
-/* Handles operations that are finished; the others stay for the next call. */
+/* Reports operations that have finished. The others stay in the list for the next call. */
 void syn__cuda_comms_times(syn__cuda_comms *x) {
     const syn__cuda_times *t = &x->device->times;
     while (x->timed && cudaEventQuery(x->timed->end) == cudaSuccess) {
@@ -181,7 +181,7 @@ static bool reads(const syn_comm_call *x) {
            (x->kind != SYN_COMM_BROADCAST || x->group->index == x->root);
 }
 
-/* Bytes that segment i reads, and bytes that it writes. */
+/* Number of bytes that segment i reads; bytes_out: number of bytes that it writes. */
 static size_t bytes_in(const syn__cuda_request *r, int i) {
     const size_t size =
         r->exchange.kind == SYN_COMM_REDUCE_SCATTER ? (size_t)r->exchange.group->size : 1;
@@ -194,9 +194,9 @@ static size_t bytes_out(const syn__cuda_request *r, int i) {
     return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
 }
 
-/* Lays out staging memory, aligned to 16 bytes: for each segment what it reads, then what it
-   writes. Earlier copies from this memory are finished before it is written again, because the
-   writes come after r->end. */
+/* Lays out staging memory: for each segment the data that it reads, then the data that it writes,
+   each aligned to 16 bytes. Earlier copies from this memory are finished before it is written
+   again, because the writes come after r->end. */
 static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
     size_t bytes = 0;
     for (int i = 0; i < r->exchange.n_segments; i++)
@@ -338,9 +338,9 @@ static syn_status ask(syn__cuda_comms *x, const syn__cuda_request *r, const syn_
     return s;
 }
 
-/* Passes the call to the host's communicator, which compares the members' calls if it does that; a
-   mismatch then fails with its sentence. If the rank waits immediately, the comparison comes first,
-   otherwise it runs concurrently. */
+/* Passes the call to the host's communicator, which compares the members' calls, if it can. A
+   mismatch then fails with that communicator's sentence. If the rank waits immediately, the
+   comparison comes before the operation; otherwise they run concurrently. */
 static syn_status start_comparison(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     syn_comm_call host = r->exchange;
     host.elsewhere = true;
@@ -386,7 +386,8 @@ static bool by_nccl(const syn__cuda_comms *x, const syn_comm_call *exchange) {
 
 /* ---- members of the backend ---- */
 
-/* Gives up a started operation: waits for the host's part and recycles the request. */
+/* Gives up an operation that was started: waits for the host's part and makes the request
+   reusable. */
 static void give_up(syn__cuda_comms *x, syn__cuda_request *r) {
     syn_error ignored;
     ignored.code = SYN_OK;

@@ -1,5 +1,5 @@
-/* Loads NCCL's functions at run time. The module does not link NCCL, because one device does not
-   need it, and machines with one device often do not have it. */
+/* Loads NCCL's functions at run time. The module is not linked with NCCL, because a single device
+   does not need NCCL, and machines with a single device often do not have it. */
 #include "comm/cuda/cuda_comm.h"
 
 #ifdef SYN_HAVE_NCCL
@@ -15,7 +15,7 @@
 
 syn__nccl_functions syn__nccl;
 
-static char missing[256]; /* why NCCL cannot be used; "": it can */
+static char missing[256]; /* why NCCL cannot be used; "" if it can */
 
 #ifdef SYN_EMULATED
 static void load() {
@@ -44,9 +44,9 @@ static void load() {
 }
 #endif
 
-/* Makes ranks connect when their communicators are created, not at their first collective:
-   launching a collective must not wait for other ranks, which may first need a message from this
-   one. */
+/* Makes ranks connect when their communicators are created, not at their first collective.
+   Launching a collective must not wait for other ranks, because these may first need a message from
+   this rank. */
 static void prepare() {
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);
     load();

@@ -7,9 +7,9 @@
 
 enum { TAG_PLACE = INT32_MAX - 1, MOST_DEVICES = 64 };
 
-/* The devices that a process sees, identified by UUID, which is the same from every process. Host
-   names do not work: containers on several machines may have the same name, and each rank may see
-   only one device. */
+/* The devices that a process sees, identified by their UUIDs, which are the same in every process.
+   Host names and device numbers do not identify devices: containers on several machines may have
+   the same name, and each rank may see only one device. */
 typedef struct sight {
     int32_t n;
     cudaUUID_t ids[MOST_DEVICES];
@@ -18,8 +18,8 @@ typedef struct sight {
 /* What rank 0 sends to each rank. */
 typedef struct place {
     int32_t device;
-    int32_t lacking, seen; /* lacking: the first rank without a device of its own, or -1; seen: how
-                              many devices it sees */
+    int32_t lacking, seen; /* lacking: the first rank that has no device for itself, or -1; seen:
+                              how many devices that rank sees */
 } place;
 
 bool syn__cuda_sharing(void) {
@@ -97,7 +97,7 @@ static syn_status gather(syn_comm *comm, const sight *mine, place *out, syn_erro
     return s;
 }
 
-/* For ranks in several processes. */
+/* Chooses the device if the ranks are in several processes. */
 static syn_status find_place(syn_comm *comm, int n_devices, place *out, syn_error *err) {
     sight mine;
     SYN_TRY(look(n_devices, &mine, err));

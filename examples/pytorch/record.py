@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Records one training step of a tiny model, DistributedDataParallel on two processes, as
-docs/pytorch.md says. Needs PyTorch and no GPU; writes host.<rank>.json and device.<rank>.json to
-the current folder. Those beside this script were made so with PyTorch 2.15.0:
+"""Records one training step of a tiny model with DistributedDataParallel on two processes, as
+docs/pytorch.md describes. Needs PyTorch but no GPU. Writes host.<rank>.json and device.<rank>.json
+to the current folder. The files next to this script were recorded with PyTorch 2.15.0:
 
     torchrun --nproc_per_node 2 record.py
 """

@@ -1,7 +1,7 @@
-/* Writes an execution trace as MLCommons Chakra's chakra_jsonizer does, byte for byte: each
-   message is Python's MessageToJson, which is json.dumps(indent=2) of protobuf's JSON mapping.
-   Separate from chakra_json_out.c because this output is not one JSON document, and it loses ids
-   of 0 and fields that the schema lacks. */
+/* Writes an execution trace as MLCommons Chakra's chakra_jsonizer does, byte for byte: each message
+   is the output of Python's MessageToJson, which is json.dumps(indent=2) of protobuf's JSON
+   mapping. Separate from chakra_json_out.c because this output is not one JSON document, and lacks
+   ids of 0 and fields that are not in the schema. */
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/wire/et_frames.h"
 #include "export/chakra/wire/et_json_print.h"

@@ -8,10 +8,11 @@
 
 typedef struct source {
     syn__et_json_reader in;
-    syn__et_json_reader again; /* for the JSON that the bytes in "@wire" decode to */
+    syn__et_json_reader again; /* reads the JSON of the message that the bytes in "@wire" decode
+                                  to */
     syn__et_decoder decoder;
     syn_sink *out;
-    int32_t rank;   /* the rank to convert; -1: the only one in the document */
+    int32_t rank;   /* the rank to convert; -1: the only rank in the document */
     syn_json ranks; /* reader at the start of the "ranks" array */
     bool found;
     syn_chakra_json_stats *stats;
@@ -56,7 +57,8 @@ static syn_status compare(source *s, syn_sink *text, bool is_meta) {
     return SYN_OK;
 }
 
-/* Checks that "@wire" holds exactly one message and that it equals the other members. */
+/* Checks that "@wire" contains exactly one message, and that this message equals the other
+   members. */
 static syn_status check_wire(source *s, bool is_meta) {
     const syn__buf *wire = &s->in.wire;
     const char *data = wire->data != NULL ? wire->data : "";
@@ -148,7 +150,7 @@ static syn_status put_metadata_ahead(source *s) {
     const syn_json here = s->in.json;
     syn_json at;
     if (!find_member(&here, "metadata", &at)) {
-        syn_sink_char(s->out, '\0'); /* an empty message: length 0 */
+        syn_sink_char(s->out, '\0'); /* an empty metadata message: length 0 */
         return SYN_OK;
     }
     at.err = s->in.err;
@@ -159,7 +161,7 @@ static syn_status put_metadata_ahead(source *s) {
     return status;
 }
 
-/* Writes the nodes of another rank, which is searched for from the start of the list. */
+/* Writes the nodes of another rank, which is searched for from the start of "ranks". */
 static syn_status put_nodes_of(source *s, int64_t rank) {
     const syn_json here = s->in.json;
     syn_json list = s->ranks, nodes;
@@ -285,7 +287,7 @@ static bool starts_with_metadata(const char *data, size_t bytes) {
 }
 
 /* JSON starts with a bracket, but so can an .et, whose first byte is a length. If the first three
-   tokens are not valid JSON, the file is an .et if its metadata decodes. */
+   tokens are not valid JSON, the file counts as an .et if its first message decodes as metadata. */
 bool syn_chakra_is_json(const char *data, size_t bytes) {
     syn_json json;
     size_t at = 0;

@@ -9,11 +9,11 @@
 #include "syntorch/base/memory.h"
 
 #define BATCH_NODES 1024
-#define BATCH_BYTES ((uint64_t)1 << 18) /* of JSON text; a longer message is a batch of its own */
+#define BATCH_BYTES ((uint64_t)1 << 18) /* JSON text; a longer message is a batch of its own */
 
 typedef struct written {
     syn__et_frame frame;
-    size_t begin, end; /* byte range of its text in the batch */
+    size_t begin, end; /* byte range of the message's text in the batch */
 } written;
 
 typedef struct writer {

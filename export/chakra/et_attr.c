@@ -50,7 +50,7 @@ bool syn__et_parse_u64(const char *text, uint64_t *out) {
 
 /* ---- To the graph ---- */
 
-/* Returns a list or bytes as text, as in the JSON form. */
+/* Returns the text of a list or bytes in the JSON form. */
 static const char *json_of(const syn__et_attr *a, syn__arena *arena) {
     syn_sink *sink;
     if (syn_sink_open_memory(&sink, NULL) != SYN_OK) return NULL;
@@ -59,7 +59,7 @@ static const char *json_of(const syn__et_attr *a, syn__arena *arena) {
     size_t bytes;
     const char *data = syn_sink_data(sink, &bytes);
     const char *out = NULL;
-    /* base64 without its quotes */
+    /* For bytes, remove the quotes around the base64 text. */
     const size_t cut = syn__et_is_list(a->field) ? 0 : 1;
     if (data != NULL) out = syn__arena_text(arena, (syn__str){data + cut, bytes - 2 * cut});
     (void)syn_sink_close(sink, false, NULL);

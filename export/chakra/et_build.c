@@ -75,8 +75,8 @@ static bool same_value(const syn_attribute *a, const syn_attribute *b) {
     return a->type == SYN_VALUE_F64 ? !(a->f64 < b->f64) && !(a->f64 > b->f64) : a->i64 == b->i64;
 }
 
-/* Whether the common entries already imply this entry for the rank. The common "rank" entry counts
-   as each rank's own number. */
+/* Whether this entry of the rank follows from the common entries. The common entry "rank"
+   represents the number of each rank. */
 static bool is_common(const syn__et_builder *b, uint32_t rank, const syn_attribute *entry) {
     const syn_attribute *common = syn_graph_meta(b->graph, entry->name);
     if (common == NULL) return false;

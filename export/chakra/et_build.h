@@ -18,8 +18,8 @@ syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint
 /* Reads the groups of a trace set, {"<id>": [ranks...]}. Call it before adding files. */
 syn_status syn__et_builder_groups(syn__et_builder *b, const char *name, const char *data,
                                   size_t bytes, syn_error *err);
-/* Adds the messages of the rank with index `rank`. Add ranks in the order of their indices. `name`
-   prefixes error messages, which include byte offsets if `is_file`. */
+/* Adds the messages of the rank with index `rank`. Ranks must be added in the order of their
+   indices. `name` prefixes error messages, which include byte offsets if `is_file`. */
 syn_status syn__et_builder_add(syn__et_builder *b, uint32_t rank, const char *name,
                                const char *data, size_t bytes, bool is_file, syn_error *err);
 /* Finishes and frees the builder, also on failure. The caller owns *out. out NULL: discards the
@@ -33,8 +33,9 @@ typedef struct syn__et_group {
     char *name; /* NULL until a file gives the name */
     int32_t *ranks;
     size_t n_ranks;
-    bool is_listed;   /* only comm_group.json has listed it so far, in the order for simulators */
-    uint32_t n_comms; /* communications of the current rank */
+    bool is_listed;   /* only comm_group.json has listed the group so far; its ranks may be in ring
+                         order (et_ring.h) */
+    uint32_t n_comms; /* number of the group's communications on the current rank */
     bool member;      /* the current rank is a member */
 } syn__et_group;
 
@@ -42,7 +43,7 @@ struct syn__et_builder {
     syn_graph *graph;
     syn__et_group *groups; /* ascending by id */
     size_t n_groups, groups_cap;
-    int32_t world_size;     /* as given by a file; 0: unknown */
+    int32_t world_size;     /* world size that a file gives; 0: unknown */
     int32_t min_world_size; /* highest rank number seen, plus one */
     syn__arena arena;
     syn__et_decoder decoder;

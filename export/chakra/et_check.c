@@ -52,16 +52,17 @@ typedef struct call {
 
 typedef struct group_calls {
     bool complete; /* all members are in the graph */
-    call *calls;   /* calls of the group's first caller */
+    call *calls;   /* calls of the first rank that called the group */
     size_t n_calls, calls_cap;
-    uint32_t first, latest; /* indices of the first and the latest rank that called */
+    uint32_t first, latest; /* indices of the first rank and of the latest rank that called the
+                               group */
     uint32_t n_callers;
     size_t at; /* number of calls that `latest` has made so far */
 } group_calls;
 
 typedef struct check {
     const syn_graph *graph;
-    group_calls *groups; /* by group index in the graph; the last entry is all ranks (group id 0) */
+    group_calls *groups; /* per group of the graph, and a last entry for all ranks (group id 0) */
     uint32_t *touched;   /* indices of groups that the current rank has called */
     uint32_t n_touched;
     int32_t *ranks; /* global rank numbers, ascending */
@@ -104,7 +105,8 @@ static void close_check(check *c) {
     syn_cursor_free(&c->cursor);
 }
 
-/* For messages: "group " and "tp0" for a group, "" and "the world" for all ranks. */
+/* Texts for messages: group_word returns "group " and the function below "tp0"; for the group of
+   all ranks they return "" and "the world". */
 static const char *group_word(const check *c, uint32_t group) {
     return group < c->graph->n_groups ? "group " : "";
 }
@@ -124,7 +126,7 @@ static bool group_of(const check *c, const syn_node *node, uint32_t *out) {
     if (node->kind != SYN_NODE_COLLECTIVE || (node->flags & SYN_NODE_VIRTUAL)) return false;
     if (node->group == 0) return true;
     const syn_graph_group *group = syn_graph_group_by_id(c->graph, node->group);
-    if (group == NULL) return false; /* the plan reports the unknown group */
+    if (group == NULL) return false; /* syn__et_plan_node reports the unknown group */
     *out = (uint32_t)(group - c->graph->groups);
     return true;
 }
@@ -149,8 +151,8 @@ static syn_status fewer(const check *c, uint32_t group, uint32_t rank, size_t n,
                     number(c, other), n_other);
 }
 
-/* Stores the call if `rank` is the group's first caller, otherwise compares it with that rank's
-   call. */
+/* Stores the call if `rank` is the first rank that called the group; otherwise compares it with
+   that rank's call. */
 static syn_status add_call(check *c, uint32_t group, uint32_t rank, const syn_node *node) {
     group_calls *g = &c->groups[group];
     const call made = {node->comm, node->comm_bytes};
@@ -199,7 +201,7 @@ static bool is_member(const check *c, uint32_t group, uint32_t rank) {
     return false;
 }
 
-/* Fails with the name of a member that calls nothing in a group where other members do. */
+/* Fails with the number of a rank that does not call the group although other members do. */
 static syn_status fail_missing_calls(check *c, uint32_t group) {
     const group_calls *g = &c->groups[group];
     for (uint32_t rank = 0; rank < c->graph->n_ranks; rank++) {

@@ -1,13 +1,14 @@
 /* Fills in the fields and attributes of a planned node. Attribute types are those that simulators
    read: num_ops, comm_type and comm_size are int64; tensor_size is uint64; comm_src, comm_dst and
    comm_tag are int32; pg_name is a string; inputs and outputs are string lists (et_tensors.c).
-   Simulators hang on a size or cost of 0 and abort if the first node takes no time, so both are
-   raised to a minimum; the attribute `clamped` marks such nodes.
+   Simulators hang on a size or cost of 0, and abort if the first node takes no time. Sizes and
+   costs are therefore raised to a minimum, and the attribute `clamped` marks nodes for which this
+   was done.
 
    Further attributes are written only if they add information: op (string) if it differs from the
-   last part of the name, phase (string) if not forward, step and stream (int64) if not 0, reduce
-   (string) if not sum, root (int32), and the exact times wall_ns, wait_ns and predicted_ns (int64,
-   rounded). */
+   last part of the name, phase (string) if it is not forward, step and stream (int64) if they are
+   not 0, reduce (string) if it is not sum, root (int32), and the exact times wall_ns, wait_ns and
+   predicted_ns (int64, rounded). */
 #include <math.h>
 
 #include "export/chakra/et_walk.h"

@@ -36,8 +36,8 @@ static syn_status check_ranks(const char *where, uint32_t id, const int32_t *ran
                             where, id, (int)ranks[i]);
         if (ranks[i] > max) max = ranks[i];
     }
-    /* One bit per rank detects repeats. This costs at most 2 MiB, even for a small group of large
-       rank numbers. */
+    /* One bit per rank number detects repeats. The bits need at most 2 MiB, even for a small group
+       with large rank numbers. */
     unsigned char *seen = (unsigned char *)syn_calloc((size_t)max / 8 + 1, 1);
     if (seen == NULL) return SYN_FAIL_NOMEM(err, (size_t)max / 8 + 1, "a group");
     size_t i = 0;
@@ -76,9 +76,9 @@ static syn_status has_ranks(const syn__et_group *g, const int32_t *ranks, size_t
     return failed ? SYN_FAIL_NOMEM(err, 2 * bytes, "a group's ranks") : SYN_OK;
 }
 
-/* Fails unless the group has the same ranks as `known`. The name is taken if `known` has none. The
-   ranks are always replaced, because the order of metadata takes precedence over that of
-   comm_group.json. */
+/* Fails unless a group in a file has the same ranks as `known`. Sets the name of `known` if it has
+   none. Always replaces the ranks of `known`, because the order in metadata takes precedence over
+   the order in comm_group.json. */
 static syn_status agree(syn__et_group *known, const char *where, char **name, int32_t **ranks,
                         size_t n, syn_error *err) {
     bool same = known->n_ranks == n && memcmp(known->ranks, *ranks, n * sizeof **ranks) == 0;
@@ -98,8 +98,8 @@ static syn_status agree(syn__et_group *known, const char *where, char **name, in
     return SYN_OK;
 }
 
-/* Adds the group, or checks that it equals the known one. Takes ownership of `ranks` and `name`,
-   also on failure. */
+/* Adds the group or, if a group with this id is known, checks that both are equal. Takes ownership
+   of `ranks` and `name`, also on failure. */
 static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, char *name,
                             int32_t *ranks, size_t n, bool listed, syn_error *err) {
     syn__et_group *known = syn__et_find_group(b, id);

@@ -1,5 +1,5 @@
-/* Readers for callers that know which of Chakra's formats a file has. export.h has readers for all
-   formats. */
+/* Readers for callers that know which of Chakra's formats a file has. The readers of other formats
+   are in export.h. */
 #ifndef EXPORT_ET_IMPORT_H
 #define EXPORT_ET_IMPORT_H
 

@@ -55,8 +55,8 @@ static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__
     return SYN_OK;
 }
 
-/* Whether the node has only default values. Its message would be written with 0 bytes, which other
-   readers take for the end of the file. */
+/* Whether the node has only default values. Written again, its message would have 0 bytes, which
+   other readers take for the end of the file. */
 static bool is_empty(const syn__et_node *n, bool lax) {
     return n->id == 0 && n->name.bytes == 0 && n->type == 0 && (n->n_ctrl == 0 || lax) &&
            n->n_data == 0 && n->start_micros == 0 && n->duration_micros == 0 && !n->io[0].present &&
@@ -107,7 +107,7 @@ static syn_status index_ids(syn__et_ids *ids, const syn__et_index *index, syn_er
 
 /* ---- Dependencies ---- */
 
-/* Attributes that list the data_deps of one class, ascending by id (docs/pytorch.md). */
+/* Attributes that list the data_deps of one class, in ascending order of ids (docs/pytorch.md). */
 static const struct {
     const char *name;
     syn_dep_class dep_class;
@@ -118,7 +118,7 @@ static const struct {
                    {"thread_deps", SYN_DEP_SYNC}};
 #define CLASS_LISTS (sizeof class_lists / sizeof class_lists[0])
 
-/* Reads one class list in parallel with the data_deps. */
+/* The position in the list of one class, which is read in parallel with the data_deps. */
 typedef struct class_reader {
     syn__et_reader list;
     uint64_t id;
@@ -155,7 +155,7 @@ static uint32_t class_of(class_reader *lists, uint64_t id) {
     return found;
 }
 
-/* Appends the node's dependencies to index->deps, of which *n are in use. */
+/* Appends the node's dependencies to index->deps, which has *n entries so far. */
 static syn_status resolve_node(syn__et_index *index, const syn__et_ids *known,
                                const syn__et_node *node, size_t *n, syn_error *err) {
     class_reader lists[CLASS_LISTS];
@@ -216,11 +216,12 @@ static bool in_order(const syn__et_index *index) {
     return true;
 }
 
-/* Kahn's algorithm. Of the ready nodes it takes the one with the smallest id, as ASTRA-sim does, so
-   the order of nodes in the file does not matter (tools change it). */
+/* Orders the nodes with Kahn's algorithm. The next node is always the ready node with the smallest
+   id, as in ASTRA-sim. The order of nodes in the file, which tools change, therefore does not
+   matter. */
 typedef struct kahn {
-    uint32_t *left;  /* per span: dependencies not yet in the order */
-    uint32_t *first; /* per span: start of its entries in waiters; n_spans + 1 starts */
+    uint32_t *left;  /* per span: number of dependencies not yet in the order */
+    uint32_t *first; /* per span: start of its entries in waiters; one more element for the end */
     uint32_t *waiters;
     uint32_t *heap;
     size_t n_heap;
@@ -258,8 +259,9 @@ static bool kahn_open(kahn *k, const syn__et_index *index) {
                 (uint32_t *)syn_malloc((index->n_deps + 1) * sizeof(uint32_t)),
                 (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t)), 0};
     if (k->left == NULL || k->first == NULL || k->waiters == NULL || k->heap == NULL) return false;
-    /* first[s + 2] first counts the waiters of s, then holds their start; filling moves the start
-       to first[s + 1]. */
+    /* At first, first[s + 2] is the number of waiters of span s, and then the start of their
+       entries. While the entries are filled in, first[s + 1] counts up from that start, so that at
+       the end first[s] is the start. */
     for (size_t i = 0; i < index->n_deps; i++) k->first[index->deps[i].node + 2]++;
     for (size_t i = 2; i < n + 2; i++) k->first[i] += k->first[i - 1];
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
-/* Index of one execution trace: its messages, checked, and an order in which each node comes after
-   its dependencies. */
+/* Index of one execution trace: the positions of its messages, all of which are checked, and an
+   order in which each node comes after its dependencies. */
 #ifndef EXPORT_ET_INDEX_H
 #define EXPORT_ET_INDEX_H
 
@@ -27,13 +27,14 @@ typedef struct syn__et_index {
     syn_dep *deps; /* node: index into spans */
     size_t n_deps, deps_cap;
     uint32_t *order; /* order[i]: the span at position i */
-    bool lax; /* drop ctrl_deps on missing nodes, which PyTorch's converter can leave behind */
+    bool lax; /* drop ctrl_deps on missing nodes; Chakra's converter for PyTorch traces can write
+                 such ctrl_deps */
     uint64_t n_dropped;
     bool has_start; /* at least one node has a start time */
 } syn__et_index;
 
 /* Splits the file into messages, checks each one, finds all dependencies and orders the nodes. Call
-   close even after a failure. */
+   syn__et_index_close even after a failure. */
 syn_status syn__et_index_open(syn__et_index *index, syn__et_decoder *decoder, const char *name,
                               const char *data, size_t bytes, bool is_file, syn_error *err);
 void syn__et_index_close(syn__et_index *index);

@@ -1,5 +1,5 @@
 /* Decides which nodes of a rank appear in its execution trace, and which nodes each of them waits
-   for. et_plan.h has the rules. */
+   for. The rules are in et_plan.h. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 #define PASSED             0x80000000u /* flag in place[]: the node does not appear */
 #define MAX_NODES          0x7FFFFFFEu /* an id shifted left by one bit must fit in 32 bits */
-#define MAX_INHERITED_DEPS 64 /* a node's inherited dependencies are thinned if there are more */
+#define MAX_INHERITED_DEPS 64          /* longer lists are shortened by drop_implied_deps */
 
 syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,
                              syn_error *err) {
@@ -65,8 +65,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sorts work[] by id and removes duplicates. An id that is both data and ctrl stays as data, which
-   has the smaller code. */
+/* Sorts work[] by id and removes duplicates. An id that is both a data_dep and a ctrl_dep remains a
+   data_dep, which has the smaller code. */
 static void sort_work(syn__et_plan *plan) {
     uint32_t *w = plan->work;
     size_t n = 0;
@@ -79,7 +79,7 @@ static void sort_work(syn__et_plan *plan) {
     plan->n_work = n;
 }
 
-/* Sets `latest` of each stream in work[] to the greatest id there. */
+/* Sets `latest` of each stream to the greatest id of its nodes in work[]. */
 static void mark_latest(syn__et_plan *plan) {
     for (size_t i = 0; i < plan->n_work; i++)
         plan->streams[plan->stream_of[plan->work[i] >> 1]].latest = 0;
@@ -90,7 +90,7 @@ static void mark_latest(syn__et_plan *plan) {
 }
 
 /* Removes dependencies that the order of the streams implies: all except the latest on each stream.
-   Data dependencies are removed only if data_too. */
+   data_too: also removes data_deps. */
 static void drop_implied_deps(syn__et_plan *plan, bool data_too) {
     size_t n = 0;
     if (plan->n_work < 2) return;
@@ -113,7 +113,8 @@ static syn_status add_list(syn__et_plan *plan, uint32_t list, bool ctrl, syn_err
     return SYN_OK;
 }
 
-/* Sets work[] to the node's dependencies, with nodes that do not appear replaced by their own. */
+/* Sets work[] to the node's dependencies. A dependency on a node that does not appear is replaced
+   by the dependencies of that node. */
 static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_only,
                           syn_error *err) {
     plan->n_work = 0;
@@ -136,7 +137,7 @@ static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_on
 static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_only,
                           syn_error *err) {
     uint32_t *place = &plan->place[plan->n_planned];
-    /* In a chain of views, all share one list. */
+    /* The views of a chain share one list. */
     if (node->n_deps == 1 && !data_only && node->deps[0].dep_class == SYN_DEP_DATA &&
         node->deps[0].node < plan->n_planned && plan->place[node->deps[0].node] & PASSED) {
         *place = plan->place[node->deps[0].node];
@@ -157,11 +158,12 @@ static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_on
 
 /* ---- Barriers and order ---- */
 
-/* Sets the gate to the last node of each stream that ran since the previous barrier; those nodes
-   wait for all older ones. Receives are excluded, because they may stay open across a barrier. */
+/* Sets the gate to the last node of each stream that ran since the previous barrier. These nodes
+   depend on all older nodes, directly or indirectly. Receives are excluded, because they may stay
+   open across a barrier. */
 static syn_status close_gate(syn__et_plan *plan, syn_error *err) {
     if (plan->n_active == 0)
-        return SYN_OK; /* nothing ran in between, so the old gate is still valid */
+        return SYN_OK; /* nothing ran since the previous barrier, so its gate is still valid */
     plan->n_gate = 0;
     for (size_t i = 0; i < plan->n_active; i++) {
         syn__et_stream *s = &plan->streams[plan->active[i]];
@@ -246,8 +248,8 @@ static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn
     return SYN_OK;
 }
 
-/* Sets *out to whether the collective's group has more than one rank. Group 0 is the whole
-   world. */
+/* Sets *out to whether the collective's group has more than one rank. Group 0 consists of all
+   ranks. */
 static syn_status has_several_ranks(const syn_graph *graph, uint32_t rank, uint32_t index,
                                     const syn_node *node, bool *out, syn_error *err) {
     *out = graph->world_size > 1;

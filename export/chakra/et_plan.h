@@ -8,15 +8,14 @@
 
    The plan adds ctrl_deps so that
    - each stream runs in order: a node depends on the stream's previous node. Messages have their
-   own streams (streams.h), so a send does not depend on a receive that was posted before it;
+   own streams (streams.h), so a send does not depend on a receive that was posted earlier;
    - collectives run in program order: each depends on the rank's previous collective and on the
    sends before it. (A simulator has one communication slot per rank. Sends never wait for a peer.)
    - a barrier separates the nodes before it from those after it: the next node of each stream
    depends on the last node of each stream, except receives, which may remain open.
 
-   ctrl_deps that others imply are omitted: of the nodes on the same stream only the previous one
-   stays, of those on another stream only the latest, and nodes that are already data_deps are
-   dropped. Ids count from 1. */
+   ctrl_deps that other dependencies imply are omitted. A ctrl_dep remains only if it is the latest
+   of the node's dependencies on its stream, and not also a data_dep. Ids count from 1. */
 #ifndef EXPORT_ET_PLAN_H
 #define EXPORT_ET_PLAN_H
 
@@ -30,16 +29,17 @@ extern "C" {
 typedef struct syn__et_stream {
     uint32_t tail;      /* id of its last node; 0: none */
     uint32_t last_send; /* id of its last send, if no collective followed it; 0: none */
-    uint32_t barrier;   /* number of the last barrier that it waited for */
+    uint32_t barrier;   /* number of the last barrier that the stream waited for */
     uint32_t latest;    /* scratch: greatest id among a node's dependencies */
-    bool active;        /* it is in syn__et_plan.active */
+    bool active;        /* the stream is in syn__et_plan.active */
 } syn__et_stream;
 
 typedef struct syn__et_plan {
     const syn_graph *graph;
     uint32_t rank;
     uint32_t n_planned, n_ids;
-    uint32_t *place;     /* per graph node: its id, or PASSED | index of its dependency list */
+    uint32_t *place;     /* per graph node: its id or, if the node does not appear, PASSED | index
+                            of its dependency list */
     uint32_t *stream_of; /* per id: index into streams */
     /* Dependency lists of nodes that do not appear. An entry is id << 1 | is_ctrl. */
     uint32_t *lists, *pool;
@@ -57,18 +57,19 @@ typedef struct syn__et_plan {
     uint32_t last_coll;
     uint32_t *senders; /* indices of streams that have a last_send */
     size_t n_senders, senders_cap;
-    /* Result for the node just planned: its dependencies, ascending. */
+    /* Result of syn__et_plan_node: the node's dependencies, ascending. */
     uint64_t *ctrl, *data;
     size_t n_ctrl, n_data, ctrl_cap, data_cap;
 } syn__et_plan;
 
 syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,
                              syn_error *err);
-/* Plans the rank's next node; *id is its id, or 0 if it does not appear. */
+/* Plans the rank's next node. *id is the node's id, or 0 if the node does not appear. */
 syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t *id,
                              syn_error *err);
 void syn__et_plan_close(syn__et_plan *plan);
-/* Whether node `index` of the rank appears, or is a barrier of several ranks. */
+/* Finds out whether node `index` of the rank appears, and whether it is a barrier of several
+   ranks. */
 syn_status syn__et_plan_includes(const syn_graph *graph, uint32_t rank, uint32_t index,
                                  const syn_node *node, bool *shown, bool *barrier, syn_error *err);
 

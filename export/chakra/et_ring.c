@@ -1,5 +1,5 @@
-/* Orders the ranks of a group for comm_group.json: where possible, hops from node to node in the
-   ring that ASTRA-sim makes of them keep their place within the node. et_ring.h explains why. */
+/* Orders the ranks of a group for comm_group.json, so that in ASTRA-sim's ring, hops from node to
+   node keep their place within the node where possible. et_ring.h explains why. */
 #include "export/chakra/et_ring.h"
 
 #include "syntorch/base/memory.h"
@@ -13,7 +13,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Number of ranks per node, if all nodes have the same number at the same places; otherwise 0. */
+/* Number of the group's ranks per node, if the ranks have the same places on all nodes; otherwise
+   0. */
 static uint32_t width_of(const int32_t *sorted, uint32_t n, int32_t node_ranks) {
     uint32_t width = 0;
     while (width < n && sorted[width] / node_ranks == sorted[0] / node_ranks) width++;
@@ -36,9 +37,9 @@ static int32_t *put_node(int32_t *out, const int32_t *node, uint32_t width, uint
     return out;
 }
 
-/* Writes node after node. Each node is entered at the place at which the previous one was left. If
-   the number of nodes is odd, the last node is entered at a third place, so that it can be left at
-   the place where the ring began. */
+/* Writes node after node. The ring enters each node at the place at which it left the previous one.
+   If the number of nodes is odd, the ring enters the last node at a third place, so that it can
+   leave that node at the place where the ring began. */
 static void put_nodes(int32_t *out, const int32_t *sorted, uint32_t n, uint32_t width) {
     const uint32_t nodes = n / width;
     uint32_t enter = 0;
@@ -51,8 +52,8 @@ static void put_nodes(int32_t *out, const int32_t *sorted, uint32_t n, uint32_t 
     }
 }
 
-/* For two ranks on each of an odd number of nodes: runs along the first rank of each node and back
-   along the second. */
+/* For two ranks on each of an odd number of nodes: writes the first rank of each node, and then,
+   from the last node back to the first, the second rank of each node. */
 static void put_ladder(int32_t *out, const int32_t *sorted, uint32_t n) {
     for (uint32_t k = 0; k < n / 2; k++) {
         out[k] = sorted[2 * k];
@@ -69,17 +70,17 @@ typedef struct stop {
     const int32_t *ranks; /* in ascending order */
     int32_t place;        /* place of the first rank within the node */
     uint32_t width;
-    /* Places that the next node has too, as indices into the ranks of this node (leave) and of the
-       next one (enter). A link rules out one place for each neighbouring link, so three candidates
-       are enough. */
+    /* Candidates for the link: places that this node and the next one have in common, as indices
+       into the ranks of this node (leave) and of the next node (enter). A chosen link excludes one
+       place for each of its two neighbouring links, so three candidates are enough. */
     uint32_t leave[MAX_LINK_CANDIDATES], enter[MAX_LINK_CANDIDATES], n;
-    /* `choice` is the link taken: 0 .. n - 1, or n for a link between different places. Per choice,
-       best[] is the greatest number of same-place links up to here, and from[] the previous link's
-       choice. */
+    /* `choice` is the chosen candidate: 0 .. n - 1, or n for a link between different places. For
+       each possible choice, best[] is the greatest number of same-place links up to this link, and
+       from[] is the choice of the previous link with which it is reached. */
     uint32_t choice, best[LINK_CHOICES], from[LINK_CHOICES];
 } stop;
 
-/* Sorts nodes with the same places next to each other. */
+/* Sorts nodes by their places, so that similar nodes are adjacent. */
 static int compare_stops(const void *a, const void *b) {
     const stop *x = a, *y = b;
     if (x->place != y->place) return compare(&x->place, &y->place);
@@ -110,8 +111,8 @@ static void find_places(stop *from, const stop *to, int32_t node_ranks) {
     }
 }
 
-/* Whether a ring can enter the node `at` by choice a of the previous link and leave it by choice
-   b. */
+/* Whether a ring can enter the node `at` with choice a of the previous link and leave it with
+   choice b. */
 static bool fits(const stop *before, uint32_t a, const stop *at, uint32_t b) {
     return at->width == 1 || a == before->n || b == at->n || before->enter[a] != at->leave[b];
 }
@@ -154,8 +155,8 @@ static void put_stops(int32_t *out, const stop *stops, uint32_t n) {
     }
 }
 
-/* Orders the nodes by their first place and maximizes the number of same-place links. If that is no
-   gain over the given order, the ranks stay as they are. */
+/* Orders the nodes by their first place and maximizes the number of same-place links. If this gives
+   no more such links than the given order, the ranks are not changed. */
 static syn_status order_stops(int32_t *ranks, const int32_t *sorted, uint32_t n, int32_t node_ranks,
                               syn_error *err) {
     stop *stops = syn_malloc(n * sizeof *stops);
@@ -213,7 +214,8 @@ syn_status syn__et_undo_ring_order(int32_t *ranks, uint32_t n, int32_t node_rank
 
 int32_t syn__et_node_ranks(const syn_graph *graph) {
     const syn_attribute *name = syn_graph_meta(graph, "hardware");
-    const syn_attribute *own = syn_graph_meta(graph, "node_ranks"); /* if not a preset */
+    const syn_attribute *own = syn_graph_meta(graph, "node_ranks"); /* set if the hardware is not a
+                                                                       preset */
     if (own != NULL && own->type == SYN_VALUE_I64 && own->i64 > 0 && own->i64 <= INT32_MAX)
         return (int32_t)own->i64;
     if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;

@@ -1,5 +1,5 @@
-/* Derives a graph node from a message: kind, cost, group and times. The message's attributes are
-   kept as attributes of the node, too. */
+/* Converts a message to a graph node: kind, cost, group and times. The node also gets all
+   attributes of the message. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/op_names.h"
 
-/* The attributes of a message for which a node has fields. Strings end in NUL; absent ones are
-   "". */
+/* The attributes of a message for which a graph node has fields. Strings are NUL-terminated; absent
+   strings are "". */
 typedef struct known {
     uint64_t num_ops, tensor_size, comm_size, step, stream;
     uint64_t clamped;                                     /* a boolean */
@@ -136,7 +136,7 @@ static syn_status add_io(syn__et_builder *b, const syn__et_io *io, bool outputs)
 
 /* ---- Fields ---- */
 
-/* Splits "h.3.attn/qkv" into scope and label. */
+/* Splits a name such as "h.3.attn/qkv" into scope and label. */
 static syn_status put_name(syn__et_builder *b, const syn__et_node *message, const known *k,
                            syn_node *out) {
     const char *name = syn__arena_text(&b->arena, message->name);
@@ -162,7 +162,7 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
 static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
     uint64_t id;
     syn__et_group *group = syn__et_parse_u64(k->pg_name, &id) ? syn__et_find_group(b, id) : NULL;
-    /* A group that no file lists counts as all ranks. */
+    /* A group of which this rank is not a member, or that no file lists, counts as all ranks. */
     if (group == NULL || !group->member) return SYN_OK;
     out->group = group->id;
     out->comm_index = group->n_comms++;
@@ -199,8 +199,8 @@ static bool put_message(syn__et_builder *b, bool is_send, const known *k, syn_no
     return true;
 }
 
-/* Resets costs that the writer had raised to the minimum that simulators need, because they are not
-   the program's. */
+/* Resets costs that the writer raised to the minimum that simulators need, because the program did
+   not have these costs. */
 static void drop_clamped(known *k) {
     if (k->clamped == 0) return;
     if (k->tensor_size == 1 || (k->tensor_size == SYN__ET_MIN_ROOT_BYTES && k->num_ops != 1))
@@ -209,7 +209,8 @@ static void drop_clamped(known *k) {
     if (k->comm_size == 1) k->comm_size = 0;
 }
 
-/* Sets kind and communication. A type that the graph cannot express is stored in "@type". */
+/* Sets the kind and the fields of communication. A node type that the graph cannot express is
+   stored in the attribute "@type". */
 static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, const known *k,
                            syn_node *out) {
     bool exact = true;
@@ -276,7 +277,8 @@ static syn_status put_times(syn__et_builder *b, const syn__et_node *message, con
     if (k->predicted_ns >= 0) out->predicted_ns = (double)k->predicted_ns;
     if (k->wall_ns >= 0) out->wall_ns = (double)k->wall_ns;
     else if ((duration != 0 || k->inclusive_us >= 0) && k->predicted_ns < 0)
-        out->wall_ns = (double)duration * 1000; /* 0: the ops it called took all the time */
+        out->wall_ns = (double)duration * 1000; /* may be 0: then the ops that it called took all
+                                                   the time */
     if (k->wait_ns >= 0) out->wait_ns = (double)k->wait_ns;
     const double length = syn__et_duration_ns(out);
     if (micros_of(out->start_ns) != start) SYN_TRY(add_micros(b, "@start_time_micros", start));

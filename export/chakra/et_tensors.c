@@ -1,8 +1,8 @@
-/* Writes the tensors that a node reads and writes, in the form that ASTRA-sim's tracking of local
-   memory needs on every node: string lists `inputs` and `outputs` that alternate names and sizes in
-   bytes. Each storage is listed as a whole, under the tensor that owns it, so that it is written
-   once: views and new in-place versions count as their owner. Parameters and inputs have no writer;
-   they exist from the start. */
+/* Writes the tensors that a node reads and writes, in the form that ASTRA-sim needs on every node
+   to track local memory: the string lists `inputs` and `outputs`, in which names and sizes in bytes
+   alternate. Each storage is listed as a whole under the tensor that owns it, so that only one node
+   writes it: for views and new in-place versions, the owner is listed. No node writes parameters
+   and inputs; they exist from the start. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Sets walk->owners to the owners of these tensors' storages, ascending, without duplicates.
-   own_only: skips tensors that do not own their storage. */
+/* Sets walk->owners to the tensors that own the storages of the given tensors, in ascending order
+   without duplicates. own_only: skips given tensors that do not own their storage. */
 static syn_status find_owners(syn__et_walk *walk, const uint32_t *tensors, uint32_t n_tensors,
                               bool own_only, size_t *n, syn_error *err) {
     const uint32_t n_all = walk->graph->ranks[walk->rank].n_tensors;
@@ -52,8 +52,8 @@ static void put_text(syn__buf *buf, const char *text, size_t bytes) {
     syn__buf_put(buf, text, bytes);
 }
 
-/* Appends the name and the size in bytes. The name is "t57"; parameters, inputs and states add
-   theirs, as in "t3 wte.weight". */
+/* Appends the tensor's name and its size in bytes. The name has the form "t57"; parameters, inputs
+   and states add their own name, as in "t3 wte.weight". */
 static syn_status put_tensor(syn__et_walk *walk, uint32_t tensor, syn_error *err) {
     const uint32_t named = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     const syn_graph_tensor *t;

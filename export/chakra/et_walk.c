@@ -7,7 +7,7 @@
 #include "export/chakra/et_walk.h"
 #include "syntorch/base/memory.h"
 
-#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as Chakra's own generator writes it */
+#define SCHEMA_VERSION "1.0.0" /* version of Chakra's schema, as Chakra's generator writes it */
 
 syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_t rank,
                              const char *version, syn_error *err) {
@@ -121,7 +121,7 @@ static syn_status planned_meta(syn__et_walk *walk, syn__et_meta *out, syn_error 
     return add_groups(walk, err);
 }
 
-/* Returns the rank of an entry "name@rank3", or -1 if the entry is for all ranks. *bytes is the
+/* Returns 3 for a metadata entry "name@rank3", and -1 if the entry is for all ranks. *bytes is the
    length of the name without the suffix. */
 static int64_t rank_of_entry(const char *name, size_t *bytes) {
     const char *at = strrchr(name, '@');
@@ -134,8 +134,8 @@ static int64_t rank_of_entry(const char *name, size_t *bytes) {
     return (int64_t)rank;
 }
 
-/* The entry to write for `m`: the rank's own value of that name, if it has one. NULL if nothing is
-   written at this point. */
+/* Returns the entry to write for `m`: the rank's own entry of that name, if there is one. NULL:
+   nothing is written for `m`. */
 static const syn_attribute *entry_of(const syn_graph *g, const syn_attribute *m, int32_t rank,
                                      bool *out_own) {
     size_t bytes, base_bytes;
@@ -146,8 +146,8 @@ static const syn_attribute *entry_of(const syn_graph *g, const syn_attribute *m,
         const syn_attribute *other = &g->metadata[i];
         const int64_t other_rank = rank_of_entry(other->name, &base_bytes);
         if (base_bytes != bytes || memcmp(other->name, m->name, bytes) != 0) continue;
-        /* The rank's own value is written in place of the common one, or at its own position if
-           there is no common one. */
+        /* The rank's own entry is written in place of the common entry or, if there is none, at its
+           own position. */
         if (for_rank >= 0 && other_rank < 0) return NULL;
         if (for_rank < 0 && other_rank == rank) {
             *out_own = true;
@@ -254,8 +254,8 @@ static syn__str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
     return NULL;
 }
 
-/* Takes an attribute that holds a field of the message for which a graph node has none. Returns
-   false for all others. */
+/* If the attribute stores a field of the message that graph nodes lack, sets that field. Returns
+   false for all other attributes. */
 static bool take_field(syn__et_walk *walk, const syn_attribute *a, syn__et_node *out, bool *nomem) {
     bool known = false;
     if (*a->name != '@') return false;
@@ -302,7 +302,8 @@ static syn_status verbatim_deps(syn__et_walk *walk, const syn_node *node, syn__e
                 (int)walk->graph->ranks[walk->rank].rank, walk->next, node->deps[i].node);
         const int is_data = node->deps[i].dep_class != SYN_DEP_CONTROL &&
                             node->deps[i].dep_class != SYN_DEP_INPLACE;
-        /* A dependency with two control classes is written once. */
+        /* Adjacent dependencies on the same node, with different control classes, are written
+           once. */
         const uint64_t id = walk->node_ids[node->deps[i].node];
         if (n[is_data] == 0 || walk->ids[is_data][n[is_data] - 1] != id)
             walk->ids[is_data][n[is_data]++] = id;

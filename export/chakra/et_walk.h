@@ -29,11 +29,11 @@ typedef struct syn__et_walk {
     syn__buf list; /* buffer for the current attribute */
 } syn__et_walk;
 
-/* Starts the walk of the rank with index `rank`. version: recorded as attribute "program"; may be
-   NULL. */
+/* Starts the walk of the rank with index `rank`. version: the program version, which is recorded as
+   attribute "program"; may be NULL. */
 syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_t rank,
                              const char *version, syn_error *err);
-/* Call _meta first, then _node for each node; *more is false after the last one. The records are
+/* Call syn__et_walk_meta first, and then syn__et_walk_node until *more is false. The records are
    valid until the next call. */
 syn_status syn__et_walk_meta(syn__et_walk *walk, syn__et_meta *out, syn_error *err);
 syn_status syn__et_walk_node(syn__et_walk *walk, syn__et_node *out, bool *more, syn_error *err);
@@ -42,9 +42,9 @@ void syn__et_walk_close(syn__et_walk *walk);
 /* Adds an attribute to the current message. */
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err);
 
-/* The node's own duration: measured if available, otherwise predicted. For communication it
-   excludes the time spent waiting for other ranks, which simulators compute themselves. SYN_NO_TIME
-   if unknown. In et_describe.c. */
+/* Returns the node's own duration in ns: the measured one if available, otherwise the predicted
+   one. For communication it excludes the time spent waiting for other ranks, which simulators
+   compute themselves. SYN_NO_TIME if unknown. In et_describe.c. */
 double syn__et_duration_ns(const syn_node *node);
 /* Fills a node's name and times. */
 syn_status syn__et_describe_frame(syn__et_walk *walk, const syn_node *node, syn__et_node *out,

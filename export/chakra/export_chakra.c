@@ -1,7 +1,8 @@
 /* Exports the execution traces of all ranks in protobuf's JSON mapping:
-   {"ranks":[{"rank":0,"metadata":{...},"nodes":[...]}]}, one node per line. If a rank has the same
-   nodes as another one (copies.h), it has that rank's number, "nodes_of", instead of nodes. The
-   document has the same content as the .et files, so it can be converted to them byte for byte. */
+   {"ranks":[{"rank":0,"metadata":{...},"nodes":[...]}]}, one node per line. A rank with the same
+   nodes as an earlier rank (copies.h) has "nodes_of", the number of that rank, instead of "nodes".
+   The document has the same content as the .et files, so it can be converted to them byte for
+   byte. */
 #include "export/chakra/et_walk.h"
 #include "export/export.h"
 #include "export/walk/copies.h"
@@ -33,8 +34,8 @@ static syn_status write_nodes(syn__et_walk *walk, int32_t rank, const int32_t *n
     return SYN_OK;
 }
 
-/* The rank whose nodes are written for `rank`; NULL if its own nodes are written. In a verbatim
-   graph, a copy with attributes of its own needs its own messages. */
+/* The number of the rank whose nodes represent those of `rank`; NULL if its own nodes are written.
+   In a verbatim graph, an identical rank with different attributes needs its own messages. */
 static const int32_t *nodes_of(const syn_graph *graph, const syn_copied_ranks *copies,
                                uint32_t rank) {
     if (!syn__is_copy(copies, rank)) return NULL;

@@ -1,5 +1,5 @@
 /* Exports Chakra execution traces: one file per rank, written node by node in protobuf's wire
-   format, and the set's comm_group.json. */
+   format, and the trace set's comm_group.json. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -69,8 +69,8 @@ static bool head_has(const char *data, size_t bytes, const char *word) {
     return false;
 }
 
-/* An .et can also begin with '<' as a length, but then a tag follows, which is never a letter, '?'
-   or '!'. */
+/* An .et can also begin with '<' as a length, but then the next byte is a protobuf tag, which is
+   never a letter, '?' or '!'. */
 static syn__file_kind kind_by_tag(const char *data, size_t bytes, size_t at) {
     if (bytes - at < 2 || data[at] != '<') return SYN__FILE_OTHER;
     const char c = data[at + 1];
@@ -84,8 +84,8 @@ static syn__file_kind kind_by_tag(const char *data, size_t bytes, size_t at) {
 
 /* ---- JSON ---- */
 
-/* JSON starts with a bracket, but so can an .et, whose first byte is a length. In an .et, a
-   protobuf tag follows, which is never a quote or bracket. */
+/* JSON starts with a bracket, but so can an .et, whose first byte is a length. In an .et, the next
+   byte is a protobuf tag, which is never a quote or bracket. */
 static bool is_json(const char *data, size_t bytes, size_t at) {
     if (at == bytes || (data[at] != '{' && data[at] != '[')) return false;
     at = skip_space(data, bytes, at + 1);
@@ -135,7 +135,7 @@ static bool begins_with_word(const char *data, size_t bytes, size_t at, const ch
 static syn__file_kind kind_by_characters(const char *data, size_t bytes, size_t at) {
     const size_t end = bytes < HEAD_BYTES ? bytes : HEAD_BYTES;
     if (at == bytes) return SYN__FILE_OTHER;
-    /* Messages contain tags and lengths, many of which are control characters. */
+    /* An .et contains protobuf tags and lengths, many of which are control characters. */
     for (size_t i = at; i < end; i++)
         if (((unsigned char)data[i] < ' ' && !is_space(data[i])) || data[i] == '\x7F')
             return SYN__FILE_OTHER;

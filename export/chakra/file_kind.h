@@ -11,7 +11,7 @@ extern "C" {
 
 /* X(id, description, advice if an execution trace was expected) */
 #define SYN__FILE_KIND_LIST(X)                                                                   \
-    X(OTHER, NULL, "") /* may be an execution trace */                                           \
+    X(OTHER, NULL, "") /* any other file, which may be an execution trace */                     \
     X(NODE_LINK, "a graph as node-link JSON", "; convert it with `syntorch export --format et`") \
     X(CHAKRA_JSON, "an execution trace as JSON", "; convert it with `syntorch json`")            \
     X(TIMELINE, "a Chrome timeline (traceEvents)",                                               \
@@ -44,7 +44,7 @@ typedef enum syn__file_kind {
 syn__file_kind syn__file_kind_of(const char *data, size_t bytes);
 /* "a PNG picture"; NULL for OTHER. */
 const char *syn__file_kind_text(syn__file_kind kind);
-/* Fails if the data is certainly not an execution trace; the error names what it is. */
+/* Fails if the data is certainly not an execution trace. The error names the kind of the file. */
 syn_status syn__require_et(const char *name, const char *data, size_t bytes,
                            syn_error *err) SYN_MUST_USE;
 

@@ -11,16 +11,16 @@
 #include "export/export.h"
 #include "syntorch/base/memory.h"
 
-/* Limit of the bytes that all "nodes_of" ranks together add. */
+/* Limit of the bytes that are copied for all "nodes_of" ranks together. */
 #define MAX_COPY_BYTES ((size_t)1 << 32)
 #define OWN_NODES      (-1)
 
 typedef struct rank_bytes {
     int32_t rank; /* -1 until "rank" was read */
     bool has_meta, has_nodes;
-    int32_t nodes_of;     /* number of a rank, or OWN_NODES */
-    size_t n_copies;      /* number of ranks with these nodes that are still to be added */
-    syn__buf meta, nodes; /* each message after its length */
+    int32_t nodes_of;     /* number of the rank that has the nodes, or OWN_NODES */
+    size_t n_copies;      /* number of ranks with these nodes that have not been added yet */
+    syn__buf meta, nodes; /* wire form; each message is preceded by its length */
 } rank_bytes;
 
 typedef struct reader {

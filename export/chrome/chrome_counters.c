@@ -9,7 +9,8 @@ typedef struct change {
 } change;
 
 typedef struct life {
-    int64_t begin, end; /* ns; -1: never */
+    int64_t begin, end; /* start of the first op that writes the storage, end of the last op that
+                           reads it, in ns; -1: none */
 } life;
 
 typedef struct writer {
@@ -35,8 +36,8 @@ static int compare(const void *a, const void *b) {
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Replaces the changes by their running sum at each time of change. Returns the range of the
-   sums. */
+/* Replaces the changes by the running sum after each of them, with one entry per time. Returns the
+   largest sum minus the smallest. */
 static int64_t add_up(writer *w, int64_t sum) {
     int64_t least = INT64_MAX, most = INT64_MIN;
     size_t n = 0;
@@ -52,8 +53,8 @@ static int64_t add_up(writer *w, int64_t sum) {
     return n > 0 ? most - least : 0;
 }
 
-/* Writes a counter track. Omits changes of less than 0.4 % of its range, which would not be
-   visible. */
+/* Writes a counter track, which begins with the value `sum`. Omits changes of at most 0.4 % of the
+   track's range, which would not be visible. */
 static void put_curve(writer *w, const char *name, int64_t sum) {
     const int64_t seen = add_up(w, sum) / 250;
     int64_t last = -1;
@@ -73,8 +74,8 @@ static void put_curve(writer *w, const char *name, int64_t sum) {
 
 /* ---- Memory ---- */
 
-/* Extends the lifetimes of the tensors that a node uses. Views, which are not shown, do not
-   count. */
+/* Extends the lifetimes of the storages that a node uses. Views are not shown and do not count as
+   uses. */
 static syn_status note_uses(writer *w, uint32_t index, uint32_t n_tensors) {
     const syn__span *span = syn__timeline_span(w->timeline, w->walk->rank_index, index);
     const syn_node *node;

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* A rank's node of a collective. */
+/* The node with which a rank takes part in a collective. */
 typedef struct part {
     uint32_t group, number, rank, node;
     int64_t end;

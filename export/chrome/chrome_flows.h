@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* One point of an arrow, bound to a node. */
+/* One point of an arrow, which is attached to a node. */
 typedef struct syn__chrome_flow {
     uint32_t rank, node; /* indices */
     uint64_t id;         /* from 1 */
@@ -22,15 +22,16 @@ typedef struct syn__chrome_flows {
     size_t n, cap;
 } syn__chrome_flows;
 
-/* Makes the flows of all nodes shown, except arrows that would point back in time. The caller frees
- *out in all cases. */
+/* Makes the arrows between all nodes in the timeline, except those that would point back in time.
+   The caller frees *out in all cases. */
 syn_status syn__chrome_flows_make(syn__chrome_flows *out, const syn__timeline *timeline,
                                   syn__walk *walk, syn_error *err) SYN_MUST_USE;
 void syn__chrome_flows_free(syn__chrome_flows *flows);
-/* The flow event bound to a node; NULL if there is none. */
+/* The flow event that is attached to a node; NULL if there is none. */
 const syn__chrome_flow *syn__chrome_flow_of(const syn__chrome_flows *flows, uint32_t rank_index,
                                             uint32_t node);
-/* The timestamp of an arrow's end, just inside the slice. */
+/* The timestamp for the end of an arrow: just before the end of the slice, so that viewers attach
+   the arrow to it. */
 static inline int64_t syn__chrome_arrow_end(int64_t start, int64_t end) {
     return end > start ? end - 1 : start;
 }

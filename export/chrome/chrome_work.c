@@ -8,7 +8,8 @@
 
 static const struct {
     const char *name, *category;
-} kinds[SYN_PIECE_KIND_COUNT] = {[SYN_PIECE_KERNEL] = {NULL, "kernel"}, /* it has its own name */
+} kinds[SYN_PIECE_KIND_COUNT] = {[SYN_PIECE_KERNEL] = {NULL, "kernel"}, /* a kernel has its own
+                                                                           name */
                                  [SYN_PIECE_COPY_IN] = {"copy in", "copy"},
                                  [SYN_PIECE_COPY_OUT] = {"copy out", "copy"},
                                  [SYN_PIECE_COPY] = {"copy", "copy"},
@@ -25,10 +26,11 @@ typedef struct writer {
 
 typedef struct placed {
     const syn_piece *piece;
-    const syn_node_work *node; /* NULL: it belongs to no node */
+    const syn_node_work *node; /* NULL: the piece belongs to no node */
 } placed;
 
-/* The host's waits are on a track before the streams. */
+/* Returns the number of the piece's track: 0 for the host's waits, otherwise the number of its
+   stream. */
 static uint32_t lane(const syn_piece *p) {
     return p->kind == SYN_PIECE_WAIT ? 0 : p->stream;
 }
@@ -99,8 +101,8 @@ static int64_t whole_ns(const writer *w, uint64_t ns) {
     return since > 0 ? since : 0;
 }
 
-/* Writes the pieces, ordered by stream and start. If rounding makes a piece begin before the
-   previous one has ended, it is moved to that end. */
+/* Writes the pieces, which are ordered by stream and start. If rounding makes a piece begin before
+   the previous one has ended, the start is moved to that end. */
 static void put_all(writer *w, const placed *pieces, size_t n) {
     int64_t free_at = 0;
     for (size_t i = 0; i < n; i++) {

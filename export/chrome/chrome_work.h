@@ -1,4 +1,4 @@
-/* The device work of a rank (syntorch/graph/work.h), as tracks of its own. */
+/* Writes the device work of a rank (syntorch/graph/work.h) on separate tracks. */
 #ifndef EXPORT_CHROME_WORK_H
 #define EXPORT_CHROME_WORK_H
 
@@ -10,8 +10,8 @@ extern "C" {
 
 /* Appends events, each preceded by a comma. Each stream of the device gets a thread "kernels,
    stream 7" with its kernels, copies and fills; the thread id is first_tid plus the stream's
-   number. Thread first_tid has the host's waits for the device. `walk` must have the rank selected.
-   Writes nothing if the rank has no device work. */
+   number. Thread first_tid has the host's waits for the device. The rank is the selected rank of
+   `walk`. Nothing is written if it has no device work. */
 syn_status syn__chrome_put_work(syn_sink *sink, const syn__timeline *timeline, syn__walk *walk,
                                 uint32_t first_tid, syn_error *err) SYN_MUST_USE;
 

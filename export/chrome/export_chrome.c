@@ -1,13 +1,12 @@
-/* Writes Chrome trace events for Perfetto and chrome://tracing. There is a process per rank (one
-   for a rank and its identical ranks, see copies.h) and a thread per stream: 0 is compute, 1 and up
-   are the groups, followed by sends, receives and other streams. Times are us with three decimals.
-   Slices of a thread never overlap partly: overlapping slices are moved to additional threads. Host
-   ops of PyTorch traces are on threads of their own, one per original thread, nested by their
-   calls.
+/* Writes Chrome trace events for Perfetto and chrome://tracing. A rank is a process, which also
+   represents the ranks that are identical to it (copies.h). A stream is a thread: 0 is computation,
+   then come the groups, sends, receives and other streams. Times are us with three decimals. Slices
+   of a thread never overlap partly: slices that would do so are moved to additional threads. Each
+   host thread of a PyTorch trace is also a thread here, in which ops are nested by their calls.
 
    Device work of nodes is on further threads, one per stream of the device (chrome_work.h). A
-   communication that waited is two slices, "wait" followed by its own, so that sums over events
-   count every ns once. Arrows connect sends with receives and the ranks of a collective
+   communication that waited for other ranks has two slices, "wait" and then its own, so that sums
+   over events count every ns once. Arrows connect sends with receives and the ranks of a collective
    (chrome_flows.h). Each rank has two counter tracks: memory and bytes in flight
    (chrome_counters.h). Communication uses the argument names of PyTorch's Kineto, so that tools
    made for its traces can read them. otherData.clock is the source of the times (timeline.h). */
@@ -55,7 +54,7 @@ static void put_thread_name(writer *w, const syn__track_thread *t) {
     syn__put_text(w->sink, "\"name\":", t->copy > 0 ? text : name);
 }
 
-/* "rank 0", or "rank 0 and its copies 1, 2, 3": the ranks that this process represents. */
+/* Writes the ranks that this process represents: "rank 0", or "rank 0 and its copies 1, 2, 3". */
 static void put_process_name(writer *w) {
     char text[512];
     const syn_graph *graph = w->timeline.graph;
@@ -213,8 +212,8 @@ static void put_flow(writer *w, const syn__slice *s, const syn__chrome_flow *f, 
     put(w, "}");
 }
 
-/* Writes a slice for the time that a communication waited for other ranks, before its own slice.
-   Returns its length; 0, with nothing written, if it did not wait. */
+/* Writes a slice for the time that a communication waited for other ranks; its own slice comes
+   after it. Returns the length of the wait. If there was none, returns 0 and writes nothing. */
 static int64_t put_wait(writer *w, const syn__slice *s, const syn_node *node, const char *name) {
     const int64_t length = s->end - s->start, wait = s->wait < length ? s->wait : length;
     if (wait <= 0) return 0;

@@ -1,8 +1,8 @@
-/* Writes an HTML report that shows one trace in a browser, or compares two: the data as packed
-   columns (html_columns.h) in base64, a viewer in JavaScript that reads them (view_*.js), and
-   tables for readers without JavaScript. The page loads nothing; its content security policy
-   forbids all requests. Names are written only as XML text or within base64, so they are never
-   interpreted as markup or code. */
+/* Writes an HTML report that shows one trace in a browser, or compares two traces. The report
+   contains the data as packed columns (html_columns.h) in base64, a viewer in JavaScript that reads
+   the columns (view_*.js), and tables for readers without JavaScript. The report loads nothing from
+   elsewhere: its content security policy forbids all requests. Names are written only as escaped
+   XML text or within base64, so a browser never interprets them as markup or code. */
 #include <stdio.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static syn_status put_data(const syn__html_trace *trace, const char *title, cons
     return status;
 }
 
-/* "gpt3-175b, tp 8, 2 ranks" */
+/* Writes a title such as "gpt3-175b, tp 8, 2 ranks". */
 static void make_title(const syn_graph *graph, const syn_export_options *options, char *out,
                        size_t bytes) {
     static const char *const facts[] = {"model", "tp", "dp", "dtype", "device"};
@@ -87,7 +87,7 @@ static void put_head(syn_sink *sink, const char *title, const char *version) {
     syn_sink_text(sink, syn__html_body);
 }
 
-/* `which`: "A: " or "B: " for two traces, "" for one. */
+/* which: "A: " or "B: " if the report has two traces, "" if it has one. */
 static syn_status put_trace(const syn_graph *graph, const syn_export_options *options,
                             const char *which, syn_sink *sink, syn_error *err) {
     syn__html_trace trace;

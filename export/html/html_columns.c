@@ -4,7 +4,7 @@
 #include "syntorch/base/memory.h"
 
 #define LARGEST   ((UINT64_C(1) << 53) - 1)
-#define MAX_BYTES 8 /* of a varint up to LARGEST, or up to twice that */
+#define MAX_BYTES 8 /* bytes of the longest varint, which has 53 bits */
 
 static const char *const names[] = {
 #define SYN_X(id, name) name,
@@ -41,7 +41,8 @@ static bool is_zero(const syn__buf *buf) {
     return true;
 }
 
-/* Stores the content of the open column, unless an equal column is stored already. */
+/* Stores the current rank's column, unless an equal column is stored already. *number: the number
+   of the stored column. */
 static syn_status hold(syn__columns *c, syn__column column, uint32_t *number, syn_error *err) {
     syn__buf *buf = &c->open[column];
     if (buf->failed) return SYN_FAIL_NOMEM(err, buf->bytes, "the columns of a page");

@@ -1,6 +1,6 @@
-/* The data of a trace in an HTML report: a JSON header, and then columns of numbers for each rank.
-   A column is a sequence of varints (LEB128); signed numbers are zigzag-encoded. Byte-identical
-   columns are stored once; most ranks have the same columns. */
+/* The data of a trace in an HTML report: a JSON header, followed by columns of numbers for each
+   rank. A column is a sequence of varints (LEB128); signed numbers are zigzag-encoded. Equal
+   columns are stored once, because most ranks of a run have the same columns. */
 #ifndef EXPORT_HTML_COLUMNS_H
 #define EXPORT_HTML_COLUMNS_H
 
@@ -13,25 +13,29 @@ extern "C" {
 #endif
 
 /* Columns of nodes:
-   - id, gap, tag, base: signed. id is the difference from the previous node, gap the time from
-     the end of the previous node on the track, tag the tag itself, and base the difference from
-     the tensor's own number.
+   - id, gap, tag, base: signed. id is the difference from the id of the previous node. gap is the
+     time from the end of the previous node on the same track to the start of this node. tag is the
+     tag itself.
    - scope, label, op, attributes: string numbers.
    - lane: 0 for nodes that are not shown, otherwise the index of the track plus one.
-   - gap, duration, wait: ns, stored as a number and its size, the number of bits by which it is
-     shifted left. Sizes are 0 except in large measured traces, whose times are rounded to
-     SYN__TIME_BITS bits, and gaps also to steps of which the run has at least SYN__TIME_STEPS. A
-     gap counts from the rounded end. wait is the first part of duration and is limited to it.
+   - gap, duration, wait: ns. Each is stored in two columns: a number, and a size, which says by how
+     many bits the number must be shifted left. Sizes are 0 except in large measured traces, which
+     are rounded: numbers are rounded to SYN__TIME_BITS bits, and gaps are also multiples of a power
+     of two that divides the run into at least SYN__TIME_STEPS steps. A gap is measured from the
+     rounded end of the previous node. wait is the time for which the node waits for other ranks; it
+     is the first part of duration.
    - critical: for PyTorch traces, the node's time on the critical path in ns (critical.h).
-   - comm, group, peer: 0, or the value plus one (for groups, the index plus one).
-   - uses: number of inputs, inputs, number of outputs, outputs. Tensors are signed differences:
-     of an input from `last`, of an output from `last`, which it then replaces. `last` starts at
-     0 and continues from node to node.
-   - deps: their number, and for each the distance back << SYN_DEP_COUNT | one bit per class.
+   - comm, group, peer: 0 for none, otherwise the value plus one (for groups, the index plus one).
+   - uses: the number of inputs, the inputs, the number of outputs, the outputs. Tensors are signed
+     differences from `last`, the previous output: `last` - input, and output - `last`. `last` is 0
+     before the first node of the rank.
+   - deps: the number of dependencies, and for each (distance back << SYN_DEP_COUNT) | classes,
+     where the distance is counted in nodes and classes has one bit per dependency class.
 
-   Columns of tensors: name (0: "scope/label:position" of the producer, otherwise a string number
-   plus one), spec (a string number), bytes, flags, base, part (0: not sharded, otherwise an index
-   into the rank's own strings "parts", plus one). */
+   Columns of tensors: name (0: "scope/label:position" of the producer; otherwise a string number
+   plus one), spec (a string number), bytes, flags, base (the difference between the numbers of the
+   tensor and its base tensor), part (0: not sharded; otherwise an index into the rank's own strings
+   "parts", plus one). */
 #define SYN__COLUMN_LIST(X)           \
     X(ID, "id")                       \
     X(KIND, "kind")                   \
@@ -82,21 +86,23 @@ typedef enum syn__column {
 const char *syn__column_name(syn__column column);
 
 typedef struct syn__columns {
-    syn__buf open[SYN__COLUMN_COUNT]; /* columns of the current rank */
+    syn__buf open[SYN__COLUMN_COUNT]; /* columns of the current rank, not stored yet */
     syn_intern held;
-    uint32_t *whose; /* for each rank, the numbers of its columns */
+    uint32_t *whose; /* per rank and column: its number in `held` */
     size_t n_ranks, whose_cap;
 } syn__columns;
 
-/* Numbers beyond 2^53 - 1, the largest integer of JavaScript, are clamped. */
+/* Append a value to a column of the current rank. Numbers beyond 2^53 - 1, the largest integer of
+   JavaScript, are clamped. */
 void syn__columns_put(syn__columns *c, syn__column column, uint64_t value);
 void syn__columns_put_signed(syn__columns *c, syn__column column, int64_t value);
-/* Ends the columns of a rank. A column of only zeros is stored as no bytes. */
+/* Stores the columns of the current rank. A column of only zeros is stored as no bytes. */
 syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) SYN_MUST_USE;
-/* Ends a rank that has the columns of rank number `like`, in order of ending, except for the
-   columns to which values were put. */
+/* Ends a rank that shares the columns of rank number `like`, counted in the order in which ranks
+   ended. Columns to which the caller put values are stored for this rank instead. */
 syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn_error *err) SYN_MUST_USE;
-/* Appends the number of columns, each column with its length, and the columns of each rank. */
+/* Appends the number of stored columns, each stored column after its length, and for each rank the
+   numbers of its columns. */
 syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *err) SYN_MUST_USE;
 void syn__columns_free(syn__columns *c);
 

@@ -1,4 +1,5 @@
-/* The non-C files of this folder as strings, embedded by the build (cmake/SynEmbed.cmake). */
+/* The HTML, CSS and JavaScript files of this folder as strings. The build embeds them
+   (cmake/SynEmbed.cmake). */
 #ifndef EXPORT_HTML_PAGE_H
 #define EXPORT_HTML_PAGE_H
 

@@ -5,7 +5,7 @@
 #include "export/html/html_trace.h"
 #include "syntorch/base/memory.h"
 
-#define MOST_ROWS 400 /* per table */
+#define MOST_ROWS 400 /* most rows of a table */
 
 syn_status syn__html_sums_add(syn__html_sums *sums, bool host, const char *text, size_t bytes,
                               const syn__html_sum *more, syn_error *err) {
@@ -31,7 +31,7 @@ void syn__html_sums_free(syn__html_sums *sums) {
     syn_free(sums->at);
 }
 
-/* "1.23 GFLOP", "12.5 KiB": bytes in powers of 1024, flops in powers of 1000. */
+/* Writes "1.23 GFLOP" or "12.5 KiB". Bytes are in powers of 1024, flops in powers of 1000. */
 static void put_amount(syn_sink *sink, double value, bool bytes) {
     static const char *const units[2][7] = {
         {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"},

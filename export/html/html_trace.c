@@ -7,7 +7,7 @@
 #include "export/walk/critical.h"
 #include "syntorch/base/memory.h"
 
-/* Where a node is shown; lane 0: nowhere. */
+/* The track on which a node is shown, and when. lane: index of the track plus one; 0: not shown. */
 typedef struct syn__html_place {
     int64_t start, end, wait;
     uint32_t lane;
@@ -50,7 +50,8 @@ static void put_metadata(syn_sink *sink, const syn_graph *graph) {
     syn_sink_text(sink, ",\"facts\":[");
     for (uint32_t i = 0; i < graph->n_metadata; i++) {
         const syn_attribute *a = &graph->metadata[i];
-        if (strncmp(a->name, "et.", 3) == 0) continue; /* only needed to write the .et again */
+        /* These attributes are only needed to write the .et file again. */
+        if (strncmp(a->name, "et.", 3) == 0) continue;
         syn_sink_text(sink, first ? "[" : ",[");
         syn_sink_json_string(sink, a->name);
         syn_sink_char(sink, ',');
@@ -140,7 +141,7 @@ static syn_status put_text(syn__html_trace *t, syn__column column, const char *t
     return SYN_OK;
 }
 
-/* "axis=1, scale=0.125" */
+/* Writes attributes as "axis=1, scale=0.125". */
 static syn_status put_attributes(syn__html_trace *t, const syn_node *node, syn_error *err) {
     char text[2048], value[256];
     size_t n = 0;
@@ -195,7 +196,7 @@ static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
     syn_sink_char(t->ranks, ']');
 }
 
-/* Ends the header's entry of the rank. */
+/* Writes the rank's strings "parts", which end its entry in the header. */
 static void put_parts(syn__html_trace *t) {
     syn_sink_text(t->ranks, ",\"parts\":[");
     for (uint32_t i = 0; i < t->parts.n_entries; i++) {
@@ -207,7 +208,8 @@ static void put_parts(syn__html_trace *t) {
     syn_intern_free(&t->parts);
 }
 
-/* Writes a time, rounded if the trace is. Returns the value that a reader gets. */
+/* Writes a time, rounded if the trace is rounded. Returns the value that the viewer computes from
+   it. */
 static int64_t put_rounded(syn__html_trace *t, syn__column column, int64_t ns) {
     uint32_t size = column == SYN__COLUMN_GAP ? t->step_bits : 0;
     uint64_t part = (uint64_t)(ns < 0 ? -ns : ns);
@@ -223,7 +225,8 @@ static int64_t put_rounded(syn__html_trace *t, syn__column column, int64_t ns) {
 static void put_time(syn__html_trace *t, const place *p) {
     int64_t none = 0, *free_at = p->lane > 0 ? &t->free_at[p->lane - 1] : &none;
     int64_t gap = p->lane > 0 ? p->start - *free_at : 0;
-    /* The previous node's end was rounded up beyond this start. */
+    /* A negative gap is an effect of rounding if this node started after the unrounded end of the
+       previous one. */
     if (t->rounded && gap < 0 && p->start >= t->ended[p->lane - 1]) gap = 0;
     syn__columns_put(&t->columns, SYN__COLUMN_LANE, p->lane);
     const int64_t start = *free_at + put_rounded(t, SYN__COLUMN_GAP, gap);
@@ -297,7 +300,7 @@ static syn_status put_deps(syn__html_trace *t, const syn_node *node, dep_list *l
     return SYN_OK;
 }
 
-/* Finds the outputs whose names are the default ones. */
+/* Marks the outputs that have the default name. */
 static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error *err) {
     char name[2 * SYN_MAX_NAME];
     for (uint32_t i = 0; i < node->n_outputs; i++) {
@@ -309,7 +312,8 @@ static syn_status note_names(syn__html_trace *t, const syn_node *node, syn_error
     return SYN_OK;
 }
 
-/* A host op counts without the ops that it called. */
+/* Adds a node to the sums by op and by layer. The times of host ops exclude the ops that they
+   call. */
 static syn_status sum_node(syn__html_trace *t, const syn_node *node, uint32_t index, const place *p,
                            syn_error *err) {
     const syn__span *span = syn__timeline_span(&t->timeline, t->walk.rank_index, index);
@@ -347,7 +351,7 @@ static syn_status put_node(syn__html_trace *t, const syn_node *node, uint32_t in
     return sum_node(t, node, index, p, err);
 }
 
-/* "columns 0-63 of 128" */
+/* Writes the shard of a tensor, such as "columns 0-63 of 128". */
 static syn_status put_part(syn__html_trace *t, const syn_graph_tensor *tensor, syn_error *err) {
     char text[SYN_SHARD_TEXT];
     uint32_t number;
@@ -452,8 +456,8 @@ static syn_status put_ranks(syn__html_trace *t, const syn_export_options *option
     return SYN_OK;
 }
 
-/* In large measured traces only the first digits of times are significant, so reports store only
-   these. */
+/* Decides whether and how times are rounded. Large measured traces are rounded, because only the
+   first digits of their times are significant. */
 static void round_times(syn__html_trace *t) {
     const syn__timeline *line = &t->timeline;
     double first_ns = SYN__MAX_NS, last_ns = 0;

@@ -1,4 +1,4 @@
-/* One trace of an HTML report: its columns, its strings, and sums for readers without
+/* Reads one trace for an HTML report: its columns, its strings, and sums for readers without
    JavaScript. */
 #ifndef EXPORT_HTML_TRACE_H
 #define EXPORT_HTML_TRACE_H
@@ -10,14 +10,15 @@
 extern "C" {
 #endif
 
-/* Sums over all ops of one name on one kind of track, or of one layer. ns does not include waiting
-   for other ranks. */
+/* Sums over all ops of one name on one kind of track (host or device), or over all ops of one
+   layer. ns does not include the time spent waiting for other ranks. */
 typedef struct syn__html_sum {
     uint64_t calls, flops, bytes;
     double ns, wait_ns;
 } syn__html_sum;
 
-/* Sums by text. Host threads are counted separately, because host time and device time overlap. */
+/* Sums by text: the name of an op, or of a layer. Host threads have sums of their own, because host
+   time and device time overlap. */
 typedef struct syn__html_sums {
     syn_intern keys; /* 'h' (host thread) or ' ', then the text */
     syn__html_sum *at;
@@ -26,8 +27,8 @@ typedef struct syn__html_sums {
 
 typedef struct syn__html_trace {
     const syn_graph *graph;
-    syn_copied_ranks copies; /* for identical ranks, only attributes of ops and shards of tensors
-                                are read */
+    syn_copied_ranks copies; /* identical ranks: only the attributes of their ops and the shards of
+                                their tensors are read */
     syn__timeline timeline;
     syn__walk walk;
     syn__tracks lanes;
@@ -37,34 +38,33 @@ typedef struct syn__html_trace {
     size_t first_of_rank; /* index in path_ns of the current rank's first node */
     syn_intern texts;
     syn_intern parts; /* strings of the current rank only, so that ranks can share their columns */
-    syn_sink *ranks;  /* JSON: the header's entry for each rank */
+    syn_sink *ranks;  /* JSON: one entry of the header per rank */
     syn__html_sums by_op, by_layer;
     uint64_t n_ops;
     double end_ns;
-    bool rounded; /* times are rounded (html_columns.h) */
+    bool rounded; /* whether times are rounded (html_columns.h) */
     uint32_t step_bits;
-    uint32_t weight; /* number of identical ranks that the current one represents */
-    /* per node and tensor of the current rank */
+    uint32_t weight; /* number of identical ranks, including the current one */
+    /* Per node or per tensor of the current rank: */
     struct syn__html_place *places;
     size_t places_cap;
-    uint8_t *named; /* 1: the name is derived from the producer */
+    uint8_t *named; /* per tensor; 1: its name is the default, which follows from its producer */
     size_t named_cap;
-    int64_t *free_at, *ended; /* per track: the end of its last node as a reader computes it from
-                                 rounded values, and as it is */
+    int64_t *free_at, *ended; /* per track, the end of its last node: free_at as the viewer computes
+                                 it from rounded values, ended as recorded */
     size_t free_cap, ended_cap;
 } syn__html_trace;
 
 /* Reads the graph, or the rank that the options select. The caller frees *out in all cases. */
 syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
                                 const syn_export_options *options, syn_error *err) SYN_MUST_USE;
-/* Writes header and columns: the length of the header in four bytes, little-endian, the header, and
-   the columns as html_columns.h describes. source: the file that the trace came from; NULL:
-   unknown. */
+/* Writes the length of the header in four bytes (little-endian), the header, and the columns as
+   html_columns.h describes them. source: the file from which the trace was read; NULL: unknown. */
 syn_status syn__html_trace_write(const syn__html_trace *trace, const char *title,
                                  const char *source, syn__buf *out, syn_error *err) SYN_MUST_USE;
 void syn__html_trace_free(syn__html_trace *trace);
 
-/* Writes the sums by op and by layer as HTML tables, longest first. */
+/* Writes the sums by op and by layer as HTML tables, with the longest times first. */
 syn_status syn__html_put_tables(const syn__html_trace *trace, syn_sink *sink,
                                 syn_error *err) SYN_MUST_USE;
 

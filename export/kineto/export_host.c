@@ -1,6 +1,6 @@
 /* Writes a rank in the format of PyTorch's ExecutionTraceObserver, schema 1.1.1-chakra.0.0.4. Ids:
-   1 is the process, 2 its main thread, 3 the process groups; then come the other threads, the
-   events of the plan, tensors and storages. */
+   1 is the process, 2 its main thread and 3 the process groups. The other threads, the events of
+   the plan, tensors and storages have the following ids, in this order. */
 #include "export/kineto/kineto_recording.h"
 #include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
@@ -11,7 +11,7 @@
 #define SCHEMA "1.1.1-chakra.0.0.4"
 
 enum { PROCESS = 1, MAIN_THREAD, GROUPS, FIRST_EVENT = GROUPS + SYN__KINETO_THREADS };
-enum { SCOPE_FUNCTION = 0, SCOPE_BACKWARD = 1, SCOPE_USER = 7 }; /* at::RecordScope */
+enum { SCOPE_FUNCTION = 0, SCOPE_BACKWARD = 1, SCOPE_USER = 7 }; /* values of at::RecordScope */
 
 typedef struct writer {
     syn__kineto_recording *r;
@@ -42,7 +42,7 @@ static void put_list(writer *w, const int64_t *values, int32_t n) {
     put(w, "]");
 }
 
-/* [tensor, storage, offset, elements, bytes per element, device] */
+/* Writes a tensor as [tensor, storage, offset, elements, bytes per element, device]. */
 static void put_value(writer *w, uint32_t tensor, const syn_graph_tensor *t) {
     const uint32_t n = w->r->graph->ranks[w->r->walk.rank_index].n_tensors;
     syn__put_i64(w->sink, "[", tensor_id(w, tensor, false));
@@ -113,8 +113,9 @@ static void begin_node(writer *w, int64_t id, const char *name, int64_t parent) 
     syn__put_i64(w->sink, ",\"ctrl_deps\":", parent);
 }
 
-/* Writes (number, whether it is a message), (name and description of the group), rank or peer,
-   name, splits, and the first rank, stride and size of the group. */
+/* Writes the values of record_param_comms: (sequence number, whether it is a message), (name and
+   description of the group), rank or peer, name, splits, and the first rank, stride and size of the
+   group. */
 static void put_record_values(writer *w, const syn_node *node) {
     char name[16];
     const syn_graph_group *group = syn__kineto_group(w->r->graph, node);
@@ -139,7 +140,8 @@ static void put_record_args(writer *w, const syn_node *node, part what) {
     else put(w, "[[],[]],[[],[]],[],[],[],[],[],[],[]");
 }
 
-/* record: for record_param_comms, the node whose values follow the tensors; otherwise NULL. */
+/* record: the node whose values record_param_comms has after the tensors; NULL for all other
+   events. */
 static syn_status put_args(writer *w, const char *key, uint32_t n, const syn_node *record) {
     static const char *const parts[] = {"{\"values\":[", "],\"shapes\":[", "],\"types\":[",
                                         "],\"strides\":["};
@@ -220,7 +222,7 @@ static void put_group(writer *w, syn_sink *text, const syn_graph_group *group, b
     syn_sink_char(text, '}');
 }
 
-/* Writes the groups as a JSON list within a string, with the members of each. */
+/* Writes the groups and their members as a JSON list within a string. */
 static syn_status put_groups(writer *w) {
     const syn_graph *graph = w->r->graph;
     const facts f = {SYN__KINETO_FIRST_RF - 1, -1, SCOPE_USER, SYN__KINETO_MAIN + 1, 0, ""};
@@ -278,7 +280,7 @@ static int64_t scope_of(const syn__kineto_event *e) {
                                                                               : SCOPE_FUNCTION;
 }
 
-/* "syntorch::gelu_grad(Tensor, Tensor, int) -> Tensor", the schema of one of our own ops. */
+/* Makes the schema of one of our own ops: "syntorch::gelu_grad(Tensor, Tensor, int) -> Tensor". */
 static void make_schema(const writer *w, const char *name, uint32_t n, uint32_t n_outputs,
                         char *out, size_t bytes) {
     static const char *const types[] = {

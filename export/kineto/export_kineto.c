@@ -1,6 +1,6 @@
 /* Writes a rank in the format of PyTorch's profiler (Kineto) with record_shapes and, if requested,
-   memory events and modules. The run is on CPUs or, if the work of a device is known or predicted,
-   on that device. Times are us with three decimals. */
+   memory events and modules. The trace shows a run on CPUs or, if the work of a device is known or
+   predicted, on that device. Times are us with three decimals. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_predicted.h"
 #include "export/kineto/kineto_recording.h"
@@ -20,8 +20,8 @@ static void put(writer *w, const char *text) {
     syn_sink_text(w->sink, text);
 }
 
-/* Times count from baseTimeNanoseconds. If they counted from the epoch, a double would be too
-   coarse for ns. */
+/* Writes a time, which counts from baseTimeNanoseconds. Readers use doubles, which are too coarse
+   for ns since the epoch. */
 static void put_time(writer *w, int64_t ns) {
     syn__put_us(w->sink, ",\"ts\":", 0, ns);
 }
@@ -104,7 +104,8 @@ static syn_status put_tensors(writer *w, const syn__kineto_arg *arg, tensor_fn *
     return SYN_OK;
 }
 
-/* Writes a key and one entry per argument; for scalars the entry is `scalar`. */
+/* Writes a key and a list with one entry per argument: `each` writes the entry of a tensor, and
+   `scalar` is the entry of a scalar. */
 static syn_status put_each(writer *w, const char *key, uint32_t n, tensor_fn *each,
                            const char *scalar) {
     put(w, key);
@@ -257,7 +258,7 @@ static void put_changes(writer *w, const syn__kineto_memory *memory) {
         syn__put_i64(w->sink, ",\"args\":{\"Total Reserved\":0,\"Total Allocated\":", total);
         syn__put_i64(w->sink, ",\"Bytes\":", c->bytes);
         syn__put_i64(w->sink, ",\"Device Id\":", r->device ? (int64_t)r->device_number : -1);
-        syn__put_i64(w->sink, ",\"Device Type\":", r->device); /* c10::DeviceType: CPU, CUDA */
+        syn__put_i64(w->sink, ",\"Device Type\":", r->device); /* c10::DeviceType: 0 CPU, 1 CUDA */
         syn__put_i64(w->sink, ",\"Addr\":", (int64_t)c->tensor + 1);
         syn__put_i64(w->sink, ",\"Ev Idx\":", (int64_t)(r->plan.n_events + i));
         put(w, "}}");
@@ -303,7 +304,7 @@ static void put_module(writer *w, uint32_t index, int64_t number) {
     put(w, "}}");
 }
 
-/* Writes the events that the profiler itself adds: the span in which it was active. */
+/* Writes the events that the profiler itself adds, which show when it was active. */
 static void put_span(writer *w) {
     const syn__kineto_plan *plan = &w->r->plan;
     begin(w, "X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler (0)\",\"pid\":\"Spans\","

@@ -1,7 +1,7 @@
-/* Writes where the time of a run goes, as text for people: sums over all ranks, by phase, op and
-   input shapes; by scope; and, if stacks are requested, by phase, op and modules. Total includes
-   waiting for other ranks and, for a scope, its inner scopes. Self is the time of the ops
-   themselves. */
+/* Writes, as text for people, where the time of a run goes. There are tables of sums over all
+   ranks: by phase, op and input shapes; by scope; and, if stacks are requested, by phase, op and
+   modules. Column "total" includes wait time and, for a scope, its inner scopes. Column "self" is
+   the time of the ops themselves. */
 #include "export/kineto/kineto_modules.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/base/intern.h"
@@ -62,7 +62,8 @@ static void add(row *r, const syn_node *node, double total_ns, double self_ns) {
     r->bytes += (double)node->bytes_read + (double)node->bytes_written;
 }
 
-/* The shapes of the inputs, limited to a few: "[4, 32, 64] [256, 64] +3". */
+/* Writes the shapes of the first inputs, and the number of further inputs: "[4, 32, 64] [256, 64]
+   +3". */
 static syn_status shapes_text(writer *w, const syn_node *node, char *out, size_t bytes) {
     size_t at = 0;
     out[0] = '\0';
@@ -91,7 +92,8 @@ static syn_status add_op(writer *w, const syn_node *node, double total_ns, doubl
     return SYN_OK;
 }
 
-/* "h.0.attn" is counted in its own row and in the totals of "h.0" and "h". */
+/* Adds the times to the row of the scope, and to the totals of the scopes around it: "h.0.attn"
+   also counts in "h.0" and "h". */
 static syn_status add_scope(writer *w, const syn_node *node, double total_ns, double self_ns) {
     const char *scope = node->scope[0] != '\0' ? node->scope : "(none)";
     row *r;
@@ -105,8 +107,8 @@ static syn_status add_scope(writer *w, const syn_node *node, double total_ns, do
     return SYN_OK;
 }
 
-/* "encoder;layer.0;attention;self": the modules around an op, outermost first, limited to the
-   innermost five. */
+/* Adds a row for the modules around an op: at most the innermost five, outermost first, as in
+   "encoder;layer.0;attention;self". */
 static syn_status add_stack(writer *w, const syn_node *node, double total_ns, double self_ns) {
     char key[KEY_BYTES];
     size_t ends[KEY_BYTES / 2 + 1] = {0}, frames = 0, at = 0;
@@ -154,7 +156,7 @@ static int by_total(const void *a, const void *b) {
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* "1.5 G" */
+/* Writes an amount per second, as in "1.5 G". */
 static void put_rate(writer *w, double amount, double ns) {
     static const char *const units[] = {" ", "k", "M", "G", "T", "P"};
     size_t unit = 0;
@@ -178,7 +180,7 @@ static void put_row(writer *w, const row *r, const char *what, size_t bytes) {
     syn_sink_char(w->sink, '\n');
 }
 
-/* Writes one row for all rows beyond the limit, so that columns add up. */
+/* Writes one row for all rows after the first MAX_ROWS, so that the columns add up. */
 static void put_rest(writer *w, const table *t, size_t n) {
     row rest = {0};
     char text[32];

@@ -6,7 +6,8 @@
 
 /* ---- Names ---- */
 
-/* Ops that PyTorch also has, with its order of arguments. All others are "syntorch::name". */
+/* Ops that PyTorch also has, with its order of arguments. All other ops have names of the form
+   "syntorch::name". */
 static const struct {
     const char *op, *name;
 } known[] = {{"embedding", "aten::embedding"},
@@ -44,7 +45,7 @@ static const char *op_name(const syn_node *node, char *buf, size_t bytes) {
     return buf;
 }
 
-/* "LayernormBackward0" */
+/* Writes the name of the op's backward class, as in "LayernormBackward0". */
 static void class_name(const char *op, char *buf, size_t bytes) {
     const size_t n = syn__kineto_class(op, strlen(op), buf, bytes - sizeof "Backward0");
     snprintf(buf + n, bytes - n, "Backward0");
@@ -149,7 +150,7 @@ static bool is_set(const syn_node *node, const char *name) {
     return false;
 }
 
-/* Marks factors of matrix products that PyTorch would get as transposed views. */
+/* Marks the factors of matrix products that would be transposed views in PyTorch. */
 static void rotary_factors(const syn_node *node, syn__kineto_arg *args) {
     const bool added = strcmp(node->op, "matmul_add") == 0;
     if (strcmp(node->op, "linear") == 0 && node->n_inputs > 1)
@@ -172,9 +173,9 @@ static uint32_t op_inputs(const syn_node *node, syn__kineto_arg *out) {
     return n;
 }
 
-/* The arguments of a collective call. The library also gets the result tensors. If the result
-   replaces the input, it is the only argument, because functional collectives copy the input there
-   first. */
+/* Fills in the tensor arguments of a collective call. api: the result tensors are arguments, too.
+   If the result replaces the input, it is the only argument with and without `api`, because
+   functional collectives first copy the input to it. */
 static uint32_t call_inputs(const syn_node *node, bool api, syn__kineto_arg *out) {
     const bool replaced = node->comm == SYN_COMM_ALL_REDUCE || node->comm == SYN_COMM_BROADCAST ||
                           node->comm == SYN_COMM_REDUCE || node->comm == SYN_COMM_RECV;

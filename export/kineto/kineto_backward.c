@@ -8,7 +8,7 @@
 
 enum { LOOKED_AT = 64 }; /* maximum number of forward ops searched, from the last */
 
-/* The length of the name without the endings of an op's forms. */
+/* The length of an op's name without endings such as "_grad". */
 static size_t base_bytes(const char *op) {
     static const char *const endings[] = {"_grad", "_train"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
@@ -48,7 +48,8 @@ syn_status syn__kineto_forward(syn__kineto_forwards *forwards, const syn_node *n
     return SYN_OK;
 }
 
-/* Takes the last matching forward op, and drops the later ones, which have no backward op. */
+/* Makes the last matching forward op the current group, and removes the forward ops after it, which
+   have no backward op. */
 static bool claim(syn__kineto_forwards *f, const syn__kineto_mark *like) {
     for (size_t i = f->n; i > 0 && f->n - i < LOOKED_AT; i--) {
         const syn__kineto_mark *m = &f->marks[i - 1];

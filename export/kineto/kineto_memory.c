@@ -6,7 +6,8 @@
 #include "syntorch/base/memory.h"
 
 typedef struct life {
-    uint32_t first, last; /* events plus one: the first that writes it, the last that uses it */
+    uint32_t first, last; /* index plus one of the first event that writes the storage, and of the
+                             last event that uses it; 0: none */
 } life;
 
 typedef struct finder {
@@ -30,7 +31,8 @@ static bool ends_later(const finder *f, uint32_t event, uint32_t other) {
     return other == 0 || f->plan->events[event].end >= f->plan->events[other - 1].end;
 }
 
-/* Only compute ops and the communications themselves use tensors; calls just pass them on. */
+/* Extends the lifetimes of the storages that an event uses. Only compute ops and the communications
+   themselves use tensors; calls just pass them on. */
 static syn_status use(finder *f, uint32_t event) {
     const syn__kineto_event *e = &f->plan->events[event];
     const syn_node *node;

@@ -15,7 +15,7 @@ extern "C" {
 typedef struct syn__kineto_change {
     int64_t ns, bytes; /* bytes < 0: released */
     uint32_t tensor;   /* the tensor that owns the storage */
-    uint32_t event;    /* index of the event of the op that begins or has ended */
+    uint32_t event;    /* index of the event whose op begins (allocation) or has ended (release) */
 } syn__kineto_change;
 
 typedef struct syn__kineto_memory {

@@ -64,8 +64,8 @@ static syn_status add_instance(syn__kineto_modules *m, uint32_t path, syn_error 
 
 /* ---- Spans ---- */
 
-/* Whether the scope equals the path of the open span or is within it. *bytes: length of that
-   path. */
+/* Whether the scope equals the path of the innermost open span or is within it. Sets *bytes to the
+   length of that path. */
 static bool is_within(const syn__kineto_modules *m, const char *scope, size_t *bytes) {
     const uint32_t path = m->spans[m->open - 1].path;
     *bytes = syn_intern_entry_bytes(&m->paths, path);

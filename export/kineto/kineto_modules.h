@@ -1,8 +1,8 @@
-/* Modules of a forward pass, and of recomputed layers, as PyTorch's profiler records them with
-   with_stack: spans of the calls "nn.Module: Attn_3" around the ops of scope "h.3.attn", in the
-   main thread. A number in a scope belongs to the word before it: the modules of that scope are h.3
-   and h.3.attn; "h" alone is a list, which is never called. Spans are not ops, so execution traces
-   do not contain them. */
+/* Modules of a forward pass and of recomputed layers, as PyTorch's profiler records them with the
+   option with_stack: a call such as "nn.Module: Attn_3" is a span in the main thread around the ops
+   of scope "h.3.attn". A number in a scope belongs to the word before it: the modules of that scope
+   are h.3 and h.3.attn; "h" alone is a list, which is never called. Spans are not ops, so execution
+   traces do not contain them. */
 #ifndef EXPORT_KINETO_MODULES_H
 #define EXPORT_KINETO_MODULES_H
 
@@ -34,16 +34,17 @@ typedef struct syn__kineto_modules {
     size_t counts_cap;
 } syn__kineto_modules;
 
-/* The length of the scope up to the end of the module that begins at `from`, which is 0 or the end
-   of a module. */
+/* Returns the length of the scope up to the end of the module that begins at `from`. `from` is 0 or
+   the end of another module. */
 size_t syn__kineto_module_end(const char *scope, size_t from);
 
 /* Converts "layer_norm" to "LayerNorm" without a NUL, truncated to out_bytes. Returns the number of
    bytes written. */
 size_t syn__kineto_class(const char *word, size_t bytes, char *out, size_t out_bytes);
 
-/* Closes the spans that `scope` is not in and opens those that it is in. Each takes 1 ns of *now,
-   so that the nesting is visible in the times. "" closes all. */
+/* Closes the open spans that do not contain `scope`, and opens the missing spans that do. Each of
+   these steps adds 1 ns to *now, so that the nesting is visible in the times. The scope "" closes
+   all spans. */
 syn_status syn__kineto_modules_enter(syn__kineto_modules *modules, const char *scope, int64_t *now,
                                      syn_error *err) SYN_MUST_USE;
 void syn__kineto_modules_free(syn__kineto_modules *modules);

@@ -1,12 +1,13 @@
-/* Finds where communication is launched and waited for, in one pass over the rows. */
+/* Finds out where communication is launched and where it is waited for, in one pass over a rank's
+   nodes. Separate from kineto_plan.c, which assigns times. */
 #include "export/kineto/kineto_plan.h"
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-/* Each node has a row that describes what it completes for nodes that depend on it: the last node
-   of the main thread, and the last communication of each other column, each as a number plus one
-   (0: none). A node without an event passes on the row of its own dependencies. */
+/* Each node has a row that describes what has finished when the node has: the last node of the main
+   thread, and the last communication of each other column, each as a number plus one (0: none). A
+   node without an event has the combined rows of its dependencies. */
 typedef struct finder {
     syn__kineto_order *order;
     syn__walk *walk;
@@ -15,7 +16,8 @@ typedef struct finder {
     uint32_t *waited;  /* what the main thread has run and waited for so far */
     uint32_t *streams; /* stream numbers, width - SYN__KINETO_AT_STREAMS of them */
     size_t streams_cap;
-    uint32_t barrier; /* the next node of the main thread waits for this communication, plus one */
+    uint32_t barrier; /* index plus one of a barrier for which the next node of the main thread
+                         waits; 0: none */
 } finder;
 
 bool syn__kineto_shows(const syn_graph *graph, const syn_node *node) {
@@ -56,7 +58,7 @@ static syn_status gather(const finder *f, uint32_t index, const syn_node *node, 
     return SYN_OK;
 }
 
-/* The column of the communication. */
+/* Returns the column of the communication. */
 static uint32_t place_of(const finder *f, const syn_node *node, const syn_node_work *work) {
     uint32_t at = SYN__KINETO_AT_STREAMS;
     if (!work || work->n_pieces == 0)
@@ -67,8 +69,10 @@ static uint32_t place_of(const finder *f, const syn_node *node, const syn_node_w
     return at;
 }
 
-/* Collectives are launched in the order of rows, each after everything that the previous one waited
-   for. A barrier waits for all nodes before it. Device work is launched at its own row. */
+/* Adds a communication. Communications are launched in program order, none of them earlier than the
+   previous one. A barrier and a communication on the device are launched after all earlier nodes of
+   the main thread, any other communication after the nodes of the main thread on which it
+   depends. */
 static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, syn_error *err) {
     syn__kineto_order *o = f->order;
     uint32_t *own = row_of(f, index);

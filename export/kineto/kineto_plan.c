@@ -1,5 +1,5 @@
-/* Plans the events of a rank; see kineto_plan.h. kineto_order.c has found where communication is
-   launched and waited for; this file assigns times and the enclosing events. */
+/* Plans the events of a rank; see kineto_plan.h. kineto_order.c finds out where communication is
+   launched and waited for. This file assigns the times and the enclosing events. */
 #include "export/kineto/kineto_plan.h"
 
 #include "export/kineto/kineto_backward.h"
@@ -20,7 +20,7 @@ typedef struct planner {
     syn__kineto_order order;
     syn__kineto_forwards forwards;
     size_t next_comm, next_between;
-    int64_t now[SYN__KINETO_THREADS]; /* earliest time of each thread's next start or end */
+    int64_t now[SYN__KINETO_THREADS]; /* per thread: earliest time of its next start or end */
     uint32_t step, optimizer, autograd, backward; /* open events; SYN__KINETO_NONE: none */
     uint32_t step_number, sequence;
     int64_t work_end; /* end of all work launched so far, on a device or another thread */
@@ -62,8 +62,8 @@ static int64_t host_ns(const planner *p, uint64_t ns) {
     return whole_ns((double)ns - 1e3 * (double)p->timeline->base_us);
 }
 
-/* The time of the host's call for a node with known work. The span is long enough for everything
-   that the call launches and `besides` further calls: 1 ns for each call and between two calls. */
+/* Returns the time of the host's call for a node with known work. It is long enough for the calls
+   that launch the work and for `besides` further calls, which take 1 ns each and are 1 ns apart. */
 static call_span host_call(planner *p, const syn_node_work *work, uint32_t besides) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
     call_span s = {host_ns(p, work->call_ns), host_ns(p, work->call_ns + work->call_wall_ns)};
@@ -86,7 +86,7 @@ static const syn_piece *piece_before(const planner *p, size_t i, int64_t until) 
     return host_ns(p, piece->call_ns) < until ? piece : NULL;
 }
 
-/* Adds the next n such pieces. */
+/* Adds the next n pieces that belong to no node. */
 static syn_status add_between(planner *p, size_t n, uint32_t around) {
     syn__kineto_plan *plan = p->plan;
     int64_t *now = &p->now[SYN__KINETO_MAIN];
@@ -112,7 +112,8 @@ static size_t count_before(const planner *p, int64_t until) {
     return n;
 }
 
-/* The number of such pieces up to the last wait, with which a step ends. */
+/* Counts the pieces before `until` that belong to no node, up to the last wait: a step ends with
+   that wait. */
 static size_t count_waited_for(const planner *p, int64_t until) {
     const syn_piece *piece;
     size_t n = 0;
@@ -176,13 +177,14 @@ static syn_status close_step(planner *p, int64_t until) {
     return SYN_OK;
 }
 
-/* until: when the first op of the step, or the copy before it, is called. */
+/* Opens a step if the node begins one, and adds the pieces that belong to no node up to `until`,
+   when the node is called. */
 static syn_status open_step(planner *p, uint32_t index, const syn_node *node, int64_t until) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     if (p->step != SYN__KINETO_NONE && node->step == p->step_number)
         return add_between(p, count_before(p, until), innermost(p));
     const size_t n_before = count_waited_for(p, until);
-    if (p->step == SYN__KINETO_NONE) p->next_between += n_before; /* they belong to no step */
+    if (p->step == SYN__KINETO_NONE) p->next_between += n_before; /* omitted */
     else SYN_TRY(add_between(p, n_before, innermost(p)));
     const syn_piece *first = piece_before(p, p->next_between, until);
     const int64_t begin = first != NULL ? host_ns(p, first->call_ns) : until;
@@ -245,8 +247,8 @@ static int64_t start_of(const planner *p, uint32_t index, const syn_node *node) 
     return s->start_ns < 0 ? 0 : whole_ns(s->start_ns);
 }
 
-/* Adds the events of a call, each within the previous one, down to kind `last`, and sets *out to
-   that event. Messages have no functional op. */
+/* Adds the events of a call, each within the previous one. The last of them has kind `last`, and
+   its index is stored in *out. Calls of messages have no functional op. */
 static syn_status push_call(planner *p, uint32_t index, const syn_node *node, call_span s,
                             syn__kineto_kind last, uint32_t *out) {
     const bool message = node->kind != SYN_NODE_COLLECTIVE;
@@ -257,7 +259,7 @@ static syn_status push_call(planner *p, uint32_t index, const syn_node *node, ca
     return SYN_OK;
 }
 
-/* Adds a call before `until`, if there is time. */
+/* Adds a call that ends before `until`, if there is enough time. */
 static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *node,
                            int64_t until) {
     uint32_t around;
@@ -268,7 +270,8 @@ static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *n
     return push_call(p, comm->node, node, s, SYN__KINETO_RECORD, &around);
 }
 
-/* Records what the communication waits for on the device, where an event must mark its end. */
+/* Records the device work for which the communication waits, and that cudaEventRecord must mark the
+   end of this work. */
 static syn_status add_inputs(planner *p, size_t comm, uint32_t *first, uint32_t *n) {
     syn__kineto_plan *plan = p->plan;
     const syn__kineto_order *o = &p->order;
@@ -354,8 +357,8 @@ static syn_status add_wait(planner *p, const syn_node *node, const syn__kineto_c
     return SYN_OK;
 }
 
-/* PyTorch has no op that waits for a message, so no wait is written: the main thread just continues
- * after the message's end. */
+/* Adds the waits of a node of the main thread. PyTorch has no op that waits for a message, so for
+   messages no wait is written: the main thread just continues after the message's end. */
 static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     const uint32_t *waits = &p->order.waits[(size_t)index * p->order.width];
@@ -400,12 +403,12 @@ static syn_status add_op(planner *p, uint32_t index) {
                                             : SYN_OK;
 }
 
-/* Adds each op and, after it, the communication that is launched once the op has ended and that
-   fits before the next op. */
+/* Adds the ops of the main thread and, before each of them, the communication that is launched
+   after the previous op. */
 static syn_status add_all(planner *p) {
     const syn_graph *graph = p->walk->graph;
     const uint32_t n = graph->ranks[p->walk->rank_index].n_nodes;
-    uint32_t done = 0; /* last op, plus one */
+    uint32_t done = 0; /* index of the last added op, plus one */
     for (uint32_t i = 0; i < n; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(p->walk, i, &node, p->err));

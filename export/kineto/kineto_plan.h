@@ -1,6 +1,6 @@
-/* A rank of a graph as PyTorch's profiler would have recorded it: host ops nested in threads, in
-   order of their start. kineto.json and host.json are written from the same plan, so that they
-   agree: event i has record function id i + SYN__KINETO_FIRST_RF.
+/* A rank of a graph as PyTorch's profiler would have recorded it: nested host ops in threads,
+   ordered by start. kineto.json and host.json are written from the same plan, so that they agree:
+   in both files, event i has the record function id i + SYN__KINETO_FIRST_RF.
 
    The main thread runs all computation, in the order of the rows. A communication is recorded the
    way PyTorch records functional collectives:
@@ -11,19 +11,20 @@
      gloo:all_reduce                   thread of its own: the communication
      _c10d_functional::wait_tensor     main thread, before the first op that needs the result
 
-   The order of ops is therefore exactly that of the graph, as in an execution trace (et_plan.h):
-   the ops of the main thread run one after the other, so do collectives, and waits are explicit.
-   Messages are c10d::send and c10d::recv_, for which PyTorch traces record no wait.
+   The order of ops is therefore the same as in the graph and in its execution trace (et_plan.h):
+   the ops of the main thread run one after the other, collectives also run one after the other, and
+   waits are explicit. Messages are c10d::send and c10d::recv_, for which PyTorch traces record no
+   wait.
 
    If the device work of a node is known (syntorch/graph/work.h), its op lasts as long as the host's
-   call, and its kernels and copies are events of the device (kineto_work.c). Such a communication
-   is launched at its row, by nccl:all_reduce within record_param_comms, and the ops that need it
-   wait on the device. Copies and waits between the ops of a step are calls without an op. Runs
-   predicted for a GPU are written in the same way (kineto_predicted.h).
+   call, and its kernels and copies are events of the device (kineto_work.c). A communication with
+   known device work is launched at its row, by nccl:all_reduce within record_param_comms, and the
+   ops that need its result wait on the device. Copies and waits between the ops of a step are calls
+   without an op. Runs predicted for a GPU are written in the same way (kineto_predicted.h).
 
-   Ops of a backward pass are within "autograd::engine::evaluate_function: XBackward0" and
-   "XBackward0", which have the sequence number of their forward op. Ops of an optimizer are within
-   "Optimizer.step#AdamW.step". All are within "ProfilerStep#N".
+   Ops of a backward pass are within the events "autograd::engine::evaluate_function: XBackward0"
+   and "XBackward0", which have the sequence number of their forward op. Ops of an optimizer are
+   within "Optimizer.step#AdamW.step". All are within "ProfilerStep#N".
 
    Ops that compute nothing (views), metadata, and collectives of one rank are omitted. */
 #ifndef EXPORT_KINETO_PLAN_H
@@ -38,14 +39,14 @@ extern "C" {
 #endif
 
 #define SYN__KINETO_NONE     UINT32_MAX
-#define SYN__KINETO_FIRST_RF 2 /* 1 is the list of process groups */
+#define SYN__KINETO_FIRST_RF 2 /* id 1 belongs to the list of process groups */
 
 typedef enum syn__kineto_kind {
-    SYN__KINETO_STEP,      /* ProfilerStep#N; node: the first of the step */
+    SYN__KINETO_STEP,      /* ProfilerStep#N; node: the first node of the step */
     SYN__KINETO_OPTIMIZER, /* Optimizer.step */
     SYN__KINETO_AUTOGRAD,  /* evaluate_function; node: the forward op, or the node of the first op
                               within */
-    SYN__KINETO_BACKWARD,  /* XBackward0 within it */
+    SYN__KINETO_BACKWARD,  /* XBackward0, within SYN__KINETO_AUTOGRAD */
     SYN__KINETO_OP,
     SYN__KINETO_FUNCTIONAL,
     SYN__KINETO_API,
@@ -68,15 +69,15 @@ typedef struct syn__kineto_event {
     uint32_t parent;    /* the enclosing event; SYN__KINETO_NONE: none */
     uint32_t sequence;  /* number shared by a forward op and its backward op; 0: none */
     uint8_t kind, thread;
-    bool device;   /* queues device work; for a wait: waits on the device */
-    bool recorded; /* a communication waits for it, so an event is recorded in its stream after
-                      it */
-    bool arrow;    /* start (forward op) or end of the arrow of `sequence` */
+    bool device;   /* queues device work; if kind is SYN__KINETO_WAIT: waits on the device */
+    bool recorded; /* a communication waits for this event's device work, so cudaEventRecord is
+                      called after it */
+    bool arrow;    /* has the start (forward op) or the end of the arrow of `sequence` */
     bool backward; /* ran in a backward pass */
-    uint32_t first_input, n_inputs; /* communication: slice of plan.inputs */
+    uint32_t first_input, n_inputs; /* communication: its slice of plan.inputs */
 } syn__kineto_event;
 
-/* Device work that belongs to no op: a call in the main thread. */
+/* Device work that belongs to no op, and the call in the main thread that queues it. */
 typedef struct syn__kineto_between {
     int64_t start, end;
     const syn_piece *piece;
@@ -96,14 +97,14 @@ typedef struct syn__kineto_plan {
 } syn__kineto_plan;
 
 /* Plans the selected rank of `walk`, with the times of the timeline. exact: a communication on the
-   device waits only for the producers of its inputs, as in a prediction. Otherwise it waits, as
-   PyTorch's do, for all work queued on the compute stream before it. */
+   device waits only for the producers of its inputs, as in a prediction. Otherwise it waits for all
+   work queued on the compute stream before it, as in PyTorch. modules: also plan the modules. */
 syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
                                  syn__walk *walk, bool modules, bool exact,
                                  syn_error *err) SYN_MUST_USE;
 void syn__kineto_plan_free(syn__kineto_plan *plan);
 
-/* Whether the node has an op of its own. */
+/* Whether the node gets events of its own. */
 bool syn__kineto_shows(const syn_graph *graph, const syn_node *node);
 syn__kineto_thread syn__kineto_thread_of(const syn_node *node);
 
@@ -111,14 +112,15 @@ syn__kineto_thread syn__kineto_thread_of(const syn_node *node);
 
 typedef struct syn__kineto_comm {
     uint32_t node;
-    uint32_t after; /* launched right after this node of the main thread, plus one; 0: before all
-                       nodes */
-    int64_t end;    /* ns; set when it has been planned */
+    uint32_t after; /* index plus one of the node of the main thread right after which it is
+                       launched; 0: before all nodes */
+    int64_t end;    /* end of the communication or, if it runs on the device, of its call, in ns;
+                       set when it has been planned */
     bool device;    /* it runs on the device */
 } syn__kineto_comm;
 
-/* Columns of the tables below: the main thread, collectives and messages of the host, and one
-   column per stream of a device. */
+/* Columns of the tables below: the main thread, the host's collectives, the host's messages, and
+   one column per stream of the device. */
 enum {
     SYN__KINETO_AT_MAIN,
     SYN__KINETO_AT_COLLECTIVES,
@@ -129,13 +131,14 @@ enum {
 typedef struct syn__kineto_order {
     syn__kineto_comm *comms; /* in launch order, which is the order of rows */
     size_t n_comms, comms_cap;
-    /* A row per node of the main thread: the communications that this node is the first to wait
-       for. Each column has the last one, which implies the earlier ones, as an index into comms
-       plus one. */
+    /* One row per node: the communications that this node of the main thread is the first to wait
+       for. Each column has the last of them, which implies the earlier ones, as an index into comms
+       plus one; 0: none. */
     uint32_t *waits;
     uint32_t width; /* number of columns */
-    /* A row per communication: what it waits for itself, the last of each column; for the main
-       thread a node plus one, otherwise an index into comms plus one. */
+    /* One row per communication: what the communication itself waits for. Each column has the last
+       entry: for the main thread a node plus one, otherwise an index into comms plus one; 0:
+       none. */
     uint32_t *inputs;
     size_t inputs_cap;
 } syn__kineto_order;

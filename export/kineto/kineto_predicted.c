@@ -7,17 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* as in PyTorch: 7, then one per stream */
-enum { CALL_NS = 4000 };   /* duration of the host's call of an op, if there is time */
+enum { COMPUTE_STREAM = 7, COMM_STREAMS = 20 }; /* numbers as in PyTorch */
+enum { CALL_NS = 4000 };   /* duration of an op's call on the host, if there is enough time */
 enum { LAUNCH_NS = 1000 }; /* minimum time between the call of an op and its kernel */
 
 typedef struct predictor {
     syn_work *work;
     const syn__timeline *timeline;
     syn__walk *walk;
-    uint64_t *latest; /* per node: latest time at which the host must call it; one more entry at the
-                         end */
-    uint64_t now;     /* time on the host */
+    uint64_t *latest; /* per node: earliest start of the node and of all later nodes, before which
+                         the host must call it; one more element for the end */
+    uint64_t now;     /* current time on the host */
     uint64_t done;    /* end of the compute stream's last kernel */
     uint64_t shift;   /* delay of the device relative to the timeline */
     uint32_t step, newest;
@@ -40,7 +40,8 @@ static uint64_t whole_ns(double ns) {
     return ns <= 0 ? 0 : ns >= SYN__MAX_NS ? (uint64_t)SYN__MAX_NS : (uint64_t)(ns + 0.5);
 }
 
-/* The host calls nodes in order, so a node must be called before any later node begins. */
+/* Fills `latest`. The host calls nodes in order, so a node must be called before any later node
+   begins. */
 static syn_status find_latest(predictor *p) {
     const uint32_t rank = p->walk->rank_index, n = p->walk->graph->ranks[rank].n_nodes;
     p->latest = syn_calloc((size_t)n + 1, sizeof *p->latest);
@@ -57,7 +58,7 @@ static syn_status find_latest(predictor *p) {
 
 /* ---- Names ---- */
 
-/* NCCL sums signed integers as unsigned ones. */
+/* The name of a dtype in NCCL's kernels. NCCL adds signed integers as unsigned integers. */
 static const char *nccl_type(int32_t dtype) {
     static const char *const types[SYN_DTYPE_COUNT] = {[SYN_F32] = "f32",
                                                        [SYN_F16] = "f16",
@@ -67,8 +68,9 @@ static const char *nccl_type(int32_t dtype) {
     return dtype >= 0 && dtype < SYN_DTYPE_COUNT ? types[dtype] : "u8";
 }
 
-/* NCCL has one kernel for each kind of collective and dtype. It is named after the ring algorithm
-   and the LL protocol, but also runs the other reductions, algorithms and protocols. */
+/* NCCL has one kernel for each kind of collective and dtype. The kernel is named after the sum, the
+   ring algorithm and the LL protocol, but also runs the other reductions, algorithms and
+   protocols. */
 static void name_comm(const syn_node *node, int32_t dtype, char *out, size_t bytes) {
     static const char *const sums[SYN_COMM_KIND_COUNT] = {
         [SYN_COMM_ALL_REDUCE] = "AllReduce",
@@ -118,9 +120,9 @@ static syn_status end_step(predictor *p) {
     return syn_work_add_between(p->work, &wait, p->err);
 }
 
-/* The call of a node. The host makes it as soon as it can, in a new step when the first op is due,
-   and always LAUNCH_NS before the device must begin it. The last call ends when the device is
-   done. */
+/* Returns the call of a node. The host makes the call as soon as it can, but a step's first call
+   only when its op is due, and each call at least LAUNCH_NS before the device must begin the node.
+   The last call ends when the device has finished. */
 static syn_node_work call_of(predictor *p, uint32_t index, const syn_node *node, bool new_step,
                              uint64_t end) {
     const uint64_t begin = p->latest[index], next = p->latest[index + 1];

@@ -10,17 +10,17 @@
 extern "C" {
 #endif
 
-/* Multiprocessors of the GPU for which the times are predicted: the metadata "multiprocessors". 0
-   if absent. */
+/* Number of multiprocessors of the GPU for which the times are predicted, from the metadata entry
+   "multiprocessors". 0 if absent. */
 int64_t syn__kineto_multiprocessors(const syn_graph *graph);
 /* Whether the times are predictions for a GPU. */
 bool syn__kineto_predicts_gpu(const syn_graph *graph, const syn__timeline *timeline);
 
-/* The work of the walk's selected rank; the caller frees it. Each op is one kernel, which lasts as
-   long as the op's span, on one stream per stream of the graph. The host runs ahead of the device
-   and waits for it at the end of each step. Each step is therefore longer than in the timeline by
-   the time from its first call to the kernel of that call. Nodes whose ids exceed 32 bits get no
-   work. */
+/* Makes the work of the walk's selected rank, which the caller frees. Each op is one kernel, which
+   lasts as long as the op's span, on one stream per stream of the graph. The host runs ahead of the
+   device and waits for it at the end of each step. Each step is therefore longer than in the
+   timeline by the time from its first call to the kernel of that call. Nodes whose ids exceed 32
+   bits get no work. */
 syn_status syn__kineto_predict_work(syn_work *out, const syn__timeline *timeline, syn__walk *walk,
                                     syn_error *err) SYN_MUST_USE;
 

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Makes a copy of the graph with its own array of ranks, in which the current rank has predicted
-   work. */
+/* Makes a shallow copy of the graph with its own array of ranks, so that the current rank can have
+   predicted work. */
 static syn_status shadow(syn__kineto_recording *r) {
     const size_t n = r->graph->n_ranks;
     r->shadow = *r->graph;

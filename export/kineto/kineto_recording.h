@@ -17,13 +17,13 @@ typedef struct syn__kineto_recording {
     bool device;           /* the device work of the current rank is known */
     uint32_t device_number;
     bool predicted; /* the device is a GPU for which the times were predicted; `graph` then points
-                       to `shadow` */
+                       to `shadow`, which has `work` as the current rank's device work */
     syn_graph shadow;
-    syn_work work; /* and `work` is the predicted work of the current rank */
+    syn_work work; /* predicted work of the current rank */
     syn_error *err;
 } syn__kineto_recording;
 
-/* Fails for PyTorch traces, whose own files have more information. */
+/* Fails for graphs that are PyTorch traces, because their original files have more information. */
 syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err);
 /* Plans the rank with that index. */
@@ -36,11 +36,11 @@ syn_status syn__kineto_rank(const syn_graph *graph, const syn_export_options *op
 /* Write the files of the current rank. */
 syn_status syn__kineto_write_device(syn__kineto_recording *recording, syn_sink *sink);
 syn_status syn__kineto_write_host(syn__kineto_recording *recording, syn_sink *sink);
-/* Writes the current rank's lines of the memory file, which has all ranks. */
+/* Writes the lines of the current rank to the memory file, which has the lines of all ranks. */
 syn_status syn__kineto_write_memory(syn__kineto_recording *recording, syn_sink *sink);
 
-/* Appends the device events, the calls that launched them, and the arrows between both, each
-   preceded by a comma (kineto_work.c). */
+/* Appends the device events, the calls that launched them, and the arrows from calls to events,
+   each preceded by a comma (kineto_work.c). */
 syn_status syn__kineto_write_work(syn__kineto_recording *recording, syn_sink *sink);
 
 /* The process id of a rank in both files; thread ids are derived from it. */

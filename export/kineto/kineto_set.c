@@ -1,4 +1,5 @@
-/* The exporters of single-rank files, the memory file, and the set of all files. */
+/* The exporters of one rank's files and of the memory file, and the function that writes all files
+   of a run. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/base/memory.h"

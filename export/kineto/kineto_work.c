@@ -1,16 +1,16 @@
 /* Writes the work of a device (syntorch/graph/work.h) as PyTorch's profiler records it: runtime
    calls within an op, the device work that they launched on streams of the device, and an arrow
    (ac2g) from the call to the work. Calls between ops are within the enclosing event. A
-   communication waits for everything that was queued on the compute stream before, and ops that
-   need its result wait for it, by cudaEventRecord, cudaStreamWaitEvent, and "Stream Wait Event",
-   which names the recorded event. */
+   communication waits for everything that was queued on the compute stream before it, and ops that
+   need its result wait for the communication. Such a wait consists of cudaEventRecord,
+   cudaStreamWaitEvent, and "Stream Wait Event", which names the recorded event. */
 #include "export/kineto/kineto_recording.h"
 #include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
 
-/* A stream of the device; its pieces run one after the other. */
+/* A stream of the device, whose pieces run one after the other. */
 typedef struct stream {
     uint32_t number;
     int64_t free; /* ns; earliest start of the next piece, 1 ns after the last one */
@@ -21,8 +21,8 @@ typedef struct writer {
     syn_sink *sink;
     stream *streams;
     size_t n_streams, streams_cap;
-    int64_t correlation; /* of the last call */
-    int64_t *records;    /* per node: correlation of the call that recorded its end; 0: none */
+    int64_t correlation; /* correlation id of the last call */
+    int64_t *records;    /* per node: correlation id of the call that recorded its end; 0: none */
     size_t next_between;
     uint32_t compute; /* the compute stream */
     int64_t n_waits;
@@ -111,7 +111,8 @@ static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
     return SYN_OK;
 }
 
-/* Writes the wait of a stream for an event recorded in another stream. */
+/* Writes the call that makes a stream wait for an event recorded in another stream, and that
+   wait. */
 static void put_wait(writer *w, uint32_t event, int64_t start, int64_t end, uint32_t stream_number,
                      uint32_t for_stream, int64_t record) {
     put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, start, end);

@@ -1,11 +1,11 @@
 /* Writes GraphML for networkx, yEd, Gephi and Cytoscape. Every key is declared with one of
    GraphML's types; absent values are omitted. The graph is simple: edges between the same pair of
-   nodes are merged, with their kinds joined by "|". links.h describes meeting nodes, the end node
+   nodes are merged, with their kinds joined by "|". links.h explains meeting nodes, the end node
    and edges between ranks. yEd reads shapes and a layout: a column per rank and a row per op, with
-   its new inputs on the left and its outputs on the right. Gephi reads label, x, y, size, r, g, b
-   and weight. Tensors are green, ops blue, communication red. No key id is d0, d1, ..., because
-   Gephi uses two of these for labels. Numbers above 2^63 - 1 do not fit GraphML's long and are
-   clamped. */
+   the op's outputs on its right, and its inputs on its left unless they were written before. Gephi
+   reads label, x, y, size, r, g, b and weight. Tensors are green, ops blue, communication red. No
+   key id is d0, d1, ..., because Gephi uses two of these for labels. Numbers above 2^63 - 1 do not
+   fit GraphML's long and are clamped. */
 #include "export/nodelink/graphml.h"
 #include "export/walk/links.h"
 #include "syntorch/base/memory.h"
@@ -17,7 +17,7 @@
 #define COLUMN_WIDTH 1400
 #define ROW_HEIGHT   60
 #define SLOT_WIDTH   190 /* distance between a node and its tensors */
-#define MAX_SLOTS    3   /* tensors in a row; further ones are placed below */
+#define MAX_SLOTS    3   /* tensors in a row; others are placed below */
 #define NODE_WIDTH   160
 #define NODE_HEIGHT  30
 
@@ -37,7 +37,7 @@ typedef struct writer {
     syn__links links;
     syn_sink *sink;
     const syn_node *op;    /* current node, whose edges are being written, and its duration */
-    double op_ns, late_ns; /* additional length of edges that lead to it */
+    double op_ns, late_ns; /* additional length of edges that end at the current node */
     uint8_t *met;          /* per meeting: 1 after its node was written */
     uint64_t *sizes;       /* per tensor of the rank: bytes plus one; 0: not written yet */
     uint32_t rank_column, row, slots_left, slots_right;
@@ -84,7 +84,8 @@ static void put_colour(syn_sink *sink, const char *const ids[3], const colour *c
 
 /* ---- Nodes ---- */
 
-/* Number of binary digits: a size that grows slowly and is the same on every machine. */
+/* The number of binary digits, used as a size. It grows slowly and, as an integer, is the same on
+   every machine. */
 static int digits(uint64_t value) {
     int n = 0;
     for (; value != 0; value >>= 1) n++;
@@ -95,11 +96,11 @@ typedef struct look {
     const char *label, *shape, *border;
     const colour *fill;
     int64_t x, y;    /* centre */
-    uint64_t amount; /* flops or bytes, for Gephi's size */
+    uint64_t amount; /* flops or bytes, from which the size in Gephi is computed */
 } look;
 
-/* The yEd part comes first: networkx reads x and y from it as text, and then overwrites them with
-   the numbers of the plain keys. */
+/* Writes what yEd and Gephi show of a node. The yEd part must come first: networkx reads x and y
+   from it as text, and then overwrites them with the numbers of the plain keys. */
 static void put_look(syn_sink *sink, const look *l) {
     static const char *const rgb[3] = {"r", "g", "b"};
     syn_sink_text(sink, "<data key=\"ynode\"><y:ShapeNode><y:Geometry height=\"");
@@ -139,7 +140,7 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
     end_data(sink);
 }
 
-/* The position of the next tensor next to the current op; side -1: left, 1: right. */
+/* Sets the position of the next tensor at the current op. side: -1 for left, 1 for right. */
 static void place_tensor(writer *w, int side, look *l) {
     const uint32_t slot = side < 0 ? w->slots_left++ : w->slots_right++;
     const int64_t column = (int64_t)w->rank_column * COLUMN_WIDTH;
@@ -351,7 +352,7 @@ static void put_end(writer *w) {
     syn_sink_text(w->sink, "</node>\n");
 }
 
-/* Writes the meeting node of the current op, between this column and the next, unless it was
+/* Writes the meeting node of the current op between this column and the next, unless the node was
    written already. */
 static void put_meeting(writer *w, uint32_t index) {
     const syn__timeline *t = &w->links.timeline;

@@ -1,20 +1,20 @@
 /* Writes NetworkX node-link JSON of all ranks without loss: syn_import_json restores the same
    graph. Nodes are "r0.o12" (the op with id 12 of rank 0) and "r0.t7" (tensor 7). Edges are tensor
    -> op ("input", with the position among the op's inputs), op -> tensor ("output"), and op -> op
-   for dependencies that no tensor shows (their classes, "control|stream"). At most one edge
-   connects a pair of nodes; a tensor that is passed twice has "positions".
+   for dependencies that no tensor shows (with their classes, as in "control|stream"). At most one
+   edge connects a pair of nodes; the edge of a tensor that an op uses twice has "positions".
 
    Nodes and edges that connect the ranks (links.h) are marked "derived" and ignored by the reader:
    nodes "g1.3" (meeting 3 of group 1) and "end", and their edges. networkx can find the critical
    path from the "duration_ns" of edges. In PyTorch traces, whose ops overlap, ops on the path have
    "critical_ns" instead (critical.h).
 
-   networkx 2.8 reads edges from "links" and 3.6 from "edges", so both are written at any size,
-   unless options->nx_key selects one, which saves a third of a large file. Program order is the
-   order of op ids; if the ids of a rank are not ascending, its ops have "program_order". Absent
-   values are omitted. "dtype", "shape" (of the first output), "bytes", "type", "rank", "layer",
-   "group_name", "transfer_ns", "critical_ns" and "duration_ns" are for people and are not read
-   back. */
+   networkx 2.8 reads edges from "links" and networkx 3.6 from "edges". Both are therefore written
+   unless options->nx_key selects one of them, which makes a large file smaller by a third. Program
+   order is the order of op ids; if the ids of a rank are not ascending, its ops have
+   "program_order". Absent values are omitted. "dtype", "shape" (of the first output), "bytes",
+   "type", "rank", "layer", "group_name", "transfer_ns", "critical_ns" and "duration_ns" are for
+   people and are not read back. */
 #include "export/text/json_put.h"
 #include "export/walk/critical.h"
 #include "export/walk/links.h"
@@ -32,12 +32,12 @@ typedef struct writer {
     syn_sink *sink;
     uint8_t *made; /* per tensor of the rank: 1 if an edge names its producer */
     size_t made_cap;
-    bool first;      /* the current array has no elements yet */
+    bool first;      /* the current JSON array has no elements yet */
     double *path_ns; /* PyTorch traces: for each node of all ranks, its time on the critical path */
-    const double *path_at; /* entry of the next op; NULL: not a PyTorch trace */
-    bool ids_ascend;       /* for the current rank */
+    const double *path_at; /* entry of path_ns for the next op; NULL: not a PyTorch trace */
+    bool ids_ascend;       /* whether the op ids of the current rank ascend */
     uint64_t op_id;        /* current node, whose edges are being written, and its duration */
-    double op_ns, late_ns; /* additional length of edges that lead to it */
+    double op_ns, late_ns; /* additional length of edges that end at the current node */
 } writer;
 
 static void put_i64_unless(syn_sink *sink, const char *key, int64_t value, int64_t absent) {
@@ -190,8 +190,8 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
     syn__walk_put_shape(sink, spec);
 }
 
-/* Only for nodes that communicate. For other nodes these fields have no meaning, and producers of
-   traces set them differently. */
+/* Writes the fields of communication, only for nodes that communicate. In other nodes these fields
+   have no meaning, and producers of traces set them to different values. */
 static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *node) {
     const bool p2p = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
     if (!syn__walk_is_comm(node)) return;
@@ -252,7 +252,8 @@ static syn_status put_op(writer *w, uint32_t index, const syn_node *node, syn_er
     return SYN_OK;
 }
 
-/* "shard":[1,1,0,2] is for programs, "part":"columns 0-63 of 128" for people. */
+/* Writes the shard twice: "shard":[1,1,0,2] for programs, and "part":"columns 0-63 of 128" for
+   people. */
 static void put_shard(syn_sink *sink, const syn_graph_tensor *tensor) {
     const syn_shard *s = &tensor->shard;
     char text[SYN_SHARD_TEXT];

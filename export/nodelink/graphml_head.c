@@ -7,7 +7,7 @@ typedef struct key {
     const char *id, *owner, *name, *type;
 } key;
 
-/* The code below uses the ids; readers show the names. */
+/* The code of the writer uses the ids; programs that read the file show the names. */
 static const key keys[] = {
     {"label", "node", "label", "string"},
     {"x", "node", "x", "double"},

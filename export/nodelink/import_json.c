@@ -1,8 +1,8 @@
-/* Reads node-link JSON as export_json.c writes it, even after networkx or a person saved it again.
-   Keys, sections, nodes and edges may come in any order, since program order is the order of op ids
-   (or of "program_order" if ops have it). Unknown keys are ignored. Either "links" or "edges" is
-   enough; if both exist, the first one is used. "derived" nodes and edges are ignored. One pass
-   over the file fills a syn__found; nodelink_build.c does the rest. */
+/* Reads node-link JSON as export_json.c writes it, even if networkx or a person has changed and
+   saved it since. Keys, sections, nodes and edges may come in any order, since program order is the
+   order of op ids (or of "program_order" if ops have it). Unknown keys are ignored. Either "links"
+   or "edges" is enough; if both exist, the first one is used. "derived" nodes and edges are
+   ignored. One pass over the file fills a syn__found; nodelink_build.c does the rest. */
 #include "export/nodelink/nodelink_values.h"
 #include "syntorch/base/memory.h"
 
@@ -13,8 +13,8 @@
 #define FORMAT_VERSION 2
 #define NO_ORDER       UINT64_MAX
 
-/* Everything that a node of the file, op or tensor, may contain. Absent names are NULL and absent
-   numbers -1. */
+/* Everything that a node of the file (op or tensor) or an edge may contain. Absent names are NULL,
+   and absent numbers are -1. */
 typedef struct entry {
     syn_node node;
     syn_spec spec;
@@ -53,7 +53,7 @@ typedef enum field_type {
 typedef struct field {
     const char *key;
     field_type type;
-    size_t offset;            /* offset in entry */
+    size_t offset;            /* offset of the member in entry */
     const char *const *names; /* FIELD_NAME only */
     size_t n_names;
 } field;
@@ -76,7 +76,7 @@ static const char *const dtype_names[] = {SYN_DTYPE_LIST(SYN_X)};
 #define NAMED(key, at, list) \
     { key, FIELD_NAME, AT(at), list, COUNT(list) }
 
-/* In the order in which the exporter writes them. */
+/* Fields of nodes, in the order in which the exporter writes them. */
 static const field node_fields[] = {
     PLAIN("id", FIELD_REF, id),
     PLAIN("program_order", FIELD_U64, order),
@@ -130,8 +130,8 @@ static size_t here(const syn__nodelink_file *r) {
     return (size_t)(r->json.cur - r->json.begin);
 }
 
-/* The field with that key; NULL if there is none. The search starts after the field that was found
-   last. */
+/* Returns the field with that key; NULL if there is none. The search starts after the field that
+   was found last. */
 static const field *find_field(syn__nodelink_file *r, const field *fields, size_t n) {
     for (size_t k = 0; k < n; k++) {
         const size_t i = (r->hint + k) % n;
@@ -170,7 +170,7 @@ static syn_status take_bool(syn__nodelink_file *r, const char *what, bool *out) 
     return SYN_OK;
 }
 
-/* Stores the value of the current token in the entry; `at` points to the member of the field. */
+/* Stores the value of the current token in the member of the entry for this field. */
 static syn_status take_field(syn__nodelink_file *r, const field *f, entry *e) {
     void *at = (char *)e + f->offset;
     switch (f->type) {
@@ -313,8 +313,8 @@ static syn_status keep_edge(syn__nodelink_file *r, const entry *e, size_t at, ui
     return SYN_OK;
 }
 
-/* The ends of an edge determine what it may be: tensor -> op: input, op -> tensor: output, op ->
-   op: dependency. */
+/* Reads an edge. Its ends determine its kind: tensor -> op is an input, op -> tensor an output, and
+   op -> op a dependency. */
 static syn_status read_edge(syn__nodelink_file *r) {
     const size_t at = here(r);
     entry e = {.position = -1};
@@ -345,8 +345,8 @@ static syn_status read_edge(syn__nodelink_file *r) {
 
 /* ---- Sections ---- */
 
-/* Reads the next value, which must be a list. `element` is called when the first token of an
-   element has been read. */
+/* Reads the next value, which must be a list. Calls `element` for each element, after the element's
+   first token was read. */
 static syn_status read_list(syn__nodelink_file *r, const char *what,
                             syn_status (*element)(syn__nodelink_file *)) {
     syn_json *json = &r->json;
@@ -369,7 +369,7 @@ static syn_status read_rank(syn__nodelink_file *r) {
     return SYN_OK;
 }
 
-/* r->positions has the ranks of the group, which are the same kind of list. */
+/* Copies the ranks of the group from r->positions, which is also used for this list. */
 static syn_status keep_group_ranks(syn__nodelink_file *r, syn_graph_group *group) {
     int32_t *ranks = syn__arena_get(&r->found.arena, r->n_positions * sizeof *ranks);
     if (ranks == NULL)
@@ -457,8 +457,8 @@ static syn_status check_directed(syn__nodelink_file *r) {
     return syn_json_fail(&r->json, "directed must be true");
 }
 
-/* If the edges are in the file under both names, the first list is used. Any other section may
-   occur only once. */
+/* Reads the whole file. If the edges are in the file under both names, the first list is used. Any
+   other section may occur only once. */
 static syn_status read_document(syn__nodelink_file *r) {
     enum { GRAPH = 1, NODES = 2, EDGES = 4 };
     syn_json *json = &r->json;
@@ -487,7 +487,7 @@ static syn_status read_document(syn__nodelink_file *r) {
 
 syn_status syn_import_json_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
                                   syn_error *err) {
-    syn_error error = {0}; /* a local one, because err may be NULL */
+    syn_error error = {0}; /* a local variable, because err may be NULL */
     syn__nodelink_file r = {
         .found = {.name = name, .data = data, .bytes = bytes, .err = &error, .world_size = -1}};
     *out = NULL;

@@ -1,4 +1,4 @@
-/* Reads the ranks that a node-link file stores as copies of others:
+/* Reads the ranks that a node-link file stores as references to identical ranks:
    {"rank":3,"of":0,"nodes":[{"id":"r3.o1","attributes":{"first_row":18849}}]}. */
 #include "export/nodelink/nodelink_values.h"
 #include "syntorch/base/memory.h"
@@ -9,7 +9,7 @@ static size_t here(const syn__nodelink_file *r) {
     return (size_t)(r->json.cur - r->json.begin);
 }
 
-/* Reads an op of a copy, whose BEGIN has been read. */
+/* Reads an op of such a rank, whose BEGIN has been read. */
 static syn_status read_change(syn__nodelink_file *r) {
     syn_json *json = &r->json;
     syn__found *found = &r->found;

@@ -1,8 +1,8 @@
 /* Converts what the node-link reader found to a syn_graph: ids become indices, edges become inputs,
    outputs and dependencies, and nodes are put in program order. Program order is never the order in
-   the file, because other programs write nodes in any order. All tables are slices of arrays as
-   long as the file's lists. Every step is linear; sorting is only needed where the file is not
-   sorted. */
+   the file, because other programs write nodes in any order. All tables are slices of arrays that
+   are as long as the file's lists. Every step takes linear time, except sorting, which is only
+   needed where the file is not sorted. */
 #include "export/nodelink/nodelink_build.h"
 
 #include "syntorch/base/memory.h"
@@ -38,7 +38,8 @@ static int compare_ranks(const void *a, const void *b) {
     return compare_i32(&x->rank, &y->rank);
 }
 
-/* The list of ranks in the file or, if it has none, the ranks of its nodes in ascending order. */
+/* Collects the list of ranks in the file or, if there is none, the ranks of the file's nodes in
+   ascending order. */
 static syn_status collect_ranks(syn__build *b) {
     const syn__found *found = b->found;
     const size_t n_nodes = found->n_ops + found->n_tensors;
@@ -150,7 +151,7 @@ static syn_status index_nodes(syn__build *b) {
     return index_ids(b, &b->tensors, 't');
 }
 
-/* First tries a guess that is right if the numbers have no gaps. */
+/* First tries a guess, which is right if the numbers have no gaps. */
 syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_t at,
                            uint32_t *out) {
     const syn__build_ids *ids = ref->kind == 'o' ? &b->ops : &b->tensors;
@@ -244,8 +245,8 @@ static syn_status place_edges(syn__build *b) {
             SYN_TRY(set_producer(b, e->to.number, e->from.number, e->at));
         }
     }
-    for (size_t i = 0; i < b->tensors.n; i++) { /* after the edges, so that errors are reported for
-                                                   the tensor */
+    for (size_t i = 0; i < b->tensors.n; i++) { /* This comes after the edges, so that errors are
+                                                   reported for the tensor. */
         const syn__found_tensor *t = &b->found->tensors[b->tensors.at[i].found];
         if (t->producer.kind == 0) continue;
         uint32_t at;
@@ -258,7 +259,8 @@ static syn_status place_edges(syn__build *b) {
     return SYN_OK;
 }
 
-/* Lists for each op the ops that it depends on: by its edges, and as producers of its inputs. */
+/* Lists for each op the ops on which it depends: those of its edges, and the producers of its
+   inputs. */
 static syn_status list_deps(syn__build *b) {
     const size_t n_ops = b->found->n_ops;
     for (size_t op = 0; op < n_ops; op++) {

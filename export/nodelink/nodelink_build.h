@@ -1,6 +1,6 @@
-/* Tables with which nodelink_build.c resolves the references of a file, and which nodelink_emit.c
-   sorts and writes to a graph. "op" is an index into the file's list of ops, "tensor" an index into
-   the table of tensors sorted by rank and number. */
+/* Tables that nodelink_build.c fills when it resolves the references of a file, and from which
+   nodelink_emit.c writes a graph. In this file "op" is an index into the file's list of ops, and
+   "tensor" is an index into the table of tensors sorted by rank and number. */
 #ifndef EXPORT_NODELINK_BUILD_H
 #define EXPORT_NODELINK_BUILD_H
 
@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 #define SYN__BUILD_TABLES 28
-/* Maximum number of ops, tensors and edges, so that indices, twice the number of edges, and counts
-   fit uint32. */
+/* Maximum number of ops, of tensors and of edges, so that indices, counts and twice the number of
+   edges fit in 32 bits. */
 #define SYN__BUILD_ITEMS ((size_t)1 << 31)
 
 typedef struct syn__build_rank {
@@ -34,7 +34,7 @@ typedef struct syn__build_ids {
 
 typedef struct syn__build_slices {
     uint32_t *first; /* per op: first entry of `at`; the last element is the end */
-    uint32_t *at;    /* tensor + 1, by position; 0: no tensor */
+    uint32_t *at;    /* tensor + 1 at each position of an op; 0: no tensor */
 } syn__build_slices;
 
 typedef struct syn__build_dep {
@@ -57,21 +57,23 @@ typedef struct syn__build {
     size_t n_tables;
 } syn__build;
 
-/* Allocates a zeroed table of n elements that lives as long as the build. NULL if memory is out. */
+/* Allocates a zeroed table of n elements, which is freed at the end of the build. NULL if memory is
+   out. */
 void *syn__build_table(syn__build *b, size_t n, size_t elem_bytes);
 syn_status syn__build_no_memory(const syn__build *b);
 /* The index of a rank; UINT32_MAX if there is none. */
 uint32_t syn__build_rank_index(const syn__build *b, int32_t rank);
-/* Finds an id in its sorted table. An error names the place `at` in the file that refers to it. */
+/* Finds an id in its sorted table. An error names the position `at` in the file, where the
+   reference to the id is. */
 syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_t at,
                            uint32_t *out) SYN_MUST_USE;
-/* Sorts by rank index, number and position in the file, unless they are sorted already. */
+/* Sorts ids by rank index, number and position in the file, unless they are sorted already. */
 void syn__build_sort_ids(syn__build_id *ids, size_t n);
-/* Fills `order` and `position`. Fails if there is a cycle. */
+/* Fills `order` and `position`. Fails if the dependencies contain a cycle. */
 syn_status syn__build_order(syn__build *b) SYN_MUST_USE;
-/* Identical ranks that the file stores once: the first function removes them from the list of ranks
-   that have nodes (and sorts the list); the second adds them to the graph that was built from that
-   list. */
+/* Handle ranks that the file stores as references to identical ranks. syn__build_leave_out_copies
+   removes them from the list of ranks that have nodes, and sorts the list. syn__build_show_copies
+   adds them to the graph that was built from that list. */
 syn_status syn__build_leave_out_copies(syn__build *b) SYN_MUST_USE;
 syn_status syn__build_show_copies(syn__build *b, syn_graph **graph) SYN_MUST_USE;
 /* Writes the graph and verifies it. */

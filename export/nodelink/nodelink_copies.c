@@ -1,6 +1,6 @@
-/* Shows the ranks that a file stores as copies (copies.h) in full: a graph that wraps the graph of
-   the file's nodes. Only attributes that differ are stored, so a small file can describe a large
-   cluster. */
+/* Makes a graph with all ranks, including those that a file stores as references to identical ranks
+   (copies.h). This graph wraps the graph of the file's nodes and only stores the attributes that
+   differ, so that a small file that describes a large cluster needs little memory. */
 #include "export/nodelink/nodelink_build.h"
 #include "export/walk/copies.h"
 #include "syntorch/base/memory.h"
@@ -13,8 +13,9 @@
 /* A rank of the wrapping graph. */
 typedef struct view {
     uint32_t base;    /* rank index in the base graph */
-    uint32_t changed; /* rank index in the graph of changed ops; NO_COPY: none */
-    uint32_t *at;     /* node index of each changed op, ascending */
+    uint32_t changed; /* rank index in the graph of changed ops; NO_COPY: the attributes of no op
+                         differ */
+    uint32_t *at;     /* node indices of the changed ops, ascending */
 } view;
 
 typedef struct copied {
@@ -40,8 +41,9 @@ static int compare_u32(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Returns the node of the original, with its own attributes if it has any. The base is a store, so
-   slices stay valid when its cursor reads another node. */
+/* Returns the node of the original rank, with the attributes of the identical rank if they differ.
+   The base graph is a store, so slices of its nodes stay valid when the cursor reads another
+   node. */
 static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                    syn_cursor *cursor) {
     const copied *c = graph->self;
@@ -71,7 +73,7 @@ static void copied_free(syn_graph *graph) {
     }
     syn_free(c);
     syn_graph_free_meta(graph);
-    syn_free(graph->ranks); /* the groups belong to the base */
+    syn_free(graph->ranks); /* the groups belong to the base graph */
     syn_free(graph);
 }
 
@@ -118,7 +120,7 @@ syn_status syn__build_leave_out_copies(syn__build *b) {
 
 typedef struct change_at {
     uint64_t id;
-    uint32_t change; /* index into the file's list */
+    uint32_t change; /* index into the file's list of changes */
 } change_at;
 
 static int compare_changes(const void *a, const void *b) {
@@ -127,7 +129,7 @@ static int compare_changes(const void *a, const void *b) {
     return x->change < y->change ? -1 : x->change > y->change;
 }
 
-/* Adds the ops of `changes`, which is sorted by id, in the order of their nodes. */
+/* Adds the ops of `changes`, which is sorted by id, in the order of their node indices. */
 static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at *changes,
                               size_t n) {
     const syn__found *found = b->found;
@@ -168,7 +170,7 @@ static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at
     return status;
 }
 
-/* Makes the view of a copy, whose changes are consecutive in the file's list. */
+/* Makes the view of an identical rank, whose changes are consecutive in the file's list. */
 static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
                             const syn__found_copy *copy) {
     const syn__found *found = b->found;
@@ -197,7 +199,7 @@ static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
     return status;
 }
 
-/* All ranks in the order of the file's list, or ascending if it has none. */
+/* Returns all ranks in the order of the file's list or, if it has none, in ascending order. */
 static int32_t *all_ranks(const syn__build *b, size_t *n) {
     const syn__found *found = b->found;
     int32_t *ranks = syn_calloc(b->n_ranks + found->n_copies, sizeof *ranks);
@@ -252,7 +254,8 @@ static syn_status wrap(syn__build *b, syn_graph *base, const int32_t *ranks, siz
         graph->n_ranks = (uint32_t)n_ranks;
         c->base = base;
         status = fill(b, graph, ranks);
-        c->base = status == SYN_OK ? base : NULL; /* until then the caller owns it */
+        c->base = status == SYN_OK ? base : NULL; /* after a failure the caller still owns the base
+                                                     graph */
     } else {
         status = syn__build_no_memory(b);
     }

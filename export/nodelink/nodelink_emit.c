@@ -18,7 +18,7 @@ static syn_status list_program(syn__build *b) {
         if (own == NULL) return syn__build_no_memory(b);
         for (uint32_t i = 0; i < found->n_ops; i++)
             own[i] = (syn__build_id){found->ops[ids[i].found].order, ids[i].rank, i};
-        syn__build_sort_ids(own, found->n_ops); /* equal ones by id */
+        syn__build_sort_ids(own, found->n_ops); /* ops with equal numbers are sorted by id */
         for (size_t i = 0; i < found->n_ops; i++) own[i].found = ids[own[i].found].found;
         ids = own;
     }
@@ -57,7 +57,7 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n) {
     return top;
 }
 
-/* Reports an op of a cycle. Every remaining op waits for another remaining one, so following these
+/* Reports an op of a cycle. Every remaining op waits for another remaining op, so following these
    dependencies leads into a cycle. */
 static syn_status fail_cycle(syn__build *b, const uint32_t *waits) {
     uint8_t *seen = syn__build_table(b, b->found->n_ops, 1);
@@ -76,8 +76,8 @@ static syn_status fail_cycle(syn__build *b, const uint32_t *waits) {
                            (unsigned long long)found->node.id);
 }
 
-/* Kahn's algorithm; of the ops that are ready, takes the first in program order. waits[op]: number
-   of dependencies that have not been placed yet. */
+/* Sorts the ops with Kahn's algorithm. The next op is always the ready op that is first in program
+   order. waits[op]: number of dependencies that have not been placed yet. */
 static syn_status sort_ops(syn__build *b) {
     const size_t n_ops = b->found->n_ops;
     uint32_t *waits = syn__build_table(b, n_ops, sizeof *waits);
@@ -92,7 +92,7 @@ static syn_status sort_ops(syn__build *b) {
     for (uint32_t op = 0; op < n_ops; op++) {
         waits[op] = b->deps_first[op + 1] - b->deps_first[op];
         for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
-            users[first[b->deps[k].op + 1]++] = op; /* afterwards first[op] is the start of op's
+            users[first[b->deps[k].op + 1]++] = op; /* afterwards first[op] is the start of the op's
                                                        users */
     }
     size_t n_heap = 0, n_done = 0;
@@ -179,7 +179,8 @@ static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
     *out_n = 0;
     if (begin == end) return SYN_OK;
     SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->found->err));
-    syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes) pairs, after the result */
+    syn_dep *sets = e->deps + (want - (end - begin)); /* pairs of a node and its classes, stored
+                                                         after the result */
     uint32_t n = 0;
     for (uint32_t k = begin; k < end; k++)
         sets[k - begin] = (syn_dep){b->position[b->deps[k].op], b->deps[k].classes};
@@ -232,7 +233,7 @@ static syn_status emit_rest(emitter *e) {
     return SYN_FAIL(found->err, SYN_E_FORMAT, "%.200s: %s", found->name, error.text);
 }
 
-/* The highest rank, including copies. */
+/* The highest rank, including identical ranks. */
 static int32_t last_rank(const syn__build *b) {
     int32_t last = b->by_rank[b->n_ranks - 1].rank;
     if (b->found->n_copies > 0 && b->found->copies[b->found->n_copies - 1].rank > last)

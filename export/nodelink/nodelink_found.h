@@ -1,6 +1,6 @@
 /* The content of a node-link file as the reader finds it, in file order and with unresolved ids,
-   and the step that converts it to a syn_graph. Reading and converting are separate because a file
-   may list its sections, nodes and edges in any order. */
+   and the function that converts this content to a syn_graph. Reading and converting are separate
+   because a file may list its sections, nodes and edges in any order. */
 #ifndef EXPORT_NODELINK_FOUND_H
 #define EXPORT_NODELINK_FOUND_H
 
@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 /* A reference to a node: "r0.o12" (kind 'o') or "r0.t7" (kind 't'); kind 0: absent. Kind 'g'
-   ("g1.3" or "end") is a node that exporters derive from the others; neither it nor its edges are
-   stored. */
+   ("g1.3" or "end") refers to a node that exporters derive from the other nodes; such nodes and
+   their edges are not stored. */
 typedef struct syn__found_ref {
     uint64_t number;
     int32_t rank;
@@ -23,8 +23,8 @@ typedef struct syn__found_ref {
 typedef struct syn__found_op {
     syn_node node;  /* strings and attributes are in the arena; inputs, outputs and deps are not set
                        yet */
-    uint64_t order; /* program order within the rank: "program_order", or else the number in the
-                       id */
+    uint64_t order; /* position in the rank's program order: "program_order" or, if it is absent,
+                       the number in the id */
     int32_t rank;
     size_t at; /* byte offset in the file, for error messages; the same in the structs below */
 } syn__found_op;
@@ -37,7 +37,7 @@ typedef struct syn__found_tensor {
     size_t at;
 } syn__found_tensor;
 
-#define SYN__EDGE_INPUT  (1u << 30) /* else: bits 1 << dependency class */
+#define SYN__EDGE_INPUT  (1u << 30) /* kind of an edge; a dependency has bits 1 << class */
 #define SYN__EDGE_OUTPUT (1u << 31)
 
 typedef struct syn__found_edge {
@@ -52,7 +52,7 @@ typedef struct syn__found_group {
     size_t at;
 } syn__found_group;
 
-/* An op of a rank stored as a copy, with attributes that differ from the original's. */
+/* An op of an identical rank, with attributes that differ from those of the original's op. */
 typedef struct syn__found_change {
     syn__found_ref id;
     const syn_attribute *attributes; /* in the arena */
@@ -77,7 +77,7 @@ typedef struct syn__found {
     syn__found_edge *edges;
     syn__found_group *groups;
     syn_attribute *metadata;
-    int32_t *ranks; /* "ranks" of the file; empty: use the ranks of the nodes */
+    int32_t *ranks; /* the file's "ranks"; if there are none, the ranks of the nodes are used */
     syn__found_copy *copies;
     syn__found_change *changes;
     size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks, n_copies, n_changes;
@@ -88,9 +88,9 @@ typedef struct syn__found {
 } syn__found;
 
 void syn__found_free(syn__found *found);
-/* Fails with "name:line:column: ...", the place `at` bytes into the file. */
+/* Fails with "name:line:column: ...", which is the position of byte `at` in the file. */
 syn_status syn__found_fail(syn__found *found, size_t at, const char *fmt, ...) SYN_PRINTF(3, 4);
-/* Resolves ids, checks and sorts. The caller frees the graph. */
+/* Resolves ids, checks the content, and sorts the nodes. The caller frees the graph. */
 syn_status syn__found_to_graph(syn__found *found, syn_graph **out) SYN_MUST_USE;
 
 #ifdef __cplusplus

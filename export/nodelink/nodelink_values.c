@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EXACT_F64 9007199254740992.0 /* 2^53: exact as floats up to here */
+#define MAX_EXACT_F64 9007199254740992.0 /* 2^53: integers up to here are exact doubles */
 
 #define SYN_X(id, name) name,
 static const char *const class_names[] = {SYN_DEP_LIST(SYN_X)};
@@ -22,7 +22,7 @@ static syn_status out_of_memory(syn__nodelink_file *r) {
                     r->found.name, r->found.bytes);
 }
 
-/* The text of the last token, a string or a key. */
+/* Copies the text of the last token, which is a string or a key. */
 static syn_status keep_text(syn__nodelink_file *r, const char *what, const char **out) {
     if (memchr(r->json.text, '\0', r->json.text_bytes) != NULL)
         return syn_json_fail(&r->json, "%s must not contain the character U+0000", what);
@@ -86,7 +86,7 @@ static const char *parse_number(const char *p, uint64_t max, uint64_t *out) {
     return p;
 }
 
-/* "g1.3", a meeting node of a group, or "end". */
+/* Whether the text is "g1.3", a meeting node of a group, or "end". */
 static bool is_derived(const char *text) {
     uint64_t number;
     if (strcmp(text, "end") == 0) return true;

@@ -1,17 +1,18 @@
-/* The picture exporters: DOT, SVG, PNG and PDF of the graph, communication or time view. */
+/* The picture exporters, which write the graph, the communication view or the time view as DOT,
+   SVG, PNG or PDF. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_modules.h"
 #include "export/walk/graph_walk.h"
 
 #include <string.h>
 
-#define PNG_DPI    96.0    /* 10 pt text is 13 pixels high */
-#define PAGE_DPI   192.0   /* for pages, whose text is smaller */
+#define PNG_DPI    96.0    /* at this resolution, text of 10 points is 13 pixels high */
+#define PAGE_DPI   192.0   /* resolution for pages, whose text is smaller */
 #define PNG_MAX_PX 32000.0 /* cairo's limit is 32767 */
-#define PNG_MAX_PT 14400.0 /* longer sides would need a scale at which text is unreadable */
+#define PNG_MAX_PT 14400.0 /* with longer sides, the text would be too small to read */
 #define PDF_MAX_PT 14400.0 /* PDF viewers do not show longer sides */
 #define SVG_MAX_PT 1e7
-#define PAD_PT     40.0 /* both margins; see pad in picture_dot.c */
+#define PAD_PT     40.0 /* sum of both margins; see `pad` in picture_dot.c */
 
 /* Whether the graph is a PyTorch trace with times. */
 static syn_status is_recording(bool *out, const syn_graph *graph, syn_error *err) {
@@ -32,7 +33,7 @@ static syn_status is_recording(bool *out, const syn_graph *graph, syn_error *err
     return s;
 }
 
-/* Draws the graph of a PyTorch trace's modules. */
+/* Draws the graph of the modules of a PyTorch trace. */
 static syn_status draw_modules(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side, syn_error *err) {
     syn__pic_drawing names = {0};

@@ -1,7 +1,7 @@
-/* Draws graphs. The steps have a file each: fold (finds repeated steps, layers and ranks), cells
-   (decides what becomes a box), layout (computes positions), draw (boxes, paths and clusters with
-   their texts), dot (writes a drawing as DOT, with cgraph or without), graphviz (converts DOT to
-   SVG or PNG). */
+/* Draws a graph as a picture. Each step has its own files, named picture_STEP*: fold (finds
+   repeated steps, layers and ranks), cells (decides which ops become a box), layout (computes
+   positions), draw (stores boxes, paths and clusters with their texts), dot (writes the drawing as
+   DOT, with or without cgraph), graphviz (converts DOT to SVG or PNG). */
 #ifndef EXPORT_PICTURE_H
 #define EXPORT_PICTURE_H
 
@@ -12,30 +12,30 @@
 extern "C" {
 #endif
 
-/* Draw a view into `d`, which must be zero-initialized; free it even after a failure. max_side: in
-   points; larger pictures show fewer details. */
+/* Draw a view into `d`, which must be zero-initialized. The caller frees it even after a failure.
+   max_side: the longest side in points; if the picture would be larger, it shows fewer details. */
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, double max_side,
                               syn_error *err) SYN_MUST_USE;
-/* Timeline of all ranks, or of options->rank. */
+/* Draws the timeline of all ranks, or of options->rank. */
 syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 
 /* ---- Output ---- */
 
-/* Returns the scale, at most 1, with which a drawing fits on a page, and the page's size in points.
-   The page is in landscape format if the drawing then has a larger scale. Without a page, the scale
+/* Returns the scale, at most 1, at which a drawing fits on a page. *w and *h: the page's size in
+   points. The page is in landscape format if that allows a larger scale. Without a page, the scale
    is 1. */
 double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h);
 
-/* Writes DOT with all positions, for `neato -n2` (picture_dot.c). Uses cgraph if the build has
-   it. */
+/* Writes DOT with all positions, for `neato -n2` (picture_dot.c). Uses graphviz's library cgraph if
+   the build has it. */
 syn_status syn__pic_write_dot(const syn__pic_drawing *d, syn_sink *sink,
                               syn_error *err) SYN_MUST_USE;
-/* The two implementations, for tests. They write the same graph. */
+/* The two writers, with and without cgraph, for tests. They write the same graph. */
 syn_status syn__pic_write_plain(const syn__pic_drawing *d, syn_sink *sink,
                                 syn_error *err) SYN_MUST_USE;
 bool syn__pic_have_cgraph(void);
@@ -47,7 +47,7 @@ typedef struct syn__pic_limits {
     double seconds; /* wall-clock limit */
     uint64_t cpu_seconds;
     uint64_t memory_bytes;
-    const char *program; /* the program to run: "neato" */
+    const char *program; /* program to run, searched in PATH: "neato" */
 } syn__pic_limits;
 #define SYN__PIC_LIMITS \
     { 60.0, 60, (uint64_t)4 << 30, "neato" }

@@ -1,6 +1,7 @@
-/* Aligns forward and backward of a training step side by side. Rows of the same part of the same
-   layer form a band. Bands that both columns have in the same order get the same position and
-   height; rows are distributed over the extra height of their band. */
+/* Draws forward and backward of a training step side by side, with the same layers at the same
+   height. Consecutive rows of the same part of the same layer form a band. Bands that both columns
+   have in the same order get the same position and height: the shorter band is padded, and the
+   padding is distributed over its rows. */
 #include "export/picture/picture_layout.h"
 
 #include <math.h>
@@ -12,12 +13,12 @@
 typedef struct stretch {
     uint32_t first, last; /* rows, in order of time */
     uint64_t band;
-    double top, bottom; /* y on the page, before extra space is added */
+    double top, bottom; /* y on the page, before padding is added */
 } stretch;
 
 typedef struct side {
     syn__pic_column col;
-    stretch *stretches; /* from the top of the page downwards */
+    stretch *stretches; /* in order from the top of the page downwards */
     uint32_t n;
 } side;
 
@@ -31,7 +32,7 @@ static bool comes_first(const char *a, const char *b) {
     return n != m ? n < m : strcmp(a, b) < 0;
 }
 
-/* The name of a layer; for layers drawn once, the same name in both columns. */
+/* The name of a layer. If several layers are drawn as one, both columns use the same name. */
 static const char *layer_of(const syn__pic_plan *plan, uint32_t unit) {
     const char *first = plan->units[unit].layer;
     const char *last = plan->units[plan->units[unit].last].layer;
@@ -74,8 +75,8 @@ static syn_status find_stretches(side *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* Adds space in one column: `gap` between two stretches (NULL: the column's end), and `slack`
-   within the lower one. */
+/* Adds space in one column: `gap` between the stretches `above` and `below` (NULL: the end of the
+   column), and `slack` within `below`. */
 static void make_room(side *s, const stretch *above, const stretch *below, double gap,
                       double slack) {
     syn__pic_column *col = &s->col;
@@ -89,11 +90,13 @@ static void make_room(side *s, const stretch *above, const stretch *below, doubl
     col->rows[below->last].after += each;
 }
 
-/* Finds the longest common subsequence of bands: pairs[i] is the stretch of `b` next to stretch i
-   of `a`, or UINT32_MAX. */
+/* Finds the longest common subsequence of bands. pairs[i]: the stretch of `b` that is drawn next to
+   stretch i of `a`; UINT32_MAX: none. */
 static syn_status match(const side *a, const side *b, uint32_t *pairs, syn_error *err) {
     const size_t w = (size_t)b->n + 1;
-    uint32_t *best = syn_calloc((a->n + 1) * w, sizeof *best); /* best length from (i, k) on */
+    uint32_t *best = syn_calloc((a->n + 1) * w, sizeof *best); /* length of the longest common
+                                                                  subsequence that starts at (i,
+                                                                  k) */
     if (best == NULL) return SYN_FAIL_NOMEM(err, (a->n + 1) * w * 4, "bands of a picture");
     for (size_t i = a->n; i-- > 0;)
         for (size_t k = b->n; k-- > 0;) {
@@ -123,7 +126,7 @@ static double page_end(const side *s) {
 static void align(side *a, side *b, const uint32_t *pairs) {
     const stretch *above_a = NULL, *above_b = NULL;
     const double end_a = page_end(a), end_b = page_end(b);
-    double at_a = 0, at_b = 0; /* bottoms of the pair above */
+    double at_a = 0, at_b = 0; /* bottoms of the previous pair */
     for (uint32_t i = 0; i <= a->n; i++) {
         if (i < a->n && pairs[i] == UINT32_MAX) continue;
         const stretch *x = i < a->n ? &a->stretches[i] : NULL;

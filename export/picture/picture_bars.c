@@ -1,5 +1,6 @@
-/* Bars for the collectives over gradients, next to the ops of backward that compute the gradients.
-   Collectives over gradients of folded layers are combined in one bar, which lists them. */
+/* Draws a bar for each collective over gradients, next to the ops of backward that compute the
+   gradients. The collectives over gradients of folded layers are combined in one bar, which lists
+   them. */
 #include "export/picture/picture_layout.h"
 #include "export/walk/graph_walk.h"
 
@@ -13,31 +14,32 @@
 #define DOT         " \xC2\xB7 "
 #define TO          "\xE2\x80\xA6"
 #define GREY        "#4a5560"
-#define BAR_H       46.0 /* three lines of text */
-#define LIST_H      10.0 /* each further line */
+#define BAR_H       46.0 /* height of a bar with three lines of text */
+#define LIST_H      10.0 /* height of each further line */
 #define BAR_GAP     6.0
 #define MOST_LISTED 24   /* most collectives listed in a bar */
-#define HEAD_W      34.0 /* icon and space around the text */
-#define PANEL_W     12.0 /* from the panel's border to the bars */
-#define HEAD_PT     26.0 /* title of the panel */
+#define HEAD_W      34.0 /* width of the icon and of the space around the text */
+#define PANEL_W     12.0 /* distance from the panel's border to the bars */
+#define HEAD_PT     26.0 /* height of the panel's title */
 
 typedef struct bar {
     uint32_t node; /* place of the collective */
     double top, bottom;
     double w;
-    double least; /* height that its text needs */
+    double least; /* height that the bar's text needs */
     uint32_t lane;
     uint32_t first, last; /* places of the ops that compute its first and last gradients */
-    uint32_t n_ops;       /* ops that compute its gradients */
-    uint32_t n;           /* number of collectives; 0: it is listed in another bar */
+    uint32_t n_ops;       /* number of ops that compute its gradients */
+    uint32_t n;           /* number of collectives in the bar; 0: another bar lists this
+                             collective */
     uint32_t box;
-    bool folded; /* has gradients of folded layers */
+    bool folded; /* the bar has gradients of folded layers */
     const char *label, *tip, *id;
 } bar;
 
 typedef struct bars {
     syn__pic_cells *cells;
-    const syn__pic_part *part; /* backward */
+    const syn__pic_part *part; /* the part with the backward pass */
     bar *list;
     size_t n, cap;
     uint32_t lanes;
@@ -47,7 +49,7 @@ typedef struct bars {
 
 /* ---- positions of gradients ---- */
 
-/* Vertical extent of cell `c` with its tensors. */
+/* Computes the top and bottom of cell `c` with its tensors. */
 static void extent(const syn__pic_cells *cells, const syn__pic_cell *c, double *top,
                    double *bottom) {
     const syn__pic_box *boxes = cells->drawing->boxes, *b = &boxes[c->box];
@@ -59,8 +61,8 @@ static void extent(const syn__pic_cells *cells, const syn__pic_cell *c, double *
     }
 }
 
-/* The same for the op at `place`; if its box has several ops, only the op's share. Time runs
-   upwards. */
+/* Computes the top and bottom of the op at `place`. If its box has several ops, this is the op's
+   share of the box. Time runs upwards. */
 static bool place_extent(const syn__pic_cells *cells, uint32_t place, double *top, double *bottom) {
     const syn__pic_plan *plan = cells->plan;
     const uint32_t cell = syn__pic_cell_of(cells, place);
@@ -73,7 +75,7 @@ static bool place_extent(const syn__pic_cells *cells, uint32_t place, double *to
     return true;
 }
 
-/* Writes the layer, "h.3", or the scope outside layers, "embed". */
+/* Writes the layer of an op, "h.3", or its scope if it is outside the layers, "embed". */
 static syn_status put_where(syn__pic_plan *plan, uint32_t place, char out[64], syn_error *err) {
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, place, &plan->other, &n, err));
@@ -83,7 +85,8 @@ static syn_status put_where(syn__pic_plan *plan, uint32_t place, char out[64], s
     return SYN_OK;
 }
 
-/* Finds the ops that compute the gradients of bar `b`, and their extent. */
+/* Finds the ops that compute the gradients of bar `b`, and from these ops the bar's top and
+   bottom. */
 static syn_status span(bars *s, bar *b, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     const syn_node *n;
@@ -110,8 +113,8 @@ static bool meet(const bar *a, const bar *b) {
     return a->top < b->bottom + BAR_GAP && b->top < a->bottom + BAR_GAP;
 }
 
-/* Combines bars over folded layers with the first one of their kind, and also bars of that kind
-   that would be next to it. */
+/* Combines the bars of one kind of collective that have gradients of folded layers into the first
+   such bar. The combined bar also includes the bars of that kind that it would overlap. */
 static syn_status join_folded(bars *s, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     for (size_t i = 0; i < s->n; i++)
@@ -125,7 +128,7 @@ static syn_status join_folded(bars *s, syn_error *err) {
             a->top = fmin(a->top, b->top), a->bottom = fmax(a->bottom, b->bottom);
             a->n++;
             b->n = 0;
-            b->lane = (uint32_t)i; /* index of that bar until they are listed */
+            b->lane = (uint32_t)i; /* index of the combined bar, until the bars get their lanes */
         }
     return SYN_OK;
 }
@@ -140,7 +143,7 @@ static void put_line(syn__pic_text *t, const char *text, double size, const char
     syn__pic_put(t, "%s</font></td></tr>", bold ? "</b>" : "");
 }
 
-/* Writes the layers of its gradients in order of time: "h.11 ... h.10". */
+/* Writes the range of layers whose gradients the bar has, in order of time: "h.11 ... h.10". */
 static syn_status put_range(bars *s, const bar *b, syn__pic_text *out, syn_error *err) {
     char from[64], to[64];
     if (b->n_ops == 0) return SYN_OK;
@@ -153,7 +156,8 @@ static syn_status put_range(bars *s, const bar *b, syn__pic_text *out, syn_error
     return SYN_OK;
 }
 
-/* Writes "24 gradients", or for graphs without tensors the number of ops. */
+/* Writes the number of gradients, such as "24 gradients". For graphs without tensors, it writes the
+   number of ops instead. */
 static void put_gradients(syn__pic_text *out, uint64_t tensors, uint64_t ops) {
     char count[SYN__PIC_NUMBER];
     if (tensors > 0)
@@ -211,8 +215,8 @@ static syn_status label_one(bars *s, bar *b, const syn_node *n, syn_error *err) 
     return close_label(s, &l, b, 3, err);
 }
 
-/* Lists the collectives of bar i upwards, as time runs. If there are many, only the first and the
-   last. */
+/* Lists the collectives of bar i from bottom to top, as time runs. If there are more than `most`,
+   only the first and the last ones are listed. */
 static syn_status list_bars(bars *s, size_t i, label *l, uint32_t most, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     const uint32_t n = s->list[i].n, skipped = n > most ? n - most + 1 : 0;
@@ -290,8 +294,8 @@ static syn_status label_bar(bars *s, size_t i, syn_error *err) {
 
 /* ---- placement ---- */
 
-/* Makes a bar high enough for its text and moves it into the column; puts it in the first lane with
-   free space. */
+/* Places a bar: makes it high enough for its text, moves it within the height of the column, and
+   puts it in the first lane that has free space there. */
 static void place_bar(bars *s, bar *b) {
     const double lack = b->least - (b->bottom - b->top);
     if (!(b->bottom > b->top)) b->top = HEAD_PT + 5, b->bottom = b->top + b->least;
@@ -327,14 +331,16 @@ static syn_status find_bars(bars *s, syn_error *err) {
     }
     SYN_TRY(join_folded(s, err));
     for (size_t i = 0; i < s->n; i++)
-        if (s->list[i].n > 0) SYN_TRY(label_bar(s, i, err)); /* before `lane` is assigned */
+        /* Must come before the bar gets its lane, because `lane` still refers to the combined
+           bar. */
+        if (s->list[i].n > 0) SYN_TRY(label_bar(s, i, err));
     for (size_t i = 0; i < s->n; i++)
         if (s->list[i].n > 0) place_bar(s, &s->list[i]);
     return SYN_OK;
 }
 
-/* Draws an arrow from the op that computes the last gradient, if that op is drawn on its own and
-   nothing is in the way. */
+/* Draws an arrow from the op that computes the last gradient to the bar, if that op has a box of
+   its own and nothing is in the way. */
 static syn_status draw_ready(bars *s, const bar *b, uint32_t box, syn_error *err) {
     syn__pic_drawing *d = s->cells->drawing;
     const syn__pic_plan *plan = s->cells->plan;
@@ -346,7 +352,8 @@ static syn_status draw_ready(bars *s, const bar *b, uint32_t box, syn_error *err
     const double start = from->x + from->w / 2;
     double top, bottom;
     if (!place_extent(s->cells, b->last, &top, &bottom)) return SYN_OK;
-    const double half = from->h / 2 - 3; /* tensors next to the op may extend beyond it */
+    const double half = from->h / 2 - 3; /* not to the edge, because tensors next to the op may
+                                            extend beyond it */
     const double y = fmin(fmax((top + bottom) / 2, from->y - half), from->y + half);
     if (!syn__pic_free_way(d, (syn__pic_point){start + 1, y}, x - start - 2, 0) || y < b->top ||
         y > b->bottom)

@@ -1,6 +1,7 @@
-/* Determines the section of each call in a recorded step. Some calls identify theirs: calls of
-   autograd and of DDP's reducer, calls in modules, calls in ranges named after a section, and calls
-   with an autograd sequence number. Others belong to the calls around them. */
+/* Determines the section (pass and part) of each call in a step of a PyTorch trace. Some calls show
+   their section: calls of autograd and of DDP's reducer, calls in modules, calls in ranges named
+   after a section, and calls with an autograd sequence number. Every other call gets the section of
+   the calls before and after it. */
 #include "export/picture/picture_boxes.h"
 
 #include <stdlib.h>
@@ -15,10 +16,11 @@ typedef enum mark { FORWARD, BACKWARD, REST, UNKNOWN } mark;
 typedef struct call {
     int64_t start;
     uint32_t slice;
-    mark self, next; /* next: section of the next call that identifies its own */
+    mark self, next; /* self: section that the call itself shows. next: section of the next call
+                        that shows its own */
 } call;
 
-/* Ignores case; word must be in lower case. */
+/* Whether `text` contains `word`, ignoring case. `word` must be in lower case. */
 static bool contains(const char *text, const char *word) {
     for (; *text != '\0'; text++) {
         size_t n = 0;
@@ -28,7 +30,8 @@ static bool contains(const char *text, const char *word) {
     return false;
 }
 
-/* A range "forward_backward" around both identifies neither. */
+/* The section that the name of a range shows. A name with both words, such as "forward_backward",
+   shows none. */
 static mark of_range(const char *name) {
     const bool forward = contains(name, "forward"), backward = contains(name, "backward");
     if (forward != backward) return forward ? FORWARD : BACKWARD;
@@ -52,7 +55,7 @@ static bool of_backward(const syn_node *node) {
            strstr(node->op, "ddp.reducer") != NULL;
 }
 
-/* Determines the section from the call itself and the ranges around it. */
+/* Determines the section that the call itself or a range around it shows. */
 static syn_status look_at(syn__boxes *m, call *c, bool *autograd) {
     const syn__pic_times *t = m->times;
     const syn_node *node;
@@ -75,8 +78,8 @@ static int compare_calls(const void *a, const void *b) {
     return x->slice < y->slice ? -1 : x->slice > y->slice;
 }
 
-/* Lists the outermost calls of the step, by lane and start. A thread whose first call is autograd's
-   is an autograd thread: all its calls are backward. */
+/* Lists the outermost calls of the step, by lane and start. If the first call of a thread belongs
+   to autograd, the thread is one of autograd's own, and all its calls are backward. */
 static syn_status collect(syn__boxes *m, call *calls, size_t *n) {
     const syn__pic_times *t = m->times;
     uint32_t lane = UINT32_MAX;
@@ -94,7 +97,8 @@ static syn_status collect(syn__boxes *m, call *calls, size_t *n) {
     return SYN_OK;
 }
 
-/* Forward must be followed by backward; otherwise it processes the loss at the end. */
+/* Fills `next`. A forward call without a later backward call processes the loss at the end of the
+   step, so it does not count as forward. */
 static void find_next(call *calls, size_t n) {
     mark next = UNKNOWN;
     bool is_async = false;

@@ -1,5 +1,5 @@
-/* Builds the boxes of a step: finds user ranges and modules around each op, groups consecutive ops
-   of a thread, and adds the device work that they launched. */
+/* Builds the boxes of a step: finds the user ranges and modules around each op, groups consecutive
+   ops of a thread, and adds the device work that the ops launched. */
 #include "export/picture/picture_boxes.h"
 #include "export/picture/picture_text.h"
 
@@ -8,15 +8,17 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_BOXES 160 /* with more, levels of names are dropped */
+/* If a step has more boxes, paths are shortened by a level and the boxes are built again. */
+#define MOST_BOXES 160
 #define LEVELS     8
-/* Device time outweighs host time when a box's ops and category are ranked. */
+/* Factor of device times when the ops and categories of a box are ranked, so that host time only
+   decides among boxes without device work. */
 #define DEVICE_TELLS 1e6
 
 /* ---- names ---- */
 
-/* Writes the ranges around slice i, from outermost to innermost. A thread without ranges gets those
-   of the thread that waits for it. */
+/* Writes the names of the user ranges around slice i, outermost first. A thread without ranges,
+   such as autograd's, gets the ranges of another thread that are open when the slice starts. */
 static void put_ranges(const syn__boxes *m, uint32_t i, char *path) {
     const syn__pic_times *t = m->times;
     uint32_t chain[LEVELS], n = 0, at = m->range_of[i];
@@ -80,7 +82,7 @@ static syn_status new_box(syn__boxes *m, uint32_t thread, uint32_t node, const c
     return SYN_OK;
 }
 
-/* The last box that the node depends on; 0: none. */
+/* The last box on which the node depends; 0: none. */
 static uint32_t latest(const syn__boxes *m, const syn_node *node) {
     uint32_t most = 0;
     for (uint32_t k = 0; k < node->n_deps; k++) {
@@ -104,7 +106,7 @@ static uint32_t open_box(const syn__boxes *m, uint32_t thread) {
     return SYN__BOX_NONE;
 }
 
-/* "AddmmBackward0" is the backward of "Addmm". */
+/* Shortens the name of an op. In backward, "AddmmBackward0" becomes "Addmm". */
 static void short_op(const char *op, uint32_t section, char *out, size_t bytes) {
     syn__pic_short_name(op, out, bytes);
     char *end = out + strlen(out);
@@ -114,7 +116,7 @@ static void short_op(const char *op, uint32_t section, char *out, size_t bytes) 
         end[-8] = '\0';
 }
 
-/* Adds calls of an op, or time to one already counted. */
+/* Adds calls and time to the box's entry for the op's name, or to n_other if the list is full. */
 static void add_op(syn__box *b, const char *op, uint32_t calls, double ns) {
     char name[sizeof b->ops[0].name];
     short_op(op, b->section, name, sizeof name);
@@ -128,8 +130,8 @@ static void add_op(syn__box *b, const char *op, uint32_t calls, double ns) {
     b->n_other += calls;
 }
 
-/* Whether an op joins the open box. In backward, ops without a module of their own join the ops
-   before them. */
+/* Whether an op with this path joins the open box. In backward, ops without a module of their own
+   join the box of the ops before them. */
 static bool stays(const char *open, const char *path, bool backward) {
     const size_t n = strlen(path);
     return strcmp(open, path) == 0 || (backward && strncmp(open, path, n) == 0 && open[n] == '/');
@@ -140,7 +142,8 @@ static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
     char path[SYN__BOX_PATH_BYTES];
     const uint32_t section = m->section_of[m->top_of[i]];
     const bool backward = section % SYN__BOX_PARTS == SYN__BOX_BACKWARD;
-    const syn_node wanted = *node; /* path_of reads other nodes */
+    const syn_node wanted = *node; /* a copy, because path_of reads other nodes with the same
+                                      cursor */
     const uint32_t after = latest(m, node);
     SYN_TRY(path_of(m, i, backward, path));
     uint32_t at = open_box(m, s->lane);
@@ -161,11 +164,11 @@ static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
     return SYN_OK;
 }
 
-/* Adds device work to the box of the call that launched it, or to a later one of that thread if it
-   has later dependencies. */
+/* Adds device work to the box of the call that launched it. If the work depends on a later box, it
+   goes to a box of that thread that comes after the later one. */
 static syn_status add_device(syn__boxes *m, uint32_t i, const syn_node *node) {
     const uint32_t by = launcher(m, node), after = latest(m, node);
-    if (by == SYN_NO_NODE) return SYN_OK; /* launched before the step */
+    if (by == SYN_NO_NODE) return SYN_OK; /* the work was launched before the step */
     const uint32_t top = m->top_of[m->slice_of[by]];
     const syn_node work = *node;
     uint32_t at = m->box_of[by];
@@ -218,7 +221,7 @@ static syn_status make_boxes(syn__boxes *m) {
 
 /* ---- everything ---- */
 
-/* One of the steps that are alike most often. */
+/* Chooses a step from the largest group of equal steps. */
 static uint32_t choose_window(const syn__pic_times *t) {
     uint32_t best = t->drawn[0], most = 0;
     for (uint32_t k = 0; k < t->n_drawn; k++) {

@@ -1,5 +1,5 @@
-/* Divides a step of a PyTorch trace into boxes: consecutive ops of the same user ranges and
-   modules. The graph of modules is made of them. */
+/* Divides a step of a PyTorch trace into boxes: runs of consecutive ops within the same user ranges
+   and modules. Each box becomes a node of the graph of modules (picture_modules.h). */
 #ifndef EXPORT_PICTURE_BOXES_H
 #define EXPORT_PICTURE_BOXES_H
 
@@ -13,25 +13,28 @@ extern "C" {
 
 enum { SYN__BOX_PATH_BYTES = 512, SYN__BOX_RANGES = 512, SYN__BOX_NAMES = 32 };
 
-/* Parts of a pass (forward and backward of a microbatch). REST: gradients and everything after
-   them, such as the optimizer. */
+/* Parts of a pass, which is the forward and backward of one microbatch. REST: collectives over
+   gradients, and everything after backward, such as the optimizer. */
 enum { SYN__BOX_FORWARD, SYN__BOX_BACKWARD, SYN__BOX_REST, SYN__BOX_PARTS };
 
 typedef struct syn__box {
-    char path[SYN__BOX_PATH_BYTES]; /* "forward/Net_0/Linear_0"; for a communication its kind */
-    uint32_t thread;                /* lane (timeline_tracks.h); SYN__BOX_NONE: a communication */
-    uint32_t node;                  /* node of a communication, otherwise the first op's */
+    char path[SYN__BOX_PATH_BYTES]; /* "forward/Net_0/Linear_0"; for a communication, its kind */
+    uint32_t thread;                /* lane, that is, thread or stream (timeline_tracks.h);
+                                       SYN__BOX_NONE: the box is a communication */
+    uint32_t node;                  /* the communication's node, otherwise the node of the first
+                                       op */
     uint32_t section;               /* SYN__BOX_PARTS * pass + part */
-    bool closed; /* a communication waits for this box, so following ops, which may overlap it,
-                    start a new box */
+    bool closed; /* a communication waits for this box; later ops may overlap that communication, so
+                    they start a new box */
     double host_ns, device_ns, ns[SYN_CATEGORY_COUNT];
     uint32_t n_ops, n_kernels, last_top;
     uint64_t flops;
     struct {
         char name[48];
         uint32_t count;
-        double ns;         /* device time if there is any, otherwise host time */
-    } ops[SYN__BOX_NAMES]; /* outermost ops by name; count 0: end */
+        double ns;         /* device time if there is any, otherwise host time; used to rank the
+                              names */
+    } ops[SYN__BOX_NAMES]; /* calls of outermost ops, by name; count 0: end of the list */
     uint32_t n_other;
 } syn__box;
 
@@ -39,26 +42,26 @@ typedef struct syn__boxes {
     const syn_graph *graph;
     syn__pic_times *times;
     uint32_t rank_index, window;
-    uint32_t *slice_of;   /* per node: its slice; UINT32_MAX: none in the window */
+    uint32_t *slice_of;   /* per node: its slice of the timeline; UINT32_MAX: not in the window */
     uint32_t *box_of;     /* per node: its box, or SYN__BOX_NONE */
-    uint32_t *top_of;     /* per slice of a host thread: the outermost op around it */
-    uint32_t *range_of;   /* per slice: the innermost user range around it */
-    uint32_t *section_of; /* per slice that is its own top_of: its section in the step */
-    uint32_t *named_by;   /* per slice that is its own top_of: the first slice below it that names a
-                             module */
+    uint32_t *top_of;     /* per slice of a host thread: the outermost op around the slice */
+    uint32_t *range_of;   /* per slice: the innermost user range around the slice; UINT32_MAX:
+                             none */
+    uint32_t *section_of; /* per outermost slice: its section in the step */
+    uint32_t *named_by;   /* per outermost slice: the first slice within it that names a module */
     uint32_t ranges[SYN__BOX_RANGES];
     uint32_t n_ranges;
     syn__box *at;
     size_t n, cap;
-    int levels; /* number of levels of paths to keep */
-    bool cut;   /* the step has more boxes than a picture allows */
+    int levels; /* number of levels of a path that are used */
+    bool cut;   /* the step has more boxes than a picture allows, so some are missing */
     syn_error *err;
 } syn__boxes;
 
-/* Computes the boxes of one step: of the steps that are alike most often, one. The caller sets
-   graph, times (of that graph), rank_index and err. Each box only depends on earlier ones. */
+/* Computes the boxes of one step, which is chosen from the largest group of equal steps. The caller
+   sets graph, times (of that graph), rank_index and err. Each box only depends on earlier boxes. */
 syn_status syn__boxes_make(syn__boxes *b) SYN_MUST_USE;
-/* Fills section_of; needs all other per-slice data (picture_box_sections.c). */
+/* Fills section_of. All other arrays per slice must be filled (picture_box_sections.c). */
 syn_status syn__boxes_sections(syn__boxes *b) SYN_MUST_USE;
 void syn__boxes_free(syn__boxes *b);
 

@@ -1,5 +1,5 @@
-/* Computes the cells of the trace view from a folded rank: ops or runs of ops, depending on the
-   level of detail. Divides them into columns. */
+/* Computes the cells of the trace view from the plan of a rank. A cell is one op or a run of ops,
+   depending on the level of detail. Also divides the cells into columns. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -10,7 +10,7 @@
 #include "syntorch/base/memory.h"
 
 #define RUN_OPS       40 /* most ops in a run, so that traces without scopes keep some structure */
-#define MOST_PERIOD   4  /* most ops that an optimizer repeats */
+#define MOST_PERIOD   4  /* most ops in the sequence that an optimizer repeats */
 #define LEAST_REPEATS 3
 
 void syn__pic_cells_free(syn__pic_cells *c) {
@@ -30,8 +30,8 @@ bool syn__pic_is_drawn(const syn_node *n) {
     return n->kind != SYN_NODE_METADATA && (n->flags & SYN_NODE_VIRTUAL) == 0;
 }
 
-/* The level of detail of a unit. Decode steps, which repeat the ops of prefill, may have fewer
-   details. */
+/* The level of detail of a unit. Units of decode steps and units outside layers may have a less
+   detailed level than the others. */
 static syn__pic_detail detail_of(const syn__pic_cells *c, uint32_t unit) {
     const syn__pic_unit *u = &c->plan->units[unit];
     syn__pic_detail detail = c->detail;
@@ -54,7 +54,7 @@ static syn_status add_cell(syn__pic_cells *c, uint32_t first, uint32_t last, uin
     return SYN_OK;
 }
 
-/* Whether `node`, at this place, joins the last cell. */
+/* Whether `node`, which is at this place, joins the last cell. */
 static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t place, uint32_t chunk,
                         bool *out, syn_error *err) {
     syn__pic_cell *cell = &c->cells[c->n_cells - 1];
@@ -77,7 +77,7 @@ static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t place,
     return SYN_OK;
 }
 
-/* Whether the nodes at these places do the same. */
+/* Whether the nodes at places a and b are the same op in the same scope, and not communication. */
 static syn_status same_op(syn__pic_cells *c, uint32_t a, uint32_t b, bool *out, syn_error *err) {
     const syn_node *x, *y;
     SYN_TRY(syn__pic_node(c->plan, a, &c->plan->cursor, &x, err));
@@ -87,9 +87,9 @@ static syn_status same_op(syn__pic_cells *c, uint32_t a, uint32_t b, bool *out, 
     return SYN_OK;
 }
 
-/* Finds repetitions in an optimizer, which does the same for each bucket: *repeats: how many times
-   the first few nodes from `begin` on follow each other; *length: number of nodes in all
-   repetitions. Both 0 if there are none. */
+/* Finds repetitions in an optimizer, which runs the same few ops for each bucket. *repeats: number
+   of times that the sequence of ops at `begin` occurs in a row. *length: number of nodes in all
+   repetitions. Both are 0 if there are no repetitions. */
 static syn_status find_repeats(syn__pic_cells *c, uint32_t begin, uint32_t end, uint32_t *length,
                                uint32_t *repeats, syn_error *err) {
     const syn__pic_plan *p = c->plan;
@@ -173,8 +173,8 @@ static syn_status add_part(syn__pic_cells *c, uint32_t begin, uint32_t number, s
     return SYN_OK;
 }
 
-/* Divides a section into columns. A column ends at the end of a layer if it is then neither too
-   short nor too long. */
+/* Divides a section into columns of about the same number of cells. A column preferably ends at the
+   end of a layer, unless it would be too short or too long. */
 static syn_status section_parts(syn__pic_cells *c, uint32_t begin, uint32_t end, syn_error *err) {
     const uint32_t n = end - begin;
     const bool whole =

@@ -1,5 +1,6 @@
-/* The pen that builds a graph with graphviz's cgraph, which writes the DOT file. cgraph has
-   process-wide state (and its own allocator), so a lock admits one thread at a time. */
+/* The pen that builds a graph with graphviz's library cgraph, which then writes the DOT file.
+   cgraph has state that the whole process shares, and its own allocator, so a lock lets only one
+   thread use it at a time. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_dot.h"
 
@@ -22,7 +23,7 @@ bool syn__pic_have_cgraph(void) {
 #define DEPTH 8
 
 typedef struct builder {
-    Agraph_t *open[DEPTH]; /* the graph, then the enclosing clusters */
+    Agraph_t *open[DEPTH]; /* the graph, then the open clusters from outermost to innermost */
     int depth;
     bool failed;
 } builder;
@@ -97,9 +98,9 @@ static void edge(void *self, const char *from, const char *to, const syn__dot_at
 
 /* ---- ids ---- */
 
-/* cgraph uses the address of a name as its id, and writes clusters in the order of ids. To make
-   files reproducible, clusters get odd ids in the order of their numbers. All other ids come from
-   cgraph's own discipline, which uses even ones. */
+/* cgraph uses the address of a name as its id, and writes clusters in the order of their ids. To
+   make files reproducible, clusters get odd ids in the order of their numbers. All other ids come
+   from cgraph's own functions, which use even ids. */
 typedef struct names {
     Agdisc_t disc; /* must be first: agopen passes its address to open_ids */
     Agraph_t *graph;
@@ -123,7 +124,8 @@ static void *open_ids(Agraph_t *g, Agdisc_t *disc) {
 static long map_id(void *state, int kind, char *name, IDTYPE *id, int create) {
     names *n = state;
     if (cluster_id(kind, name, id)) {
-        agstrdup(n->graph, name); /* kept until the graph is closed, for print_id */
+        agstrdup(n->graph, name); /* the string lives until the graph is closed, because print_id
+                                     needs it */
         return 1;
     }
     return AgIdDisc.map(n->graph, kind, name, id, create);
@@ -144,7 +146,8 @@ static char *print_id(void *state, int kind, IDTYPE id) {
     if (kind != AGRAPH || id % 2 == 0) return AgIdDisc.print(n->graph, kind, id);
     char name[32];
     snprintf(name, sizeof name, PREFIX "%llu", (unsigned long long)(id / 2));
-    return agstrbind(n->graph, name); /* the writer reads cgraph's header in front of the string */
+    return agstrbind(n->graph, name); /* must be cgraph's own copy, because its writer reads the
+                                         header in front of the string */
 }
 
 static void close_ids(void *state) {

@@ -1,5 +1,5 @@
-/* Draws the communication view by simulating the ranks: each lane processes its items, and waits at
-   a shared item until all its lanes have reached it. */
+/* Draws the communication view. It simulates the ranks: each lane processes its list of items, and
+   waits at a shared item until all lanes that have the item have reached it. */
 #include "export/picture/picture_comm.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static bool shared(const syn__pic_item *item) {
            item->kind == SYN__PIC_BAR;
 }
 
-/* The item with this key and kind that `lane` has not processed yet, or NULL. */
+/* The item with the key of `item` and this kind that `lane` has not processed yet, or NULL. */
 static syn__pic_item *partner(syn__pic_lane *lane, const syn__pic_item *item,
                               syn__pic_item_kind kind) {
     for (size_t i = lane->next; i < lane->n_items; i++)
@@ -63,7 +63,7 @@ static bool ready(syn__pic_chart *c, uint32_t lane, bool members[SYN__PIC_COLUMN
 
 /* ---- drawing items ---- */
 
-/* Formats the line under a lane's name: "3.2 GFLOP, 46.9 KiB into communication". */
+/* Formats the line below a lane's name: "3.2 GFLOP, 46.9 KiB into communication". */
 static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
     char flops[SYN__PIC_NUMBER], comms[SYN__PIC_NUMBER];
     snprintf(text, bytes, "%s" DOT "%s into communication",
@@ -71,7 +71,8 @@ static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
              syn__pic_bytes(lane->plan.totals.comm_bytes, comms));
 }
 
-/* The width that an item needs in one lane; a bar extends over several. */
+/* The width that an item needs in one lane. A bar extends over several lanes, which share its
+   width. */
 static double share(syn__pic_chart *c, uint32_t lane, const syn__pic_item *item) {
     uint32_t n = 1;
     for (uint32_t k = 0; k < c->n_lanes && item->kind == SYN__PIC_BAR; k++)
@@ -95,7 +96,8 @@ static double lane_width(syn__pic_chart *c) {
     return w;
 }
 
-/* Finds the first and last member; returns the lowest y of all lanes from first to last. */
+/* Finds the first and the last member. Returns the y below everything drawn so far in the lanes
+   from first to last. */
 static double span(const syn__pic_chart *c, const bool members[], uint32_t *first, uint32_t *last) {
     double y = 0;
     *first = UINT32_MAX;
@@ -110,8 +112,8 @@ static double span(const syn__pic_chart *c, const bool members[], uint32_t *firs
     return y;
 }
 
-/* Whether the lane's item needs the result of the box above it. Assumed to be true between
-   different layers, because these may stand for others. */
+/* Whether the lane's item needs the result of the box above it. Between different units the answer
+   is always yes, because each unit may represent several layers. */
 static syn_status needs_above(syn__pic_lane *lane, const syn__pic_item *item, bool *out,
                               syn_error *err) {
     const syn__pic_item *above = &lane->items[lane->above_item];
@@ -155,7 +157,8 @@ static const char *box_id(syn__pic_chart *c, uint32_t lane, syn__pic_item *item,
     return syn__arena_copy(&c->drawing->arena, id);
 }
 
-/* The tooltip of a bar: that of the first rank, with the measured times of the others. */
+/* The tooltip of a bar: the tooltip of its first rank, followed by the measured times of the other
+   ranks. */
 static const char *bar_tip(syn__pic_chart *c, const bool members[], uint32_t first,
                            syn_error *err) {
     syn__pic_text t;
@@ -212,7 +215,8 @@ static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *e
     return SYN_OK;
 }
 
-/* Draws a red line from the side of a send, down next to its lane, to the side of the receive. */
+/* Draws a message: a red line from the side of a send, downwards next to its lane, to the side of
+   the receive. */
 static syn_status draw_message(syn__pic_chart *c, const syn__pic_item *send,
                                const syn__pic_item *recv, syn_error *err) {
     const syn__pic_box *a = &c->drawing->boxes[send->box], *b = &c->drawing->boxes[recv->box];
@@ -243,7 +247,7 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     else if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
     syn__pic_shorten(name.s, room, shown, sizeof shown);
-    /* Fit the label left of the arrows: first reduce its size, then truncate it. */
+    /* Fit the label to the left of the arrows: first reduce its font size, then truncate it. */
     if (item->level > 0) {
         const double most = lane_w / 2 - 8;
         while (size > 8 && syn__pic_width(shown, size, true) > most) size -= 0.5;
@@ -262,7 +266,7 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     return SYN_OK;
 }
 
-/* Opens one frame for each run of neighbouring members. */
+/* Opens one frame for each group of neighbouring lanes among the members. */
 static syn_status open_frame(syn__pic_chart *c, const bool members[], double lane_w,
                              syn_error *err) {
     uint32_t first, last;
@@ -290,7 +294,8 @@ static syn_status open_frame(syn__pic_chart *c, const bool members[], double lan
                                        cluster.x1 - 8, y + 12, index, cluster.tip, err));
         for (uint32_t m = k; m < end; m++) {
             c->lanes[m].clusters[level] = index;
-            if (level == 0) c->lanes[m].above = UINT32_MAX; /* no arrow through a phase's title */
+            /* So that no arrow crosses the title of a phase. */
+            if (level == 0) c->lanes[m].above = UINT32_MAX;
         }
     }
     for (uint32_t k = first; k <= last; k++)
@@ -339,7 +344,8 @@ static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w
 
 /* ---- panels of a page ---- */
 
-/* Draws the names of the lanes above a column of panels, with the height of head_height. */
+/* Draws the names of the lanes above a column of panels. They need the height that head_height
+   returns. */
 static syn_status lane_heads(syn__pic_chart *c, double x, double y, double lane_w, syn_error *err) {
     syn__pic_drawing *d = c->drawing;
     syn__pic_text name, others;
@@ -394,7 +400,7 @@ static syn_status begin_panel(syn__pic_chart *c, double lane_w, syn_error *err) 
     return SYN_OK;
 }
 
-/* Continues the frame that all lanes are in in another panel. */
+/* Breaks the frame that contains all lanes, and continues it in another panel. */
 static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *err) {
     syn__pic_drawing *d = c->drawing;
     const int32_t open = c->lanes[0].clusters[0];
@@ -420,8 +426,8 @@ static syn_status continue_frame(syn__pic_chart *c, double lane_w, syn_error *er
     return syn__pic_cut_in(c, index, cut, err);
 }
 
-/* On a page, starts a new panel for a phase that all ranks are in. Breaks a frame that is higher
-   than c->most before an item that all ranks have. */
+/* On a page, starts a new panel for a phase that all ranks begin together. If the open frame is
+   higher than c->most, breaks it before an item that all ranks share. */
 static syn_status break_before(syn__pic_chart *c, const bool members[], double lane_w,
                                syn_error *err) {
     const syn__pic_item *item = current(&c->lanes[0]);
@@ -467,8 +473,8 @@ syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
                 SYN_TRY(do_item(c, members, lane_w, err));
                 moved = true;
             }
-        /* Deadlock: ranks wait for each other in a cycle, so the traced program would hang. Let one
-           continue on its own. */
+        /* If no lane can continue, ranks wait for each other in a cycle: the traced program would
+           hang. One lane continues without the others, so that everything is drawn. */
         for (uint32_t k = 0; k < c->n_lanes && any && !moved; k++) {
             if (current(&c->lanes[k]) == NULL) continue;
             for (uint32_t m = 0; m < SYN__PIC_COLUMNS; m++) members[m] = m == k;

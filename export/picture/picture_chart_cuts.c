@@ -1,5 +1,5 @@
-/* Frames of the communication view that are broken between panels: texts at the cut arrows, and
-   part numbers. */
+/* Breaks frames of the communication view between panels: draws the texts at cut arrows, and
+   numbers the pieces of a frame. */
 #include "export/picture/picture_comm.h"
 
 #include <stdio.h>
@@ -8,10 +8,10 @@
 
 #define TEXT_PT 8.0
 #define TEXT_H  10.0
-#define GAP     9.0 /* between a text and the frame of a layer */
-#define LIFT    5.0 /* texts extend into the padding of a frame by this */
+#define GAP     9.0 /* distance between a text and the frame of a layer */
+#define LIFT    5.0 /* distance by which texts extend into the padding of a frame */
 
-/* Adds a text whose contents are set when the number of parts is known. */
+/* Adds an empty text, which is set when the number of pieces is known. */
 static syn_status add_text(syn__pic_chart *c, uint32_t lane, int32_t frame, double y, bool out,
                            uint32_t *box, syn_error *err) {
     char id[48];
@@ -70,7 +70,8 @@ syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN_
         syn__pic_lane *lane = &c->lanes[k];
         if (!cut[k]) continue;
         SYN_TRY(add_text(c, k, frame, lane->y - LIFT + TEXT_H / 2, false, &made->texts[k][1], err));
-        lane->above = made->texts[k][1]; /* takes the place of the box in the previous panel */
+        lane->above = made->texts[k][1]; /* the text replaces the box in the previous panel as the
+                                            start of the next arrow */
         lane->above_y = lane->y - LIFT + TEXT_H;
         lane->y = lane->above_y + 2;
     }
@@ -78,7 +79,7 @@ syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN_
     return SYN_OK;
 }
 
-/* Sets a text to "from 1 of 3". */
+/* Sets a text to "from 1 of 3" or "to 3 of 3". */
 static syn_status name_text(syn__pic_chart *c, uint32_t box, const char *way, uint32_t number,
                             uint32_t of, syn_error *err) {
     if (box == UINT32_MAX) return SYN_OK;

@@ -1,5 +1,5 @@
-/* Clusters of one column: the phase around everything, layers, and parts of layers. Computes their
-   rectangles, y of the rows, and the rails next to them. */
+/* Makes the clusters of one column: one for the phase around everything, and clusters for layers
+   and parts of layers. Computes their rectangles, the y of the rows, and the x of the rails. */
 #include "export/picture/picture_layout.h"
 #include "export/walk/graph_walk.h"
 
@@ -9,17 +9,17 @@
 #include "syntorch/base/memory.h"
 
 #define LEVELS  3
-#define BADGE_W 104.0 /* space for a badge */
+#define BADGE_W 104.0 /* width of a badge */
 #define DOT     " \xC2\xB7 "
 
-/* Sizes for pictures [0] and pages [1]. */
+/* Sizes in points: [0] in pictures without a page, [1] on pages. */
 static const double head_h[2][LEVELS] = {{26, 20, 16}, {24, 19, 16}}; /* space for the label */
 static const double below_head[2] = {5, 2}; /* space below the label of the innermost cluster */
 static const double pad_h[2][LEVELS] = {{12, 10, 8}, {6, 5, 4}};
 static const double pad_w[2][LEVELS] = {{14, 10, 8}, {8, 6, 5}};
 static const double row_gap[2] = {16, 9};
-static const double open_gap[2] = {12, 9};  /* before a row in a new frame */
-static const double frame_gap[2] = {10, 6}; /* between frames */
+static const double open_gap[2] = {12, 9};  /* space before a row in a new frame */
+static const double frame_gap[2] = {10, 6}; /* space between frames */
 static const double label_size[LEVELS] = {12, 10.5, 9};
 
 static int on_page(const syn__pic_drawing *d) {
@@ -56,7 +56,7 @@ syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, 
     return syn__pic_add_cluster(d, &c, out, err);
 }
 
-/* Writes the totals of all nodes of this part's phase and step, drawn or not. */
+/* Writes the totals over all nodes of this part's phase and step, whether drawn or not. */
 static syn_status phase_facts(syn__pic_column *col, syn__pic_text *out, syn_error *err) {
     syn__pic_plan *p = col->cells->plan;
     const syn__pic_step *s = &p->steps[col->part->step_index];
@@ -87,7 +87,7 @@ static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
         syn__pic_put(&name, "all steps");
     } else {
         syn__pic_step_title(col->cells->plan, part->step_index, part->phase, &name);
-        /* On a page, a column should not be wider than its ops. */
+        /* Not on a page, where a long title would make the column wider than its ops. */
         if (col->cells->drawing->page == SYN_PAGE_NONE) SYN_TRY(phase_facts(col, &facts, err));
     }
     if (part->of > 1) {
@@ -113,8 +113,8 @@ syn_status syn__pic_part_name(syn__pic_column *col, uint32_t cell, char *out, si
     return SYN_OK;
 }
 
-/* Creates clusters for the cells [begin, end) of one unit: one for each run of two or more cells of
-   the same part of the layer. */
+/* Creates clusters within the cells [begin, end) of one unit: one for each group of at least two
+   consecutive cells of the same part of the layer. */
 static syn_status sub_clusters(syn__pic_column *col, uint32_t begin, uint32_t end, int32_t parent,
                                syn_error *err) {
     char name[64] = "", next[64];
@@ -154,7 +154,7 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
             syn__pic_unit_title(p, unit, &title);
             SYN_TRY(
                 syn__pic_new_cluster(col->cells->drawing, cluster, 1, title.s, "", &cluster, err));
-            if (p->units[unit].count > 1) /* space for the badge */
+            if (p->units[unit].count > 1) /* includes space for the badge */
                 col->cells->drawing->clusters[cluster].min_w += BADGE_W;
         }
         for (uint32_t k = begin; k < i; k++) col->cell[k].cluster = cluster;
@@ -166,7 +166,8 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
 
 /* ---- y ---- */
 
-/* The clusters around `cluster`, from the outermost to itself. */
+/* Lists the clusters around `cluster`, from the outermost to `cluster` itself. Returns their
+   number. */
 static int chain(const syn__pic_drawing *d, int32_t cluster, int32_t out[LEVELS]) {
     int n = 0;
     int32_t up[LEVELS];
@@ -267,8 +268,8 @@ static bool holds(const syn__pic_drawing *d, int32_t cluster, int32_t inner) {
     return false;
 }
 
-/* Places the rails whose innermost common cluster has `level`. Shorter ones are nearer to the
-   cells. */
+/* Places the rails of links whose ends have a cluster of `level` as their innermost common cluster.
+   Shorter rails are nearer to the cells. */
 static void place_rails(syn__pic_column *col, int level) {
     const syn__pic_drawing *d = col->cells->drawing;
     const uint32_t longest = (uint32_t)col->n_rows;
@@ -305,15 +306,17 @@ static void place_level(syn__pic_column *col, int level) {
         }
         if (x1 < x0 + k->min_w) x1 = x0 + k->min_w;
         const bool badge = k->min_w >= k->label_w + BADGE_W;
-        if (level != 1) continue; /* arrows along the axis at x = 0 pass between name and badge */
+        /* Clusters of layers (level 1) are widened so that arrows along the axis at x = 0 pass
+           between name and badge. */
+        if (level != 1) continue;
         if (x0 > -k->label_w - 16) x0 = -k->label_w - 16;
         if (badge && x1 < BADGE_W + 8) x1 = BADGE_W + 8;
     }
     for (int32_t c = col->first_cluster; c < col->end_cluster; c++) {
         syn__pic_cluster *k = &d->clusters[c];
         if (k->level != level) continue;
-        k->x0 = x0, k->x1 = x1; /* all clusters of a level have the same width, which looks calmer
-                                   than exact widths */
+        k->x0 = x0, k->x1 = x1; /* all clusters of a level have the same width, so that their
+                                   borders are aligned */
         for (size_t r = 0; r < col->n_rows; r++) {
             if (!holds(d, c, col->rows[r].cluster)) continue;
             col->rows[r].min_x = x0;

@@ -1,5 +1,5 @@
-/* The communication view: one column per rank, time runs down. A collective is a red bar across the
-   columns of its ranks, a message a red line between two columns. */
+/* Draws the communication view. Each rank has a column, in which time runs downwards. A collective
+   is a red bar across the columns of its ranks, and a message is a red line between two columns. */
 #include "export/picture/picture_comm.h"
 #include "export/picture/picture.h"
 
@@ -75,7 +75,7 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
     return syn__pic_add_heading(d, &h, err);
 }
 
-/* Combinations to try, in this order, until the picture is readable. */
+/* A combination of options. Several are tried in a fixed order until the picture is readable. */
 typedef struct choice {
     int fold;
     syn__pic_detail detail;
@@ -98,8 +98,8 @@ static syn_status attempt(syn__pic_chart *chart, const syn_export_options *optio
     return heading(chart, options, t->detail, t->fold, err);
 }
 
-/* Tries a combination with panels of any height, then with lower and lower panels until the page is
-   readable. */
+/* Tries a combination: first with panels of any height, then with lower and lower panels until the
+   picture is readable on its page. */
 static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
                            const syn_export_options *options, const choice *t, double max_side,
                            bool *fits, syn_error *err) {
@@ -117,8 +117,8 @@ static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
     return s;
 }
 
-/* Whether to try a combination. Fewer columns are only for pages. If a level of detail is
-   requested, only that level is tried, and chunks as a last resort. */
+/* Whether to try a combination. Fewer columns are only tried for pages. If the user requests a
+   level of detail, only this level is tried, and as a last resort chunks. */
 static bool is_tried(const choice *t, const syn_graph *graph, const syn_export_options *options) {
     const bool layers = options->detail == SYN_DETAIL_LAYERS;
     if (t->columns < SYN__PIC_COLUMNS &&

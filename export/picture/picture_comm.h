@@ -1,5 +1,5 @@
-/* The communication view: its columns (lanes), one per rank or set of identical ranks, and their
-   items. */
+/* The communication view. It has columns, called lanes, each of which shows one rank or several
+   similar ranks, and each lane has a list of items to draw. */
 #ifndef EXPORT_PICTURE_COMM_H
 #define EXPORT_PICTURE_COMM_H
 
@@ -23,11 +23,10 @@ typedef enum syn__pic_item_kind {
 
 typedef struct syn__pic_item {
     syn__pic_item_kind kind;
-    uint32_t first, last; /* nodes of a box */
+    uint32_t first, last; /* range of nodes that the item shows */
     uint32_t unit;
     int level;
-    uint64_t key; /* equal for all lanes that take part in a collective, and for a send and its
-                     receive */
+    uint64_t key; /* the same in all lanes of a collective, and for a send and its receive */
     const char *label, *tip;
     double w, h;
     uint32_t box;
@@ -37,22 +36,22 @@ typedef struct syn__pic_item {
 typedef struct syn__pic_lane {
     syn__pic_plan plan;
     uint32_t rank_index;
-    uint32_t n_ranks; /* number of ranks that it stands for */
+    uint32_t n_ranks; /* number of ranks that the lane represents */
     syn__pic_item *items;
     size_t n_items, items_cap, next;
-    double x, y;    /* centre; bottom of what is drawn so far */
-    uint32_t above; /* last box of the flow, or UINT32_MAX */
+    double x, y;    /* x of the centre; y up to which the lane is drawn */
+    uint32_t above; /* box from which the next arrow starts; UINT32_MAX: none */
     size_t above_item;
     double above_y; /* bottom of that box */
     bool above_red;
-    int32_t clusters[2]; /* open frames, or -1 */
+    int32_t clusters[2]; /* open frames of levels 0 and 1; -1: none */
 } syn__pic_lane;
 
-/* A frame that continues in another panel. */
+/* A frame that is broken: it continues in another panel. */
 typedef struct syn__pic_cut {
-    int32_t from, to; /* the two clusters */
-    /* Boxes with the texts at cut arrows: at the end, and where the frame continues. UINT32_MAX for
-       lanes without one. */
+    int32_t from, to; /* clusters of the frame in both panels */
+    /* Per lane: the boxes of the texts at the break, [0] at the end of the first panel and [1]
+       where the frame continues. UINT32_MAX: the lane has no such text. */
     uint32_t texts[SYN__PIC_COLUMNS][2];
     uint32_t number;
 } syn__pic_cut;
@@ -62,15 +61,16 @@ typedef struct syn__pic_chart {
     syn__pic_drawing *drawing;
     syn__pic_lane lanes[SYN__PIC_COLUMNS];
     uint32_t n_lanes;
-    uint32_t hidden;  /* ranks without a lane */
-    uint8_t *lane_of; /* per rank index: the lane that stands for it; UINT8_MAX: none */
-    uint32_t *alike;  /* per group of the graph: see syn__pic_plan */
+    uint32_t hidden;  /* number of ranks that no lane represents */
+    uint8_t *lane_of; /* per rank index: the lane that represents the rank; UINT8_MAX: none */
+    uint32_t *alike;  /* per group of the graph; see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
-    uint32_t columns;         /* limit, at most SYN__PIC_COLUMNS */
+    uint32_t columns;         /* most lanes that may be used, at most SYN__PIC_COLUMNS */
     double row_gap, lane_gap; /* distances between boxes, vertical and horizontal */
-    int name_lines;           /* lines of op names in a run */
-    double most;              /* height limit of a panel on a page, if it can be broken */
+    int name_lines;           /* most lines of op names in a box */
+    double most;              /* greatest height of a panel on a page; higher ones are broken if
+                                 possible */
     int n_in_flight;          /* messages sent but not yet received */
     syn__pic_panel *panels;
     size_t n_panels, panels_cap;
@@ -78,26 +78,27 @@ typedef struct syn__pic_chart {
     size_t n_cuts, cuts_cap;
 } syn__pic_chart;
 
-/* Chooses the ranks to draw, and reads them. Free the chart in any case. */
+/* Chooses the ranks to draw, and reads them. The caller frees the chart even after a failure. */
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
                                syn_error *err) SYN_MUST_USE;
 /* Chooses the ranks (picture_lanes.c): sets c->lane_of, c->alike and the ranks of the lanes. */
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
                                  syn_error *err) SYN_MUST_USE;
-/* Writes the name of a lane: "rank 3", "ranks 3 ... 7" (with a real ellipsis), "ranks 3, 7", or
-   "rank 3 and 31 like it" with `others` "also 7, 11, 15 ... 127". `others` is empty otherwise. */
+/* Writes the name of a lane: "rank 3", "ranks 3 ... 7" (with the ellipsis character), "ranks 3, 7",
+   or "rank 3 and 31 like it". Only in the last case is `others` not empty: "also 7, 11, 15 ...
+   127". */
 void syn__pic_lane_name(const syn__pic_chart *c, uint32_t lane, syn__pic_text *name,
                         syn__pic_text *others);
 void syn__pic_chart_free(syn__pic_chart *chart);
-/* Computes the items of all lanes. detail: FULL (runs of ops between communications), LAYERS (one
-   bar for each kind of communication in a layer) or CHUNKS (one box per rank). */
+/* Computes the items of all lanes. detail: FULL (one box per run of ops between communications),
+   LAYERS (one bar per layer and kind of communication) or CHUNKS (one box per rank). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
-/* Breaks a frame (picture_chart_cuts.c). cut_out draws an arrow from the last box of each lane in
-   `cut` to a text; cut_in draws a text above each such lane in the frame that continues.
-   number_cuts comes at the end and writes the numbers: "prefill (2 of 3)", "to 3 of 3", "from 1 of
-   3". */
+/* Break a frame into panels (picture_chart_cuts.c). cut_out draws, for each lane in `cut`, an arrow
+   from the lane's last box to a text. cut_in draws a text above each such lane where the frame
+   continues. number_cuts is called last and sets these texts and the titles of the frames: "prefill
+   (2 of 3)", "to 3 of 3", "from 1 of 3". */
 syn_status syn__pic_cut_out(syn__pic_chart *c, int32_t frame, const bool cut[SYN__PIC_COLUMNS],
                             syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_cut_in(syn__pic_chart *c, int32_t frame, const bool cut[SYN__PIC_COLUMNS],

@@ -1,5 +1,5 @@
-/* Ends of links that cross a break between columns: "from 1 of 3" next to the box that a link leads
-   to, and "to 2 of 3" next to the box that it comes from. */
+/* Draws the ends of links that cross a break between columns: "from 1 of 3" next to the box to
+   which a link leads, and "to 2 of 3" next to the box from which it comes. */
 #include "export/picture/picture_layout.h"
 
 #include <inttypes.h>
@@ -12,12 +12,13 @@
 #define TEXT_PT 8.0
 #define TEXT_H  10.0
 #define FROM_W  22.0 /* width of "from" */
-#define GAP     9.0  /* between a text and the box above or below it */
-#define LISTED  3u   /* most columns to list; of more, only the first and the last */
+#define GAP     9.0  /* distance between a text and the box above or below it */
+#define LISTED  3u   /* most columns that are listed; of more, only the first and the last are */
 
 static syn_status add(syn__pic_cells *c, const syn__pic_cut_end *cut_end, syn_error *err) {
     const size_t n = c->n_cut_ends;
-    for (size_t i = n; i-- > 0 && i + 64 > n;) { /* duplicates usually follow soon */
+    for (size_t i = n; i-- > 0 && i + 64 > n;) { /* only the last 64 are compared, because
+                                                    duplicates usually follow soon */
         const syn__pic_cut_end *s = &c->cut_ends[i];
         if (s->cell == cut_end->cell && s->part == cut_end->part && s->other == cut_end->other &&
             s->out == cut_end->out && s->line == cut_end->line)
@@ -59,8 +60,8 @@ static bool together(const syn__pic_cut_end *a, const syn__pic_cut_end *b) {
     return a->cell == b->cell && a->out == b->out && a->line == b->line;
 }
 
-/* End of the cut ends from i on that are drawn as one. All outgoing ones of a box are drawn
-   together; incoming ones are drawn separately if there are few. */
+/* Returns the end of the range of cut ends, from i, that are drawn as one text. All outgoing links
+   of a box share a text. Incoming links have a text each if there are few of them. */
 static size_t end_of(const syn__pic_cells *c, size_t i) {
     size_t end = i + 1;
     while (end < c->n_cut_ends && together(&c->cut_ends[i], &c->cut_ends[end])) end++;
@@ -69,8 +70,8 @@ static size_t end_of(const syn__pic_cells *c, size_t i) {
     return i + 1;
 }
 
-/* Writes "to 2, 3 of 5" or "to 2 ... 5 of 5" (with a real ellipsis) for n cut ends in the order of
-   columns. */
+/* Writes the text of n cut ends, which are in the order of the columns: "to 2, 3 of 5", or "to 2
+   ... 5 of 5" (with the ellipsis character). */
 static syn_status name(syn__pic_cells *c, syn__pic_cut_end *cut_ends, size_t n, syn_error *err) {
     syn__pic_text t;
     uint32_t before = 0;
@@ -105,7 +106,7 @@ syn_status syn__pic_name_cut_ends(syn__pic_cells *c, syn_error *err) {
 }
 
 void syn__pic_mark_cut_ends(syn__pic_cells *c, const syn__pic_cell *to, uint32_t n_links) {
-    syn__pic_cut_end *first = NULL; /* the one from the earliest column */
+    syn__pic_cut_end *first = NULL; /* the cut end from the earliest column */
     uint32_t n = n_links;
     for (uint32_t i = 0; i < to->n_cut_ends; i++) {
         syn__pic_cut_end *s = &c->cut_ends[to->first_cut_end + i];
@@ -116,7 +117,7 @@ void syn__pic_mark_cut_ends(syn__pic_cells *c, const syn__pic_cell *to, uint32_t
     if (to->adds && n > 1 && first != NULL) first->line = SYN__PIC_RESIDUAL;
 }
 
-/* Second line of a cut end at the side of a box: the name without "from ". */
+/* Returns the second line of a cut end at the side of a box: the name without "from " or "to ". */
 static const char *second_line(const syn__pic_cut_end *s) {
     return s->name + (s->out ? 3 : 5);
 }
@@ -171,7 +172,7 @@ syn_status syn__pic_draw_cut_end(syn__pic_cells *c, const syn__pic_cell *cell,
     const syn__pic_box op = d->boxes[cell->box];
     syn__pic_point text = {right, y}, side = {op.x - op.w / 2, op.y}, middle = {right, y};
     if (cut_end->upright) {
-        const double away = cut_end->out ? 1 : -1; /* down or up */
+        const double away = cut_end->out ? 1 : -1; /* direction of the line in y */
         side = (syn__pic_point){op.x, op.y + away * op.h / 2};
         text = (syn__pic_point){op.x, side.y + away * GAP};
         middle = (syn__pic_point){op.x, text.y + away * cut_end->h / 2};
@@ -181,7 +182,7 @@ syn_status syn__pic_draw_cut_end(syn__pic_cells *c, const syn__pic_cell *cell,
     uint32_t box;
     SYN_TRY(add_text(c, cell, cut_end, middle.x, middle.y, &box, err));
     const syn__pic_point from = cut_end->out ? side : text, to = cut_end->out ? text : side;
-    syn__pic_point end = to; /* end of the line: the arrow's base */
+    syn__pic_point end = to; /* where the line ends: at the base of the arrow head */
     if (cut_end->upright) end.y -= SYN__PIC_ARROW;
     else end.x += cut_end->out ? SYN__PIC_ARROW : -SYN__PIC_ARROW;
     const syn__pic_edge e = {.from = cut_end->out ? cell->box : box,

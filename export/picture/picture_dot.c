@@ -1,6 +1,6 @@
-/* Writes a drawing as DOT with positions for `neato -n2`, and has the pen that writes plain text.
-   Builds with cgraph write the file with it instead (picture_cgraph.c); the plain pen is for builds
-   without graphviz's headers. */
+/* Writes a drawing as DOT with positions, for `neato -n2`. Contains the walk over the drawing, and
+   the pen that writes plain text. If the build has graphviz's headers, the pen in picture_cgraph.c
+   writes the file instead. */
 #include "export/picture/picture_dot.h"
 #include "export/picture/picture.h"
 #include "export/picture/picture_text.h"
@@ -13,23 +13,24 @@
 #include "syntorch/base/utf8.h"
 
 #define FONT       "DejaVu Sans,Helvetica,Arial,sans-serif"
-#define PAD_INCHES "0.28" /* around the picture */
+#define PAD_INCHES "0.28" /* space around the picture */
 #define PAD_PT     20.16
 
 typedef struct walker {
     const syn__pic_drawing *d;
     const syn__dot_pen *pen;
-    uint32_t *next;  /* per box: next box of the same cluster + 1 */
-    uint32_t *first; /* per cluster + 1: first box + 1; [0]: boxes without cluster */
+    uint32_t *next;  /* per box: 1 + index of the next box of its cluster; 0: none */
+    uint32_t *first; /* first[c + 1]: 1 + index of the first box of cluster c; first[0]: the same
+                        for boxes without a cluster */
     char *path;      /* pos of an edge */
     size_t path_cap;
     syn__pic_text tip;
     syn_error *err;
 } walker;
 
-/* Escapes a tooltip as graphviz's escString, so that backslashes and entities are literal.
-   Characters that are invalid in XML are replaced, because the picture would be unusable with
-   them. */
+/* Escapes a tooltip as an escString of graphviz, so that backslashes and entities are shown
+   literally. Characters that XML does not allow are replaced, because viewers would reject the
+   whole picture. */
 static const char *escaped(walker *w, const char *text) {
     syn__pic_clear(&w->tip);
     for (size_t n; *text != '\0'; text += n != 0 ? n : 1) {
@@ -59,12 +60,12 @@ static void walk_graph(walker *w) {
         {"bgcolor", "white", false},
         {"fontname", FONT, false},
         {"fontsize", "10", false},
-        {"margin", "0", false}, /* otherwise half an inch around a PDF */
+        {"margin", "0", false}, /* the default would add half an inch around a PDF */
         {"outputorder", "edgesfirst", false},
         {"pad", PAD_INCHES, false},
         {"rankdir", "TB", false},
         {"tooltip", escaped(w, w->d->title != NULL ? w->d->title : ""), false},
-        {"viewport", viewport, false}, /* only for pages, so it must be last */
+        {"viewport", viewport, false}, /* must be the last entry, because only pages use it */
     };
     w->pen->graph(w->pen->self, graph,
                   sizeof graph / sizeof *graph - (w->d->page == SYN_PAGE_NONE));
@@ -82,7 +83,8 @@ static void walk_box(walker *w, const syn__pic_box *b) {
     const syn__pic_style *s = syn__pic_style_of(b->look);
     char pos[64], width[32], height[32], pen[16], peripheries[16];
     snprintf(pos, sizeof pos, "%.2f,%.2f", b->x, flip(w, b->y));
-    const double rim = s->peripheries > 1 ? 8 : 0; /* graphviz adds the outer border */
+    const double rim = s->peripheries > 1 ? 8 : 0; /* width of the outer border, which graphviz adds
+                                                      to the size of the box */
     snprintf(width, sizeof width, "%.4f", (b->w - rim) / 72);
     snprintf(height, sizeof height, "%.4f", (b->h - rim) / 72);
     snprintf(pen, sizeof pen, "%g", s->pen);
@@ -125,7 +127,7 @@ static void walk_cluster(walker *w, size_t i) {
     w->pen->open(w->pen->self, name, attrs, sizeof attrs / sizeof *attrs);
 }
 
-/* Formats pos of an edge: "e,tip start c1 c2 p ...". */
+/* Formats the attribute pos of an edge: "e,tip start c1 c2 p ...". */
 static syn_status edge_path(walker *w, const syn__pic_edge *e) {
     const size_t want = (e->n_points + 2) * 64;
     SYN_TRY(syn_grow(&w->path, &w->path_cap, want, 1, w->err));
@@ -169,8 +171,8 @@ static void walk_boxes_of(walker *w, int32_t cluster) {
         walk_box(w, &w->d->boxes[i - 1]);
 }
 
-/* Parents are stored before their children, so a single walk that tracks the open cluster nests
-   them. */
+/* Writes the clusters with their boxes. Parents are stored before their children, so one walk that
+   tracks the open clusters nests them. */
 static void walk_clusters(walker *w) {
     int32_t open = -1;
     for (size_t i = 0; i < w->d->n_clusters; i++) {

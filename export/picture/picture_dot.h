@@ -1,4 +1,5 @@
-/* Converts a drawing to DOT. A single walk calls a pen, which writes text or builds a cgraph. */
+/* Converts a drawing to DOT. syn__pic_walk visits the drawing and calls a pen for each element. One
+   pen writes text, another builds a graph with cgraph. */
 #ifndef EXPORT_PICTURE_DOT_H
 #define EXPORT_PICTURE_DOT_H
 
@@ -14,7 +15,8 @@ typedef struct syn__dot_attr {
     bool html;
 } syn__dot_attr;
 
-/* Names and values are valid until the call returns. open and close nest. */
+/* The methods of a pen. Names and values are valid until the call returns. `open` begins a cluster
+   and `close` ends it; clusters may nest. */
 typedef struct syn__dot_pen {
     void *self;
     void (*graph)(void *self, const syn__dot_attr *attrs, size_t n);

@@ -1,4 +1,4 @@
-/* Boxes, paths and clusters of a picture. */
+/* Stores the boxes, paths and clusters of a drawing; see picture_draw.h. */
 #include "export/picture/picture_draw.h"
 
 #include <math.h>

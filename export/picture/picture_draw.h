@@ -1,4 +1,4 @@
-/* A drawing: boxes, paths and clusters with positions and texts, before it is written as DOT.
+/* A drawing, before it is written as DOT: boxes, paths and clusters with their positions and texts.
    Lengths are in points (1/72 inch). y grows downwards; the DOT writer flips it. */
 #ifndef EXPORT_PICTURE_DRAW_H
 #define EXPORT_PICTURE_DRAW_H
@@ -22,10 +22,12 @@ typedef enum syn__pic_look {
     SYN__PIC_PARAM,
     SYN__PIC_INPUT,
     SYN__PIC_STATE,
-    SYN__PIC_ELSEWHERE, /* a tensor that is made in another part of the picture */
-    SYN__PIC_TIME,      /* bars of the time view: one look per category of ops, */
-    SYN__PIC_TIME_WAIT = SYN__PIC_TIME + SYN_CATEGORY_COUNT, /* waiting for other ranks, */
-    SYN__PIC_TIME_RANGE,                                     /* layers, modules and user ranges */
+    SYN__PIC_ELSEWHERE, /* a tensor that another part of the picture computes */
+    SYN__PIC_TIME,      /* bars of the time view: one look per category of ops */
+    SYN__PIC_TIME_WAIT = SYN__PIC_TIME + SYN_CATEGORY_COUNT, /* bars of the time view: waiting for
+                                                                other ranks */
+    SYN__PIC_TIME_RANGE,                                     /* bars of the time view: layers,
+                                                                modules and user ranges */
     SYN__PIC_BADGE,
     SYN__PIC_PLAIN, /* text without border */
     SYN__PIC_LOOKS
@@ -33,13 +35,13 @@ typedef enum syn__pic_look {
 
 typedef struct syn__pic_style {
     const char *legend; /* text in the legend */
-    const char *icon;   /* before the op's name; "": none */
+    const char *icon;   /* character before the op's name; "": none */
     const char *shape, *style, *fill, *line;
     double pen;
     int peripheries;
     double pad;   /* space between text and left or right border */
-    double slant; /* fraction of the width that a slanted side takes outside the text */
-    double more;  /* extra height compared with a plain box */
+    double slant; /* fraction of the width by which slanted sides exceed the text */
+    double more;  /* height that the shape needs in addition to a rectangle */
     double foot;  /* share of `more` that is below the text instead of around it */
 } syn__pic_style;
 
@@ -53,7 +55,7 @@ typedef enum syn__pic_line {
     SYN__PIC_KEPT,     /* saved by forward for backward */
     SYN__PIC_PAIR,     /* from a tp_enter to the all-reduce of its gradient */
     SYN__PIC_LINES,
-    SYN__PIC_GRID = SYN__PIC_LINES /* of a time axis; not in the legend */
+    SYN__PIC_GRID = SYN__PIC_LINES /* vertical line of a time axis; not in the legend */
 } syn__pic_line;
 
 typedef struct syn__pic_point {
@@ -61,7 +63,7 @@ typedef struct syn__pic_point {
 } syn__pic_point;
 
 typedef struct syn__pic_box {
-    const char *id;    /* unique; "r0.o12" or "r0.t7" if the box is that op or tensor */
+    const char *id;    /* unique; "r0.o12" if the box is one op, "r0.t7" if it is one tensor */
     const char *label; /* HTML-like */
     const char *tip;   /* tooltip, lines separated by \n */
     double x, y, w, h; /* centre and size */
@@ -69,9 +71,9 @@ typedef struct syn__pic_box {
     int32_t cluster; /* -1: none */
 } syn__pic_box;
 
-/* A path with the points [first_point, first_point + n_points): the start, then three control
-   points per Bezier segment. With `arrow`, the arrow head ends at `tip`. The label, if any, is
-   centred at (lx, ly). */
+/* A path with the points [first_point, first_point + n_points): the start, and then three control
+   points per Bezier segment. If `arrow` is set, an arrow head ends at `tip`. If there is a label,
+   it is centred at (lx, ly). */
 typedef struct syn__pic_edge {
     uint32_t from, to; /* boxes */
     size_t first_point, n_points;
@@ -86,8 +88,9 @@ typedef struct syn__pic_cluster {
     const char *label; /* HTML-like; "": none */
     const char *tip;
     double x0, y0, x1, y1;
-    double label_w, label_h, min_w; /* min_w: width of the label's line with everything in it */
-    int32_t parent;                 /* an earlier cluster, or -1 */
+    double label_w, label_h, min_w; /* min_w: width that the cluster needs for the line with its
+                                       label and badge */
+    int32_t parent;                 /* index of an earlier cluster; -1: none */
     int level;                      /* 0: phase, 1: layer, 2: part of a layer */
 } syn__pic_cluster;
 
@@ -110,68 +113,72 @@ syn_status syn__pic_add_box(syn__pic_drawing *d, const syn__pic_box *box, uint32
                             syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_add_cluster(syn__pic_drawing *d, const syn__pic_cluster *cluster, int32_t *out,
                                 syn_error *err) SYN_MUST_USE;
-/* Starts a path at p as the last edge; the functions below extend it. */
+/* Starts a path at p. The functions below extend the path that was started last. */
 syn_status syn__pic_begin_edge(syn__pic_drawing *d, const syn__pic_edge *edge, syn__pic_point p,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_line_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
-/* A curve that leaves and arrives vertically. */
+/* Adds a curve that is vertical at both ends. */
 syn_status syn__pic_curve_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
-/* A curve that leaves and arrives horizontally. */
+/* Adds a curve that is horizontal at both ends. */
 syn_status syn__pic_sway_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
-/* A path through n corners with right angles, which are rounded. Ends at p[n - 1]. */
+/* Adds lines through the n points p, which end at p[n - 1]. Their right angles are rounded. */
 syn_status syn__pic_corners_to(syn__pic_drawing *d, const syn__pic_point *p, size_t n,
                                syn_error *err) SYN_MUST_USE;
-/* Moves the boxes, edges and clusters from the given counts on. */
+/* A position in the lists of a drawing. syn__pic_shift moves all elements that were added after
+   syn__pic_mark_of returned it. */
 typedef struct syn__pic_mark {
     size_t boxes, edges, clusters, points;
 } syn__pic_mark;
 syn__pic_mark syn__pic_mark_of(const syn__pic_drawing *d);
 void syn__pic_shift(syn__pic_drawing *d, syn__pic_mark from, double dx, double dy);
 
-/* Whether no box is in the way from p by dx to the right, or by dy down. */
+/* Whether no box is in the way from p to the right by dx, or downwards by dy. */
 bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, double dy);
-/* Mirrors these vertically within y from 0 to `height`; texts stay upright. */
+/* Mirrors the elements after `from` vertically within y from 0 to `height`. Texts stay upright. */
 void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height);
 
-/* A unit of page layout: everything drawn from `mark` on, with its upper left corner at (0,
-   top). */
+/* A part of the drawing that is placed as a whole: everything that was added after `mark`. Its
+   upper left corner is drawn at (0, top). */
 typedef struct syn__pic_panel {
     syn__pic_mark mark;
     double width, height, top;
-    double x, y; /* position */
-    bool first;  /* the first in its column, with `head` of free space above it */
+    double x, y; /* where the panel is placed */
+    bool first;  /* the panel is the first in its column, with `head` points of free space above
+                    it */
 } syn__pic_panel;
-/* Places panels in rows, or on a page in columns so that they are shown as large as possible. Sets
-   the size of d. */
+/* Places the panels: in rows, or if the drawing has a page, in columns so that they are shown as
+   large as possible. Sets the size of d. */
 void syn__pic_place_panels(syn__pic_drawing *d, syn__pic_panel *panels, size_t n, double head);
-/* Size of the smallest text in points, and whether it is readable on d->page. */
+/* syn__pic_smallest: size of the smallest text in points. syn__pic_readable: whether it is readable
+   on d->page. */
 double syn__pic_smallest(const syn__pic_drawing *d);
 bool syn__pic_readable(const syn__pic_drawing *d);
-/* Largest width and height of a drawing on a landscape page so that texts of `smallest` points are
-   readable. */
+/* Sets *w and *h to the largest size of a drawing on a landscape page at which texts of `smallest`
+   points are readable. */
 void syn__pic_page_room(syn_page page, double smallest, double *w, double *h);
 
 #define SYN__PIC_ARROW 6.0 /* length of an arrow head */
 
-/* Adds title, lines of text and legend above the drawing so far, whose size is width x height from
-   (0, 0). The legend only has looks and lines that occur. */
+/* Adds a title, lines of text and a legend above the drawing so far, whose size is width x height
+   from (0, 0). The legend lists only looks and lines that occur in the drawing. */
 typedef struct syn__pic_heading {
     const char *title;
-    const char *lines[4]; /* plain text; ends with NULL */
+    const char *lines[4]; /* plain text; NULL after the last line */
 } syn__pic_heading;
 syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *heading,
                                 syn_error *err) SYN_MUST_USE;
 
-/* Adds left-aligned text with its top left corner at (x, y). *w, unless NULL: its width. */
+/* Adds left-aligned text with its top left corner at (x, y). *w gets the width of the text; `w` may
+   be NULL. */
 syn_status syn__pic_add_text(syn__pic_drawing *d, const char *text, double x, double y, double size,
                              bool bold, double *w, syn_error *err) SYN_MUST_USE;
-/* Adds "xN what" on a dark background, with its right end at x. */
+/* Adds a badge such as "x12 layers" on a dark background, with its right end at x. */
 syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *what, double x,
                               double y, int32_t cluster, const char *tip,
                               syn_error *err) SYN_MUST_USE;
 
-/* The name of a node: its label, otherwise its op, otherwise its id as "o12", which is written to
-   buf. */
+/* Returns the name of a node: its label, otherwise its op, otherwise its id as "o12", which is
+   written to buf. */
 #define SYN__PIC_ID_BYTES 24
 const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]);
 

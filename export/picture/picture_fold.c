@@ -1,7 +1,8 @@
-/* Finds the steps and layers of a rank that repeat. One pass over the nodes computes three
-   signatures: of a unit (one layer of one phase, with shapes), of a step (without sizes, which grow
-   with the context), and of the whole rank. An input from outside the unit or step only counts as
-   "from outside", so that the first layer equals the others. */
+/* Finds the steps and layers of a rank that repeat. One pass over the nodes computes three kinds of
+   signatures: of each unit (one layer of one phase, including shapes), of each step (without sizes,
+   because sizes grow with the context), and of the whole rank. In the signatures of units and
+   steps, an input from outside only counts as "from outside", so that the first layer equals the
+   others. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
@@ -82,7 +83,7 @@ typedef enum sig_mode { SIG_UNIT, SIG_STEP, SIG_RANK, SIG_MODES } sig_mode;
 
 typedef struct sigs {
     uint64_t h[SIG_MODES];
-    uint32_t begin[SIG_MODES]; /* first node that is inside */
+    uint32_t begin[SIG_MODES]; /* first node of the current unit, step or rank */
     const char *layer;
 } sigs;
 
@@ -114,8 +115,8 @@ static void mix_input(sigs *s, uint32_t node, const syn_graph_tensor *t, uint32_
     mix_spec(s, &t->spec);
 }
 
-/* False for attributes that tell when or where a node ran or which tensors it used, rather than
-   what it does. */
+/* Whether an attribute describes what a node does, and not when or where it ran or which tensors it
+   used. */
 static bool says_what(const char *name) {
     static const char *const others[] = {"_ns", "seed", "layer", "step", "tag", "puts@string_list"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -123,7 +124,8 @@ static bool says_what(const char *name) {
     return true;
 }
 
-/* Only for units: steps may differ in attributes (positions), and so may ranks (shards). */
+/* Adds the attributes to the signature of the unit only, because steps may differ in attributes
+   such as positions, and ranks in attributes such as shards. */
 static void mix_attributes(sigs *s, const syn_node *node) {
     uint64_t h = s->h[SIG_UNIT];
     for (uint32_t i = 0; i < node->n_attributes; i++) {
@@ -239,7 +241,8 @@ static syn_status read_tensors(reader *r, uint32_t index, const syn_node *node, 
         mix_spec(&r->s, &t->spec);
     }
     if (node->n_inputs > 0) return SYN_OK;
-    for (uint32_t i = 0; i < node->n_deps; i++) { /* for graphs without tensors */
+    for (uint32_t i = 0; i < node->n_deps; i++) { /* in graphs without tensors, only dependencies
+                                                     show which nodes a node uses */
         const uint32_t from = syn__pic_place_of(r->plan, node->deps[i].node);
         for (int m = 0; m < SIG_MODES; m++)
             if (from >= r->s.begin[m] && from < index)
@@ -294,7 +297,7 @@ static bool same_unit(const syn__pic_unit *a, const syn__pic_unit *b) {
            a->phase == b->phase && same_family(a, b);
 }
 
-/* How many times the `period` units from i on are repeated directly after themselves, within [i,
+/* How many times the `period` units at i are repeated directly after themselves, within [i,
    end). */
 static uint32_t repeats(const syn__pic_plan *p, uint32_t i, uint32_t end, uint32_t period) {
     uint32_t n = 0;
@@ -419,7 +422,7 @@ void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase pha
     const int64_t first = syn__walk_step_number(plan->graph, s->number, end);
     const int64_t last =
         syn__walk_step_number(plan->graph, plan->steps[step + s->count - 1].number, end);
-    /* PyTorch traces have no phases. */
+    /* PyTorch traces have no phases, so they get a fixed title. */
     const char *name = syn__walk_is_foreign(plan->graph) ? "recording" : syn_phase_name(phase);
     if (phase == SYN_PHASE_PREFILL && s->count == 1) syn__pic_put(out, "%s", name);
     else if (s->count > 1)

@@ -1,6 +1,6 @@
-/* Runs graphviz in a separate process with time and memory limits. Uses posix_spawn, because fork
-   in a process with threads can deadlock. Input and output are unlinked temporary files, so neither
-   side can block the other. */
+/* Runs graphviz in a separate process with limits on time and memory. It uses posix_spawn, because
+   fork can deadlock in a process with several threads. Input and output are temporary files without
+   names, so neither process can block the other as with pipes. */
 #include "export/picture/picture.h"
 
 #include <errno.h>
@@ -15,11 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ; /* required by POSIX, but declared in no header */
+extern char **environ; /* POSIX requires it, but no header declares it */
 
 #define PATH_BYTES 4096
 
-/* Finds the full path of `program` in PATH; false if it is not there. */
+/* Finds the full path of `program` in PATH. Returns false if it is not there. */
 static bool find_program(const char *program, char *out) {
     const char *path = getenv("PATH");
     if (path == NULL) return false;
@@ -96,7 +96,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Waits for the child, and kills it when its time is up. */
+/* Waits for the child process, and kills it when the time limit is reached. */
 static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status, syn_error *err) {
     const double start = now();
     long pause_ns = 1000000;
@@ -104,7 +104,8 @@ static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status
         const pid_t got = waitpid(pid, status, WNOHANG);
         if (got == pid) return SYN_OK;
         if (got < 0 && errno != EINTR) {
-            *status = 0; /* the program ignores SIGCHLD: only the output tells */
+            *status = 0; /* the caller's program ignores SIGCHLD, so there is no status; an error
+                            shows only in the output */
             return SYN_OK;
         }
         if (now() - start > limits->seconds) break;
@@ -120,7 +121,7 @@ static syn_status wait_for(pid_t pid, const syn__pic_limits *limits, int *status
                     limits->seconds);
 }
 
-/* Reads the first line of graphviz's error output. */
+/* Reads the first line that graphviz wrote to its error output. */
 static void complaint(int fd, char *out, size_t bytes) {
     out[0] = '\0';
     if (lseek(fd, 0, SEEK_SET) < 0) return;

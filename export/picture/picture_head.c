@@ -1,4 +1,4 @@
-/* Title, metadata and legend of a picture. */
+/* Adds title, metadata and legend to a picture. */
 #include "export/picture/picture_draw.h"
 #include "export/picture/picture_text.h"
 
@@ -11,7 +11,8 @@
 #define ITEM_PT  8.5
 #define ITEM_H   17.0
 
-/* Whether metadata of a PyTorch trace or machine does not describe the run. */
+/* Whether a metadata entry is hidden because it describes the tracing or the machine and not the
+   run. */
 static bool is_clerical(const char *name) {
     static const char *const names[] = {"pid",       "schema",     "start_ts",
                                         "finish_ts", "node_ranks", "hardware_constants"};
@@ -28,8 +29,10 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
     syn__pic_clear(&t);
     for (uint32_t i = 0; i < graph->n_metadata && t.n < 400; i++) {
         const syn_attribute *a = &graph->metadata[i];
-        if (strncmp(a->name, "et.", 3) == 0) continue;         /* only for writing the file again */
-        if (strcmp(a->name, "multiprocessors") == 0) continue; /* "hardware" is more informative */
+        /* Only needed to write the .et file again. */
+        if (strncmp(a->name, "et.", 3) == 0) continue;
+        /* Not shown, because "hardware" is more informative. */
+        if (strcmp(a->name, "multiprocessors") == 0) continue;
         if (is_clerical(a->name)) continue;
         const char *text = syn_attribute_text(a, value, sizeof value);
         if (text[0] == '\0' || strlen(text) > 90) continue;
@@ -43,7 +46,6 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
     return SYN_OK;
 }
 
-/* Left-aligned text with its top left corner at (x, y); w is its width. */
 syn_status syn__pic_add_text(syn__pic_drawing *d, const char *text, double x, double y, double size,
                              bool bold, double *w, syn_error *err) {
     syn__pic_text t;
@@ -138,7 +140,8 @@ static syn_status add_anchor(legend *l, double x, uint32_t *out, syn_error *err)
     char id[32];
     snprintf(id, sizeof id, "anchor%zu", l->d->n_boxes);
     const syn__pic_box box = {.id = syn__arena_copy(&l->d->arena, id),
-                              .label = " ", /* with an empty label, graphviz shows the id */
+                              .label = " ", /* not empty, because graphviz would show the id
+                                               instead */
                               .tip = "",
                               .x = x,
                               .y = l->y + ITEM_H / 2,
@@ -157,7 +160,8 @@ static syn_status add_line_sample(legend *l, int line, syn_error *err) {
     const double w = 34 + syn__pic_width(names[line], ITEM_PT, false) + 8;
     uint32_t a, b;
     make_room(l, w);
-    const double x = l->x + 1, y = l->y + ITEM_H / 2; /* an anchor is one point wide */
+    const double x = l->x + 1, y = l->y + ITEM_H / 2; /* the invisible ends of the line are boxes
+                                                         one point wide */
     SYN_TRY(add_anchor(l, x, &a, err));
     SYN_TRY(add_anchor(l, x + 28, &b, err));
     const syn__pic_edge e = {.from = a, .to = b, .line = line, .arrow = true, .tip = {x + 28, y}};
@@ -168,12 +172,13 @@ static syn_status add_line_sample(legend *l, int line, syn_error *err) {
     return SYN_OK;
 }
 
-/* Adds a legend for all looks and lines that occur so far. */
+/* Adds a legend of all looks and lines that the drawing has so far. */
 static syn_status add_legend(legend *l, syn_error *err) {
     bool looks[SYN__PIC_LOOKS] = {false}, lines[SYN__PIC_GRID + 1] = {false};
     for (size_t i = 0; i < l->d->n_boxes; i++) looks[l->d->boxes[i].look] = true;
     for (size_t i = 0; i < l->d->n_edges; i++) lines[l->d->edges[i].line] = true;
-    /* on a page, where space is scarce, without the kinds of ops: their boxes have names */
+    /* On a page, where space is scarce, the legend omits the kinds of ops, because their boxes show
+       names. */
     const int first = l->d->page == SYN_PAGE_NONE ? 0 : SYN__PIC_RUN;
     for (int i = first; i < SYN__PIC_PLAIN; i++)
         if (looks[i]) SYN_TRY(add_sample(l, i, err));
@@ -183,7 +188,7 @@ static syn_status add_legend(legend *l, syn_error *err) {
     return SYN_OK;
 }
 
-/* Returns the text, on a page truncated to the width. */
+/* Returns the text. On a page it is truncated to the width, in `cut`. */
 static const char *fitted(const syn__pic_drawing *d, const char *text, double size, bool bold,
                           double width, char *cut, size_t bytes) {
     size_t n = bytes / 4;
@@ -192,8 +197,8 @@ static const char *fitted(const syn__pic_drawing *d, const char *text, double si
     return cut;
 }
 
-/* Length of the first fact or sentence of a text. *between: the separator after it; "" at the
-   end. */
+/* Returns the length of the first fact or sentence of a text. *between: the separator after it; ""
+   at the end of the text. */
 static size_t first_fact(const char *text, const char **between) {
     static const char *const ends[] = {DOT, "  "};
     size_t n = strlen(text);
@@ -205,15 +210,15 @@ static size_t first_fact(const char *text, const char **between) {
     return n;
 }
 
-/* Adds lines of text from *y on, broken between facts and sentences at the page's width. Advances
-  y. */
+/* Adds lines of text that start at *y, broken between facts or sentences where the line would be
+   wider than the page. Advances *y. */
 static syn_status add_lines(syn__pic_drawing *d, const char *text, double width, double *y,
                             syn_error *err) {
     while (*text != '\0') {
         syn__pic_text line, longer;
         syn__pic_clear(&line);
         const char *rest = text, *before = "";
-        do { /* add facts while they fit */
+        do { /* add facts as long as they fit on the line */
             const char *between;
             const size_t n = first_fact(rest, &between);
             longer = line;
@@ -223,7 +228,7 @@ static syn_status add_lines(syn__pic_drawing *d, const char *text, double width,
             rest += n + strlen(between);
             before = between;
         } while (*rest != '\0');
-        if (rest == text) break; /* the fact is longer than a text can be */
+        if (rest == text) break; /* a single fact is longer than the capacity of a text */
         text = rest;
         char cut[1024];
         const char *shown = fitted(d, line.s, LINE_PT, false, width - 8, cut, sizeof cut);
@@ -241,7 +246,8 @@ syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *h, 
     if (title_w > right) right = title_w;
     const syn__pic_mark content = syn__pic_mark_of(d);
     legend l = {d, 0, 0, 0, right};
-    SYN_TRY(add_legend(&l, err)); /* first, so that the legend does not include the texts */
+    SYN_TRY(add_legend(&l, err)); /* before the texts are added, because they must not appear in the
+                                     legend */
     const syn__pic_mark after_legend = syn__pic_mark_of(d);
     double y = TITLE_PT * 1.6;
     SYN_TRY(syn__pic_add_text(d, title, 0, 0, TITLE_PT, true, NULL, err));

@@ -1,5 +1,5 @@
-/* Computes the items of the communication view's lanes: frames for phases and layers, boxes for
-   runs of ops between communications, and the communications. */
+/* Computes the items of the lanes of the communication view: frames for phases and layers, boxes
+   for runs of ops between communications, and the communications themselves. */
 #include "export/picture/picture_comm.h"
 
 #include <string.h>
@@ -49,8 +49,8 @@ static uint64_t mix_text(uint64_t h, const char *text) {
     return mix(h, 0);
 }
 
-/* Adds an item. Its key includes the number of equal ones before it in the lane, so that keys are
-   unique. */
+/* Adds an item. Its key includes the number of items with the same `key` before it in the lane, so
+   that keys are unique. */
 static syn_status add_item(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item item, uint64_t key,
                            syn_error *err) {
     uint64_t before = 0;
@@ -82,8 +82,8 @@ static syn_status frame(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item_ki
     return add_item(c, lane, item, mix(unit_key(lane, unit, level), (uint64_t)kind_), err);
 }
 
-/* Adds a box for the ops [first, last], which do not communicate. `name` NULL: named after their
-   parts of the model. */
+/* Adds a box for the ops [first, last], which do not communicate. If `name` is NULL, the box is
+   named after the parts of the model to which the ops belong. */
 static syn_status add_run(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
                           uint32_t last, const char *name, syn_error *err) {
     syn__pic_text scopes;
@@ -127,13 +127,13 @@ static syn_status add_bars(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit
     return add_item(c, lane, item, key, err);
 }
 
-/* Adds one bar per kind for the collectives of a unit: a layer drawn as a box, or many buckets of
-   gradients. */
+/* Adds one bar per kind of collective in a unit. It is used for layers that are drawn as one box,
+   and for many buckets of gradients. */
 static syn_status sum_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, syn_error *err) {
     const syn__pic_unit u = lane->plan.units[unit];
     for (uint32_t i = u.begin; i < u.end && !c->too_many; i++) {
         const syn_node *n, *other;
-        uint32_t before = 0, after = 0; /* number of the same kind before and after it */
+        uint32_t before = 0, after = 0; /* collectives of the same kind before and after node i */
         SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
         if (n->kind != SYN_NODE_COLLECTIVE) continue;
         for (uint32_t k = u.begin; k < u.end; k++) {
@@ -217,7 +217,7 @@ static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_de
     return SYN_OK;
 }
 
-/* Adds one box for the whole rank, if nothing else fits. */
+/* Adds one box for the whole rank. It is used if nothing else fits. */
 static syn_status whole_rank(syn__pic_chart *c, syn__pic_lane *lane, syn_error *err) {
     if (lane->plan.n_nodes == 0) return SYN_OK;
     return add_run(c, lane, 0, 0, lane->plan.n_nodes - 1, "everything", err);

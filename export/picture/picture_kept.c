@@ -1,5 +1,6 @@
-/* Lines from forward to backward, which are drawn side by side: tensors saved for gradients, and
-   pairs of a tp_enter and the all-reduce of its gradient. */
+/* Draws lines from a forward column to the backward column next to it: from ops of forward to the
+   ops of backward that use their saved tensors, and from a tp_enter to the all-reduce of its
+   gradient (a pair). */
 #include "export/picture/picture_layout.h"
 #include "syntorch/base/memory.h"
 
@@ -27,8 +28,8 @@ static syn_status add_line(lines *l, uint32_t from, uint32_t to, int line, syn_e
     return SYN_OK;
 }
 
-/* The cell of forward that shows the op at `place`; UINT32_MAX if there is none, or if it stands
-   for several layers and `user` belongs to another one. */
+/* The cell of forward that shows the op at `place`. UINT32_MAX: there is none, or it represents
+   several layers and the op at `user` belongs to another of these layers. */
 static uint32_t forward_cell(const lines *l, uint32_t place, uint32_t user) {
     const syn__pic_plan *plan = l->cells->plan;
     const syn__pic_unit *from = &plan->units[syn__pic_unit_of(plan, place)];
@@ -38,7 +39,7 @@ static uint32_t forward_cell(const lines *l, uint32_t place, uint32_t user) {
     return syn__pic_cell_of(l->cells, place);
 }
 
-/* Adds lines into a cell without pills, from the ops whose data it uses. */
+/* Adds lines into a cell without pills, from the ops of forward whose data the cell uses. */
 static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
     for (uint32_t i = c->first; i <= c->last; i++) {
@@ -60,7 +61,7 @@ static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err
     return SYN_OK;
 }
 
-/* Adds lines into the pills of a cell, from the ops that made the tensors. */
+/* Adds lines into the pills of a cell, from the ops of forward that computed the tensors. */
 static syn_status lines_of_pills(lines *l, const syn__pic_cell *c, syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
     for (uint32_t i = 0; i < c->n_sides; i++) {
@@ -76,8 +77,8 @@ static syn_status lines_of_pills(lines *l, const syn__pic_cell *c, syn_error *er
     return SYN_OK;
 }
 
-/* The op of its unit that reads the output of the tp_enter at `place`; SYN_NO_NODE if there is
-   none. */
+/* Finds the op in unit `u` that reads the output of the tp_enter at `place`; SYN_NO_NODE if there
+   is none. */
 static syn_status reader_of(const lines *l, const syn__pic_unit *u, uint32_t place, uint32_t *out,
                             syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
@@ -92,8 +93,8 @@ static syn_status reader_of(const lines *l, const syn__pic_unit *u, uint32_t pla
 }
 
 /* Adds the line of a pair. A tp_enter gives every rank the same input, so backward sums the
-   gradients of all ranks: the all-reduce has the scope of the tp_enter. The line starts at the op
-   after the tp_enter. */
+   gradients of all ranks; this all-reduce has the scope of the tp_enter. The line starts at the op
+   that reads the output of the tp_enter. */
 static syn_status line_of_pair(lines *l, const syn__pic_cell *c, syn_error *err) {
     syn__pic_plan *plan = l->cells->plan;
     const syn_node *n, *enter;
@@ -117,8 +118,8 @@ static syn_status line_of_pair(lines *l, const syn__pic_cell *c, syn_error *err)
     return SYN_OK;
 }
 
-/* y at which line i arrives: lines are distributed over the height of their box, in the order of
-   their origins. */
+/* Returns the y at which line i enters its box. The lines into a box are distributed over its
+   height, in the order of their starts. */
 static double arrival(const lines *l, size_t i) {
     const syn__pic_box *boxes = l->cells->drawing->boxes, *to = &boxes[l->list[i].to];
     uint32_t n = 0, before = 0;
@@ -131,8 +132,8 @@ static double arrival(const lines *l, size_t i) {
     return to->y + (before - (n - 1) / 2.0) * step;
 }
 
-/* Finds the y nearest to *y at which the way from x0 to x1 is free, and so is the way up or down at
-   x0. False if there is none nearby. */
+/* Changes *y to the nearest y at which the way from x0 to x1 is free. The vertical way to that y at
+   x0 must be free, too. Returns false if there is no such y nearby. */
 static bool find_way(const syn__pic_drawing *d, double x0, double x1, double *y) {
     for (int k = 0; k < 160; k++) {
         const double at = *y + (k % 2 == 0 ? k : -k - 1);
@@ -146,10 +147,10 @@ static bool find_way(const syn__pic_drawing *d, double x0, double x1, double *y)
     return false;
 }
 
-#define EDGE_LEAD 10.0 /* straight line out of and into a box */
+#define EDGE_LEAD 10.0 /* length of the straight line at both boxes */
 
-/* Draws a line out of forward's column to x0, across to x1 and into backward's column, around
-   boxes. */
+/* Draws line i, around boxes: out of the forward column to x0, across to x1, and into the backward
+   column. */
 static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error *err) {
     syn__pic_drawing *d = l->cells->drawing;
     const syn__pic_box *from = &d->boxes[l->list[i].from], *to = &d->boxes[l->list[i].to];

@@ -1,4 +1,4 @@
-/* Labels and tooltips of ops and runs of ops. */
+/* Makes the labels and tooltips of ops, and of boxes with several ops. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -28,7 +28,7 @@ const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]
     return buf;
 }
 
-/* Writes "tp0 {0,1}" or "tp0 {0…7}". */
+/* Writes a group as "tp0 {0,1}" or "tp0 {0…7}". */
 static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(graph, group);
     if (g == NULL) return;
@@ -47,7 +47,7 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
     syn__pic_put(t, "}");
 }
 
-/* Writes "tp0 {0,1,2,3} and 31 like it" in a picture whose ranks stand for others. */
+/* Writes a group; if its box also represents other groups, as "tp0 {0,1,2,3} and 31 like it". */
 void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(plan->graph, group);
     put_group(t, plan->graph, group);
@@ -78,8 +78,9 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
     if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
 }
 
-/* Writes the measured time, otherwise "~" and the predicted time, otherwise nothing. Puts a
-   separator before it if there are other facts from `facts` on. */
+/* Writes the measured time, or if there is none "~" and the predicted time, or nothing. Puts a
+   separator before the time if the text already has facts, that is, if it is longer than
+   `facts`. */
 void syn__pic_put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
@@ -172,7 +173,7 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     return SYN_OK;
 }
 
-/* Writes the input of a collective, "f32[1,16,768]", in views that do not draw tensors. */
+/* Writes the input of a collective, such as "f32[1,16,768]", in views that do not draw tensors. */
 syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,
                                 const syn_node *n, syn_error *err) {
     syn__pic_range range;
@@ -206,7 +207,7 @@ static void put_metadata(syn__pic_text *t, const syn__pic_plan *plan, const syn_
         syn__pic_put(t, " moved");
     }
     if (plan->spans_ranks && n->kind == SYN_NODE_COLLECTIVE &&
-        c->wait > 0) /* each rank waits a different time */
+        c->wait > 0) /* each rank waits for a different time */
         syn__pic_put(t, DOT "rank %d", graph->ranks[plan->rank].rank);
     syn__pic_put_time(t, begin, c);
 }
@@ -268,8 +269,8 @@ static void put_cut(syn__pic_text *t, const char *what, const syn_graph_tensor *
     if (t->n == none) syn__pic_clear(t);
 }
 
-/* Writes the shards, "weight: columns 0-63 of 128" and "result: term of a sum", for boxes without
-   pills. */
+/* Writes the shards of an op's weight and result, "weight: columns 0-63 of 128" and "result: term
+   of a sum". It is used for boxes without pills. */
 static syn_status put_cuts(syn__pic_plan *plan, uint32_t node, syn__pic_text *weight,
                            syn__pic_text *result, syn_error *err) {
     const syn_node *n;
@@ -305,7 +306,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     put_metadata(&facts, plan, n, &c);
     char id[SYN__PIC_ID_BYTES], name[128], remark[192] = "";
     syn__pic_shorten(syn__pic_node_name(n, id), 26, name, sizeof name);
-    /* The remark gets the space that the name leaves. */
+    /* The remark gets the space that the name does not need. */
     const size_t used = strlen(name) < 26 ? strlen(name) : 26;
     if (strcmp(n->label, n->op) != 0 && !syn__pic_is_blank(n->label))
         syn__pic_shorten(n->op, 18 + 26 - used, remark, sizeof remark);
@@ -338,7 +339,8 @@ static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t nu
     return syn__arena_copy(arena, id);
 }
 
-/* The name of a box of several ops; "": use the names of the ops. */
+/* Writes the name of a box with several ops. An empty name means that the names of the ops are
+   shown instead. */
 static syn_status name_run(syn__pic_cells *cells, const syn__pic_cell *cell, const char *scope,
                            syn__pic_text *name, syn_error *err) {
     const uint32_t count = cells->plan->units[cell->unit].count;

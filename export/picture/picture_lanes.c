@@ -1,7 +1,7 @@
-/* Chooses the ranks that the communication view draws. Up to four ranks have a column each. A
-   larger mesh (tp by dp) is divided like a table, by position in one group and in the other, so
-   that either all ranks of a column take part in a collective or none. Otherwise each kind of rank
-   has a column. */
+/* Chooses the ranks that the communication view draws. Up to four ranks have a column each. The
+   ranks of a larger mesh (such as tp by dp) are divided like a table, by their positions in both
+   dimensions, so that either all ranks of a column take part in a collective or none. If that is
+   not possible, each kind of rank has a column; ranks are of one kind if they do the same. */
 #include "export/picture/picture_comm.h"
 
 #include <string.h>
@@ -13,12 +13,12 @@
 
 typedef struct kind {
     uint64_t sig;
-    uint32_t n, lanes; /* ranks of this kind; lanes assigned to it */
+    uint32_t n, lanes; /* number of ranks of this kind; number of lanes assigned to it */
     uint32_t seen;
 } kind;
 
-/* Computes the signature of every rank, and lists the different ones in order of appearance. Known
-   copies need no computation. */
+/* Computes the signature of every rank, and lists the different signatures in order of appearance.
+   For ranks that are known to be identical, it is computed once. */
 static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *copies,
                              uint32_t *kind_of, kind *kinds, uint32_t *n, syn_error *err) {
     *n = 0;
@@ -42,8 +42,8 @@ static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *cop
     return SYN_OK;
 }
 
-/* Assigns one lane to each of the first kinds, and spare lanes to the kinds with the most ranks
-   without a lane. */
+/* Assigns one lane to each kind, in order, while there are lanes. Lanes that are left go to the
+   kinds with the most ranks that have no lane of their own. */
 static uint32_t share_lanes(kind *kinds, uint32_t n, uint32_t columns) {
     uint32_t used = 0;
     for (; used < n && used < columns; used++) kinds[used].lanes = 1;
@@ -63,10 +63,11 @@ static uint32_t share_lanes(kind *kinds, uint32_t n, uint32_t columns) {
     return used;
 }
 
-/* The first ranks of each kind get lanes; the last of these also stands for the other ranks. */
+/* Assigns lanes to ranks: the first ranks of each kind get its lanes, and the last of these lanes
+   also represents the other ranks of the kind. */
 static void lanes_by_kind(syn__pic_chart *c, const uint32_t *kind_of, kind *kinds, uint32_t n) {
     uint8_t next = 0;
-    uint8_t last[SYN__PIC_COLUMNS]; /* of the kinds that are shown, which are the first ones */
+    uint8_t last[SYN__PIC_COLUMNS]; /* per kind that is shown; these are the first kinds */
     share_lanes(kinds, n, c->columns);
     for (uint32_t r = 0; r < c->graph->n_ranks; r++) {
         kind *k = &kinds[kind_of[r]];
@@ -79,11 +80,11 @@ static void lanes_by_kind(syn__pic_chart *c, const uint32_t *kind_of, kind *kind
 
 /* ---- meshes ---- */
 
-/* A mesh dimension: groups that are shifted copies of each other, and the position of every rank in
-   its group. */
+/* A dimension of the mesh: the groups whose ranks differ from those of `like` by a constant, and
+   the position of every rank in its group. */
 typedef struct axis {
     const syn_graph_group *like;
-    uint32_t *place; /* per rank index */
+    uint32_t *place; /* per rank index: its position */
 } axis;
 
 static bool shifted(const syn_graph_group *a, const syn_graph_group *b) {
@@ -103,7 +104,7 @@ static uint32_t index_of(const syn_graph *graph, int32_t rank) {
     return lo < graph->n_ranks && graph->ranks[lo].rank == rank ? lo : UINT32_MAX;
 }
 
-/* Whether each rank is in exactly one of these groups. */
+/* Fills a->place. Returns whether each rank is in exactly one of these groups. */
 static bool fill_axis(const syn_graph *graph, axis *a) {
     uint32_t n = 0;
     for (uint32_t r = 0; r < graph->n_ranks; r++) a->place[r] = UINT32_MAX;
@@ -119,8 +120,8 @@ static bool fill_axis(const syn_graph *graph, axis *a) {
     return n == graph->n_ranks;
 }
 
-/* Finds at most two mesh dimensions from the groups of the first rank, starting with the group
-   whose ranks are nearest to each other. */
+/* Finds at most two dimensions of the mesh from the groups of the first rank, in order of the
+   distance between their ranks. */
 static uint32_t find_axes(const syn_graph *graph, axis axes[2]) {
     uint32_t n = 0;
     for (int32_t stride = 0; n < 2;) {
@@ -142,12 +143,14 @@ static uint32_t find_axes(const syn_graph *graph, axis axes[2]) {
     return n;
 }
 
-/* Maps positions to c columns: one each, and the last column for all others. */
+/* Maps a position to one of c columns. The first positions have a column each, and the last column
+   has all others. */
 static uint32_t column_of(uint32_t place, uint32_t c) {
     return place < c ? place : c - 1;
 }
 
-/* Assigns lanes by columns[0] x columns[1]; false if a lane would have ranks of different kinds. */
+/* Assigns lanes in a table of columns[0] x columns[1]. Returns false if a lane would have ranks of
+   different kinds. */
 static bool lanes_by_table(syn__pic_chart *c, const axis *axes, const uint32_t columns[2],
                            const uint32_t *kind_of) {
     uint32_t kinds[SYN__PIC_COLUMNS];
@@ -162,7 +165,8 @@ static bool lanes_by_table(syn__pic_chart *c, const axis *axes, const uint32_t c
     return true;
 }
 
-/* Uses complete groups of both dimensions if they fit, otherwise the first rank and the rest. */
+/* Assigns lanes by the mesh. Prefers a column for each position in a group; if these are too many,
+   the last column has all further positions. *out: whether it succeeded. */
 static bool lanes_of_mesh(syn__pic_chart *c, const uint32_t *kind_of, syn_error *err, bool *out) {
     const uint32_t n_ranks = c->graph->n_ranks;
     axis axes[2] = {{NULL, syn_calloc(n_ranks, sizeof(uint32_t))},
@@ -192,8 +196,8 @@ static bool holds(const syn_graph_group *g, int32_t rank) {
     return false;
 }
 
-/* The number of other groups that the bar of group `g` stands for: 0 if all ranks of a column are
-   in it, 2 if the column has three times as many ranks. */
+/* The number of other groups that the bar of group `g` also represents: 0 if all ranks of its
+   columns are in the group, 2 if the columns represent three times as many ranks. */
 static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
     uint32_t inside[SYN__PIC_COLUMNS] = {0}, alike = UINT32_MAX;
     for (uint32_t i = 0; i < g->n_ranks; i++) {

@@ -1,6 +1,6 @@
-/* Layout of one column: assigns cells to rows by longest path within each cluster, adds lanes for
-   links over several rows, then computes order, x and y. Everything is linear in the size of the
-   column, except for a few sweeps over each row. */
+/* Computes the layout of one column: assigns cells to rows by longest path within each cluster,
+   adds lanes for links over several rows, and then computes order, x and y. All steps are linear in
+   the size of the column, except for a few sweeps over each row. */
 #include "export/picture/picture_layout.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define LANE_ROWS 24u /* longer links within a cluster use a rail */
+#define LANE_ROWS 24u /* links within a cluster that pass more rows use a rail */
 
 static void size_cell(syn__pic_column *col, syn__pic_cell *c, bool first, bool last) {
     syn__pic_pill *pills = col->cells->pills;
@@ -61,12 +61,12 @@ static syn_status new_row(syn__pic_column *col, int32_t cluster, syn_error *err)
     return SYN_OK;
 }
 
-/* Assigns rows to the cells [begin, end), which are consecutive in one cluster. */
+/* Assigns rows to the cells [begin, end), which are all consecutive cells of one cluster. */
 static syn_status rows_of_run(syn__pic_column *col, uint32_t begin, uint32_t end,
                               uint32_t *next_link, syn_error *err) {
     const uint32_t base = (uint32_t)col->n_rows;
     const uint32_t offset = col->part->cell_begin;
-    const uint32_t most = col->cells->drawing->page == SYN_PAGE_NONE ? 3 : 2; /* side by side */
+    const uint32_t most = col->cells->drawing->page == SYN_PAGE_NONE ? 3 : 2; /* per row */
     for (uint32_t i = begin; i < end; i++) {
         uint32_t row = base;
         for (; *next_link < col->n_links && col->link[*next_link].to - offset == i; ++*next_link) {
@@ -75,7 +75,7 @@ static syn_status rows_of_run(syn__pic_column *col, uint32_t begin, uint32_t end
         }
         while (row < col->n_rows && col->rows[row].end >= most) row++;
         while (row >= col->n_rows) SYN_TRY(new_row(col, col->cell[begin].cluster, err));
-        col->rows[row].end++; /* a count here; becomes the end of a range below */
+        col->rows[row].end++; /* `end` is a count here; fill_order makes it the end of a range */
         col->cell[i].row = row;
     }
     return SYN_OK;
@@ -129,7 +129,7 @@ static syn_status make_track(syn__pic_column *col, uint32_t i, syn_error *err) {
     return add_piece(col, before, col->link[i].to - offset, err);
 }
 
-/* Marks the longest link into an addition as its residual connection. */
+/* Marks the longest link into each addition as its residual connection. */
 static void mark_residuals(syn__pic_column *col) {
     const uint32_t offset = col->part->cell_begin;
     for (uint32_t i = 0, end; i < col->n_links; i = end) {
@@ -168,8 +168,8 @@ static void append_slot(syn__pic_column *col, uint32_t slot) {
     col->order[row->end++] = slot;
 }
 
-/* Fills order[] with the slots, row by row. Lanes are placed in the middle of the cells, where
-   their path is shortest. */
+/* Fills order[] with the slots, row by row. Lanes are placed between the left and the right half of
+   the cells, where their path is shortest. */
 static syn_status fill_order(syn__pic_column *col, syn_error *err) {
     col->order = syn_calloc(col->n_slots + 1, sizeof *col->order);
     if (col->order == NULL)
@@ -177,7 +177,7 @@ static syn_status fill_order(syn__pic_column *col, syn_error *err) {
     for (size_t r = 0; r < col->n_rows; r++) col->rows[r].begin = col->rows[r].end = 0;
     for (size_t i = 0; i < col->n_slots; i++) {
         col->rows[col->slots[i].row].end++;
-        /* The number of cells; becomes the start of a range below. */
+        /* `begin` counts the cells of the row here; below, it becomes the start of a range. */
         col->rows[col->slots[i].row].begin += col->slots[i].cell >= 0;
     }
     uint32_t at = 0;

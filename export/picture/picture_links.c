@@ -1,5 +1,5 @@
-/* Inputs and outputs of a cell: links from other cells of its column, outputs below it, and inputs
-   from outside at its side. */
+/* Adds the inputs and outputs of a cell: links from other cells of its column, outputs below it,
+   and at its side inputs from outside the column. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -9,17 +9,17 @@
 #include "syntorch/base/memory.h"
 
 #define ENTER     "tp_enter"
-#define MAX_SIDES 4 /* tensors at the side of an op; further ones are summarized */
-#define MAX_LIST  8 /* inputs or outputs of an op; an op with more takes a list of tensors */
+#define MAX_SIDES 4 /* most tensors at the side of an op; further tensors are summarized */
+#define MAX_LIST  8 /* most inputs or outputs of an op; more are treated as a list */
 
-/* An input that no cell of the same column makes. */
+/* An input that no cell of the same column computes. */
 typedef struct syn__pic_outer {
     uint32_t tensor, node, slot;
     int look;
 } syn__pic_outer;
 
-/* The cell of the same column where an edge from `producer` to cell `to` starts; UINT32_MAX:
-   none. */
+/* The cell at which an edge from the node at `producer` to cell `to` starts. UINT32_MAX: no cell of
+   the same column. */
 static uint32_t linkable(const syn__pic_cells *c, uint32_t producer, uint32_t to) {
     const syn__pic_unit *a = &c->plan->units[syn__pic_unit_of(c->plan, producer)];
     const syn__pic_unit *b = &c->plan->units[c->cells[to].unit];
@@ -49,8 +49,8 @@ static syn_status add_link(syn__pic_cells *c, const syn__pic_link *link, const c
     return SYN_OK;
 }
 
-/* Flags of a tensor and of the tensors whose storage it shares: a new version of a state is a
-   state, too. */
+/* The flags of a tensor, combined with the flags of the tensors whose storage it shares: a new
+   version of a state is a state, too. */
 static syn_status storage_flags(syn__pic_cells *c, uint32_t tensor, uint32_t *flags,
                                 syn_error *err) {
     const syn_graph_tensor *t;
@@ -85,7 +85,8 @@ static int look_of_output(uint32_t flags) {
                                              : SYN__PIC_ACTIVATION;
 }
 
-/* The pill of `from` that shows its output. */
+/* Finds the pill of cell `from` that shows the output `s`. *slot: index among the outputs of the
+   cell. */
 static syn_status out_pill(syn__pic_cells *c, uint32_t from, const syn__pic_source *s,
                            int32_t *slot, syn_error *err) {
     uint32_t flags;
@@ -98,8 +99,8 @@ static syn_status out_pill(syn__pic_cells *c, uint32_t from, const syn__pic_sour
     return SYN_OK;
 }
 
-/* For an op with a list of inputs, finds the cell that makes the last of them. Only that one is
-   linked, because the others are ready by then. */
+/* For an op with a list of inputs, finds the last cell that computes one of them. Only this cell is
+   linked, because the other inputs are ready earlier. */
 static syn_status last_maker(syn__pic_cells *c, uint32_t to, uint32_t node, uint32_t n_inputs,
                              uint32_t *last, syn_error *err) {
     *last = UINT32_MAX;
@@ -112,7 +113,8 @@ static syn_status last_maker(syn__pic_cells *c, uint32_t to, uint32_t node, uint
     return SYN_OK;
 }
 
-/* Adds links and outside tensors for the inputs of one node of cell `to`. */
+/* Adds links for the inputs of one node of cell `to`, and adds its inputs from outside the column
+   to the list of outer tensors. */
 static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links,
                               size_t *n_outer, syn_error *err) {
     const syn_node *n;
@@ -132,7 +134,7 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
             from = linkable(c, s.node, to);
         }
         if (from == UINT32_MAX || (last != UINT32_MAX && from != last)) {
-            /* a tensor that is drawn shows its origin itself */
+            /* At full detail the tensor is drawn, and its pill already says where it comes from. */
             const bool cut = c->cells[to].detail != SYN__PIC_FULL && syn__pic_is_cut(c, s.node, to);
             SYN_TRY(cut ? syn__pic_cut_link(c, s.node, to, SYN__PIC_DATA, err)
                         : add_outer(c, n_outer, &s, node, slot, err));
@@ -150,8 +152,8 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
     return SYN_OK;
 }
 
-/* Adds links for dependencies without a tensor. Stream and group order (`weak`) are only drawn if
-   nothing else leads to the cell. */
+/* Adds links for dependencies without a tensor. Dependencies that only express the order of a
+   stream or group (`weak`) are drawn only if no other link leads to the cell. */
 static syn_status node_deps(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links, bool weak,
                             syn_error *err) {
     const syn_node *n, *d;
@@ -185,7 +187,8 @@ static syn_status add_pill(syn__pic_cells *c, const syn__pic_pill *pill, syn_err
     return SYN_OK;
 }
 
-/* Adds one pill for the outer tensors with this look from the i-th on: "12 parameters, 1.2 MiB". */
+/* Adds one pill for the outer tensors [i, n) with this look (all looks if it is negative): "12
+   parameters, 1.2 MiB". */
 static syn_status sum_pill(syn__pic_cells *c, size_t i, size_t n, int look, syn_error *err) {
     uint32_t count = 0;
     uint64_t bytes = 0;
@@ -219,7 +222,7 @@ static syn_status side_pills(syn__pic_cells *c, uint32_t cell, size_t n, syn_err
     c->cells[cell].first_side = (uint32_t)c->n_pills;
     const syn__pic_detail detail = c->cells[cell].detail;
     if (detail != SYN__PIC_FULL || n > MAX_LIST) {
-        /* the label of a single op already shows its shard of a parameter */
+        /* The label of a single op already shows its shard of a parameter. */
         const bool op = detail == SYN__PIC_OPS && c->cells[cell].repeats == 0;
         for (int look = SYN__PIC_PARAM; look <= SYN__PIC_ELSEWHERE && detail <= SYN__PIC_RUNS;
              look++)
@@ -239,8 +242,8 @@ static syn_status side_pills(syn__pic_cells *c, uint32_t cell, size_t n, syn_err
     return SYN_OK;
 }
 
-/* Adds one pill for all outputs with the same look. The first n_outer outer tensors are the cell's
-   inputs. */
+/* Adds one pill for each look of the outputs. The first n_outer outer tensors are inputs of the
+   cell. */
 static syn_status out_sums(syn__pic_cells *c, uint32_t cell, size_t n_outer, uint32_t n_outputs,
                            syn_error *err) {
     const syn_node *n;

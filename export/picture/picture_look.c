@@ -1,5 +1,5 @@
-/* The looks of boxes: tensors are green, ops blue, communication red. Shape, border and icon show
-   the kind of op. */
+/* Defines the looks of boxes. Colours show the class: tensors are green, ops blue, communication
+   red. Shape, border and icon show the kind of op. */
 #include "export/picture/picture_draw.h"
 
 #define BLUE      "#1f5fa8"
@@ -7,7 +7,7 @@
 #define GREEN     "#2e7d32"
 #define RED       "#c62828"
 
-#define UPRIGHT 0, 0, 0 /* no slant, no extra height */
+#define UPRIGHT 0, 0, 0 /* upright sides, no extra height */
 #define BAR(name, colour) \
     { name, "", "box", "filled", colour, colour, 0.2, 1, 6, UPRIGHT }
 

@@ -1,8 +1,8 @@
-/* Converts one step of a PyTorch trace to a graph of user ranges and modules: a node for each run
-   of ops of a thread within the same ranges and modules, with the device work that it launched, and
-   a node for each communication. Nodes only depend on earlier ones: a run ends before an op that
-   depends on anything that came after the run's begin. The trace view draws this graph like any
-   other. */
+/* Converts one step of a PyTorch trace to a graph of user ranges and modules, which the trace view
+   draws like any other graph. It has a node for each communication, and a node for each run of
+   consecutive ops of a thread within the same ranges and modules, together with the device work
+   that the ops launched. Nodes only depend on earlier nodes: a run ends before an op that depends
+   on anything that came after the start of the run. */
 #include "export/picture/picture_modules.h"
 #include "export/picture/picture_boxes.h"
 #include "export/picture/picture_text.h"
@@ -12,18 +12,19 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_NAMES 4 /* op names after a box's name */
+#define MOST_NAMES 4 /* most op names after the name of a box */
 
 /* ---- nodes ---- */
 
-/* Number of digits at the end of "Block_3"; 0 if it has no number. */
+/* The number of digits at the end of a name such as "Block_3"; 0 if it has no number. */
 static size_t digits_of(const char *token, size_t n) {
     size_t digits = 0;
     while (digits < n && token[n - 1 - digits] >= '0' && token[n - 1 - digits] <= '9') digits++;
     return digits > 0 && digits + 1 < n && token[n - 1 - digits] == '_' ? digits : 0;
 }
 
-/* Whether there is another "Block_N" next to this one, which ends the path's first n bytes. */
+/* Whether the path's first n bytes end with a name such as "Block_3", and another path has a
+   "Block_N" with another number in its place. */
 static bool is_one_of_many(const syn__boxes *m, const char *path, size_t n, size_t digits) {
     for (size_t i = 0; i < m->n && digits > 0; i++) {
         const char *other = m->at[i].path;
@@ -34,18 +35,18 @@ static bool is_one_of_many(const syn__boxes *m, const char *path, size_t n, size
     return false;
 }
 
-/* Writes a name without its number. The number counts the modules of a class in the whole model, so
-   equal layers would differ. */
+/* Writes the name of a module without its number. PyTorch numbers the modules of a class over the
+   whole model, so with numbers the modules of equal layers would differ. */
 static void put_token(syn__pic_text *t, const char *token, size_t n, bool scope) {
     const size_t digits = digits_of(token, n);
     char text[SYN__BOX_PATH_BYTES];
     snprintf(text, sizeof text, "%.*s", (int)(digits > 0 ? n - digits - 1 : n), token);
     for (char *c = text; *c != '\0' && scope; c++)
-        if (*c == '.') *c = ' '; /* separates levels */
+        if (*c == '.') *c = ' '; /* because a dot separates levels */
     syn__pic_put_clean(t, text);
 }
 
-/* Whether other boxes are within this one's module. */
+/* Whether the module of this box contains other boxes. */
 static bool is_outer(const syn__boxes *m, const syn__box *b) {
     const size_t n = strlen(b->path);
     for (size_t i = 0; i < m->n; i++)
@@ -53,8 +54,9 @@ static bool is_outer(const syn__boxes *m, const syn__box *b) {
     return false;
 }
 
-/* Splits a path into scope and label. The ops that a module runs itself, outside its submodules,
-   are labelled with the op's name and put between those. */
+/* Splits a path into scope and label. outer: the box has the ops that a module runs itself, outside
+   its submodules. Such a box is labelled with the name of its first op, and its scope is the
+   module. */
 static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__pic_text *scope,
                        syn__pic_text *label) {
     bool layer = false;
@@ -78,7 +80,7 @@ static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__
                   false);
 }
 
-/* Writes the ops that take the most time: "27 CudnnBatchNorm, 26 Convolution, 3 more". */
+/* Writes the names of the ops with the most time: "27 CudnnBatchNorm, 26 Convolution, 3 more". */
 static void put_names(const syn__box *b, syn__pic_text *t) {
     bool told[SYN__BOX_NAMES] = {false};
     uint32_t left = b->n_other;
@@ -99,8 +101,8 @@ static void put_names(const syn__box *b, syn__pic_text *t) {
     if (left > 0) syn__pic_put(t, ", %u more", left);
 }
 
-/* The category with the most time. Computing categories are preferred over those that only move
-   data or call others, which take long on a host. */
+/* The category with the most time. Categories that compute are preferred over those that only move
+   data or call other ops, which take much time on a host. */
 static syn_category category_of(const syn__box *b) {
     static const bool serves[SYN_CATEGORY_COUNT] = {[SYN_CATEGORY_OTHER] = true,
                                                     [SYN_CATEGORY_VIEW] = true,
@@ -179,7 +181,8 @@ static syn_status mark_waits(syn__boxes *m, bool **waits) {
     return SYN_OK;
 }
 
-/* Sorts boxes by section, none before its dependencies. place: position of each box. */
+/* Sorts boxes by section, but no box before its dependencies. place: position of each box in the
+   order. */
 static void order_boxes(syn__boxes *m, const bool *waits, uint32_t *order, uint32_t *place) {
     uint32_t n = 0, last = 0;
     for (size_t i = 0; i < m->n; i++) {
@@ -197,8 +200,8 @@ static void order_boxes(syn__boxes *m, const bool *waits, uint32_t *order, uint3
         }
 }
 
-/* Computes the dependencies of box i that are not implied by others, nearest first. Completes its
-   row of `waits` with indirect ones. */
+/* Computes the direct dependencies of box i that other dependencies do not imply, nearest first.
+   Adds the indirect ones to the box's row of `waits`. */
 static uint32_t find_deps(const syn__boxes *m, bool *waits, uint32_t i, const uint32_t *place,
                           syn_dep *deps) {
     const size_t n = m->n;

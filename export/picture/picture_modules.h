@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* Uses one step of a rank, of the steps that are alike most often; about 160 nodes at most. Times
-   are device times or, without a device, host times, never both. The caller frees *out, and
-   `names`, which has scratch memory. */
+/* Uses one step of the rank, which is chosen from the largest group of equal steps. *out has about
+   160 nodes at most. Times are device times or, in a trace without device work, host times; the two
+   are never mixed. The caller frees *out and `names`, which is scratch memory. */
 syn_status syn__pic_modules(syn_graph **out, const syn_graph *graph, uint32_t rank_index,
                             syn__pic_drawing *names, syn_error *err) SYN_MUST_USE;
 

@@ -1,6 +1,7 @@
-/* Order and x of the cells and lanes in their rows. The order comes from barycentres, to reduce
-   crossings. Positions then keep order and distances and are as near as possible to the neighbours
-   above and below (isotonic regression by pooling adjacent violators, Ayer et al. 1955). */
+/* Computes the order and the x of the cells and lanes in their rows. Sorting by barycentres gives
+   an order with few crossings. Positions then keep the order and the minimum distances, and are as
+   near as possible to the neighbours above and below (isotonic regression by pooling adjacent
+   violators, Ayer et al. 1955). */
 #include "export/picture/picture_layout.h"
 
 #include <stdlib.h>
@@ -37,7 +38,8 @@ static void keys(syn__pic_column *col, const syn__pic_row *row, const syn__pic_p
         syn__pic_slot *s = &col->slots[down ? p->b : p->a];
         const syn__pic_slot *t = &col->slots[down ? p->a : p->b];
         const syn__pic_row *r = &col->rows[t->row];
-        const uint32_t n = r->end - r->begin; /* centred: rows of different size are comparable */
+        const uint32_t n = r->end - r->begin; /* positions are relative to the row's centre, so that
+                                                 rows of different sizes are comparable */
         s->key += (double)t->pos - (n - 1) / 2.0;
         s->n_keys++;
     }
@@ -49,7 +51,7 @@ static void keys(syn__pic_column *col, const syn__pic_row *row, const syn__pic_p
     }
 }
 
-/* The pieces of row r: [*begin, *end). The pieces are sorted by row. */
+/* Finds the pieces of row r: [*begin, *end). Pieces are sorted by row. */
 static void pieces_of(const syn__pic_column *col, uint32_t r, const syn__pic_piece **begin,
                       const syn__pic_piece **end) {
     size_t lo = 0, hi = col->n_pieces;
@@ -83,11 +85,12 @@ void syn__pic_order_slots(syn__pic_column *col) {
 /* ---- x ---- */
 
 typedef struct block {
-    double sum, weight; /* of (want - offset) */
+    double sum, weight; /* sums of (want - offset) * weight, and of weight */
     uint32_t n;
 } block;
 
-/* Computes the best x for one row: nearest to `want`, with the slots' distances kept. */
+/* Computes the x of the slots of one row: as near as possible to `want`, with the slots' order and
+   minimum distances. */
 static void settle(syn__pic_column *col, const syn__pic_row *row, block *blocks) {
     const uint32_t *o = col->order + row->begin;
     const uint32_t n = row->end - row->begin;
@@ -139,7 +142,8 @@ static void want_row(syn__pic_column *col, uint32_t r, bool down, bool both) {
         syn__pic_slot *s = &col->slots[col->order[i]];
         if (s->n_keys > 0) s->want /= s->n_keys;
         else s->want = s->x, s->weight = 0.5;
-        if (s->cell >= 0 && n_cells == 1) s->want = 0, s->weight = 1e6; /* on the column's axis */
+        /* A single cell is on the column's axis. */
+        if (s->cell >= 0 && n_cells == 1) s->want = 0, s->weight = 1e6;
     }
 }
 
@@ -158,7 +162,7 @@ static bool may_stand(const syn__pic_column *col, const syn__pic_slot *s, double
     return true;
 }
 
-/* Puts the lanes of each link on one straight line where there is space. */
+/* Puts the lanes of each link on one vertical line, if there is space. */
 static void straighten(syn__pic_column *col) {
     for (uint32_t i = 0; i < col->n_links; i++) {
         const syn__pic_track *t = &col->tracks[i];

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP       22.0  /* between panels side by side */
-#define PANEL_GAP 10.0  /* the same on a page */
-#define PAD_PT    20.16 /* as in picture_dot.c */
+#define GAP       22.0  /* distance between panels side by side */
+#define PANEL_GAP 10.0  /* distance between panels on a page */
+#define PAD_PT    20.16 /* space around the picture, as in picture_dot.c */
 #define HEAD_PT   120.0 /* approximate height of a heading */
 
 double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, double *h) {
@@ -27,12 +27,12 @@ double syn__pic_page_scale(const syn__pic_drawing *d, syn_page page, double *w, 
     return fmin(scale, 1);
 }
 
-/* Smallest readable text in points per page format: 5.5 on paper, 12 of 1080 pixels on a slide,
-   plus a margin for rounding. */
+/* Smallest readable font size in points, per page format, with a margin for rounding: 5.5 points on
+   paper, and 12 of 1080 pixels on a slide. */
 static const double least[] = {0, 5.51, 6.02};
 
-/* The smallest font size in a label (graphviz truncates sizes to whole points); `most` if it sets
-   none. */
+/* The smallest font size in a label; `most` if the label sets none. graphviz truncates sizes to
+   whole points. */
 static double smallest_of(const char *label, double most) {
     static const char size[] = "point-size=\"";
     while (label != NULL && (label = strstr(label, size)) != NULL) {
@@ -43,7 +43,7 @@ static double smallest_of(const char *label, double most) {
 }
 
 double syn__pic_smallest(const syn__pic_drawing *d) {
-    double size = 10; /* of labels that set none */
+    double size = 10; /* default size of labels */
     for (size_t i = 0; i < d->n_boxes; i++) size = smallest_of(d->boxes[i].label, size);
     for (size_t i = 0; i < d->n_edges; i++) size = smallest_of(d->edges[i].label, size);
     for (size_t i = 0; i < d->n_clusters; i++) size = smallest_of(d->clusters[i].label, size);
@@ -106,7 +106,7 @@ static void place_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, doub
     d->width = x + column;
 }
 
-/* Finds the rows whose proportions are nearest to those of paper. */
+/* Finds the row length at which the proportions of the drawing are nearest to those of paper. */
 static void find_rows(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head) {
     double limit = 0, best = 0, best_score = -INFINITY;
     for (size_t i = 0; i < n && i < 64; i++) {
@@ -118,7 +118,8 @@ static void find_rows(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double h
     place_rows(d, p, n, head, best + 0.5);
 }
 
-/* Finds the columns with the largest scale on the page; of equal ones, the fewest columns. */
+/* Finds the column height with the largest scale on the page; among heights with the same scale,
+   the one with the fewest columns. */
 static void find_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head) {
     double best = 0, best_scale = -1;
     for (size_t i = 0; i < n && i < 64; i++) {
@@ -139,7 +140,7 @@ static void find_columns(syn__pic_drawing *d, syn__pic_panel *p, size_t n, doubl
 void syn__pic_place_panels(syn__pic_drawing *d, syn__pic_panel *p, size_t n, double head) {
     if (d->page == SYN_PAGE_NONE) find_rows(d, p, n, head);
     else find_columns(d, p, n, head);
-    double dx = 0, dy = 0; /* offsets so far: a shift moves all later panels, too */
+    double dx = 0, dy = 0; /* offset of the last panel: a shift also moves all later panels */
     for (size_t i = 0; i < n; i++) {
         syn__pic_shift(d, p[i].mark, p[i].x - dx, p[i].y - p[i].top - dy);
         dx = p[i].x, dy = p[i].y - p[i].top;

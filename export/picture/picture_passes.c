@@ -1,7 +1,7 @@
-/* Reorders training steps for drawing. A pass is a forward and its backward, which are drawn side
-   by side. Collectives over gradients run during backward, but only the optimizer waits for them:
-   they are moved after it and drawn as bars. Communication of forward's results stays in its
-   place. */
+/* Reorders the nodes of training steps for drawing. A pass is a forward and its backward, which are
+   drawn side by side. Collectives over gradients run during backward, but only the optimizer waits
+   for them, so they are moved after backward and drawn as bars. Communication of forward's results
+   stays in its place. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
@@ -19,7 +19,8 @@ static bool in_pass(syn_phase p) {
     return p == SYN_PHASE_FORWARD || p == SYN_PHASE_BACKWARD || p == SYN_PHASE_RECOMPUTE;
 }
 
-/* Iterates backwards, so that it is known whether a view is used before its producer is reached. */
+/* Marks the nodes whose data another op of forward or backward uses. Iterates backwards: before it
+   reaches the producer of a view, it has seen whether the view is used. */
 static syn_status find_used(sorter *s, syn_error *err) {
     syn__pic_plan *p = s->plan;
     for (uint32_t i = p->n_nodes; i-- > 0;) {
@@ -37,8 +38,8 @@ static uint32_t part_of(syn_phase phase) {
     return in_pass(phase) ? SYN__PIC_BACKWARD : SYN__PIC_REST;
 }
 
-/* Whether forward after backward begins a new pass: only if another backward follows in the same
-   step. Otherwise it processes the loss at the end of the step. */
+/* Whether a forward node after a backward begins a new pass. It does only if another backward
+   follows in the same step. Otherwise it processes the loss at the end of the step. */
 static syn_status is_async(sorter *s, uint32_t i, uint32_t step, bool *out, syn_error *err) {
     syn__pic_plan *p = s->plan;
     for (*out = false; i < p->n_nodes && !*out; i++) {
@@ -50,7 +51,7 @@ static syn_status is_async(sorter *s, uint32_t i, uint32_t step, bool *out, syn_
     return SYN_OK;
 }
 
-/* Computes the section of every node: four sections per pass. */
+/* Computes the section of every node. Each pass has four sections. */
 static syn_status find_sections(sorter *s, bool *training, syn_error *err) {
     syn__pic_plan *p = s->plan;
     uint32_t pass = 0, step = 0, seen = 0; /* seen: parts of the pass so far, as bits */
@@ -78,7 +79,8 @@ static syn_status find_sections(sorter *s, bool *training, syn_error *err) {
     return SYN_OK;
 }
 
-/* Sorts plan->order by section, and by time within a section. Passes are already in order. */
+/* Sorts plan->order by section. Within a section, nodes stay in order of time. Passes are already
+   in order. */
 static void sort(sorter *s) {
     syn__pic_plan *p = s->plan;
     uint32_t at = 0;
@@ -124,8 +126,8 @@ static uint32_t pass_of(const syn__pic_unit *u) {
     return u->section / SYN__PIC_SECTIONS;
 }
 
-/* Signature of the units of unit i's layer on the other side (forward or backward) of its pass, or
-   0. */
+/* The combined signature of the units of the same layer in the opposite part (forward or backward)
+   of the pass of unit i; 0 if there are none. */
 static uint64_t other_side(const syn__pic_plan *p, const uint64_t *sigs, size_t i) {
     const syn__pic_unit *u = &p->units[i];
     uint64_t h = 0;

@@ -1,4 +1,4 @@
-/* Labels and tooltips of tensors. */
+/* Makes the labels and tooltips of pills, which show tensors. */
 #include "export/picture/picture_cells.h"
 
 #include <stdio.h>
@@ -6,11 +6,12 @@
 #include <string.h>
 
 #define DOT         " \xC2\xB7 "
-#define BREAK_CHARS 32 /* longer names take two lines */
+#define BREAK_CHARS 32 /* longer names are broken into two lines */
 #define LINE_CHARS  48
 
-/* Removes from a name what the surrounding box already shows: "attn.c_attn.weight" inside h.0,
-   "qkv:0" below its op. Returns the whole name if nothing would be left. */
+/* Removes from a name what the surrounding box already shows. Inside layer h.0 it shortens
+   "h.0.attn.c_attn.weight" to "attn.c_attn.weight", and below an op it omits the scope: "qkv:0".
+   Returns the whole name if nothing would remain. */
 static const char *short_name(const char *name, const char *layer) {
     const char *slash = strrchr(name, '/'), *rest = name;
     const size_t n = strlen(layer);
@@ -40,7 +41,7 @@ static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t nod
     return SYN_OK;
 }
 
-/* Where to break a name that is too long for one line: after the dot nearest to its middle; 0 if it
+/* Where to break a name that is too long for one line: after the dot nearest to its middle. 0: it
    has no dot. */
 static size_t break_of(const char *name) {
     const size_t n = strlen(name);
@@ -54,8 +55,8 @@ static size_t break_of(const char *name) {
     return best;
 }
 
-/* Sets the pill's name; long names of inputs take two lines. Very long names are truncated at their
-   front, because names of a model differ at their end. */
+/* Sets the pill's name. Long names of inputs are broken into two lines. Very long names lose their
+   beginning, because the names of a model differ at the end. */
 static syn_status name_pill(syn__arena *arena, syn__pic_pill *pill, const char *name, bool output,
                             syn_error *err) {
     char line[4 * LINE_CHARS + 8], head[4 * LINE_CHARS + 8];

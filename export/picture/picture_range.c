@@ -1,5 +1,5 @@
-/* Ranges of shapes and costs, and means of times, for boxes that stand for several steps. Also
-   finds the op that made an input, through views. */
+/* Computes ranges of shapes and costs, and means of times, for boxes that represent several steps.
+   Also finds the op that computed an input, through views. */
 #include "export/picture/picture_fold.h"
 
 #include <inttypes.h>
@@ -8,11 +8,11 @@
 
 #define DOT         " \xC2\xB7 "
 #define TO          "\xE2\x80\xA6"
-#define MAX_REPEATS 64u /* most steps to read for a range */
+#define MAX_REPEATS 64u /* most steps that are read for a range */
 
 /* ---- Repeats of a node over folded steps ---- */
 
-/* Node `node` in the k-th of the steps that its step stands for. */
+/* The node that corresponds to `node` in the k-th of the steps that its step represents. */
 static uint32_t in_repeat(const syn__pic_plan *plan, uint32_t node, uint32_t k) {
     const syn__pic_step *s = &plan->steps[plan->units[syn__pic_unit_of(plan, node)].step_index];
     return plan->steps[(size_t)(s - plan->steps) + k].begin + (node - s->begin);
@@ -22,7 +22,8 @@ static uint32_t repeat_count(const syn__pic_plan *plan, uint32_t node) {
     return plan->steps[plan->units[syn__pic_unit_of(plan, node)].step_index].count;
 }
 
-/* The k-th of at most MAX_REPEATS steps to read, with the first and the last. */
+/* The k-th of the at most MAX_REPEATS steps that are read. The first and the last step are among
+   them. */
 static uint32_t sample(uint32_t k, uint32_t count) {
     if (count <= MAX_REPEATS) return k;
     return (uint32_t)((uint64_t)k * (count - 1) / (MAX_REPEATS - 1));
@@ -77,7 +78,7 @@ void syn__pic_put_range(syn__pic_text *t, syn__pic_human *text, uint64_t lo, uin
     }
     const char *unit_a = strchr(a, ' '), *unit_b = strchr(b, ' ');
     if (unit_a != NULL && unit_b != NULL && strcmp(unit_a, unit_b) == 0)
-        a[unit_a - a] = '\0'; /* write the unit once */
+        a[unit_a - a] = '\0'; /* the unit is written only once */
     syn__pic_put(t, "%s" TO "%s", a, b);
 }
 
@@ -99,7 +100,8 @@ syn_status syn__pic_range_of(syn__pic_plan *plan, uint32_t node, bool output, ui
         const syn_graph_tensor *t;
         uint32_t tensor;
         SYN_TRY(syn__pic_node(plan, at, &plan->other, &other, err));
-        /* steps are equal by hash: a collision may give a wrong label, but not an invalid access */
+        /* Steps are compared by hash. A collision may give a wrong label, but must not cause an
+           invalid access. */
         if (slot >= (output ? other->n_outputs : other->n_inputs)) continue;
         if (output) {
             tensor = other->outputs[slot];
@@ -134,7 +136,8 @@ syn_status syn__pic_resolve(syn__pic_plan *plan, uint32_t node, uint32_t slot, s
         SYN_TRY(syn__pic_node(plan, out->node, &plan->other, &n, err));
         if ((n->flags & SYN_NODE_VIRTUAL) == 0 || n->n_inputs == 0) break;
         if (via != NULL && strcmp(last, n->label) != 0) {
-            syn__pic_text rest = *via; /* views are found last to first */
+            syn__pic_text rest = *via; /* views are found from last to first, so each is put in
+                                          front */
             syn__pic_clear(via);
             syn__pic_put_clean(via, n->label);
             if (rest.n > 0) syn__pic_put(via, DOT "%s", rest.s);

@@ -1,4 +1,4 @@
-/* Draws boxes and edges of a column whose positions are known. */
+/* Draws the boxes and edges of a column. All positions must be known. */
 #include "export/picture/picture_layout.h"
 
 #include <inttypes.h>
@@ -88,7 +88,7 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
         n_sides++;
     }
     double top = c->top + (c->height - all) / 2;
-    /* if there is space, centre them on the op instead of on op and outputs */
+    /* If there is space, centre the inputs on the op, not on the op with its outputs. */
     if (n_sides == 1 && ty - all / 2 >= c->top) top = ty - all / 2;
     for (uint32_t i = 0; i < c->n_sides; top += pills[i++].h + SYN__PIC_SIDE_Y) {
         const syn__pic_pill *p = &pills[i];
@@ -114,7 +114,8 @@ static syn_status draw_sides(syn__pic_column *col, const syn__pic_cell *c, syn_e
     return SYN_OK;
 }
 
-/* How far from the centre a line may touch the upper or lower side of an op's outline. */
+/* The largest distance from the centre at which a line may touch the upper or lower side of an op's
+   outline. */
 static double meets(const syn__pic_cell *c, bool above) {
     const syn__pic_style *style = syn__pic_style_of(c->look);
     if (style->slant > 0) return c->w * 0.2;
@@ -130,7 +131,7 @@ static syn_status draw_outs(syn__pic_column *col, const syn__pic_cell *c, syn_er
         const syn__pic_pill *p = &col->cells->pills[c->first_out + i];
         SYN_TRY(draw_pill(col, c, c->first_out + i, false, x + p->w / 2, y, err));
         const double px = x + p->w / 2;
-        double from = px; /* straight down if the op is above it */
+        double from = px; /* the line is vertical if the op is above the pill */
         if (from < c->x - meets(c, false)) from = c->x - meets(c, false);
         if (from > c->x + meets(c, false)) from = c->x + meets(c, false);
         const syn__pic_edge e = {.from = c->box,
@@ -177,20 +178,20 @@ static const syn__pic_box *start_box(const syn__pic_column *col, const syn__pic_
     if (link->slot >= 0 && (uint32_t)link->slot < a->n_outs)
         return &boxes[col->cells->pills[a->first_out + (uint32_t)link->slot].box];
     if (a->n_outs % 2 == 1 &&
-        !syn__pic_starts_aside(col, link)) /* this output is in the way down */
+        !syn__pic_starts_aside(col, link)) /* the middle output is in the way */
         return &boxes[col->cells->pills[a->first_out + a->n_outs / 2].box];
     return &boxes[a->box];
 }
 
-/* The slot from which link i enters its last row. */
+/* The slot from which link i enters the row of its target. */
 static const syn__pic_slot *arrives_from(const syn__pic_column *col, uint32_t i) {
     const syn__pic_track *t = &col->tracks[i];
     if (t->to_row == t->from_row + 1) return &col->slots[col->link[i].from - col->part->cell_begin];
     return &col->slots[t->first_lane + (t->to_row - t->from_row - 2)];
 }
 
-/* Distributes the links that enter a cell from above over its width, in the order of their
-   origins. */
+/* Distributes the links that enter a cell from above over the cell's width, in the order of the x
+   from which they come. */
 static void place_entries(syn__pic_column *col, uint32_t begin, uint32_t end) {
     const syn__pic_cell *c = &col->cells->cells[col->link[begin].to];
     uint32_t n = 0;
@@ -224,8 +225,8 @@ static syn__pic_edge link_edge(syn__pic_column *col, const syn__pic_link *link) 
     return e;
 }
 
-/* Adds the label `text` with its left end at x. If a list of views is too long for `room`, only the
-   first ones are shown. */
+/* Adds the label `text` with its left end at x. If a list of views is wider than `room`, only the
+   first views are shown. */
 static syn_status label_edge(syn__pic_column *col, syn__pic_edge *e, const char *text, double x,
                              double y, double room, syn_error *err) {
     char cut[128];
@@ -318,7 +319,7 @@ static syn_status draw_rail(syn__pic_column *col, uint32_t i, syn_error *err) {
     }
     const char *text = link->line == SYN__PIC_RESIDUAL ? "residual" : link->via;
     const double label_x = b->x + b->w / 2 + 10, apart = nth == 0 ? -6 : 6;
-    /* above the first line and below the second; there is no space for more */
+    /* The label is above the first line or below the second; there is no space for more labels. */
     if (text != NULL && nth < 2 && !comes_labelled(col, link->to))
         SYN_TRY(label_edge(col, &e, text, label_x, e.tip.y + apart, t->rail_x - label_x, err));
     SYN_TRY(syn__pic_begin_edge(drawing(col), &e, start, err));

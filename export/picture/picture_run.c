@@ -1,4 +1,4 @@
-/* Labels of boxes with several ops: runs of ops, and collectives of one kind. */
+/* Makes the labels of boxes with several ops: runs of ops, and collectives of one kind. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -15,7 +15,7 @@
 #define TITLE_CHARS 48u
 #define TIP_CHARS   1200u
 #define LINE_CHARS  52  /* most characters of a line of names */
-#define LINE_LEAST  36u /* fewest before a break: a name has up to 16 */
+#define LINE_LEAST  36u /* fewest characters before a break, because a name has up to 16 */
 
 bool syn__pic_same_comm(const syn_node *a, const syn_node *b) {
     return a->kind == SYN_NODE_COLLECTIVE && b->kind == SYN_NODE_COLLECTIVE && a->comm == b->comm &&
@@ -86,7 +86,7 @@ syn_status syn__pic_put_scopes(syn__pic_plan *plan, uint32_t first, uint32_t las
     return SYN_OK;
 }
 
-/* A name of ops in a run. */
+/* A name, with the ops of a run that have it. */
 typedef struct run_name {
     char text[64];
     uint32_t ops;
@@ -98,7 +98,7 @@ enum { RUN_NAMES = 256 };
 
 typedef struct run_names {
     run_name at[RUN_NAMES]; /* in order of appearance */
-    uint32_t n, other;      /* other: ops with further names */
+    uint32_t n, other;      /* other: number of ops with further names */
 } run_names;
 
 static void add_name(run_names *names, const syn_node *n) {
@@ -123,7 +123,7 @@ static void add_name(run_names *names, const syn_node *n) {
         ns != SYN_NO_TIME ? ns : (double)n->flops + (double)(n->bytes_read + n->bytes_written);
 }
 
-/* Chooses the names with the largest weights that fit, at least one. */
+/* Chooses the names with the largest weights that fit in max_chars, and at least one name. */
 static void choose_names(run_names *names, size_t max_chars) {
     size_t used = 0;
     for (bool any = false;;) {
@@ -139,9 +139,9 @@ static void choose_names(run_names *names, size_t max_chars) {
     }
 }
 
-/* Writes the names of a run's ops without views, "ln_1, qkv, softmax + 3": each name once, in order
-   of appearance, and the number of ops with other names. If not all fit, the names with the
-   smallest weights are omitted. */
+/* Writes the names of a run's ops, without views: "ln_1, qkv, softmax + 3". Each name is written
+   once, in order of appearance, and at the end the number of ops with other names. If not all names
+   fit, those with the smallest weights are omitted. */
 syn_status syn__pic_put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
                               syn__pic_text *out, syn_error *err) {
     run_names *names = syn_calloc(1, sizeof *names);
@@ -191,8 +191,8 @@ static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const
     syn__pic_put_time(t, 0, c);
 }
 
-/* Breaks names into at most `lines` rows of a table. Returns the number of rows, and increases *w
-   to their width. */
+/* Writes names as at most `lines` rows of a table. Returns the number of rows. Increases *w to the
+   width of the widest row. */
 static int put_name_rows(syn__pic_text *t, const char *names, int lines, double *w) {
     int n = 0;
     while (*names != '\0' && n < lines) {

@@ -1,4 +1,4 @@
-/* Texts of pictures: bounded concatenation, escaping, widths, and numbers for people. */
+/* Implements the texts of pictures; see picture_text.h. */
 #include "export/picture/picture_text.h"
 
 #include <math.h>
@@ -19,7 +19,8 @@ void syn__pic_put(syn__pic_text *t, const char *fmt, ...) {
     const size_t room = sizeof t->s - t->n;
     const int n = vsnprintf(t->s + t->n, room, fmt, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= room) t->s[t->n] = '\0'; /* appends the whole piece or nothing */
+    /* Nothing is appended if the text does not fit. */
+    if (n < 0 || (size_t)n >= room) t->s[t->n] = '\0';
     else t->n += (size_t)n;
 }
 
@@ -39,7 +40,8 @@ static size_t next_char(const char **p, char out[4]) {
     return n;
 }
 
-/* Reserved for the closing tags of a label, so that a truncated label stays valid. */
+/* Bytes that are reserved for the closing tags of a label, so that a truncated label stays
+   valid. */
 #define TAGS_BYTES 512
 
 static void put_chars(syn__pic_text *t, const char *text, bool html) {
@@ -119,7 +121,7 @@ char *syn__pic_shorten_front(const char *text, size_t max, char *out, size_t out
     return out;
 }
 
-/* Formats three digits and a unit: 12.5, 126, 1.02. */
+/* Formats a number with three significant digits and a unit: 12.5, 126 or 1.02. */
 static const char *scaled(double v, const char *unit, char *buf) {
     int digits = v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2;
     int n = snprintf(buf, SYN__PIC_NUMBER, "%.*f", digits, v);

@@ -1,6 +1,6 @@
-/* The time view: ranks below each other, each with one row per thread or stream; time runs to the
-   right. Steps with the same ops are drawn once. Long runs are broken into lines (shelves) below
-   each other. */
+/* Draws the time view. The ranks are drawn below each other, each with its threads and streams as
+   rows, and time runs to the right. Steps with the same ops are drawn once. A long run is broken
+   into lines, called shelves, which are drawn below each other. */
 #include "export/picture/picture_time.h"
 #include "export/picture/picture.h"
 #include "export/picture/picture_text.h"
@@ -14,15 +14,15 @@
 #define DOT      " \xC2\xB7 "
 #define TIMES    "\xC3\x97"
 #define DOTS     "\xE2\x8B\xAF" /* a centred ellipsis */
-#define LEFT     128.0          /* width of the row names */
+#define LEFT     128.0          /* width of the column with the names of the rows */
 #define WIDTH    1000.0         /* width of the time axis without a page */
 #define HEIGHT   640.0          /* desired height without the heading */
 #define HEAD_H   120.0          /* approximate height of a heading on a page */
-#define AXIS_H   26.0           /* names of steps, and times */
+#define AXIS_H   26.0           /* height of an axis with the names of steps and the times */
 #define RANK_H   15.0           /* space above a rank's rows */
 #define PITCH    (SYN__PIC_ROW_H + 1.5)
 #define RANK_GAP 9.0
-#define GAP      14.0 /* between steps, and between shelves */
+#define GAP      14.0 /* distance between steps, and between shelves */
 #define TEXT_PT  7.5
 
 /* ---- stretches ---- */
@@ -37,13 +37,14 @@ static double shelf_height(const syn__pic_times *t) {
     return height;
 }
 
-/* Uses as many shelves as fit on the page, and places the steps on them one after the other. */
+/* Places the steps one after the other on as many shelves as fit on the page. *out: number of
+   shelves in use. */
 static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     const double fits = (t->height + GAP) / (shelf_height(t) + GAP);
     const uint32_t shelves = fits < 2                  ? 1
                              : fits > SYN__PIC_SHELVES ? SYN__PIC_SHELVES
                                                        : (uint32_t)fits;
-    /* Cuts may move to the next shelf. */
+    /* Space that is lost because a cut is never split, but moves to the next shelf. */
     const double moved = t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0;
     double at = 0;
     syn__pic_times_scale(t, shelves * t->width - GAP * (t->n_drawn - 1) - moved);
@@ -52,7 +53,8 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
         for (int64_t from = w->begin; from < w->end;) {
             const double shelf = fmin(floor((at + 1e-6) / t->width), shelves - 1);
             double room = (shelf + 1) * t->width - at;
-            if (shelf + 1 >= shelves) room = 2 * t->width; /* the rest after rounding */
+            /* The last shelf also gets what remains because of rounding. */
+            if (shelf + 1 >= shelves) room = 2 * t->width;
             const int64_t to = syn__pic_time_after(t, from, w->end, room);
             SYN_TRY(syn_grow(&t->stretches, &t->stretches_cap, t->n_stretches + 1,
                              sizeof *t->stretches, err));
@@ -67,7 +69,7 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     return SYN_OK;
 }
 
-/* Determines the shelves on which the loaded rank, block b, does nothing. */
+/* Finds the shelves on which the loaded rank, which is block b, does nothing. */
 static void find_idle(syn__pic_times *t, uint32_t b) {
     for (uint32_t s = 0; s < SYN__PIC_SHELVES; s++) t->idle[s][b] = true;
     for (size_t i = 0; i < t->lanes.n_slices; i++)
@@ -78,7 +80,7 @@ static void find_idle(syn__pic_times *t, uint32_t b) {
         }
 }
 
-/* Computes the y of the blocks. A block that does nothing on a shelf only has a title there. */
+/* Computes the y of the blocks. On a shelf where it does nothing, a block only has a title. */
 static syn_status stack(syn__pic_times *t, uint32_t shelves, syn_error *err) {
     double y = 0;
     for (uint32_t b = 0; b < t->n_blocks; b++) {
@@ -99,7 +101,7 @@ static syn_status stack(syn__pic_times *t, uint32_t shelves, syn_error *err) {
 
 /* ---- axis ---- */
 
-/* The distance of ticks: 1, 2 or 5 times a power of ten in ns, at least 55 points. */
+/* The distance between ticks: 1, 2 or 5 times a power of ten in ns, and at least 55 points. */
 static double tick_ns(const syn__pic_times *t) {
     double step = 1;
     static const double next[] = {2, 2.5, 2};
@@ -107,7 +109,7 @@ static double tick_ns(const syn__pic_times *t) {
     return step;
 }
 
-/* Writes "4 ms"; all ticks of an axis have the same unit. */
+/* Writes the text of a tick, such as "4 ms". All ticks of an axis have the same unit. */
 static void put_tick(char *text, size_t bytes, double ns, double step) {
     const double unit = step >= 1e9 ? 1e9 : step >= 1e6 ? 1e6 : step >= 1e3 ? 1e3 : 1;
     snprintf(text, bytes, "%.0f %s", ns / unit,
@@ -151,8 +153,8 @@ static const syn__pic_cut *cut_at(const syn__pic_times *t, int64_t at) {
     return NULL;
 }
 
-/* Draws the axis of a stretch. The step's name is truncated at the end of the stretch, where the
-   next one's name begins. */
+/* Draws the axis of a stretch. The name of the step is truncated at the end of the stretch, because
+   the next name begins there. */
 static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double y, double bottom,
                             syn_error *err) {
     syn__pic_drawing *d = t->drawing;
@@ -274,7 +276,7 @@ static syn_status draw_names(syn__pic_times *t, const syn__pic_block *b, double 
     return SYN_OK;
 }
 
-/* Gives the last text the frame's colour as background, so that no line crosses it. */
+/* Gives the last text the colour of the frame as background, so that grid lines do not cross it. */
 static syn_status put_on_ground(syn__pic_drawing *d, syn_error *err) {
     static const char table[] = "<table ";
     syn__pic_box *box = &d->boxes[d->n_boxes - 1];
@@ -336,7 +338,8 @@ static syn_status draw_page(syn__pic_times *t, syn_error *err) {
             draw_axis(t, &t->stretches[i], tops[0] - AXIS_H, tops[t->n_blocks] - RANK_GAP, err));
     }
     for (uint32_t b = 0; b < t->n_blocks; b++) SYN_TRY(draw_block(t, b, shelves, err));
-    for (size_t i = 0; i < t->n_stretches; i++) /* after the frames, which would cover them */
+    for (size_t i = 0; i < t->n_stretches; i++) /* drawn after the frames, which would cover the
+                                                   cuts */
         SYN_TRY(draw_cuts(t, &t->stretches[i], err));
     SYN_TRY(syn__pic_times_join(t, err));
     t->drawing->width = LEFT + t->width + 8;
@@ -390,7 +393,7 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
     return syn__pic_add_heading(d, &h, err);
 }
 
-/* Drops ranks, then rows of the only rank, until the page has enough space. */
+/* Drops ranks, and then rows of the remaining rank, until everything fits on the page. */
 static void leave_out(syn__pic_times *t) {
     while (t->n_blocks > 1 && shelf_height(t) > t->height) t->n_blocks--;
     syn__pic_block *b = &t->blocks[0];
@@ -426,7 +429,7 @@ void syn__pic_times_free(syn__pic_times *t) {
     syn_free(t->joints);
 }
 
-/* Draws within `width` and `height`, without the heading's height. */
+/* Draws the view within `width` and `height`, which do not include the heading. */
 static syn_status attempt(syn__pic_drawing *d, const syn_graph *graph,
                           const syn_export_options *options, double width, double height,
                           syn_error *err) {

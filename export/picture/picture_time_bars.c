@@ -1,4 +1,5 @@
-/* Draws the bars of the time view: wide bars with a name, narrow neighbours joined to one bar. */
+/* Draws the bars of the time view. Wide bars have a name; narrow neighbouring bars are joined into
+   one. */
 #include "export/picture/picture_text.h"
 #include "export/picture/picture_time.h"
 
@@ -8,19 +9,19 @@
 
 #include "syntorch/base/memory.h"
 
-#define NARROW_PT  2.0 /* narrower bars are joined */
-#define JOINED_PT  3.5 /* up to this width */
-#define GAP_PT     0.8 /* over gaps up to this */
+#define NARROW_PT  2.0 /* bars that are narrower are joined */
+#define JOINED_PT  3.5 /* largest width of a joined bar */
+#define GAP_PT     0.8 /* largest gap within a joined bar */
 #define LEAST_PT   0.35
-#define BRIDGE_PT  5.0 /* a layer or module continues over gaps up to this */
+#define BRIDGE_PT  5.0 /* largest gap over which a layer or module continues */
 #define TEXT_PT    SYN__PIC_TIME_TEXT
-#define MOST_LINES 100 /* most lines to other ranks, per rank; more would hide everything */
+#define MOST_LINES 100 /* most lines to other ranks, per rank, because more would hide the bars */
 
 typedef struct bar {
     double x0, x1;
     uint32_t n; /* number of slices; 0: no bar is open */
     int64_t ns[SYN__PIC_LOOKS], all_ns;
-    size_t slice; /* the first one */
+    size_t slice; /* index of the first slice */
 } bar;
 
 typedef struct writer {
@@ -53,7 +54,7 @@ void syn__pic_short_name(const char *name, char *out, size_t bytes) {
         if (name[i] == ':' && (name[i + 1] == ':' || name[i + 1] == ' ')) {
             name += i + 2;
             n -= i + 2;
-            i = SIZE_MAX; /* restart with the rest */
+            i = SIZE_MAX; /* restart the loop with the rest of the name */
         }
     while (n > 1 && (*name == '#' || *name == ' ')) name++, n--;
     while (n > 1 && (name[n - 1] == '#' || name[n - 1] == ' ')) n--;
@@ -73,7 +74,8 @@ static bool fits(const char *text, double width) {
     return syn__pic_width(text, TEXT_PT, false) <= width - 2;
 }
 
-/* As much of the name as fits; for "layers.12" its number, which distinguishes it from others. */
+/* Returns as much of the name as fits into the width. A name such as "layers.12" is shortened to
+   its number, which distinguishes it from other layers. */
 static const char *fitted(const char *name, double width, char *cut, size_t bytes) {
     const size_t all = strlen(name), least = all < 3 ? all : 3;
     const char *number = strrchr(name, '.');
@@ -86,7 +88,7 @@ static const char *fitted(const char *name, double width, char *cut, size_t byte
     return max < least || max == 0 ? "" : cut;
 }
 
-/* Writes as much of the name as fits into the width; " " for none. */
+/* Writes the label of a bar: as much of the name as fits into the width, or " " if nothing fits. */
 static void put_label(syn__pic_text *label, const char *name, double width, int look) {
     char cut[96];
     const char *text = fitted(name, width, cut, sizeof cut);
@@ -101,7 +103,7 @@ static void put_label(syn__pic_text *label, const char *name, double width, int 
     syn__pic_put(label, "</font>");
 }
 
-/* Draws a bar; id NULL: the bar is not a node of its own. */
+/* Draws a bar. id NULL: the bar does not represent exactly one node, so it gets a new id. */
 static syn_status draw(writer *w, const char *id, const char *name, const char *tip, double x0,
                        double x1, int look, uint32_t *out) {
     syn__pic_drawing *d = w->t->drawing;
@@ -179,7 +181,8 @@ static syn_status draw_slice(writer *w, size_t i, double x0, double x1) {
     return p->is_comm && s->end <= w->stretch->end ? note_joint(w, s, node, box, x1) : SYN_OK;
 }
 
-/* Draws the joined ops as one bar, in the colour with the most time. */
+/* Draws the joined ops as one bar, in the colour of the category with the most time. A single op
+   gets its normal bar. */
 static syn_status flush(writer *w) {
     bar *b = &w->open;
     syn__pic_text tip;
@@ -287,7 +290,8 @@ static int compare_joints(const void *a, const void *b) {
     return x->box < y->box ? -1 : x->box > y->box;
 }
 
-/* Draws a line within a shelf, not between shelves, where it would cross everything between. */
+/* Draws a line between two bars on the same shelf. Between shelves no line is drawn, because it
+   would cross everything between them. */
 static syn_status line(syn__pic_times *t, const syn__pic_joint *a, const syn__pic_joint *b,
                        bool arrow, syn_error *err) {
     if (a->shelf != b->shelf) return SYN_OK;

@@ -1,4 +1,4 @@
-/* Determines the properties of each slice of a rank, and the rows for its threads and streams. */
+/* Determines the properties of each slice of a rank, and the rows of its threads and streams. */
 #include "export/picture/picture_time.h"
 
 #include <stdlib.h>
@@ -15,7 +15,8 @@ static const syn_attribute *attribute(const syn_node *node, const char *name, sy
     return NULL;
 }
 
-/* Ranges of libraries, such as "nccl:all_reduce", describe the op around them, not the program. */
+/* Whether a user range was made by a library. Such ranges, for example "nccl:all_reduce", describe
+   the op around them, not the program. */
 static bool is_library(const syn_node *node) {
     return strncmp(node->op, "nccl:", 5) == 0 || strncmp(node->op, "gloo:", 5) == 0;
 }
@@ -27,8 +28,8 @@ static uint8_t look_of(const syn_node *node, bool is_comm, bool range) {
     return (uint8_t)(SYN__PIC_TIME + node->category);
 }
 
-/* Splits "h.0.attn" or "Net_0/Block_1/Linear_0" into frames and appends them. Names equal to those
-   of the slice before are shared. */
+/* Splits a path such as "h.0.attn" or "Net_0/Block_1/Linear_0" into frames and appends them to the
+   slice. Names that the slice before has at the same level are shared with it. */
 static syn_status cut_frames(syn__pic_times *t, const char *path, char between,
                              const syn__pic_slice *before, syn__pic_slice *out, syn_error *err) {
     const size_t layer = between == '.' ? syn__walk_layer_prefix(path) : 0;
@@ -78,7 +79,8 @@ static bool at_end(char c) {
     return c == '\0' || c == '/';
 }
 
-/* Shortens the common prefix of all modules, "Net_0", to what it shares with this one. */
+/* Shortens *common, the length of the prefix that all modules so far share ("Net_0"), to what this
+   module shares. */
 static void share(const char *path, const char *first, size_t *common) {
     size_t whole = 0;
     for (size_t n = 0; n <= *common && (n == 0 || path[n - 1] == first[n - 1]); n++)
@@ -129,7 +131,7 @@ static int compare_spans(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Merges overlapping spans; returns their sum. */
+/* Merges overlapping spans. Returns the sum of their lengths. */
 static int64_t merge(spans *s) {
     int64_t sum = 0;
     size_t n = 0;
@@ -186,12 +188,13 @@ static syn_status subtract(spans *out, const spans *from, const spans *without, 
     return SYN_OK;
 }
 
-/* computing: what threads do outside communications, without the calls around them */
+/* Busy times of a rank. computing: the time that threads spend in ops, except while they
+   communicate. */
 typedef struct use {
     spans host, device, comm, wait, thread, calls, computing;
 } use;
 
-/* Adds the computing time of the thread whose last slice was added. */
+/* Adds the computing time of the current thread, whose slices have all been added. */
 static syn_status close_thread(use *u, syn_error *err) {
     (void)merge(&u->thread);
     (void)merge(&u->calls);
@@ -237,7 +240,7 @@ static void add_row(syn__pic_block *block, const syn__pic_row *row, int64_t busy
     block->rows[block->n_rows++] = *row;
 }
 
-/* Adds the rows of one thread; `first`: first slice of its lane. */
+/* Adds the rows of one thread. first: index of the first slice of its lane. */
 static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t index, size_t first,
                              use *u, syn_error *err) {
     const syn__track_thread *thread = &t->lanes.threads[index];
@@ -249,7 +252,7 @@ static syn_status add_thread(syn__pic_times *t, syn__pic_block *block, uint32_t 
         const size_t n = u->thread.n;
         if (s->tid != thread->tid || p->depth < 0) continue;
         SYN_TRY(take(t, &u->thread, s->start, s->end, err));
-        if (u->thread.n == n) continue; /* not in a drawn window */
+        if (u->thread.n == n) continue; /* the slice is in no window that is drawn */
         u->thread.n = n;
         if (!p->is_range)
             SYN_TRY(take(t, &u->thread, s->start + (p->is_comm ? s->wait : 0), s->end, err));

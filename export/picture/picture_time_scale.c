@@ -1,5 +1,6 @@
-/* Converts ns to points: proportionally, except for long intervals in which nothing begins or ends
-   on any drawn rank. These are cut short, to leave space for the rest. */
+/* Converts ns to points. The scale is the same everywhere except in cuts: long intervals in which
+   nothing begins or ends on any drawn rank get a fixed width, so that there is space for everything
+   else. */
 #include "export/picture/picture_time.h"
 
 #include <stdlib.h>
@@ -7,15 +8,16 @@
 
 #include "syntorch/base/memory.h"
 
-#define LEAST_SLICES 40 /* fewer are visible anyway */
+#define LEAST_SLICES 40 /* with fewer slices, all are visible without cuts */
 /* An interval is cut if it is longer than 1 / LONG_PART (if something runs in it) or 1 / IDLE_PART
-   (if not) of everything that is not cut. Long ops are more informative than idle time. */
+   (if nothing runs) of the time that is not cut yet. The limit is lower for idle time, because long
+   ops are more informative. */
 #define LONG_PART 4
 #define IDLE_PART 12
 
 typedef struct moment {
     int64_t at;
-    int32_t begins; /* change of the number of running slices */
+    int32_t begins; /* change in the number of running slices at this moment */
 } moment;
 
 typedef struct moments {
@@ -33,8 +35,8 @@ static int compare_cuts(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Adds the times at which something begins or ends on the loaded rank. A range itself does not
-   count as running, only what runs within it. */
+/* Adds the moments at which something begins or ends on the loaded rank. A user range itself does
+   not count as running; only the slices within it do. */
 static syn_status add_moments(const syn__pic_times *t, moments *m, syn_error *err) {
     SYN_TRY(syn_grow(&m->at, &m->cap, m->n + 3 * t->lanes.n_slices, sizeof *m->at, err));
     for (size_t i = 0; i < t->lanes.n_slices; i++) {
@@ -59,7 +61,8 @@ static bool can_be_cut(const syn__pic_times *t, int64_t begin, int64_t end) {
     return drawn;
 }
 
-/* Finds the longest interval between two moments that is too long compared with `rest`. */
+/* Finds the longest interval between two consecutive moments that must be cut. rest: ns of the
+   drawn windows that are not cut yet. */
 static bool find_cut(const syn__pic_times *t, const moments *m, int64_t rest, syn__pic_cut *out) {
     int64_t longest = 0, running = 0;
     for (size_t i = 1; i < m->n; i++) {

@@ -1,5 +1,5 @@
-/* Divides a run into windows: steps marked by a profiler, prefill and decode steps, training steps.
-   Finds windows with the same ops. */
+/* Divides a run into windows, and finds windows with the same ops. Windows are steps that a
+   profiler marked, prefill and decode steps, or training steps. */
 #include "export/picture/picture_time.h"
 
 #include <inttypes.h>
@@ -61,7 +61,7 @@ static int compare_windows(const void *a, const void *b) {
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Names steps as the traced program does. */
+/* Numbers steps as the traced program does. */
 static void name_steps(syn__pic_times *t) {
     uint64_t last = 0;
     for (size_t i = 0; i < t->n_windows; i++)
@@ -74,8 +74,8 @@ static void name_steps(syn__pic_times *t) {
     }
 }
 
-/* Ends each window where the next one begins, the last when the device finishes. Without steps, the
-   whole run is one window. */
+/* Sorts the windows, and ends each where the next begins; the last one ends when the device
+   finishes. If there are no steps, the whole run is one window. */
 static syn_status close_windows(syn__pic_times *t, int64_t first, int64_t last, syn_error *err) {
     if (t->n_windows == 0) SYN_TRY(cover(t, 0, "", first, last, err));
     qsort(t->windows, t->n_windows, sizeof *t->windows, compare_windows);
@@ -100,8 +100,8 @@ static syn__pic_window *window_at(syn__pic_times *t, int64_t at) {
     return t->windows[low].begin <= at ? &t->windows[low] : NULL;
 }
 
-/* Hashes the ops of each window. For PyTorch traces only host ops count, because the device lags
-   behind by a varying amount. */
+/* Adds up the hashes of the ops of each window. In PyTorch traces only host ops count, because the
+   device lags behind by a varying time. */
 static syn_status count_ops(syn__pic_times *t, syn_error *err) {
     for (size_t i = 0; i < t->lanes.n_slices; i++) {
         const syn__slice *s = &t->lanes.slices[i];

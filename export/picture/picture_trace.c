@@ -1,4 +1,4 @@
-/* The trace view: one rank, one column per phase, with as many details as a readable picture
+/* Draws the trace view: one rank, with a column per phase, in as much detail as a readable picture
    allows. */
 #include "export/picture/picture.h"
 #include "export/picture/picture_layout.h"
@@ -9,7 +9,7 @@
 #include "syntorch/base/memory.h"
 
 #define DOT     " \xC2\xB7 "
-#define STEP_PT 6000.0 /* limit for training steps with all ops, so that the bars stay visible */
+#define STEP_PT 6000.0 /* limit for training steps with all ops, so that bars stay visible */
 
 static syn_status pick_rank(const syn_graph *graph, const syn_export_options *options,
                             uint32_t *out, syn_error *err) {
@@ -28,7 +28,7 @@ static syn_status pick_rank(const syn_graph *graph, const syn_export_options *op
 
 /* ---- panels: a column, or the columns of a pass of a training step ---- */
 
-/* Whether part i is a forward, and the next part its backward. */
+/* Whether part i is a forward and the next part its backward. */
 static bool is_pair(const syn__pic_cells *c, size_t i) {
     if (c->plan->order == NULL || i + 1 >= c->n_parts) return false;
     const uint32_t a = c->parts[i].plan_section, b = c->parts[i + 1].plan_section;
@@ -129,8 +129,8 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
     return syn__pic_add_heading(d, &h, err);
 }
 
-/* Draws with this level of detail. *fits is false if there are too many boxes or the picture is too
-   large. */
+/* Draws the view with the level of detail of `t`. *fits: false if there are too many boxes or the
+   picture is too large. */
 static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
                           const syn_export_options *options, const choice *t, double max_side,
                           bool *fits, syn_error *err) {
@@ -148,7 +148,7 @@ static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
     return s;
 }
 
-/* Tries columns of 42 boxes; for a page also shorter ones, until the picture is readable. */
+/* Tries columns of 42 boxes, and on a page also shorter columns, until the picture is readable. */
 static syn_status attempts(syn__pic_drawing *d, syn__pic_plan *plan,
                            const syn_export_options *options, choice t, double max_side, bool *fits,
                            syn_error *err) {
@@ -162,8 +162,8 @@ static syn_status attempts(syn__pic_drawing *d, syn__pic_plan *plan,
     return SYN_OK;
 }
 
-/* Draws chunks of the trace as boxes, for a page with fewer and fewer of them until it is
-   readable. */
+/* Draws the trace as a small number of boxes, each a chunk of consecutive ops. Tries fewer and
+   fewer boxes until the picture fits. */
 static syn_status draw_chunks(syn__pic_drawing *d, syn__pic_plan *plan,
                               const syn_export_options *options, double max_side, bool *fits,
                               syn_error *err) {

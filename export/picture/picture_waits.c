@@ -1,19 +1,19 @@
-/* Computes which communications of its unit a node waits for, and which ones wait for it. A box may
-   only join ops for which these are the same, because it is drawn as waiting for everything that
-   any of its ops waits for. */
+/* Computes for each node which communications of its unit the node waits for, and which
+   communications wait for the node. A box may only join ops for which both are the same, because
+   the box is drawn as if each of its ops waited for everything that any of them waits for. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
 #include "syntorch/base/memory.h"
 
-/* The bit of communication number `number` of a unit; the 64th bit is shared by all further
-   ones. */
+/* The bit of communication number `number` of a unit. All communications from number 63 share the
+   last bit. */
 static uint64_t bit_of(uint32_t number) {
     return (uint64_t)1 << (number < 63 ? number : 63);
 }
 
-/* Whether the node at `place` needs the result of its dependency k within the unit; *from: the
-   dependency's place. */
+/* Whether the node `n` at `place` needs the result of its dependency k, which must be in the unit.
+ *from: the place of the dependency. */
 static bool needs(const syn__pic_plan *p, const syn__pic_unit *u, const syn_node *n, uint32_t k,
                   uint32_t place, uint32_t *from) {
     const uint32_t cls = n->deps[k].dep_class;
@@ -26,7 +26,7 @@ static syn_status read_unit(syn__pic_plan *p, const syn__pic_unit *u, syn_error 
     const syn_node *n;
     for (uint32_t i = u->begin; i < u->end; i++) {
         SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
-        /* during this loop, `feeds` of a communication is its own bit */
+        /* During this loop, `feeds` of a communication has its own bit. */
         if (syn__walk_is_comm(n)) p->waits[i].feeds = bit_of(comms++);
         for (uint32_t k = 0; k < n->n_deps; k++)
             if (needs(p, u, n, k, i, &from))
@@ -62,7 +62,7 @@ bool syn__pic_may_join(const syn__pic_plan *p, syn__pic_waits *box, uint32_t nod
     return true;
 }
 
-/* Follows views from the node at *place to the op that made their data. */
+/* Follows views from the node at *place back to the op that computed their data. */
 static syn_status behind_views(syn__pic_plan *p, uint32_t *place, syn_error *err) {
     for (int hops = 0; hops < 64; hops++) {
         const syn_node *n;

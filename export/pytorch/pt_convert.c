@@ -1,5 +1,5 @@
-/* Converts files to files: reads each rank, finds its ops and their dependencies, makes the ranks
-   agree, and writes them. */
+/* Converts traces in files to other files: reads each rank, finds its ops and their dependencies,
+   makes the ranks consistent, and writes them. */
 #include "export/pytorch/pt_convert.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "export/pytorch/write/pt_write.h"
 #include "syntorch/base/memory.h"
 
-/* Steps per rank: read, matched, connected, written. */
+/* Progress steps per rank: read, matched, connected, written. */
 #define STEPS 4
 
 #define MAX_PATH 4096
@@ -39,8 +39,9 @@ static uint64_t count_anomalies(const syn_pytorch_report *report) {
 
 /* ---- One rank ---- */
 
-/* The rank given for the source. A guess from the file name is ignored if the device trace's own
-   rank and world size show that it cannot be one; it is then the id of a process, or a time. */
+/* The rank given for a source; NULL: none. A guess from the file name is ignored if it cannot be a
+   rank according to the device trace's own rank and world size. The number is then a process id or
+   a time. */
 static const int32_t *given_rank(const syn_pytorch_source *source, const syn__pt_rank *r) {
     const bool no_rank = source->rank_is_guessed && source->rank && r->rank >= 0 &&
                          r->world_size > r->rank && *source->rank >= r->world_size;
@@ -157,8 +158,8 @@ static syn_status write_groups(syn__pt_conversion *c, syn_error *err) {
 
 /* ---- A set ---- */
 
-/* Removes the first n files of a set after a failure, because a set is written completely or not at
-   all. */
+/* Removes the first n files of a trace set after a failure, because a set must be written
+   completely or not at all. */
 static void remove_first(const syn__pt_conversion *c, size_t n) {
     char path[MAX_PATH];
     for (size_t i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* State of a running conversion (syn_pytorch_convert, syn_pytorch_link). */
+/* The state of a running conversion (syn_pytorch_convert, syn_pytorch_link). */
 #ifndef EXPORT_PT_CONVERT_H
 #define EXPORT_PT_CONVERT_H
 
@@ -14,16 +14,17 @@ typedef struct syn__pt_conversion {
     size_t n_sources;
     const char *output;
     const syn_pytorch_options *options;
-    syn_pytorch_report *report; /* its ranks already have the file names of the sources */
+    syn_pytorch_report *report; /* its ranks already contain the file names of the sources */
     syn__input_files inputs;    /* files that must not be overwritten */
-    syn__pt_rank *ranks;        /* default mode only */
+    syn__pt_rank *ranks;        /* one per source; NULL in compat mode */
     size_t n_ranks;             /* number of ranks read so far */
     int64_t n_steps;
 } syn__pt_conversion;
 
-/* pt_convert_compat.c: compat mode; writes an execution trace, or a linked trace if `link`. */
+/* pt_convert_compat.c: converts in compat mode. Writes a linked trace if `link` is set, otherwise
+   an execution trace. */
 syn_status syn__pt_convert_compat(syn__pt_conversion *c, bool link, syn_error *err) SYN_MUST_USE;
-/* pt_convert_report.c: fills the rank's report. Called when the rank is written. */
+/* pt_convert_report.c: fills the report of a rank. Call it after the rank was written. */
 syn_status syn__pt_report_rank(const syn__pt_conversion *c, size_t rank,
                                syn_error *err) SYN_MUST_USE;
 

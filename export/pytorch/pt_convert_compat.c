@@ -1,8 +1,8 @@
-/* Conversions in compat mode: one rank, as the reference tools do it. */
+/* Converts one rank in compat mode, that is, exactly as the reference tools do. */
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/pt_convert.h"
 
-/* A host trace and its device trace, which a linked trace does not need. */
+/* A host trace and its device trace. A linked trace needs no device trace. */
 typedef struct pair {
     syn__file_text host_input, device_input;
     syn__pt_host host;
@@ -31,7 +31,8 @@ static syn_status check_values(const syn__file_text *input, const syn__loose_cou
     return fail_damaged(input->name, no_value->first, "words that are no values", err);
 }
 
-/* Python's json module accepts NaN and Infinity, but fails on any other damage. */
+/* Fails if a file is damaged in a way on which the reference tools fail. Python's json module
+   accepts NaN and Infinity, but no other damage. */
 static syn_status check_undamaged(const syn_pytorch_note *notes, syn_error *err) {
     static const syn_pytorch_anomaly kinds[] = {
         SYN_PYTORCH_ANOMALY_TRUNCATED,     SYN_PYTORCH_ANOMALY_EXTRA_COMMA,

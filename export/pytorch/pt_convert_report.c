@@ -1,4 +1,4 @@
-/* Fills the report of a conversion. */
+/* Fills the report of a conversion: counts ops, communications and dependencies of each rank. */
 #include "export/pytorch/match/pt_hints.h"
 #include "export/pytorch/pt_convert.h"
 #include "export/pytorch/sim/pt_replay.h"
@@ -17,7 +17,7 @@ static void count_ops(const syn__pt_rank *r, syn_pytorch_rank_report *out) {
     for (size_t i = 0; i < r->n_ops; i++) {
         const syn__pt_op *op = &r->ops[i];
         if (op->event == SYN__PT_NONE && op->host == SYN__PT_NONE) continue;
-        /* A kernel that runs several calls counts once. */
+        /* A kernel that runs several calls has several ops, but counts once. */
         if (!syn__pt_is_device(op) || r->event_op[op->event] == i) out->out[op->kind]++;
         else out->n_further++;
     }

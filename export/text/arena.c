@@ -7,7 +7,7 @@
 #include "syntorch/base/utf8.h"
 
 #define FIRST_BYTES ((size_t)4096)
-#define MOST_BYTES  ((size_t)1 << 20) /* per block; each is twice the previous one */
+#define MOST_BYTES  ((size_t)1 << 20) /* largest block; each is twice the previous one */
 
 struct syn__arena_block {
     syn__arena_block *older;

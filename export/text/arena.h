@@ -1,4 +1,5 @@
-/* An arena: many short-lived allocations that are freed together, and copies of strings in it. */
+/* An arena: makes many short-lived allocations, which are freed together. Also copies strings to an
+   arena. */
 #ifndef EXPORT_ARENA_H
 #define EXPORT_ARENA_H
 
@@ -8,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Allocations never move. */
+/* Allocations stay at their addresses until the arena is reset or freed. */
 typedef struct syn__arena_block syn__arena_block;
 typedef struct syn__arena {
     syn__arena_block *blocks; /* newest first */

@@ -5,7 +5,7 @@
 #include "syntorch/base/utf8.h"
 
 bool syn__str_is_utf8(syn__str s) {
-    /* Nearly all text is ASCII: skip eight bytes at a time until one is not. */
+    /* Nearly all text is ASCII: skip eight bytes at a time until a byte is not ASCII. */
     size_t at = 0;
     for (uint64_t word; s.bytes - at >= 8; at += 8) {
         memcpy(&word, s.text + at, 8);

@@ -34,7 +34,8 @@ static bool map_open_file(syn__file_text *file, int fd, size_t bytes, size_t pag
 }
 
 /* Maps a regular file. Returns false if the file is something else or cannot be mapped. Pipes are
-   not even opened here, because their writer would wake up and find no reader. */
+   not opened here: opening and closing a pipe would start its writer, which would then have no
+   reader. */
 static bool map_file(syn__file_text *file, const char *path) {
     struct stat info;
     const long page = sysconf(_SC_PAGESIZE);
@@ -73,19 +74,19 @@ static bool is_gzip(const char *data, size_t bytes) {
 }
 
 typedef struct unpack_limits {
-    uint64_t memory_bytes, max_unpacked_bytes; /* memory of the machine; the caller's limit, 0:
-                                                  none */
+    uint64_t memory_bytes, max_unpacked_bytes; /* memory of the machine; limit that the caller set,
+                                                  0: none */
 } unpack_limits;
 
 #ifdef SYN_HAVE_ZLIB
 
 #define RATIO_MAX 1032u /* the highest compression ratio that deflate can reach */
-/* Limit of the compression ratio. Profiler traces stay below it: real ones reach 52:1, and an
-   indented trace of one op in a loop 140:1. */
+/* Default limit of the compression ratio. Real profiler traces reach 52:1, and an indented trace of
+   one op in a loop reaches 140:1. */
 #define KEPT_RATIO 200u
-#define KEPT_SMALL ((uint64_t)1 << 20) /* allowed at any ratio */
+#define KEPT_SMALL ((uint64_t)1 << 20) /* a decompressed size that is allowed at any ratio */
 #define KEPT_LARGE ((uint64_t)16 << 30)
-#define STEP_BYTES ((size_t)1 << 20) /* decompressed per step */
+#define STEP_BYTES ((size_t)1 << 20) /* most bytes that one step reads or writes */
 
 typedef struct unpacking {
     syn__file_text *packed;
@@ -107,8 +108,9 @@ static void zlib_free(voidpf opaque, voidpf address) {
     syn_free(address);
 }
 
-/* The last four bytes of a gzip member are its length modulo 2^32. If that is plausible, allocates
-   that much at once. It is only a guess, so failure to allocate is not an error. */
+/* Allocates memory for the whole decompressed text, whose length modulo 2^32 is in the last four
+   bytes of a gzip member. Does nothing if this length is not plausible. Failure to allocate is not
+   an error, because the length may be wrong. */
 static void make_guessed_room(unpacking *u) {
     const size_t n = u->packed->bytes;
     if (n < 18) return; /* size of the shortest member */
@@ -120,8 +122,8 @@ static void make_guessed_room(unpacking *u) {
     if (u->data != NULL) u->cap_bytes = (size_t)length + STEP_BYTES;
 }
 
-/* The default limit of decompressed size: 1 MB of gzip can expand to 1 GB, and parsing that takes
-   more. */
+/* Returns the default limit of the decompressed size. It is needed because 1 MB of gzip can expand
+   to 1 GB, and parsing needs even more memory. */
 static uint64_t largest_kept(uint64_t packed_bytes) {
     const uint64_t most =
         packed_bytes > KEPT_LARGE / KEPT_RATIO ? KEPT_LARGE : packed_bytes * KEPT_RATIO;
@@ -167,8 +169,8 @@ static int inflate_some(unpacking *u) {
 }
 
 /* Decompresses all gzip members of the file. Data after the last member that is not gzip, such as
-   the zeros that tapes pad with, is ignored. At damage it stops and keeps what was decompressed
-   before. */
+   the zeros that tapes pad with, is ignored. If the data is damaged, stops there, and the text that
+   was decompressed so far remains. */
 static syn_status inflate_all(unpacking *u, syn_error *err) {
     const char *end = u->packed->data + u->packed->bytes;
     for (;;) {
@@ -303,9 +305,10 @@ syn_status syn__file_text_memory(syn__file_text *file, const char *name, const c
 void syn__file_text_done(syn__file_text *file, const char *upto) {
     if (file->mapped_bytes == 0) return;
     const size_t at = (size_t)(upto - file->data) / SYN__FILE_TEXT_STEP * SYN__FILE_TEXT_STEP;
-    if (upto == file->data) file->given_back = 0; /* the next pass over the text begins */
+    if (upto == file->data) file->given_back = 0; /* the caller begins another pass over the text */
     if (at <= file->given_back) return;
-    /* The pages are clean, so this only unmaps them from the process; the file still has them. */
+    /* The pages were not changed, so they are only removed from the process's memory. They are read
+       from the file again when needed. */
     (void)madvise((void *)(uintptr_t)(file->data + file->given_back), at - file->given_back,
                   MADV_DONTNEED);
     file->given_back = at;

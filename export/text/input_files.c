@@ -6,8 +6,8 @@
 
 #include "syntorch/base/memory.h"
 
-/* Finds the identity of a regular file. Returns false for anything else, which a rename could not
-   replace. */
+/* Finds the device and inode of a regular file. Returns false for anything else, because writing an
+   output does not replace it. */
 static bool find_file(const char *path, syn__input_file *out) {
     struct stat info;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;

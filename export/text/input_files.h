@@ -1,4 +1,5 @@
-/* A set of input files, to prevent a program from overwriting one of them under any name. */
+/* A set of input files. Prevents a program from overwriting one of its inputs, whatever path leads
+   to the file. */
 #ifndef EXPORT_INPUT_FILES_H
 #define EXPORT_INPUT_FILES_H
 

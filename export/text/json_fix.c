@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-#define DIGITS_MAX 4300 /* digits of an integer; Python's default limit */
+#define DIGITS_MAX 4300 /* digits of an integer that Python reads by default */
 
 static const struct {
     const char *met, *done;
@@ -106,7 +106,7 @@ static const char *fix_escape(syn__fix *fix, const char *p, const char *end) {
     }
     if (code >= 0xD800 && code <= 0xDFFF) {
         change_noted(fix, SYN__FIX_SURROGATE, p, 6, "\\ufffd");
-    } else if (code < 0) { /* "\'", as in JavaScript, or a Windows path */
+    } else if (code < 0) { /* "\'" as in JavaScript, or a backslash in a Windows path */
         change_noted(fix, SYN__FIX_ESCAPE, p, 1, end - p >= 2 && p[1] == '\'' ? "" : "\\\\");
         return p + 1;
     }
@@ -156,7 +156,7 @@ static inline size_t digits(const char *p, const char *end) {
     return (size_t)(q - p);
 }
 
-/* RFC 8259, section 6. */
+/* Whether the text is a number as defined by RFC 8259, section 6. */
 static bool is_number(const char *p, const char *end) {
     if (p < end && *p == '-') p++;
     const size_t whole = digits(p, end);

@@ -1,5 +1,5 @@
-/* Repairs damaged JSON. Valid parts are kept byte for byte; invalid parts are changed in place.
-   Built on the lenient reader (loose_json.h), which decides what the text was meant to be. */
+/* Repairs damaged JSON. Valid parts stay the same, byte for byte; invalid parts are replaced. The
+   lenient parser (loose_json.h) decides what the damaged text means. */
 #ifndef EXPORT_JSON_FIX_H
 #define EXPORT_JSON_FIX_H
 
@@ -42,8 +42,8 @@ typedef struct syn__fix_note {
 
 typedef struct syn__fix {
     syn__loose loose;
-    const char *mark; /* the text before it is in `out` or was omitted */
-    syn__buf out;     /* empty as long as the text since an earlier mark is valid */
+    const char *mark; /* position in the text; everything before it is in `out` or was omitted */
+    syn__buf out;     /* repaired text; empty as long as nothing had to be changed */
     char *open;       /* stack of brackets that are open within the current value */
     size_t open_cap;
     syn__fix_note notes[SYN__FIX_KINDS];
@@ -58,10 +58,10 @@ void syn__fix_change(syn__fix *fix, const char *from, const char *to, const char
 void syn__fix_gap(syn__fix *fix, const char *from, const char *to, bool comma);
 /* Repairs a key that syn__loose_member of `loose` has just read, and its colon. */
 void syn__fix_key(syn__fix *fix, syn__str key);
-/* Repairs the current value. Returns false if the reader is broken or fix->out has failed. */
+/* Repairs the current value. Returns false if the parser is broken or fix->out is out of memory. */
 bool syn__fix_value(syn__fix *fix);
 void syn__fix_free(syn__fix *fix);
-/* What was found, and how it was handled (the texts of SYN__FIX_LIST). */
+/* The texts of SYN__FIX_LIST: what was found, and how it was handled. */
 const char *syn__fix_met(syn__fix_kind kind);
 const char *syn__fix_done(syn__fix_kind kind);
 

@@ -1,5 +1,5 @@
-/* Writes members of JSON objects: a key, given as the text that precedes the value (",\"dur\":"),
-   followed by the value. All writers of trace events share these functions. */
+/* Writes members of JSON objects: `key`, which is all text before the value (such as ",\"dur\":"),
+   and then the value. All writers of trace events share these functions. */
 #ifndef EXPORT_JSON_PUT_H
 #define EXPORT_JSON_PUT_H
 

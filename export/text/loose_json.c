@@ -7,12 +7,12 @@
 #include <emmintrin.h>
 #endif
 
-/* How far after the first candidate for a string's closing quote to look for the real one, if
-   quotes in the string are unescaped. */
+/* If quotes in a string are not escaped: how far after the first quote to search for the quote that
+   ends the string. */
 #define QUOTE_REACH 4096
-/* The same if the string is unescaped JSON. */
+/* The same for a string that contains unescaped JSON. */
 #define JSON_REACH (1 << 16)
-/* Limit of the sum of all such lookahead, as a multiple of the text's size. */
+/* Limit of the total number of bytes that these searches read, as a multiple of the text's size. */
 #define AHEAD_MAX 8
 
 void syn__loose_init(syn__loose *l, const char *data, size_t bytes) {
@@ -46,9 +46,9 @@ char syn__loose_peek(syn__loose *l) {
     return l->cur < l->end ? *l->cur : '\0';
 }
 
-/* Returns the first byte at or after p that is a quote, a backslash or a control character; at the
-   latest the NUL after the text. *foreign becomes nonzero if there is a non-ASCII byte before
-   it. */
+/* Returns the first byte at or after p that is a quote, a backslash or a control character; this
+   may be the NUL after the text. Sets *foreign to a nonzero value if there is a non-ASCII byte
+   before it. */
 static inline const char *next_special(const char *p, unsigned *foreign) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), low = _mm_set1_epi8(31);
@@ -81,8 +81,8 @@ static void check_utf8(syn__loose *l, const char *p, const char *end) {
     }
 }
 
-/* Returns the quote that ends the string whose text begins at p; the end of the text if there is
-   none. */
+/* Returns the first unescaped quote at or after p, which is in a string; the end of the text if
+   there is none. */
 static inline const char *find_quote(syn__loose *l, const char *p) {
     const char *const begin = p;
     unsigned foreign = 0;
@@ -109,8 +109,8 @@ static bool ends_value(char c) {
     return c == ',' || c == '}' || c == ']';
 }
 
-/* Whether the text after a string's closing quote can follow a string. If two quotes are adjacent
-   at the end of a value, as in "step "3"", the second one closes the string. */
+/* Whether the text at `behind`, right after a quote, can follow a string. If two quotes are
+   adjacent at the end of a value, as in "step "3"", the second one closes the string. */
 static bool may_follow(const syn__loose *l, const char *behind, place where) {
     const char *p = past_space(behind, l->end);
     if (p >= l->end) return true;
@@ -120,8 +120,8 @@ static bool may_follow(const syn__loose *l, const char *behind, place where) {
     return ends_value(*p) || *p == '{' || *p == '[';
 }
 
-/* Unescaped JSON within a string: returns the quote after the bracket that closes the bracket at p,
-   or NULL if the text does not look like that. */
+/* Handles a string that consists of unescaped JSON, whose opening bracket is at p. Returns the
+   quote right after the closing bracket, or NULL if the string does not seem to end there. */
 static const char *past_json(syn__loose *l, const char *p) {
     const char *const begin = p, *end = l->end - p > JSON_REACH ? p + JSON_REACH : l->end;
     size_t depth = 0;
@@ -137,8 +137,8 @@ static const char *past_json(syn__loose *l, const char *p) {
     return p + 1 < end && p[1] == '"' && may_follow(l, p + 2, IN_VALUE) ? p + 1 : NULL;
 }
 
-/* Handles unescaped quotes: the string extends to the next quote that can end it, but not beyond
-   the start or end of an object. */
+/* Handles unescaped quotes in a string: the string extends to the next quote that can end it, but
+   not beyond the start or end of an object. Returns that quote, or `quote` if none is found. */
 static const char *past_quotes(syn__loose *l, const char *begin, const char *quote, place where) {
     if (may_follow(l, quote + 1, where)) return quote;
     if (l->ahead / AHEAD_MAX > (size_t)(l->end - l->begin)) return quote;
@@ -173,9 +173,9 @@ static inline bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Whether the number or name that ended at p is the whole value, as far as a short look can tell.
-   Commas between elements may be missing, but after the value of a member only a key can follow, so
-   "80 GB" is one word there. */
+/* Whether the number or name that ended at p is clearly the whole value. Commas between elements
+   may be missing, so another value may follow an element. After the value of a member only a key
+   can follow, so there "80 GB" is one word. */
 static inline bool is_whole_word(const syn__loose *l, const char *p, bool at_member) {
     if (*p == ',' && at_member && syn__loose_in_word(p[1])) return false; /* 1,5: a decimal comma */
     if (ends_value(*p)) return true;
@@ -184,7 +184,8 @@ static inline bool is_whole_word(const syn__loose *l, const char *p, bool at_mem
            (!at_member && (*p == '[' || *p == '"' || syn__loose_in_word(*p)));
 }
 
-/* Returns the end of the number at p if it has no exponent, as most; otherwise p. */
+/* Returns the end of the number at p if it has no exponent, as is the case for most numbers;
+   otherwise p. */
 static inline const char *past_number(const char *p) {
     const char *q = p + (*p == '-');
     const char *const digits = q;
@@ -211,7 +212,7 @@ static syn__loose_kind word_kind(syn__loose *l, syn__str s) {
     return SYN__LOOSE_WORD;
 }
 
-/* Reads the number or word at p and sets *end. NONE: there is none. */
+/* Reads the number or word at p and sets *end to its end. Returns NONE if there is none. */
 static syn__loose_kind bare(syn__loose *l, const char *p, bool at_member, const char **end) {
     const char *q = *end = past_number(p);
     if (q != p && is_whole_word(l, q, at_member)) return SYN__LOOSE_NUMBER;
@@ -283,7 +284,8 @@ static const char *past_odd_commas(syn__loose *l, char closing) {
     return p;
 }
 
-/* Skips the one comma that should be there. */
+/* Skips the comma before an element or a closing bracket, in the usual case that there is exactly
+   one. */
 static inline const char *past_commas(syn__loose *l, char closing) {
     const char *p = past_space(l->cur, l->end);
     if (*p == ',' && !l->fresh) {
@@ -329,14 +331,14 @@ bool syn__loose_element(syn__loose *l) {
 }
 
 /* Returns the first byte at or after p that is not white space, a comma, a colon or part of a plain
-   number; at the latest the end of the text. */
+   number; the end of the text if there is none. */
 static inline const char *next_mark(const char *p, const char *end) {
 #if defined(__SSE2__)
     const __m128i plus = _mm_set1_epi8('+'), span = _mm_set1_epi8(':' - '+');
     const __m128i space = _mm_set1_epi8(' ');
     for (; p < end; p += 16) {
         const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
-        const __m128i y = _mm_sub_epi8(x, plus); /* + , - . / 0 ... 9 : */
+        const __m128i y = _mm_sub_epi8(x, plus); /* 0 to 15 for + , - . / 0 ... 9 : */
         const __m128i plain = _mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(x, space), x),
                                            _mm_cmpeq_epi8(_mm_min_epu8(y, span), y));
         const unsigned mask = (unsigned)_mm_movemask_epi8(plain) ^ 0xFFFFu;
@@ -352,8 +354,8 @@ static inline const char *next_mark(const char *p, const char *end) {
 #endif
 }
 
-/* Skips a word, or a number that is not plain; p is one of its characters. It does not start before
-   `begin`. */
+/* Skips a word, or a number that is not plain. p is one of its characters, and `begin` is not after
+   its start. */
 static const char *past_word(syn__loose *l, const char *begin, const char *p) {
     const char *first = p, *end = p;
     while (first > begin && syn__loose_in_word(first[-1])) first--;
@@ -422,7 +424,7 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key) {
             memcmp(q + 1, first_key.text, first_key.bytes) == 0 && q[first_key.bytes + 1] == '"') {
             l->cur = p;
             l->broken = l->cut = false;
-            l->fresh = true; /* a comma before it is not required */
+            l->fresh = true; /* no comma is required before this object */
             return true;
         }
         p++;

@@ -1,4 +1,5 @@
-/* Decodes the slices of the lenient parser: strings and numbers, and finds the end of words. */
+/* Decodes the slices that the lenient parser returns, which are strings and numbers, and finds the
+   ends of words. */
 #include <math.h>
 
 #include "export/text/loose_json.h"
@@ -38,16 +39,16 @@ uint32_t syn__loose_unicode(const char **p, const char *end) {
     return (uint32_t)high;
 }
 
-/* A backslash before something that JSON does not escape: the writer did not escape backslashes
-   ("C:\dir"). */
+/* Writes a backslash and the character after it, which JSON does not escape: the program that wrote
+   the string did not escape backslashes ("C:\dir"). */
 static size_t put_plain(char c, char *out) {
     out[0] = '\\';
     out[1] = c;
     return 2;
 }
 
-/* Decodes the escape after a backslash at *p. An escape is at least as long as the character that
-   it encodes. */
+/* Decodes the escape after a backslash at *p. The output needs no more space than the escape,
+   because an escape is at least as long as the character that it encodes. */
 static size_t put_escape(const char **p, const char *end, char *out) {
     static const char from[] = "\"\\/'bfnrt", to[] = "\"\\/'\b\f\n\r\t";
     const char c = *(*p)++;
@@ -70,7 +71,7 @@ size_t syn__loose_decode(syn__str text, char *out) {
             continue;
         }
         const size_t n = syn_utf8_char_bytes(p, (size_t)(end - p));
-        if (n == 0) *out++ = '?'; /* U+FFFD takes three bytes, which may not fit */
+        if (n == 0) *out++ = '?'; /* not U+FFFD, whose three bytes may not fit */
         for (size_t i = 0; i < n; i++) *out++ = p[i];
         p += n ? n : 1;
     }
@@ -102,7 +103,7 @@ bool syn__loose_i64(syn__str text, int64_t *out) {
     return true;
 }
 
-/* A number without exponent: its digits, which fit 64 bits, and how many of them are after the
+/* A number without an exponent: its digits, which fit 64 bits, and the number of digits after the
    point. */
 typedef struct decimal {
     uint64_t digits;
@@ -149,9 +150,10 @@ static const uint64_t powers[] = {1ull,
                                   100000000000000000ull,
                                   1000000000000000000ull};
 
-/* Returns digits / 10^places, rounded once. Up to 2^53 and 10^22 both are exact doubles, so their
-   quotient is rounded correctly. Above, the quotient is computed to at least 57 bits, and its
-   lowest bit is made sticky, so that rounding to 53 bits is correct. */
+/* Returns digits / 10^places, rounded once. Up to 2^53 and 10^22, dividend and divisor are exact
+   doubles, so their quotient is rounded correctly. Larger dividends are divided as integers: the
+   quotient has at least 57 bits, and its lowest bit is set if there is a remainder, so that
+   rounding to 53 bits is correct. */
 static double divide(uint64_t digits, unsigned places) {
     if (digits <= (uint64_t)1 << 53) return (double)digits / (double)powers[places];
     if (places == 0) return (double)digits;
@@ -186,7 +188,7 @@ bool syn__loose_double(syn__str text, double *out, bool *integer) {
     return true;
 }
 
-/* Converts a decimal of microseconds to nanoseconds. Returns false if they do not fit. */
+/* Converts a decimal of microseconds to nanoseconds. Returns false if these do not fit int64. */
 static bool nanos_of(decimal d, int64_t *ns) {
     uint64_t v = d.digits;
     if (d.places > 3) v /= powers[d.places - 3];
@@ -205,7 +207,8 @@ bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer) {
         return nanos_of(d, ns);
     }
     if (!parse_double(text, us, integer) || !(fabs(*us) < 9e15)) return false;
-    /* Too many digits: ignore those beyond nanoseconds. This is not possible with an exponent. */
+    /* The number has too many digits: ignore those beyond nanoseconds, unless it has an
+       exponent. */
     const char *point = memchr(text.text, '.', text.bytes);
     const size_t whole = point ? (size_t)(point - text.text) + 4 : text.bytes;
     if (whole < text.bytes && !memchr(point, 'e', text.bytes - whole + 4) &&
@@ -219,7 +222,7 @@ bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer) {
 
 /* ---- Words ---- */
 
-/* How far after a bracket or quote within a word to look for the closing one. */
+/* How many bytes after a bracket or quote within a word to search for the closing one. */
 #define WORD_REACH 256
 #define WORD_DEPTH 16
 
@@ -274,7 +277,7 @@ static const char *past_quoted(const char *p, const char *end) {
 }
 
 /* Returns the end of the braces that open at p, as in dim3{1, 1}. NULL if nothing closes them
-   within reach, or if they contain a key, as an object whose beginning was lost does. */
+   within reach, or if they contain a key: then they are an object. */
 static const char *past_braces(const char *p, const char *end) {
     size_t depth = 0;
     if (end - p > WORD_REACH) end = p + WORD_REACH;

@@ -1,8 +1,9 @@
-/* Writes JSON text as Python would write it after json.load: as str() or as json.dump(indent=4).
-   The input is text that the lenient parser (loose_json.h) accepted as a value, so it may contain
-   mismatched brackets, missing or doubled commas, bare words and control characters. The functions
-   never read outside of the text, and always write a value of the same kind.
-   Duplicate keys of an object are written twice. */
+/* Writes JSON text as Python would write the loaded value (json.load): as str() does, or as
+   json.dump(indent=4) does. The input is text that the lenient parser (loose_json.h) accepted as a
+   value, so it may contain mismatched brackets, missing or doubled commas, bare words and control
+   characters. The functions never read outside of the text, and the value they write always has the
+   same kind as the input.
+   Unlike Python, they write duplicate keys of an object twice. */
 #ifndef EXPORT_PYTHON_JSON_H
 #define EXPORT_PYTHON_JSON_H
 
@@ -35,7 +36,7 @@ size_t syn__python_float(double value, char out[SYN_NUMBER_TEXT]);
    Returns the length. */
 size_t syn__python_escape(const char *text, size_t n, char out[SYN__PYTHON_ESCAPE]);
 
-/* str.isprintable for a character beyond ASCII; Unicode 14.0, as Python 3.11 has it. */
+/* Python's str.isprintable for a character beyond ASCII, with Unicode 14.0 as in Python 3.11. */
 bool syn__python_printable(uint32_t character);
 
 #ifdef __cplusplus

@@ -76,14 +76,14 @@ uint32_t syn__python_decode(const char **p, const char *end) {
         if (*p != digits) return code;
     }
     *p = digits - 1;
-    return '\\'; /* it escapes nothing; see loose_text.c */
+    return '\\'; /* the backslash escapes nothing; see loose_text.c */
 }
 
 /* ---- Numbers and words ---- */
 
-/* Whether repr() of the number's value is known to be its text, without parsing it. Decimals of up
-   to 15 digits each have their own double, so no shorter decimal can denote it. The same holds for
-   multiples of 0.001 below 2^43, where doubles are closer than that. */
+/* Whether the text of a number is certainly repr() of its value, so that it need not be parsed. No
+   two decimals of up to 15 digits have the same double, so no shorter decimal has the value. The
+   same is true for multiples of 0.001 below 2^43, where doubles are less than 0.001 apart. */
 static bool is_repr(const char *p, const char *end) {
     if (p < end && *p == '-') p++;
     const char *const whole = p;
@@ -106,7 +106,7 @@ static bool is_integer(const char *p, const char *end) {
     return p == end && p > digits && (*digits != '0' || p == digits + 1);
 }
 
-/* The word as str() or json.dump writes it; unknown words become None or null. */
+/* Returns the word as str() or json.dump writes it. Unknown words become None or null. */
 static syn__str word_text(syn__str word, bool json) {
     static const char *const words[][3] = {
         {"true", "True", "true"},        {"false", "False", "false"},
@@ -150,7 +150,8 @@ const char *syn__python_word(const char *p, const char *end, bool at_member, boo
             text->text = space;
             if (!isfinite(value)) *text = word_text(*text, json);
         } else if (json) {
-            *text = word_text((syn__str){"", 0}, json); /* 1.2.3, 0x1F, +5, 07 */
+            *text = word_text((syn__str){"", 0}, json); /* not a number for Python: 1.2.3, 0x1F, +5,
+                                                           07 */
         }
     }
     return q;
@@ -203,9 +204,9 @@ static decimal take_decimal(const char *p) {
     return d;
 }
 
-/* Replaces d by the next larger decimal with one digit less, if it denotes the same double. Just
-   below a power of two, doubles are closer together than above, so the shortest decimal of a double
-   may not be the nearest. */
+/* Replaces d by the next larger decimal with one digit less, if that denotes the same double. This
+   is needed because doubles are closer together just below a power of two than above it, so the
+   shortest decimal of a double may not be the nearest one. */
 static bool shorten(decimal *d, double value) {
     decimal up = *d;
     char text[SYN_NUMBER_TEXT];
@@ -222,7 +223,7 @@ static bool shorten(decimal *d, double value) {
     return true;
 }
 
-/* Python uses exponents at 16 and above, and at -5 and below. */
+/* Writes the decimal. Python writes exponents of at least 16 or at most -5. */
 static char *put_decimal(const decimal *d, char *out) {
     const bool scientific = d->exponent < -4 || d->exponent >= 16;
     int point = scientific ? 1 : d->exponent + 1; /* number of digits before the point */

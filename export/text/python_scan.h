@@ -1,5 +1,5 @@
-/* Building blocks of python_json.c: growing output, finding the ends of strings and numbers, and
-   decoding single characters. */
+/* Building blocks of python_json.c: functions that grow the output, find the ends of strings and
+   numbers, and decode single characters. */
 #ifndef EXPORT_PYTHON_SCAN_H
 #define EXPORT_PYTHON_SCAN_H
 
@@ -19,7 +19,7 @@ typedef struct syn__pen {
     char *p, *limit;
 } syn__pen;
 
-#define SYN__PEN_SLACK 64 /* enough for any token except strings and long numbers */
+#define SYN__PEN_SLACK 64 /* bytes; enough for any token except strings and long numbers */
 
 /* Ensures capacity for `bytes` more bytes. Returns false if memory is out. */
 bool syn__pen_grow(syn__pen *pen, size_t bytes);
@@ -41,8 +41,8 @@ static inline void syn__pen_put(syn__pen *pen, const char *text, size_t bytes) {
 }
 
 /* Copies plain ASCII of a string from p to the pen, up to a quote of either kind, a backslash, a
-   control character or a non-ASCII byte, and returns where that is. The pen needs capacity for the
-   rest of the text, or for `end - p` + 16 bytes. */
+   control character or a non-ASCII byte, and returns where that is. The pen needs capacity for `end
+   - p` bytes. */
 static inline const char *syn__pen_plain(syn__pen *pen, const char *p, const char *end) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), single = _mm_set1_epi8('\'');
@@ -80,7 +80,7 @@ static inline bool syn__python_usual_end(const char *quote, const char *end) {
    surrogates are returned as they are; invalid UTF-8 gives U+FFFD. */
 uint32_t syn__python_decode(const char **p, const char *end);
 
-/* Classes of bytes between tokens. */
+/* Classes of bytes that can follow a token. */
 typedef enum syn__python_mark {
     SYN__PYTHON_VALUE, /* start of a string, number or word */
     SYN__PYTHON_SPACE, /* white space or a control character */
@@ -100,9 +100,9 @@ static inline syn__python_mark syn__python_mark_of(char c) {
 }
 
 /* Finds the end of the number or bare word at p and returns it. *text is the word as Python writes
-   it: the text itself, or at most SYN_NUMBER_TEXT bytes in `space` or static memory. Words that
-   Python does not accept become None. at_member: the word is the value of a member (see
-   loose_json.h). json: use the form of json.dump, otherwise of str(). */
+   it. It points into the input, to static memory or to `space`, which has SYN_NUMBER_TEXT bytes.
+   Words that Python does not accept become None. at_member: the word is the value of a member (see
+   loose_json.h). json: the form of json.dump; otherwise the form of str(). */
 const char *syn__python_word(const char *p, const char *end, bool at_member, bool json, char *space,
                              syn__str *text);
 
@@ -117,8 +117,8 @@ static inline bool syn__python_is_stop(char c) {
     return c == ',' || c == ']' || c == '}' || syn__python_is_space(c);
 }
 
-/* A fast path for most numbers: copies a short integer without a sign and returns its end, or NULL
-   if it is something else. The pen needs capacity for SYN__PEN_SLACK bytes. */
+/* A fast path for most numbers: copies a short integer without a sign and returns its end. Returns
+   NULL if the text at p is something else. The pen needs capacity for SYN__PEN_SLACK bytes. */
 static inline const char *syn__python_short_int(syn__pen *pen, const char *p, const char *end) {
     const char *const near = end - p > 32 ? p + 32 : end;
     const char *q = p;

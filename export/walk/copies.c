@@ -1,13 +1,13 @@
-/* Finds identical ranks by comparing each rank with one rank of each kind found so far; see
-   copies.h. */
+/* Finds identical ranks; see copies.h. Ranks that are identical are of one kind. Each rank is
+   compared with the first rank of each kind found so far. */
 #include "export/walk/copies.h"
 
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-#define MOST_KINDS 64     /* distinct ranks that a rank is compared with */
-#define LARGE      100000 /* ops; smaller graphs store every rank in full, which is easier to use */
+#define MOST_KINDS 64     /* number of kinds with which a rank is compared */
+#define LARGE      100000 /* AUTO writes graphs of up to this many ops in full */
 
 static bool same_text(const char *a, const char *b) {
     return a == b || strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
@@ -50,7 +50,7 @@ static bool same_times(const syn_node *a, const syn_node *b) {
            a->wait_ns == b->wait_ns && a->predicted_ns == b->predicted_ns;
 }
 
-/* Compares everything except attributes. */
+/* Whether two nodes are equal in everything except attributes. */
 static bool same_node(const syn_node *a, const syn_node *b) {
     if (a->kind == SYN_NODE_SEND || a->kind == SYN_NODE_RECV) return false;
     return same_times(a, b) && a->id == b->id && a->kind == b->kind && a->category == b->category &&
@@ -143,7 +143,8 @@ static syn_status compare_ranks(comparison *c, bool *same) {
     return compare_tensors(c, same);
 }
 
-/* Compares a rank with one rank of each kind found so far. */
+/* Compares a rank with the first rank of each kind found so far. If it is identical to none of
+   them, it begins a kind. */
 static syn_status place(syn_copied_ranks *out, comparison *c, uint32_t rank, uint32_t *kinds,
                         uint32_t *n_kinds) {
     bool same = false;

@@ -8,10 +8,11 @@
 #include "export/walk/timeline_tracks.h"
 #include "syntorch/base/memory.h"
 
-/* Host lanes of one rank differ only below this bit. */
+/* The bits of a lane from this one on contain the rank and whether the lane is a stream. The bits
+   below contain the number of the stream or thread. */
 #define DEVICE_BIT     39
-#define WAKE_NS        1e6 /* the same as --thread_gap of the conversion */
-#define STREAM_WAIT_NS 2e4 /* longer than usual gaps before a kernel */
+#define WAKE_NS        1e6 /* default of the conversion's --thread_gap */
+#define STREAM_WAIT_NS 2e4 /* usual gaps before a kernel are shorter */
 
 uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint64_t number) {
     return ((uint64_t)rank << 1 | is_device) << DEVICE_BIT | (device & 0x7f) << 32 |
@@ -43,7 +44,8 @@ static int compare_segments(const void *a, const void *b) {
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* Closes the ops that end by `until`. The innermost remaining op runs until then. */
+/* Closes the open ops that end by until_ns, and adds a segment for each op that was innermost for a
+   time. The innermost op that remains open runs until until_ns. */
 static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_error *err) {
     while (s->n_open > 0) {
         const segment *top = &s->open[s->n_open - 1];
@@ -59,7 +61,7 @@ static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_e
     return SYN_OK;
 }
 
-/* Makes the segments of ops that are sorted by lane and time. */
+/* Makes the segments from ops that are sorted by lane and time. */
 static syn_status cut_segments(segments *s, const segment *ops, size_t n, syn_error *err) {
     double now_ns = 0;
     for (size_t i = 0; i < n; i++) {
@@ -110,11 +112,12 @@ typedef struct walk {
     segments segments;
     double *path_ns;
     uint64_t lane;  /* lane on which the path currently is */
-    double now_ns;  /* time back to which the path is known */
-    double late_ns; /* time of the last change to another rank that did not move the path back */
+    double now_ns;  /* the path is known from this time to the end */
+    double late_ns; /* now_ns when the path last moved to another rank without moving back in time;
+                       -1: never */
 } walk;
 
-/* The last segment of the lane that begins before `ns`; NULL if there is none. */
+/* Returns the last segment of the lane that begins before `ns`; NULL if there is none. */
 static const segment *segment_before(const walk *w, uint64_t lane, double ns) {
     size_t low = 0, high = w->segments.n;
     while (low < high) {
@@ -127,16 +130,17 @@ static const segment *segment_before(const walk *w, uint64_t lane, double ns) {
     return &w->segments.at[low - 1];
 }
 
-/* The time until which a dependency on another lane kept the op from starting; -1 if it did not. */
+/* Returns the time until which a dependency on another lane kept the op from starting; -1 if it did
+   not delay the start. may_run: see last_release. */
 static double release_ns(const syn__critical_op *op, const syn__critical_op *dep, bool may_run) {
     if (dep->is_range || dep->lane == op->lane || dep->begin_ns >= op->begin_ns) return -1;
     if (dep->end_ns <= op->begin_ns) return dep->end_ns;
     return may_run ? op->begin_ns : -1;
 }
 
-/* The dependency on another lane that released the op last. may_run: the dependency may still be
-   running then, as the launch of a kernel or communication, or the caller of a thread's first
-   op. */
+/* Finds the dependency on another lane that released the op last. may_run: the dependency may still
+   be running when the op starts, because it is the launch of a kernel or communication, or the
+   caller of a thread's first op. */
 static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may_run, double *ns) {
     const syn__critical_op *last = NULL;
     *ns = -1;
@@ -150,7 +154,8 @@ static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may
     return last;
 }
 
-/* The first lane that is not less than `lane`; lanes are ascending. */
+/* Returns the index of the first lane whose number is not less than `lane`. The lanes are sorted by
+   number. */
 static size_t first_lane(const segments *s, uint64_t lane) {
     size_t low = 0, high = s->n_lanes;
     while (low < high) {
@@ -161,8 +166,8 @@ static size_t first_lane(const segments *s, uint64_t lane) {
     return low;
 }
 
-/* The segment of another thread or stream of the op's rank that ended last before the op began;
-   NULL if none ended after `after_ns`. */
+/* Returns the segment that ended last before the op began, among the rank's other threads (for a
+   host op) or other streams (for device work). NULL if none of them ended after after_ns. */
 static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, double after_ns) {
     const segments *s = &w->segments;
     const uint64_t kind = op->lane >> DEVICE_BIT; /* threads of the rank, or streams of the rank */
@@ -178,10 +183,10 @@ static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, 
     return last;
 }
 
-/* A thread that was idle for long was woken up by another thread, and an idle stream waited for an
-   event of another stream. PyTorch traces may not record which one, so this picks the one that
-   finished something last. Returns false if the thread or stream was not idle or no other one
-   ran. */
+/* Continues the path on another thread or stream if the op's own was idle. A thread that was idle
+   for long was woken up by another thread, and an idle stream waited for an event of another
+   stream. PyTorch traces may not record which one, so the one that finished an op last is chosen.
+   Returns false if the op's thread or stream was not idle, or if no other one ran in that time. */
 static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
     if (op->begin_ns - idle_since_ns <= (op->is_device ? STREAM_WAIT_NS : WAKE_NS)) return false;
     const segment *last = last_elsewhere(w, op, idle_since_ns);
@@ -210,8 +215,8 @@ static bool leave(walk *w, uint32_t at) {
     return true;
 }
 
-/* Handles a host op that waited while it ran: continues with the kernel or communication that ended
-   last within the segment. Returns false if there is none. */
+/* Handles a host op that waited while it ran: continues the path with the kernel or communication
+   that the op depends on and that ended last within the segment. Returns false if there is none. */
 static bool waited_within(walk *w, const segment *s) {
     const syn__critical_op *op = &w->ops[s->op], *last = NULL;
     for (uint32_t k = w->first_dep[s->op]; k < w->first_dep[s->op + 1] && !op->is_device; k++) {
@@ -227,9 +232,9 @@ static bool waited_within(walk *w, const segment *s) {
     return true;
 }
 
-/* The start of the other rank's op that this segment's op waited for; -1 if it did not wait. If a
-   message was received before it was sent, because the clocks differ, the start is the latest
-   possible time. */
+/* Returns the start of the op of another rank for which this segment's op waited; -1 if it did not
+   wait. If a message was received before it was sent, because the ranks' clocks differ, returns
+   now_ns, the latest time that is possible. */
 static double came_ns(const walk *w, const segment *s) {
     const syn__critical_op *op = &w->ops[s->op];
     if (op->last_member == SYN_NO_NODE || op->last_member == s->op) return -1;
@@ -244,7 +249,7 @@ static double came_ns(const walk *w, const segment *s) {
 static bool waited_for_rank(walk *w, const segment *s) {
     const double ns = came_ns(w, s);
     if (ns < 0) return false;
-    if (ns == w->now_ns) w->late_ns = ns; /* only once, to avoid an endless loop */
+    if (ns == w->now_ns) w->late_ns = ns; /* at most once per time, to avoid an endless loop */
     w->path_ns[s->op] += w->now_ns - ns;
     w->now_ns = ns;
     return true;
@@ -283,13 +288,14 @@ syn_status syn__critical_find(double *path_ns, const syn__critical_op *ops, uint
 
 /* ---- Graphs ---- */
 
-/* A rank's op of a collective: the number of the collective within its group. */
+/* A rank's op of a collective, and the number of the collective within its group. */
 typedef struct member {
     uint32_t group, number;
     uint32_t op;
 } member;
 
-/* A rank's send or receive. The k-th receive of a channel matches its k-th send. */
+/* A rank's send or receive. A channel is a sender, a receiver and a tag; its k-th receive matches
+   its k-th send. */
 typedef struct message {
     int32_t from, to, tag;
     uint32_t op;
@@ -322,7 +328,8 @@ static void add_dep(void *arg, uint32_t from, uint32_t classes) {
     if (c->status == SYN_OK) c->deps[c->n_deps++] = c->first_of_rank + from;
 }
 
-/* The value of a non-negative integer attribute; 0 if the node does not have it. */
+/* Returns the value of an integer attribute; 0 if the value is negative or the node does not have
+   the attribute. */
 static uint64_t number_of(const syn_node *node, const char *name) {
     for (uint32_t i = 0; i < node->n_attributes; i++) {
         const syn_attribute *a = &node->attributes[i];
@@ -356,8 +363,8 @@ static syn_status add_message(collector *c, const syn_node *node, int32_t rank, 
                               syn_error *err) {
     const bool send = node->kind == SYN_NODE_SEND;
     messages *list = send ? &c->sends : &c->receives;
-    /* Messages that a thread only launched do not wait for each other, so each gets its own
-       lane. */
+    /* Messages that a thread launched but did not run itself do not wait for each other, so each
+       gets its own lane. */
     if (!c->ops[op].is_device && is_launched(node))
         c->ops[op].lane = syn__critical_lane(c->walk.rank_index, false, 1, op);
     if (node->peer < 0) return SYN_OK;
@@ -424,8 +431,9 @@ static int compare_messages(const void *a, const void *b) {
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
-/* Sets last_member of both ops of a message to the one that began last. The message is complete
-   when the first of them ends; the other may be recorded until the program waited for it. */
+/* Sets last_member of both ops of a message to the op that began last. The message is complete when
+   the first of them ends; the other op may be recorded as running until the program waited for
+   it. */
 static void join_ends(syn__critical_op *ops, uint32_t send, uint32_t receive) {
     syn__critical_op *s = &ops[send], *r = &ops[receive];
     const double begin_ns = fmax(s->begin_ns, r->begin_ns), end_ns = fmin(s->end_ns, r->end_ns);

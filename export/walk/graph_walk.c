@@ -50,8 +50,7 @@ void syn__walk_free(syn__walk *walk) {
     syn_cursor_free(&walk->tensor_cursor);
 }
 
-/* A source returns NULL without an error only if memory is out; otherwise the cursor has the
-   error. */
+/* Fails because a read returned NULL. If the cursor has no error, memory is out. */
 static syn_status cursor_failed(const syn_cursor *cursor, syn_error *err) {
     const syn_status code = cursor->error.code != SYN_OK ? cursor->error.code : SYN_E_NOMEM;
     return SYN_FAIL(err, code, "%s",
@@ -132,7 +131,8 @@ syn_status syn__walk_uses(syn__walk *walk, const uint32_t *tensors, uint32_t n, 
     return SYN_OK;
 }
 
-/* The producers of the node's inputs in ascending order, without inputs that have none. */
+/* Fills walk->sources with the producers of the node's inputs in ascending order. Inputs without a
+   producer are omitted. */
 static syn_status input_sources(syn__walk *walk, const syn_node *node, uint32_t *out_n,
                                 syn_error *err) {
     SYN_TRY(

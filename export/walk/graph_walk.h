@@ -1,5 +1,6 @@
-/* Helpers shared by the text writers: which ranks to write, and small tables of one rank that map
-   the indices in a node to ids, producers and colours without reading other nodes again. */
+/* Helpers shared by the text writers: they select the ranks to write, and make small tables of one
+   rank. The tables map the indices in a node to ids, producers and colours, so that other nodes
+   need not be read again. */
 #ifndef EXPORT_GRAPH_WALK_H
 #define EXPORT_GRAPH_WALK_H
 
@@ -9,23 +10,24 @@
 extern "C" {
 #endif
 
-/* The half-open range of rank indices that the options select. Fails if the graph does not have the
-   rank. */
+/* Sets [*first, *end) to the rank indices that the options select. Fails if the graph does not have
+   the rank in the options. */
 syn_status syn__walk_ranks(const syn_graph *graph, const syn_export_options *options,
                            uint32_t *first, uint32_t *end, syn_error *err) SYN_MUST_USE;
 
 /* Whether the node exchanges data with other ranks; such nodes are drawn red. */
 bool syn__walk_is_comm(const syn_node *node);
 
-/* A tensor in a node's inputs or outputs. */
+/* A tensor of a node, and its position among the node's inputs or outputs. */
 typedef struct syn__use {
     uint32_t tensor, position;
 } syn__use;
 
-/* Tables of one rank: 9 bytes per node and 4 per tensor. Writers can stream everything else. */
+/* Tables of one rank: 9 bytes per node and 4 bytes per tensor. Writers can stream everything
+   else. */
 typedef struct syn__walk {
     const syn_graph *graph;
-    uint32_t rank_index; /* rank of the tables; UINT32_MAX before the first rank was selected */
+    uint32_t rank_index; /* the selected rank; UINT32_MAX before the first one was selected */
     int32_t rank;        /* global rank */
     uint64_t *ids;       /* per node */
     uint8_t *comm;       /* per node: result of syn__walk_is_comm */
@@ -55,21 +57,21 @@ syn_status syn__walk_tensor(syn__walk *walk, uint32_t index, const syn_graph_ten
 syn_status syn__walk_uses(syn__walk *walk, const uint32_t *tensors, uint32_t n,
                           syn_error *err) SYN_MUST_USE;
 
-/* Calls `edge` once for each node that `node` depends on, in ascending order, with the classes of
-   all dependencies on it as bits 1 << class. DATA is omitted if an input of the node already shows
-   it. */
+/* Calls `edge` for each node that `node` depends on, in ascending order. `classes` has a bit 1 <<
+   class for each class of the dependency, except DATA if an input of `node` already shows it. If no
+   class remains, `edge` is not called. */
 typedef void syn__dep_fn(void *arg, uint32_t from, uint32_t classes);
 syn_status syn__walk_deps(syn__walk *walk, const syn_node *node, syn__dep_fn *edge, void *arg,
                           syn_error *err) SYN_MUST_USE;
-/* Whether the trace was recorded by PyTorch (`syntorch convert pytorch`). Such names are complete,
-   and streams and threads have PyTorch's numbers. */
+/* Whether the trace was recorded by PyTorch (`syntorch convert pytorch`). In such traces the names
+   of nodes are complete, and streams and threads have PyTorch's numbers. */
 bool syn__walk_is_foreign(const syn_graph *graph);
 /* Whether the node of a PyTorch trace is a user annotation, such as record_function: PyTorch's
    RecordScope::USER_SCOPE. */
 bool syn__walk_is_range(const syn_node *node);
-/* The same, and the node does not communicate. Its own time is time of the program between ops,
-   which may be a wait for a collective that began after the annotation. No op accounts for that
-   time. */
+/* Whether the node is a user annotation and does not communicate. Its own time is time of the
+   program between ops, possibly spent waiting for a collective that began after the annotation. No
+   op accounts for that time. */
 bool syn__walk_is_idle_range(const syn_node *node);
 /* The step number that the program itself prints for `step`, where `last` is the trace's last step.
    Programs such as training count their own steps. */
@@ -77,7 +79,7 @@ int64_t syn__walk_step_number(const syn_graph *graph, uint32_t step, uint32_t la
 /* The length of "h.3" in "h.3.attn": the start of a scope up to its first numeric segment. 0 if it
    has none. */
 size_t syn__walk_layer_prefix(const char *scope);
-/* The number in that segment, 3; -1 if there is none. */
+/* The number in that segment: 3 for "h.3.attn"; -1 if there is none. */
 int32_t syn__walk_layer(const char *scope);
 /* Writes the id "r0.o12" (kind 'o': op) or "r0.t7" (kind 't': tensor), without quotes. */
 void syn__walk_put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number);

@@ -62,11 +62,11 @@ double syn__links_late_ns(const syn__links *links, uint32_t rank_index, uint32_t
 static void take_source(void *arg, uint32_t from, uint32_t classes) {
     syn__links *l = arg;
     (void)classes;
-    l->sources[l->n_sources++] = from; /* capacity was ensured */
+    l->sources[l->n_sources++] = from; /* syn__links_of ensured the capacity */
 }
 
 /* Sets *before to the last node on the node's stream, plus one; 0 if there is none, or if the node
-   depends on it anyway, directly or through views. */
+   depends on that node anyway, directly or through views. */
 static syn_status before_on_stream(syn__links *l, const syn__walk *walk, uint32_t index,
                                    const syn_node *node, uint32_t *before, syn_error *err) {
     const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
@@ -110,8 +110,8 @@ static syn__link_end op_end(const emitter *e, uint32_t node) {
     return (syn__link_end){'o', (uint32_t)e->walk->rank, e->walk->ids[node]};
 }
 
-/* Adds an edge from a source of the node to each other op of its collective, or to the collective's
-   meeting node. */
+/* Adds edges from a source of the node to the ops of its collective on other ranks or, if the
+   collective has a meeting node, to that node. ns: length of edges that begin at the source. */
 static void emit_share(const emitter *e, const syn__meeting *m, syn__link_end from, double ns) {
     const syn__timeline *t = &e->l->timeline;
     const syn__member *members = t->members + m->first_member;
@@ -148,8 +148,8 @@ static syn_status emit_meeting(const emitter *e, uint32_t index, const syn_node 
     return SYN_OK;
 }
 
-/* Adds the edge from the send of the message that this node receives, unless their order is
-   unknown. */
+/* Adds the edge from the matching send to this receive, unless the simulation did not run them in
+   order. links.h explains its length. */
 static syn_status emit_send(const emitter *e, uint32_t index, syn_error *err) {
     syn__links *l = e->l;
     const syn__timeline *t = &l->timeline;

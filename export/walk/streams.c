@@ -7,7 +7,7 @@
 
 #define FIRST_SLOTS 16
 
-enum { FREE, STREAM, SEND, RECV, GROUP }; /* syn__stream_key.kind */
+enum { FREE, STREAM, SEND, RECV, GROUP }; /* values of syn__stream_key.kind */
 
 typedef struct syn__stream_slot {
     syn__stream_key key;
@@ -25,7 +25,7 @@ syn__stream_key syn__stream_of_group(uint32_t group_id) {
     return (syn__stream_key){GROUP, group_id, 0};
 }
 
-/* The slot of the key, or the free slot where it belongs. */
+/* Returns the slot of the key or, if the key is not in the table, the free slot for it. */
 static slot *find(const syn__streams *s, syn__stream_key key) {
     uint64_t hash = ((uint64_t)key.kind << 32 | key.number) * 0x9E3779B97F4A7C15u;
     hash = (hash ^ (uint32_t)key.tag) * 0x9E3779B97F4A7C15u;

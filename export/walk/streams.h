@@ -1,7 +1,7 @@
 /* Streams of a rank: nodes of one stream run one after the other, in program order. Computation and
-   collectives use the stream that the graph gives them. Messages do not: they have one stream for
-   the sends to each peer, and one for the receives of each tag from each peer. A receive that was
-   posted early therefore delays only the receives after it on the same stream. */
+   collectives run on the stream that the graph specifies for them. Messages do not: all sends to
+   one peer share a stream, and so do all receives of one tag from one peer. A receive that was
+   posted early therefore delays only later receives with the same peer and tag. */
 #ifndef EXPORT_STREAMS_H
 #define EXPORT_STREAMS_H
 
@@ -16,7 +16,7 @@ typedef struct syn__stream_key {
     int32_t tag;
 } syn__stream_key;
 
-/* Maps each stream to a number, initially 0. Zero-initialize it. */
+/* Maps each stream to a number, which is 0 at first. The struct must be zero-initialized. */
 typedef struct syn__streams {
     struct syn__stream_slot *slots; /* open addressing */
     size_t n, cap;                  /* cap: 0 or a power of two */

@@ -1,5 +1,5 @@
-/* Makes timelines: selects the source of the times, matches messages, and reads measured times.
-   timeline_simulate.c computes the others. */
+/* Makes timelines: selects the source of the times, matches messages, and reads measured times. If
+   there are no measured times, timeline_simulate.c computes the times. */
 #include "export/walk/timeline.h"
 
 #include "syntorch/base/memory.h"
@@ -25,8 +25,8 @@ syn__course *syn__timeline_course(const syn__timeline *t, uint32_t rank_index, u
 
 /* A send or receive before matching. */
 typedef struct endpoint {
-    int32_t from, to, tag; /* global ranks */
-    uint32_t rank, node;   /* indices */
+    int32_t from, to, tag; /* global ranks of the sender and the receiver, and the tag */
+    uint32_t rank, node;   /* indices of the endpoint's own rank and node */
 } endpoint;
 
 typedef struct endpoints {
@@ -88,7 +88,8 @@ static int compare_channels(const endpoint *x, const endpoint *y) {
     return 0;
 }
 
-/* All sends of a channel are in one rank, and so are all its receives. */
+/* Sorts by channel, then by node: all sends of a channel are on one rank, and so are all its
+   receives. */
 static int compare_endpoints(const void *a, const void *b) {
     const endpoint *x = a, *y = b;
     const int channel = compare_channels(x, y);
@@ -127,9 +128,10 @@ static syn_status match_messages(scan *s) {
 
 /* ---- Measured times ---- */
 
-#define LATE_NS 1e15 /* 12 days: the clock does not count from the start of the run */
+#define LATE_NS 1e15 /* 12 days: later times do not count from the start of the run */
 
-/* Times that large are whole microseconds in the file, which a double still represents exactly. */
+/* Returns a time since base_us. Times that count from the epoch are whole microseconds in the file,
+   which a double represents exactly. */
 static double since(const syn__timeline *t, double start_ns) {
     return t->base_us == 0 ? start_ns : 1e3 * (nearbyint(start_ns / 1e3) - (double)t->base_us);
 }

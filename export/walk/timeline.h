@@ -9,9 +9,10 @@
 extern "C" {
 #endif
 
-/* Source of the times. MEASURED: start_ns and wall_ns of the nodes. PREDICTED: durations from
-   predicted_ns. DURATIONS: durations from wall_ns, if no node has a start time. ORDER: each node
-   that does something takes SYN__CLOCK_ORDER_NS, so only the order is meaningful. */
+/* Source of the times. MEASURED: start_ns and wall_ns of the nodes. PREDICTED: a simulation with
+   predicted_ns as durations. DURATIONS: a simulation with wall_ns as durations, because no node has
+   a start time. ORDER: each node that does something takes SYN__CLOCK_ORDER_NS, so only the order
+   is meaningful. */
 typedef enum syn__clock {
     SYN__CLOCK_MEASURED,
     SYN__CLOCK_PREDICTED,
@@ -19,20 +20,22 @@ typedef enum syn__clock {
     SYN__CLOCK_ORDER
 } syn__clock;
 #define SYN__CLOCK_ORDER_NS 1000.0
-#define SYN__MAX_NS         4e18 /* limit of any time: fits int64, and sums stay finite */
+#define SYN__MAX_NS         4e18 /* limit of any time in ns: it fits int64, and sums stay finite */
 
 const char *syn__clock_name(syn__clock clock);
 
-/* Times of one node in ns. start_ns < 0: not shown (a view, metadata, or not measured). */
+/* Times of one node in ns. start_ns < 0: the node is not shown because it is a view or metadata, or
+   was not measured. */
 typedef struct syn__span {
-    double start_ns, end_ns, wait_ns; /* wait_ns: the first part of the span, spent waiting for
-                                         other ranks */
+    double start_ns, end_ns, wait_ns; /* wait_ns: length of the first part of the span, which is
+                                         spent waiting for other ranks */
 } syn__span;
 
 /* A send and the receive that matches it. */
 typedef struct syn__timeline_message {
     uint32_t from_rank, from_node, to_rank, to_node; /* indices */
-    bool in_order; /* simulated, and the receive did not have to continue without its send */
+    bool in_order; /* the receive was simulated after its send; false: not simulated, or the receive
+                      had to continue without its send */
 } syn__timeline_message;
 
 /* One collective with all its ranks, at least two. */
@@ -41,7 +44,7 @@ typedef struct syn__meeting {
     uint32_t number; /* number of earlier collectives of the group */
     uint32_t n_members;
     size_t first_member;
-    bool has_source; /* at least one of its nodes waits for something */
+    bool has_source; /* at least one of its nodes has an input or a dependency */
     syn_comm_kind comm;
     double longest_ns; /* longest duration of its nodes: all of them end this long after the last
                           rank arrived */
@@ -64,38 +67,40 @@ typedef struct syn__course {
 
 typedef struct syn__timeline {
     const syn_graph *graph;
-    uint32_t *ranks; /* indices of the ranks shown, ascending; identical ranks are represented by
-                        their original */
+    uint32_t *ranks; /* indices of the ranks shown, ascending; ranks that are identical to an
+                        earlier rank are omitted */
     uint32_t n_ranks;
     uint32_t *place; /* per rank index of the graph: its position in `ranks`; UINT32_MAX: not
                         shown */
     syn__clock clock;
-    syn__span *spans;                /* of all ranks, one rank after the other */
-    size_t *span_first;              /* per position in `ranks`: the first entry of spans; the last
-                                        element is the end */
-    syn__timeline_message *messages; /* matched by source, destination, tag and order; sorted by
-                                        receiver */
+    syn__span *spans;                /* per node of the ranks shown, rank after rank */
+    size_t *span_first;              /* per position in `ranks`: the rank's first entry in spans;
+                                        one more element for the end */
+    syn__timeline_message *messages; /* sends and receives matched by source, destination, tag and
+                                        order; sorted by receiver */
     size_t n_messages;
     /* filled by syn__timeline_run */
     syn__course *courses; /* indexed like spans */
     syn__meeting *meetings;
     syn__member *members; /* members of each meeting, ordered by rank */
     size_t n_meetings, meetings_cap, n_members, members_cap;
-    uint64_t n_untimed; /* nodes missing from a measured timeline because they have no time */
-    int64_t base_us; /* origin of the spans. Foreign traces count from the epoch, where a double is
-                        too coarse for ns. */
+    uint64_t n_untimed; /* number of nodes missing from a measured timeline because they have no
+                           time */
+    int64_t base_us;    /* the time in us from which the spans count; 0 unless the trace counts from
+                           the epoch, as PyTorch traces do: a double is too coarse for ns since the
+                           epoch */
 } syn__timeline;
 
 /* Makes a timeline. Without measured start times it is simulated: a node starts when its
-   dependencies have ended and its stream (streams.h) is free, a collective when all its ranks in
-   the graph have arrived, and a receive not before its send. Ranks whose collectives or messages do
-   not match continue alone, so the simulation always finishes. Identical ranks (copies; NULL: none)
-   are omitted. */
+   dependencies have ended and its stream (streams.h) is free. A collective also waits until all its
+   ranks in the graph have arrived, and a receive until its send has begun. If the collectives or
+   messages of the ranks do not match, ranks continue without their partners, so the simulation
+   always finishes. Identical ranks (copies; NULL: none) are omitted. */
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
                               const syn_export_options *options, const syn_copied_ranks *copies,
                               syn_error *err) SYN_MUST_USE;
-/* Always simulates, with measured durations (without wait time) if there are any. Also finds the
-   collectives (meetings). */
+/* The same, but always simulates: if there are measured times, with the measured durations without
+   wait time. Also fills courses, meetings and members. */
 syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
                              const syn_export_options *options, const syn_copied_ranks *copies,
                              syn_error *err) SYN_MUST_USE;

@@ -1,5 +1,5 @@
-/* Nodes that a simulation has reached but that cannot end yet: what each of them waits for, and
-   which can run next. */
+/* The nodes that a simulation has reached but that cannot end yet. Records what each of them waits
+   for, and which of them can run next. */
 #ifndef EXPORT_TIMELINE_PENDING_H
 #define EXPORT_TIMELINE_PENDING_H
 
@@ -16,12 +16,13 @@ extern "C" {
 #define SYN__NO_MESSAGE SIZE_MAX
 
 typedef struct syn__pending {
-    uint32_t index, node; /* position of the rank (SYN__NO_PENDING: the entry is free), and node */
-    uint32_t before;      /* previous node on its stream, plus one; 0: none */
+    uint32_t index, node; /* position of the rank in the timeline (SYN__NO_PENDING: the entry is
+                             free), and index of the node */
+    uint32_t before;      /* index of the previous node on its stream, plus one; 0: none */
     uint32_t n_open;      /* number of events it waits for */
     uint32_t waits;       /* private */
-    uint32_t also_there;  /* next entry of the list that contains this one */
-    size_t message;       /* message that it waits for, or SYN__NO_MESSAGE */
+    uint32_t also_there;  /* index of the next entry in the list that contains this entry */
+    size_t message;       /* the message that it waits for, or SYN__NO_MESSAGE */
     double arrived;       /* time of arrival at its collective, ns */
 } syn__pending;
 
@@ -29,7 +30,7 @@ typedef struct syn__pending {
 typedef struct syn__pendings {
     syn__pending *at;
     size_t n, cap;
-    uint32_t ready; /* list of entries that do not wait for anything any more */
+    uint32_t ready; /* first entry of the list of entries that no longer wait for anything */
     /* private */
     struct syn__wait *waits;
     size_t n_waits, waits_cap;
@@ -38,16 +39,17 @@ typedef struct syn__pendings {
 
 void syn__pendings_init(syn__pendings *p);
 void syn__pendings_free(syn__pendings *p);
-/* Adds an entry, which waits for nothing yet and is in no list. */
+/* Adds an entry that waits for nothing yet and is in no list. */
 syn_status syn__pendings_add(syn__pendings *p, uint32_t index, uint32_t node, uint32_t before,
                              uint32_t *out, syn_error *err) SYN_MUST_USE;
 /* Makes entry `who` wait for the end of entry `on`. */
 syn_status syn__pendings_wait(syn__pendings *p, uint32_t who, uint32_t on,
                               syn_error *err) SYN_MUST_USE;
-/* One event that the entry waits for has occurred. The last one makes the entry ready. */
+/* Records that one of the events that the entry waits for has occurred. After the last of these
+   events the entry is ready. */
 void syn__pendings_close(syn__pendings *p, uint32_t who);
-/* The node of the entry has ended: frees the entry and calls syn__pendings_close for the entries
-   that wait for it. */
+/* Records that the node of the entry has ended: frees the entry, and calls syn__pendings_close for
+   each entry that waits for it. */
 void syn__pendings_end(syn__pendings *p, uint32_t who);
 
 #ifdef __cplusplus

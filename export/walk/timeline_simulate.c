@@ -1,9 +1,9 @@
 /* Simulates a timeline without measured times. Each rank runs through its nodes until one has to
-   wait. Open receives, and views of their results, do not stop a rank; any other waiting node does,
-   until it can end. If no rank can continue, all ranks look ahead for nodes that do not wait for
-   anything. The cost is therefore linear in the number of nodes and edges, and few nodes are
-   pending at any time. The result does not depend on the order in which nodes are visited; it only
-   depends on what they wait for. */
+   wait. Open receives and views do not stop a rank; any other waiting node stops it until the node
+   can end. If no rank can continue, all ranks look ahead for nodes that do not wait for anything.
+   The cost is therefore linear in the number of nodes and edges, and few nodes are pending at any
+   time. The order in which nodes are visited does not affect the result, which depends only on what
+   the nodes wait for. */
 #include "export/walk/streams.h"
 #include "export/walk/timeline.h"
 #include "export/walk/timeline_pending.h"
@@ -16,20 +16,21 @@
 #define NO_MESSAGE SYN__NO_MESSAGE
 
 typedef struct sim_rank {
-    syn__streams streams; /* last node of each stream, plus one */
+    syn__streams streams; /* index of the last node on each stream, plus one */
     uint32_t next;        /* next node to visit */
-    uint32_t pause;       /* the node that stopped the rank, plus one */
+    uint32_t pause;       /* index of the node that stopped the rank, plus one; 0: none */
     bool queued;
 } sim_rank;
 
 typedef struct gathering {
-    uint32_t n_members; /* members that the timeline has */
+    uint32_t n_members; /* number of the group's ranks in the timeline */
     uint32_t n_arrived;
-    uint32_t arrivals; /* list of pending entries of the members that have arrived */
-    uint32_t n_before; /* number of finished collectives of the group */
+    uint32_t arrivals; /* list of the pending entries of ranks that have arrived */
+    uint32_t n_before; /* number of the group's finished collectives */
     syn_comm_kind comm;
     bool has_source;
-    double latest, longest; /* latest arrival and longest duration */
+    double latest, longest; /* latest arrival and longest duration of the current collective, in
+                               ns */
 } gathering;
 
 typedef struct sender {
@@ -40,11 +41,12 @@ typedef struct sender {
 typedef struct simulation {
     syn__timeline *t;
     syn__walk walk;
-    sim_rank *ranks; /* per position in the timeline, called `index` below */
+    sim_rank *ranks; /* per position in the timeline; this position is called `index` below */
     gathering *groups;
-    int32_t *held;        /* global ranks, ascending */
+    int32_t *held;        /* global ranks in the timeline, ascending */
     sender *senders;      /* senders of all messages, sorted by rank and node */
-    uint32_t *pending_of; /* indexed like spans: index of the entry in `pendings`, plus one */
+    uint32_t *pending_of; /* indexed like spans: index of the node's entry in `pendings`, plus one;
+                             0: not pending */
     syn__pendings pendings;
     uint32_t *queue; /* ring buffer; each rank is in it at most once */
     uint32_t n_ranks, queue_first, queue_n;
@@ -106,13 +108,13 @@ static syn_status put_aside(simulation *s, uint32_t index, uint32_t node, uint32
     return SYN_OK;
 }
 
-/* Makes the entry wait for a node of its rank, unless that node has ended. */
+/* Makes entry `who` wait for a node of its rank, unless that node has ended. */
 static syn_status wait_for(simulation *s, uint32_t who, uint32_t node) {
     const uint32_t on = *pending_of(s, s->pendings.at[who].index, node);
     return on > 0 ? syn__pendings_wait(&s->pendings, who, on - 1, s->err) : SYN_OK;
 }
 
-/* Called when the node's span is known. */
+/* Ends a node whose span is known: wakes up what waits for it. */
 static void end_node(simulation *s, uint32_t index, uint32_t node) {
     uint32_t *own = pending_of(s, index, node);
     if (*own == 0) return;
@@ -123,7 +125,7 @@ static void end_node(simulation *s, uint32_t index, uint32_t node) {
     enqueue(s, index);
 }
 
-/* The node waited from `arrived` to `begin` and ran until `end`. */
+/* Ends a node that waited from `arrived` to `begin` and ran until `end`. */
 static void finish(simulation *s, uint32_t index, uint32_t node, double arrived, double begin,
                    double end) {
     *span_of(s, index, node) = (syn__span){arrived, end, begin - arrived};
@@ -142,7 +144,7 @@ static syn_status node_of(simulation *s, uint32_t index, uint32_t number, const 
     return syn__walk_node(&s->walk, number, out, s->err);
 }
 
-/* Records the ranks at a group's collective as a meeting, if there are at least two. */
+/* Records the group's current collective as a meeting, if at least two ranks have arrived. */
 static syn_status note_meeting(simulation *s, uint32_t group) {
     syn__timeline *t = s->t;
     const gathering *g = &s->groups[group];
@@ -168,7 +170,7 @@ static syn_status note_meeting(simulation *s, uint32_t group) {
     return SYN_OK;
 }
 
-/* Finishes a group's collective for the ranks that have arrived. */
+/* Finishes the group's current collective for the ranks that have arrived. */
 static syn_status release_group(simulation *s, uint32_t group) {
     gathering *g = &s->groups[group];
     SYN_TRY(note_meeting(s, group));
@@ -186,7 +188,8 @@ static syn_status release_group(simulation *s, uint32_t group) {
     return SYN_OK;
 }
 
-/* Arrives at a collective, which finishes when all members have arrived. */
+/* Records that a rank has arrived at a collective. The collective finishes when all members have
+   arrived. */
 static syn_status arrive(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                          double ready) {
     const syn_graph_group *found = syn_graph_group_by_id(s->t->graph, node->group);
@@ -227,7 +230,7 @@ static int compare_receiver(const void *key, const void *message) {
     return compare_at(x->rank, x->node, m->to_rank, m->to_node);
 }
 
-/* The message that the rank's node receives; NO_MESSAGE if there is none. */
+/* Returns the message that the rank's node receives; NO_MESSAGE if there is none. */
 static size_t message_to(const simulation *s, uint32_t index, uint32_t node) {
     const syn__timeline *t = s->t;
     const sender key = {t->ranks[index], node, 0};
@@ -237,7 +240,7 @@ static size_t message_to(const simulation *s, uint32_t index, uint32_t node) {
     return found != NULL ? (size_t)(found - t->messages) : NO_MESSAGE;
 }
 
-/* The message that the rank's node sends; NO_MESSAGE if there is none. */
+/* Returns the message that the rank's node sends; NO_MESSAGE if there is none. */
 static size_t message_from(const simulation *s, uint32_t index, uint32_t node) {
     const sender key = {s->t->ranks[index], node, 0};
     if (s->t->n_messages == 0) return NO_MESSAGE;
@@ -253,8 +256,8 @@ static bool is_on_the_way(const simulation *s, size_t message) {
     return !is_done(s, s->t->place[m->from_rank], m->from_node);
 }
 
-/* Runs a receive. If there is no send, or it must not be waited for, the receive takes its own
-   duration. */
+/* Runs a receive. If there is no send, or if the send has not run and force() has resolved a
+   deadlock, the receive has only its own duration. */
 static void receive(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                     double ready) {
     const size_t message = message_to(s, index, number);
@@ -304,8 +307,8 @@ static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const
     return SYN_OK;
 }
 
-/* Sets *before and *call to the previous node, plus one, on the node's stream and among the calls
-   of its group. */
+/* Sets *before to the index, plus one, of the previous node on the node's stream, and *call to that
+   of its group's previous call. */
 static syn_status enter_stream(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                                uint32_t *before, uint32_t *call) {
     syn__streams *streams = &s->ranks[index].streams;
@@ -346,7 +349,8 @@ static syn_status keep(simulation *s, uint32_t index, uint32_t number, const syn
 
 typedef enum visit { RAN, WAITS, PASSED } visit;
 
-/* Visits the rank's next node. PASSED: the node neither occupies nor stops the rank. */
+/* Visits the rank's next node. *out is RAN if it ran, WAITS if it stops the rank until it can end,
+   and PASSED if it does neither. */
 static syn_status step(simulation *s, uint32_t index, visit *out) {
     const syn_node *node;
     const uint32_t number = s->ranks[index].next;
@@ -404,7 +408,7 @@ static syn_status run_queue(simulation *s) {
     return SYN_OK;
 }
 
-/* All ranks wait: lets each of them look ahead. */
+/* Lets each rank look ahead, when all ranks wait. */
 static syn_status look_ahead(simulation *s, bool *any) {
     *any = false;
     for (uint32_t i = 0; i < s->n_ranks; i++) {
@@ -416,9 +420,9 @@ static syn_status look_ahead(simulation *s, bool *any) {
     return SYN_OK;
 }
 
-/* Resolves a deadlock because the graph's communication does not match. Ranks at a collective
-   continue without the missing members; if no rank is at one, receivers continue without their
-   messages. */
+/* Resolves a deadlock, which occurs if the graph's communication does not match. Ranks at a
+   collective continue without the missing members. If no rank is at a collective, receivers
+   continue without their messages. */
 static syn_status force(simulation *s, bool *any) {
     *any = false;
     for (uint32_t g = 0; g < s->t->graph->n_groups; g++) {

@@ -12,7 +12,8 @@
 #define LAST_THREAD 1000000
 #define NO_SLICE    UINT32_MAX
 #define MAX_COPIES  32 /* maximum number of tracks of a host thread */
-/* Times are whole us, so an op may seem to end this much later than its caller. */
+/* Times in PyTorch traces are whole us, so an op may seem to end later than its caller by up to
+   this time. */
 #define ROUNDED_NS 2000
 
 int64_t syn__whole_ns(double ns) {
@@ -37,13 +38,14 @@ static uint32_t cut(int64_t number, uint32_t most) {
     return number < most ? (uint32_t)number : most;
 }
 
-/* Lane numbers: groups from 1, sends, receives, streams from 1, host threads from 0. */
+/* Lanes are numbered in this order: computation, groups, sends, receives, streams from 1 on, host
+   threads from 0 on. */
 uint32_t syn__tracks_first_host(const syn_graph *graph) {
     return graph->n_groups + 3 + LAST_STREAM;
 }
 
-/* Groups of the device mesh are ordered by kind, then number, so that all ranks have them in the
-   same order. Other groups follow in the graph's order. */
+/* The sort key of a group. Groups of the device mesh are sorted by kind, then number, so that they
+   have the same order on all ranks. The other groups follow in the graph's order. */
 typedef struct group_place {
     uint32_t kind, number, index;
 } group_place;
@@ -176,10 +178,11 @@ static void sift_down(syn__tracks *l) {
     l->heap[i] = moved;
 }
 
-/* Adds a track to the slice's lane, busy until the slice ends. */
+/* Adds a track for the slice to its lane. The track is busy until the slice ends. */
 static syn_status add_thread(syn__tracks *l, const syn_graph *graph, syn__slice *s,
                              syn_error *err) {
-    const uint32_t base = syn__tracks_first_host(graph) + LAST_THREAD + 1; /* above every lane */
+    const uint32_t base = syn__tracks_first_host(graph) + LAST_THREAD + 1; /* greater than all
+                                                                              lanes */
     const uint32_t index = (uint32_t)l->n_threads;
     SYN_TRY(syn_grow(&l->threads, &l->threads_cap, l->n_threads + 1, sizeof *l->threads, err));
     SYN_TRY(syn_grow(&l->heap, &l->heap_cap, l->n_heap + 1, sizeof *l->heap, err));
@@ -198,7 +201,8 @@ static syn_status add_thread(syn__tracks *l, const syn_graph *graph, syn__slice 
     return SYN_OK;
 }
 
-/* Assigns the track of the lane that is free first, or a new one if none is free. */
+/* Assigns the slice to the track of the lane that is free first, or to a new track if none is
+   free. */
 static syn_status assign(syn__tracks *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
     /* Clocks have a resolution of about 1 ns, so an overlap that small is ignored. */
     if (l->n_heap == 0 || l->threads[l->heap[0]].free_at > s->start + 1)
@@ -212,8 +216,8 @@ static syn_status assign(syn__tracks *l, const syn_graph *graph, syn__slice *s, 
     return SYN_OK;
 }
 
-/* Puts the slice on the track, within its open slices or after them. Returns false if it fits
-   neither way. */
+/* Puts the slice on the track, inside the track's open slices or after them. Returns false if it
+   does not fit. force: shortens a slice that does not fit. */
 static bool nest(syn__tracks *l, syn__track_thread *t, syn__slice *s, bool force) {
     while (t->top != NO_SLICE && l->slices[t->top].end <= s->start) t->top = l->outer[t->top];
     if (t->top != NO_SLICE && l->slices[t->top].end < s->end) {
@@ -227,8 +231,8 @@ static bool nest(syn__tracks *l, syn__track_thread *t, syn__slice *s, bool force
     return true;
 }
 
-/* Assigns the first track of the lane that the slice fits on. The lane's tracks are the last n_heap
-   ones. */
+/* Assigns the slice to the first track of the lane on which it fits. The lane's tracks are the last
+   n_heap tracks. */
 static syn_status assign_host(syn__tracks *l, const syn_graph *graph, syn__slice *s,
                               syn_error *err) {
     const size_t first = l->n_threads - l->n_heap;

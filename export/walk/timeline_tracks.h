@@ -1,4 +1,6 @@
-/* Assigns each node of a rank to a track (a thread row) of a timeline. */
+/* Assigns each node of a rank to a track of a timeline. A lane is a stream, a group, all sends, all
+   receives, or a host thread of the rank. It has one track, and additional tracks for nodes that
+   overlap. */
 #ifndef EXPORT_TIMELINE_LANES_H
 #define EXPORT_TIMELINE_LANES_H
 
@@ -8,12 +10,12 @@
 extern "C" {
 #endif
 
-/* A node in the timeline. Times are integers in ns, so that adjacent nodes do not overlap by
-   rounding. */
+/* A node in the timeline. Times are integers in ns, so that rounding does not make adjacent nodes
+   overlap. */
 typedef struct syn__slice {
     int64_t start, end, wait;
     uint32_t node;
-    uint32_t lane; /* index of the track before overlapping nodes are moved to extra tracks */
+    uint32_t lane; /* number of its lane */
     uint32_t tid;
     bool host; /* an op of a host thread: slices of its track may nest */
 } syn__slice;
@@ -21,7 +23,8 @@ typedef struct syn__slice {
 /* A track of the rank. */
 typedef struct syn__track_thread {
     int64_t free_at;          /* ns */
-    uint32_t lane, copy, tid; /* copy: 0, or the number of this extra track of the lane, from 1 */
+    uint32_t lane, copy, tid; /* copy: 0 for the lane's first track; additional tracks count from
+                                 1 */
     uint32_t top;             /* host threads: the innermost open slice; UINT32_MAX: none */
     bool host;
 } syn__track_thread;
@@ -33,7 +36,8 @@ typedef struct syn__tracks {
     size_t n_threads, threads_cap;
     uint32_t *outer; /* per slice of a host thread: the slice around it; UINT32_MAX: none */
     /* private */
-    uint32_t *groups; /* groups of the graph in the order of their lanes: by kind and number */
+    uint32_t *groups; /* indices of the graph's groups in the order of their lanes: by kind, then
+                         number */
     uint32_t *lanes;  /* per group of the graph: its position in that order */
     uint32_t *heap;   /* tracks of one lane as a heap; the one that is free first is on top */
     size_t n_heap, heap_cap;
@@ -42,11 +46,12 @@ typedef struct syn__tracks {
     bool foreign; /* PyTorch traces: streams have the device's numbers */
 } syn__tracks;
 
-/* Replaces the content by the nodes of a rank, which must be the selected rank of `walk`. */
+/* Replaces the content of `lanes` by the nodes of a rank, which must be the selected rank of
+   `walk`. */
 syn_status syn__tracks_fill(syn__tracks *lanes, const syn__timeline *timeline, syn__walk *walk,
                             uint32_t rank_index, syn_error *err) SYN_MUST_USE;
 void syn__tracks_free(syn__tracks *lanes);
-/* The name of a track: "compute", "tp0", "stream 7", "thread 1". */
+/* Writes the name of a track to `text`: "compute", "tp0", "stream 7", "thread 1". */
 void syn__track_name(const syn__tracks *lanes, const syn_graph *graph,
                      const syn__track_thread *thread, char *text, size_t bytes);
 /* The first lane number of host threads, which only PyTorch traces have. */

@@ -7,12 +7,12 @@
 #include "syntorch/base/memory.h"
 
 #define COLUMNS     12
-#define MAX_COLUMNS 16 /* words read per line, to detect longer lines */
+#define MAX_COLUMNS 16 /* words stored per line, enough to detect longer lines */
 #define SHOWN_BYTES 60
 
 typedef struct reader {
     syn_text_workload *w;
-    size_t at, line; /* line: number of the line read last, from 1 */
+    size_t at, line; /* line: number of the line that was read last, from 1 */
     syn__str words[MAX_COLUMNS];
     size_t n_words;
     syn_error *err;
@@ -20,12 +20,12 @@ typedef struct reader {
 
 /* ---- Lines and words ---- */
 
-/* The ASCII characters at which Python's str.split splits. */
+/* Whether Python's str.split splits at c. ASCII only. */
 static bool is_blank(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
 }
 
-/* Reads the next line that is not blank as words. Returns false at the end of the text. */
+/* Splits the next line that is not blank into words. Returns false at the end of the text. */
 static bool next_line(reader *r) {
     const syn_text_workload *w = r->w;
     r->n_words = 0;
@@ -157,8 +157,9 @@ static syn_status read_collective(const reader *r, size_t word, syn__text_part *
                     r->w->name, r->line, word + 1, shown(s), s.text);
 }
 
-/* Whether the parallelism uses the collective of that part of layer `index`. No layer needs the
-   first layer's input gradient, so its collective counts as used although it is omitted. */
+/* Whether the parallelism uses the collective of this part of layer `index`. The collective of the
+   first layer's input gradient counts as used, although it is omitted because no layer needs that
+   gradient. */
 static bool has_place(const syn_text_workload *w, size_t index, int part) {
     const syn__text_part *p = &w->layers[index].parts[part];
     switch (w->parallelism) {

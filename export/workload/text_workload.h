@@ -5,10 +5,10 @@
      <name> <dep> <fwd time> <fwd collective> <fwd bytes> <input-gradient time> <collective> <bytes>
          <weight-gradient time> <collective> <bytes> <update time>       one line per layer
 
-   It is converted to a set of execution traces, <prefix>.<npu>.et. Times are microseconds, as in
-   Chakra's converter; dep and update time are ignored. Collectives are NONE, ALLREDUCE, ALLTOALL,
-   ALLGATHER and REDUCESCATTER over all NPUs. In HYBRID_DLRM, the layers after <layer>, counted from
-   0, are the top MLP, and layer 0 is the embeddings. */
+   A text workload is converted to a set of execution traces, <prefix>.<npu>.et. Times are
+   microseconds, as in Chakra's converter; dep and update time are ignored. Collectives are NONE,
+   ALLREDUCE, ALLTOALL, ALLGATHER and REDUCESCATTER over all NPUs. In HYBRID_DLRM, the layers after
+   <layer>, counted from 0, are the top MLP, and layer 0 is the embeddings. */
 #ifndef EXPORT_TEXT_WORKLOAD_H
 #define EXPORT_TEXT_WORKLOAD_H
 
@@ -32,8 +32,9 @@ enum { SYN__TEXT_FWD, SYN__TEXT_IG, SYN__TEXT_WG, SYN__TEXT_PARTS };
 
 typedef struct syn__text_part {
     int64_t time_us;
-    syn__str comm;     /* as in the file */
-    int32_t comm_type; /* Chakra's value, SYN__TEXT_NONE, or SYN__TEXT_UNKNOWN (compat only) */
+    syn__str comm;     /* name of the collective, as in the file */
+    int32_t comm_type; /* Chakra's number of the collective, SYN__TEXT_NONE, or SYN__TEXT_UNKNOWN
+                          (only with compat) */
     int64_t bytes;
 } syn__text_part;
 
@@ -56,9 +57,9 @@ typedef struct syn_text_workload {
     syn__text_layer *layers;
     size_t n_layers, layers_cap;
     bool compat;
-    uint64_t n_unused;  /* collectives in the file that its parallelism does not use */
+    uint64_t n_unused;  /* number of collectives in the file that its parallelism does not use */
     size_t unused_line; /* line of the first of them */
-    uint64_t n_nodes;   /* per rank, set by writing */
+    uint64_t n_nodes;   /* nodes per rank; set by syn_text_workload_write */
     uint64_t n_collectives;
 } syn_text_workload;
 
@@ -76,7 +77,7 @@ typedef struct syn_text_options {
 
 /* Writes <prefix>.<npu>.et for all NPUs and then <prefix>.comm_group.json, which is empty because
    collectives include all NPUs. Ids start at 1 in each file. Collectives without bytes, or with one
-   NPU, are omitted, and their successors depend on their predecessors instead. Each collective
+   NPU, are omitted; nodes after them depend on the nodes before them instead. Each collective
    depends on the previous one. With compat, the output is byte for byte that of Chakra's converter:
    ids continue from file to file, NONE is an all-reduce, and there is no group file. SYN_E_INVALID
    if there is nothing to write. */

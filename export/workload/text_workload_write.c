@@ -9,7 +9,7 @@
 
 #define MAX_DEPS 4
 
-typedef uint64_t ref; /* a node of the file: its number from 1; 0: none */
+typedef uint64_t ref; /* number of a node in the file, from 1; 0: none */
 
 typedef struct layer_refs {
     ref comp[SYN__TEXT_PARTS], comm[SYN__TEXT_PARTS];
@@ -19,11 +19,11 @@ typedef struct writer {
     syn_text_workload *w;
     const syn_text_options *options;
     layer_refs *layers;
-    ref last;       /* node written last */
-    ref collective; /* last collective of the rank */
+    ref last;       /* the node that was written last */
+    ref collective; /* the rank's last collective */
     ref deps[MAX_DEPS];
     size_t n_deps;
-    bool dangling; /* compat: a dependency on a node that does not exist */
+    bool dangling; /* compat: some node depends on a node that does not exist */
     syn__buf name, message;
     syn_sink *out;
     syn__et_names names;
@@ -60,8 +60,8 @@ static syn__et_attr string(const char *name, syn__str text) {
     return syn__et_data(syn__str_of(name), SYN__ET_STRING, text);
 }
 
-/* Empty "inputs" and "outputs": tensors are unknown, but simulators that track memory require the
-   lists. */
+/* Returns an empty list "inputs" or "outputs". The tensors are unknown, but simulators that track
+   memory require the lists. */
 static syn__et_attr no_tensors(const char *name) {
     return syn__et_data(syn__str_of(name), SYN__ET_STRING_LIST, (syn__str){"", 0});
 }
@@ -73,7 +73,7 @@ static void put_message(writer *w) {
     w->message.bytes = 0;
 }
 
-/* Writes the node with the dependencies collected so far and the name in w->name. */
+/* Writes the node, with the name in w->name and the dependencies collected so far. */
 static ref put_node(writer *w, syn__et_node *node) {
     uint64_t data[MAX_DEPS], ctrl = 0;
     bool waits = false;
@@ -133,7 +133,7 @@ static bool is_run(const writer *w, const syn__text_part *p) {
     return p->comm_type >= 0 && p->bytes > 0 && w->options->n_npus > 1;
 }
 
-/* Writes the collective of a layer's part, which depends on `after`. If there is no collective,
+/* Writes the collective of a layer's part, which depends on `after`. If the collective is omitted,
    later nodes depend on `after` instead. */
 static void communicate(writer *w, size_t layer, int part, const char *infix, ref after) {
     const syn__text_layer *l = &w->w->layers[layer];
@@ -166,7 +166,7 @@ static void data_step(writer *w) {
     layer_refs *l = w->layers;
     for (size_t i = 0; i < n; i++) {
         if (i != 0) wait_for(w, l[i - 1].comp[SYN__TEXT_FWD]);
-        wait_if(w, l[i].comm[SYN__TEXT_WG]); /* from the previous step */
+        wait_if(w, l[i].comm[SYN__TEXT_WG]); /* the gradient of the previous step */
         compute(w, i, SYN__TEXT_FWD);
     }
     for (size_t i = n; i-- > 0;) {
@@ -206,7 +206,7 @@ static void model_step(writer *w) {
             wait_for(w, l[i + 1].comm[SYN__TEXT_IG]);
         }
         compute(w, i, SYN__TEXT_IG);
-        /* All layers except the first, if line 2 has the right number. */
+        /* True for all layers except the first, if line 2 has the right number of layers. */
         if ((int64_t)(n - 1 - i) != w->w->stated_layers - 1)
             communicate(w, i, SYN__TEXT_IG, infix, l[i].comp[SYN__TEXT_IG]);
         wait_for(w, l[i].comp[SYN__TEXT_IG]);
@@ -215,8 +215,8 @@ static void model_step(writer *w) {
     }
 }
 
-/* The all-to-all of the embeddings runs concurrently with the bottom MLP; the last layer of the
-   bottom MLP waits for it. */
+/* Writes the forward pass of DLRM. The all-to-all of the embeddings runs concurrently with the
+   bottom MLP; the last layer of the bottom MLP waits for it. */
 static void dlrm_forward(writer *w) {
     layer_refs *l = w->layers;
     for (size_t i = 0; i < w->w->n_layers; i++) {

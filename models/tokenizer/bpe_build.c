@@ -1,6 +1,6 @@
 /* Builds a byte-pair encoder from a vocabulary and merges. GPT-2 and later models spell bytes as
-   printable characters: bytes 33..126, 161..172 and 174..255 as the code point of the same number,
-   the other 68 bytes, in order, as U+0100..U+0143 (bytes_to_unicode in encoder.py of
+   printable characters: bytes 33..126, 161..172 and 174..255 as the code points of the same
+   numbers, and the other 68 bytes, in order, as U+0100..U+0143 (bytes_to_unicode in encoder.py of
    github.com/openai/gpt-2). */
 #include "models/tokenizer/bpe_private.h"
 
@@ -21,7 +21,7 @@ static unsigned spelled(unsigned char byte) {
     return byte == 173 ? 0x100u + 67 : byte;
 }
 
-/* -1 if the code point spells no byte. */
+/* Returns the byte that a code point spells, or -1. */
 static int unspelled(unsigned c) {
     if (c >= 0x100)
         return c <= 0x120   ? (int)c - 0x100
@@ -80,7 +80,8 @@ static syn_status find_bytes(syn__bpe *bpe, const syn__vocab *vocab, const char 
     return SYN_OK;
 }
 
-/* Whether some characters become no token at all. The characters around one may then merge. */
+/* Whether some characters become no token at all. The characters before and after such a character
+   may then merge. */
 static bool drops_chars(const syn__bpe *bpe) {
     if (bpe->rules.unk >= 0) return false;
     for (unsigned b = 0; b < 256; b++)
@@ -147,7 +148,7 @@ syn_status syn__bpe_reserve(syn__bpe *bpe, size_t merges, syn_error *err) {
     return SYN_OK;
 }
 
-/* The id of a token; if there is none, returns -1 and sets `why`. */
+/* Returns the id of a token. If there is no such token, returns -1 and sets `why`. */
 static int32_t token(const syn__vocab *vocab, const char *text, size_t bytes,
                      char why[SYN__BPE_WHY_BYTES]) {
     char shown[SYN__QUOTE_BYTES];
@@ -162,8 +163,9 @@ static bool ends_in(const char *text, size_t bytes, const char *end, size_t end_
     return bytes >= end_bytes && memcmp(text + bytes - end_bytes, end, end_bytes) == 0;
 }
 
-/* Records what this merge may join to a following U+2581: text that ends in the left token's last
-   byte. If the left token may stand for other text, that could be any byte. */
+/* If this merge may join text to a following U+2581, records the byte that the text ends in. If the
+   left token may stand for other text (an unknown token or a byte token), this could be any byte,
+   so words are not split at all. */
 static void note_glue(syn__bpe *bpe, const char *left, size_t left_bytes, const char *right,
                       size_t right_bytes) {
     if (right_bytes < META_BYTES || memcmp(right, META, META_BYTES) != 0) return;
@@ -198,8 +200,8 @@ bool syn__bpe_put_merge(syn__bpe *bpe, const syn__vocab *vocab, const char *left
 
 /* ---- words ---- */
 
-/* Whether a token is a word that needs no merging: merging gives it back, or ignore_merges is
-   set. */
+/* Whether a token is a word that needs no merging: merging its bytes gives the same token, or
+   ignore_merges is set. */
 static syn_status is_word(const syn__bpe *bpe, const syn__vocab *vocab, syn__bpe_work *work,
                           int32_t id, int32_t *ids, bool *is, syn_error *err) {
     const char *text = bpe->bytes + bpe->begin[id];
@@ -217,8 +219,8 @@ static syn_status is_word(const syn__bpe *bpe, const syn__vocab *vocab, syn__bpe
     return SYN_OK;
 }
 
-/* Adds the tokens of a single character, or the longer ones. The single ones must come first,
-   because merging starts from them. */
+/* Adds the tokens of a single character or, if `longer`, the other tokens. Tokens of a single
+   character must be added first, because merging starts from them. */
 static syn_status make_words(syn__bpe *bpe, const syn__vocab *vocab, bool longer,
                              syn__bpe_work *work, int32_t **ids, size_t *cap, syn_error *err) {
     for (int32_t id = 0; id < bpe->vocab_elems; id++) {

@@ -1,5 +1,5 @@
-/* Merging in byte-pair encoding: short words by scanning, long ones with a heap over a linked
-   list. */
+/* The merging of byte-pair encoding: short words by scanning all pairs, long words with a heap of
+   pairs over a linked list of tokens. */
 #include "models/tokenizer/bpe_private.h"
 
 #include "syntorch/base/memory.h"
@@ -81,8 +81,8 @@ static size_t merge_short(const syn__bpe *bpe, int32_t *ids, size_t n) {
     return n;
 }
 
-/* Heap entries are ordered by rank, then position. An entry is stale if the pair at its position
-   has another rank by now. */
+/* Heap entries are ordered by rank, then by position. An entry is outdated if the pair at its
+   position has another rank by now. */
 static uint64_t heap_entry(uint32_t rank, uint32_t pos) {
     return (uint64_t)rank << 32 | pos;
 }
@@ -126,15 +126,16 @@ static syn_status work_reserve(syn__bpe_work *work, size_t elems, syn_error *err
     return SYN_OK;
 }
 
-/* The same with a linked list; a position is the index of a token's first symbol. The heap never
-   exceeds 2n entries: it starts with n - 1, and a merge removes one and adds at most two. */
+/* The same with a linked list. A token's position is the index of its first symbol. The heap never
+   has more than 2n entries: it starts with n - 1, and each merge removes one entry and adds at most
+   two. */
 static size_t merge_long(const syn__bpe *bpe, const syn__bpe_work *work, int32_t *ids, uint32_t n) {
     uint64_t *heap = work->heap;
     uint32_t *next = work->links, *prev = next + n, *rank = prev + n;
     size_t heap_elems = 0;
     for (uint32_t i = 0; i < n; i++) {
         next[i] = i + 1;
-        prev[i] = i - 1; /* wraps for the first, where it is never read */
+        prev[i] = i - 1; /* wraps around for i = 0, where it is never read */
         rank[i] = i + 1 < n ? syn__bpe_find_pair(bpe, ids[i], ids[i + 1])->rank : SYN__BPE_NO_RANK;
         if (rank[i] != SYN__BPE_NO_RANK) heap[heap_elems++] = heap_entry(rank[i], i);
     }
@@ -164,13 +165,13 @@ static size_t merge_long(const syn__bpe *bpe, const syn__bpe_work *work, int32_t
     return left;
 }
 
-/* The token of a single character; -1 if there is none. */
+/* The id of the token of a single character; -1 if there is none. */
 static int32_t char_id(const syn__bpe *bpe, const char *text, size_t bytes) {
     if (bytes == 1) return bpe->ascii_id[(unsigned char)text[0]];
     return syn__bpe_find_word(bpe, text, bytes, syn__bpe_hash(text, bytes))->id;
 }
 
-/* Writes the fallback tokens of a character's bytes; false if one is missing. */
+/* Writes the fallback tokens of a character's bytes. Returns false if one is missing. */
 static bool fall_back(const syn__bpe *bpe, const char *text, size_t bytes, int32_t *ids) {
     for (size_t i = 0; i < bytes; i++) {
         ids[i] = bpe->byte_id[(unsigned char)text[i]];
@@ -190,8 +191,8 @@ static void put_symbol(symbols *s, int32_t id, size_t bytes) {
     s->ids[s->n++] = id;
 }
 
-/* As in HuggingFace, an unknown token is written only when the next known character comes, so after
-   the byte-fallback tokens of characters in between. */
+/* As in HuggingFace, an unknown token is written only before the next known character, so after the
+   byte-fallback tokens of characters in between. */
 static void split_chars(const syn__bpe *bpe, const char *word, size_t bytes, symbols *s) {
     size_t unknown = 0; /* bytes of unknown characters whose token is not written yet */
     for (size_t at = 0, step; at < bytes; at += step) {

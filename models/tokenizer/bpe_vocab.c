@@ -34,7 +34,8 @@ static syn_status read_merge(syn__bpe *bpe, const merges_reader *mr, const char 
                     (size_t)known->rank + mr->header_lines + 1);
 }
 
-/* Lines may end in CR LF, the file in blank lines. The first line may be "#version: ...". */
+/* Reads all merges. Lines may end in CR LF, and the file may end in blank lines. The first line may
+   be "#version: ...". */
 static syn_status read_merges(syn__bpe *bpe, const syn__vocab *vocab, const char *name,
                               const char *data, size_t bytes, syn_error *err) {
     merges_reader mr = {.name = name, .vocab = vocab};

@@ -149,7 +149,7 @@ static syn_status encode_plain(const syn_tokenizer *tok, const char *text, size_
 
 /* ---- templates ---- */
 
-/* Whether to use item i of a template: without `special`, only the texts. */
+/* Whether to use item i of a template. Without `special`, only the texts are used. */
 static bool counts(const syn__template *t, size_t i, bool special) {
     return special || t->id[i] < 0;
 }

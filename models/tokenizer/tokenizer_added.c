@@ -1,5 +1,5 @@
-/* Stores added tokens in a hash table, and finds the longest ones in a text by narrowing a sorted
-   list. */
+/* Stores added tokens in a hash table, and finds the longest matches in a text by narrowing a range
+   of the sorted tokens. */
 #include "models/tokenizer/tokenizer_added_private.h"
 
 #include "models/tokenizer/bpe_private.h"
@@ -10,7 +10,7 @@
 
 /* ---- the tokens ---- */
 
-/* Returns the slot of a text, or the free slot to insert it. */
+/* Returns the slot of a text, or the free slot where it can be inserted. */
 static uint32_t *find_slot(const syn__added *added, const char *text, size_t bytes) {
     const size_t mask = added->n_slots - 1;
     for (size_t i = syn__bpe_hash(text, bytes) & mask;; i = (i + 1) & mask) {
@@ -66,7 +66,7 @@ syn_status syn__added_put(syn__added *added, const char *text, size_t bytes,
     return SYN_OK;
 }
 
-/* Whether token a sorts before token b: by `found`, or by id. */
+/* Whether token a sorts before token b, by id or by `found`. */
 static bool less(const syn__added *added, bool by_id, uint32_t a, uint32_t b) {
     const syn__added_token *x = &added->tokens[a], *y = &added->tokens[b];
     if (by_id) return x->id < y->id;
@@ -75,7 +75,8 @@ static bool less(const syn__added *added, bool by_id, uint32_t a, uint32_t b) {
     return c != 0 ? c < 0 : x->found_bytes < y->found_bytes;
 }
 
-/* Heap sort, because qsort's comparison gets no context argument. */
+/* For a heap sort. qsort cannot be used, because its comparison function gets no context
+   argument. */
 static void sift(const syn__added *added, bool by_id, uint32_t *at, size_t n, size_t i) {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && less(added, by_id, at[child], at[child + 1])) child++;
@@ -96,7 +97,7 @@ static void sort(const syn__added *added, bool by_id, uint32_t *at, size_t n) {
     }
 }
 
-/* Bit number `pair` of a bitmap. */
+/* Returns bit number `pair` of a bitmap. */
 static bool has_pair(const uint8_t pairs[8192], unsigned pair) {
     return pairs[pair >> 3] >> (pair & 7) & 1;
 }
@@ -160,8 +161,8 @@ void syn__added_free(syn__added *added) {
 
 /* ---- search ---- */
 
-/* The first of at[low .. high) whose byte number `depth` is at least `byte`. All have the same
-   bytes before it; a token that ends there sorts first. */
+/* Returns the first of the tokens at[low .. high) whose byte number `depth` is at least `byte`. All
+   these tokens have the same bytes before it. A token that ends before it sorts first. */
 static size_t first_from(const syn__added *added, const uint32_t *at, size_t low, size_t high,
                          size_t depth, unsigned byte) {
     while (low < high) {
@@ -173,9 +174,9 @@ static size_t first_from(const syn__added *added, const uint32_t *at, size_t low
     return low;
 }
 
-/* The longest token at the beginning of the text; NULL if there is none. Narrows the range of
-   sorted tokens byte by byte, so it costs the match's length times the logarithm of the number of
-   tokens. */
+/* Returns the longest token at the beginning of the text; NULL if there is none. Narrows the range
+   of sorted tokens byte by byte, so the time is the match's length times the logarithm of the
+   number of tokens. */
 static const syn__added_token *longest_at(const syn__added *added, int k, const char *text,
                                           size_t bytes) {
     const uint32_t *at = added->sorted[k];
@@ -219,7 +220,7 @@ static size_t space_bytes(const char *text, size_t bytes) {
     return is_space ? 3 : 0;
 }
 
-/* Beginning of the character before `pos` > 0. */
+/* The beginning of the character before `pos`, which must be > 0. */
 static size_t before(const char *text, size_t pos) {
     do pos--;
     while (pos > 0 && ((unsigned char)text[pos] & 0xc0) == 0x80);

@@ -1,8 +1,8 @@
 /* Opens a GPT-2 tokenizer (vocab.json, merges.txt) with added tokens and the tokens put around a
-   text. Added tokens get ids as in transformers 5's GPT2Tokenizer: first those of
-   added_tokens_decoder by id, then the special tokens not among them. If tokenizer_config.json has
-   no added_tokens_decoder, special_tokens_map.json, added_tokens.json and tokenizer.json take its
-   place. */
+   text. Added tokens get ids as in transformers 5's GPT2Tokenizer: first the tokens of
+   added_tokens_decoder, in the order of their ids, then the special tokens that are not among
+   these. If tokenizer_config.json has no added_tokens_decoder, special_tokens_map.json,
+   added_tokens.json and tokenizer.json are used instead. */
 #include "models/tokenizer/tokenizer_files_private.h"
 
 #include "syntorch/base/memory.h"
@@ -26,7 +26,7 @@ static bool is_normalized(const syn__tokenizer_files *f, const syn__file_token *
     return t->normalized_said ? t->normalized : !(t->special || is_named(f, t));
 }
 
-/* Whether both are the same object for transformers. A string differs from an object. */
+/* Whether transformers treats both tokens as the same object. A string differs from an object. */
 static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
                   const syn__file_token *b) {
     return syn__file_token_is(a, b->text, b->bytes) && a->is_object == b->is_object &&
@@ -34,7 +34,7 @@ static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
            is_normalized(f, a) == is_normalized(f, b);
 }
 
-/* Token i of all tokens not in the decoder, in the order of transformers. */
+/* Token i of all tokens that are not in added_tokens_decoder, in the order of transformers. */
 static const syn__file_token *special(const syn__tokenizer_files *f, size_t i) {
     const syn__file_tokens *const lists[] = {&f->map_more, &f->config_more, &f->extra};
     if (i < SYN__NAMED_TOKENS) return &f->named[i];
@@ -56,8 +56,8 @@ static void set_flags(const syn__tokenizer_files *f, syn__added_token *token,
     token->special = t->special || is_named(f, t);
 }
 
-/* A token that already exists keeps its id. Its flags come from the last object with its text,
-   unless the decoder has it. */
+/* Adds a special token. A token that already exists keeps its id. Its flags are those of the last
+   object with its text, unless added_tokens_decoder has the token. */
 static syn_status put_special(const syn__tokenizer_files *f, syn__added *out, size_t i,
                               syn_error *err) {
     const syn__file_token *t = special(f, i);
@@ -85,7 +85,7 @@ static syn_status put_decoded(const syn__tokenizer_files *f, syn__added *out,
     return SYN_OK;
 }
 
-/* By id. If several files give the same id, the last one comes first. */
+/* Compares by id. If several files give the same id, the token that was read last comes first. */
 static int by_id(const void *a, const void *b) {
     const syn__file_token *x = a, *y = b;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
@@ -163,7 +163,7 @@ static syn_status check_vocabulary(const syn__tokenizer_files *f, const syn__bpe
                     f->folder, (int)bpe->vocab_elems, (long long)f->json_vocab);
 }
 
-/* ByteLevel's steps, without the last, because words stay bytes. */
+/* Adds ByteLevel's steps without the last one, because words stay bytes. */
 static syn_status add_steps(syn_tokenizer *tok, bool prefix_space, syn_error *err) {
     syn__step *step;
     SYN_TRY(syn__steps_add_byte_level(&tok->cuts, prefix_space, true, err));

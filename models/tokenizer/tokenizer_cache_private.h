@@ -1,5 +1,5 @@
-/* Caches the ids of words within one encode call. Used only for texts that are long enough to
-   repeat words. */
+/* Caches the ids of words within one encode call. Only texts that are long enough to repeat words
+   use the cache. */
 #ifndef MODELS_TOKENIZER_CACHE_PRIVATE_H
 #define MODELS_TOKENIZER_CACHE_PRIVATE_H
 
@@ -16,7 +16,7 @@ extern "C" {
 #define SYN__CACHE_WORD_BYTES 26
 #define SYN__CACHE_WORD_IDS   8
 
-/* One cache line; the table is direct-mapped. */
+/* An entry of the direct-mapped table. Its size is one cache line. */
 typedef struct syn__cached_word {
     uint32_t hash;
     uint8_t bytes; /* 0: free slot */
@@ -25,7 +25,8 @@ typedef struct syn__cached_word {
     int32_t ids[SYN__CACHE_WORD_IDS];
 } syn__cached_word;
 
-/* *out is NULL, a valid empty cache, if the text is too short to profit. */
+/* Creates a cache. For a text that is too short to profit, *out is NULL, which the functions below
+   treat as an empty cache. */
 static inline syn_status syn__cache_new(syn__cached_word **out, size_t text_bytes, syn_error *err) {
     *out = NULL;
     if (text_bytes < SYN__CACHE_FROM_BYTES) return SYN_OK;

@@ -1,12 +1,13 @@
-/* Pre-tokenizers: each splits or changes a text and passes every part to the next one, the last one
-   to the model. */
+/* Pre-tokenizers: each splits or changes a text and passes every part to the next pre-tokenizer.
+   The last one passes them to the model. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
 
 #include <string.h>
 
-/* A pre-tokenizer that splits; holds back one part that may have to be joined to the next. */
+/* The state of a pre-tokenizer that splits. It holds back one part, which may have to be joined to
+   the next. */
 typedef struct cutter {
     syn__encoder *enc;
     size_t step; /* the next pre-tokenizer */
@@ -85,7 +86,7 @@ static int class_at(const syn__text *in, size_t *at) {
     return syn__char_kind_of(c) == SYN__CHAR_PUNCTUATION ? PUNCTUATION : OTHER;
 }
 
-/* Splits at the characters of a class. */
+/* Splits a text at the characters of a class. */
 static syn_status split_class(syn__encoder *enc, int class, syn__behavior behavior, size_t next,
                               const syn__text *in, syn_error *err) {
     cutter c = {.enc = enc, .step = next, .in = in, .behavior = behavior};
@@ -147,7 +148,7 @@ static syn_status prefix(syn__encoder *enc, size_t next, const syn__text *in, sy
     return syn__encode_cut(enc, next, &made, err);
 }
 
-/* Replaces each space by the mark, and prepends one as the scheme asks. */
+/* Replaces each space by the mark (step->text), and prepends a mark if the scheme says so. */
 static syn_status mark(const syn__step *step, const syn__text *in, syn__text_buffer *out,
                        syn_error *err) {
     const bool followed = in->from != NULL;

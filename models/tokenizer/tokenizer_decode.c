@@ -1,4 +1,4 @@
-/* Decodes ids: each decoder transforms a list of texts, which at first are the tokens. */
+/* Decodes ids. Each decoder transforms a list of texts; at first the texts are the tokens. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -46,7 +46,7 @@ static bool begins(const char *text, size_t bytes, const char *with, size_t with
 
 /* ---- decoders ---- */
 
-/* Joins the bytes of all tokens to one text. */
+/* Joins the bytes of all tokens into one text. */
 static syn_status decode_bytes(const syn_tokenizer *tok, const row *in, row *out, syn_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         size_t bytes, n;
@@ -102,7 +102,7 @@ static syn_status decode_wordpiece(const syn__step *step, const row *in, row *ou
     return SYN_OK;
 }
 
-/* Replaces marks by spaces. Removes those of the first token, unless the scheme is "never". */
+/* Replaces marks by spaces. Removes the marks of the first token, unless the scheme is "never". */
 static syn_status decode_meta(const syn__step *step, const row *in, row *out, syn_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         size_t bytes;
@@ -125,15 +125,15 @@ static int hex(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte of "<0x61>"; -1 for other texts. Like HuggingFace, accepts a plus sign before a single
-   digit. */
+/* Returns the byte of a text such as "<0x61>", or -1 for other texts. Like HuggingFace, accepts a
+   plus sign before a single digit. */
 static int fallback_byte(const char *text, size_t bytes) {
     if (bytes != 6 || !begins(text, bytes, "<0x", 3) || text[5] != '>') return -1;
     const int high = text[3] == '+' ? 0 : hex(text[3]), low = hex(text[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* Consecutive bytes become one text if they are valid UTF-8; otherwise each becomes U+FFFD. */
+/* Consecutive bytes become one text if they are valid UTF-8. Otherwise each byte becomes U+FFFD. */
 static syn_status put_bytes(row *out, size_t begin, syn_error *err) {
     const size_t n = out->bytes - begin;
     if (n == 0) return SYN_OK;
@@ -165,8 +165,8 @@ static syn_status decode_fallback(const row *in, row *out, syn_error *err) {
     return put_bytes(out, begin, err);
 }
 
-/* Removes the text up to `start` times at the beginning of each token and up to `stop` times at its
-   end. */
+/* Removes the step's text up to `start` times at the beginning of each token and up to `stop` times
+   at its end. */
 static syn_status decode_strip(const syn__step *step, const row *in, row *out, syn_error *err) {
     for (size_t i = 0; i < in->n; i++) {
         const size_t n = step->text_bytes;
@@ -274,11 +274,12 @@ syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, c
 
 /* ---- incremental decoding ---- */
 
-/* Whether the decoded text does not change when ids are appended: until the texts are joined, each
-   comes from a single token or from consecutive bytes; after that, decoders may only change the
-   beginning. */
+/* Whether the decoded text stays the same when ids are appended. It does if, until the texts are
+   joined, each text comes from a single token or from consecutive bytes, and if later decoders
+   change only the beginning. */
 static bool stays(const syn__steps *decoders, bool *joins_bytes) {
-    bool joined = false, differs = false; /* differs: a first token decodes unlike later ones */
+    bool joined = false, differs = false; /* differs: the first token is decoded in another way than
+                                             later tokens */
     *joins_bytes = false;
     for (size_t i = 0; i < decoders->n; i++) {
         const syn__step *const step = &decoders->at[i];
@@ -309,7 +310,7 @@ static bool stays(const syn__steps *decoders, bool *joins_bytes) {
     return true;
 }
 
-/* Whether the decoders before ByteFallback turn the token into a byte. */
+/* Whether the decoders before ByteFallback convert the token to a byte. */
 static syn_status is_byte(const syn_tokenizer *tok, int32_t id, syn__match *match, row rows[2],
                           bool *out, syn_error *err) {
     size_t bytes, last = 0;

@@ -1,4 +1,5 @@
-/* Encodes whole texts: added tokens, normalizers, pre-tokenizers, the model with its cache. */
+/* Encodes whole texts: splits them at added tokens, runs normalizers and pre-tokenizers, and then
+   the model with its cache. */
 #include "models/tokenizer/tokenizer_cache_private.h"
 #include "models/tokenizer/tokenizer_private.h"
 
@@ -34,7 +35,7 @@ static uint32_t spaces_of(bool spells, const char *text, size_t bytes, bool at_e
     return n;
 }
 
-/* The place of word->at[begin .. end), which became a token with the given text. */
+/* Returns the place of word->at[begin .. end), which became a token with the given text. */
 static syn__place place_of(const syn__encoder *enc, const syn__text *word, size_t begin, size_t end,
                            bool spells, const char *text, size_t text_bytes) {
     syn__place place = {0};
@@ -49,8 +50,8 @@ static syn__place place_of(const syn__encoder *enc, const syn__text *word, size_
     return place;
 }
 
-/* Number of bytes of the word that a token covers. *at is the token's first symbol, and is advanced
-   past its last one. */
+/* Returns the number of bytes of the word that a token covers. *at is the number of the token's
+   first symbol, and is advanced past its last symbol. */
 static size_t bytes_of(const syn__bpe *bpe, int32_t id, const int32_t *symbols,
                        const uint32_t *symbol_bytes, size_t n, size_t *at) {
     const size_t whole = bpe->begin[id + 1] - bpe->begin[id];
@@ -62,7 +63,7 @@ static size_t bytes_of(const syn__bpe *bpe, int32_t id, const int32_t *symbols,
     return bytes;
 }
 
-/* Computes the places of the ids from `first` on, which a word became. */
+/* Computes the places of the ids from number `first` on, which a word became. */
 static syn_status place_merged(syn__encoder *enc, const syn__text *word, size_t first,
                                syn_error *err) {
     const syn__bpe *bpe = enc->tok->bpe;
@@ -83,7 +84,7 @@ static syn_status place_merged(syn__encoder *enc, const syn__text *word, size_t 
     return SYN_OK;
 }
 
-/* Appends the ids of a part of a word. Memory for one id per byte is reserved. */
+/* Appends the ids of a part of a word. The caller has reserved memory for one id per byte. */
 static syn_status merge_part(syn__encoder *enc, const char *word, size_t bytes, syn_error *err) {
     const syn__bpe *bpe = enc->tok->bpe;
     const uint32_t hash = syn__bpe_hash(word, bytes);
@@ -104,7 +105,7 @@ static syn_status merge_part(syn__encoder *enc, const char *word, size_t bytes, 
 }
 
 /* Returns the end of the part that begins at `at`. Words are split before each U+2581 that no merge
-   joins to the text before it: both sides then merge independently. */
+   can join to the text before it, because both sides then merge independently. */
 static size_t part_end(const syn__bpe *bpe, const char *word, size_t bytes, size_t at) {
     for (const char *meta; bpe->cuts && at + 1 < bytes; at = (size_t)(meta - word)) {
         meta = memchr(word + at + 1, 0xe2, bytes - at - 1);
@@ -167,8 +168,8 @@ static bool is_word(const void *user, const char *text, size_t bytes, size_t pos
     return syn__regex_is_at(enc->tok->word, enc->match, text, bytes, pos);
 }
 
-/* First splits at tokens that are not normalized; then normalizes the text between them and splits
-   it at the other tokens. */
+/* First splits the text at added tokens that are not normalized. Then normalizes the text between
+   these tokens and splits it at the other added tokens. */
 static syn_status encode_pieces(syn__encoder *enc, bool normalized, const syn__text *in,
                                 syn_error *err) {
     syn__added_pieces *pieces = &enc->pieces[normalized];
@@ -201,7 +202,7 @@ static syn_status follow(syn__encoder *enc, const char *text, size_t bytes, syn_
 }
 
 /* Whether offsets must be tracked because a pre-tokenizer depends on where its text begins in the
-   input, which normalizers may hide. */
+   input. Without offsets, this is unknown after some normalizers. */
 static bool must_follow(const syn_tokenizer *tok) {
     for (size_t i = 0; tok->normalizers.n > 0 && i < tok->cuts.n; i++)
         if (tok->cuts.at[i].kind == SYN__CUT_META && tok->cuts.at[i].scheme == SYN__FIRST)
@@ -225,7 +226,8 @@ syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes, s
     return encode_pieces(enc, false, &whole, err);
 }
 
-/* Excludes white space within tokens from their offsets: HuggingFace's process_offsets. */
+/* Excludes white space at the ends of tokens from their offsets, like HuggingFace's
+   process_offsets. */
 static void trim(const syn__step *step, syn__place *places, size_t n) {
     for (size_t i = 0; i < n; i++) {
         syn__place *p = &places[i];

@@ -1,4 +1,4 @@
-/* Shared by the readers of tokenizer.json. */
+/* Declarations that the readers of tokenizer.json share. */
 #ifndef MODELS_TOKENIZER_FILE_PRIVATE_H
 #define MODELS_TOKENIZER_FILE_PRIVATE_H
 

@@ -1,5 +1,5 @@
 /* Reads the configuration files of a GPT-2 tokenizer, in the order and with the precedence of
-   transformers. tokenizer_bpe.c then turns them into added tokens. */
+   transformers. tokenizer_bpe.c makes added tokens of them. */
 #include "models/tokenizer/tokenizer_files_private.h"
 
 #include "syntorch/base/memory.h"
@@ -140,8 +140,8 @@ static bool ends_in_token(const char *key) {
     return n >= 6 && strcmp(key + n - 6, "_token") == 0;
 }
 
-/* Reads a key that names a token: one of the seven, or any that ends in "_token" and has a
-   string. */
+/* Reads a key that names a token: one of the seven named tokens, or any key that ends in "_token"
+   and has a string. */
 static syn_status read_named(syn__tokenizer_files *f, syn_json *json, syn__file_tokens *more,
                              bool special, syn_error *err) {
     syn__file_token *t;
@@ -178,8 +178,9 @@ static syn_status read_extra(syn__tokenizer_files *f, syn_json *json, bool speci
     return SYN_OK;
 }
 
-/* Chooses between the old and the new key. In tokenizer_config.json the new one wins if it has
-   tokens; after all files, if it is present. */
+/* Chooses between the old key, additional_special_tokens, and the new key, extra_special_tokens. In
+   tokenizer_config.json the new key wins if it has tokens; after all files were read, it wins if it
+   is present. */
 static void settle_extra(syn__tokenizer_files *f, bool in_config) {
     if (in_config && f->extra_named) return;
     const bool old_counts = in_config ? f->extra.n == 0 : !f->extra_said;
@@ -213,7 +214,7 @@ static syn_status read_config(void *user, syn_json *json, syn_error *err) {
     return read_named(f, json, &f->config_more, false, err);
 }
 
-/* ---- old files, used without added_tokens_decoder ---- */
+/* ---- old files, used if there is no added_tokens_decoder ---- */
 
 static syn_status read_map(void *user, syn_json *json, syn_error *err) {
     syn__tokenizer_files *f = user;
@@ -225,7 +226,7 @@ bool syn__file_token_is(const syn__file_token *t, const char *text, size_t bytes
     return t->text && t->bytes == bytes && memcmp(t->text, text, bytes) == 0;
 }
 
-/* Whether a file so far lists the text as a special token. */
+/* Whether a file that was read so far gives the text as a special token. */
 static bool said_special(const syn__tokenizer_files *f, const char *text, size_t bytes) {
     for (int i = 0; i < SYN__NAMED_TOKENS; i++)
         if (f->said[i] && f->named[i].special && syn__file_token_is(&f->named[i], text, bytes))
@@ -276,7 +277,7 @@ syn_status syn__tokenizer_files_read(syn__tokenizer_files *f, syn_error *err) {
     }
     settle_extra(f, false);
     SYN_TRY(syn__tok_read(f->folder, "tokenizer.json", syn__tokenizer_files_json, f, err));
-    if (f->has_json) f->add_bos = f->add_eos = false; /* its post_processor decides */
+    if (f->has_json) f->add_bos = f->add_eos = false; /* the post_processor decides */
     return check(f, err);
 }
 

@@ -1,4 +1,4 @@
-/* The files of a GPT-2 tokenizer other than vocab.json and merges.txt, as read. tokenizer_files.c
+/* The contents of a GPT-2 tokenizer's files other than vocab.json and merges.txt. tokenizer_files.c
    and tokenizer_template.c read them for tokenizer_bpe.c. */
 #ifndef MODELS_TOKENIZER_FILES_PRIVATE_H
 #define MODELS_TOKENIZER_FILES_PRIVATE_H
@@ -15,13 +15,14 @@ enum { SYN__NAMED_BOS, SYN__NAMED_EOS, SYN__NAMED_UNK, SYN__NAMED_TOKENS = 7 };
 
 /* A token as a file writes it: a string, or an object with "content". */
 typedef struct syn__file_token {
-    char *text; /* NULL: null, or not given */
+    char *text; /* NULL: the file has null or does not give the token */
     size_t bytes;
     int64_t id;   /* -1: none */
     size_t order; /* position in which it was read */
     bool single_word, lstrip, rstrip, normalized, normalized_said;
     bool is_object;
-    bool special; /* set in the file, or a string, or an object in a list of special tokens */
+    bool special; /* the file says so, or the token is a string or an object in a list of special
+                     tokens */
 } syn__file_token;
 
 typedef struct syn__file_tokens {
@@ -34,7 +35,8 @@ typedef struct syn__tokenizer_files {
     syn__file_token named[SYN__NAMED_TOKENS];
     bool said[SYN__NAMED_TOKENS]; /* a file gave this token; false: `named` is the default */
     syn__file_tokens config_more, map_more; /* other keys that end in "_token" */
-    syn__file_tokens extra;      /* extra_special_tokens, formerly additional_special_tokens */
+    syn__file_tokens extra;                 /* extra_special_tokens, or its old key
+                                               additional_special_tokens */
     syn__file_tokens additional; /* additional_special_tokens of the file that is being read */
     bool extra_said, extra_named, additional_said;
     syn__file_tokens decoder;
@@ -45,15 +47,15 @@ typedef struct syn__tokenizer_files {
     syn_tokenizer *tok; /* its templates are set from the post_processor */
 } syn__tokenizer_files;
 
-/* Reads all files of files->folder that matter; the rest of *files must be zero. Free it after a
-   failure, too. */
+/* Reads all files of files->folder that affect the tokenizer. Initialize *files to zero except for
+   `folder`, `json_vocab` and `tok`. The caller frees it, even after a failure. */
 syn_status syn__tokenizer_files_read(syn__tokenizer_files *files, syn_error *err) SYN_MUST_USE;
 void syn__tokenizer_files_free(syn__tokenizer_files *files);
 
-/* Handles one key of tokenizer.json. */
+/* Reads the value of one key of tokenizer.json. files: a syn__tokenizer_files. */
 syn_status syn__tokenizer_files_json(void *files, syn_json *json, syn_error *err) SYN_MUST_USE;
 
-/* Appends an element; *t is valid until the next call. */
+/* Appends an empty element. *t is valid until the next call. */
 syn_status syn__file_tokens_append(syn__file_tokens *list, syn__file_token **t,
                                    syn_error *err) SYN_MUST_USE;
 syn_status syn__file_token_set(syn__file_token *t, const char *text, size_t bytes,

@@ -17,8 +17,8 @@ typedef struct settings {
     bool lower_case, strip_accents, split_ideographs;
 } settings;
 
-/* BERT's own tokens. A file that adds others is rejected, because these would have to be recognized
-   in texts. */
+/* BERT's own tokens. A file that adds other tokens is rejected, because these would have to be
+   recognized in texts. */
 static const char *const own_tokens[] = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
 #define OWN_TOKENS (sizeof own_tokens / sizeof *own_tokens)
 
@@ -58,7 +58,7 @@ static syn_status read_list(syn_json *json, syn_error *err) {
     return SYN_OK;
 }
 
-/* Reads another key that ends in "_token". A string is one more token. */
+/* Reads another key that ends in "_token". Its value counts as a token if it is a string. */
 static syn_status read_named(syn_json *json, syn_error *err) {
     char text[SYN__TOK_NAME_BYTES];
     if (syn_json_next(json) != SYN_JSON_STRING)
@@ -79,7 +79,7 @@ static syn_status read_added(void *user, syn_json *json, syn_error *err) {
     return syn__tok_skip(json, err);
 }
 
-/* Reads the value of a key for WordPiece; *found: whether it was one. */
+/* Reads the value of a key for WordPiece. Sets *found to whether it is such a key. */
 static syn_status read_wordpiece(settings *s, syn_json *json, bool *found, syn_error *err) {
     static const char *const keys[OWN_TOKENS] = {"unk_token", "sep_token", "pad_token", "cls_token",
                                                  "mask_token"};
@@ -149,8 +149,8 @@ bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind) {
     return false;
 }
 
-/* Chooses the kind for a folder with vocab.txt: by tokenizer_config.json, then by the files that
-   exist, then by config.json. */
+/* Chooses the kind of tokenizer for a folder with vocab.txt: by tokenizer_config.json; if that does
+   not determine it, by the files that exist; if both kinds exist, by config.json. */
 static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_bpe,
                          syn_error *err) {
     settings s = {.for_wordpiece = false};
@@ -244,7 +244,7 @@ static syn_status open_wordpiece(syn_tokenizer *tok, const char *folder, syn_err
     return read_vocab(tok, folder, err);
 }
 
-/* Whether to use tokenizer.json although there are other files: the configuration names neither
+/* Whether to use tokenizer.json although there are other files: if the configuration names neither
    GPT-2's nor BERT's tokenizer. */
 static syn_status json_counts(bool *out, const char *folder, syn_error *err) {
     settings s = {.for_wordpiece = false};

@@ -1,5 +1,6 @@
-/* Unicode's normal forms (Unicode Standard Annex 15). The text is processed in stretches: text that
-   no rule changes is copied; each other stretch is decomposed, ordered and composed on its own. */
+/* Unicode's normal forms (Unicode Standard Annex 15). The text is processed in stretches. Stretches
+   that no rule changes are copied; each other stretch is decomposed, ordered and composed
+   separately. */
 #include "models/tokenizer/tokenizer_normalize_private.h"
 
 #include "syntorch/base/memory.h"
@@ -87,7 +88,8 @@ static syn_status decompose(const form *f, const syn__text *in, size_t begin, si
 
 /* ---- composition ---- */
 
-/* A mark composes with the last starter, unless a mark of the same or a higher class is between. */
+/* Composes characters. A mark composes with the last starter, unless a mark of the same or a higher
+   class is between the two. */
 static syn_status compose(const syn__composer *composer, const row *in, row *out, syn_error *err) {
     size_t starter = SIZE_MAX; /* index in out */
     uint32_t last_order = 0;

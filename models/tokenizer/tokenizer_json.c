@@ -1,4 +1,5 @@
-/* Reads the files of a tokenizer's folder, and JSON values common to them. */
+/* Reads the files of a tokenizer's folder, and kinds of JSON values that occur in several of
+   them. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"

@@ -1,4 +1,4 @@
-/* Construction of tokenizers from steps, templates and added tokens. */
+/* Constructs tokenizers from steps, templates and added tokens. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -112,7 +112,7 @@ static bool composes(const syn__steps *steps) {
     return false;
 }
 
-/* Sets the text to search for (normalized) and the text for decoders. */
+/* Sets the text that is searched for (`found`) and the text that decoders get (`shown`). */
 static syn_status set_forms(syn_tokenizer *tok, syn__normal_work *work, syn__added_token *t,
                             const char *name, syn_error *err) {
     char quoted[SYN__QUOTE_BYTES];

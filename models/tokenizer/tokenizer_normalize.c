@@ -1,4 +1,4 @@
-/* Normalizers. Most work character by character; Unicode's normal forms are in
+/* Normalizers. Most of them work character by character. Unicode's normal forms are in
    tokenizer_forms.c. */
 #include "models/tokenizer/tokenizer_normalize_private.h"
 
@@ -65,7 +65,7 @@ syn__text syn__text_part(const syn__text *in, size_t begin, size_t end) {
 
 /* ---- character by character ---- */
 
-/* Maps a code point to its replacement; returns the number of code points. */
+/* Maps a code point to its replacement. Returns the number of code points in the replacement. */
 typedef size_t change_char(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]);
 
 static size_t lower(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
@@ -96,7 +96,8 @@ static size_t fold(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOS
     return step->lower ? syn__char_lower(c, out) : 1;
 }
 
-/* Table of the replacements of ASCII characters; 0 if it is not a single ASCII character. */
+/* Fills a table with the replacements of ASCII characters; 0 if a replacement is not a single ASCII
+   character. */
 static void make_ascii(const syn__step *step, change_char *change, char ascii[256]) {
     uint32_t out[SYN__CHAR_MOST];
     memset(ascii, 0, 256);
@@ -104,8 +105,8 @@ static void make_ascii(const syn__step *step, change_char *change, char ascii[25
         if (change(step, c, out) == 1 && out[0] < 128) ascii[c] = (char)out[0];
 }
 
-/* Replaces ASCII characters from *at on while the table has a replacement; advances *at past
-   them. */
+/* Replaces ASCII characters from *at on as long as the table has a replacement, and advances *at
+   past them. */
 static syn_status change_ascii(const syn__text *in, size_t *at, const char ascii[256],
                                syn__text_buffer *out, syn_error *err) {
     const size_t begin = *at;
@@ -143,7 +144,7 @@ static syn_status change_all(const syn__step *step, change_char *change, const s
 
 /* ---- whole texts ---- */
 
-/* Beginning of the character before `end` > 0. */
+/* The beginning of the character before `end`, which must be > 0. */
 static size_t before(const char *text, size_t end) {
     do end--;
     while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80);

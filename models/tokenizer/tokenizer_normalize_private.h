@@ -1,4 +1,4 @@
-/* Shared by tokenizer_normalize.c and tokenizer_forms.c. */
+/* Declarations that tokenizer_normalize.c and tokenizer_forms.c share. */
 #ifndef MODELS_TOKENIZER_NORMALIZE_PRIVATE_H
 #define MODELS_TOKENIZER_NORMALIZE_PRIVATE_H
 
@@ -12,9 +12,9 @@ extern "C" {
 typedef struct syn__unit {
     uint32_t c;
     uint32_t order; /* canonical combining class */
-    /* Which characters of the input it replaces: 0: the next one; -n: the next one and n more; 1:
-       none, it counts as part of the character before (as in NormalizedString::transform of the
-       tokenizers library) */
+    /* Which characters of the input it replaces. 0: the next one. -n: the next one and n more. 1:
+       none; it belongs to the character before. The same values as in NormalizedString::transform
+       of the tokenizers library */
     int32_t change;
 } syn__unit;
 

@@ -13,8 +13,7 @@
 extern "C" {
 #endif
 
-/* The post-processing template: ids of special tokens, and placeholders for the one or two
-   texts. */
+/* A post-processing template: ids of special tokens, and placeholders for the one or two texts. */
 #define SYN__TEMPLATE_FIRST  (-1)
 #define SYN__TEMPLATE_SECOND (-2)
 #define SYN__TEMPLATE_ITEMS  32
@@ -27,17 +26,18 @@ typedef struct syn__template {
 struct syn_tokenizer {
     syn_tokenizer_kind kind;
     const char *name;
-    int32_t vocab_elems; /* with added tokens */
+    int32_t vocab_elems; /* including added tokens */
     int32_t bos, eos;    /* -1: none */
     syn__added added;
     syn__steps normalizers, cuts, decoders, trims;
-    syn__template single, pair; /* pair.n 0: no pairs */
+    syn__template single, pair; /* pair.n is 0 if pairs are not supported */
     syn__bpe *bpe;
     syn__wordpiece *wordpiece;
-    syn__composer *composer; /* if a normalizer composes, otherwise NULL */
-    syn__regex *word;        /* \w, if an added token is a single_word */
-    bool spells;             /* token texts are bytes, which the files spell as GPT-2 does */
-    char bytes[256];         /* the tokens of the byte tokenizer */
+    syn__composer *composer; /* NULL unless a normalizer composes characters */
+    syn__regex *word;        /* \w; NULL unless an added token is a single_word */
+    bool spells;             /* words and token texts are bytes, which the files spell as GPT-2
+                                does */
+    char bytes[256];         /* texts of the byte tokenizer's tokens */
 };
 
 /* ---- encoding (tokenizer_encode.c, tokenizer_cut.c) ---- */
@@ -58,33 +58,36 @@ struct syn__encoder {
     void *user; /* for take */
     syn__match *match;
     syn__normal_work normal;
-    syn__text_buffer whole;    /* the input with offsets, if they are tracked */
-    syn__text_buffer *changed; /* one per pre-tokenizer: its output, if it changes the text */
+    syn__text_buffer whole;    /* the input with offsets, if offsets are tracked */
+    syn__text_buffer *changed; /* one per pre-tokenizer: its output, for those that change the
+                                  text */
     syn__bpe_work work;
     struct syn__cached_word *cache;
     syn__added_pieces pieces[2]; /* split at tokens that are [0] not normalized, [1] normalized */
-    bool needs_position_ids, followed; /* needs_position_ids: the caller asked for places; followed:
-                                    offsets are tracked, for places or for a pre-tokenizer */
+    bool needs_position_ids, followed; /* needs_position_ids: the caller wants `places`; followed:
+                                          offsets are tracked, for `places` or because a
+                                          pre-tokenizer needs them */
     int32_t *ids;
     size_t n, cap;
-    syn__place *places; /* if wanted */
+    syn__place *places; /* of the ids, if needs_position_ids */
     size_t places_cap;
-    /* A word's symbols before merging, and their lengths in bytes, to compute places. */
+    /* The symbols of a word before merging, and their lengths in bytes, from which places are
+       computed. */
     int32_t *begun;
     uint32_t *begun_bytes;
     size_t begun_cap, begun_bytes_cap;
 };
 /* Encodes a text: calls enc->take for its words, and appends the ids of added tokens to enc->ids.
-   The caller sets `tok`, `take` and `needs_position_ids`, zeroes the rest, and frees ids and
-   places. syn__encoder_free frees everything else; call it after a failure, too. */
+   The caller sets `tok`, `take` and `needs_position_ids`, sets all other members to zero, and frees
+   ids and places. syn__encoder_free frees everything else; call it even after a failure. */
 syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
 void syn__encoder_free(syn__encoder *enc);
 
-/* The ids of a text without the tokens put around it. Free it after a failure, too. */
+/* The ids of a text without the tokens put around it. The caller frees it, even after a failure. */
 typedef struct syn__encoded {
     int32_t *ids;
-    syn__place *places; /* NULL unless asked for */
+    syn__place *places; /* NULL if `places` was false */
     size_t n;
 } syn__encoded;
 void syn__encoded_free(syn__encoded *encoded);
@@ -95,14 +98,14 @@ syn_status syn__encode_plain(const syn_tokenizer *tok, const char *text, size_t 
    tokens. */
 syn_status syn__encode_cut(syn__encoder *enc, size_t step, const syn__text *in,
                            syn_error *err) SYN_MUST_USE;
-/* The text of a token for decoders; with `spells`, its bytes. */
+/* The text of a token that decoders get. If the tokenizer `spells`, it is the token's bytes. */
 const char *syn__token_shown(const syn_tokenizer *tok, int32_t id, size_t *bytes);
 /* Decodes ids, which must be valid. */
 syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, char **text,
                        size_t *text_bytes, syn_error *err) SYN_MUST_USE;
 
-/* Lowers *n to the number of leading ids whose text later ids cannot change, apart from an
-   incomplete character at the end. */
+/* Lowers *n to the number of ids, from the first on, whose text later ids cannot change, apart from
+   an incomplete character at its end. */
 syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, size_t *n,
                                syn_error *err) SYN_MUST_USE;
 
@@ -114,11 +117,11 @@ syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, siz
 /* Whether the folder has the file. */
 syn_status syn__tok_exists(bool *out, const char *folder, const char *file,
                            syn_error *err) SYN_MUST_USE;
-/* Reads a file of the folder. *path is for errors. The caller frees *path and *data, after a
-   failure, too. */
+/* Reads a file of the folder. *path is for errors. The caller frees *path and *data, even after a
+   failure. */
 syn_status syn__tok_read_file(const char *folder, const char *file, size_t max_bytes, char **path,
                               char **data, size_t *bytes, syn_error *err) SYN_MUST_USE;
-/* Called for each key of a file's object; must read or skip the value. */
+/* Called for each key of a file's object. The function must read or skip the value. */
 typedef syn_status syn__tok_entry(void *user, syn_json *json, syn_error *err);
 /* Parses a JSON file in memory; `name` is for errors. */
 syn_status syn__tok_parse(const char *name, const char *data, size_t bytes, syn__tok_entry *entry,
@@ -127,25 +130,25 @@ syn_status syn__tok_parse(const char *name, const char *data, size_t bytes, syn_
 syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *entry, void *user,
                          syn_error *err) SYN_MUST_USE;
 
-/* SYN_OK if the last JSON token was `end`; otherwise the error. */
+/* Returns SYN_OK if the last JSON token was `end`, otherwise the error. */
 syn_status syn__tok_status(const syn_json *json, syn_json_type end,
                            const syn_error *err) SYN_MUST_USE;
-/* The same for the end of an array, whose elements may have a wrong type; `what` names the
-   elements. */
+/* The same for the end of an array. Fails if the array has an element of a wrong type; `what` names
+   the elements. */
 syn_status syn__tok_list_end(syn_json *json, const char *what, const syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_skip(syn_json *json, const syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_bool(syn_json *json, bool *out, const char *what) SYN_MUST_USE;
-/* Reads a string, null (gives ""), or an object with the string as "content". Truncates it to the
-   size of `out`. */
+/* Reads a string, null (which gives ""), or an object with the string under the key "content".
+   Truncates the string to the size of `out`. */
 syn_status syn__tok_text(syn_json *json, char out[SYN__TOK_NAME_BYTES], const char *what,
                          syn_error *err) SYN_MUST_USE;
 
-/* The same, if the value's first JSON token was already read. */
+/* The same, for a value whose first JSON token was already read. */
 syn_status syn__tok_take_text(syn_json *json, char out[SYN__TOK_NAME_BYTES], const char *what,
                               syn_error *err) SYN_MUST_USE;
 
-/* The kind of tokenizer of a tokenizer_class; SYN_TOKENIZER_BYTES if the class does not tell, or
-   none is given. False if the class is unknown. */
+/* Sets *kind to the kind of tokenizer of a tokenizer_class, or to SYN_TOKENIZER_BYTES if the class
+   does not determine the kind or none is given. Returns false if the class is unknown. */
 bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind);
 
 /* ---- kinds of folders ---- */
@@ -161,8 +164,8 @@ syn_status syn__tok_open_data(syn_tokenizer *tok, const char *name, const char *
 
 /* ---- construction (tokenizer_make.c) ---- */
 
-/* Adds the steps of ByteLevel: prefix a space to texts that do not begin with one, if
-   `prefix_space`; split into GPT-2's words, if `use_regex`; spell bytes. */
+/* Adds the steps of ByteLevel. If `prefix_space`, a space is prefixed to texts that do not begin
+   with one; if `use_regex`, texts are split into GPT-2's words; then bytes are spelled. */
 syn_status syn__steps_add_byte_level(syn__steps *cuts, bool prefix_space, bool use_regex,
                                      syn_error *err) SYN_MUST_USE;
 syn_status syn__steps_add_bert(syn__steps *normalizers, bool clean, bool ideographs, bool accents,
@@ -172,16 +175,17 @@ syn_status syn__steps_add_bert(syn__steps *normalizers, bool clean, bool ideogra
 bool syn__template_add(syn__template *t, int32_t id, int32_t type);
 /* The id of a token in a vocabulary; -1 if it is not there. */
 typedef int32_t syn__find_token(const void *vocab, const char *text, size_t bytes);
-/* Assigns ids to the added tokens: their id in the vocabulary, or the next free one. Fails if a
-   file gives another id. `name` is for errors, here and below. */
+/* Assigns an id to each added token: its id in the vocabulary, or the next free id. Fails if a file
+   gives the token another id. `name` is for errors, here and below. */
 syn_status syn__tok_number_added(syn_tokenizer *tok, syn__find_token *find, const void *vocab,
                                  int32_t vocab_elems, const char *name,
                                  syn_error *err) SYN_MUST_USE;
-/* Decides whether words can stay bytes until they become tokens. If so, removes the last
-   pre-tokenizer, which would spell them. Call it after all steps were added and before creating the
-   model. */
+/* Decides whether words can stay bytes until they become tokens, and returns that. If so, removes
+   the last pre-tokenizer, which would spell the bytes. Call it after all steps were added and
+   before the model is created. */
 bool syn__tok_spells(syn_tokenizer *tok, const syn__vocab *vocab);
-/* Last step of construction: creates what the steps need, and the forms of added tokens. */
+/* The last step of construction: creates the objects that the steps need, and sets `found` and
+   `shown` of the added tokens. */
 syn_status syn__tok_finish(syn_tokenizer *tok, const char *name, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

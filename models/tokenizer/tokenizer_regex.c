@@ -1,5 +1,5 @@
-/* Rewrites patterns for PCRE2: character classes are replaced by their contents where an older
-   Unicode version, or another definition, would split texts differently. */
+/* Rewrites patterns for PCRE2. Character classes are replaced by their contents if PCRE2's Unicode
+   version or definition of a class would split texts differently. */
 #include "models/tokenizer/tokenizer_regex_private.h"
 
 #include "syntorch/base/memory.h"
@@ -16,9 +16,9 @@
 #define SPACE                                                                                   \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}" \
     "\\x{205f}\\x{3000}"
-/* With the letters and numbers added in Unicode 15 and 16 (UnicodeData.txt). A PCRE2 with Unicode
-   14 (10.40) to 16 then splits every text like tokenizers 0.23 and tiktoken 0.14, which use
-   Unicode 16. */
+/* Letters and numbers, including those added in Unicode 15 and 16 (UnicodeData.txt). With these
+   classes, PCRE2 versions with Unicode 14 (PCRE2 10.40) to 16 split every text like tokenizers 0.23
+   and tiktoken 0.14, which use Unicode 16. */
 #define LETTER                                                                                     \
     "a-zA-Z\\p{L}\\x{1c89}\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}"    \
     "\\x{10d4a}-\\x{10d65}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}\\x{1123f}\\x{11240}"          \
@@ -34,7 +34,7 @@
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"    \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 /* \w in HuggingFace: letters, marks, decimal digits, letterlike numbers and symbols, connecting
-   punctuation and joiners, with those added in Unicode 15 and 16. */
+   punctuation and joiners, including those added in Unicode 15 and 16. */
 #define WORD                                                                                  \
     LETTER                                                                                    \
     "\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"   \
@@ -46,7 +46,7 @@
     "\\x{11f3e}-\\x{11f42}\\x{11f50}-\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}"               \
     "\\x{1611e}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1e08f}"               \
     "\\x{1e4ec}-\\x{1e4f9}\\x{1e5ee}\\x{1e5ef}\\x{1e5f1}-\\x{1e5fa}"
-/* Decimal digits, with those added in Unicode 15 and 16. */
+/* Decimal digits, including those added in Unicode 15 and 16. */
 #define DIGIT                                                                                  \
     "0-9\\p{Nd}\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{" \
     "11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}"                    \
@@ -128,7 +128,7 @@ static syn_status puts_all(writer *w, const char *text) {
     return put(w, text, strlen(text));
 }
 
-/* Copies the next bytes of the pattern. */
+/* Copies the next `bytes` bytes of the pattern. */
 static syn_status take(writer *w, size_t bytes) {
     SYN_TRY(put(w, w->in + w->at, bytes));
     w->at += bytes;
@@ -210,7 +210,7 @@ static syn_status write_group(writer *w) {
     return refuse(w, "the group", 4);
 }
 
-/* "{2}", "{1,3}" or "{2,}". */
+/* Writes a repetition: "{2}", "{1,3}" or "{2,}". */
 static syn_status write_repeat(writer *w) {
     size_t end = w->at + 1, digits = 0;
     for (; end < w->bytes && w->in[end] >= '0' && w->in[end] <= '9'; end++) digits++;
@@ -270,8 +270,8 @@ static syn_status compile(syn__regex *regex, const writer *w, syn_error *err) {
                         "the regular expression \"%.*s\" is not supported because it also matches "
                         "the empty string",
                         w->bytes < 200 ? (int)w->bytes : 200, w->in);
-    /* Without executable memory, or on other processors, PCRE2 interprets the pattern: slower, with
-       the same matches. */
+    /* Without executable memory, or on processors that its compiler does not support, PCRE2
+       interprets the pattern, which is slower but finds the same matches. */
     regex->has_jit = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
     return SYN_OK;
 }

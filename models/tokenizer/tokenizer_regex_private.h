@@ -1,5 +1,6 @@
-/* Regular expressions of HuggingFace's tokenizers library (Unicode 16), run by PCRE2. The library
-   uses two engines: Oniguruma for patterns in files, the Rust crate regex for its own. */
+/* Regular expressions of HuggingFace's tokenizers library (Unicode 16), executed by PCRE2. That
+   library uses two engines: Oniguruma for patterns in files, and the Rust crate regex for its own
+   patterns. */
 #ifndef MODELS_TOKENIZER_REGEX_PRIVATE_H
 #define MODELS_TOKENIZER_REGEX_PRIVATE_H
 
@@ -17,8 +18,9 @@ extern "C" {
 syn_status syn__regex_ready(syn_error *err) SYN_MUST_USE;
 
 typedef struct syn__regex syn__regex;
-/* of_file: an Oniguruma pattern. SYN_E_UNSUPPORTED without PCRE2, and for constructs that PCRE2
-   would interpret differently, such as \w in patterns of files; the message names the construct. */
+/* of_file: the pattern is from a file, so in Oniguruma's syntax. Fails with SYN_E_UNSUPPORTED if
+   the build has no PCRE2, and for constructs that PCRE2 would interpret differently, such as \w in
+   patterns of files. The message names the construct. */
 syn_status syn__regex_new(syn__regex **out, const char *pattern, size_t bytes, bool of_file,
                           syn_error *err) SYN_MUST_USE;
 void syn__regex_free(syn__regex *regex);
@@ -28,12 +30,12 @@ typedef struct syn__match syn__match;
 syn_status syn__match_new(syn__match **out, syn_error *err) SYN_MUST_USE;
 void syn__match_free(syn__match *match);
 
-/* Finds the first match at or after `from`: text[*begin .. *end), never empty. *begin = *end =
-   bytes if there is none. The text must be valid UTF-8. */
+/* Finds the first match at or after `from` that is not empty: text[*begin .. *end). If there is
+   none, *begin = *end = bytes. The text must be valid UTF-8. */
 syn_status syn__regex_find(const syn__regex *regex, syn__match *match, const char *text,
                            size_t bytes, size_t from, size_t *begin, size_t *end,
                            syn_error *err) SYN_MUST_USE;
-/* Whether there is a match that begins at `at`. */
+/* Whether a match begins at `at`. */
 bool syn__regex_is_at(const syn__regex *regex, syn__match *match, const char *text, size_t bytes,
                       size_t at);
 /* Unicode version of PCRE2 ("14.0.0"); "" without PCRE2. */

@@ -104,7 +104,7 @@ static syn_status add_bert(object *o, syn__steps *to, syn_error *err) {
                                on(o, SAYS_ACCENTS, lower), lower, err);
 }
 
-/* Moves the object's text to the step. */
+/* Moves the object's text to the step, which then owns it. */
 static void give_text(object *o, syn__step *step) {
     step->text = o->text;
     step->text_bytes = o->text_bytes;
@@ -161,7 +161,7 @@ static syn_status add_regex(syn__steps *to, const char *pattern, bool invert,
     return syn__regex_new(&step->regex, pattern, strlen(pattern), false, err);
 }
 
-/* With the digits of Unicode 17, U+11DE0..11DE9. */
+/* Adds the steps of Digits, with the digits of Unicode 17, U+11DE0..11DE9. */
 static syn_status add_digits(object *o, syn__steps *to, syn_error *err) {
     return add_regex(to, "[\\p{N}\xf0\x91\xb7\xa0-\xf0\x91\xb7\xa9]", false,
                      on(o, SAYS_DIGITS, false) ? SYN__ISOLATED : SYN__CONTIGUOUS, err);
@@ -224,8 +224,9 @@ static syn_status add_prepend(object *o, syn__steps *to, syn_error *err) {
 
 typedef syn_status add_steps(object *o, syn__steps *to, syn_error *err);
 
-/* The keys that an object of a type must and may have, and the function that turns it into steps.
-   Without a function it becomes one step of the given kind, with only behavior and scheme. */
+/* The keys that an object of a type must and may have, and the function that converts the object to
+   steps. Without a function, the object becomes one step of the given kind, which has only behavior
+   and scheme. */
 typedef struct step_type {
     const char *name;
     uint32_t must, may;
@@ -294,7 +295,7 @@ static syn_status name_index(syn_json *json, const char *what, const char *name,
     return syn_json_fail(json, "the %s \"%s\" is not supported", what, name);
 }
 
-/* Sets behavior and scheme of the step that was added last. */
+/* Sets the behavior and the scheme of the step that was added last. */
 static syn_status set_names(const object *o, syn_json *json, syn__steps *to) {
     static const char *const behaviors[] = {"Removed", "Isolated", "MergedWithPrevious",
                                             "MergedWithNext", "Contiguous"};

@@ -1,7 +1,7 @@
 /* The steps of a tokenizer, as HuggingFace's tokenizers library defines them: normalizers change a
-   text, pre-tokenizers split it into words, the model turns words into tokens, post-processors put
-   tokens around them, and decoders turn tokens back into text. An object of tokenizer.json becomes
-   one or more steps. Shared by tokenizer_*.c. */
+   text, pre-tokenizers split it into words, the model converts words to tokens, post-processors put
+   tokens around a text, and decoders convert tokens back to text. Each of these objects in
+   tokenizer.json becomes one or more steps. Shared by tokenizer_*.c. */
 #ifndef MODELS_TOKENIZER_STEPS_PRIVATE_H
 #define MODELS_TOKENIZER_STEPS_PRIVATE_H
 
@@ -20,7 +20,7 @@ typedef enum syn__step_kind {
     SYN__NORM_STRIP,
     SYN__NORM_STRIP_ACCENTS,
     SYN__NORM_PREPEND, /* prepends `text` */
-    SYN__NORM_REPLACE, /* replaces pattern or regex by `text` */
+    SYN__NORM_REPLACE, /* replaces matches of pattern or regex by `text` */
     SYN__NORM_NFC,
     SYN__NORM_NFD,
     SYN__NORM_NFKC,
@@ -61,14 +61,14 @@ typedef struct syn__step {
     char *text, *pattern;
     size_t text_bytes, pattern_bytes;
     syn__regex *regex;                      /* if set, pattern is NULL */
-    bool clean, ideographs, accents, lower; /* Bert: which parts to do */
-    bool left, right;                       /* strip this end */
-    bool split;                             /* Metaspace: also split at the mark */
+    bool clean, ideographs, accents, lower; /* BertNormalizer: which parts to do */
+    bool left, right;                       /* Strip: which ends to strip */
+    bool split;                             /* Metaspace: also split at `text` */
     bool invert, cleanup;
     bool prefix_space; /* for SYN__POST_TRIM */
     syn__behavior behavior;
     syn__scheme scheme;
-    size_t start, stop; /* decoder Strip: most removals at each end */
+    size_t start, stop; /* decoder Strip: maximum number of removals at each end */
 } syn__step;
 
 typedef struct syn__steps {
@@ -80,16 +80,16 @@ syn_status syn__steps_add(syn__steps *steps, syn__step_kind kind, syn__step **st
                           syn_error *err) SYN_MUST_USE;
 void syn__steps_free(syn__steps *steps);
 
-/* A text or a part of one, UTF-8. If offsets are tracked, from[i] and to[i] are the range of input
-   characters, [from, to), that byte i came from; otherwise both are NULL. */
+/* A UTF-8 text or a part of one. If offsets are tracked, byte i came from the input characters
+   [from[i], to[i]); otherwise from and to are NULL. */
 typedef struct syn__text {
     const char *at;
     size_t n;
     const uint32_t *from, *to;
-    bool is_first; /* the text begins at the beginning of the input */
+    bool is_first; /* the text is at the beginning of the input */
 } syn__text;
 
-/* A growing text. */
+/* A text that grows. */
 typedef struct syn__text_buffer {
     char *at;
     uint32_t *from, *to;
@@ -116,11 +116,12 @@ typedef struct syn__normal_work {
     size_t units_cap, composed_cap;
 } syn__normal_work;
 void syn__normal_work_free(syn__normal_work *work);
-/* Runs all normalizers. *out is `in` or in a buffer of `work`, valid until the next call. */
+/* Runs all normalizers. *out is *in or a text in a buffer of `work`, which is valid until the next
+   call. */
 syn_status syn__normalize(const syn__steps *steps, syn__normal_work *work, const syn__text *in,
                           syn__text *out, syn_error *err) SYN_MUST_USE;
-/* Finds the next match of a step's pattern or regular expression at or after `from`; *begin = *end
-   = n if there is none. */
+/* Finds the next match of a step's pattern or regular expression at or after `from`. If there is
+   none, *begin = *end = n. */
 syn_status syn__step_find(const syn__step *step, syn__match *match, const char *text, size_t n,
                           size_t from, size_t *begin, size_t *end, syn_error *err) SYN_MUST_USE;
 

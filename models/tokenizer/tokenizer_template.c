@@ -1,5 +1,5 @@
-/* Reads the parts of tokenizer.json that matter next to vocab.json: added tokens, post_processor,
-   and the size of the vocabulary. */
+/* Reads the parts of tokenizer.json that matter if there is a vocab.json: added tokens,
+   post_processor, and the size of the vocabulary. */
 #include "models/tokenizer/tokenizer_file_private.h"
 #include "models/tokenizer/tokenizer_files_private.h"
 

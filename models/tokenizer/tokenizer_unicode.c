@@ -1,7 +1,8 @@
 /* Character properties from utf8proc, corrected to match HuggingFace's tokenizers library (0.23).
-   That library's categories are from Unicode 8, its combining classes and decompositions from
-   Unicode 9, its lower case from Unicode 17. The tables below are correct for a utf8proc with
-   Unicode 14 (2.7) to 17 (2.11); tests/reference/make_wordpiece_tables.py generates them. */
+   The library's categories are from Unicode 8, its combining classes and decompositions from
+   Unicode 9, and its lower case from Unicode 17. The tables below are correct for utf8proc versions
+   with Unicode 14 (utf8proc 2.7) to 17 (utf8proc 2.11). tests/reference/make_wordpiece_tables.py
+   generates them. */
 #include "models/tokenizer/tokenizer_unicode_private.h"
 
 #include "syntorch/base/memory.h"
@@ -27,7 +28,7 @@ static const range plain[] = {
     {0x12ff1, 0x1612f}, {0x16d6d, 0x16f4f}, {0x16fe2, 0x16fe4}, {0x1cf00, 0x1d128},
     {0x1d25b, 0x1d25c}, {0x1e000, 0x1e6f5}, {0x1e944, 0x1e95f},
 };
-/* Have no decomposition and combining class 0 in HuggingFace. */
+/* Characters that have no decomposition and combining class 0 in HuggingFace. */
 static const range starters[] = {
     {0x05c8, 0x05c9},   {0x07fd, 0x07fd},   {0x0897, 0x08d3},   {0x09fe, 0x09fe},
     {0x0c3c, 0x0c3c},   {0x0d3b, 0x0d3c},   {0x0eba, 0x0eba},   {0x1715, 0x1715},
@@ -36,7 +37,7 @@ static const range starters[] = {
     {0x1145e, 0x1145e}, {0x11839, 0x11a99}, {0x11d42, 0x1612f}, {0x16d68, 0x16ff1},
     {0x1d127, 0x1d128}, {0x1d250, 0x1d281}, {0x1e08f, 0x1e6f5},
 };
-/* Are no marks for HuggingFace's normalizer StripAccents. */
+/* Characters that are not marks for HuggingFace's normalizer StripAccents. */
 static const range no_marks[] = {
     {0x05c8, 0x05c9},   {0x07fd, 0x07fd},   {0x0897, 0x08d3},   {0x09fe, 0x09fe},
     {0x0afa, 0x0aff},   {0x0b53, 0x0b55},   {0x0c04, 0x0c3c},   {0x0cf3, 0x0d00},
@@ -49,7 +50,7 @@ static const range no_marks[] = {
     {0x16f7f, 0x16f87}, {0x16fe4, 0x16ff1}, {0x1cf00, 0x1d128}, {0x1d250, 0x1d281},
     {0x1e08f, 0x1e6f5},
 };
-/* Have no compatibility decomposition in HuggingFace. */
+/* Characters that have no compatibility decomposition in HuggingFace. */
 static const range no_compat[] = {
     {0x0558, 0x0558},   {0x058b, 0x058c},   {0x209d, 0x209f},   {0x32ff, 0x32ff},
     {0xa7f1, 0xa7f4},   {0xab69, 0xab69},   {0x105c9, 0x107bf}, {0x11383, 0x113c8},
@@ -118,7 +119,7 @@ syn__char_kind syn__char_kind_of(uint32_t c) {
         kind = SYN__CHAR_PUNCTUATION;
     else if (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP)
         return SYN__CHAR_SPACE;
-    else if (category >= UTF8PROC_CATEGORY_CC) kind = SYN__CHAR_DROPPED; /* without unassigned */
+    else if (category >= UTF8PROC_CATEGORY_CC) kind = SYN__CHAR_DROPPED; /* not unassigned ones */
     return kind != SYN__CHAR_LETTER && WITHIN(plain, c) ? SYN__CHAR_LETTER : kind;
 }
 
@@ -211,7 +212,7 @@ static composed *find_composed(const syn__composer *composer, uint32_t a, uint32
     return &composer->slots[i];
 }
 
-/* Composes the parts by Unicode's rules; 0 if the result is not a single character. */
+/* Composes the parts by Unicode's rules. Returns 0 if the result is not a single character. */
 static uint32_t composed_of(const uint32_t *parts, size_t n) {
     utf8proc_int32_t buffer[4];
     for (size_t i = 0; i < n; i++) buffer[i] = (utf8proc_int32_t)parts[i];
@@ -221,8 +222,8 @@ static uint32_t composed_of(const uint32_t *parts, size_t n) {
                : 0;
 }
 
-/* Finds the two code points that compose to c; the first may be composed itself. False if c is
-   excluded from composition. */
+/* Finds the two code points that compose to c. The first may be a composed character, too. Returns
+   false if c is excluded from composition. */
 static bool pair_of(uint32_t c, uint32_t pair[2]) {
     uint32_t parts[4];
     if (utf8proc_get_property((utf8proc_int32_t)c)->decomp_type != 0) return false;

@@ -10,11 +10,11 @@
 extern "C" {
 #endif
 
-#define SYN__CHAR_MOST 32 /* most code points that one can be decomposed into */
+#define SYN__CHAR_MOST 32 /* maximum number of code points in a decomposition */
 
 /* How BERT treats a code point. */
 typedef enum syn__char_kind {
-    SYN__CHAR_LETTER, /* part of a word: all others */
+    SYN__CHAR_LETTER, /* part of a word: everything that is not one of the following */
     SYN__CHAR_SPACE,
     SYN__CHAR_DROPPED, /* removed */
     SYN__CHAR_PUNCTUATION,
@@ -26,15 +26,15 @@ syn_status syn__char_ready(syn_error *err) SYN_MUST_USE;
 /* Unicode version of utf8proc ("15.0.0"); "" without utf8proc. */
 const char *syn__char_unicode(void);
 syn__char_kind syn__char_kind_of(uint32_t c);
-/* Whether it is any combining mark (category M), which StripAccents removes. */
+/* Whether c is a combining mark of any kind (category M), which StripAccents removes. */
 bool syn__char_is_any_mark(uint32_t c);
-/* Whether it is a nonspacing mark (category Mn), which BERT removes as an accent. */
+/* Whether c is a nonspacing mark (category Mn), which BERT removes as an accent. */
 bool syn__char_is_mark(uint32_t c);
-/* Canonical combining class. */
+/* The canonical combining class. */
 unsigned syn__char_combining(uint32_t c);
 /* Canonical decomposition (NFD without reordering). Returns the number of code points. */
 size_t syn__char_decompose(uint32_t c, uint32_t out[4]);
-/* The same with compatibility mappings (NFKD). */
+/* The same with compatibility decomposition (NFKD). */
 size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]);
 /* Lowercases. Returns the number of code points. */
 size_t syn__char_lower(uint32_t c, uint32_t out[2]);

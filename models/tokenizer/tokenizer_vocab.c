@@ -55,7 +55,7 @@ static syn_status read_entries(syn__vocab *v, syn_json *json, syn_error *err) {
     return err->code != SYN_OK ? err->code : SYN_E_FORMAT;
 }
 
-/* Returns the slot of a text, or the free slot to insert it. */
+/* Returns the slot of a text, or the free slot where it can be inserted. */
 static uint32_t *find_slot(const syn__vocab *v, const char *text, size_t bytes) {
     for (size_t i = syn__bpe_hash(text, bytes) & v->slot_mask;; i = (i + 1) & v->slot_mask) {
         if (v->slot[i] == 0) return &v->slot[i];

@@ -1,4 +1,4 @@
-/* WordPiece: reads vocabularies, also BERT's vocab.txt, and splits words into tokens. */
+/* WordPiece: reads vocabularies, such as BERT's vocab.txt, and splits words into tokens. */
 #include "models/tokenizer/wordpiece_private.h"
 
 #include "syntorch/base/memory.h"
@@ -41,7 +41,7 @@ static syn_status check_text(const char *name, const char *data, size_t bytes, s
     return SYN_OK;
 }
 
-/* Reads one token per line into the concatenated texts. */
+/* Reads one token per line and appends it to the concatenated texts. */
 static syn_status read_lines(syn__wordpiece *wp, const char *data, size_t bytes, syn_error *err) {
     size_t lines = 0, used = 0, id = 0;
     for (size_t i = 0; i < bytes; i++) lines += data[i] == '\n' || i + 1 == bytes;
@@ -64,8 +64,8 @@ static syn_status read_lines(syn__wordpiece *wp, const char *data, size_t bytes,
     return SYN_OK;
 }
 
-/* Returns the slot of a token, or with is_piece of a token with prefix by the text after it; or the
-   free slot to insert it. */
+/* Returns the slot of a token, or the free slot where it can be inserted. With is_piece, the slot
+   is that of a token with the prefix, and the text is the text after the prefix. */
 static syn__bpe_word *find_slot(const syn__wordpiece *wp, bool is_piece, const char *text,
                                 size_t bytes, uint32_t hash) {
     syn__bpe_word *slots = is_piece ? wp->pieces : wp->words;
@@ -89,7 +89,8 @@ static syn_status new_slots(syn__bpe_word **out, size_t *mask, size_t elems, syn
     return SYN_OK;
 }
 
-/* Length of a token. *is_piece: whether it is longer than the prefix and begins with it. */
+/* Returns the length of a token. Sets *is_piece to whether the token begins with the prefix and is
+   longer. */
 static size_t token_bytes(const syn__wordpiece *wp, size_t id, bool *is_piece) {
     const size_t bytes = wp->begin[id + 1] - wp->begin[id];
     *is_piece = bytes > wp->prefix_bytes &&
@@ -215,7 +216,8 @@ size_t syn__wordpiece_cut(const syn__wordpiece *wp, const char *word, size_t byt
     size_t elems = 0, chars = 0;
     for (size_t i = 0; i < bytes; i++) chars += ((unsigned char)word[i] & 0xc0) != 0x80;
     for (size_t pos = 0, end; pos < bytes && chars <= wp->max_chars; pos = end) {
-        const size_t most = wp->longest_bytes; /* pieces are shorter, by their prefix */
+        const size_t most = wp->longest_bytes; /* the texts of pieces are shorter, because they lack
+                                                  the prefix */
         int32_t id = -1;
         for (end = bytes - pos > most ? pos + most : bytes; end > pos; end--) {
             const bool inside = end < bytes && ((unsigned char)word[end] & 0xc0) == 0x80;

@@ -8,11 +8,11 @@
 
 SYN_API_BEGIN
 
-/* What the model sees in place of the 15 % of tokens that it must predict. Special tokens are never
- * among them. */
+/* What the model sees in place of the tokens that it must predict: 15 % of all tokens, never
+ * special tokens. */
 typedef enum syn_masking {
     SYN_MASKING_BERT, /* 80 % [MASK], 10 % a random token, 10 % unchanged (Devlin et al. 2019) */
-    SYN_MASKING_ONLY  /* 80 % are [MASK], 20 % unchanged */
+    SYN_MASKING_ONLY  /* 80 % [MASK], 20 % unchanged */
 } syn_masking;
 
 typedef struct syn_batch_how {
@@ -20,8 +20,8 @@ typedef struct syn_batch_how {
                              truncated */
     int32_t pad;          /* id of the padding token */
     bool causal;          /* predict the next token; otherwise predict masked tokens */
-    bool predict_padding; /* causal: padding tokens are targets, too */
-    /* The rest is for masked tokens only: */
+    bool predict_padding; /* only if causal: padding tokens are targets, too */
+    /* The members below are only for the prediction of masked tokens: */
     syn_masking masking;
     int32_t mask, vocab;    /* id of [MASK]; size of the vocabulary */
     const int32_t *special; /* n_special ids that are never masked */
@@ -30,16 +30,16 @@ typedef struct syn_batch_how {
     int64_t epoch;
 } syn_batch_how;
 
-/* Arrays of the caller, (n, T) each; NULL: not wanted. */
+/* The caller's arrays to fill, (n, T) each. NULL: not needed. */
 typedef struct syn_batch {
     int32_t *ids;
     int32_t *labels; /* SYN_IGNORED_TARGET where nothing is predicted */
     int32_t *types;
-    float *mask; /* 0, and -infinity on padding: see syn_scale_mask */
+    float *mask; /* 0 at tokens, -infinity at padding (syn_scale_mask) */
 } syn_batch;
 
-/* Fills n rows: row i with sample which[i], or, if that is -1, with padding that has no labels and
- * no -infinity in its mask. Returns the number of labels that are not ignored. */
+/* Fills n rows. Row i gets sample which[i]; if that is -1, it gets padding, with labels that are
+ * all ignored and a mask that is all 0. Returns the number of labels that are not ignored. */
 int64_t syn_batch_fill(const syn_batch *out, const syn_texts *texts, const int64_t *which,
                        int64_t n, const syn_batch_how *how);
 

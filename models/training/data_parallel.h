@@ -10,20 +10,21 @@ SYN_API_BEGIN
 
 typedef struct syn_data_parallel syn_data_parallel;
 
-/* Prepares all parameters created so far: copies those of the group's first rank to the other
- * ranks, which makes their older versions unusable (syn_current_version), and makes them require
- * gradients. From then on each syn_backward sums the gradients over the group, a bucket at a time,
- * as soon as the bucket is complete. The buckets are the optimizer's. dp NULL: one rank, no
- * communication. The context must outlive the result. */
+/* Prepares all parameters created so far. It copies the parameters of the group's first rank to the
+ * other ranks, which makes older versions of the parameters unusable (syn_current_version), and
+ * makes the parameters require gradients. From then on each syn_backward sums the gradients over
+ * the group, each bucket as soon as its gradients are complete. The buckets are the same as the
+ * optimizer's. dp NULL: one rank, no communication. The context must outlive *out. */
 syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx, const syn_group *dp,
                                  syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_data_parallel_free(syn_data_parallel *parallel);
-/* Off: the next backward passes do not communicate; their gradients are summed together with those
- * of the first backward pass after it is on again (gradient accumulation). On by default. */
+/* Turns communication off or on, for gradient accumulation. While it is off, backward passes do not
+ * communicate; the first backward pass with communication on again sums the accumulated gradients
+ * over the group. On by default. */
 void syn_data_parallel_sync(syn_data_parallel *parallel, bool on);
-/* To call after a backward pass with sync on. Fails if the backward pass failed or a parameter got
- * no gradient. */
+/* Call it after each backward pass that communicates. Fails if the backward pass failed or a
+ * parameter got no gradient. */
 syn_status syn_data_parallel_check(syn_data_parallel *parallel, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

@@ -11,39 +11,42 @@ typedef struct syn_optimizer syn_optimizer;
 typedef struct syn_optimizer_options {
     double beta1, beta2, eps; /* 0: the defaults 0.9, 0.999 and 1e-8 */
     double weight_decay;      /* for parameters of two or more dimensions only */
-    /* If not NULL: decay all parameters instead, except those whose name contains one of these
-     * strings. Ends with NULL. */
+    /* If not NULL: a NULL-terminated list of strings. Weight decay then applies to all parameters
+     * except those whose name contains one of the strings. */
     const char *const *no_decay;
     double max_grad_norm; /* 0: no clipping */
-    bool unchecked;       /* do not look for infinite and NaN gradients */
+    bool unchecked;       /* do not check gradients for NaN and infinity */
     const syn_group *tp;  /* tensor-parallel ranks; NULL: no parameter is sharded */
-    const syn_group *pp;  /* the stages of the pipeline, over which the norm is summed; NULL: one */
-    const char *copy;     /* the parameter that is a copy of the first stage's and does not count in
-                             the norm; NULL: none */
+    const syn_group *pp;  /* the stages of the pipeline, over which the squared norm is summed;
+                           * NULL: one stage */
+    const char *copy;     /* name of the parameter that is a copy of the first stage's, and so is
+                             not counted in the norm again; NULL: none */
 } syn_optimizer_options;
 
 /* Prepares all parameters created so far, which must all be f32 or all bf16, and makes them require
  * gradients. bf16 parameters get f32 masters: the optimizer updates the masters and rounds them to
- * the parameters (18 bytes per parameter with gradient and moments; 16 for f32). f16 is rejected
- * because its gradients would need loss scaling. If data-parallel ranks share the parameters, call
- * syn_data_parallel_new first. The context must outlive the optimizer. */
+ * the parameters. With gradient and moments this takes 18 bytes per bf16 parameter, and 16 bytes
+ * per f32 parameter. f16 is rejected because its gradients would need loss scaling. If
+ * data-parallel ranks share the parameters, call syn_data_parallel_new first. The context must
+ * outlive the optimizer. */
 syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
                              const syn_optimizer_options *options, syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_optimizer_free(syn_optimizer *optimizer);
-/* Does one step in phase `optimizer`, and frees the gradients. Every parameter must have one. The
-   parameters' older versions become unusable (syn_current_version). Unless unchecked, the step
-   first reads the norm of the gradients. With clipping this adds no work; without, it reads 4 bytes
-   per parameter (the update itself moves 28). If the norm is not finite, the step fails with the
-   name of the first parameter whose gradient is not finite. It then leaves gradients, parameters
-   and the context's status unchanged: the caller may call syn_drop_grads and continue. */
+/* Does one step in phase `optimizer`, and frees the gradients. Every parameter must have a
+   gradient. Older versions of the parameters become unusable (syn_current_version). Unless
+   `unchecked`, the step first reads the norm of the gradients. With clipping this adds no work.
+   Without clipping, computing the norm reads 4 bytes per parameter; for comparison, the update
+   moves 28. If the norm is NaN or infinite, the step fails with the name of the first parameter
+   whose gradient is not finite. Gradients, parameters and the context's status are then unchanged,
+   so the caller may call syn_drop_grads and continue. */
 syn_status syn_optimizer_step(syn_optimizer *optimizer, double learning_rate,
                               syn_error *err) SYN_MUST_USE;
 /* Read and write the optimizer's state of parameter number `param` (syn_ctx_param), for
- * checkpoints: n_elems f32 elements of this rank's shard. The slots are the f32 master (of f32
- * parameters: the parameter itself) and the two moments. Together with the number of steps they let
- * a run resume exactly. Setting a master sets its parameter, too. On meta only sizes are checked.
- * Failures are recorded in the context, too. */
+ * checkpoints: n_elems f32 elements of this rank's shard. The slots are the f32 master and the two
+ * moments; the master of an f32 parameter is the parameter itself. With these slots and the number
+ * of steps, a run resumes exactly. Setting a master also sets its parameter. On meta only sizes are
+ * checked. A failure also makes the context fail. */
 typedef enum syn_optimizer_slot {
     SYN_OPTIMIZER_MASTER,
     SYN_OPTIMIZER_M,
@@ -59,12 +62,13 @@ void syn_optimizer_set_steps(syn_optimizer *optimizer, int64_t steps);
 /* The norm of the last step's gradients before clipping, a scalar; invalid without clipping. */
 syn_tensor syn_optimizer_norm(const syn_optimizer *optimizer);
 /* The same as a number; 0 without clipping and on meta. Does not wait for the device if the step
- * has already read it. */
+ * has already read the norm. */
 syn_status syn_optimizer_norm_value(const syn_optimizer *optimizer, double *norm,
                                     syn_error *err) SYN_MUST_USE;
 
-/* The learning rate of step `step`, counted from 0: rises linearly from 0 to `peak` over the first
- * `warm_up` steps, then falls linearly to 0 at step `steps` (transformers' linear schedule). */
+/* The learning rate of step `step`, counted from 0. It rises linearly from 0 to `peak` over the
+ * first `warm_up` steps, then falls linearly to 0 at step `steps`, as in transformers' linear
+ * schedule. */
 double syn_learning_rate(double peak, int64_t step, int64_t warm_up, int64_t steps);
 
 SYN_API_END

@@ -1,24 +1,25 @@
-/* The trainer's interface to the optimizer: steps that read the loss together with the gradient
- * norm. Internal. */
+/* Internal. The trainer's interface to the optimizer: steps that read the loss together with the
+ * gradient norm. */
 #ifndef MODELS_OPTIMIZER_PRIVATE_H
 #define MODELS_OPTIMIZER_PRIVATE_H
 
 #include "models/training/optimizer.h"
 
-/* Like syn_optimizer_step, but reads the loss, an f32 scalar, in the same wait for the device.
- * *value: the loss, 0 on meta. Unless unchecked, a non-finite loss fails like gradients do. */
+/* Like syn_optimizer_step, but also reads the loss, an f32 scalar, so that the host waits for the
+ * device only once. *value: the loss, 0 on meta. Unless `unchecked`, a loss that is not finite is a
+ * failure, like gradients that are not finite. */
 syn_status syn__optimizer_step(syn_optimizer *o, double learning_rate, syn_tensor loss,
                                float *value, syn_error *err) SYN_MUST_USE;
 /* The norm of the last step's gradients; 0 if the step did not read it. */
 double syn__optimizer_looked(const syn_optimizer *o);
 
-/* The same in two calls, for asynchronous devices; requires clipping or `unchecked`. The first call
- * queues the step and waits for nothing. Its *asked is passed to the second, syn__optimizer_settle,
- * which returns loss and norm. If these are not finite, settle fails with a message, which is empty
- * if the caller should get it from syn__optimizer_blame once the gradients have been computed
- * again. The device has then changed nothing, as if there had been no step; only if the gradients
- * are finite and the loss is not, the update was made. No other step may come between the two
- * calls. */
+/* syn__optimizer_step in two calls, for asynchronous devices; requires clipping or `unchecked`.
+ * syn__optimizer_step_ahead queues the step and does not wait. The caller passes its *asked to
+ * syn__optimizer_settle, which waits for the step and returns loss and norm. If one of these is not
+ * finite, settle fails. If the message is empty, the caller must compute the gradients again and
+ * get the message from syn__optimizer_blame. A step with gradients that are not finite changes
+ * nothing. A step whose loss alone is not finite has updated the parameters. No other step may come
+ * between the two calls. */
 syn_status syn__optimizer_step_ahead(syn_optimizer *o, double learning_rate, syn_tensor loss,
                                      int *asked, syn_error *err) SYN_MUST_USE;
 syn_status syn__optimizer_settle(syn_optimizer *o, int asked, float *loss, double *norm,

@@ -9,8 +9,8 @@
 
 SYN_API_BEGIN
 
-/* The part of a model that a chunk of a stage has if all have the same number of layers. Fails if
-   the layers cannot be divided so. */
+/* Computes which part of a model a chunk of a stage has if all chunks have the same number of
+   layers. Fails if the layers cannot be divided evenly. */
 syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
                              const syn_schedule_shape *shape, int32_t stage, int32_t chunk,
                              syn_error *err) SYN_MUST_USE;
@@ -20,27 +20,28 @@ typedef struct syn_pipeline syn_pipeline;
 typedef struct syn_pipeline_options {
     syn_schedule_shape shape;
     const syn_group *pp; /* the ranks of this pipeline by stage; this rank's index is its stage */
-    syn_spec activation; /* what a stage passes on for a microbatch, such as bf16[B, T, C] */
+    syn_spec activation; /* what a stage sends to the next one per microbatch, such as bf16[B, T,
+                            C] */
 } syn_pipeline_options;
 
-/* Runs the forward pass of a chunk of layers for a microbatch. x: the activation from the virtual
-   stage before; invalid on the first virtual stage. Returns the activation for the next one; on the
-   last virtual stage, this microbatch's share of the loss, one f32. */
+/* Runs the forward pass of a chunk of layers for a microbatch. x: the activation from the previous
+   virtual stage; invalid on the first virtual stage. Returns the activation for the next virtual
+   stage; on the last virtual stage, this microbatch's share of the loss, one f32. */
 typedef syn_tensor syn_stage_forward(void *arg, int chunk, int microbatch, syn_tensor x);
-/* Called before each pass that computes weight gradients of a chunk. last: it is the chunk's last
-   one in this step, after which its gradients are final. */
+/* Called before each pass that computes weight gradients of a chunk. last: no such pass of this
+   chunk follows in this step, so the chunk's gradients are final after it. */
 typedef void syn_stage_backward(void *arg, int chunk, bool last);
 
-/* Turns overlap on (syn_ctx_set_overlap), because receives are posted before the rank has sent what
-   the sender waits for. Fails with SYN_E_INVALID if the schedule does not exist. The
-   context must outlive the pipeline. */
+/* Turns overlap on (syn_ctx_set_overlap), because a rank posts a receive before it sends the data
+   that the other rank waits for. Fails with SYN_E_INVALID if the schedule does not exist for the
+   shape. The context must outlive the pipeline. */
 syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline_options *options,
                             syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_pipeline_free(syn_pipeline *pipeline);
-/* Runs the microbatches of one step; gradients add to those that exist. Returns the sum of their
-   losses on the last stage, and the invalid tensor on the others. Everything else that was created
-   is released. Failures are the context's. backward may be NULL.
+/* Runs the microbatches of one step. Gradients are added to existing ones. Returns the sum of the
+   microbatches' losses on the last stage, and the invalid tensor on other stages. Releases all
+   other tensors that it created. A failure makes the context fail. backward may be NULL.
    Messages have the tag 2^21 + 2 (microbatch x virtual stages + virtual stage) + direction, where
    the virtual stage is the receiver's and direction is 0 for activations and 1 for gradients. The
    receive for the next action is posted before an action runs. */

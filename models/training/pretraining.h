@@ -8,15 +8,16 @@
 
 SYN_API_BEGIN
 
-/* A batch of B sequences of T tokens. types and mask (see syn_bert_forward, syn_causal_loss_masked)
- * may be invalid tensors; causal models have no types. */
+/* A batch of B sequences of T tokens. types and mask are those of syn_bert_forward and
+ * syn_causal_loss_masked, or invalid tensors. Causal models have no types. */
 typedef struct syn_pretraining_batch {
     syn_tensor tokens, targets; /* (B, T), i32; SYN_IGNORED_TARGET: nothing is predicted */
     syn_tensor types, mask;
-    syn_tensor weight; /* of each target not ignored, or SYN_MEAN: see syn_cross_entropy */
+    syn_tensor weight; /* weight of each target that is not ignored, or SYN_MEAN
+                        * (syn_cross_entropy) */
 } syn_pretraining_batch;
 
-/* The heads to create the model with: see syn_model_options. */
+/* The heads that a model needs for pretraining (syn_model_options). */
 unsigned syn_pretraining_heads(const syn_model_config *config);
 /* The loss, a scalar. */
 syn_tensor syn_pretraining_loss(syn_model *model, const syn_pretraining_batch *batch);

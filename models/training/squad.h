@@ -1,5 +1,5 @@
 /* Reads questions and their paragraphs from SQuAD files (Rajpurkar et al. 2016, 2018), v1.1 and
- * v2.0. Samples for pretraining are made from them. */
+ * v2.0. texts.h makes samples for pretraining from them. */
 #ifndef MODELS_SQUAD_H
 #define MODELS_SQUAD_H
 
@@ -9,9 +9,9 @@ SYN_API_BEGIN
 
 typedef struct syn_squad syn_squad;
 
-/* Reads the questions of all files, in order. A file has at most 2 GiB. Answers are ignored. Fails
- * with SYN_E_IO, or with SYN_E_FORMAT and file, line and column. Files without questions are
- * rejected, and so are duplicate keys. */
+/* Reads the questions of all files, in order. A file may have at most 2 GiB. Answers are ignored.
+ * Fails with SYN_E_IO, or with SYN_E_FORMAT and a message with file, line and column. Files without
+ * questions and duplicate keys are rejected. */
 syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths,
                           syn_error *err) SYN_MUST_USE;
 /* The same for the text of one file; `name` is its name in errors. */
@@ -21,7 +21,7 @@ syn_status syn_squad_parse(syn_squad **out, const char *name, const char *json, 
 void syn_squad_free(syn_squad *squad);
 
 size_t syn_squad_count(const syn_squad *squad);
-/* UTF-8, with a NUL after the given number of bytes; owned by the squad. */
+/* The texts are UTF-8 and owned by the squad. A NUL follows the given number of bytes. */
 typedef struct syn_squad_entry {
     const char *question, *context;
     size_t question_bytes, context_bytes;

@@ -1,5 +1,5 @@
-/* The tokenized samples to train on. They are made once from SQuAD questions and contexts and
- * stored in a file. */
+/* The tokenized samples for training. They are made from SQuAD questions and contexts once, and
+ * stored in a file for later runs. */
 #ifndef MODELS_TEXTS_H
 #define MODELS_TEXTS_H
 
@@ -15,19 +15,20 @@ typedef struct syn_texts syn_texts;
 typedef enum syn_texts_form {
     SYN_TEXTS_PLAIN, /* question, a space, context */
     SYN_TEXTS_PAIR,  /* [CLS] question [SEP] context [SEP]; context and last [SEP] have type 1 */
-    SYN_TEXTS_JOINED /* The one text "question [SEP] context", tokenized with [CLS] and [SEP] around
-                        it as a tokenizer called with that text does. Same ids as PAIR if [SEP] is a
-                        token, but all have type 0. */
+    SYN_TEXTS_JOINED /* the single text "question [SEP] context", tokenized like any text, with
+                        [CLS] before and [SEP] after it; has the ids of PAIR if [SEP] is a token,
+                        but all ids have type 0 */
 } syn_texts_form;
 
 typedef struct syn_texts_how {
     syn_texts_form form;
-    int64_t max_tokens; /* per sample, with special tokens; longer samples are truncated at their
-                           end, pairs at the longer of the two texts ("longest_first") */
+    int64_t max_tokens; /* per sample, including special tokens; longer samples are truncated at
+                           their end, pairs at the end of the longer text ("longest_first" in
+                           transformers) */
 } syn_texts_how;
 
-/* Tokenizes all questions, using the workers. SYN_E_INVALID with the question's number if its text
- * is not UTF-8. */
+/* Tokenizes all questions, using the workers. Fails with SYN_E_INVALID and the question's number if
+ * a text is not UTF-8. */
 syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_tokenizer *tok,
                          const syn_texts_how *how, syn_workers *workers,
                          syn_error *err) SYN_MUST_USE;
@@ -37,20 +38,21 @@ void syn_texts_free(syn_texts *texts);
 typedef struct syn_text {
     const int32_t *ids; /* owned by the texts */
     int32_t n;
-    int32_t first; /* number of leading ids that have type 0; the rest has type 1 */
+    int32_t first; /* the first `first` ids have type 0, the others type 1 */
 } syn_text;
 int64_t syn_texts_count(const syn_texts *texts);
 syn_text syn_texts_get(const syn_texts *texts, int64_t i);
 /* The number of ids in all samples. */
 int64_t syn_texts_tokens(const syn_texts *texts);
 
-/* A hash of everything that the samples depend on: questions, tokenizer (syn_tokenizer_checksum; 0
- * for the byte tokenizer), form and length. */
+/* A hash of everything that the samples depend on: questions, tokenizer, form and length.
+ * tokenizer: its syn_tokenizer_checksum; 0 for the byte tokenizer. */
 uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_how *how);
-/* Replaces the file only when it is complete. */
+/* Writes the samples to a file. An existing file is replaced only when the new one is complete. */
 syn_status syn_texts_save(const syn_texts *texts, const char *path, uint64_t key,
                           syn_error *err) SYN_MUST_USE;
-/* Leaves *out NULL, without an error, if the file does not exist, has another key or is damaged. */
+/* Reads such a file. Sets *out to NULL and returns SYN_OK if the file does not exist, has another
+ * key or is damaged. */
 syn_status syn_texts_load(syn_texts **out, const char *path, uint64_t key,
                           syn_error *err) SYN_MUST_USE;
 

@@ -1,8 +1,9 @@
 /* Reads and writes tensors in the safetensors format (github.com/huggingface/safetensors,
    "Format"): 8 bytes with the length of a JSON header, the header, then the tensors' bytes without
-   gaps. A checkpoint is one such file, or several with an index. Files are memory-mapped and fully
-   validated when opened. An open checkpoint is immutable: any number of threads may use it. If a
-   file is truncated while it is open, the program gets a bus error, as with every mapped file. */
+   gaps. A checkpoint is one such file, or several such files and an index. Files are memory-mapped
+   and fully validated when opened. An open checkpoint is immutable: any number of threads may use
+   it. If a file is truncated while it is open, the program gets a bus error, as with every mapped
+   file. */
 #ifndef MODELS_SAFETENSORS_H
 #define MODELS_SAFETENSORS_H
 
@@ -33,20 +34,21 @@ syn_status syn_safetensors_open(syn_safetensors **out, const char *path,
                                 syn_error *err) SYN_MUST_USE;
 void syn_safetensors_free(syn_safetensors *st);
 
-/* Tensors are numbered by file name, within a file by the position of their bytes. */
+/* Tensors are numbered in the order of their file names and, within a file, of the positions of
+   their bytes. */
 size_t syn_safetensors_count(const syn_safetensors *st);
 const syn_safetensors_tensor *syn_safetensors_get(const syn_safetensors *st, size_t i);
-/* NULL if there is none. Binary search: about log2(count) comparisons. */
+/* The tensor with that name; NULL if there is none. Takes about log2(count) comparisons. */
 const syn_safetensors_tensor *syn_safetensors_find(const syn_safetensors *st, const char *name);
 
-/* The entries of `__metadata__`, sorted by key. If several files have a key, the value of the first
-   file. */
+/* The entries of `__metadata__`, sorted by key. If several files have the same key, the first
+   file's value is used. */
 size_t syn_safetensors_metadata_count(const syn_safetensors *st);
 const char *syn_safetensors_metadata(const syn_safetensors *st, size_t i, const char **key);
 
 /* Tells the operating system that `bytes` bytes at `data`, within a tensor, are not needed for now,
-   so they leave this process's resident memory. They can still be read, at the cost of page
-   faults. */
+   so that they no longer count as this process's resident memory. They can still be read, at the
+   cost of page faults. */
 void syn_safetensors_release(const syn_safetensors *st, const void *data, size_t bytes);
 
 /* ---- Writing: first the header with all tensors, then their bytes in the same order. ---- */
@@ -62,10 +64,10 @@ typedef struct syn_safetensors_writer {
     uint64_t left_bytes;
 } syn_safetensors_writer;
 
-/* Writes the header, with the metadata {"format": "pt"} that transformers requires. It is padded
-   with spaces so that the data begins at a multiple of 64 bytes. Names must be UTF-8 and unique.
-   Each tensor must begin at a multiple of its element size, as PyTorch's reader requires: list f32
-   before f16. */
+/* Writes the header, with the metadata {"format": "pt"} that transformers requires. The header is
+   padded with spaces so that the data begins at a multiple of 64 bytes. Names must be UTF-8 and
+   unique. Each tensor must begin at a multiple of its element size, as PyTorch's reader requires,
+   so list f32 tensors before f16 tensors. */
 syn_status syn_safetensors_write_header(syn_safetensors_writer *writer, syn_sink *sink,
                                         const syn_safetensors_entry *entries, size_t n_entries,
                                         syn_error *err) SYN_MUST_USE;

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Most bytes of a header, as in the reference implementation. Here it also limits the index. */
+/* Largest header in bytes, as in the reference implementation. An index may not be larger,
+   either. */
 #define SYN__SAFETENSORS_HEADER_BYTES 100000000u
 #define SYN__SAFETENSORS_METADATA     "__metadata__"
 
@@ -36,7 +37,7 @@ struct syn_safetensors {
     const syn_safetensors_tensor **by_name;
 };
 
-/* The weight_map of an index; `names` has the tensors in order. */
+/* The weight_map of an index. `names`: names of tensors, in file order. `files`: names of files. */
 typedef struct syn__safetensors_index {
     syn_intern names, files;
     uint32_t *file_of; /* for each name, the id of its file in `files` */
@@ -60,7 +61,7 @@ syn_status syn__safetensors_read_header(syn_safetensors *st, syn__safetensors_fi
 syn_status syn__safetensors_read_index(syn__safetensors_index *index, const char *path,
                                        const char *json, size_t bytes, syn_error *err) SYN_MUST_USE;
 void syn__safetensors_index_free(syn__safetensors_index *index);
-/* Opens one file in memory, which must outlive *out. For tests. */
+/* For tests: opens one file in memory, which must outlive *out. */
 syn_status syn__safetensors_open_memory(syn_safetensors **out, const char *path, const void *data,
                                         size_t bytes, syn_error *err) SYN_MUST_USE;
 

@@ -1,4 +1,4 @@
-/* Internals of weights*.c. */
+/* Internal declarations that the weights*.c files share. */
 #ifndef MODELS_WEIGHTS_PRIVATE_H
 #define MODELS_WEIGHTS_PRIVATE_H
 
@@ -12,12 +12,12 @@ extern "C" {
 typedef enum syn__weights_role {
     SYN__WEIGHTS_PARAMETER,
     SYN__WEIGHTS_HEAD,  /* a parameter that models can be created without */
-    SYN__WEIGHTS_OTHER, /* belongs to a head that no model here has */
+    SYN__WEIGHTS_OTHER, /* belongs to a head that no model of the library has */
     SYN__WEIGHTS_BUFFER /* never read: constants that old versions of transformers saved */
 } syn__weights_role;
 
-/* Returns the role of a tensor of a checkpoint, and writes its parameter name with a NUL to out.
-   That is at most SYN__WEIGHTS_LONGER bytes longer than `name`. */
+/* Returns the role of a tensor of a checkpoint. Writes its parameter name, NUL-terminated, to out;
+   the parameter name is at most SYN__WEIGHTS_LONGER bytes longer than `name`. */
 #define SYN__WEIGHTS_LONGER 2
 syn__weights_role syn__weights_parameter_name(const syn_model_family *family, const char *name,
                                               char *out);
@@ -38,18 +38,18 @@ struct syn_weights {
     syn_dtype dtype;
 };
 
-/* The tensor of a parameter; NULL if the checkpoint has none. If the parameter has a second name,
-   that is looked up first, as in transformers. */
+/* The tensor of a parameter; NULL if the checkpoint has none. A second name of the parameter is
+   looked up first, as in transformers. */
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
-/* The same for exactly that name. */
+/* The same, but only for this name. */
 const syn__weights_entry *syn__weights_entry_of(const syn_weights *weights, const char *name);
 
-/* Describes the head that a parameter belongs to; NULL if it is of none. others: search only heads
-   that no model here has. */
+/* Describes the head that a parameter belongs to; NULL if it belongs to none. others: search only
+   heads that no model of the library has. */
 const char *syn__weights_purpose(const char *parameter, bool others);
 
-/* Whether the tensor's dtype can be converted to a parameter's; converts n elements from `first` on
-   to f32. */
+/* syn__weights_is_float: whether the tensor's dtype can be converted to a parameter's dtype.
+   syn__weights_widen converts n elements, from number `first` on, to f32. */
 bool syn__weights_is_float(const syn_safetensors_tensor *t);
 void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n);
 
@@ -57,8 +57,8 @@ void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *o
 #define SYN__SHAPE_BYTES 200
 const char *syn__shape_text(const int64_t *dims, int rank, char buf[SYN__SHAPE_BYTES]);
 
-/* A shard as runs of consecutive elements: run i has run_elems elements, from i * stride + offset
-   in the full tensor and from i * run_elems in the shard. */
+/* A shard as runs of consecutive elements. Run i has run_elems elements. It begins at element i *
+   stride + offset of the full tensor and at element i * run_elems of the shard. */
 typedef struct syn__weights_slices {
     int64_t runs, run_elems, stride, offset;
 } syn__weights_slices;
@@ -66,11 +66,12 @@ syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
 
 /* ---- writing ---- */
 
-/* Most bytes of tensors per file if there are several, as on HuggingFace's hub. */
+/* Limit of the tensors' bytes per file, as on HuggingFace's hub. Larger models are divided into
+   several files. */
 #define SYN__WEIGHTS_FILE_BYTES ((uint64_t)5000000000)
 
-/* How a model's tensors are divided into files: consecutive entries up to `most` bytes, or a single
-   entry that is larger. */
+/* How a model's tensors are divided into files. A file has consecutive entries of at most `most`
+   bytes together, or a single larger entry. */
 typedef struct syn__weights_files {
     const char *folder;
     const syn_safetensors_entry *entries;
@@ -84,7 +85,7 @@ size_t syn__weights_file_entries(const syn__weights_files *files, size_t first);
 /* Opens file i for writing. */
 syn_status syn__weights_file_open(syn_sink **out, const syn__weights_files *files, size_t i,
                                   syn_error *err) SYN_MUST_USE;
-/* Writes the index of tensors; does nothing for a single file. */
+/* Writes the index of the files; does nothing for a single file. */
 syn_status syn__weights_write_index(const syn__weights_files *files, syn_error *err) SYN_MUST_USE;
 
 /* syn_weights_save with file_bytes as the limit per file. */

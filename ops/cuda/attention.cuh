@@ -1,8 +1,8 @@
-/* What the attention kernels have in common: shapes, which keys a query sees, dropout, and loading
-   of rows to shared memory. Forward and gradient have the same structure. A block owns a tile of
-   rows (queries, or keys for their gradients) and iterates over tiles of the other rows. For each
-   pair of tiles it computes scores and uses them as weights of a sum of rows. tiles.cuh computes
-   these two products. */
+/* What the attention kernels share: shapes, which keys a query attends to, dropout, and loading
+   rows to shared memory. The forward and the gradient kernels have the same structure. A block owns
+   a tile of rows: of keys for the gradients of keys and values, otherwise of queries. It iterates
+   over tiles of the other rows. For each pair of tiles it computes scores, and uses them as the
+   weights of a sum of rows. tiles.cuh computes these two products. */
 #ifndef OPS_CUDA_ATTENTION_CUH
 #define OPS_CUDA_ATTENTION_CUH
 
@@ -23,13 +23,15 @@ struct syn_attention {
     int64_t group;                  /* heads / shared */
     int64_t queries, keys;          /* T, S */
     int depth;                      /* D (head_dim) */
-    bool packs;                     /* rows that are read start and end at multiples of 16 bytes */
+    bool packs;                     /* all rows that are read start and end at multiples of 16
+                                       bytes */
     bool causal;
     int64_t offset, window; /* window 0: none */
     float scale;
     const float *mask; /* (B, S), or NULL */
     int64_t mask_row;
-    /* Dropout. row: that of query 0 of head 0; column: that of key 0. keep is 1 without dropout. */
+    /* Dropout. row: dropout row of query 0 of head 0. column: dropout column of key 0. keep is 1
+       without dropout. */
     uint64_t seed;
     const int32_t *samples; /* (B), or NULL: sample + b */
     int64_t samples_stride, sample, row;
@@ -47,7 +49,8 @@ static __device__ __forceinline__ int64_t syn_within(int64_t x, int64_t most) {
     return x < 0 ? 0 : x < most ? x : most;
 }
 
-/* The keys that query t sees, and the queries that see key s. */
+/* syn_keys_of: the keys that query t attends to. syn_queries_of: the queries that attend to key
+   s. */
 static __device__ __forceinline__ syn_range syn_keys_of(const syn_attention &a, int64_t t) {
     if (!a.causal) return {0, a.keys};
     const int64_t until = a.offset + t + 1;
@@ -59,7 +62,7 @@ static __device__ __forceinline__ syn_range syn_queries_of(const syn_attention &
     return {syn_within(from, a.queries),
             a.window ? syn_within(from + a.window, a.queries) : a.queries};
 }
-/* The columns of a tile of other rows that row 0 of the own tile sees. The band of each following
+/* The columns that row 0 of the own tile uses in a tile of other rows. The band of each following
    row is shifted by one column. */
 struct syn_band {
     int from, until;
@@ -68,8 +71,8 @@ static __device__ __forceinline__ int syn_near(int64_t x) {
     const int64_t far = 1 << 30; /* farther than any tile reaches */
     return (int)(x < -far ? -far : x < far ? x : far);
 }
-/* The band if row 0 is query t and column 0 is key s, and if row 0 is key s and column 0 is query
-   t. */
+/* syn_band_of_query: the band if own row 0 is query t and column 0 is key s. syn_band_of_key: the
+   band if own row 0 is key s and column 0 is query t. */
 static __device__ __forceinline__ syn_band syn_band_of_query(const syn_attention &a, int64_t t,
                                                              int64_t s) {
     const int64_t until = a.causal ? a.offset + t + 1 - s : INT64_MAX;
@@ -83,7 +86,7 @@ static __device__ __forceinline__ syn_band syn_band_of_key(const syn_attention &
 static __device__ __forceinline__ bool syn_sees(syn_band band, int row, int column) {
     return column >= band.from + row && column < band.until + row;
 }
-/* Whether rows 0 to `last` see all of n columns. */
+/* Whether rows 0 to `last` use all of n columns. */
 static __device__ __forceinline__ bool syn_sees_all(syn_band band, int last, int n) {
     return band.from + last <= 0 && band.until >= n;
 }
@@ -109,8 +112,9 @@ static __device__ __forceinline__ const T *syn_rows_at(const syn_head_rows &r, i
     return static_cast<const T *>(r.data) + b * r.batch + h * r.head;
 }
 
-/* Copies elements from number `first` on of ROWS rows to shared memory, with row stride Tile::ROW.
-   Row r is at `from + place(r)`. Rows from `n` on and elements past the depth become zero. */
+/* Copies ROWS rows, from element `first` of each row on, to shared memory, where the row stride is
+   Tile::ROW. Row r is at `from + place(r)`. Rows from number n on and elements after the depth
+   become zero. */
 template <class Tile, int ROWS, typename T, typename F>
 static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to, const T *from,
                                                       int n, const syn_attention &a, int first,
@@ -135,15 +139,15 @@ static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to
     }
 }
 
-/* Number of pieces that the depth is split into. For a deep tile, one block computes each piece of
-   the results, and computes all scores for it. */
+/* Number of pieces that the depth is split into. For a deep tile, each piece of the results is
+   computed by a separate block, which also computes all scores. */
 template <class Tile> static __host__ __device__ __forceinline__ int syn_depth_pieces(int depth) {
     return Tile::DEEP ? (depth + Tile::DEPTH - 1) / Tile::DEPTH : 1;
 }
-/* Adds the other pieces of the depth to the scores of a deep tile's first piece. `fetch(d, e)`
-   loads own rows from element d on and other rows from element e on; `add` adds their product.
-   Afterwards shared memory has the first piece of the own rows and the piece from `last` on of the
-   others. */
+/* Adds the products of the other pieces of the depth to the scores of a deep tile's first piece.
+   `fetch(d, e)` loads own rows from element d on and other rows from element e on, and `add` adds
+   their product. Afterwards shared memory has the first piece of the own rows, and the piece of the
+   other rows that begins at element `last`. */
 template <class Tile, typename F, typename S>
 static __device__ __forceinline__ void syn_deeper(const syn_attention &a, int last, F fetch,
                                                   S add) {
@@ -192,7 +196,7 @@ static __device__ __forceinline__ void syn_store_row(T *to, const float (&x)[Til
 static inline syn_head_rows syn_head_rows_of(const syn_operand *o) {
     return {o->data, o->strides[0], o->strides[1], o->strides[2]};
 }
-/* The same for an operand stored as (B, T, H, D). */
+/* Returns the same for an operand stored as (B, T, H, D). */
 static inline syn_head_rows syn_token_rows_of(const syn_operand *o) {
     return {o->data, o->strides[0], o->strides[2], o->strides[1]};
 }
@@ -204,7 +208,7 @@ bool syn__head_packs(const syn_operand *o);
 
 /* Whether the device has tensor cores for the call's dtype. */
 bool syn__tensor_cores(const syn_call *c);
-/* Fails because the device has too little shared memory per block. */
+/* Fails with the sentence that the device has too little shared memory per block. */
 syn_status syn__too_little_shared(const syn_call *c);
 
 /* Requests `bytes` of dynamic shared memory for a kernel, which is necessary above 48 KiB. Returns

@@ -11,8 +11,8 @@
 
 /* ---- errors: every return code of CUDA and cuBLASLt is checked here ---- */
 
-/* Fail with a sentence: what failed ("a copy to the device"), CUDA's message, and advice if there
-   is any. */
+/* Both fail with a sentence: what failed ("a copy to the device"), the library's message, and
+   advice if there is any. */
 syn_status syn__cuda_failed(cudaError_t code, const char *what, const char *file, int line,
                             syn_error *err);
 syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char *file, int line,
@@ -33,9 +33,9 @@ syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char 
 
 /* ---- faults: errors that kernels find in data ---- */
 
-/* Kernels cannot return errors. A kernel that finds an error in its data (a target that is no
-   class) stores a fault, unless there is one already. The next sync reports it, as the op and
-   scope followed by the sentence below. */
+/* Kernels cannot return errors. A kernel that finds an error in its data, such as a target that is
+   no class, stores a fault, unless there is a fault already. The next sync reports it with op,
+   scope and the sentence below. */
 typedef enum syn__fault_kind {
     SYN__FAULT_NONE,
     SYN__FAULT_TARGET, /* "a target is <value>, which is no class of <limit>" */
@@ -57,10 +57,10 @@ typedef struct syn__cuda_at {
     cudaStream_t stream;
     cublasLtHandle_t lt;
     int sms; /* streaming multiprocessors */
-    /* Compute capability that kernels may assume, such as 75, 80, 89 or 90: the device's, or less
-       if the kernels were compiled for less and run from PTX. */
+    /* The compute capability that kernels may assume, such as 75, 80, 89 or 90. It is the device's,
+       or a lower one if the kernels were compiled for a lower one and run from PTX. */
     int capability;
-    size_t shared_bytes; /* largest dynamic shared memory per block, with cudaFuncSetAttribute */
+    size_t shared_bytes; /* maximum dynamic shared memory per block, after cudaFuncSetAttribute */
     syn__fault *fault;   /* in device memory */
     uint32_t node;       /* number of the node whose kernel runs */
     syn__cuda *device;
@@ -70,10 +70,10 @@ static inline const syn__cuda_at *syn__cuda_of(const syn_call *c) {
     return static_cast<const syn__cuda_at *>(c->device);
 }
 
-/* Returns `bytes` bytes of device memory, aligned to 256 bytes, for this kernel. The context's
-   next op that asks gets the same memory, in stream order; an op may ask only once. The memory
-   stays allocated, so steady steps allocate nothing. It belongs to no tensor and is not counted in
-   the peak. */
+/* Returns `bytes` bytes of device memory, aligned to 256 bytes, for this kernel. An op may call it
+   only once, and the next op that calls it gets the same memory, which is safe because ops run in
+   stream order. The memory stays allocated, so repeated steps allocate nothing. It belongs to no
+   tensor and does not count in the peak. */
 syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) SYN_MUST_USE;
 /* Call after an op's launches: fails if one of them failed. */
 syn_status syn__launched(const syn_call *c) SYN_MUST_USE;
@@ -93,9 +93,9 @@ typedef struct syn__launch {
 /* Launches, or redirects the launch to a graph. cudaGetLastError returns its failure. */
 void syn__launch_now(const syn__launch *launch);
 
-/* Call after a library launched work within an op: records the work as a kernel with that name, or
-   as a copy or fill of that many bytes. Does nothing unless work is recorded
-   (syn_ctx_record_work). */
+/* Call one of these after a library has launched work within an op. They record the work as a
+   kernel with that name, or as a copy or fill of that many bytes. They do nothing unless work is
+   recorded (syn_ctx_record_work). */
 void syn__cuda_note_kernel(const syn_call *c, const char *fmt, ...) SYN_PRINTF(2, 3);
 void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes);
 

@@ -5,7 +5,7 @@
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/tiles.cuh"
 
-/* How a call is divided. A unit is a query head, or with few queries a k/v head with all queries
+/* How a call is divided. A unit is a query head or, with few queries, a k/v head with all queries
    that use it. */
 struct attend_split {
     int64_t unit_heads, unit_rows; /* units per sample, queries per unit */
@@ -18,7 +18,7 @@ struct attend_rows {
     float *log_sum; /* (B, H, T), or NULL */
 };
 
-/* Which query row r of unit u is. */
+/* The query that is row r of unit u. */
 struct query_place {
     int64_t b, head, t;
 };
@@ -30,8 +30,8 @@ static __device__ __forceinline__ query_place place_of(const syn_attention &a,
     return {b, first * a.group + r / a.queries, r % a.queries};
 }
 
-/* Turns scores into weights in place and updates each row's running maximum and sum; earlier sums
-   are rescaled. `by` converts scores to base 2. `sum` covers this lane's columns only. */
+/* Converts scores to weights in place, updates each row's running maximum and sum, and rescales
+   earlier sums. `by` converts scores to base 2. `sum` is the sum over this lane's columns only. */
 template <class Tile>
 static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float by,
                                              float (&sums)[Tile::R][Tile::A], float (&max)[Tile::R],
@@ -57,16 +57,16 @@ static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float
 
 /* One block's work: its queries, its keys, and the elements of the results that it computes. */
 struct attend_task {
-    int64_t unit, first; /* number of the first row within the unit */
+    int64_t unit, first; /* first: number of the first row within the unit */
     int n;               /* rows */
-    int64_t b, shared;   /* sample and head of the keys */
-    int64_t t0;          /* the first query of any row, and the last one relative to it */
+    int64_t b, shared;   /* b: sample; shared: head of the keys */
+    int64_t t0;          /* t0: the first query of all rows; last: the last one, relative to t0 */
     int last;
-    int64_t part, from, until; /* range of keys */
+    int64_t part, from, until; /* number of the part, and its range of keys */
     int depth;                 /* first element of the results */
 };
 
-/* Tiles that see the most keys come first. */
+/* Returns the task of a block. Tiles that attend to the most keys come first. */
 template <class Tile>
 static __device__ __forceinline__ attend_task task_of(const syn_attention &a,
                                                       const attend_split &cut, int64_t number) {
@@ -114,7 +114,7 @@ template <class Tile, typename T>
 static __device__ __forceinline__ void
 store(const syn_attention &a, const attend_split &cut, const attend_rows &rows,
       const attend_task &k, int64_t row, const float (&sums)[Tile::A], float max, float sum) {
-    /* true for one of the lanes and depth pieces that share the row */
+    /* true for exactly one of the lanes and depth pieces that share the row */
     const bool leads = Tile::column(0) == 0 && k.depth == 0;
     if (cut.partial) {
         const int64_t place = (k.unit * cut.unit_rows + row) * cut.parts + k.part;
@@ -143,7 +143,8 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
     float *const biases = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
     const float scale = a.scale * SYN_LOG2_E;
-    /* The largest product is then the largest score, so products need not be scaled first. */
+    /* If so, the largest product is also the largest score, so products need not be scaled
+       first. */
     const bool ready = scale > 0 && !a.mask;
     const int64_t tasks = cut.tasks * syn_depth_pieces<Tile>(a.depth);
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
@@ -276,7 +277,7 @@ struct attend_call {
     attend_rows rows;
 };
 
-/* Returns false if there is too little shared memory. */
+/* Returns false if the device has too little shared memory. */
 template <class Tile, typename T> static bool launch(attend_call *call) {
     const size_t bytes =
         (Tile::OWN + Tile::STAGES * 2 * Tile::OTHER) * Tile::ROW * sizeof(typename Tile::element) +
@@ -326,9 +327,10 @@ template <typename T> static bool launch_plain(attend_call *call) {
                           : launch<syn_plain_tile<256, 16, 8, 1, 2, true>, T>(call);
 }
 
-/* For few queries: chooses the number of key parts, so that blocks of one warp fill the device but
-   parts are long enough to be worth combining. Scratch memory is sized for the largest number of
-   parts, so that it does not grow with the keys from step to step. */
+/* For few queries: chooses the number of parts that the keys are divided into. Blocks of one warp
+   should fill the device, but each part must be long enough that combining the results pays off.
+   Scratch memory is large enough for the largest number of parts, so that it does not grow from
+   step to step with the number of keys. */
 static syn_status cut_keys(attend_call *call) {
     enum { BLOCKS = 4, FEWEST = 64 }; /* blocks per multiprocessor; keys per part */
     const syn_attention *a = &call->a;

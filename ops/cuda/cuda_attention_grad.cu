@@ -10,13 +10,14 @@
 #include "ops/cuda/walk.cuh"
 
 struct grad_rows {
-    syn_head_rows q, k, v, out, dout, dq, dk, dv; /* dq, dk, dv without data: not requested */
+    syn_head_rows q, k, v, out, dout, dq, dk, dv; /* a gradient without data (dq, dk, dv) is not
+                                                     requested */
     const float *log_sum;                         /* (B, H, T) */
     int64_t sum_batch, sum_head;
     float *mean; /* (B, H, T), dense */
 };
 
-/* The values of a query that its scores' weights and gradients need. */
+/* The values of a query from which the weights and gradients of its scores are computed. */
 struct grad_query {
     float log_sum, mean; /* log_sum in base 2 */
     uint2 drop;
@@ -36,7 +37,7 @@ static __device__ __forceinline__ float bias_of(const syn_attention &a, int64_t 
     return a.mask ? a.mask[b * a.mask_row + s] * SYN_LOG2_E : 0;
 }
 
-/* Computes mean; one query per warp. */
+/* Computes `mean`; each warp processes one query. */
 template <typename T>
 static __global__ void mean_kernel(const syn_attention a, const grad_rows rows) {
     const int64_t n = a.batches * a.heads * a.queries, per_block = blockDim.x / SYN_WARP;
@@ -84,7 +85,8 @@ template <class Tile> struct grad_shared {
     static constexpr size_t bytes =
         (2 * OWN + Tile::STAGES * 2 * OTHER) * sizeof(typename Tile::element) +
         Tile::WEIGHTS * sizeof(float) + Tile::STAGES * Tile::OTHER * sizeof(grad_query);
-    /* Blocks per multiprocessor that the registers should suffice for, where they almost do. */
+    /* The number of blocks per multiprocessor for which registers must suffice (__launch_bounds__):
+       3 for tiles that otherwise need only slightly too many. */
     static constexpr int blocks = Tile::THREADS == 128 && Tile::DEPTH <= 64 ? 3 : 1;
 };
 
@@ -210,7 +212,7 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
         const T *const v = syn_rows_at<T>(rows.v, b, h) + first * rows.v.row;
         const int64_t from = syn_queries_of(a, first).from,
                       until = syn_queries_of(a, first + n - 1).until;
-        /* iterates over the tiles of queries of all heads that share the keys */
+        /* iterate over the tiles of queries of all heads that share the keys */
         const int64_t per_head = from < until ? (until - from + Tile::OTHER - 1) / Tile::OTHER : 0;
         const int64_t steps = per_head * a.group;
         float bias[R] = {}, dk_sums[R][Tile::A] = {}, dv_sums[R][Tile::A] = {};

@@ -1,5 +1,5 @@
-/* Matrix products with cuBLASLt. Its matrices are column-major, and a row-major (m, n) matrix is a
-   column-major (n, m) one, so we compute out' = op(w)' op(x)'. */
+/* Matrix products with cuBLASLt. cuBLASLt's matrices are column-major, and a row-major (m, n)
+   matrix is the same as a column-major (n, m) matrix, so we compute out' = op(w)' op(x)'. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 
 enum {
     PLANS = 1024,  /* entries of the hash table */
-    NEIGHBOURS = 8 /* entries probed for a plan; if all are taken, the first is replaced */
+    NEIGHBOURS = 8 /* entries that are searched for a plan; if all are used, the first is
+                      replaced */
 };
 
 /* Everything that the choice of an algorithm depends on. */
@@ -19,7 +20,7 @@ typedef struct plan_key {
 } plan_key;
 
 typedef struct syn__plan {
-    plan_key key; /* of[0], which is m, is 0: a free entry */
+    plan_key key; /* in a free entry, of[0], the key's m, is 0 */
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t x, w, out;
     cublasLtMatmulAlgo_t algo;
@@ -121,14 +122,14 @@ static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p, 
     return SYN_OK;
 }
 
-/* Asks cuBLASLt for an algorithm. If it has none or fails, the plain kernel is used. */
+/* Asks cuBLASLt for an algorithm. If cuBLASLt has none or fails, the plain kernel is used. */
 static void choose(syn__plan *plan, cublasLtMatmulPreference_t how, const syn_call *c) {
     cublasLtMatmulHeuristicResult_t found = {};
     int n = 0;
     const cublasStatus_t code =
         cublasLtMatmulAlgoGetHeuristic(syn__cuda_of(c)->lt, plan->desc, plan->w, plan->x, plan->out,
                                        plan->out, how, 1, &found, &n);
-    if (code != CUBLAS_STATUS_SUCCESS) cudaGetLastError(); /* not for the next launch to report */
+    if (code != CUBLAS_STATUS_SUCCESS) cudaGetLastError(); /* clears the error */
     plan->possible = code == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
     plan->algo = found.algo;
     plan->workspace = plan->possible ? found.workspaceSize : 0;
@@ -145,7 +146,7 @@ static syn_status make_plan(syn__plan *plan, const syn_call *c, const syn__produ
     return s;
 }
 
-/* The plan with that key, or a free entry for it. */
+/* Returns the plan with that key, or a free entry for it. */
 static syn__plan *place_of(syn__plan *plans, const plan_key *key) {
     const uint64_t hash = hash_of(key);
     for (uint64_t i = 0; i < NEIGHBOURS; i++) {
@@ -156,7 +157,8 @@ static syn__plan *place_of(syn__plan *plans, const plan_key *key) {
     return &plans[hash % PLANS];
 }
 
-/* Changes scratch_number, so that graphs which use the old workspace are not launched again. */
+/* Grows the workspace. Changes scratch_number, so that graphs that use the old workspace are not
+   launched again. */
 static syn_status grow_workspace(const syn_call *c, size_t bytes) {
     syn__cuda *d = syn__cuda_of(c)->device;
     syn__cuda_blas *own = &d->blas;

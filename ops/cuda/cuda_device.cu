@@ -55,7 +55,7 @@ static int attribute(const syn__cuda *d, cudaDeviceAttr what) {
 static __global__ void any_kernel() {}
 
 /* Determines the compute capability that kernels may assume. All kernels are compiled for the same
-   targets, so one stands for all. */
+   targets, so it is enough to look at one kernel. */
 static syn_status find_capability(syn__cuda *d, syn_error *err) {
     struct cudaFuncAttributes a;
     SYN_CUDA(cudaFuncGetAttributes(&a, any_kernel), "looking for kernels", err);
@@ -215,7 +215,7 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
 
 /* ---- synchronization ---- */
 
-/* Turns a fault of a kernel (syn__fault) into a failure, and clears it on the device. */
+/* Converts a fault of a kernel (syn__fault) to a failure, and clears the fault on the device. */
 static syn_status report_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
     if (fault.kind == SYN__FAULT_NONE) return SYN_OK;
     char place[256];
@@ -251,7 +251,7 @@ static syn_status report_async_error(syn__cuda *d, cudaError_t code, syn_error *
     return syn__cuda_failed(code, what, __FILE__, __LINE__, err);
 }
 
-/* Waits for all queued work. Afterwards times are known. */
+/* Waits for all queued work. Afterwards the times of the work are known. */
 static cudaError_t wait_for_stream(syn__cuda *d) {
     const uint64_t from_ns = syn__clock_ns();
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
@@ -300,7 +300,8 @@ static syn_status cuda_ask(void *device, int which, const void *const *from, int
     return SYN_OK;
 }
 
-/* Launches deferred ops first, so that the device has work while the host waits. */
+/* Gets the values of an asynchronous read. Launches deferred ops first, so that the device has work
+   while the host waits. */
 static syn_status cuda_get(void *device, int which, float *out, int n, syn_error *err) {
     syn__cuda *d = cuda_of(device);
     const cudaEvent_t done = d->async_read_done[which];
@@ -319,7 +320,8 @@ static syn_status cuda_get(void *device, int which, float *out, int n, syn_error
 
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op) {
     if (syn__cuda_times_begin(&d->times, d->at.stream, node, segment, op)) return;
-    wait_for_stream(d); /* all marks are used; a failure persists until the next sync reports it */
+    wait_for_stream(d); /* all marks are in use; a failure persists until the next sync reports
+                           it */
     syn__cuda_times_begin(&d->times, d->at.stream, node, segment, op);
 }
 
@@ -328,7 +330,7 @@ void syn__cuda_time_end(syn__cuda *d) {
 }
 
 syn_status syn__cuda_run_alone(syn__cuda *d, syn_call *c, syn_kernel kernel, int segment, int op) {
-    /* Starts with a mark of its own, which excludes the host time before the launch. */
+    /* The work starts with a separate mark, which excludes the host's time before the launch. */
     if (d->work.keep) d->times.idle = false;
     syn__cuda_time_begin(d, d->at.node, segment, op);
     syn__cuda_work_begin(d, d->at.node);
@@ -357,7 +359,8 @@ static syn_status run(syn_call *c) {
     return syn__cuda_run_alone(d, c, kernel, -1, 0);
 }
 
-/* Launches deferred ops. From here on ops are launched one by one, or no longer are. */
+/* Launches deferred ops, because the call starts or ends the mode in which ops are launched one by
+   one. */
 static void cuda_keep_work(void *device, bool keep) {
     syn__cuda *d = cuda_of(device);
     if (keep != d->work.keep && syn__cuda_flush_deferred(d, &d->late) == SYN_OK)

@@ -1,5 +1,6 @@
-/* The device state of one context: a stream, in which all its work runs in order, staging memory
-   for copies, and events. For cuda_device.cu and the files that the sections name. */
+/* The device state of one context: a stream, in which all of the context's work runs in order,
+   staging memory for copies, and events. For cuda_device.cu and the files that the section headings
+   name. */
 #ifndef OPS_CUDA_CUDA_DEVICE_H
 #define OPS_CUDA_CUDA_DEVICE_H
 
@@ -9,13 +10,13 @@
 /* ---- cuda_staging.cu: copies between host and device memory ---- */
 
 /* Pinned memory, because only copies from and to pinned memory are asynchronous. Copies to the
-   device alternate between two halves, so that a half is only waited for when it is used again.
-   Copies from the device go to `out` until the next sync if they fit, otherwise directly to their
-   destination. */
+   device alternate between two halves, so that the host waits for a half only when it uses this
+   half again. Copies from the device go to `out` until the next sync if they fit; otherwise they go
+   directly to their destination. */
 enum { SYN__STAGED_IN = 4 << 20, SYN__STAGED_OUT = 1 << 20, SYN__STAGED_COPIES = 64 };
 typedef struct syn__cuda_staging {
-    char *in[2], *out;   /* SYN__STAGED_IN bytes each, and SYN__STAGED_OUT bytes */
-    cudaEvent_t done[2]; /* recorded when the device has read that half */
+    char *in[2], *out;   /* SYN__STAGED_IN bytes each; SYN__STAGED_OUT bytes */
+    cudaEvent_t done[2]; /* recorded after the device's copy from that half */
     int half;
     size_t in_used, out_used;
     int n_out;
@@ -36,14 +37,15 @@ void syn__cuda_staging_finish(syn__cuda_staging *s);
 
 /* ---- cuda_times.cu: when the kernels of nodes ran ---- */
 
-/* Events in the stream serve as time marks. A node's work lies between two marks. If nothing was
-   queued between two nodes, they share a mark. The times are known after a sync, or when all marks
-   are in use and the stream is synchronized for that reason. */
+/* Events in the stream are time marks. A node's work is between two marks. If nothing was queued
+   between two nodes, they share a mark. The times are known after a sync. The stream is also
+   synchronized when all marks are in use. */
 typedef struct syn__cuda_span {
     uint32_t node;         /* node number; for a graph, that of its first op */
     uint32_t begins, ends; /* numbers of marks */
-    /* op >= 0: that op of a segment (handle, see cuda_graph.h), launched alone. op -1: the whole
-       segment, as a graph. segment -1: neither. */
+    /* segment: handle of a segment (cuda_graph.h), or -1 if the span belongs to no segment. op >=
+       0: the span of that op of the segment, launched alone. op -1: the span of the whole segment,
+       launched as a graph. */
     int segment, op;
 } syn__cuda_span;
 enum { SYN__CUDA_MARKS = 1 << 14 };
@@ -60,28 +62,29 @@ typedef struct syn__cuda_times {
 syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream,
                                 syn_error *err) SYN_MUST_USE;
 void syn__cuda_times_close(syn__cuda_times *t);
-/* Returns false if all marks are in use; sync and call again then. Errors of the stream are
-   reported when it is synchronized. */
+/* Returns false if all marks are in use; the caller must then sync and call it again. Errors of the
+   stream are reported when it is synchronized. */
 bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node, int segment,
                            int op);
 void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
-/* Call before and after synchronizing the stream. finish passes all times to the context if
-   `given`. */
+/* Call these two before and after synchronizing the stream. syn__cuda_times_finish passes all times
+   to the context if `given`. */
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
 void syn__cuda_times_finish(syn__cuda *d, bool given);
-/* Records a mark and returns its number. Returns the nanoseconds between two marks. */
+/* syn__cuda_times_mark records a mark and returns its number. syn__cuda_times_between returns
+   the nanoseconds between two marks. */
 uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream);
 uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32_t to);
 
 /* ---- cuda_work.cu: what the device does for nodes, if recorded (syn_ctx_record_work) ---- */
 
-/* Number of the compute stream in traces, the same as in PyTorch's traces. Communication groups
-   have the following numbers. */
+/* Number of the compute stream in traces, the same as in PyTorch's traces. The streams of
+   communication groups have the numbers after it. */
 enum { SYN__CUDA_COMPUTE_STREAM = 7 };
 /* A piece of work, between two marks. */
 typedef struct syn__cuda_piece {
     syn_piece piece; /* complete except for its device times */
-    char *name;      /* of a kernel */
+    char *name;      /* name of a kernel */
     uint32_t begins, ends;
 } syn__cuda_piece;
 /* A node's call, with its span. */
@@ -98,7 +101,7 @@ typedef struct syn__cuda_work {
     bool keep;
     syn__cuda_between *between; /* since the last sync */
     size_t n_between, between_cap;
-    bool open;             /* between[n_between] was begun */
+    bool open;             /* between[n_between] has begun but not ended */
     syn__cuda_call *calls; /* since the last sync */
     size_t n_calls, calls_cap, next;
     syn__cuda_piece *pieces;
@@ -108,29 +111,29 @@ typedef struct syn__cuda_work {
     const char **names;
     size_t names_cap;
 } syn__cuda_work;
-/* Call before and after a node's kernel function; launches between the two are recorded as the
-   node's. Nothing happens unless work is recorded. */
+/* Call these two before and after a node's kernel function. Launches between the two calls are
+   recorded as the node's work. They do nothing unless work is recorded. */
 void syn__cuda_work_begin(syn__cuda *d, uint32_t node);
 void syn__cuda_work_end(syn__cuda *d);
 /* Launches and records the launch if a node's work is being recorded. Otherwise returns false and
    does nothing. */
 bool syn__cuda_work_launch(const syn__launch *launch);
-/* Call before and after a copy or fill that belongs to no node. Nothing happens unless work is
-   recorded. */
+/* Call these two before and after a copy or fill that belongs to no node. They do nothing unless
+   work is recorded. */
 void syn__cuda_between_begin(syn__cuda *d);
 void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
 /* Reports to the context that the host waited from from_ns until now. */
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns);
-/* Passes the call of span number `span` to the context. Its first mark was at begin_ns. */
+/* Passes the call of span number `span` to the context. begin_ns: time at the span's first mark. */
 void syn__cuda_work_report(syn__cuda *d, uint32_t span, uint64_t begin_ns);
-/* clear: forgets everything recorded, after a sync. close: also frees the memory. */
+/* syn__cuda_work_clear forgets everything recorded; call it after a sync. syn__cuda_work_close also
+   frees the memory. */
 void syn__cuda_work_clear(syn__cuda_work *w);
 void syn__cuda_work_close(syn__cuda_work *w);
 
 /* ---- cuda_device.cu ---- */
 
-/* An asynchronous read, in pinned memory: the values, and the fault as of that point in the
-   stream. */
+/* An asynchronous read, in pinned memory: the values, and the fault at this point of the stream. */
 typedef struct syn__cuda_async_read {
     float numbers[SYN_ASYNC_READ_VALUES];
     syn__fault fault;
@@ -152,27 +155,27 @@ struct syn__cuda {
     void *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* changes whenever the scratch memory moves */
-    syn_error late;          /* of a call that cannot return it; the next sync reports it */
+    syn_error late;          /* error of a call that cannot return it; the next sync reports it */
     uint32_t first_node;     /* first node since the last sync; 0: none */
 };
 
 enum { SYN__CUDA_OLDEST = 75 }; /* lowest compute capability that the kernels support */
-/* Counts the devices. Fails with the reason if there is none, or one that kernels do not
-   support. */
+/* Counts the devices. Fails with the reason if there is no device, or if the kernels do not support
+   a device. */
 syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
 const syn_backend *syn__cuda_backend(void);
 /* Fails with d->late, if it is set. */
 syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) SYN_MUST_USE;
-/* Replaces the memory *data of *bytes bytes by one of `want` bytes, or of `least` bytes if that is
-   too much. Waits until the stream no longer uses the old memory. If memory is out, first returns
-   the context's unused buffers to the device. Must not be called while ops are deferred, because
-   these may need one of the buffers; deferred ops never grow memory, because they have run
-   before. */
+/* Replaces the memory *data of *bytes bytes by memory of `want` bytes or, if the device does not
+   have that much, of `least` bytes. Waits until the stream no longer uses the old memory. If the
+   device is out of memory, first returns the context's unused buffers to the device. Must not be
+   called while ops are deferred, because they may need one of these buffers. Deferred ops
+   themselves never grow memory, because they have run before. */
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) SYN_MUST_USE;
 /* Call before queuing anything but a kernel: launches deferred ops. */
 syn_status syn__cuda_flush_deferred(syn__cuda *d, syn_error *err) SYN_MUST_USE;
-/* Call before and after the launches of a node (syn__cuda_span). */
+/* Call these two before and after the launches of a node (syn__cuda_span). */
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op);
 void syn__cuda_time_end(syn__cuda *d);
 /* Runs the kernel function for node at.node without a graph, and records its times. */

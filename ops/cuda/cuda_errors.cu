@@ -1,7 +1,7 @@
 /* Converts error codes of CUDA and cuBLASLt to sentences. */
 #include "ops/cuda/cuda.h"
 
-/* Advice on the error, or "". */
+/* Returns advice on the error, or "". */
 static const char *advice(cudaError_t code) {
     switch (code) {
     case cudaErrorMemoryAllocation:

@@ -1,5 +1,5 @@
-/* Products of few rows. Reading w takes the time, so w is read once, in packs of 16 bytes, by as
-   many warps as possible. Partial sums are added in a fixed order. */
+/* Products of few rows. The time to read w dominates, so w is read once, in packs of 16 bytes, by
+   as many warps as possible. Partial sums are added in a fixed order. */
 #include "ops/cuda/cuda_products.h"
 #include "ops/cuda/device.cuh"
 
@@ -8,11 +8,12 @@ enum { MOST_ROWS = 4, THREADS = 256, WARPS = THREADS / SYN_WARP };
 struct few_rows {
     int64_t n, k, ldx, ldw;
     int m;
-    /* w (n, k): warps per column of the result (share). w (k, n): threads along the columns
-       (across). */
+    /* share, for w (n, k): warps per column of the result. across, for w (k, n): threads along the
+       columns. */
     int share, across;
-    int64_t rounds;                /* w (n, k): packs that every thread of a column has */
-    int64_t groups, pieces, chunk; /* w (k, n): groups of columns; pieces of k, rows per piece */
+    int64_t rounds;                /* w (n, k): number of packs that every thread of a column has */
+    int64_t groups, pieces, chunk; /* w (k, n): number of groups of columns, of pieces of k, and of
+                                      rows per piece */
 };
 
 /* Loads V elements, aligned to their size up to 16 bytes, as f32. */
@@ -32,7 +33,7 @@ static __device__ __forceinline__ X with_bias(float sum, const X *bias, int64_t 
     return syn_from_float<X>(bias ? sum + syn_to_float(bias[column]) : sum);
 }
 
-/* Offset of row r. Missing rows repeat the last one; their results are not used. */
+/* Offset of row r of x. Rows after the last one repeat it; their results are not used. */
 static __device__ __forceinline__ int64_t row_of(const few_rows &s, int r) {
     return (r < s.m ? r : s.m - 1) * s.ldx;
 }
@@ -65,7 +66,7 @@ static __device__ __forceinline__ void add_along_n(const X *x, const W *w, int64
     }
 }
 
-/* w (n, k): each warp sums along k for one column. */
+/* For w (n, k): each warp computes sums along k for one column. */
 template <typename X, typename W, int M, int V>
 static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *y,
                                       const few_rows s) {
@@ -100,8 +101,8 @@ static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *
     }
 }
 
-/* w (k, n): each thread sums V columns over every down-th row of w. If k is split into pieces, the
-   sums go to pieces (pieces, m, n), otherwise to y. */
+/* For w (k, n): each thread computes the sums of V columns over every down-th row of w. If k is
+   split into pieces, the sums go to the array `pieces` (pieces, m, n), otherwise to y. */
 template <typename X, typename W, int M, int V>
 static __global__ void along_n_kernel(const X *x, const W *w, const X *bias, X *y, float *pieces,
                                       const few_rows s) {
@@ -168,8 +169,8 @@ static syn_status along_k(const syn_call *c, const syn__product *p, few_rows s) 
     return syn__launched(c);
 }
 
-/* Adjacent threads read lines of 128 bytes. k is split so that there are about 4 blocks per
-   multiprocessor, with at least 4 rows of w per thread. */
+/* Chooses how k and the columns are divided. Adjacent threads read lines of 128 bytes. k is split
+   so that there are about 4 blocks per multiprocessor, with at least 4 rows of w per thread. */
 template <typename X, typename W, int M, int V>
 static syn_status along_n(const syn_call *c, const syn__product *p, few_rows s) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;

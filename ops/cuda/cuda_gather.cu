@@ -1,5 +1,5 @@
-/* Collectives and messages. Their kernel functions describe the operation, and comm/cuda runs it.
-   Also the kernel that converts between rows and blocks of whole ranks. */
+/* Collectives and messages. Their kernel functions only describe the operation, and comm/cuda runs
+   it. Also the kernel that converts between rows and the ranks' blocks. */
 #include "comm/cuda/cuda_comm.h"
 #include "ops/cuda/device.cuh"
 
@@ -33,8 +33,8 @@ static syn_status reduce_scatter_cuda(syn_call *c) {
     return SYN_OK;
 }
 
-/* Converts blocks [n][outer][inner] to rows [outer][n][inner], or back; one word of type W per
-   thread, inner in words. */
+/* Converts blocks [n][outer][inner] to rows [outer][n][inner], or back. Each thread moves one word
+   of type W; `inner` is in words. */
 template <typename W>
 static __global__ void interleave(const W *from, W *to, int64_t n, int64_t outer, int64_t inner,
                                   bool to_rows) {

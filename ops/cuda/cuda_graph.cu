@@ -2,10 +2,10 @@
    graph, or replayed from one.
 
    A segment starts as NEW. After a step it is SEEN; after the next step with the same ops it is
-   SEEN_TWICE. In the third step its ops are captured, and it becomes READY. From then on each op
-   is compared with the recorded one and the graph is updated where they differ. The graph is
-   launched at the end of the segment. If an op does not fit, the ops so far are launched one by
-   one and the segment starts again. */
+   SEEN_TWICE. In the third step its ops are captured, and it becomes READY. From then on, each op
+   is compared with the recorded op, and the graph is updated where the two differ. The graph is
+   launched at the end of the segment. If an op does not match, the ops so far are launched one by
+   one, and the segment starts again as NEW. */
 #include "ops/cuda/cuda_graph.h"
 
 #include <stdlib.h>
@@ -17,9 +17,11 @@
 
 enum { OP_BITS = 14, SEGMENT_BITS = 6, GENERATION_BITS = 11 };
 enum {
-    MAX_SEGMENTS = 1 << SEGMENT_BITS, /* per step; later ops of the step are not put in graphs */
-    MAX_OPS = 1 << OP_BITS,           /* per segment; a longer one is not put in a graph */
-    FEWEST = 4                        /* ops that are worth a graph */
+    MAX_SEGMENTS = 1 << SEGMENT_BITS, /* maximum number per step; later ops of the step are not put
+                                         in graphs */
+    MAX_OPS = 1 << OP_BITS,           /* maximum number per segment; a longer segment is not put in
+                                         a graph */
+    FEWEST = 4                        /* number of ops from which a graph pays off */
 };
 
 /* Set in the node number that kernels of a graph get; the other bits are the segment's handle and
@@ -27,7 +29,7 @@ enum {
 enum { IN_GRAPH = 1u << 31 };
 
 /* A segment that was replaced while its graph was in flight. Its ops are kept until the next sync,
-   which reports times and faults. */
+   which reports the graph's times and faults. */
 typedef struct retired_segment {
     struct retired_segment *next;
     int at;
@@ -48,7 +50,7 @@ struct syn__graphs {
     segment_mode mode;
     bool open; /* a segment has begun */
     bool same; /* EAGER: all ops so far were the same as in the step before */
-    size_t n;  /* ops of the segment so far */
+    size_t n;  /* number of ops of the segment so far */
     syn__segment segments[MAX_SEGMENTS], fresh;
     retired_segment *retired;
     uint32_t generations;
@@ -64,8 +66,8 @@ struct syn__graphs {
 /* Set while an op's launches are captured in a graph, or update one. */
 static thread_local syn__graphs *sink;
 
-/* The graph that the stream is captured in, and its n latest nodes. CUDA 12 has no argument for
-   edges. */
+/* Gets the graph that the stream is captured in, and its n latest nodes. In CUDA 12 the function
+   has no argument for edges. */
 static bool capture_info(cudaStream_t stream, cudaGraph_t *graph, const cudaGraphNode_t **newest,
                          size_t *n) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -154,7 +156,7 @@ static int handle_of(const syn__graphs *g, const syn__segment *s) {
     return (int)(s->generation << SEGMENT_BITS | (uint32_t)g->at);
 }
 
-/* The segment of a handle; NULL if it has other ops by now. */
+/* Returns the segment of a handle; NULL if the segment has other ops by now. */
 static const syn__segment *find(const syn__graphs *g, int handle) {
     const int at = handle & (MAX_SEGMENTS - 1);
     const uint32_t generation = (uint32_t)handle >> SEGMENT_BITS;
@@ -169,8 +171,8 @@ static uint32_t next_generation(syn__graphs *g) {
     return g->generations;
 }
 
-/* Keeps a copy of a segment that is in flight. Without memory, its times and faults are not
-   reported. */
+/* Keeps a copy of a segment that is in flight. If memory is out, the segment's times and faults are
+   not reported. */
 static void retire(syn__graphs *g, syn__segment *s) {
     retired_segment *r =
         s->in_flight ? static_cast<retired_segment *>(syn_calloc(1, sizeof *r)) : NULL;
@@ -202,8 +204,8 @@ static void replace(syn__graphs *g, syn__segment_state state) {
     clear(g, &g->fresh);
 }
 
-/* Relaxed mode, because the context may allocate between two ops; in other modes that would fail
-   and end the capture. */
+/* Begins a capture. It uses relaxed mode, because the context may allocate memory between two ops;
+   in other modes this would fail and end the capture. */
 static bool begin_capture(syn__graphs *g) {
     return cudaStreamBeginCapture(g->device->at.stream, cudaStreamCaptureModeRelaxed) ==
            cudaSuccess;
@@ -288,8 +290,8 @@ static void forget_capture(syn__graphs *g) {
     cudaGetLastError();
 }
 
-/* The segment differs from the recorded one: launches the deferred ops one by one, and so all that
-   follow. */
+/* Called when the segment differs from the recorded one. Launches the deferred ops one by one;
+   later ops of the segment are also launched one by one. */
 static syn_status give_up(syn__graphs *g, syn_error *err) {
     syn__segment *s = g->mode == CAPTURE ? &g->fresh : &g->segments[g->at];
     const uint32_t node = g->device->at.node;
@@ -311,7 +313,7 @@ static syn_status launch_graph(syn__graphs *g, syn__segment *s, syn_error *err) 
     return SYN_OK;
 }
 
-/* Turns the captured segment into a graph and launches it. */
+/* Makes a graph of the captured segment and launches it. */
 static syn_status end_capture(syn__graphs *g, syn_error *err) {
     syn__segment *s = &g->fresh;
     const bool same = g->n == g->segments[g->at].n_ops && g->n >= FEWEST;
@@ -407,7 +409,7 @@ void syn__graphs_close(syn__graphs *g) {
     syn_free(g);
 }
 
-/* ---- queries of other files ---- */
+/* ---- functions for other files ---- */
 
 uint32_t syn__graphs_fault_node(const syn__graphs *g, uint32_t node) {
     if (!(node & IN_GRAPH)) return node;

@@ -4,7 +4,8 @@
 
 /* ---- embedding ---- */
 
-/* E: a unit of 2 to 16 bytes that is copied at once. Ids outside the table give zeros. */
+/* E: the unit that is copied with one instruction, 2 to 16 bytes. Ids outside the table give
+   zeros. */
 template <typename E>
 static __global__ void embedding_kernel(const E *table, const int32_t *ids, E *out,
                                         const syn_walk<1> walk, int64_t step, int64_t rows,
@@ -52,9 +53,9 @@ static syn_status embedding_cuda(syn_call *c) {
 
 /* ---- gradient of embedding ----
    Positions are sorted by id with a stable sort and split into chunks. A block adds the rows of a
-   chunk in order. Sums of an id that extends to other chunks are stored as parts, which a second
-   kernel adds in order. Results are therefore reproducible, and no block has to process a frequent
-   id alone. */
+   chunk in order. If the positions of an id extend to other chunks, the sums per chunk are stored
+   as parts, and a second kernel adds these parts in order. Results are therefore reproducible, and
+   no block has to process a frequent id alone. */
 
 enum { CHUNK = 64 };
 
@@ -63,8 +64,8 @@ struct scattering {
     const uint32_t *ids, *places;
     uint32_t none;
     int64_t n; /* number of positions */
-    /* (chunks, 2, width): the sum of an id that began in an earlier chunk, and of one that
-       continues in the next. */
+    /* (chunks, 2, width): the chunk's sum for an id that began in an earlier chunk, and for an id
+       that continues in the next. */
     float *parts;
     float *table;
     int64_t step, width;
@@ -112,7 +113,7 @@ static __global__ void parts_kernel(const scattering s) {
     s.table[(int64_t)id * s.step + column] += sum;
 }
 
-/* Converts ids to rows of the table; `none` for ids without a gradient. */
+/* Converts ids to row numbers of the table; `none` for ids without a gradient. */
 static __global__ void rows_kernel(const int32_t *ids, const syn_walk<1> walk, uint32_t *rows,
                                    uint32_t *places, int64_t first, uint32_t none, int64_t padding,
                                    int64_t n) {
@@ -243,7 +244,7 @@ static syn_status rope_cuda(syn_call *c) {
 /* ---- the KV cache ---- */
 
 static syn_status kv_append_cuda(syn_call *c) {
-    syn_operand rows = c->out[0]; /* the rows that x is copied to */
+    syn_operand rows = c->out[0]; /* the rows of the cache that x is copied to */
     const size_t bytes = syn_dtype_bytes((syn_dtype)rows.spec.dtype);
     rows.spec = c->in[1].spec;
     rows.data = static_cast<char *>(rows.data) + c->attr[0].i * rows.strides[2] * (int64_t)bytes;

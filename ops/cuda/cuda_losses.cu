@@ -7,8 +7,8 @@ enum { MOST_THREADS = 512, SUM_THREADS = 1024 };
 
 /* ---- rows ---- */
 
-/* Calls f(i, pack) for this thread's elements of a row: W at a time, or one where a pack would not
-   be aligned. If STORES, stores the pack as f leaves it. */
+/* Calls f(i, pack) for this thread's elements of a row, W elements at a time, or one where a pack
+   would not be aligned. If STORES, stores the pack after f has changed it. */
 template <bool STORES, typename T, typename F>
 static __device__ __forceinline__ void each_pack(T *x, int64_t n, F f) {
     constexpr int wide = syn_wide<T>::n;
@@ -33,7 +33,7 @@ struct row_sum {
     float max, sum; /* sum of exp(x - max) */
 };
 
-/* The value to subtract in exp(x - max); 0 if there is no maximum yet. */
+/* The value to subtract in exp(x - max); 0 if there is no maximum so far. */
 static __device__ __forceinline__ float shift_of(float max) {
     return max == -INFINITY ? 0.0f : max;
 }
@@ -86,12 +86,12 @@ struct make_zero {
     }
 };
 
-/* The rows of logits and what is known about them. */
+/* The rows of logits, and the other arguments of the kernels. */
 struct losses {
     syn_walk<1> at;
     int64_t rows, classes, width, first; /* first class of this rank */
     const int32_t *targets;
-    /* Except for weight: reduced over all ranks; NULL: this rank has all classes. */
+    /* max, sum and meant are reduced over all ranks; NULL: this rank has all classes. */
     const float *weight, *max, *sum, *meant;
     double *of_row;
     syn__fault *fault;

@@ -1,13 +1,13 @@
 /* layernorm, rmsnorm (without mean and bias), and their gradients. If a row allows packs of 16
-   bytes and is short enough, it is read once and held in registers by a warp, or by a block if it
-   is longer. Otherwise a block reads the row several times. Sums are f32 and computed after the
-   mean was subtracted, so that rows far from zero keep their precision. */
+   bytes and is short enough, it is read once and stays in registers, those of a warp or, if it is
+   longer, those of a block. Otherwise a block reads the row several times. Sums are f32 and
+   computed after the mean was subtracted, so that rows far from zero keep their precision. */
 #include "ops/cuda/each.cuh"
 
-enum { PACKS = 4, THREADS = 256 }; /* packs per thread at most; threads per block */
+enum { PACKS = 4, THREADS = 256 }; /* maximum number of packs per thread; threads per block */
 
-/* A row's mean, the rest of the mean that rounding lost, and 1 / deviation. MEAN false: the mean
-   is 0. All threads get the result. */
+/* A row's mean, the part of the mean that rounding to f32 lost, and 1 / deviation. If MEAN is
+   false, the mean is 0. All threads get the result. */
 struct moments {
     float mean, rest, inverse;
 
@@ -37,7 +37,7 @@ template <int GROUP> static __device__ __forceinline__ float group_sum(float x, 
     return GROUP == SYN_WARP ? syn_warp_sum(x) : syn_block_sum(x, space);
 }
 
-/* This thread's part of a row: packs that are GROUP packs apart, with zeros past the row's end. */
+/* This thread's part of a row: packs that are GROUP packs apart, with zeros after the row's end. */
 template <typename T, int GROUP> struct register_row {
     static constexpr int W = syn_wide<T>::n;
     float at[PACKS][W];
@@ -95,7 +95,7 @@ static __device__ __forceinline__ moments moments_of(const register_row<T, GROUP
     return {sum, rest, 1.0f / sqrtf(fmaxf(squares - rest * rest, 0.0f) + eps)};
 }
 
-/* The first row of this group of threads. The next one is as many rows later as there are
+/* The first row of this group of threads. The distance to the group's next row is the number of
    groups. */
 template <int GROUP> static __device__ __forceinline__ int64_t first_row() {
     return (int64_t)blockIdx.x * (THREADS / GROUP) + threadIdx.x / GROUP;
@@ -157,8 +157,8 @@ template <typename T> static int group_of(int64_t n) {
     return n <= SYN_WARP * each ? (int)SYN_WARP : n <= THREADS * each ? (int)THREADS : 0;
 }
 
-/* Number of blocks that hold rows. It is limited, so that each block loads the weights once for
-   several rows. */
+/* Number of blocks of the kernels that hold rows in registers. It is limited, so that each block
+   loads the weights once for several rows. */
 static unsigned held_blocks(const syn_call *c, int64_t rows, int group) {
     enum { BLOCKS = 16 }; /* blocks per multiprocessor */
     const int64_t blocks = (rows + THREADS / group - 1) / (THREADS / group);
@@ -255,12 +255,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Column sums: threads along the columns, rows at a time, and columns per thread if packs are
-   possible. */
+/* For column sums: TILE threads along the columns, LINES rows at a time, and WIDE columns per
+   thread if packs are possible. */
 enum { TILE = 32, LINES = 8, WIDE = 4 };
 
-/* Each block sums a tile of columns, W per thread, over a piece of the rows: sums[piece] has
-   dweight, then dbias. */
+/* Each block computes the sums of a tile of columns, W per thread, over a piece of the rows.
+   sums[piece] has dweight, then dbias. */
 template <typename T, int W>
 static __global__ void columns_kernel(const T *x, const T *dy, const moments *of_row, float *sums,
                                       const syn_walk<2> walk, int64_t rows, int64_t piece,

@@ -7,7 +7,7 @@ enum { THREADS = 256, PIECE = 4096, WIDE = 4 };
 struct adamw {
     void *p[SYN_MAX_LIST];
     const float *g[SYN_MAX_LIST];
-    int64_t before[SYN_MAX_LIST + 1]; /* number of elements in the tensors before */
+    int64_t before[SYN_MAX_LIST + 1]; /* number of elements in the tensors before each one */
     syn_pieces pieces;
     float *m, *v, *masters; /* all tensors, one after the other; masters NULL: p is f32 */
     const float *rates, *scale;
@@ -33,8 +33,8 @@ static __device__ __forceinline__ state adamw_one(const adamw &a, const step &s,
     return now;
 }
 
-/* Updates W elements, from element `from` of tensor t, which is element `at` of m, v and masters.
-   P: float, or a 16-bit type with masters. */
+/* Updates W elements, beginning with element `from` of tensor t, which is element `at` of m, v and
+   masters. P: float, or a 16-bit type if there are masters. */
 template <typename P, int W>
 static __device__ __forceinline__ void adamw_pack(const adamw &a, const step &s, int t,
                                                   int64_t from, int64_t at) {

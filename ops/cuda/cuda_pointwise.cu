@@ -15,7 +15,7 @@ static __device__ __forceinline__ float silu_slope(float x) {
     return s + x * s * (1.0f - s);
 }
 
-/* Returns x if it is NaN, which fminf and fmaxf drop, otherwise y. */
+/* Returns x if it is NaN, otherwise y. fminf and fmaxf do not preserve NaN. */
 static __device__ __forceinline__ float keep_nan(float x, float y) {
     return x == x ? y : x;
 }
@@ -119,7 +119,7 @@ struct dropping {
     const int32_t *keys; /* or NULL: sample + index in the batch */
 };
 
-/* A pack lies within one row, so its generator is computed once. */
+/* A pack is within one row, so the row's generator is computed once per pack. */
 template <typename T, int W>
 static __global__ void dropout_kernel(const syn_each_pointers<T, 1, 1> p, const dropping d,
                                       int64_t n) {

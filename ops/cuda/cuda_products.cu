@@ -111,7 +111,7 @@ static syn_status widen(const syn_call *c, syn__product *p) {
 
 /* ---- the ops ---- */
 
-/* largest batch per launch of cuBLASLt */
+/* largest batch of one cuBLASLt call */
 enum { MOST_ENTRIES = 65535 };
 
 static syn_status product(const syn_call *c, syn__product p) {
@@ -123,7 +123,8 @@ static syn_status product(const syn_call *c, syn__product p) {
     return syn__launched(c);
 }
 
-/* Row stride of a matrix, the last two dimensions; the row length if there is one row. */
+/* The row stride of a matrix, which is the last two dimensions; the row length if there is only one
+   row. */
 static int64_t leading(const syn_operand *o) {
     const int last = o->spec.rank - 1;
     return o->spec.dims[last - 1] > 1 ? o->strides[last - 1] : o->spec.dims[last];
@@ -162,7 +163,8 @@ static syn_walk<3> entries_of(const syn_operand *in, const syn_operand *out) {
     return walk;
 }
 
-/* Removes the longest dimension from the walk. Returns its length, and its strides in `steps`. */
+/* Removes the longest dimension from the walk. Returns its length, and sets `steps` to its
+   strides. */
 static int64_t take_longest(syn_walk<3> *walk, int64_t (&steps)[3]) {
     int longest = 0;
     for (int d = 1; d < walk->rank; d++)

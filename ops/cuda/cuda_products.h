@@ -5,7 +5,7 @@
 
 #include "ops/cuda/cuda.h"
 
-/* out (m, n) = op(x) op(w) + bias, or added to out, for each of `batch` entries. Matrices are
+/* out (m, n) = op(x) op(w) + bias, or out += op(x) op(w), for each of `batch` entries. Matrices are
    row-major. Dimensions, row strides and steps between entries are in elements. */
 typedef struct syn__product {
     int64_t m, n, k, batch;
@@ -21,10 +21,11 @@ typedef struct syn__product {
 
 /* cuBLASLt state of a context. */
 typedef struct syn__cuda_blas {
-    struct syn__plan *plans; /* descriptions and algorithms of the products so far */
-    void *workspace;         /* as large as the plans so far need, at most most_workspace */
+    struct syn__plan *plans; /* descriptions and algorithms of all products so far */
+    void *workspace;         /* as large as the plans so far require, at most most_workspace
+                                bytes */
     size_t workspace_bytes, most_workspace;
-    bool tf32; /* SYNTORCH_CUDA_TF32=1: f32 products use TF32, with 11 bits */
+    bool tf32; /* SYNTORCH_CUDA_TF32=1: f32 products use TF32, which has 11 bits of precision */
 } syn__cuda_blas;
 syn_status syn__cuda_blas_open(syn__cuda_blas *p, int capability, syn_error *err) SYN_MUST_USE;
 void syn__cuda_blas_close(syn__cuda_blas *p);
@@ -34,8 +35,8 @@ syn_status syn__product_cublas(const syn_call *c, const syn__product *p, bool *d
 
 /* ---- cuda_few_rows.cu ---- */
 
-/* Whether syn__product_few_rows supports the product: at most 4 rows, where reading w takes the
-   time. */
+/* Whether syn__product_few_rows supports the product: at most 4 rows, so that the time to read w
+   dominates. */
 bool syn__product_has_few_rows(const syn__product *p);
 syn_status syn__product_few_rows(const syn_call *c, const syn__product *p) SYN_MUST_USE;
 

@@ -6,17 +6,18 @@ enum { THREADS = 256 };
 
 /* ---- sum_to ---- */
 
-/* How a sum is divided. The summed rows are split into pieces; a block sums one piece of `chunk`
-   rows for `across` elements of the result. Adjacent threads and packs go along the rows or the
-   columns, whichever are dense. */
+/* How a sum is divided. The rows to sum are split into pieces. A block sums one piece of `chunk`
+   rows for `across` elements (`places`) of the result. Adjacent threads and packs are along the
+   rows or along the places, whichever are dense. */
 struct summation {
     syn_walk<1> kept, summed;
-    int64_t places, rows; /* in packs, for the one that packs go along */
+    int64_t places, rows; /* number of places and of rows; in packs for the one of the two along
+                             which packs are */
     int64_t chunk, pieces, groups;
     int across; /* a power of 2 up to THREADS */
 };
 
-/* y: (pieces, places). COLUMNS: packs go along the places. */
+/* y: (pieces, places). COLUMNS: whether packs are along the places. */
 template <typename T, typename Sum, int W, bool COLUMNS>
 static __global__ void __launch_bounds__(THREADS, 4)
     sum_kernel(const T *x, float *y, const summation s) {
@@ -64,8 +65,8 @@ static int power_from(int64_t n, int most) {
     return p;
 }
 
-/* Chooses the pieces: enough to keep the device busy, not too small for a block, and so that no
-   thread adds more than 128 packs in sequence. whole: one piece. */
+/* Chooses the pieces. There are enough to keep the device busy, each is large enough for a block,
+   and no thread adds more than 128 packs in sequence. whole: a single piece. */
 static void cut_rows(summation *s, bool columns, bool whole) {
     enum { BLOCKS = 1024, LEAST = 4, MOST = 128 };
     s->across = columns ? power_from(s->places, SYN_WARP)
@@ -89,8 +90,8 @@ static void launch_sums(cudaStream_t stream, const T *x, float *y, const summati
     else SYN_LAUNCH((sum_kernel<T, Sum, W, false>), blocks, THREADS, 0, stream, x, y, s);
 }
 
-/* Adds the dense sums of the pieces. Uses double precision, which costs nothing here because there
-   are few. */
+/* Adds the dense sums of the pieces. Uses double precision, which costs little because there are
+   few sums. */
 static void join_pieces(cudaStream_t stream, const float *pieces, float *y, int64_t n,
                         int64_t places) {
     summation s = {};
@@ -138,7 +139,7 @@ static syn_status sum_to_cuda(syn_call *c) {
     const syn_operand *x = &c->in[0];
     const syn_spec *shape = &x->spec;
     summation s = {};
-    syn_operand rows = *x; /* what is summed, with the kept dimensions replaced by 1 */
+    syn_operand rows = *x; /* the dimensions that are summed; the others are replaced by 1 */
     const syn_operand *const operands[1] = {&rows};
     for (int d = 0; d < shape->rank; d++) {
         const int64_t stride[1] = {x->strides[d]};

@@ -1,9 +1,10 @@
-/* Sampling. Without top_k and top_p, tokens are processed in their order: sum the likelihoods of
-   each part of a row, then find the part and the token where the running sum passes the random
-   number. With top_k or top_p they are processed by probability: sort and sum each run of a row,
-   and find the key at which the sum over all runs passes a number by bisecting the range of keys.
-   Sums are doubles. They are added in another order than on the CPU, so the sampled token can
-   differ from the CPU's only if a sum is within rounding error of the random number. */
+/* Sampling. Without top_k and top_p, tokens are processed in the order of their ids: kernels sum
+   the likelihoods of each part of a row, then find the part and the token where the running sum
+   exceeds the random number. With top_k or top_p, tokens are processed in the order of their
+   probabilities: kernels sort and sum each run of a row, then bisect the range of keys to find the
+   key at which the sum over all runs exceeds a number. Sums are doubles. They are added in another
+   order than on the CPU, so the sampled token differs from the CPU's only if a sum is within
+   rounding error of the random number. */
 #include "ops/cuda/select.cuh"
 #include "ops/hash.h"
 
@@ -12,7 +13,7 @@ enum { MOST = SYN_SELECT_THREADS };
 struct sampling {
     double temperature, top_p, min_p;
     int64_t top_k;
-    uint64_t key; /* key of the random numbers */
+    uint64_t key; /* key for syn__counter_uniform */
 };
 
 /* Divides by the temperature, because its inverse could overflow. */
@@ -24,7 +25,7 @@ struct syn_sum_two {
     __device__ __forceinline__ double operator()(double a, double b) const { return a + b; }
 };
 
-/* Inclusive prefix sum of x over the threads; space[t] has the one of thread t. */
+/* Inclusive prefix sum of x over the threads. space[t] has the sum of thread t. */
 static __device__ __forceinline__ double running_sum(double x, double *space) {
     const int tid = (int)threadIdx.x;
     space[tid] = x;
@@ -53,7 +54,7 @@ static __device__ __forceinline__ int first_above(double x, double limit, double
     return found;
 }
 
-/* ---- tokens in their order ---- */
+/* ---- tokens in the order of their ids ---- */
 
 /* Likelihood of element i relative to the most likely one; 0 if min_p removes it. */
 template <typename T>
@@ -87,8 +88,8 @@ static __global__ void mass_kernel(const T *x, const uint64_t *best, double *mas
     }
 }
 
-/* The part where the running sum passes `limit`, which becomes relative to that part; -1 if there
-   is none because of NaN. */
+/* Returns the part where the running sum exceeds `limit`, and makes `limit` relative to the
+   beginning of that part. Returns -1 if there is no such part because of NaN. */
 static __device__ __forceinline__ int64_t part_above(const double *masses, int64_t parts,
                                                      double *limit, double *space) {
     for (int64_t first = 0; first < parts; first += blockDim.x) {
@@ -165,11 +166,11 @@ static __global__ void run_mass_kernel(const uint64_t *keys, double *masses,
     }
 }
 
-/* The sorted runs of one row. The first low[i] keys of run i are known to be selected; those from
-   up[i] on are known not to be. */
+/* The sorted runs of one row. The first low[i] keys of run i are known to be selected; the keys
+   from number up[i] on are known not to be selected. */
 struct sorted_runs {
     const uint64_t *keys;
-    const double *masses; /* NULL: each key counts 1 */
+    const double *masses; /* NULL: each key has mass 1 */
     int64_t runs, length;
     int32_t *low, *up, *cut;
 };
@@ -222,9 +223,9 @@ static __device__ __forceinline__ void cut_at(const sorted_runs &r, uint64_t key
     }
 }
 
-/* The key at which the sum, from the largest key on, reaches `limit` (or exceeds it, if `above`);
-   otherwise the last key. `up` is then just behind it. Searches the first up[i] keys of each
-   run. */
+/* Returns the key at which the sum, from the largest key on, reaches `limit` (or exceeds it, if
+   `above`), or the last key if there is none. Afterwards `up` is directly after this key. Searches
+   the first up[i] keys of each run. */
 static __device__ __forceinline__ uint64_t reach(const sorted_runs &r, double limit, bool above,
                                                  span *spans, double *space) {
     for (int64_t i = threadIdx.x; i < r.runs; i += blockDim.x) r.low[i] = 0;

@@ -9,10 +9,11 @@ typedef struct syn__graph_op {
     const syn_opdef *def;
     syn_kernel kernel;
     int n_in, n_out, n_attr;
-    uint32_t distance; /* of its node's number from the first one's */
+    uint32_t distance; /* its node number minus that of the segment's first op */
     size_t at, bytes;
-    float ns;              /* time when it was launched alone; 0: not known yet */
-    int first_node, nodes; /* its nodes in the graph; nodes -1: some of them cannot be changed */
+    float ns;              /* time of the op when it was launched alone; 0: not known yet */
+    int first_node, nodes; /* range of its nodes in the graph; nodes -1: some of them cannot be
+                              changed */
 } syn__graph_op;
 
 typedef enum syn__segment_state {
@@ -24,22 +25,22 @@ typedef enum syn__segment_state {
 
 typedef struct syn__segment {
     syn__segment_state state;
-    uint32_t generation; /* changes whenever the segment gets other ops; 0: none */
+    uint32_t generation; /* changes whenever the segment gets other ops; 0: it has no ops */
     syn__graph_op *ops;
     size_t n_ops, ops_cap;
     char *bytes;
     size_t n_bytes, bytes_cap;
     uint32_t first_node; /* node number of the first op */
-    cudaGraph_t graph;   /* if state is SYN__READY */
+    cudaGraph_t graph;   /* only if state is SYN__READY */
     cudaGraphExec_t exec;
     cudaGraphNode_t *nodes; /* kernel nodes, in order */
     size_t n_nodes, nodes_cap;
-    uint64_t scratch;   /* number of the scratch memory that the graph uses */
+    uint64_t scratch;   /* scratch_number of the scratch memory that the graph uses */
     uint32_t in_flight; /* first_node of the last launch since the last sync, or 0 */
 } syn__segment;
 
-/* Packs the operands and attributes of a call to `to`, unless it is NULL. Returns their size in
-   bytes. */
+/* Copies the operands and attributes of a call, packed, to `to`, unless `to` is NULL. Returns their
+   size in bytes. */
 size_t syn__call_pack(const syn_call *c, char *to);
 /* syn__same_kind: whether op and call have the same definition, number of operands and attributes,
    and distance. syn__same_call: whether they also have equal operands and attributes. */

@@ -1,5 +1,6 @@
-/* Token selection: argmax, top_k, repetition_penalty. A row is divided among many blocks, and
-   their selections are combined. Equal values are ordered by index, so results are reproducible. */
+/* Token selection: argmax, top_k, repetition_penalty. A row is divided among many blocks, and their
+   selections are combined. Equal values are ordered by their indices, so results are
+   reproducible. */
 #include "ops/cuda/select.cuh"
 
 enum { THREADS = SYN_SELECT_THREADS };
@@ -73,11 +74,11 @@ static syn_status argmax_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* ---- top_k: sorts runs; then each key counts the larger keys of the other runs ---- */
+/* ---- top_k: sorts runs, then counts for each key the larger keys in the other runs ---- */
 
-/* The log2(K) stages of a bitonic sorting network (Batcher 1968) whose pairs are K/2 * low down to
-   `low` keys apart. A thread holds the K keys of such pairs in registers. Runs of `length` are
-   sorted alternately in descending and ascending order. */
+/* Runs log2(K) stages of a bitonic sorting network (Batcher 1968), in which the keys of a pair are
+   from K/2 * low down to `low` keys apart. A thread holds the K keys of such pairs in registers.
+   Runs of `length` keys are sorted alternately in descending and ascending order. */
 template <int K>
 static __device__ __forceinline__ void sort_stages(uint64_t *keys, int size, int length, int low) {
     for (int i = (int)threadIdx.x; i < size / K; i += (int)blockDim.x) {
@@ -136,8 +137,8 @@ void syn__launch_runs(const syn_call *c, const syn_select_rows &r, int64_t keep,
                               static_cast<const T *>(c->in[0].data), keys, r, size, (int)keep));
 }
 
-/* Number of larger keys among the n keys of a run. Searches from the front, because selected keys
-   have few larger ones. */
+/* Returns the number of larger keys among the n keys of a run. Searches from the front, because few
+   keys are larger than a selected key. */
 static __device__ __forceinline__ int64_t count_above(const uint64_t *run, int64_t n,
                                                       uint64_t key) {
     int64_t low = 0, high = 1;
@@ -145,7 +146,7 @@ static __device__ __forceinline__ int64_t count_above(const uint64_t *run, int64
         low = high;
         high *= 2;
     }
-    high = high - 1 < n ? high - 1 : n; /* run[high] is not larger, or does not exist */
+    high = high - 1 < n ? high - 1 : n; /* now run[high] is not larger, or does not exist */
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (run[middle] > key) low = middle + 1;

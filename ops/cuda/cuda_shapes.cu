@@ -13,8 +13,8 @@ template <int N> struct places {
     int bytes[N]; /* bytes per element */
 };
 
-/* Calls launch(walk, places, whether in packs of `wide`). If a single row has elements left over
-   after its packs, calls it once more for these. */
+/* Calls launch(walk, places, whether in packs of `wide` elements). If a single row has elements
+   left over after its packs, calls it once more for these elements. */
 template <int N, typename F>
 static void in_packs(syn_walk<N> walk, const places<N> &p, int wide, F launch) {
     const int64_t rest = walk.rank == 1 && walk.dims[0] > wide ? walk.dims[0] % wide : 0;
@@ -65,18 +65,19 @@ static __global__ void copy_kernel(E *to, const E *from, const syn_walk<2> walk,
     }
 }
 
-/* A transposing copy: `to` is dense in one dimension and `from` in another. `around`: the other
-   dimensions. */
+/* A transposing copy: `to` is dense in one dimension and `from` is dense in another. around: a walk
+   over all other dimensions. */
 struct turn {
     syn_walk<2> around;
-    int64_t rows, columns; /* of `from`, whose rows are dense */
+    int64_t rows, columns; /* dimensions of `from`, whose rows are dense */
     int64_t from_step, to_step;
-    int64_t across, tiles; /* tiles per row, and in total */
+    int64_t across, tiles; /* number of tiles per row and in total */
 };
 
 template <typename E, int SIDE>
 static __global__ void transpose_kernel(E *to, const E *from, const turn t) {
-    __shared__ E tile[SIDE][SIDE + (sizeof(E) < 4 ? 2 : 1)]; /* a column uses all banks */
+    __shared__ E tile[SIDE][SIDE + (sizeof(E) < 4 ? 2 : 1)]; /* padded so that a column uses all
+                                                                banks */
     const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
     const int64_t down = (t.rows + SIDE - 1) / SIDE;
     for (int64_t b = blockIdx.x; b < t.tiles; b += gridDim.x) {
@@ -96,8 +97,8 @@ static __global__ void transpose_kernel(E *to, const E *from, const turn t) {
     }
 }
 
-/* The dimension in which `from` is dense although `to` is not; -1: none, or too short to
-   transpose. */
+/* Returns the dimension in which `from` is dense although `to` is not; -1 if there is none, or if
+   it is too short for tiles. */
 static int transposed_dimension(const syn_walk<2> &walk) {
     const int last = walk.rank - 1;
     if (walk.strides[0][last] != 1 || walk.strides[1][last] == 1 || walk.dims[last] < 16) return -1;
@@ -273,7 +274,7 @@ static syn_status mul_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
-/* to += from. to is f32 or has from's dtype. */
+/* Computes to += from. `to` is f32 or has the dtype of `from`. */
 static syn_status add_to(const syn_call *c, const syn_operand *to, const syn_operand *from) {
     if (to->spec.dtype == SYN_F32)
         SYN_WITH_FLOAT(from->spec.dtype, B, (launch_pairs<float, B>(c, to, to, from, sum_of())));

@@ -1,4 +1,4 @@
-/* Measures when the work of nodes ran, with CUDA events, and converts device times to the host's
+/* Measures with CUDA events when the work of nodes ran, and converts device times to the host's
    monotonic clock (cuda_device.h). */
 #include "ops/cuda/cuda_device.h"
 #include "syntorch/base/clock.h"
@@ -13,9 +13,10 @@ static uint64_t between_ns(cudaEvent_t from, cudaEvent_t to) {
     return (uint64_t)((double)ms * 1e6 + 0.5);
 }
 
-/* The host sees each event after it happened, by a time that varies. The smallest of several
-   estimates is closest; a late one would have to be corrected at a later sync, which would put
-   work after that sync before work that it waited for. */
+/* The host learns of each event with a delay that varies. Of several estimates of the first event's
+   time, the smallest is the most accurate. An estimate that is too late would have to be corrected
+   at a later sync, and work after that sync could then appear to run before work that it waited
+   for. */
 syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream, syn_error *err) {
     for (int i = 0; i < 2; i++) SYN_CUDA(cudaEventCreate(&t->anchors[i]), "an event", err);
     for (int i = 0; i < TRIES; i++) {
@@ -96,7 +97,8 @@ static void give(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns
     syn__cuda_host->set_time(ctx, span->node, begin_ns, wall_ns, 0);
 }
 
-/* Time at a mark, summed up from mark to mark, because each is close to the one before. */
+/* Computes the time at a mark as a sum from mark to mark, because each mark is close to the
+   previous one. */
 typedef struct cursor {
     cudaEvent_t last;
     uint64_t now_ns;
@@ -146,9 +148,9 @@ void syn__cuda_times_finish(syn__cuda *d, bool given) {
     syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;
     t->idle = false;
-    /* Advances the anchor by the device's clock, so that times before and after this sync are
-       consistent. If device and host clocks have drifted apart, uses the host's clock, which is
-       read after the device has finished. */
+    /* The anchor advances by the device's clock, so that times before and after this sync are
+       consistent. If the clocks of device and host have drifted apart, the host's clock is used,
+       which is read after the device has finished. */
     const uint64_t passed_ns = t->anchor_ns + between_ns(t->anchors[0], t->anchors[1]);
     t->anchor_ns =
         passed_ns < synced_ns && synced_ns - passed_ns < DRIFT_NS ? passed_ns : synced_ns;

@@ -1,5 +1,5 @@
-/* Records the kernels, copies and fills of each node, and those between nodes, for traces that
-   show device activity (cuda_device.h). */
+/* Records the kernels, copies and fills of each node, and those between nodes, for traces with
+   device activity (cuda_device.h). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include <cxxabi.h>
 #endif
 
-/* Set within a node whose work is recorded. */
+/* Not NULL within a node whose work is recorded. */
 static thread_local syn__cuda *noting;
 
 void syn__cuda_work_begin(syn__cuda *d, uint32_t node) {
@@ -39,7 +39,7 @@ void syn__cuda_work_end(syn__cuda *d) {
 }
 
 /* Adds a piece whose call began at from_ns, and a mark at its end. The last marks are reserved for
-   the ends of nodes; without a mark the piece's time is unknown. */
+   the ends of nodes. A piece that gets no mark has no known time. */
 static syn__cuda_piece *add_piece(syn__cuda *d, uint64_t from_ns) {
     syn__cuda_work *w = &d->work;
     syn__cuda_times *t = &d->times;
@@ -56,7 +56,8 @@ static syn__cuda_piece *add_piece(syn__cuda *d, uint64_t from_ns) {
     return p;
 }
 
-/* When the previous call ended: the assumed begin of a library's call, which is not reported. */
+/* The time when the previous call ended. It is used as the begin of a library's call, which is not
+   known. */
 static uint64_t before_ns(const syn__cuda *d) {
     const syn_node_work *work = &d->work.calls[d->work.n_calls - 1].work;
     if (work->n_pieces == 0) return work->call_ns;
@@ -64,7 +65,7 @@ static uint64_t before_ns(const syn__cuda *d) {
     return last->call_ns + last->call_wall_ns;
 }
 
-/* The name as written in SYN_LAUNCH, without outer parentheses. */
+/* Returns the kernel's name as written in SYN_LAUNCH, without outer parentheses. */
 static char *written_name(const char *name) {
     const size_t n = strlen(name);
     const bool around = n > 1 && name[0] == '(' && name[n - 1] == ')';
@@ -73,8 +74,8 @@ static char *written_name(const char *name) {
     return copy;
 }
 
-/* The compiler's name, with template arguments and parameter types: "add<float, 4>(int, float
- *)". */
+/* Returns the compiler's name of the kernel, with template arguments and parameter types, such as
+   "add<float, 4>(int, float *)". */
 static char *name_of(const syn__launch *l) {
 #ifdef SYN_KERNEL_NAMES
     const char *mangled;
@@ -135,7 +136,7 @@ void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes) 
 
 /* ---- between nodes ---- */
 
-/* Returns NULL if marks are out: work between nodes is not recorded then, and the next node
+/* Returns NULL if all marks are in use. Work between nodes is not recorded then, and the next node
    synchronizes. */
 static syn__cuda_between *next_between(syn__cuda *d) {
     syn__cuda_work *w = &d->work;

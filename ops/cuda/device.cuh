@@ -10,7 +10,7 @@
 #include "ops/cuda/cuda.h"
 
 /* SYN_LAUNCH((kernel<float, 4>), grid, block, bytes of dynamic shared memory, stream, arguments).
-   Parenthesize a template name that contains a comma. A grid of 0 blocks is not launched. */
+   Put a template name that contains a comma in parentheses. A grid of 0 blocks is not launched. */
 #define SYN_LAUNCH(kernel, grid, block, shared, stream, ...) \
     syn_launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
 #ifdef SYN_EMULATED
@@ -61,7 +61,8 @@ template <> __device__ __forceinline__ __nv_bfloat16 syn_from_float<__nv_bfloat1
     return __float2bfloat16_rn(x);
 }
 
-/* N elements, aligned to their size of at most 16 bytes, that are loaded and stored at once. */
+/* N elements that are loaded and stored with one instruction, aligned to their size in bytes, at
+   most 16. */
 template <typename T, int N> struct alignas(N * sizeof(T)) syn_pack { T at[N]; };
 /* Number of elements in 16 bytes. */
 template <typename T> struct syn_wide { static constexpr int n = 16 / (int)sizeof(T); };
@@ -72,7 +73,7 @@ static __device__ __forceinline__ syn_pack<T, N> syn_load(const T *from) {
 #endif
     return *reinterpret_cast<const syn_pack<T, N> *>(from);
 }
-/* Stores a pack. nvcc may split several consecutive stores of packs into elements, so packs of 16
+/* Stores a pack. nvcc may split consecutive stores of packs into stores of elements, so packs of 16
    and 8 bytes are stored with inline assembly. */
 template <typename T, int N>
 static __device__ __forceinline__ void syn_store(T *to, const syn_pack<T, N> &pack) {

@@ -1,5 +1,5 @@
 /* Fast division of indices by a divisor that is known on the host. It avoids 64-bit division for
-   indices below 2^31, which most are. */
+   indices below 2^31; most indices are. */
 #ifndef OPS_CUDA_DIVISOR_H
 #define OPS_CUDA_DIVISOR_H
 
@@ -12,7 +12,7 @@ typedef struct syn_divisor {
     uint32_t magic, shift;
 } syn_divisor;
 
-/* by 0: the divisor must not be used for any index. */
+/* If `by` is 0, the result must not be used for a division. */
 static inline syn_divisor syn_divisor_of(int64_t by) {
     syn_divisor d = {by, 0, 31}; /* for by < 1 and by > INT32_MAX: quotients of small n are 0 */
     if (by < 1 || by > INT32_MAX) return d;

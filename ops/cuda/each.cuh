@@ -1,4 +1,4 @@
-/* Launchers for elementwise ops, and helpers for ops on rows. */
+/* Functions that launch elementwise ops, and helpers for ops on rows. */
 #ifndef OPS_CUDA_EACH_CUH
 #define OPS_CUDA_EACH_CUH
 
@@ -12,7 +12,7 @@ enum { SYN_EACH_THREADS = 256 };
 template <typename T, int OUTS, int INS> struct syn_each_pointers {
     T *out[OUTS];
     const T *in[INS];
-    syn_walk<INS> walk; /* over the inputs; outputs are dense */
+    syn_walk<INS> walk; /* walk over the inputs; outputs are dense */
 };
 
 /* Calls f(in, out, element number) for every element; loads and stores W elements at a time. */
@@ -40,7 +40,7 @@ static __global__ void syn_each_kernel(const syn_each_pointers<T, OUTS, INS> p, 
 }
 
 /* Sets up the pointers of a call. If 16-byte packs are possible and `packs` allows them, returns
-   true and the number of packs; otherwise the number of elements. */
+   true and sets *count to the number of packs. Otherwise sets *count to the number of elements. */
 template <typename T, int OUTS, int INS>
 static bool syn_each_of(const syn_call *c, bool packs, syn_each_pointers<T, OUTS, INS> *out,
                         int64_t *count) {
@@ -92,7 +92,7 @@ template <int OUTS, int INS, typename F> static syn_status syn_each(const syn_ca
 
 /* ---- rows: the last dimension, which must be dense ---- */
 
-/* A walk over the first elements of the rows of N operands of one shape. */
+/* A walk over the first elements of all rows of N operands of one shape. */
 template <int N>
 static inline int64_t syn_walk_rows(syn_walk<N> *walk, const syn_spec *shape,
                                     const syn_operand *const (&operands)[N]) {

@@ -5,8 +5,8 @@
 
 #include "ops/cuda/walk.cuh"
 
-/* first[t]: number of pieces before tensor t; first[n]: of all. Kernel parameters may take 4 KiB;
-   this struct and two pointers per tensor fit. */
+/* first[t]: number of pieces before tensor t; first[n]: number of all pieces. This struct and two
+   pointers per tensor fit in the 4 KiB that kernel parameters may have. */
 struct syn_pieces {
     int64_t first[SYN_MAX_LIST + 1];
     int n;

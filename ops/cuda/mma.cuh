@@ -1,12 +1,13 @@
 /* Products of small matrices on tensor cores, and asynchronous copies to shared memory. With
-   SYN_EMULATED, the same is computed from the lanes' registers.
+   SYN_EMULATED, ordinary code computes the same products from the lanes' registers.
 
    The PTX ISA defines how a warp's registers hold a matrix: "Matrix Fragments for mma.m16n8k16
    with floating point type" and "ldmatrix". With g = lane / 4 and t = lane % 4:
    A (16, 16): registers 0..3 have rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8;
    B (16, 8): registers 0 and 1 have rows 2t and 2t + 8 and column g;
    C (16, 8): elements 0..3 are (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
-   A register of A has this column and the next one, a register of B this row and the next one. */
+   A 32-bit register has two elements: a register of A has the given column and the next one, a
+   register of B the given row and the next one. */
 #ifndef OPS_CUDA_MMA_CUH
 #define OPS_CUDA_MMA_CUH
 
@@ -25,13 +26,14 @@ template <typename T> static __device__ __forceinline__ unsigned syn_two(float x
 
 #ifdef SYN_EMULATED
 
-/* Gathers the pointers of all lanes to their own data. The destructor waits for all lanes. */
+/* Gives each lane access to the data of all lanes of its warp: `of` has the lanes' pointers. The
+   destructor waits for all lanes. */
 template <typename P> struct syn_lanes {
     const P *of[SYN_WARP];
     explicit syn_lanes(const P *mine) { emulated_gather(SYN_ALL_LANES, &mine, sizeof mine, of); }
     ~syn_lanes() { __syncwarp(); }
 };
-struct syn_registers { /* the register's elements as floats */
+struct syn_registers { /* elements of the registers as floats */
     float a[4][2], b[2][2];
 };
 
@@ -104,14 +106,15 @@ static __device__ __forceinline__ unsigned syn_shared_address(const void *p) {
 }
 
 /* Loads four 8 x 8 matrices from shared memory. Lane i passes the address of row i % 8 of matrix i
-   / 8, aligned to 16 bytes. From matrix m a lane gets elements 2t and 2t + 1 of row g. */
+   / 8, which must be aligned to 16 bytes. From each matrix, a lane gets elements 2t and 2t + 1 of
+   row g. */
 static __device__ __forceinline__ void syn_load_matrices(unsigned (&to)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(syn_shared_address(row))
                  : "memory");
 }
-/* The same for transposed matrices: a lane gets element g of rows 2t and 2t + 1. */
+/* The same with transposition: a lane gets element g of rows 2t and 2t + 1. */
 static __device__ __forceinline__ void syn_load_transposed(unsigned (&to)[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -125,7 +128,7 @@ static __device__ __forceinline__ void syn_load_transposed(unsigned (&to)[4], co
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
                  : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                          \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-#else /* before 8.0: f16 only, and half the depth */
+#else /* compute capability below 8.0: f16 only, and half the depth per instruction */
 #define SYN_MMA_8(a0, a1, b)                                           \
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "   \
                  "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};" \

@@ -1,5 +1,5 @@
-/* Building blocks for token selection: sort keys, and the split of long rows into parts, so that a
-   single row keeps many blocks busy. */
+/* Building blocks for token selection: keys for sorting, and the split of long rows into parts, so
+   that even a single row keeps many blocks busy. */
 #ifndef OPS_CUDA_SELECT_CUH
 #define OPS_CUDA_SELECT_CUH
 
@@ -8,15 +8,15 @@
 #include "ops/cuda/walk.cuh"
 
 enum {
-    SYN_SELECT_THREADS = 256, /* at most */
+    SYN_SELECT_THREADS = 256, /* maximum number of threads of a block */
     SYN_PART = 2048,          /* elements that a block scans */
     SYN_RUN = 1024,           /* elements that a block sorts */
     SYN_EACH_OF_PART = SYN_PART / SYN_SELECT_THREADS,
     SYN_EACH_OF_RUN = 8
 };
 
-/* Number of threads of a block for n elements, `each` per thread: a power of 2. Short rows use few
-   threads. */
+/* Number of threads of a block for n elements, with `each` elements per thread: a power of 2. Short
+   rows use few threads. */
 static inline unsigned syn_select_threads(int64_t n, int each) {
     unsigned threads = 1;
     while (threads < SYN_SELECT_THREADS && (int64_t)threads * each < n) threads *= 2;
@@ -27,7 +27,7 @@ static inline unsigned syn_select_threads(int64_t n, int each) {
 struct syn_select_rows {
     syn_walk<1> at;
     int64_t rows, n;
-    int64_t parts, runs; /* per row */
+    int64_t parts, runs; /* number of parts and runs per row */
 };
 
 static inline syn_select_rows syn_number_rows_of(const syn_operand *x) {
@@ -78,8 +78,9 @@ static __device__ __forceinline__ void syn_sync_warp() {
     else __syncwarp();
 }
 
-/* Combines x of all threads, whose number is a power of 2, in a fixed order; all threads get the
-   result. `space`: shared memory for one T per thread, which may be reused after the call. */
+/* Combines x of all threads in a fixed order; all threads get the result. The number of threads
+   must be a power of 2. `space`: shared memory for one T per thread, which may be reused after the
+   call. */
 template <typename T, typename F>
 static __device__ __forceinline__ T syn_join(T x, T *space, F join) {
     const int tid = (int)threadIdx.x, threads = (int)blockDim.x;
@@ -117,8 +118,8 @@ static __device__ __forceinline__ uint64_t syn_largest(const uint64_t *keys, int
 
 /* Computes the largest key of each part of each row: keys (rows, parts). */
 void syn__launch_best(const syn_call *c, const syn_select_rows &r, uint64_t *keys);
-/* Sorts each run of each row in descending order and stores its best `keep` keys: keys (rows,
-   runs, keep), with 0 past the row's end. */
+/* Sorts each run of each row in descending order and stores its best `keep` keys: keys (rows, runs,
+   keep), with 0 after the row's end. */
 void syn__launch_runs(const syn_call *c, const syn_select_rows &r, int64_t keep, uint64_t *keys);
 /* Computes the index of the best of `parts`: out (rows). If the first element is NaN, its index. */
 void syn__launch_argmax(const syn_call *c, const syn_select_rows &r, const uint64_t *parts,

@@ -1,6 +1,7 @@
 /* Stable radix sort of values by keys, least significant digit first (Knuth, vol. 3, 5.2.5). Each
-   pass handles one digit with three kernels: blocks count digits, one block computes the prefix
-   sums of the counts, and blocks move their elements. */
+   pass sorts by one digit, with three kernels: the first counts the digits of each block's
+   elements, the second computes the prefix sums of the counts in one block, and the third moves the
+   elements. */
 #ifndef OPS_CUDA_SORT_CUH
 #define OPS_CUDA_SORT_CUH
 
@@ -15,7 +16,8 @@ enum {
 };
 
 struct syn_sort {
-    uint32_t *keys[2], *values[2]; /* of n elements; [0] has the sorted data, [1] is a buffer */
+    uint32_t *keys[2], *values[2]; /* arrays of n elements; [0] has the data to sort and the sorted
+                                      data, [1] is a buffer */
     uint32_t *counts;              /* (digits, tiles) */
     int64_t n, tiles;
 };
@@ -62,7 +64,7 @@ static __global__ void syn_sort_count(const syn_sort s, int shift) {
     s.counts[threadIdx.x * s.tiles + blockIdx.x] = sum;
 }
 
-/* Replaces each count by the sum of those before it; runs in one block. */
+/* Replaces each count by the sum of the counts before it. Runs in one block. */
 static __global__ void syn_sort_sum(const syn_sort s) {
     __shared__ uint32_t sums[256];
     const int64_t n = SYN_SORT_DIGITS * s.tiles, each = (n + 255) / 256;

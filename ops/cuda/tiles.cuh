@@ -1,9 +1,10 @@
 /* The two matrix products of attention, for a tile of own rows and a tile of other rows in shared
    memory: scores (own, other) = own other', and sums (own, depth) += weights (own, other) other. A
-   thread has R rows of scores in C columns, and the same rows of sums in A columns; LANES adjacent
-   lanes share a row. There are two versions, one with ordinary instructions and one with tensor
-   cores. A deep tile has DEPTH elements of longer rows: its scores are sums over all pieces, its
-   sums belong to one piece (syn_deeper in attention.cuh). */
+   thread has the scores of R rows and C columns, and the sums of the same rows and A columns. LANES
+   adjacent lanes share a row. There are two versions, one with ordinary instructions and one with
+   tensor cores. If the depth is too large for a tile, a deep tile has pieces of DEPTH elements of
+   the rows: its scores are sums over all pieces, and its sums belong to one piece (syn_deeper in
+   attention.cuh). */
 #ifndef OPS_CUDA_TILES_CUH
 #define OPS_CUDA_TILES_CUH
 
@@ -174,7 +175,7 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
         }
     }
 
-    /* 16 columns: elements n .. n + 3 of rows g and g + 8. */
+    /* Adds the product with 16 columns, b, to elements n .. n + 3 of rows g (x) and g + 8 (y). */
     template <int W>
     static __device__ __forceinline__ void
     multiply(float (&x)[W], float (&y)[W], int n, const unsigned (&a)[4], const unsigned (&b)[4]) {

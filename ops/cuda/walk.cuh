@@ -6,7 +6,7 @@
 #include "ops/cuda/divisor.h"
 
 /* Maps the row-major number of an element to its offset in each of N operands. Dimensions of 1 are
-   dropped, and adjacent dimensions are merged where the strides of all operands allow it. */
+   omitted, and adjacent dimensions are merged where the strides of all operands allow it. */
 template <int N> struct syn_walk {
     int rank; /* at least 1; dims[rank - 1] is the innermost dimension */
     int64_t dims[SYN_MAX_RANK], strides[N][SYN_MAX_RANK];
@@ -40,8 +40,8 @@ static inline int64_t syn_stride_in(const syn_operand *o, const syn_spec *shape,
     return own < 0 || o->spec.dims[own] == 1 ? 0 : o->strides[own];
 }
 
-/* Adds a dimension inside the existing ones and merges it with the innermost if possible. Start
-   with a walk that is all zero. */
+/* Adds a dimension inside the existing dimensions, and merges it with the innermost one if
+   possible. Start with a walk that is all zero. */
 template <int N>
 static inline void syn_walk_add(syn_walk<N> *walk, int64_t dim, const int64_t (&strides)[N]) {
     if (dim == 1) return;
@@ -89,9 +89,9 @@ static inline int64_t syn_walk_over(syn_walk<N> *walk, const syn_spec *shape,
     return syn_walk_done(walk);
 }
 
-/* Whether operand k, of `bytes` bytes per element and starting at `data`, allows packs of n
-   elements: they are aligned, or the innermost dimension is strided and elements are loaded one by
-   one. */
+/* Whether operand k, which begins at `data` and has `bytes` bytes per element, allows packs of n
+   elements: either packs are aligned, or the innermost dimension is strided and elements are loaded
+   one by one. */
 template <int N>
 static inline bool syn_walk_packs(const syn_walk<N> &walk, int k, const void *data, int bytes,
                                   int n) {
@@ -102,7 +102,7 @@ static inline bool syn_walk_packs(const syn_walk<N> &walk, int k, const void *da
     return fits && reinterpret_cast<uintptr_t>(data) % (uintptr_t)(n * bytes) == 0;
 }
 
-/* Turns a walk over elements into one over packs of n elements. */
+/* Converts a walk over elements to a walk over packs of n elements. */
 template <int N> static inline void syn_walk_pack(syn_walk<N> *walk, int n) {
     const int last = walk->rank - 1;
     walk->dims[last] /= n;

@@ -1,4 +1,4 @@
-/* XXH64 (checksum.h). */
+/* Computes XXH64 checksums (checksum.h). */
 #include "syntorch/base/checksum.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static uint64_t rotate(uint64_t x, int by) {
     return x << by | x >> (64 - by);
 }
 
-/* Little-endian on every machine; compilers turn it into one load. */
+/* Reads a little-endian number on every machine. Compilers turn it into one load. */
 static uint64_t load32(const unsigned char *p) {
     return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
 }

@@ -1,4 +1,4 @@
-/* Clocks (clock.h). */
+/* Reads the system's clocks (clock.h). */
 #include "syntorch/base/clock.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Clocks. */
+/* Reads the clocks that times in traces come from: monotonic time and CPU time of a thread. */
 #ifndef SYNTORCH_CLOCK_H
 #define SYNTORCH_CLOCK_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The monotonic clock in ns; all times in traces come from it. */
+/* The monotonic clock in ns. All start and wall times in traces come from it. */
 uint64_t syn__clock_ns(void);
 /* CPU time of the calling thread in ns. */
 uint64_t syn__thread_clock_ns(void);

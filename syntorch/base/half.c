@@ -1,5 +1,5 @@
-/* 16-bit floats. Rounding is to nearest, ties to even. Inner loops have a constant trip count, so
-   that compilers vectorise them at any optimisation level. */
+/* Conversion of 16-bit floats (half.h). Inner loops have a constant trip count, so that compilers
+   vectorise them at any optimisation level. */
 #include "syntorch/base/half.h"
 
 #include <string.h>
@@ -32,8 +32,8 @@ static float widen_f16(uint16_t h) {
     return float_of(sign | magnitude);
 }
 
-/* f16 values below 2^-14 are multiples of 2^-24, like floats at 0.5, so adding 0.5 rounds them.
-   Values from 65520 become infinity. */
+/* f16 values below 2^-14 are multiples of 2^-24. Adding 0.5 rounds an f32 value to such a multiple,
+   because f32 values just above 0.5 are 2^-24 apart. Values of 65520 and above become infinity. */
 static uint16_t narrow_f16(float f) {
     const uint32_t bits = bits_of(f);
     const uint32_t sign = bits >> 16 & 0x8000U;

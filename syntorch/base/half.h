@@ -11,9 +11,9 @@ static inline bool syn_dtype_is_half(syn_dtype dtype) {
     return dtype == SYN_F16 || dtype == SYN_BF16;
 }
 
-/* Conversion between f32 and `dtype`, SYN_F16 or SYN_BF16. Widening is exact. Narrowing rounds to
-   nearest, ties to even; values that are too large become infinity. NaN stays NaN. in and out must
-   not overlap. */
+/* Convert from and to `dtype`, which is SYN_F16 or SYN_BF16. Widening is exact. Narrowing rounds to
+   nearest, ties to even; values that are too large become infinity. NaN stays NaN. `in` and `out`
+   must not overlap. */
 void syn_half_widen(const uint16_t *in, float *out, size_t n_elems, syn_dtype dtype);
 void syn_half_narrow(const float *in, uint16_t *out, size_t n_elems, syn_dtype dtype);
 

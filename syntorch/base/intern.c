@@ -1,4 +1,4 @@
-/* Interned byte strings and the hash function. */
+/* Interned byte strings and the hash function (intern.h). */
 #include "syntorch/base/intern.h"
 
 #include <string.h>
@@ -53,7 +53,7 @@ void syn_intern_free(syn_intern *table) {
     memset(table, 0, sizeof *table);
 }
 
-/* Inserts all entries into slots, which must be empty. */
+/* Inserts all entries into the hash table, which must be empty. */
 static void fill_slots(syn_intern *table) {
     for (size_t i = 0; i < table->n_entries; i++) {
         size_t at = table->entries[i].hash & (table->n_slots - 1);
@@ -89,7 +89,8 @@ syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uin
     if (bytes > UINT32_MAX - 16 || table->n_entries >= UINT32_MAX - 1)
         return SYN_FAIL(err, SYN_E_NOMEM, "a table of names is full");
     const size_t padded = (bytes + 8) & ~(size_t)7;
-    const uintptr_t inside = (uintptr_t)data - (uintptr_t)table->bytes; /* if data is in an entry */
+    const uintptr_t inside = (uintptr_t)data - (uintptr_t)table->bytes; /* less than n_bytes if data
+                                                                           is in an entry */
     SYN_TRY(syn_grow(&table->bytes, &table->bytes_cap, table->n_bytes + padded, 1, err));
     SYN_TRY(syn_grow(&table->entries, &table->entries_cap, table->n_entries + 1,
                      sizeof *table->entries, err));

@@ -10,7 +10,8 @@
 #include "syntorch/base/number.h"
 #include "syntorch/base/utf8.h"
 
-/* The state: what may come next. After a failure it is the negative status. */
+/* The values of json->state: what may come next. After a failure, the state is the negated
+   status. */
 enum {
     WANT_VALUE,
     WANT_VALUE_OR_END, /* after [ */
@@ -25,7 +26,7 @@ enum { IN_ARRAY, IN_OBJECT };
 
 /* ---- Errors ---- */
 
-/* Line and column of `at`, both from 1. Columns count characters. */
+/* Finds the line and column of `at`, which count from 1. Columns count characters, not bytes. */
 static void position(const syn_json *json, const char *at, size_t *line, size_t *column) {
     *line = *column = 1;
     for (const char *p = json->begin; p < at; p++) {
@@ -62,8 +63,8 @@ static syn_json_type fail_unexpected(syn_json *json, const char *at, const char 
     return fail_at(json, at, what);
 }
 
-/* The start of the last token, which ends at cur. Finds a string's opening quote by going
-   backwards: quotes inside the string follow a backslash, the opening one does not. */
+/* The start of the last token, which ends at cur. A string's opening quote is found by going
+   backwards: each quote inside the string follows a backslash, and the opening quote does not. */
 static const char *token_start(const syn_json *json) {
     const char *p = json->cur;
     switch (json->type) {
@@ -108,7 +109,7 @@ static bool scratch_room(syn_json *json, size_t bytes) {
     return status == SYN_OK;
 }
 
-/* Appends bytes to the `used` bytes in scratch, with space for a NUL. */
+/* Appends bytes to the *used bytes in scratch, and leaves space for a NUL. */
 static bool append(syn_json *json, size_t *used, const char *data, size_t bytes) {
     if (!scratch_room(json, *used + bytes + 1)) return false;
     memcpy(json->scratch + *used, data, bytes);
@@ -116,7 +117,7 @@ static bool append(syn_json *json, size_t *used, const char *data, size_t bytes)
     return true;
 }
 
-/* The end of the longest run of characters that need no escape. */
+/* The end of the longest run of characters at p that are not escaped. */
 static const char *plain_end(const char *p, const char *end) {
     while (p < end) {
         const unsigned char c = (unsigned char)*p;
@@ -144,8 +145,8 @@ static int32_t hex4(const char *p, const char *end) {
     return value;
 }
 
-/* Reads \uXXXX, and the second half if it is a surrogate. *cur is at the backslash and moves behind
-   it. */
+/* Reads an escape \uXXXX; if it is a surrogate, also reads the second \uXXXX of the pair. *cur is
+   at the backslash, and is moved to the end of the escape. */
 static bool unicode_escape(syn_json *json, const char **cur, size_t *used) {
     const char *p = *cur, *end = json->end;
     int32_t code = hex4(p + 2, end);
@@ -212,7 +213,7 @@ static bool in_number(char c) {
     return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-/* Reads "-?[0-9]+"; false if it is not in int64. */
+/* Reads "-?[0-9]+". Returns false if the integer does not fit in int64. */
 static bool read_integer(const char *p, const char *end, int64_t *out) {
     const bool negative = *p == '-';
     const uint64_t limit = (uint64_t)INT64_MAX + (negative ? 1 : 0);
@@ -318,8 +319,8 @@ static syn_json_type read_key(syn_json *json) {
     return SYN_JSON_KEY;
 }
 
-/* Reads the comma or colon before the next token. False on error, or if the token was the end of an
-   object or array; *type is then set. */
+/* Reads the comma or colon before the next token. Returns false on error, or if there is the end of
+   an object or array instead; it then sets *type. */
 static bool read_separator(syn_json *json, syn_json_type *type) {
     const bool object = json->depth > 0 && json->stack[json->depth - 1] == IN_OBJECT;
     const char c = json->cur < json->end ? *json->cur : '\0';
@@ -337,7 +338,7 @@ static bool read_separator(syn_json *json, syn_json_type *type) {
         return false;
     } else if (state == WANT_COMMA_OR_END) {
         return fail_unexpected(json, json->cur, object ? "',' or '}'" : "',' or ']'"), false;
-    } else { /* the first value or key */
+    } else { /* before the first value or key there is no separator */
         return true;
     }
     json->cur++;

@@ -1,6 +1,7 @@
-/* A strict pull parser for JSON (RFC 8259) in a buffer. It does not recurse, builds no tree, and
-   allocates only a buffer for strings and numbers. Nesting is limited to SYN_JSON_DEPTH. Errors
-   give the position as line:column. */
+/* A strict pull parser for JSON (RFC 8259): the caller asks for one token at a time. The document
+   is in a buffer. The parser does not recurse, builds no tree, and allocates only a buffer for
+   strings and numbers. Nesting is limited to SYN_JSON_DEPTH. Errors give the position as
+   line:column. */
 #ifndef SYNTORCH_JSON_H
 #define SYNTORCH_JSON_H
 
@@ -29,15 +30,15 @@ typedef enum syn_json_type {
 typedef struct syn_json {
     /* About the last token: */
     syn_json_type type;
-    /* KEY, STRING: unescaped UTF-8; NUMBER: its characters. NUL-terminated and valid until the next
-       call. */
+    /* KEY, STRING: the unescaped UTF-8 text; NUMBER: the number as written. NUL-terminated, and
+       valid until the next call. */
     const char *text;
     size_t text_bytes; /* length; the text may contain NUL characters (from \u0000) */
     double number;     /* NUMBER */
     int64_t integer;   /* NUMBER, if is_integer */
-    bool is_integer;   /* NUMBER: written without fraction or exponent, and in int64 */
+    bool is_integer;   /* NUMBER: written without fraction or exponent, and fits in int64 */
     bool boolean;      /* BOOL */
-    int depth;         /* open objects and arrays after this token */
+    int depth;         /* number of objects and arrays that are open after this token */
     /* Private: */
     const char *name, *begin, *cur, *end;
     char *scratch;
@@ -47,16 +48,17 @@ typedef struct syn_json {
     syn_error *err;
 } syn_json;
 
-/* Starts reading `bytes` bytes at `data`, which must outlive the parser. `name`, such as a file
-   name, begins the error sentences. Invalid UTF-8 in strings is an error. Errors go to *err. */
+/* Starts reading `bytes` bytes at `data`, which must outlive the parser. Error sentences begin with
+   `name`, such as a file name, and are stored in *err. Invalid UTF-8 in strings is an error. */
 void syn_json_init(syn_json *json, const char *name, const char *data, size_t bytes,
                    syn_error *err);
-/* The next token. After an error always SYN_JSON_ERROR. */
+/* Reads the next token and returns its type. After an error it always returns SYN_JSON_ERROR. */
 syn_json_type syn_json_next(syn_json *json);
-/* Call it right after syn_json_next returned OBJECT_BEGIN or ARRAY_BEGIN (skips to the end), KEY
-   (skips its value), or a scalar (does nothing). False on error. */
+/* Skips what belongs to the last token: after OBJECT_BEGIN or ARRAY_BEGIN the rest of the object or
+   array, after KEY its value, after a scalar nothing. Returns false on error. */
 bool syn_json_skip(syn_json *json);
-/* Fails at the last token ("file.json:3:14: what"); the parser has then failed. */
+/* Fails with a sentence that begins with the position of the last token ("file.json:3:14: what").
+   Afterwards syn_json_next returns SYN_JSON_ERROR. */
 syn_status syn_json_fail(syn_json *json, const char *fmt, ...) SYN_PRINTF(2, 3);
 /* Reads the next token and fails unless it has the type `type`. The error names `what` ("n_layer
    must be an integer"). */

@@ -7,16 +7,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALIGN_BYTES   64 /* a cache line, and the widest vector register */
+#define ALIGN_BYTES   64 /* size of a cache line and of the widest vector register */
 #define MIN_CAP_ELEMS 64
 #define HUGE_BYTES    ((size_t)2 << 20) /* size of a huge page on x86-64 and arm64 */
 
-/* The library's only global state, for tests. It is global because malloc is. */
+/* The library's only global state. Tests use it to make allocations fail. It is global because
+   malloc is. */
 static _Atomic uint64_t calls;
-static _Atomic uint64_t limit = SYN_MEMORY_NEVER; /* allocations fail from this value of `calls` */
+static _Atomic uint64_t limit = SYN_MEMORY_NEVER; /* allocations fail when `calls` has reached this
+                                                     value */
 
-/* Counts one allocation; true if it must fail. Relaxed order suffices, because only totals matter.
-   Sizes above PTRDIFF_MAX fail here, because some mallocs (sanitizers) abort on them. */
+/* Counts an allocation and returns whether it must fail. Relaxed memory order suffices, because
+   only totals matter. Sizes above PTRDIFF_MAX fail here, because the malloc of sanitizers aborts on
+   them. */
 static bool must_fail(size_t bytes) {
     const uint64_t before = atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed);
     return before >= atomic_load_explicit(&limit, memory_order_relaxed) || bytes > PTRDIFF_MAX;
@@ -71,8 +74,8 @@ void *syn_aligned_malloc(size_t bytes) {
     void *ptr = NULL;
     if (posix_memalign(&ptr, align, whole) != 0) return NULL;
 #ifdef MADV_HUGEPAGE
-    /* Only whole huge pages, because the rest may share a page with other data. It is only
-       advice. */
+    /* Advise only whole huge pages, because the rest may share a page with other data. A failure
+       does not matter, because this is only advice. */
     if (align == HUGE_BYTES) (void)madvise(ptr, whole - whole % HUGE_BYTES, MADV_HUGEPAGE);
 #endif
     return ptr;
@@ -110,7 +113,8 @@ bool syn_add_size(size_t a, size_t b, size_t *out) {
 }
 
 bool syn_mul_i64(int64_t a, int64_t b, int64_t *out) {
-    const bool small = ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* usual case: no division */
+    const bool small = ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* the usual case, which needs no
+                                                                  division */
     if (!small && (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))) return false;
     *out = a * b;
     return true;
@@ -123,13 +127,13 @@ syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes
     if (!syn_add_size(*cap, *cap / 4, &next) || next < want) next = want;
     if (next < MIN_CAP_ELEMS) next = MIN_CAP_ELEMS;
     if (!syn_mul_size(next, elem_bytes, &bytes)) {
-        /* Only the extra capacity may have overflowed. */
+        /* Perhaps only the additional capacity made the size overflow. */
         next = want;
         if (!syn_mul_size(next, elem_bytes, &bytes))
             return SYN_FAIL(err, SYN_E_NOMEM, "out of memory: %zu elements of %zu bytes", want,
                             elem_bytes);
     }
-    void *array; /* *array_ptr is a T *, which may not be read as a void * except by memcpy */
+    void *array; /* *array_ptr has type T *, so C allows reading it as a void * only with memcpy */
     memcpy(&array, array_ptr, sizeof array);
     array = syn_realloc(array, bytes);
     if (array == NULL) return SYN_FAIL_NOMEM(err, bytes, "a growing array");

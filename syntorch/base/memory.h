@@ -7,8 +7,8 @@
 
 SYN_API_BEGIN
 
-/* Like malloc, calloc, realloc and free. Return NULL if memory is out; never abort. A size of 0
-   gives a unique pointer, which may be freed. */
+/* Like malloc, calloc, realloc and free. They return NULL if memory is out, and never abort. A size
+   of 0 gives a unique pointer, which must also be freed. */
 void *syn_malloc(size_t bytes);
 void *syn_calloc(size_t count, size_t elem_bytes);
 void *syn_realloc(void *ptr, size_t bytes);
@@ -22,9 +22,10 @@ char *syn_strndup(const char *text, size_t bytes);
 void *syn_aligned_malloc(size_t bytes);
 void syn_aligned_free(void *ptr);
 
-/* A reusable scratch buffer; initialize with zeros. syn_arena_get returns `bytes` bytes, aligned to
-   a cache line, with undefined contents, and invalidates what it returned before; NULL if memory is
-   out. The buffer at least doubles when it grows, so repeated use seldom allocates. */
+/* A reusable scratch buffer; initialize it with zeros. syn_arena_get returns `bytes` bytes with
+   undefined contents, aligned to a cache line, or NULL if memory is out. The buffer that the
+   previous call returned becomes invalid. The arena at least doubles when it grows, so repeated use
+   seldom allocates. */
 typedef struct syn_arena {
     void *data;
     size_t bytes;
@@ -32,20 +33,22 @@ typedef struct syn_arena {
 void *syn_arena_get(syn_arena *arena, size_t bytes);
 void syn_arena_free(syn_arena *arena);
 
-/* For tests: the next n allocations succeed, and all later ones fail, in every thread, until this
-   is called with SYN_MEMORY_NEVER. It applies to the whole process because malloc does. */
+/* For tests: the next n allocations succeed and all later allocations fail, in every thread, until
+   this function is called with SYN_MEMORY_NEVER. It applies to the whole process because malloc
+   does. */
 #define SYN_MEMORY_NEVER UINT64_MAX
 void syn_memory_fail_after(uint64_t n);
 /* Number of allocations requested since the process started. */
 uint64_t syn_memory_calls(void);
 
-/* *out = a * b (a + b). On overflow they return false and leave *out unchanged. */
+/* Set *out to a * b or a + b. On overflow they return false and do not change *out. */
 bool syn_mul_size(size_t a, size_t b, size_t *out);
 bool syn_add_size(size_t a, size_t b, size_t *out);
 bool syn_mul_i64(int64_t a, int64_t b, int64_t *out); /* also false if an operand is negative */
 
-/* Makes the array *array_ptr (capacity *cap elements of elem_bytes bytes) at least `want` elements
-   long. It grows by a quarter or more. Elements are preserved; on failure nothing changes. */
+/* Grows the array *array_ptr, which has space for *cap elements of elem_bytes bytes each, to at
+   least `want` elements, and updates *cap. An array that is too small grows by at least a quarter.
+   The elements keep their values; on failure nothing changes. */
 syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes,
                     syn_error *err) SYN_MUST_USE;
 

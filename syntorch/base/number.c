@@ -1,4 +1,4 @@
-/* Floating-point numbers as text: writing and reading. */
+/* Writes floating-point numbers as text and reads them (number.h). */
 #include "syntorch/base/number.h"
 
 #include <float.h>
@@ -10,9 +10,9 @@
 
 /* ---- Writing ---- */
 
-/* Fast path for value = k / 1000 without printf: most numbers in traces are times in us with three
-   decimals. Decimals of up to 15 digits are distinct doubles, so this is the shortest text. Returns
-   0 if the value is not of this form. */
+/* Fast path without printf for values k / 1000, where k is an integer. Most numbers in traces are
+   such values: times in us with three decimals. Different decimals of up to 15 digits are different
+   doubles, so this is the shortest text. Returns 0 if the value does not have this form. */
 static size_t thousandths_text(double value, char *out) {
     const double size = fabs(value);
     const double scaled = size * 1000.0 + 0.5;
@@ -48,8 +48,8 @@ static size_t plain_number(char *text) {
     return used;
 }
 
-/* Changes text to the next larger decimal with the same number of digits; false if the last digit
-   would carry. */
+/* Changes text to the next larger decimal with the same number of digits. Returns false if the last
+   digit is 9. */
 static bool step_up(char *text) {
     char *last = text + strcspn(text, "e") - 1;
     if (*last < '0' || *last >= '9') return false;
@@ -72,9 +72,10 @@ size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
     /* A double can hold any decimal of 15 digits. Subnormals may need fewer. */
     for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(out, SYN_NUMBER_TEXT, "%.*g", digits, value);
-        if (strtod(out, NULL) == value) break; /* both in the same locale */
-        /* Above a power of two, doubles are twice as far apart as below it. There the next larger
-           decimal may identify the double where the nearest decimal does not. */
+        if (strtod(out, NULL) == value) break; /* both functions use the same locale */
+        /* Doubles just above a power of two are twice as far apart as those just below it. At a
+           power of two, the nearest decimal may therefore read back as another double although the
+           next larger decimal reads back as this one. */
         if (digits == 16 && step_up(out) && strtod(out, NULL) == value) break;
     }
     return plain_number(out);
@@ -84,7 +85,7 @@ size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
 
 typedef struct parts {
     const char *digits, *end; /* integer part and fraction, including the '.' */
-    int64_t exponent;         /* power of ten, with the '.' removed */
+    int64_t exponent;         /* power of ten after removing the '.' */
     bool negative;
 } parts;
 
@@ -122,8 +123,8 @@ static bool split(const char *p, const char *end, parts *out) {
     return p == end;
 }
 
-/* Exact if digits and power of ten are exact doubles, because only one operation rounds (Clinger,
-   PLDI 1990). */
+/* Succeeds if the digits and the power of ten are exact doubles. Only one operation then rounds, so
+   the result is the nearest double (Clinger, PLDI 1990). */
 static bool convert_fast(const parts *n, double *out) {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                     1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
@@ -140,8 +141,9 @@ static bool convert_fast(const parts *n, double *out) {
     return true;
 }
 
-/* The first 767 digits decide whether a decimal is above or below the midpoint of two doubles. Of
-   the digits after MAX_DIGITS it only matters whether any is not 0. */
+/* A decimal is rounded by comparing it with the midpoint of two doubles, which has fewer than
+   MAX_DIGITS digits. Of the digits after MAX_DIGITS it therefore only matters whether any is not
+   0. */
 #define MAX_DIGITS 780
 
 /* Calls strtod with "<digits>e<exponent>", which does not depend on the locale because it has no

@@ -15,8 +15,8 @@ extern "C" {
    "nan", "inf", "-inf"), NUL-terminated. Returns its length. */
 size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]);
 
-/* Reads a number in JSON's grammar, `bytes` bytes long, to the nearest double. False if it is not
-   one. Numbers that are too large give an infinity. */
+/* Converts a number in JSON's grammar, `bytes` bytes long, to the nearest double. Returns false if
+   the text is not such a number. Numbers that are too large give an infinity. */
 bool syn_number_parse(const char *text, size_t bytes, double *out);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Configuration files by tables (settings.h). */
+/* Reads, writes and hashes configuration files as their tables say (settings.h). */
 #include "syntorch/base/settings.h"
 
 #include <stdio.h>
@@ -70,7 +70,7 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
                                  const char *fmt, ...) {
     const size_t row = find_row(table, key, strlen(key));
     if (row < table->n_rows && s->top.at[row] != NULL) {
-        /* makes the parser report this position */
+        /* the parser reports this position */
         s->json.cur = s->top.at[row];
         s->json.type = SYN_JSON_END;
     }
@@ -81,7 +81,7 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
     return status;
 }
 
-/* The last token, for error sentences: "..., not <this>". */
+/* Describes the last token for the end of an error sentence: "..., not <token>". */
 static const char *found(const syn__settings *s, char buf[64]) {
     switch (s->json.type) {
     case SYN_JSON_NUMBER:
@@ -161,7 +161,7 @@ static syn_status take_name(syn__settings *s, char out[SYN__SETTING_NAME_BYTES])
     return SYN_OK;
 }
 
-/* Writes "a, b or c", as much as fits. */
+/* Writes the choices as "a, b or c", as many as fit. */
 static void list_choices(const syn__setting_choice *choices, char *buf, size_t buf_bytes) {
     size_t used = 0;
     for (const syn__setting_choice *c = choices; c->text && used < buf_bytes; c++) {
@@ -243,14 +243,14 @@ static syn_status take_scalar(syn__settings *s, const syn__setting *row, scalar 
 
 /* ---- Objects ---- */
 
-/* Whether two scalar rows set the same member. Groups may share an offset without being the
-   same. */
+/* Whether two scalar rows set the same member. Rows of groups may have the same offset without
+   setting the same members. */
 static bool same_member(const syn__setting *a, const syn__setting *b) {
     return a->offset == b->offset && a->type == b->type && a->type != SYN__SETTING_GROUP &&
            a->type != SYN__SETTING_CUSTOM;
 }
 
-/* Another row that has set the same member; `row` if there is none. */
+/* The index of another row that has set the same member; `row` if there is none. */
 static size_t other_name(const syn__setting_table *table, const syn__setting_marks *marks,
                          size_t row) {
     for (size_t i = 0; i < table->n_rows; i++) {
@@ -353,7 +353,8 @@ static syn_status read_unknown(syn__settings *s, const syn__setting_table *table
     if (table->ignore_unknown && !refused) return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
     if (refused) {
         bool empty = false;
-        const int depth = s->json.depth; /* is larger inside a list */
+        const int depth = s->json.depth; /* larger than before if the value is a list or object that
+                                            is not empty */
         SYN_TRY(syn__settings_empty(s, &empty));
         const bool number = s->json.type == SYN_JSON_NUMBER && s->json.depth == depth;
         if (empty || (number && s->json.number == refused->neutral)) return SYN_OK;
@@ -372,7 +373,8 @@ static syn_status read_entry(syn__settings *s, const syn__setting_table *table, 
     if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" appears twice", s->path);
     marks->seen |= bit;
     SYN_TRY(read_value(s, table, row, target, marks));
-    syn__settings_leave(s, outer); /* not reached after a failure: the sentence may need the path */
+    syn__settings_leave(s, outer); /* not called after a failure, because the sentence may need the
+                                      path */
     return SYN_OK;
 }
 
@@ -398,7 +400,8 @@ static syn_status check_required(syn__settings *s, const syn__setting_table *tab
     return SYN_OK;
 }
 
-/* Reads an object after its first token. Recurses as deep as the tables, not as the file. */
+/* Reads an object after its first token. The depth of the recursion is limited by the tables, not
+   by the file. */
 static syn_status read_object(syn__settings *s, const syn__setting_table *table, char *target,
                               syn__setting_marks *marks) {
     char buf[64];

@@ -25,14 +25,14 @@
 #endif
 
 #define BUFFER_BYTES    ((size_t)128 << 10)
-#define NAME_BYTES      200 /* of a file's name that its temporary name keeps; NAME_MAX is 255 */
-#define SHOWN_BYTES     300 /* of a path's end that an error sentence shows */
+#define NAME_BYTES      200 /* bytes of a name that its temporary name has; NAME_MAX is 255 */
+#define SHOWN_BYTES     300 /* bytes at a path's end that an error sentence shows */
 #define SUFFIX_BYTES    64
 #define TEMPORARY_TRIES 1000
 
 typedef enum sink_kind {
     SINK_MEMORY,
-    SINK_FILE,  /* without a name, or under a temporary name, until it is closed */
+    SINK_FILE,  /* has no name or a temporary name until it is closed */
     SINK_STREAM /* standard output, a device or a pipe: written directly */
 } sink_kind;
 
@@ -45,13 +45,14 @@ struct syn_sink {
     char *path;         /* as the user gave it, for error sentences */
     char *target;       /* the path with symbolic links resolved */
     char *temporary;    /* next to the target: target + ".tmp.<process>.<number>" */
-    size_t stem_bytes;  /* of temporary, before ".tmp." */
-    bool named;         /* a file with the temporary name exists and is this sink's */
+    size_t stem_bytes;  /* length of temporary before ".tmp." */
+    bool named;         /* this sink has created a file with the temporary name */
     syn__checksum *sum; /* checksum of the written bytes; NULL: none */
     syn_error error;
 };
 
-/* The last SHOWN_BYTES bytes of a path, from a whole character. */
+/* The last SHOWN_BYTES bytes of a path, or fewer, so that the text begins with a whole
+   character. */
 static const char *shown(const char *path) {
     const size_t bytes = strlen(path);
     if (bytes <= SHOWN_BYTES) return path;
@@ -60,7 +61,8 @@ static const char *shown(const char *path) {
     return path;
 }
 
-/* The folder that contains `path`; written to buf, cut if it is too small. */
+/* Writes the folder that contains `path` to buf and returns it. The text is cut if buf is too
+   small. */
 static const char *folder_of(const char *path, char *buf, size_t buf_bytes) {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) return ".";
@@ -81,7 +83,8 @@ static syn_status fail_memory(const syn_sink *sink, size_t bytes, syn_error *err
 
 /* ---- Opening ---- */
 
-/* Reports why a file could not be created, and names its folder if that is the reason. */
+/* Reports why a file could not be created. If its folder is the reason, the sentence names the
+   folder. */
 static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
     char buf[PATH_MAX];
     const char *folder = folder_of(sink->path, buf, sizeof buf);
@@ -120,8 +123,8 @@ static syn_status start_name(syn_sink *sink, syn_error *err) {
     return SYN_OK;
 }
 
-/* Moves a file off descriptors 0 to 2. A process that was started without them gets them for its
-   files, and text printed to standard output would go into the file. */
+/* Moves a file to a descriptor above 2. In a process that was started without standard descriptors,
+   a file could get descriptor 1 or 2, and printed text would then be written to the file. */
 static int above_standard(int fd) {
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -131,14 +134,14 @@ static int above_standard(int fd) {
     return moved;
 }
 
-/* Two ways to create the temporary name, for make_named: as a new file, or for the file without a
-   name. */
+/* make_file and make_link create the temporary name, for make_named: make_file as the name of a new
+   file, and make_link as a name for the file without a name. */
 static int make_file(const syn_sink *sink) {
     return above_standard(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }
 
-/* The descriptor's path in /proc. Any process may link through it, while AT_EMPTY_PATH needs
-   privileges. */
+/* The descriptor's path in /proc. Every process may create a link through this path, whereas
+   AT_EMPTY_PATH needs privileges. */
 static const char *descriptor_path(int fd, char buf[SUFFIX_BYTES]) {
     snprintf(buf, SUFFIX_BYTES, "/proc/self/fd/%d", fd);
     return buf;
@@ -154,8 +157,8 @@ static int make_link(const syn_sink *sink) {
                   AT_SYMLINK_FOLLOW);
 }
 
-/* Calls make with new temporary names until one is free, so that no two writers share one. Returns
-   the result of make, negative with errno set on failure. */
+/* Calls `make` with new temporary names until one is free, so that two writers never use the same
+   name. Returns the result of `make`, which is negative, with errno set, on failure. */
 static int make_named(syn_sink *sink, int (*make)(const syn_sink *)) {
     static _Atomic unsigned number;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
@@ -169,14 +172,15 @@ static int make_named(syn_sink *sink, int (*make)(const syn_sink *)) {
     return -1;
 }
 
-/* Opens a file without a name in the target's folder; it disappears with the process, however that
-   ends. -1 if the file system does not support it, or if /proc is missing. */
+/* Opens a file without a name in the target's folder. The file disappears with the process, however
+   the process ends. Returns -1 if the file system does not support such files, or if /proc is
+   missing. */
 static int open_unnamed(const syn_sink *sink) {
     int fd = -1;
 #ifdef O_TMPFILE
     char buf[PATH_MAX], place[SUFFIX_BYTES];
     if (without_unnamed) return -1;
-    /* readable, because it must be copied if it cannot get a name */
+    /* opened for reading, too, because the file must be copied if it cannot get a name */
     fd = above_standard(
         open(folder_of(sink->target, buf, sizeof buf), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
     if (fd >= 0 && access(descriptor_path(fd, place), F_OK) != 0) {
@@ -190,12 +194,13 @@ static int open_unnamed(const syn_sink *sink) {
 static syn_status create_temporary(syn_sink *sink, syn_error *err) {
     SYN_TRY(start_name(sink, err));
     sink->fd = open_unnamed(sink);
-    /* a named file may still work; if not, its error is the one to report */
+    /* a file with a name may still work; otherwise its error is reported */
     if (sink->fd < 0) sink->fd = make_named(sink, make_file);
     return sink->fd >= 0 ? SYN_OK : fail_create(sink, errno, err);
 }
 
-/* Follows symbolic links, so that the file they point to is replaced, not the link. */
+/* Follows symbolic links, so that the sink replaces the file to which a link points, not the
+   link. */
 static syn_status resolve_target(syn_sink *sink, syn_error *err) {
     char resolved[PATH_MAX];
     struct stat link;
@@ -218,16 +223,16 @@ static syn_status open_path(syn_sink *sink, syn_error *err) {
     if (*path == '\0') return SYN_FAIL(err, SYN_E_IO, "cannot write a file with an empty name");
     struct stat old;
     const bool exists = stat(path, &old) == 0;
-    /* A file without a name would fail only when it is closed. */
+    /* Fail now, because a file without a name would fail only when it is closed. */
     if (!exists && errno == ENAMETOOLONG) return fail_errno(err, "write", path, errno);
     if (exists && S_ISDIR(old.st_mode))
         return SYN_FAIL(err, SYN_E_IO, "cannot write %s: it is a folder", shown(path));
     if (exists && !S_ISREG(old.st_mode)) return open_stream(sink, err);
-    /* Renaming would replace a write-protected file without asking. */
+    /* Fail explicitly, because renaming would replace a write-protected file. */
     if (exists && access(path, W_OK) != 0) return fail_errno(err, "write", path, errno);
     SYN_TRY(resolve_target(sink, err));
     SYN_TRY(create_temporary(sink, err));
-    /* Best effort: file systems without modes still store the file. */
+    /* A failure does not matter: file systems without modes still store the file. */
     if (exists && fchmod(sink->fd, old.st_mode & 0777u) != 0) errno = 0;
     return SYN_OK;
 }
@@ -316,7 +321,7 @@ static void write_memory(syn_sink *sink, const void *data, size_t bytes) {
         (void)SYN_FAIL_NOMEM(&sink->error, SIZE_MAX, "a memory buffer");
         return;
     }
-    /* One more byte for the NUL of syn_sink_data. */
+    /* The additional byte is for the NUL of syn_sink_data. */
     if (syn_grow(&sink->buf, &sink->cap_bytes, want, 1, &sink->error) != SYN_OK) return;
     memcpy(sink->buf + sink->used_bytes, data, bytes);
     sink->used_bytes += bytes;
@@ -348,7 +353,7 @@ void syn_sink_printf(syn_sink *sink, const char *fmt, ...) {
     va_start(args, fmt);
     const int n = vsnprintf(small, sizeof small, fmt, args);
     va_end(args);
-    if (n < 0) return; /* only for an invalid wide character, which the library does not print */
+    if (n < 0) return; /* only for invalid wide characters, which are never printed */
     if ((size_t)n < sizeof small) {
         syn_sink_write(sink, small, (size_t)n);
         return;
@@ -384,14 +389,14 @@ syn_status syn_sink_status(const syn_sink *sink) {
 
 static void close_fd(syn_sink *sink) {
     if (sink->fd < 0 || sink->fd == STDOUT_FILENO) return;
-    /* Network file systems report a full disk only on close. After EINTR the descriptor is closed
-       on Linux. */
+    /* Network file systems report a full disk only on close. EINTR is no error: on Linux the
+       descriptor is then closed. */
     if (close(sink->fd) != 0 && errno != EINTR)
         (void)fail_errno(&sink->error, "write", sink->path, errno);
     sink->fd = -1;
 }
 
-/* Copies a file without a name to one with a temporary name. */
+/* Copies a file without a name to a new file with a temporary name. */
 static void copy_to_named(syn_sink *sink) {
     struct stat info;
     const int from = sink->fd;

@@ -1,7 +1,7 @@
 /* Buffered output to a file or to memory.
-   A file is written without a name (on file systems that do not support this, under a temporary
-   name in the same folder) and gets its name in syn_sink_close. If the program fails, is killed or
-   the disk is full, the old file, if any, stays unchanged.
+   A file has no name while it is written, and gets its name in syn_sink_close. On file systems that
+   do not support this, it has a temporary name in the same folder. If the program fails or is
+   killed, or the disk is full, a file that already had the name stays unchanged.
    Writers need not check every call: the first error is remembered, and syn_sink_close reports
    it. */
 #ifndef SYNTORCH_SINK_H
@@ -42,23 +42,23 @@ const char *syn_sink_data(const syn_sink *sink, size_t *bytes);
 /* The first error so far; SYN_OK if there was none. */
 syn_status syn_sink_status(const syn_sink *sink);
 
-/* Flushes, checks for errors, moves the file to its place, and frees the sink. If there was an
-   error, or `keep` is false, discards the file instead. Returns the error, or SYN_OK if discarding
-   was requested. sink may be NULL. */
+/* Flushes, checks for errors, gives the file its name, and frees the sink. If there was an error,
+   or `keep` is false, the file is discarded instead. Returns the first error, but SYN_OK if `keep`
+   is false. sink may be NULL. */
 syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err);
 
-/* Whether `path` exists, even as a dangling link or without read permission: reading it then
-   reports the problem. Does not open it, because opening a pipe may block. */
+/* Whether `path` exists. True even for a dangling link or a file without read permission; reading
+   it reports the problem. Does not open the file, because opening a pipe may block. */
 bool syn_file_exists(const char *path);
 /* Creates the folder `path` and its missing parents. */
 syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
-/* The same for the folder of a prefix of file names: out/new for "out/new/trace", nothing for
-   "trace". */
+/* Creates the folder of files whose names begin with `prefix`: out/new for "out/new/trace", and no
+   folder for "trace". */
 syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) SYN_MUST_USE;
 /* Reads a whole file of at most max_bytes into a NUL-terminated buffer, which the caller frees with
-   syn_free. Refuses devices except terminals and /dev/null, sockets, files larger than the
-   machine's memory, pipes that deliver more than half of it or that nobody writes to, and Git LFS
-   pointers. */
+   syn_free. Fails for sockets, Git LFS pointers, devices other than terminals and /dev/null, and
+   pipes that no process writes to. A file must also fit in the machine's memory, and a pipe in half
+   of it. */
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
 /* Whether a file that begins with `data` is a Git LFS pointer to a file that was not fetched. */

@@ -1,4 +1,4 @@
-/* Folders and whole files: the parts of sink.h that are not about sinks. */
+/* Creates folders and reads whole files: the functions of sink.h that do not use sinks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink_private.h"
 
-/* Paths in error sentences are cut to 3/4 of a sentence. */
+/* Paths in error sentences are cut to 380 bytes, about 3/4 of a sentence. */
 #define SHOWN        "%.380s"
 #define PIPE_WAIT_MS 5000 /* how long to wait until a writer opens the pipe */
 
@@ -113,7 +113,7 @@ static syn_status read_all(reading *r, syn_error *err) {
     }
 }
 
-/* Terminals, and /dev/null, which scripts pass for "no file". */
+/* Whether a file is a terminal or /dev/null, which scripts pass for "no file". */
 static bool is_readable_device(int fd, const struct stat *info) {
     struct stat null;
     if (!S_ISCHR(info->st_mode)) return false;
@@ -129,7 +129,8 @@ static syn_status await_writer(reading *r, syn_error *err) {
     do n = poll(&wait, 1, PIPE_WAIT_MS);
     while (n < 0 && errno == EINTR);
     if (n == 0) {
-        const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: it has a writer */
+        const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* fails with EAGAIN if the pipe
+                                                                      has a writer */
         if (got == 0)
             return SYN_FAIL(err, SYN_E_IO, "cannot read " SHOWN ": it is a pipe without a writer",
                             r->path);
@@ -158,11 +159,12 @@ static syn_status prepare(reading *r, syn_error *err) {
     /* If the size is unknown, the buffer grows, which needs memory for the old and the new
        buffer. */
     if (size == 0) r->memory_bytes /= 2;
-    /* Two bytes more: the NUL, and one so that the read that finds the end does not grow the
-       buffer. */
+    /* Of the two additional bytes, one is for the NUL. The other lets the read that finds the end
+       of the file run without growing the buffer. */
     SYN_TRY(make_room(r, (size_t)size + 2, err));
     if (S_ISFIFO(info.st_mode)) SYN_TRY(await_writer(r, err));
-    /* The file was opened non-blocking; reads must block. */
+    /* The file was opened non-blocking, so that open does not wait for a writer; but reads must
+       block. */
     const int flags = fcntl(r->fd, F_GETFL);
     if (flags < 0 || fcntl(r->fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
         return fail_read(r->path, errno, err);

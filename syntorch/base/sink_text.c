@@ -1,4 +1,4 @@
-/* Text, numbers and escapes: the parts of sink.h that only use syn_sink_write. */
+/* Writes text, numbers and escapes: the functions of sink.h that are based on syn_sink_write. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@ void syn_sink_char(syn_sink *sink, char c) {
     syn_sink_write(sink, &c, 1);
 }
 
-/* Writes the digits of `value` before `end`; returns the first. */
+/* Writes the digits of `value` so that they end at `end`. Returns the position of the first
+   digit. */
 static char *decimal(uint64_t value, char *end) {
     do *--end = (char)('0' + value % 10);
     while ((value /= 10) != 0);
@@ -57,7 +58,8 @@ static size_t json_plain(const char *text, size_t bytes) {
 
 static void json_escape(syn_sink *sink, unsigned char c) {
     static const char hex[] = "0123456789abcdef";
-    static const char letters[] = "btn?fr"; /* escapes of 0x08 .. 0x0D; 0x0B has none */
+    static const char letters[] = "btn?fr"; /* the letters of the escapes for 0x08 .. 0x0D; 0x0B has
+                                               none */
     if (c >= 0x80) {
         syn_sink_text(sink, REPLACEMENT);
     } else if (c >= 0x20 || (c >= 0x08 && c <= 0x0D && c != 0x0B)) {
@@ -89,9 +91,9 @@ void syn_sink_json_text(syn_sink *sink, const char *text, size_t bytes) {
     syn_sink_char(sink, '"');
 }
 
-/* The XML 1.0 escape of the character at `text`; NULL: none needed. bytes: its length, 0 if XML
-   does not allow it. Tabs and line ends become references, because attribute values would lose
-   them. */
+/* The XML 1.0 escape of the character at `text`; NULL if it needs none. bytes: the length of the
+   character, or 0 if XML does not allow it. Tabs and line ends become references, because XML
+   parsers replace them by spaces in attribute values. */
 static const char *xml_escape(const char *text, size_t bytes) {
     const unsigned char c = (unsigned char)*text;
     switch (c) {

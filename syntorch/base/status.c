@@ -14,7 +14,8 @@ const char *syn_status_name(syn_status code) {
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown error";
 }
 
-/* Ends a sentence that was cut with "...", at a whole UTF-8 character. */
+/* Ends a sentence that was cut: removes an incomplete UTF-8 character at the end and writes
+   "...". */
 static void mark_cut(char *text, size_t bytes) {
     size_t at = bytes - sizeof "...";
     while (at > 0 && ((unsigned char)text[at] & 0xC0u) == 0x80u) at--;

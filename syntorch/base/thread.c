@@ -1,4 +1,4 @@
-/* Starting threads with a fixed stack size (thread.h). */
+/* Starts threads with a fixed stack size (thread.h). */
 #include "syntorch/base/thread.h"
 
 #include <sys/resource.h>

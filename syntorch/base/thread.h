@@ -1,6 +1,6 @@
-/* The only place that starts threads. Their stacks have a fixed size, whatever the shell's limit
-   is: kernels keep blocks of hundreds of KiB on the stack (ops/products*), more than `ulimit -s`
-   may allow. */
+/* Starts threads whose stacks have a fixed size. All threads are started here, because the default
+   size is the shell's limit (`ulimit -s`), which may be too small: kernels have blocks of hundreds
+   of KiB on the stack (ops/products*). */
 #ifndef SYNTORCH_THREAD_H
 #define SYNTORCH_THREAD_H
 
@@ -20,7 +20,7 @@ extern "C" {
 
 /* Like pthread_create without attributes: returns 0 or an error number. */
 int syn__thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
-/* Whether the main thread may use less than SYN__STACK_BYTES. */
+/* Whether the main thread's stack is limited to less than SYN__STACK_BYTES. */
 bool syn__stack_is_small(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Names and sizes of element types; specs and shards as text (types.h). */
+/* Names and sizes of the types in types.h; specs and shards as text. */
 #include "syntorch/base/types.h"
 
 #include <assert.h>
@@ -56,8 +56,8 @@ uint64_t syn_spec_bytes(const syn_spec *spec) {
 bool syn_spec_valid(const syn_spec *spec) {
     if (spec->dtype < 0 || spec->dtype >= (int32_t)SYN_DTYPE_COUNT) return false;
     if (spec->rank < 0 || spec->rank > SYN_MAX_RANK) return false;
-    /* Dimensions are multiplied even if one of them is 0, because strides are products of the
-       others. */
+    /* If a dimension is 0, the product of the other dimensions is still checked, because strides
+       are such products. */
     int64_t bytes = (int64_t)syn_dtype_bytes((syn_dtype)spec->dtype);
     for (int32_t i = 0; i < SYN_MAX_RANK; i++) {
         const int64_t dim = spec->dims[i];

@@ -9,9 +9,9 @@ SYN_API_BEGIN
 #define SYN_MAX_RANK    6   /* dimensions of a tensor */
 #define SYN_MAX_INPUTS  128 /* inputs of an op */
 #define SYN_MAX_OUTPUTS 64
-#define SYN_MAX_LIST    60                 /* tensors in a list that one op takes */
-#define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* of an op; a list counts with all its entries */
-#define SYN_MAX_WORLD   (1 << 24)          /* ranks that a file may have */
+#define SYN_MAX_LIST    60                 /* tensors in a list that one op accepts */
+#define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* attributes of an op; each entry of a list counts */
+#define SYN_MAX_WORLD   (1 << 24)          /* ranks of a trace file */
 /* Maximum size of a scope's or tensor's name in bytes, including the NUL. Longer scopes are an
    error; longer tensor names are cut. */
 #define SYN_MAX_NAME 512
@@ -31,41 +31,41 @@ typedef enum syn_dtype {
         SYN_DTYPE_COUNT
 } syn_dtype;
 
-/* Name in files ("f32"); "?" and 0 bytes for invalid values. syn_dtype_parse returns false if no
-   dtype has the name. */
+/* The name in files ("f32") and the bytes per element; "?" and 0 if dtype is invalid.
+   syn_dtype_parse returns false if no dtype has the name. */
 const char *syn_dtype_name(syn_dtype dtype);
 size_t syn_dtype_bytes(syn_dtype dtype);
 bool syn_dtype_parse(const char *name, syn_dtype *out);
 
-/* Element type and shape. dims[rank..] are 0, so that equal specs are equal bytes. Rank 0: a
-   scalar. */
+/* Element type and shape. dims[rank], dims[rank + 1], ... are 0, so that equal specs have equal
+   bytes. A spec of rank 0 is a scalar. */
 typedef struct syn_spec {
     int32_t dtype; /* syn_dtype */
     int32_t rank;
     int64_t dims[SYN_MAX_RANK];
 } syn_spec;
 
-/* Number of elements, or bytes. They must not overflow (syn_spec_valid); specs in a trace are
-   checked when they are added. */
+/* The number of elements, and of bytes. The spec must be valid (syn_spec_valid); specs in a trace
+   are checked when they are added. */
 int64_t syn_spec_elems(const syn_spec *spec);
 uint64_t syn_spec_bytes(const syn_spec *spec);
-/* False if a dimension is negative, or if elements or bytes overflow int64. */
+/* False if a dimension is negative, or if the number of elements or bytes overflows int64. */
 bool syn_spec_valid(const syn_spec *spec);
 bool syn_spec_equal(const syn_spec *a, const syn_spec *b);
-/* Writes "f32[2,8,64]" to buf, cut if it is too small; returns buf. */
+/* Writes "f32[2,8,64]" to buf and returns buf. The text is cut if buf is too small. */
 char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
 #define SYN_SPEC_TEXT 128 /* a buffer this long always suffices */
 
-/* The shard of a tensor that a rank holds. Dimension `axis` consists of `parts` equal blocks (3 for
-   a fused q, k, v; otherwise 1). Each block is divided into `count` shards, and the rank holds
-   number `index` of each. count 1: the whole tensor. */
+/* The shard of a tensor that a rank has. Dimension `axis` consists of `parts` equal blocks (3 for a
+   fused q, k, v; otherwise 1). Each block is divided into `count` equal pieces, and the rank has
+   piece number `index` of each block. count 1: the rank has the whole tensor. */
 typedef struct syn_shard {
     int axis, parts, index, count;
 } syn_shard;
 #define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
 /* Describes a shard whose shape is `local`: "columns 0-63 of 128", or with three blocks "columns
-   0-63 of 128, 3 times"; "" for a whole tensor. Writes to buf, cut if it is too small; returns
-   buf. */
+   0-63 of 128, 3 times"; "" for a whole tensor. Writes the text to buf and returns buf. The text is
+   cut if buf is too small. */
 char *syn_shard_text(const syn_spec *local, const syn_shard *shard, char *buf, size_t buf_bytes);
 #define SYN_SHARD_TEXT 128 /* a buffer this long always suffices */
 

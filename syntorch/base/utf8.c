@@ -1,9 +1,9 @@
 /* UTF-8: checking and encoding (utf8.h). */
 #include "syntorch/base/utf8.h"
 
-/* The number of bytes of the character at `text` that are present and valid; 0: no character begins
-   like this. *length: the length of the whole character. RFC 3629, section 4: the range of the
-   second byte depends on the first byte; the others are 80..BF. */
+/* The number of valid bytes of the character at the beginning of `text`; 0 if the first byte begins
+   no character. Sets *length to the length of the whole character. As RFC 3629, section 4, says,
+   the range of the second byte depends on the first byte, and that of later bytes is 80..BF. */
 static size_t there(const char *text, size_t bytes, size_t *length) {
     const unsigned char *p = (const unsigned char *)text;
     *length = 1;

@@ -9,18 +9,19 @@
 extern "C" {
 #endif
 
-/* The length (1..4) of the character at `text`, which has `bytes` bytes; 0 if they are not a valid
-   character. */
+/* The length (1 to 4 bytes) of the character at the beginning of `text`, a text of `bytes` bytes; 0
+   if no valid character begins there. */
 size_t syn_utf8_char_bytes(const char *text, size_t bytes);
-/* Where no valid character starts: the number of bytes (1..3) to replace by one U+FFFD. These are
-   the longest valid beginning of a character, or one byte (Unicode, section 3.9; like Python and
-   HuggingFace). */
+/* For a text that does not begin with a valid character: the number of bytes (1 to 3) to replace by
+   one U+FFFD. This is the longest valid beginning of a character, or one byte if there is none
+   (Unicode, section 3.9; Python and HuggingFace do the same). */
 size_t syn_utf8_broken_bytes(const char *text, size_t bytes);
-/* Like syn_utf8_char_bytes, but also 0 for characters that XML 1.0 forbids even as references
-   (section 2.2): control characters except tab and line ends, U+FFFE and U+FFFF. */
+/* Like syn_utf8_char_bytes, but also returns 0 for characters that XML 1.0 forbids even as
+   references (section 2.2): control characters except tab and line ends, U+FFFE and U+FFFF. */
 size_t syn_utf8_xml_char_bytes(const char *text, size_t bytes);
 bool syn_utf8_valid(const char *text, size_t bytes);
-/* Writes a code point (valid, not a surrogate) to out. Returns its length (1..4). */
+/* Writes the UTF-8 encoding of a code point, which must be valid and no surrogate. Returns its
+   length (1 to 4 bytes). */
 size_t syn_utf8_encode(unsigned code_point, char out[4]);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* The thread pool (workers.h). Each call of syn_workers_run is a round: the caller publishes the
-   task and increments `round`; all threads take indices from `next` until none are left. */
+/* The thread pool (workers.h). Each call of syn_workers_run is a round. The caller publishes the
+   task and increments `round`. All threads then take indices from the counter `next` until none are
+   left. */
 #include "syntorch/base/workers.h"
 
 #include <pthread.h>
@@ -9,8 +10,8 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/thread.h"
 
-/* How long an idle thread, or a caller that waits for the end, spins before it sleeps. Two kernels
-   of a decode step are a few microseconds apart. */
+/* How long an idle thread, or a caller that waits for other threads, spins before it sleeps.
+   Spinning pays because successive kernels of a decode step are only a few microseconds apart. */
 #define SPIN_NS 200000
 
 struct syn_workers {
@@ -18,7 +19,7 @@ struct syn_workers {
     pthread_t *ids;       /* threads - 1 entries */
     int started;          /* number of threads that were started */
     atomic_uint round;    /* number of calls of syn_workers_run */
-    atomic_bool quit;     /* ends the threads in the next round */
+    atomic_bool quit;     /* the threads exit when the next round begins */
     atomic_int running;   /* threads that have not finished this round */
     _Atomic int64_t next; /* next index to run */
     int64_t n;
@@ -131,7 +132,7 @@ struct ranges {
     void *arg;
 };
 
-/* Piece i of the range; the first n % pieces pieces are one element longer. */
+/* Runs piece i of the range. Each of the first n % pieces pieces has one additional element. */
 static void one_range(void *arg, int64_t i, int worker) {
     const struct ranges *r = arg;
     const int64_t each = r->n / r->pieces, longer = r->n % r->pieces;

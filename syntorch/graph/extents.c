@@ -3,15 +3,17 @@
 
 #include <string.h>
 
-/* Queries, keys and values are [B,H,T,D]. The number of heads is that of the queries. */
+/* Queries, keys and values have the shape [B,H,T,D]; the number of heads is taken from the
+   queries. */
 static syn_extents attention_extents(const syn_spec *queries, const syn_spec *keys) {
     const int64_t *q = queries->dims, *k = keys->dims;
     if (queries->rank < 4 || keys->rank < 4) return (syn_extents){0, 0, 0, 0};
     return (syn_extents){q[0] * q[1], q[2], k[2], q[3]};
 }
 
-/* Leading dimensions count as rows for `linear` and as a batch for `matmul`. The inner size follows
-   from the flops: 2 per term, plus 1 per element if the product is added to something. */
+/* Leading dimensions are rows for `linear` and batch dimensions for `matmul`. The inner size is
+   computed from the flops: an element of the output takes 2 flops per element of the inner
+   dimension, and 1 more if something is added to the product. */
 static syn_extents product_extents(const syn_node *node, const syn_spec *out) {
     const int64_t elems = syn_spec_elems(out);
     if (out->rank < 2 || elems <= 0) return (syn_extents){0, 0, 0, 0};

@@ -1,5 +1,5 @@
-/* Access to graphs and their metadata. The graphs themselves are in trace_graph.c, graph_store.c
-   and graph_union.c. */
+/* Reads graphs and their metadata. Graphs are implemented in trace_graph.c, graph_store.c,
+   graph_union.c and hardware/graph_predict.c. */
 #include "syntorch/graph/graph.h"
 
 #include <assert.h>
@@ -55,7 +55,8 @@ const syn_graph_tensor *syn_graph_tensor_at(const syn_graph *graph, uint32_t ran
     return graph->source->tensor(graph, rank, tensor, cursor);
 }
 
-/* Group ids are nearly always 1..n, or at least ascending, but neither is guaranteed. */
+/* Group ids are usually 1 .. n, or at least ascending, so these fast searches come first. Neither
+   is guaranteed. */
 const syn_graph_group *syn_graph_group_by_id(const syn_graph *graph, uint32_t id) {
     const syn_graph_group *groups = graph->groups;
     if (id >= 1 && id <= graph->n_groups && groups[id - 1].id == id) return &groups[id - 1];
@@ -129,7 +130,7 @@ const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const
 /* ---- Metadata ---- */
 
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) {
-    enum { MOST_FACTS = 4096 }; /* entries are found by linear search */
+    enum { MOST_FACTS = 4096 }; /* limited, because entries are found by linear search */
     const bool is_text = entry->type == SYN_VALUE_TEXT;
     if (graph->n_metadata >= MOST_FACTS)
         return SYN_FAIL(err, SYN_E_FORMAT, "a graph has at most %d metadata entries", MOST_FACTS);

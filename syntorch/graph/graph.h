@@ -1,7 +1,7 @@
-/* syn_graph: the format in which traces leave and enter the library. A read-only set of ranks. Each
-   rank is a list of typed nodes, in an order in which dependencies come first, and of the tensors
-   between them. Graphs are made from traces (as views, without copying), by file readers, and as
-   unions of several graphs. All exporters read them.
+/* syn_graph: the common form of traces, which all exporters read. A graph is a read-only set of
+   ranks. Each rank has a list of typed nodes, in which a node comes after the nodes that it depends
+   on, and a list of the tensors between the nodes. Graphs are created from traces (as views,
+   without copying), by file readers, and as unions of several graphs.
 
    Nodes are read one at a time: syn_graph_node fills in a record whose pointers stay valid until
    the next call with the same cursor, or until the graph is freed. Several cursors may read one
@@ -31,9 +31,9 @@ typedef enum syn_node_kind {
 
 const char *syn_node_kind_name(syn_node_kind kind);
 
-/* Why a node waits for another. If the graph has tensors, a node's inputs imply its DATA
-   dependencies, which are listed here, too. INPLACE: the node overwrites a storage that the other
-   node uses. */
+/* Why a node waits for another node. DATA: it reads an output of the other node; these dependencies
+   are listed even if the graph has tensors that imply them. INPLACE: it overwrites a storage that
+   the other node uses. The other classes come from .et files. */
 #define SYN_DEP_LIST(X)   \
     X(DATA, "data")       \
     X(CONTROL, "control") \
@@ -57,7 +57,8 @@ typedef struct syn_dep {
     uint32_t dep_class;
 } syn_dep;
 
-/* Kind of work, coarsely: chooses shapes, icons and colours in pictures, and groups sums. */
+/* The kind of work of an op. It determines shapes, icons and colours in pictures, and sums are
+   reported by category. */
 #define SYN_CATEGORY_LIST(X)          \
     X(OTHER, "other")                 \
     X(MATMUL, "matmul")               \
@@ -90,7 +91,7 @@ const char *syn_category_name(syn_category c);
 #define SYN_TENSOR_INPUT   2u  /* given by the user */
 #define SYN_TENSOR_STATE   4u  /* lives across steps, such as a KV cache */
 #define SYN_TENSOR_VIEW    8u  /* shares the storage of `base` */
-#define SYN_TENSOR_PARTIAL 16u /* a partial sum; an all-reduce will add those of all ranks */
+#define SYN_TENSOR_PARTIAL 16u /* a partial sum, which an all-reduce will complete */
 
 /* A named attribute. `type` says which value member is set. */
 typedef enum syn_value_type {
@@ -111,33 +112,36 @@ typedef struct syn_attribute {
 #define SYN_NO_TENSOR UINT32_MAX
 #define SYN_NO_NODE   UINT32_MAX
 
-/* The sizes that decide the time of a matrix product or of fused attention, in addition to flops
-   and bytes. Product: `batch` times [rows, inner] * [inner, columns]. Attention: batch = sequences
-   * heads, rows = queries, columns = keys, inner = head_dim. All 0: unknown, or another op. */
+/* The sizes that determine the time of a matrix product or of fused attention, in addition to flops
+   and bytes. Product: `batch` products [rows, inner] * [inner, columns]. Attention: batch =
+   sequences * heads, rows = queries, columns = keys, inner = head_dim. All 0: the sizes are
+   unknown, or it is another op. */
 typedef struct syn_extents {
     int64_t batch, rows, columns, inner;
 } syn_extents;
 
 typedef struct syn_node {
-    uint64_t id; /* unique within the rank; trace nodes count from 1 */
+    uint64_t id; /* unique within the rank; the ids of a trace count from 1 */
     syn_node_kind kind;
     syn_category category;
     uint32_t flags;
     syn_phase phase;
     uint32_t step; /* 0: prefill or the only step; 1, 2, ...: decode or training steps */
-    /* 0: compute; from 1: communication. Two nodes share a stream if the numbers are equal, except
-       that messages share one only with messages of the same kind and peer. */
+    /* 0: compute; 1 and higher: communication. Nodes with equal numbers are in the same stream.
+       Messages are in the same stream only if their kind and peer are equal, too. */
     int32_t stream;
     const char *op;    /* "linear"; never NULL */
     const char *label; /* the model's name for it, such as "qkv"; otherwise the op's name */
     const char *scope; /* "h.3.attn"; "" at top level */
-    const uint32_t *inputs, *outputs; /* tensor indices within the rank; may repeat */
+    const uint32_t *inputs, *outputs; /* tensor indices within the rank; an index may occur more
+                                         than once */
     uint32_t n_inputs, n_outputs;
-    const syn_dep *deps; /* of all classes; ascending by node, without duplicates */
+    const syn_dep *deps; /* dependencies of all classes, ascending by node, without duplicates */
     uint32_t n_deps;
     const syn_attribute *attributes; /* the op's own attributes (axis, scale, ...) */
     uint32_t n_attributes;
-    /* Cost. flops: a multiply and an add count as one each. Bytes: as if nothing were cached. */
+    /* Cost. A multiplication and an addition count as one flop each. Bytes are counted as if
+       nothing were cached. */
     uint64_t flops, bytes_read, bytes_written;
     syn_dtype dtype; /* dtype of the computation; f32 if unknown */
     syn_extents extents;
@@ -145,17 +149,17 @@ typedef struct syn_node {
     syn_comm_kind comm;
     int32_t reduce;      /* syn_reduce; -1: none */
     uint32_t group;      /* id of a syn_graph_group; 0: none */
-    uint64_t comm_bytes; /* bytes of this rank's input: for all-gather its shard, for send and recv
-                            the message */
-    /* Number of earlier communications of the same group on this rank. Messages to and from all
-       peers count together. */
+    uint64_t comm_bytes; /* bytes of this rank's input: for all-gather its shard; for send and recv
+                            bytes of the message */
+    /* Number of earlier collectives of the same group on this rank; for a message, the number of
+       earlier messages on this rank, whatever their peer. */
     uint32_t comm_index;
     int32_t peer, tag; /* send: destination, recv: source; global ranks */
     int32_t root;      /* global rank of a rooted collective; -1: none */
-    /* Times in ns; SYN_NO_TIME if unknown. start_ns counts from the start of the run. wait_ns is
-       the part of wall_ns spent waiting for other ranks. */
+    /* Measured times in ns; SYN_NO_TIME if unknown. start_ns counts from the start of the run.
+       wait_ns is the part of wall_ns that was spent waiting for other ranks. */
     double start_ns, wall_ns, cpu_ns, wait_ns;
-    double predicted_ns; /* predicted time in ns (syn_hardware) */
+    double predicted_ns; /* predicted time in ns (hardware.h) */
 } syn_node;
 
 /* Initializes the members whose "unknown" is not 0: (syn_node){SYN_NODE_UNKNOWN, .op = "add"}. */
@@ -163,11 +167,10 @@ typedef struct syn_node {
     .reduce = -1, .peer = -1, .root = -1, .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, \
     .cpu_ns = SYN_NO_TIME, .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME
 
-/* The wait time of a communication, limited to 0 ... wall_ns; 0 for other nodes. */
+/* The wait time of a collective or message, limited to 0 .. wall_ns; 0 for other nodes. */
 double syn_node_wait_ns(const syn_node *node);
-/* The time that a measured node took without its wait time; SYN_NO_TIME if it was not measured.
-   Where times of communications are shown, this is the time, and the wait time is shown next to
-   it. */
+/* The measured time of a node without its wait time; SYN_NO_TIME if it was not measured. Exporters
+   show this time for collectives and messages, and the wait time next to it. */
 double syn_node_busy_ns(const syn_node *node);
 
 typedef struct syn_graph_tensor {
@@ -175,8 +178,9 @@ typedef struct syn_graph_tensor {
     syn_spec spec;
     uint32_t flags;
     uint32_t producer; /* node index; SYN_NO_NODE: none */
-    uint32_t base; /* index of the tensor whose storage this shares; its own index if it owns one */
-    syn_shard shard; /* count 0: not a shard, or not known to be one */
+    uint32_t base; /* index of the tensor whose storage this tensor shares; its own index if it owns
+                      its storage */
+    syn_shard shard; /* count 0: no shard, or not known to be a shard */
 } syn_graph_tensor;
 
 typedef struct syn_graph_group {
@@ -195,14 +199,15 @@ typedef struct syn_cursor {
     syn_attribute attributes[SYN_MAX_ATTRS];
     uint32_t inputs[SYN_MAX_INPUTS], outputs[SYN_MAX_OUTPUTS];
     char name[SYN_MAX_NAME];
-    char text[21 * SYN_MAX_RANK]; /* a list attribute: 20 characters and a comma per entry */
+    char text[21 * SYN_MAX_RANK]; /* a list attribute as text: 20 characters and a comma per
+                                     entry */
     syn_error error;              /* why a call returned NULL */
 } syn_cursor;
 
 typedef struct syn_graph syn_graph;
 
-/* The functions that a producer implements. `rank` is an index 0..n_ranks-1. node and tensor return
-   NULL only if memory is out (cursor->error). */
+/* The functions that a producer of graphs implements. `rank` is an index, 0 .. n_ranks - 1. node
+   and tensor return NULL only if memory is out (cursor->error). */
 typedef struct syn_graph_source {
     const syn_node *(*node)(const syn_graph *graph, uint32_t rank, uint32_t node,
                             syn_cursor *cursor);
@@ -214,7 +219,8 @@ typedef struct syn_graph_source {
 typedef struct syn_graph_rank {
     int32_t rank; /* global rank */
     uint32_t n_nodes, n_tensors;
-    const syn_work *work; /* device work by node id; NULL: none recorded. Owned by the producer */
+    const syn_work *work; /* device work by node id; NULL: not recorded. Owned by the producer of
+                             the graph */
     void *self;           /* owned by the producer */
 } syn_graph_rank;
 
@@ -226,15 +232,15 @@ struct syn_graph {
     syn_graph_group *groups;
     uint32_t n_groups;
     /* Properties of the run in reading order: model, tp, dtype, batch, ... Titles and JSON show
-       them. "multiprocessors" means that times are predicted for a GPU. */
+       them. If the entry "multiprocessors" exists, times are predicted for a GPU. */
     syn_attribute *metadata;
     uint32_t n_metadata;
     size_t metadata_cap;
     void *self; /* owned by the producer */
 };
 
-/* Read a node or tensor by its index within the rank with index `rank`. NULL only if memory is out
-   (cursor->error). */
+/* Read a node or tensor by its index within a rank. `rank` is the index of the rank. They return
+   NULL only if memory is out (cursor->error). */
 const syn_node *syn_graph_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                syn_cursor *cursor);
 const syn_graph_tensor *syn_graph_tensor_at(const syn_graph *graph, uint32_t rank, uint32_t tensor,
@@ -249,13 +255,13 @@ const char *syn_attribute_text(const syn_attribute *a, char *buf, size_t buf_byt
 void syn_cursor_free(syn_cursor *cursor);
 void syn_graph_free(syn_graph *graph); /* NULL is allowed */
 
-/* Checks what all consumers rely on: dependencies point to earlier nodes, tensor indices are in
-   range, producers agree, groups exist, and no node reads an overwritten tensor. The error names
-   the first violation. */
+/* Checks what all consumers rely on: dependencies are earlier nodes, tensor indices are in range, a
+   tensor's producer lists it as an output, groups exist, and no node reads an overwritten tensor.
+   The error names the first violation. */
 syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) SYN_MUST_USE;
 
-/* Joins several graphs: all their ranks, groups joined by id, and the metadata of the first. On
-   success the union owns the graphs. */
+/* Joins several graphs. The union has the ranks of all graphs, their groups (groups with the same
+   id become one), and the metadata of the first graph. On success the union owns the graphs. */
 syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs,
                            syn_error *err) SYN_MUST_USE;
 /* Sets a metadata entry, which is copied. An entry that is set again keeps its position and gets
@@ -265,12 +271,12 @@ syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,
 /* For producers: frees the metadata. */
 void syn_graph_free_meta(syn_graph *graph);
 
-/* The device work of a node; NULL: none recorded. */
+/* The device work of a node; NULL if none was recorded. */
 const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const syn_node *node);
 
 /* ---- A graph that owns its rows, for readers and converters ---- */
 
-/* Creates an empty graph of n_ranks ranks; `ranks` has their global ranks. */
+/* Creates an empty graph of n_ranks ranks, whose global ranks are in `ranks`. */
 syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks,
                          int32_t world_size, syn_error *err) SYN_MUST_USE;
 /* Each call copies its argument, including strings. Nodes and tensors get ascending indices. A

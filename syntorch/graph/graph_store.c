@@ -1,6 +1,6 @@
-/* The syn_graph that owns its rows. Rows have a fixed size. Lists (inputs and outputs,
-   dependencies) are slices of one array per rank; a slice ends where the next row's slice begins.
-   Texts, specs and attribute lists are interned.
+/* A syn_graph that owns its rows, for readers and converters. Rows have a fixed size. Each rank has
+   an array of inputs and outputs and an array of dependencies. A row has a slice of each array,
+   which ends where the slice of the next row begins. Texts, specs and attribute lists are interned.
    Adding a row may move the arrays, so pointers from a cursor are valid only until a row is
    added. */
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct node_row {
     uint64_t id, flops, bytes_read, bytes_written;
     uint32_t op, label, scope; /* ids in texts */
     uint32_t attributes;       /* id in blobs */
-    uint32_t first_ref;        /* index into refs: the inputs, then the outputs */
+    uint32_t first_ref;        /* index into refs, where the inputs and then the outputs are */
     uint32_t n_inputs;
     uint32_t first_dep;
     uint32_t comm, time; /* rows of the other tables; NO_ROW: none */
@@ -39,10 +39,10 @@ typedef struct tensor_row {
     uint32_t name, spec, flags, producer, base, shard;
 } tensor_row;
 
-/* One attribute in a blob. It has no padding, so that equal lists are equal bytes. */
+/* One attribute in a blob. The struct has no padding, so that equal lists have equal bytes. */
 typedef struct packed_attribute {
     uint32_t name, type;
-    uint64_t bits; /* of the value; for texts the id */
+    uint64_t bits; /* the bits of the value; for a text, its id */
 } packed_attribute;
 
 typedef struct rank_rows {
@@ -74,8 +74,8 @@ static syn_status put_text(store *s, const char *text, uint32_t *id, syn_error *
 
 /* ---- Reading ---- */
 
-/* Unpacks the attributes of a node into the cursor's array or, if that is too small, into the
-   cursor's growing buffer for dependencies, which this graph does not need otherwise. */
+/* Unpacks the attributes of a node into the cursor's array. If the array is too small, uses the
+   cursor's growing buffer for dependencies, which this graph does not need for anything else. */
 static const syn_attribute *read_attributes(const store *s, const node_row *row, syn_cursor *cursor,
                                             uint32_t *n) {
     const size_t bytes = syn_intern_entry_bytes(&s->blobs, row->attributes);
@@ -241,7 +241,8 @@ syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks
 
 /* ---- Adding ---- */
 
-/* Rejects values that the row's narrow fields cannot hold and no consumer could use. */
+/* Rejects values that do not fit in the narrow fields of a row. No consumer could use them
+   either. */
 static syn_status check_node(const syn_graph *graph, uint32_t rank, const syn_node *node,
                              syn_error *err) {
     const char *bad = NULL;

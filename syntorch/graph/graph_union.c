@@ -1,4 +1,4 @@
-/* Joins several graphs into one that has the ranks of all. */
+/* syn_graph_union, which joins several graphs into one graph with the ranks of all. */
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/graph.h"
 
@@ -10,7 +10,7 @@ struct part {
 struct joined {
     syn_graph **graphs;
     uint32_t n_graphs;
-    struct part *parts; /* by rank index of the union */
+    struct part *parts; /* the rank of a graph for each rank index of the union */
 };
 
 static const syn_node *joined_node(const syn_graph *graph, uint32_t rank, uint32_t node,
@@ -88,7 +88,7 @@ syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n
     g->self = j;
     const syn_status s = join(g, j, err);
     if (s != SYN_OK) {
-        j->n_graphs = 0; /* after a failure the caller keeps the graphs */
+        j->n_graphs = 0; /* after a failure, the caller still owns the graphs */
         joined_free(g);
         return s;
     }

@@ -1,15 +1,15 @@
-/* syn_graph_verify. Takes one pass over the tensors of each rank, and one over its nodes (two if
-   their ids do not ascend). */
+/* syn_graph_verify, which checks a graph. It makes one pass over the tensors of each rank and one
+   pass over its nodes, or two if the ids of the nodes do not ascend. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/graph.h"
 
-/* What the nodes of one rank have shown about a group so far. */
+/* The state of a group while the nodes of one rank are checked. */
 typedef struct group_state {
-    uint32_t id, index; /* index: in graph->groups. The states are sorted by id. */
-    uint32_t rank;      /* 1 + the rank that the following members are about */
+    uint32_t id, index; /* index in graph->groups; the states are sorted by id */
+    uint32_t rank;      /* 1 + index of the rank for which the following members are valid */
     uint64_t next_comm_index;
     bool member;
 } group_state;
@@ -22,7 +22,7 @@ typedef struct check {
     group_state *groups;
     uint32_t *producers; /* by tensor */
     uint32_t *bases;
-    uint32_t *versions; /* by storage: 1 + the tensor that was last written over it; 0: none */
+    uint32_t *versions; /* by storage: 1 + the last tensor that overwrote it; 0: none */
     uint8_t *produced;  /* by tensor: whether its producer lists it as an output */
 } check;
 
@@ -48,7 +48,7 @@ static void heap_sort(uint64_t *keys, size_t n) {
     }
 }
 
-/* Sorts the keys. Returns true if two are equal, with one such key in *twice. */
+/* Sorts the keys. If two keys are equal, returns true and sets *twice to this key. */
 static bool has_twice(uint64_t *keys, size_t n, uint64_t *twice) {
     heap_sort(keys, n);
     for (size_t i = 1; i < n; i++) {
@@ -144,7 +144,8 @@ static syn_status check_groups(check *c) {
     return status;
 }
 
-/* The state of a group, reset if it belongs to an earlier rank; NULL if there is no such group. */
+/* The state of a group; NULL if there is no such group. A state that belongs to an earlier rank is
+   reset. */
 static group_state *find_group(check *c, uint32_t id) {
     uint32_t low = 0, high = c->graph->n_groups;
     while (low < high) {
@@ -216,7 +217,7 @@ static syn_status check_fields(const check *c, uint32_t i, const syn_node *n) {
 }
 
 static syn_status check_deps(const check *c, uint32_t i, const syn_node *n) {
-    uint32_t classes = 0; /* classes seen so far of dependencies on the same node */
+    uint32_t classes = 0; /* the classes of the dependencies on the same node so far */
     for (uint32_t k = 0; k < n->n_deps; k++) {
         const syn_dep *d = &n->deps[k];
         if (d->node >= i)
@@ -246,7 +247,7 @@ static bool has_data_dep(const syn_node *n, uint32_t producer) {
     return false;
 }
 
-/* Whether tensor t was made before the current version of its storage was written. */
+/* Whether tensor t is older than the current version in its storage. */
 static bool is_stale(const check *c, uint32_t t) {
     const uint32_t newest = c->versions[c->bases[t]];
     if (newest == 0) return false;
@@ -254,8 +255,8 @@ static bool is_stale(const check *c, uint32_t t) {
     return c->producers[t] < c->producers[newest - 1];
 }
 
-/* A node whose output is in the storage of one of its inputs has overwritten that storage, unless
-   it is a view. Tensors that were made in it before are then stale. */
+/* A node whose output is in the storage of one of its inputs overwrites this storage, unless the
+   output is a view. Older tensors in the storage are then stale. */
 static syn_status check_versions(check *c, uint32_t i, const syn_node *n) {
     for (uint32_t k = 0; k < n->n_inputs; k++) {
         const uint32_t t = n->inputs[k];
@@ -323,7 +324,7 @@ static syn_status check_comm(check *c, uint32_t i, const syn_node *n) {
     if (state == NULL) return fail_node(c, i, n, "its group does not exist:", n->group);
     if (!state->member) return fail_node(c, i, n, "its rank is not in its group", n->group);
     if (n->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
-    /* Ranks are matched by comm_index. */
+    /* Consumers match the calls of different ranks by comm_index. */
     if (n->comm_index < state->next_comm_index)
         return fail_node(c, i, n,
                          "its sequence number in the group does not ascend:", n->comm_index);

@@ -1,4 +1,4 @@
-/* Tables of op names from ops/ops.def (op_names.h). */
+/* Flags and categories of ops by name, from tables that ops/ops.def defines (op_names.h). */
 #include "syntorch/graph/op_names.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Flags and categories of ops by name, from ops/ops.def, without the ops' functions: programs that
-   only read traces need not link kernels. */
+/* Looks up the flags and categories of ops by name, from ops/ops.def. It is separate from the op
+   table, so that programs that only read traces need not link kernels. */
 #ifndef SYNTORCH_OP_NAMES_H
 #define SYNTORCH_OP_NAMES_H
 
@@ -28,13 +28,13 @@ SYN_API_BEGIN
    optimizer's parameter and moments. No other input may share their storages. See syn_state in
    context.h for which versions may be used afterwards. */
 #define SYN_OPF_INPLACE(n) ((uint32_t)(n) << 8)
-/* The same for lists of tensors: attribute 0 is n, and there are no other outputs. */
+/* The same for lists of tensors: attribute 0 is n, and the op has n outputs. */
 #define SYN_OPF_INPLACE_LIST SYN_OPF_INPLACE(255)
 
-/* The flags of an op; 0 if the op table does not have it. */
+/* The flags of an op; 0 if the op is not in the op table. */
 uint32_t syn_op_flags(const char *name);
-/* The category of an op by name, which may come from a file: from the op table, otherwise by a
-   keyword in the name (SYN_FOREIGN in ops.def), otherwise OTHER. */
+/* The category of an op, whose name may come from a file. If the op is not in the op table, a
+   keyword in the name decides (SYN_FOREIGN in ops.def); if there is none, the category is OTHER. */
 syn_category syn_op_category(const char *name);
 
 SYN_API_END

@@ -1,4 +1,4 @@
-/* Device work: storing, finding, dropping, and converting to bytes. */
+/* Device work (work.h): stores, finds and drops it, and converts it to bytes and back. */
 #include "syntorch/graph/work.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ const char *syn_work_name(const syn_work *work, const syn_piece *piece) {
 /* The index of the first entry whose node number is at least `node`. */
 static size_t lower_bound(const syn_work *work, uint64_t node) {
     size_t low = 0, n = work->n_nodes;
-    if (n > 0 && work->nodes[n - 1].node < node) return n; /* most new entries are the newest */
+    if (n > 0 && work->nodes[n - 1].node < node) return n; /* the usual case */
     while (n > 0) {
         const size_t half = n / 2;
         if (work->nodes[low + half].node < node) {
@@ -76,7 +76,7 @@ static void drop_between(syn_work *work, uint32_t node) {
     work->n_between = n;
 }
 
-/* Entries may have been added out of order, so the pieces are cut after the last one that a
+/* Nodes may have been added out of order, so pieces are dropped only after the last piece that a
    remaining node uses. */
 void syn_work_drop(syn_work *work, uint32_t node) {
     const size_t stay = lower_bound(work, node);
@@ -129,7 +129,8 @@ syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes, syn_er
     return SYN_OK;
 }
 
-/* Subtracts n elements of `bytes` bytes from *left; false if there are fewer. */
+/* Subtracts n elements of `bytes` bytes each from *left bytes. Returns false if *left is too
+   small. */
 static bool take(uint64_t *left, uint64_t n, size_t bytes) {
     if (n > *left / bytes) return false;
     *left -= n * bytes;
@@ -157,7 +158,7 @@ static syn_status read_names(syn_work *work, const packed_head *head, const char
     return SYN_OK;
 }
 
-/* Reads the next `count` elements into a new array and moves *from behind them. */
+/* Reads the next `count` elements into a new array, and advances *from by these elements. */
 static syn_status read_array(void *array, size_t *n, size_t *cap, uint64_t count, size_t bytes,
                              const char **from, syn_error *err) {
     void *to;

@@ -1,5 +1,5 @@
-/* A graph with predicted times. Nodes and tensors are those of the underlying graph, except for the
-   times that were measured or predicted there. */
+/* syn_graph_predict: a graph with predicted times. Its nodes and tensors are those of the
+   underlying graph, except that all times are replaced by predicted times. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -12,7 +12,8 @@ struct predicted {
     syn_hardware hw;
 };
 
-/* Copies the spec of the node's tensor i to *spec; NULL if it has fewer tensors. */
+/* Copies the spec of tensor i of a list to *spec and returns spec; NULL if the list has fewer
+   tensors. */
 static const syn_spec *spec_of(const syn_graph *graph, uint32_t rank, const uint32_t *tensors,
                                uint32_t n, uint32_t i, syn_spec *spec, syn_cursor *cursor) {
     if (i >= n) return NULL;
@@ -22,7 +23,7 @@ static const syn_spec *spec_of(const syn_graph *graph, uint32_t rank, const uint
     return spec;
 }
 
-/* Sets dtype and extents from the same tensors as trace_graph.c. */
+/* Sets the node's dtype and extents, using the same tensors as trace_graph.c does. */
 static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn_cursor *tensors) {
     const uint32_t versions = syn_op_flags(node->op) >> 8;
     const uint32_t written = versions == 255 ? node->n_outputs : versions;
@@ -36,7 +37,8 @@ static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn
                    spec_of(graph, rank, node->outputs, node->n_outputs, 0, &specs[3], tensors));
 }
 
-/* Whether a lookup follows another lookup of the same batch, or looks into activations. */
+/* Whether an embedding lookup follows another lookup of the same batch, or its table is an
+   activation. */
 static bool is_repeated_lookup(const syn_graph *graph, uint32_t rank, uint32_t index,
                                const syn_node *node, syn_cursor *cursor) {
     const syn_graph_tensor *table =
@@ -122,7 +124,8 @@ static bool is_replaced(const char *fact) {
     return false;
 }
 
-/* The facts of the run as they are there, but where and how it ran. */
+/* Copies the metadata of the run, but replaces the entries about the device, the machine and the
+   stack. */
 static syn_status set_metadata(syn_graph *g, const syn_graph *from, const syn_hardware *hw,
                                syn_error *err) {
     const syn_attribute own[] = {
@@ -151,7 +154,7 @@ static syn_status fill(syn_graph *g, syn_graph *from, const syn_hardware *hw, sy
     if (!g->ranks) return SYN_FAIL_NOMEM(err, from->n_ranks * sizeof *g->ranks, "a graph");
     for (uint32_t r = 0; r < from->n_ranks; r++) {
         g->ranks[r] = from->ranks[r];
-        g->ranks[r].work = NULL; /* device work of the measured run */
+        g->ranks[r].work = NULL; /* the device work belongs to the measured run */
     }
     g->n_ranks = from->n_ranks;
     g->world_size = from->world_size;

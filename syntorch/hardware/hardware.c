@@ -1,4 +1,4 @@
-/* Loading machines and stacks by name. */
+/* Loads machines and stacks by name (syn_hardware_load). */
 #include "syntorch/hardware/hardware.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes) 
     return out;
 }
 
-/* Joins names: "a, b, c". */
+/* Joins names to "a, b, c". */
 static const char *listed(const char *const *names, char *out, size_t bytes) {
     size_t used = 0;
     out[0] = '\0';
@@ -61,19 +61,21 @@ static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) 
     return status;
 }
 
-/* Combines a machine with a named stack. Stacks describe GPUs and mean nothing without
-   multiprocessors. */
+/* Combines a machine with a named stack. Fails for machines without multiprocessors, because these
+   stacks describe GPUs. */
 static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error *err) {
     if (hw->multiprocessors <= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the stack %s needs a GPU, but %s has no \"multiprocessors\"", stack->name,
                         hw->name);
     hw->stack = *stack;
-    memset(&hw->errors, 0, sizeof hw->errors); /* they belong to the file's own stack */
+    memset(&hw->errors, 0, sizeof hw->errors); /* the file's prediction errors are for its own
+                                                  stack */
     return SYN_OK;
 }
 
-/* Splits MACHINE+STACK at the last "+". NULL if no known stack follows it. */
+/* Splits MACHINE+STACK at the last "+" and returns the stack; NULL if no known stack follows the
+   "+". */
 static const syn_stack *split_name(const char *name, char machine[1024]) {
     const char *plus = strrchr(name, '+');
     const syn_stack *stack = plus != NULL ? find_stack(plus + 1) : NULL;

@@ -1,4 +1,4 @@
-/* Curves of measured kernels: reading and writing them in hardware files. */
+/* Reads and writes the curves of measured kernels in hardware files. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ static const char *const op_names[] = {
 #include "ops/ops.def"
 };
 
-/* The op named by the last key; NULL if there is none. */
+/* The name of the op that the last key names; NULL if there is no such op. */
 static const char *known_op(const syn__settings *s) {
     for (size_t i = 0; i < sizeof op_names / sizeof op_names[0]; i++)
         if (syn__settings_text_is(s, op_names[i])) return op_names[i];
@@ -34,7 +34,7 @@ syn_status syn__hardware_enter_op(syn__settings *s, const syn__hardware_op_list 
 
 /* ---- Reading ---- */
 
-/* Reads [size, rate]. The size must be larger than that of the previous point. */
+/* Reads a point, [size, rate]. Its size must be larger than the previous point's. */
 static syn_status read_point(syn__settings *s, syn_hw_curve *curve) {
     const double before = curve->n > 0 ? curve->points[curve->n - 1].at : 0;
     struct syn_hw_point *point = &curve->points[curve->n];

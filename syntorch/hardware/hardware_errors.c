@@ -1,4 +1,4 @@
-/* Prediction errors: of presets, and in hardware files. */
+/* Prediction errors of presets, and the group "errors" of hardware files. */
 #include <math.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static const struct known_apart {
 #undef Y
 };
 
-/* All measured runs were on this machine. */
+/* The machine of all measured runs in hardware_errors.def. */
 #define MEASURED_ON "a100-80g"
 
 void syn__hardware_known_errors(syn_hardware *hw) {
@@ -49,7 +49,7 @@ void syn__hardware_known_errors(syn_hardware *hw) {
 
 enum { ROW_NUMBERS = 9 };
 
-/* Reads [training, layers, hidden, tp, dp, batch, tokens, new tokens, error]. */
+/* Reads a row, [training, layers, hidden, tp, dp, batch, tokens, new tokens, error]. */
 static syn_status read_row(syn__settings *s, syn_hw_errors *e) {
     double number[ROW_NUMBERS];
     if (e->n == SYN_HW_ROWS)

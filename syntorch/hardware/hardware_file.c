@@ -1,4 +1,4 @@
-/* The format of hardware files: tables of keys, reading and writing. */
+/* Hardware files: tables of their keys, and functions that read and write them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,7 +87,8 @@ static const syn__setting_table protocol_table = ROWS(protocol_rows);
 #define PROTOCOL_AT(id) \
     (offsetof(syn_collectives, protocols) + sizeof(syn_protocol) * SYN_PROTOCOL_##id)
 
-/* The protocol for large buffers is required, so that a protocol is always found. */
+/* The protocol for large buffers ("simple") is required, so that every collective can use some
+   protocol. */
 static const syn__setting collective_rows[] = {
     NAME("name", offsetof(syn_collectives, name)),
     GROUP("ll", 0, PROTOCOL_AT(LL), protocol_table),
@@ -206,8 +207,8 @@ static syn_status read_overhead(syn__settings *s, void *member) {
     return read_ops(s, member, 1e9, 1e3);
 }
 
-/* Links need alpha_us unless a collective library gives the latencies. A missing alpha is
-   negative. */
+/* Links need alpha_us, unless a collective library defines the latencies. A missing alpha_us is a
+   negative number here. */
 static void check_alphas(syn__settings *s, syn_hardware *hw) {
     syn_link *const all[] = {&hw->intra, &hw->inter};
     for (int i = 0; i < 2; i++) {
@@ -230,7 +231,7 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, &file_table, &read) == SYN_OK) check_alphas(&s, &read);
     SYN_TRY(syn__settings_end(&s, err));
-    if (read.inter.bytes_per_ns <= 0) read.inter = read.intra; /* one node only */
+    if (read.inter.bytes_per_ns <= 0) read.inter = read.intra; /* the machine is one node */
     SYN_TRY(syn__hardware_check_errors(&read, err));
     *hw = read;
     return SYN_OK;
@@ -263,7 +264,7 @@ static int32_t custom_entries(const syn__setting *row, const char *member) {
                                                     : ((const syn_hw_ops *)at)->n;
 }
 
-/* Whether an optional row has no value to write. */
+/* Whether an optional row is not written because it has no value. */
 static bool is_left_out(const syn__setting *row, const char *member) {
     double number;
     int32_t integer;
@@ -307,8 +308,8 @@ static void write_value(const syn__setting *row, const char *member, int depth, 
     }
 }
 
-/* Whether an optional group has no values and is therefore not written: a protocol without
-   efficiency, a library without name, a phase without factors. */
+/* Whether an optional group is not written because all its values are missing, such as those of a
+   protocol that the library does not have, of a missing library, or of a phase without factors. */
 static bool is_empty(const syn__setting_table *table, const char *source) {
     for (size_t i = 0; i < table->n_rows; i++) {
         const syn__setting *row = &table->rows[i];
@@ -343,7 +344,7 @@ static void write(const syn_hardware *hw, syn_sink *sink) {
     syn_sink_char(sink, '\n');
 }
 
-/* FNV-1a hash of the file without errors. */
+/* Writes the FNV-1a hash of the hardware file without its errors. */
 syn_status syn__hardware_constants(const syn_hardware *hw, char out[64], syn_error *err) {
     syn_hardware bare = *hw;
     syn_sink *sink;
@@ -359,7 +360,8 @@ syn_status syn__hardware_constants(const syn_hardware *hw, char out[64], syn_err
     return syn_sink_close(sink, true, err);
 }
 
-/* The constants as a reader finds them, whose numbers may differ in their last bits. */
+/* Writes the hash of the constants after writing them to a file and reading it again, which may
+   change the last bits of numbers. */
 static syn_status read_constants(const syn_hardware *hw, char out[64], syn_error *err) {
     syn_hardware read = *hw;
     syn_sink *sink;
@@ -387,7 +389,7 @@ syn_status syn__hardware_same(const syn_hardware *hw, const syn_hardware *preset
     return SYN_OK;
 }
 
-/* If memory runs out while hashing, the errors are not written. */
+/* If memory is out during hashing, the errors are not written. */
 void syn_hardware_write(const syn_hardware *hw, syn_sink *sink) {
     syn_hardware sealed = *hw;
     syn_error err = {0};

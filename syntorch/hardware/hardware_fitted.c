@@ -1,4 +1,5 @@
-/* The ranges that constants were fitted to, and which extents of a node are outside of them. */
+/* The ranges to which constants were fitted. Finds the extents of a node that are outside these
+   ranges, and widens the ranges. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,15 +20,15 @@ static double nodes_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_
     return nodes;
 }
 
-/* The buffer size as NCCL's tests count it: for all-gather and gather the gathered buffer,
+/* The buffer size as NCCL's tests define it: the gathered buffer for all-gather and gather,
    otherwise the input of one rank. */
 static double buffer_bytes(const syn_node *node, uint32_t n_ranks) {
     const bool shard = node->comm == SYN_COMM_ALL_GATHER || node->comm == SYN_COMM_GATHER;
     return (double)node->comm_bytes * (shard ? n_ranks : 1);
 }
 
-/* Returns the kind of work of a node and sets its extents, 0 for those that it does not have. NULL:
-   its kind of work is not fitted. */
+/* Returns the kind of work of a node; NULL if no constants are fitted to it. Sets the node's
+   extents; extents that it does not have are 0. */
 static const char *extents_of(const syn_hardware *hw, const syn_node *node,
                               const syn_graph_group *group, double at[SYN_HW_EXTENTS]) {
     const syn_extents *e = &node->extents;
@@ -80,8 +81,9 @@ void syn_hardware_fitted_to(syn_hw_fit_ranges *fitted, const syn_hardware *hw, c
     for (int i = 0; i < SYN_HW_EXTENTS; i++) widen(&fit->range[i], at[i], at[i]);
 }
 
-/* The time of a collective depends on constants of the library and of the stack, so the ranges of
-   both are joined. False if nothing is known about this kind of work. */
+/* Finds the ranges for a kind of work. Returns false if nothing is known about it. The time of a
+   collective depends on constants of the library and of the stack, so the ranges of both are
+   joined. */
 static bool known(const syn_hardware *hw, const char *what, bool communicates,
                   syn_hw_range range[SYN_HW_EXTENTS]) {
     const bool library = communicates && hw->collectives.name[0] != '\0';
@@ -117,7 +119,7 @@ int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
     for (int i = 0; i < SYN_HW_EXTENTS; i++) any = any || range[i].most > 0;
     for (int i = 0; i < SYN_HW_EXTENTS; i++) {
         if (any && !is_outside(at[i], &range[i])) continue;
-        if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* implied by ranks */
+        if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* follows from the ranks */
         if (!any && i > 0) break;
         syn_hw_extrapolation *b = &out[n++];
         *b = (syn_hw_extrapolation){
@@ -129,7 +131,7 @@ int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
 
 /* ---- Files ---- */
 
-/* Reads {"ranks": [2, 128], ...}. */
+/* Reads the ranges of a kind of work, {"ranks": [2, 128], ...}. */
 static syn_status read_ranges(syn__settings *s, struct syn_hw_fit_range *fit) {
     syn_json_type type = syn_json_next(&s->json);
     char shown[64];
@@ -156,8 +158,8 @@ static syn_status read_ranges(syn__settings *s, struct syn_hw_fit_range *fit) {
     return type == SYN_JSON_OBJECT_END ? SYN_OK : s->error.code;
 }
 
-/* The kind of work named by the last key: a kind of communication, "products" or "attention". NULL:
-   none. */
+/* The kind of work that the last key names: a kind of communication, "products" or "attention".
+   NULL: the key names none. */
 static const char *known_work(const syn__settings *s) {
     if (syn__settings_text_is(s, PRODUCTS)) return PRODUCTS;
     if (syn__settings_text_is(s, ATTENTION)) return ATTENTION;

@@ -1,4 +1,4 @@
-/* Times of CPU ops from measured kernels. */
+/* Predicts the times of CPU ops from measured kernels. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ double syn__hardware_rate(const syn_hw_curve *curve, double at) {
     return p[i - 1].rate * pow(p[i].rate / p[i - 1].rate, part);
 }
 
-/* NULL if the op was not measured. */
+/* The curve of an op; NULL if the op was not measured. */
 static const syn_hw_curve *op_curve(const syn_hw_rates *rates, const char *op) {
     for (int32_t i = 0; i < rates->n; i++)
         if (strcmp(rates->at[i].op, op) == 0) return &rates->at[i].curve;
@@ -36,9 +36,10 @@ static double at_rate(double work, double rate) {
     return rate > 0 ? work / rate : 0;
 }
 
-/* The size that decides the rate of a product: its rows, which share one read of the weights, or
-   its inner size if that is smaller, because the result is then written as often. A cube if the
-   extents are unknown. */
+/* The size that determines the rate of a product. This is its number of rows, because all rows
+   share one read of the weights. It is the inner size if that is smaller, because each element of
+   the result then takes few flops per write. If the extents are unknown, the matrices are taken as
+   square. */
 static double product_rows(const syn_node *node) {
     const syn_extents *e = &node->extents;
     return e->rows > 0 && e->inner > 0 ? fmin((double)e->rows, (double)e->inner)
@@ -50,7 +51,7 @@ static const struct syn_hw_width *width_of(const syn_hw_kernels *k, const syn_no
     return &k->widths[narrow];
 }
 
-/* The time of a node without the launch. */
+/* The time of a node without its launch. Sets *limit to what limits this time. */
 static double work_ns(const syn_hardware *hw, const syn_hw_kernels *k, const syn_node *node,
                       syn_limit *limit) {
     const struct syn_hw_width *width = width_of(k, node);

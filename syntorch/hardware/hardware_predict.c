@@ -1,14 +1,15 @@
-/* The prediction model: times of ops from a syn_hardware. docs/hardware.md derives the formulas. */
+/* The prediction model, which computes times of ops from a syn_hardware. docs/hardware.md derives
+   the formulas. */
 #include <math.h>
 #include <string.h>
 
 #include "syntorch/hardware/hardware_private.h"
 
-#define TILE       128.0 /* rows and columns of a tile, which a multiprocessor computes at a time */
-#define TILE_LEAST 16.0  /* minimum rows in 16 bits, from the tensor cores */
+#define TILE       128.0 /* columns and maximum rows of a tile (of one multiprocessor) */
+#define TILE_LEAST 16.0  /* minimum rows of a tile in 16-bit dtypes, because of the tensor cores */
 
-/* The fraction of an all-reduce's copies that a collective of one pass makes. Fitted to
-   all-gathers, reduce-scatters and all-to-alls on 2 to 8 A100 and H100. */
+/* The time for copies in a collective with one pass, as a fraction of that in an all-reduce. Fitted
+   to all-gathers, reduce-scatters and all-to-alls on 2 to 8 A100 and H100 GPUs. */
 #define ONE_PASS_COPY 0.6
 
 static double max2(double a, double b) {
@@ -25,28 +26,30 @@ static double or_else(double value, double other) {
 
 /* ---- Compute ---- */
 
-/* Dtypes without a peak of their own are computed in f32, as programs do that convert. */
+/* The peak rate of a dtype. A dtype without its own peak gets that of f32, because programs then
+   convert to f32. */
 static double peak(const syn_hardware *hw, syn_dtype dtype) {
     const bool given = (size_t)dtype < (size_t)SYN_DTYPE_COUNT && hw->peak_flops_per_ns[dtype] > 0;
     return hw->peak_flops_per_ns[given ? dtype : SYN_F32];
 }
 
-/* The value of an op; `otherwise` if it is not listed. */
+/* The value of an op in a list; `otherwise` if the op is not listed. */
 static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) {
     for (int32_t i = 0; i < ops->n; i++)
         if (strcmp(ops->at[i].op, op) == 0) return ops->at[i].value;
     return otherwise;
 }
 
-/* Rows of a tile. Products of few rows have smaller tiles, in f32 down to one row. */
+/* The number of rows of a tile. Products with few rows have smaller tiles; in f32, tiles of one row
+   exist. */
 static double tile_rows(double rows, syn_dtype dtype) {
     double tile = dtype == SYN_F32 ? 1 : TILE_LEAST;
     while (tile < rows && tile < TILE) tile *= 2;
     return tile;
 }
 
-/* Tiles run in waves on all multiprocessors. The tail accounts for the last wave, which uses only
-   some of them, and for filling the first. */
+/* The time of a product. Its tiles run in waves on all multiprocessors. matmul_tail accounts for
+   the start of the first wave and for the last wave, which uses only some multiprocessors. */
 static double product_ns(const syn_hardware *hw, const syn_node *node, double rate) {
     const syn_extents *e = &node->extents;
     const double flops = (double)node->flops;
@@ -65,8 +68,9 @@ static double moved_ns(const syn_hardware *hw, double bytes) {
     return bytes / (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
 }
 
-/* With one query per sequence, attention reads the cache once. With more queries it also moves the
-   scores, score_passes times; in backward more often, in proportion to its flops. */
+/* The time of fused attention. With one query per sequence, it reads only the KV cache. With more
+   queries, it also moves the scores, score_passes times in forward, and more often in backward, in
+   proportion to its flops. */
 static double attention_ns(const syn_hardware *hw, const syn_node *node, double rate) {
     const syn_extents *e = &node->extents;
     const double flops = (double)node->flops;
@@ -78,14 +82,16 @@ static double attention_ns(const syn_hardware *hw, const syn_node *node, double 
     return flops / rate + moved_ns(hw, hw->stack.score_passes * again * bytes);
 }
 
-/* Whether the node is an op of unfused attention, on a stack whose attention is not one kernel
-   either because it moves the scores more often than two products do. */
+/* Whether the node is the given op of unfused attention, on a stack whose attention is not fused
+   either. Such a stack moves the scores more than twice, that is, more often than the two products
+   do. */
 static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
     return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
 }
 
-/* The memory time of the softmax: all traffic of attention's scores, minus that of its two products
-   (the scores once each) and that of its mask (`traffic`, like the softmax's own). */
+/* The memory time of a softmax in unfused attention: the time to move the scores score_passes
+   times, minus the times of the two products, which move them once each, and of the mask. The mask
+   takes `traffic`, which is also the minimum for the softmax. */
 static double softmax_ns(const syn_hardware *hw, const syn_node *node, double traffic) {
     const double left = moved_ns(hw, (hw->stack.score_passes - 2) * (double)node->bytes_read);
     return max2(traffic, left - traffic);
@@ -96,9 +102,9 @@ static double attention_kernels(const syn_stack *stack, const char *op, const sy
     return op_value(&stack->kernels, op, 1) + (odd ? stack->score_kernels : 0);
 }
 
-/* The number of kernels of a node. Attention with one query per sequence is one kernel, and each of
-   its four ops counts a quarter. With more queries, the softmax gets the kernels that products and
-   mask do not account for. */
+/* The number of kernels of a node. Attention with one query per sequence is one kernel, so each of
+   the four ops of unfused attention counts as a quarter of a kernel. With more queries, the softmax
+   gets all kernels of attention that do not belong to the products and the mask. */
 static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fused) {
     const syn_hw_ops *known = &hw->stack.kernels;
     const syn_extents *e = &node->extents;
@@ -114,9 +120,9 @@ static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fuse
     return max2(kernels, attention_kernels(&hw->stack, "attention", e) - others);
 }
 
-/* The time of a compute node: the longer of its launches on the host and its work on the device,
-   plus the op's overhead. *work: the device time of the work itself, 0 if launches take longer;
-   *limit: what limits it. */
+/* The time of a compute node: the time of its launches on the host or that of its work on the
+   device, whichever is longer, plus the op's overhead. *work is set to the device time of the work
+   itself, or to 0 if the launches take longer, and *limit to what limits the work. */
 static double compute_ns(const syn_hardware *hw, const syn_node *node, double *work,
                          syn_limit *limit) {
     const syn_stack *stack = &hw->stack;
@@ -153,17 +159,18 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
 
 /* ---- Communication ---- */
 
-/* Where the ranks of a group are. */
+/* How the ranks of a group are distributed over nodes. */
 struct places {
-    double ranks, nodes, node_ranks; /* node_ranks: ranks on the fullest node */
+    double ranks, nodes, node_ranks; /* node_ranks: ranks on the node with the most ranks of the
+                                        group */
 };
 
 static int32_t node_of(const syn_hardware *hw, int32_t rank) {
     return rank / hw->node_ranks;
 }
 
-/* How many of the ranks from index `first` are on the same node as that one; 0 if an earlier rank
-   is on that node. */
+/* The number of ranks on the node of ranks[first]; 0 if an earlier rank in the list is on this
+   node, so that each node is counted once. */
 static uint32_t count_node(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks,
                            uint32_t first) {
     const int32_t node = node_of(hw, ranks[first]);
@@ -174,8 +181,9 @@ static uint32_t count_node(const syn_hardware *hw, const int32_t *ranks, uint32_
     return here;
 }
 
-/* Libraries order their rings by topology, so the order of the ranks does not matter here. Most
-   groups list one node after the other, which takes one pass. */
+/* Counts ranks and nodes. The order of the ranks does not matter, because libraries order their
+   rings by topology. Most groups list their ranks node by node; then one pass over the list
+   suffices. */
 static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uint32_t n_ranks) {
     struct places p = {n_ranks, 0, 0};
     bool by_node = true;
@@ -195,8 +203,8 @@ static struct places places_of(const syn_hardware *hw, const int32_t *ranks, uin
    each rank directly to all others. */
 enum route { ROUTE_TREE, ROUTE_RING, ROUTE_DIRECT };
 
-/* A collective. A pass over all ranks takes ranks - 1 steps; an all-reduce makes two. `wire`: bytes
-   that a rank sends; `whole`: bytes of the whole buffer. */
+/* The work of a collective. passes: passes over all ranks, each of which takes ranks - 1 steps; an
+   all-reduce has two. wire: bytes that each rank sends. whole: bytes of the whole buffer. */
 struct transfer {
     double passes, wire, whole;
     enum route route;
@@ -208,7 +216,8 @@ static struct transfer transfer_of(const syn_node *node, double k) {
     case SYN_COMM_ALL_REDUCE:
     case SYN_COMM_BARRIER:
         return (struct transfer){2, 2 * (k - 1) / k * bytes, bytes, ROUTE_TREE};
-    case SYN_COMM_ALL_GATHER: /* comm_bytes is the shard: the whole is k times as large */
+    case SYN_COMM_ALL_GATHER: /* comm_bytes is the size of a shard; the whole buffer is k times as
+                                 large */
         return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_RING};
     case SYN_COMM_GATHER:
         return (struct transfer){1, (k - 1) * bytes, k * bytes, ROUTE_DIRECT};
@@ -223,15 +232,15 @@ static struct transfer transfer_of(const syn_node *node, double k) {
     }
 }
 
-/* The time on a ring of alpha-beta links. */
+/* The time of a collective on a ring of alpha-beta links. */
 static double ring_ns(const syn_link *link, const struct transfer *t, double k) {
     const double steps = t->passes > 0 ? t->passes * (k - 1) : 1;
     return steps * link->alpha_ns + t->wire / link->bytes_per_ns;
 }
 
-/* The time of an empty buffer. Across nodes, trees take time in proportion to the logarithm of the
-   number of nodes, and rings to their number. A rank that sends to all others posts a message for
-   each. */
+/* The time of a collective with an empty buffer. Across nodes, the time of a tree grows with the
+   logarithm of the number of nodes, and the time of a ring with their number. A rank that sends
+   directly to all other ranks posts one message for each rank on another node. */
 static double latency_ns(const syn_protocol *p, const struct transfer *t, const struct places *at) {
     const double tree = (at->node_ranks - 1) * p->step_ns + log2(at->nodes) * p->hop_ns;
     if (at->nodes <= 1 || t->route == ROUTE_TREE || p->post_ns <= 0)
@@ -243,9 +252,10 @@ static double latency_ns(const syn_protocol *p, const struct transfer *t, const 
            (at->ranks - at->node_ranks) * p->post_ns;
 }
 
-/* Transfers within nodes and across the network overlap, so the slower one limits the time. Two
-   stages, such as sending sums up a tree and results down, overlap only after the first part has
-   passed, which for a small buffer is all of it. */
+/* Adds latency and transfer times. Transfers within nodes and across the network overlap, so the
+   slower of them determines the time. Two stages, such as sending sums up a tree and results down,
+   overlap only after the first part of the buffer has passed the first stage. A small buffer has
+   only one part. */
 static double stages_ns(const syn_protocol *p, const struct transfer *t, const struct places *at,
                         double within, double across) {
     const bool far = at->nodes > 1;
@@ -254,14 +264,15 @@ static double stages_ns(const syn_protocol *p, const struct transfer *t, const s
     return latency_ns(p, t, at) + ns + (fill > 0 ? ns * fill / (ns + fill) : 0);
 }
 
-/* The network bandwidth of `ranks` ranks of a node together. */
+/* The total network bandwidth of `ranks` ranks of a node. */
 static double network_rate(const syn_hardware *hw, const syn_protocol *p, double ranks) {
     return hw->inter.bytes_per_ns * ranks / hw->node_ranks *
            or_else(p->network_efficiency, p->link_efficiency);
 }
 
-/* A ring enters and leaves each node once, with everything that a rank sends, over the links of all
-   its ranks there. Direct messages to other nodes leave over the link of their own rank. */
+/* The transfer time across the network. A ring enters and leaves each node once. What crosses there
+   is as much as one rank sends, and it uses the links of all ranks of the group on the node. Direct
+   messages to other nodes use only the link of the rank that sends them. */
 static double across_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at, double most) {
     if (t->route != ROUTE_DIRECT || at->ranks <= at->node_ranks)
@@ -280,8 +291,9 @@ static double protocol_ns(const syn_hardware *hw, const syn_protocol *p, const s
     return stages_ns(p, t, at, within, across_ns(hw, p, t, at, most));
 }
 
-/* The switches of each node reduce the buffers of its ranks, and trees of nodes exchange the sums.
-   With two nodes, each sends its sum once; with more, some nodes also forward those of others. */
+/* The time of an all-reduce in switches. The switches of each node reduce the buffers of its ranks,
+   and then the nodes add their sums along a tree. With two nodes, each node sends its sum once;
+   with more nodes, some nodes also forward the sums of others. */
 static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at) {
     const double within = t->whole / (hw->intra.bytes_per_ns * p->link_efficiency);
@@ -289,7 +301,7 @@ static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const str
     return stages_ns(p, t, at, within, across);
 }
 
-/* The library uses its fastest protocol. */
+/* The time of a collective with the library's fastest protocol. */
 static double library_ns(const syn_hardware *hw, const struct transfer *t,
                          const struct places *at) {
     double best = INFINITY;
@@ -303,7 +315,7 @@ static double library_ns(const syn_hardware *hw, const struct transfer *t,
     return best;
 }
 
-/* How much longer the smallest buffer takes across nodes than within one. */
+/* How much longer an empty buffer takes across nodes than within one node. */
 static double network_latency_ns(const syn_hardware *hw, const struct transfer *t,
                                  const struct places *at) {
     const struct transfer empty = {t->passes, 0, 0, t->route};
@@ -311,8 +323,9 @@ static double network_latency_ns(const syn_hardware *hw, const struct transfer *
     return at->nodes > 1 ? library_ns(hw, &empty, at) - library_ns(hw, &empty, &near) : 0;
 }
 
-/* The minimum time of a collective. A rank waits for ranks that start it later. Only the ranks of
-   one node count: other nodes start theirs at the same time, and add the network's latency. */
+/* The minimum time of a collective, in which a rank waits for the ranks that start later. It grows
+   only with the number of ranks on one node, because all nodes start at the same time; several
+   nodes add the latency of the network. */
 static double least_ns(const syn_hardware *hw, const syn_node *node, const struct transfer *t,
                        const struct places *at) {
     const syn_stack *stack = &hw->stack;
@@ -386,5 +399,6 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
-    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
+    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds have few digits in text
+                                                     formats */
 }

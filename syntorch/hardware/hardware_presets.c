@@ -13,7 +13,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 #define GB_PER_S(x) (x)
 #define US(x)       ((x)*1e3)
 
-/* The ranges that constants were fitted to, as `syntorch calibrate --output` finds them in
+/* The ranges to which constants were fitted, as `syntorch calibrate --output` computes them from
    tests/measured. */
 #define COLLECTIVES(kind, least_ranks, most_ranks, most_nodes, least_bytes, most_bytes) \
     {                                                                                   \
@@ -135,7 +135,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 
 /* ---- Stacks ---- */
 
-/* of training and inference together */
+/* the ranges of training and inference together */
 #define MEGATRON_WORK PRODUCTS(1, 51200, 128, 51200, 128, 51200), ATTENTION(1024, 128, 1024)
 
 const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
@@ -149,8 +149,8 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2},
         .fitted = {{MEGATRON_WORK}, 2},
     },
-    /* Bias, dropout and residual are three ops but one kernel. The softmax processes four heads at
-       a time. */
+    /* Bias, dropout and residual are three ops but one kernel. The softmax kernel processes four
+       heads together. */
     {
         .name = "megatron",
         .launch_ns = US(60.3),

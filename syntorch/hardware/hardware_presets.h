@@ -1,5 +1,5 @@
-/* Internal. The built-in machines and stacks, as data. docs/hardware.md gives the source of every
-   number. */
+/* Internal. The constants of the built-in machines and stacks. docs/hardware.md gives the source of
+   every number. */
 #ifndef SYNTORCH_HARDWARE_PRESETS_H
 #define SYNTORCH_HARDWARE_PRESETS_H
 
@@ -13,7 +13,7 @@ extern "C" {
 #define SYN__STACK_PRESETS    3
 extern const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL ends it */
 extern const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1];
-/* Machines without a stack of their own are combined with one of syn__stack_presets. */
+/* A machine without its own stack is combined with one of syn__stack_presets. */
 extern const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS];
 extern const syn_stack syn__stack_presets[SYN__STACK_PRESETS];
 

@@ -1,6 +1,6 @@
-"""./dev bench accuracy: how far predicted times are from measured ones (tests/measured). Writes the
-table and the picture of docs/accuracy.md and syntorch/hardware/hardware_errors.def, the errors that
-predictions print; exit 1 when an error is above its limit."""
+"""./dev bench accuracy: compares predicted times with the measured times in tests/measured. Writes
+the table and the picture of docs/accuracy.md, and syntorch/hardware/hardware_errors.def with the
+prediction errors that programs print. Exits with 1 if an error is above its limit."""
 import csv
 import json
 import os
@@ -14,8 +14,9 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import scatter  # noqa: E402
 
 PAGE = os.path.join(SOURCE, "docs/accuracy.md")
-# What these rows say nothing about: constants of other ops and phases. Megatron's inference has
-# seven rows, to which two constants are fitted; the others are those of its training.
+# Constants that stay fixed while the others are fitted, because the rows of this kind say nothing
+# about them. Megatron's seven inference rows fit two constants; its other constants are fitted to
+# the rows of its training.
 ELSEWHERE = {
     "training": ["kernels.kv_append", "kernels.attention", "kernels.scale_mask", "kernels.softmax",
                  "phases.prefill.device", "phases.decode.launch"],
@@ -29,8 +30,8 @@ ELSEWHERE = {
              "memory_efficiency", "kernels.scale_mask", "kernels.softmax",
              "simple.link_efficiency"],
 }
-# (what, machine and stack, file, column stack, what is fixed or None: nothing is fitted, limit of
-# the mean, limit of the mean when a tenth is left out)
+# (description, machine and stack, file, stack column, key in ELSEWHERE or None if nothing is
+# fitted, limit of the mean error, limit of the mean error when a tenth of the rows is left out)
 SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
          "gpt_inference_a100.csv", "ft", "serving", 0.06, 0.06),
         ("Megatron inference, 175B", "a100-80g+megatron", "gpt_inference_a100.csv",
@@ -78,7 +79,8 @@ def percent(value):
 
 
 def stack_of(hw):
-    """A file has its own: that of all-reduces."""
+    """Returns the stack after the "+". A file has none and is read with the stack of the
+    all-reduces."""
     return hw.partition("+")[2] or "pytorch-eager"
 
 
@@ -89,7 +91,7 @@ def mean(values):
 
 
 def calibrate(folder, hw, name, stack, *more):
-    """What it found, and the rows with their times."""
+    """Returns what the command reports, and the rows with predicted and measured times."""
     path = os.path.join(folder, "predictions.csv")
     command = [os.path.join(BUILD, "syntorch"), "calibrate", "--json", "--hw", hw, "--rows",
                os.path.join(SOURCE, "tests/measured", name), "--predictions", path,

@@ -1,7 +1,7 @@
-/* ./dev bench attention: fused attention compared with OpenBLAS's products over the full square
-   matrix, and decoding compared with its matrix-vector products. Training (forward and backward) is
-   compared with all seven products. The figures of one line are measured alternately; exit status 1
-   if one misses its limit. */
+/* ./dev bench attention: compares fused attention with OpenBLAS's products over the full square
+   matrix, and decoding with OpenBLAS's matrix-vector products. Training (forward and backward) is
+   compared with all seven products. The two sides of a comparison run alternately. The exit status
+   is 1 if a time misses its limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -20,7 +20,7 @@ struct shape {
     const char *name;
     int64_t layers, batch, heads, new_tokens, tokens, depth;
     bool causal;
-    double limit; /* relative to the time of OpenBLAS's products */
+    double limit; /* largest allowed time, relative to the time of OpenBLAS's products */
 };
 
 struct products {
@@ -29,7 +29,7 @@ struct products {
     float *scores, *out;
 };
 
-/* Both products of one head over the full square matrix. */
+/* The two products of one head over the full square matrix. */
 static void multiply_head(void *arg, int64_t head, int worker) {
     const struct products *p = arg;
     const struct shape *s = p->s;
@@ -41,7 +41,7 @@ static void multiply_head(void *arg, int64_t head, int worker) {
                   s->depth, 0.0f, p->out + head * s->new_tokens * s->depth, s->depth);
 }
 
-enum { LAYERS = 12 }; /* at most */
+enum { LAYERS = 12 }; /* largest number of layers */
 
 struct attention {
     const struct shape *s;
@@ -67,7 +67,7 @@ static void run_products(const struct attention *a, int64_t layers) {
     }
 }
 
-/* Seconds of all layers, measured when the other library's threads sleep and ours are awake. */
+/* The seconds that all layers take, measured while OpenBLAS's threads sleep and ours are awake. */
 static double timed(void (*run)(const struct attention *a, int64_t layers),
                     const struct attention *a) {
     const struct timespec pause = {0, 2000000};
@@ -121,8 +121,9 @@ struct training {
     const struct shape *s;
     syn_ctx *ctx;
     syn_workers *w;
-    syn_tensor x, y; /* queries, keys and values of all heads (B, T, 3 H D), and a gradient */
-    float *a, *b, *c, *small; /* (T, D) per head, (T, T) per thread, (T, D) */
+    /* Queries, keys and values of all heads, (B, T, 3 H D), and the gradient of the result. */
+    syn_tensor x, y;
+    float *a, *b, *c, *small; /* matrices: (T, D) per head, (T, T) per thread, and (T, D) */
 };
 
 static syn_tensor part(const struct training *t, int64_t i) {
@@ -133,7 +134,8 @@ static syn_tensor part(const struct training *t, int64_t i) {
     return syn_permute(t->ctx, syn_reshape(t->ctx, x, dims, 4), order, 4);
 }
 
-/* Forward and backward as the gradient rules build them; returns the seconds of each. */
+/* Runs forward and backward with the ops that the gradient rules build. Stores the seconds of
+   each. */
 static void train(const struct training *t, double *forward, double *backward) {
     const syn_mark mark = syn_ctx_mark(t->ctx);
     const syn_tensor q = part(t, 0), k = part(t, 1), v = part(t, 2);

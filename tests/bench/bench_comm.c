@@ -1,7 +1,7 @@
-/* All-reduce (f32, sum) of two ranks: in-process ranks compared with the memory bound measured in
-   the same run, and with MPI if the library was built with it. The bound: two threads each read
-   half of both inputs and write half of both outputs, with plain or streaming stores, whichever is
-   faster. They synchronize only at the beginning and the end. */
+/* Measures the all-reduce (f32, sum) of two ranks. In-process ranks are compared with the memory
+   limit measured in the same run, and with MPI if the library was built with it. To measure the
+   limit, two threads each read half of both inputs and write half of both outputs, with plain or
+   streaming stores, whichever are faster. They synchronize only at the beginning and the end. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
@@ -20,7 +20,7 @@
 
 extern char **environ;
 
-static const size_t sizes[] = {4096, 1U << 20, 100U << 20}; /* bytes */
+static const size_t sizes[] = {4096, 1U << 20, 100U << 20}; /* in bytes */
 static const int repeats[] = {20000, 400, 15};
 enum { N_SIZES = 3, N_RUNS = 7 };
 
@@ -32,7 +32,7 @@ static double now_us(void) {
 
 typedef struct bench {
     bool in_place;
-    double us[N_SIZES]; /* best of N_RUNS mean values */
+    double us[N_SIZES]; /* each is the best of N_RUNS mean times */
 } bench;
 
 static syn_status bench_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -105,7 +105,7 @@ static void *run_half(void *arg) {
     return NULL;
 }
 
-/* Microseconds of one pass, best of N_RUNS. in_place: outputs are the inputs. */
+/* The microseconds of one pass, best of N_RUNS. in_place: the outputs are the inputs. */
 static double bound_us(int s, bool stream, bool in_place) {
     const size_t n = sizes[s] / sizeof(float);
     float *buffers[4];

@@ -1,8 +1,9 @@
-/* Speed and memory of `syntorch convert pytorch` on: the real ResNet pair (21.6 MB); 4, 16 and 64
-   copies of it in a row; the device trace alone; the pair without record function ids; a chain of
-   200,000 nested nodes; a device trace of ten million events. Each conversion runs in its own
-   process, and times are CPU time, which other programs change less. Skipped without the data or
-   without disk space for the files (8 GB). */
+/* Measures speed and memory of `syntorch convert pytorch`. Its inputs are the real traces of ResNet
+   (a host and a device trace, 21.6 MB together); 4, 16 and 64 copies of them in one file; the
+   device trace alone; the traces without record function ids; a chain of 200,000 nested nodes; and
+   a device trace with ten million events. Each conversion runs in its own process. Times are CPU
+   time, which other programs affect less. Skipped if the data or 8 GB of disk space are not
+   available. */
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -18,26 +19,27 @@
 #include "tests/support/files.h"
 
 #define MIN_MB_PER_S 200.0
-#define MAX_MEMORY   1.5   /* multiple of the input size */
-#define PAIR_S       0.11  /* for the pair */
-#define MAX_GROWTH   1.25  /* seconds per byte: 64 copies relative to one */
-#define MIN_EXTREME  100.0 /* MB/s for short events and short nodes, which are more per megabyte */
-#define ROOM_BYTES   8e9
-#define ID_STEP      20000 /* between copies: ids, ... */
-#define US_STEP      2000000
-#define EVENTS       10000000
-#define CHAIN        200000
+#define MAX_MEMORY   1.5  /* largest memory, as a multiple of the input size */
+#define PAIR_S       0.11 /* largest CPU time of the real traces, in seconds */
+#define MAX_GROWTH   1.25 /* largest increase of the seconds per byte from one copy to 64 */
+/* Smallest MB/s for short events and short nodes, of which a megabyte has more. */
+#define MIN_EXTREME 100.0
+#define ROOM_BYTES  8e9
+#define ID_STEP     20000 /* difference of ids between two copies */
+#define US_STEP     2000000
+#define EVENTS      10000000
+#define CHAIN       200000
 
 extern char **environ;
 static char program[512];
-static const char *host_copy, *device_copy, *output; /* paths */
+static const char *host_copy, *device_copy, *output; /* paths of files */
 
 typedef struct usage {
     double wall_s, cpu_s, peak_bytes;
     int code;
 } usage;
 
-/* host or device may be NULL: omitted. */
+/* Converts the given traces. host or device may be NULL, which omits it. */
 static usage run(const char *host, const char *device, const char *profile) {
     const char *const files_of[2][2] = {{"--host", host}, {"--device", device}};
     char *args[12] = {program,
@@ -80,7 +82,8 @@ static double size_of(const char *name) {
 
 /* ---- Copies with shifted ids and times ---- */
 
-/* Keys whose integers are shifted from copy to copy; the roots' ids (up to 3) stay. */
+/* Keys whose integers are shifted from copy to copy. The ids of the roots (up to 3) are not
+   shifted. */
 static const char *const moving[] = {"\"id\": ",
                                      "\"ctrl_deps\": ",
                                      "\"External id\": ",
@@ -88,7 +91,7 @@ static const char *const moving[] = {"\"id\": ",
                                      "\"Record function id\": ",
                                      "\"rf_id\", \"type\": \"uint64\", \"value\": "};
 
-/* Writes `text` with ids and times shifted for copy number `copy`. */
+/* Writes `text` with its ids and times shifted for this copy. */
 static void write_moved(FILE *out, const char *text, size_t bytes, uint64_t copy) {
     const char *p = text, *end = text + bytes, *done = text;
     while (p < end && (p = memchr(p, '"', (size_t)(end - p))) != NULL) {
@@ -127,7 +130,8 @@ static bool write_copies(const char *from, const char *to, const char *list, int
             syn__loose_skip(&l, NULL);
             continue;
         }
-        /* Writes the text before the elements, then the elements of each copy, then the rest. */
+        /* Writes the text before the elements, the elements of each copy, and the text after the
+           elements. */
         const char *first = l.cur + 1;
         syn__loose_skip(&l, &text);
         const char *last = text.text + text.bytes - 1;
@@ -154,7 +158,7 @@ static usage best_of(int rounds, const char *host, const char *device, const cha
     return best;
 }
 
-/* Seconds per byte. */
+/* Returns the seconds per byte. */
 static double bench_copies(const char *host, const char *device, int copies, double pair) {
     char what[80];
     double each = 0;
@@ -190,7 +194,7 @@ static double bench_copies(const char *host, const char *device, int copies, dou
 
 /* ---- Incomplete inputs ---- */
 
-/* Removes record function ids, as in files of PyTorch versions before 2.3. */
+/* Removes record function ids, which PyTorch writes since version 2.3. */
 static void hide_ids(void) {
     static const char key[] = "\"Record function id\"";
     size_t bytes;
@@ -227,7 +231,7 @@ static const char attrs[] =
 
 static void write_chain(FILE *f, int nodes) {
     fputs("{\"schema\": \"1.1.0-chakra.0.0.4\", \"pid\": 1, \"nodes\": [", f);
-    for (int i = nodes; i >= 1; i--) { /* children before parents, as PyTorch writes them */
+    for (int i = nodes; i >= 1; i--) { /* children come before parents, as PyTorch writes them */
         fprintf(f, "%s{\"id\": %d, \"name\": \"op %d\", \"ctrl_deps\": %d, ",
                 i < nodes ? ",\n" : "", i, i, i > 1 ? i - 1 : 1);
         fprintf(f, attrs, i > 2 ? i : 0);

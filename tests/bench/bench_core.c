@@ -1,5 +1,5 @@
-/* ./dev bench core: the cost of recording. Each figure is compared with a limit measured in the
-   same run; exit status 1 if one is missed. */
+/* ./dev bench core: the cost of recording rows. Each figure is compared with a limit that is
+   measured in the same run. The exit status is 1 if a figure misses its limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@
 
 struct traced {
     syn_ctx *ctx;
-    double seconds; /* time of generating, without creating the model */
+    double seconds; /* time of generating, without that of creating the model */
     size_t nodes;
 };
 
-/* One rank's run of a preset. On meta with tp > 1: rank 0 of a world whose other ranks do not
+/* Runs one rank of a preset. On meta with tp > 1, it is rank 0 of a world whose other ranks do not
    exist. */
 static struct traced trace(syn_device device, const char *preset, int tp, int64_t prompt_tokens,
                            int64_t new_tokens) {
@@ -58,7 +58,7 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     return t;
 }
 
-/* Median seconds of `runs` traces; also the number of nodes of the last one. */
+/* The median of the seconds of `runs` traces. *nodes is the number of nodes of the last trace. */
 static double median_trace(int runs, syn_device device, const char *preset, int tp, int64_t prompt,
                            int64_t new_tokens, size_t *nodes) {
     double seconds[32];
@@ -71,7 +71,7 @@ static double median_trace(int runs, syn_device device, const char *preset, int 
     return median(seconds, runs);
 }
 
-/* Seconds to measure the time of one kernel. */
+/* The seconds that it takes to read the clock for one kernel's time. */
 static double clock_cost(void) {
     const struct traced t = trace(SYN_DEVICE_CPU, "gpt2", 1, 1, 1);
     const double begin = now_s();
@@ -101,7 +101,8 @@ static void meta_rate(void) {
     line("meta tracing", (double)nodes / seconds, "nodes/s", 1e6, false);
 }
 
-/* Includes parameter names and shape tables, so short traces cost more per node than long ones. */
+/* The bytes include parameter names and tables of shapes, so short traces have more bytes per node
+   than long ones. */
 static void bytes_a_node(void) {
     const struct traced t = trace(SYN_DEVICE_CPU, "gpt2", 1, 16, 32);
     printf("gpt2 on the CPU, 16 tokens in, 32 out, %zu nodes with their times:\n", t.nodes);
@@ -128,7 +129,7 @@ static void prefill(void) {
 int main(int argc, char **argv) {
     (void)argc;
     cli_choose_blas(argv);
-    gpt3_rank(); /* runs first, so that the peak memory of the process is its own */
+    gpt3_rank(); /* This part is the first, so that the peak memory of the process is its own. */
     meta_rate();
     bytes_a_node();
     prefill();

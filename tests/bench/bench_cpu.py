@@ -1,9 +1,12 @@
-"""./dev bench cpu: how far times predicted from what `syntorch calibrate --measure` finds are from
-what this machine then takes: GPT-2 124M and BERT-base, prefill, decode and steps of training, f32
-and bf16, on one rank and two. Medians of the programs' own times; runs beside which others had more
-than 3 % of the cores are made again. Prints each row, with how far its runs are from each other,
-which no prediction can know, and writes the table and the picture of docs/accuracy.md anew; exit 1
-when the mean error is above its limit. SYN_HW names a hardware file that was measured before.
+"""./dev bench cpu: predicts the times of this machine from the constants that `syntorch calibrate
+--measure` finds, and compares them with measured times. The models are GPT-2 124M and BERT-base, in
+prefill, decode and training steps, in f32 and bf16, on one and two ranks.
+
+A measured time is the median of the times that the programs print. A run is repeated if other
+processes used more than 3 % of the cores meanwhile. Each printed row includes the spread of its
+runs, which no prediction can reproduce. Also rewrites the table and the picture of
+docs/accuracy.md. Exits with 1 if the mean error is above its limit. SYN_HW names a hardware file
+that was measured before.
 """
 import csv
 import json
@@ -23,12 +26,13 @@ import scatter  # noqa: E402
 
 PAGE = os.path.join(SOURCE, "docs/accuracy.md")
 LIMIT, QUIET = 0.1, 0.03
-PASSES, RUNS, TRIES = 3, 2, 4  # over all rows; of inference in each; if others disturbed
+PASSES, RUNS, TRIES = 3, 2, 4  # over all rows; of inference per pass; if others disturb
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1}
 
 
 def busy():
-    """Seconds that cores computed, those of all processes and those of ended children."""
+    """Returns the seconds that all processes, and our ended child processes, have used the
+    cores."""
     with open("/proc/stat", encoding="ascii") as f:
         ticks = [int(n) for n in f.readline().split()[1:9]]
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -37,7 +41,7 @@ def busy():
 
 
 def quietly(what):
-    """What the call gives, once nothing else ran beside it; after some tries anyway."""
+    """Returns the result of a call during which other processes were idle, or of the last try."""
     for _ in range(TRIES):
         (all_before, own_before), begin = busy(), time.monotonic()
         result = what()
@@ -58,7 +62,7 @@ def infer(model, *args):
 
 
 def spread(values):
-    """How far the values are from their median, on average, as a part of it."""
+    """Returns the mean distance of the values from their median, as a fraction of the median."""
     middle = statistics.median(values)
     return statistics.mean(abs(v / middle - 1) for v in values)
 
@@ -70,7 +74,7 @@ def inference(model, dtype, ranks, batch, tokens, new):
 
 
 def phases(got, new, key="{}_ns"):
-    """Seconds of a step of each phase."""
+    """Returns the seconds of each phase per step."""
     if not new:
         return {"forward": 1e-9 * got[key.format("forward")]}
     return {"prefill": 1e-9 * got[key.format("prefill")],
@@ -97,7 +101,7 @@ def run_training(model, dtype, ranks, batch, tokens):
     with tempfile.TemporaryDirectory() as folder:
         quietly(lambda: run("pretrain", *args, "--max-steps", "2", "--save-dir", folder, "--quiet"))
         with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
-            _, second = csv.DictReader(f)  # the first takes memory from the system
+            _, second = csv.DictReader(f)  # the first step allocates memory from the system
     return [{"training": ranks * batch * tokens / float(second["tokens_per_s"])}]
 
 
@@ -117,8 +121,9 @@ COLUMNS = [(dtype, ranks) for dtype in ("f32", "bf16") for ranks in (1, 2)]
 
 
 def measure_all(hw):
-    """(model, phase, shape) -> {column: (measured, predicted)}, seconds, and all spreads. Runs of a
-    row are minutes apart: what slows a machine down may last for seconds."""
+    """Returns {(model, phase, shape): {column: (measured, predicted)}}, in seconds, and all
+    spreads. Runs of the same row are minutes apart, because a disturbance of the machine may last
+    for seconds."""
     runs, rows, spreads = {}, {}, []
     for _ in range(PASSES):
         for column in COLUMNS:
@@ -147,7 +152,7 @@ def number(seconds):
 
 
 def write_page(rows):
-    """The rows of the page's table that begins with `| model | step |`."""
+    """Writes the rows of the page's table that begins with `| model | step |`."""
     lines = []
     for what, row in rows.items():
         cells = [f"{number(row[c][0])} → {number(row[c][1])}" for c in COLUMNS]

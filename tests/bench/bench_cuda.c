@@ -1,10 +1,12 @@
-/* ./dev bench cuda: GPT-2 124M and BERT-base on a CUDA device compared with what the device allows,
-   which cuda_limits.cu measures alternately with our runs: cuBLASLt's rate at the same shapes, and
-   the bandwidth of a copy. Also measures the cost of recording; with several devices, all-reduce
-   compared with NCCL's; and, if SYN_PEER_PYTHON names a Python that has torch and transformers,
-   PyTorch's steps, eager and compiled. Reports medians; exit status 1 if a limit is missed, 77
-   without a device. Argument "dry": tiny models without limits, to test that the benchmark runs.
-   Any other argument: runs the parts whose name contains it. */
+/* ./dev bench cuda: compares GPT-2 124M and BERT-base on a CUDA device with the device's limits.
+   cuda_limits.cu measures them alternately with our runs: the rate of cuBLASLt for the same shapes,
+   and the bandwidth of a copy.
+
+   Also measures the cost of recording and, with several devices, compares all-reduce with NCCL's.
+   If SYN_PEER_PYTHON names a Python that has torch and transformers, PyTorch's steps are measured,
+   eager and compiled. Reports medians. The exit status is 1 if a limit is missed, and 77 without a
+   device. The argument "dry" runs tiny models without limits, to test that the benchmark runs. Any
+   other argument runs the parts whose names contain it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +21,7 @@
 enum { RUNS = 5, STEPS = 5 };
 
 static bool dry;
-static peer limits; /* of the device; dry: none */
+static peer limits; /* measures the device's limits; no process with "dry" */
 
 /* ---- what the device allows ---- */
 
@@ -29,7 +31,7 @@ static double limit_of(const char *question) {
     return rate;
 }
 
-/* Seconds of `times` products (m, k) x (k, n). */
+/* Seconds of `times` products of (m, k) by (k, n). */
 static double product_s(const char *type, int64_t m, int64_t n, int64_t k, double times) {
     char question[96];
     snprintf(question, sizeof question, "%s %lld %lld %lld", type, (long long)m, (long long)n,
@@ -37,15 +39,15 @@ static double product_s(const char *type, int64_t m, int64_t n, int64_t k, doubl
     return times * 2.0 * (double)m * (double)n * (double)k / (limit_of(question) * 1e12);
 }
 
-/* y = x w, and in training dx = dy w', dw = x' dy. */
+/* Seconds of y = x w and, in training, also of dx = dy w' and dw = x' dy. */
 static double products_s(int64_t m, int64_t n, int64_t k, double times, bool training) {
     double s = product_s("bf16", m, n, k, times);
     if (training) s += product_s("bf16", m, k, n, times) + product_s("bf16", k, n, m, times);
     return s;
 }
 
-/* All products with weights in a pass over that many tokens, `head` of which go through the head;
-   and their flops. */
+/* Seconds of all products with weights for `tokens` tokens, of which `head` go through the head.
+   The function after this one counts their flops. */
 static double model_s(const syn_model_config *c, int64_t tokens, int64_t head, bool training) {
     const int64_t h = c->n_embd, f = c->n_inner;
     const double layers = (double)c->n_layer;
@@ -130,10 +132,10 @@ static void train_step(runner *r) {
     syn_backward(r->ctx, x);
     need(syn_optimizer_step(r->optimizer, 1e-4, &err), &err);
     syn_forget(r->ctx, r->mark, NULL, 0);
-    syn_next_step(r->ctx); /* repeated steps are launched as a graph, as in the programs */
+    syn_next_step(r->ctx); /* repeated steps are launched as a graph, as in our programs */
 }
 
-/* Seconds per step of `steps` steps; only the last one is waited for. */
+/* Seconds per step, measured over `steps` steps. The host waits only for the last step. */
 static double steps_s(runner *r, void (*step)(runner *), int steps) {
     syn_error err = {0};
     need(syn_ctx_sync(r->ctx), syn_ctx_error(r->ctx));
@@ -147,7 +149,8 @@ static double steps_s(runner *r, void (*step)(runner *), int steps) {
 
 /* ---- parts ---- */
 
-/* Steps of a loop run as graphs, as in the programs; the emulated device counts them. */
+/* Checks that steps of a loop run as graphs, as in our programs. Only the emulated device counts
+   graphs. */
 static void expect_graphs(uint64_t before) {
     if (dry && ref_cuda_calls("cudaGraphLaunch") == before) die("no step was launched as a graph");
 }
@@ -171,8 +174,9 @@ static void say_pytorch(const char *preset, const runner *r, double ours) {
     }
 }
 
-/* The same steps on meta, which only records rows. Their time is part of ours. It includes the
-   model code and is host time, which the device does not need to wait for. */
+/* Measures the same steps on meta, which only records rows. Their time is part of the time of our
+   steps. It includes the model code and is spent on the host, so the device need not wait for
+   it. */
 static void say_recording(const char *preset, int64_t batch, int64_t tokens, double ours) {
     runner r = open_runner(SYN_DEVICE_META, preset, batch, tokens, true);
     double seconds[RUNS];
@@ -281,8 +285,8 @@ static void decode(void) {
 enum { MOST_RANKS = 64, REDUCTIONS = 10 };
 
 typedef struct reducing {
-    int64_t n;            /* elements */
-    double seconds[RUNS]; /* of one */
+    int64_t n;            /* number of elements */
+    double seconds[RUNS]; /* time of one all-reduce */
 } reducing;
 
 static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -296,7 +300,7 @@ static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_BF16, 1, {all->n}}, NULL);
     const syn_mark mark = syn_ctx_mark(ctx);
     for (int run = -1; run < RUNS;
-         run++) { /* each all-reduce waits for all ranks, so they begin together */
+         run++) { /* each all-reduce waits for all ranks, so the ranks begin together */
         syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
         if (syn_ctx_sync(ctx) != SYN_OK) break;
         const double begin = now_s();
@@ -312,8 +316,8 @@ static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Sizes: one bucket of data parallelism, and all gradients of GPT-2. Rates are computed as in
-   NCCL's own tests: bytes that a ring carries over each link. */
+/* The sizes are one bucket of data parallelism, and all gradients of GPT-2. The rate is computed as
+   in nccl-tests: the bytes that a ring sends over each link, per second. */
 static void reduce(void) {
     static const int64_t megabytes[] = {25, 256};
     const int devices = ref_cuda_devices(), n = devices < MOST_RANKS ? devices : MOST_RANKS;

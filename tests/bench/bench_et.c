@@ -1,5 +1,5 @@
-/* Speed of writing and reading execution traces with 100,000 nodes of a synthetic rank, also
-   compared with protobuf-c. */
+/* Measures writing and reading execution traces with 100,000 nodes of a synthetic rank, and
+   compares the speed with protobuf-c's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #endif
 
 #define N_NODES 100000u
-#define LIMIT_S 0.3 /* for writing */
+#define LIMIT_S 0.3 /* seconds for writing */
 #define ROUNDS  5
 
 /* Blocks of ten nodes: seven ops on stream 0, a view, and two all-reduces on stream 1. */
@@ -51,7 +51,7 @@ static syn_status fill(syn_graph *g, syn_error *err) {
     return SYN_OK;
 }
 
-/* Seconds of the fastest of a few runs; *out is the text of the last run. */
+/* The seconds of the fastest of a few runs. *out is the text of the last run. */
 static double time_export(const syn_exporter *exporter, const syn_graph *g, char **out,
                           size_t *bytes) {
     double best = 1e9;
@@ -73,8 +73,8 @@ static double time_export(const syn_exporter *exporter, const syn_graph *g, char
 }
 
 #if defined(SYN_HAVE_PROTOBUF_C)
-/* Seconds of decoding all messages of a file, and of encoding them: decoding and encoding, minus
-   decoding. */
+/* The seconds that our code takes to decode all messages of a file. With `write`, decodes and
+   encodes them; the caller subtracts the time of decoding. */
 static double all_ours(const char *data, size_t bytes, bool write) {
     syn__et_frames frames = syn__et_frames_of("bench", data, bytes);
     syn__et_decoder decoder = {0};
@@ -83,7 +83,7 @@ static double all_ours(const char *data, size_t bytes, bool write) {
     syn__buf buf = {0};
     bool more = true;
     const double start = now_s();
-    (void)syn__et_frames_next(&frames, &frame, &more, NULL); /* metadata */
+    (void)syn__et_frames_next(&frames, &frame, &more, NULL); /* skips the metadata */
     while (syn__et_frames_next(&frames, &frame, &more, NULL) == SYN_OK && more) {
         if (syn__et_decode_node(&decoder, frame.message, &node) != SYN_OK) break;
         buf.bytes = 0;
@@ -113,7 +113,7 @@ static double all_protobuf(const char *data, size_t bytes, bool write) {
     return now_s() - start;
 }
 
-/* Reads and writes the same bytes message by message, with our code and with protobuf-c. */
+/* Reads and writes the same bytes, message by message, with our code and with protobuf-c. */
 static void compare_with_protobuf(const char *data, size_t bytes) {
     double (*const all[2])(const char *, size_t, bool) = {all_ours, all_protobuf};
     double best[2][2] = {{1e9, 1e9}, {1e9, 1e9}};

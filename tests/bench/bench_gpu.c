@@ -1,8 +1,9 @@
-/* ./dev bench gpu: prediction error on this machine's GPU. Predicts step times with a file of
-   `calibrate --measure --device cuda` and compares them with measured ones, for models the size of
-   GPT-2 124M and 355M, which calibration did not run. SYN_HW names the file; without it, calibrates
-   first. Exit status 1 if the mean error exceeds its limit, 77 without a device. Argument "dry":
-   tiny models, no limit. */
+/* ./dev bench gpu: measures the prediction error on this machine's GPU. Step times are predicted
+   with a hardware file of `calibrate --measure --device cuda` and compared with measured times. The
+   models are the size of GPT-2 124M and 355M, which calibration does not run. SYN_HW names the
+   hardware file; without it, the benchmark calibrates first. The exit status is 1 if the mean error
+   exceeds its limit, and 77 without a device. The argument "dry" runs tiny models without a
+   limit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 
 typedef struct row {
     const char *what;
-    int64_t layers, hidden, batch, tokens, new_tokens; /* new_tokens 0: training, 2: prefill */
+    /* new_tokens: 0 for training, 2 for prefill. */
+    int64_t layers, hidden, batch, tokens, new_tokens;
 } row;
 
 static const row rows[] = {{"decode", 12, 768, 1, 128, 17},  {"decode", 12, 768, 16, 512, 17},
@@ -45,7 +47,7 @@ static bool is_of(const row *r, syn_phase phase) {
     return r->new_tokens == 0 ? !decode && !prefill : r->new_tokens == 2 ? prefill : decode;
 }
 
-/* Time of one step in ns; its ops run one after the other. */
+/* The predicted time of one step in ns, if its ops run one after the other. */
 static double predicted(const row *r, const job *j, const timed_ops *ops, const syn_hardware *hw) {
     const double steps = is_of(r, SYN_PHASE_DECODE) ? (double)(j->shapes[0].new_tokens - 1) : 1;
     double ns = 0;

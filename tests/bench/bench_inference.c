@@ -1,7 +1,7 @@
-/* ./dev bench inference: GPT-2 and BERT compared with what the machine allows: the time of their
-   matrix products in OpenBLAS, and of reading their weights with its sgemv. Both use all cores and
-   alternate with our runs. Reports medians; exit status 1 if a limit is missed. With a name as
-   argument, runs only that part. */
+/* ./dev bench inference: compares GPT-2 and BERT with the limits of the machine, which are the time
+ * of their matrix products in OpenBLAS and the time of reading their weights with its sgemv. Both
+ * use all cores and alternate with our runs. Reports medians. The exit status is 1 if a limit is
+ * missed. With a name as argument, only this part runs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@
 
 enum { RUNS = 5, DECODE = 24, CONTEXT = 128 };
 
-/* OpenBLAS's threads keep polling for work for a while after a product. Wait until they sleep, so
-   that they do not compete with ours. */
+/* After a product, OpenBLAS's threads keep polling for work for a while. This function waits until
+ * they sleep, so that they do not compete with ours. */
 static void rest(void) {
     const struct timespec pause = {0, 150000000};
     syn_blas_set_threads(1);
@@ -32,7 +32,7 @@ static void rest(void) {
 
 /* ---- What the machine allows ---- */
 
-/* Computes x (m, k) w (k, n) `times` times with the same matrices. */
+/* Multiplies the same matrices x (m, k) and w (k, n) `times` times. */
 typedef struct product {
     int64_t m, n, k;
     bool transpose; /* w is stored as (n, k) */
@@ -67,7 +67,7 @@ static double products_s(const product *list, int n) {
     return seconds;
 }
 
-/* Reads all weights of gpt2 one after the other, as a decode step does. */
+/* Reads all weights of gpt2 one after the other, like a decode step. */
 static struct weights { float *layer[12][4], *head, *x, *y; } all;
 static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
 
@@ -133,7 +133,8 @@ static void close_gpt(rank_model *m) {
     syn_ctx_free(m->ctx);
 }
 
-/* Seconds of a prefill of (batch, length), or of each of the `steps` decode steps after it. */
+/* Stores the seconds of a prefill of (batch, length), and of each of the `steps` decode steps after
+ * it. */
 static syn_status time_gpt(rank_model *m, int64_t batch, int64_t length, int steps, double *seconds,
                            syn_error *err) {
     const syn_spec prompt = {SYN_I32, 2, {batch, length}}, one = {SYN_I32, 2, {batch, 1}};
@@ -173,7 +174,7 @@ static const product gpt2_linears[] = {{1024, 2304, 768, false, 12},
                                        {1024, 768, 3072, false, 12}},
                      gpt2_attention[] = {{1024, 1024, 64, true, 144}, {1024, 64, 1024, false, 144}};
 
-/* Size of the largest tensor that one op created. */
+/* The bytes of the largest tensor that one op created. */
 static uint64_t largest_activation(const syn_trace *t) {
     uint64_t largest = 0;
     for (uint32_t row = 1; row < t->n_tensors; row++) {
@@ -184,8 +185,8 @@ static uint64_t largest_activation(const syn_trace *t) {
     return largest;
 }
 
-/* Compares the peak of tensor data in the first run with the minimum that it needs, and counts the
- * page faults of a later run. */
+/* Compares the peak of tensor data in the first run with the minimum that it needs. Counts the page
+ * faults of a later run. */
 static void memory(rank_model *m, const char *how) {
     char what[80];
     struct rusage before, after;

@@ -1,9 +1,12 @@
-/* ./dev bench llama: a model with the shape of Qwen2.5-0.5B and random weights in f32 and bf16,
-   with one thread and with all cores: prefill, decode and memory. Compared with what the machine
-   allows: the time of its products in OpenBLAS (f32), and of reading its weights with sgemv. If
-   SYN_PEER_PYTHON names a Python that has torch and transformers, measures these too. The same for
-   the command in SYN_PEER_LLAMA, if set: it gets a dtype as argument and uses the protocol of
-   peer_inference.py. All runs alternate. Reports medians; exit status 1 if a limit is missed. */
+/* ./dev bench llama: measures prefill, decode and memory of a model with the shape of Qwen2.5-0.5B
+   and random weights in f32 and bf16, with one thread and with all cores. They are compared with
+   the limits of the machine: the time of the model's products in OpenBLAS (f32), and the time of
+   reading its weights with sgemv.
+
+   If SYN_PEER_PYTHON names a Python that has torch and transformers, these are measured, too. So is
+   the command in SYN_PEER_LLAMA, if set; it gets a dtype as argument and uses the protocol of
+   peer_inference.py. All runs alternate. Reports medians. The exit status is 1 if a limit is
+   missed. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -20,9 +23,9 @@
 enum { ROUNDS = 5, STEPS = 16, SHORT = 128, LONG = 512 };
 enum { VOCABULARY = 151936, HIDDEN = 896, KEYS = 128, INNER = 4864, LAYERS = 24 };
 
-/* Seconds of wall-clock and CPU time of a prefill or a step. */
+/* Each prefill or step has a wall-clock time and a CPU time, in seconds. */
 enum { WALL, CPU, CLOCKS };
-/* The measurements of each program in a round. */
+/* What is measured of each program in a round. */
 enum { PREFILL_SHORT, PREFILL_LONG, DECODE, WORKS };
 static const char *const work_names[WORKS] = {"prefill of 128", "prefill of 512",
                                               "decode from 128"};
@@ -30,18 +33,18 @@ static const char *const work_names[WORKS] = {"prefill of 128", "prefill of 512"
 typedef struct program {
     const char *name;
     double s[WORKS][CLOCKS][ROUNDS];
-    double peak; /* MiB */
+    double peak; /* in MiB */
 } program;
 
 /* ---- What the machine allows ---- */
 
-/* The products of a layer: (rows of w as stored, its columns). */
+/* The products of a layer, as rows and columns of the stored w. */
 static const int64_t shapes[][2] = {{HIDDEN, HIDDEN}, {KEYS, HIDDEN},  {KEYS, HIDDEN},
                                     {HIDDEN, HIDDEN}, {INNER, HIDDEN}, {INNER, HIDDEN},
                                     {HIDDEN, INNER}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-/* The products of `rows` tokens; those of the head for one token only. */
+/* Measures the products of a layer for `rows` tokens, and the head's product for one token. */
 static void products_s(int64_t rows, int threads, double *wall, double *cpu) {
     static float *w, *head, *x, *y;
     const int64_t layer = 2 * HIDDEN * (HIDDEN + KEYS) + 3 * HIDDEN * INNER;
@@ -65,7 +68,7 @@ static void products_s(int64_t rows, int threads, double *wall, double *cpu) {
     syn_blas_gemm(false, true, 1, VOCABULARY, HIDDEN, x, HIDDEN, head, HIDDEN, 0, y, VOCABULARY);
     *wall = now_s() - *wall;
     *cpu = cpu_s() - *cpu;
-    /* OpenBLAS's threads keep polling for work for a while after a product. Wait until they sleep,
+    /* After a product, OpenBLAS's threads keep polling for work for a while. Wait until they sleep,
        so that they do not compete with ours. */
     syn_blas_set_threads(1);
     if (threads > 1) nanosleep(&pause, NULL);
@@ -125,7 +128,7 @@ static syn_status run_model(ours *o, int threads, int64_t length, int steps,
 
 enum { OURS, PYTHON, COMMAND, PROGRAMS };
 
-/* Prompt length and number of decode steps. */
+/* Measures a program with this prompt length and number of decode steps. */
 static bool ask(program *p, const peer *other, ours *o, int threads, int64_t length, int steps,
                 double numbers[5]) {
     char question[96];
@@ -152,7 +155,7 @@ static void one_round(program *p, const peer *other, ours *o, int threads, int r
 
 static const char *const names[] = {"ours", "OpenBLAS, f32", "transformers", "SYN_PEER_LLAMA"};
 
-/* Medians, and the medians of the ratios to ours. */
+/* Prints medians, and the medians of the ratios to our times. */
 static void show(const char *name, const program *p, const program *of, int w) {
     double seconds[CLOCKS], ratios[CLOCKS];
     for (int c = 0; c < CLOCKS; c++) {
@@ -168,11 +171,13 @@ static void show(const char *name, const program *p, const program *of, int w) {
            1e3 * seconds[WALL], ratios[WALL], 1e3 * seconds[CPU], ratios[CPU]);
 }
 
-/* The median of the rounds' ratios. With one thread it uses CPU time, which other programs on the
-   machine change less. */
+/* Prints the median of the rounds' ratios with its limit. With one thread, the ratio is of CPU
+   times, which other programs on the machine affect less. */
 static void limit_line(const program *p, const program *blas, syn_dtype dtype, int w, int threads) {
-    static const double limits[3][WORKS] = {
-        {1.15, 1.15, 1.05}, {0.7, 0.7, 0.65}, {1.2, 1.2, 0.65}}; /* for bf16 without fast pairs */
+    static const double limits[3][WORKS] = {/* For bf16 if the CPU has no fast bf16 instructions. */
+                                            {1.15, 1.15, 1.05},
+                                            {0.7, 0.7, 0.65},
+                                            {1.2, 1.2, 0.65}};
     const int clock = threads > 1 ? WALL : CPU;
     const bool pairs = syn_simd_level() == SYN_SIMD_AVX512_BF16 && syn_simd_bf16_dot_is_faster();
     double ratios[ROUNDS];
@@ -186,7 +191,7 @@ static void compare(ours *o, const peer peers[PROGRAMS], syn_dtype dtype, int th
     static program programs[PROGRAMS], blas;
     const int64_t rows[WORKS] = {SHORT, LONG, 1};
     for (int r = -1; r < ROUNDS; r++) {
-        const int at = r < 0 ? 0 : r; /* the first one is a warm-up */
+        const int at = r < 0 ? 0 : r; /* the first run is a warm-up */
         for (int w = 0; w < WORKS; w++)
             products_s(rows[w], threads, &blas.s[w][WALL][at], &blas.s[w][CPU][at]);
         for (int i = 0; i < PROGRAMS; i++)
@@ -204,8 +209,8 @@ static void compare(ours *o, const peer peers[PROGRAMS], syn_dtype dtype, int th
         if (peers[i].to) printf("  %s: %.0f MiB at most\n", names[i + 1], programs[i].peak);
 }
 
-/* Checks the memory of tensors and prints that of the process, which must not have held another
-   model before. */
+/* Checks the memory of tensors and prints that of the process. The process must not have had
+   another model before. */
 static void memory(ours *o, const char *name) {
     double numbers[2 * CLOCKS];
     syn_error err = {0};

@@ -1,6 +1,7 @@
-"""./dev bench losses: GPT-2 124M and BERT-base train from random weights as PyTorch does: each
-of 20 losses is within 1e-4 of those in tests/reference/pretraining_full.json. Needs no PyTorch, and
-minutes; exit 1 when a loss is not, or a run fails. Cases on SQuAD's article need SYN_SHARED_DATA.
+"""./dev bench losses: proves that GPT-2 124M and BERT-base train from random weights as in PyTorch.
+Each of 20 losses must be within 1e-4 of PyTorch's, which are in
+tests/reference/pretraining_full.json. This takes minutes and needs no PyTorch. Exits with 1 if a
+loss is off or a run fails. The cases that train on SQuAD's article need SYN_SHARED_DATA.
 """
 import os
 import sys

@@ -1,5 +1,5 @@
-/* Time of drawing a rank's execution trace, as `syntorch export --input trace.0.et --output b.svg`
-   does: reading, layout, folding and text, in seconds of CPU time. */
+/* Measures the CPU seconds of drawing a rank's execution trace, as `syntorch export --input
+   trace.0.et --output b.svg` does it: reading, layout, folding and text. */
 #include <stdlib.h>
 
 #include "export/export.h"
@@ -8,7 +8,8 @@
 
 enum { ROUNDS = 3 };
 
-/* Rank 0 of a tensor-parallel pair of GPT-3 175B that runs that many decode steps, as an .et. */
+/* Returns an .et file of rank 0 of a tensor-parallel pair of GPT-3 175B that runs `steps` decode
+   steps. */
 static syn_sink *record(int steps, uint32_t *nodes) {
     const gpt_shape shape = {96, 96, 2, steps, 12288, 16, 51200};
     const int32_t first = 0;

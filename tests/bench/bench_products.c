@@ -1,6 +1,6 @@
-/* ./dev bench products: matrix products compared with OpenBLAS with the same number of threads, and
-   with the memory bandwidth. All runs of a line alternate. Times are medians; ratios are medians of
-   the ratios of adjacent runs. Exit status 1 if a limit is missed. */
+/* ./dev bench products: compares matrix products with OpenBLAS, which uses the same number of
+   threads, and with the memory bandwidth. All runs of a line alternate. Times are medians; ratios
+   are medians of the ratios of adjacent runs. The exit status is 1 if a limit is missed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,10 @@
 #include "tests/support/bench.h"
 #include "tools/cli.h"
 
-#define OUT ((size_t)3072 * 3072) /* more than 64 rows of logits, and than 2048 of a layer */
+#define OUT ((size_t)3072 * 3072) /* enough for 64 rows of logits or 2048 of a layer */
 enum { MOST_PRODUCTS = 49, MOST_ROWS = 2048, MOST_COLUMNS = 50257, MOST_RUNS = 64 };
-#define WEIGHTS ((size_t)12 * 768 * 9216 + (size_t)768 * 50257) /* of GPT-2 124M's matrices */
+/* Number of elements of GPT-2 124M's matrices. */
+#define WEIGHTS ((size_t)12 * 768 * 9216 + (size_t)768 * 50257)
 
 static int threads;
 static syn_workers *workers;
@@ -28,7 +29,7 @@ static uint64_t sums[SYN_WORKERS_MAX];
 typedef struct work {
     syn_product p[MOST_PRODUCTS];
     int n;
-    size_t elems; /* bytes of weights so far */
+    size_t elems; /* number of weights so far */
 } work;
 
 static void add(work *w, int64_t m, int64_t k, int64_t n, syn_dtype dtype, bool head) {
@@ -48,7 +49,8 @@ static void add(work *w, int64_t m, int64_t k, int64_t n, syn_dtype dtype, bool 
     w->elems += (size_t)(n * k);
 }
 
-/* The same with both gradients: a layer's matrices for m tokens. */
+/* The three products of a layer's matrix in training: forward, and the gradients of the input and
+   of the weight. */
 typedef enum pass { FORWARD, INPUT, WEIGHT, PASSES } pass;
 
 static void add_pass(work *w, pass which, int64_t m, int64_t k, int64_t n, syn_dtype dtype) {
@@ -75,7 +77,7 @@ static void add_pass(work *w, pass which, int64_t m, int64_t k, int64_t n, syn_d
 
 static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
 
-/* All linear layers of GPT-2 124M for m tokens. */
+/* All linear layers of GPT-2 124M, for m tokens. */
 static work whole_model(int64_t m, syn_dtype dtype) {
     work w = {.n = 0};
     for (int layer = 0; layer < 12; layer++)
@@ -118,9 +120,10 @@ static void run(const work *w, how way) {
     }
 }
 
-/* Seconds per run, over several runs that together take a few hundredths of a second. OpenBLAS's
-   threads keep a core busy for a tenth of a second after a product, so they must sleep before
-   others are timed. A first, untimed product wakes up the threads that are timed. */
+/* The seconds per run, measured over several runs that together take a few hundredths of a second.
+   After a product, OpenBLAS's threads keep a core busy for a tenth of a second, so the function
+   waits until they sleep. It then runs one untimed product, to wake up the threads that are
+   timed. */
 static double seconds(const work *w, how way) {
     static how last = READING;
     const struct timespec pause = {0, 150000000};
@@ -136,7 +139,7 @@ static double seconds(const work *w, how way) {
     return (now_s() - begin) / runs;
 }
 
-/* Times of a, b, and a / b; a and b alternate after one warm-up run of each. */
+/* The times of a and b, and a / b. a and b alternate, after one warm-up run of each. */
 typedef struct pair {
     double a_s, b_s, ratio;
 } pair;
@@ -166,7 +169,7 @@ static const char *name(syn_dtype dtype) {
     return syn_dtype_name(dtype);
 }
 
-/* One row compared with sgemv and with reading the same bytes; 16-bit weights compared with f32. */
+/* Compares one row with sgemv and with reading the same bytes, and 16-bit weights with f32. */
 static void one_row(void) {
     const work f32 = whole_model(1, SYN_F32);
     char what[96];
@@ -223,7 +226,7 @@ static void many_rows(void) {
             }
 }
 
-/* Products of a training step with 4 x 64 to 4 x 512 tokens. OpenBLAS computes in f32. */
+/* The products of a training step with 4 x 64 to 4 x 512 tokens. OpenBLAS computes in f32. */
 static void training(void) {
     static const int64_t tokens[] = {256, 512, 1024, 2048};
     static const char *const passes[] = {"forward", "of x", "of w"};
@@ -263,7 +266,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     for (size_t i = 0; i < WEIGHTS; i++) weights[i] = 0.001f * (float)(i % 1999) - 1;
-    /* 0x3c00 is 1 in f16 and 2^-7 in bf16: not subnormal in either */
+    /* 0x3c00 is 1 in f16 and 2^-7 in bf16, so it is not subnormal in either type. */
     for (size_t i = 0; i < WEIGHTS; i++) halves[i] = (uint16_t)(0x3c00 + i % 512);
     for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) x[i] = 0.01f * (float)(i % 101) - 0.5f;
     for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) half_x[i] = (uint16_t)(0x3c00 + i % 301);

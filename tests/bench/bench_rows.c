@@ -1,5 +1,5 @@
-/* ./dev bench rows: the row kernels compared with copying the same number of bytes. The figures of
-   one line are measured alternately; exit status 1 if one misses its limit. */
+/* ./dev bench rows: compares the row kernels with copying the same number of bytes. The two sides
+   of a comparison run alternately. The exit status is 1 if a rate misses its limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { WIDTH = 1024, ROUNDS = 9 };
 /* ---- Rows ---- */
 
 struct rows {
-    const syn_row_kernels *k; /* NULL: copy */
+    const syn_row_kernels *k; /* NULL: measure the copy */
     int which;
     float *x, *y, *z, *v;
 };
@@ -35,8 +35,8 @@ static const char *const names[] = {"gelu, tanh form",
                                     "sum of squares",
                                     "adamw"};
 enum { UNARY = 4, BINARY = 5, KERNELS = (int)(sizeof names / sizeof *names) };
-/* Limits relative to the rate of copying, which moves 8 bytes per element. Two inputs and a result
-   are 12 bytes, a sum 4, and adamw with its three results 28. */
+/* Limits relative to the rate of copying, which moves 8 bytes per element. A kernel with two inputs
+   and a result moves 12 bytes, a sum 4, and adamw with its three results 28. */
 static const double limits[KERNELS] = {0.6, 0.4, 0.6, 0.6, 0.5, 0.5, 0.45, 0.4,
                                        0.5, 0.8, 0.8, 0.6, 0.3, 0.6, 1,    0.2};
 
@@ -61,7 +61,7 @@ static void row(const struct rows *r, int64_t at, int worker) {
     else if (r->which == 13) k->dropout(x, &drop, 0, y, WIDTH);
     else if (r->which == 14) k->square_sum(x, &sum, WIDTH);
     else k->adamw(y, r->z + at, r->v + at, x, &adamw, WIDTH);
-    if (sum < 0) die("a negative sum of squares"); /* keeps the compiler from removing it */
+    if (sum < 0) die("a negative sum of squares"); /* keeps the compiler from removing the loop */
 }
 
 static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -71,7 +71,7 @@ static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
         else memcpy(r->y + i * WIDTH, r->x + i * WIDTH, WIDTH * sizeof(float));
 }
 
-/* Elements per second, in 10^9. */
+/* The number of elements per second, in 10^9. */
 static double rate(syn_workers *w, struct rows *r, int64_t rows) {
     const double begin = now_s();
     syn_workers_ranges(w, rows, 1, some_rows, r);
@@ -86,7 +86,8 @@ static void row_kernels(syn_workers *w) {
                      filled(rows * WIDTH),
                      filled(rows * WIDTH),
                      filled(rows * WIDTH)};
-    for (int64_t i = 0; i < rows * WIDTH; i++) r.v[i] += 3; /* mean squares must not be negative */
+    /* Means of squares must not be negative. */
+    for (int64_t i = 0; i < rows * WIDTH; i++) r.v[i] += 3;
     printf("row kernels, %lld rows of %d, %d threads, 10^9 elements/s:\n", (long long)rows, WIDTH,
            syn_workers_count(w));
     for (int which = 0; which < KERNELS; which++) {

@@ -1,5 +1,5 @@
-/* Writes and reads node-link JSON and GraphML of 100,000 nodes: 50,000 ops and 50,000 tensors with
-   150,000 edges. Limit of the writers: 1 s of CPU time. */
+/* Measures writing and reading node-link JSON and GraphML of 100,000 nodes: 50,000 ops and 50,000
+   tensors with 150,000 edges. The writers may take at most 1 s of CPU time. */
 #include "export/export.h"
 #include "syntorch/base/sink.h"
 #include "tests/support/graphs.h"
@@ -9,15 +9,15 @@
 
 #define N_OPS 50000
 
-/* CPU time, which other programs on the machine do not increase. */
+/* CPU time, which does not include that of other programs on the machine. */
 static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Like a transformer: each op reads the outputs of its predecessor and of an older op, and depends
-   on one more op. */
+/* Adds an op as in a transformer: it reads the outputs of its predecessor and of an older op, and
+   depends on one more op. */
 static syn_status add_op(syn_graph *g, uint32_t i, syn_error *err) {
     char scope[64], name[96];
     const uint32_t in[2] = {i > 0 ? i - 1 : 0, i > 7 ? i - 7 : 0}, out[1] = {i};

@@ -1,6 +1,6 @@
-/* Speed of the tokenizers of GPT-2 and BERT, and of small ones of each kind of tokenizer.json:
-   loading, English text, and one very long word. Reports CPU time, which other programs change
-   less, with the limit of each figure. */
+/* Measures the tokenizers of GPT-2 and BERT, and small tokenizers of each kind of tokenizer.json:
+   loading, English text, and one very long word. Prints CPU time, which other programs affect less,
+   with the limit of each figure. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "syntorch/base/memory.h"
@@ -40,7 +40,7 @@ static bool squad_text(text_buffer *text) {
     return ok;
 }
 
-/* Best time of encoding, in seconds; negative after a failure. */
+/* The shortest time of encoding in seconds; negative after a failure. */
 static double time_encode(const syn_tokenizer *tok, const char *text, size_t bytes, size_t *elems) {
     double best = 1e9;
     for (int i = 0; i < REPEATS; i++) {
@@ -54,7 +54,7 @@ static double time_encode(const syn_tokenizer *tok, const char *text, size_t byt
     return best;
 }
 
-/* Best time of loading a folder; negative after a failure. */
+/* The shortest time of loading a folder in seconds; negative after a failure. */
 static double time_load(syn_tokenizer **tok, const char *folder) {
     double best = 1e9;
     *tok = NULL;

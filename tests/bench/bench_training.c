@@ -1,9 +1,11 @@
-/* ./dev bench training: a training step of GPT-2 124M and BERT-base compared with what the machine
-   allows: the time of its matrix products in OpenBLAS, plus 28 bytes per parameter at the speed of
-   a copy (read: gradient, parameter and two moments; written: parameter and two moments). All use
-   all cores and alternate with our runs. If SYN_PEER_PYTHON names a Python that has torch and
-   transformers, PyTorch's step is timed too, also alternating. Reports medians; exit status 1 if a
-   limit is missed. With a name as argument, runs only that part. */
+/* ./dev bench training: compares a training step of GPT-2 124M and BERT-base with the limits of the
+   machine. The limit is the time of the step's matrix products in OpenBLAS, plus the time of
+   copying 28 bytes per parameter (4 values are read: gradient, parameter and two moments; 3 are
+   written: parameter and two moments). Both use all cores and alternate with our runs.
+
+   If SYN_PEER_PYTHON names a Python that has torch and transformers, PyTorch's step is timed too,
+   also alternating. Reports medians. The exit status is 1 if a limit is missed. With a name as
+   argument, only this part runs. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,8 +39,8 @@ static const work works[] = {{"gpt2 4x64", "gpt2", 4, 64, 1.15, SYN_F32},
                              {"gpt2 4x512", "gpt2", 4, 512, 1.08, SYN_F32},
                              {"bert 4x512", "bert-base-uncased", 4, 512, 1.08, SYN_F32}};
 
-/* OpenBLAS's threads keep polling for work for a while after a product. Wait until they sleep, so
-   that they do not compete with ours. */
+/* After a product, OpenBLAS's threads keep polling for work for a while. This function waits until
+   they sleep, so that they do not compete with ours. */
 static void rest(void) {
     const struct timespec pause = {0, 150000000};
     syn_blas_set_threads(1);
@@ -52,7 +54,7 @@ static float *numbers(int64_t n) {
     return x;
 }
 
-/* y = x w, dx = dy w', dw = x' dy */
+/* Seconds of y = x w, dx = dy w' and dw = x' dy. */
 static double three_products_s(int64_t m, int64_t n, int64_t k, int times) {
     float *x = numbers(m * k), *w = numbers(k * n), *y = numbers(m * n);
     syn_blas_set_threads(cli_cores());
@@ -91,7 +93,7 @@ static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
     memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
 }
 
-/* Seconds per byte read or written. */
+/* Seconds per byte that is read or written. */
 static double byte_s(void) {
     const int64_t n = 256 << 20;
     struct copy c = {(char *)numbers(n / 4), (char *)numbers(n / 4)};
@@ -117,7 +119,7 @@ typedef struct trainer {
     syn_data_parallel *parallel; /* NULL: one rank */
     int32_t *ids;
     bool gpt;
-    syn_mark mark; /* before the first step */
+    syn_mark mark; /* set before the first step */
 } trainer;
 
 static syn_status open_trainer(trainer *t, const work *w, syn_model_config *config, syn_comm *comm,
@@ -224,7 +226,7 @@ static void run_half(const work *w) {
     double f32[RUNS], bf16[RUNS], ratios[RUNS], theirs[RUNS], seconds;
     half.dtype = SYN_BF16;
     rest();
-    if (w->batch * w->tokens > MOST) return; /* two models with long sequences take 20 GB */
+    if (w->batch * w->tokens > MOST) return; /* two models with long sequences would take 20 GB */
     if (open_trainer(&wide, w, &config, NULL, cli_cores(), &err) != SYN_OK ||
         open_trainer(&narrow, &half, &config, NULL, cli_cores(), &err) != SYN_OK ||
         step(&wide, w, &seconds, &err) != SYN_OK || step(&narrow, &half, &seconds, &err) != SYN_OK)
@@ -299,7 +301,8 @@ static void run_ranks_of_data(void) {
          true);
 }
 
-/* One rank of GPT-3 175B with 8-way tensor parallelism, on meta: one sequence of 2,048 tokens. */
+/* Records one rank of GPT-3 175B with 8-way tensor parallelism on meta, with one sequence of 2,048
+   tokens. */
 static void run_symbolic(void) {
     const syn_spec spec = {SYN_I32, 2, {1, 2048}};
     double times[RUNS];

@@ -1,6 +1,7 @@
-"""./dev bench viewer: a page of half a million measured ops of 128 ranks in Chromium, beside its
-limits: bytes of the file, time to the first picture, time of a frame while the timeline is
-moved, time of a search. Medians; without Chromium the file's size alone. exit 1 when one is missed.
+"""./dev bench viewer: measures an HTML report of half a million measured ops on 128 ranks in
+Chromium: the size of the file, the time to the first picture, the time per frame while the timeline
+is moved, and the time of a search. Prints medians next to their limits and exits with 1 if one is
+exceeded. Without Chromium it measures only the file's size.
 """
 import json
 import os
@@ -31,7 +32,7 @@ def tell(what, value, limit, unit):
 
 
 def record(folder):
-    """A page of a training run that was measured here, a thread a rank."""
+    """Returns the HTML report of a training run that is measured here, with one thread per rank."""
     config = os.path.join(folder, "config.json")
     with open(config, "w", encoding="utf-8") as f:
         json.dump(MODEL, f)
@@ -45,7 +46,7 @@ def record(folder):
 
 
 def frames(page, move):
-    """Of each round the time to draw after a move."""
+    """Returns the median time to draw after a move."""
     out = []
     for k in range(ROUNDS):
         page.do(move % k)

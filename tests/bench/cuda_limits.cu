@@ -1,8 +1,13 @@
-/* What a CUDA device allows, for bench_cuda: for each line "T M N K" (T bf16 or f32) that it reads
-   the TFLOP/s of cuBLASLt's product of row-major M x K by K x N at its best choice, for "copy
-   BYTES" the GB/s of a copy within the device, bytes read and written counted, for "peer BYTES" of
-   one from the first device to the second, for "all_reduce BYTES N" of NCCL's sum of bf16 on N
-   devices, what each link carries (0: built without NCCL). Shares nothing with ours. */
+/* Measures the limits of a CUDA device for bench_cuda. It uses none of our code. For each input
+   line it prints a number:
+
+   - "T M N K", where T is bf16 or f32: the TFLOP/s of cuBLASLt's product of row-major M x K by
+     K x N, with its fastest algorithm.
+   - "copy BYTES": the GB/s of a copy within the device. Bytes that are read and bytes that are
+     written are counted.
+   - "peer BYTES": the GB/s of a copy from the first device to the second.
+   - "all_reduce BYTES N": the GB/s that NCCL's sum of bf16 on N devices sends over each link; 0 if
+     built without NCCL. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -78,11 +83,11 @@ static double peer_rate(size_t bytes) {
     return rate;
 }
 
-/* Seconds as the host sees them, as ours are. */
+/* The seconds are measured on the host, like those of our steps. */
 static double all_reduce_rate(size_t bytes, int n) {
 #ifdef SYN_HAVE_NCCL
     enum { MOST = 64 };
-    static ncclComm_t comms[MOST]; /* made once */
+    static ncclComm_t comms[MOST]; /* created once */
     static cudaStream_t streams[MOST];
     void *data[MOST];
     double started = 0;
@@ -114,7 +119,7 @@ static double all_reduce_rate(size_t bytes, int n) {
 #endif
 }
 
-/* Numbers of no pattern, as zeros are multiplied faster. */
+/* Numbers without a pattern, because zeros are multiplied faster. */
 template <typename T> __global__ void fill(T *data, long long n) {
     const long long step = (long long)gridDim.x * blockDim.x;
     for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {

@@ -1,7 +1,7 @@
-"""Inference of transformers, for bench_llama: peer_inference.py f32|bf16 holds a model of the shape
-of Qwen2.5-0.5B with random weights. For each line "THREADS TOKENS STEPS" that it reads it continues
-a prompt of so many tokens greedily by so many, and prints the seconds of the prefill and of a step,
-the processor's time of both, and the MiB of memory that it needed at most."""
+"""Measures inference in transformers for bench_llama. `peer_inference.py f32|bf16` creates a model
+of the shape of Qwen2.5-0.5B with random weights. For each line "THREADS TOKENS STEPS" of its input,
+it processes a prompt of TOKENS tokens and generates greedily for STEPS steps. It prints the seconds
+of the prefill, the seconds per step, the CPU time of each, and the peak memory in MiB."""
 import resource
 import sys
 import time

@@ -1,7 +1,8 @@
-"""Training steps of PyTorch, for bench_training and bench_cuda: peer_training.py PRESET BATCH
-TOKENS THREADS f32|bf16 [cuda|compiled] runs one for each line that it reads ("N": N of them) and
-prints the seconds of each. Fused attention and AdamW, no dropout; bf16 by autocast. cuda: on that
-device; compiled: there, by torch.compile."""
+"""Measures training steps in PyTorch for bench_training and bench_cuda. `peer_training.py PRESET
+BATCH TOKENS THREADS f32|bf16 [cuda|compiled]` runs one step for each line of its input, or N steps
+if the line is a number N, and prints the seconds per step. Attention and AdamW are fused, there is
+no dropout, and bf16 uses autocast. `cuda` runs on the GPU, `compiled` runs there with
+torch.compile."""
 import sys
 import time
 

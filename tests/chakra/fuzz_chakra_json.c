@@ -1,5 +1,6 @@
-/* Fuzz target for `syntorch json` and text workloads: an .et converted to JSON converts back to
-   the same .et, JSON survives the opposite round trip, and rejected input gives a message. */
+/* Fuzz target for `syntorch json` and text workloads. An .et file that is converted to JSON must
+   convert back to the same .et file. JSON must be the same after the opposite round trip. Rejected
+   input must give a message. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* NULL if the input was rejected */
+/* The converted file; NULL if the input was rejected. */
 static syn_sink *convert(const char *data, size_t bytes, bool json) {
     syn_chakra_json_stats stats;
     syn_error err = {0};

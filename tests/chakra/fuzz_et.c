@@ -1,5 +1,5 @@
-/* Fuzz target for the readers of execution traces: an accepted input is a valid graph, and what
-   is written from it reads back to the same bytes. */
+/* Fuzz target for the readers of execution traces. An accepted input must give a valid graph. If
+   the graph is written, read and written again, the bytes must be the same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Verifies and writes the graph, and frees it. */
+/* Verifies the graph, writes it, and frees it. */
 static syn_sink *write_et(syn_graph *g) {
     syn_error err = {0};
     syn_sink *sink;
@@ -19,7 +19,7 @@ static syn_sink *write_et(syn_graph *g) {
     return sink;
 }
 
-/* Reads the sink's data and writes it again. */
+/* Reads the bytes of the sink and writes them again. */
 static syn_sink *again(const syn_sink *sink) {
     syn_error err = {0};
     syn_graph *g = NULL;
@@ -41,8 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     syn_sink *first = write_et(g);
-    /* A rank number that was only in the JSON around the nodes is missing in the first file.
-       From then on nothing changes. */
+    /* The JSON may contain a rank number outside its nodes, which the first file does not have.
+       After the first file, nothing may change. */
     syn_sink *second = json ? again(first) : first;
     syn_sink *third = again(second);
     size_t bytes, bytes_again;

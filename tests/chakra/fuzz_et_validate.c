@@ -1,6 +1,6 @@
-/* Fuzz target for the validator: it reaches a verdict on any bytes, and reports no errors in
-   framing, ids or order for a file that the reader accepts. An input that begins with '{' is a
-   group file. */
+/* Fuzz target for the validator. It must finish with a verdict on any bytes. If the reader accepts
+   a file, the validator must not report errors in its framing, ids or order. An input that begins
+   with '{' is a group file. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void check_result(const syn_validation *v) {
     check_json(v);
 }
 
-/* Validates a set in which every rank has the same file. */
+/* Validates a trace set in which all ranks have the same file. */
 static void run(const char *groups, size_t group_bytes, const char *data, size_t size,
                 const syn_validate_options *how, uint32_t world, syn_validation *out) {
     syn_error err = {0};

@@ -1,5 +1,6 @@
-/* Converting an .et to JSON and back when memory runs out, and detecting which of the two a file
-   is. test_json_tool.py compares the contents with protobuf's. */
+/* Tests converting an .et file to JSON and back when memory runs out, and detecting which of the
+   two formats a file has. test_json_tool.py compares the contents with those of protobuf's own
+   JSON. */
 #include "tests/support/test.h"
 
 #include "export/chakra/chakra_json.h"
@@ -34,9 +35,11 @@ static void sweep(way how, const char *data, size_t bytes) {
     CHECK(test_without_memory(convert_job, &j) > 3);
 }
 
-static const char wire[] = "\7\n\0051.0.0"                                         /* version */
-                           "\21\10\5\22\1n\30\4*\2\1\2R\4\n\2xy"                   /* canonical */
-                           "\31(\1(\2R\23\n\1a\362\1\r\n\3\303\244z\n\6 \"\\\1yy"; /* not packed */
+/* Metadata with a version, a node whose bytes are canonical, and a node whose lists are not
+   packed. */
+static const char wire[] = "\7\n\0051.0.0"
+                           "\21\10\5\22\1n\30\4*\2\1\2R\4\n\2xy"
+                           "\31(\1(\2R\23\n\1a\362\1\r\n\3\303\244z\n\6 \"\\\1yy";
 
 static void conversion_out_of_memory(void) {
     syn_error err = {0};

@@ -1,4 +1,5 @@
-/* The writer of execution traces: bytes, files, and JSON form. */
+/* Tests the writer of execution traces: bytes, compared with Chakra's generator and with protobuf's
+   documentation; files of trace sets; and the JSON form. */
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
@@ -14,7 +15,7 @@
 
 /* ---- Bytes ---- */
 
-/* ALL_REDUCE.1.et as written by Chakra's own generator (et_generator). */
+/* The file ALL_REDUCE.1.et that Chakra's own generator (et_generator) writes. */
 static const unsigned char chakra_bytes[] = "\x07\x0a\x05"
                                             "1.0.0"
                                             "\x40\x08\x11\x12\x0a"
@@ -87,8 +88,8 @@ static bool exists(const char *name) {
     return path_exists(in_folder(name));
 }
 
-/* Writes to the prefix given in the environment, for checks from outside, or to a temporary
-   folder. */
+/* Writes to the prefix that the environment gives, so that other programs can check the files, or
+   to a temporary folder. */
 static void test_set(void) {
     const char *given = getenv("SYN_ET_OUT");
     syn_error err = {0};
@@ -108,11 +109,12 @@ static void test_set_replaces_larger(void) {
     syn_error err = {0};
     syn_graph *small = small_gpt_graph(), *large = et_pipeline();
     CHECK_OK(syn_export_et_set(large, NULL, in_folder("t"), &err), err);
-    put_text("t.9.et", ""); /* not contiguous with the set, so not overwritten */
+    /* Its number does not follow those of the set, so it is not overwritten. */
+    put_text("t.9.et", "");
     CHECK_OK(syn_export_et_set(small, NULL, in_folder("t"), &err), err);
     CHECK(exists("t.0.et") && exists("t.1.et") && !exists("t.2.et") && !exists("t.3.et"));
     CHECK(exists("t.9.et") && exists("t.comm_group.json"));
-    /* A set that cannot be completed has no group file. */
+    /* If a trace set cannot be completed, no group file is written. */
     put_folder("t.1.et");
     CHECK_INT(syn_export_et_set(small, NULL, in_folder("t"), &err), SYN_E_IO);
     CHECK_HAS(err.text, "t.1.et");
@@ -134,8 +136,8 @@ static void test_set_of_one_rank(void) {
     syn_graph_free(g);
 }
 
-/* Two ranks that both belong to group "tp0". Each row lists a rank's collectives: kind, bytes /
-   64. */
+/* Two ranks of the group "tp0". Each row lists the collectives of one rank: their kinds, and their
+   bytes divided by 64. */
 static syn_graph *two_ranks(const syn_comm_kind kinds[2][3], const int sizes[2][3],
                             uint32_t group) {
     static const int32_t pair[] = {0, 1};
@@ -204,7 +206,7 @@ static void test_ranks_must_agree(void) {
         CHECK_STR(err.text, cases[i].want == NULL ? "" : cases[i].want);
         CHECK_INT(exists("t.0.et"), cases[i].want == NULL);
         CHECK_INT(exists("t.comm_group.json"), cases[i].want == NULL);
-        /* A graph that was read from files is written unchanged. */
+        /* A graph that was read from files is written as it is. */
         const syn_attribute version = {
             .name = "et.version", .type = SYN_VALUE_TEXT, .text = "1.0.0"};
         CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
@@ -213,7 +215,7 @@ static void test_ranks_must_agree(void) {
     }
 }
 
-/* Rank 1 has only views and a barrier. The existing set is not changed. */
+/* Rank 1 has only views and a barrier, so it has no nodes. The existing set must not change. */
 static void test_rank_without_nodes(void) {
     static const int32_t pair[] = {0, 1};
     const et_row work = {.kind = SYN_NODE_COMPUTE},
@@ -255,7 +257,8 @@ static void test_set_no_memory(void) {
 }
 
 static void test_comm_group(void) {
-    /* One-rank groups are left out. Ids ascend, whatever the graph's order. */
+    /* Groups of one rank are not written. The ids ascend, in whatever order the graph has the
+       groups. */
     static const int32_t rank = 0, pair[] = {3, 0}, alone[] = {2};
     const syn_graph_group groups[] = {{12, "b", pair, 2}, {5, "solo", alone, 1}, {9, "a", pair, 2}};
     syn_error err = {0};
@@ -268,7 +271,8 @@ static void test_comm_group(void) {
     syn_graph_free(g);
 }
 
-/* Each hop of a ring stays within its node of eight, or keeps its position in the node. */
+/* Checks that each hop of the ring stays within a node of eight ranks, or goes to the same position
+   in another node. */
 static void check_ring(const int32_t *ranks, uint32_t n) {
     uint64_t seen[2] = {0, 0};
     for (uint32_t i = 0; i < n; i++) {
@@ -292,7 +296,7 @@ static void test_rings(void) {
             CHECK(syn__et_network_hops(ranks, (uint32_t)n, 8) >= (uint32_t)nodes);
         }
     }
-    /* If positions differ or there are no nodes, no order helps, so the order is kept. */
+    /* If positions differ or there are no nodes, no order is better, so the given order stays. */
     CHECK_OK(syn__et_order_ring(odd, 3, 8, &err), err);
     CHECK_OK(syn__et_order_ring(mixed, 4, 8, &err), err);
     CHECK_OK(syn__et_order_ring(mixed, 4, 0, &err), err);
@@ -301,24 +305,29 @@ static void test_rings(void) {
     CHECK_INT(syn__et_network_hops(odd, 3, 8), 0);
 }
 
-/* Nodes with different positions. `hops` is the number of hops between nodes that keep their
-   position; all other hops between nodes change it. Each rank occurs once. */
+/* Nodes with ranks at different positions. `hops` is the number of hops between nodes that keep
+   their position; all others change it. Each rank must occur once. */
 static void test_uneven_rings(void) {
     static const struct {
         int32_t begin, step, n;
         uint32_t hops;
     } groups[] = {
-        {0, 1, 12, 2},  /* one whole node and half of another: there and back */
-        {12, 1, 12, 2}, /* half of one node and the whole next one */
-        {4, 1, 8, 0},   /* two halves without a common position */
-        {5, 1, 6, 0},   /* 5, 6, 7 and 0, 1, 2 */
+        {0, 1, 12, 2},  /* one whole node and half of another: one hop there and one back */
+        {12, 1, 12, 2}, /* half of one node and the whole next node */
+        {4, 1, 8, 0},   /* two halves that have no position in common */
+        {5, 1, 6, 0},   /* 5, 6, 7 of one node, and 0, 1, 2 of the next */
         {4, 1, 16,
-         2}, /* a half, a whole, the other half: one half has no hops that keep the position */
-        {2, 1, 30, 4}, /* 2 to 7, two whole nodes, most of another */
-        {0, 1, 9, 1},  /* the ninth is entered at its own position and left to another one */
-        {0, 3, 16, 3}, /* three kinds of nodes, two of each */
-        {0, 6, 8, 3},  /* 0, 6; 4; 2; 0, 6; 4; 2: equal kinds are adjacent */
-        {1, 2, 7, 2},  /* 1, 3, 5, 7 and 1, 3, 5 */
+         /* A half, a whole node and the other half: one of the halves has no hop that keeps the
+            position. */
+         2},
+        {2, 1, 30, 4}, /* 2 to 7 of one node, two whole nodes, and most of another */
+        /* The ninth rank is entered at its own position and left to another position. */
+        {0, 1, 9, 1},
+        {0, 3, 16, 3}, /* three kinds of nodes, two of each kind */
+        /* Nodes with 0 and 6, with 4, with 2, and the same again: nodes of the same kind become
+           adjacent. */
+        {0, 6, 8, 3},
+        {1, 2, 7, 2}, /* 1, 3, 5, 7 of one node and 1, 3, 5 of the next */
     };
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         const uint32_t n = (uint32_t)groups[g].n;
@@ -344,7 +353,8 @@ static void test_uneven_rings(void) {
     }
 }
 
-/* Sets have the ring order for their machine; graphs that are read get the graph's order back. */
+/* A trace set has the ring order for its machine. When it is read, groups get the order of the
+   graph back. */
 static void test_ring_of_set(void) {
     static const int32_t rank[] = {0, 4, 8, 12}, members[] = {0, 4, 8, 12};
     static const int32_t others[] = {1, 5, 9, 13}, custom[] = {9, 5, 1};
@@ -399,8 +409,8 @@ static void test_utf8_is_repaired(void) {
 }
 
 static void test_json_form(void) {
-    /* protobuf's JSON rules: 64-bit integers are strings, enums are names, default values are
-       omitted, except in a oneof. */
+    /* The rules of protobuf's JSON: 64-bit integers are strings, enums are names, and default
+       values are omitted, except in a oneof. */
     size_t bytes;
     syn_graph *g = named_graph("s\"\n", "x", "m");
     const syn_export_options options = {.version = "syntorch 9"};

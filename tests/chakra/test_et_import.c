@@ -1,5 +1,6 @@
-/* The readers of execution traces: what they accept, what they write back unchanged, and what
-   they reject. */
+/* Tests the readers of execution traces: which files they accept, that accepted files are written
+   back unchanged, and the meaning and order of their nodes. test_et_refused.c tests rejected
+   files. */
 #include "ops/ops.h"
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
@@ -49,7 +50,8 @@ static void close_file(file *f) {
     syn__buf_free(&f->message);
 }
 
-/* bytes -> graph -> bytes, and bytes -> graph -> Chakra JSON -> graph -> bytes */
+/* Checks two round trips: bytes to graph to bytes; and bytes to graph to Chakra JSON to graph to
+   bytes. */
 static void check_round_trip(const char *data, size_t bytes) {
     syn_error err = {0};
     size_t n, n_json;
@@ -95,7 +97,7 @@ static void test_all_ranks_through_json(void) {
     CHECK_OK(syn_graph_verify(back, &err), err);
     CHECK_INT(back->n_ranks, 4);
     CHECK_INT(back->world_size, 4);
-    CHECK_INT(back->n_groups, 5); /* groups of more than one rank */
+    CHECK_INT(back->n_groups, 5); /* the groups of more than one rank */
     CHECK_STR(syn_graph_group_by_id(back, 4)->name, "embd1");
     for (int32_t rank = 0; rank < 4; rank++) {
         const syn_export_options options = {.rank = &rank};
@@ -127,7 +129,7 @@ static uint64_t bits_of_float(float v) {
     return bits;
 }
 
-/* Every member of the oneof, with values that are easily lost. */
+/* Every member of the oneof, with values that are easily lost in a conversion. */
 static void test_attribute_types(void) {
     const struct {
         uint32_t field;
@@ -298,7 +300,7 @@ static void test_messages_mean(void) {
     syn_graph_free(g);
 }
 
-/* A node that an op of the table writes to a trace: rank 0 of two. */
+/* The node that an op of the table has in the trace of rank 0 of two. */
 static syn_node node_of(int op) {
     const syn_opdef *def = &syn_op_table[op];
     syn_node n = plain_node((uint64_t)op, def->name);
@@ -348,7 +350,8 @@ static void test_categories(void) {
     free(data);
     syn_graph_free(back);
     syn_graph_free(g);
-    /* Foreign op names are categorized by keywords, the more specific ones first. */
+    /* Op names of other programs are assigned to categories by keywords, the more specific keywords
+       first. */
     CHECK_INT(syn_op_category("aten::_softmax"), SYN_CATEGORY_REDUCTION);
     CHECK_INT(syn_op_category("aten::native_layer_norm"), SYN_CATEGORY_NORM);
     CHECK_INT(syn_op_category("aten::matmul"), SYN_CATEGORY_MATMUL);
@@ -356,7 +359,8 @@ static void test_categories(void) {
     CHECK_INT(syn_op_category("void kernel<float>()"), SYN_CATEGORY_OTHER);
 }
 
-/* Costs that were raised to a minimum for simulators are not the program's costs. */
+/* Costs that were raised to a minimum for simulators must not be read as the costs of the
+   program. */
 static void test_clamped(void) {
     const struct {
         uint64_t ops, bytes;
@@ -393,8 +397,8 @@ static void test_clamped(void) {
 /* ---- Order ---- */
 
 static void test_forward_dependencies(void) {
-    /* 5 depends on 2 and 2 on 9; 7 is independent. The smaller id goes first among ready nodes,
-       so 7 is before 9. */
+    /* 5 depends on 2, 2 depends on 9, and 7 is independent. Among ready nodes the one with the
+       smaller id comes first, so 7 is before 9. */
     static const uint64_t on9[] = {9}, on2[] = {2, 2};
     file f = {0};
     put_meta(&f, "1", NULL, 0);
@@ -408,7 +412,7 @@ static void test_forward_dependencies(void) {
     for (uint32_t i = 0; i < 4; i++) CHECK_INT(syn_graph_node(g, 0, i, &c)->id, want[i]);
     const syn_node *last = syn_graph_node(g, 0, 3, &c);
     CHECK_INT(last->n_deps,
-              2); /* a data and a control dependency on node 2; the duplicate is dropped */
+              2); /* a data and a control dependency on node 2, of which one is dropped */
     CHECK_INT(last->deps[0].node, 2);
     CHECK_INT(last->deps[0].dep_class, SYN_DEP_DATA);
     CHECK_INT(last->deps[1].dep_class, SYN_DEP_CONTROL);
@@ -418,7 +422,7 @@ static void test_forward_dependencies(void) {
 }
 
 static void test_ties_go_by_id(void) {
-    /* With or without a forward dependency, ids decide the order of ready nodes. */
+    /* Ids decide the order of ready nodes, whether or not a node depends on a later one. */
     static const uint64_t ids[] = {50, 9, 31, 4, 77, 12, 60, 3, 25, 18, 90, 41}, on9[] = {9};
     const uint32_t n = sizeof ids / sizeof ids[0];
     for (size_t n_deps = 0; n_deps < 2; n_deps++) {
@@ -455,7 +459,8 @@ static void test_deep_chain(void) {
 }
 
 static void test_odd_but_valid(void) {
-    /* Fields in any order, unpacked dependencies, unknown fields of every wire type. */
+    /* Fields in any order, dependencies that are not packed, and unknown fields of every wire
+       type. */
     static const char data[] =
         "\x00"
         "\x04\x18\x04\x08\x01"
@@ -470,7 +475,7 @@ static void test_odd_but_valid(void) {
 }
 
 static void test_absent_control_dependencies(void) {
-    /* PyTorch's converter writes no version and leaves control dependencies on nodes that it
+    /* PyTorch's converter writes no version, and leaves control dependencies on nodes that it
        omitted. */
     static const uint64_t gone[] = {0};
     for (int versioned = 0; versioned < 2; versioned++) {

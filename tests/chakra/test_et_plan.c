@@ -1,4 +1,5 @@
-/* Which nodes an execution trace contains, and what each node waits for. */
+/* Tests which nodes an execution trace contains and what each node waits for. The expected
+   dependencies were derived manually. */
 #include "tests/support/test.h"
 
 #include "export/chakra/et_walk.h"
@@ -9,7 +10,7 @@
 #define COLL SYN_NODE_COLLECTIVE
 #define VIEW .kind = SYN_NODE_COMPUTE, .flags = SYN_NODE_VIRTUAL
 
-/* All nodes as "id:c2,3d1 ...": first control, then data dependencies. */
+/* Writes all nodes as "id:c2,3d1 ...", that is, first control and then data dependencies. */
 static void deps_of(const syn_graph *g, char *out, size_t cap, syn_error *err) {
     syn__et_walk walk;
     syn__et_node node;
@@ -47,7 +48,8 @@ static void test_chain(void) {
 }
 
 static void test_classes(void) {
-    /* On the node's own stream only the previous node counts, on other streams the latest one. */
+    /* A node waits for the previous node of its own stream, and for the latest node of another
+       stream. */
     const et_row rows[] = {{.kind = COMP},
                            {.kind = COMP, .deps = "s0"},
                            {.kind = COMP, .deps = "c0 i1"},
@@ -62,12 +64,13 @@ static void test_views(void) {
         {.kind = COMP},
         {VIEW, .deps = "d0"},
         {VIEW, .deps = "d1"},
-        {.kind = COMP, .stream = 1, .deps = "d2"},       /* data on the whole path */
-        {VIEW, .deps = "d0 d3"},                         /* joins two */
-        {.kind = COMP, .stream = 2, .deps = "d0 d2 d4"}, /* each source once */
+        {.kind = COMP, .stream = 1, .deps = "d2"},       /* a path of data dependencies only */
+        {VIEW, .deps = "d0 d3"},                         /* joins two paths */
+        {.kind = COMP, .stream = 2, .deps = "d0 d2 d4"}, /* each source is listed once */
         {VIEW, .deps = "c5"},
-        {.kind = COMP, .stream = 3, .deps = "d6"},    /* not data on the whole path */
-        {.kind = COMP, .stream = 4, .deps = "c4 d1"}, /* one data path is enough */
+        /* This path is not one of data dependencies only. */
+        {.kind = COMP, .stream = 3, .deps = "d6"},
+        {.kind = COMP, .stream = 4, .deps = "c4 d1"}, /* one path of data dependencies is enough */
         {.kind = SYN_NODE_METADATA, .deps = "d3"},
         {.kind = COMP, .stream = 6, .deps = "d9"}};
     CHECK_PLAN(rows, "1: 2:d1 3:d1,2 4:c3 5:c2d1 6:d2");
@@ -103,19 +106,21 @@ static void test_barrier(void) {
                            {.kind = COMP, .stream = 1},
                            {.kind = COMP, .stream = 2},
                            barrier,
-                           barrier, /* nothing in between: same as the first barrier */
+                           /* Nothing is between this barrier and the first one, so both are the
+                              same. */
+                           barrier,
                            {.kind = COMP},
                            {.kind = COMP, .stream = 1},
                            {.kind = COMP, .stream = 1},
                            {.kind = COMP, .stream = 7, .deps = "c4"},
                            barrier,
                            {.kind = COMP, .stream = 2}};
-    /* Stream 2 did not run between the barriers: the first barrier is implied by the second. */
+    /* Stream 2 did not run between the barriers, so the second barrier implies the first. */
     CHECK_PLAN(rows, "1: 2:c1 3: 4: 5:c2,3,4 6:c2,3,4 7:c6 8:c2,3,4 9:c4,5,7,8");
 }
 
 static void test_alone(void) {
-    /* Group 2 has one rank: its collectives and barriers have no nodes. */
+    /* Group 2 has one rank, so its collectives and barriers have no nodes. */
     const et_row rows[] = {
         {.kind = COMP},
         {.kind = COMP, .stream = 1},
@@ -127,8 +132,8 @@ static void test_alone(void) {
 }
 
 static void test_long_views(void) {
-    /* A chain of 200,000 views, each of which is read. Each read takes one step back, whatever
-       the chain's length. */
+    /* A chain of 200,000 views, each of which is read. For each read, the search must take one step
+       back, whatever the length of the chain. */
     const uint32_t n = 200000;
     const int32_t zero = 0;
     syn_error err = {0};
@@ -190,8 +195,7 @@ static void test_refused(void) {
     }
 }
 
-/* More streams than any machine has, and the same number of messages of one rank with different
-   tags. */
+/* More streams than any machine has. One rank has as many messages with different tags. */
 static void test_many_streams(void) {
     const int32_t zero = 0, n = 5000;
     syn_error err = {0};
@@ -215,8 +219,8 @@ static void test_many_streams(void) {
     syn_graph_free(g);
 }
 
-/* In the graph all messages are on one stream. In the plan each kind, peer and tag has its own,
-   and a receive may stay open across a barrier. */
+/* In the graph, all messages are on one stream. In the plan, each combination of kind, peer and tag
+   has its own stream, and a receive may stay open across a barrier. */
 static void test_message_streams(void) {
     const et_row rows[] = {
         {.kind = COMP},
@@ -234,7 +238,7 @@ static void test_message_streams(void) {
     CHECK_PLAN(rows, "1: 2: 3:c2 4: 5: 6:d1 7:d6 8:c7d6 9:d6 10:c6,8,9 11:c10d4");
 }
 
-/* The value of an integer or bool attribute; -1 if there is none with that type. */
+/* The value of an integer or bool attribute; -1 if no attribute has this name and type. */
 static int64_t value_of(const syn__et_node *node, const char *name, uint32_t field) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
@@ -271,7 +275,8 @@ static void test_costs(void) {
         {0, 0, 0, 1, 4096, 1, 1, 1},
         {5, 100, 23, 5, 4096, 123, 1, -1},
         {5, 4000, 96, 5, 4096, 4096, -1, -1},
-        {UINT64_MAX, 1, UINT64_MAX, INT64_MAX, -1, -1, -1, -1}, /* saturated, not wrapped */
+        /* Too large values become the largest value instead of wrapping around. */
+        {UINT64_MAX, 1, UINT64_MAX, INT64_MAX, -1, -1, -1, -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};
@@ -301,7 +306,8 @@ static void test_costs(void) {
     }
 }
 
-/* Describes the only node. The caller closes the walk and frees the graph. */
+/* Plans the graph's only node and stores it in *out. The caller closes the walk and frees the
+   graph. */
 static syn_graph *describe(const syn_node *node, syn__et_walk *walk, syn__et_node *out) {
     bool more = false;
     syn_error err = {0};
@@ -344,7 +350,7 @@ static void test_messages(void) {
     for (int i = 0; i < 2; i++) {
         const et_row row = {.kind = i == 0 ? SYN_NODE_SEND : SYN_NODE_RECV, .peer = 2, .tag = 77};
         syn_node node = et_node(&row, 1);
-        node.comm_bytes = 0; /* simulators abort on this value */
+        node.comm_bytes = 0; /* simulators abort on a size of 0 */
         syn__et_walk walk;
         syn__et_node out;
         syn_graph *g = describe(&node, &walk, &out);
@@ -380,7 +386,7 @@ static void test_times(void) {
     }
 }
 
-/* Durations of communication exclude wait time, because simulators add their own. */
+/* The durations of communication do not include wait time, because simulators add their own. */
 static void test_waiting(void) {
     const struct {
         syn_node_kind kind;
@@ -408,7 +414,7 @@ static void test_waiting(void) {
         CHECK_INT(value_of(&out, "wait_ns", SYN__ET_INT64),
                   cases[i].wait > 0 ? (int64_t)cases[i].wait : -1);
         syn__et_walk_close(&walk);
-        /* The reader computes the duration from both attributes, so it stores no other one. */
+        /* The reader computes the duration from two attributes, so no third one is stored. */
         size_t bytes;
         syn_cursor c = {0};
         char *data = export_bytes(&syn_export_et, g, NULL, &bytes);

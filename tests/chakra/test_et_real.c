@@ -1,13 +1,13 @@
-/* Execution traces that PyTorch's converter made from real runs: read, checked, and written
-   again. */
+/* Tests execution traces that PyTorch's converter made from real runs. They are read, verified and
+   written again. The expected numbers are those of the independent checker etcheck.py. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "tests/support/et_protobuf.h"
 #include "tests/support/et_sample.h"
 
-/* Number of nodes as counted by etcheck.py --single, and number of control dependencies on
-   missing nodes. */
+/* For each trace: its number of nodes according to etcheck.py --single, and the number of control
+   dependencies on missing nodes. */
 static const struct {
     const char *folder, *file;
     uint32_t n_nodes, n_dropped;
@@ -55,8 +55,8 @@ static void check_trace(size_t i) {
     char *again = export_bytes(&syn_export_et, g, NULL, &n);
     char *json = export_bytes(&syn_export_chakra, g, NULL, &n_json);
     syn_graph_free(g);
-    /* Only the dropped dependency is missing (key, length, id). recursion_repro also has another
-       order. */
+    /* Only the dropped dependencies are missing; each has 3 bytes (key, length, id).
+       recursion_repro also has another order. */
     CHECK_INT(n, bytes - 3 * traces[i].n_dropped);
     if (traces[i].n_dropped == 0) CHECK(memcmp(again, data, n) == 0);
     free(data);

@@ -1,5 +1,5 @@
-/* Errors of the readers of execution traces, with their messages; and running out of memory
-   leaves nothing behind. */
+/* Tests errors of the readers of execution traces, with their messages. If memory runs out, no file
+   and no memory may be left behind. */
 #include "tests/support/test.h"
 
 #include <sys/stat.h>
@@ -12,7 +12,8 @@
 #include "tests/support/files.h"
 #include "tests/support/gpt_graph.h"
 
-/* A file: "\x00" is empty metadata, "\x07\x0a\x05""1.0.0" is metadata with a version. */
+/* The beginnings of files: "\x00" is empty metadata, "\x07\x0a\x05""1.0.0" is metadata with a
+   version. */
 #define V          \
     "\x07\x0a\x05" \
     "1.0.0"
@@ -75,7 +76,7 @@ static void test_damage(void) {
 }
 
 static void test_cut_anywhere(void) {
-    /* Truncated at the end of a message, the file is a valid shorter one; truncated anywhere
+    /* A file that is truncated at the end of a message is a valid shorter file. Truncated anywhere
        else, it is rejected. */
     syn_error err = {0};
     syn_graph *g = small_gpt_graph();
@@ -95,12 +96,12 @@ static void test_cut_anywhere(void) {
         else CHECK(g == NULL && err.text[0] != '\0');
         syn_graph_free(g);
     }
-    CHECK_INT(whole, SMALL_GPT_NODES); /* after the metadata and after each node except the last */
+    CHECK_INT(whole, SMALL_GPT_NODES); /* after the metadata, and after each node except the last */
     free(data);
 }
 
 static void test_flipped_bytes(void) {
-    /* Any byte value at any position gives an error or a valid graph. */
+    /* Any byte value at any position must give an error or a valid graph. */
     syn_error err = {0};
     syn_graph *g = et_pipeline();
     size_t bytes;
@@ -171,8 +172,8 @@ static void test_json_damage(void) {
     }
 }
 
-/* Both of protobuf's spellings, null for a default, numbers as numbers or strings, and unknown
-   members. */
+/* The JSON reader accepts both spellings of protobuf's names, null for a default, numbers as
+   numbers or strings, and unknown members. */
 static void test_json_spellings(void) {
     static const char *const texts[] = {
         NODE("\"id\":1,\"durationMicros\":\"7\",\"attr\":[{\"name\":\"n\",\"int64Val\":3}]"),
@@ -258,7 +259,7 @@ static void test_set_damage(void) {
     CHECK_HAS(err.text, "/nowhere");
 }
 
-/* Files of another kind are named as what they are. */
+/* For files of another format, the message names the format. */
 static void test_foreign_files(void) {
     static const struct {
         const char *text, *want;
@@ -272,7 +273,8 @@ static void test_foreign_files(void) {
         {"{\n  \"1\": [0, 1]\n}", "lists the groups of a set of traces"},
         {"{\"schema\":\"1.1.1-chakra.0.0.4\",\"pid\":7,\"nodes\":[{\"id\":1}]}",
          "is a PyTorch execution trace, which this command cannot read"},
-        {"<\n\x05", "t.json, byte 0: the file ends inside a message"}, /* a length of 60 */
+        /* This byte is read as a length of 60. */
+        {"<\n\x05", "t.json, byte 0: the file ends inside a message"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};
@@ -285,7 +287,7 @@ static void test_foreign_files(void) {
     }
 }
 
-/* Ranks with different metadata keep their own. */
+/* Ranks with different metadata keep their own metadata. */
 static void test_set_of_other_tools(void) {
     static const char a[] = "\x10\x12\x06\x0a\x02id\x48\x05\x12\x06\x0a\x02tw\x48\x07\x02\x08\x01";
     static const char b[] = "\x18\x12\x06\x0a\x02id\x48\x06\x12\x06\x0a\x02tw\x48\x07\x12\x06\x0a"

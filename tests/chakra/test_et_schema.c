@@ -1,7 +1,7 @@
-/* Our reader and writer against protobuf-c, with which they share no code: the same nodes give
-   the same bytes, in every form. With GROWN, the same for a schema with more fields, types and enum
-   values than the library was written for (tests/CMakeLists.txt): only et_def.proto has to change
-   for them. */
+/* Compares our reader and writer with protobuf-c, with which they share no code: for the same
+   nodes, both must give the same bytes, in every form. With GROWN, the schema has more fields,
+   types and enum values than the library was written for (tests/CMakeLists.txt). The library must
+   support them without any change except in et_def.proto. */
 #include "tests/support/test.h"
 
 #include "export/chakra/chakra_json.h"
@@ -76,7 +76,8 @@ static size_t frame(uint8_t *out, const ProtobufCMessage *m) {
     return n + protobuf_c_message_pack(m, out + n);
 }
 
-/* Six nodes written by us, and the same six built manually and packed by protobuf-c. */
+/* Compares six nodes written by our writer with the same six nodes built manually and packed by
+   protobuf-c. */
 static void test_equal_bytes(void) {
     const et_row rows[] = {
         {.kind = SYN_NODE_COMPUTE, .label = "h/a"},
@@ -162,7 +163,7 @@ static void test_equal_bytes(void) {
     free(data);
 }
 
-/* Every scalar of the oneof: our encoder and protobuf-c agree on its bytes. */
+/* Every scalar of the oneof: our encoder and protobuf-c must give the same bytes. */
 static void test_scalars(void) {
     static const struct {
         uint32_t field;
@@ -217,11 +218,12 @@ static void test_repacked(void) {
         CHECK(!et_same_as_protobuf(data, bytes - 1, &canonical));
         free(data);
     }
-    /* Counter-check: an explicit default value is readable, but protobuf does not write it. */
+    /* The opposite case: a reader accepts an explicit default value, but protobuf does not write
+       it. */
     CHECK(et_same_as_protobuf("\x00\x04\x08\x01\x30\x00", 6, &canonical) && !canonical);
 }
 
-/* Writes a message as an .et of its own; a node follows empty metadata. */
+/* Writes one message as a complete .et file. If it is a node, empty metadata comes before it. */
 static size_t file_of(char *out, const char *message, size_t bytes, bool is_meta) {
     char *end = out;
     if (!is_meta) *end++ = 0;
@@ -230,7 +232,7 @@ static size_t file_of(char *out, const char *message, size_t bytes, bool is_meta
     return (size_t)(end - out) + bytes;
 }
 
-/* Converts to JSON and back, without "@wire". */
+/* Converts to JSON and back, without the member "@wire". */
 static void check_json(const char *data, size_t bytes) {
     syn_error err = {0};
     syn_sink *json, *back;
@@ -257,7 +259,7 @@ static void test_random(void) {
         bool canonical;
         const bool is_meta = i % 4 == 0;
         size_t bytes = et_random_message(&state, is_meta, &message);
-        if (bytes == 0) continue; /* which ends the file */
+        if (bytes == 0) continue; /* this would end the file */
         bytes = file_of(file, message, bytes, is_meta);
         CHECK(et_same_as_protobuf(file, bytes, &canonical) && canonical);
         check_json(file, bytes);
@@ -278,7 +280,7 @@ static void test_names(void) {
     CHECK(!syn__et_member_named(node, syn__str_of(""), &m));
     CHECK_INT(syn__et_field_by_name(syn__str_of("sfixed64List")), 26);
     CHECK_INT(syn__et_field_by_name(syn__str_of("name")), SYN__ET_NONE);
-    /* CollectiveCommType */
+    /* Values of CollectiveCommType. */
     CHECK_INT(syn__et_comm_type(SYN_COMM_ALL_REDUCE), 0);
     CHECK_INT(syn__et_comm_type(SYN_COMM_ALL_GATHER), 2);
     CHECK_INT(syn__et_comm_type(SYN_COMM_BROADCAST), 5);
@@ -293,7 +295,7 @@ static void test_names(void) {
 }
 
 #ifdef GROWN
-/* Metadata and a node with the fields that tests/CMakeLists.txt adds to the schema. */
+/* A metadata message and a node with the fields that tests/CMakeLists.txt adds to the schema. */
 static const char grown_json[] =
     "{\"ranks\":[\n{\"rank\":0,\"metadata\":{\"version\":\"1.0.0\",\"madeBy\":\"me\"},\"nodes\":[\n"
     "{\"id\":\"1\",\"type\":\"FUTURE_NODE\",\"inputs\":{\"values\":\"v\",\"strides\":[\"7\",\"8\"]}"
@@ -347,7 +349,8 @@ static const test_case cases[] = {
 
 #else
 
-/* Everything that reads or writes execution traces reports what is missing, and writes nothing. */
+/* In a build without protobuf-c, everything that reads or writes execution traces must report that
+   it is missing, and write nothing. */
 static void check_missing(syn_status status, const syn_error *err) {
     CHECK_INT(status, SYN_E_UNSUPPORTED);
     CHECK_HAS(err->text, "protobuf-c was missing");

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Execution traces against readers from outside: etcheck.py (a decoder of its own and a run of the
-whole set by ranks with one compute and one communication slot each) and protoc --decode. The sets
-are those of test_et: tensor parallel on two ranks, two pipeline stages on four, and two ranks that
-only the added dependencies keep from blocking each other."""
+"""Proves that readers of others accept our execution traces: etcheck.py and protoc --decode.
+etcheck.py has its own decoder and simulates the whole trace set on ranks with one compute and one
+communication slot each. The trace sets come from test_et: tensor parallelism on two ranks, two
+pipeline stages on four ranks, and two ranks that would deadlock without the added dependencies."""
 import glob
 import json
 import os
@@ -25,7 +25,7 @@ def check_set(prefix, ranks, colls, nodes, streams):
     check(total["nodes"] == nodes, f"{prefix}: {total['nodes']} nodes, want {nodes}")
     kinds = ("ALL_REDUCE", "ALL_GATHER", "BROADCAST")
     check(sum(total.get(k, 0) for k in kinds) == colls, f"{prefix}: {total}")
-    # Streams in order keep the ready frontier at no more than one node a stream.
+    # Each stream runs in order, so at most one node per stream is ready at a time.
     check(all(x["widest_ready"] <= streams for x in report["ranks"]), f"{prefix}: wide frontier")
     return total
 
@@ -40,7 +40,7 @@ def run_protoc(path):
                            input=message, capture_output=True)
         text = r.stdout.decode()
         check(r.returncode == 0, f"protoc {path} message {i}: {r.stderr.decode()}")
-        # A field that the schema lacks shows as its bare number.
+        # protoc prints a field that is not in the schema as its number.
         check(not re.search(r"^\s*\d+[:{ ]", text, re.M),
               f"{path} message {i}: unknown fields\n{text}")
         check(i == 0 or f"id: {i}\n" in text, f"{path} message {i}: {text}")
@@ -61,8 +61,8 @@ def main():
         if TOOLS:
             check_set(prefix + ".tp", 2, 2 * 7, 2 * 48, 2)
             check_set(prefix + ".overlap", 2, 2 * 3, 2 * 10, 4)
-            # Three microbatches: up, all-reduce, down, message; then one all-reduce across the
-            # stages.
+            # Three microbatches have four nodes each (up, all-reduce, down, message). One
+            # all-reduce across the stages follows.
             total = check_set(prefix + ".pp", 4, 4 * 4, 4 * 13, 3)
             check(total["p2p_bytes"] == 64 * 3 * 2 * 2, f"p2p_bytes {total['p2p_bytes']}")
         if shutil.which("protoc"):

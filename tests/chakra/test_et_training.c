@@ -1,5 +1,5 @@
-/* A training step of two ranks in every format: the contents of a gradient bucket, its bytes and
-   its dependencies. */
+/* Tests a training step of two ranks in every format: the tensors of a gradient bucket, its bytes
+   and its dependencies. The expected values were computed manually from the layer sizes. */
 #include "export/statistics.h"
 #include "models/layers.h"
 #include "models/training/data_parallel.h"
@@ -11,8 +11,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* fc3's matrix is small and fc2's is larger than the first bucket's 1 MiB. The first bucket
-   therefore has biases and matrices of both, and the second bucket has the rest. */
+/* The matrix of fc3 is small, and that of fc2 is larger than the first bucket's 1 MiB. The first
+   bucket therefore has biases and matrices of both layers, and the second bucket has the rest. */
 enum { RANKS = 2, LAYERS = 3, BATCH = 4, BUCKETS = 2 };
 static const int64_t widths[LAYERS + 1] = {512, 600, 600, 8};
 static const uint64_t bucket_bytes[BUCKETS] = {4 * (8 + 600 * 8 + 600 + 600 * 600),
@@ -67,7 +67,7 @@ static syn_graph *trained(syn_ctx **ctx) {
     return g;
 }
 
-/* Stores the indices of a rank's nodes with that name (label); returns their number. */
+/* Stores the indices of a rank's nodes with this label in `at` and returns their number. */
 static uint32_t find(const syn_graph *g, uint32_t rank, const char *label, uint32_t *at,
                      uint32_t most) {
     syn_cursor cur = {0};
@@ -95,7 +95,7 @@ static bool depends(const syn_graph *g, uint32_t from, uint32_t to) {
     return found;
 }
 
-/* Returns the node that has a tensor among its outputs. */
+/* The node that has the tensor as one of its outputs. */
 static uint32_t maker(const syn_graph *g, uint32_t tensor) {
     syn_cursor cur = {0};
     uint32_t found = SYN_NO_NODE;
@@ -117,7 +117,7 @@ static void a_bucket_waits_for_its_gradients_alone(void) {
     for (int b = 0; b < BUCKETS; b++) {
         const syn_node *n = syn_graph_node(g, 0, at[b], &cur);
         CHECK_INT(n->n_inputs, bucket_grads[b]);
-        CHECK_INT(n->n_deps, bucket_grads[b]); /* each gradient comes from a different op */
+        CHECK_INT(n->n_deps, bucket_grads[b]); /* each gradient is computed by a different op */
         CHECK_INT(n->comm_bytes, bucket_bytes[b]);
         CHECK_INT(n->bytes_read, bucket_bytes[b]);
         CHECK_INT(n->bytes_written, bucket_bytes[b]);
@@ -145,7 +145,7 @@ static void check_read(syn_graph *g) {
     CHECK_INT(find(g, 0, "all_reduce_coalesced", at, BUCKETS), BUCKETS);
     for (int b = 0; b < BUCKETS; b++) {
         const syn_node *n = syn_graph_node(g, 0, at[b], &cur);
-        uint32_t gradients = 0; /* control dependencies order the group's calls */
+        uint32_t gradients = 0; /* control dependencies give the order of the group's calls */
         for (uint32_t d = 0; d < n->n_deps; d++) gradients += n->deps[d].dep_class == SYN_DEP_DATA;
         CHECK_INT(n->comm_bytes, bucket_bytes[b]);
         CHECK_INT(gradients, bucket_grads[b]);
@@ -178,14 +178,14 @@ static void every_format_has_the_bytes_of_all_its_tensors(void) {
     check_text(g, &syn_export_graphml, ">%llu</data>");
     check_text(g, &syn_export_chrome, "\"bytes\":%llu");
     text = export_text(&syn_export_dot, g, NULL);
-    CHECK(strstr(text, " 1.39 MiB</font>")); /* 1,461,632 and 1,231,200 bytes */
+    CHECK(strstr(text, " 1.39 MiB</font>")); /* the buckets have 1,461,632 and 1,231,200 bytes */
     CHECK(strstr(text, " 1.17 MiB</font>"));
     free(text);
     syn_graph_free(g);
     drop_ranks(RANKS, ctx);
 }
 
-/* The same number of bytes is broadcast from rank 0 before the first step. */
+/* Before the first step, the same number of bytes is broadcast from rank 0. */
 static void statistics_count_them(void) {
     syn_ctx *ctx[RANKS] = {NULL};
     syn_graph *g = trained(ctx);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""`syntorch json`: an .et becomes one JSON document and again the same bytes, whoever wrote it.
-What the document says is compared with protobuf's own MessageToJson
-(tests/reference/make_jsonizer_fixture.py), which --compat gives byte for byte."""
+"""Proves that `syntorch json` converts an .et of any program to one JSON document and back to the
+same bytes. The values in the document are compared with the output of protobuf's MessageToJson
+(tests/reference/make_jsonizer_fixture.py), which --compat reproduces byte for byte."""
 import base64
 import glob
 import gzip
@@ -20,7 +20,8 @@ REFERENCE = os.path.join(SOURCE, "tests", "reference", "jsonizer")
 
 
 def run(folder, data, *more, name="x.et"):
-    """Gives the bytes to the command; what it wrote (None: nothing) and the finished process."""
+    """Runs the command on the bytes. Returns its output (None: it wrote none) and the finished
+    process."""
     source, out = os.path.join(folder, name), os.path.join(folder, "out")
     with open(source, "wb") as f:
         f.write(data)
@@ -38,8 +39,8 @@ def refused(folder, data, says, *more):
 
 
 def there_and_back(folder, what, data, wire=0):
-    """The document of an .et, which must give its bytes again; so many of its messages need
-    "@wire"."""
+    """Converts an .et to a document and back, checks that the bytes return and that `wire` of its
+    messages need "@wire", and returns the rank's part of the document."""
     text, r = run(folder, data, name="x.7.et")
     if text is None:
         return check(False, f"{what}: {r.stderr}")
@@ -52,7 +53,7 @@ def there_and_back(folder, what, data, wire=0):
           f"{what}: not {wire} \"@wire\"")
     again, r = run(folder, text)
     check(again == data, f"{what}: other bytes come back; {r.stderr}")
-    # Order of members, blanks and escapes are free.
+    # The order of members, white space and escapes may differ.
     other = json.dumps(document, sort_keys=True, indent=3, ensure_ascii=True).encode()
     if len(other) < 1 << 20:
         check(run(folder, other)[0] == data, f"{what}: other bytes come back of sorted JSON")
@@ -70,7 +71,8 @@ def objects(text):
 
 
 def normal(value, key=""):
-    """Floats as the bits of their type; a list without values has them, empty."""
+    """Returns a message with floats as the bits of their type and with empty "values" in lists that
+    have none, so that messages can be compared."""
     if isinstance(value, dict):
         if key.endswith("List"):
             value = {"values": [], **value}
@@ -95,7 +97,7 @@ def check_reference(folder):
           "the document is not what protobuf reads")
     check(len(messages) == 16, f"{len(messages)} messages")
     refused(folder, json.dumps({"ranks": [rank]}).encode(), "is JSON already", "--compat")
-    # An empty node ends the file there.
+    # The file ends at an empty node.
     got, r = run(folder, data + b"\0" + data, "--compat")
     check(got == want and f"{len(data)} bytes after an empty message omitted"
           in r.stderr.decode(), f"{r.stderr}")
@@ -107,7 +109,7 @@ def check_shared(folder):
 
 
 def check_own(folder):
-    """A set as the library writes it: the document is the exporter's."""
+    """Tests a trace set that the library writes: the document must equal the exporter's."""
     prefix = os.path.join(folder, "set")
     program = os.path.join(BUILD, "tests", "test_et")
     subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix),
@@ -145,7 +147,7 @@ CANONICAL = {
     "newer type": META + frame(field(3, 99)),
     "repeated ids, cycle, dangling": META + frame(NODE + field(5, b"\5\7")) * 2,
     "rank of the metadata": frame(field(2, field(1, "rank") + field(9, 3))) + frame(NODE),
-    # Lengths that are a bracket, and a text that looks like a key.
+    # Here a length is a bracket, or text looks like a key.
     "as if JSON": frame(field(1, "a" * 34) + field(2, field(1, "b" * 83))) + frame(NODE),
     "as if an array": frame(field(1, "]" * 89)) + frame(NODE),
 }
@@ -192,7 +194,7 @@ def check_wire(folder):
     there_and_back(folder, "longer length", META + varint(len(NODE), 2) + NODE, 1)
     there_and_back(folder, "odd metadata", frame(field(3, "x")) + frame(NODE), 1)
     there_and_back(folder, "odd empty node", META + b"\x80\0", 1)
-    # The bytes must mean what the members say.
+    # Refuses "@wire" bytes that differ from the members.
     text, _ = run(folder, META + frame(WIRE["unknown field"]))
     node = json.loads(text)
     (message,) = node["ranks"][0]["nodes"]
@@ -256,7 +258,7 @@ def check_damage(folder):
 
 
 def check_random(folder):
-    """Any change of a byte: refused with a sentence, or kept."""
+    """Flips random bits: each file is refused with a message, or converts there and back."""
     whole = open(REFERENCE + ".et", "rb").read()
     pick = random.Random(1)
     small = META + frame(NODE + field(10, ATTR + field(10, field(1, b"\1\2")))

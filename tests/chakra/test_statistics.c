@@ -1,5 +1,5 @@
-/* Statistics of hand-made and damaged traces. test_validate_tool.py compares the rest with
-   etcheck.py. */
+/* Tests the statistics of hand-made and damaged traces, with values counted manually.
+   test_validate_tool.py compares those of other traces with etcheck.py. */
 #include "export/statistics.h"
 
 #include "syntorch/base/memory.h"
@@ -9,7 +9,7 @@
 #include "tests/support/gpt_graph.h"
 #include "tests/support/test.h"
 
-/* Writes the files of ranks 0 and 1; returns their prefix. */
+/* Writes the files of ranks 0 and 1 and returns their prefix. */
 static const char *write_set(const et_set *s) {
     for (int rank = 0; rank < 2; rank++) {
         syn__buf bytes = set_bytes(s, rank);
@@ -54,7 +54,7 @@ static void clean_set(void) {
     syn_statistics_free(&set);
 }
 
-/* Errors in a file are counted; the rest is described. */
+/* Errors in a file are counted. The valid rest of the file is described. */
 static void damaged(void) {
     syn_error err = {0};
     syn_statistics_set set;
@@ -62,7 +62,7 @@ static void damaged(void) {
     set_node *n = s.nodes[0];
     n[1].ctrl[n[1].n_ctrl++] = 99;
     n[2].ctrl[n[2].n_ctrl++] = 3;
-    n[4].ctrl[n[4].n_ctrl++] = 6; /* 5 and 6 wait for each other, and 7 for them */
+    n[4].ctrl[n[4].n_ctrl++] = 6; /* 5 and 6 wait for each other, and 7 waits for them */
     n[3].id = 3;
     n[3].data[0] = 2;
     n[4].data[0] = 3;
@@ -76,7 +76,7 @@ static void damaged(void) {
     CHECK_INT(r->n_damaged, 1);
     CHECK_INT(r->n_dangling, 1);
     CHECK_INT(r->n_duplicates, 1);
-    CHECK_INT(r->n_never, 4); /* and 3, which waits for itself */
+    CHECK_INT(r->n_never, 4); /* these three and 3, which waits for itself */
     CHECK_INT(r->num_ops, 2000000);
     CHECK(r->tensor_bytes == (uint64_t)INT64_MAX + 2 * 4096);
     CHECK_INT(set.total.n_never, 4);
@@ -111,7 +111,7 @@ static void no_file(void) {
     CHECK_INT(syn_statistics_read(&set, paths, 0, 0, &err), SYN_E_INVALID);
 }
 
-/* "h.0.attn/softmax" and "h.1.attn/softmax" share a row. */
+/* "h.0.attn/softmax" and "h.1.attn/softmax" are one row of the statistics. */
 static void ops_of_layers(void) {
     static const syn_export_options options = {.version = "syntorch test"};
     syn_error err = {0};

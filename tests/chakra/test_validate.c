@@ -1,5 +1,5 @@
-/* The validator: a set of two ranks without findings, and one edit for each check. The message
-   of each kind of finding says how simulators react to it. */
+/* Tests the validator with a trace set of two ranks that has no findings, and with one edit of it
+   for each check. The message of each kind of finding says how simulators react to it. */
 #include "export/validate.h"
 
 #include <inttypes.h>
@@ -223,14 +223,14 @@ static void no_order(et_set *s, set_node *n) {
     (void)s;
     n[2].data[0] = 1;
 }
-/* Node 2, which has the smallest id in group 1, depends on node 4. */
+/* Node 2, which has the smallest id in group 1, now depends on node 4. */
 static void reversed(et_set *s, set_node *n) {
     (void)s;
     n[2].data[0] = n[3].data[0] = 1;
     n[1].data[0] = 4;
     n[4].data[0] = 2;
 }
-/* Node 4 depends on node 2 through node 1, whose id is smaller than both. */
+/* Node 4 depends on node 2 by way of node 1, whose id is smaller than both. */
 static void way_round(et_set *s, set_node *n) {
     (void)s;
     n[0].id = 3;
@@ -254,7 +254,8 @@ static void same_key(et_set *s, set_node *n) {
     (void)n;
     for (int r = 0; r < 2; r++) set_message(s, r, r == 0, 3, 16);
 }
-/* Rank 1 calls group 2 before group 1's last call; dependencies enforce both orders. */
+/* Rank 1 calls group 2 before the last call of group 1. On both ranks, dependencies enforce the
+   order. */
 static void crossed(et_set *s, set_node *n) {
     (void)n;
     set_coll(s, 0, "1", 0, 64);
@@ -262,14 +263,14 @@ static void crossed(et_set *s, set_node *n) {
     set_coll(s, 1, "2", 0, 64);
     set_coll(s, 1, "1", 0, 64);
 }
-/* The same, but one group's calls are broadcasts, which do not wait for other ranks. */
+/* The same with broadcasts as one group's calls. A broadcast does not wait for other ranks. */
 static void crossed_broadcast(et_set *s, set_node *n) {
     crossed(s, n);
     set_value(&n[8], "comm_type", 5);
     set_value(&s->nodes[1][9], "comm_type", 5);
 }
-/* On rank 0 both calls are ready at once, and the smaller id goes first; on rank 1 one depends
-   on the other. */
+/* On rank 0 both calls are ready together, and the one with the smaller id starts first. On rank 1,
+   one call depends on the other. */
 static void least_first(et_set *s, set_node *n) {
     (void)n;
     for (int r = 0; r < 2; r++) {
@@ -277,7 +278,7 @@ static void least_first(et_set *s, set_node *n) {
         set_coll(s, r, "2", 2, 64)->data[0] = r == 0 ? 8 : 9;
     }
 }
-/* Rank 0 sends after a collective. Rank 1 receives before it joins that collective. */
+/* Rank 0 sends after a collective, but rank 1 receives before it joins this collective. */
 static void late_send(et_set *s, set_node *n) {
     (void)n;
     set_coll(s, 0, "1", 0, 64);
@@ -290,14 +291,14 @@ static void nothing(et_set *s, set_node *n) {
     (void)n;
 }
 
-/* An edit and its only expected finding. */
+/* An edit, and the only finding that it must cause. */
 static const struct edit {
     const char *name;
     void (*make)(et_set *s, set_node *n);
     int mode;
     int kind; /* -1: no finding */
     uint64_t count;
-    int64_t node; /* of the first finding; -1: none */
+    int64_t node; /* node of the first finding; -1: none */
     const char *text;
 } edits[] = {
     {"nothing", nothing, SIMULATOR, -1, 0, -1, ""},
@@ -418,7 +419,7 @@ static void every_edit(void) {
     }
 }
 
-/* Edits with several consequences: all kinds of findings, in order. */
+/* For edits with several consequences: checks all kinds of findings, in order. */
 static void check_kinds(const char *name, et_set *s, const char *want) {
     syn_error err = {0};
     syn_validation v;
@@ -439,7 +440,7 @@ static void what_follows(void) {
     check_kinds("text", &s, "utf8 dangling-dependency");
     s = set_clean();
     s.tail = "";
-    s.tail_bytes = 1; /* a length of 0 */
+    s.tail_bytes = 1; /* a length of 0 bytes */
     check_kinds("empty", &s, "empty-message node-type");
     s = set_clean();
     beyond_world(&s, s.nodes[0]);
@@ -459,7 +460,7 @@ static void offsets(void) {
     syn_error err = {0};
     syn_validation v;
     et_set s = set_clean();
-    dangling(&s, &s.nodes[0][2]); /* of the last node */
+    dangling(&s, &s.nodes[0][2]); /* the dependency is in the last node */
     s.n[0] = 7;
     syn__buf before = set_bytes(&s, 0);
     s.n[0] = 8;
@@ -467,7 +468,8 @@ static void offsets(void) {
     CHECK_INT(v.n_findings, 1);
     CHECK(v.findings[0].has_offset);
     CHECK_INT(v.findings[0].node, 8);
-    CHECK_INT(v.findings[0].offset, before.bytes + 1); /* after its length */
+    /* The offset is after the message's length. */
+    CHECK_INT(v.findings[0].offset, before.bytes + 1);
     CHECK_INT(v.findings[0].rank, 0);
     syn__buf_free(&before);
     syn_validation_free(&v);
@@ -488,7 +490,8 @@ static void counts(void) {
     syn_validation_free(&v);
 }
 
-/* A missing value is reported as missing; the smallest integer is not mistaken for one. */
+/* A missing value must be reported as missing. The smallest integer must not be mistaken for a
+   missing value. */
 static void missing_numbers(void) {
     static const struct {
         void (*make)(et_set *s, set_node *n);

@@ -1,4 +1,5 @@
-/* The validator with large files, invalid calls and too little memory; and its result as JSON. */
+/* Tests the validator with large files, invalid calls and too little memory, and its result as
+   JSON. */
 #include "export/validate.h"
 
 #include "syntorch/base/json.h"
@@ -6,7 +7,7 @@
 #include "tests/support/et_set.h"
 #include "tests/support/test.h"
 
-/* A file of `n` compute nodes; a callback gives the dependencies of each. */
+/* A file of `n` compute nodes. The callback gives the dependencies of each node. */
 static syn__buf many(uint64_t n, size_t (*deps)(uint64_t id, uint64_t *out)) {
     syn__buf out = {0}, message = {0};
     const syn__et_meta meta = {.version = {"1.0.0", 5}};
@@ -90,8 +91,8 @@ static void kept_in_part(void) {
     check_many(150, absent, SYN_FINDING_DANGLING, 150, SYN_FINDINGS_KEPT, "depends on node 1001");
 }
 
-/* Validates a file of collectives in two chains, of odd and of even ids; `group_of` gives the
-   group of each. */
+/* Validates a file with two chains of collectives, one of odd and one of even ids. `group_of` gives
+   the group of each node. */
 static syn_status two_chains(uint64_t n, uint64_t (*group_of)(uint64_t id), syn_validation *out,
                              syn_error *err) {
     syn__buf file = {0}, message = {0};
@@ -129,7 +130,7 @@ static uint64_t far_apart(uint64_t id) {
     return id % 4000;
 }
 
-/* Two groups are checked in full. */
+/* The order of two groups is checked completely. */
 static void two_groups(void) {
     syn_error err = {0};
     syn_validation v = {0};
@@ -138,8 +139,8 @@ static void two_groups(void) {
     syn_validation_free(&v);
 }
 
-/* Checking everything between the calls of each pair would take quadratic time, so the validator
-   gives up and reports the order as open. */
+/* To check everything between the calls of each pair of groups, the validator would need quadratic
+   time. It therefore gives up and reports the order as unknown. */
 static void many_groups(void) {
     syn_error err = {0};
     syn_validation v = {0};
@@ -175,7 +176,7 @@ static void json_form(void) {
     syn_validation_free(&v);
 }
 
-/* Every allocation fails once: each failure gives a message, without leaks and without a
+/* Each allocation fails once. Each failure must give a message, and neither a leak nor a
    verdict. */
 static void no_memory(void) {
     et_set s = set_clean();
@@ -191,7 +192,8 @@ static void no_memory(void) {
             const uint64_t problems = v.n_problems;
             syn_validation_free(&v);
             if (status == SYN_OK && problems == (which == 0)) break;
-            /* A file that could not be written completely is a truncated one. */
+            /* If memory runs out while the test writes its file, the file is truncated, so other
+               findings are allowed. */
             CHECK(n < 399);
             CHECK(status == SYN_OK || status == SYN_E_NOMEM);
         }

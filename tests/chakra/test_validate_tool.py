@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""`syntorch validate` and `syntorch stat` against etcheck.py, a checker with a decoder of its own:
-over random edits of a small set, over all traces of the shared data and over a set that our
-inference writes. Whatever etcheck reports, validate does; where etcheck finds nothing, neither does
-validate."""
+"""Compares `syntorch validate` and `syntorch stat` with etcheck.py, a checker that has its own
+decoder. The inputs are random edits of a small trace set, all traces of the shared data, and a
+trace set that our inference program writes. validate must report a problem exactly where etcheck
+does."""
 import contextlib
 import copy
 import glob
@@ -23,7 +23,7 @@ from execution_trace import COLL, COMP, RECV, SEND, field, frame, varint
 INT32, INT64, UINT64, UINT64_LIST, BOOL, STRING, DOUBLE = 7, 9, 13, 14, 27, 29, 3
 
 
-# ---- writing: protobuf by hand ----
+# ---- Writing protobuf without a library ----
 
 
 def attribute(name, kind, value):
@@ -51,7 +51,7 @@ def file_bytes(nodes):
     return b"".join(map(frame, [field(1, "1.0.0")] + [message(n) for n in nodes]))
 
 
-# ---- the set: three ranks, two groups, all ranks, a ring of messages ----
+# ---- The trace set: three ranks, two groups and the group of all ranks, a ring of messages ----
 
 
 def make_rank(rank):
@@ -94,7 +94,7 @@ GROUPS = {"1": [0, 1], "2": [1, 2]}
 MEMBERS = [[0], [0, 1], [1, 2], [0, 0, 1], [0, 1, 7], [2, 1], [0, 1, 2]]
 
 
-# ---- edits ----
+# ---- Edits ----
 
 
 def pick(r, nodes, *kinds):
@@ -117,7 +117,7 @@ def with_number(r, *numbers):
 
 
 def edit(r, ranks, groups):
-    """One random edit; its name."""
+    """Makes one random edit and returns its name."""
     nodes = r.choice(ranks)
     n = r.choice(nodes)
     other = r.choice(nodes)
@@ -161,11 +161,12 @@ def damage(r, raw):
     return raw[:at] + raw[at + 1:]
 
 
-# ---- both checkers ----
+# ---- Both checkers ----
 
 
 def etcheck_says(module, args):
-    """Exit code and text; code None if it came to no verdict (odd bytes make it raise)."""
+    """Returns etcheck's exit code and text. The code is None if etcheck raised, as it does on odd
+    bytes."""
     out, old = io.StringIO(), sys.argv
     sys.argv = ["etcheck.py"] + args
     try:
@@ -191,7 +192,8 @@ def kinds(report):
 
 
 def compare(module, target, etcheck_flags, flags, what, damaged=False):
-    """Both verdicts of one set; whether there is a problem."""
+    """Compares both verdicts on one trace set and returns whether validate reports a problem. On a
+    damaged set validate may report more than etcheck."""
     theirs, text = etcheck_says(module, [target] + etcheck_flags)
     code, report = run_validate([target] + flags)
     check(code in (0, 1) and (code == 1) == (report["problems"] > 0), f"{what}: exit {code}")
@@ -271,7 +273,7 @@ def inference(module, folder):
 
 
 def stat_of_garbage(folder):
-    """What holds no node is told, not shown as an empty table."""
+    """A file without nodes gives an error, not an empty table."""
     path = os.path.join(folder, "garbage.0.et")
     with open(path, "wb") as f:
         f.write(b"\x20" + bytes(range(200)) * 3)
@@ -309,7 +311,8 @@ def stat(prefix, folder):
 
 
 def critical(nodes):
-    """Micros and nodes of the longest chain, by recursion over ids that only grow."""
+    """Returns the microseconds and the nodes of the longest chain. Dependencies have smaller
+    ids."""
     best = {}
     for n in nodes:
         deps = [best[d] for d in n["data"] + n["ctrl"]]
@@ -350,7 +353,7 @@ def stat_of_set(folder):
               f"stat: warnings {warnings}")
 
 
-# ---- the command ----
+# ---- The command ----
 
 
 def command(folder):

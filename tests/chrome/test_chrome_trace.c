@@ -1,6 +1,6 @@
-/* Tests of the Chrome trace exporter: measured times, the simulated timeline compared with manually
-   computed times, tracks and arrows. test_export_text.py checks the files that this program writes
-   to $SYN_TEST_OUT. */
+/* Tests the Chrome trace exporter: measured times, tracks and arrows. The simulated timeline is
+   compared with manually computed times. test_export_text.py checks the files that this program
+   writes to $SYN_TEST_OUT. */
 #include "tests/support/exported.h"
 #include "tests/support/graphs.h"
 #include "tests/support/sample_graphs.h"
@@ -30,7 +30,7 @@ static void chrome_measured(void) {
     syn_graph_free(graph);
 }
 
-/* Whether the trace has a slice of category `cat` with these values. */
+/* Whether the trace has a slice (an event with a duration) of category `cat` with these values. */
 static bool has_slice(const char *text, const char *name, const char *cat, int pid, int tid,
                       const char *ts, const char *dur) {
     char want[256];
@@ -40,8 +40,8 @@ static bool has_slice(const char *text, const char *name, const char *cat, int p
     return strstr(text, want) != NULL;
 }
 
-/* Expected times in ns, computed manually: rank 1 arrives at 1000, rank 0 at 3000; both leave at
-   3500. Rank 0 sends from 3500 to 3700; rank 1 is ready to receive at 0 and waits until 3500. */
+/* Expected times in ns, computed manually. Rank 1 arrives at 1000 and rank 0 at 3000; both leave at
+   3500. Rank 0 sends from 3500 to 3700. Rank 1 is ready to receive at 0 and waits until 3500. */
 static void chrome_predicted(void) {
     syn_graph *graph = simulated_graph(true, false);
     char *text = export_text(&syn_export_chrome, graph, NULL);
@@ -70,7 +70,7 @@ static void chrome_order(void) {
     syn_graph_free(graph);
 }
 
-/* The simulation must finish even if a rank never joins a collective. */
+/* The simulation must finish even if one rank never joins a collective. */
 static void chrome_mismatch(void) {
     syn_graph *graph = simulated_graph(true, true);
     char *text = export_text(&syn_export_chrome, graph, NULL);
@@ -99,19 +99,20 @@ static void chrome_messages(void) {
         }
     }
     char *text = export_text(&syn_export_chrome, graph, NULL);
-    CHECK_HAS(text, "\"id\":2,\"pid\":0,\"tid\":1,\"ts\":0.000}"); /* tag 5 */
-    CHECK_HAS(text, "\"id\":1,\"pid\":0,\"tid\":1,\"ts\":2.000}"); /* tag 6 */
+    CHECK_HAS(text, "\"id\":2,\"pid\":0,\"tid\":1,\"ts\":0.000}"); /* the message with tag 5 */
+    CHECK_HAS(text, "\"id\":1,\"pid\":0,\"tid\":1,\"ts\":2.000}"); /* the message with tag 6 */
     CHECK_HAS(text, "\"id\":1,\"pid\":1,\"tid\":2,\"ts\":4.999}");
     CHECK(strstr(text, "\"id\":3,") == NULL);
     free(text);
     syn_graph_free(graph);
 }
 
-/* Rank 0 uses dp0 before tp0, rank 1 the other way round. Both are shown with tp first. */
+/* Rank 0 uses dp0 before tp0, and rank 1 uses them in the opposite order. Both ranks must be shown
+   with tp first. */
 static void chrome_group_order(void) {
     static const int32_t ranks[4] = {0, 1, 2, 3}, members[4][2] = {{0, 2}, {0, 1}, {1, 3}, {2, 3}};
     static const char *const names[4] = {"dp0", "tp0", "dp1", "tp1"};
-    static const uint32_t used[2][2] = {{1, 2}, {3, 2}}; /* group ids */
+    static const uint32_t used[2][2] = {{1, 2}, {3, 2}}; /* group ids in the order of use */
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(syn_graph_new(&graph, ranks, 2, 4, &err), err);

@@ -1,5 +1,6 @@
-/* Tests communicators: results of all collectives and messages against naive loops.
-   test_comm_failures.c tests how they fail, test_comm_mpi.c tests MPI. */
+/* Tests the communicator of in-process ranks: the results of all collectives and messages are
+   compared with naive loops (comm_reference.h). test_comm_failures.c tests failures, and
+   test_comm_mpi.c tests MPI. */
 #include <sched.h>
 #include <time.h>
 
@@ -14,19 +15,20 @@
 static const int32_t world_sizes[] = {1, 2, 3, 4, 8};
 static const size_t sizes[] = {0, 1, 7, 4096, 100003};
 
-/* One collective, with the input and the expected result of every rank. */
+/* One collective, with the input and the expected output of every rank. */
 typedef struct job {
     syn_comm_kind kind;
     syn_dtype dtype;
     syn_reduce reduce;
-    size_t n; /* elements of a rank's input; for reduce_scatter, of its output */
+    size_t n; /* number of elements of a rank's input or, for reduce_scatter, of its output */
     bool in_place, list;
     int32_t size, root;
     void *in[8], *want[8];
     size_t in_elems, out_elems;
 } job;
 
-/* Cuts in and out into the consecutive segments of a list, or into one segment. */
+/* Splits in and out into the consecutive segments of a tensor list, or into a single segment.
+   Returns the number of segments. */
 static int32_t cut(const job *j, char *in, char *out, syn_segment *segments) {
     const size_t parts[] = {j->n / 7, 0, j->n / 2, j->n / 50, j->n / 4};
     const int32_t n_parts = j->list ? (int32_t)COUNT(parts) : 0;
@@ -38,7 +40,7 @@ static int32_t cut(const job *j, char *in, char *out, syn_segment *segments) {
     return n_parts + 1;
 }
 
-/* Runs the collective, or starts it and waits for it (started). */
+/* Runs the collective. With `started`, starts it and then waits for it. */
 static syn_status run_job(syn_comm *comm, const syn_group *group, const job *j, void *in, void *out,
                           bool started, syn_error *err) {
     syn_segment segments[6];
@@ -119,8 +121,8 @@ static void check_job(job *j, uint64_t seed) {
               j->in_place ? " in place" : "", err.text);
 }
 
-/* Which reductions to test: each, one per case alternately, or only the first, for collectives that
-   do not reduce. */
+/* Which reductions to test: EACH tests all of them, IN_TURN one per case, alternately. NONE tests
+   only the first; it is for collectives that do not reduce. */
 typedef enum reductions { EACH, IN_TURN, NONE } reductions;
 
 static void check_table_of(syn_comm_kind kind, reductions which, bool in_place, bool list) {
@@ -176,7 +178,8 @@ static void lists_give_what_their_segments_give(void) {
     check_table_of(SYN_COMM_BROADCAST, NONE, false, true);
 }
 
-/* Every f16 and bf16 value survives a sum with zero, and sums of pairs round to nearest even. */
+/* Every f16 and bf16 value is unchanged by a sum with zero, and sums of two values are rounded to
+   nearest even. */
 static syn_status all_halves_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_dtype dtype = *(const syn_dtype *)arg;
     const int32_t ranks[] = {0, 1};
@@ -218,8 +221,8 @@ static void halves_round_to_nearest_even(void) {
     }
 }
 
-/* Rank 0 has done its part of a collective before rank 1 has. The time that rank 0 waits for it
-   counts as wait time, not as transfer time. */
+/* Rank 0 finishes its part of a collective before rank 1 does. The time that rank 0 then waits for
+   rank 1 counts as wait time, not as transfer time. */
 static syn_status leaving_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int32_t ranks[] = {0, 1};
     syn_group *group = NULL;
@@ -266,7 +269,8 @@ static void min_and_max_keep_nan(void) {
     CHECK_OK(syn_local_run(3, nan_rank, NULL, &err), err);
 }
 
-/* Integer extremes: sums wrap, and avg rounds towards zero without overflowing i32. */
+/* The largest and smallest integers: sums wrap around, and avg rounds towards zero without an
+   overflow of i32. */
 static syn_status integer_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[] = {0, 1};
@@ -290,8 +294,8 @@ static void integers_wrap_and_truncate(void) {
     CHECK_OK(syn_local_run(2, integer_rank, NULL, &err), err);
 }
 
-/* Random programs over several overlapping groups, the same on all ranks. Small integers are exact
-   in f32. */
+/* Random programs over several overlapping groups. All ranks have the same program. The values are
+   small integers, whose sums are exact in f32. */
 enum { PROGRAM_RANKS = 4 };
 static const int32_t group_ranks[5][4] = {
     {0, 1, 2, 3}, {0, 1, -1}, {2, 3, -1}, {0, 2, -1}, {3, 1, -1}};
@@ -305,7 +309,7 @@ static syn_status program_step(syn_comm *comm, syn_group *const *groups, uint64_
                                uint64_t dice, float *in, float *out, syn_error *err) {
     const size_t g = (dice >> 8) % 5,
                  n = (dice >> 16) % 3 == 0 ? (dice >> 20) % 3000 : (dice >> 20) % 9;
-    if (dice % 5 == 4) { /* messages in a ring */
+    if (dice % 5 == 4) { /* each rank sends to the next one of a ring */
         const int32_t next = (comm->rank + 1) % PROGRAM_RANKS,
                       last = (comm->rank + 3) % PROGRAM_RANKS;
         for (size_t i = 0; i < n; i++) in[i] = (float)value_of(step, comm->rank, i);
@@ -362,7 +366,8 @@ static void random_programs_agree(void) {
     }
 }
 
-/* Messages of the same source, destination and tag arrive in order; tags are independent. */
+/* Messages with the same source, destination and tag arrive in order. Messages with different tags
+   are independent. */
 static syn_status message_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     if (comm->rank == 0) {
@@ -417,7 +422,7 @@ static void fake_knows_groups_only(void) {
     CHECK_INT(a->index, 1);
     for (uint32_t id = 100; id < 200; id++)
         CHECK_OK(syn_comm_open_group(comm, id, "dp", pair, 2, &b, &err), err);
-    CHECK_STR(a->name, "tp1"); /* the group has not moved */
+    CHECK_STR(a->name, "tp1"); /* the group is still at the same address */
     CHECK(syn_comm_group(comm, 199) == b && syn_comm_group(comm, 5) == a);
     CHECK(syn_comm_group(comm, 99) == NULL);
     CHECK_OK(syn_comm_open_group(comm, 5, "tp1", ranks, 3, &again, &err), err);

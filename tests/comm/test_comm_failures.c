@@ -1,5 +1,5 @@
 /* Tests in-process ranks that disagree, fail, end early or deadlock: every rank gets the same
-   message, and none hangs. */
+   message, and no rank hangs. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
@@ -10,9 +10,9 @@
 
 enum { MAX_RANKS = 8, MAX_ELEMS = 70000 };
 
-/* An action of a rank in a scenario. */
+/* What a rank does in one step of a scenario. */
 typedef enum act {
-    NOTHING, /* ends immediately */
+    NOTHING, /* the rank ends immediately */
     REDUCE,
     GATHER,
     SCATTER,
@@ -20,8 +20,8 @@ typedef enum act {
     BARRIER,
     SEND,
     RECV,
-    FAIL,  /* returns an error of its own */
-    SLEEP, /* for 0.1 s, then ends */
+    FAIL,  /* the rank returns its own error */
+    SLEEP, /* the rank sleeps for 0.1 s, then ends */
     SLEEP_FAIL
 } act;
 
@@ -56,8 +56,8 @@ static const syn_comm_kind kinds[] = {[REDUCE] = SYN_COMM_ALL_REDUCE,
                                       [SEND] = SYN_COMM_SEND,
                                       [RECV] = SYN_COMM_RECV};
 
-/* Splits the elements of a collective into 1 to 3 segments: the first `tag` elements are a segment
-   of their own; a negative tag makes two such segments. */
+/* Splits the elements of a collective into 1 to 3 segments. The first `tag` elements form a
+   segment; a negative tag makes two such segments. The rest is the last segment. */
 static int32_t cut(const step *s, void *in, void *out, syn_segment *segments) {
     const bool one = s->tag == 0 || s->what == SEND || s->what == RECV;
     const size_t first = one ? 0 : (size_t)abs(s->tag), bytes = syn_dtype_bytes(s->dtype);
@@ -112,8 +112,8 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
     return status;
 }
 
-/* Runs the scenario. Every rank except `own` (-1: none) must end with exactly `sentence`, and so
-   must the run. */
+/* Runs the scenario. The run, and every rank except `own` (-1: no exception), must end with exactly
+   this sentence as error. */
 static void check_sentence(scenario *s, int32_t own, const char *sentence) {
     syn_error err = {0};
     CHECK(syn_local_run(s->size, scenario_rank, s, &err) != SYN_OK);
@@ -204,7 +204,7 @@ static void calls_that_differ_fail_on_every_rank(void) {
             }
 }
 
-/* The failure comes before, while or after the other ranks arrive. */
+/* The rank fails before the other ranks arrive, while they arrive, or after that. */
 static void a_failing_rank_ends_all(void) {
     for (int32_t size = 2; size <= MAX_RANKS; size += 3)
         for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
@@ -255,7 +255,7 @@ static void check_ends_with(scenario *s, const char *part, const char *other) {
 
 static void deadlocks_are_found_and_explained(void) {
     for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
-        /* A message that rank 1 sends only after the barrier. */
+        /* Rank 0 waits for a message that rank 1 sends only after a barrier. */
         scenario a = {.size = 2,
                       .groups = {{0, 1}},
                       .group_sizes = {2, 0},
@@ -263,17 +263,18 @@ static void deadlocks_are_found_and_explained(void) {
                                 {{BARRIER, 0, SYN_F32, 0, 0, 0}, {SEND, 3, SYN_F32, 0, 2, 0}}}};
         check_ends_with(&a, "rank 0 in recv(f32, 3 elements, tag 2) from rank 1",
                         "rank 1 in barrier() in group tp0 (#1)");
-        /* Three ranks receive in a ring; a fourth rank is busy and must not matter. */
+        /* Three ranks receive from each other in a ring. A fourth rank is busy, which must not hide
+           the deadlock. */
         scenario b = {.size = 4};
         for (int32_t r = 0; r < 3; r++) b.steps[r][0] = (step){RECV, 1, SYN_I32, (r + 1) % 3, 0, 0};
         if (repeat < 5) b.steps[3][0].what = SLEEP;
         check_ends_with(&b, "rank 0 in recv(i32, 1 elements, tag 0) from rank 1",
                         "rank 2 in recv(i32, 1 elements, tag 0) from rank 0");
-        /* A rank waits for itself, and another rank waits for the first. */
+        /* A rank waits for itself, and another rank waits for that rank. */
         scenario c = {.size = 2,
                       .steps = {{{RECV, 1, SYN_I32, 0, 0, 0}}, {{RECV, 1, SYN_I32, 0, 0, 0}}}};
         check_ends_with(&c, "ranks wait for each other: rank 0 in recv", "from rank 0");
-        /* Overlapping groups entered in opposite order, through a third rank. */
+        /* Two overlapping groups are entered in opposite order, by way of a third rank. */
         scenario d = {.size = 3, .groups = {{0, 1, 2}, {1, 2}}, .group_sizes = {3, 2}};
         d.steps[0][0] = d.steps[1][0] = (step){REDUCE, 9, SYN_F32, 0, 0, 0};
         d.steps[2][0] = (step){REDUCE, 9, SYN_F32, 0, 0, 1};
@@ -283,7 +284,8 @@ static void deadlocks_are_found_and_explained(void) {
     }
 }
 
-/* Looks like a deadlock for a moment but is none: long chains of ranks that wait for a busy one. */
+/* Long chains of ranks that wait for a busy rank look like a deadlock for a moment. They must not
+   be reported. */
 static void chains_ending_in_a_running_rank_are_no_deadlock(void) {
     scenario s = {.size = MAX_RANKS, .groups = {{0, 1, 2, 3}}, .group_sizes = {4, 0}};
     for (int32_t r = 0; r < MAX_RANKS; r++) {
@@ -297,8 +299,8 @@ static void chains_ending_in_a_running_rank_are_no_deadlock(void) {
     CHECK_OK(syn_local_run(s.size, scenario_rank, &s, &err), err);
 }
 
-/* Rank 1 arrives 0.1 s late, so rank 0 waits and rank 1 does not. On a busy machine the test tries
-   several times. */
+/* Rank 1 arrives 0.1 s late, so rank 0 must have wait time and rank 1 must have none. On a busy
+   machine, the test tries several times. */
 static void waiting_is_measured(void) {
     uint64_t wait_ns[2] = {0, 0};
     for (int tries = 0; tries < 10 && (wait_ns[0] < 80000000 || wait_ns[1] > 20000000); tries++) {
@@ -364,7 +366,7 @@ static void *barrier_alone(void *arg) {
     return &err;
 }
 
-/* The creator of the world gives up, or says why a rank will never join. */
+/* The creator of the world gives up waiting for a rank, or reports why the rank will never join. */
 static void a_rank_that_never_starts_is_named(void) {
     for (int aborts = 0; aborts < 2; aborts++) {
         syn_error err = {0};
@@ -400,7 +402,7 @@ static syn_status run_two(void *unused, syn_error *err) {
     return syn_local_run(2, memory_rank, unused, err);
 }
 
-/* Whichever allocation fails, on whichever rank, the run ends with an error. */
+/* If any allocation of any rank fails, the run ends with an error. */
 static void out_of_memory_at_any_step_ends_the_run(void) {
     CHECK(test_without_memory(run_two, NULL) > 0);
 }

@@ -1,6 +1,6 @@
-/* Tests the MPI communicator. Started normally, the program starts itself under mpirun once per
-   case and number of ranks, and checks output, exit code and time. Under mpirun it is one of the
-   ranks. */
+/* Tests the MPI communicator with the same reference as test_comm.c. Started normally, the program
+   starts itself under mpirun once per case and number of ranks, and checks output, exit code and
+   time. Under mpirun, it runs as one of the ranks. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/test.h"
@@ -31,8 +31,8 @@ static double elem_at(const void *data, size_t i, syn_dtype dtype) {
     }
 }
 
-/* MPI may add in any order: sums of floats are compared with a tolerance relative to the summands,
-   everything else exactly. */
+/* MPI may add floats in any order, so their sums are compared with a tolerance relative to the
+   summands. Everything else must be equal. */
 static bool equal(const void *got, const void *want, size_t n, syn_dtype dtype, syn_reduce reduce) {
     const bool exact = dtype == SYN_I32 || dtype == SYN_I64 || reduce == SYN_REDUCE_MIN ||
                        reduce == SYN_REDUCE_MAX;
@@ -73,8 +73,8 @@ static syn_status check_reductions(syn_comm *comm, const syn_group *g, buffers *
     return check(b, part, dtype, reduce, "reduce_scatter", err);
 }
 
-/* Short segments, which are packed together, long ones, which are not, and empty ones; every other
-   one in place. */
+/* Tests lists with short segments, which the communicator packs together, with long ones, which it
+   does not, and with empty ones. Every second segment is in place. */
 static syn_status check_list(syn_comm *comm, const syn_group *g, buffers *b, syn_comm_kind kind,
                              syn_dtype dtype, syn_reduce reduce, syn_error *err) {
     static const size_t parts[] = {3, 1000, 0, 40000, 7, 35000, 20000, 0, 3990};
@@ -134,8 +134,8 @@ static syn_status check_copies(syn_comm *comm, const syn_group *g, buffers *b, s
     return run_barrier(comm, g, err);
 }
 
-/* max_elems limits the size. The largest size is only for chunks of the default length: cut into a
-   hundred short chunks, each with its own MPI call, it would take a minute on a busy machine. */
+/* max_elems limits the number of elements. The largest number is only used with the default chunk
+   length: with short chunks it takes a hundred MPI calls, and a minute on a busy machine. */
 static syn_status check_group(syn_comm *comm, const syn_group *group, size_t max_elems,
                               syn_error *err) {
     static const size_t sizes[] = {0, 1, 7, 4096, 100003};
@@ -189,7 +189,8 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
     return run_all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, err);
 }
 
-/* The same number of elements and segments, but other segment lengths on rank 1. */
+/* All ranks have the same number of elements and segments, but rank 1 has different segment
+   lengths. */
 static syn_status cut_mismatch(syn_comm *comm, syn_error *err) {
     syn_group *world = NULL;
     float data[128] = {0};
@@ -210,7 +211,7 @@ static syn_status message_mismatch(syn_comm *comm, syn_error *err) {
     return syn_comm_recv(comm, data, 8, SYN_I32, 0, 3, err);
 }
 
-/* All ranks except rank 1 wait in an all_reduce; rank 1 does something else. */
+/* All ranks except rank 1 wait in an all-reduce. Rank 1 does what `mode` says. */
 static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) {
     syn_group *world = NULL;
     float value = 1;
@@ -238,7 +239,7 @@ static int run_rank(const char *mode) {
     syn_mpi_options options = {.log = log_line};
     if (strcmp(mode, "table-checked") == 0) {
         options.check_collectives = true;
-        options.chunk_elems = 1000; /* small chunks, to test splitting */
+        options.chunk_elems = 1000; /* small chunks, so that inputs are split */
     }
     if (strstr(mode, "mismatch") != NULL) options.check_collectives = true;
     if (strcmp(mode, "stuck") == 0 || strcmp(mode, "ends") == 0) {
@@ -328,7 +329,7 @@ static void a_rank_that_fails_in_a_run_of_all_ranks_ends_the_job(void) {
 static void launchers_are_recognised(void) {
     int32_t rank = -1, size = -1;
     CHECK(!syn_mpi_launched(&rank, &size));
-    setenv("SLURM_PROCID", "0", 1); /* a batch script without srun */
+    setenv("SLURM_PROCID", "0", 1); /* simulates a batch script that does not use srun */
     setenv("SLURM_NTASKS", "8", 1);
     CHECK(!syn_mpi_launched(&rank, &size));
     setenv("SLURM_STEP_NUM_TASKS", "8", 1);

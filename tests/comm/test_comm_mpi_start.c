@@ -1,4 +1,5 @@
-/* Tests asynchronous operations over MPI. */
+/* Tests asynchronous operations over MPI: they progress without further calls, and overlap with
+   each other and with ops. The program starts itself under mpirun (mpi_job.h). */
 #include "comm/comm.h"
 #include "ops/ops.h"
 #include "tests/support/comm_calls.h"
@@ -16,7 +17,7 @@
 
 enum { MAX_RANKS = 4, LARGE = 300000, GO = 77 };
 
-/* One rank creates a file that the others poll, so that they synchronize without MPI. */
+/* Ranks synchronize without MPI: one rank creates a file, and the others poll for it. */
 static void mark(void) {
     close(open(getenv("SYN_TEST_MARK"), O_WRONLY | O_CREAT, 0600));
 }
@@ -28,8 +29,8 @@ static void await_mark(void) {
 
 /* ---- Modes ---- */
 
-/* Rank 0 starts a sum and a receive, notifies the others, and does not call MPI until they have the
-   sum and the message is in its buffer. */
+/* Rank 0 starts a sum and a receive and notifies the other ranks. It does not call MPI until the
+   other ranks have the result of the sum and the message is in its own buffer. */
 static syn_status meanwhile(syn_comm *comm, syn_error *err) {
     static float in[LARGE], out[LARGE], got[LARGE];
     syn_group *world = NULL;
@@ -60,15 +61,16 @@ static syn_status meanwhile(syn_comm *comm, syn_error *err) {
     return SYN_OK;
 }
 
-/* Several operations in two groups, and messages, all in flight at once. Ranks start the groups in
-   different orders if that is allowed, and wait in different orders. */
+/* Many operations are in flight at the same time: several in each of two groups, and messages.
+   Ranks start the groups in different orders where that is allowed, and wait in different
+   orders. */
 enum { ROUNDS = 40, DEPTH = 5, ELEMS = 3000 };
 
 typedef struct operation {
     syn_comm_call x;
     syn_segment one;
     syn_request *request;
-    size_t bytes; /* of the result */
+    size_t bytes; /* size of the result */
     uint64_t in[ELEMS * MAX_RANKS], got[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
 } operation;
 
@@ -103,7 +105,8 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
     syn_request *received[2] = {NULL};
     const int32_t next = (comm->rank + 1) % comm->size,
                   last = (comm->rank + comm->size - 1) % comm->size;
-    for (int i = 0; i < 2 * DEPTH; i++) { /* first as blocking calls */
+    /* First with blocking calls, to get the expected results. */
+    for (int i = 0; i < 2 * DEPTH; i++) {
         plan(&all[i], groups[i / DEPTH], random_u64(common));
         syn_comm_call x = all[i].x;
         x.segments = &(const syn_segment){all[i].in, all[i].want, all[i].one.n_elems};
@@ -150,7 +153,7 @@ static syn_status programs(syn_comm *comm, bool in_order, syn_error *err) {
     return SYN_OK;
 }
 
-/* Runs a few ops with all kinds of communication; *values: their results. */
+/* Runs a few ops with every kind of communication and stores their results in *values. */
 static syn_status ops_program(syn_comm *comm, const syn_group *group, bool overlap,
                               float values[16][16], uint64_t *hash, syn_error *err) {
     syn_ctx *ctx = NULL;
@@ -191,7 +194,8 @@ static syn_status ops(syn_comm *comm, syn_error *err) {
     return SYN_OK;
 }
 
-/* Started operations that are not waited for: close finishes the sum and cancels the receive. */
+/* Leaves started operations without waiting for them. Closing the communicator finishes the sum and
+   cancels the receive. */
 static syn_status left(syn_comm *comm, syn_error *err) {
     static float in[LARGE], out[LARGE], never[10];
     syn_group *world = NULL;
@@ -216,7 +220,8 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
                                  .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
         SYN_TRY(start_exchange(comm, x, &requests[i], err));
     }
-    return wait_for(comm, requests[2], err); /* fails because an earlier operation has failed */
+    /* This fails because an earlier operation has failed. */
+    return wait_for(comm, requests[2], err);
 }
 
 /* Rank 1 never joins. */

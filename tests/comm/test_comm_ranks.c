@@ -1,4 +1,5 @@
-/* Tests running one function on all ranks: computed in threads, and traced on meta into a graph. */
+/* Tests syn_ranks_compute, which runs a function on ranks in threads, and syn_ranks_trace, which
+   runs it on meta and returns a graph. */
 #include "comm/comm.h"
 #include "ops/ops.h"
 #include "tests/support/test.h"
@@ -21,7 +22,8 @@ static syn_status add_up(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_erro
 }
 
 static void ranks_compute_in_their_groups(void) {
-    static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {6, 3}, {4, 4}}; /* ranks, tp */
+    /* Number of ranks, and tp. */
+    static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {6, 3}, {4, 4}};
     syn_error err = {0};
     for (size_t i = 0; i < COUNT(shapes); i++) {
         const int n = shapes[i][0];
@@ -70,7 +72,8 @@ static void a_trace_has_all_ranks(void) {
     syn_graph_free(graph);
 }
 
-/* Rank 1 fails. how: 0 returns an error, 1 leaves a failed context. */
+/* Rank 1 fails. If `how` is 0 the function returns an error, and if it is 1 it leaves a failed
+   context. */
 static syn_status fail_on_one(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error *err) {
     const int *how = arg;
     (void)mesh;

@@ -1,5 +1,5 @@
-/* Tests asynchronous operations of in-process ranks. Programs that would otherwise deadlock show
-   that the operations progress on their own. */
+/* Tests asynchronous operations of in-process ranks. Some of the programs would deadlock if
+   operations only progressed during calls, so they show that operations progress on their own. */
 #include "comm/comm_local.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/comm_calls.h"
@@ -18,8 +18,8 @@ static bool has_thread(const syn_group *group) {
 
 /* ---- Progress without the rank ---- */
 
-/* Rank 1 joins only after a message that rank 0 sends after it has started the sum, and rank 0 does
-   not call the communicator until rank 1 has the result. */
+/* Rank 0 starts a sum and then sends a message. Rank 1 joins the sum only after it has received the
+   message. Rank 0 does not call the communicator again until rank 1 has the result. */
 static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
     _Atomic int *arrived = arg;
     static _Thread_local float in[LARGE], out[LARGE], nothing[1];
@@ -48,7 +48,7 @@ static void started_operations_progress_without_the_rank(void) {
     }
 }
 
-/* The sender fills the buffer of a started receive, without the receiver's help. */
+/* The sender fills the buffer of a receive that was started, without any help of the receiver. */
 static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
     _Atomic int *posted = arg;
     static _Thread_local float data[LARGE];
@@ -63,7 +63,7 @@ static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(start_f32_message(comm, SYN_COMM_RECV, data, LARGE, 0, GO, &request, err));
     atomic_store(posted, 1);
     while (atomic_load(posted) != 2) sched_yield();
-    SYN_TRY(f32_all_are(data, LARGE, 5, err)); /* before the wait */
+    SYN_TRY(f32_all_are(data, LARGE, 5, err)); /* the data has arrived before the wait */
     return wait_for(comm, request, err);
 }
 
@@ -75,8 +75,8 @@ static void a_receive_is_filled_by_the_sender(void) {
     }
 }
 
-/* An operation that is waited for immediately runs on the rank's own thread; no other thread is
-   created. */
+/* An operation that is waited for immediately runs on the rank's own thread. No thread is created
+   for it. */
 static syn_status threads_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_group *a = NULL, *b = NULL;
@@ -122,7 +122,8 @@ static void times_are_of_the_operation(void) {
 
 /* ---- Order ---- */
 
-/* Two groups of the same ranks, entered in opposite order. Blocking calls would deadlock. */
+/* Two groups with the same ranks, entered in opposite orders. With blocking calls, this would
+   deadlock. */
 static syn_status opposite_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_group *groups[2] = {NULL};
@@ -148,8 +149,8 @@ static void groups_run_side_by_side(void) {
     }
 }
 
-/* Each operation reads the result of the one before. The last one is waited for first, and a
-   blocking call comes in between. */
+/* Each operation reads the result of the previous one. The last operation is waited for first, and
+   a blocking call runs between them. */
 static syn_status chain_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     enum { LINKS = 8 };
@@ -179,8 +180,8 @@ static void operations_of_a_group_keep_their_order(void) {
     }
 }
 
-/* Both ranks start receives of all tags before anything is sent, and wait for them in reverse
-   order. Messages of one tag must arrive in order. */
+/* Both ranks start receives with all tags before anything is sent, and wait for them in reverse
+   order. Messages with the same tag must arrive in order. */
 static syn_status messages_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     enum { N = 24, TAGS = 3 };

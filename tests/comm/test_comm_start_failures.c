@@ -1,4 +1,4 @@
-/* Tests how asynchronous operations of in-process ranks end if they fail or if nobody waits for
+/* Tests how asynchronous operations of in-process ranks end if they fail, or if no rank waits for
    them. */
 #include "comm/comm.h"
 #include "comm/comm_request.h"
@@ -8,15 +8,15 @@
 
 enum { LARGE = 20000 };
 
-/* What two ranks do with their operations: each rank runs its list of `acts`. */
+/* One call of a rank. Each of the two ranks runs its list of `acts`. */
 typedef enum act {
     END,
-    START_SUM,   /* of 3 elements */
-    START_LARGE, /* of LARGE elements */
+    START_SUM,   /* a sum of 3 elements */
+    START_LARGE, /* a sum of LARGE elements */
     START_RECV,
-    WAIT,      /* for the oldest operation */
-    WAIT_LAST, /* for the newest operation */
-    RECV,      /* blocking */
+    WAIT,      /* waits for the oldest operation */
+    WAIT_LAST, /* waits for the newest operation */
+    RECV,      /* a blocking receive */
     FAIL
 } act;
 
@@ -65,7 +65,8 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_status status = open_first(comm, 1, "pair", 2, &group, err);
     for (int i = 0; i < 5 && status == SYN_OK; i++)
         status = scenario_act(comm, group, s->acts[comm->rank][i], requests, &n, err);
-    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* frees the buffers for other use */
+    /* Abort guarantees that no operation uses the buffers any more. */
+    if (status != SYN_OK) comm->ops->abort(comm, err->text);
     s->status[comm->rank] = status;
     s->error[comm->rank] = *err;
     return status;
@@ -73,11 +74,11 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
 
 static const struct {
     act acts[2][5];
-    const char *sentence; /* expected error; NULL: none */
+    const char *sentence; /* expected error; NULL: success */
 } scenarios[] = {
     {{{START_SUM, WAIT}, {START_SUM, WAIT}}, NULL},
-    /* sums that are not waited for are finished for the other rank's sake; receives are
-       cancelled */
+    /* Sums that the rank does not wait for are finished, because the other rank needs them.
+       Receives are cancelled. */
     {{{START_LARGE}, {START_LARGE, WAIT}}, NULL},
     {{{START_LARGE, START_SUM, START_SUM}, {START_LARGE, START_SUM, START_SUM, WAIT_LAST}}, NULL},
     {{{START_RECV, START_SUM, WAIT_LAST}, {START_SUM, WAIT}}, NULL},
@@ -89,7 +90,7 @@ static const struct {
      "all_reduce(sum, f32, 3 elements)"},
     {{{START_SUM, START_LARGE, WAIT_LAST}, {START_SUM, WAIT}},
      "rank 1 finished while rank 0 waits in all_reduce #2 of group pair"},
-    /* nobody waits for the second sum except the close */
+    /* only the close waits for the second sum */
     {{{START_SUM, START_SUM}, {START_SUM}},
      "rank 1 finished while rank 0 waits in all_reduce #2 of group pair"},
     {{{START_RECV, WAIT}, {END}}, "rank 1 finished while rank 0 waits for it in recv(tag 4)"},
@@ -192,8 +193,8 @@ static void out_of_memory_at_any_step_ends_the_run(void) {
     CHECK_MSG(false, "the run never succeeded");
 }
 
-/* Simulates a context that outlives its communicator: holds the communicator and waits after it is
-   closed. */
+/* Simulates a context that outlives its communicator: holds the communicator, and waits for an
+   operation after the communicator is closed. */
 typedef struct survivor {
     syn_comm *comm;
     syn_request *reduced, *received;
@@ -213,7 +214,8 @@ static syn_status survivor_rank(syn_comm *comm, void *arg, syn_error *err) {
     return SYN_OK;
 }
 
-/* Nothing can be started and no group opened: the state that the ranks shared is gone. */
+/* After the close, no operation can be started and no group opened, because the state that the
+   ranks shared is gone. */
 static void check_refused(syn_comm *comm) {
     const char *sentence = " is closed and accepts no more calls";
     syn_error start = {0}, message = {0}, open = {0};

@@ -1,5 +1,6 @@
-/* Tests ranks with CUDA devices: communication between threads and between processes, and how ranks
-   end when one fails. The tests of ops also run on such ranks. */
+/* Tests ranks with CUDA devices: reductions are compared with simple ones in double, for ranks that
+   are threads or processes, and all ranks must end when one fails. The tests of ops also run on
+   such ranks. */
 
 #include <stdlib.h>
 
@@ -10,8 +11,8 @@
 
 enum { RANKS = 4, MOST = 1025 };
 
-/* Whether two ranks communicate over NCCL. Ranks that share a device communicate through the host
-   instead. */
+/* Whether two ranks communicate over NCCL. Ranks that share a device communicate through host
+   memory instead. */
 static bool by_nccl(void) {
     return ref_cuda_devices() >= 2;
 }
@@ -27,15 +28,15 @@ static double value_of(const void *data, int64_t i, syn_dtype dtype) {
     return reference_widen(((const uint16_t *)data)[i], dtype);
 }
 
-/* Rounding unit for comparisons; 0: the bits must be equal. */
+/* The rounding unit for comparisons; 0 means that the bits must be equal. */
 static double unit(syn_dtype dtype, syn_reduce how) {
     if (how == SYN_REDUCE_MIN || how == SYN_REDUCE_MAX) return 0;
     return dtype == SYN_F32 ? 0x1p-23 : dtype == SYN_F16 ? 0x1p-10 : dtype == SYN_BF16 ? 0x1p-7 : 0;
 }
 
-/* Checks that the n elements of `got` equal elements offset .. offset + n - 1 of the reduction of
-   the ranks' inputs. NCCL may add in another order and round each time, by a unit of the largest
-   intermediate value. */
+/* Whether the n elements of `got` equal elements offset .. offset + n - 1 of the reduction of all
+   ranks' inputs. NCCL may add in another order and rounds after each addition; the allowed error is
+   one unit of the largest intermediate value per rank. */
 static bool reduced(void *const *of, int size, size_t offset, const void *got, int64_t n,
                     syn_dtype dtype, syn_reduce how) {
     static _Thread_local uint64_t want[RANKS * MOST];
@@ -63,7 +64,7 @@ static syn_tensor input(const world *w, int64_t n) {
     return syn_input(w->ctx, "x", &spec, w->of[w->group->index]);
 }
 
-/* All elements of t; NULL after a failure. */
+/* The bytes of all elements of t; NULL after a failure. */
 static const char *read_all(const world *w, syn_tensor t) {
     static _Thread_local uint64_t data[RANKS * MOST];
     const int64_t n = t.id ? syn_spec_elems(syn_tensor_spec(w->ctx, t)) : 0;
@@ -139,8 +140,9 @@ static void every_reduction_of_every_type(void) {
 
 enum { GROUPS = 5, ROUNDS = 40 };
 
-/* All groups of the rank have sums in flight at the same time, in an order that varies per round.
-   Each element counts the members, and the result of one sum is the input of the next. */
+/* All groups of the rank have sums in flight at the same time, in an order that differs between
+   rounds. Each element counts the members of the groups, and the result of one sum is the input of
+   the next. */
 static syn_status groups_rank(syn_comm *comm, void *arg, syn_error *err) {
     static const int32_t members[GROUPS][RANKS] = {
         {0, 1, 2, 3}, {0, 1, 2}, {1, 2, 3}, {0, 3}, {1, 2}};
@@ -186,7 +188,7 @@ static void groups_that_share_ranks(void) {
 
 enum { CALLS = 50 };
 
-/* After the first collective, the host queues a collective and continues without polling NCCL for
+/* After the first collective, the host only queues collectives. It does not poll NCCL for
    errors. */
 static syn_status asking_rank(syn_comm *comm, void *arg, syn_error *err) {
     uint64_t *looks = arg;
@@ -216,9 +218,9 @@ static void calls_do_not_poll_nccl(void) {
 
 /* ---- Staging memory ---- */
 
-/* Sums through the host, each larger than the one before, so that new staging memory is allocated
-   each time. The device runs nothing before it is waited for, and must then still copy from the
-   older staging memory. */
+/* Runs sums through host memory. Each is larger than the one before, so new staging memory is
+   allocated each time. The device starts its work only when the host waits for it, and must then
+   still be able to read the older staging memory. */
 static syn_status growing_rank(syn_comm *comm, void *arg, syn_error *err) {
     enum { SUMS = 6 };
     syn_group *group;
@@ -264,7 +266,7 @@ static syn_status open_rank(syn_comm *comm, void *arg, syn_error *err) {
     return SYN_OK;
 }
 
-/* No machine has 64 devices. */
+/* The test requests 64 devices, which no machine has. */
 static void ranks_share_devices_only_if_asked_to(void) {
     syn_error err = {0};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -278,12 +280,13 @@ static void ranks_share_devices_only_if_asked_to(void) {
 }
 
 typedef struct told {
-    bool first; /* this sum is the first, so the group's ranks connect in the call and their hosts
-                   wait there */
+    /* This sum is the first one, so the ranks of the group connect during the call, and their hosts
+       wait in it. */
+    bool first;
     syn_error by[RANKS];
 } told;
 
-/* Rank 2 fails while the others are in a sum or about to call it. */
+/* Rank 2 fails while the other ranks run a sum or are about to call it. */
 static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     told *t = arg;
     syn_ctx *ctx = NULL;
@@ -315,7 +318,7 @@ static void a_rank_that_fails_ends_the_others(void) {
     }
 }
 
-/* Rank 0's context waits for that of rank 1, which waits for rank 0 to end. */
+/* Freeing rank 0's context waits for rank 1's context, and rank 1 waits for rank 0 to end. */
 static syn_status alone_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;
@@ -338,13 +341,14 @@ static void waiting_for_a_rank_times_out(void) {
 
 /* ---- Processes ---- */
 
-/* Rank 0 waits for a sum that rank 1 never calls: on its device or, if the sum is the first, inside
-   the call. */
+/* Rank 0 waits for a sum that rank 1 never calls. It waits on its device or, if the sum is the
+   first one, inside the call. */
 static syn_status miss_sum(syn_comm *comm, bool first, syn_error *err) {
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;
     int32_t none;
-    if (first) setenv("NCCL_RUNTIME_CONNECT", "1", 1); /* ranks connect in the first collective */
+    /* Ranks connect in the first collective, not earlier. */
+    if (first) setenv("NCCL_RUNTIME_CONNECT", "1", 1);
     SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, comm, err));
     syn_tensor x = syn_input(ctx, "x", &(syn_spec){SYN_F32, 1, {MOST}}, NULL);
@@ -368,7 +372,8 @@ static syn_status first_rank(syn_comm *comm, void *arg, syn_error *err) {
     return miss_sum(comm, true, err);
 }
 
-/* Simulates a launcher that shows each rank only one device: its own, or the same for all. */
+/* Simulates a launcher that makes only one device visible to each rank: a separate device, or the
+   same device for all ranks. */
 static syn_status see_one_device(syn_comm *comm, int32_t first, syn_error *err) {
     char text[16];
     snprintf(text, sizeof text, "%d", (int)first);
@@ -432,7 +437,7 @@ static void processes_may_each_see_one_device(void) {
               "error: rank 1 has no CUDA device of its own: other ranks use the 1 that it sees");
 }
 
-/* Checks that the waiting process prints `sentence` and that the job ends. */
+/* Checks that the waiting process prints `sentence` and that the whole job ends. */
 static void ends_saying(const char *mode, const char *variable, const char *value,
                         const char *sentence) {
     if (!have_processes()) SKIP("no CUDA device, or no MPI");
@@ -453,8 +458,8 @@ static void waiting_for_a_process_times_out(void) {
         "error: all_reduce in layer: the other ranks of the group did not join within 0.2 s");
 }
 
-/* NCCL itself reports the failure. On a busy machine that may happen before the first sum, which
-   has no scope, is done. */
+/* NCCL itself reports the failure. On a busy machine it may do so before the first sum, which has
+   no scope, is done. */
 static void a_lost_process_is_reported(void) {
     if (!getenv("SYN_EMULATED_DEVICES")) SKIP("the device is not emulated");
     if (!have_processes() || !by_nccl()) SKIP("no CUDA device, no MPI, or ranks share devices");

@@ -1,6 +1,6 @@
-/* An emulated cuBLASLt with the functions that ops/cuda uses. Names and behaviour are as in
-   NVIDIA's "cuBLAS" documentation. Products are simple loops with sums in double, and run as work
-   of the stream. */
+/* An emulated cuBLASLt with the functions that ops/cuda uses. Names and behaviour follow NVIDIA's
+   "cuBLAS" documentation. Products are simple loops with sums in double, and run as work of the
+   stream. */
 #ifndef TESTS_EMULATION_CUBLASLT_H
 #define TESTS_EMULATION_CUBLASLT_H
 

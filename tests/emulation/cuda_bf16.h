@@ -1,5 +1,5 @@
-/* The parts of NVIDIA's header that kernels use: the types, and conversions that round to nearest
-   even. */
+/* The parts of NVIDIA's cuda_bf16.h that kernels use: the types, and conversions that round to
+   nearest even. */
 #ifndef TESTS_EMULATION_CUDA_BF16_H
 #define TESTS_EMULATION_CUDA_BF16_H
 

@@ -1,5 +1,5 @@
-/* The parts of NVIDIA's header that kernels use: the types, and conversions that round to nearest
-   even. */
+/* The parts of NVIDIA's cuda_fp16.h that kernels use: the types, and conversions that round to
+   nearest even. */
 #ifndef TESTS_EMULATION_CUDA_FP16_H
 #define TESTS_EMULATION_CUDA_FP16_H
 
@@ -27,8 +27,9 @@ static inline __half __float2half_rn(float x) {
     const unsigned absolute = all & 0x7fffffff;
     unsigned bits;
     if (absolute > 0x7f800000u) bits = 0x7fff;
-    else if (absolute >= 0x477ff000u) bits = 0x7c00; /* at least 65520: infinity */
-    else if (absolute < 0x38800000u)                 /* below 2^-14: multiples of 2^-24 */
+    else if (absolute >= 0x477ff000u) bits = 0x7c00; /* 65520 or more becomes infinity */
+    /* Numbers below 2^-14 become multiples of 2^-24. */
+    else if (absolute < 0x38800000u)
         bits = (unsigned)nearbyintf(emulated_bits<float>(absolute) * 0x1p24f);
     else bits = (absolute - 0x38000000u + 0xfff + (absolute >> 13 & 1)) >> 13;
     return {(unsigned short)(sign | bits)};

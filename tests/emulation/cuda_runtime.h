@@ -1,12 +1,12 @@
-/* An emulated CUDA device: the parts of CUDA's runtime that the sources of ops/cuda and comm/cuda
-   use, for any C++ compiler. It lets their kernels and their use of the runtime be tested on every
-   machine. Names and behaviour are as in NVIDIA's "CUDA Runtime API" and "CUDA C++ Programming
-   Guide".
+/* An emulated CUDA device. It has the parts of CUDA's runtime that the sources of ops/cuda and
+   comm/cuda use, for any C++ compiler, so that their kernels and their use of the runtime can be
+   tested on every machine. Names and behaviour follow NVIDIA's "CUDA Runtime API" and "CUDA C++
+   Programming Guide".
 
-   Each stream has a host thread, so work runs concurrently with the caller as on a device. Blocks
+   Each stream has a host thread, so work runs concurrently with the caller, as on a device. Blocks
    of a launch run one after the other. The threads of a block are fibers, which switch only at
-   barriers and warp operations. Device memory has guards around each buffer and is NaN at first;
-   shared memory is NaN when a block begins.
+   barriers and warp operations. Each buffer in device memory has guards around it and contains NaN
+   at first. Shared memory contains NaN when a block begins.
 
    Environment variables, with their defaults in brackets:
 
@@ -15,19 +15,19 @@
    SYN_EMULATED_CAPABILITY  compute capability of the devices [9.0]
    SYN_EMULATED_PTX         architecture that kernels were compiled for [the capability]
    SYN_EMULATED_MEMORY      memory of each device in bytes [64 GiB]
-   SYN_EMULATED_ORDER       order in which the threads of a block run, from one barrier or warp
-                            operation to the next: forward, reversed or random:SEED. With the prefix
-                            greedy-, a warp runs until all its threads wait for other warps, so that
-                            it gets as far ahead of them as possible
+   SYN_EMULATED_ORDER       order in which the threads of a block run from one barrier or warp
+                            operation to the next: forward, reversed or random:SEED. With the
+                            prefix greedy-, a warp runs until all its threads wait for other
+                            warps, so that it gets as far ahead of them as possible
    SYN_EMULATED_LAZY        if set, streams do no work until a thread waits for them or polls
                             them, as if the device were very busy
    SYN_EMULATED_LATE_US     every second cudaEventSynchronize of a thread, beginning with the
-                            first, returns that many microseconds late
-   SYN_EMULATED_LEAKS       if set, buffers that were not freed end the program with a sentence
-   SYN_EMULATED_NO_NCCL     if set, NCCL cannot be loaded, with this reason
-   SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails. For
-                            cudaLaunchKernel the kernel fails, and with it all later calls. For
-                            ncclRemoteError the communicator reports an error of another rank */
+                            first, returns this many microseconds late
+   SYN_EMULATED_LEAKS       if set, the program ends with an error if a buffer was not freed
+   SYN_EMULATED_NO_NCCL     if set, NCCL cannot be loaded; the value is the reason
+   SYN_EMULATED_FAIL        "cudaMalloc:3" makes the third call of this function fail. For
+                            cudaLaunchKernel, the kernel fails, and so do all later calls. For
+                            ncclRemoteError, the communicator reports an error of another rank */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_H
 #define TESTS_EMULATION_CUDA_RUNTIME_H
 
@@ -101,26 +101,27 @@ extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 static const int warpSize = 32;
 
 void *emulated_dynamic_shared();
-/* A device can access several bytes at once only if their address is aligned to their size.
-   emulated_align ends the program otherwise. */
+/* A device can access several bytes in one access only if their address is aligned to their number.
+   Otherwise, emulated_align ends the program. */
 [[noreturn]] void emulated_misaligned(const void *at, size_t bytes);
 static inline void emulated_align(const void *at, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(at) % bytes != 0) emulated_misaligned(at, bytes);
 }
-/* Called by emulated features that need code compiled for at least `capability` (for example 80).
-   Ends the program if kernels were compiled for less. */
+/* Called by emulated features that need code compiled for at least `capability`, such as 80. Ends
+   the program if the kernels were compiled for less. */
 void emulated_compiled_for(int capability);
-/* A barrier of all threads of the block that have not returned. */
+/* A barrier for all threads of the block that have not returned. */
 void emulated_barrier();
 /* A warp operation of all lanes in the mask, none of which may have returned. Copies `bytes` bytes
-   from lane `from`'s `mine` to `to`; does not change `to` if that lane is not in the mask. Returns
-   the set of lanes in the mask whose first byte at `mine` is not 0. */
+   from `mine` of lane `from` to `to`. If this lane is not in the mask, `to` does not change.
+   Returns the set of lanes in the mask whose first byte at `mine` is not 0. */
 unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int from, void *to);
-/* The same for all lanes: the bytes of lane i become element i of `all`. */
+/* The same for all lanes: the bytes of lane i are copied to element i of `all`. */
 void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all);
 int emulated_lane();
-/* Asynchronous copies to shared memory, as cp.async. commit ends a batch of copies. wait(left)
-   waits until at most the last `left` batches are incomplete; only then is the data there. */
+/* Asynchronous copies to shared memory, like cp.async. commit ends a batch of copies. wait(left)
+   waits until at most the last `left` batches are incomplete. The data of a batch is available only
+   after such a wait. */
 void emulated_copy_async(void *to, const void *from, size_t bytes);
 void emulated_copies_commit();
 void emulated_copies_wait(int left);
@@ -185,8 +186,8 @@ static inline void __threadfence() {
 }
 static inline void __threadfence_block() {}
 
-/* Atomic operations use host atomics: blocks of one launch run one after the other, but
-   concurrently with those of other streams. */
+/* Atomic operations are those of the host. Blocks of one launch run one after the other, but
+   concurrently with blocks of other streams. */
 template <typename T> static inline T emulated_swap_if(T *at, T expected, T value) {
     __atomic_compare_exchange(at, &expected, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
@@ -282,7 +283,7 @@ static inline float __frcp_rn(float x) {
 static inline float __fdividef(float a, float b) {
     return a / b;
 }
-/* The product is exact, and the sum is rounded twice. Calls no library function. */
+/* The product is exact and the sum is rounded twice. No library function is called. */
 static inline float emulated_fmaf(float a, float b, float c) {
     return (float)((double)a * (double)b + (double)c);
 }
@@ -461,7 +462,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
-/* Number of calls of a runtime function so far. */
+/* The number of calls of a runtime function so far. */
 __attribute__((visibility("default"))) uint64_t emulated_calls(const char *name);
 }
 
@@ -488,8 +489,8 @@ static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, F *kernel
 
 /* ---- kernels ---- */
 
-/* Kernels are registered by address, with the sizes of their parameters, so that a launch can copy
-   the arguments. */
+/* Registers a kernel by its address, with the sizes of its parameters, so that a launch can copy
+   its arguments. */
 typedef void emulated_caller(const void *kernel, void *const *arguments);
 void emulated_know_kernel(const char *name, const void *kernel, emulated_caller *call,
                           const size_t *bytes, int n);

@@ -1,4 +1,4 @@
-/* Internals of the emulated device, shared by its sources. */
+/* The internal interface between the sources of the emulated device. */
 #ifndef TESTS_EMULATION_EMULATED_H
 #define TESTS_EMULATION_EMULATED_H
 
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-/* Detect sanitizers: gcc defines macros, clang has __has_feature. */
+/* Detects sanitizers: gcc defines macros, and clang has __has_feature. */
 #if defined(__SANITIZE_ADDRESS__)
 #define EMULATED_ADDRESS 1
 #elif defined(__has_feature)
@@ -25,13 +25,14 @@
 #endif
 #endif
 
-/* Prints a sentence and ends the program, where a real device would continue with wrong results. */
+/* Prints a message and ends the program. Called where a real device would continue with wrong
+   results. */
 [[noreturn]] void emulated_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- emulated_device.cc ---- */
 
-/* A called runtime function with its number of calls. failing: number of the call that fails; 0:
-   none. */
+/* A runtime function that was called, with its number of calls. failing: the number of the call
+   that must fail; 0: none. */
 struct emulated_function {
     explicit emulated_function(const char *name);
     const char *name;
@@ -39,8 +40,9 @@ struct emulated_function {
     uint64_t failing;
     emulated_function *next;
 };
-/* Counts a call. Returns an error if SYN_EMULATED_FAIL requests one or a sticky error occurred
-   before. emulated_fail stores an error for the thread's cudaGetLastError and returns it. */
+/* emulated_enter counts a call. It returns an error if SYN_EMULATED_FAIL requests one, or if a
+   sticky error has occurred before. emulated_fail stores an error for the thread's cudaGetLastError
+   and returns it. */
 cudaError_t emulated_enter(emulated_function *f);
 cudaError_t emulated_fail(cudaError_t code);
 #define EMULATED_ENTER_AS(name)                                           \
@@ -50,20 +52,20 @@ cudaError_t emulated_fail(cudaError_t code);
         if (emulated_code != cudaSuccess) return emulated_code;           \
     } while (0)
 #define EMULATED_ENTER() EMULATED_ENTER_AS(__func__)
-/* The same for functions that do their work even after an error. */
+/* The same for functions that must do their work even after an error. */
 #define EMULATED_ENTER_ANYHOW(code)                   \
     static emulated_function emulated_self(__func__); \
     const cudaError_t code = emulated_enter(&emulated_self)
-/* Makes an error sticky: all later calls fail with it. */
+/* Makes an error sticky: all later calls fail with this error. */
 void emulated_stick(cudaError_t code);
-int emulated_device();     /* current device of the thread */
-int emulated_capability(); /* 10 * major + minor, for example 90 */
+int emulated_device();     /* the thread's current device */
+int emulated_capability(); /* 10 * major + minor of the compute capability, for example 90 */
 size_t emulated_memory();  /* memory of a device in bytes */
 size_t emulated_shared_optin();
 
 /* ---- emulated_memory.cc ---- */
 
-/* Ends the program if the range begins in a device buffer and exceeds it. */
+/* Ends the program if the range begins in a device buffer and extends beyond it. */
 void emulated_check_range(const void *at, size_t bytes, const char *what);
 void emulated_check_guards();
 
@@ -72,10 +74,10 @@ void emulated_check_guards();
 struct emulated_kernel {
     const char *name;
     emulated_caller *call;
-    std::vector<size_t> bytes; /* size of each parameter */
-    size_t shared;             /* limit of dynamic shared memory; 0: the default */
-    /* For emulated_statics.cc: the range of its variables in the module's thread-local data;
-       threads of the largest block that was examined. */
+    std::vector<size_t> bytes; /* size of each parameter in bytes */
+    size_t shared;             /* limit of dynamic shared memory in bytes; 0: the default */
+    /* For emulated_statics.cc: the range of the kernel's variables in the module's thread-local
+       data, and the number of threads of the largest block that was examined. */
     size_t statics_first, statics_end;
     int statics_threads;
 };
@@ -87,7 +89,7 @@ struct emulated_launch {
     size_t shared;
     std::vector<std::vector<char>> arguments;
 };
-/* Returns false with an error in *code if the kernel is unknown or the launch is invalid. */
+/* Returns false and sets *code if the kernel is unknown or the launch is invalid. */
 bool emulated_make_launch(emulated_launch *l, const void *kernel, dim3 grid, dim3 block,
                           void **arguments, size_t shared, cudaError_t *code);
 
@@ -97,18 +99,20 @@ void emulated_run(const emulated_launch &l);
 
 /* ---- emulated_statics.cc ---- */
 
-/* A stream thread's static shared memory, which is part of the module's thread-local data. */
+/* The static shared memory of a stream's thread, which is part of the module's thread-local
+   data. */
 struct emulated_statics {
     char *data = NULL;
     size_t bytes = 0;
     emulated_kernel *kernel = NULL;
     int threads = 0;
-    size_t first = 0, end = 0; /* range of the kernel's variables */
-    bool looking = false;      /* this block determines the range */
+    /* Range of the kernel's variables, in bytes from the start of the thread-local data. */
+    size_t first = 0, end = 0;
+    bool looking = false; /* the current block is used to determine the range */
     std::vector<char> before;
 
     void open(emulated_kernel *k, int n);
-    /* Called before and after each block. */
+    /* Call these before and after each block. */
     void begin_block();
     void end_block();
 };
@@ -116,16 +120,17 @@ struct emulated_statics {
 /* ---- emulated_stream.cc ---- */
 
 typedef std::function<void()> emulated_work;
-/* Queues work in the stream, or adds it as a node to the graph that the stream captures. */
+/* Queues work in the stream. If the stream is being captured, adds the work as a node to its graph
+   instead. */
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work);
 /* Waits for all streams of the current device. */
 void emulated_wait_all();
-/* Called by functions that a thread must not call during a capture, unless the mode is relaxed.
-   Returns the error of such a call, and marks the capture as failed. */
+/* Functions that are forbidden during a capture call this. If the thread has a capture whose mode
+   is not relaxed, the function returns the error and marks the capture as failed. */
 cudaError_t emulated_unsafe();
 
 struct emulated_graph_node {
-    emulated_work work; /* empty: the node is a kernel launch */
+    emulated_work work; /* if this is empty, the node is a kernel launch */
     emulated_launch launch;
 };
 struct emulated_graph {

@@ -1,7 +1,7 @@
 /* Runs kernels. The threads of a block are fibers of the stream's host thread. A thread that never
-   waits runs to its end like a function call, and the next thread reuses its fiber; a thread that
-   waits keeps its fiber. The last thread that reaches a barrier or warp operation makes the others
-   ready and continues. */
+   waits runs to its end like a function call, and then the next thread uses the same fiber. A
+   thread that waits keeps its fiber. The last thread that reaches a barrier or warp operation makes
+   the others ready and continues. */
 #include <stdlib.h>
 
 #include <memory>
@@ -19,7 +19,7 @@ enum { WARP = 32, SHARED_GUARD = 64, ALL = -1 };
 
 enum thread_state { FRESH, READY, AT_BARRIER, IN_WARP, DONE };
 
-/* An asynchronous copy. Threads wait for all copies of a batch together. */
+/* An asynchronous copy. A thread waits for all copies of a batch together. */
 struct copy {
     char *to;
     const char *from;
@@ -31,30 +31,30 @@ struct thread {
     thread_state state;
     fiber *on;
     uint3 index; /* threadIdx */
-    int turn;    /* position in the order of threads */
-    /* Arguments and result of a warp operation (IN_WARP). */
+    int turn;    /* position of the thread in the order in which threads run */
+    /* Arguments and result of a warp operation, valid in state IN_WARP. */
     unsigned mask;
     const void *mine;
     size_t bytes;
-    int from; /* source lane; ALL: all lanes, one after the other */
+    int from; /* source lane; ALL: every lane, one after the other */
     void *to;
-    unsigned set; /* result: lanes whose first byte is not 0 */
+    unsigned set; /* result: set of the lanes whose first byte is not 0 */
     std::vector<copy> copies;
-    int batches; /* number of complete batches */
+    int batches; /* number of completed batches */
 };
 
-struct warp { /* sets of lanes */
+struct warp { /* members are sets of lanes */
     unsigned waiting, gone;
 };
 
-/* Threads that run alternately until none of them is ready: a whole block, or a warp. first, end:
-   their range in the order. */
+/* Threads that take turns until none of them is ready: a whole block, or a warp. first, end: the
+   range of the threads in the order. */
 struct group {
     int first, end;
     bool begun;
 };
 
-struct machine { /* the state of a stream's thread */
+struct machine { /* the state of a stream's host thread */
     fiber scheduler;
     std::vector<fiber *> idle, all;
     std::vector<thread> threads;
@@ -66,8 +66,8 @@ struct machine { /* the state of a stream's thread */
     const emulated_launch *launch = NULL;
     std::vector<void *> arguments;
     int n = 0, live = 0, at_barrier = 0, current = 0;
-    int first = 0, end = 0, next = 0; /* range of the running group; its first thread that has not
-                                         begun */
+    /* Range of the running group, and its first thread that has not begun. */
+    int first = 0, end = 0, next = 0;
     std::mt19937 random;
 
     ~machine() {
@@ -82,8 +82,8 @@ static void place(machine *m, int t) {
     threadIdx = m->threads[(size_t)t].index;
 }
 
-/* The fiber to run when a thread waits: the next ready one in its group. NULL: no thread
-   is ready, or some have not begun. */
+/* The fiber that runs when a thread waits: that of the next ready thread in its group. NULL if no
+   thread is ready, or if some threads have not begun. */
 static fiber *next_ready(const machine *m, int turn) {
     const int n = m->end - m->first;
     if (m->next < m->end) return NULL;
@@ -95,7 +95,7 @@ static fiber *next_ready(const machine *m, int turn) {
     return NULL;
 }
 
-/* Runs other threads until this thread is ready again. */
+/* Runs other threads until the calling thread is ready again. */
 static void wait_as(thread_state state) {
     machine *m = here;
     const int t = m->current;
@@ -122,7 +122,7 @@ int emulated_lane() {
     return here->current % WARP;
 }
 
-/* All lanes have arrived: copies each lane's data and makes all lanes ready. */
+/* Called when all lanes have arrived: copies each lane's data and makes all lanes ready. */
 static void exchange(thread *lanes, unsigned mask, size_t bytes) {
     unsigned set = 0;
     const void *whole = NULL;
@@ -149,7 +149,7 @@ static void exchange(thread *lanes, unsigned mask, size_t bytes) {
     }
 }
 
-/* Whether all lanes in the mask wait in the same operation. */
+/* Whether all lanes in the mask are waiting in the same operation. */
 static bool complete(const thread *lanes, const warp &w, unsigned mask, size_t bytes) {
     if (mask & ~w.waiting) return false;
     for (unsigned left = mask; left; left &= left - 1) {
@@ -194,7 +194,7 @@ void emulated_misaligned(const void *at, size_t bytes) {
     emulated_die("%zu bytes at once at %p, which lies on fewer", bytes, at);
 }
 
-/* Copies only in emulated_copies_wait. Until then the destination is NaN. */
+/* The copy is made in emulated_copies_wait. Until then, the destination contains NaN. */
 void emulated_copy_async(void *to, const void *from, size_t bytes) {
     thread &self = here->threads[(size_t)here->current];
     memset(to, 0xff, bytes);
@@ -226,8 +226,8 @@ static void leave(machine *m, int t) {
     if (m->live > 0 && m->at_barrier == m->live) release_barrier(m);
 }
 
-/* The main function of fibers: runs threads that have not begun, one after the other, until a
-   thread has waited. */
+/* The main function of fibers. It runs threads that have not begun, one after the other, until one
+   of them has waited. */
 static void fiber_main() {
     fiber_begun(&here->scheduler);
     for (;;) {
@@ -255,7 +255,7 @@ static bool is_ready(const machine *m, const group &g) {
     return !g.begun;
 }
 
-/* The first group that can run, starting with number `from`. NULL: all threads wait. */
+/* The first group that can run, beginning the search at group `from`. NULL if all threads wait. */
 static group *choose_group(machine *m, size_t from) {
     const size_t n = m->groups.size();
     for (size_t i = 0; i < n; i++) {
@@ -326,7 +326,7 @@ static turns chosen_turns() {
     return t;
 }
 
-/* Chooses the order of the threads. Threads of a group are next to each other. */
+/* Chooses the order of the threads. Threads of the same group are adjacent. */
 static void choose_order(machine *m, const turns &how) {
     const int size = how.greedy ? WARP : m->n;
     m->groups.clear();

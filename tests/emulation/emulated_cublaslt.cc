@@ -1,4 +1,5 @@
-/* Emulated cuBLASLt products, column-major: D = alpha op(A) op(B) + beta C, then bias and gelu. */
+/* The products of the emulated cuBLASLt, column-major: D = alpha op(A) op(B) + beta C, followed by
+   a bias and gelu. */
 #include "cublasLt.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -12,7 +13,7 @@ struct emulated_lt_desc {
     int32_t transpose_a = 0, transpose_b = 0;
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     const void *bias = NULL;
-    int32_t bias_type = -1; /* < 0: the type of D */
+    int32_t bias_type = -1; /* negative: the type of D */
 };
 struct emulated_lt_layout {
     cudaDataType_t type;
@@ -22,15 +23,15 @@ struct emulated_lt_layout {
 };
 struct emulated_lt_preference {
     uint64_t workspace = 0;
-    uint32_t aligned[4] = {256, 256, 256, 256}; /* alignment of A, B, C, D in bytes */
+    uint32_t aligned[4] = {256, 256, 256, 256}; /* alignment of A, B, C and D in bytes */
 };
-/* Requirements of an algorithm, stored in cublasLtMatmulAlgo_t. */
+/* The requirements of an algorithm, stored in a cublasLtMatmulAlgo_t. */
 struct emulated_lt_algo {
     uint32_t valid, aligned[4];
     uint64_t workspace;
 };
-/* Bytes of workspace that algorithms require if the preference allows it. Products overwrite the
-   workspace, to find callers that share it. */
+/* The number of bytes of workspace that algorithms require if the preference allows it. Products
+   overwrite the workspace, which exposes callers that share it. */
 enum { LT_WORKSPACE = 1024 };
 
 #define LT_ENTER()                                                                          \
@@ -182,7 +183,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
         return TAKE(preference->aligned[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES]);
-    default: /* the reduction scheme: sums have only one order here */
+    default: /* the reduction scheme, which has no effect because sums have only one order here */
         return TAKE(ignored);
     }
 }
@@ -194,7 +195,8 @@ static bool layout_fits(const emulated_lt_layout &l) {
     return l.rows > 0 && l.cols > 0 && l.batch > 0 && l.ld >= (int64_t)inner;
 }
 
-/* The combinations with f32 sums from the table in cublasLtMatmul's documentation. */
+/* The allowed combinations of types with f32 sums, from a table in cublasLtMatmul's
+   documentation. */
 static bool types_fit(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d) {
     if (a != b || c != d) return false;
     if (a == CUDA_R_32F) return d == CUDA_R_32F;
@@ -265,7 +267,7 @@ static const void *batch_of(const void *data, const emulated_lt_layout &l, int i
     return static_cast<const char *>(data) + l.stride * i * (int64_t)bytes_of(l.type);
 }
 
-/* op(X) as an f32 array in which k is the fastest dimension, for A and B. */
+/* Copies op(X) of A or B to an f32 array in which k is the fastest dimension. */
 static std::vector<float> along_k(const void *data, const emulated_lt_layout &l, bool k_is_rows,
                                   int64_t k, int64_t others) {
     std::vector<float> to((size_t)(k * others));
@@ -330,7 +332,7 @@ struct product {
     }
 };
 
-/* Whether pointers and workspace meet the requirements of the algorithm. */
+/* Whether the pointers and the workspace meet the requirements of the algorithm. */
 static bool algo_fits(const emulated_lt_algo &algo, const void *const data[4],
                       const emulated_lt_layout *const layouts[4], const void *workspace,
                       size_t bytes) {

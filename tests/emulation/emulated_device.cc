@@ -1,4 +1,4 @@
-/* Devices, errors, and counts of calls. */
+/* The devices of the emulation, the errors of its functions, and counts of calls. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void emulated_die(const char *format, ...) {
     abort();
 }
 
-static emulated_function *functions; /* all functions that were called */
+static emulated_function *functions; /* list of all functions that were called */
 static std::mutex functions_lock;
 static std::atomic<int> stuck;
 static thread_local cudaError_t last;

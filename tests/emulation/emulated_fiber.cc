@@ -1,3 +1,5 @@
+/* Fibers for the emulated device. On x86-64 they switch with a few instructions, because
+   swapcontext, which other machines use, makes a system call at each switch. */
 #include "tests/emulation/emulated_fiber.h"
 
 #include <sys/mman.h>
@@ -14,7 +16,7 @@
 enum { STACK = 256 << 10, PAGE = 4096 };
 
 #if defined(__x86_64__)
-/* Saves the callee-saved registers on the stack and the stack pointer in *from, and restores both
+/* Saves the callee-saved registers on the stack and the stack pointer in *from. Then restores both
    from `to`. */
 extern "C" void emulated_switch(void **from, void *to);
 asm(".text\n"
@@ -74,9 +76,9 @@ fiber *fiber_new(void (*main)()) {
     f->size = STACK;
 #if defined(__x86_64__)
     void **top = reinterpret_cast<void **>(f->stack + STACK) - 2;
-    *--top = NULL; /* return address of `main` */
+    *--top = NULL; /* return address for `main`, which never returns */
     *--top = reinterpret_cast<void *>(main);
-    f->sp = top - 6; /* registers */
+    f->sp = top - 6; /* values of the six saved registers */
 #else
     getcontext(&f->context);
     f->context.uc_stack.ss_sp = f->stack;

@@ -1,4 +1,4 @@
-/* Registered kernels, and the limits of launches. */
+/* The table of registered kernels, and the checks of a launch against the device's limits. */
 #include <map>
 #include <mutex>
 

@@ -1,7 +1,7 @@
-/* Device memory. Each buffer is between guards, which are checked when the buffer is freed and when
-   a stream is synchronized. Freed buffers become NaN and stay allocated for a while, so that late
-   writes are found. Freed pinned host memory becomes NaN, too. cudaFreeHost does not wait for
-   streams, so a copy from freed memory reads NaN. */
+/* Device memory. Each buffer is between two guards, which are checked when the buffer is freed and
+   when a stream is synchronized. A freed buffer is filled with NaN and stays allocated for a while,
+   so that late writes are detected. Freed pinned host memory is filled with NaN, too. cudaFreeHost
+   does not wait for streams, so a copy that is still queued reads NaN. */
 #include <stdlib.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "tests/emulation/emulated.h"
 
 #if defined(EMULATED_ADDRESS)
-#define GUARDED false /* the sanitizer has its own guards */
+#define GUARDED false /* the sanitizer has guards of its own */
 #else
 #define GUARDED true
 #endif
@@ -52,7 +52,7 @@ static void check_guards(const char *data, const piece &p) {
     }
 }
 
-/* Checks that the first n bytes of a freed buffer were not written. */
+/* Checks that nothing has written to the first n bytes of a freed buffer. */
 static void check_freed(const piece &p, size_t n) {
     for (size_t i = 0; i < std::min(p.bytes, n); i++)
         if ((unsigned char)p.whole[GUARD + i] != FRESH)

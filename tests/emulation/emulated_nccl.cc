@@ -1,3 +1,5 @@
+/* The emulated NCCL of nccl.h. The members of a communicator, which may be in different processes,
+   share an unnamed file with their inputs and the result. */
 #include <nccl.h>
 
 #include <cuda_bf16.h>
@@ -18,34 +20,36 @@ enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
 static const char *const kind_names[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather",
                                          "ncclBroadcast"};
 
-/* One member's part of an operation. */
+/* One member's call of an operation. */
 struct part {
     kind what;
     size_t n;
     ncclDataType_t type;
-    int how; /* reduction, or root */
+    int how; /* the reduction, or the root */
 };
 
-enum { MOST = 64 }; /* members */
+enum { MOST = 64 }; /* largest number of members */
 
-/* A communicator's file: its file descriptor in the process that created it. */
+/* The name of a communicator's file: its file descriptor in the process that created it. */
 struct its_name {
     pid_t process;
     int file;
 };
 
-/* State that the members of a communicator share, possibly across processes: the first page of an
-   unnamed file. After it, the file has space for each member's input and for the result. */
+/* The state that the members of a communicator share, possibly between processes. It is the first
+   page of an unnamed file. The rest of the file has space for each member's input and for the
+   result. */
 struct clique {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int size, joined, left; /* left: members that have destroyed or aborted it */
-    bool processes;         /* members are in several processes */
-    bool dead;              /* a member has aborted */
-    int called;             /* members that have called a collective */
-    bool split;             /* ncclCommSplit has created of_part */
+    /* Left: number of members that have destroyed or aborted the communicator. */
+    int size, joined, left;
+    bool processes; /* the members are in several processes */
+    bool dead;      /* a member has aborted */
+    int called;     /* number of members that have called a collective */
+    bool split;     /* ncclCommSplit has created of_part */
     its_name of_part;
-    int come, gone; /* members that have entered and left the current operation */
+    int come, gone; /* number of members that have entered, and left, the current operation */
     bool done;
     part parts[MOST];
 };
@@ -59,17 +63,17 @@ struct hold {
     void tell() { pthread_cond_broadcast(&of->changed); }
 };
 
-/* A member. Lives until its communicator is deleted and its work is done. */
+/* A member of a communicator. It lives until the communicator is deleted and its work is done. */
 struct member {
-    int file = -1, of_id = -1; /* of_id: on rank 0, the file descriptor in the id */
+    int file = -1, of_id = -1; /* of_id: on rank 0, the file descriptor that the id contains */
     clique *all = NULL;
     int rank = 0;
     bool ready = false, lost = false; /* ready: all members have joined; lost: an error was
-                                        reported */
+                                         reported */
     bool blocks = false, called = false;
-    std::shared_ptr<std::atomic<bool>> stop; /* aborted; shared with `part` */
+    std::shared_ptr<std::atomic<bool>> stop; /* set if the member was aborted; shared with `part` */
     std::shared_ptr<member> part;
-    ncclComm_t *part_to = NULL; /* where to store the result of ncclCommSplit */
+    ncclComm_t *part_to = NULL; /* where the result of ncclCommSplit is stored */
     bool part_blocks = false;
     ~member() {
         if (all) munmap(all, sizeof *all);
@@ -163,8 +167,8 @@ template <typename A> static A join(A a, A b, int how) {
     }
 }
 
-/* Run by the last member that arrives: computes the result from the inputs in the file and writes
-   it to the file. For a reduce-scatter each member reads only its part. */
+/* Called by the last member that arrives: computes the result from the inputs in the file and
+   writes it to the file. After a reduce-scatter, each member reads only its own part. */
 template <typename T> static void perform_as(const member &m) {
     const part &first = m.all->parts[0];
     const size_t size = (size_t)m.all->size;
@@ -190,7 +194,7 @@ static size_t bytes_of(ncclDataType_t type) {
     return type == ncclInt64 ? 8 : type == ncclFloat16 || type == ncclBfloat16 ? 2 : 4;
 }
 
-/* Whether all members call the same operation. Otherwise prints the first difference. */
+/* Whether all members call the same operation. If not, prints the first difference. */
 static bool agree(const clique &all) {
     const part &first = all.parts[0];
     for (int k = 1; k < all.size; k++) {
@@ -224,8 +228,8 @@ static void perform(const member &m) {
 
 /* ---- collectives ---- */
 
-/* Runs a collective as work of a stream. The last member that arrives computes the result; the
-   others wait, or are aborted. */
+/* Runs a collective as work of a stream. The last member that arrives computes the result. The
+   others wait for it or until they are aborted. */
 static void meet(const member &m, const part &mine, const void *in, void *out) {
     clique *all = m.all;
     const size_t bytes = mine.n * bytes_of(mine.type), whole = bytes * (size_t)all->size;
@@ -235,7 +239,8 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     if (sends) emulated_check_range(in, reads, kind_names[mine.what]);
     emulated_check_range(out, writes, kind_names[mine.what]);
     hold h(all);
-    while (all->done && !*m.stop) h.wait(); /* others have not left the previous operation */
+    /* Other members have not left the previous operation yet. */
+    while (all->done && !*m.stop) h.wait();
     if (*m.stop) return;
     all->parts[m.rank] = mine;
     if (sends) m.put(in, reads, m.input_of(m.rank));
@@ -253,8 +258,9 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     h.tell();
 }
 
-/* Blocking communicators connect in the first collective, for which the host waits. With
-   NCCL_RUNTIME_CONNECT=0 they connect when they are created. Returns false if aborted. */
+/* Connects a blocking communicator. This happens in the first collective, and the host waits for
+   it; with NCCL_RUNTIME_CONNECT=0, it happens when the communicator is created. Returns false if
+   the member was aborted. */
 static bool connect(member *m) {
     const char *later = getenv("NCCL_RUNTIME_CONNECT");
     hold h(m->all);
@@ -363,7 +369,8 @@ static std::shared_ptr<member> join(const its_name &name, int rank, int n, bool 
     return me;
 }
 
-/* Does not wait for the others; only nonblocking communicators are supported here. */
+/* Does not wait for the other members, because only nonblocking communicators are supported
+   here. */
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config) {
     EMULATED_ENTER_NCCL();
@@ -392,7 +399,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part
     return ncclInProgress;
 }
 
-/* Whether no ncclCommSplit is pending. Completes a pending one if all members have joined. */
+/* Whether no ncclCommSplit is pending. If one is pending and all members have joined, completes
+   it. */
 static bool has_split(member *me) {
     if (!me->part_to) return true;
     if (!me->part && me->all->split)
@@ -407,7 +415,7 @@ static bool has_split(member *me) {
 }
 
 /* Reports progress and errors. With SYN_EMULATED_FAIL=ncclRemoteError:N, the N-th call for a
-   blocking communicator and all later ones report an error. */
+   blocking communicator and all later calls report an error. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     EMULATED_ENTER_NCCL();
     static emulated_function remote("ncclRemoteError");
@@ -419,8 +427,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     return ncclSuccess;
 }
 
-/* Operations in flight continue, or with `abort` are aborted. Members in several processes wait for
-   each other. */
+/* Leaves the communicator. Operations in flight continue or, with `abort`, are aborted. Members in
+   several processes wait for each other. */
 static ncclResult_t leave(ncclComm_t comm, bool abort) {
     clique *all = comm->me->all;
     {
@@ -428,7 +436,7 @@ static ncclResult_t leave(ncclComm_t comm, bool abort) {
         if (abort) *comm->me->stop = all->dead = true;
         all->left++;
         h.tell();
-        if (abort && comm->me->part) { /* is aborted, too */
+        if (abort && comm->me->part) { /* the second communicator is aborted, too */
             hold of_part(comm->me->part->all);
             comm->me->part->all->dead = true;
             of_part.tell();

@@ -1,7 +1,7 @@
-/* Static shared memory. It is emulated by thread-local static variables of kernels, so each
-   stream's thread has its own. On a device their contents are undefined when a block begins; here
-   they are NaN. The range of a kernel's variables in the module's thread-local data is determined
-   from the bytes that its first block changes, and again for larger blocks. */
+/* Static shared memory, emulated by thread-local static variables of kernels, so that each stream's
+   thread has its own. On a device, its contents are undefined when a block begins; here they are
+   NaN. To find the range of a kernel's variables in the module's thread-local data, the emulation
+   looks which bytes its first block changes, and again for each larger block. */
 #include <link.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 #include "tests/emulation/emulated.h"
 
-static std::mutex lock; /* for the ranges stored in kernels */
+static std::mutex lock; /* protects the ranges stored in kernels */
 
 static int find_variables(struct dl_phdr_info *module, size_t bytes, void *to) {
     (void)bytes;
@@ -41,7 +41,8 @@ void emulated_statics::begin_block() {
     else std::fill(data + first, data + end, (char)0xff);
 }
 
-/* Rounds the range to words of 8 bytes, because perhaps only one byte of a number changes. */
+/* Rounds the range to whole words of 8 bytes, because a block may change only one byte of a
+   number. */
 void emulated_statics::end_block() {
     enum { WORD = 8 };
     if (!looking) return;

@@ -1,4 +1,4 @@
-/* Streams, events and graphs. */
+/* Streams, events and graphs of the emulated device. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -14,10 +14,10 @@
 
 /* ---- streams ---- */
 
-/* A thread that waits for a stream runs the stream's work itself. Otherwise the stream's own thread
-   runs it after 1 ms, or when MUCH items are queued. Work is therefore done as late as on a busy
-   device, with few thread switches. A lazy stream's thread only works if a caller polls the
-   stream. */
+/* A thread that waits for a stream runs the stream's work itself. If no thread waits, the stream's
+   own thread runs the work after 1 ms, or when MUCH items are queued. Work is therefore done as
+   late as on a busy device, with few thread switches. The thread of a lazy stream works only if a
+   caller polls the stream. */
 enum { MUCH = 64 };
 
 struct emulated_stream {
@@ -26,12 +26,12 @@ struct emulated_stream {
     std::deque<emulated_work> work;
     bool busy = false, closed = false;
     bool lazy = false;
-    bool hurried = false; /* a caller polls whether the work is done */
+    bool hurried = false; /* a caller is polling whether the work is done */
     int device = 0;
-    emulated_graph *capture = NULL; /* only used by the capturing thread: no lock */
+    emulated_graph *capture = NULL; /* only the capturing thread uses this, so it needs no lock */
     std::thread thread;
 
-    /* Runs one item of work, or waits until another thread has run it. */
+    /* Runs one item of work, or waits until another thread has run one. */
     void advance(std::unique_lock<std::mutex> *hold) {
         if (busy) {
             changed.wait(*hold);
@@ -48,7 +48,7 @@ struct emulated_stream {
         changed.notify_all();
     }
 
-    /* Makes the stream's thread begin now. */
+    /* Makes the stream's thread begin immediately. */
     void hurry() {
         std::lock_guard<std::mutex> hold(lock);
         if (hurried || work.empty()) return;
@@ -78,10 +78,11 @@ struct emulated_stream {
 };
 
 static std::mutex streams_lock;
-/* Shared pointers, because a thread may wait for a stream that another thread destroys. */
+/* The streams are shared pointers, because a thread may wait for a stream while another thread
+   destroys it. */
 static std::map<emulated_stream *, std::shared_ptr<emulated_stream>> streams;
 
-/* Work of the NULL stream runs immediately, after all other streams are idle. */
+/* Work of the NULL stream runs immediately, after all other streams have become idle. */
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
     if (!stream) {
         emulated_wait_all();
@@ -101,7 +102,7 @@ cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
     return cudaSuccess;
 }
 
-/* The thread's current capture, if its mode is not relaxed. */
+/* The thread's current capture; NULL if there is none, or if its mode is relaxed. */
 static thread_local emulated_graph *strict;
 
 cudaError_t emulated_unsafe() {
@@ -189,9 +190,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 /* ---- events ---- */
 
-/* A position in a stream. An event refers to the position at which it was recorded last. */
+/* A position in a stream. An event refers to the position at which it was last recorded. */
 struct place {
-    emulated_stream *stream; /* exists at least until it reaches this position */
+    emulated_stream *stream; /* the stream exists at least until it reaches this position */
     std::atomic<bool> done;
     double ms = 0;
 
@@ -211,7 +212,7 @@ struct place {
 
 struct emulated_event {
     std::mutex lock;
-    std::shared_ptr<place> at; /* NULL: never recorded */
+    std::shared_ptr<place> at; /* NULL if the event was never recorded */
     bool timed = true;
 };
 
@@ -311,7 +312,8 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
 /* ---- graphs ---- */
 
 struct emulated_graph_exec {
-    std::vector<const emulated_graph_node *> names; /* nodes of the original graph */
+    /* The nodes of the graph from which this was created. */
+    std::vector<const emulated_graph_node *> names;
     std::vector<std::shared_ptr<const emulated_graph_node>> nodes;
 };
 
@@ -392,7 +394,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
         if (!emulated_make_launch(&changed->launch, params->func, params->gridDim, params->blockDim,
                                   params->kernelParams, params->sharedMemBytes, &code))
             return emulated_fail(code);
-        exec->nodes[i] = changed; /* launches in flight use the old node */
+        exec->nodes[i] = changed; /* launches in flight still use the old node */
         return cudaSuccess;
     }
     return emulated_fail(cudaErrorInvalidValue);

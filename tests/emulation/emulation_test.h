@@ -1,4 +1,5 @@
-/* Shared by the tests of the emulation itself. */
+/* Shared by the tests of the emulation itself: launching kernels, device arrays, and tests that
+   must end a process. */
 #ifndef TESTS_EMULATION_EMULATION_TEST_H
 #define TESTS_EMULATION_EMULATION_TEST_H
 
@@ -24,7 +25,7 @@
     } while (0)
 
 /* LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments...) launches a
-   kernel and returns its error code. */
+   kernel and returns the error code. */
 #define LAUNCH(kernel, grid, block, shared, stream, ...) \
     launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
 template <typename... P, typename... A>
@@ -38,7 +39,7 @@ static inline cudaError_t launch(const char *name, void (*kernel)(P...), dim3 gr
     }(static_cast<P>(arguments)...);
 }
 
-/* Device memory with n elements, all zero at first. */
+/* Device memory with n elements, which are zero at first. */
 template <typename T> struct device_array {
     T *data = NULL;
     size_t n;
@@ -53,7 +54,7 @@ template <typename T> struct device_array {
     device_array(const device_array &) = delete;
     device_array &operator=(const device_array &) = delete;
     ~device_array() { cudaFree(data); }
-    /* A copy of the elements, after all work of the device. */
+    /* A copy of the elements after all work of the device is done. */
     std::vector<T> host() const {
         std::vector<T> to(n);
         cudaMemcpy(to.data(), data, n * sizeof(T), cudaMemcpyDeviceToHost);
@@ -61,10 +62,11 @@ template <typename T> struct device_array {
     }
 };
 
-/* Tests that must end a process run in a child process: this program with "--child NAME", and with
-   environment settings before it ("SYN_EMULATED_DEVICES=0"). */
+/* Tests that must end a process run in a child process. The child is this program with "--child
+   NAME", and with settings of environment variables before it (such as
+   "SYN_EMULATED_DEVICES=0"). */
 struct ended {
-    int code; /* exit code of the shell; 128 + signal number after a signal */
+    int code; /* exit code of the shell; after a signal, 128 + its number */
     std::string text;
 };
 static inline ended run_child(const char *name, const char *settings = "") {
@@ -81,8 +83,8 @@ static inline ended run_child(const char *name, const char *settings = "") {
     e.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return e;
 }
-/* Checks that a child ends with the sentence, or with a report of the address sanitizer, which
-   finds out-of-bounds accesses first. */
+/* Checks that a child ends with this sentence. A report of the address sanitizer, which may find an
+   out-of-bounds access first, is also accepted. */
 #define CHECK_DIES(child, sentence)                                                          \
     do {                                                                                     \
         const ended check_end = run_child(child, "SYN_EMULATED_ORDER=forward");              \
@@ -92,7 +94,7 @@ static inline ended run_child(const char *name, const char *settings = "") {
                   "%s: %d, \"%s\"", (child), check_end.code, check_end.text.c_str());        \
     } while (0)
 
-/* TEST_MAIN for programs with child processes. */
+/* Like TEST_MAIN, for programs with child processes. */
 #define TEST_MAIN_WITH(cases, children)                                                      \
     int main(int argc, char **argv) {                                                        \
         for (size_t i = 0; argc > 2 && i < COUNT(children); i++)                             \

@@ -1,9 +1,11 @@
 /* An emulated NCCL (emulated_nccl.cc) with the functions that comm/cuda uses, for ranks that are
    threads or processes of one machine. Types and names are NCCL's. Collectives run as work of the
-   members' streams. If a member calls another operation than the first member, or with another
-   count, type or reduction, all members hang until they are aborted, as with NCCL, and a message on
-   standard error gives the reason. In a blocking communicator the first call blocks until all
-   members have called, unless NCCL_RUNTIME_CONNECT=0. */
+   members' streams.
+
+   All members must call the same operation, with the same count, type and reduction. Otherwise, as
+   with NCCL, all members hang until they are aborted; the emulation also prints the reason to
+   standard error. In a blocking communicator the first call blocks until all members have called,
+   unless NCCL_RUNTIME_CONNECT is 0. */
 #ifndef TESTS_EMULATION_NCCL_H
 #define TESTS_EMULATION_NCCL_H
 
@@ -40,8 +42,8 @@ typedef struct emulated_comm *ncclComm_t;
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);
-/* Creates a second communicator of all members; only color 0 and unchanged ranks are supported.
-   Aborting the first communicator aborts the second, too. */
+/* Creates a second communicator with all members. Only color 0 and unchanged ranks are supported.
+   Aborting the first communicator also aborts the second. */
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part,
                            ncclConfig_t *config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);

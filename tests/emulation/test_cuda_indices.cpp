@@ -1,5 +1,6 @@
-/* Indices of tensors with more than 2^31 elements. Tests the index arithmetic of kernels without
-   data, and which elements kernels access, in sparse memory in which only touched pages exist. */
+/* Tests indices of tensors with more than 2^31 elements, which no test could allocate. The index
+ * arithmetic of kernels is tested without data. Which elements kernels access is tested in sparse
+ * memory, in which only touched pages exist. */
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,7 +17,7 @@ static int64_t random_to(int64_t most) {
     return (int64_t)(random_bits() % ((uint64_t)most + 1));
 }
 
-/* Elements to test: the first, the last, those near 2^31 and 2^32, and random ones. */
+/* The elements to test: the first, the last, those near 2^31 and 2^32, and some random ones. */
 static std::vector<int64_t> some_of(int64_t n) {
     std::vector<int64_t> all = {0, n - 1, INT32_MAX, INT32_MAX + 1ll, UINT32_MAX, UINT32_MAX + 1ll};
     for (int i = 0; i < 40; i++) all.push_back(random_to(n - 1));
@@ -26,8 +27,8 @@ static std::vector<int64_t> some_of(int64_t n) {
 
 /* ---- walks ---- */
 
-/* A dense operand, with the dimensions sometimes in random order, and sometimes with padding after
-   the innermost one. */
+/* A dense operand. The dimensions are sometimes in random order, and the innermost one is sometimes
+ * followed by padding. */
 static syn_operand random_operand(const syn_spec &shape) {
     syn_operand o = {};
     int order[SYN_MAX_RANK];
@@ -42,7 +43,7 @@ static syn_operand random_operand(const syn_spec &shape) {
     return o;
 }
 
-/* A shape with 2^32 to 2^38 elements, in dimensions of any size. */
+/* A shape with 2^32 to 2^38 elements and dimensions of any size. */
 static syn_spec large_shape() {
     syn_spec shape = {SYN_F32, 1 + (int32_t)random_to(3), {0}};
     double n = 0;
@@ -87,8 +88,8 @@ static void walks() {
     }
 }
 
-/* Walks in the memory order of the first operand. The index is computed from the first operand's
-   strides; the second operand may be broadcast. */
+/* A walk follows the memory order of the first operand. The expected index is computed from this
+ * operand's strides; the second operand may be broadcast. */
 static void walks_in_another_order() {
     for (int round = 0; round < 200; round++) {
         const syn_spec shape = large_shape();
@@ -158,7 +159,8 @@ static void grids() {
 
 /* ---- kernels, thread by thread ---- */
 
-/* Sparse memory for n elements, all zero. data NULL: the system has no address space. */
+/* Sparse memory for n elements, which are zero. data is NULL if the system does not have enough
+ * address space. */
 template <typename T> struct sparse {
     size_t bytes;
     T *data;
@@ -181,7 +183,7 @@ struct add_number {
     }
 };
 
-/* Runs the thread that computes element i, with W elements per thread. */
+/* Runs the thread that computes element i, if each thread computes W elements. */
 template <int W>
 static void run_each(const syn_each_pointers<float, 1, 1> &p, int64_t n, int64_t i) {
     gridDim = {syn_blocks(n / W, SYN_EACH_THREADS, 1), 1, 1};
@@ -190,7 +192,7 @@ static void run_each(const syn_each_pointers<float, 1, 1> &p, int64_t n, int64_t
     syn_each_kernel<float, 1, 1, W, add_number>(p, n / W, add_number());
 }
 
-/* Elements of three rows with padding after each. */
+/* Elements of three rows, each followed by padding. */
 static void elements() {
     const int64_t width = 1ll << 31, row = width + 64, n = 3 * width;
     sparse<float> in(3 * row), out(n);
@@ -216,7 +218,7 @@ static void elements() {
 
 /* ---- attention ---- */
 
-/* A tile's band of keys contains the keys that each of its rows attends to, also at large
+/* A tile's band of keys must contain all keys that one of its rows attends to, also at large
  * positions. */
 static void bands() {
     for (int round = 0; round < 2000; round++) {

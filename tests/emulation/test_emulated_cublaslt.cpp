@@ -1,4 +1,4 @@
-/* Compares the emulated cuBLASLt with simple loops, and the 16-bit types with their definition. */
+/* Compares the emulated cuBLASLt with simple loops, and the 16-bit types with their definitions. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -14,7 +14,8 @@
 
 /* ---- 16 bits ---- */
 
-/* The middle between two neighbours rounds to the even one, other values to the nearer one. */
+/* A number exactly between two neighbours is rounded to the even neighbour, other numbers to the
+   nearer one. */
 template <typename T>
 static void check_rounding(T (*from_bits)(unsigned short), unsigned short (*to_bits)(T),
                            float (*widen)(T), T (*round)(float), unsigned short infinity) {
@@ -23,7 +24,7 @@ static void check_rounding(T (*from_bits)(unsigned short), unsigned short (*to_b
         const float a = widen(from_bits(low)), b = widen(from_bits(high));
         CHECK_INT(to_bits(round(a)), low);
         CHECK_INT(to_bits(round(-a)), low | 0x8000);
-        if (high == infinity) { /* no larger finite number to compute a middle with */
+        if (high == infinity) { /* the largest finite number has no finite neighbour above it */
             CHECK(isinf(b));
             continue;
         }
@@ -65,11 +66,12 @@ static size_t size_of(cudaDataType_t type) {
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* Matrices with gaps of NaN between columns (rows with order ROW) and between matrices. */
+/* Matrices with NaN in the gaps between columns (between rows with order ROW) and between
+   matrices. */
 struct matrix {
     int rows, cols, ld, batch, order;
     cudaDataType_t type;
-    std::vector<float> values; /* in storage order */
+    std::vector<float> values; /* in the order of storage */
 
     matrix(int r, int c, int b, cudaDataType_t t, int how, unsigned *seed)
         : rows(r), cols(c), ld((how == CUBLASLT_ORDER_COL ? r : c) + 3), batch(b), order(how),
@@ -124,7 +126,7 @@ struct matrix {
     }
 };
 
-/* The handle and descriptors of a product. */
+/* The handle and the descriptors of a product. */
 struct asked {
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t how;
@@ -144,7 +146,7 @@ struct asked {
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &space, sizeof space);
         if (ma.batch == 1) return;
-        const uint32_t steps = 2; /* alignment of elements in bytes */
+        const uint32_t steps = 2; /* alignment of the elements in bytes */
         for (auto what : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
@@ -202,7 +204,7 @@ static void check_product(const shape &s) {
     CHECK_LT(ask.find(&found));
     CHECK_LT(cublasLtMatmul(ask.lt, ask.how, &alpha, da.data, ask.a, db.data, ask.b, &beta, dd.data,
                             ask.d, dd.data, ask.d, &found.algo, space.data, space.n, stream));
-    alpha = beta = NAN; /* the call has already read them */
+    alpha = beta = NAN; /* the call has already read both, so they may change */
     CHECK_CUDA(cudaStreamSynchronize(stream));
     CHECK_CUDA(cudaStreamDestroy(stream));
     got.read(dd.host());
@@ -220,7 +222,7 @@ static void check_product(const shape &s) {
                 CHECK_NEAR(got.at(i, row, col), want, within * (1 + fabs(want)));
                 got.at(i, row, col) = NAN;
             }
-    for (float x : got.values) CHECK(isnan(x)); /* gaps are unchanged */
+    for (float x : got.values) CHECK(isnan(x)); /* the product must not change the gaps */
 }
 
 static void products() {
@@ -272,8 +274,8 @@ static void refused() {
                  CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-/* An algorithm only accepts the alignment and workspace it was selected for, and overwrites its
-   workspace. */
+/* An algorithm accepts only the alignment and workspace for which it was selected, and overwrites
+   its workspace. */
 static void algorithms() {
     unsigned seed = 1;
     const matrix m(4, 4, 1, CUDA_R_32F, CUBLASLT_ORDER_COL, &seed);
@@ -307,7 +309,7 @@ static void read_too_much() {
     device_array<char> a(4 * 4 * 7), b(m.bytes()), d(m.bytes());
     const float one = 1, zero = 0;
     matrix longer = m;
-    longer.ld = 8; /* 4 x 4 with a leading dimension of 8 ends at element 28 */
+    longer.ld = 8; /* a 4 x 4 matrix with a leading dimension of 8 ends at element 28 */
     asked ask(longer, m, m, false, false, 0);
     cublasLtMatmul(ask.lt, ask.how, &one, a.data, ask.a, b.data, ask.b, &zero, d.data, ask.d,
                    d.data, ask.d, NULL, NULL, 0, NULL);

@@ -1,5 +1,5 @@
-/* Kernels on the emulated device: barriers, warps, shared memory, atomics, limits of launches, and
-   errors that end the program. */
+/* Tests kernels on the emulated device: barriers, warps, shared memory, atomics, limits of
+   launches, and errors that must end the program. */
 #include "tests/emulation/emulation_test.h"
 
 /* ---- blocks ---- */
@@ -26,7 +26,7 @@ static void barriers() {
     CHECK_CUDA(LAUNCH(sum_kernel, BLOCKS, 256, 0, NULL, in.data, sums.data, N));
     const std::vector<float> got = sums.host();
     for (size_t b = 0; b < BLOCKS; b++) {
-        float want = 0; /* integers, so the order of additions does not matter */
+        float want = 0; /* the numbers are integers, so the order of the additions has no effect */
         for (size_t i = 0; i < N; i++) want += x[b * N + i];
         CHECK_NEAR(got[b], want, 0);
     }
@@ -42,7 +42,7 @@ static __global__ void leave_kernel(int *seen, int stay) {
     if (threadIdx.x == 0) *seen = count;
 }
 
-/* Barriers do not wait for threads that have returned. */
+/* Barriers must not wait for threads that have returned. */
 static void returned_threads() {
     for (int stay : {1, 5, 32, 100}) {
         device_array<int> seen(1);
@@ -91,7 +91,8 @@ static void dynamic_shared() {
                cudaErrorInvalidValue);
 }
 
-/* Each block finds NaN in shared memory, not the values of the block before. */
+/* At the start of each block, shared memory must contain NaN, not the values of the previous
+   block. */
 template <typename T> static __global__ void stale_kernel(unsigned *to) {
     __shared__ T space[64][2], other;
     to[2 * blockIdx.x * blockDim.x + threadIdx.x] = space[threadIdx.x][1];
@@ -111,7 +112,7 @@ static void static_shared() {
     }
 }
 
-/* Waits for none, one and both of two batches. The third copy is in no committed batch. */
+/* Waits for none, one, and both of two batches. The third copy belongs to no committed batch. */
 static __global__ void copies_kernel(const int4 *from, int4 *to) {
     __shared__ int4 space[3];
     for (int i = 0; i < 3; i++) space[i] = int4{-7, -7, -7, -7};
@@ -205,7 +206,8 @@ static void votes() {
     CHECK_NEAR(last.host()[0].b, 31, 0);
 }
 
-/* Writes before __syncwarp are visible to other lanes after it, in any order of lanes. */
+/* Writes before __syncwarp must be visible to the other lanes after it, whatever the order of the
+   lanes. */
 static __global__ void transpose_kernel(int *to) {
     __shared__ int space[64];
     const int t = (int)threadIdx.x;
@@ -246,7 +248,7 @@ static __global__ void atomic_kernel(counters *c) {
     atomicCAS(&c->won, 0, t + 1);
 }
 
-/* Two streams use atomics on the same data concurrently. */
+/* Two streams use atomics on the same data at the same time. */
 static void atomics() {
     enum { BLOCKS = 20, THREADS = 50, N = BLOCKS * THREADS };
     device_array<counters> c(1);
@@ -279,7 +281,7 @@ static void print_order() {
     for (int t : order.host()) printf("%d ", t);
 }
 
-/* Records the order in which warps run: twice before a barrier and once after it. */
+/* Records the order in which the warps run: twice before a barrier, and once after it. */
 static __global__ void turns_kernel(int *order, int *count) {
     const int warp = (int)threadIdx.x / 32;
     const bool tells = threadIdx.x % 32 == 0;
@@ -297,8 +299,8 @@ static void print_turns() {
     for (int warp : order.host()) printf("%d ", warp);
 }
 
-/* A greedy warp reaches the barrier before the next one begins. The last warp to arrive continues
-   first. */
+/* A greedy warp reaches the barrier before the next warp begins. The warp that arrives last
+   continues first. */
 static void greedy_orders() {
     const std::string forward = run_child("turns", "SYN_EMULATED_ORDER=greedy-forward").text;
     CHECK_STR(forward.c_str(), "0 0 1 1 2 2 2 0 1 ");
@@ -349,7 +351,7 @@ static void limits() {
         {{1, 0}, 1, false},        {{1, 65535}, 1, true}, {{1, 65536}, 1, false},
         {{1, 1, 65536}, 1, false}, {1u << 31, 1, false},  {1, {1u << 31, 1u << 31, 4}, false}};
     unsigned long long want = 0;
-    cudaGetLastError(); /* clear an error of another test */
+    cudaGetLastError(); /* clears the error of an earlier test */
     for (const auto &l : launches) {
         const cudaError_t code = l.works ? cudaSuccess : cudaErrorInvalidConfiguration;
         CHECK_CODE(LAUNCH(count_kernel, l.grid, l.block, 0, NULL, n.data), code);
@@ -365,7 +367,8 @@ static __global__ void value_kernel(double *to, int8_t a, double b, float4 c) {
     *to = a + b + c.w;
 }
 
-/* Arguments have their values at the launch, converted to the parameters' types. */
+/* Arguments have the values from the time of the launch, converted to the types of the
+   parameters. */
 static void arguments() {
     device_array<double> to(2);
     cudaStream_t stream;

@@ -1,5 +1,5 @@
-/* Tests the emulated device's runtime: memory, streams and events, graphs, devices, and requested
-   failures (SYN_EMULATED_FAIL). */
+/* Tests the runtime of the emulated device: memory, streams and events, graphs, devices, and
+   requested failures (SYN_EMULATED_FAIL). */
 #include <sched.h>
 
 #include <atomic>
@@ -43,7 +43,7 @@ static void full_memory() {
     unsetenv("SYN_EMULATED_MEMORY");
 }
 
-/* A copy that is queued before its pinned memory is freed, and runs after that, reads NaN. */
+/* A copy that is queued before its pinned memory is freed, and that runs later, must read NaN. */
 static void pinned_memory() {
     device_array<float> x(1);
     float *host = NULL, got = 0;
@@ -124,7 +124,7 @@ static void strays() {
 
 /* ---- streams and events ---- */
 
-/* Waits until the host sets *open. */
+/* A kernel that waits until the host sets *open. */
 static __global__ void gate_kernel(const std::atomic<int> *open) {
     while (!*open) sched_yield();
 }
@@ -132,7 +132,7 @@ static __global__ void add_kernel(int *to, const int *x) {
     *to += *x;
 }
 
-/* Launches return before their work is done; otherwise this test would hang. */
+/* Launches return before their work is done. If they did not, this test would hang. */
 static void asynchronous() {
     std::atomic<int> open(0);
     int host = 5;
@@ -141,14 +141,14 @@ static void asynchronous() {
     cudaEvent_t event;
     CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CHECK_CUDA(cudaEventCreate(&event));
-    CHECK_CUDA(cudaEventQuery(event)); /* never recorded */
+    CHECK_CUDA(cudaEventQuery(event)); /* an event that was never recorded counts as done */
     CHECK_CUDA(LAUNCH(gate_kernel, 1, 1, 0, stream, &open));
     CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, stream, x.data, 3));
     CHECK_CUDA(cudaMemcpyAsync(&host, x.data, sizeof host, cudaMemcpyDeviceToHost, stream));
     CHECK_CUDA(cudaEventRecord(event, stream));
     CHECK_CODE(cudaStreamQuery(stream), cudaErrorNotReady);
     CHECK_CODE(cudaEventQuery(event), cudaErrorNotReady);
-    CHECK_CODE(cudaGetLastError(), cudaErrorNotReady); /* stays until cudaGetLastError */
+    CHECK_CODE(cudaGetLastError(), cudaErrorNotReady); /* the error stays until cudaGetLastError */
     CHECK_CUDA(cudaGetLastError());
     open = 1;
     CHECK_CUDA(cudaEventSynchronize(event));
@@ -160,7 +160,7 @@ static void asynchronous() {
     CHECK_CUDA(cudaStreamDestroy(stream));
 }
 
-/* Work is also done if no thread waits for it. */
+/* Work is done even if no thread waits for it. */
 static void alone() {
     std::atomic<int> open(0);
     cudaStream_t stream;
@@ -199,7 +199,7 @@ static void lazy() {
     cudaGetLastError();
 }
 
-/* The second stream waits for the first one's work before the event, and not for later work. */
+/* The second stream waits for the first stream's work before the event, but not for later work. */
 static void ordered_streams() {
     std::atomic<int> open(0), later(0);
     device_array<int> x(1), sum(1);
@@ -208,7 +208,8 @@ static void ordered_streams() {
     CHECK_CUDA(cudaStreamCreateWithPriority(&first, cudaStreamNonBlocking, -1));
     CHECK_CUDA(cudaStreamCreate(&second));
     CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    CHECK_CUDA(cudaStreamWaitEvent(second, event)); /* never recorded: does not wait */
+    /* The event was never recorded, so this does not wait. */
+    CHECK_CUDA(cudaStreamWaitEvent(second, event));
     CHECK_CUDA(cudaStreamSynchronize(second));
     CHECK_CUDA(LAUNCH(gate_kernel, 1, 1, 0, first, &open));
     CHECK_CUDA(LAUNCH(set_kernel, 1, 1, 0, first, x.data, 4));
@@ -216,7 +217,8 @@ static void ordered_streams() {
     CHECK_CUDA(cudaStreamWaitEvent(second, event));
     CHECK_CUDA(LAUNCH(add_kernel, 1, 1, 0, second, sum.data, x.data));
     CHECK_CUDA(LAUNCH(gate_kernel, 1, 1, 0, first, &later));
-    CHECK_CUDA(cudaEventRecord(event, first)); /* does not affect earlier waits */
+    /* Does not change what the second stream waits for. */
+    CHECK_CUDA(cudaEventRecord(event, first));
     CHECK_CODE(cudaStreamQuery(second), cudaErrorNotReady);
     open = 1;
     CHECK_CUDA(cudaStreamSynchronize(second));
@@ -255,8 +257,8 @@ static void times() {
 
 /* ---- graphs ---- */
 
-/* Captured work does not run. The graph runs it at each launch, with the values of the capture or
-   with updated kernel arguments. */
+/* Captured work does not run during the capture. Each launch of the graph runs it, with the
+   arguments of the capture or with updated ones. */
 static void graphs() {
     device_array<int> x(1), sum(1);
     cudaStream_t stream;
@@ -295,7 +297,7 @@ static void graphs() {
     p.func = reinterpret_cast<void *>(set_kernel);
     p.gridDim = p.blockDim = dim3(1);
     p.kernelParams = arguments;
-    CHECK_CUDA(cudaGraphLaunch(exec, stream)); /* with the old arguments */
+    CHECK_CUDA(cudaGraphLaunch(exec, stream)); /* this launch still uses the old arguments */
     CHECK_CUDA(cudaGraphExecKernelNodeSetParams(exec, set, &p));
     value = 1000;
     CHECK_CUDA(cudaGraphLaunch(exec, stream));
@@ -318,7 +320,7 @@ static void graphs() {
     cudaGetLastError();
 }
 
-/* A thread that captures must not allocate memory, unless the capture mode is relaxed. */
+/* During its capture, a thread must not allocate memory unless the capture mode is relaxed. */
 static void memory_while_capturing() {
     cudaStream_t stream;
     cudaGraph_t graph;

@@ -1,4 +1,5 @@
-/* Before each file of a program that computes in doubles: its f32 has 8 bytes. */
+/* Included before each source of a program that computes in doubles. It replaces float by double,
+   so that the program's f32 has 8 bytes. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

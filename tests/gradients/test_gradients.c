@@ -1,6 +1,6 @@
 /* Compares each gradient rule of the op table with finite differences. This program and its copy of
-   the library are built with doubles in place of floats (tests/CMakeLists.txt), so differences are
-   exact to nine digits and no wrong term goes unnoticed. */
+   the library are built with doubles instead of floats (tests/CMakeLists.txt). The differences are
+   therefore exact to nine digits, and every wrong term is detected. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -11,7 +11,7 @@
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
-/* This build has no 16-bit types. */
+/* This build has no 16-bit types, so conversions must never be called. */
 void syn_half_widen(const uint16_t *in, float *out, size_t n_elems, syn_dtype dtype) {
     (void)in, (void)out, (void)n_elems, (void)dtype;
     abort();
@@ -24,12 +24,12 @@ void syn_half_narrow(const float *in, uint16_t *out, size_t n_elems, syn_dtype d
 
 enum { MOST = 4, ROUNDS = 25, ELEMS = 4096 };
 
-/* Inputs of a case: its leaves, of which one element may be shifted. */
+/* The inputs of a case: its leaves, one element of which may be shifted for a finite difference. */
 typedef struct inputs {
     syn_ctx *ctx;
-    uint64_t state; /* of the random numbers; the same for each evaluation */
+    uint64_t state; /* state of the random numbers; the same for each evaluation */
     syn_tensor leaf[MOST];
-    int n, moved_leaf; /* -1: no leaf is shifted */
+    int n, moved_leaf; /* moved_leaf: the leaf with the shifted element; -1: none */
     int64_t moved_at;
     double by;
     bool ask; /* leaves require gradients */
@@ -53,7 +53,7 @@ static syn_tensor fresh(inputs *in, const syn_spec *spec) {
     return in->leaf[in->n++] = t;
 }
 
-/* A tensor of the given shape: a leaf or a random view of one. */
+/* A tensor of the given shape: either a leaf or a random view of one. */
 static syn_tensor some(inputs *in, int rank, const int64_t *dims) {
     syn_spec spec = {SYN_F32, rank, {0}};
     int order[SYN_MAX_RANK], back[SYN_MAX_RANK];
@@ -185,13 +185,13 @@ static syn_tensor mul(inputs *in) {
     return syn_mul(in->ctx, x[0], x[1]);
 }
 
-/* A leaf used by several ops, one of which uses it twice. */
+/* A leaf that several ops use; one of them uses it twice. */
 static syn_tensor shared(inputs *in) {
     const syn_tensor x = any(in), y = syn_tanh(in->ctx, x);
     return syn_add(in->ctx, syn_mul(in->ctx, y, y), syn_add(in->ctx, x, syn_scale(in->ctx, y, 3)));
 }
 
-/* A table that is looked up and multiplied with, as a tied head does. */
+/* A table that is used for a lookup and for a product, like the table of a tied head. */
 static syn_tensor tied(inputs *in) {
     const int64_t rows = number(in, 2, 6);
     const syn_tensor table = SOME(in, rows, number(in, 1, 5));
@@ -200,7 +200,7 @@ static syn_tensor tied(inputs *in) {
     return syn_linear(in->ctx, x, table, SYN_NO_BIAS, true);
 }
 
-/* Slices of one tensor, as queries, keys and values are. */
+/* Slices of one tensor, like queries, keys and values. */
 static syn_tensor parts(inputs *in) {
     const int64_t n = number(in, 1, 4);
     const syn_tensor x = syn_tanh(in->ctx, SOME(in, number(in, 1, 4), 3 * n));
@@ -233,7 +233,7 @@ static syn_tensor masked(inputs *in) {
     return syn_softmax(in->ctx, syn_scale_mask(in->ctx, x, SYN_NO_MASK, 0.7, true, s - t));
 }
 
-/* A padding mask, which may hide all keys of a sequence, or none. */
+/* A padding mask, which may hide all keys of a sequence or none of them. */
 static syn_tensor some_mask(inputs *in, int64_t b, int64_t s) {
     float mask[512];
     const syn_spec spec = {SYN_F32, 2, {b, s}};
@@ -245,8 +245,8 @@ static syn_tensor some_mask(inputs *in, int64_t b, int64_t s) {
     return syn_input(in->ctx, "mask", &spec, mask);
 }
 
-/* With or without grouped keys; occasionally long enough for several tiles of queries and several
-   parts of keys. */
+/* With or without grouped keys. Some sizes need several tiles of queries and several parts of
+   keys. */
 static syn_tensor attention(inputs *in) {
     const bool large = number(in, 0, 9) == 0;
     const int64_t b = large ? 1 : number(in, 1, 2), g = large ? 1 : number(in, 1, 2),
@@ -311,7 +311,7 @@ static syn_tensor cross_entropy(inputs *in) {
     const int64_t n = number(in, 1, 9), v = number(in, 2, 7), classes = number(in, 1, v);
     const syn_spec one = {SYN_F32, 1, {1}};
     const float weight = (float)0.3;
-    /* A tensor of its own, because the op overwrites it. */
+    /* A new tensor, because the op overwrites it. */
     const syn_tensor x = syn_scale(in->ctx, SOME(in, n, v), 1.5);
     const syn_tensor ids = some_ids(in, n, 0, classes - 1, SYN_IGNORED_TARGET);
     const bool mean = number(in, 0, 1);
@@ -319,7 +319,7 @@ static syn_tensor cross_entropy(inputs *in) {
         in->ctx, x, ids, mean ? SYN_MEAN : syn_input(in->ctx, "weight", &one, &weight), classes);
 }
 
-/* Runs as on one rank that has all classes. */
+/* Runs as if on one rank that has all classes. */
 static syn_tensor cross_entropy_join(inputs *in) {
     const int64_t n = number(in, 1, 9), v = number(in, 2, 7), classes = number(in, 1, v);
     const syn_attr attr[2] = {{.i = classes}, {.i = 0}};
@@ -334,8 +334,8 @@ static syn_tensor cross_entropy_join(inputs *in) {
 
 static unsigned char seen[SYN_OP_COUNT];
 
-/* The sum of the case's result, with a weight per element. A scalar result is the loss itself, to
-   test ops that compute a loss. */
+/* The sum of the elements of the case's result, each multiplied by its own weight. A scalar result
+   is the loss itself, which also tests ops that compute a loss. */
 static syn_tensor loss_of(syn_tensor (*build)(inputs *in), inputs *in) {
     const syn_tensor y = build(in);
     const syn_spec spec = *syn_tensor_spec(in->ctx, y);
@@ -437,12 +437,13 @@ static void test_rules(void) {
             check_case(rule_cases[i].name, rule_cases[i].build, seed);
 }
 
-/* This build has one float type; test_ops_half tests gradients of casts. */
+/* Ops that only convert between float types. This build has one float type; test_ops_half tests the
+   gradients of casts. */
 static bool of_types(syn_op op) {
     return op == SYN_OP_CAST;
 }
 
-/* Ops whose gradient communicates, which takes several ranks. */
+/* Ops whose gradient communicates, and therefore needs several ranks. */
 static bool communicates_in_backward(syn_op op) {
     return op == SYN_OP_TP_ENTER || (syn_op_table[op].flags & SYN_OPF_COMM);
 }

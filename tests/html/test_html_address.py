@@ -1,5 +1,5 @@
-"""The address of a page of syntorch export --format html, in headless Chromium: it brings back all
-that is shown, and Back undoes one deliberate step after the other, which Forward does again."""
+"""Tests the address of an HTML report in headless Chromium: the URL fragment restores the whole
+view, Back undoes one user action at a time, and Forward repeats it."""
 import os
 import sys
 import tempfile
@@ -16,7 +16,7 @@ STATE = """JSON.stringify([view.mode, view.level, view.graphRanks, [...view.open
     view.selected.trace.id(view.selected.r, view.selected.i), Math.round(view.t0),
     Math.round(view.t1)])"""
 ENTRIES = "history.length"
-# Each of these is a step of its own.
+# Each of these actions makes its own history entry.
 STEPS = [
     "view.select(view.byId(0, 1, 7))", "view.reveal(view.selected, true)",
     "view.toggleCategory('norm')", "view.setColour('bytes')", "view.setCritical(true)",
@@ -29,7 +29,7 @@ STEPS = [
 
 
 def rest(page):
-    """Until what is shown is in the address."""
+    """Waits until the address contains the current view."""
     page.do("new Promise((r) => setTimeout(r, 350))")
 
 
@@ -59,14 +59,14 @@ def check_history(page, path):
         go(page, 1)
         check(page.do(STATE) == states[k + 1],
               f"Forward to {step}: {page.do(STATE)}, not {states[k + 1]}")
-    # the whole of it from the address alone
+    # restore the whole view from the address alone
     address, state = page.do("location.hash"), page.do(STATE)
     page.open(path, address)
     check(page.do(STATE) == state, f"{address}: {page.do(STATE)}, not {state}")
 
 
 def check_moves(page, path):
-    """Moving changes the entry; zooming makes one when it has come to rest."""
+    """Moving updates the current history entry. Zooming adds one when the view has come to rest."""
     page.open(path)
     rest(page)
     entries, whole = page.do(ENTRIES), page.do(STATE)
@@ -83,7 +83,7 @@ def check_moves(page, path):
     rest(page)
     check(page.do(ENTRIES) == entries + 1, "moving makes entries")
     moved = page.do(STATE)
-    # what was zoomed and not yet written is not lost by the next step
+    # the next action must not lose a zoom that is not yet in the address
     page.do("view.zoom(0.9, 600, 300); view.draw()")
     again = page.do(STATE)
     page.do("view.setMode('graph')")

@@ -1,5 +1,5 @@
-"""Pages of syntorch export --format html in headless Chromium, where there is one: they draw, find,
-select, fold and compare, write no error to the console and ask nobody for anything."""
+"""Tests HTML reports in headless Chromium, if it is installed: they draw, search, select, fold and
+compare, write no errors to the console and request nothing from the network."""
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ COLOURS = """(() => {
     const c = view.canvas, data = new Uint32Array(c.getContext("2d")
         .getImageData(0, 0, c.width, c.height).data.buffer);
     return new Set(data).size; })()"""
-# An op as the page names it: its id; and where the middle of it is on the screen.
+# The id of the selected op as the report names it, and the position of its middle on the screen.
 IDS = "view.selected && view.selected.trace.id(view.selected.r, view.selected.i)"
 MIDDLE = """(() => {
     const p = view.picture.placeOf(%s), b = view.canvas.getBoundingClientRect();
@@ -43,7 +43,7 @@ def check_timeline(page, graph):
     shown = [o for o in ops.values() if not o.get("virtual")]
     text = page.do("document.getElementById('panel').textContent")
     check(f"ops{len(shown):,}ranks2" in text, f"the panel says {text[:80]}")
-    # the longest op of rank 0, under the mouse and by a click
+    # the longest op of rank 0 is found under the mouse, and a click selects it
     longest = max((o for o in shown if o["rank"] == 0), key=lambda o: o["wall_ns"] - o["wait_ns"])
     at = f"view.byId(0, 0, {longest['id'].split('.o')[1]})"
     x, y = page.do(MIDDLE % at)
@@ -66,8 +66,8 @@ def check_timeline(page, graph):
 
 
 def check_shared(page):
-    """What ranks have in common is held once, though their times differ: nodes of lanes, and begins
-    of ops where none waits."""
+    """Ranks share data that is equal although their times differ: the nodes of tracks, and the
+    begins of ops if no op waits."""
     same = page.do("""(() => { const t = view.traces[0], [a, b] = [0, 1].map((r) => rowsOf(t, r));
         return [a.every((row, k) => row.s !== b[k].s && row.nodes === b[k].nodes),
             a.map((row) => row.w === row.s), a.map((row) => row.comm)]; })()""")
@@ -76,7 +76,7 @@ def check_shared(page):
 
 
 def check_links(page, graph):
-    """Inputs and users in the panel are those of the graph, and clicks follow them."""
+    """The panel lists the inputs and users of the graph, and clicking one selects it."""
     ops = ops_of(graph)
     makers = {e["target"]: e["source"] for e in graph["links"] if e["kind"] == "output"}
     op = next(o for o in ops.values() if o["name"] == "proj" and o["rank"] == 1)
@@ -119,7 +119,7 @@ def check_search(page, graph):
     page.do("document.getElementById('query').dispatchEvent(new Event('input'))")
     check(page.do("document.activeElement.id === 'query' && view.hits.count > 0"),
           "qkv is not found")
-    page.key("Escape")  # in the box
+    page.key("Escape")  # with the focus in the search box
     page.frame()
     left = page.do("""[document.getElementById('query').value, view.hits,
         document.activeElement.id, document.getElementById('found').textContent]""")
@@ -127,7 +127,8 @@ def check_search(page, graph):
 
 
 def check_units(page):
-    """Bytes in powers of 1024, as in pictures and reports, all else in powers of 1000."""
+    """Bytes are shown in powers of 1024, as in pictures and reports. Everything else is shown in
+    powers of 1000."""
     said = page.do("""[[0, 'B'], [1023, 'B'], [1024, 'B'], [12800, 'B'], [1047552, 'B'],
         [2 ** 30, 'B'], [999, 'FLOP'], [196608, 'FLOP'], [1.5e12, 'FLOP'], [0.25, 'FLOP/B']].map(
         ([value, unit]) => amount(value, unit)).join()""")
@@ -157,7 +158,7 @@ def check_graph(page):
     boxes = [page.do("view.setLevel(%d)" % level) or page.frame() or page.do(count)
              for level in (1, 2, 3)]
     check(boxes[0] < boxes[1] < boxes[2], f"items at levels 1, 2, 3: {boxes}")
-    # two layers that are alike are drawn once
+    # two identical layers are drawn once
     folds = page.do("""(() => { const out = []; const go = (k) => {
         if (k.what.copies) out.push(k.what.copies.length); (k.kids || []).forEach(go); };
         go(view.picture.parts[0].root); return out; })()""")
@@ -181,7 +182,7 @@ def check_graph(page):
 
 
 def check_boxes(page, level):
-    """None overlaps its neighbours or sticks out of its own."""
+    """No box overlaps its neighbours or exceeds the box around it."""
     overlap, outside = page.do("""(() => { let overlap = 0, outside = 0;
         const go = (k) => { const kids = k.kids || [];
             for (const a of kids) {
@@ -198,8 +199,8 @@ def check_boxes(page, level):
 
 
 def check_beside(page, folder):
-    """Of one rank of a training step backward stands beside forward, layer by layer, and goes up;
-    so does what is computed again. Gradients of several batches stand below."""
+    """In a training step of one rank, backward is drawn next to forward, layer by layer and
+    upwards, and so is recomputation. With several microbatches, backward is drawn below forward."""
     def step(name, *options):
         out = os.path.join(folder, name)
         done = subprocess.run(
@@ -210,7 +211,7 @@ def check_beside(page, folder):
         check(done.returncode == 0, f"pretrain: {done.stderr.decode()}")
         page.open(os.path.join(out, "trace.html"), "#mode=graph&ranks=0")
 
-    # of each column: its name, left, right, top, and of each layer the middle
+    # for each column: its name, left and right edge, top, and the middle of each layer
     columns = """(() => { view.setLevel(%d); view.picture.layoutAll();
         const {root} = view.picture.parts[0], out = [];
         for (const kid of root.kids.filter((k) => /^(forward|recompute|backward)/.test(k.texts[0])))
@@ -251,7 +252,7 @@ def check_beside(page, folder):
 
 
 def check_address(page, path):
-    """What is behind # brings the same picture back."""
+    """The part of the address after # restores the same picture."""
     page.do("view.select(view.byId(0, 1, 5)); view.setColour('bytes'); view.setMode('graph')")
     page.frame()
     page.do("writeAddress(view)")
@@ -264,7 +265,8 @@ def check_address(page, path):
 
 
 def check_critical(page, folder):
-    """The path of a predicted run is as long as networkx finds the longest of its graph."""
+    """The critical path of a predicted run is as long as the longest path that networkx finds in
+    its graph."""
     try:
         import networkx as nx
     except ImportError:
@@ -284,7 +286,7 @@ def check_critical(page, folder):
         w = t.column(r, 'wait'), lane = t.column(r, 'lane'); for (let i = 0; i < d.length; i++) {
         if (on[r][i] && lane[i]) { n++; ns += d[i] - w[i]; if (slack[r][i] > 2) wrong++; }
         if (slack[r][i] < 0) wrong++; } }); return [n, ns, wrong, t.end]; })()""")
-    # whole ns, one rounding an op
+    # times are whole ns, with one rounding per op
     check(abs(mine[1] - length) <= mine[0] and abs(mine[3] - length) <= mine[0],
           f"critical path {mine[1]} of {mine[3]} ns, networkx {length}")
     check(mine[2] == 0, f"{mine[2]} ops with a wrong slack")
@@ -305,7 +307,8 @@ def check_hostile(page, folder, source):
 
 
 def check_labels(page, folder, source, path):
-    """Two runs of one name are told apart by what differs, else by their files."""
+    """The labels of two runs with the same name show what differs between them, or else their file
+    names."""
     labels = page.do("labelsOf(view.traces)")
     check(labels[0].startswith("A: ") and labels[1].startswith("B: ") and
           labels[0][3:] != labels[1][3:], f"two runs: {labels}")
@@ -343,7 +346,7 @@ def check_two(page, folder, one, two):
     check(rows > 10, f"{rows} rows compared")
     check_labels(page, folder, two, path)
     page.open(path)
-    # a page that is dropped becomes B; what is none is refused with a sentence
+    # a report that is dropped on the window becomes run B; any other file gives an error message
     with open(path, encoding="utf-8") as f:
         text = f.read()
     export(one, path)
@@ -356,7 +359,8 @@ def check_two(page, folder, one, two):
 
 
 def check_recording(page, folder):
-    """PyTorch's: each op lies within its caller, and every op that is shown is in one box."""
+    """In a PyTorch trace each op lies within its caller, and every visible op is in exactly one
+    box."""
     example = os.path.join(SOURCE, "examples", "pytorch")
     trace, path = os.path.join(folder, "pt.0.et"), os.path.join(folder, "pt.html")
     done = run("convert", "pytorch", "--host", os.path.join(example, "host.0.json"), "--device",
@@ -383,7 +387,8 @@ def check_recording(page, folder):
 
 
 def check_many_ranks(page, folder):
-    """Ranks that are alike cost one strip of pixels; no op is drawn by itself that is not seen."""
+    """Identical ranks need only one strip of pixels, and ops outside the view are not drawn one by
+    one."""
     source = inference(os.path.join(folder, "many"), "--device", "meta", "--model", "gpt3-175b",
                        "--tp", "32", "--num_input_tokens", "8", "--num_output_tokens", "3")
     path = os.path.join(folder, "many.html")
@@ -403,7 +408,8 @@ def check_many_ranks(page, folder):
 
 
 def check_shares(page):
-    """Ops that share a pixel show in the mean of their colours, by time: 3/4 of 200, 1/4 of 40."""
+    """Ops that share a pixel are drawn in the mean of their colours, weighted by time: here 3/4 of
+    200 and 1/4 of 40."""
     mixed = page.do("""(() => {
         const out = new Uint32Array(2);
         const strip = {out, base: 0, width: 2, weight: new Float32Array(2),
@@ -417,8 +423,8 @@ def check_shares(page):
 
 
 def check_joins(page, folder):
-    """Between two ranks as much is red as there is time in which they exchange data, whether a
-    collective is wider than a pixel, as those of prefill are, or not."""
+    """Between two ranks, the red area corresponds to the time in which they communicate, whether a
+    collective is wider than a pixel, as in prefill, or narrower."""
     source = inference(os.path.join(folder, "joins"), "--device", "meta", "--model", "gpt2", "--tp",
                        "2", "--num_output_tokens", "3", "--num_input_tokens", "512")
     path = os.path.join(folder, "joins.html")
@@ -484,7 +490,7 @@ def main():
             check_many_ranks(page, folder)
             check_shares(page)
             check_joins(page, folder)
-            # what it says of our own look at its pixels is no fault
+            # messages about this test's own reading of pixels are not errors of the report
             errors = [e for e in page.errors if "getImageData" not in e]
             check(not errors, f"console: {errors[:5]}")
             other = [u for u in page.requests if not u.startswith(("file:", "about:", "data:"))]

@@ -1,6 +1,6 @@
-"""Graphs of syntorch export --format html in headless Chromium: boxes say which part of a tensor
-the rank holds, pairs of tensor parallelism are drawn, and an op that is selected is shown or a
-sentence says why not."""
+"""Tests graphs of HTML reports in headless Chromium: boxes show which shard of a tensor the rank
+holds, matching collectives of tensor parallelism are drawn as pairs, and a selected op is either
+visible or a message says why not."""
 import os
 import subprocess
 import sys
@@ -19,7 +19,8 @@ TEXTS = """(() => { const out = {}; view.picture.parts.forEach(({trace, r, of}) 
 
 
 def check_parts(page, folder):
-    """Of each op that is drawn the third text is the part of what it makes, as JSON has it."""
+    """The third text of each op that is drawn is the shard that it produces, as in the JSON
+    export."""
     source = inference(os.path.join(folder, "two"), "--device", "meta", "--tp", "2",
                        "--num_output_tokens", "2")
     path, graph = os.path.join(folder, "two.html"), load(source)
@@ -57,7 +58,7 @@ def check_parts(page, folder):
 
 
 def check_views(page):
-    """Enter shows a view in the graph; a timeline, which has none, says so."""
+    """Enter shows a view op in the graph. The timeline has no view ops and says so."""
     view = """(() => { const t = view.traces[0], i = t.column(1, "flags").findIndex((f) => f & 1);
         view.select({trace: t, t: 0, r: 1, i}, %s);
         return view.picture.placeOf(view.selected); })()"""
@@ -78,7 +79,7 @@ def check_views(page):
 
 
 def check_pairs(page, folder):
-    """Each tp_enter of forward goes with an all-reduce of backward, of its scope."""
+    """Each tp_enter of forward belongs to an all-reduce of backward in the same scope."""
     done = subprocess.run(
         [os.path.join(BUILD, "pretrain"), "--device", "meta", "--enable-tracing",
          "--visualize-trace", "--max-steps", "2", "--max-seq-length", "32", "--quiet", "--num-gpus",
@@ -100,7 +101,7 @@ def check_pairs(page, folder):
         acrossGap = (g, e) => { if (g.strokeStyle === CATEGORY_COLOURS.communication) n++;
             own(g, e); };
         view.draw(); acrossGap = own; return [n, view.picture.parts[0].pairs.length]; })()""")
-    # layers are drawn once: a line for each block of one, and the last layer's
+    # layers are drawn once, so a line exists for each block of one layer, and for the last layer
     check(drawn[0] == drawn[1] and drawn[0] >= 3, f"{drawn} pairs are drawn")
     check("all_reduce" in page.do("document.getElementById('legend').textContent"), "no legend")
     page.do(f"view.select(view.byId(0, 0, {pairs[0][1].split('.o')[1]}))")

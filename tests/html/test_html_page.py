@@ -1,5 +1,5 @@
-"""Pages of syntorch export --format html without a browser: they hold what node-link JSON of the
-same trace holds, ask nobody for anything, and no name in a trace becomes markup or code."""
+"""Tests HTML reports without a browser: they hold the same data as node-link JSON of the same
+trace, request nothing from the network, and no name in a trace becomes markup or code."""
 import json
 import os
 import random
@@ -53,7 +53,7 @@ def check_ops(head, rank, ops):
         check(shown == (rank.lane[i] > 0), f"{op['id']} is shown or not")
         if shown and head["clock"] == "measured":
             start, end = times[i]
-            # to the ns; what overlaps by the clock's own rounding begins one later
+            # times agree to the ns; an op that overlaps by rounding of the clock begins 1 ns later
             check(abs(start - op["start_ns"]) <= 1 and
                   abs(end - op["start_ns"] - op["wall_ns"]) <= 2, f"{op['id']} at {start}")
             check(abs(rank.wait[i] - op["wait_ns"]) <= 1, f"{op['id']} waits {rank.wait[i]}")
@@ -77,7 +77,7 @@ def check_tensors(head, rank, tensors):
 
 
 def check_edges(rank, graph):
-    """Inputs, outputs and what else is waited for, as the graph has them."""
+    """The inputs, outputs and other dependencies equal those of the graph."""
     number = rank.about["rank"]
     own = [e for e in graph["links"] if not e.get("derived") and
            e["source"].startswith(f"r{number}.") and e["target"].startswith(f"r{number}.")]
@@ -120,7 +120,7 @@ def inference(folder, *options):
 
 
 def check_quiet(page):
-    """Nothing is loaded, and the policy says so."""
+    """The report loads nothing, and its content security policy forbids it."""
     for tag, attributes in page.tags:
         for name in ("src", "href", "action", "data", "srcset", "poster"):
             check(name not in attributes, f"<{tag}> has {name}")
@@ -134,7 +134,7 @@ def check_quiet(page):
 
 
 def check_table(page, ops):
-    """Calls of each op, counted from the graph, stand in the table."""
+    """The table has the number of calls of each op, counted here from the graph."""
     counts = {}
     for rank in ops.values():
         for op in rank:
@@ -154,7 +154,7 @@ HOSTILE = ["</script><img src=x onerror=alert(1)>", "<!--<script>", "]]>", "\"'`
 
 
 def hostile(source, folder):
-    """The trace with names that mean harm, wherever a name may stand."""
+    """Returns the trace with markup and script in every place that holds a name."""
     with open(source, encoding="utf-8") as f:
         graph = json.load(f)
     names = iter(range(10 ** 6))
@@ -208,7 +208,8 @@ def check_two(folder, source, other):
 
 
 def check_copies_are_cheap(folder):
-    """Eight times the ranks that do the same: the columns of one but for some options of ops."""
+    """Eight times as many identical ranks need only the columns of one rank, except some options of
+    ops."""
     sizes = []
     for tp in (2, 16):
         source = inference(os.path.join(folder, f"tp{tp}"), "--device", "meta", "--model",
@@ -220,8 +221,9 @@ def check_copies_are_cheap(folder):
 
 
 def check_rounding(folder, source):
-    """Of more than 100,000 measured ops times are rounded: durations by less than 1 %, begins by a
-    millionth of the run and what the op before is off; ops of a lane do not overlap."""
+    """In traces of more than 100,000 measured ops times are rounded: durations to within 1 %,
+    begins to within a millionth of the run plus the error of the op before. Ops of a track do not
+    overlap."""
     with open(source, encoding="utf-8") as f:
         graph = json.load(f)
     op = next(n for n in graph["nodes"] if n["type"] == "op" and n["name"] == "ln_1")
@@ -247,7 +249,7 @@ def check_rounding(folder, source):
             worst = max(worst, abs(end - start - node["wall_ns"]) / node["wall_ns"])
             late = max(late, abs(start - node["start_ns"]))
         check(worst < 0.01, f"a duration is off by {worst}")
-        # the errors of 50,000 ops do not add up
+        # the rounding errors of 50,000 ops do not accumulate
         check(late < max(clock) / 1e6 + 0.01 * 10 ** 6.5, f"an op begins {late} ns off")
 
 
@@ -263,7 +265,7 @@ def main():
         check(single.scripts[-1] == page.scripts[-1], "the script depends on the trace")
         part = Parts(export(two, os.path.join(folder, "r1.html"), "--rank", "1"))
         check([r["rank"] for r in read_trace(part.scripts[0])[0]["ranks"]] == [1], "--rank 1")
-        # ranks that are held once, and what differs
+        # ranks that are stored once, and their differences
         meta = inference(os.path.join(folder, "meta"), "--device", "meta", "--tp", "4",
                          "--num_output_tokens", "2")
         page, head, ops = check_same(folder, meta, "--copies", "once")

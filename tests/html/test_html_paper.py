@@ -1,5 +1,5 @@
-"""Pages of syntorch export --format html on paper, in headless Chromium: the picture stands on the
-first page below title and legend, whole, and colours are printed though backgrounds are not."""
+"""Tests printed HTML reports in headless Chromium: the whole picture is on the first page below the
+title and the legend, and colours are printed although browsers omit backgrounds."""
 import os
 import re
 import sys
@@ -11,13 +11,15 @@ from browser import Page, chromium  # noqa: E402
 from checks import check, finish, skip  # noqa: E402
 from test_html_page import export, inference  # noqa: E402
 
-# The smaller side of A4 and Letter each way, less 10 mm at each edge, in CSS pixels.
+# The available area of both A4 and Letter in each orientation, with margins of 10 mm, in CSS
+# pixels.
 LYING, UPRIGHT = (979, 718), (718, 979)
 STATE = "[view.z, view.gx, view.gy, view.t0, view.t1, view.scroll, view.dark, view.canvas.width]"
 
 
 def on_paper(page, size):
-    """Where the picture ends on the page, its own size, and what the sheet is asked to be."""
+    """Returns where the picture ends on the page, its size, and the requested orientation of the
+    sheet."""
     page.call("Emulation.setEmulatedMedia", {"media": "print"})
     page.call("Emulation.setDeviceMetricsOverride",
               {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False})
@@ -60,7 +62,7 @@ def check_pictures(page, path):
           f"the graph is cut: {seen}")
     page.do("view.setRank('0'); view.setLevel(1); view.setOpen({path: '/prefill'}, false)")
     page.frame()
-    # what the user chose is what is printed
+    # the view that the user chose is printed
     page.do("view.zoom(0.25, 500, 300)")
     page.frame()
     width, height = page.do("[view.canvas.clientWidth / view.z, view.canvas.clientHeight / view.z]")

@@ -1,5 +1,6 @@
-"""Pages of PyTorch's recordings in headless Chromium: host and device run at once, so no number,
-bar or colour adds the times of both, and an op of the host counts without what it called."""
+"""Tests HTML reports of PyTorch traces in headless Chromium. Host and device run at the same time,
+so no number, bar or colour adds their times, and the time of a host op excludes the ops that it
+called."""
 import json
 import os
 import sys
@@ -23,7 +24,8 @@ def event(cat, name, ts, dur, tid, **args):
 
 
 def record(folder, name, slower=1):
-    """A step of 1 ms, whose three layers launch a kernel of 250 us each, between two marks."""
+    """Writes the trace of a step of 1 ms. Its three layers launch a kernel of 250 us each, between
+    two marks."""
     events = [event("user_annotation", "step", 5000, 1000, 1, External_id=1),
               event("cpu_op", "begin", 0, 10, 1, External_id=2),
               event("cpu_op", "end", 990000, 10000, 1, External_id=3)]
@@ -44,7 +46,8 @@ def record(folder, name, slower=1):
 
 
 def check_boxes(page):
-    """The host's time of a box is its range, however deep what it called; beside the device's."""
+    """The host time of a box is its range, however deeply its calls nest. The device time is listed
+    next to it."""
     for level, name, text in ((1, "step", "10 ops, host 1 ms"),
                               (2, "aten::linear", "9 ops, host 600 \u00b5s")):
         page.do(f"view.setLevel({level})")
@@ -65,7 +68,7 @@ def check_boxes(page):
 
 
 def check_sums(page):
-    """On the critical path and in tables, too."""
+    """The same holds for the critical path and the tables."""
     rows = page.do("[...document.querySelectorAll('.table tbody tr')].map((r) => r.textContent)")
     check(not any("1.75" in row for row in rows), f"a sum of both: {rows}")
     page.do("view.setCritical(true); view.select(null)")
@@ -79,8 +82,8 @@ def check_sums(page):
 
 
 def check_colours(page):
-    """In a line for the whole rank, where a pixel holds ops of both, the device lies over the
-    host."""
+    """On the line of a whole rank, where a pixel holds ops of both host and device, the device is
+    drawn over the host."""
     page.do("view.setMode('time'); view.setLanes(false)")
     page.frame()
     seen, wanted = page.do("""(() => { const t = view.traces[0], {start, end} = t.span(0);
@@ -94,7 +97,8 @@ def check_colours(page):
 
 
 def check_compared(page, folder, one):
-    """A kernel is compared with the kernel, not with the op of the same name that launched it."""
+    """A kernel is compared with the same kernel, not with the op of the same name that launched
+    it."""
     two, path = record(folder, "two", slower=1.1), os.path.join(folder, "both.html")
     export(one, path, "--compare", two)
     page.open(path)

@@ -1,6 +1,6 @@
-"""What stands around the picture of a page of syntorch export --format html, in headless Chromium:
-the toolbar stays in its lines, a small screen has room for the picture, legend and search say what
-is seen and what is not, and numbers agree with their words."""
+"""Tests the parts of an HTML report around its picture, in headless Chromium: the toolbar does not
+wrap, a small screen keeps enough space for the picture, legend and search state what is visible and
+what is hidden, and nouns agree with their numbers."""
 import json
 import os
 import pathlib
@@ -41,7 +41,8 @@ def check_toolbar(page, path):
 
 
 def check_small(page, path):
-    """At 390 px the picture has the screen; a button or an op brings the panel below it."""
+    """At a width of 390 px the picture fills the screen, and a button or a click on an op opens the
+    panel below it."""
     at = """["picture", "panel"].map((id) => { const b =
         document.getElementById(id).getBoundingClientRect();
         return [b.left, b.top, b.right, b.bottom].map(Math.round); })"""
@@ -69,7 +70,7 @@ def check_small(page, path):
 
 
 def check_found(page, path):
-    """What the legend hides is found, and said to be hidden."""
+    """Search finds ops that the legend hides, and says that they are hidden."""
     page.open(path)
     found = "view.find('h.1 qkv'); view.draw(); document.getElementById('found').textContent"
     page.do("view.onlyCategory('matmul')")
@@ -86,7 +87,8 @@ def check_found(page, path):
 
 
 def check_legend(page, folder, source):
-    """Whatever colours mean, the legend of a timeline names that of waiting; a graph has none."""
+    """Whatever the colours mean, the legend of a timeline explains the colour of wait time. The
+    legend of a graph does not."""
     path = os.path.join(folder, "both.html")
     export(source, path, "--compare", source)
     page.open(path)
@@ -101,7 +103,7 @@ def check_legend(page, folder, source):
 
 
 def check_words(page, folder):
-    """One op is "1 op"; a group that PyTorch calls undefined goes by its number."""
+    """One op is "1 op". A group that PyTorch calls "undefined" is shown by its number."""
     events = []
     for k in range(2):
         this = {"External_id": k + 3, "correlation": k + 9}
@@ -136,7 +138,7 @@ def check_words(page, folder):
 
 
 def check_damaged(page, folder, path):
-    """Data that cannot be unpacked: a sentence, and the tables."""
+    """If data cannot be unpacked, the report shows an error message and the tables."""
     with open(path, encoding="utf-8") as f:
         text = f.read()
     at = text.index(">", text.index("id=\"trace0\"")) + 1

@@ -1,5 +1,5 @@
-/* Tests of the exporters of PyTorch-like traces on small graphs with manually computed results:
-   names and arguments of calls, order and nesting, memory, and sums. test_kineto_sets.c tests whole
+/* Tests the exporters of PyTorch-like traces on small graphs, with manually computed results: names
+   and arguments of calls, order and nesting, memory, and sums. test_kineto_sets.c tests whole
    runs. */
 #include "export/kineto/kineto_modules.h"
 #include "tests/support/exported.h"
@@ -9,14 +9,14 @@
 
 static const syn_export_options all_asked = {.profile_memory = true, .with_stack = true};
 
-/* Makes the node's duration a prediction and its other times unknown. */
+/* Turns the node's duration into a prediction, and makes its other times unknown. */
 static void foretell(syn_node *node) {
     node->predicted_ns = node->wall_ns;
     node->start_ns = node->wall_ns = node->wait_ns = SYN_NO_TIME;
 }
 
-/* Two ranks in one group. Each rank's matmul produces a tensor, an all-reduce sums it, and an add
-   adds both. The run begins at `ns`; below 0: times are predicted. */
+/* Two ranks of one group. On each rank, a matmul computes a tensor, an all-reduce sums it, and an
+   add adds both tensors. The run begins at `ns`; if this is negative, times are predicted. */
 static syn_graph *two_rank_graph_at(double ns) {
     static const int32_t ranks[] = {0, 1};
     const syn_graph_group group = {1, "dp0", ranks, 2};
@@ -67,7 +67,8 @@ static void device_by_hand(void) {
     syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_kineto, graph, NULL);
     CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,\"dur\":1.999");
-    /* launched when the matmul has finished, before the op that does not depend on it */
+    /* The all-reduce is launched when the matmul has finished, before the op that does not depend
+       on it. */
     CHECK_HAS(text, "\"name\":\"_c10d_functional::all_reduce\",\"pid\":1,\"tid\":1,\"ts\":3.001,"
                     "\"dur\":0.998");
     CHECK_HAS(text,
@@ -79,7 +80,7 @@ static void device_by_hand(void) {
                     "\"Out msg nelems\":32");
     CHECK_HAS(text, "\"Group size\":2,\"Process Group Name\":\"1\",\"Process Group Description\":"
                     "\"dp0\",\"Process Group Ranks\":\"[0, 1]\",\"Rank\":0,\"Seq\":0");
-    /* (4, 8) transposed: a view of (8, 4) */
+    /* The shape is (4, 8) transposed, that is, a view of a tensor of shape (8, 4). */
     CHECK_HAS(text, "\"Input Strides\":[[1, 8], [8, 1]],\"Input Dims\":[[8, 4], [4, 8]]");
     CHECK_HAS(text, "\"name\":\"ProfilerStep#0\",\"pid\":1,\"tid\":1,\"ts\":1.000,\"dur\":9.001");
     free(text);
@@ -90,8 +91,8 @@ static void device_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Checks the nesting of the main thread's events for a reader that adds ts and dur as doubles: each
-   event must lie strictly inside the innermost one that has not ended. */
+/* Checks the nesting of the main thread's events, for a reader that adds ts and dur as doubles:
+   each event must be strictly inside the innermost event that has not ended. */
 static void check_nesting(const char *text) {
     double ends[16] = {INFINITY}, begins[16] = {-INFINITY};
     int depth = 0, n = 0;
@@ -108,9 +109,9 @@ static void check_nesting(const char *text) {
     CHECK_INT(n, 8);
 }
 
-/* Tests runs whose clock is large at the start: 11 days, where a double in us has 13 bits after the
-   binary point, and a clock that counts from the epoch, where it would have 2. The latter is moved
-   to the base time. */
+/* Runs whose clock is large at the start. After 11 days, a double in microseconds has 13 bits after
+   the binary point. For a clock that counts from the epoch it would have 2 bits, so the exporter
+   subtracts the base time. */
 static void late_times(void) {
     static const struct {
         double ns;
@@ -130,9 +131,9 @@ static void late_times(void) {
     }
 }
 
-/* Adds device work for rank 0: a matmul kernel from 2.5 to 4.5 us, launched at 1.2; NCCL's kernel
-   on a stream of its own; and a fill and a kernel of `other` with start times that are earlier than
-   possible. */
+/* Adds device work for rank 0: a matmul kernel from 2.5 to 4.5 us that was launched at 1.2 us,
+   NCCL's kernel on a separate stream, and a fill and a kernel of `other` whose start times are too
+   early to be possible. */
 static void give_work(syn_graph *graph) {
     static const char *const names[] = {"mm", "ncclDevKernel_AllReduce", "add", "", "other<float>"};
     static const syn_node_work nodes[] = {{.node = 1, .n_pieces = 1, .call_ns = 1000},
@@ -179,7 +180,8 @@ static void work_by_hand(void) {
                     "\"shared memory\":512,\"grid\":[4, 2, 1],\"block\":[64, 1, 1]}}");
     CHECK_HAS(text, "{\"ph\":\"f\",\"id\":1,\"pid\":0,\"tid\":7,\"ts\":2.500,"
                     "\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
-    /* starts no earlier than its call; the following kernel starts when the stream is free */
+    /* The fill starts no earlier than its call. The kernel after it starts when the stream is
+       free. */
     CHECK_HAS(text, "\"cat\":\"gpu_memset\",\"name\":\"Memset (Device)\",\"pid\":0,\"tid\":7,"
                     "\"ts\":4.600,\"dur\":1.400,");
     CHECK_HAS(text, "\"bytes\":4000,\"memory bandwidth (GB/s)\":2.857142857142857");
@@ -193,7 +195,7 @@ static void work_by_hand(void) {
     CHECK_HAS(text, "\"name\":\"cudaStreamWaitEvent\"");
     CHECK_HAS(text, "\"backend_config\":\"cuda:nccl\"");
     CHECK(strstr(text, "gloo") == NULL);
-    /* lasts until the last kernel has finished */
+    /* The step lasts until the last kernel has finished. */
     CHECK_HAS(text, "\"name\":\"ProfilerStep#0\",\"pid\":1,\"tid\":1,\"ts\":1.000,\"dur\":9.001");
     free(text);
     text = export_text(&syn_export_host, graph, NULL);
@@ -210,7 +212,8 @@ static void work_by_hand(void) {
     CHECK_HAS(text, "\"name\":\"fill\",\"cat\":\"copy\",");
     free(text);
     const syn_export_options second = {.rank = &(int32_t){1}};
-    text = export_text(&syn_export_kineto, graph, &second); /* has no device work */
+    /* The second graph has no device work. */
+    text = export_text(&syn_export_kineto, graph, &second);
     CHECK(strstr(text, "ac2g") == NULL);
     CHECK_HAS(text, "gloo:all_reduce");
     free(text);
@@ -219,15 +222,16 @@ static void work_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Predicted for a GPU: matmul takes 2000 ns. Then the sum (3000 ns) and `other` (500 ns, listed
-   after it) run at the same time; add (1000 ns) waits for the sum. The host takes 4 us per op if
-   there is time; kernels start 1 us after the first call. */
+/* Times predicted for a GPU. The matmul takes 2000 ns. After it, the sum (3000 ns) and `other` (500
+   ns, later in program order) run concurrently. The add (1000 ns) waits for the sum. The host takes
+   4 us per op if there is enough time, and kernels start 1 us after the first call. */
 static void predicted_by_hand(void) {
     const syn_attribute gpu = {.name = "multiprocessors", .i64 = 108};
     syn_graph *graph = two_rank_graph_at(-1);
     syn_error err = {0};
     char *text = export_text(&syn_export_kineto, graph, NULL);
-    CHECK(strstr(text, "\"cat\":\"kernel\"") == NULL); /* the device is unknown */
+    /* Without the metadata of a GPU, the device is unknown. */
+    CHECK(strstr(text, "\"cat\":\"kernel\"") == NULL);
     free(text);
     NEED_OK(syn_graph_set_meta(graph, &gpu, &err), err);
     text = export_text(&syn_export_kineto, graph, NULL);
@@ -240,7 +244,8 @@ static void predicted_by_hand(void) {
                     "\"ts\":3.001,\"dur\":0.499,");
     CHECK_HAS(text, "\"name\":\"syntorch::add<f32>\",\"pid\":0,\"tid\":7,\"ts\":6.000,"
                     "\"dur\":1.000,");
-    /* the sum waits for the matmul, which finishes at the second call, and add waits for the sum */
+    /* The sum waits for the matmul, which finishes at the second call, and the add waits for the
+       sum. */
     CHECK_HAS(text, "\"wait_on_stream\":7,\"wait_on_cuda_event_record_corr_id\":2,");
     CHECK_HAS(text, "\"wait_on_stream\":20,\"wait_on_cuda_event_record_corr_id\":5,");
     CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"In msg nelems\":32,");
@@ -256,8 +261,9 @@ static void predicted_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Module spans: h.0 around the matmul and its call, h.1, then h.0.mlp in h.0 again. Each begin and
-   end takes 1 ns. PyTorch 2.15 writes such spans, and storages, with these keys. */
+/* The spans of modules: h.0 around the matmul and its call, then h.1, then h.0.mlp, which is in h.0
+   again. The begin and the end of each span take 1 ns. PyTorch 2.15 writes such spans, and
+   storages, with these keys. */
 static void modules_by_hand(void) {
     syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_kineto, graph, &all_asked);
@@ -293,8 +299,8 @@ static void modules_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* A number belongs to the word before it. A scope does not contain another one that merely begins
-   with the same characters. Malformed scopes must not break the walk. */
+/* A number belongs to the word before it. A scope does not contain another scope only because its
+   name begins with the same characters. Malformed scopes must not break the walk. */
 static void module_paths(void) {
     static const char *const scopes[] = {"encoder.layer.1",
                                          "encoder.layer.10.attention_out",
@@ -347,8 +353,8 @@ static void host_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Each tensor has 128 bytes. w exists from the start, x and s until add has read them, y until the
-   end. */
+/* Each tensor has 128 bytes. w exists from the start. x and s exist until the add has read them,
+   and y exists until the end. */
 static void memory_by_hand(void) {
     syn_graph *graph = two_rank_graph();
     const syn_export_options first = {.rank = &(int32_t){0}};
@@ -364,8 +370,8 @@ static void memory_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* Sums over two ranks: 2 matmuls of 2 us, 2 sums of 3 us (1 us of each is wait time), 2 adds of 1
-   us, and 2 other ops of 0.5 us. */
+/* Sums over two ranks: 2 matmuls of 2 us, 2 all-reduces of 3 us (1 us of each is wait time), 2 adds
+   of 1 us, and 2 other ops of 0.5 us. */
 static void stacks_by_hand(void) {
     syn_graph *graph = two_rank_graph();
     char *text = export_text(&syn_export_stacks, graph, NULL);
@@ -380,8 +386,8 @@ static void stacks_by_hand(void) {
     syn_graph_free(graph);
 }
 
-/* 500 scopes with one op each, of 1 to 500 us: 400 rows, and one row for the rest, which are the
-   100 smallest and "h" (it has no op of its own, and includes all time). */
+/* 500 scopes with one op each, of 1 to 500 us. There must be 400 rows, and one row for the others:
+   the 100 smallest scopes and "h", which has no op of its own and includes all time. */
 static void many_rows(void) {
     syn_graph *g = NULL;
     syn_error err = {0};
@@ -423,7 +429,7 @@ static void refused(void) {
     CHECK(syn_exporter_by_path("out/run_memory.csv") == &syn_export_memory_csv);
 }
 
-/* Graphs with every field, with names that JSON must escape, and with messages. */
+/* Graphs in which every field is used, with names that JSON must escape, and with messages. */
 static void odd_graphs(void) {
     const syn_exporter *const all[] = {&syn_export_kineto, &syn_export_host, &syn_export_stacks,
                                        &syn_export_memory_csv};

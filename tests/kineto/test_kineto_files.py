@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The files that stand for PyTorch's recordings: valid JSON with the keys that the real ones have,
-ops that nest, a host and a device trace that link; and `convert pytorch` makes of them the
-collectives and the order of ops that the .et of the same graph has."""
+"""Tests the files that we export in the form of PyTorch traces. They must be valid JSON with the
+keys of real PyTorch traces, ops must nest, and the host trace must match the Kineto trace. `convert
+pytorch` must make the same collectives and the same order of ops from them as the .et of the same
+graph has."""
 import collections
 import glob
 import json
@@ -24,13 +25,14 @@ def load(path):
 
 
 def is_op(name):
-    """Of a computation: neither a call, nor what stands around others."""
+    """Whether an event is an op that computes, not a call and not a range around other events."""
     return not name.startswith(CALLS) and not name.endswith("Backward0") and "##" not in name
 
 
 # ---- Keys ----
 
-# What the recording lacks: curves, and what PyTorch 2.15 writes with profile_memory and with_stack.
+# Keys that PyTorch's own trace in the fixtures lacks: counters, and the keys that PyTorch 2.15
+# writes with profile_memory and with_stack.
 MORE = {(None, "C"): {"bytes"},
         ("cpu_instant_event", "i"): {"Total Reserved", "Total Allocated", "Bytes", "Device Id",
                                      "Device Type", "Addr", "Ev Idx"},
@@ -38,7 +40,7 @@ MORE = {(None, "C"): {"bytes"},
                                    "Module Hierarchy", "Ev Idx"}}
 
 
-# What PyTorch 2.x writes of a CUDA device.
+# Keys that PyTorch 2.x writes for work of a CUDA device.
 WORK = {"External id", "device", "context", "stream", "correlation"}
 KERNEL = {"queued", "shared memory", "grid", "block", "Collective name", "In msg nelems",
           "Out msg nelems", "Group size", "dtype", "In split size", "Out split size",
@@ -56,7 +58,7 @@ NCCL = re.compile("ncclDevKernel_(SendRecv|(AllGather|Broadcast)_RING_LL|"
 
 
 def check_keys(what, kineto, host):
-    """What is there has the names that PyTorch's own recording of a step has."""
+    """Checks that keys have the names that PyTorch's own trace of a step has."""
     real = load(os.path.join(SOURCE, "examples/pytorch/device.0.json"))
     seen = collections.defaultdict(set)
     for e in real["traceEvents"]:
@@ -95,7 +97,7 @@ def check_keys(what, kineto, host):
 
 
 def nest(what, thread, spans):
-    """Spans lie within each other or one after the other, in their own numbers."""
+    """Checks that spans either nest or follow each other, in the unit in which they are given."""
     stack = []
     for start, end, name in sorted(spans, key=lambda s: (s[0], -s[1])):
         check(end > start, f"{what}: {name} takes no time")
@@ -107,9 +109,9 @@ def nest(what, thread, spans):
 
 
 def check_nesting(what, events):
-    """At least 1 ns lies between any two begins or ends of a thread. So the events nest as well for
-    tools that compute with ts + dur in floating point, where the sum of an event can be larger than
-    the ts of the next, equal one: they drop such an event (TensorBoard's plugin)."""
+    """Checks that any two begins or ends in a thread are at least 1 ns apart. The events then nest
+    also for tools that compute ts + dur in floating point. There the sum can exceed the ts of the
+    next event although both are equal, and tools such as TensorBoard's plugin drop that event."""
     threads = collections.defaultdict(list)
     for e in events:
         if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation", "python_function",
@@ -121,7 +123,8 @@ def check_nesting(what, events):
 
 
 def check_links(what, kineto, host):
-    """Each event is a host node, by its record function id, and lies within its caller's."""
+    """Checks that each event matches a host node by its record function id, and lies within its
+    caller's event."""
     nodes = {n["id"]: n for n in host["nodes"]}
     check(len(nodes) == len(host["nodes"]), f"{what}: ids repeat")
     attr = {n["id"]: {a["name"]: a["value"] for a in n["attrs"]} for n in host["nodes"]}
@@ -145,9 +148,9 @@ def check_links(what, kineto, host):
 
 
 def check_device(what, kineto):
-    """Each piece of the device's work has its call, within the op that it names, and one arrow from
-    the one to the other; begins after the call, after what its stream did before, and ends within
-    its step. What no op asked for is its step's."""
+    """Checks each piece of device work. It has a call inside the op that it names, and exactly one
+    arrow from the call. It begins after the call and after the earlier work of its stream, and ends
+    within its step. Work that no op launched belongs to the step itself."""
     events = kineto["traceEvents"]
     by_id = {e["args"]["External id"]: e for e in events if "Record function id" in
              e.get("args", {})}
@@ -173,7 +176,7 @@ def check_device(what, kineto):
         check(streams.get(e["tid"], 0) <= round(1000 * e["ts"]), f"{what}: {e['name']} overlaps")
         streams[e["tid"]] = end_ns(e)
         op = by_id[a["External id"]]
-        if op in steps: # of no op
+        if op in steps:  # no op launched it
             op = call
         inside = [s for s in steps if s["ts"] <= op["ts"] and end_ns(op) <= end_ns(s)]
         check(len(inside) == 1 and (inside[0] is not steps[-1] or end_ns(e) <= end_ns(inside[0])),
@@ -211,8 +214,8 @@ def check_device(what, kineto):
 
 
 def check_between(what, steps, calls, work):
-    """Each step gets texts and reads its loss, for which it waits: copies in come before all its
-    kernels, a copy out and a wait behind them."""
+    """Checks that each step copies its samples to the device before all its kernels. After the
+    kernels it copies the loss back and waits for it."""
     for s in steps:
         inside = [e for e in sorted(calls.values(), key=lambda e: e["args"]["correlation"])
                   if s["ts"] <= e["ts"] and end_ns(e) <= end_ns(s)]
@@ -226,8 +229,9 @@ def check_between(what, steps, calls, work):
 
 
 def check_predicted(what, steps, calls, work):
-    """Of a GPU that times are predicted for: the host runs ahead, waits at the end of each step,
-    and no kernel is late for want of its call. NCCL's kernels have its names."""
+    """Checks traces of a GPU whose times are predicted. The host runs ahead and waits only at the
+    end of each step, so no kernel begins before its call. Communication kernels have NCCL's
+    names."""
     for s in steps:
         inside = [e["name"] for e in calls.values()
                   if s["ts"] <= e["ts"] and end_ns(e) <= end_ns(s)]
@@ -241,8 +245,8 @@ def check_predicted(what, steps, calls, work):
 
 
 def check_wait(what, wait, work):
-    """The stream that waits goes on when what the other had been asked for is over: of the device's
-    own clock, which tells 1 us from another."""
+    """Checks that a waiting stream continues after the work that it waits for. The device's clock
+    has a resolution of 1 us, so the times may differ by that."""
     a = wait["args"]
     before = [e for e in work if e["tid"] == a["wait_on_stream"]
               and e["args"]["correlation"] < a["wait_on_cuda_event_record_corr_id"]]
@@ -253,7 +257,8 @@ def check_wait(what, wait, work):
 
 
 def check_arrows(what, kineto, forwards):
-    """From a forward op to the backward of the same sequence number, each once."""
+    """Checks the arrows from a forward op to the backward op of the same sequence number. Each
+    occurs once."""
     ends = collections.defaultdict(dict)
     at = collections.defaultdict(list)
     for e in kineto["traceEvents"]:
@@ -273,8 +278,8 @@ def check_arrows(what, kineto, forwards):
 
 
 def check_memory(what, kineto, curve):
-    """The counters are those of the curve; what comes and goes adds up to it, never falls below
-    nothing, and goes from where it came to."""
+    """Checks that the counters equal the memory curve. Allocations and frees add up to the curve,
+    the total is never negative, and each free has the address of an allocation."""
     rows = list(curve)
     total = int(rows[0][2])
     check(total == int(rows[0][3]), f"{what}: the curve's begin")
@@ -302,7 +307,8 @@ def check_memory(what, kineto, curve):
 
 
 def modules_of(scope):
-    """Paths of the modules of a scope, outermost first; a number belongs to the word before it."""
+    """Returns the paths of the modules of a scope, outermost first. A number belongs to the word
+    before it."""
     words = scope.split(".") if scope else []
     return [".".join(words[:i + 1]) for i, _ in enumerate(words)
             if i + 1 == len(words) or not words[i + 1].isdigit()]
@@ -313,8 +319,8 @@ def end_ns(event):
 
 
 def check_modules(what, kineto):
-    """A forward op lies within the spans of the modules of its scope, and no other op in any; ids
-    tell the same as times."""
+    """Checks that a forward op lies within the spans of exactly the modules of its scope, and that
+    other ops lie in no module. Ids must give the same nesting as times."""
     spans = [e for e in kineto["traceEvents"] if e.get("cat") == "python_function"]
     check(bool(spans) == (kineto.get("with_stack") == 1), f"{what}: {len(spans)} modules")
     if not spans:
@@ -352,7 +358,7 @@ def check_modules(what, kineto):
 
 
 def reach(nodes, chosen):
-    """For each chosen node the set, as bits, of chosen ones that come before."""
+    """Returns for each chosen node a bit set of the chosen nodes that come before it."""
     bit = {id_: 1 << i for i, id_ in enumerate(chosen)}
     before = {}
     left = {n.id: len(n.deps) for n in nodes}
@@ -407,8 +413,8 @@ def check_order(what, folder, prefix, rank, host):
 
 
 def part_groups(nodes):
-    """In an .et collectives come one after the other; on a device those of a group do, and a group
-    waits for another's only for the sake of data."""
+    """Loosens the order of an .et's collectives. In an .et they follow each other; on a device only
+    the collectives of one group do, and a group waits for another group only because of data."""
     last, kind = {}, {n.id: n.type for n in nodes}
     for n in nodes:
         if n.type == COLL:
@@ -418,8 +424,8 @@ def part_groups(nodes):
 
 
 def check_device_order(what, folder, prefix, rank, kineto, work):
-    """All work is converted, collectives are those of the .et, and an op's work comes after that of
-    all ops that it waits for there."""
+    """Checks that all work is converted, that the collectives are those of the .et, and that the
+    work of an op comes after the work of all ops on which the op depends in the .et."""
     _, ours = read_et(open(f"{folder}/{prefix}.{rank}.et", "rb").read())
     _, theirs = read_et(open(f"{folder}/made.{rank}.et", "rb").read())
     want = collectives(ours, groups_of(f"{folder}/{prefix}.comm_group.json"))

@@ -1,5 +1,6 @@
-/* Tests of trace sets of whole runs. test_kineto_files.py reads the sets that this program writes
-   to $SYN_TEST_OUT, and compares them with the execution traces in the same folder. */
+/* Tests trace sets of whole runs in PyTorch's format. test_kineto_files.py reads the sets that this
+   program writes to $SYN_TEST_OUT and compares them with the execution traces in the same
+   folder. */
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer.h"
 #include "syntorch/base/clock.h"
@@ -34,7 +35,7 @@ typedef struct job {
     syn_plan shape;
     syn_device device;
     bool recompute;
-    int passes; /* microbatches per step */
+    int passes; /* number of microbatches per step */
     syn_ctx *kept[MOST];
 } job;
 
@@ -51,8 +52,8 @@ static syn_tensor loss_of(const job *j, syn_model *m) {
     return syn_bert_mlm_loss(m, hidden, targets, weight);
 }
 
-/* Runs two steps: forward, backward with bucket all-reduces, optimizer, and the all-reduce of the
-   loss. */
+/* Runs two steps: forward, backward with all-reduces of buckets, the optimizer, and the all-reduce
+   of the loss. */
 static syn_status steps(const job *j, syn_model *m, const syn_mesh *mesh,
                         syn_data_parallel *parallel, syn_optimizer *optimizer, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(m);
@@ -107,13 +108,13 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 enum { CALL_NS = 3000, MOST_STREAMS = 64, COMPUTE = 7, FIRST_GROUP = 20 };
 
 typedef struct made_up {
-    uint64_t *end_ns; /* per node: when it finishes on the device */
+    uint64_t *end_ns; /* for each node, the time at which it finishes on the device */
     uint64_t now_ns, free_ns[MOST_STREAMS];
 } made_up;
 
-/* Adds device work for a node. Its call launches a kernel, and every third node a fill before it;
-   both wait for their stream and for the node's dependencies. A communication waits for everything
-   that was launched before it. */
+/* Adds simulated device work for a node. The node's call launches a kernel, and for every third
+   node a fill before the kernel. Both wait for their stream and for the node's dependencies. A
+   communication waits for everything that was launched before it. */
 static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node *node) {
     const bool comm = node->kind != SYN_NODE_COMPUTE;
     const uint32_t stream =
@@ -144,8 +145,8 @@ static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node
     m->now_ns += CALL_NS + 500;
 }
 
-/* Adds the work between steps: the host reads a result, waits for it, and copies the next samples
-   to the device. */
+/* Adds the work between two steps: the host reads a result, waits for it, and copies the next
+   samples to the device. */
 static void invent_between(made_up *m, syn_ctx *ctx, uint32_t after) {
     syn_unowned_piece b = {after, {.kind = SYN_PIECE_COPY_OUT, .bytes = 4, .stream = COMPUTE}};
     for (int i = 0; i < 3; i++, m->now_ns += 500) {
@@ -181,7 +182,8 @@ static void invent_work(syn_ctx *ctx) {
         if (node->step != step) invent_between(&m, ctx, newest);
         step = node->step;
         newest = (uint32_t)node->id;
-        if (node->flags & SYN_NODE_VIRTUAL) { /* inherits the end of its dependencies */
+        if (node->flags &
+            SYN_NODE_VIRTUAL) { /* without work, so it finishes with its dependencies */
             for (uint32_t d = 0; d < node->n_deps; d++)
                 if (m.end_ns[node->deps[d].node] > m.end_ns[i])
                     m.end_ns[i] = m.end_ns[node->deps[d].node];
@@ -196,8 +198,8 @@ static void invent_work(syn_ctx *ctx) {
     CHECK_INT(syn_ctx_status(ctx), SYN_OK);
 }
 
-/* Records two steps and writes the trace set `name`. hw NULL: no predicted times, only measured
-   ones. */
+/* Records two steps and writes them as the trace set `name`. If hw is NULL there are only measured
+   times, otherwise also predicted ones. */
 static void save_steps(const syn_model_config *config, int tp, int dp, syn_device device,
                        bool recompute, const syn_hardware *hw, const syn_export_options *how,
                        const char *name) {
@@ -249,7 +251,7 @@ static void check_known(const syn_graph *graph, uint32_t rank) {
     syn_cursor_free(&cursor);
 }
 
-/* Checks that rows recorded on CUDA devices equal those recorded on the CPU. */
+/* Checks that the rows recorded on CUDA devices equal those recorded on the CPU. */
 static void cuda_steps(int tp, int dp, const char *name) {
     uint64_t hash[2][MOST];
     for (int cuda = 0; cuda < 2; cuda++) {

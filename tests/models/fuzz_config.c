@@ -1,5 +1,5 @@
-/* Fuzz target for model configurations and hardware files: every input is read as both. It is
-   either rejected with a message or accepted with numbers for which sizes and times cannot
+/* Fuzz target for model configurations and hardware files. Every input is read as both. Each reader
+   must either reject it with a message, or accept it with numbers for which sizes and times cannot
    overflow. */
 #include <math.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void fuzz_model(const char *json, size_t bytes) {
         const int64_t params = syn_model_config_params(&c, heads);
         EXPECT(params > 0 && params <= limit / 16);
     }
-    EXPECT(2 * c.n_layer <= limit / 4 / c.n_positions / c.n_embd); /* KV cache */
+    EXPECT(2 * c.n_layer <= limit / 4 / c.n_positions / c.n_embd); /* elements of the KV cache */
     EXPECT(syn_model_padded_vocab(&c, 8, 128) >= c.vocab_size);
     EXPECT(syn_model_config_check(&c, 1, &err) == SYN_OK);
 }

@@ -1,5 +1,6 @@
-/* Fuzz target for safetensors. An input that begins with '{' is read as an index, any other as a
-   file. The tensors of an accepted file must tile it and be found by name. */
+/* Fuzz target for safetensors. An input that begins with '{' is read as an index, any other input
+   as a file. The tensors of an accepted file must cover its data without gaps or overlaps, and must
+   be found by name. */
 #include "models/weights/safetensors_private.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Fuzz target for SQuAD files. An input is either rejected with a message, or its questions are
-   UTF-8 and become sequences and batches of the requested size. */
+/* Fuzz target for SQuAD files. An input must either be rejected with a message, or have questions
+   in UTF-8 that become sequences and batches of the requested size. */
 #include "models/training/batches.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Fuzz target for the tokenizer.json reader and the tokenizers it builds. The text to encode
-   follows the first line "#text"; its valid UTF-8 prefix is encoded with and without offsets, then
-   decoded. */
+/* Fuzz target for the tokenizer.json reader and the tokenizers that it creates. The input has a
+   file and, after the first line "#text", a text. The text's valid UTF-8 prefix is encoded with and
+   without offsets, and then decoded. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Ids must be in the vocabulary, offsets within the text's `chars` characters. */
+/* Ids must be in the vocabulary, and offsets within the text, which has `chars` characters. */
 static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars) {
     for (size_t i = 0; i < e->n; i++) {
         REQUIRE(e->ids[i] >= 0 && e->ids[i] < tok->vocab_elems);
@@ -22,7 +22,8 @@ static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars)
     }
 }
 
-/* The text of the first i ids must be a prefix of `whole` and must not shrink as i grows. */
+/* The decoded text of the first i ids must be a prefix of `whole`, and must not become shorter as i
+   grows. */
 static void grow(const syn_tokenizer *tok, const int32_t *ids, size_t n, const char *whole,
                  size_t whole_bytes) {
     char *text;
@@ -44,7 +45,7 @@ static void encode(const syn_tokenizer *tok, const char *text, size_t bytes, siz
     const bool special = tok->kind == SYN_TOKENIZER_BPE;
     const syn_status status = syn_tokenizer_encode_text(tok, text, bytes, special, &e, &err);
     REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
-    if (status != SYN_OK) return; /* a pattern may take too long */
+    if (status != SYN_OK) return; /* a pattern may exceed the matcher's limit */
     check(tok, &e, chars);
     REQUIRE(syn_tokenizer_encode(tok, text, bytes, &ids, &n, &err) == SYN_OK);
     REQUIRE(n == e.n && memcmp(ids, e.ids, n * sizeof *ids) == 0);

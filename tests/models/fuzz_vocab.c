@@ -1,6 +1,6 @@
-/* Fuzz target for the readers of vocab.json and merges.txt. One input holds both: the merges
-   begin at the first line that starts with "#version"; without such a line there are none. An
-   accepted vocabulary must also encode. */
+/* Fuzz target for the readers of vocab.json and merges.txt. One input contains both files: the
+   merges begin at the first line that starts with "#version". Without such a line, there are no
+   merges. An accepted vocabulary must also be able to encode. */
 #include "models/tokenizer/bpe_private.h"
 
 #include "syntorch/base/memory.h"
@@ -21,7 +21,7 @@ static size_t find_header(const char *text, size_t bytes) {
     return bytes;
 }
 
-/* The ids of a word must decode to the word. */
+/* The ids of a word must decode to the same word. */
 static void check_word(const syn__bpe *bpe, const char *word, size_t bytes) {
     syn__bpe_work work = {0};
     int32_t ids[WORD_BYTES];

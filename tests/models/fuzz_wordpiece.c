@@ -1,5 +1,5 @@
-/* Fuzz target for the vocab.txt reader and for splitting words. One input holds both: the text
-   follows the first line "#text", and the words of its valid UTF-8 prefix are split. */
+/* Fuzz target for the vocab.txt reader and for splitting words. The input has a file and, after the
+   first line "#text", a text. The words of the text's valid UTF-8 prefix are split. */
 #include "models/tokenizer/wordpiece_private.h"
 
 #include "syntorch/base/memory.h"
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The ids of a word are [UNK] or decode to the word. */
+/* The ids of a word must be [UNK], or decode to the same word. */
 static void check_word(const syn__wordpiece *wp, const char *word, size_t bytes) {
     int32_t ids[SYN__WORDPIECE_WORD_CHARS];
     const size_t elems = syn__wordpiece_cut(wp, word, bytes, ids);
@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     REQUIRE((status == SYN_OK) == (wp != NULL));
     REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
     for (size_t at = 0, n; wp != NULL && at < p.text_bytes;
-         at += n + 1) { /* the words between spaces */
+         at += n + 1) { /* each word between spaces */
         const char *space = memchr(p.text + at, ' ', p.text_bytes - at);
         n = space ? (size_t)(space - p.text) - at : p.text_bytes - at;
         check_word(wp, p.text + at, n);

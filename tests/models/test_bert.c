@@ -1,32 +1,32 @@
-/* Results of BERT: hidden states and every head against the reference formulas, for every
-   sharding and every way to batch the inputs. */
+/* Compares BERT's hidden states and every head with the reference formulas (bert_reference.h), for
+   every sharding and every way to batch the inputs. */
 #include "syntorch/base/half.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-#define LIMIT 1e-5 /* relative to the largest element of an output */
+#define LIMIT 1e-5 /* largest error, relative to the largest element of an output */
 
 enum { MAX_BATCH = 3, MAX_TOKENS = 24, N_PICKED = 4 };
 
 typedef enum padding { NO_MASK, NOTHING_MASKED, RIGHT, HOLES } padding;
 
-/* One run of the model with all heads on all ranks. */
+/* One run of the model with all heads, on all ranks. */
 struct job {
     syn_model_config config;
-    const ref_model *weights; /* NULL: the model's own */
+    const ref_model *weights; /* weights to write into the model; NULL: the model keeps its own */
     int tp;
     bool fused, types;
     padding padding;
-    double masked; /* mask value at padding; 0: -infinity */
+    double masked; /* value of the mask at padding; 0 means -infinity */
     syn_dtype dtype;
     int64_t batch, n_tokens;
-    /* by rank, one after the other: hidden (B, T, h), pooled (B, h), next sentence (B, 2), words
-       (N_PICKED, V), words of all (B T, V) */
+    /* Each rank's outputs, stored one after the other: hidden (B, T, h), pooled (B, h), next
+       sentence (B, 2), words (N_PICKED, V), all words (B T, V). */
     float *out[4];
-    bool odd_shard[4]; /* by rank: whether a shard of the model's own weights differed from
-                          own_weights */
+    /* By rank: whether a shard of the model's own weights differs from own_weights. */
+    bool odd_shard[4];
 };
 
 static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
@@ -43,8 +43,8 @@ static bool visible_at(const struct job *job, int64_t b, int64_t t) {
     return true;
 }
 
-/* Rows of the batch's (B T) that are compared: the last one, the first one, and one of them
-   twice. */
+/* The rows of the batch's B T rows for which word logits are compared: the last row, the first row,
+   and one row twice. */
 static int32_t picked(const struct job *job, int i) {
     const int64_t rows = job->batch * job->n_tokens;
     const int64_t at[N_PICKED] = {rows - 1, 0, rows / 2, rows - 1};
@@ -53,7 +53,7 @@ static int32_t picked(const struct job *job, int i) {
 
 /* ---- The model ---- */
 
-/* Elements of the outputs. */
+/* The outputs, as indices of their numbers of elements. */
 enum { HIDDEN, POOLED, FOLLOWS, SOME_WORDS, ALL_WORDS, OUTPUTS };
 static void sizes_of(const struct job *job, int64_t n[OUTPUTS]) {
     const int64_t rows = job->batch * job->n_tokens;
@@ -105,7 +105,8 @@ static syn_status feed(const struct job *job, syn_model *bert, syn_ctx *ctx, flo
     return SYN_OK;
 }
 
-static const ref_model *own_weights; /* weights to compare with; set by one test */
+/* Weights to compare the model's own with; only one test sets this. */
+static const ref_model *own_weights;
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
@@ -131,8 +132,8 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
 
 /* ---- Against the reference ---- */
 
-/* Returns all outputs of the job as computed by the reference, laid out as in job.out. The
-   caller frees them. */
+/* All outputs of the job, computed by the reference, in the same layout as job.out. The caller
+   frees the result. */
 static double *wanted(const struct job *job, const ref_model *m) {
     const int64_t h = job->config.n_embd, v = job->config.vocab_size, n = job->n_tokens;
     int64_t size[OUTPUTS];
@@ -158,7 +159,7 @@ static double *wanted(const struct job *job, const ref_model *m) {
     return hidden;
 }
 
-/* Runs a job and compares all outputs of every rank with the reference's. Returns the largest
+/* Runs a job and compares all outputs of every rank with the reference. Returns the largest
    error. */
 static double job_error(struct job *job, const ref_model *m) {
     syn_error err = {0};
@@ -207,8 +208,8 @@ static void outputs_of_every_variant(void) {
     }
 }
 
-/* Other shapes: one head per rank, one layer, odd width and depth, one token type, one token,
-   all positions, and vocabulary sizes around the padding. */
+/* Other shapes: one head per rank, one layer, an odd width and head_dim, one token type, one token,
+   all positions, and vocabulary sizes that need padding or just do not. */
 static void outputs_of_odd_shapes(void) {
     static const struct {
         int64_t layers, width, heads, inner, vocab, types, batch, tokens;
@@ -240,7 +241,7 @@ static void outputs_of_odd_shapes(void) {
         }
 }
 
-/* HuggingFace's finite mask values have the same effect as -infinity. */
+/* The finite mask values that HuggingFace uses have the same effect as -infinity. */
 static void a_large_negative_mask_hides_as_well(void) {
     static const double values[] = {-3.4028234663852886e38, -10000};
     for (int i = 0; i < 4; i++) {
@@ -256,7 +257,7 @@ static void a_large_negative_mask_hides_as_well(void) {
     }
 }
 
-/* A padded sequence has the same hidden states as the sequence alone. */
+/* A padded sequence has the same hidden states as the same sequence without padding. */
 static void padding_changes_nothing(void) {
     struct job job = {
         .config = small_bert, .types = true, .padding = RIGHT, .batch = 3, .n_tokens = 9};
@@ -281,7 +282,8 @@ static void padding_changes_nothing(void) {
 
 /* ---- Weights ---- */
 
-/* 16-bit matrices give the results of a model whose weights were rounded to 16 bits. */
+/* A model with 16-bit matrices gives the same results as a model whose weights were rounded to 16
+   bits. */
 static void weights_of_16_bits(void) {
     for (int i = 0; i < 6; i++) {
         struct job job = {.config = small_bert,
@@ -299,7 +301,7 @@ static void weights_of_16_bits(void) {
                 strstr(q->name, "embeddings.") && !strstr(q->name, "word_embeddings");
             const size_t n = (size_t)(q->rows * q->columns);
             for (size_t k = 0; k < n; k++)
-                q->data[k] *= 0.99f; /* so that rounding changes the values */
+                q->data[k] *= 0.99f; /* most of these values are not representable in 16 bits */
             if (table || !ref_ends(q->name, ".weight") || strstr(q->name, "LayerNorm")) continue;
             uint16_t *half = malloc(n * sizeof *half);
             CHECK(half != NULL);
@@ -314,7 +316,7 @@ static void weights_of_16_bits(void) {
     }
 }
 
-/* Every rank's random weights are shards of one model, with BERT's standard deviation. */
+/* The random weights of all ranks are shards of one model, and have BERT's standard deviation. */
 static void random_weights_are_one_model(void) {
     ref_model m = bref_new(&small_bert), other = bref_new(&small_bert);
     ref_from_model(&m, ALL_HEADS, 7);

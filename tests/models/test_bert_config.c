@@ -1,5 +1,5 @@
-/* Configurations of BERT: presets, HuggingFace's files, rejected files, and values derived from
-   the configuration. */
+/* Tests configurations of BERT: presets, HuggingFace's files, rejected files, and values derived
+   from the configuration. Parameter counts are those of transformers. */
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 #include "tests/support/config_text.h"
@@ -8,7 +8,8 @@
 
 #include "models/bert.h"
 
-/* bert-base-uncased's config.json on the hub, including keys that are ignored here. */
+/* The config.json of bert-base-uncased on HuggingFace's hub, including keys that the reader
+   ignores. */
 static const char *const hub_file =
     "{\"architectures\": [\"BertForMaskedLM\"], \"attention_probs_dropout_prob\": 0.1,\n"
     " \"gradient_checkpointing\": false, \"hidden_act\": \"gelu\", \"hidden_dropout_prob\": 0.1,\n"
@@ -46,8 +47,8 @@ static void hub_file_is_the_preset(void) {
     CHECK(config_same(&file, &preset));
 }
 
-/* BertConfig uses hidden_act and ignores activation_function; for GPT-2 it is the other way
-   round. */
+/* BertConfig uses hidden_act and ignores activation_function. GPT-2's configuration does the
+   opposite. */
 static void activation_function_is_ignored(void) {
     syn_model_config c;
     syn_error err = {0};
@@ -115,7 +116,7 @@ static void defaults(void) {
     CHECK_STR(c.name, "m");
 }
 
-/* An untied head has its own matrix. */
+/* An untied head has a separate matrix. */
 static void untied_heads(void) {
     syn_model_config tied, untied;
     syn_error err;
@@ -128,7 +129,8 @@ static void untied_heads(void) {
     CHECK_INT(syn_model_config_params(&untied, 0), syn_model_config_params(&tied, 0));
 }
 
-/* A written configuration reads back unchanged, including names with JSON escapes. */
+/* A written configuration is the same after it is read again, also if its name needs JSON
+   escapes. */
 static void saved_files_are_read_again(void) {
     const char *path = in_folder("config.json");
     syn_model_config c, again;
@@ -147,7 +149,7 @@ static void saved_files_are_read_again(void) {
         CHECK(config_same(&c, &again));
         CHECK_INT(again.pad_id, i == 2 ? -1 : i == 1 ? 7 : 0);
     }
-    char *text; /* of the last one */
+    char *text; /* the text of the last file written */
     size_t bytes;
     CHECK_OK(syn_read_file(path, 65536, &text, &bytes, &err), err);
     CHECK_HAS(text, "\"pad_token_id\": null");
@@ -205,8 +207,8 @@ static void survives_allocation_failures(void) {
 
 /* ---- What follows from the numbers ---- */
 
-/* Parameter counts by transformers 4.57.6: BertModel with and without pooler, BertForMaskedLM,
-   BertForNextSentencePrediction, BertForPreTraining. */
+/* Parameter counts of transformers 4.57.6 for five classes: BertModel with and without pooler,
+   BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining. */
 static void parameter_counts(void) {
     static const unsigned heads[5] = {0, SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP,
                                       SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP};
@@ -218,7 +220,7 @@ static void parameter_counts(void) {
         {"bert-base-cased", {107719680, 108310272, 108340804, 108311810, 108932934}},
         {"bert-large-uncased", {334092288, 335141888, 335174458, 335143938, 336226108}},
         {"bert-large-cased", {332529664, 333579264, 333610308, 333581314, 334661958}},
-        {NULL, {109600, 113760, 114188, 113890, 118478}}, /* the odd file */
+        {NULL, {109600, 113760, 114188, 113890, 118478}}, /* the file with unusual sizes */
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         syn_model_config c;

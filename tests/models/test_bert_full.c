@@ -1,12 +1,13 @@
-/* bert-base-uncased in full size against HuggingFace's results. The weights come from a formula
-   in tests/reference/make_full_fixture.py and are read the way checkpoints are. */
+/* Compares bert-base-uncased in full size with HuggingFace's results. The weights are computed by
+   the formula of tests/reference/make_full_fixture.py and given to the model like those of a
+   checkpoint. */
 #include "models/bert.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/test.h"
 
 enum { LAYERS = 12, WORDS = 30522, POOLED = 32, MAX_TEXT = 128 };
 
-static bfix fixture; /* read once */
+static bfix fixture; /* read only once, because it is large */
 
 static bool read_fixture(void) {
     if (fixture.n_batches > 0) return true;
@@ -16,7 +17,7 @@ static bool read_fixture(void) {
 
 /* ---- Weights ---- */
 
-/* The parameter's index in the script's bert_names; -1 if it is not there. */
+/* The parameter's index in bert_names of the script; -1 if it is not in this list. */
 static int number_of(const char *name) {
     static const char *const layer[8] = {"attention.self.query",
                                          "attention.self.key",
@@ -119,7 +120,8 @@ static void agrees_cut_in_two_and_fused(void) {
     check((full_job){.tp = 2, .fused = true});
 }
 
-/* f16 represents these weights exactly. The vocabulary size 30522 is not divisible by 4. */
+/* Runs on four ranks with f16 weights. f16 represents the formula's weights exactly. The vocabulary
+   size 30522 is not divisible by 4. */
 static void agrees_cut_in_four_with_weights_of_16_bits(void) {
     check((full_job){.tp = 4, .fused = true, .dtype = SYN_F16});
     bfix_free(&fixture);

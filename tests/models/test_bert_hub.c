@@ -1,5 +1,5 @@
-/* BERT against HuggingFace's results, with HuggingFace's files (tests/reference/tiny_bert*), for
-   every stored format and every sharding. */
+/* Compares BERT with HuggingFace's results, using files that HuggingFace's library wrote
+   (tests/reference/tiny_bert*), for every stored format and every sharding. */
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "models/weights/weights.h"
@@ -9,13 +9,13 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* Relative to the largest element. The same for every weight type, because the reference
-   computed with the stored values. */
+/* The largest error, relative to the largest element. It is the same for every dtype of weights,
+   because the reference was computed with the stored values. */
 #define LIMIT 1e-5
 
 enum { WIDTH = 32, VOCAB = 103, MAX_TOKENS = 36 };
 
-static bfix fixture; /* read once */
+static bfix fixture; /* read only once */
 
 static bool read_fixture(void) {
     if (fixture.n_batches > 0) return true;
@@ -29,7 +29,7 @@ struct job {
     unsigned heads;
     int tp;
     bool fused;
-    double worst[4]; /* by rank */
+    double worst[4]; /* largest error of each rank */
 };
 
 static void worse(double *worst, const float *got, const double *want, int64_t n) {
@@ -37,7 +37,7 @@ static void worse(double *worst, const float *got, const double *want, int64_t n
     if (!(e <= *worst)) *worst = isnan(e) ? INFINITY : e;
 }
 
-/* Copies the rows of `from` (B T, width) that are no padding; returns their number. */
+/* Copies the rows of `from` (B T, width) that are not padding. Returns their number. */
 static int64_t pick_valid(const bfix_batch *b, const float *from, int64_t width, float *to) {
     int64_t n = 0;
     for (int64_t i = 0; i < b->mask.n; i++)

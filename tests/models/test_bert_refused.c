@@ -1,4 +1,4 @@
-/* Errors of BERT: invalid inputs, missing heads, and too little memory. */
+/* Tests the errors of BERT: invalid inputs, missing heads, and too little memory. */
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
@@ -71,7 +71,7 @@ static void wrong_inputs_are_refused(void) {
                 model_alone(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, &small_bert, &how);
             syn_ctx *ctx = syn_model_ctx(bert);
             const syn_tensor t = bad_call(ctx, bert, which);
-            /* After a failure, calls do nothing. */
+            /* After a failure, calls have no effect. */
             const size_t rows = syn_ctx_trace(ctx)->n_nodes;
             (void)bad_call(ctx, bert, which);
             const bool still = syn_ctx_trace(ctx)->n_nodes == rows;
@@ -84,8 +84,8 @@ static void wrong_inputs_are_refused(void) {
         }
 }
 
-/* A model has parameters only for the heads it was created with, and only these heads give
-   results. */
+/* A model has only the parameters of those heads that it was created with, and other heads give
+   errors. */
 static void heads_are_made_on_demand(void) {
     for (unsigned heads = 0; heads < 8; heads++) {
         syn_status s[3];
@@ -112,7 +112,7 @@ static void heads_are_made_on_demand(void) {
     }
 }
 
-/* Creates the model, runs both encoder paths and all heads. */
+/* Creates the model and runs both paths of the encoder and all heads. */
 static syn_status whole_run(void *fused, syn_error *err) {
     syn_ctx *ctx = NULL;
     syn_model *bert = NULL;

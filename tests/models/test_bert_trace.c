@@ -1,6 +1,6 @@
-/* The trace of a BERT run: it is the same on every device and communicator, its scopes are
-   HuggingFace's module names, and its flops, collectives and parameters match the published
-   formulas (Narayanan et al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
+/* Tests the trace of a BERT run. It must be the same on every device and communicator. Its scopes
+   must be HuggingFace's module names. Its flops, collectives and parameters must match the
+   published formulas (Narayanan et al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
 #include "syntorch/base/memory.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
@@ -8,15 +8,16 @@
 
 enum { MAX_TP = 8, PICKED = 3 };
 
-/* Sums over one rank. */
+/* Sums over the nodes of one rank. */
 struct sums {
-    int64_t params;                                           /* elements */
+    int64_t params;                                           /* number of elements */
     uint64_t layer_linear, layer_attention, head, words_head; /* flops */
     int layer_reduces, other_reduces, gathers, enters, others;
-    uint64_t reduce_bytes, gather_bytes; /* per collective; UINT64_MAX if they differ */
+    /* Bytes per collective; UINT64_MAX if they are not all equal. */
+    uint64_t reduce_bytes, gather_bytes;
 };
 
-/* A run on all ranks; the contexts keep the traces. */
+/* A run on all ranks. The contexts with the traces stay alive until the end. */
 struct job {
     syn_model_config config;
     int tp;
@@ -85,7 +86,7 @@ static void a_preset_traces_alike_on_cpu_and_meta(void) {
         uint64_t cpu[MAX_TP], meta[MAX_TP];
         CHECK_OK(syn_model_config_preset(&job.config, "bert-base-uncased", &err), err);
         job.dtype = tp == 2 ? SYN_BF16 : SYN_F32;
-        job.config.n_layer = 2; /* the other layers are identical */
+        job.config.n_layer = 2; /* two layers are enough, because the others are identical */
         CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, cpu));
         CHECK(trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, meta));
         for (int r = 0; r < tp; r++) CHECK_MSG(cpu[r] == meta[r], "tp %d, rank %d", tp, r);
@@ -105,7 +106,8 @@ static void add_bytes(uint64_t *to, uint64_t bytes) {
 static void add_comm(struct sums *s, const syn_node *n) {
     if (n->comm == SYN_COMM_ALL_REDUCE && n->reduce == SYN_REDUCE_SUM) {
         const bool layer = starts(n->scope, "encoder.layer.");
-        if (layer && !strstr(n->scope, "output")) s->others++; /* after row-parallel layers only */
+        /* Biases that are added after the sum of row-parallel layers. */
+        if (layer && !strstr(n->scope, "output")) s->others++;
         if (!layer && strcmp(n->scope, "embeddings") != 0) s->others++;
         *(layer ? &s->layer_reduces : &s->other_reduces) += 1;
         add_bytes(&s->reduce_bytes, n->comm_bytes);
@@ -140,7 +142,7 @@ static void sum_nodes(const syn_graph *g, struct sums *s) {
     syn_cursor_free(&cur);
 }
 
-/* Computes the sums of every rank; returns false if a graph is invalid. */
+/* Computes the sums of every rank. Returns false if a graph is invalid. */
 static bool sum_up(struct job *job) {
     for (int r = 0; r < job->tp; r++) {
         syn_graph *g = rank_graph(job->ctx[r]);
@@ -151,11 +153,11 @@ static bool sum_up(struct job *job) {
     return true;
 }
 
-/* Symbols as in the papers. */
+/* Compares the sums with the formulas, whose symbols are those of the papers. */
 static void check_sums(const struct job *job) {
     const int64_t b = job->batch, n = job->n_tokens, h = job->config.n_embd,
                   f = job->config.n_inner, t = job->tp, l = job->config.n_layer;
-    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows per rank */
+    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows of the vocabulary per rank */
     const int64_t words = job->all_words ? b * n : PICKED;
     for (int r = 0; r < t; r++) {
         const struct sums s = job->sums[r];
@@ -171,7 +173,7 @@ static void check_sums(const struct job *job) {
         CHECK_INT(s.reduce_bytes, t > 1 ? 4 * b * n * h : 0);
         CHECK_INT(s.gathers, t > 1);
         CHECK_INT(s.gather_bytes, t > 1 ? 4 * words * v : 0);
-        CHECK_INT(s.enters, t > 1 ? 2 * l + 1 : 0); /* q, k and v share one tp_enter */
+        CHECK_INT(s.enters, t > 1 ? 2 * l + 1 : 0); /* q, k and v use one tp_enter together */
     }
 }
 
@@ -191,13 +193,15 @@ static void costs_are_those_of_the_formulas(void) {
     }
 }
 
-/* Parameters over all ranks: replicated parameters count once per rank, padding does not count. */
+/* Number of parameters of all ranks together. Replicated parameters are counted once per rank, and
+   padding is not counted. */
 static int64_t distinct_params(const struct job *job) {
     const syn_model_config *c = &job->config;
     const int64_t h = c->n_embd, t = job->tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
-    /* per layer, two norms (2h each) and the biases of the two row-parallel layers; positions
-       and token types; the first norm; pooler, transform with its norm, next sentence */
+    /* Replicated per layer: two norms (2h each) and the biases of the two row-parallel layers.
+       Replicated once: positions and token types, the first norm, the pooler, the transform with
+       its norm, and the next-sentence head. */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + (c->n_positions + c->n_types) * h +
                            2 * h + 2 * (h * h + h) + 2 * h + 2 * h + 2;
     int64_t sum = 0;
@@ -230,7 +234,7 @@ static void presets_have_their_sizes(void) {
 
 /* ---- Scopes ---- */
 
-/* Modules of HuggingFace's BertForPreTraining in the order of its forward pass. */
+/* The modules of HuggingFace's BertForPreTraining, in the order in which forward calls them. */
 static void scopes_are_modules(void) {
     static const char *const layer[] = {"attention.self", "attention.output", "intermediate",
                                         "output"};
@@ -261,7 +265,7 @@ static void scopes_are_modules(void) {
 
 /* ---- Memory ---- */
 
-/* Peak bytes in use, without the weights. */
+/* The peak of the bytes in use, minus the weights. */
 static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {
     struct job job = {.config = small_bert,
                       .tp = 1,
@@ -278,8 +282,8 @@ static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {
     return bytes;
 }
 
-/* Each layer frees its intermediate results. With unfused attention, only one square matrix is
-   alive in addition to the one being computed. */
+/* Each layer frees its intermediate results. With unfused attention, at most one square matrix is
+   alive in addition to the matrix that is being computed. */
 static void layers_release_what_they_made(void) {
     const int64_t n = 64, square = 2 * small_bert.n_head * n * n * 4,
                   row = 2 * n * small_bert.n_embd * 4;

@@ -1,4 +1,5 @@
-/* Byte-pair encoding: merging, and files that the readers reject. */
+/* Tests byte-pair encoding. Merging is compared with a direct implementation of its rule, and the
+   readers must reject invalid files. */
 #include "models/tokenizer/bpe_private.h"
 
 #include "syntorch/base/memory.h"
@@ -25,7 +26,7 @@ static syn_status read_files(syn__bpe **out, const files *in, syn_error *err) {
     return status;
 }
 
-/* A direct implementation of the rule: join the leftmost pair of the lowest rank until no pair
+/* A direct implementation of the rule: join the leftmost pair with the lowest rank, until no pair
    is left. */
 static size_t merge_naively(const syn__bpe *bpe, const char *word, size_t n, int32_t *ids) {
     for (size_t i = 0; i < n; i++) ids[i] = bpe->byte_id[(unsigned char)word[i]];
@@ -45,7 +46,8 @@ static size_t merge_naively(const syn__bpe *bpe, const char *word, size_t n, int
     }
 }
 
-/* Random merges over three letters, in random order; training would not produce most of them. */
+/* Random merges over three letters, in random order. Training a tokenizer would not produce most of
+   these files. */
 static void random_files(files *in, uint64_t *rng) {
     char token[80][24];
     bool merged[80][80] = {{false}};
@@ -61,7 +63,7 @@ static void random_files(files *in, uint64_t *rng) {
         merged[a][b] = true;
         snprintf(line, sizeof line, "%s %s\n", token[a], token[b]);
         snprintf(joined, sizeof joined, "%s%s", token[a], token[b]);
-        /* before or after all others */
+        /* The new merge becomes the first or the last line. */
         text_buffer *m = &in->merges;
         if (random_u32(rng) % 2 && m->bytes > 0) {
             text_buffer all = {0};
@@ -109,7 +111,7 @@ static void merging_follows_the_rule(void) {
     syn__bpe_work_free(&work);
 }
 
-/* A word is in the table if and only if merging yields its single token. */
+/* A word is in the table of whole words if and only if merging it gives one token. */
 static void words_are_what_merging_makes(void) {
     uint64_t rng = 99;
     files in = {0};
@@ -127,15 +129,15 @@ static void words_are_what_merging_makes(void) {
         CHECK_INT(got, alone ? id : -1);
         whole += alone;
     }
-    CHECK(whole > 256 && whole < (size_t)bpe->vocab_elems); /* both cases occurred */
+    CHECK(whole > 256 && whole < (size_t)bpe->vocab_elems); /* both cases must have occurred */
     syn__bpe_free(bpe);
     files_free(&in);
 }
 
-/* A token that is not a byte-level spelling represents its own UTF-8 and never hides the token
-   that merging yields. */
+/* A token that is not a byte-level spelling represents its own UTF-8 bytes. It must not hide the
+   token that merging gives. */
 static void added_tokens_do_not_interfere(void) {
-    static const char text[] = "\xe4\xb8\xad"; /* U+4E2D, in both ways */
+    static const char text[] = "\xe4\xb8\xad"; /* U+4E2D as byte-level spelling and as itself */
     files in = {0};
     syn_error err = {0};
     syn__bpe *bpe;
@@ -165,7 +167,7 @@ static void added_tokens_do_not_interfere(void) {
     files_free(&in);
 }
 
-/* With a quadratic algorithm this length would take hours. */
+/* A quadratic algorithm would take hours for a word of this length. */
 static void long_words_end(void) {
     const size_t n = 4000000;
     files in = {0};
@@ -180,7 +182,7 @@ static void long_words_end(void) {
     syn__bpe_work work = {0};
     size_t elems;
     CHECK_OK(syn__bpe_merge(bpe, &work, word, n, ids, &elems, &err), err);
-    CHECK_INT(elems, n / 8); /* the longest token is 8 letters */
+    CHECK_INT(elems, n / 8); /* the longest token has 8 letters */
     syn__bpe_work_free(&work);
     free(ids);
     free(word);
@@ -189,7 +191,8 @@ static void long_words_end(void) {
 }
 
 typedef struct refusal {
-    const char *extra; /* entries after the 256 bytes, "" for none; NULL: `whole` is the file */
+    /* Entries after the 256 bytes, "" for none; NULL: `whole` is the complete file. */
+    const char *extra;
     const char *whole;
     const char *merges;
     const char *sentence; /* part of the expected message; NULL: accepted */
@@ -200,7 +203,8 @@ static const refusal refusals[] = {
     {"\"ab\": 256, ", NULL, "a b", NULL},
     {"\"ab\": 256, ", NULL, "#version: 0.2\r\na b\r\n\r\n", NULL},
     {"\"ab\": 256, ", NULL, "", NULL},
-    {"\"\\u4e2d\": 256, ", NULL, "", NULL}, /* an added token that is not a byte-level spelling */
+    /* An added token that is not a byte-level spelling is accepted. */
+    {"\"\\u4e2d\": 256, ", NULL, "", NULL},
     {"\"ab\": 256, \"ab\": 257, ", NULL, "",
      "vocab.json: the token \"ab\" appears twice (ids 256 and 257)"},
     {"\"ab\": 256, \"bc\": 256, ", NULL, "", "vocab.json: \"ab\" and \"bc\" have the same id 256"},
@@ -272,14 +276,14 @@ static void bad_files_are_refused(void) {
             CHECK(bpe == NULL);
         }
         syn__bpe_free(bpe);
-        CHECK_INT(read_files(&bpe, &in, NULL), status); /* without a syn_error */
+        CHECK_INT(read_files(&bpe, &in, NULL), status); /* the same call without a syn_error */
         syn__bpe_free(bpe);
         files_free(&in);
     }
 }
 
-/* A vocabulary truncated anywhere is rejected, and reading truncated merges stays within the
-   buffer. */
+/* A vocabulary that is truncated anywhere must be rejected. Reading truncated merges must stay
+   within the buffer. */
 static void truncated_files(void) {
     files in = {0};
     CHECK(tiny_files(&in.vocab, &in.merges));

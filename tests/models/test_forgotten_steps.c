@@ -1,5 +1,6 @@
-/* Generation that forgets its steps: memory stays constant for any number of steps; the rows of
-   the remaining steps, the tokens and the hashes are those of a run that keeps all steps. */
+/* Tests generation that forgets its steps. Memory must stay constant for any number of steps. The
+   rows of the remaining steps, the tokens and the hashes must be the same as in a run that keeps
+   all steps. */
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
@@ -19,24 +20,24 @@ struct run {
     syn_device device;
     int tp;
     bool fused;
-    int64_t steps, first_kept, n_kept; /* n_kept -1: all steps are kept, as without a callback */
+    int64_t steps, first_kept, n_kept; /* n_kept -1: keep all steps, as without a callback */
     syn_ctx *ctx[MAX_TP];
     syn_generation g[MAX_TP];
 };
 
-/* For after_step. */
+/* The state of the after_step callback. */
 struct watch {
     const struct run *run;
     const syn_ctx *ctx;
-    size_t rows_bytes, data_bytes; /* after step 20 */
-    int64_t first_growth;          /* the first later step that uses more; 0: none */
+    size_t rows_bytes, data_bytes; /* bytes in use after step 20 */
+    int64_t first_growth;          /* the first step after step 20 that uses more bytes; 0: none */
 };
 
 static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     struct watch *w = user;
     (void)err;
     const size_t rows = syn_trace_memory_bytes(syn_ctx_trace(w->ctx));
-    /* unfused attention has scores of all keys, which grow with each step */
+    /* Unfused attention has a tensor with the scores of all keys, which grows in each step. */
     const size_t data = w->run->fused ? w->ctx->storages.held_bytes + w->ctx->storages.cap : 0;
     if (step == 20) {
         w->rows_bytes = rows;
@@ -88,8 +89,8 @@ static void run_free(struct run *r) {
     }
 }
 
-/* Thousands of steps: after each step, rows, interned tables and buffers use as much memory as
-   after step 20. */
+/* Runs thousands of steps. After each step, rows, interned tables and buffers must use as many
+   bytes as after step 20. */
 static void test_constant_memory(void) {
     for (int how = 0; how < 4; how++) {
         struct run r = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
@@ -107,7 +108,7 @@ static void test_constant_memory(void) {
     }
 }
 
-/* The steps that are kept have the rows of the whole run. */
+/* The rows of the steps that are kept equal those of a run that keeps all steps. */
 static void test_window(void) {
     for (int how = 0; how < 8; how++) {
         struct run all = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
@@ -138,7 +139,7 @@ static void test_window(void) {
     }
 }
 
-/* A failing callback makes the generation fail. */
+/* If the callback fails, the generation fails. */
 static syn_status fails_at_3(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     (void)user;
     *keep_rows = step == 1;

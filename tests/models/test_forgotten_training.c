@@ -1,5 +1,5 @@
-/* Training that forgets its steps: memory stays constant for any number of steps; losses,
-   parameters and the trace's hash are those of a run that keeps all steps. */
+/* Tests training that forgets its steps. Memory must stay constant for any number of steps. Losses,
+   parameters and the trace's hash must be the same as in a run that keeps all steps. */
 #include "syntorch/context_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -12,7 +12,8 @@
 
 enum { STEPS = 1000, FIRST = 20 };
 
-/* Bytes that the process has allocated; 0 if unknown, as under a sanitizer. */
+/* The number of bytes that the process has allocated; 0 if it is unknown, for example under a
+   sanitizer. */
 static size_t allocated(void) {
 #ifdef HAVE_MALLINFO2
     const struct mallinfo2 m = mallinfo2();
@@ -22,8 +23,8 @@ static size_t allocated(void) {
 #endif
 }
 
-/* Bytes before the backward passes of step FIRST, and the first later step that uses more; 0:
-   none. */
+/* Bytes in use before the backward passes of step FIRST, and the first later step that uses more
+   (0: none). */
 static size_t rows, data, total;
 static int growth;
 
@@ -38,7 +39,7 @@ static void watch(syn_ctx *ctx, int step, bool after) {
         total = all;
         growth = 0;
     }
-    /* the count covers all ranks of the process, and they are not at the same point in each step */
+    /* The number covers all ranks of the process, which are at different points of their steps. */
     const bool alone = syn_ctx_comm(ctx)->size == 1;
     if (!growth && (now > rows || held > data || (alone && all > total))) growth = step;
 }

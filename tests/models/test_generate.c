@@ -1,4 +1,6 @@
-/* Generation: greedy and sampled tokens for every tp, end-of-text tokens, and every error. */
+/* Tests generation: greedy tokens are compared with the reference formulas (gpt_reference.h),
+   sampled tokens must be the same for every tp, and end-of-text tokens and every error are
+   tested. */
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/gpt_reference.h"
@@ -57,7 +59,8 @@ static syn_generation request(double temperature) {
                             .want_logits = true};
 }
 
-/* Applies transformers' RepetitionPenaltyLogitsProcessor to the logits of a sequence. */
+/* Applies a repetition penalty to the logits of a sequence in the same way as
+   RepetitionPenaltyLogitsProcessor of transformers. */
 static void penalize(double *logits, int64_t vocab, const int32_t *text, int n, double penalty) {
     for (int64_t v = 0; v < vocab; v++) {
         bool seen = false;
@@ -66,7 +69,7 @@ static void penalize(double *logits, int64_t vocab, const int32_t *text, int n, 
     }
 }
 
-/* The most likely continuation by the reference: NEW tokens for each sequence. */
+/* The most likely continuation according to the reference: NEW tokens for each sequence. */
 static void penalized_reference(const ref_model *m, double penalty, int32_t out[BATCH * NEW]) {
     for (int b = 0; b < BATCH; b++) {
         int32_t text[PROMPT + NEW];
@@ -112,7 +115,7 @@ static void greedy_tokens_are_the_likeliest(void) {
     ref_free(&m);
 }
 
-/* An after-step callback that forgets the step's rows of the trace, so that other tensors stay
+/* An after-step callback that forgets the rows of the step, so that other tensors than usual stay
    alive between steps. */
 static syn_status forget_rows(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     (void)user;
@@ -147,7 +150,7 @@ static void tokens_seen_are_penalized(void) {
     ref_free(&m);
 }
 
-/* A sampled token is a function of seed, step and row: tp does not change it, another seed
+/* A sampled token depends only on seed, step and row. Another tp does not change it; another seed
    changes many tokens. */
 static void sampled_tokens_depend_on_the_seed_alone(void) {
     ref_model m = ref_filled(&small_gpt);
@@ -178,8 +181,8 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
               BATCH * NEW);
 }
 
-/* The first sequence's third token is the end-of-text token: that sequence ends there and is
-   padded; the others continue unless they also produce it. */
+/* The first sequence's third token is used as the end-of-text token, so this sequence ends there
+   and is padded. The other sequences continue, unless they also generate this token. */
 static void end_of_text_stops_and_pads(void) {
     ref_model m = ref_filled(&small_gpt);
     int32_t want[BATCH * NEW];
@@ -207,7 +210,7 @@ static void end_of_text_stops_and_pads(void) {
         free_results(&job);
         CHECK_INT(got, made);
         CHECK(same);
-        /* Alone, the first sequence ends the run. */
+        /* If the first sequence is the only one, the run ends with it. */
         job.request.batch = 1;
         const bool alone = run(&job);
         got = job.results[0].made;
@@ -219,7 +222,7 @@ static void end_of_text_stops_and_pads(void) {
     ref_free(&m);
 }
 
-/* Peak bytes in use while one sequence is prefilled and continued; 0 on failure. */
+/* The peak of the bytes in use while one sequence is prefilled and continued; 0 on failure. */
 static size_t peak_of(const syn_model_config *config, int64_t prompt_tokens, int64_t new_tokens) {
     static const int32_t zeros[300];
     ref_model m = ref_filled(config);
@@ -234,18 +237,19 @@ static size_t peak_of(const syn_model_config *config, int64_t prompt_tokens, int
     return ok ? job.peak_bytes : 0;
 }
 
-/* Many steps must not use more memory than one, because each step frees its buffers. */
+/* Many steps need no more memory than one step, because each step frees its buffers. */
 static void decoding_needs_no_more_memory(void) {
     syn_model_config config = small_gpt;
     config.n_positions = 4096;
     const size_t prefill = peak_of(&config, 300, 1), decode = peak_of(&config, 1, 300);
-    /* 300 steps of one token against one step of 300 tokens, with caches of the same size. */
+    /* Compares 300 steps of one token with one step of 300 tokens. Both have caches of the same
+       size. */
     CHECK_MSG(decode > 0 && decode < prefill, "%zu bytes at most in decoding, %zu in prefill",
               decode, prefill);
 }
 
-/* A layer frees its intermediate results before the next one runs, so additional layers need
-   memory for their weights and caches only. */
+/* A layer frees its intermediate results before the next layer runs. Additional layers therefore
+   only need memory for their weights and caches. */
 static void layers_reuse_each_others_memory(void) {
     syn_model_config two = small_gpt, six = small_gpt;
     two.n_positions = six.n_positions = 300;
@@ -254,7 +258,8 @@ static void layers_reuse_each_others_memory(void) {
     CHECK(few > 0 && many > few);
     const int64_t h = two.n_embd, f = two.n_inner,
                   weights = 4 * (4 * h * h + 2 * h * f + 9 * h + f), caches = 4 * 2 * 300 * h;
-    /* A quarter more, for size classes. One layer's scores alone take 8 * 300 * 300 * 4 bytes. */
+    /* A quarter more is allowed for size classes. The scores of a single layer have 8 * 300 * 300 *
+       4 bytes. */
     CHECK_MSG((double)(many - few) <= 4 * 1.25 * (double)(weights + caches),
               "4 layers more take %zu bytes", many - few);
 }
@@ -324,7 +329,7 @@ static void refused_generation_can_be_repeated(void) {
     if (s == SYN_OK) memcpy(first, g.tokens, sizeof first);
     syn_free(g.tokens);
     syn_free(g.logits);
-    /* A second run with the same model starts with empty caches. */
+    /* A second run with the same model begins with empty caches. */
     g = request(0);
     g.new_tokens = 3;
     const syn_status second = syn_generate(gpt, &g, &err);
@@ -337,7 +342,7 @@ static void refused_generation_can_be_repeated(void) {
     CHECK_OK(s, err);
     CHECK_OK(second, err);
     CHECK(memcmp(first, again, sizeof first) == 0);
-    CHECK_INT(later_steps, 2 * 3 - 1); /* the prefill is a step, too */
+    CHECK_INT(later_steps, 2 * 3 - 1); /* the prefill counts as a step */
 }
 
 static void forward_refuses_what_does_not_fit(void) {

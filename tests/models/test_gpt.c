@@ -1,29 +1,29 @@
-/* Results of GPT: logits and tokens against the reference formulas, for every sharding and every
-   way to split the input into chunks. */
+/* Compares GPT's logits and tokens with the reference formulas (gpt_reference.h), for every
+   sharding and every way to split the input into chunks. */
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-#define LIMIT 1e-5 /* relative to the largest logit */
+#define LIMIT 1e-5 /* largest error, relative to the largest logit */
 
 static const int32_t prompt[] = {5,  256, 0,   17, 17, 200, 64, 128, 99, 1,  2,  3,  250, 251,
                                  40, 41,  256, 7,  8,  9,   10, 11,  12, 13, 14, 15, 16};
 
-/* One run of the model on all ranks, with the tokens fed in `chunks`. */
+/* One run of the model on all ranks. The tokens are processed in `chunks`. */
 struct job {
     syn_model_config config;
-    const ref_model *weights; /* NULL: the model's own */
+    const ref_model *weights; /* weights to write into the model; NULL: the model keeps its own */
     int tp;
     bool fused;
     uint64_t seed;
     int64_t batch;
     int n_chunks;
     int64_t chunks[24];
-    /* by rank: logits (n_chunks, batch, V) */
+    /* by rank: logits after each chunk, (n_chunks, batch, V) */
     float *logits[4];
-    bool odd_shard[4]; /* by rank: whether a shard of the model's own weights differs from the
-                          reference's */
+    /* By rank: whether a shard of the model's own weights differs from own_weights. */
+    bool odd_shard[4];
 };
 
 static int64_t total_tokens(const struct job *job) {
@@ -32,7 +32,7 @@ static int64_t total_tokens(const struct job *job) {
     return n;
 }
 
-/* Sequence b of the batch: the prompt starting at token b. */
+/* Token t of sequence b of the batch, which is the prompt from token b on. */
 static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
     return (int32_t)(prompt[b + t] % job->config.vocab_size);
 }
@@ -54,7 +54,8 @@ static syn_status feed(struct job *job, syn_model *gpt, syn_ctx *ctx, float *to,
     return syn_causal_position(gpt) == at ? SYN_OK : SYN_E_INVALID;
 }
 
-static const ref_model *own_weights; /* weights to compare with; set by one test */
+/* Weights to compare the model's own with; only one test sets this. */
+static const ref_model *own_weights;
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
@@ -79,8 +80,8 @@ static void free_job(struct job *job) {
     }
 }
 
-/* Runs a job and compares every rank's logits after every chunk with the reference's. Returns
-   the largest error. */
+/* Runs a job and compares every rank's logits after every chunk with the reference. Returns the
+   largest error. */
 static double job_error(struct job *job, const ref_model *weights) {
     const int64_t v = job->config.vocab_size, n = total_tokens(job);
     syn_error err = {0};
@@ -134,8 +135,8 @@ static void logits_of_every_variant(void) {
     }
 }
 
-/* Other shapes: one head per rank, one layer, odd width and depth, vocabulary sizes around the
-   padding. */
+/* Other shapes: one head per rank, one layer, an odd width and head_dim, and vocabulary sizes that
+   need padding or just do not. */
 static void logits_of_odd_shapes(void) {
     static const struct {
         int64_t layers, width, heads, inner, vocab;
@@ -163,7 +164,8 @@ static void logits_of_odd_shapes(void) {
         }
 }
 
-/* Feeding a sequence in chunks of one token or more gives the results of feeding it at once. */
+/* A sequence that is processed in chunks of one or more tokens has the same results as one that is
+   processed in one call. */
 static void the_cache_changes_nothing(void) {
     static const int64_t feeds[][25] = {
         {24},
@@ -183,7 +185,7 @@ static void the_cache_changes_nothing(void) {
         }
 }
 
-/* Every rank's random weights are shards of one model, with GPT-2's standard deviations. */
+/* The random weights of all ranks are shards of one model, and have GPT-2's standard deviations. */
 static void random_weights_are_one_model(void) {
     syn_model_config config = small_gpt;
     config.tied = false;
@@ -212,7 +214,7 @@ static void random_weights_are_one_model(void) {
         const bool norm = strstr(name, "ln_") != NULL, bias = ref_ends(name, ".bias");
         const double want = bias                            ? 0
                             : norm                          ? 1
-                            : strstr(name, "c_proj.weight") ? 0.3 / 2 /* sqrt(2 layers * 2) */
+                            : strstr(name, "c_proj.weight") ? 0.3 / 2 /* sqrt(2 * 2 layers) */
                                                             : 0.3;
         CHECK_MSG(fabs(deviation[i] - want) <= 0.05 * want, "%s: deviation %g, want %g", name,
                   deviation[i], want);
@@ -227,7 +229,7 @@ static void another_seed_is_another_model(void) {
     const size_t bytes = (size_t)(257 * 32) * sizeof(float);
     const bool same = memcmp(a.params[0].data, b.params[0].data, bytes) == 0;
     const bool differs = memcmp(a.params[0].data, c.params[0].data, bytes) != 0;
-    /* Two parameters of the same shape have different values. */
+    /* Two parameters with the same shape must have different values. */
     const bool layers =
         memcmp(ref_data(&a, "h.0.attn.c_attn.weight"), ref_data(&a, "h.1.attn.c_attn.weight"),
                32 * 96 * sizeof(float)) != 0;

@@ -1,12 +1,12 @@
-/* Configurations of GPT: presets, HuggingFace-style files, rejected files, and values derived
-   from the configuration. */
+/* Tests configurations of GPT: presets, HuggingFace's files, rejected files, and values derived
+   from the configuration, which are compared with published ones. */
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "models/family_private.h"
 
-/* The config.json of the released GPT-2, including keys that are ignored here. */
+/* The config.json of the released GPT-2, including keys that the reader ignores. */
 static const char *const gpt2_file =
     "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"],\n"
     " \"attn_pdrop\": 0.1, \"bos_token_id\": 50256, \"eos_token_id\": 50256,\n"
@@ -61,8 +61,8 @@ static void general_names(void) {
     CHECK(c.activation == SYN_GELU_ERF && !c.tied);
 }
 
-/* transformers' GPT2Config uses activation_function. It treats hidden_act as an unknown key and
-   ignores its value. */
+/* GPT2Config of transformers uses activation_function. For it, hidden_act is an unknown key whose
+   value has no effect. */
 static void hidden_act_is_ignored(void) {
     static const struct {
         const char *keys;
@@ -96,7 +96,8 @@ static void defaults(void) {
              err);
     CHECK_INT(c.n_inner, 256);
     CHECK_INT(c.end.n_ids, 0);
-    /* A file may use both names of a setting if their values agree; null counts as absent. */
+    /* A file may use both names of a setting if their values are equal. A key with the value null
+       counts as missing. */
     CHECK_OK(
         config_parse(&c, small_with("\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":16"), &err),
         err);
@@ -108,8 +109,8 @@ static void defaults(void) {
     CHECK_INT(c.n_inner, 8);
 }
 
-/* Files that other programs accept must not be rejected: ids that never occur, an epsilon of 0,
-   the old name of n_positions with another value. */
+/* Values that other programs accept must not be rejected: ids that never occur, an epsilon of 0,
+   and another value for the old name of n_positions. */
 static void harmless_values(void) {
     static const struct {
         const char *keys;
@@ -142,7 +143,7 @@ static void harmless_values(void) {
         CHECK(syn_is_stop_token(&c.end, rows[i].last) && !syn_is_stop_token(&c.end, 42));
     }
     CHECK_OK(config_parse(&c, small_with("\"n_positions\":16,", ""), &err), err);
-    CHECK_INT(c.n_positions, 1024); /* as GPT2Config's */
+    CHECK_INT(c.n_positions, 1024); /* the default of GPT2Config */
     CHECK_OK(config_parse(&c, small_with("n_positions", "n_ctx"), &err), err);
     CHECK_INT(c.n_positions, 16);
 }
@@ -167,7 +168,7 @@ static void names_of_models(void) {
     char longest[200];
     memset(longest, 'n', sizeof longest);
     memcpy(longest + 61, "\xE2\x82\xAC",
-           3); /* truncation would end at byte 64, so it is omitted as a whole */
+           3); /* truncation would end at byte 64 of this name, so the name is omitted */
     longest[199] = '\0';
     CHECK_OK(config_parse_as(&c, longest, small_file, &err), err);
     CHECK_INT(strlen(c.name), 61);
@@ -179,7 +180,8 @@ static void names_of_models(void) {
     CHECK_STR(c.name, "m");
 }
 
-/* Each family's keys; keys that a file omits have transformers' default values. */
+/* The dropout keys of each family. Keys that are missing in a file have the default values of
+   transformers. */
 static void dropout_rates(void) {
     static const struct {
         const char *type, *keys;
@@ -187,7 +189,7 @@ static void dropout_rates(void) {
     } rows[] = {
         {"gpt2", "", {0.1, 0.1, 0.1}},
         {"gpt2", "\"attn_pdrop\":0,\"embd_pdrop\":0.25,\"resid_pdrop\":1,", {0.25, 0, 1}},
-        {"gpt2", "\"attention_dropout\":0.5,", {0.1, 0.1, 0.1}}, /* a key of Llama */
+        {"gpt2", "\"attention_dropout\":0.5,", {0.1, 0.1, 0.1}}, /* this key belongs to Llama */
         {"bert", "", {0.1, 0.1, 0.1}},
         {"bert", "\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0.5,", {0, 0.5, 0}},
         {"llama", "", {0, 0, 0}},
@@ -210,7 +212,8 @@ static void dropout_rates(void) {
     }
 }
 
-/* Written files are the ones that transformers writes, and read back unchanged. */
+/* Written files equal those that transformers writes, and are the same after they are read
+   again. */
 static void saved_files(void) {
     static const char *const endings[] = {
         "  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n",
@@ -243,7 +246,7 @@ static void saved_files(void) {
     }
 }
 
-/* Every number of a file except dropout is part of the hash; the name is not. */
+/* Every number of a file except dropout is part of the hash. The name is not part of it. */
 static void hashes_tell_models_apart(void) {
     static const char *const changes[][2] = {{"\"n_layer\":2", "\"n_layer\":3"},
                                              {"\"n_embd\":64", "\"n_embd\":128"},
@@ -327,7 +330,7 @@ static void refuses_bad_files(void) {
          "\"tie_word_embeddings\" must be true or false, not 1"},
         {"{", "{\"model_type\":\"mamba\",", "m.json:1:15: ",
          "\"model_type\" is \"mamba\", but only \"gpt2\", \"gpt3\", \"bert\", \"llama\""},
-        /* checked before any other key */
+        /* this key is checked before all others */
         {"{", "{\"n_head\":-1,\"activation_function\":\"relu\",\"model_type\":\"opt\",",
          "m.json:1:", "\"model_type\" is \"opt\", but only"},
         {"{", "{\"activation_function\":\"relu\",\"model_type\":null,", "",
@@ -352,7 +355,8 @@ static void refuses_every_cut(void) {
     config_check_cuts(gpt2_file);
 }
 
-/* A million brackets under an ignored key: rejected by depth, without deep recursion. */
+/* A million nested brackets under an ignored key must be rejected because of their depth, without
+   deep recursion. */
 static void refuses_nesting_bombs(void) {
     const size_t depth = 1000000;
     static const char open[] = "[{";
@@ -395,7 +399,8 @@ static void survives_allocation_failures(void) {
 
 /* ---- Derived values ---- */
 
-/* Published or closed-form parameter counts, with tied embeddings; 0: the preset's vocabulary. */
+/* Parameter counts that are published or follow from a closed form, with tied embeddings. vocab 0
+   means the vocabulary of the preset. */
 static void parameter_counts(void) {
     static const struct {
         const char *name;
@@ -422,8 +427,8 @@ static void parameter_counts(void) {
     }
 }
 
-/* Counted tensor by tensor: the 5B model of 24 layers, then an unusual one with its own MLP
-   width and an untied head. */
+/* Counted tensor by tensor, for the 5B model of 24 layers, and for an unusual model with its own
+   MLP width and an untied head. */
 static void parameter_counts_of_other_shapes(void) {
     syn_model_config c;
     syn_error err;
@@ -454,7 +459,7 @@ static void presets_are_consistent(void) {
         CHECK_INT(c.n_inner, 4 * c.n_embd);
         CHECK(c.end.n_ids == 1 && syn_is_stop_token(&c.end, 50256) && c.tied);
         CHECK_INT(c.activation, SYN_GELU_TANH);
-        /* "gpt3-6.7b" has about as many parameters as its name says. */
+        /* "gpt3-6.7b" must have about 6.7 billion parameters. */
         double size;
         char unit;
         if (sscanf(name, "%*[a-z0-9]-%lf%c", &size, &unit) != 2) continue;
@@ -465,8 +470,8 @@ static void presets_are_consistent(void) {
     CHECK_INT(n, 15);
 }
 
-/* head_dim: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden / heads of Korthikanti
-   et al. 2022. */
+/* The head_dims: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden size / heads of
+   Korthikanti et al. 2022. */
 static void head_widths(void) {
     static const struct {
         const char *name;
@@ -502,8 +507,8 @@ static void cuts_for_ranks(void) {
     CHECK_HAS(divide.text, "5 key/value heads do not divide the 12 query heads");
 }
 
-/* Megatron's padding to a multiple of 128 tp: 50257 becomes 50304, 50432, 50688, 51200 for tp 1, 2,
-   4, 8. */
+/* Megatron-LM pads the vocabulary to a multiple of 128 tp: 50257 becomes 50304, 50432, 50688 and
+   51200 for tp 1, 2, 4 and 8. */
 static void padded_vocabularies(void) {
     static const int64_t want[] = {50304, 50432, 50688, 51200};
     syn_model_config c;

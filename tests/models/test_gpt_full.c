@@ -1,12 +1,13 @@
-/* gpt2 in full size against HuggingFace's results: logits after a prompt of 64 tokens, and 50
-   greedy tokens. The weights come from a formula in tests/reference/make_full_fixture.py. */
+/* Compares gpt2 in full size with HuggingFace's results: logits after a prompt of 64 tokens, and 50
+   greedy tokens. The weights are computed by the formula of
+   tests/reference/make_full_fixture.py. */
 #include "models/generate.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/test.h"
 
 enum { LAYERS = 12, PROMPT = 64, GREEDY = 50, WORDS = 50257 };
 
-static bfix fixture; /* read once */
+static bfix fixture; /* read only once, because it is large */
 
 static bool read_fixture(void) {
     if (fixture.n_batches > 0) return true;
@@ -15,7 +16,7 @@ static bool read_fixture(void) {
            fixture.batches[0].n_words == 1;
 }
 
-/* The parameter's index in the script's gpt2_names; -1 if it is not there. */
+/* The parameter's index in gpt2_names of the script; -1 if it is not in this list. */
 static int number_of(const char *name) {
     static const char *const layer[6] = {"ln_1", "attn.c_attn", "attn.c_proj",
                                          "ln_2", "mlp.c_fc",    "mlp.c_proj"};
@@ -73,7 +74,8 @@ static void agrees_cut_in_two_and_fused(void) {
     check((full_job){.tp = 2, .threads = 1, .fused = true});
 }
 
-/* f16 represents these matrices exactly. The vocabulary size 50257 is not divisible by 4. */
+/* Runs on four ranks with f16 weights. f16 represents the formula's matrices exactly. The
+   vocabulary size 50257 is not divisible by 4. */
 static void agrees_cut_in_four_with_weights_of_16_bits(void) {
     check((full_job){.tp = 4, .threads = 1, .fused = true, .dtype = SYN_F16});
     bfix_free(&fixture);

@@ -1,5 +1,6 @@
-/* GPT against HuggingFace's results: with the same weights and prompts, logits and greedy tokens
-   must be the same for every tp. tests/reference/make_gpt2_fixture.py made the fixture. */
+/* Compares GPT with HuggingFace's results: with the same weights and prompts, logits and greedy
+   tokens must be the same for every tp. tests/reference/make_gpt2_fixture.py created the
+   fixture. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/base/json.h"
@@ -14,7 +15,7 @@
 enum { VOCAB = 97, MAX_TEXT = 32, MODELS = 2, TEXTS = 3 };
 
 struct text {
-    int n_tokens, n_greedy, n_logits; /* n_logits: numbers, n_tokens * VOCAB */
+    int n_tokens, n_greedy, n_logits; /* n_logits: number of logits, n_tokens * VOCAB */
     int32_t tokens[MAX_TEXT], greedy[MAX_TEXT];
     double logits[MAX_TEXT * VOCAB];
 };
@@ -32,7 +33,7 @@ static syn_model_config config_of(int model) {
     return c;
 }
 
-/* Numbers of an array, or of an array of arrays, concatenated. */
+/* Reads the numbers of an array, or of an array of arrays one after the other. */
 static bool read_numbers(syn_json *json, double *out, int cap, int *n) {
     const int depth = json->depth;
     *n = 0;
@@ -99,7 +100,7 @@ static bool read_fixture(void) {
     return read;
 }
 
-/* The reference formulas that other tests use agree with HuggingFace. */
+/* The reference formulas that other tests compare with must agree with HuggingFace, too. */
 static void the_reference_agrees(void) {
     CHECK(read_fixture());
     for (int m = 0; m < MODELS; m++) {
@@ -123,11 +124,11 @@ struct job {
     int tp, model, text;
     bool fused;
     const ref_model *weights;
-    double worst; /* of rank 0 */
-    int right;    /* greedy tokens of rank 0 */
+    double worst; /* largest error of rank 0 */
+    int right;    /* number of rank 0's greedy tokens that are correct */
 };
 
-/* Token by token, then the whole sequence at once followed by generation. */
+/* Runs the model token by token, then on the whole sequence in one call, followed by generation. */
 static syn_status run_model(struct job *job, syn_ctx *ctx, syn_model *gpt, int rank,
                             syn_error *err) {
     const struct text *t = &fixture[job->model][job->text];

@@ -1,6 +1,6 @@
-/* The trace of a GPT run: it is the same on every device and communicator, and its flops, bytes,
-   collectives, parameters and caches match the published formulas (Narayanan et al. 2021, sec. 3;
-   Shoeybi et al. 2019, sec. 3). */
+/* Tests the trace of a GPT run. It must be the same on every device and communicator. Its flops,
+   bytes, collectives, parameters and caches must match the published formulas (Narayanan et al.
+   2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
 #include "syntorch/context_private.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
@@ -8,20 +8,20 @@
 #define MAX_TP    8
 #define MAX_STEPS 4
 
-/* Sums over one rank, and over one of its steps. */
+/* Sums over the nodes of one rank, or of one of its steps. */
 struct sums {
-    int64_t params; /* elements */
-    int64_t states; /* bytes */
+    int64_t params; /* number of elements */
+    int64_t states; /* bytes of the caches */
 };
 struct step_sums {
     uint64_t layer_linear, layer_attention, head; /* flops */
-    uint64_t weight_bytes;                        /* read by linear ops */
+    uint64_t weight_bytes;                        /* bytes that linear ops read */
     int layer_reduces, other_reduces, gathers, casts, others;
     uint64_t reduce_bytes, gather_bytes,
-        cast_bytes; /* per collective or cast; UINT64_MAX if they differ */
+        cast_bytes; /* bytes per collective or cast; UINT64_MAX if they are not all equal */
 };
 
-/* A run on all ranks; the contexts keep the traces. */
+/* A run on all ranks. The contexts with the traces stay alive until the end. */
 struct job {
     generation_job how;
     syn_ctx *ctx[MAX_TP];
@@ -124,7 +124,7 @@ static void sum_nodes(const syn_graph *g, struct step_sums steps[MAX_STEPS]) {
     syn_cursor_free(&tensors);
 }
 
-/* Computes the sums of every rank; returns false if a graph is invalid. */
+/* Computes the sums of every rank. Returns false if a graph is invalid. */
 static bool sum_up(struct job *job) {
     for (int r = 0; r < job->how.tp; r++) {
         syn_graph *g = rank_graph(job->ctx[r]);
@@ -138,19 +138,20 @@ static bool sum_up(struct job *job) {
 
 /* ---- Against the formulas ---- */
 
-/* n tokens of b sequences, with c tokens in the cache afterwards; b, n, c, h, f, t as in the
-   papers. */
+/* Checks a step with n tokens of each of b sequences. After the step, the cache has c tokens. The
+   symbols b, n, c, h, f and t are those of the papers. */
 static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t c) {
     const int64_t b = job->how.batch, h = job->how.config.n_embd, f = job->how.config.n_inner,
                   t = job->how.tp, l = job->how.config.n_layer;
-    const int64_t v = (job->how.config.vocab_size + t - 1) / t; /* rows per rank */
+    /* Rows of the vocabulary per rank. */
+    const int64_t v = (job->how.config.vocab_size + t - 1) / t;
     for (int r = 0; r < t; r++) {
         const struct step_sums s = job->steps[r][step];
         CHECK_INT(s.layer_linear, l * 2 * b * n * (4 * h * h + 2 * h * f) / t);
         const int64_t vector =
             job->how.fused ? 5 * b * n * c * job->how.config.n_head : 0; /* scale, mask, softmax */
         CHECK_INT(s.layer_attention, l * (4 * b * n * c * h + vector) / t);
-        CHECK_INT(s.head, 2 * b * h * v); /* of the last token only */
+        CHECK_INT(s.head, 2 * b * h * v); /* the head computes only the last token's logits */
         const int64_t biases =
             t == 1 ? 3 * h + h + f + h
                    : (3 * h + f) / t; /* the other biases are added after the all-reduce */
@@ -189,13 +190,14 @@ static void costs_are_those_of_the_formulas(void) {
     }
 }
 
-/* Parameters over all ranks: replicated parameters count once per rank, padding does not count. */
+/* Number of parameters of all ranks together. Replicated parameters are counted once per rank, and
+   padding is not counted. */
 static int64_t distinct_params(const struct job *job) {
     const syn_model_config *c = &job->how.config;
     const int64_t h = c->n_embd, t = job->how.tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
-    /* per layer, two norms (2h each) and the biases of the two row-parallel layers; positions;
-       the final norm */
+    /* Replicated per layer: two norms (2h each) and the biases of the two row-parallel layers.
+       Replicated once: positions and the final norm. */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + c->n_positions * h + 2 * h;
     int64_t sum = 0;
     for (int r = 0; r < t; r++) sum += job->sums[r].params;
@@ -203,7 +205,7 @@ static int64_t distinct_params(const struct job *job) {
 }
 
 static void presets_have_their_sizes(void) {
-    /* Published counts of GPT-2's checkpoints. */
+    /* The published parameter counts of GPT-2's checkpoints. */
     static const struct {
         const char *name;
         int64_t params;
@@ -227,7 +229,8 @@ static void presets_have_their_sizes(void) {
             CHECK_MSG(test_failures == before, "%s, tp %d", c->name, tp);
             CHECK_INT(params, syn_model_config_params(c, 0));
             CHECK_INT(job.sums[tp - 1].states,
-                      2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp); /* keys and values */
+                      /* A cache of keys and one of values. */
+                      2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp);
             const size_t least = (size_t)(4 * job.sums[0].params + job.sums[0].states);
             CHECK_MSG(peak > least && peak < least + least / 4, "%s: %zu bytes for %zu", c->name,
                       peak, least);
@@ -247,8 +250,8 @@ static void presets_have_their_sizes(void) {
     CHECK_INT(params, syn_model_config_params(&untied, 0));
 }
 
-/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of one layer
-   on one rank, worked out manually from 24 b h^2 / t and 4 b c h / t. */
+/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache. The flops of one layer on
+   one rank were computed manually from 24 b h^2 / t and 4 b c h / t. */
 static void a_decode_step_of_gpt3(void) {
     struct job job = {.how = {.tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2}};
     syn_error err = {0};
@@ -261,7 +264,7 @@ static void a_decode_step_of_gpt3(void) {
     CHECK_INT(s.layer_attention, 96 * INT64_C(12582912));
 }
 
-/* Buffers that are inspected when tensors are freed, in a run on the CPU. */
+/* The number of buffers that are visited when tensors are freed, in a run on the CPU. */
 static int64_t release_visits(int64_t layers) {
     struct job job = {
         .how = {.config = small_gpt, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2}};
@@ -272,7 +275,7 @@ static int64_t release_visits(int64_t layers) {
     return visits;
 }
 
-/* The cost per layer does not depend on the number of layers. */
+/* The cost per layer must not depend on the number of layers. */
 static void layers_release_in_linear_time(void) {
     const int64_t ten = release_visits(10), twenty = release_visits(20), forty = release_visits(40);
     CHECK(ten > 0);

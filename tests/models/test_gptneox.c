@@ -1,7 +1,7 @@
-/* The trace of GPT-NeoX: it is the same on every device and communicator, a layer with a
-   parallel residual has one all-reduce, flops match the formulas and sizes the published ones; and
-   files that are rejected. Its results are tested in tests/programs/test_llama.py and
-   tests/models/test_training.c. */
+/* Tests the trace of GPT-NeoX, and files that are rejected. The trace must be the same on every
+   device and communicator, a layer with a parallel residual must have one all-reduce, flops must
+   match the formulas, and sizes must match the published ones. tests/programs/test_llama.py and
+   tests/models/test_training.c test the model's results. */
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
@@ -40,11 +40,11 @@ static void one_trace_on_every_device_and_communicator(void) {
     }
 }
 
-/* Sums over a rank's layers in step 0. */
+/* Sums over the nodes of a rank's layers in step 0. */
 struct sums {
     uint64_t linear;
     int reduces;
-    int joins; /* dependencies of an MLP's ops on an attention's */
+    int joins; /* number of dependencies of an MLP's ops on ops of an attention */
     int64_t bytes;
 };
 
@@ -66,7 +66,7 @@ static void sum_up(const syn_graph *g, struct sums *s) {
     syn_cursor_free(&cur);
 }
 
-/* The MLP does not depend on the attention of its layer. */
+/* With a parallel residual, the MLP does not depend on the attention of the same layer. */
 static void a_parallel_residual_has_one_all_reduce(void) {
     for (int i = 0; i < 8; i++) {
         const bool parallel = i / 4 == 0;
@@ -87,14 +87,16 @@ static void a_parallel_residual_has_one_all_reduce(void) {
             const int matrices = 4 * WIDTH * WIDTH + 2 * WIDTH * INNER;
             CHECK_INT((int64_t)s.linear, 2 * BATCH * PROMPT * LAYERS * matrices / tp);
             CHECK_INT(s.reduces, LAYERS * reduces);
-            CHECK_INT(s.joins, parallel ? 0 : 2 * LAYERS); /* normalization and residual */
+            /* The normalization and the residual depend on it. */
+            CHECK_INT(s.joins, parallel ? 0 : 2 * LAYERS);
             CHECK_INT(s.bytes, LAYERS * reduces * BATCH * PROMPT * WIDTH * 4);
         }
         drop_ranks(MOST_RANKS, ctx);
     }
 }
 
-/* Biderman et al. 2023, table 1 (all parameters), and the released 20B checkpoint. */
+/* Biderman et al. 2023, table 1 (numbers of all parameters), and the released checkpoint of the 20B
+   model. */
 static void presets_have_their_sizes(void) {
     static const struct {
         const char *name;

@@ -1,5 +1,5 @@
-/* 16-bit models against transformers, which computes in 16 bits too
-   (tests/reference/make_half_fixture.py): our error relative to transformers' f32 results is at
+/* Compares 16-bit models with transformers, which also computes in 16 bits
+   (tests/reference/make_half_fixture.py). Our error relative to transformers' f32 results may be at
    most that of transformers' own 16-bit results. */
 #include "models/bert.h"
 #include "models/causal.h"
@@ -9,8 +9,8 @@
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
-/* Factors that other orders of summation account for. Summing over ranks rounds the partial sums
-   once more. */
+/* Factors by which the error may grow because of another order of summation. With several ranks,
+   the partial sums are rounded once more. */
 #define SLACK     1.1
 #define SLACK_CUT 1.25
 
@@ -32,7 +32,7 @@ static double scale_of(const char *name, int rank) {
 static const full_formula gpt_formula = {number_of, scale_of, "ln_"},
                           bert_formula = {number_of, scale_of, "LayerNorm"};
 
-/* A model of the fixture; formula NULL: the checkpoint with that name. */
+/* A model of the fixture. If formula is NULL, it is the checkpoint with this name. */
 typedef struct model_of {
     const char *name;
     const full_formula *formula;
@@ -55,7 +55,7 @@ typedef struct job {
     bool fused;
     int tp;
     path path;
-    double distance; /* of rank 0's logits */
+    double distance; /* error of rank 0's logits */
 } job;
 
 static const syn_safetensors_tensor *known(const job *j, const char *what) {
@@ -68,7 +68,7 @@ static const int32_t *ids_of(const job *j, const char *what) {
     return (const int32_t *)known(j, what)->data;
 }
 
-/* Index of position t of sequence b among the positions that are no padding. */
+/* The index of position t of sequence b among the positions that are not padding. */
 static int64_t place(const job *j, int64_t b, int64_t t) {
     const int64_t *dims = known(j, "mask")->dims;
     const int32_t *mask = ids_of(j, "mask");
@@ -83,7 +83,7 @@ static bool is_of(const syn_ctx *ctx, syn_tensor t, syn_dtype dtype) {
     return syn_ctx_status(ctx) != SYN_OK || syn_tensor_spec(ctx, t)->dtype == (int32_t)dtype;
 }
 
-/* Tokens begin .. end of all sequences. */
+/* Tokens begin .. end - 1 of all sequences. */
 static syn_tensor tokens_of(const job *j, syn_ctx *ctx, int64_t begin, int64_t end) {
     const int64_t *dims = known(j, "mask")->dims;
     const syn_spec spec = {SYN_I32, 2, {dims[0], end - begin}};
@@ -205,7 +205,8 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     return s;
 }
 
-/* Fused attention against "sdpa", unfused attention against "eager". */
+/* The largest allowed error. Fused attention is compared with "sdpa" of transformers, unfused
+   attention with "eager". */
 static double allowed(const job *j) {
     if (j->dtype == SYN_F32) return 1e-5;
     return (j->tp > 1 ? SLACK_CUT : SLACK) *
@@ -273,7 +274,7 @@ static void test_types(void) {
     }
 }
 
-/* Model parts and heads accept only the dtype that the model computes in. */
+/* Functions of models accept only tensors with the dtype that the model computes in. */
 static void test_given(void) {
     const syn_model_part last = {1, 1, false, true};
     const syn_model_options how = {.dtype = SYN_BF16, .part = &last, .heads = SYN_BERT_MLM};

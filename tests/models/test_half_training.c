@@ -1,5 +1,6 @@
-/* bf16 training with f32 master weights learns real text as f32 does, on any number of ranks.
-   Also what state the optimizer holds, and resuming a run from that state. */
+/* Tests bf16 training with f32 master weights. It must learn real text as well as f32 training
+   does, on any number of ranks. Also tests the optimizer's state, and resuming a run from this
+   state. */
 #include "models/causal.h"
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer.h"
@@ -15,11 +16,11 @@ enum { BATCH = 8, TOKENS = 48, STEPS = 100, LAST = 10 };
 
 typedef struct job {
     const char *text;
-    size_t n; /* bytes of text; each is a token */
+    size_t n; /* number of bytes of the text; each byte is a token */
     syn_plan shape;
     syn_dtype dtype;
     syn_recompute_mode recompute;
-    double loss[STEPS]; /* rank 0's */
+    double loss[STEPS]; /* losses of rank 0 */
 } job;
 
 static syn_model_config config_of(void) {
@@ -29,7 +30,7 @@ static syn_model_config config_of(void) {
     return c;
 }
 
-/* Loss of this rank's samples of a step; samples come from anywhere in the file. */
+/* The loss of this rank's samples of a step. Samples are from random places in the file. */
 static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int step) {
     syn_ctx *ctx = syn_model_ctx(m);
     const int share = BATCH / mesh->size[SYN_AXIS_DP], first = share * mesh->index[SYN_AXIS_DP];
@@ -128,7 +129,7 @@ static void test_text(void) {
 
 /* ---- Optimizer state ---- */
 
-/* A model in its own context, its optimizer, and a text. */
+/* A model in a separate context, its optimizer, and a text. */
 typedef struct run {
     syn_model *m;
     syn_ctx *ctx;
@@ -168,7 +169,7 @@ static size_t elems_of(const run *r, size_t param) {
 
 enum { MOST = 257 * 32, SLOTS = 3 };
 
-/* Three steps, transfer of all state to another run, and three more steps give the results of
+/* Three steps, copying all state to another run, and three more steps must give the same results as
    six steps in one run. */
 static void check_goes_on(syn_dtype dtype) {
     static float x[MOST], y[MOST];
@@ -210,7 +211,8 @@ static void test_goes_on(void) {
     check_goes_on(SYN_BF16);
 }
 
-/* Initially, master weights equal the parameters. Setting a master sets its parameter, rounded. */
+/* At first, the master weights equal the parameters. Setting a master weight also sets its
+   parameter, rounded. */
 static void test_masters(void) {
     static float master[MOST], wide[MOST];
     run r = run_new(SYN_DEVICE_CPU, SYN_BF16);
@@ -226,11 +228,11 @@ static void test_masters(void) {
         CHECK_OK(syn_tensor_read_f32(r.ctx, t, wide, n), *syn_ctx_error(r.ctx));
         for (size_t k = 0; k < n; k++) CHECK(fabsf(wide[k] - master[k]) <= 0.00390625f * master[k]);
     }
-    run_steps(&r, 1); /* setting a master does not count as a write by others */
+    run_steps(&r, 1); /* setting a master weight is not reported as a write by the program */
     run_free(&r);
 }
 
-/* Sizes are checked on meta, too, although nothing is read there. */
+/* Sizes are also checked on meta, although meta reads no values. */
 static void test_slots_refused(void) {
     for (int d = 0; d < 2; d++) {
         run r = run_new(d ? SYN_DEVICE_META : SYN_DEVICE_CPU, SYN_BF16);
@@ -265,7 +267,8 @@ static void test_types_refused(void) {
            "dtype");
 }
 
-/* A master that is older than its parameter would undo the write to the parameter. */
+/* If the master weight is older than a write to its parameter, the next step would undo the write,
+   so it is an error. */
 static syn_status wrong_order(syn_comm *comm, void *says, syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {1, 2}};
     const syn_model_options options = {.dtype = SYN_BF16};

@@ -1,5 +1,5 @@
-/* Grouped-query attention against plain sums: every grouping, sharded among ranks, fed in chunks
-   through the cache, with padding, fused and unfused. */
+/* Compares grouped-query attention with plain sums: every grouping, sharded over ranks, processed
+   in chunks with a cache, with padding, fused and unfused. */
 #include "comm/comm.h"
 #include "models/layers.h"
 #include "tests/support/gpt_reference.h"
@@ -9,14 +9,14 @@
 enum { BATCH = 2, TOKENS = 9, WIDTH = 12, DEPTH = 3, MAX_HEADS = 8, MAX_OUT = MAX_HEADS * DEPTH };
 
 struct job {
-    int heads, shared; /* number of query heads; of key/value heads */
+    int heads, shared; /* number of query heads, and of key/value heads */
     int tp;
     bool fused, causal, padded;
-    int64_t chunks[TOKENS + 1]; /* number of tokens per chunk; ends with 0 */
+    int64_t chunks[TOKENS + 1]; /* number of tokens of each chunk; 0 ends the list */
     double worst;               /* this rank's largest error */
 };
 
-/* Number of padding tokens at the beginning of sequence b. */
+/* The number of padding tokens at the beginning of sequence b. */
 static int64_t padding(const struct job *job, int64_t b) {
     return job->padded ? 2 * b + 1 : 0;
 }
@@ -27,15 +27,15 @@ static double x_at(int64_t b, int64_t t, int64_t c) {
     return (double)ref_value(1, (b * TOKENS + t) * WIDTH + c, 1.0);
 }
 
-/* Column c of token t times matrix p, which is stored as (WIDTH, out) or transposed. */
+/* Column c of the product of token t and matrix p, which is stored as (WIDTH, out) or
+   transposed. */
 static double project(int p, int64_t out, int64_t b, int64_t t, int64_t c) {
     double y = 0;
     for (int64_t k = 0; k < WIDTH; k++) y += x_at(b, t, k) * (double)ref_value(p, k * out + c, 0.5);
     return y;
 }
 
-/* Column d of the attention output of head h for query t; h shares its key/value head with
-   others. */
+/* The attention output of head h for query t. Several heads use the same key/value head. */
 static void attend(const struct job *job, int64_t b, int64_t t, int64_t h, double out[DEPTH]) {
     const int64_t g = h / (job->heads / job->shared), q_out = job->heads * DEPTH,
                   k_out = job->shared * DEPTH;
@@ -55,7 +55,7 @@ static void attend(const struct job *job, int64_t b, int64_t t, int64_t h, doubl
     }
 }
 
-/* (BATCH, TOKENS, WIDTH): the output projection of all heads. */
+/* The output projection of all heads, (BATCH, TOKENS, WIDTH). */
 static void reference(const struct job *job, double out[BATCH][TOKENS][WIDTH]) {
     const int64_t n = job->heads * DEPTH;
     for (int64_t b = 0; b < BATCH; b++)
@@ -148,7 +148,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
         for (int64_t i = 0; i < BATCH * *n * WIDTH; i++) {
             const int64_t b = i / WIDTH / *n, t = at + i / WIDTH % *n;
             const double e = fabs((double)got[i] - want[b][t][i % WIDTH]);
-            /* outputs for padding queries are undefined */
+            /* The outputs at padding queries are undefined. */
             if (t >= padding(&mine, b) && !(e <= mine.worst)) mine.worst = isnan(e) ? INFINITY : e;
         }
     }
@@ -181,7 +181,7 @@ static void heads_share_keys_and_values(void) {
         }
 }
 
-/* Causal attention through the cache: token by token, and in chunks. */
+/* Causal attention with a cache, token by token and in larger chunks. */
 static void the_cache_holds_shared_heads(void) {
     static const int64_t feeds[][TOKENS + 1] = {{1, 1, 1, 1, 1, 1, 1, 1, 1}, {4, 1, 3, 1}, {8, 1}};
     for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++)
@@ -197,7 +197,7 @@ static void the_cache_holds_shared_heads(void) {
         }
 }
 
-/* Number of `contiguous` nodes in the trace of attention over `tokens` new tokens. */
+/* The number of `contiguous` nodes in the trace of attention with `tokens` new tokens. */
 static int copies(int64_t shared, int64_t tokens, bool fused) {
     syn_ctx *ctx = NULL;
     syn_error err = {0};
@@ -219,8 +219,8 @@ static int copies(int64_t shared, int64_t tokens, bool fused) {
     return n;
 }
 
-/* Keys and values are never repeated or copied. Queries of several tokens are copied once, when
-   unfused ops multiply them by shared keys. The other copy is of the result. */
+/* Keys and values are never repeated or copied. If unfused ops multiply queries of several tokens
+   by shared keys, the queries are copied once. The only other copy is that of the result. */
 static void sharing_copies_queries_at_most(void) {
     for (int64_t shared = 1; shared <= 8; shared *= 2)
         for (int fused = 0; fused < 2; fused++) {

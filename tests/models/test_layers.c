@@ -1,4 +1,4 @@
-/* The tensor-parallel layers one by one, in every mode, against plain sums; and writing and
+/* Compares each tensor-parallel layer, in every mode, with plain sums. Also tests writing and
    finding parameters. */
 #include "comm/comm.h"
 #include "models/layers.h"
@@ -9,7 +9,7 @@
 
 enum { IN = 12, OUT = 24, ROWS = 5, VOCAB = 21 };
 
-/* Values of a full tensor number p. */
+/* The values of full tensor number p. */
 static void values(float *out, int p, int64_t n) {
     for (int64_t i = 0; i < n; i++) out[i] = ref_value(p, i, 1.0);
 }
@@ -17,9 +17,9 @@ static void values(float *out, int p, int64_t n) {
 struct job {
     int tp;
     bool gather, input_parallel, with_bias, out_in;
-    bool two;   /* the sum of two layers, reduced once */
-    int bad;    /* number of wrong elements, over all ranks */
-    int *comms; /* rank 0's number of all-reduces, all-gathers, tp_enter, others */
+    bool two;   /* the results of two layers are added and then reduced once */
+    int bad;    /* number of wrong elements on all ranks */
+    int *comms; /* rank 0's number of all-reduces, all-gathers, tp_enter and other collectives */
 };
 
 static int differ(syn_ctx *ctx, syn_tensor t, const double *want, int64_t n) {
@@ -44,7 +44,7 @@ static syn_status write_shard(syn_ctx *ctx, const char *name, int p, int64_t row
     return s;
 }
 
-/* y = x W + bias in double, unsharded; out_in: W is stored as (OUT, IN). */
+/* y = x W + bias in double, without sharding. out_in: W is stored as (OUT, IN). */
 static void full_linear(double y[ROWS * OUT], bool with_bias, bool out_in) {
     float x[ROWS * IN], w[IN * OUT], b[OUT];
     values(x, 1, ROWS * IN);
@@ -70,7 +70,7 @@ static void count_comms(struct job *job, syn_ctx *ctx) {
     }
 }
 
-/* l.weight sharded along the output (by_column) or the input. */
+/* Writes l.weight, sharded along the output dimension (by_column) or the input dimension. */
 static syn_status write_weight(const struct job *job, syn_ctx *ctx, bool by_column, int rank) {
     const ref_cut cut = by_column == job->out_in ? REF_ROWS : REF_COLUMNS;
     return write_shard(ctx, "l.weight", 2, job->out_in ? OUT : IN, job->out_in ? IN : OUT, cut,
@@ -132,7 +132,7 @@ static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *
     return SYN_OK;
 }
 
-/* Embedding lookup and head with one table of 21 rows, which no tp divides. */
+/* A lookup and a head with the same table of 21 rows, a number that no tp divides. */
 static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
     static const int32_t ids[ROWS] = {0, 20, 5, 11, 6};
     const int64_t padded = (VOCAB + job->tp - 1) / job->tp * job->tp;
@@ -231,7 +231,8 @@ static void a_vocabulary_that_does_not_divide(void) {
     }
 }
 
-/* All parameters have the dtype of the initializer; with f32, matrices may have a narrower one. */
+/* All parameters have the dtype of the initializer. If it is f32, matrices may have a narrower
+   dtype. */
 static void types_of_parameters(void) {
     static const syn_dtype dtypes[3] = {SYN_F32, SYN_F16, SYN_BF16};
     for (int i = 0; i < 12; i++) {
@@ -275,7 +276,7 @@ static void parameters_are_found_and_written(void) {
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
     const float data[4] = {1, -2, 3.5f, 4};
     float got[3][4] = {{0}};
-    const syn_tensor input = syn_input(ctx, "a", &square, NULL); /* no parameter */
+    const syn_tensor input = syn_input(ctx, "a", &square, NULL); /* an input is not a parameter */
     const syn_tensor a = syn_param(ctx, "a", &square, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
     const syn_tensor state = syn_state(ctx, "s", &square);
     const syn_tensor b = syn_param(ctx, "b", &square, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
@@ -306,11 +307,11 @@ static syn_tensor written(syn_ctx *ctx, int which) {
     const int64_t flat[1] = {4};
     switch (which) {
     case 0:
-        return syn_scale(ctx, p, 2); /* a result */
+        return syn_scale(ctx, p, 2); /* the result of an op is not a parameter */
     case 1:
-        return syn_reshape(ctx, p, flat, 1); /* a view */
+        return syn_reshape(ctx, p, flat, 1); /* a view is not a parameter */
     default:
-        return p; /* with a wrong size */
+        return p; /* the parameter is valid, but the size is wrong */
     }
 }
 
@@ -333,7 +334,7 @@ static void writes_of_anything_else_are_refused(void) {
     }
 }
 
-/* A program that loads weights also runs on meta. */
+/* A program that loads weights can also run on meta. */
 static void writing_on_meta_does_nothing(void) {
     syn_ctx *ctx = NULL;
     syn_error err = {0};

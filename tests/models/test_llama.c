@@ -1,14 +1,15 @@
-/* The traces of Llama, Mistral, Qwen2 and Qwen3: they are the same on every device and
-   communicator; flops, collectives, parameters and caches match the formulas of Narayanan et al.
-   2021, sec. 3, adapted to three MLP matrices and fewer key/value heads than query heads; and sizes
-   match the published ones. Results are tested in tests/programs/test_llama.py and
-   tests/models/test_training.c. */
+/* Tests the traces of Llama, Mistral, Qwen2 and Qwen3. They must be the same on every device and
+   communicator. Flops, collectives, parameters and caches must match the formulas of Narayanan et
+   al. 2021, sec. 3, adapted to three MLP matrices and to fewer key/value heads than query heads.
+   Sizes must match the published ones. tests/programs/test_llama.py and
+   tests/models/test_training.c test the models' results. */
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 enum { MOST_RANKS = 8 };
 
-/* 8 query heads, 2 key/value heads; MLP and vocabulary sizes that not every tp divides. */
+/* A model with 8 query heads and 2 key/value heads. Not every tp divides its MLP and vocabulary
+   sizes. */
 static syn_model_config small(const syn_model_family *family) {
     const bool qwen3 = family == &syn_qwen3_family;
     syn_model_config c = {.family = family,
@@ -53,10 +54,10 @@ static void one_trace_on_every_device_and_communicator(void) {
 /* ---- sums over a rank's graph ---- */
 
 struct sums {
-    int64_t params, caches;         /* elements */
+    int64_t params, caches;         /* number of elements */
     uint64_t linear, attention;     /* flops of the layers, in the last step */
     int reduces;                    /* all-reduces in layers, in the last step */
-    uint64_t most_bytes, all_bytes; /* bytes of these: largest and sum */
+    uint64_t most_bytes, all_bytes; /* bytes of these all-reduces: the largest number and the sum */
 };
 
 static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
@@ -81,7 +82,7 @@ static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
     syn_cursor_free(&cur);
 }
 
-/* A decode step with `context` tokens in the cache, on every rank. */
+/* Checks a decode step with `context` tokens in the cache, on every rank. */
 static void check_preset(const char *name, int tp) {
     generation_job job = {.tp = tp, .fused = true, .batch = 2, .prompt = 99, .new_tokens = 3};
     syn_ctx *ctx[MOST_RANKS] = {NULL};
@@ -110,8 +111,8 @@ static void check_preset(const char *name, int tp) {
         CHECK_INT((int64_t)s.all_bytes, tp > 1 ? 2 * l * b * h * 4 : 0);
     }
     drop_ranks(MOST_RANKS, ctx);
-    /* replicated on every rank: norms, a bias after the all-reduce; on `copies` ranks: key/value
-       weights */
+    /* Replicated on every rank: norms, and a bias that is added after the all-reduce. On `copies`
+       ranks each: the weights of keys and values. */
     const int64_t again = (c->qkv_bias || c->attention_bias ? 2 : 0) * c->n_kv_head * depth +
                           2 * h * c->n_kv_head * depth;
     params -= (tp - 1) * (2 * l + 1) * h + (copies - 1) * l * again;
@@ -120,7 +121,7 @@ static void check_preset(const char *name, int tp) {
     CHECK_MSG(test_failures == before, "%s, tp %d", name, tp);
 }
 
-/* Parameter counts of the released checkpoints. */
+/* The parameter counts of the released checkpoints. */
 static void presets_have_their_sizes(void) {
     static const struct {
         const char *name;
@@ -153,8 +154,8 @@ static void costs_are_those_of_the_formulas(void) {
         for (int tp = 1; tp <= MOST_RANKS; tp *= 2) check_preset(names[i], tp);
 }
 
-/* Settings that are not supported are rejected by name. Settings that transformers 5 ignores,
-   and values that mean "none", are ignored. */
+/* Settings that are not supported are rejected with their names. Settings that transformers 5
+   ignores, and values that mean "none", are ignored. */
 static void refuses_what_it_does_not_know(void) {
     static const char good[] =
         "\"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 32, "
@@ -253,7 +254,7 @@ static void refuses_what_it_does_not_know(void) {
     }
 }
 
-/* Keys that a file omits have the defaults of transformers' configuration classes. */
+/* Keys that a file does not have get the defaults of transformers' configuration classes. */
 static void absent_keys_have_the_defaults_of_transformers(void) {
     static const struct {
         const char *type, *more;
@@ -299,7 +300,7 @@ static void default_keys_must_divide_the_queries(void) {
                         "\"num_attention_heads\" 4");
 }
 
-/* Every number of the rotary embedding is part of the hash. */
+/* Every number of the rotary embedding is part of the configuration's hash. */
 static void hash_has_rotary_positions(void) {
     static const char *const files[] = {
         "\"use_cache\": true",

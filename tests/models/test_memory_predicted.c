@@ -1,5 +1,5 @@
-/* The memory that meta predicts equals the memory of a run on the device, to the byte: for every
-   model, phase, tp, weight dtype and form of attention, and for random programs of ops. */
+/* Tests that the memory predicted on meta equals the memory of a run on the device, to the byte.
+   Covers every model, phase, tp, weight dtype and form of attention, and random programs of ops. */
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_program.h"
@@ -9,7 +9,7 @@
 
 enum { MAX_TP = 4, MAX_POINTS = 16 };
 
-/* Bytes in use, peak and held bytes, at points of a run. */
+/* Bytes in use, their peak, and bytes held by the allocator, at several points of a run. */
 struct memory {
     size_t at[MAX_POINTS][3];
     int points;
@@ -23,16 +23,16 @@ static void note(struct memory *m, const syn_ctx *ctx) {
 }
 
 struct job {
-    const char *preset; /* NULL: small */
-    bool whole;         /* else the first two layers only, since the others are identical */
+    const char *preset; /* name of the preset; NULL: the small model */
+    bool whole;         /* false: only the first two layers, because the others are identical */
     bool bert, fused;
     int tp;
     syn_dtype dtype, weights;
-    bool padding; /* some sequences are padded; for BERT, also token types */
+    bool padding; /* some sequences are padded; BERT also gets token types */
     struct memory memory[MAX_TP];
 };
 
-/* Prefill, then one prefill and three decode steps in the same context. */
+/* A prefill, and then another prefill and three decode steps in the same context. */
 static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *tp,
                           struct memory *memory, syn_error *err) {
     static const int32_t prompt[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, padding[2] = {0, 2};
@@ -117,7 +117,7 @@ static void check_job(struct job job) {
                       job.fused ? "fused" : "unfused", job.padding, p, want[0], want[1], want[2],
                       got[0], got[1], got[2]);
             CHECK(p == 0 ||
-                  want[1] > job.memory[r].at[p - 1][0]); /* the step allocated something */
+                  want[1] > job.memory[r].at[p - 1][0]); /* the step has allocated memory */
         }
     }
 }
@@ -127,7 +127,7 @@ static void small_models(void) {
                                           {SYN_F32, SYN_F16},
                                           {SYN_F32, SYN_BF16},
                                           {SYN_F16, SYN_F16},
-                                          {SYN_BF16, SYN_F32}}; /* everything in bf16, too */
+                                          {SYN_BF16, SYN_F32}}; /* also with everything in bf16 */
     for (int i = 0; i < 120; i += TEST_REDUCED ? 7 : 1)
         check_job((struct job){.bert = i % 2,
                                .fused = i / 2 % 2,
@@ -150,7 +150,7 @@ static void presets(void) {
                                .weights = i % 2 ? SYN_BF16 : SYN_F32});
 }
 
-/* Runs every op in random order, then releases everything except one tensor. */
+/* Runs every op in random order, then releases all tensors except one. */
 static void random_programs(void) {
     static program p;
     for (uint64_t seed = 0; seed < TEST_ROUNDS(100); seed++) {

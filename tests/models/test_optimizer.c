@@ -1,5 +1,5 @@
-/* The optimizer where it differs from PyTorch's (test_training.c compares the rest): errors and
-   learning rates. */
+/* Tests the optimizer where it differs from PyTorch's: errors and learning rates. test_training.c
+   compares everything else with PyTorch. */
 #include "comm/comm.h"
 #include "models/layers.h"
 #include "models/training/optimizer.h"
@@ -9,7 +9,7 @@
 
 enum { IN = 3, OUT = 2 };
 
-/* A layer whose output, for one input x, is trained to be class 0. */
+/* A layer that is trained, with one input x, to give class 0. */
 typedef struct job {
     syn_ctx *ctx;
     syn_layer_linear layer, other;
@@ -71,7 +71,7 @@ static void test_not_finite(void) {
     job_free(&j);
 }
 
-/* The previous step's norm is forgotten when a step fails; nothing reads it. */
+/* A failed step discards the previous step's norm, which nobody has read. */
 static void test_not_finite_after_forgetting(void) {
     const syn_optimizer_options how = {.max_grad_norm = 1};
     job j = job_new(&how, false);
@@ -87,10 +87,11 @@ static void test_not_finite_after_forgetting(void) {
     job_free(&j);
 }
 
-/* Without the check, an infinite or NaN norm gives no clipping factor, so the device changes
-   nothing. */
+/* If the check is turned off, an infinite or NaN norm gives no valid clipping factor, and the
+   device leaves the parameters unchanged. */
 static void test_not_finite_unchecked(void) {
-    static const float bad[2] = {INFINITY, 3e37f}; /* NaN; and a gradient whose squares overflow */
+    /* The first gives NaN, the second a gradient whose squares overflow. */
+    static const float bad[2] = {INFINITY, 3e37f};
     for (int i = 0; i < 2; i++) {
         const syn_optimizer_options how = {.max_grad_norm = 1, .unchecked = true};
         job j = job_new(&how, false);
@@ -120,7 +121,7 @@ static void test_every_parameter(void) {
     job_free(&j);
 }
 
-/* An older version of a parameter cannot be used, nor can a backward pass go through one. */
+/* An older version of a parameter cannot be used, and no backward pass can go through one. */
 static void test_versions(void) {
     const syn_optimizer_options how = {.weight_decay = 0.1};
     job j = job_new(&how, false);

@@ -1,5 +1,5 @@
-/* Sequences of different length in one batch: each gives the results of the sequence alone, in
-   prefill and in decoding, and the caches of earlier batches are freed.
+/* Tests batches of sequences with different lengths. Each sequence must have the same results as in
+   a batch of its own, in prefill and in decoding, and the caches of earlier batches must be freed.
    tests/programs/test_inference_weights.py compares such batches with HuggingFace's results. */
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
@@ -14,10 +14,10 @@ static int32_t token(int b, int i) {
     return (b * 31 + i * 7 + 3) % VOCAB;
 }
 
-/* Logits of `steps` forward steps: first the prompt, then one token per step. rows: number of
-   sequences. alone: index of the only sequence to run. */
+/* Computes the logits of `steps` forward calls: first the prompt, then one token per call. rows:
+   number of sequences. alone: index of the only sequence to run. */
 typedef struct job {
-    int tp, alone; /* -1: all */
+    int tp, alone; /* alone -1: run all sequences */
     bool fused;
     float logits[STEPS][BATCH][VOCAB];
 } job;
@@ -102,7 +102,7 @@ static void a_dropped_tensor_is_gone(void) {
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
     const syn_tensor a = syn_input(ctx, "a", &spec, x), b = syn_input(ctx, "b", &spec, x);
     const syn_tensor view = syn_slice(ctx, a, 0, 1, 2);
-    syn_drop(ctx, view); /* drops all tensors that share its storage */
+    syn_drop(ctx, view); /* drops all tensors with the view's storage */
     syn_drop(ctx, a);
     CHECK_OK(syn_tensor_read(ctx, b, x, sizeof x), *syn_ctx_error(ctx));
     CHECK(syn_tensor_read(ctx, a, x, sizeof x) == SYN_E_INVALID);
@@ -130,7 +130,7 @@ static void refused(void) {
     syn_generation g = {.batch = 2,
                         .prompt_tokens = 3,
                         .new_tokens = 1,
-                        .padding = good, /* the padding leaves no token of the second sequence */
+                        .padding = good, /* the whole second sequence is padding */
                         .sampling = {0, 0, 1, 0, 0}};
     CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "3 padding tokens fill sequence 1");

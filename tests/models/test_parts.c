@@ -1,5 +1,5 @@
-/* Models split into ranges of layers, as pipeline stages have them: the parts have the same
-   parameters as the whole model and give bit-identical results. */
+/* Tests models that are split into ranges of layers, like pipeline stages. The parts must have the
+   same parameters as the whole model, and their results must be bit-identical. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/base/memory.h"
@@ -9,7 +9,7 @@
 
 enum { BATCH = 2, PROMPT = 5, STEPS = 3, LAYERS = 4, WIDTH = 32, VOCAB = 37, MAX_PARTS = 3 };
 
-/* A small model with LAYERS layers and a vocabulary of VOCAB. */
+/* A small model with LAYERS layers and a vocabulary of VOCAB tokens. */
 static syn_model_config config_of(bool bert) {
     syn_model_config c = bert ? small_bert : small_gpt;
     c.n_layer = LAYERS;
@@ -20,7 +20,7 @@ static syn_model_config config_of(bool bert) {
 static const int32_t tokens[BATCH * PROMPT] = {1, 2, 3, 4, 5, 36, 0, 36, 7, 8};
 static const int32_t padding[BATCH] = {0, 2};
 
-/* How a model is split; the first row is the whole model. */
+/* The ways to split a model. The first is the whole model. */
 static const struct {
     int n;
     syn_model_part parts[MAX_PARTS];
@@ -36,12 +36,12 @@ struct job {
     syn_model_config config;
     int tp;
     bool fused, padded;
-    bool apart;     /* each part in a context of its own */
+    bool apart;     /* each part is in a separate context */
     bool backwards; /* the last part is created first */
     bool same;      /* whether all splits gave the same results on this rank */
 };
 
-/* The parts of a model, in one context or several. */
+/* The parts of a model, in one or several contexts. */
 struct pieces {
     int n;
     syn_model *model[MAX_PARTS];
@@ -72,7 +72,7 @@ static void close_pieces(struct pieces *p) {
     }
 }
 
-/* Copies x of the context of part i - 1 to the context of part i. */
+/* Copies x from the context of part i - 1 to the context of part i. */
 static syn_tensor hand_over(const struct pieces *p, int i, syn_tensor x) {
     float data[BATCH * PROMPT * WIDTH];
     if (i == 0 || p->ctx[i] == p->ctx[i - 1]) return x;
@@ -83,7 +83,7 @@ static syn_tensor hand_over(const struct pieces *p, int i, syn_tensor x) {
 
 /* ---- Results of the parts ---- */
 
-/* Logits of the prompt and of STEPS tokens after it. */
+/* The logits after the prompt, and after each of the next STEPS tokens. */
 static syn_status run_gpt(const struct job *job, struct pieces *p,
                           float out[1 + STEPS][BATCH * VOCAB], syn_error *err) {
     for (int i = 0; i < p->n; i++) {
@@ -141,8 +141,8 @@ static bool same_param(syn_ctx *a, syn_ctx *b, const char *name) {
     return same;
 }
 
-/* The parts have the whole model's parameters, each once. Only a tied table is in two contexts,
-   if head and embedding are. */
+/* The parts have the parameters of the whole model, each exactly once. The only exception is a tied
+   table, which two contexts have if they have the embedding and the head. */
 static bool same_params(const struct job *job, const struct pieces *whole, const struct pieces *p) {
     size_t n = 0;
     for (int i = 0; i < p->n; i++) {
@@ -248,7 +248,7 @@ static void parts_that_there_are_not(void) {
     }
 }
 
-/* A table of the same name that does not fit the tied head is not used as its table. */
+/* A table with the same name is not used for a tied head if its shape does not fit. */
 static void tables_of_other_models(void) {
     static const syn_model_part first = {0, 2, true, false}, last = {2, 2, false, true};
     for (int i = 0; i < 6; i++) {
@@ -274,7 +274,7 @@ static void tables_of_other_models(void) {
     }
 }
 
-/* A part accepts only the output of the part before it. */
+/* A part accepts only the output of the previous part as its input. */
 static void what_a_part_is_given(void) {
     static const syn_model_part second = {2, 2, false, true}, first = {0, 2, true, false};
     static const struct {
@@ -324,7 +324,7 @@ static void parts_and_encoders_generate_nothing(void) {
     }
 }
 
-/* BERT's heads can be used only on the part that has them. */
+/* BERT's heads can only be used on the part that has them. */
 static void heads_of_other_parts(void) {
     static const syn_model_part first = {0, 2, true, false};
     const syn_spec spec = {SYN_F32, 3, {1, 3, WIDTH}};

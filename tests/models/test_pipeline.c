@@ -1,5 +1,6 @@
-/* Training in a pipeline: the losses of one rank for every schedule, bit for bit where sums have
-   the same order; the same trace and peak memory on meta; and traces that a simulation finishes. */
+/* Tests training in a pipeline. For every schedule, the losses must be those of a single rank, bit
+   for bit where sums have the same order. On meta, trace and peak memory must be the same. A
+   simulator must be able to finish the traces. */
 #include "comm/comm.h"
 #include "export/export.h"
 #include "export/validate.h"
@@ -18,23 +19,23 @@ enum { STEPS = 3, BATCH = 2, TOKENS = 6, LAYERS = 8, MOST_RANKS = 4, MOST_CHUNKS
 
 typedef struct job {
     syn_model_config config;
-    syn_schedule_shape shape; /* stages 1: the whole model without a pipeline */
+    syn_schedule_shape shape; /* 1 stage: the whole model, without a pipeline */
     syn_device device;
     syn_dtype dtype;
     syn_recompute_mode recompute;
     double loss[STEPS];
     uint64_t hash[MOST_RANKS];
     size_t peak[MOST_RANKS];
-    syn_ctx **keep; /* NULL: contexts are freed */
+    syn_ctx **keep; /* the ranks' contexts are stored here; NULL: they are freed */
 } job;
 
-/* One rank. */
+/* The state of one rank. */
 typedef struct rank {
     job *job;
     syn_ctx *ctx;
     syn_model *chunks[MOST_CHUNKS];
     int step, stage;
-    int backward[MOST_CHUNKS], last[MOST_CHUNKS]; /* calls of count_backward */
+    int backward[MOST_CHUNKS], last[MOST_CHUNKS]; /* number of calls of count_backward */
 } rank;
 
 static void inputs(const rank *r, int microbatch, syn_tensor *tokens, syn_tensor *targets,
@@ -51,7 +52,7 @@ static void inputs(const rank *r, int microbatch, syn_tensor *tokens, syn_tensor
     *weight = syn_input(r->ctx, "weight", &scalar, &each);
 }
 
-/* Every stage makes its own inputs; only activations travel. */
+/* Every stage creates its own inputs. Only activations are sent. */
 static syn_tensor forward(void *arg, int chunk, int microbatch, syn_tensor x) {
     rank *r = arg;
     syn_tensor tokens, targets, weight;
@@ -178,7 +179,7 @@ static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
     config_of(&cpu);
     CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
     CHECK_OK(syn_local_run(shape->stages, rank_main, &cpu, &err), err);
-    /* ZB-H1 adds up weight gradients in another order. */
+    /* ZB-H1 adds weight gradients in another order. */
     const double apart = shape->schedule == SYN_SCHEDULE_ZB_H1 ? 1e-6 : 0;
     for (int s = 0; s < STEPS; s++)
         CHECK_MSG(fabs(cpu.loss[s] - alone.loss[s]) <= apart * alone.loss[s],
@@ -204,7 +205,8 @@ static void test_bf16_and_recompute(void) {
     check_job(&shapes[12], SYN_BF16, SYN_RECOMPUTE_FULL);
 }
 
-/* The .et set of every schedule is valid, its messages match, and its replay ends. */
+/* The .et trace set of every schedule is valid, every message has a partner, and a replay
+   finishes. */
 static void test_simulated(void) {
     if (!can_export(&syn_export_chakra)) SKIP("built without protobuf-c");
     syn_hardware hw;

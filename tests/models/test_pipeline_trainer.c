@@ -1,5 +1,6 @@
-/* Training steps in a pipeline with data parallelism: losses, gradient norms and parameters of one
-   rank, with clipping and with a table that the first and the last stage share. */
+/* Tests training steps in a pipeline with data parallelism. Losses, gradient norms and parameters
+   must be those of a single rank, with clipping, and with a table that the first and the last stage
+   share. */
 #include "comm/comm.h"
 #include "models/causal.h"
 #include "models/training/trainer.h"
@@ -10,17 +11,18 @@
 enum { STEPS = 4, BATCH = 2, TOKENS = 6, LAYERS = 4, MOST_RANKS = 8, MOST_CHUNKS = 2, ALL = 4 };
 
 typedef struct job {
-    const char *preset;       /* a small model of this preset's family; NULL: small_gpt */
-    syn_schedule_shape shape; /* stages 1: without a pipeline */
+    const char *preset;       /* a small model of the family of this preset; NULL: small_gpt */
+    syn_schedule_shape shape; /* 1 stage: without a pipeline */
     int dp, tp;
     bool tied;
-    const char *shared; /* name of the shared table; NULL: its own */
-    bool as_one;        /* calls syn_trainer_step despite the pipeline */
+    const char *shared; /* name of the shared table; NULL: the model's own */
+    bool as_one;        /* call syn_trainer_step although there is a pipeline */
     syn_device device;
-    int poison; /* this microbatch of the second step has a weight of infinity; -1: none */
+    int poison; /* in the second step, the loss weight of this microbatch is infinity; -1: none */
     double loss[MOST_RANKS][STEPS], norm[MOST_RANKS][STEPS];
     uint64_t hash[MOST_RANKS];
-    float table[MOST_RANKS]; /* an element of the shared table after the last step; 0: none */
+    /* An element of the shared table after the last step; 0 on ranks without the table. */
+    float table[MOST_RANKS];
 } job;
 
 typedef struct rank {
@@ -31,7 +33,8 @@ typedef struct rank {
     int step;
 } rank;
 
-/* ALL microbatches of BATCH sequences, in order over passes and data-parallel ranks. */
+/* The forward pass of one microbatch. The step has ALL microbatches of BATCH sequences, numbered
+   over passes and data-parallel ranks. */
 static syn_tensor forward(void *arg, int chunk, int pass, syn_tensor x) {
     rank *r = arg;
     const int dp = r->mesh.size[SYN_AXIS_DP], at = pass * dp + r->mesh.index[SYN_AXIS_DP];
@@ -180,7 +183,8 @@ static void test_as_one_rank(void) {
     }
 }
 
-/* Llama with grouped queries, Qwen with q, k and v biases, GPT-NeoX with parallel residuals. */
+/* Llama with grouped queries, Qwen with biases for q, k and v, and GPT-NeoX with parallel
+   residuals. */
 static void test_families(void) {
     static const char *const presets[] = {"llama-3-8b", "mistral-7b", "qwen2.5-7b", "pythia-70m"};
     for (size_t i = 0; i < COUNT(presets); i++)
@@ -203,7 +207,7 @@ static void test_families(void) {
         }
 }
 
-/* All ranks of all stages fail for a loss that is not finite, with the same sentence. */
+/* If a loss is NaN or infinite, all ranks of all stages fail with the same sentence. */
 static void test_not_finite(void) {
     job j = jobs[1];
     syn_error err = {0};

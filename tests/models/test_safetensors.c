@@ -1,5 +1,5 @@
-/* safetensors: written files follow the format's description and read back unchanged;
-   checkpoints of several files; many threads; memory. */
+/* Tests safetensors files: written files follow the description of the format and are the same
+   after they are read again. Also tests checkpoints of several files, many threads, and memory. */
 #include "models/weights/safetensors_private.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/files.h"
@@ -30,7 +30,8 @@ enum { DATA_BYTES = 44 };
 static syn_status write_entries(syn_sink *sink, const unsigned char *data, syn_error *err) {
     syn_safetensors_writer writer;
     SYN_TRY(syn_safetensors_write_header(&writer, sink, entries, n_entries, err));
-    SYN_TRY(syn_safetensors_write_data(&writer, data, 10, err)); /* all tensors at once */
+    /* Writes the data of all tensors in one call. */
+    SYN_TRY(syn_safetensors_write_data(&writer, data, 10, err));
     SYN_TRY(syn_safetensors_write_data(&writer, data + 10, DATA_BYTES - 10, err));
     return syn_safetensors_write_end(&writer, err);
 }
@@ -137,7 +138,7 @@ static void the_writer_refuses(void) {
     CHECK_OK(write_two("a", "b", SYN_F16, 10, &err), err);
 }
 
-/* The format's other types are listed, too, with their sizes. */
+/* The format's other dtypes are also known, with their sizes. */
 static void every_type_is_known(void) {
     static const struct {
         const char *name;
@@ -204,9 +205,9 @@ static void shards_are_joined(void) {
     check_shards(".");
     check_shards("model.safetensors.index.json");
     CHECK(chdir(here) == 0);
-    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\"")); /* z is not in the index */
+    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\"")); /* the index does not list z */
     check_shards(in_folder(""));
-    /* A single file takes precedence over an index, as in transformers. */
+    /* If there is a single file, it is used instead of the index, as in transformers. */
     put_tensors("model.safetensors", "{}", "", 0);
     syn_error err = {0};
     syn_safetensors *st;
@@ -215,7 +216,7 @@ static void shards_are_joined(void) {
     syn_safetensors_free(st);
 }
 
-/* A checkpoint that HuggingFace's save_pretrained wrote. */
+/* Reads a checkpoint that HuggingFace's save_pretrained wrote. */
 static void files_of_transformers_open(void) {
     syn_error err = {0};
     syn_safetensors *st;
@@ -245,7 +246,7 @@ static char *many_header(void) {
     return text;
 }
 
-/* Counts wrong lookups. Each thread releases pages that others read. */
+/* Counts wrong lookups. Each thread releases pages that other threads read. */
 static void *find_all(void *arg) {
     const syn_safetensors *st = arg;
     intptr_t wrong = 0;
@@ -282,7 +283,7 @@ static void threads_share_a_checkpoint(void) {
     syn_safetensors_free(st);
 }
 
-/* KiB of mapped files that are resident in this process; -1 if the system does not report it. */
+/* KiB of mapped files that are in this process's memory; -1 if the system does not report it. */
 static long resident_file_kib(void) {
     FILE *f = fopen("/proc/self/status", "r");
     char line[256];
@@ -330,7 +331,7 @@ static syn_status write_and_open(void *unused, syn_error *err) {
     SYN_TRY(write_file(in_folder("t.safetensors"), data, err));
     SYN_TRY(syn_safetensors_open(&st, in_folder("t.safetensors"), err));
     syn_safetensors_free(st);
-    SYN_TRY(syn_safetensors_open(&st, in_folder(""), err)); /* with an index */
+    SYN_TRY(syn_safetensors_open(&st, in_folder(""), err)); /* a checkpoint with an index */
     syn_safetensors_free(st);
     return SYN_OK;
 }

@@ -1,6 +1,7 @@
-/* Invalid files: each gives one message. The verdicts of the first table are those of the
-   reference implementation (safetensors 0.8.0 for Python), except for the four marked ones, where
-   the format's text or this library is stricter. */
+/* Tests invalid safetensors files, each of which must give one specific message. For the first
+   table, the reference implementation (safetensors 0.8.0 for Python) accepts and rejects the same
+   files, except for the four files marked "stricter", which only the format's text or this library
+   rejects. */
 #include "models/weights/safetensors_private.h"
 #include "tests/support/files.h"
 #include "tests/support/tensor_files.h"
@@ -33,7 +34,7 @@ static const struct hostile {
     {"{\"a\":1}", 0, "the entry of a tensor must be an object, not a number"},
     {"{\"\xFF\":" T("U8", "[1]", "[0,1]") "}", 1, "is not valid UTF-8"},
     {"{\"a\\u0000b\":" T("U8", "[1]", "[0,1]") "}", 1,
-     "U+0000"}, /* stricter: names are C strings */
+     "U+0000"}, /* stricter: names are C strings, which cannot contain NUL */
     {"{\"a\":" T("U8", "[1]", "[0,1]") ",\"a\":" T("U8", "[1]", "[1,2]") "}", 2,
      "the tensor 'a' appears twice"},
     {"{\"a\":" T("U8", "[1]", "[0,1]") ",\"\\u0061\":" T("U8", "[1]", "[0,1]") "}", 1,
@@ -45,7 +46,7 @@ static const struct hostile {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "'a' has no \"data_offsets\""},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" appears twice"},
     {"{\"__metadata__\":{\"b\":\"1\",\"a\":\"\",\"b\":\"2\"}}", 0,
-     "the metadata has \"b\" twice"}, /* stricter: "duplicate keys are disallowed" */
+     "the metadata has \"b\" twice"}, /* stricter: the text says "duplicate keys are disallowed" */
     {"{\"__metadata__\":{\"a\":1}}", 0, "must be a string, not a number"},
     {"{\"__metadata__\":null}", 0, NULL},
     {"{\"__metadata__\":null,\"a\":" T("F32", "[]", "[0,4]") "}", 4, NULL},
@@ -61,7 +62,8 @@ static const struct hostile {
     {"{\"a\":" T("F32", "[4611686018427387904,4]", "[0,4]") "}", 4, "more than 2^63 elements"},
     {"{\"a\":" T("F32", "[4611686018427387904]", "[0,4]") "}", 4, "more than 2^63 bits"},
     {"{\"a\":" T("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
-     "has more than 8 numbers"}, /* stricter: SYN_SAFETENSORS_RANK */
+     /* Stricter: a tensor has at most SYN_SAFETENSORS_RANK dimensions. */
+     "has more than 8 numbers"},
     {"{\"a\":" T("F4", "[3]", "[0,1]") "}", 1, "ends inside a byte: 3 elements of 4 bits"},
     {"{\"a\":" T("F32", "[3]", "[0,8]") "}", 8,
      "has 8 bytes according to its data_offsets, but 12"},
@@ -108,7 +110,7 @@ static void lies_are_one_sentence(void) {
     }
 }
 
-/* Opens folder/name; the error message must contain `says`. */
+/* Opens folder/name and checks the status. The error message must contain `says`. */
 static bool refuses(const char *name, syn_status want, const char *says) {
     syn_error err = {0};
     syn_safetensors *st;
@@ -136,7 +138,7 @@ static void lengths_lie(void) {
     put_file("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", 63);
     CHECK(refuses("pointer", SYN_E_FORMAT,
                   "a Git LFS pointer; run 'git lfs pull' to fetch the weights"));
-    /* One byte over the limit, in a sparse file. At the limit, the header is read. */
+    /* A header one byte longer than the limit, in a sparse file. A header at the limit is read. */
     put_file("long", "\1\xE1\xF5\5\0\0\0\0{", 9);
     CHECK(truncate(in_folder("long"), 100001000) == 0);
     CHECK(refuses("long", SYN_E_FORMAT, "has 100000001 bytes; the limit is 100000000"));

@@ -1,11 +1,12 @@
-/* The order of samples: ranks see each sample once per epoch, for any number of ranks. */
+/* Tests the order of samples: the ranks together process each sample once per epoch, for any number
+   of ranks. */
 #include "models/training/sampler.h"
 
 #include "tests/support/test.h"
 
 enum { MOST = 2000 };
 
-/* Each of n samples occurs once. */
+/* In an order of n samples, each sample occurs once. */
 static void every_text_once(void) {
     static const int64_t sizes[] = {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 257, 1000, MOST};
     for (size_t k = 0; k < COUNT(sizes); k++)
@@ -21,7 +22,7 @@ static void every_text_once(void) {
         }
 }
 
-/* Number of positions at which both orders have the same sample. */
+/* The number of positions at which two orders have the same sample. */
 static int64_t fixed_points(const syn_sampler *a, int64_t epoch_a, const syn_sampler *b,
                             int64_t epoch_b) {
     int64_t n = 0;
@@ -30,7 +31,7 @@ static int64_t fixed_points(const syn_sampler *a, int64_t epoch_a, const syn_sam
     return n;
 }
 
-/* Random orders agree at one position on average. */
+/* Two random orders have, on average, one position with the same sample. */
 static void other_orders(void) {
     syn_sampler a = {.n = 1000, .batch = 1, .ranks = 1, .seed = 1, .shuffle = true}, b = a;
     syn_sampler plain = a;
@@ -45,10 +46,10 @@ static void other_orders(void) {
         moved += fixed_points(&a, e, &plain, e);
     }
     CHECK(epochs < 60 && seeds < 60 &&
-          moved < 60); /* 20 expected; each count is nearly Poisson-distributed */
+          moved < 60); /* 20 are expected; each count has nearly a Poisson distribution */
 }
 
-/* Samples are distributed evenly over positions: chi-squared of 10 x 10 cells over many seeds. */
+/* Each sample is equally likely at each position: chi-squared of 10 x 10 cells over many seeds. */
 static void orders_are_even(void) {
     enum { N = 100, SEEDS = 4000, CELLS = 10 };
     int64_t cells[CELLS][CELLS] = {{0}};
@@ -65,7 +66,7 @@ static void orders_are_even(void) {
     CHECK_MSG(chi < 81 + 5 * sqrt(2 * 81.0), "chi squared %g with 81 degrees", chi);
 }
 
-/* Ranks share the samples of a step; these are the same for any number of ranks. */
+/* The ranks share the samples of a step. The samples are the same for any number of ranks. */
 static void ranks_share(void) {
     enum { N = 101, TOGETHER = 8 };
     for (int64_t epoch = 0; epoch < 3; epoch++)
@@ -92,7 +93,7 @@ static void ranks_share(void) {
     CHECK_INT(syn_sampler_steps(&few), 0);
 }
 
-/* Each of n samples occurs once, on any number of ranks; all other rows are empty (-1). */
+/* Each of n samples occurs once, on any number of ranks. All other rows are empty (-1). */
 static void a_whole_epoch(void) {
     enum { BATCH = 3, RANKS = 5, N = 2 * BATCH * RANKS + 1 };
     for (int64_t n = 0; n <= N; n++)

@@ -1,12 +1,12 @@
-/* Pipeline schedules: orders from the papers and from Megatron-LM, and, for many shapes, that all
-   stages together run to the end, in the time of the closed formulas. */
+/* Tests pipeline schedules. Their orders must be those of the papers and of Megatron-LM. For many
+   shapes, all stages together must finish, in the time of the closed formulas. */
 #include "models/training/schedule.h"
 #include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
 enum { MOST_STAGES = 8, PASSES = 3 };
 
-/* "F0 F1 BW0 ...", with a prime for each chunk after the first. */
+/* Writes a stage's actions as "F0 F1 BW0 ...", with a prime for each chunk after the first. */
 static void describe(const syn_schedule_shape *shape, int32_t stage, char *text, size_t bytes) {
     syn_action *actions;
     size_t n, used = 0;
@@ -34,14 +34,14 @@ static void test_published_orders(void) {
         {{SYN_SCHEDULE_1F1B, 4, 1, 4, 0}, 2, "F0 F1 BW0 F2 BW1 F3 BW2 BW3"},
         {{SYN_SCHEDULE_1F1B, 4, 1, 4, 0}, 3, "F0 BW0 F1 BW1 F2 BW2 F3 BW3"},
         {{SYN_SCHEDULE_1F1B, 4, 1, 2, 0}, 0, "F0 F1 BW0 BW1"}, /* fewer microbatches than stages */
-        /* Megatron-LM, get_schedule_table, two stages of two chunks */
+        /* From get_schedule_table of Megatron-LM, for two stages with two chunks each. */
         {{SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0},
          0,
          "F0 F1 F0' F1' F2 BW0' F3 BW1' F2' BW0 F3' BW1 BW2' BW3' BW2 BW3"},
         {{SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0},
          1,
          "F0 F1 F0' BW0' F1' BW1' F2 BW0 F3 BW1 F2' BW2' F3' BW3' BW2 BW3"},
-        /* the zero-bubble project's quick start, four stages and six microbatches */
+        /* From the quick start of the zero-bubble project, for four stages and six microbatches. */
         {{SYN_SCHEDULE_ZB_H1, 4, 1, 6, 0}, 0, "F0 F1 F2 F3 BW0 F4 BW1 F5 BW2 BW3 BW4 BW5"},
         {{SYN_SCHEDULE_ZB_H1, 4, 1, 6, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 BW3 F4 BW4 F5 B5 W0 W1 W2 W5"},
     };
@@ -57,7 +57,8 @@ static void test_published_orders(void) {
 typedef struct stage {
     syn_action *actions;
     size_t n, next;
-    double *done[PASSES]; /* F, B, W: by chunk and microbatch, when it ended; < 0: not yet */
+    /* End times of F, B and W by chunk and microbatch; < 0: not finished yet. */
+    double *done[PASSES];
     double free_at;
     int in_flight, most_in_flight;
 } stage;
@@ -76,7 +77,7 @@ static double when(const pipeline *p, int stage_index, int pass, int chunk, uint
     return p->stages[stage_index].done[pass][place(p, chunk, microbatch)];
 }
 
-/* When the input of an action is there; < 0: not yet. */
+/* The time at which the input of an action is available; < 0: not yet known. */
 static double input_at(const pipeline *p, int at, const syn_action *a) {
     const int last = p->shape.stages - 1, chunks = p->shape.chunks;
     if (a->kind == SYN_ACTION_FORWARD) {
@@ -110,7 +111,7 @@ static void finish(pipeline *p, int at, const syn_action *a, double start) {
     }
 }
 
-/* Runs all stages; returns when the last one ends, -1 if they deadlock. */
+/* Runs all stages. Returns the time at which the last one ends, or -1 if they deadlock. */
 static double replay(pipeline *p) {
     bool moved = true;
     double end = 0;
@@ -159,9 +160,10 @@ static void end_run(pipeline *p) {
     }
 }
 
-/* Every microbatch passes each stage once in each direction, and no order deadlocks. The step takes
-   the work of a stage and the bubble: (p - 1) (f + b + w), divided by the chunks if interleaved in
-   groups of p. ZB-H1 with f = b = w: (p - 1) (f + b - w), from 2 p - 1 microbatches on. */
+/* Every microbatch goes through each stage once in each direction, and no order deadlocks. The step
+   takes the time of one stage's work plus the bubble. The bubble is (p - 1) (f + b + w), divided by
+   the number of chunks if they are interleaved in groups of p. For ZB-H1 with f = b = w and at
+   least 2 p - 1 microbatches, it is (p - 1) (f + b - w). */
 static void check_shape(const syn_schedule_shape *shape) {
     const double v = shape->chunks, f = 6 / v, b = 6 / v, w = 6 / v;
     pipeline p = {.shape = *shape, .cost = {f, b + w, b, w}};
@@ -171,7 +173,7 @@ static void check_shape(const syn_schedule_shape *shape) {
              (int)shape->schedule, stages, (int)shape->chunks, m);
     run(&p);
     const double end = replay(&p), work = m * v * (f + b + w);
-    double bubble = (stages - 1) * (f + b + w); /* of a chunk */
+    double bubble = (stages - 1) * (f + b + w); /* f, b and w are those of a chunk */
     CHECK_MSG(end > 0, "%s: deadlock", what);
     if (shape->schedule == SYN_SCHEDULE_ZB_H1) bubble = (stages - 1) * (f + b - w);
     const bool exact = shape->schedule != SYN_SCHEDULE_ZB_H1 || m >= 2 * stages - 1;
@@ -198,7 +200,7 @@ static void test_all_shapes(void) {
         }
 }
 
-/* Larger groups, and a last group that is smaller than the others. */
+/* Groups with more microbatches than stages, and a last group that is smaller than the others. */
 static void test_groups(void) {
     for (int p = 2; p <= 5; p++)
         for (int v = 2; v <= 3; v++)

@@ -1,6 +1,6 @@
-/* Scoring whole sequences with causal models: logits of every position and perplexities against
-   the reference formulas, the same rows on every device, and errors.
-   tests/programs/test_inference_scores.py compares all families with transformers. */
+/* Tests scoring of whole sequences with causal models: logits of every position and perplexities
+   are compared with the reference formulas, the rows must be the same on every device, and errors
+   are tested. tests/programs/test_inference_scores.py compares all families with transformers. */
 #include "models/generate.h"
 #include "models/score.h"
 #include "syntorch/base/memory.h"
@@ -22,7 +22,7 @@ struct job {
     int tp;
     bool fused;
     const ref_model *weights;
-    float *logits[MOST]; /* per rank: (TEXTS * TOKENS, V0) */
+    float *logits[MOST]; /* by rank: (TEXTS * TOKENS, V0) */
     syn_perplexity request, got[MOST];
 };
 
@@ -83,7 +83,7 @@ static syn_status perplexity_rank(const test_rank *me, void *arg, syn_error *err
     return s;
 }
 
-/* -log of the probability of each token of the window except the first. */
+/* The sum of -log of the probabilities of the window's tokens from index `from` on. */
 static double window_sum(const ref_model *m, const int32_t *window, int64_t length, int64_t from) {
     const int64_t v = m->config.vocab_size;
     double *logits = ref_forward(m, window, length), sum = 0;
@@ -97,8 +97,8 @@ static double window_sum(const ref_model *m, const int32_t *window, int64_t leng
     return sum;
 }
 
-/* The published recipe, literally: each window's mean over its new tokens, weighted by their
-   number minus one. */
+/* The published recipe for windows, implemented directly: the mean of each window over its new
+   tokens, weighted by their number minus one. */
 static double reference_loss(const ref_model *m, const int32_t *text, int64_t max_length,
                              int64_t stride, int64_t *windows, int64_t *counted) {
     double total = 0;
@@ -169,8 +169,8 @@ static void texts_that_are_continued_do_not_notice(void) {
     CHECK(s[0] == SYN_OK && s[1] == SYN_OK && memcmp(logits[0], logits[1], sizeof logits[0]) == 0);
 }
 
-/* Dynamic rotary frequencies depend on the sequence length; a short sequence may follow a long
-   one in the same context. */
+/* Dynamic rotary frequencies depend on the length of the sequence. In the same context, a short
+   sequence may follow a long one. */
 static void long_and_short_texts_follow_each_other(void) {
     const syn_model_config dynamic = {
         .family = &syn_llama_family,
@@ -328,7 +328,7 @@ static void a_loss_that_is_no_number_is_told(void) {
     CHECK_HAS(err.text, "tokens 1 to 19 is NaN or infinite");
 }
 
-/* Sequences that are too long, parts of models, and BERT. */
+/* Errors for sequences that are too long, for parts of models, and for BERT. */
 static void hidden_states_refuse(void) {
     const syn_spec many = {SYN_I32, 2, {1, 25}}, few = {SYN_I32, 2, {1, 4}};
     const syn_model_part part = {0, 1, true, false};

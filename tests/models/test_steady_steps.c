@@ -1,6 +1,6 @@
-/* Steps whose rows are forgotten allocate nothing, neither for tensors nor for kernels, in
-   training and in decoding, for every dtype. The first two steps are not counted, because they fill
-   the tables. */
+/* Tests that steps whose rows are forgotten allocate nothing, neither for tensors nor for kernels,
+   in training and in decoding, for every dtype. The first two steps are not counted, because they
+   grow the tables. */
 #include "models/training/optimizer.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
@@ -10,7 +10,7 @@
 
 enum { STEPS = 6, BATCH = 3, TOKENS = 20 };
 
-static uint64_t counts[STEPS]; /* number of allocations in each step */
+static uint64_t counts[STEPS]; /* number of allocations of each step */
 
 static void train(const syn_model_options *how, int threads) {
     const syn_spec spec = {SYN_I32, 2, {BATCH, TOKENS}};
@@ -74,7 +74,7 @@ static void decode(const syn_model_options *how) {
     model_drop(gpt);
 }
 
-/* With fused attention: unfused attention has scores as tensors, which grow. */
+/* Uses fused attention. Unfused attention stores its scores in tensors, which grow. */
 static void test_decoding(void) {
     static const syn_dtype types[] = {SYN_F32, SYN_BF16, SYN_F16};
     for (size_t i = 0; i < COUNT(types); i++) {

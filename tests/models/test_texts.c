@@ -1,5 +1,6 @@
-/* From SQuAD files to batches: ids against transformers' (texts.json, made by
-   reference/make_texts_fixture.py), rejected files, the cache file of token ids, and masking. */
+/* Tests the way from SQuAD files to batches: token ids are compared with those of transformers
+   (texts.json, written by reference/make_texts_fixture.py). Also tests rejected files, the cache
+   file of token ids, and masking. */
 #include "models/training/batches.h"
 
 #include "ops/ops.h"
@@ -24,7 +25,8 @@ static syn_squad *read_squad(const char *path) {
 
 static const struct {
     const char *text;
-    const char *says; /* part of the expected message; NULL: accepted, with one question */
+    /* Part of the expected message; NULL: the file is accepted and has one question. */
+    const char *says;
 } files[] = {
     {QUESTION(WHOLE), NULL},
     {PARAGRAPH("{\"qas\": [" WHOLE "], \"context\": \"c\"}"), NULL},
@@ -38,7 +40,7 @@ static const struct {
     {"{\"data\": []}", "has no question"},
     {QUESTION(""), "has no question"},
     {"{\"data\": {}}", "\"data\" must be"},
-    {"{\"version\": 1.0, " REST, NULL}, /* unused, so any value is accepted */
+    {"{\"version\": 1.0, " REST, NULL}, /* the version is not used, so it may have any value */
     {"{\"version\": \"KorQuAD_v1.0_train\", " REST, NULL},
     {"{\"version\": null, " REST, NULL},
     {"{\"version\": 2, \"data\": []}", "has no question"},
@@ -50,7 +52,7 @@ static const struct {
     {PARAGRAPH("{\"context\": 7, \"qas\": []}"), "\"context\" must be"},
     {QUESTION("null"), "a question must be an object"},
     {QUESTION("{\"answers\": []}"), "the question has no \"question\""},
-    {QUESTION("{\"question\": \"q\"}"), NULL}, /* answers are unused */
+    {QUESTION("{\"question\": \"q\"}"), NULL}, /* answers are not used, so they may be missing */
     {QUESTION("{\"question\": \"q\", \"answers\": {\"text\": [\"a\"]}}"), NULL},
     {QUESTION("{\"question\": \"q\", \"answers\": null}"), NULL},
     {QUESTION(WHOLE) "x", "expected the end of"},
@@ -101,7 +103,7 @@ static void what_is_not_there(void) {
     CHECK(squad == NULL);
 }
 
-/* A line of 8 MiB, inside a string. */
+/* A string on a line of 8 MiB. */
 static void long_lines(void) {
     enum { BYTES = 8 << 20 };
     static const char begin[] = "{\"data\":[{\"paragraphs\":[{\"qas\":[" WHOLE "],\"context\":\"";
@@ -213,7 +215,7 @@ static void ids_are_those_of_transformers(void) {
 
 /* ---- With the byte tokenizer ---- */
 
-/* n questions whose contexts are letters of the alphabet. */
+/* n questions. Their contexts consist of letters of the alphabet. */
 static syn_squad *letters(int n) {
     static char text[1 << 17];
     size_t at = 0;
@@ -258,7 +260,7 @@ static void any_number_of_threads(void) {
     CHECK(equal_texts(one, three));
     CHECK_INT(syn_texts_count(one), 700);
     const syn_text t = syn_texts_get(one, 27);
-    CHECK_INT(t.n, 7); /* "B27? ab" */
+    CHECK_INT(t.n, 7); /* the text is "B27? ab" */
     CHECK_INT(t.ids[4], ' ');
     CHECK_INT(t.ids[6], 'b');
     CHECK_INT(syn_texts_get(one, 25).n, 20);
@@ -324,7 +326,7 @@ static void kept_in_a_file(void) {
     CHECK(key != syn_texts_key(squad, 6, &how) && key != syn_texts_key(squad, 5, &other));
     CHECK(key != syn_texts_key(fewer, 5, &how));
     CHECK_OK(syn_texts_load(&again, path, key, &err), err);
-    CHECK(!again); /* the file does not exist yet */
+    CHECK(!again); /* the cache file does not exist yet */
     CHECK_OK(syn_texts_save(texts, path, key, &err), err);
     CHECK_OK(syn_texts_load(&again, path, key + 1, &err), err);
     CHECK(!again);
@@ -336,7 +338,7 @@ static void kept_in_a_file(void) {
     syn_squad_free(squad);
 }
 
-/* Whatever happens to the file, it never yields other token ids. */
+/* A damaged cache file must never yield other token ids. */
 static void damaged_files(void) {
     syn_squad *squad = letters(20);
     syn_texts *texts = plain_texts(squad, 20, NULL), *again;
@@ -370,14 +372,14 @@ static void next_tokens(void) {
     syn_texts *texts = plain_texts(squad, 20, NULL);
     syn_batch_how how = {.tokens = T, .pad = 0, .causal = true};
     CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), 5 + 4 + 7);
-    static const char row[] = "B1? ab"; /* the second sequence */
+    static const char row[] = "B1? ab"; /* the text of the second sequence */
     for (int t = 0; t < T; t++) {
         CHECK_INT(ids[t], t < 6 ? row[t] : 0);
         CHECK_INT(labels[t], t < 5 ? row[t + 1] : SYN_IGNORED_TARGET);
         CHECK_INT(types[t], 0);
         CHECK(mask[t] == (t < 6 ? 0.0f : -INFINITY));
     }
-    CHECK_INT(ids[2 * T + 7], 'c'); /* "Z25? abc", truncated */
+    CHECK_INT(ids[2 * T + 7], 'c'); /* the text is "Z25? abc", truncated */
     CHECK_INT(labels[2 * T + 7], SYN_IGNORED_TARGET);
     how.predict_padding = true;
     CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), N * (T - 1));
@@ -389,7 +391,7 @@ static void next_tokens(void) {
     syn_squad_free(squad);
 }
 
-/* Whether count of n agrees with probability p, within five standard deviations. */
+/* Whether `count` of n events agree with the probability p, within five standard deviations. */
 static bool about(int64_t count, int64_t n, double p) {
     return fabs((double)count - (double)n * p) <= 5 * sqrt((double)n * p * (1 - p));
 }
@@ -436,8 +438,8 @@ static void hidden_words(void) {
     syn_squad_free(squad);
 }
 
-/* An empty row has padding that attention may see, so that nothing is divided by zero, and none
-   of its positions count. */
+/* In an empty row, attention may see the padding, so that nothing is divided by zero. No position
+   of the row counts for the loss. */
 static void rows_of_nothing(void) {
     enum { T = 8, N = 3 };
     const int64_t which[N] = {-1, 0, -1};
@@ -463,7 +465,7 @@ static void rows_of_nothing(void) {
     syn_squad_free(squad);
 }
 
-/* A row does not depend on its position in the batch, but changes with the epoch. */
+/* The masks of a row do not depend on its position in the batch. They change with the epoch. */
 static void rows_do_not_depend_on_the_batch(void) {
     enum { T = 32, N = 60 };
     static int32_t ids[N * T], one[T], labels[N * T];

@@ -1,4 +1,5 @@
-/* The tokenizer interface: ids against HuggingFace's, decoding back to bytes, and errors. */
+/* Tests the interface of tokenizers with GPT-2's: ids are compared with HuggingFace's, decoding
+   must return the bytes of the text, and errors are tested. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "models/tokenizer/bpe_private.h"
@@ -9,7 +10,8 @@
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"
 
-/* Encodes, decodes and compares with the text. The caller frees the ids. */
+/* Encodes a text, decodes the ids, and compares the result with the text. The caller frees the
+   ids. */
 static bool round_trip(const syn_tokenizer *tok, const char *text, size_t bytes, int32_t **ids,
                        size_t *elems) {
     syn_error err = {0};
@@ -59,8 +61,8 @@ static void bytes_are_ids(void) {
 
 #ifdef SYN_HAVE_PCRE2
 
-/* If every byte is a token, unk_token is never needed and may be missing in the vocabulary. The
-   tokenizers library accepts such a file, too. */
+/* If every byte has a token, unk_token is never needed, so it may be missing in the vocabulary.
+   HuggingFace's tokenizers library also accepts such a file. */
 static void unk_token_of_bytes(void) {
     char json[8192], spelled[4];
     const char *rest;
@@ -89,7 +91,7 @@ static syn_tokenizer *load_tiny(void) {
     return load_folder();
 }
 
-/* Every line of one kind must give the fixture's ids. Returns the number of lines, 0 after a
+/* Every line of this kind must give the fixture's ids. Returns the number of lines, or 0 after a
    difference. */
 static size_t match_fixture(const syn_tokenizer *tok, const char *kind) {
     static long want[1 << 14];
@@ -118,7 +120,8 @@ static void tiny_vocabulary(void) {
     syn_tokenizer *tok = load_tiny();
     CHECK(tok != NULL);
     CHECK_STR(syn_tokenizer_name(tok), "gpt2-bpe");
-    CHECK_INT(syn_tokenizer_vocab_size(tok), 256 + 36 + 1); /* two of the 37 merges make "abc" */
+    /* Two of the 37 merges give the same token, "abc". */
+    CHECK_INT(syn_tokenizer_vocab_size(tok), 256 + 36 + 1);
     CHECK_INT(syn_tokenizer_eos(tok), 256 + 36);
     CHECK(match_fixture(tok, "tiny") > 300);
     syn_tokenizer_free(tok);
@@ -134,7 +137,7 @@ static void gpt2_vocabulary(void) {
     syn_tokenizer_free(tok);
 }
 
-/* Reads the next "squad" line; returns false after printing a difference. */
+/* Compares the next "squad" line. Prints a difference and returns false if there is one. */
 static bool match_squad(FILE *f, const syn_tokenizer *tok, const syn_json *json) {
     fixture_line line;
     do
@@ -176,7 +179,7 @@ static void squad_text(void) {
     syn_tokenizer_free(tok);
 }
 
-/* The ids are HuggingFace's, and decode to the text. */
+/* The ids must be HuggingFace's and decode to the text. */
 static void random_texts(void) {
     if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok = load_shared("gpt2");
@@ -207,7 +210,8 @@ static void tokens_and_their_names(void) {
     CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_BPE);
     CHECK_INT(syn_tokenizer_special(tok, "<|endoftext|>"), 256 + 36);
     CHECK_INT(syn_tokenizer_special(tok, "[MASK]"), -1);
-    CHECK_INT(syn_tokenizer_special(tok, "hello"), -1); /* a token, but not a special one */
+    /* This is a token, but not a special token. */
+    CHECK_INT(syn_tokenizer_special(tok, "hello"), -1);
     const char *token = syn_tokenizer_token(tok, 256 + 3, &bytes);
     CHECK(bytes == 5 && memcmp(token, "hello", 5) == 0);
     token = syn_tokenizer_token(tok, 0, &bytes);
@@ -222,7 +226,7 @@ static void tokens_and_their_names(void) {
     syn_tokenizer_free(tok);
 }
 
-/* Random characters of all of Unicode, between letters that merge. */
+/* Random characters from all of Unicode, between letters that can be merged. */
 static size_t random_text(uint64_t *rng, char *text, size_t max) {
     size_t n = 0;
     while (n + 16 < max) {
@@ -240,8 +244,8 @@ static size_t random_text(uint64_t *rng, char *text, size_t max) {
     return n;
 }
 
-/* Decoding returns the text. Long texts, which use the word cache, give the concatenated ids of
-   their parts. */
+/* Decoding returns the text. A long text, for which the word cache is used, must give the ids of
+   its parts one after the other. */
 static void any_utf8_round_trips(void) {
     enum { MAX = 40000 };
     syn_tokenizer *tok = load_tiny();
@@ -254,7 +258,8 @@ static void any_utf8_round_trips(void) {
         int32_t *ids = NULL, *part = NULL;
         size_t elems, part_elems, at = 0;
         CHECK(round_trip(tok, text, bytes, &ids, &elems));
-        /* Words never cross a special token: the ids are the concatenated ids of the pieces. */
+        /* A word never extends across a special token, so the ids are those of the pieces one after
+           the other. */
         for (size_t from = 0, to; from < bytes; from = to) {
             const char *special = NULL;
             for (to = from; to < bytes && special == NULL; to++)
@@ -275,7 +280,8 @@ static void any_utf8_round_trips(void) {
     syn_tokenizer_free(tok);
 }
 
-/* The ids of a repeated line must not depend on the word cache, which short texts do not use. */
+/* A repeated line must have the same ids as one short line. The word cache is used only for long
+   texts. */
 static void cache_changes_nothing(void) {
     static const char line[] = "abcab heheheh xyyxyx caf\xc3\xa9\xc3\xa9 12312 wwabab\n";
     enum { LINES = 2000 };
@@ -308,7 +314,7 @@ static int by_hash(const void *a, const void *b) {
     return x->hash < y->hash ? -1 : x->hash > y->hash;
 }
 
-/* The word cache must distinguish alternating words with the same hash. */
+/* The word cache must distinguish two words that have the same hash and occur alternately. */
 static void equal_hashes_are_told_apart(void) {
     enum { WORDS = 1 << 18, REPEATS = 2000 };
     syn_tokenizer *tok = load_tiny();
@@ -320,7 +326,7 @@ static void equal_hashes_are_told_apart(void) {
         words[i].hash = syn__bpe_hash(words[i].text, 8);
     }
     qsort(words, WORDS, sizeof *words, by_hash);
-    size_t pairs = 0; /* about 2^36 / 2 / 2^32 = 8 expected */
+    size_t pairs = 0; /* about 2^36 / 2 / 2^32 = 8 pairs are expected */
     for (size_t i = 0; i + 1 < WORDS; i++) {
         if (words[i].hash != words[i + 1].hash || strcmp(words[i].text, words[i + 1].text) == 0)
             continue;
@@ -348,8 +354,8 @@ static void bad_utf8_is_refused(void) {
     } bad[] = {
         {"\x80", 1, 0},
         {"abc\xff", 4, 3},
-        {"hello world\xc3", 12, 11},        /* truncated */
-        {"12345678\xc0\xaf", 10, 8},        /* overlong */
+        {"hello world\xc3", 12, 11},        /* a truncated character */
+        {"12345678\xc0\xaf", 10, 8},        /* an overlong encoding */
         {"\xe4\xb8\xad\xed\xa0\x80", 6, 3}, /* a surrogate */
         {"ab\xf4\x90\x80\x80", 6, 2},       /* above U+10FFFF */
         {"<|endoftext|>a\xe2\x82", 16, 14},
@@ -391,7 +397,7 @@ static void missing_and_oversized_files(void) {
     syn_error missing = {0};
     CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &missing), SYN_E_IO);
     CHECK_HAS(missing.text, "merges.txt");
-    FILE *f = fopen(path, "wb"); /* a sparse file of more than 64 MiB */
+    FILE *f = fopen(path, "wb"); /* a sparse file with more than 64 MiB */
     CHECK(f != NULL);
     CHECK(fseek(f, 64L << 20, SEEK_SET) == 0 && fputc('\n', f) == '\n' && fclose(f) == 0);
     syn_error large = {0};
@@ -399,7 +405,7 @@ static void missing_and_oversized_files(void) {
     CHECK_HAS(large.text, "merges.txt");
 }
 
-/* The text is long enough for the word cache, and has a word that needs heap memory. */
+/* The text is long enough for the word cache and has a word that needs heap memory. */
 static syn_status load_and_use(void *text, syn_error *err) {
     const size_t length = strlen(text);
     syn_tokenizer *tok;
@@ -460,8 +466,8 @@ static void without_pcre2_a_sentence(void) {
 
 #endif
 
-/* Characters without a token: with an unk_token they separate the characters around them,
-   without one they are dropped before merging. The ids are those of tokenizers 0.23.3. */
+/* Characters without a token. With an unk_token, they separate the characters around them. Without
+   one, they are removed before merging. The expected ids are those of tokenizers 0.23.3. */
 static void unknown_characters(void) {
     static const struct {
         const char *model, *text, *ids;

@@ -1,6 +1,6 @@
-/* GPT-2's tokenizer with the files next to its vocabulary (added tokens, configuration): ids
-   against HuggingFace's (reference/added_fixture.txt), rejected and damaged files, and
-   out-of-memory errors. */
+/* Tests GPT-2's tokenizer with the files that may be in the folder of its vocabulary (added tokens,
+   configuration). Ids are compared with HuggingFace's (reference/added_fixture.txt). Also tests
+   rejected and damaged files, and out-of-memory errors. */
 #include "models/tokenizer/tokenizer_private.h"
 
 #include "syntorch/base/memory.h"
@@ -10,13 +10,13 @@
 
 #ifdef SYN_HAVE_PCRE2
 
-/* An empty folder except for the tiny vocabulary. */
+/* Prepares a folder that contains only the tiny vocabulary. */
 static void begin_folder(void) {
     clear_folder();
     put_tiny_gpt2();
 }
 
-/* A "file" line: the file's name, then its contents. */
+/* Writes the file of a "file" line: the line has the name, then the contents. */
 static void put_line(const fixture_line *line) {
     char name[64];
     const size_t n = strcspn(line->rest, " ");
@@ -43,7 +43,7 @@ static void every_folder_of_the_fixture(void) {
     while (fixture_next(f, &line) && strcmp(line.kind, "word") != 0) {
         if (strcmp(line.kind, "case") == 0) {
             number = atoi(line.rest);
-            begin_folder(); /* reads lines of another fixture */
+            begin_folder(); /* this function also reads lines of another fixture */
         } else if (strcmp(line.kind, "file") == 0) {
             put_line(&line);
         } else if (strcmp(line.kind, "size") == 0) {
@@ -185,7 +185,7 @@ static void what_is_not_done_is_refused(void) {
     put_text("tokenizer.json", "{}");
     syn_error err = {0};
     CHECK(syn_tokenizer_load(&tok, in_folder(""), &err) ==
-          SYN_E_FORMAT); /* tokenizer.json takes precedence now */
+          SYN_E_FORMAT); /* tokenizer.json is now used instead */
     CHECK_HAS(err.text, "tokenizer.json has no model with vocab");
 }
 
@@ -209,7 +209,8 @@ static const char *const whole[][2] = {
 };
 enum { WHOLE = sizeof whole / sizeof *whole };
 
-/* Each file is accepted whole and, truncated at any byte, rejected with a message that names it. */
+/* Each file is accepted as a whole. Truncated at any byte, it is rejected with a message that names
+   it. */
 static void cut_files(void) {
     for (int k = 0; k < WHOLE; k++) {
         const char *text = whole[k][1];
@@ -249,7 +250,8 @@ static void memory_runs_out(void) {
     CHECK(test_without_memory(load_and_encode, NULL) > 20);
 }
 
-/* Enough tokens to grow the table several times, with common prefixes, concatenated in a text. */
+/* So many tokens that the table grows several times. They have common prefixes, and the text
+   contains them one after the other. */
 static void many_tokens(void) {
     enum { N = 3000 };
     static char config[N * 24], text[N * 12];

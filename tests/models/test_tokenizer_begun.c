@@ -1,5 +1,5 @@
-/* Incremental decoding, while ids are still being generated: text that was returned never
-   changes, and the last call returns the whole text. */
+/* Tests incremental decoding, that is, decoding while ids are still being generated. Text that was
+   returned must never change, and the last call must return the whole text. */
 #include "models/tokenizer/tokenizer_private.h"
 #include "tests/support/files.h"
 #include "tests/support/random.h"
@@ -14,7 +14,8 @@ static uint64_t random_below(uint64_t *state, uint64_t n) {
     return n ? random_u64(state) % n : 0;
 }
 
-/* Ids from the whole vocabulary, or from a few that repeat, so that byte tokens are adjacent. */
+/* Random ids from the whole vocabulary, or from a few ids, so that tokens of single bytes are often
+   adjacent. */
 static size_t some_ids(uint64_t seed, int32_t vocab, int32_t *ids) {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
     const int32_t few = seed % 3 == 0 ? vocab : seed % 3 == 1 && vocab > 300 ? 300 : 12;
@@ -30,8 +31,8 @@ static bool is_byte(const syn_tokenizer *tok, int32_t id) {
     return bytes == 6 && memcmp(text, "<0x", 3) == 0;
 }
 
-/* Whether the decoded text of the first i ids grows with i and is a prefix of the whole text. If
-   `soon`, bytes may be held back only while they wait for the rest of a character. */
+/* Whether the decoded text of the first i ids grows with i and is always a prefix of the whole
+   text. With `soon`, bytes may be held back only while the rest of their character is missing. */
 static bool grows(const syn_tokenizer *tok, const int32_t *ids, size_t n, bool soon,
                   size_t *total) {
     char *whole, *text;
@@ -78,13 +79,13 @@ static void every_kind(void) {
             syn_tokenizer_load(&tok, reference_path("tokenizers/%s", names[i]), &err);
         if (s == SYN_E_UNSUPPORTED) SKIP("built without PCRE2 or utf8proc");
         CHECK_OK(s, err);
-        /* a Replace decoder after Fuse needs the whole text */
+        /* A Replace decoder after Fuse needs the whole text. */
         check_kind(tok, names[i], strcmp(names[i], "odd_wordpiece") != 0);
         syn_tokenizer_free(tok);
     }
 }
 
-/* U+20AC as three byte tokens and as one token. */
+/* U+20AC as three byte tokens, and as one token. */
 static void bytes_wait_for_others(void) {
     static const char euro[] = "\xe2\x82\xac";
     const int32_t ids[] = {'a', 0xe2, 0x82, 0xac, 0x82, 0xe2, 'b'};
@@ -115,7 +116,7 @@ static void bytes_wait_for_others(void) {
     const syn_status s = syn_tokenizer_load(&tok, reference_path("tokenizers/llama2"), &err);
     if (s == SYN_E_UNSUPPORTED) SKIP("built without PCRE2 or utf8proc");
     CHECK_OK(s, err);
-    int32_t parts[5], n = 0; /* ids of "<0xE2>", ... and of the whole character */
+    int32_t parts[5], n = 0; /* the ids of "<0xE2>", ... and of the whole character */
     for (int i = 0; i < 3; i++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", (unsigned char)euro[i]);
@@ -139,8 +140,8 @@ static void bytes_wait_for_others(void) {
     syn_tokenizer_free(tok);
 }
 
-/* A tokenizer.json with tokens that every decoder treats specially, and with random decoders in
-   any order. */
+/* Writes a tokenizer.json with tokens that some decoder treats specially, and with random decoders
+   in any order. */
 static void put_decoders(uint64_t *state, char *json, size_t json_bytes) {
     static const char *const kinds[] = {
         "{\"type\": \"ByteLevel\"}",

@@ -1,5 +1,5 @@
-/* The interface of BERT's tokenizer: ids, pairs and decoded texts against HuggingFace's; which
-   tokenizer a folder contains; and errors. */
+/* Tests the interface of BERT's tokenizer. Ids, pairs and decoded texts are compared with
+   HuggingFace's. Also tests which tokenizer a folder contains, and errors. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "syntorch/base/memory.h"
@@ -9,7 +9,7 @@
 
 #ifdef SYN_HAVE_UTF8PROC
 
-/* The shared vocabulary of bert-base-uncased, with and without lower-casing. */
+/* Loads the shared vocabulary of bert-base-uncased with and without lower-casing. */
 static bool load_both(syn_tokenizer *tok[2]) {
     size_t bytes;
     char *vocab = file_bytes(shared_path("bert/vocab.txt"), &bytes);
@@ -132,8 +132,8 @@ static void squad_text(void) {
     for (int i = 0; i < 2; i++) syn_tokenizer_free(tok[i]);
 }
 
-/* Compares ids, and also the words before they are split into tokens, because most words of
-   these texts are [UNK]. */
+/* Compares the ids. Most words of these texts are [UNK], so the words before they are split into
+   tokens are also compared. */
 static void random_texts(void) {
     if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     if (!char_unicode_is_known()) SKIP("utf8proc has a Unicode version other than 14 to 17");
@@ -200,7 +200,8 @@ static void tokens_and_their_names(void) {
               SYN_E_INVALID);
     CHECK_HAS(lacks.text, "lacks [CLS] or [SEP]");
     const char *rest;
-    CHECK(gives(tok, "[SEP][CLS]", 10, " 0 0 0 1", &rest)); /* "[", "SEP", "]": all three unknown */
+    /* "[", "SEP" and "]" are three unknown words. */
+    CHECK(gives(tok, "[SEP][CLS]", 10, " 0 0 0 1", &rest));
     syn_tokenizer_free(tok);
 }
 
@@ -221,7 +222,8 @@ static void bad_utf8_is_refused(void) {
     syn_tokenizer_free(tok);
 }
 
-/* The ids of a repeated line must not depend on the word cache, which short texts do not use. */
+/* A repeated line must have the same ids as one short line. The word cache is used only for long
+   texts. */
 static void cache_changes_nothing(void) {
     static const char line[] = "abab ab abba baa\xc3\xa9 e\xcc\x81 zz abababababababababababababab "
                                "aaaaaaaaaaaa [MASK]b\xe4\xb8\xad\n";

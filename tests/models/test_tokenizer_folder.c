@@ -1,4 +1,4 @@
-/* Which tokenizer a folder contains, and what its configuration files change. */
+/* Tests which tokenizer a folder contains, and how its configuration files change the ids. */
 #include "models/tokenizer/tokenizer.h"
 
 #include "syntorch/base/memory.h"
@@ -8,9 +8,10 @@
 
 #ifdef SYN_HAVE_UTF8PROC
 
-/* Effects of tokenizer_config.json on the ids of "A \xc3\xa9 \xc3\x89 <two ideographs>". */
+/* How settings of tokenizer_config.json change the ids of "A \xc3\xa9 \xc3\x89 <two
+   ideographs>". */
 static const struct {
-    const char *config, *ids; /* NULL: rejected with ... */
+    const char *config, *ids; /* ids NULL: the file is rejected */
     const char *sentence;
 } configs[] = {
     {"{}", " 5 12 12 14 14", ""},
@@ -47,7 +48,7 @@ static const struct {
      "the tokenizer_class \"EsmTokenizer\" is not supported; only GPT2Tokenizer and BertTokenizer"},
     {"{\"tokenizer_class\": \"BertTokenizerFaster\"}", NULL, "is not supported"},
     {"{\"tokenizer_class\": \"GPT2Tokenizer\"}", NULL,
-     ""}, /* no vocab.json, or built without PCRE2 */
+     ""}, /* the folder has no vocab.json, or the library was built without PCRE2 */
     {"{\"tokenizer_class\": [\"BertTokenizer\"]}", NULL, "tokenizer_class must be a string"},
     {"[]", NULL, "the configuration must be an object"},
     {"{\"do_lower_case\": true", NULL, "tokenizer_config.json:1:"},
@@ -84,7 +85,7 @@ static void settings_of_wordpiece(void) {
 
 #ifdef SYN_HAVE_UTF8PROC
 
-/* Files of older versions, which are used unless tokenizer_config.json lists the added tokens. */
+/* Files of older versions. They are used unless tokenizer_config.json lists the added tokens. */
 static void older_files_of_wordpiece(void) {
     static const struct {
         const char *file, *text, *sentence; /* expected message; NULL: accepted */
@@ -114,10 +115,11 @@ static void older_files_of_wordpiece(void) {
 
 #if defined SYN_HAVE_UTF8PROC && defined SYN_HAVE_PCRE2
 
-/* Which of two tokenizers in a folder is loaded. */
+/* Tests which of the two tokenizers in a folder is loaded. */
 static void a_folder_of_both(void) {
     static const struct {
-        const char *tokenizer_config, *config, *name; /* NULL: no such file; rejected */
+        /* File contents (NULL: no such file), and name of the loaded tokenizer (NULL: rejected). */
+        const char *tokenizer_config, *config, *name;
     } folders[] = {
         {NULL, NULL, NULL},
         {"{}", "{}", NULL},
@@ -152,7 +154,7 @@ static void a_folder_of_both(void) {
         }
         syn_tokenizer_free(tok);
     }
-    remove_all(in_folder("merges.txt")); /* vocab.json without merges.txt is ignored */
+    remove_all(in_folder("merges.txt")); /* a vocab.json without a merges.txt is ignored */
     remove_all(in_folder("config.json"));
     syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
@@ -168,7 +170,7 @@ static void empty_and_oversized(void) {
     CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_IO);
     CHECK_HAS(err.text, " is not a folder with a tokenizer: it lacks tokenizer.json, vocab.json");
     CHECK(tok == NULL);
-    FILE *f = fopen(in_folder("vocab.txt"), "wb"); /* one line of 2 GB, in a sparse file */
+    FILE *f = fopen(in_folder("vocab.txt"), "wb"); /* a sparse file with one line of 2 GB */
     CHECK(f != NULL);
     CHECK(fputs("[UNK]\n", f) >= 0 && fseek(f, 2147483647L, SEEK_SET) == 0);
     CHECK(fputc('a', f) == 'a' && fclose(f) == 0);

@@ -1,5 +1,6 @@
-/* Tokenizers from tokenizer.json: ids, offsets and decoded texts against HuggingFace's
-   tokenizers library, and rejected files. */
+/* Tests tokenizers from tokenizer.json files. Ids, offsets and decoded texts are compared with
+   those of HuggingFace's tokenizers library (reference/tokenizer_json_fixture.txt). Also tests
+   rejected files. */
 #include "models/tokenizer/tokenizer_regex_private.h"
 #include "models/tokenizer/tokenizer_unicode_private.h"
 #include "tests/support/test.h"
@@ -14,8 +15,8 @@ static size_t n_bits;
 
 /* ---- Hash of a text's results ---- */
 
-/* CRC-32 (IEEE 802.3), continued from `value` as by zlib's crc32. Processes eight bytes at a
-   time, with one table for each distance from the last of them. */
+/* CRC-32 (IEEE 802.3) with `value` as previous result, as in zlib's crc32. It processes eight bytes
+   at a time, with one table for each distance from the last of these bytes. */
 static uint32_t crc(uint32_t value, const void *data, size_t bytes) {
     static uint32_t table[8][256];
     const unsigned char *p = data;
@@ -39,10 +40,10 @@ static uint32_t crc(uint32_t value, const void *data, size_t bytes) {
     return ~value;
 }
 
-/* Length of the longest incomplete character at the beginning of an invalid text, at least 1.
-   Rust's from_utf8_lossy replaces that many bytes with one U+FFFD. */
+/* The length of the longest incomplete character at the beginning of an invalid text; at least 1.
+   Rust's from_utf8_lossy replaces this number of bytes by one U+FFFD. */
 static size_t bad_bytes(const char *text, size_t bytes) {
-    for (size_t n = 3; n > 1; n--) { /* some continuation bytes would complete the character */
+    for (size_t n = 3; n > 1; n--) { /* with some continuation bytes, this would be a character */
         char whole[4] = {0};
         if (n > bytes) continue;
         memcpy(whole, text, n);
@@ -59,7 +60,7 @@ static size_t bad_bytes(const char *text, size_t bytes) {
     return 1;
 }
 
-/* Hashes a text, with U+FFFD in place of invalid UTF-8. */
+/* Continues the hash with a text, in which U+FFFD replaces invalid UTF-8. */
 static uint32_t crc_lossy(uint32_t value, const char *text, size_t bytes) {
     size_t done = 0, at = 0;
     while (at < bytes) {
@@ -75,8 +76,8 @@ static uint32_t crc_lossy(uint32_t value, const char *text, size_t bytes) {
     return crc(value, text + done, bytes - done);
 }
 
-/* Whether syn_tokenizer_encode gives the same ids as syn_tokenizer_encode_text. It adds no
-   special tokens for kinds other than BPE, so those are compared with an encoding without them. */
+/* Whether syn_tokenizer_encode gives the same ids as syn_tokenizer_encode_text. For kinds other
+   than BPE it adds no special tokens, so its ids are compared with an encoding without them. */
 static bool is_same_short(const syn_tokenizer *tok, const char *text, size_t bytes,
                           const syn_encoding *e) {
     const bool bare = syn_tokenizer_kind_of(tok) != SYN_TOKENIZER_BPE;
@@ -92,8 +93,8 @@ static bool is_same_short(const syn_tokenizer *tok, const char *text, size_t byt
     return same;
 }
 
-/* also_short: compare with syn_tokenizer_encode, too; on a difference, return the hash of no
-   text. */
+/* Continues the hash with a text's results. also_short: also compare them with
+   syn_tokenizer_encode; after a difference, return a value that is not the hash of any text. */
 static uint32_t add_text(uint32_t value, const syn_tokenizer *tok, const char *text, size_t bytes,
                          bool also_short) {
     syn_encoding e;
@@ -181,7 +182,7 @@ static void same_ids(const syn_tokenizer *tok, const fixture_line *line) {
     syn_encoding_free(&e);
 }
 
-/* "TEXT TEXT ID:TYPE ..." */
+/* Compares a line with the form "TEXT TEXT ID:TYPE ...". */
 static void same_pair(const syn_tokenizer *tok, char *rest) {
     char text[2][64], got[1024] = "";
     size_t bytes[2], n;
@@ -194,7 +195,7 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
     }
     const syn_status status = syn_tokenizer_encode_pair(tok, text[0], bytes[0], text[1], bytes[1],
                                                         &ids, &types, &n, &err);
-    if (status == SYN_E_INVALID) { /* no file defines special tokens for pairs of texts */
+    if (status == SYN_E_INVALID) { /* the file does not define special tokens for pairs */
         CHECK_HAS(err.text, "pairs of texts");
         return;
     }
@@ -209,8 +210,9 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
 
 #define KINDS 13
 
-/* Characters are in the first four planes and at the beginning of the fifteenth. The tokenizers
-   treat all other code points alike, so each one tests only a share of their blocks. */
+/* Whether this tokenizer is tested with the characters from `first` on. They are in the first four
+   planes and at the beginning of the fifteenth. All other code points are equivalent for
+   tokenizers, so each tokenizer tests only some blocks of them. */
 static bool takes_points(unsigned first, int kind) {
     if (TEST_REDUCED && first > 0x1000 && (int)(first / 4096 % KINDS) != kind) return false;
     return first < 0x40000 || first == 0xe0000 || (int)(first / 4096 % KINDS) == kind;
@@ -281,7 +283,7 @@ static const struct {
     {"{\"version\": \"1.0\", \"truncation\": {\"max_length\": 1}, \"padding\": {}, " MODEL "}",
      NULL},
     {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}",
-     NULL}, /* no type: a file of an older version */
+     NULL}, /* without a type, as in files of an older version */
     {"{\"model\": {\"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}}}",
      NULL},
     {"{}", "has no model with vocab"},
@@ -379,7 +381,7 @@ static void others_are_refused(void) {
     }
 }
 
-/* Every file truncated at any byte is rejected. */
+/* Every file must be rejected if it is truncated at any byte. */
 static void cut_files(void) {
     size_t bytes;
     char *data = file_bytes(reference_path("tokenizers/odd_bpe/tokenizer.json"), &bytes);
@@ -431,7 +433,7 @@ static void which_file_counts(void) {
     }
 }
 
-/* Tokens that begin and end a text. */
+/* Tokens at the beginning and at the end of a text. */
 static void ends_of_texts(void) {
     put_text("tokenizer.json",
              "{\"added_tokens\": [" TOKEN("3", "<s>", "\"normalized\": false") ", " TOKEN(

@@ -1,4 +1,5 @@
-/* Regular expressions: GPT-2's words, classes of characters, and rejected patterns. */
+/* Tests the regular expressions of tokenizers: the words of GPT-2, classes of characters, and
+   patterns that are rejected. */
 #include "models/tokenizer/tokenizer_regex_private.h"
 
 #include "syntorch/base/memory.h"
@@ -36,8 +37,8 @@ static void walk_set(walk *w, const char *text, size_t bytes) {
     w->at = 0;
 }
 
-/* Length of the next match in bytes, which must begin at the end of the previous one; 0 at the
-   end. */
+/* The length of the next match in bytes; 0 at the end of the text. Each match must begin at the end
+   of the previous one. */
 static syn_status walk_next(walk *w, size_t *bytes, syn_error *err) {
     size_t begin, end;
     SYN_TRY(syn__regex_find(w->regex, w->match, w->text, w->bytes, w->at, &begin, &end, err));
@@ -75,7 +76,7 @@ static void words_match_the_fixture(void) {
     CHECK(texts > 200);
 }
 
-/* Whether `side`, the character and `side` together are one word. */
+/* Whether the text `side` + character + `side` is one word. */
 static bool joins(walk *split, char side, const char *character, size_t bytes) {
     char text[8] = {side};
     memcpy(text + 1, character, bytes);
@@ -115,7 +116,7 @@ static void classes_of_all_code_points(void) {
     CHECK_INT(blocks, 272);
 }
 
-/* Long runs must neither make the matcher backtrack nor exhaust the stack. */
+/* Long runs of characters must not make the matcher backtrack, and must not exhaust the stack. */
 static void long_runs_are_words(void) {
     const size_t n = (size_t)1 << 20;
     char *text = malloc(n + 1);
@@ -130,13 +131,14 @@ static void long_runs_are_words(void) {
         walk_set(&split, text, n + (*c != 'a'));
         CHECK_OK(walk_next(&split, &bytes, &err), err);
         CHECK_INT(bytes,
-                  *c == '\n' || *c == ' ' ? n - 1 : n); /* the last one belongs to the word of z */
+                  /* The last character belongs to the word of z. */
+                  *c == '\n' || *c == ' ' ? n - 1 : n);
     }
     walk_end(&split);
     free(text);
 }
 
-/* Patterns that have another meaning in PCRE2, and patterns that are invalid. */
+/* Patterns that have another meaning in PCRE2, and invalid patterns. */
 static void others_are_refused(void) {
     static const char *const refused[] = {"\\h",     "\\w",     "[\\w]", "\\p{Lu}(?i:a)",
                                           "\\p{Sc}", "\\1(a)",  "\\bx",  "[[:alpha:]]",

@@ -1,5 +1,5 @@
-/* The trainer: its steps equal the manual ones of test_forgotten_training, and NaN or infinite
-   values are reported, after which training continues. */
+/* Tests the trainer. Its steps must equal those of test_forgotten_training, which calls the parts
+   manually. NaN and infinity must be reported, and training can continue afterwards. */
 #include "models/training/trainer.h"
 #include "syntorch/gradient.h"
 #include "tests/support/device.h"
@@ -9,28 +9,28 @@
 
 enum { STEPS = 6, ACCIDENT = 3 };
 
-/* What is set to NaN or infinity before step ACCIDENT, and the message that all ranks must
-   report. */
+/* What becomes NaN or infinite before step ACCIDENT, and the message that all ranks must report. */
 typedef struct accident {
-    const char
-        *param; /* parameter whose element 5 becomes `value`; NULL: rank 1's loss weight does */
+    const char *param; /* element 5 of this parameter is set to `value`; NULL: the loss weight of
+                          rank 1 is set */
     float value;
     const char *sentence;
 } accident;
 
-/* When a step's results are waited for: at once, by the next step, or (with `ahead`) by a call
-   of syn_trainer_settle after each step. */
+/* When the results of a step are waited for: immediately, by the next step, or (with `ahead`) by a
+   call of syn_trainer_settle after each step. */
 typedef enum waiting_how { AT_ONCE, AHEAD, SETTLED } waiting_how;
 
 typedef struct job {
     syn_plan shape;
     int passes;
-    const accident *accident; /* NULL: none */
+    const accident *accident; /* NULL: no accident */
     waiting_how how;
     bool forget_passes;
     double losses[STEPS];
-    size_t rows, peak_bytes; /* of the last step; of the whole run */
-    uint64_t hash;           /* over all steps */
+    /* Numbers of bytes: of the rows of the last step, and peak of the whole run. */
+    size_t rows, peak_bytes;
+    uint64_t hash; /* hash of all steps */
 } job;
 
 typedef struct rank {
@@ -51,7 +51,7 @@ static syn_tensor pass(void *arg, int number) {
     return syn_mul(ctx, loss, syn_input(ctx, "factor", &one, &r->job->accident->value));
 }
 
-/* Sets one element of a parameter; returns its previous value. */
+/* Sets one element of a parameter and returns its previous value. */
 static float set(syn_ctx *ctx, const char *name, float value) {
     static _Thread_local float x[1 << 14];
     const syn_tensor t = syn_find_param(ctx, name);
@@ -68,7 +68,7 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
     syn_error inner = {0};
     double loss;
     float was = 0;
-    rank bad = *r; /* a copy, so that the next step's microbatches are unaffected */
+    rank bad = *r; /* a copy, so that the microbatches of the next step are not affected */
     if (a->param) was = set(ctx, a->param, a->value);
     else bad.bad_weight = syn_ctx_rank(ctx) == 1;
     const int64_t before = syn_trainer_known(trainer).steps;
@@ -84,7 +84,7 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
     return syn_ctx_check(ctx, err);
 }
 
-/* Stores the loss of the last known step, which is the loss over all ranks. */
+/* Stores the loss of the last step whose results are known. This loss covers all ranks. */
 static syn_trained note(job *j, const syn_comm *comm, const syn_trainer *trainer) {
     const syn_trained known = syn_trainer_known(trainer);
     if (known.steps > 0 && comm->rank == 0) j->losses[known.steps - 1] = known.loss;
@@ -130,7 +130,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Microbatches over the same samples add up: each contributes the loss of a manual step. */
+/* Microbatches with the same samples are added up: each contributes the loss of a manual step. */
 static void test_steps(void) {
     float by_hand[STEPS];
     for (int passes = 1; passes <= 2; passes++) {
@@ -147,8 +147,8 @@ static void test_steps(void) {
     }
 }
 
-/* Forgetting microbatches changes neither the losses nor the hash. A step then has the rows of
-   one microbatch; its memory does not grow with the number of microbatches either way. */
+/* Forgetting the rows of microbatches changes neither losses nor hash. A step then has the rows of
+   one microbatch. Its memory does not grow with the number of microbatches in either case. */
 static void test_many_passes(void) {
     job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_passes = true};
     job held = {.shape = few.shape, .passes = 5};
@@ -201,7 +201,7 @@ static void test_bad_texts(void) {
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 
-/* The loss and the gradients are finite, but the sum of their squares overflows. */
+/* The loss and the gradients are finite, but the sum of the gradients' squares overflows. */
 static void test_large_gradients(void) {
     const accident a = {NULL, 3e37f, "step 4: the gradient of 'wte.weight' is infinite"};
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
@@ -209,11 +209,11 @@ static void test_large_gradients(void) {
 
 typedef struct waits {
     waiting_how how;
-    uint64_t device, events; /* in the last step */
+    uint64_t device, events; /* counted in the last step */
 } waits;
 
-/* On a device that counts reads, loss and norm are read with one wait for the device; `ahead`,
-   with one wait for the reads that the previous step queued. */
+/* On a device that counts reads, loss and norm are read with one wait for the whole device or, with
+   `ahead`, with one wait for those reads that the previous step queued. */
 static syn_status waiting(syn_comm *comm, void *arg, syn_error *err) {
     waits *w = arg;
     const job j = {.shape = {.tp = 1, .dp = 1}};
@@ -266,8 +266,8 @@ static void test_waits(void) {
     }
 }
 
-/* All ways of waiting give the same losses, on one rank and on four; the last step is waited for
-   at the end. */
+/* All ways of waiting give the same losses, on one rank and on four. The results of the last step
+   are waited for at the end. */
 static void test_ahead(void) {
     for (int ranks = 1; ranks <= 4; ranks *= 4) {
         job jobs[3];

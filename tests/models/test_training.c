@@ -1,5 +1,5 @@
-/* Training whole models against PyTorch (tests/reference/make_training_fixture.py): losses and
-   gradients, and parameters after three steps. */
+/* Compares training of whole models with PyTorch (tests/reference/make_training_fixture.py):
+   losses, gradients, and parameters after three steps. */
 #include "models/bert.h"
 #include "models/training/data_parallel.h"
 #include "models/training/optimizer.h"
@@ -21,18 +21,20 @@ typedef struct whole {
     int64_t elems;
 } whole;
 
-/* Fixture, sharding and results of a run. */
+/* The fixture, the sharding and the results of a run. */
 typedef struct job {
     const checkpoint *checkpoint;
     const syn_safetensors *want;
     bool fused, dropout;
     syn_recompute_mode recompute;
     syn_plan shape;
-    whole *grads; /* with dropout: one rank's gradient of each parameter; created if NULL */
+    /* With dropout: the gradient of each parameter in the run of one rank; filled by this run if
+       NULL. */
+    whole *grads;
     syn_dtype dtype;
-    /* For bf16. half: losses and norms of PyTorch's bf16 training and its distances from double.
-       apart: by kind and rank, the squared distance of the rank's values from the fixture;
-       replicated parameters count once. */
+    /* For bf16. half: losses and norms of PyTorch's bf16 training, and its distances from double
+       precision. apart: the squared distance of the rank's values from the fixture, by kind and
+       rank; replicated parameters are counted once. */
     const syn_safetensors *half;
     double *apart[2];
 } job;
@@ -47,7 +49,7 @@ static const syn_safetensors_tensor *want(const job *j, const char *kind, const 
     return syn_safetensors_find(j->want, full);
 }
 
-/* This rank's samples of step t. */
+/* This rank's part of the tensor `what` of step t. */
 static syn_tensor given(const job *j, syn_ctx *ctx, const syn_mesh *mesh, const char *what, int t) {
     char name[32];
     snprintf(name, sizeof name, "%s.%d", what, t);
@@ -59,7 +61,7 @@ static syn_tensor given(const job *j, syn_ctx *ctx, const syn_mesh *mesh, const 
     return syn_input(ctx, what, &spec, ids + mesh->index[SYN_AXIS_DP] * share * TOKENS);
 }
 
-/* 0 where a key may be seen, -infinity elsewhere. */
+/* The attention mask: 0 for keys that may be seen, -infinity for others. */
 static syn_tensor mask_of(const job *j, syn_ctx *ctx, const syn_mesh *mesh, int t) {
     const syn_tensor counts = given(j, ctx, mesh, "mask", t);
     syn_spec spec = *syn_tensor_spec(ctx, counts);
@@ -72,7 +74,7 @@ static syn_tensor mask_of(const job *j, syn_ctx *ctx, const syn_mesh *mesh, int 
     return syn_input(ctx, "mask", &spec, mask);
 }
 
-/* 1 / the number of labels of all ranks that are not ignored. */
+/* The loss weight: 1 / the number of labels on all ranks that are not ignored. */
 static syn_tensor weight_of(const job *j, syn_ctx *ctx, int t) {
     const syn_spec one = {SYN_F32, 0, {0}};
     char name[32];
@@ -84,7 +86,8 @@ static syn_tensor weight_of(const job *j, syn_ctx *ctx, int t) {
     return syn_input(ctx, "weight", &one, &(float){1.0f / (float)n});
 }
 
-/* The fixture's labels are already the next tokens, so causal models do not shift them. */
+/* The loss of step t. The fixture's labels are already the next tokens, so causal models do not
+   shift them. */
 static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int t) {
     syn_ctx *ctx = syn_model_ctx(m);
     const syn_tensor ids = given(j, ctx, mesh, "ids", t), labels = given(j, ctx, mesh, "labels", t);
@@ -94,10 +97,11 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
     return syn_bert_mlm_loss(m, syn_bert_forward(m, ids, types, mask), labels, weight);
 }
 
-/* Adding the same number to all keys does not change attention, so this gradient is zero except
-   for rounding, and AdamW, which divides by the gradient's size, amplifies the rounding to a whole
-   step. Keys are the second third of GPT-2's c_attn and of each head's rows of GPT-NeoX's
-   query_key_value; rotary embedding covers only a part of the latter. */
+/* Whether a parameter's gradient is zero except for rounding. Adding the same number to all keys
+   does not change attention, so this is true for the bias of keys. AdamW divides by the gradient's
+   magnitude, which enlarges the rounding to a whole step. Keys are the second third of c_attn
+   in GPT-2, and of each head's rows of query_key_value in GPT-NeoX, where the rotary embedding
+   covers only some of these rows. */
 static bool is_noise(const char *name) {
     return ref_ends(name, "key.bias");
 }
@@ -109,14 +113,14 @@ static bool has_noise(const char *name, int64_t block, int64_t row) {
            (ref_ends(name, "query_key_value.bias") && row / NEOX_DEPTH % 3 == 1);
 }
 
-/* With slow rotary frequencies a key's bias has so little effect that rounding decides some of
-   AdamW's steps. */
+/* Whether the gradient is so small that rounding decides some steps of AdamW. This is the case for
+   the bias of keys if the rotary frequencies are low. */
 static bool is_nearly_noise(const char *name) {
     return ref_ends(name, "k_proj.bias");
 }
 
-/* Distance of this rank's shard from the expected full parameter. After a step, elements that
-   are noise are left out. */
+/* The distance of this rank's shard from the expected full parameter. After a step, elements that
+   are noise are not compared. */
 typedef struct off {
     double largest, worst, squares;
 } off;
@@ -135,7 +139,7 @@ static off compare_shard(const whole *w, const syn_param_info *p, const float *x
                 for (int64_t i = 0; i < per; i++, at++) {
                     const int64_t row = b * block + p->shard.index * part + r;
                     const int64_t of = (o * length + row) * per + i;
-                    const double v = of < w->elems ? value(w, of) : 0; /* padding */
+                    const double v = of < w->elems ? value(w, of) : 0; /* padding is 0 */
                     const bool noise = stepped && has_noise(p->name, b, row);
                     const double d = noise ? 0 : (double)x[at] - v;
                     by.worst = fmax(by.worst, fabs(d));
@@ -144,7 +148,7 @@ static off compare_shard(const whole *w, const syn_param_info *p, const float *x
     return by;
 }
 
-/* Whether the worst error is within tol of the largest value. */
+/* The worst error must be at most tol, relative to the largest value. */
 static void check_shard(const whole *w, const char *kind, const syn_param_info *p, syn_ctx *ctx,
                         syn_tensor got, double tol) {
     const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
@@ -183,7 +187,7 @@ static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) 
 enum { GRADS, MASTERS };
 static const char *const kinds[2] = {"grad", "after"};
 
-/* Sums the squared distances of this rank's gradients or masters from the fixture's. */
+/* Adds up the squared distances of this rank's gradients or master weights from the fixture's. */
 static syn_status add_distance(const job *j, int kind, syn_ctx *ctx, const syn_mesh *mesh,
                                const syn_optimizer *optimizer, syn_error *err) {
     double *sum = &j->apart[kind][syn_ctx_rank(ctx)];
@@ -207,7 +211,7 @@ static syn_status add_distance(const job *j, int kind, syn_ctx *ctx, const syn_m
     return SYN_OK;
 }
 
-/* Parameters must equal their masters, rounded. */
+/* Parameters must equal their rounded master weights. */
 static syn_status check_rounded(syn_ctx *ctx, const syn_optimizer *optimizer, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -243,7 +247,7 @@ static void check_bf16_number(const job *j, const char *kind, int t, double got)
 
 enum { RUNS = 15 };
 
-/* Limit for one run: another order of summation changes the distance by a fifth. check_bf16
+/* The limit is for one run: another order of summation changes the distance by a fifth. check_bf16
    checks the mean of all runs. */
 static void check_distances(const job *j, int ranks, double mean[2]) {
     for (int k = 0; k < 2; k++) {
@@ -256,7 +260,7 @@ static void check_distances(const job *j, int ranks, double mean[2]) {
     }
 }
 
-/* With dropout there is no fixture: the reference is one rank's unfused run. */
+/* There is no fixture with dropout, so the reference is an unfused run on one rank. */
 static void check_dropped(const job *j, syn_ctx *ctx) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx) && test_failures == 0; i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -273,7 +277,7 @@ static void check_dropped(const job *j, syn_ctx *ctx) {
     }
 }
 
-/* Dropout masks with the sample's index as the key. */
+/* Sets dropout. The key of each mask is the index of the sample. */
 static void drop(const job *j, syn_model *m, const syn_mesh *mesh) {
     const int32_t share = BATCH / mesh->size[SYN_AXIS_DP];
     const syn_spec spec = {SYN_I32, 1, {share}};
@@ -380,7 +384,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* From make_llama_fixture.py and make_neox_fixture.py. */
+/* Checkpoints from make_llama_fixture.py and make_neox_fixture.py. */
 static const checkpoint llamas[] = {
     {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
     {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
@@ -417,11 +421,13 @@ static void check_shapes(const char *folder, const char *fixture) {
     }
 }
 
-/* Masks are the same fused or unfused, with or without recomputation, on any number of ranks. */
+/* Dropout masks must be the same fused or unfused, with or without recomputation, and on any number
+   of ranks. */
 static void check_masks(const char *folder, const char *fixture) {
     whole grads[MOST_PARAMS] = {{0}};
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
-    /* Reduced rounds: 0, 7 and 14 differ in attention, recomputation and shape. */
+    /* With reduced rounds, runs 0, 7 and 14 are tested. They differ in attention, recomputation and
+       shape. */
     const int step = ref_rounds(4) == 4 ? 1 : 7;
     for (int i = 0; i < 15 && test_failures == 0; i += step) {
         job j = {.dropout = true,
@@ -434,8 +440,8 @@ static void check_masks(const char *folder, const char *fixture) {
     for (int i = 0; i < MOST_PARAMS; i++) free(grads[i].values);
 }
 
-/* On any number of ranks, fused or unfused, with or without recomputation, results are no
-   farther from double precision than PyTorch's bf16 results. */
+/* The results must not be farther from double precision than PyTorch's bf16 results. Tested on any
+   number of ranks, fused or unfused, with or without recomputation. */
 static void check_bf16(const char *folder, const char *fixture) {
     double apart[2][4], mean[2] = {0, 0};
     syn_safetensors *half;
@@ -453,7 +459,7 @@ static void check_bf16(const char *folder, const char *fixture) {
         if (test_failures == 0)
             check_distances(&j, (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1), mean);
     }
-    const double slack = ref_on_cuda() ? 1.05 : 1; /* its sums have another order */
+    const double slack = ref_on_cuda() ? 1.05 : 1; /* CUDA adds in another order */
     for (int k = 0; k < 2 && test_failures == 0; k++)
         CHECK_MSG(mean[k] <= of_half(&j, kinds[k], 0) * slack,
                   "%s: %g from double, PyTorch's bf16 %g", kinds[k], mean[k],

@@ -1,6 +1,6 @@
-/* Training over MPI: a step records the same trace as on meta, which equals the trace of a run
-   in threads (test_training_trace). A rank that fails or is killed while a gradient bucket is in
-   flight ends the job, as a failing thread ends the other threads. */
+/* Tests training over MPI. A step must record the same trace as on meta, which equals that of a run
+   in threads (test_training_trace). If a rank fails or is killed while a gradient bucket is in
+   flight, the whole job must end. */
 #include "syntorch/context_private.h"
 #include "tests/support/small_training.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- One rank ---- */
 
-/* Runs this rank over MPI, then on meta without the other ranks. */
+/* Runs this rank over MPI and then on meta, without the other ranks, and compares the traces. */
 static syn_status check_same(syn_comm *comm, const small_training *like, syn_error *err) {
     small_training over_mpi = *like, on_meta = *like;
     const int r = comm->rank;
@@ -51,8 +51,8 @@ static syn_status check_traces(syn_comm *comm, void *tp, syn_error *err) {
     return check_ways(comm, &(syn_plan){.tp = of_tp, .dp = comm->size / of_tp}, err);
 }
 
-/* In the second step rank 1 fails or is killed: before its backward pass, while others wait for
-   its gradients, or (end_after) with a bucket of its own in flight. */
+/* In the second step, rank 1 fails or is killed: before its backward pass, while other ranks wait
+   for its gradients, or (end_after) while one of its buckets is in flight. */
 static bool end_after, end_killed;
 
 static void end_rank_1(syn_ctx *ctx, int step, bool after) {
@@ -74,7 +74,7 @@ static syn_status train_and_end(syn_comm *comm, void *process, syn_error *err) {
 }
 
 static int run_rank(const char *mode) {
-    int tp = atoi(mode); /* 0: run the test in which rank 1 ends */
+    int tp = atoi(mode); /* 0 selects the test in which rank 1 ends */
     end_after = strstr(mode, "after") != NULL;
     end_killed = strstr(mode, "killed") != NULL;
     syn_error err = {0};
@@ -120,7 +120,8 @@ static void test_lost_thread(void) {
         end_after = i / 2;
         CHECK_INT(syn_local_run(n, train_and_end, NULL, &err), SYN_E_IO);
         CHECK_STR(err.text, "rank 1 failed: the disk is full");
-        if (i == 0) before = threads_alive(); /* a sanitizer's own thread remains */
+        /* The first run may start a thread of the sanitizer, which stays. */
+        if (i == 0) before = threads_alive();
         CHECK_MSG(threads_alive() == before && before <= 2, "%d threads, %d before",
                   threads_alive(), before);
     }

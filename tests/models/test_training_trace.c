@@ -1,6 +1,7 @@
-/* The trace of a training step: it is the same on the CPU and on meta, with the memory that meta
-   predicts; and its flops, bytes and collectives match closed formulas (Shoeybi et al. 2019, sec.
-   3; Narayanan et al. 2021, appendix), which expect.py computes, too. */
+/* Tests the trace of a training step. It must be the same on the CPU and on meta, with the memory
+   that meta predicts. Its flops, bytes and collectives must match closed formulas (Shoeybi et al.
+   2019, sec. 3; Narayanan et al. 2021, appendix), which the independent script expect.py also
+   computes. */
 #include "syntorch/gradient.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/ranks.h"
@@ -63,11 +64,13 @@ static void test_accumulation(void) {
 /* ---- Counts ---- */
 
 typedef struct counts {
-    uint64_t flops[SYN_PHASE_COUNT]; /* of matrix products */
-    int exchanges[SYN_PHASE_COUNT];  /* activation collectives of the tensor-parallel group */
+    uint64_t flops[SYN_PHASE_COUNT]; /* flops of matrix products */
+    /* Number of activation collectives of the tensor-parallel group. */
+    int exchanges[SYN_PHASE_COUNT];
     uint64_t bytes[SYN_PHASE_COUNT]; /* bytes of these collectives */
-    int of_targets, of_gradients, of_params; /* number of collectives: with one number per target;
-                                                of gradient and parameter buckets */
+    /* Number of collectives with one number per target, of gradient buckets, and of parameter
+       buckets. */
+    int of_targets, of_gradients, of_params;
     uint64_t gradient_bytes, param_bytes, target_bytes;
     uint64_t adamw_read, adamw_written;
 } counts;
@@ -75,7 +78,7 @@ typedef struct counts {
 static void count_node(counts *c, const syn_graph *graph, const syn_node *n, uint64_t activation) {
     if (n->category == SYN_CATEGORY_MATMUL) c->flops[n->phase] += n->flops;
     if (strcmp(n->op, "adamw") == 0) {
-        c->adamw_read += n->bytes_read - 16; /* the learning rates and the clipping factor */
+        c->adamw_read += n->bytes_read - 16; /* minus the learning rates and the clipping factor */
         c->adamw_written += n->bytes_written;
     }
     if (n->comm != SYN_COMM_ALL_REDUCE && n->comm != SYN_COMM_BROADCAST) return;
@@ -112,21 +115,20 @@ static uint64_t number_of_params(const syn_ctx *ctx) {
     return (uint64_t)n;
 }
 
-/* Flops of the matrix products in one rank's forward pass: 24 B S h^2 and 4 B S^2 h per layer
-   (with 4h wide MLPs; here with the model's width) and 2 B S h V for the head, divided by tp. */
+/* The flops of matrix products in one rank's forward pass. Each layer has 24 B S h^2 and 4 B S^2 h
+   (for MLPs with 4h; here for the model's MLP width), the head has 2 B S h V, all divided by tp. */
 static uint64_t forward_flops(const small_training *j, int64_t batch) {
     const syn_model_config *c = j->config;
     const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner, s = TRAINED_TOKENS,
                    t = (uint64_t)batch * s, tp = (uint64_t)j->shape.tp;
     const uint64_t vocab = ((uint64_t)c->vocab_size + tp - 1) / tp;
     const uint64_t layer = (2 * t * (4 * h * h + 2 * h * f) + 4 * t * s * h) / tp;
-    const uint64_t transform =
-        is_gpt(j) ? 0 : 2 * t * h * h; /* BERT's head, replicated on each rank */
+    const uint64_t transform = is_gpt(j) ? 0 : 2 * t * h * h; /* in BERT's head, replicated */
     return (uint64_t)c->n_layer * layer + transform + 2 * t * h * vocab;
 }
 
-/* Activations and parameters have the model's dtype. Gradients, and the optimizer's other inputs
-   and outputs, are f32. */
+/* Activations and parameters have the model's dtype. Gradients are f32, and so are the other inputs
+   and outputs of the optimizer. */
 static void check_counts(const small_training *j, const syn_ctx *ctx) {
     const int64_t batch = TRAINED_TEXTS / j->shape.dp;
     const uint64_t size = syn_dtype_bytes(j->dtype), params = number_of_params(ctx);
@@ -137,7 +139,8 @@ static void check_counts(const small_training *j, const syn_ctx *ctx) {
     count(&c, ctx, activation);
     CHECK_INT(c.flops[SYN_PHASE_FORWARD], STEPS * forward_flops(j, batch));
     CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(j, batch));
-    /* two per layer forward and two backward; the embedding's, and the head's in backward */
+    /* Each layer has two collectives in forward and two in backward. The embedding has one in
+       forward, and the head has one in backward. */
     CHECK_INT(c.exchanges[SYN_PHASE_FORWARD], tp * STEPS * (2 * layers + 1));
     CHECK_INT(c.exchanges[SYN_PHASE_BACKWARD], tp * STEPS * (2 * layers + 1));
     CHECK_INT(c.of_targets, tp * STEPS * 3);
@@ -168,7 +171,8 @@ static void test_counts(void) {
 
 /* ---- Against expect.py ---- */
 
-/* Stores in `output` what expect.py prints for a GPT of these sizes. */
+/* Runs expect.py for a GPT of these sizes and stores its output in `output`. Returns false on
+   failure. */
 static bool ask(const small_training *t) {
     const syn_model_config *c = t->config;
     char command[1024];
@@ -182,7 +186,8 @@ static bool ask(const small_training *t) {
     return run_command(command) == 0;
 }
 
-/* The number `name` within the object `of` (NULL: at the top level); 0 if it is missing. */
+/* The number with the key `name` in the object `of` (NULL: at the top level); 0 if it is
+   missing. */
 static uint64_t expected(const char *of, const char *name) {
     char key[64];
     snprintf(key, sizeof key, "\"%s\":", of ? of : name);
@@ -191,8 +196,8 @@ static uint64_t expected(const char *of, const char *name) {
     return at ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
 }
 
-/* Elements of a rank's matrices. Every microbatch of a step but the first adds to their
-   gradients. */
+/* The number of elements of a rank's matrices. Every microbatch of a step except the first adds to
+   their gradients. */
 static uint64_t matrices(const syn_model_config *c, int tp) {
     const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner;
     const uint64_t cut =
@@ -200,8 +205,8 @@ static uint64_t matrices(const syn_model_config *c, int tp) {
     return cut / (uint64_t)tp + (c->family == &syn_bert_family ? h * h : 0);
 }
 
-/* On each rank, BERT has everything that GPT has, and its head: an h x h matrix applied to each
-   token, with a bias and a norm; one number per vocabulary entry; token types. */
+/* On each rank, BERT has everything that GPT has, and also the rest of its head (an h x h matrix
+   applied to each token, with bias and norm), one number per vocabulary entry, and token types. */
 static void check_expected(const small_training *t, const syn_ctx *ctx) {
     const syn_model_config *c = t->config;
     const bool bert = c->family == &syn_bert_family;
@@ -229,7 +234,8 @@ static void check_expected(const small_training *t, const syn_ctx *ctx) {
               steps * (expected(NULL, "ddp_gradient_bytes") + (t->shape.dp > 1 ? 4 * more : 0)));
 }
 
-/* With as many positions as tokens, and a vocabulary size that tp divides. */
+/* Uses as many positions as tokens, and a vocabulary size that tp divides, because expect.py has no
+   padding. */
 static void test_expected(void) {
     if (!getenv("SYN_SHARED_TOOLS")) SKIP("SYN_SHARED_TOOLS does not say where expect.py is");
     for (int i = 0; i < 4 * SHAPES && test_failures == 0; i += TEST_REDUCED ? 5 : 1) {
@@ -302,7 +308,8 @@ static void test_recompute(void) {
     }
 }
 
-/* A layer's forward products are computed once more and, with tp, its two all-reduces. */
+/* With recomputation, the products of each layer's forward pass are computed twice, and with tp, so
+   are its two all-reduces. */
 static void test_recompute_counts(void) {
     for (int i = 0; i < SHAPES && test_failures == 0; i++) {
         small_training j = {.config = &small_gpt,
@@ -332,10 +339,10 @@ static void test_recompute_counts(void) {
 
 /* ---- Memory ---- */
 
-/* Parameters, gradients and two moments; with bf16, also masters. Per layer and token, 16 widths
-   of activations (inputs of both norms and of the four matrices, q, k, v, gelu's input: Korthikanti
-   et al. 2022, sec. 4, without dropout's masks). The logits, which their gradient overwrites, and
-   the same number of bytes again. */
+/* The bytes that must be in memory: parameters, gradients and two moments, and with bf16 also
+   master weights. Per layer and token there are activations of 16 widths (inputs of both norms and
+   of the four matrices, q, k, v, and gelu's input: Korthikanti et al. 2022, sec. 4, without dropout
+   masks). The logits, which are overwritten by their gradient, count twice. */
 static double known_bytes(const syn_model_config *c, int64_t params, int64_t tokens,
                           syn_recompute_mode what, syn_dtype dtype) {
     const double size = (double)syn_dtype_bytes(dtype);
@@ -392,8 +399,8 @@ static void test_peak(void) {
 
 /* ---- Padding ---- */
 
-/* The padding token's row gets no gradient. Without a padding token, every row that was looked
-   up gets one. */
+/* The padding token's row gets no gradient. If there is no padding token, every row that was looked
+   up gets a gradient. */
 static void test_padding(void) {
     const int64_t row[2] = {0, 5};
     for (int i = 0; i < 2; i++) {
@@ -425,7 +432,7 @@ static void test_padding(void) {
 
 /* ---- Shards against full tensors ---- */
 
-/* The k-th tensor of that name; NULL: there are fewer. */
+/* The k-th tensor with this name; NULL if there are fewer. */
 static const syn_graph_tensor *tensor_named(const syn_graph *g, const char *name, int k,
                                             syn_cursor *cursor) {
     for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
@@ -442,8 +449,8 @@ static int count_named(const syn_graph *g, const char *name, uint32_t end, syn_c
     return n;
 }
 
-/* Every tensor of a rank of two has the shape of the whole model's tensor, except for the
-   dimension along which it is recorded as sharded. At least `want` tensors are sharded. */
+/* Every tensor of one of two ranks has the shape of the same tensor of the whole model, except in
+   the dimension along which it is recorded as sharded. At least `want` tensors are sharded. */
 static void check_parts(const syn_graph *whole, const syn_graph *part, int want) {
     syn_cursor in_part = {0}, in_whole = {0};
     char name[SYN_MAX_NAME];
@@ -454,9 +461,9 @@ static void check_parts(const syn_graph *whole, const syn_graph *part, int want)
         const int k = count_named(part, name, i, &in_part);
         if (count_named(part, name, part->ranks[0].n_tensors, &in_part) !=
             count_named(whole, name, whole->ranks[0].n_tensors, &in_whole))
-            continue; /* an op that only one of the two runs has */
+            continue; /* only one of the two runs has this op */
         if (strstr(name, "adamw") != NULL)
-            continue; /* moments of several parameters concatenated */
+            continue; /* this tensor has the moments of several parameters, one after the other */
         const syn_graph_tensor *all = tensor_named(whole, name, k, &in_whole);
         n_cut += t.shard.count > 0;
         if (t.shard.count > 0) CHECK_INT(t.shard.index, part->ranks[0].rank);
@@ -470,8 +477,8 @@ static void check_parts(const syn_graph *whole, const syn_graph *part, int want)
     CHECK_MSG(n_cut >= want, "%d tensors are cut", n_cut);
 }
 
-/* Partial sums are used only by all_reduce, or by accumulate, which adds partial sums of one rank.
-   `want`: number of all-reduces of partial sums. */
+/* Partial sums are only used by all_reduce, and by accumulate, which adds partial sums of the same
+   rank. `want`: number of all-reduces of partial sums. */
 static void check_terms(const syn_graph *g, int want) {
     syn_cursor at = {0}, in = {0};
     int n = 0;
@@ -492,7 +499,7 @@ static void check_terms(const syn_graph *g, int want) {
 static void test_shards(void) {
     for (int k = 0; k < 4; k++) {
         syn_model_config config = k % 2 ? small_bert : small_gpt;
-        config.vocab_size = 128; /* without padding */
+        config.vocab_size = 128; /* a vocabulary size without padding */
         small_training one = {.config = &config,
                               .shape = {.tp = 1, .dp = 1},
                               .steps = 1,

@@ -1,5 +1,6 @@
-/* Reading checkpoints into models: every parameter name that HuggingFace has used, each rank's
-   slices, and one message for everything that does not fit. */
+/* Tests how checkpoints are read into models: every parameter name that HuggingFace has used, each
+   rank's slices, and one message for everything that does not fit. Values are compared with an
+   independent decoder (weights_fixture.h), and logits with HuggingFace's. */
 #include "syntorch/base/json.h"
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
@@ -46,7 +47,7 @@ static void names_become_parameters(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *out = malloc(strlen(rows[i].name) + SYN__WEIGHTS_LONGER +
-                           1); /* exactly the size that the function needs */
+                           1); /* a buffer of exactly the size that the function requires */
         const syn__weights_role role =
             syn__weights_parameter_name(rows[i].family, rows[i].name, out);
         CHECK_STR(out, rows[i].parameter);
@@ -65,7 +66,7 @@ struct slices {
     int wrong[4];
 };
 
-/* Counts this rank's parameters whose values differ from the file's slices. */
+/* The number of this rank's parameters whose values differ from the slices of the file. */
 static int count_wrong(syn_ctx *ctx, const ref_model *want, int rank, int tp, syn_dtype dtype) {
     int wrong = syn_ctx_param_count(ctx) != (size_t)want->n_params;
     for (int i = 0; i < want->n_params; i++) {
@@ -110,7 +111,7 @@ static bool slices_are_right(const checkpoint *c) {
     ref_model full = {0}, *want = &full;
     bool ok = checkpoint_config(c, &config, &err) == SYN_OK;
     if (ok) full = (c->family == &syn_gpt_family ? ref_new : bref_new)(&config);
-    /* The reference has the heads that this model lacks at the end. */
+    /* The reference has more heads than this model. They are its last parameters. */
     if (c->family == &syn_bert_family && c->heads == SYN_BERT_POOLER) {
         while (strncmp(want->params[want->n_params - 1].name, "cls.", 4) == 0)
             free(want->params[--want->n_params].data);
@@ -168,9 +169,9 @@ static syn_status read_part(const checkpoint *c, const syn_model_config *config,
     return s;
 }
 
-/* Each part of a model reads its own parameters and skips those of other parts. Models have the
-   file's number of layers, are tied or not, and are in one context or in one per part (apart);
-   `backwards` reads the last part first. */
+/* Each part of a model reads its own parameters and skips those of other parts. The models have the
+   file's number of layers, are tied or not, and are in one context or in one context per part
+   (apart). With `backwards`, the last part is read first. */
 static void read_in_parts(const checkpoint *c, bool apart, bool backwards) {
     syn_error err = {0};
     syn_weights *weights;
@@ -203,8 +204,8 @@ static void parts_read_what_is_theirs(void) {
         for (int way = 0; way < 4; way++) read_in_parts(&checkpoints[i], way % 2, way / 2);
 }
 
-/* Layers that the model does not have, and names that no model has, are unexpected; they do not
-   count as another part's. */
+/* Layers that the model does not have, and names that no model has, are unexpected. They do not
+   count as parameters of another part. */
 static void what_no_part_has_is_unexpected(void) {
     const checkpoint *c = &checkpoints[0];
     static const syn_model_part parts[] = {
@@ -255,10 +256,10 @@ enum { VOCAB = 101, MAX_PROMPT = 16 };
 struct prompt {
     int32_t tokens[MAX_PROMPT];
     int n_tokens;
-    double logits[VOCAB]; /* at the last position */
+    double logits[VOCAB]; /* logits at the last position */
 };
 
-/* Reads numbers up to the end of the array; if there are more than `room`, keeps the last ones. */
+/* Reads numbers until the end of the array. If there are more than `room`, keeps the last ones. */
 static int read_numbers(syn_json *json, double *out, int room) {
     const int depth = json->depth;
     int n = 0;
@@ -270,7 +271,7 @@ static int read_numbers(syn_json *json, double *out, int room) {
     return n;
 }
 
-/* The two prompts of a checkpoint in tiny_gpt2.json. */
+/* Reads the two prompts of a checkpoint from tiny_gpt2.json. */
 static bool read_prompts(const char *folder, struct prompt prompts[2]) {
     syn_error err = {0};
     char *text;
@@ -302,7 +303,7 @@ struct logits {
     const checkpoint *from;
     const syn_weights *weights;
     const struct prompt *prompts;
-    double error; /* of rank 0, relative to the largest logit */
+    double error; /* error of rank 0, relative to the largest logit */
 };
 
 static syn_status forward(syn_model *gpt, syn_ctx *ctx, const struct prompt *p, float *logits,
@@ -368,7 +369,7 @@ static void step(void *user, int64_t done, int64_t of) {
 }
 
 static syn_status load_in_steps(syn_comm *comm, void *arg, syn_error *err) {
-    const checkpoint *c = &checkpoints[4]; /* in several files */
+    const checkpoint *c = &checkpoints[4]; /* a checkpoint in several files */
     struct steps *steps = arg;
     syn_weights *weights;
     syn_weights_reader *reader;
@@ -394,7 +395,8 @@ static syn_status load_in_steps(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Progress goes from zero to all bytes of the file, on every rank, whatever share it reads. */
+/* The reported progress goes from zero to all bytes of the file on every rank, whatever part of the
+   file the rank reads. */
 static void reading_tells_how_far_it_is(void) {
     syn_error err = {0};
     syn_safetensors *st;

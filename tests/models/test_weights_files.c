@@ -1,5 +1,5 @@
-/* Reading hand-made checkpoints: one message for everything that does not fit, dtypes, long
-   slices, and out-of-memory errors. */
+/* Tests reading of checkpoints that the test writes byte by byte: one message for everything that
+   does not fit, dtypes, long slices, and out-of-memory errors. */
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
@@ -33,7 +33,8 @@ static syn_tensor want(struct bench *b, const char *name, syn_dtype dtype, int64
     return syn_param(b->ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 1.0, valid_rows, 1);
 }
 
-/* The first tensor is ignored, the second is at an odd address; lm_head.weight may be missing. */
+/* Writes a checkpoint in which no tensor fits. The first tensor is ignored, the second is at an odd
+   address, and lm_head.weight may be missing. */
 static void put_misfits(void) {
     static const unsigned char data[64];
     /* clang-format off */
@@ -80,7 +81,7 @@ static void check_misfits(syn_device device) {
                         "with another shape ('transformer.turned', 'flat'); 1 with an unsupported "
                         "dtype ('bytes'); 2 unexpected ('odd??name', 'left')");
     CHECK_INT(syn_weights_finish(b.reader, NULL, NULL, NULL), SYN_E_SHAPE);
-    if (device == SYN_DEVICE_CPU) /* parameters that did not fit are zero */
+    if (device == SYN_DEVICE_CPU) /* parameters without a fitting tensor stay zero */
         for (int i = 0; i < 3; i++) CHECK_NEAR(values[i], 0, 0);
     bench_close(&b);
 }
@@ -124,7 +125,8 @@ static void another_family_is_refused(void) {
     }
 }
 
-/* Ranks compare this hash: it is the same for equal files and differs if one number does. */
+/* Ranks compare this hash to make sure that they read the same checkpoint. It is the same for equal
+   files, and differs if a single number differs. */
 static void hashes_tell_checkpoints_apart(void) {
     uint64_t hashes[4];
     static const int of[4] = {0, 0, 1, 2};
@@ -175,7 +177,8 @@ static void names_that_meet_are_refused(void) {
     }
 }
 
-/* BERT's head bias has two names. Either may be in the file; if both are, the decoder's is used. */
+/* The bias of BERT's head has two names. A file may have either name; if it has both, the decoder's
+   is used. */
 static void the_bias_of_words_has_two_names(void) {
     static const char *const headers[] = {
         "{\"cls.predictions.bias\":" T("F32", "[1,1]", "[0,4]") "}",
@@ -202,8 +205,8 @@ static void the_bias_of_words_has_two_names(void) {
     }
 }
 
-/* Heads of more than one block, at odd addresses, in dtypes of the same and of another width: a
-   single number distinguishes the head from the token table. */
+/* A head is untied if a single number differs from the token table. Heads here have more than one
+   block of data, odd addresses, and a dtype of the same or another width. */
 static void one_number_makes_another_head(void) {
     enum { N = 3000 };
     static const struct {
@@ -217,8 +220,9 @@ static void one_number_makes_another_head(void) {
     static unsigned char data[16 * N + 1];
     static const unsigned char one[4][8] = {
         {0, 0, 0x80, 0x3f}, {0, 0x3c}, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0x80, 0x3f}};
+    /* No number, the first number or the last number differs. */
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        for (size_t other = 0; other < 3; other++) { /* no number, the first, the last */
+        for (size_t other = 0; other < 3; other++) {
             char header[400];
             const size_t end = 1 + N * types[i].head_bytes, all = end + N * types[i].table_bytes;
             memset(data, 0, sizeof data);
@@ -248,7 +252,7 @@ static void one_number_makes_another_head(void) {
         }
 }
 
-/* Values that every float dtype can represent, converted from each dtype to each, at odd
+/* Values that every float dtype can represent, converted from each dtype to each other, at odd
    addresses and in more than one block. */
 static void every_type_becomes_every_other(void) {
     enum { N = 2500 };
@@ -294,15 +298,16 @@ static void every_type_becomes_every_other(void) {
     }
 }
 
-/* 12 MB, so that pages are released during the read. Slices along either axis; rows past the
-   valid ones are zero. */
+/* A tensor of 12 MB, so that pages are released while it is read. Slices are along either axis.
+   Rows after the valid ones are zero. */
 static void long_slices_are_whole(void) {
     enum { ROWS = 1500, COLUMNS = 2048, VALID = 1491 };
     static const syn_shard shards[] = {{0, 1, 0, 1}, {0, 1, 1, 2}, {0, 3, 1, 2},
                                        {1, 1, 3, 4}, {1, 4, 1, 2}, {0, 1, 499, 500}};
     const syn_spec full = {SYN_F32, 2, {ROWS, COLUMNS}};
     int32_t *data = malloc((size_t)VALID * COLUMNS * 4), *got = malloc((size_t)ROWS * COLUMNS * 4);
-    for (int i = 0; i < VALID * COLUMNS; i++) data[i] = i + 1; /* compared as bits: no conversion */
+    /* Compared as bits, because nothing is converted. */
+    for (int i = 0; i < VALID * COLUMNS; i++) data[i] = i + 1;
     put_tensors("f", "{\"x\":" T("F32", "[1491,2048]", "[0,12214272]") "}", data,
                 (size_t)VALID * COLUMNS * 4);
     for (size_t k = 0; k < sizeof shards / sizeof shards[0]; k++) {
@@ -316,7 +321,7 @@ static void long_slices_are_whole(void) {
                  *syn_ctx_error(b.ctx));
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < columns; c++) {
-                int64_t at[2] = {r, c}; /* index in the full tensor */
+                int64_t at[2] = {r, c}; /* index of the element in the full tensor */
                 const int64_t part = (cut.axis ? columns : rows) / cut.parts, i = at[cut.axis];
                 at[cut.axis] = i / part * part * cut.count + cut.index * part + i % part;
                 const int64_t whole = at[0] * COLUMNS + at[1];

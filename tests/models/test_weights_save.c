@@ -1,18 +1,18 @@
-/* Writing checkpoints: a checkpoint of HuggingFace's save_pretrained that is loaded and saved
-   again has the same tensors, for any number of ranks. */
+/* Tests writing of checkpoints: if a checkpoint that HuggingFace's save_pretrained wrote is loaded
+   and saved again, it must have the same tensors, for any number of ranks. */
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A model that is loaded (NULL: with random weights) and saved. */
+/* A model that is loaded and saved. If the checkpoint is NULL, it has random weights. */
 struct job {
     const checkpoint *from;
     const syn_weights *weights;
     syn_dtype dtype;
     const char *folder;
-    const syn_weights *as_in; /* see syn_weights_save */
+    const syn_weights *as_in; /* argument of syn_weights_save */
     uint64_t file_bytes;      /* 0: the default size */
 };
 
@@ -31,7 +31,7 @@ static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Saves with 1, 2 and 4 ranks, which must write the same files. */
+/* Saves with 1, 2 and 4 ranks. All must write the same files. */
 static bool saves_alike(struct job job) {
     syn_error err = {0};
     char *first = NULL;
@@ -50,8 +50,8 @@ static bool saves_alike(struct job job) {
     return ok;
 }
 
-/* The saved file has exactly the original's tensors, under their current names and with their
-   values; tensors of the same dtype match bit for bit. */
+/* Whether the saved file has exactly the tensors of the original, with their current names and
+   values. Tensors with the same dtype must be equal bit for bit. */
 static bool equals_original(const checkpoint *c, syn_dtype dtype) {
     syn_error err = {0};
     syn_safetensors *original = NULL, *saved = NULL;
@@ -84,7 +84,8 @@ static bool equals_original(const checkpoint *c, syn_dtype dtype) {
     return ok;
 }
 
-/* Files with the current names of transformers, and with everything that the model has. */
+/* Whether the checkpoint uses the current names of transformers and has everything that the model
+   has. */
 static bool is_current(const checkpoint *c) {
     return !c->old_names && *c->prefix && !strstr(c->folder, "_old") &&
            (c->heads == 0 || c->heads == ALL_HEADS);
@@ -106,7 +107,7 @@ static void originals_come_back(void) {
     }
 }
 
-/* Whether every tensor of one checkpoint is in the other, with the same dtype, shape and bytes. */
+/* Whether every tensor of `st` is also in `in`, with the same dtype, shape and bytes. */
 static bool holds_all(const syn_safetensors *st, const syn_safetensors *in) {
     bool ok = true;
     for (size_t i = 0; ok && i < syn_safetensors_count(st); i++) {
@@ -120,8 +121,8 @@ static bool holds_all(const syn_safetensors *st, const syn_safetensors *in) {
     return ok;
 }
 
-/* Loaded as f32 and saved with the dtypes of the original files (as_in): dtypes and bytes are
-   the originals'. */
+/* Models are loaded as f32 and saved with the dtypes of the original files (as_in). Dtypes and
+   bytes must be the original ones. */
 static void types_stay_as_they_came(void) {
     for (int i = 0; i < CHECKPOINTS; i++) {
         const checkpoint *c = &checkpoints[i];
@@ -141,9 +142,10 @@ static void types_stay_as_they_came(void) {
     CHECK_INT(clear_folder(), 1);
 }
 
-/* The largest tensor, of 6,464 bytes, does not fit into a file of 6,000 and gets its own file. */
+/* The largest tensor has 6,464 bytes. It exceeds the file size of 6,000 bytes, so it gets its own
+   file. */
 static void large_models_are_cut_into_files(void) {
-    const checkpoint *c = &checkpoints[4]; /* f16, in several files */
+    const checkpoint *c = &checkpoints[4]; /* an f16 checkpoint in several files */
     syn_error err = {0};
     syn_safetensors *original, *saved;
     syn_weights *weights;
@@ -159,7 +161,7 @@ static void large_models_are_cut_into_files(void) {
         struct job job = {c, weights, SYN_F16, in_folder(""), weights, 6000};
         clear_folder();
         CHECK_OK(syn_local_run(tp, save_rank, &job, &err), err);
-        CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err); /* with an index */
+        CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err); /* opened by its index */
         CHECK(holds_all(original, saved) && holds_all(saved, original));
         char *index = file_bytes(in_folder("model.safetensors.index.json"), &bytes), said[96];
         snprintf(said, sizeof said, "\"total_parameters\": %llu,\n    \"total_size\": %llu\n",
@@ -174,7 +176,7 @@ static void large_models_are_cut_into_files(void) {
             CHECK(t == wte || strcmp(t->file, wte->file) != 0);
         }
         const int files = clear_folder();
-        CHECK(files >= 1 + (int)(all / 6000) && files < 20); /* together with the index */
+        CHECK(files >= 1 + (int)(all / 6000) && files < 20); /* the number includes the index */
         syn_safetensors_free(saved);
     }
     syn_safetensors_free(original);
@@ -188,7 +190,7 @@ struct comparison {
     int differ[4];
 };
 
-/* A model with random weights against a model that loaded its checkpoint. */
+/* Compares a model with random weights with a model that loaded its saved checkpoint. */
 static syn_status compare_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct comparison *cmp = arg;
     const struct job *job = &cmp->job;
@@ -225,7 +227,8 @@ static void random_models_come_back(void) {
             CHECK(saves_alike(cmp.job));
             syn_weights *weights;
             CHECK_OK(syn_weights_open(&weights, in_folder(""), c->family, &err), err);
-            CHECK_INT(syn_weights_dtype(weights), dtypes[d]); /* matrices have most of the bytes */
+            /* The dtype of matrices, which have most of the bytes. */
+            CHECK_INT(syn_weights_dtype(weights), dtypes[d]);
             cmp.job.weights = weights;
             for (int tp = 1; tp <= 4; tp *= 2) {
                 CHECK_OK(syn_local_run(tp, compare_rank, &cmp, &err), err);
@@ -268,7 +271,7 @@ static void what_cannot_be_saved(void) {
     CHECK_HAS(err.text, "does not exist");
 }
 
-/* An odd number of 16-bit elements before wider elements, which must still be aligned. */
+/* The file has an odd number of 16-bit elements and also wider elements, which must be aligned. */
 static void wide_types_come_first(void) {
     const syn_spec narrow = {SYN_BF16, 1, {3}}, wide = {SYN_F32, 1, {2}};
     syn_error err = {0};
@@ -282,7 +285,8 @@ static void wide_types_come_first(void) {
     CHECK_INT(syn_safetensors_count(st), 2);
     CHECK_STR(syn_safetensors_get(st, 0)->name, "bert.wide");
     CHECK_STR(syn_safetensors_get(st, 1)->name, "bert.narrow");
-    CHECK_INT(syn_safetensors_get(st, 1)->elems, 2); /* one row is padding */
+    /* One of the rows is padding and is not saved. */
+    CHECK_INT(syn_safetensors_get(st, 1)->elems, 2);
     syn_safetensors_free(st);
     /* A context that has failed saves nothing. */
     clear_folder();
@@ -294,7 +298,7 @@ static void wide_types_come_first(void) {
     syn_ctx_free(ctx);
 }
 
-/* A full disk gives a message on every rank. */
+/* A full disk gives an error with a message on every rank. */
 static void a_full_disk_is_told(void) {
     syn_error err = {0};
     syn_weights *weights = NULL;

@@ -1,5 +1,6 @@
-/* The parts of the WordPiece tokenizer: properties of code points, splitting of words, and
-   reading vocab.txt. */
+/* Tests the parts of the WordPiece tokenizer: properties of code points, splitting of words, and
+   reading of vocab.txt. The expected values are HuggingFace's, or come from a direct
+   implementation. */
 #include "models/tokenizer/wordpiece_private.h"
 
 #include "models/tokenizer/tokenizer_cache_private.h"
@@ -20,8 +21,8 @@ static syn__wordpiece *read_text(const char *data) {
     return wp;
 }
 
-/* Results of normalizer and pre-tokenizer for each code point, alone and between combining marks
-   of other classes, in all modes of the fixture. */
+/* Results of the normalizer and the pre-tokenizer for each code point, alone and between combining
+   marks of other classes, in all modes of the fixture. */
 static void classes_of_all_code_points(void) {
     static const bool modes[5][3] = {{true, true, true},
                                      {false, false, true},
@@ -40,7 +41,7 @@ static void classes_of_all_code_points(void) {
         if (strcmp(line.kind, "class") != 0) continue;
         const unsigned first = (unsigned)strtoul(line.rest, NULL, 16);
         blocks++;
-        /* Most blocks from U+40000 on are skipped: nothing is assigned up to U+DFFFF. */
+        /* Most blocks from U+40000 on are skipped, because nothing up to U+DFFFF is assigned. */
         const unsigned few = TEST_REDUCED ? 32 : first < 0x40000 ? 1 : 8;
         if (first > 0x3000 && first / 4096 % few != 0) continue;
         for (int m = 0; m < 5; m++) {
@@ -66,7 +67,7 @@ static void classes_of_all_code_points(void) {
     for (int m = 0; m < 5; m++) syn_tokenizer_free(tok[m]);
 }
 
-/* A direct implementation of the rule: for every end, compare with every token. */
+/* A direct implementation of the rule: for every end of the piece, compare with every token. */
 static size_t cut_naively(const syn__wordpiece *wp, const char *word, size_t n, int32_t *ids) {
     size_t elems = 0;
     for (size_t pos = 0, end; pos < n; pos = end) {
@@ -78,7 +79,7 @@ static size_t cut_naively(const syn__wordpiece *wp, const char *word, size_t n, 
             for (int32_t t = 0; t < wp->vocab_elems; t++)
                 if (wp->begin[t + 1] - wp->begin[t] == want_bytes &&
                     memcmp(wp->bytes + wp->begin[t], want, want_bytes) == 0)
-                    id = t; /* the last of equal tokens is used */
+                    id = t; /* if tokens are equal, the last one is used */
             end -= id < 0;
         }
         if (id < 0) {
@@ -90,7 +91,7 @@ static size_t cut_naively(const syn__wordpiece *wp, const char *word, size_t n, 
     return elems;
 }
 
-/* Random tokens over a few letters, one of which has two bytes. */
+/* Random tokens of a few letters, one of which has two bytes. */
 static void cutting_takes_the_longest(void) {
     static const char *const letters[] = {"a", "b", "\xc3\xa6", "c"};
     uint64_t rng = 77;
@@ -122,10 +123,10 @@ static void cutting_takes_the_longest(void) {
         syn__wordpiece_free(wp);
         free(vocab.data);
     }
-    CHECK(unknown > 500 && several > 500); /* both cases occurred */
+    CHECK(unknown > 500 && several > 500); /* both cases must have occurred */
 }
 
-/* Lines get the ids that HuggingFace's BertTokenizer gives them. */
+/* Lines must get the same ids as in HuggingFace's BertTokenizer. */
 static void lines_are_ids(void) {
     static const struct {
         const char *data, *token; /* every line after [UNK] */
@@ -135,7 +136,8 @@ static void lines_are_ids(void) {
         {"[UNK]\nab", "ab", 1, 2},
         {"[UNK]\r\nab\r\n", "ab", 1, 2},
         {"[UNK] \t\v\f \nab\xc2\xa0\xe3\x80\x80\xe2\x80\x8a\xe2\x80\xa8\xc2\x85\n", "ab", 1, 2},
-        {"[UNK]\nab\xe2\x80\x8b\n", "ab", -1, 2}, /* U+200B is not white space */
+        /* U+200B is not white space, so it belongs to the token. */
+        {"[UNK]\nab\xe2\x80\x8b\n", "ab", -1, 2},
         {"[UNK]\nab\x1c\n", "ab", -1, 2},
         {"[UNK]\n\n\nab\n\n", "ab", 3, 5},
         {"[UNK]\nab\nb\nab\n", "ab", 3, 4},
@@ -186,7 +188,7 @@ static void bad_files_are_refused(void) {
     }
 }
 
-/* Reading a file truncated anywhere stays within the buffer. */
+/* Reading a file that is truncated anywhere must stay within the buffer. */
 static void truncated_files(void) {
     static const char data[] = "[UNK]\n##a\xe3\x80\x80\n\xc3\xa9\xe2\x80\x8a\r\n[MASK]\n";
     for (size_t cut = 0; cut < sizeof data; cut++) {
@@ -201,7 +203,8 @@ static void truncated_files(void) {
     }
 }
 
-/* Dropped characters do not change the words, but force the path for non-ASCII words. */
+/* Characters that the tokenizer removes do not change the words, but they select the code for
+   non-ASCII words. */
 static void both_ways_give_the_same(void) {
     syn_tokenizer *tok = words_alone(true, true, true);
     CHECK(tok != NULL);
@@ -235,7 +238,7 @@ static void without_utf8proc_a_sentence(void) {
 
 #endif
 
-/* The word cache, which BPE uses too, keeps words that fit into a slot and no others. */
+/* The word cache, which BPE also uses, stores words that fit into a slot and no others. */
 static void cache_keeps_what_fits(void) {
     static const char word[] = "abcdefghijklmnopqrstuvwxyza";
     const int32_t ids[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};

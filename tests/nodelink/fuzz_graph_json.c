@@ -1,5 +1,6 @@
-/* Fuzz target for the node-link reader. If it accepts the input, writing and reading it again must
-   give the same text, and the other text exporters and predictions must handle the graph. */
+/* Fuzz target for the node-link reader. If it accepts the input, writing the graph and reading it
+   again must give the same text, and the other text exporters and the predictions must handle the
+   graph. */
 #include "export/export.h"
 #include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
@@ -34,7 +35,7 @@ static void check_again(const syn_graph *graph, syn_copies copies) {
     syn_graph_free(again);
 }
 
-/* Frees the graph as well. */
+/* Predicts the graph's times, and frees the graph. */
 static void predict(syn_graph *graph) {
     syn_error err = {0};
     syn_hardware hw;

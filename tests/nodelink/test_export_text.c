@@ -1,4 +1,4 @@
-/* Tests of node-link JSON (written and read again), GraphML, and the list of exporters.
+/* Tests node-link JSON (written and read again), GraphML, and the list of exporters.
    test_export_text.py reads the files that this program writes to $SYN_TEST_OUT with independent
    readers. */
 #include "tests/support/exported.h"
@@ -29,8 +29,8 @@ static void round_trip(void) {
     syn_graph_free(graph);
 }
 
-/* In every format, a graph that was written and read again exports to the same bytes as the
-   original. */
+/* A graph that was written and read again must give the same bytes as the original, in every
+   format. */
 static void same_bytes_in_every_format(void) {
     static const syn_exporter *const all[] = {&syn_export_json, &syn_export_graphml,
                                               &syn_export_chrome};
@@ -68,7 +68,7 @@ static bool same_bytes(const syn_exporter *exporter, const syn_graph *a, const s
     return same && status[0] == SYN_OK;
 }
 
-/* The same for a graph like those of models, and for more formats. SVG, PNG and PDF are skipped:
+/* The same for a graph like those of models, in more formats. SVG, PNG and PDF are skipped because
    they are drawn from the DOT output. */
 static void model_in_every_format(void) {
     syn_graph *graph = small_gpt_graph();
@@ -105,7 +105,7 @@ static void one_rank_only(void) {
     syn_graph_free(graph);
 }
 
-/* Reads a hand-written file with sections, nodes and edges in an order other than ours. */
+/* Reads a hand-written file whose sections, nodes and edges have another order than ours. */
 static void any_order(void) {
     static const char text[] =
         "{\"edges\":[{\"target\":\"r4.t12\",\"source\":\"r4.o3\",\"position\":0,\"weight\":1.5},"
@@ -123,7 +123,8 @@ static void any_order(void) {
     CHECK_INT(g->world_size, 5);
     CHECK_INT(g->ranks[0].n_nodes, 2);
     CHECK_INT(g->ranks[0].n_tensors, 2);
-    CHECK_STR(syn_graph_node(g, 0, 0, &cursor)->op, "fill"); /* dependencies come first */
+    /* Dependencies come before the nodes that depend on them. */
+    CHECK_STR(syn_graph_node(g, 0, 0, &cursor)->op, "fill");
     CHECK_INT(cursor.node.n_inputs, 0);
     CHECK_INT(cursor.node.outputs[0], 1);
     CHECK_STR(syn_graph_node(g, 0, 1, &cursor)->op, "add");
@@ -143,7 +144,7 @@ static void any_order(void) {
     syn_graph_free(g);
 }
 
-/* A chain of n ops listed backwards must be read in forward order, and fast. */
+/* A chain of n ops that the file lists backwards must be read in forward order, in linear time. */
 static void long_chain_backwards(void) {
     const uint32_t n = 20000;
     syn_cursor cursor = {0};
@@ -183,29 +184,31 @@ static void check_order(const char *text, const uint64_t *ids, uint32_t n) {
 
 #define PLACED(id, order) "{\"id\":\"r0.o" id "\",\"program_order\":" order ",\"op\":\"a\"}"
 
-/* Program order follows the numeric ids (or "program_order"), whatever the order in the file. An op
-   that depends on a later one moves after it; the others stay. */
+/* Program order follows the numeric ids (or "program_order"), not the order in the file. An op that
+   depends on a later op is moved after that op; the others stay in order. */
 static void order_of_ids(void) {
     static const uint64_t moved[] = {2, 3, 4, 5, 10, 11, 9}, placed[] = {7, 3, 9, 20, 4};
     check_order(
         GRAPH(OP("11") "," OP("9") "," OP("5") "," OP("10") "," OP("4") "," OP("2") "," OP("3"),
               DEP("11", "9")),
         moved, 7);
-    /* Without "program_order", the id counts as the op's order. Ties are resolved by id. */
+    /* Without "program_order", the id gives the order of an op. Equal positions are ordered by
+       id. */
     check_order(
         GRAPH(PLACED("3", "1") "," OP("20") "," PLACED("4", "20") "," PLACED("7", "0") "," OP("9"),
               DEP("20", "4")),
         placed, 5);
-    /* The order in the file contradicts this dependency, the order of ids does not. */
+    /* The order of ids agrees with this dependency; the order in the file does not. */
     static const uint64_t kept[] = {1, 2, 3};
     check_order(GRAPH(OP("3") "," OP("1") "," OP("2"), DEP("1", "3")), kept, 3);
 }
 
-/* Reads a file with its node lines reversed, as other programs may write them. */
+/* Reads a file whose lines of nodes are reversed, as other programs may write it. */
 static void reversed_nodes(void) {
     syn_graph *graph = small_gpt_graph();
     char *text = export_text(&syn_export_json, graph, NULL);
-    CHECK(strstr(text, "\"program_order\"") == NULL); /* ids of traces ascend */
+    /* The ids of traces ascend, so this key is not needed. */
+    CHECK(strstr(text, "\"program_order\"") == NULL);
     char *nodes = strstr(text, "\"nodes\":[\n"), *end = strstr(text, "\n],\n\"links\"");
     CHECK(nodes != NULL && end != NULL);
     nodes += strlen("\"nodes\":[\n");
@@ -314,7 +317,7 @@ static void refusals(void) {
     }
 }
 
-/* Every truncated file is rejected. */
+/* A file that is truncated anywhere must be rejected. */
 static void truncations(void) {
     syn_graph *graph = full_graph();
     char *text = export_text(&syn_export_json, graph, NULL);
@@ -373,8 +376,8 @@ static void exporter_list(void) {
     CHECK(syn_exporter_by_name("jso") == NULL);
 }
 
-/* Exports a graph to a file in one call. The format comes from the name, zero options are the
-   defaults, and a failure keeps the old file. */
+/* Exports a graph to a file in one call. The format is determined by the name, options that are
+   zero have their defaults, and a failure leaves the old file unchanged. */
 static void a_file_in_one_call(void) {
     const syn_export_options zero = {0};
     const int32_t nobody = 7;
@@ -412,7 +415,7 @@ static void files_for_other_readers(void) {
     syn_graph_free(graph);
 }
 
-/* Files that networkx made from sample.json must give the same graph. */
+/* Files that networkx wrote from sample.json must give the same graph. */
 static void resaved_by_others(void) {
     static const char *const names[] = {"resaved.json", "sorted.json", "shuffled.json"};
     syn_error err = {0};
@@ -424,7 +427,7 @@ static void resaved_by_others(void) {
         snprintf(path, sizeof path, "%s/%s", getenv("SYN_TEST_RESAVED"), names[i]);
         CHECK_OK(syn_import_json(&again, path, &err), err);
         const char *difference = graph_difference(graph, again);
-        /* Sorting the keys changes the order of attributes, and nothing else. */
+        /* networkx sorted the keys, which changes the order of attributes and nothing else. */
         if (i == 1 && difference != NULL && strcmp(difference, "metadata") == 0) difference = NULL;
         CHECK_MSG(difference == NULL, "%s: %s differs", names[i], difference);
         syn_graph_free(again);

@@ -1,5 +1,5 @@
-"""Reads what test_export_text.c and test_chrome_trace.c write with readers that are not ours:
-networkx, xmllint, a JSON parser."""
+"""Reads the files that test_export_text.c and test_chrome_trace.c write with other readers:
+networkx, xmllint and Python's JSON parser. They prove that other programs can open our exports."""
 import json
 import os
 import random
@@ -31,7 +31,7 @@ def check_graph(graph, weight):
     assert type(graph) is nx.DiGraph, type(graph)
     assert nx.is_directed_acyclic_graph(graph)
     assert len(graph) == 2 * (5 + 7) + 1, len(graph)
-    # All ops are one piece; what is left are tensors that no op touches.
+    # All ops are connected; the other components are tensors that no op touches.
     pieces = list(nx.weakly_connected_components(graph))
     assert sum(any(graph.nodes[n]["type"] == "op" for n in piece) for piece in pieces) == 1, pieces
     for r in range(2):
@@ -43,9 +43,10 @@ def check_graph(graph, weight):
     for a, b, edge in graph.edges(data=True):
         across = graph.nodes[a]["rank"] != graph.nodes[b]["rank"]
         assert not across or edge["derived"] is True, (a, b)
-    # By hand: the all-reduce begins when rank 1 comes (3000.25) and lasts 500; then 5000 of "free".
+    # Computed manually: rank 1 joins the all-reduce at 3000.25 ns, it lasts 500 ns, and then the op
+    # "free" lasts 5000 ns.
     assert nx.dag_longest_path_length(graph, weight) == 3000.25 + 500 + 5000
-    # The receive begins with the send, at 3500.25, and lasts longer.
+    # The receive begins when the send begins, at 3500.25 ns, and lasts longer than the send.
     assert longest_to(graph, "r1.t6", weight) == 3500.25 + 300
     assert graph.nodes["r0.o7"]["layer"] == 0 and graph.nodes["r0.o8"]["layer"] == -1
     assert graph.nodes["r0.o7"]["flops"] == 0 and graph.nodes["r0.o8"]["bytes_read"] == 0
@@ -54,8 +55,8 @@ def check_graph(graph, weight):
     assert graph["r0.t1"]["r0.o5"]["kind"] == "input"
     assert graph["r0.o7"]["r0.t4"]["kind"] == "output"
     assert graph["r0.o5"]["r0.o7"]["kind"] == "control|inplace"
-    assert graph["r0.o2"]["r0.o7"]["kind"] == "stream"  # its data part is the tensor's edge
-    assert graph["r0.o7"]["r0.o8"]["kind"] == "data"  # which no tensor carries
+    assert graph["r0.o2"]["r0.o7"]["kind"] == "stream"  # the data dependency is the tensor's edges
+    assert graph["r0.o7"]["r0.o8"]["kind"] == "data"  # a data dependency without a tensor
     assert not graph.has_edge("r0.o5", "r0.o2")
     assert graph.has_edge("r1.o18446744073709551615", "r1.t6")
 
@@ -65,8 +66,8 @@ def longest_to(graph, node, weight):
 
 
 def check_by_hand(graph, weight):
-    """timeline_sample.h: all leave the all-reduce at 3500, rank 0 sends until 3700, as rank 1
-    receives."""
+    """Checks the times of timeline_sample.h, computed manually: all ranks finish the all-reduce at
+    3500 ns, then rank 0 sends and rank 1 receives until 3700 ns."""
     assert nx.is_directed_acyclic_graph(graph) and nx.is_weakly_connected(graph)
     assert nx.dag_longest_path_length(graph, weight) == 3700
     for node, until in (("r0.o2", 3000), ("r1.o2", 3000), ("r0.o3", 3500), ("r1.o3", 3500),
@@ -77,7 +78,8 @@ def check_by_hand(graph, weight):
 def check_critical_paths(folder):
     check_by_hand(json_graph.node_link_graph(load(folder + "/predicted.json")), "duration_ns")
     check_by_hand(nx.read_graphml(folder + "/predicted.graphml"), "duration_ns")
-    # Nothing has a time and rank 1 leaves the all-reduce out: one unit an op, and still no circle.
+    # This trace has no times, and rank 1 lacks the all-reduce. Each op counts one unit, and the
+    # graph still has no cycle.
     order = json_graph.node_link_graph(load(folder + "/order.json"))
     assert order.graph["clock"] == "order" and nx.is_directed_acyclic_graph(order) \
         and nx.is_weakly_connected(order)
@@ -110,7 +112,7 @@ def check_json(folder):
 
 
 def check_json_of_newer_networkx(folder, graph):
-    """networkx 3.6 takes the edges from "edges" alone."""
+    """Tests the form of networkx 3.6, which reads edges only from the key "edges"."""
     data = load(folder + "/sample.json")
     del data["links"]
     again = json_graph.node_link_graph(data, link="edges")
@@ -133,7 +135,8 @@ def check_resaved(folder, graph):
 
 
 def sort_keys(value, name=""):
-    """The keys of every object in alphabetic order, but for the attributes of ops."""
+    """Returns the value with the keys of every object in alphabetic order, except the attributes of
+    ops."""
     if isinstance(value, list):
         return [sort_keys(v) for v in value]
     if isinstance(value, dict):
@@ -180,7 +183,7 @@ def check_trace(path):
     slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     named = {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert slices and {(e["pid"], e["tid"]) for e in slices} == named
-    # These threads call nothing from within an op: no ns may stand in two slices.
+    # No op of these threads calls another, so slices must not overlap.
     for a, b in ((a, b) for a in slices for b in slices if a is not b
                  and (a["pid"], a["tid"]) == (b["pid"], b["tid"])):
         assert a["ts"] + a["dur"] <= b["ts"] + 1e-6 or b["ts"] + b["dur"] <= a["ts"] + 1e-6, \
@@ -191,7 +194,7 @@ def check_trace(path):
     for events in threads.values():
         open_ends, last = [], 0
         for e in events:
-            # Whole ns, so that the ends of neighbours compare exactly.
+            # Times are rounded to whole ns, so that the ends of neighbours compare exactly.
             start, end = round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000)
             assert start >= last, "not in order of time"
             last = start
@@ -217,8 +220,9 @@ def check_flows(trace, slices):
 
 
 def check_curves(events):
-    """By hand, of tensors of 128 bytes: 3 are there; rank 0 makes its product at 0 and, waiting for
-    rank 1, the sum at 1; the one is read until 3.5, the other until it is sent."""
+    """Checks the memory curves, computed manually for tensors of 128 bytes. Three tensors exist at
+    the start. Rank 0 makes the product at 0, and the sum at 1 while it waits for rank 1. One of
+    them is read until 3.5, the other until it is sent."""
     curves = {}
     for e in events:
         if e["ph"] == "C":

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# cuda_sanitizer.sh TOOL: kernels of a real device under NVIDIA's compute-sanitizer; memcheck finds
-# accesses beyond memory, racecheck those of shared memory that no barrier parts. Of the tests that
-# compare ops with the CPU a tenth of the rounds. Exit 77: it cannot run here.
+# cuda_sanitizer.sh TOOL: runs the CUDA kernels on a real device under NVIDIA's compute-sanitizer.
+# TOOL memcheck finds accesses outside of allocations; racecheck finds accesses to shared memory
+# that no barrier separates. Tests that compare ops with the CPU run a tenth of their rounds. Exit
+# 77: not possible on this machine.
 set -u
 tool=$1 failed=0
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)

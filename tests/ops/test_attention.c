@@ -1,6 +1,6 @@
 /* Tests fused attention. The kernels of every SIMD level that this machine supports are compared
-   with the definition in double precision, in memory that ends where the rows end; the op is tested
-   with threads, a cache and masks. */
+   with the definition in double precision. Their memory ends where the rows end, so that any access
+   outside crashes. The op is tested with threads, a cache and masks. */
 #include "ops/attention.h"
 #include "tests/support/guarded.h"
 #include "tests/support/ops_reference.h"
@@ -8,8 +8,9 @@
 
 enum { MOST = 1 << 16 };
 
-/* One query over its visible keys: the weighted mean of the values, or zeros if no key is visible.
-   Returns a bound for the magnitude of a score, which the error in float is proportional to. */
+/* Computes one query in double: the mean of the visible values, weighted by softmax, or zeros if no
+   key is visible. Returns a bound for the magnitude of a score. The error of float kernels is
+   proportional to it. */
 static double exact_row(const syn_attention_tile *a, int64_t query, double *out) {
     static double w[MOST];
     const int64_t visible = syn__visible_end(a, query);
@@ -37,7 +38,7 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
     return far;
 }
 
-/* Compares all queries; the values are in [-1, 1]. */
+/* Compares all queries. The values must be in [-1, 1]. */
 static bool check(const syn_attention_kernels *k, syn_attention_tile *a, guarded *out, bool at_end,
                   const char *what) {
     double want[300];
@@ -92,7 +93,7 @@ static void test_kernels(void) {
             }
             if (ref_int(0, 1)) {
                 float *mask = guarded_floats(&g[3], a.keys, end);
-                const int64_t hidden = ref_int(0, 10); /* in tenths */
+                const int64_t hidden = ref_int(0, 10); /* in tenths of all keys */
                 for (int64_t s = 0; s < a.keys; s++)
                     mask[s] = ref_int(1, 10) <= hidden ? -INFINITY : (float)ref_real(-3, 0);
                 a.mask = mask;
@@ -102,8 +103,8 @@ static void test_kernels(void) {
     for (int i = 0; i < 5; i++) guarded_free(&g[i]);
 }
 
-/* The largest score comes last, so everything summed before must be rescaled; or all scores are far
-   from zero. */
+/* Either the largest score comes last, so that everything summed before must be rescaled, or all
+   scores are far from zero. */
 static void test_running_maximum(void) {
     guarded g[5];
     for (int i = 0; i < 5; i++) g[i] = guarded_new(400 * sizeof(float) * 4);
@@ -127,7 +128,7 @@ static void test_running_maximum(void) {
     for (int i = 0; i < 5; i++) guarded_free(&g[i]);
 }
 
-/* A NaN reaches exactly the queries that see it. If a mask hides all keys, the result is zero. */
+/* A NaN affects exactly the queries that see it. If a mask hides all keys, the result is zero. */
 static void test_specials(void) {
     enum { QUERIES = 9, KEYS = 70, DEPTH = 5 };
     static float q[QUERIES * DEPTH], k[KEYS * DEPTH], v[KEYS * DEPTH], out[QUERIES * DEPTH];
@@ -158,7 +159,7 @@ static void test_specials(void) {
             for (int i = 0; i < queries * DEPTH; i++) CHECK(out[i] == 0);
             a.mask = NULL;
             a.visible = 60;
-            a.step = 1; /* query 3 is the first that sees key 62 */
+            a.step = 1; /* query 3 is the first query that sees key 62 */
             k[62 * DEPTH] = NAN;
             kernels->attend(&a);
             for (int i = 0; i < queries * DEPTH; i++) CHECK(!isnan(out[i]) == (i / DEPTH < 3));
@@ -174,8 +175,8 @@ static void test_specials(void) {
 
 /* ---- The op ---- */
 
-/* Runs the op on heads laid out as in a model (slices of one product's result), with a mask if
-   asked for. The result has the same bits for any number of threads. */
+/* Runs the op on heads with a model's layout (slices of one product's result), optionally with a
+   mask. The result must have the same bits for any number of threads. */
 static void op_result(int threads, int64_t batch, int64_t heads, int64_t new_tokens, int64_t tokens,
                       int64_t depth, bool masked, float *out, size_t bytes) {
     syn_error err = {0};
@@ -218,7 +219,7 @@ static void test_threads(void) {
     }
 }
 
-/* Attention over a long prompt gives, up to rounding, the same result as its last tokens one by
+/* A long prompt in one call gives, up to rounding, the same result as its last tokens one by
    one. */
 static void test_prompt_or_steps(void) {
     enum { HEADS = 2, TOKENS = 200, DEPTH = 24, ALL = HEADS * TOKENS * DEPTH };

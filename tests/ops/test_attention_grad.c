@@ -1,7 +1,7 @@
 /* Tests fused attention in training. The kernels of every SIMD level that this machine supports are
-   compared with the definition in double precision, in memory that ends where the rows end. The ops
-   are tested with threads, layouts and dropout, and compared with the separate ops. tests/gradients
-   checks the formulas. */
+   compared with the definition in double precision. Their memory ends where the rows end, so that
+   any access outside crashes. The ops are tested with threads, layouts and dropout, and compared
+   with the separate ops. tests/gradients checks the formulas. */
 #include "models/layers.h"
 #include "ops/attention.h"
 #include "ops/rules.h"
@@ -14,8 +14,8 @@ enum { QUERIES = 64, KEYS = 200, DEPTH = 140, ROW = DEPTH + 16 };
 
 /* ---- the kernels ---- */
 
-/* Expected results in double precision, and the sum of the absolute values of all terms, which the
-   error is proportional to. */
+/* Expected results in double precision, and the sums of the absolute values of all their terms. The
+   errors of float kernels are proportional to these sums. */
 static struct {
     double out[QUERIES][DEPTH], log_sum[QUERIES], far[QUERIES];
     double dq[QUERIES][DEPTH], dk[KEYS][DEPTH], dv[KEYS][DEPTH];
@@ -37,7 +37,7 @@ static double kept(const syn_attention_tile *a, int64_t query, int64_t key) {
     return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : (double)a->drop->keep;
 }
 
-/* Computes the weights `w` of a query and its rows of want.out, want.log_sum and want.far. */
+/* Computes the weights `w` of a query, and its rows of want.out, want.log_sum and want.far. */
 static void exact_forward(const syn_attention_tile *a, int64_t query, double *w) {
     const int64_t visible = syn__visible_end(a, query), first = syn__first_visible_key(a, query);
     double max = -(double)INFINITY, sum = 0;
@@ -122,7 +122,7 @@ static void describe(syn_attention_grad_tile *g, const guarded m[PLACES], syn_dr
     if (a->step && ref_int(0, 1)) a->window = ref_int(1, ref_int(0, 1) ? 40 : a->keys + 9);
     if (ref_int(0, 1)) {
         float *mask = guarded_floats(&m[4], a->keys, end);
-        const int64_t hidden = ref_int(0, 10); /* in tenths */
+        const int64_t hidden = ref_int(0, 10); /* in tenths of all keys */
         for (int64_t s = 0; s < a->keys; s++)
             mask[s] = ref_int(1, 10) <= hidden ? -INFINITY : (float)ref_real(-3, 0);
         a->mask = mask;
@@ -153,7 +153,8 @@ static bool check_forward(const syn_attention_kernels *k, syn_attention_tile *a,
     return same;
 }
 
-/* dk and dv start as ones, because gradients are added to them; dq may. */
+/* dk and dv begin as ones, because kernels add gradients to them. With g->add, kernels add to dq as
+   well, so it also begins as ones. */
 static bool check_backward(const syn_attention_kernels *k, syn_attention_grad_tile *g,
                            const guarded m[PLACES], bool end) {
     syn_attention_tile *a = &g->of;
@@ -211,7 +212,7 @@ static void round_of(const syn_attention_kernels *k, const guarded m[PLACES], ui
 
 static void test_kernels(void) {
     guarded m[PLACES];
-    if (ref_on_cuda()) return; /* these are CPU kernels */
+    if (ref_on_cuda()) return; /* the kernels below are for CPUs */
     for (int i = 0; i < PLACES; i++) m[i] = guarded_new(KEYS * ROW * 3 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (uint64_t seed = 0;
@@ -229,7 +230,7 @@ static const float *floats_of(const ref *r, float *to) {
     return to;
 }
 
-/* Computes the expected results r: y, log-sum-exp, dq, dk, dv. */
+/* Computes the expected results r in double: y, log-sum-exp, dq, dk and dv. */
 static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5]) {
     static float q[REF_MAX], k[REF_MAX], v[REF_MAX], dy[REF_MAX];
     static double w[KEYS];
@@ -316,7 +317,7 @@ enum { MOST = 120000 };
 
 typedef struct results {
     float y[MOST], d[3][MOST];
-    uint64_t flops; /* of the gradient op */
+    uint64_t flops; /* flops of the gradient op */
 } results;
 
 static void read_all(syn_ctx *ctx, syn_tensor t, float *to) {
@@ -335,7 +336,7 @@ static syn_tensor random_input(syn_ctx *ctx, int rank, const int64_t *dims, bool
     return syn_input(ctx, "x", &spec, data);
 }
 
-/* Flops of the last node of an op; 0 if there is none. */
+/* The flops of the last node of an op; 0 if the trace has none. */
 static uint64_t flops_of(const syn_ctx *ctx, syn_op op) {
     const syn_trace *t = syn_ctx_trace(ctx);
     uint32_t at = (uint32_t)t->n_nodes - 1;
@@ -350,8 +351,8 @@ static uint64_t flops_of(const syn_ctx *ctx, syn_op op) {
     return flops;
 }
 
-/* Runs attention and its gradient on heads laid out as in a model (slices of one product's result).
-   wanted: bits 0, 1 and 2 request the gradients of q, k and v. */
+/* Runs attention and its gradient on heads with a model's layout (slices of one product's result).
+   Bits 0, 1 and 2 of `wanted` request the gradients of q, k and v. */
 static void run_op(const shape *s, int threads, bool fused, int wanted, results *r) {
     syn_error err = {0};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -379,8 +380,8 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
         if (wanted >> i & 1) read_all(ctx, syn_grad(ctx, leaf[i]), r->d[i]);
     r->flops = flops_of(ctx, SYN_OP_ATTENTION_GRAD);
     CHECK_INT(ref_count(ctx, SYN_OP_ATTENTION_GRAD), fused);
-    if (fused && wanted == 7)
-        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3); /* the copies saved for the leaves */
+    /* The three copies that are saved for the leaves. */
+    if (fused && wanted == 7) CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3);
     syn_ctx_free(ctx);
 }
 
@@ -402,7 +403,7 @@ static void test_threads(void) {
     }
 }
 
-/* Gradients that are not requested are not computed, and the others do not change. */
+/* Gradients that are not requested are not computed. The requested ones do not change. */
 static void test_wanted(void) {
     static results all, some;
     for (int i = 0; i < SHAPES; i++) {
@@ -442,8 +443,8 @@ static void test_separate_ops(void) {
     }
 }
 
-/* For a rank's heads of one sample, given by number or by key, dropout drops the same weights as
-   for the whole batch. */
+/* A rank may have only some heads of one sample, which are identified by number or by key. Dropout
+   must drop the same weights as for the whole batch. */
 static void test_shards_of_dropout(void) {
     enum { B = 3, H = 4, T = 30, D = 8, ALL = B * H * T * D };
     static float whole[ALL], part[ALL];

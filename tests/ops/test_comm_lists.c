@@ -1,5 +1,5 @@
-/* Tests collectives over lists of tensors: they give the same bits as one call per tensor, results
-   are not used before they arrive, and nothing is copied or allocated. */
+/* Tests collectives over lists of tensors. They give the same bits as one call per tensor, no
+   result is used before it arrives, and nothing is copied or allocated. */
 #include "comm/comm.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
@@ -20,7 +20,7 @@ typedef struct lists {
     float values[RANKS_MAX][SYN_MAX_LIST][64]; /* the first elements of each result */
 } lists;
 
-/* A random shape: scalars, empty and long tensors among them. */
+/* A random shape; some are scalars, empty or long. */
 static syn_spec random_spec(syn_dtype dtype, uint64_t dice) {
     const int64_t small = (int64_t)(dice >> 8) % 12;
     if (dice % 8 == 0) return (syn_spec){(int32_t)dtype, 0, {0}};
@@ -117,7 +117,8 @@ static int under_way(const syn_ctx *ctx, const syn_tensor *xs, int n) {
     return count;
 }
 
-/* Rank 1 joins only after a message that rank 0 sends after its collective. */
+/* Rank 0 starts a collective and then sends a message. Rank 1 joins the collective only after it
+   has received the message. */
 static syn_status meanwhile_rank(const test_rank *me, void *arg, syn_error *err) {
     syn_ctx *ctx = me->ctx;
     syn_tensor xs[3];
@@ -132,7 +133,7 @@ static syn_status meanwhile_rank(const test_rank *me, void *arg, syn_error *err)
     syn_drop(ctx, xs[0]);
     if (me->index == 0) {
         syn_tensor other[3];
-        three_inputs(ctx, other, 99); /* takes all free buffers of that size */
+        three_inputs(ctx, other, 99); /* takes all free buffers of this size */
         syn_send(ctx, other[0], 1, GO);
     }
     syn_scale(ctx, xs[2], 1);
@@ -154,8 +155,9 @@ static void all_of_a_list_are_kept_until_it_is_done(void) {
 
 enum { WARM = 6, STEPS = 40, BUCKETS = 5 };
 
-/* Counts the allocations of all ranks during collectives over lists, after the first steps. Rows
-   are forgotten only after all ranks have counted, because that allocates scratch memory. */
+/* Counts the allocations of all ranks during collectives over lists, after the first steps.
+   Forgetting rows allocates scratch memory, so a rank forgets its rows only after all ranks have
+   counted. */
 static syn_status steady_rank(const test_rank *me, void *arg, syn_error *err) {
     uint64_t *allocations = arg;
     syn_tensor xs[BUCKETS * SYN_MAX_LIST];
@@ -208,7 +210,7 @@ static syn_status wrong_rank(const test_rank *me, void *arg, syn_error *err) {
         xs[i] = syn_input(me->ctx, "x", &spec, NULL);
     }
     if (w->how == 2) xs[1] = syn_permute(me->ctx, xs[1], (const int[]){1, 0}, 2);
-    if (w->how == 4 && me->index == 1) { /* the same number of elements */
+    if (w->how == 4 && me->index == 1) { /* the same number of elements, in another shape */
         xs[0] = syn_input(me->ctx, "x", &(syn_spec){SYN_F32, 1, {5}}, NULL);
         xs[1] = syn_input(me->ctx, "x", &(syn_spec){SYN_F32, 1, {7}}, NULL);
     }

@@ -1,7 +1,7 @@
-/* Tests collectives and messages that overlap with the ops after them: rows and bits are the same
-   as without overlap, no result is used before it arrives, no input is overwritten before it is
-   read, and failures reach operations in flight. Programs that would otherwise deadlock show that
-   ops really overlap. */
+/* Tests collectives and messages that overlap with later ops. Rows and bits are the same as without
+   overlap. No result is used before it arrives, and no input is overwritten before it is read.
+   Failures end operations in flight. Some of the programs would deadlock without overlap, so they
+   show that ops really overlap. */
 
 #include "comm/comm.h"
 #include "syntorch/context_private.h"
@@ -19,7 +19,7 @@ static syn_status open_all(syn_comm *comm, uint32_t id, syn_group **group, syn_e
     return syn_comm_open_group(comm, id, "all", ranks, comm->size, group, err);
 }
 
-/* Opens a context with overlap, and its group. */
+/* Creates a context with overlap, and the rank's group. */
 static syn_status begin(syn_comm *comm, syn_ctx **ctx, syn_group **group, syn_error *err) {
     SYN_TRY(open_all(comm, 1, group, err));
     SYN_TRY(syn_ctx_new(ctx, SYN_DEVICE_CPU, comm, err));
@@ -33,7 +33,7 @@ static syn_tensor filled(syn_ctx *ctx, const char *name, float value) {
     return syn_input(ctx, name, &large, data);
 }
 
-/* NULL after a failure */
+/* The data of t; NULL after a failure. */
 static const void *buffer_of(const syn_ctx *ctx, syn_tensor t) {
     const syn_storage *storage = syn__storage(ctx, syn__row(ctx, t));
     return storage ? storage->data : NULL;
@@ -55,15 +55,15 @@ enum { SLOTS = 6, STEPS = 60, WIDTH = 12 };
 
 typedef struct program {
     uint64_t seed;
-    bool overlap, forget; /* forget: forgets the rows every ten steps */
+    bool overlap, forget; /* forget: forget the rows every ten steps */
     syn_device device;
     uint64_t hash[RANKS_MAX];
     size_t peak_bytes[RANKS_MAX];
     float values[RANKS_MAX][SLOTS + 1][WIDTH * WIDTH];
 } program;
 
-/* One step: computes a tensor from slot a (and b), stores it in slot b, and drops b's old tensor
-   immediately. */
+/* One step: computes a tensor from slot a, or from slots a and b, stores it in slot b, and
+   immediately drops the tensor that was in slot b. */
 static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor *slots,
                  syn_tensor *cache, int i) {
     const syn_tensor a = slots[dice % SLOTS], b = slots[(dice >> 8) % SLOTS];
@@ -79,7 +79,7 @@ static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor
     case 2:
         got = syn_broadcast(ctx, a, (int)((dice >> 24) % (uint64_t)group->size), group);
         break;
-    case 3: /* gather, along another axis, what a reduce-scatter left on each rank */
+    case 3: /* Gather the shards of a reduce-scatter along another axis. */
         got = syn_all_gather(ctx, syn_reduce_scatter(ctx, a, SYN_REDUCE_AVG, axis, group), 1 - axis,
                              group);
         got = syn_reshape(ctx, got, (const int64_t[]){WIDTH, WIDTH}, 2);
@@ -89,7 +89,7 @@ static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor
         got = syn_recv(ctx, syn_tensor_spec(ctx, a), (group->index + group->size - 1) % group->size,
                        i);
         break;
-    case 5: /* overwritten while an all-reduce may still read it */
+    case 5: /* Overwrite a tensor that an all-reduce may still be reading. */
         got = syn_all_reduce(ctx, *cache, SYN_REDUCE_AVG, group);
         *cache = syn_kv_append(ctx, *cache,
                                syn_reshape(ctx, a, (const int64_t[]){1, 1, WIDTH, WIDTH}, 4), 0);
@@ -101,7 +101,8 @@ static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor
     default:
         got = syn_scale(ctx, a, -0.75);
     }
-    bool shared = false; /* a view of another slot or of itself */
+    /* The tensor shares its storage with another slot, or with the new tensor. */
+    bool shared = false;
     for (int k = 0; k < SLOTS; k++) shared = shared || (&slots[k] != to && slots[k].id == b.id);
     if (!shared) syn_drop(ctx, b);
     *to = got;
@@ -167,7 +168,8 @@ static void overlap_changes_neither_rows_nor_bits(void) {
 
 /* ---- Ops run meanwhile ---- */
 
-/* Rank 1 joins only after a message that rank 0 sends after its all-reduce. */
+/* Rank 0 starts an all-reduce and then sends a message. Rank 1 joins the all-reduce only after it
+   has received the message. */
 static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -180,7 +182,7 @@ static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
         if (ctx->n_pending != 0) SYN_FAIL(err, SYN_E_FORMAT, "the message was used too early");
     }
     const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
-    const syn_tensor twice = syn_add(ctx, y, x); /* reads an input of the all-reduce, too */
+    const syn_tensor twice = syn_add(ctx, y, x); /* also reads an input of the all-reduce */
     if (ctx->n_pending != 1) SYN_FAIL(err, SYN_E_FORMAT, "the sum was waited for");
     if (comm->rank == 0) syn_send(ctx, twice, 1, GO);
     const syn_tensor view = syn_slice(ctx, sum, 0, 0, LARGE / 2);
@@ -201,8 +203,8 @@ static void the_next_ops_run_meanwhile(void) {
     }
 }
 
-/* Operations in flight keep their buffers even if these are released; other tensors get them after
-   the wait. */
+/* Operations in flight keep their buffers even if their tensors are released. After the wait, other
+   tensors may get the buffers. */
 static syn_status pinned_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -216,7 +218,7 @@ static syn_status pinned_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
     const void *of_sum = buffer_of(ctx, sum);
     syn_drop(ctx, x);
-    for (int i = 0; i < 3; i++) { /* takes all free buffers of that size */
+    for (int i = 0; i < 3; i++) { /* takes all free buffers of this size */
         const syn_tensor other = filled(ctx, "other", 99);
         const void *data = buffer_of(ctx, other);
         if (data == of_x || data == of_sum)
@@ -242,7 +244,8 @@ static void buffers_in_flight_are_not_reused(void) {
     }
 }
 
-/* Results are dropped while in flight. Overwriting their input waits; so does a barrier. */
+/* Results are dropped while in flight. An op that overwrites the input of such an operation waits
+   for it, and so does a barrier. */
 static syn_status dropped_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -266,9 +269,10 @@ static void dropped_results_are_waited_for_before_inputs_change(void) {
     CHECK_OK(syn_local_run(2, dropped_rank, NULL, &err), err);
 }
 
-/* A result or input dropped while its operation is in flight is freed by the wait; using it then
-   fails, because its buffer may be reused. how: 0 an op reads the dropped result, 1 the host reads
-   it, 2 the dropped input is overwritten, 3 an op reads the dropped input and the result. */
+/* If a result or input is dropped while its operation is in flight, the wait frees it. Using it
+   then is an error, because its buffer may be reused. how: 0: an op reads the dropped result; 1:
+   the host reads it; 2: the dropped input is overwritten; 3: an op reads the dropped input and the
+   result. */
 static syn_status used_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int how = *(const int *)arg;
     syn_ctx *ctx = NULL;
@@ -298,7 +302,7 @@ static void tensors_dropped_in_flight_are_freed_by_the_wait(void) {
     }
 }
 
-/* The user cannot unpin a buffer that the user did not pin: the operation in flight keeps it. */
+/* A user cannot unpin a buffer that only an operation in flight has pinned. */
 static syn_status unpinning_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int how = *(const int *)arg;
     syn_ctx *ctx = NULL;
@@ -357,8 +361,9 @@ typedef struct failing {
     syn_error told[2];
 } failing;
 
-/* Rank 1 fails with an operation in flight that rank 0 never starts, and may have forgotten it; or
-   calls another collective; or frees its context while the operation can never finish. */
+/* Rank 1 has an operation in flight that rank 0 never starts. Then rank 1 fails (possibly after it
+   has forgotten the operation's row), calls another collective, or frees its context while the
+   operation cannot finish. */
 static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     failing *f = arg;
     syn_ctx *ctx = NULL;

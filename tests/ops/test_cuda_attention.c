@@ -1,6 +1,6 @@
-/* Compares fused attention on CUDA with the CPU: sizes around those of tiles, all head_dims and
-   dtypes, layouts that allow packs of 16 bytes and that do not, few queries over many keys, and
-   grouped-query attention. */
+/* Compares fused attention on CUDA with the CPU: sizes near those of tiles, all head_dims and
+   dtypes, layouts with and without packs of 16 bytes, few queries over many keys, and grouped-query
+   attention. */
 #include "ops/rules.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
@@ -13,7 +13,7 @@ typedef struct heads {
     syn_attention_options how;
 } heads;
 
-/* Queries or keys in the layouts of models: dense rows, in memory of any order. */
+/* Queries or keys in a layout that models use: dense rows in any order in memory. */
 static syn_tensor rows(both_run *r, syn_dtype dtype, int64_t b, int64_t h, int64_t t, int64_t d) {
     const syn_spec heads_first = {(int32_t)dtype, 4, {b, h, t, d}},
                    tokens_first = {(int32_t)dtype, 4, {b, t, h, d}};
@@ -23,8 +23,8 @@ static syn_tensor rows(both_run *r, syn_dtype dtype, int64_t b, int64_t h, int64
     return syn_permute(r->ctx, both_dense(r->ctx, tokens_first, -1, 1), order, 4);
 }
 
-/* Random heads; few, many: bounds of their numbers of queries and keys; most: bound of batch x
-   heads x queries x keys x head_dim. */
+/* Random heads. few and many: largest numbers of queries and of keys. most: largest value of batch
+   x heads x queries x keys x head_dim. */
 static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
     static const int64_t depths[] = {1, 8, 16, 64, 80, 96, 128, 256, 257, 320, 512, 1000};
     heads x = {.dtype = both_float()};
@@ -73,15 +73,15 @@ static void few_queries(both_run *r) {
     forward_of(r, some(r, 8, 4096, 1000000));
 }
 
-/* Computes the result and log-sum-exp. in, attr: inputs and attributes for the gradient op; the
-   window, 0 if there is none, is the last attribute. */
+/* Computes the result and the log-sum-exp. in and attr receive the inputs and attributes of the
+   gradient op. The last attribute is the window, or 0. */
 static int train(both_run *r, heads *x, syn_tensor in[8], syn_attr attr[10]) {
     const int64_t b = syn_tensor_dim(r->ctx, x->q, 0);
     int n = 3;
     in[0] = syn_contiguous(r->ctx, x->q);
     in[1] = syn_contiguous(r->ctx, x->k);
     in[2] = syn_contiguous(r->ctx, x->v);
-    if (ref_int(0, 1)) { /* dense in the last dimension only */
+    if (ref_int(0, 1)) { /* dense only in the last dimension */
         const int order[4] = {0, 2, 1, 3};
         for (int i = 0; i < 3; i++)
             in[i] = syn_permute(
@@ -105,7 +105,7 @@ static void training(both_run *r) {
     r->n = 2;
 }
 
-/* The gradients are sums over queries whose weights were rounded to 16 bits. */
+/* Gradients are sums over queries, whose weights were rounded to 16 bits. */
 static void gradients(both_run *r) {
     heads x = some(r, 200, 200, 1000000);
     syn_tensor in[8], all[8];
@@ -116,7 +116,7 @@ static void gradients(both_run *r) {
     all[4] = r->out[1];
     all[5] = syn_contiguous(r->ctx, x.dout);
     for (int i = 3; i < n; i++) all[i + 3] = in[i];
-    attr[9].i = attr[8].i; /* the window comes after the mask of requested gradients */
+    attr[9].i = attr[8].i; /* the window's attribute follows that of the requested gradients */
     attr[8].i = ref_int(0, 1) ? 7 : ref_int(1, 7);
     syn__call_op(r->ctx, SYN_OP_ATTENTION_GRAD, all, n + 3, attr, x.how.window ? 10 : 9, NULL,
                  r->out);
@@ -137,8 +137,8 @@ static void test_gradients(void) {
     both_rounds(gradients, 60);
 }
 
-/* Devices with tensor cores for f16 only, and with less shared memory. Only the emulated device can
-   have these capabilities. */
+/* Simulates devices that have tensor cores only for f16, and devices with less shared memory. Only
+   the emulated device can have such capabilities. */
 static void test_older_devices(void) {
     static const char *const capabilities[] = {"7.5", "8.6"};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -151,7 +151,7 @@ static void test_older_devices(void) {
     unsetenv("SYN_EMULATED_CAPABILITY");
 }
 
-/* A newer device, whose kernels are compiled from the PTX of an older one. */
+/* Simulates a newer device, for which kernels are compiled from an older device's PTX. */
 static void test_kernels_from_older_ptx(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     setenv("SYN_EMULATED_PTX", "7.5", 1);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Recordings name a kernel as its launch does: what stands in SYN_LAUNCH is a __global__ function.
+# Traces name a kernel by the argument of SYN_LAUNCH, so each argument must be the name of a
+# __global__ function.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."

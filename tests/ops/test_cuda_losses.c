@@ -1,4 +1,4 @@
-/* Compares losses on CUDA with the CPU: vocabularies around the sizes of packs and blocks, in any
+/* Compares losses on CUDA with the CPU: vocabulary sizes near those of packs and blocks, in any
    layout. */
 
 #include "ops/rules.h"
@@ -23,7 +23,7 @@ static sizes random_sizes(void) {
     return s;
 }
 
-/* Random targets, some of them ignored. */
+/* Random targets, some of which the loss ignores. */
 static syn_tensor random_targets(syn_ctx *ctx, const sizes *s) {
     static int32_t targets[4 * 1100];
     for (int64_t i = 0; i < s->rows; i++)
@@ -36,7 +36,7 @@ static double tolerance(syn_dtype dtype) {
     return dtype == SYN_F32 ? 2e-6 : dtype == SYN_F16 ? 1e-3 : 8e-3;
 }
 
-/* Rows in any order, each of them dense. */
+/* Dense rows in any order in memory. */
 static syn_tensor random_logits(syn_ctx *ctx, syn_spec spec) {
     const syn_spec turned = {spec.dtype, 3, {spec.dims[1], spec.dims[0], spec.dims[2]}};
     if (ref_int(0, 1)) return both_dense(ctx, spec, -9, 9);
@@ -55,7 +55,7 @@ static void cross_entropies(both_run *r) {
     r->tol = tolerance((syn_dtype)s.logits.dtype);
 }
 
-/* Some of the classes, or none, belong to another rank. */
+/* The rank has only some of the classes, or none. */
 static void parts(both_run *r) {
     const sizes s = random_sizes();
     const syn_spec known = {SYN_F32, 2, {s.targets.dims[0], s.targets.dims[1]}};

@@ -1,12 +1,12 @@
-/* Tests memory that queued work uses: scratch memory of a captured step, staging memory of copies,
-   and the memory in which kernels of a graph report errors. */
+/* Tests memory that queued work still uses: the scratch memory of a captured step, the staging
+   memory of copies, and the memory in which kernels of a graph report errors. */
 #include "syntorch/context.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 enum { WIDTH = 16 };
 
-/* Six ops; two of them use scratch memory. */
+/* A step of six ops, two of which use scratch memory. */
 static syn_tensor loss_of_step(syn_ctx *ctx, syn_tensor x, int32_t target) {
     const int64_t row[2] = {1, WIDTH}, one[1] = {1};
     const syn_spec spec = {SYN_I32, 1, {1}};
@@ -31,8 +31,8 @@ static syn_ctx *open_losses(syn_device device, syn_tensor *x) {
     return ctx;
 }
 
-/* Between two steps, another op needs more scratch memory than there was, which frees that of the
-   graph. */
+/* Between two steps, another op needs more scratch memory than exists. This frees the scratch
+   memory that the graph uses. */
 static void test_scratch_memory_that_is_gone(void) {
     enum { MUCH = 1 << 20, STEPS = 10 };
     static const float zeros[MUCH];
@@ -43,7 +43,8 @@ static void test_scratch_memory_that_is_gone(void) {
         syn_ctx *ctx = open_losses(k ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU, &x);
         const syn_mark mark = syn_ctx_mark(ctx);
         const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
-        const bool counts = ref_cuda_calls("cudaMalloc") > 0; /* if the device is emulated */
+        /* Only the emulated device counts calls. */
+        const bool counts = ref_cuda_calls("cudaMalloc") > 0;
         for (int i = 0; i < STEPS; i++) {
             const syn_tensor loss = loss_of_step(ctx, x, i);
             CHECK_OK(syn_tensor_read(ctx, loss, &got[k][i], sizeof(float)), *syn_ctx_error(ctx));
@@ -55,7 +56,7 @@ static void test_scratch_memory_that_is_gone(void) {
             syn_forget(ctx, mark, NULL, 0);
             syn_next_step(ctx);
         }
-        /* From the third step on, except the eighth. */
+        /* Every step after the second is one graph launch, except the eighth. */
         if (k && counts) CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 7);
         CHECK_OK(syn_ctx_status(ctx), *syn_ctx_error(ctx));
         syn_ctx_free(ctx);
@@ -63,7 +64,7 @@ static void test_scratch_memory_that_is_gone(void) {
     for (int i = 0; i < STEPS; i++) CHECK_NEAR(got[1][i], got[0][i], 1e-4);
 }
 
-/* The message names the op even if a graph ran it. */
+/* The error message names the op, even if a graph launched it. */
 static void test_errors_of_graph_kernels(void) {
     enum { STEPS = 6 };
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -85,7 +86,8 @@ static void test_errors_of_graph_kernels(void) {
     syn_ctx_free(ctx);
 }
 
-/* Copies more to the device than its staging memory holds, before the device has read any of it. */
+/* Copies more bytes to the device than its staging memory holds, before the device has read any of
+   them. */
 static void test_copies_in_of_a_busy_device(void) {
     enum { N = 5 << 20 };
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -106,7 +108,7 @@ static void test_copies_in_of_a_busy_device(void) {
     free(data);
 }
 
-/* The CPU reports no properties. */
+/* The CPU reports no device properties. */
 static void test_what_a_device_is(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int k = 0; k < 2; k++) {
@@ -121,7 +123,7 @@ static void test_what_a_device_is(void) {
     }
 }
 
-/* Limits the emulated device's memory. before: the previous limit, for end_limit. */
+/* Limits the emulated device's memory. Stores the previous limit in `before`, for end_limit. */
 static void limit_memory(int64_t bytes, char *before, size_t size) {
     const char *was = getenv("SYN_EMULATED_MEMORY");
     char text[32];
@@ -137,14 +139,14 @@ static void end_limit(const char *before) {
 
 enum { MIB = 1 << 20, ROWS = 8, IN = 2048, OUT = 2048 };
 
-/* A product whose 16-bit matrix is widened in 16 MiB of scratch memory. */
+/* A product with a 16-bit matrix, which is widened in 16 MiB of scratch memory. */
 static syn_tensor widened(syn_ctx *ctx, syn_tensor x, syn_tensor w) {
     const syn_tensor y = syn_linear(ctx, x, w, (syn_tensor){0}, false);
     return syn_square_sum(ctx, &y, 1);
 }
 
-/* Scratch memory and cuBLASLt's workspace must grow when cached buffers fill the rest of the device
-   (these are freed), and when tensors do (which fails). */
+/* Scratch memory and cuBLASLt's workspace must grow although the device is full. If cached buffers
+   fill it, they are freed; if tensors fill it, the op fails. */
 static void test_scratch_memory_of_a_full_device(void) {
     enum { ALL = 64 };
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -163,7 +165,7 @@ static void test_scratch_memory_of_a_full_device(void) {
         limit_memory((int64_t)ALL * MIB, before, sizeof before);
         const syn_tensor x = syn_input(ctx, "x", &of_x, data), w = syn_input(ctx, "w", &of_w, half);
         const syn_mark mark = syn_ctx_mark(ctx);
-        for (int mib = 5; mib < 9; mib++) /* all of different sizes, so that no buffer is reused */
+        for (int mib = 5; mib < 9; mib++) /* All sizes differ, so that no buffer is reused. */
             syn_state(ctx, "large", &(syn_spec){SYN_F32, 1, {mib * (MIB / 2)}});
         for (int mib = 9; mib < 13; mib++) syn_state(ctx, "large", &(syn_spec){SYN_F32, 1, {mib}});
         syn_forget(ctx, mark, NULL, 0);
@@ -191,7 +193,7 @@ static void test_scratch_memory_of_a_full_device(void) {
     free(half);
 }
 
-/* The device has become full, so that freeing cached buffers is not enough. */
+/* Tensors fill the device, so freeing cached buffers is not enough. */
 static void test_workspace_of_a_full_device(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     if (ref_cuda_calls("cudaMalloc") == 0) SKIP("the device is not emulated");

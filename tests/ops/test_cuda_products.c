@@ -1,11 +1,12 @@
-/* Compares matrix products on CUDA with the CPU: sizes around those of tiles and packs, few rows,
-   operands in any layout, and batches with one stride or several. */
+/* Compares matrix products on CUDA with the CPU: sizes near those of tiles and packs, few rows,
+   operands in any layout, and batches with one or several strides. */
 
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* For sums of k products of numbers up to 1. A 16-bit result may round to a neighbour. */
+/* The tolerance for sums of k products of numbers up to 1. A 16-bit result may differ by one
+   unit. */
 static double tolerance(syn_dtype out) {
     return out == SYN_F32 ? 1e-5 : out == SYN_F16 ? 2e-3 : 1.6e-2;
 }
@@ -39,18 +40,18 @@ static void linears(both_run *r) {
     linear_of(r, ref_int(0, 29) ? m : 0, ref_int(0, 29) ? n : 0, ref_int(0, 29) ? k : 0);
 }
 
-/* Few rows use other kernels. */
+/* Few rows, for which there are special kernels. */
 static void few_rows(both_run *r) {
     linear_of(r, ref_int(1, 4), both_size(ref_int(0, 1) ? 300 : 5000), both_size(700));
 }
 
-/* Sums so long that several blocks or warps share one. */
+/* Sums that are so long that several blocks or warps share one. */
 static void long_rows(both_run *r) {
     linear_of(r, ref_int(1, 4), ref_int(0, 1) ? 8 * ref_int(1, 9) : both_size(40),
               ref_int(0, 1) ? 64 * ref_int(20, 90) : ref_int(1000, 6000));
 }
 
-/* The rows of x are strided, or all the same row. */
+/* The rows of x are strided, or all rows are the same row. */
 static void rows_apart(both_run *r) {
     const syn_dtype dtype = both_float();
     const int64_t m = both_size(20), n = both_size(70), k = both_size(70);
@@ -62,7 +63,7 @@ static void rows_apart(both_run *r) {
     r->tol = tolerance(dtype);
 }
 
-/* A tensor (B, H, M, K) in which B and H can be merged, cannot be, or are swapped. */
+/* A tensor (B, H, M, K). Its dimensions B and H can be merged, cannot be merged, or are swapped. */
 static syn_tensor entries(syn_ctx *ctx, syn_spec spec) {
     const syn_spec turned = {
         spec.dtype, 4, {spec.dims[0], spec.dims[2], spec.dims[1], spec.dims[3]}};
@@ -91,7 +92,7 @@ static void matmuls(both_run *r) {
     r->tol = 4 * tolerance(dtype);
 }
 
-/* The gradient of a weight, added to a sum of f32 even if the inputs are 16-bit. */
+/* The gradient of a weight. It is added to a sum in f32, even if the inputs are 16-bit. */
 static void weights(both_run *r) {
     const syn_dtype dtype = both_float();
     const int64_t rows = both_size(300), m = both_size(70), n = both_size(70);
@@ -102,7 +103,7 @@ static void weights(both_run *r) {
     r->tol = 2e-5;
 }
 
-/* A cuBLASLt plan is reused for all products of the same kind. */
+/* One cuBLASLt plan is used for all products of the same kind. */
 static void test_plans_are_kept(void) {
     static const char *const none[] = {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
                                        "cudaMalloc", "cudaStreamSynchronize"};
@@ -128,7 +129,7 @@ static void test_plans_are_kept(void) {
     syn_ctx_free(ctx);
 }
 
-/* 1 + 2^-12 has more bits than TF32, which is used only if requested. */
+/* 1 + 2^-12 cannot be represented in TF32, which may be used only if requested. */
 static void test_tf32_is_asked_for(void) {
     enum { ROWS = 8 };
     const syn_spec x = {SYN_F32, 2, {ROWS, 1}}, y = {SYN_F32, 2, {1, 1}};
@@ -145,7 +146,8 @@ static void test_tf32_is_asked_for(void) {
                                         syn_input(ctx, "y", &y, &one), SYN_NO_BIAS, false);
         CHECK_INT(syn_tensor_read(ctx, z, got, sizeof got), SYN_OK);
         if (!tf32) CHECK(got[0] == wanted && got[ROWS - 1] == wanted);
-        else if (ref_cuda_calls("cudaMalloc") > 0) CHECK(got[0] == 1); /* hardware may be better */
+        /* Real hardware may be more precise. */
+        else if (ref_cuda_calls("cudaMalloc") > 0) CHECK(got[0] == 1);
         syn_ctx_free(ctx);
     }
     unsetenv("SYNTORCH_CUDA_TF32");

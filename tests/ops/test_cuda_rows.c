@@ -1,12 +1,11 @@
-/* Compares row ops on CUDA with the CPU: gradients of embeddings, for thousands of ids that repeat
-   across chunks and tiles of the sort; norms and softmax of narrow and wide rows, and of many
-   rows. */
+/* Compares row ops on CUDA with the CPU. Gradients of embeddings: thousands of ids that repeat
+   across chunks and tiles of the sort. Norms and softmax: narrow rows, wide rows and many rows. */
 #include "ops/rules.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Numbers whose sums of thousands are exact in any order. */
+/* Numbers that can be added by the thousands without rounding, in any order. */
 static syn_tensor sixteenths(both_run *r, syn_spec spec) {
     const int64_t n = syn_spec_elems(&spec);
     unsigned char *data = malloc((size_t)n * 4 + 1);
@@ -18,7 +17,8 @@ static syn_tensor sixteenths(both_run *r, syn_spec spec) {
     return t;
 }
 
-/* n ids: few different ones that are frequent, or many that occur once. Some are out of range. */
+/* n ids: either a few different ids that are frequent, or many that occur once. Some are out of
+   range. */
 static syn_tensor ids_of(both_run *r, int64_t n, int64_t rows) {
     const syn_spec spec = {SYN_I32, 1, {n}};
     const int64_t few = ref_int(1, 4), among = ref_int(0, 1) ? few : rows;
@@ -41,7 +41,7 @@ static void embeddings_of(both_run *r, int64_t n, int64_t width, int64_t rows) {
     r->tol = 1e-6;
 }
 
-/* A chunk has 64 ids, a tile 1,024. */
+/* Sizes are near those of a chunk (64 ids) and a tile (1,024 ids). */
 static void embeddings(both_run *r) {
     embeddings_of(r, both_size(300), both_size(300), both_size(100));
 }
@@ -52,7 +52,8 @@ static void long_embeddings(both_run *r) {
 static void norms(both_run *r) {
     const bool wide = ref_int(0, 2) == 0;
     const int64_t any = wide ? ref_int(1000, 9000) : both_size(1100);
-    const int64_t n = ref_int(0, 1) ? any : (any + 7) / 8 * 8; /* packs of 16 bytes fit or not */
+    /* With or without packs of 16 bytes. */
+    const int64_t n = ref_int(0, 1) ? any : (any + 7) / 8 * 8;
     const int64_t rows = wide ? ref_int(1, 8) : ref_int(1, 40000 / (n + 10));
     const syn_dtype dtype = both_float();
     const syn_spec x = {(int32_t)dtype, 2, {rows, n}}, one = {(int32_t)dtype, 1, {n}};

@@ -1,4 +1,4 @@
-/* Compares token selection on CUDA with the CPU: vocabularies of many blocks, ties, masks. Both
+/* Compares token selection on CUDA with the CPU: vocabularies of many blocks, ties, and masks. Both
    devices must draw the same tokens. */
 
 #include "syntorch/base/half.h"
@@ -12,8 +12,8 @@ static int64_t vocabulary(void) {
     return n > 0 ? n : 1;
 }
 
-/* Rows of logits: with few distinct values, partly masked, or neither; dense, or those of the last
-   of several tokens. */
+/* Rows of logits. Some have few distinct values, some are partly masked. They are dense, or are the
+   rows of the last of several tokens. */
 static syn_tensor logits(both_run *r, int64_t rows, int64_t n) {
     const bool cut = ref_int(0, 1);
     const syn_dtype dtype = both_float();
@@ -47,8 +47,8 @@ static void best(both_run *r) {
 }
 
 static void draws(both_run *r) {
-    /* sums of equal probabilities never reach these exactly: rounding would decide, and devices may
-       differ */
+    /* Sums of equal probabilities are never exactly equal to these values. If they were, rounding
+       would decide, and the devices could differ. */
     static const double top_ps[] = {1, 1, 0.9513, 0.8971, 0.5137, 1e-9}, min_ps[] = {0, 0, 0.05, 1};
     static const double temperatures[] = {1, 0.7, 2, 1e-30, 1e30, 0};
     const int64_t n = vocabulary(), top_ks[] = {0, 0, 1, 50, n / 2 + 1, n};
@@ -70,7 +70,7 @@ static void penalties(both_run *r) {
     r->n = 1;
 }
 
-/* NaN ranks below every number, unless it is the first: no other value compares greater. */
+/* NaN ranks below every number, except at index 0: no other value compares greater than it. */
 static void test_not_numbers(void) {
     static const float x[4][3] = {{1, NAN, 2}, {NAN, 1, 2}, {NAN, NAN, NAN}, {NAN, NAN, 1}};
     static const int32_t want[4] = {2, 0, 0, 0};

@@ -1,5 +1,5 @@
-/* Compares strided ops, sums and the optimizer on CUDA with the CPU, at sizes around those of
-   tiles, packs and blocks. */
+/* Compares strided ops, sums and the optimizer on CUDA with the CPU, at sizes near those of tiles,
+   packs and blocks. */
 
 #include "ops/cuda/divisor.h"
 #include "ops/rules.h"
@@ -7,7 +7,7 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-enum { MOST = 40000 }; /* elements */
+enum { MOST = 40000 }; /* largest number of elements */
 
 static syn_spec random_shape(syn_dtype dtype, int min_rank) {
     syn_spec s;
@@ -19,7 +19,7 @@ static syn_spec random_shape(syn_dtype dtype, int min_rank) {
     return s;
 }
 
-/* A random shape that broadcasts to s. */
+/* A random shape that can be broadcast to s. */
 static syn_spec part_of_shape(syn_spec s) {
     const int drop = (int)ref_int(0, s.rank);
     for (int d = 0; d < s.rank; d++)
@@ -51,7 +51,7 @@ static void copies(both_run *r) {
     r->n = 2;
 }
 
-/* Transposes in attention's layouts, and of the last two dimensions. */
+/* Permutations as in the layouts of attention, and transposes of the last two dimensions. */
 static void turns(both_run *r) {
     const syn_dtype dtypes[] = {SYN_F32, SYN_BF16, SYN_I32};
     const syn_spec shape = {(int32_t)dtypes[ref_int(0, 2)],
@@ -64,7 +64,7 @@ static void turns(both_run *r) {
     r->n = 3;
 }
 
-/* The gradient of a slice: padded with zeros, or added to a sum of any layout. */
+/* The gradient of a slice. It is padded with zeros, or added to a sum with any layout. */
 static void slices(both_run *r) {
     const syn_spec shape = random_shape(both_float(), 1);
     const int axis = (int)ref_int(0, shape.rank - 1);
@@ -97,7 +97,7 @@ static void sums(both_run *r) {
     r->tol = 2e-6;
 }
 
-/* So many rows, or so long ones, that a sum is split. */
+/* So many rows, or such long ones, that a sum is split among blocks. */
 static void long_sums(both_run *r) {
     const int64_t length = ref_int(9000, 30000), others = both_size(33);
     const bool down = ref_int(0, 1);
@@ -135,7 +135,7 @@ static void norms(both_run *r) {
     r->tol = 1e-6;
 }
 
-/* Runs two steps and compares everything that a step writes for one of the parameters. */
+/* Runs two optimizer steps and compares everything that they write for one of the parameters. */
 static void optimizer(both_run *r) {
     syn_spec specs[LIST], all = {SYN_F32, 1, {0}};
     const syn_spec three = {SYN_F32, 1, {3}}, one = {SYN_F32, 0, {0}};
@@ -175,7 +175,7 @@ static void optimizer(both_run *r) {
     r->tol = dtype == SYN_F32 ? 1e-6 : dtype == SYN_F16 ? 1e-3 : 1e-2;
 }
 
-/* Tests the division that kernels use to compute indices, also for tensors larger than any
+/* Tests the integer division that kernels use to compute indices, also for tensors larger than any
    memory. */
 static void test_division(void) {
     ref_seed(1);

@@ -1,4 +1,4 @@
-/* Tests the steps of a loop on CUDA: from the third step on, repeated ops take one graph launch,
+/* Tests repeated steps on CUDA: from the third step on, the ops of a step are one graph launch,
    nothing is allocated, and results do not change. */
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Only the emulated device counts calls. */
+/* Whether calls are counted. Only the emulated device does that. */
 static bool counts(void) {
     return ref_cuda_calls("cudaMalloc") > 0;
 }
@@ -34,8 +34,8 @@ static loop open_loop(syn_device device) {
     return l;
 }
 
-/* Six ops; the cache's row and the keys read differ from step to step. odd: one more op among
-   them. */
+/* A step of six ops. The cache's row and the keys that are read differ between steps. odd: the step
+   has one more op. */
 static void step(loop *l, int64_t position, bool odd) {
     syn_ctx *ctx = l->ctx;
     syn_tensor y = syn_scale(ctx, l->x, 1.25);
@@ -74,8 +74,8 @@ static void run(bool read_each, int odd_step) {
     CHECK(equal(&cuda, &cpu));
     CHECK_OK(syn_ctx_status(cuda.ctx), *syn_ctx_error(cuda.ctx));
     const uint64_t launched = ref_cuda_calls("cudaGraphLaunch") - graphs;
-    /* The first step sums nothing. The next two, any step that differs, and the two after it are
-       launched op by op. */
+    /* The first step sums nothing. The next two steps, a step that differs, and the two steps after
+       it are launched op by op. */
     if (counts()) CHECK_INT(launched, ROWS - 3 - (odd_step < 0 ? 0 : 3));
     syn_ctx_free(cuda.ctx);
     syn_ctx_free(cpu.ctx);
@@ -89,13 +89,13 @@ static void test_steps_read_at_the_end(void) {
     run(false, -1);
 }
 
-/* One step has an additional op: it and the next two are launched op by op. */
+/* One step has an additional op. This step and the next two are launched op by op. */
 static void test_a_step_that_differs(void) {
     run(true, 9);
     run(false, 9);
 }
 
-/* The captured step needs a buffer that does not exist yet, like one that reads more keys. */
+/* The captured step needs a buffer that does not exist yet, like a step that reads more keys. */
 static void test_a_step_that_needs_memory(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     loop cuda = open_loop(SYN_DEVICE_CUDA), cpu = open_loop(SYN_DEVICE_CPU);
@@ -119,10 +119,11 @@ static void test_a_step_that_needs_memory(void) {
     syn_ctx_free(cpu.ctx);
 }
 
-/* Between steps, allocates tensors of ever different sizes, two of which fill most of the device:
-   cached buffers are freed, even while ops are deferred, and graphs keep working. */
+/* Between steps, allocates tensors whose sizes always differ. Two of them fill most of the device,
+   so cached buffers are freed, even while ops are deferred. Graphs must still give the same
+   results. */
 static void test_memory_of_other_sizes(void) {
-    enum { MIB = 1 << 18, MOST = 36 }; /* in elements */
+    enum { MIB = 1 << 18, MOST = 36 }; /* number of elements */
     if (!ref_has_cuda()) SKIP("no CUDA device");
     if (!counts()) SKIP("the device is not emulated");
     const char *before = getenv("SYN_EMULATED_MEMORY");
@@ -168,9 +169,9 @@ static void test_a_steady_step_asks_for_nothing(void) {
     syn_ctx_free(l.ctx);
 }
 
-/* Values are read while the device works: deferred ops are launched before the host waits, and the
-   host does not wait for the whole device. Also for a device that does nothing until the host
-   waits. */
+/* The host reads values while the device works. Deferred ops are launched before the host waits,
+   and the host does not wait for the whole device. This is also tested with a device that does
+   nothing until the host waits. */
 static void test_async_reads_do_not_stall(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int lazy = 0; lazy < 2; lazy++) {
@@ -186,8 +187,8 @@ static void test_async_reads_do_not_stall(void) {
                 for (int n = 0; n < 4; n++) x = syn_tanh(l.ctx, syn_scale(l.ctx, x, 1.1));
                 const syn_tensor squares = syn_square_sum(l.ctx, &x, 1);
                 const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
-                if (i == 0)
-                    waits = ref_cuda_calls("cudaStreamSynchronize"); /* scratch memory exists */
+                /* From here on, scratch memory exists. */
+                if (i == 0) waits = ref_cuda_calls("cudaStreamSynchronize");
                 if (i > 0) CHECK_INT(syn_tensor_read_end(l.ctx, asked, &got[k][i - 1]), SYN_OK);
                 if (k && i > 2 && counts())
                     CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 1);
@@ -203,7 +204,7 @@ static void test_async_reads_do_not_stall(void) {
     }
 }
 
-/* The time of a graph is divided among its ops, one after the other. */
+/* The time of a graph is divided among its ops, which run one after the other. */
 static void test_times_of_graphs(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     loop l = open_loop(SYN_DEVICE_CUDA);
@@ -246,8 +247,9 @@ static void step_of_losses(syn_ctx *ctx, syn_tensor x, syn_tensor targets, int32
     syn_next_step(ctx);
 }
 
-/* A graph finds an invalid target, and its slot is reused by other ops before the host waits. The
-   error names the graph's op or, if its row is gone, says that it was forgotten. */
+/* A kernel of a graph finds an invalid target. Other ops use the graph's slot again before the host
+   waits. The error must name the op of the graph or, if its row is gone, report that it was
+   forgotten. */
 static void test_a_fault_of_a_graph_in_flight(void) {
     const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
     if (!ref_has_cuda()) SKIP("no CUDA device");
@@ -275,7 +277,7 @@ static void test_a_fault_of_a_graph_in_flight(void) {
     }
 }
 
-/* Waiting for a value reports the errors of the ops before it. */
+/* Waiting for a value reports the errors of all ops before it. */
 static void test_async_reads_report_errors(void) {
     const syn_spec logits = {SYN_F32, 2, {TOKENS, CLASSES}}, ids = {SYN_I32, 1, {TOKENS}};
     const int32_t wrong[TOKENS] = {1, 2, CLASSES, 3};
@@ -298,7 +300,7 @@ static void test_async_reads_report_errors(void) {
     syn_ctx_free(ctx);
 }
 
-/* Every op with a CPU kernel has a CUDA kernel. */
+/* Every op that has a CPU kernel must have a CUDA kernel. */
 static void test_every_op_has_a_kernel(void) {
     const syn_backend *cuda;
     if (!ref_has_cuda()) SKIP("no CUDA device");

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A kernel that one level of vector instructions lacks is one error of the compiler, which names it.
+# If one level of vector instructions lacks a kernel, the compiler must report exactly one error,
+# which names the kernel. Renames each kernel in a copy of the sources to prove it.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -12,15 +13,15 @@ scalar=()
 avx512=("${avx2[@]}" -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 tried=0
 
-# errors FILE LEVEL: of the compiler, which finds headers in the copy first.
+# errors FILE LEVEL: prints the compiler's errors. The compiler finds headers in the copy first.
 errors() {
     local -n flags=$2
     cc -std=c11 -D_POSIX_C_SOURCE=200809L -I"$copy" -I. "${flags[@]}" -fsyntax-only "$1" 2>&1 |
         grep -E '(^|: )error: ' || true
 }
 
-# without FAMILY KERNEL...: each level's file, and the body that two of them include, with one
-# kernel under another name.
+# without FAMILY KERNEL...: copies each level's file and the bodies that they include, renames one
+# kernel at a time, and checks the error.
 without() {
     local level got family=$1
     for level in "${levels[@]}"; do

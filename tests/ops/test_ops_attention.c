@@ -1,11 +1,12 @@
-/* Tests softmax, attention as one op and as separate ops, and the KV cache. */
+/* Compares softmax, attention (as one op and as separate ops) and the KV cache with their
+   definitions in double precision. */
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 static const double infinite = (double)INFINITY;
 
-/* Rows of -infinity give zeros. A NaN makes its row NaN. */
+/* A row of -infinity gives zeros. A NaN makes its whole row NaN. */
 static void softmax(const ref *x, ref *want) {
     const int64_t n = x->spec.dims[x->spec.rank - 1];
     want->spec = x->spec;
@@ -61,8 +62,8 @@ static void test_softmax_rows(void) {
     syn_ctx_free(ctx);
 }
 
-/* Attention in double precision, one query at a time. Keys and values may have fewer heads:
-   consecutive heads of queries share one. mask: (B, S) or NULL. */
+/* Attention in double precision, one query at a time. k and v may have fewer heads than q; then
+   consecutive heads of q use the same head of k and v. mask: (B, S) or NULL. */
 static void attention(const ref *q, const ref *k, const ref *v, const ref *mask, double scale,
                       bool causal, int64_t offset, ref *want) {
     const int64_t *n = q->spec.dims, keys = k->spec.dims[2], depth = n[3];
@@ -119,7 +120,8 @@ static void test_attention(void) {
     }
 }
 
-/* Padding: each sequence hides keys of its own, possibly all; with and without a causal mask. */
+/* Padding: each sequence hides other keys, possibly all of them. Tested with and without a causal
+   mask. */
 static void test_padding_mask(void) {
     static ref q, k, v, mask, want;
     for (int round = 0; round < 300; round++) {
@@ -131,7 +133,7 @@ static void test_padding_mask(void) {
         ref_fill(&k, ref_spec(SYN_F32, 4, dk), -3, 3);
         ref_fill(&v, ref_spec(SYN_F32, 4, dk), -3, 3);
         ref_fill(&mask, ref_spec(SYN_F32, 2, dm), -1, 1);
-        for (int64_t i = 0; i < dq[0] * s; i++) /* hides a sequence's last or first keys */
+        for (int64_t i = 0; i < dq[0] * s; i++) /* hides the last or the first keys of a sequence */
             if (round % 2 ? i % s >= i / s * 3 : i % s < i / s * 3) mask.v[i] = -infinite;
         const bool causal = ref_int(0, 1);
         attention(&q, &k, &v, &mask, 0.5, causal, s - t, &want);
@@ -146,7 +148,7 @@ static void test_padding_mask(void) {
     }
 }
 
-/* Attention over a prompt gives the same rows as token by token with a cache. */
+/* Attention over a whole prompt gives the same rows as attention token by token with a cache. */
 static void test_causal_offset_is_a_cache(void) {
     static ref q, k, v, want;
     const int64_t dims[4] = {2, 3, 7, 4}, one[4] = {2, 3, 1, 4};
@@ -170,11 +172,11 @@ static void test_causal_offset_is_a_cache(void) {
         for (int64_t i = 0; i < 24; i++) row.v[i] = want.v[(i / 4 * 7 + t) * 4 + i % 4];
         CHECK(ref_check(ctx, y, &row, 1e-5));
     }
-    CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0); /* the cache is not copied */
+    CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0); /* the cache was not copied */
     syn_ctx_free(ctx);
 }
 
-/* Offsets at the ends of their range mean that all keys, or none, are visible. */
+/* With an offset at an end of its range, all keys or no keys are visible. */
 static void test_extreme_offsets(void) {
     static ref q, k, want;
     const int64_t dims[4] = {1, 1, 3, 2};
@@ -205,7 +207,7 @@ static void test_kv_append(void) {
         const syn_spec spec = ref_spec(dtype, 4, dims);
         syn_tensor versions[6] = {syn_state(ctx, "cache", &spec)};
         ref_fill(&cache, spec, 0, 0);
-        CHECK(ref_check(ctx, versions[0], &cache, 0)); /* starts as zeros */
+        CHECK(ref_check(ctx, versions[0], &cache, 0)); /* the cache begins as zeros */
         for (int v = 1; v < 6; v++) {
             const int64_t rows = ref_int(0, dims[2]), position = ref_int(0, dims[2] - rows);
             const int64_t part[4] = {dims[0], dims[1], rows, dims[3]};
@@ -227,7 +229,7 @@ static void test_kv_append(void) {
     }
 }
 
-/* A cache that is a part of a larger storage: only that part changes. */
+/* The cache is a part of a larger storage. Only that part may change. */
 static void test_kv_append_into_a_view(void) {
     static ref whole, x;
     const int64_t dims[5] = {2, 2, 3, 4, 2}, part[4] = {2, 3, 2, 2};
@@ -240,7 +242,8 @@ static void test_kv_append_into_a_view(void) {
     const syn_tensor second = syn_reshape(ctx, syn_slice(ctx, all, 0, 1, 1), four, 4);
     const syn_tensor v1 = syn_kv_append(ctx, second, ref_dense(ctx, &x), 1);
     for (int64_t i = 0; i < 24; i++) whole.v[48 + (i / 4 * 4 + 1 + i / 2 % 2) * 2 + i % 2] = x.v[i];
-    float want[96]; /* the storage around the view, which no tensor can read any more */
+    /* Expected contents of the storage around the view, which no tensor can read any more. */
+    float want[96];
     for (int i = 0; i < 96; i++) want[i] = (float)whole.v[i];
     if (!ref_on_cuda()) CHECK(memcmp(syn__storage(ctx, v1.id)->data, want, sizeof want) == 0);
     for (int i = 0; i < 48; i++) whole.v[i] = whole.v[48 + i];

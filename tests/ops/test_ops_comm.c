@@ -1,12 +1,12 @@
-/* Tests collectives and messages as ops: worlds of threads against naive sums, and the same program
-   on meta with the fake communicator. */
+/* Tests collectives and messages as ops. Ranks that are threads are compared with naive sums, and
+   the same program runs on meta with the fake communicator. */
 #include "comm/comm.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 enum { RANKS_MAX = 4 };
 
-/* One world. Every rank fills `x` for all ranks from the same seed, so each knows the expected
+/* One world. Every rank generates `x` of all ranks from the same seed, so it knows the expected
    results. */
 struct plan {
     int size;
@@ -73,8 +73,8 @@ static void naive_reduce_scatter(const ref *x, int size, int rank, syn_reduce ho
     }
 }
 
-/* Three tensors in one coalesced collective, the second a view of the first: each result is the
-   same as alone. */
+/* Calls one coalesced collective with three tensors, the second of which is a view of the first.
+   Each result must be the same as with a separate call. */
 static bool coalesced(syn_ctx *ctx, const syn_group *group, const ref *x, int size, int root,
                       bool check) {
     static _Thread_local ref want[2];
@@ -95,7 +95,7 @@ static bool coalesced(syn_ctx *ctx, const syn_group *group, const ref *x, int si
     return true;
 }
 
-/* Runs all collectives, axes, reductions and dtypes; `check`: compares values, too. */
+/* Runs all collectives, axes, reductions and dtypes. check: also compare values. */
 static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) {
     static _Thread_local ref x[RANKS_MAX], want;
     const int me = group->index;
@@ -105,7 +105,7 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
         const syn_spec spec = shape(round, size);
         inputs_of_all(x, size, dtype, (uint64_t)round, spec);
         const uint64_t state = ref_state;
-        /* All ranks use the same layout, because another layout gives another trace. */
+        /* All ranks use the same layout, because the trace depends on it. */
         syn_tensor t = ref_wild(ctx, &x[me]);
         for (int how = 0; how < SYN_REDUCE_COUNT && ok; how++) {
             naive_all_reduce(x, size, (syn_reduce)how, &want);
@@ -128,7 +128,7 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
             ok = !check || ref_check(ctx, y, &x[root], 0);
         }
         ok = ok && coalesced(ctx, group, x, size, round % size, check);
-        ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* inputs do not change */
+        ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* the inputs must not change */
         syn_send(ctx, t, (me + 1) % size, round);
         const syn_tensor got = syn_recv(ctx, &x[0].spec, (me + size - 1) % size, round);
         ok = ok && (!check || ref_check(ctx, got, &x[(me + size - 1) % size], 0));
@@ -182,8 +182,8 @@ static void test_worlds(void) {
     }
 }
 
-/* Two groups of two ranks in a world of four, not in ascending order: shards follow the order of
-   the group. */
+/* Two groups of two ranks in a world of four. One lists its ranks in descending order, and shards
+   must have the order of the group. */
 static syn_status subgroup_main(syn_comm *comm, void *arg, syn_error *err) {
     bool *ok = arg;
     syn_ctx *ctx = NULL;
@@ -218,7 +218,7 @@ static void test_subgroups(void) {
     for (int r = 0; r < 4; r++) CHECK_MSG(ok[r], "rank %d", r);
 }
 
-/* If shapes differ, every rank ends with a message that names the op. */
+/* If shapes differ, every rank must fail with a message that names the op. */
 static syn_status disagree_main(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -261,8 +261,8 @@ static void test_without_a_communicator(void) {
     syn_comm_close(fake);
 }
 
-/* Contexts that outlive their communicator: data, trace and groups stay valid, including results in
-   flight at the end; further communication fails. */
+/* Contexts that outlive their communicator. Their data, trace and groups stay valid, and so do
+   results that were in flight when the communicator was closed. Further communication fails. */
 typedef struct left_behind {
     bool overlap;
     syn_ctx *ctx;

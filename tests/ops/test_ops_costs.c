@@ -1,25 +1,26 @@
-/* Compares flops, bytes and collectives of GPT traces with closed formulas in layers L, width h,
-   heads a, vocabulary V, batch b, prompt n, context c and t ranks (Narayanan et al. 2021, sec. 3;
-   Korthikanti et al. 2022, app. A; vector ops are counted below). */
+/* Compares flops, bytes and collectives of GPT traces with closed formulas (Narayanan et al. 2021,
+   sec. 3; Korthikanti et al. 2022, app. A; vector ops are counted below). In the formulas, L is the
+   number of layers, h the width, a the heads, V the vocabulary, b the batch, n the prompt, c the
+   context, and t the number of ranks. */
 #include "models/causal.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 
 typedef struct sums {
-    uint64_t matrix, vector;   /* flops */
-    uint64_t linear_bytes;     /* read by linear ops */
+    uint64_t matrix, vector;   /* flops of matrix products, and of other ops */
+    uint64_t linear_bytes;     /* bytes that linear ops read */
     uint64_t reduces, gathers; /* numbers of collectives */
     uint64_t reduce_bytes, gather_bytes;
     uint64_t param_elems, cache_bytes;
-    uint64_t layer0; /* matrix flops in scope h.0 */
+    uint64_t layer0; /* flops of matrix products in scope h.0 */
 } sums;
 
 static uint64_t elems(const syn_graph_tensor *x) {
     return (uint64_t)syn_spec_elems(&x->spec);
 }
 
-/* Sums over the nodes of one step. Of fused attention, 5 operations per score are scale, mask and
-   softmax. */
+/* Sums over the nodes of one step. In fused attention, the scale, the mask and softmax are 5 flops
+   per score. */
 static sums sum(const syn_trace *t, uint32_t step) {
     sums s = {0};
     syn_error err = {0};
@@ -56,7 +57,7 @@ static sums sum(const syn_trace *t, uint32_t step) {
     return s;
 }
 
-/* Traces a prompt of n tokens and one decode step, as rank t - 1 of t. */
+/* Traces a prompt of n tokens and one decode step on the last of t ranks. */
 static bool trace(const char *preset, int t, uint64_t b, uint64_t n, bool fused,
                   syn_model_config *config, sums *prefill, sums *decode) {
     syn_error err = {0};
@@ -92,7 +93,7 @@ static bool trace(const char *preset, int t, uint64_t b, uint64_t n, bool fused,
     return ok;
 }
 
-/* Checks one forward pass of `n` new tokens with context `s`; counts are per rank. */
+/* Checks one forward pass of `n` new tokens with context `s`. Numbers are per rank. */
 static void check_pass(const syn_model_config *config, uint64_t t, uint64_t b, uint64_t n,
                        uint64_t s, const sums *got) {
     const uint64_t L = (uint64_t)config->n_layer, h = (uint64_t)config->n_embd,
@@ -102,10 +103,10 @@ static void check_pass(const syn_model_config *config, uint64_t t, uint64_t b, u
     CHECK_INT(got->layer0, (24 * T * h * h + 4 * b * n * s * h) / t);
     const uint64_t attention = 5 * b * a * n * s / t, gelu = 8 * 4 * T * h / t,
                    norms = 2 * 8 * T * h;
-    const uint64_t biases = t > 1 ? 2 * T * h : 0; /* of row-parallel layers, after the sum */
+    const uint64_t biases = t > 1 ? 2 * T * h : 0; /* added after the sum of row-parallel layers */
     CHECK_INT(got->vector, L * (attention + gelu + norms + 2 * T * h + biases) + 8 * b * h + T * h);
     const uint64_t weights = L * (12 * h * h + 7 * h) / t + (t == 1 ? L * 2 * h : 0) + V / t * h;
-    /* Inputs of qkv and fc; of proj and fc2; of the head. */
+    /* The inputs of qkv and fc, those of proj and fc2, and that of the head. */
     const uint64_t activations = L * (2 * T * h + 5 * T * h / t) + b * h;
     CHECK_INT(got->linear_bytes, 4 * (weights + activations));
     CHECK_INT(got->reduces, t > 1 ? 2 * L + 1 : 0);
@@ -144,7 +145,8 @@ static void test_gpt(void) {
         }
 }
 
-/* Published numbers of whole models: parameters, and matrix flops of a layer at full context. */
+/* Published numbers of whole models: parameters, and matrix flops of a layer at the full
+   context. */
 static void test_published_numbers(void) {
     static const struct {
         const char *preset;
@@ -158,8 +160,8 @@ static void test_published_numbers(void) {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         syn_model_config config;
         sums shorter, decode;
-        /* The prompt is one token shorter, because the decode step takes the last position. F(n) is
-           quadratic in n, so the missing terms are added. */
+        /* The prompt is one token shorter than the context, because the decode step takes the last
+           position. F(n) is quadratic in n, so the missing terms are added. */
         CHECK(trace(models[i].preset, 1, 1, models[i].n - 1, false, &config, &shorter, &decode));
         const uint64_t h = (uint64_t)config.n_embd, n = models[i].n;
         CHECK_INT(shorter.layer0 + 24 * h * h + 4 * h * (2 * n - 1), models[i].layer);
@@ -167,7 +169,7 @@ static void test_published_numbers(void) {
     }
 }
 
-/* Matrix flops of a decode step of GPT-3 175B on 8 ranks at context 2048. */
+/* The matrix flops of a decode step of GPT-3 175B on 8 ranks at context 2048. */
 static void test_decode_numbers(void) {
     syn_model_config config;
     sums prefill, decode;

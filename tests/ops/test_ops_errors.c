@@ -1,4 +1,4 @@
-/* Tests what each op rejects. The message must name the op, the scope and the shapes. */
+/* Tests which calls each op rejects. The message must name the op, the scope and the shapes. */
 #include "comm/comm.h"
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
@@ -17,7 +17,7 @@ static const double not_a_number = (double)NAN;
 static void top(syn_ctx *c, syn_tensor x, int64_t k) {
     syn_tensor where = {77, 1};
     syn_top_k(c, x, k, &where);
-    if (where.id != 0) abort(); /* both results are the invalid tensor */
+    if (where.id != 0) abort(); /* on failure, both results are the invalid tensor */
 }
 
 static void least(syn_ctx *c, syn_tensor x, double min_p) {
@@ -45,7 +45,8 @@ static void attend(syn_ctx *c, syn_tensor mask, syn_tensor keys, double p) {
     syn_attention_train(c, q, k, k, &how);
 }
 
-/* Calls attention_grad with a result y, log-sum-exp sums and result gradient dy of any shape. */
+/* Calls attention_grad with a result y, a log-sum-exp `sums` and a result's gradient dy of any
+   shape. */
 static void attend_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy) {
     const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4), in[6] = {q, k, k, y, sums, dy};
     const syn_attr attr[8] = {{0}};
@@ -109,7 +110,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     syn_param(c, "wte.weight", &spec, shard, SYN_INIT_ZERO, 0, -1, 0);
 }
 
-/* call, part of the expected message */
+/* Each line has a call and a part of the expected message. */
 #define REFUSED(X)                                                                                 \
     X(syn_embedding(c, F(5, 4), F(2), 0), "embedding in h.0: input 1 must be i32, but is f32[2]")  \
     X(syn_embedding(c, I(5, 4), I(2), 0), "input 0 must be f32, f16 or bf16, but is i32[5,4]")     \
@@ -376,7 +377,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(param(c, SYN_I32, 8, SYN_WHOLE), "must be f32, f16 or bf16, not i32")                        \
     X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \
     X(F(INT64_MAX, 2), "the shape of 'x' is negative or too large")                                \
-    X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* valid: gives no message */
+    X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* this call is valid, so there is no message */
 
 static const char *const sentences[] = {
 #define X(call, text) text,
@@ -395,7 +396,7 @@ static void provoke(syn_ctx *c, int number, const syn_group *g) {
     (void)single;
 }
 
-/* Cases that need other ranks, or more memory than a machine has. */
+/* Cases that need other ranks, or more memory than any machine has. */
 static bool only_on_meta(const char *sentence) {
     static const char *const words[] = {"group", "rank", "message",  "tag",
                                         "all_",  "redu", "too large"};

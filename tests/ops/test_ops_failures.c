@@ -1,6 +1,6 @@
-/* Out-of-memory tests: every allocation of whole runs fails once, for a small GPT on both devices,
-   its graph, and collectives in a world of threads. Each failure must give one clear error and a
-   valid trace; the leak checker finds lost memory. */
+/* Out-of-memory tests: each allocation of whole runs fails once. The runs are a small GPT on both
+   devices, its graph, and collectives of ranks that are threads. Each failure must give one clear
+   error and a valid trace, and the leak checker must find no lost memory. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "models/layers.h"
@@ -17,7 +17,7 @@ typedef struct run {
     bool fused;
 } run;
 
-/* Everything a program does with one rank, in order. */
+/* Everything that a program does on one rank, in order. */
 static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, syn_ctx **ctx,
                            syn_graph **graph, syn_error *err) {
     static const int32_t prompt[6] = {1, 2, 3, 4, 5, 6};
@@ -90,12 +90,12 @@ static void test_cpu_fused(void) {
     fail_everywhere(&(run){SYN_DEVICE_CPU, 1, true});
 }
 
-/* Running out of memory in dispatch is reported with op and scope, too. */
+/* If dispatch runs out of memory, the error also names the op and the scope. */
 static void test_sentence(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 300, 300);
     syn_push_scope(ctx, "h.7.mlp");
-    syn_gelu(ctx, x, true); /* warm-up: interns names, allocates rows */
+    syn_gelu(ctx, x, true); /* warm-up, which interns names and allocates rows */
     if (ref_on_cuda()) SKIP("the memory is the device's");
     syn_memory_fail_after(0);
     CHECK_INT(syn_gelu(ctx, x, true).id, 0);
@@ -106,8 +106,7 @@ static void test_sentence(void) {
     syn_ctx_free(ctx);
 }
 
-/* Ranks are threads: whichever allocation of whichever rank fails, all ranks end, and none
-   hangs. */
+/* The ranks are threads. If any allocation of any rank fails, all ranks must end. */
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[2] = {0, 1};
@@ -127,8 +126,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Two training steps, as in examples/train_mlp.c. Gradients are all-reduced while others are
-   computed. */
+/* Two training steps as in examples/train_mlp.c. Some gradients are all-reduced while others are
+   still being computed. */
 static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     const syn_spec xs = {SYN_F32, 2, {3, 4}}, ys = {SYN_I32, 1, {3}};
     const syn_initializer init = {.std = 0.1, .seed = 1};

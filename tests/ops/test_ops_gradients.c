@@ -1,4 +1,4 @@
-/* Compares the ops that gradient rules build with their definitions in double precision, over
+/* Compares the ops that only gradient rules build with their definitions in double precision, for
    random shapes and layouts. tests/gradients checks that the rules build the right ops. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
@@ -12,7 +12,7 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in,
     return out[0];
 }
 
-/* r in a random layout whose last dimension is dense. */
+/* A tensor with the elements of r, in a random layout whose last dimension is dense. */
 static syn_tensor dense_rows(syn_ctx *ctx, const ref *r) {
     return syn__dense_last_dim(ctx, ref_wild(ctx, r));
 }
@@ -32,8 +32,8 @@ static double silu(double x) {
     return x / (1 + exp(-x));
 }
 
-/* Derivatives of gelu and silu are difference quotients, exact to ten digits, so that no formula is
-   written twice. */
+/* Derivatives of gelu and silu are computed as difference quotients, which are exact to ten digits.
+   This avoids a second copy of each formula. */
 static void test_elements(void) {
     static ref x, dy, want;
     const double step = 1e-5;
@@ -54,7 +54,8 @@ static void test_elements(void) {
         for (int64_t i = 0; i < n; i++)
             want.v[i] = dy.v[i] * (silu(x.v[i] + step) - silu(x.v[i] - step)) / (2 * step);
         CHECK(ref_check(ctx, built(ctx, SYN_OP_SILU_GRAD, in, 2, NULL, 0, &out), &want, 2e-6));
-        const syn_tensor gated[3] = {in[0], in[1], in[1]}; /* silu(x) * up, where up equals dy */
+        /* silu(x) * up, where `up` has the values of dy. */
+        const syn_tensor gated[3] = {in[0], in[1], in[1]};
         syn_tensor both[2];
         for (int64_t i = 0; i < n; i++) want.v[i] *= dy.v[i];
         built(ctx, SYN_OP_SWIGLU_GRAD, gated, 3, NULL, 0, both);
@@ -65,7 +66,7 @@ static void test_elements(void) {
         CHECK(ref_check(ctx, built(ctx, SYN_OP_TANH_GRAD, in, 2, NULL, 0, &out), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] + dy.v[i];
         const syn_tensor sums[2] = {syn_contiguous(ctx, in[0]), ref_wild(ctx, &dy)};
-        /* Otherwise the sum may be a view, which is allowed, too. */
+        /* If the condition is false, the sum may be a view, which is also correct. */
         if (sums[0].id != in[0].id || round % 3)
             CHECK(
                 ref_check(ctx, built(ctx, SYN_OP_ACCUMULATE, sums, 2, NULL, 0, &out), &want, 1e-6));
@@ -90,7 +91,7 @@ static void test_accumulate_in_a_view(void) {
 
 /* ---- rows ---- */
 
-/* dx = J' dy with the Jacobian of softmax, y_i (d_ij - y_j), written out. */
+/* dx = J' dy, where J is the Jacobian of softmax with the elements y_i (d_ij - y_j). */
 static void test_softmax(void) {
     static ref y, dy, want;
     for (int round = 0; round < ROUNDS; round++) {
@@ -112,7 +113,7 @@ static void test_softmax(void) {
     }
 }
 
-/* layernorm, or rmsnorm (rms), of a row. */
+/* Computes the layernorm, or with `rms` the rmsnorm, of a row. */
 static void normalized(bool rms, const double *x, int64_t n, double eps, double *y) {
     double mean = 0, square = 0;
     for (int64_t i = 0; i < n && !rms; i++) mean += x[i] / (double)n;
@@ -120,7 +121,7 @@ static void normalized(bool rms, const double *x, int64_t n, double eps, double 
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) / sqrt(square + eps);
 }
 
-/* The sum over a row of its results, weighted by their gradients. */
+/* The sum of a row's results, each multiplied by its gradient. */
 static double row_loss(bool rms, const double *x, const ref *w, const double *dy, int64_t n,
                        double eps) {
     static double y[REF_MAX];
@@ -130,8 +131,8 @@ static double row_loss(bool rms, const double *x, const ref *w, const double *dy
     return sum;
 }
 
-/* dx as difference quotients; gradients of the parameters as sums over rows. Rows may be far from
-   zero. */
+/* Compares dx with difference quotients, and the gradients of the parameters with sums over rows.
+   Rows may be far from zero. */
 static void test_norms(void) {
     static ref x, w, dy, dx, dw, db;
     static double row[REF_MAX];
@@ -182,7 +183,8 @@ static void test_embedding(void) {
     for (int round = 0; round < ROUNDS; round++) {
         ref_seed((uint64_t)round);
         const int64_t rows = ref_int(1, 9), width = ref_int(1, 40), first = ref_int(-3, 3);
-        const int64_t padding = ref_int(0, 1) ? ref_int(0, 9) : -1; /* row without a gradient */
+        /* The row that gets no gradient. */
+        const int64_t padding = ref_int(0, 1) ? ref_int(0, 9) : -1;
         ref_fill(&ids, ref_random_spec(SYN_I32, 0, 3, true), -4, 14);
         syn_spec spec = ids.spec;
         spec.dtype = SYN_F32;
@@ -191,7 +193,7 @@ static void test_embedding(void) {
         ref_fill(&dy, spec, -2, 2);
         ref_fill(&sum, (syn_spec){SYN_F32, 2, {rows, width}}, -2, 2);
         want.spec = sum.spec;
-        for (int which = 0; which < 2; which++) { /* starting from zero, and from a given sum */
+        for (int which = 0; which < 2; which++) { /* begins with zero, and with a given sum */
             for (int64_t i = 0; i < rows * width; i++) want.v[i] = which ? sum.v[i] : 0;
             for (int64_t i = 0; i < syn_spec_elems(&dy.spec); i++) {
                 const int64_t row = (int64_t)ids.v[i / width] - first;
@@ -211,7 +213,8 @@ static void test_embedding(void) {
 
 /* ---- sums and shapes ---- */
 
-/* A random shape that broadcasts to `out`: drops leading dimensions and sets others to 1. */
+/* A random shape that can be broadcast to `out`: some leading dimensions are dropped, and others
+   are 1. */
 static syn_spec shrink(const syn_spec *out) {
     syn_spec s = {out->dtype, 0, {0}};
     const int drop = ref_int(0, 2) ? 0 : (int)ref_int(0, out->rank);
@@ -219,7 +222,7 @@ static syn_spec shrink(const syn_spec *out) {
     return s;
 }
 
-/* The index in `small` of the element that broadcasts to element `at` of `large`. */
+/* The index in `small` of the element that is broadcast to element `at` of `large`. */
 static int64_t within(const syn_spec *small, const syn_spec *large, int64_t at) {
     int64_t index[SYN_MAX_RANK], own[SYN_MAX_RANK];
     ref_index(large, at, index);
@@ -250,7 +253,7 @@ static void test_sum_and_expand(void) {
     }
 }
 
-/* Sums of a hundred thousand rows lose no digits to float rounding. */
+/* Sums of a hundred thousand rows must not lose digits to float rounding. */
 static void test_sums_of_many_rows(void) {
     enum { ROWS = 100000, WIDTH = 3 };
     const syn_spec spec = {SYN_F32, 2, {ROWS, WIDTH}};

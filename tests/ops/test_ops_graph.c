@@ -1,13 +1,13 @@
-/* Compares the graph of a trace with dependencies, numbers, names and attributes found by brute
-   force in the trace's rows. */
+/* Compares the graph of a trace with the trace's rows: dependencies, numbers, names and attributes
+   are found by brute force. */
 #include "ops/ops.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 
 enum { RANKS = 2 };
 
-/* For any pair of nodes: whether `later` uses a result of `earlier`, or overwrites a storage that
-   `earlier` used since it was last written. */
+/* For any two nodes: whether `later` uses a result of `earlier`, or overwrites a storage that
+   `earlier` has used since the storage was last written. */
 static uint32_t wanted_dep(const syn_trace *t, uint32_t later, uint32_t earlier) {
     const syn_trace_node *n = &t->nodes[later], *e = &t->nodes[earlier];
     for (uint32_t k = 0; k < n->n_in; k++)
@@ -15,7 +15,8 @@ static uint32_t wanted_dep(const syn_trace *t, uint32_t later, uint32_t earlier)
     if (n->op != SYN_OP_KV_APPEND || (syn_op_table[e->op].flags & SYN_OPF_VIEW))
         return SYN_DEP_COUNT;
     const uint32_t base = t->tensors[t->inputs[n->first_in]].base;
-    for (uint32_t i = earlier + 1; i < later; i++) /* a write in between already waited for it */
+    /* A write between them already waited for `earlier`. */
+    for (uint32_t i = earlier + 1; i < later; i++)
         if (t->nodes[i].op == SYN_OP_KV_APPEND &&
             t->tensors[t->inputs[t->nodes[i].first_in]].base == base)
             return SYN_DEP_COUNT;
@@ -57,7 +58,7 @@ static void check_node(const syn_trace *t, const syn_node *n) {
     for (uint32_t i = 0; i < n->n_outputs; i++) CHECK_INT(n->outputs[i], row->first_out + i - 1);
     CHECK((n->flags & SYN_NODE_FUSED) == (row->op == SYN_OP_ATTENTION ? SYN_NODE_FUSED : 0));
     CHECK(n->start_ns == SYN_NO_TIME && n->wall_ns == SYN_NO_TIME &&
-          n->predicted_ns == SYN_NO_TIME); /* meta without a hardware file */
+          n->predicted_ns == SYN_NO_TIME); /* on meta without a hardware file there are no times */
     if (!(def->flags & SYN_OPF_COMM)) {
         CHECK(n->kind == SYN_NODE_COMPUTE && n->comm == SYN_COMM_NONE && n->group == 0 &&
               n->reduce == -1 && n->root == -1);
@@ -137,21 +138,25 @@ static void test_random_views(void) {
     }
 }
 
-/* The order that storages impose, in minimal programs: which node waits for which. */
+/* The order that shared storages require, in minimal programs. The comments below give each node's
+   number and the nodes that it waits for. */
 static void test_overwriting(void) {
     syn_ctx *c = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_spec spec = {SYN_F32, 4, {1, 1, 4, 2}}, one = {SYN_F32, 4, {1, 1, 1, 2}};
     const syn_tensor v0 = syn_state(c, "cache", &spec), x = syn_input(c, "x", &one, NULL),
                      other = syn_state(c, "other", &spec);
-    const syn_tensor v1 = syn_kv_append(c, v0, x, 0);  /* 0 */
-    const syn_tensor part = syn_slice(c, v1, 2, 0, 1); /* 1: a view, reads nothing */
-    syn_add(c, part, part);                            /* 2: reads through the view */
-    syn_add(c, other, other);                          /* 3: another storage */
-    const syn_tensor v2 = syn_kv_append(c, v1, x, 1);  /* 4: waits for 0 and 2 */
-    const syn_tensor v3 = syn_kv_append(c, v2, x, 2);  /* 5: waits for 4 only */
+    const syn_tensor v1 = syn_kv_append(c, v0, x, 0);  /* node 0 */
+    const syn_tensor part = syn_slice(c, v1, 2, 0, 1); /* node 1 is a view and reads nothing */
+    syn_add(c, part, part);                            /* node 2 reads through the view */
+    syn_add(c, other, other);                          /* node 3 uses another storage */
+    const syn_tensor v2 = syn_kv_append(c, v1, x, 1);  /* node 4 waits for 0 and 2 */
+    const syn_tensor v3 = syn_kv_append(c, v2, x, 2);  /* node 5 waits only for 4 */
     const syn_tensor v4 = syn_kv_append(c, syn_slice(c, v3, 2, 0, 4), x,
-                                        3); /* 6: the view; 7: waits for 6, and through it for 5 */
-    syn_kv_append(c, v4, x, 0);             /* 8: through the view again; waits for 7 only */
+                                        /* Node 6 is the view; node 7 waits for 6, and therefore for
+                                           5. */
+                                        3);
+    /* Node 8 writes through the view again and waits only for 7. */
+    syn_kv_append(c, v4, x, 0);
     static const struct {
         uint32_t node, on, dep_class;
     } want[] = {{1, 0, SYN_DEP_DATA},    {2, 1, SYN_DEP_DATA}, {4, 0, SYN_DEP_DATA},
@@ -178,7 +183,7 @@ static void test_overwriting(void) {
     syn_ctx_free(c);
 }
 
-/* "name=text;" of all attributes of the last node */
+/* The attributes of the last node, each as "name=text;". */
 static const char *attributes(const syn_ctx *ctx) {
     static char text[512];
     syn_error err = {0};
@@ -233,7 +238,7 @@ static void test_attributes(void) {
     syn_add(c, x, x);
     CHECK_STR(attributes(c), "");
     syn_all_reduce(c, x, SYN_REDUCE_MAX, group);
-    CHECK_STR(attributes(c), ""); /* communication fields are no attributes */
+    CHECK_STR(attributes(c), ""); /* fields of communication are not attributes */
     syn_reduce_scatter(c, x, SYN_REDUCE_SUM, 0, group);
     CHECK_STR(attributes(c), "axis=0;");
     const syn_spec message = {SYN_BF16, 2, {5, 7}};
@@ -316,7 +321,7 @@ static void test_communication_fields(void) {
     syn_comm_close(fake);
 }
 
-/* Times of a run on the CPU: ascending, within the run, none for views. */
+/* Times of a run on the CPU are ascending and within the run. Views have none. */
 static void test_times(void) {
     syn_error err = {0};
     syn_graph *g = NULL;

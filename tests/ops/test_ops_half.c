@@ -1,13 +1,14 @@
-/* Compares row ops in f16 and bf16 with the same ops in f32 on the widened values. They compute in
-   f32 and round once, so the result is that of f32, rounded. Covers random shapes and layouts,
-   empty and broadcast ones included, and threads. */
+/* Compares row ops in f16 and bf16 with the same ops in f32 on the widened values. The 16-bit ops
+   compute in f32 and round once, so their results must be the rounded results of f32. Covers random
+   shapes and layouts, including empty and broadcast ones, and threads. */
 #include "syntorch/base/half.h"
 
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Each call is made twice from the same random numbers; wide: with the values as f32. */
+/* Each call is made twice with the same random numbers. wide: with the 16-bit values converted to
+   f32. */
 typedef struct half_call {
     syn_ctx *ctx;
     syn_dtype dtype;
@@ -61,7 +62,8 @@ static syn_spec any(int least) {
     return ref_random_spec(SYN_F32, least, 5, true);
 }
 
-/* Occasionally rows longer than the block that is widened at once. */
+/* A random row length. Some rows are longer than the block of elements that is widened in one
+   piece. */
 static int64_t width(void) {
     return ref_int(0, 4) ? ref_int(1, 40) : ref_int(1000, 2100);
 }
@@ -147,7 +149,8 @@ static void kv_append(half_call *c) {
 }
 static void selection(half_call *c) {
     const int64_t n = width();
-    const syn_tensor x = some(c, SHAPE(ref_int(1, 2), n), -1, 1); /* with ties */
+    /* Some values are equal, so that there are ties. */
+    const syn_tensor x = some(c, SHAPE(ref_int(1, 2), n), -1, 1);
     const syn_sampling how = {0.7, ref_int(0, 5), 0.9, 3, 0};
     syn_tensor where;
     give(c, syn_argmax(c->ctx, x));
@@ -185,7 +188,7 @@ static void tanh_grad(half_call *c) {
     const syn_tensor in[2] = {dense(c, SOME(2, n)), dense(c, SOME(2, n))};
     build(c, SYN_OP_TANH_GRAD, in, 2, NULL, 0);
 }
-/* f32 sums to which 16-bit values are added, or both 16-bit. */
+/* A tensor to which 16-bit values are added. It is f32 or also 16-bit. */
 static syn_tensor sum(half_call *c, syn_spec shape) {
     return ref_int(0, 1) ? number(c, SYN_F32, shape, -3, 3) : some(c, shape, -3, 3);
 }
@@ -270,7 +273,7 @@ static void cross_entropy_join(half_call *c) {
     build(c, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, (const syn_attr[]){{.i = classes}, {.i = 4}}, 2);
 }
 
-/* Queries, keys and values: with or without grouping, mask and dropout. */
+/* Queries, keys and values, with or without grouping, mask and dropout. */
 typedef struct heads {
     syn_tensor q, k, v;
     syn_attention_options how;
@@ -302,9 +305,10 @@ static void attention_train(half_call *c) {
     const heads x = some_heads(c);
     give(c, syn_attention_train(c->ctx, x.q, x.k, x.v, &x.how));
     give(c, syn_current_version(c->ctx,
-                                (syn_tensor){c->out[0].id + 1, c->out[0].tag})); /* log-sum-exp */
+                                /* The log-sum-exp. */
+                                (syn_tensor){c->out[0].id + 1, c->out[0].tag}));
 }
-/* The gradient for an arbitrary result with log-sum-exps for which the softmax is small. */
+/* The gradient for an arbitrary result, with log-sum-exps that make the softmax small. */
 static void grad_of(half_call *c, heads x) {
     const syn_attention_options *how = &x.how;
     const int64_t b = syn_tensor_dim(c->ctx, x.q, 0), h = syn_tensor_dim(c->ctx, x.q, 1),
@@ -324,7 +328,7 @@ static void grad_of(half_call *c, heads x) {
 static void attention_grad(half_call *c) {
     grad_of(c, some_heads(c));
 }
-/* Keys in several parts, each of several chunks. */
+/* Keys are split into several parts, each with several chunks. */
 static void attention_grad_parts(half_call *c) {
     heads x = {.how = {.scale = 0.5, .causal = true, .offset = 1300}};
     x.q = dense(c, SOME(1, 1, 3, 2));
@@ -390,9 +394,9 @@ static half_call run(const half_case *one, syn_dtype dtype, bool wide, uint64_t 
     return c;
 }
 
-/* Results must be equal bit for bit, the f32 result rounded if the other is 16-bit. On CUDA they
-   may round to a neighbour: kernels process as many elements at a time as fit in 16 bytes, so
-   16-bit sums are added in another order. */
+/* Whether two results match. They must be bit-identical after the f32 result is rounded, if the
+   other is 16-bit. On CUDA they may differ by one unit: kernels process as many elements together
+   as fit in 16 bytes, so sums of 16-bit values have another order. */
 static bool nearly(float want, uint16_t bits, float got, syn_dtype narrow) {
     float step = 1e-5f;
     if (!ref_on_cuda()) return false;
@@ -437,13 +441,13 @@ static bool same_tensor(const half_call *wide, const half_call *half, int i) {
     return same;
 }
 
-/* Attention on CUDA rounds probabilities to 16 bits before multiplying with v
-   (test_cuda_attention). */
+/* Cases in which CUDA may give other bits. Attention there rounds probabilities to 16 bits before
+   multiplying by v (test_cuda_attention). */
 static bool other_bits(const char *name) {
     return ref_on_cuda() && strstr(name, "attention") != NULL;
 }
 
-static bool seen[SYN_OP_COUNT]; /* ops with a 16-bit input and a kernel */
+static bool seen[SYN_OP_COUNT]; /* ops with a kernel that were called with a 16-bit input */
 
 static void note_ops(const syn_ctx *ctx) {
     const syn_trace *t = syn_ctx_trace(ctx);
@@ -476,7 +480,8 @@ static void test_against_f32(void) {
         }
 }
 
-/* Every allocation of each case fails once; on meta the recorded rows equal those of the CPU. */
+/* Each allocation of each case fails once. On meta, the recorded rows must equal those of the
+   CPU. */
 static void test_out_of_memory(void) {
     for (size_t i = 0; i < COUNT(half_cases); i++) {
         uint64_t hashes[2];
@@ -502,7 +507,7 @@ static void test_out_of_memory(void) {
     }
 }
 
-/* Ops with 16-bit inputs must be tested above, or be listed here with the place that tests them. */
+/* Ops that accept 16-bit inputs must be tested above. The ops listed here are tested elsewhere. */
 static bool elsewhere(syn_op op) {
     return syn_op_table[op].comm != SYN_COMM_NONE ||              /* test_ops_comm */
            op == SYN_OP_LINEAR || op == SYN_OP_MATMUL ||          /* test_ops_half_products */

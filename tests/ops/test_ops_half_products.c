@@ -1,12 +1,12 @@
-/* Compares linear, matmul and matmul_add of 16-bit floats, in every layout, with double precision
-   on the same numbers, and checks the dtypes of their gradients. */
+/* Compares linear, matmul and matmul_add on 16-bit floats, in every layout, with double precision
+   on the same numbers. Also checks the dtypes of their gradients. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 static const syn_dtype halves[2] = {SYN_F16, SYN_BF16};
 
-/* Bit patterns of random numbers with magnitudes up to 2. */
+/* Bit patterns of random numbers with a magnitude of at most 2. */
 static void fill(ref *r, syn_dtype dtype, int rank, const int64_t *dims) {
     if (dtype == SYN_F16) ref_fill(r, ref_spec(dtype, rank, dims), 0x2c00, 0x4000);
     else ref_fill(r, ref_spec(dtype, rank, dims), 0x3d80, 0x4000);
@@ -80,7 +80,7 @@ static void test_linear(void) {
     }
 }
 
-/* Results in the inputs' dtype, in f32, and added to f32. */
+/* Results have the inputs' dtype, are f32, or are added to f32. */
 static void test_matmul(void) {
     static ref a, b, want, sum;
     for (int round = 0; round < 300; round++) {
@@ -133,7 +133,7 @@ static void test_refused(void) {
                  "bf16[3,3]");
 }
 
-/* The gradient of a parameter is f32 from the first product on, and further gradients are added in
+/* The gradient of a parameter is f32 after the first product, and further gradients are added in
    f32. */
 static void test_gradient_dtypes(void) {
     static ref x, w, ones, want;

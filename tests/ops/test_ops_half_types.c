@@ -1,5 +1,5 @@
-/* Tests ops that mix 16-bit types and f32: casts, gradients of bf16 and their sums in f32, and what
-   is rejected. test_ops_half.c tests the kernels. */
+/* Tests ops that mix 16-bit types and f32: casts, gradients of bf16 parameters and their sums in
+   f32, and combinations that are rejected. test_ops_half.c tests the kernels. */
 #include "syntorch/base/half.h"
 
 #include "ops/rules.h"
@@ -48,8 +48,9 @@ static void test_cast(void) {
 
 enum { LEAVES = 7 };
 
-/* A small network with all combinations of gradient dtypes: lookup, normalization, product with
-   bias, slices of one product, a parameter that is used twice and one that is sliced. */
+/* A small network with all combinations of gradient dtypes. It has a lookup, a normalization, a
+   product with bias, slices of one product, a parameter that is used twice, and one that is
+   sliced. */
 static syn_tensor network(syn_ctx *ctx, const syn_tensor p[LEAVES], syn_tensor ids,
                           syn_tensor classes) {
     syn_tensor x = syn_embedding(ctx, p[0], ids, 0);
@@ -65,8 +66,8 @@ static syn_tensor network(syn_ctx *ctx, const syn_tensor p[LEAVES], syn_tensor i
                              11);
 }
 
-/* Computes the gradients of the network, adds those of a second batch, and stores them one after
-   another in `grads`. */
+/* Computes the gradients of the network, adds those of a second batch, and stores them in `grads`
+   one after the other. */
 static void network_grads(syn_device device, bool wide, float *grads, uint64_t *hash) {
     static const int64_t dims[LEAVES][2] = {{11, 8}, {9, 8},  {0, 8}, {0, 8},
                                             {8, 16}, {0, 16}, {0, 8}};
@@ -106,7 +107,7 @@ static void network_grads(syn_device device, bool wide, float *grads, uint64_t *
     syn_ctx_free(ctx);
 }
 
-/* In bf16 everything but sums is rounded to 8 bits, about ten times along the way. */
+/* In bf16, everything except sums is rounded to 8 bits. About ten roundings accumulate. */
 static void test_gradients_of_bf16(void) {
     enum { ELEMS = 11 * 8 + 9 * 8 + 8 + 8 + 8 * 16 + 16 + 8 };
     static float wide[ELEMS], half[ELEMS], none[ELEMS];

@@ -1,11 +1,11 @@
-/* Compares embedding, layernorm, rmsnorm, rope, linear and matmul with double precision over random
+/* Compares embedding, layernorm, rmsnorm, rope, linear and matmul with double precision, for random
    shapes and layouts. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 static const syn_dtype weight_types[3] = {SYN_F32, SYN_F16, SYN_BF16};
 
-/* Random weights with magnitudes up to 2; 16-bit ones as bit patterns. */
+/* Random weights with a magnitude of at most 2. 16-bit weights are stored as bit patterns. */
 static void fill_weights(ref *w, syn_spec spec) {
     if (spec.dtype == SYN_F32) ref_fill(w, spec, -2, 2);
     else if (spec.dtype == SYN_F16) ref_fill(w, spec, 0x2c00, 0x4000);
@@ -19,7 +19,7 @@ static double weight(const ref *w, int64_t at) {
                                     : ref_half((uint16_t)w->v[at], (syn_dtype)w->spec.dtype);
 }
 
-/* A context, in some rounds with threads. */
+/* A context, which has threads in some rounds. */
 static syn_ctx *ctx_with_threads(int round) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     syn_error err = {0};
@@ -55,7 +55,8 @@ static void test_embedding(void) {
     }
 }
 
-/* Vocabulary-parallel ranks: the sum over row shards equals the whole lookup. */
+/* Vocabulary-parallel ranks: the sum of the lookups in all row shards equals the lookup in the full
+   table. */
 static void test_embedding_shards(void) {
     static ref table, ids, want;
     const int64_t dims[2] = {12, 3}, n = 40;
@@ -146,7 +147,7 @@ static void test_rmsnorm(void) {
     }
 }
 
-/* Rotates whole heads, a part of them, or nothing; positions per sequence or shared. */
+/* Rotates whole heads, a part of each head, or nothing. Positions are per sequence or shared. */
 static void test_rope(void) {
     static ref x, at, frequencies, want;
     for (int round = 0; round < 300; round++) {
@@ -177,7 +178,7 @@ static void test_rope(void) {
     }
 }
 
-/* Rows of x times w (K, N), or times the transpose of w (N, K), plus bias. */
+/* want = x w + bias for w (K, N), or x w' + bias for w (N, K). */
 static void linear(const ref *x, const ref *w, const ref *bias, bool transpose, ref *want) {
     const int64_t k = x->spec.dims[x->spec.rank - 1], n = w->spec.dims[transpose ? 0 : 1];
     want->spec = x->spec;
@@ -198,7 +199,7 @@ static void test_linear(void) {
         const int64_t n = ref_int(0, 20) ? ref_int(1, 8) : 0;
         do ref_fill(&x, ref_random_spec(SYN_F32, 1, 6, true), -2, 2);
         while (syn_spec_elems(&x.spec) * 8 > REF_MAX);
-        if (ref_int(0, 20) == 0) x.spec.dims[x.spec.rank - 1] = 0; /* K = 0: an empty sum */
+        if (ref_int(0, 20) == 0) x.spec.dims[x.spec.rank - 1] = 0; /* K = 0 gives an empty sum */
         const int64_t k = x.spec.dims[x.spec.rank - 1];
         const int64_t dims[2] = {transpose ? n : k, transpose ? k : n};
         fill_weights(&w, ref_spec(weight_types[round % 3], 2, dims));
@@ -212,8 +213,8 @@ static void test_linear(void) {
     }
 }
 
-/* r (1, N) as the transpose of a column that begins one element into its storage, so its row stride
-   is 1. */
+/* A tensor of shape (1, N) with the elements of r. It is the transpose of a column that begins one
+   element into its storage, so the stride of its rows is 1. */
 static syn_tensor turned(syn_ctx *ctx, const ref *r) {
     static ref column;
     const int swap[2] = {1, 0};
@@ -224,8 +225,8 @@ static syn_tensor turned(syn_ctx *ctx, const ref *r) {
     return syn_permute(ctx, syn_slice(ctx, ref_dense(ctx, &column), 0, 1, n), swap, 2);
 }
 
-/* With one row the leading dimension has no meaning and may be smaller than the row, but BLAS
-   rejects that. */
+/* With a single row, the leading dimension has no effect and may be smaller than the row. BLAS
+   rejects that, so the library must correct it. */
 static void test_single_rows(void) {
     static ref x, w, want;
     for (int round = 0; round < 32; round++) {
@@ -295,36 +296,37 @@ static void test_matmul(void) {
     }
 }
 
-/* Operands are copied only if their strides require it. That depends on shapes only, so meta and
-   CPU agree. */
+/* Operands are copied only if their strides require it. That depends only on shapes, so meta and
+   the CPU agree. */
 static void test_copies(void) {
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
         const int swap[3] = {1, 0, 2}, turn[3] = {0, 2, 1};
         const syn_tensor x = ZEROS(ctx, SYN_F32, 4, 6, 8), w = ZEROS(ctx, SYN_F32, 8, 5);
         syn_linear(ctx, x, w, SYN_NO_BIAS, false);
-        syn_linear(ctx, syn_slice(ctx, x, 0, 1, 2), w, SYN_NO_BIAS, false); /* rows in order */
+        /* Rows in order, not copied. */
+        syn_linear(ctx, syn_slice(ctx, x, 0, 1, 2), w, SYN_NO_BIAS, false);
         syn_linear(ctx, syn_slice(ctx, x, 2, 3, 5), ZEROS(ctx, SYN_F32, 5, 2), SYN_NO_BIAS,
-                   false); /* rows 8 elements apart */
+                   false); /* rows 8 elements apart, not copied */
         syn_layernorm(ctx, syn_permute(ctx, x, swap, 3), ZEROS(ctx, SYN_F32, 8),
                       ZEROS(ctx, SYN_F32, 8), 1e-5);
         syn_matmul(ctx, x, x, false, true);
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0);
         syn_linear(ctx, syn_permute(ctx, x, swap, 3), w, SYN_NO_BIAS,
-                   false); /* rows without a constant stride */
+                   false); /* rows without a constant stride, copied */
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 1);
         syn_linear(ctx, syn_slice(ctx, x, 1, 0, 3), w, SYN_NO_BIAS, false);
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 2);
         syn_matmul(ctx, x, syn_permute(ctx, x, turn, 3), false,
-                   false); /* last dimension not dense */
+                   false); /* last dimension not dense, copied */
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3);
         CHECK_MSG(syn_ctx_status(ctx) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
         syn_ctx_free(ctx);
     }
 }
 
-/* Products large enough for several threads; every element is checked, wherever the product was
-   split. */
+/* Products that are large enough for several threads. Every element is checked, wherever the
+   product was split. */
 static void test_shared(void) {
     static float x[64 * 700], w[700 * 130], out[64 * 130];
     const int64_t shapes[][4] = {{1, 60, 700, 130}, {4, 15, 700, 130}, {2, 1, 700, 130}};
@@ -352,7 +354,7 @@ static void test_shared(void) {
     }
 }
 
-/* 16-bit weights halve the bytes read for weights and change nothing else in the trace. */
+/* 16-bit weights halve the bytes that are read for weights. Nothing else in the trace changes. */
 static void test_half_costs(void) {
     syn_error err = {0};
     for (int type = 0; type < 3; type++) {
@@ -386,7 +388,7 @@ static void test_half_costs(void) {
     }
 }
 
-/* Which inputs may be 16-bit, and in which combinations. */
+/* Tests which inputs may be 16-bit, and in which combinations. */
 static void test_half_refused(void) {
     for (int i = 0; i < 5; i++) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);

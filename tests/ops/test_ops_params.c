@@ -1,5 +1,5 @@
-/* Tests random parameters: a shard is a slice of the full tensor, however it is cut; values are
-   normally distributed and independent. */
+/* Tests random parameters: each shard is a slice of the full tensor, whichever way it is sharded,
+   and values are normally distributed and independent. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -18,8 +18,8 @@ static void make(const char *name, syn_spec full, syn_shard shard, double std, i
     syn_ctx_free(ctx);
 }
 
-/* Element by element: local index i along the axis belongs to part i / per, at position i % per of
-   this rank's piece of it. */
+/* Checks each element: local index i along the axis belongs to part i / per of the full tensor, and
+   is at position i % per of this rank's share of that part. */
 static void test_shards(void) {
     static float whole[REF_MAX], piece[REF_MAX];
     for (int round = 0; round < 300; round++) {
@@ -50,13 +50,14 @@ static void test_shards(void) {
     }
 }
 
-/* Reassembles the layers' shards with slices and concat on the device. */
+/* Reassembles the full tensor from the shards of layers, with slices and concat on the device. */
 static void test_layer_cuts_join(void) {
     static ref want;
     static float data[REF_MAX], piece[REF_MAX];
     static const struct {
         int axis, parts;
-    } cuts[] = {{1, 3}, {0, 1}, {1, 1}}; /* qkv, row-parallel, column-parallel */
+        /* Axis and number of parts: qkv, row-parallel, column-parallel. */
+    } cuts[] = {{1, 3}, {0, 1}, {1, 1}};
     const syn_spec full = {SYN_F32, 2, {24, 48}};
     make("h.0.w", full, SYN_WHOLE, 0.02, -1, 5, data);
     want.spec = full;
@@ -83,8 +84,8 @@ static void test_layer_cuts_join(void) {
 
 enum { MANY = 1 << 18 };
 
-/* Moments of a normal distribution. The sum of four uniform numbers (Irwin-Hall) has kurtosis 3 -
-   0.3 and ends at sqrt(12). */
+/* The moments must be those of a normal distribution. Values are sums of four uniform numbers
+   (Irwin-Hall), whose kurtosis is 3 - 0.3 and whose largest magnitude is sqrt(12). */
 static void test_distribution(void) {
     static float x[MANY], y[MANY], z[MANY];
     const syn_spec full = {SYN_F32, 2, {MANY / 64, 64}};
@@ -141,7 +142,7 @@ static void test_other_fillings(void) {
     syn_ctx_free(ctx);
 }
 
-/* Rows of vocabulary padding are zero in whichever shard they are; the others are as without
+/* Rows of vocabulary padding are zero in every shard. The other rows are the same as without
    padding. */
 static void test_padded_rows(void) {
     static float plain[50 * 3], padded[52 * 3], piece[13 * 3];
@@ -155,7 +156,7 @@ static void test_padded_rows(void) {
     CHECK(piece[32] != 0.0f && piece[33] == 0.0f && piece[38] == 0.0f);
 }
 
-/* Values do not depend on parameters created before; meta records the same trace. */
+/* Values do not depend on parameters that were created before. The trace on meta is the same. */
 static void test_order_does_not_matter(void) {
     static float a[100], b[100];
     const syn_spec full = {SYN_F32, 1, {100}};
@@ -173,7 +174,8 @@ static void test_order_does_not_matter(void) {
     syn_ctx_free(meta);
 }
 
-/* The shape may point into the table of tensors, which moves while the parameter is created. */
+/* The shape argument may point into the table of tensors, which moves while the parameter is
+   created. */
 static void test_shape_of_another(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     static float data[3 * 600];

@@ -1,4 +1,4 @@
-/* Compares gelu, tanh, scale, add, mul, dropout and scale_mask with double precision over random
+/* Compares gelu, tanh, scale, add, mul, dropout and scale_mask with double precision, for random
    shapes and layouts. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -25,7 +25,8 @@ static void test_gelu_values(void) {
     }
 }
 
-/* Unary ops whose result at an element depends only on that element and its index. */
+/* Unary ops: each element of the result depends only on the same element of the input and its
+   index. */
 static void test_unary_layouts(void) {
     static ref x, want;
     for (int round = 0; round < 300; round++) {
@@ -71,8 +72,8 @@ static void test_unary_layouts(void) {
     }
 }
 
-/* A random operand shape that broadcasts to `out`: drops leading dimensions and sets others to
-   1. */
+/* A random operand shape that can be broadcast to `out`: some leading dimensions are dropped, and
+   others are 1. */
 static syn_spec shrink(const syn_spec *out) {
     syn_spec s = {out->dtype, 0, {0}};
     const int drop = ref_int(0, 2) ? 0 : (int)ref_int(0, out->rank);
@@ -96,7 +97,7 @@ static void test_broadcasting(void) {
         ref_fill(&b, shrink(&out), -4, 4);
         sum.spec = (syn_spec){SYN_F32, a.spec.rank > b.spec.rank ? a.spec.rank : b.spec.rank, {0}};
         for (int d = 0; d < sum.spec.rank;
-             d++) { /* from the last dimension: the longer one, or 0 if either is 0 */
+             d++) { /* from the last dimension on: the larger size, or 0 if one of them is 0 */
             const int from_a = a.spec.rank - 1 - d, from_b = b.spec.rank - 1 - d;
             const int64_t na = from_a < 0 ? 1 : a.spec.dims[from_a],
                           nb = from_b < 0 ? 1 : b.spec.dims[from_b];
@@ -115,12 +116,13 @@ static void test_broadcasting(void) {
         CHECK(ref_check(ctx, syn_add(ctx, ta, tb), &sum, 1e-6));
         CHECK(ref_check(ctx, syn_mul(ctx, ta, tb), &product, 1e-6));
         CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0); /* strided operands are not copied */
-        CHECK(ref_check(ctx, ta, &a, 0));                /* or written to */
+        CHECK(ref_check(ctx, ta, &a, 0));                /* the operands are not overwritten */
         syn_ctx_free(ctx);
     }
 }
 
-/* Rows longer than the block gathered at once; one operand is transposed, one broadcast. */
+/* Rows that are longer than the block of elements that is gathered in one piece. One operand is
+   transposed, one is broadcast. */
 static void test_long_strided_rows(void) {
     enum { ROWS = 3, N = 700 };
     static ref a, b, sum;
@@ -139,7 +141,8 @@ static void test_long_strided_rows(void) {
 
 enum { SAMPLES = 5, ROWS = 100, COLUMNS = 200, MASK = SAMPLES * ROWS * COLUMNS };
 
-/* Applies dropout to ones (samples, rows, columns). keys: of the samples, or NULL. */
+/* Applies dropout to ones of shape (samples, rows, columns). keys: the keys of the samples, or
+   NULL. */
 static void mask_of(float *out, const syn_dropout_options *how, const int32_t *keys,
                     int64_t samples, int64_t rows, int64_t columns) {
     static float ones[MASK];
@@ -153,8 +156,8 @@ static void mask_of(float *out, const syn_dropout_options *how, const int32_t *k
     syn_ctx_free(ctx);
 }
 
-/* How many standard deviations the number of elements kept by both masks is from its expected value
-   if they are independent. */
+/* The number of elements that both masks keep, minus its expected value for independent masks, in
+   standard deviations. */
 static double both_stay(const float *a, const float *b, int n, double p) {
     double both = 0;
     for (int i = 0; i < n; i++) both += a[i] != 0 && b[i] != 0;
@@ -162,8 +165,8 @@ static double both_stay(const float *a, const float *b, int n, double p) {
     return fabs(both - q * n) / sqrt(q * (1 - q) * n);
 }
 
-/* Independence of elements, of neighbours, rows, samples and seeds, and of the same element with
-   another key. */
+/* Elements are independent: neighbours, rows, samples and seeds, and the same element with another
+   key. */
 static void test_dropout_statistics(void) {
     static float a[MASK], b[MASK];
     static const double ps[] = {0.1, 0.5, 0.9};
@@ -181,7 +184,7 @@ static void test_dropout_statistics(void) {
         CHECK(both_stay(a, b, MASK, p) < 4);
         mask_of(b, &(syn_dropout_options){.p = p, .seed = 7}, other_keys, SAMPLES, ROWS, COLUMNS);
         CHECK(both_stay(a, b, MASK, p) < 4);
-        for (int lag = 1; lag <= 2 * COLUMNS; lag++) /* some of 400 lags exceed 4 */
+        for (int lag = 1; lag <= 2 * COLUMNS; lag++) /* of 400 lags, a few may exceed 4 */
             CHECK_MSG(both_stay(a, a + lag, MASK - lag, p) < 5, "%d apart", lag);
         CHECK(both_stay(a, a + ROWS * COLUMNS, MASK - ROWS * COLUMNS, p) < 4);
         for (int c = 0; c < COLUMNS; c++) {
@@ -197,7 +200,8 @@ static void test_dropout_statistics(void) {
     }
 }
 
-/* With p = 10^-7, a thousand elements survive with every seed: no element is always dropped. */
+/* With p = 10^-7, none of a thousand elements is dropped with any of 50 seeds. A weak hash could
+   drop some element with every p. */
 static void test_dropout_has_no_weak_element(void) {
     static float a[MASK];
     for (uint64_t seed = 0; seed < 50; seed++) {
@@ -207,8 +211,8 @@ static void test_dropout_has_no_weak_element(void) {
     }
 }
 
-/* The mask of a shard follows from its position, that of a sample from its key, wherever it is in
-   the batch. */
+/* The mask of a shard depends on its position, and the mask of a sample on its key, wherever the
+   sample is in the batch. */
 static void test_dropout_shards_agree(void) {
     static float whole[MASK], part[MASK];
     static const int32_t turned[SAMPLES] = {13, 12, 11, 10, 9};
@@ -235,7 +239,7 @@ static void test_dropout_shards_agree(void) {
     }
 }
 
-/* Dropout depends on the element's index, not on its place in memory. */
+/* Dropout depends on the index of an element, not on its address. */
 static void test_dropout_layouts(void) {
     static ref x, want;
     for (int round = 0; round < 100; round++) {

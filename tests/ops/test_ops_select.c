@@ -1,12 +1,12 @@
-/* Tests argmax, top_k, penalties and sampling; draws are compared with exactly computed
-   distributions. */
+/* Compares argmax, top_k and penalties with their definitions, and the tokens that sampling draws
+   with exactly computed distributions. */
 
 #include "tests/support/device.h"
 #include "tests/support/files.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Ties go to the lowest index. The reference counts the elements that rank higher. */
+/* Ties go to the lowest index. The reference counts how many elements rank higher. */
 static void test_argmax_and_top_k(void) {
     static ref x, values, indices, best;
     for (int round = 0; round < ref_rounds(400); round++) {
@@ -43,7 +43,7 @@ static void test_argmax_and_top_k(void) {
     }
 }
 
-/* Each logit separately: whether its token is among those seen. */
+/* The reference checks for each logit whether its token occurred before. */
 static void test_repetition_penalty(void) {
     static ref x, seen, want;
     for (int round = 0; round < ref_rounds(200); round++) {
@@ -67,7 +67,7 @@ static void test_repetition_penalty(void) {
         CHECK(ref_check(ctx, syn_repetition_penalty(ctx, t, ids, (double)penalty), &want, 1e-6));
         syn_ctx_free(ctx);
     }
-    /* Ids are data, so invalid ones are found only when the op runs. */
+    /* Ids are data, so invalid ids are found only when the op runs. */
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_spec logits = {SYN_F32, 2, {1, 3}}, ids = {SYN_I32, 2, {1, 2}};
     float none[3];
@@ -83,8 +83,8 @@ static void test_repetition_penalty(void) {
 
 enum { VOCAB_MAX = 1000, ROWS = 3000 };
 
-/* The distribution by definition: sort, keep top_k, renormalize, keep the nucleus, then the tokens
-   likely enough relative to the most likely one (min_p), renormalize. */
+/* The distribution by definition: sort, keep top_k, renormalize, keep the nucleus (top_p), keep the
+   tokens that are likely enough relative to the most likely one (min_p), renormalize. */
 static void distribution(const double *logits, int n, const syn_sampling *how, double *p) {
     int order[VOCAB_MAX];
     for (int i = 0; i < n; i++) order[i] = i;
@@ -109,7 +109,7 @@ static void distribution(const double *logits, int n, const syn_sampling *how, d
     for (int i = 0; i < n; i++) p[i] /= kept;
 }
 
-/* Samples `rows` equal rows of logits at a step. */
+/* Samples at one step from `rows` equal rows of logits. */
 static void draw(const double *logits, int n, const syn_sampling *how, int64_t step, int64_t rows,
                  int32_t *out) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -125,8 +125,8 @@ static void draw(const double *logits, int n, const syn_sampling *how, int64_t s
     syn_ctx_free(ctx);
 }
 
-/* Pearson's chi-squared statistic over tokens with at least 5 expected draws, the others pooled;
-   must be far below the 10^-5 quantile. */
+/* Whether the draws match the distribution. Pearson's chi-squared statistic must be far below its
+   10^-5 quantile. Tokens with fewer than 5 expected draws are pooled. */
 static bool fits(const double *p, const int32_t *drawn, int draws, int n) {
     static double seen[VOCAB_MAX];
     double statistic = 0, rest_seen = 0, rest_wanted = 0;
@@ -185,7 +185,7 @@ static void test_sample_distribution(void) {
     }
 }
 
-/* Reads the numbers of a line; *at then points behind it. */
+/* Reads the numbers of a line. Afterwards *at points behind them. */
 static int numbers_of(const char **at, double *out, int most) {
     int n = 0;
     for (char *end; **at && **at != '\n'; *at = end) {
@@ -197,8 +197,8 @@ static int numbers_of(const char **at, double *out, int most) {
     return n;
 }
 
-/* Sampling matches the probabilities that the logits processors and warpers of transformers give;
-   these are zero for removed tokens. */
+/* Sampling matches the probabilities after the logits processors and warpers of transformers.
+   Tokens that these remove have probability zero. */
 static void test_what_transformers_keeps(void) {
     static double logits[VOCAB_MAX], p[VOCAB_MAX];
     static float rows[ROWS * VOCAB_MAX];
@@ -228,7 +228,7 @@ static void test_what_transformers_keeps(void) {
     free(text);
 }
 
-/* One row at many steps, and one row and step with many seeds, are fair sequences, too. */
+/* One row at many steps, and one row and step with many seeds, must also give fair sequences. */
 static void test_sample_along_steps_and_seeds(void) {
     static const double logits[3] = {0.5, 0, -1};
     static double p[3];
@@ -244,7 +244,7 @@ static void test_sample_along_steps_and_seeds(void) {
 }
 
 static void test_nucleus_rule(void) {
-    /* probabilities 1/2, 1/4, 1/8, 1/8: exact in any precision */
+    /* probabilities 1/2, 1/4, 1/8 and 1/8, which are exact in any precision */
     static double logits[4];
     static int32_t drawn[500];
     static const struct {
@@ -269,9 +269,10 @@ static void test_temperature_limits(void) {
     const syn_sampling cold = {0.0, 0, 1.0, 1, 0}, cold_cut = {0.0, 2, 0.1, 2, 0};
     draw(logits, 5, &cold, 0, 100, drawn);
     draw(logits, 5, &cold_cut, 9, 100, other);
-    for (int i = 0; i < 100; i++) CHECK(drawn[i] == 1 && other[i] == 1); /* the lowest index wins */
+    /* Among equal logits, the lowest index is drawn. */
+    for (int i = 0; i < 100; i++) CHECK(drawn[i] == 1 && other[i] == 1);
     static const double nearly_cold[] = {1e-6, 1e-30, 1e-300, 1e-310, 5e-324};
-    for (int k = 0; k < 5; k++) { /* the two largest share the probability */
+    for (int k = 0; k < 5; k++) { /* the two largest logits share the probability */
         const syn_sampling how = {nearly_cold[k], 0, 1.0, 1, 0};
         int ones = 0;
         draw(logits, 5, &how, 0, 1000, drawn);
@@ -306,7 +307,7 @@ static void test_sample_masked(void) {
     }
 }
 
-/* If no token has a probability, some token of the vocabulary is drawn. */
+/* If no token has a probability, any token of the vocabulary may be drawn. */
 static void test_no_probabilities(void) {
     static const double rows[3][3] = {
         {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}, {1, INFINITY, 2}};
@@ -321,8 +322,8 @@ static void test_no_probabilities(void) {
         }
 }
 
-/* A draw is a function of (seed, step, row). It does not depend on other draws, their order, or the
-   layout of the logits. */
+/* A draw depends only on (seed, step, row). It does not depend on other draws, on their order, or
+   on the layout of the logits. */
 static void test_sample_is_a_function(void) {
     static ref x, want;
     static int32_t all[12], few[12];
@@ -351,7 +352,7 @@ static void test_sample_is_a_function(void) {
     syn_ctx_free(ctx);
 }
 
-/* A vocabulary for which quadratic time would take hours, also with a flat distribution, the worst
+/* A vocabulary that would take hours with quadratic time. Also tests a flat distribution, the worst
    case. */
 static void test_large_vocabulary(void) {
     enum { V = 1500000, B = 2 };

@@ -1,7 +1,7 @@
-/* Tests the op table: every row is complete, and every op has a line below: a call with the
-   expected shape, flops, bytes and payload, computed manually. Each line runs on both devices,
-   after a failure, and with every allocation failing once. Other tests compare the values of every
-   op. */
+/* Tests the op table: every row is complete, and every op has a line in OPS below. A line is a call
+   with the expected shape, flops, bytes and payload, which were computed manually. Each line runs
+   on both devices, after a failure, and with each allocation failing once. Other tests compare the
+   values that ops compute. */
 #include "comm/comm.h"
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
@@ -40,7 +40,7 @@ static syn_tensor trained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor mas
     return syn_attention_train(c, q, k, k, &how);
 }
 
-/* The gradient of q. */
+/* The gradient of q from the gradient op of attention. */
 static syn_tensor untrained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor y, syn_tensor sums) {
     const syn_attr attr[8] = {{.f = 0.5}};
     const syn_tensor in[6] = {q, k, k, y, sums, y};
@@ -111,7 +111,7 @@ static syn_tensor together(syn_ctx *c, syn_tensor a, syn_tensor b, bool reduce,
 static const syn_tensor none = {0};
 static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
 
-/* op, call, shape, flops, bytes read, bytes written, payload bytes */
+/* Each line: op, call, shape, flops, bytes read, bytes written, payload in bytes. */
 #define OPS(X)                                                                                     \
     X(EMBEDDING, syn_embedding(c, F(5, 4), I(2, 3), 0), "f32[2,3,4]", 0, 96 + 24, 96, 0)           \
     X(LAYERNORM, syn_layernorm(c, F(2, 3, 4), F(4), F(4), 1e-5), "f32[2,3,4]", 8 * 24,             \
@@ -251,7 +251,8 @@ static void test_rows_are_whole(void) {
         const int versions = list ? 0 : syn_opdef_versions(d, NULL);
         CHECK_MSG(list || (versions <= d->min_in && versions <= d->n_out), "%s", d->name);
         int n = 0;
-        for (const char *at = d->attrs; *at; n++) { /* "name:t name:t", a list last */
+        /* The form is "name:t name:t", and a list is last. */
+        for (const char *at = d->attrs; *at; n++) {
             const char *colon = strchr(at, ':');
             CHECK_MSG(colon && colon > at && strchr("ifscl", colon[1]), "%s: attributes '%s'",
                       d->name, d->attrs);
@@ -263,13 +264,13 @@ static void test_rows_are_whole(void) {
     }
 }
 
-/* Test programs that compare results of ops with references (ref_check). */
+/* Test programs that compare the results of ops with references (ref_check). */
 static const char *const numeric[] = {
     "test_ops_pointwise", "test_ops_layer", "test_ops_attention", "test_attention_grad",
     "test_ops_select",    "test_ops_comm",  "test_views",         "test_ops_gradients",
     "test_ops_training",  "test_ops_half",  "test_ops_half_types"};
 
-/* Runs such a program and marks the ops that it compared; false if it failed. */
+/* Runs such a program and marks the ops that it compared. Returns false if the program fails. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
     char command[4096], line[128], name[64];
     snprintf(command, sizeof command, "SYN_TEST_COMPARED=1 '%s/tests/%s'", getenv("SYN_BUILD"),
@@ -281,16 +282,17 @@ static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
     return out && pclose(out) == 0;
 }
 
-/* The ops compared are read from the traces of those tests, so a list cannot claim more than they
-   do. */
+/* Every op with a kernel was compared with a reference. The programs report the ops that ref_check
+   compared, so a list in this file cannot claim more than they test. */
 static void test_every_kernel_was_compared(void) {
     bool compared[SYN_OP_COUNT] = {false};
     if (TEST_REDUCED) SKIP("those programs run with the sanitizer by themselves");
     if (!getenv("SYN_BUILD")) SKIP("SYN_BUILD does not say where the other tests are");
     for (size_t i = 0; i < sizeof numeric / sizeof *numeric; i++)
         CHECK_MSG(ask_compared(numeric[i], compared), "%s failed", numeric[i]);
+    /* A send has no result; the test of recv checks it. */
     for (int op = 1; op < SYN_OP_COUNT; op++)
-        if (syn_op_table[op].cpu && syn_op_table[op].n_out > 0) /* recv checks send */
+        if (syn_op_table[op].cpu && syn_op_table[op].n_out > 0)
             CHECK_MSG(compared[op], "no test compares a result of '%s' with a reference",
                       syn_op_table[op].name);
 }
@@ -308,7 +310,7 @@ static bool world_open(struct world *w, int rank) {
            syn_comm_open_group(w->comm, 9, "tp0", ranks, WORLD, &w->group, &err) == SYN_OK;
 }
 
-/* Runs all lines; *failed: the first whose result has another shape. */
+/* Runs all lines. Sets *failed to the first line whose result has another shape. */
 static void perform_all(syn_ctx *ctx, const syn_group *group, int me, const char **failed) {
     *failed = NULL;
     for (int i = 0; i < ENTRIES && !*failed; i++) {
@@ -395,8 +397,8 @@ static void test_costs(void) {
     syn_comm_close(w.comm);
 }
 
-/* Ops with a group: all that take more than two ranks, and tp_enter, whose group no exporter shows.
-   The open group is found from the row of each. */
+/* Ops with a group: all ops that need several ranks, and tp_enter, whose group no exporter writes.
+   From the row of each op, its open group must be found. */
 static void test_groups_of_rows(void) {
     struct world w;
     syn_error err = {0};
@@ -425,14 +427,14 @@ static void test_groups_of_rows(void) {
     syn_graph_free(graph);
     syn_ctx_free(meta);
     syn_comm_close(w.comm);
-    /* A row may name a group that was never opened. */
+    /* A trace may have a row with a group that was never opened. */
     syn_ctx *alone = ref_ctx(SYN_DEVICE_META, NULL);
     syn_tp_enter(alone, ZEROS(alone, SYN_F32, 2), &ref_pair);
     CHECK(syn_ctx_trace(alone)->nodes[1].group == 1 && syn_ctx_group(alone, 1) == NULL);
     syn_ctx_free(alone);
 }
 
-/* After a failure, builders do nothing, and the first message stays. */
+/* After a failure, functions that build ops do nothing, and the first message stays. */
 static void test_nothing_happens_after_a_failure(void) {
     struct world w;
     CHECK(world_open(&w, 0));
@@ -442,7 +444,7 @@ static void test_nothing_happens_after_a_failure(void) {
     const syn_trace *t = syn_ctx_trace(ctx);
     const size_t nodes = t->n_nodes, tensors = t->n_tensors, inputs = t->n_inputs;
     for (int i = 0; i < ENTRIES; i++) CHECK_INT(perform(ctx, entries[i].op, w.group, 0).id, 0);
-    syn_gelu(ctx, c_in, true); /* a valid tensor makes no difference */
+    syn_gelu(ctx, c_in, true); /* a valid tensor as input makes no difference */
     syn_contiguous(ctx, c_in);
     syn_push_scope(ctx, "x");
     syn_next_step(ctx);
@@ -453,12 +455,12 @@ static void test_nothing_happens_after_a_failure(void) {
     syn_comm_close(w.comm);
 }
 
-/* Every allocation of every line fails once; the trace stays valid. */
+/* Each allocation of each line fails once. The trace must stay valid. */
 static void test_out_of_memory(void) {
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < ENTRIES; i++) {
             if (device == 0 && (syn_op_table[entries[i].op].flags & SYN_OPF_COMM))
-                continue; /* without a communicator */
+                continue; /* skips communication, because there is no communicator */
             bool done = false;
             for (uint64_t n = 0; !done; n++) {
                 struct world w;

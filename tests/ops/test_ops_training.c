@@ -9,7 +9,7 @@ enum { ROUNDS = 200 };
 
 /* ---- losses ---- */
 
-/* The loss of one row, -log softmax(x)[target]; dx: its gradient. */
+/* Returns the loss of one row, -log softmax(x)[target], and stores its gradient in dx. */
 static double row_loss(const double *x, int64_t classes, int64_t target, double *dx) {
     double max = -HUGE_VAL, sum = 0;
     for (int64_t i = 0; i < classes; i++) max = fmax(max, x[i]);
@@ -18,8 +18,8 @@ static double row_loss(const double *x, int64_t classes, int64_t target, double 
     return max + log(sum) - x[target];
 }
 
-/* Some targets are ignored, in some rounds all. Columns from `classes` on are ignored whatever they
-   hold. */
+/* Some targets are ignored, in some rounds all of them. Columns from index `classes` on are
+   ignored, whatever values they have. */
 static void test_cross_entropy(void) {
     static ref x, targets, dx, loss;
     for (int round = 0; round < 2 * ROUNDS; round++) {
@@ -57,13 +57,13 @@ static void test_cross_entropy(void) {
                               mean ? SYN_MEAN : syn_input(ctx, "weight", &one, &given), classes);
         CHECK(ref_check(ctx, got, &loss, 2e-6));
         CHECK(ref_check(ctx, syn_current_version(ctx, logits), &dx,
-                        2e-6)); /* overwrites the logits */
+                        2e-6)); /* this call overwrites the logits */
         syn_ctx_free(ctx);
     }
 }
 
-/* Logits in two shards, as on two ranks: what each rank knows about the targets, then loss and its
-   shard of the gradient from the combined values. */
+/* Logits in two shards, as on two ranks. Each rank computes values for the targets from its shard;
+   from the combined values, it computes the loss and its shard of the gradient. */
 static void test_cross_entropy_in_parts(void) {
     static ref x, targets, dx, loss, part, known[3], all[3], got;
     for (int round = 0; round < ROUNDS; round++) {
@@ -122,7 +122,7 @@ static void test_cross_entropy_in_parts(void) {
     }
 }
 
-/* Invalid targets are found before anything is written (CPU) or when the loss is read. */
+/* Invalid targets are reported before anything is written (CPU), or when the loss is read. */
 static void test_targets_that_are_no_class(void) {
     static const int32_t wrong[] = {4, -1, -99, INT32_MAX, INT32_MIN};
     const syn_spec spec = {SYN_F32, 2, {3, 5}}, three = {SYN_I32, 1, {3}};
@@ -147,7 +147,7 @@ static void test_targets_that_are_no_class(void) {
 
 enum { LISTS = 6 };
 
-/* Random list of 1 to LISTS tensors of all ranks; returns its length. */
+/* A random list of 1 to LISTS tensors of any rank. Returns its length. */
 static int some_list(ref *xs, double low, double high) {
     const int n = (int)ref_int(1, LISTS);
     for (int i = 0; i < n; i++) ref_fill(&xs[i], ref_random_spec(SYN_F32, 0, 3, true), low, high);
@@ -181,8 +181,8 @@ static void test_clipping(void) {
     }
 }
 
-/* For a gradient with a NaN or infinity, the norm is not finite and the clip factor not positive,
-   so training cannot continue. */
+/* If a gradient has a NaN or infinity, the norm is not finite and the clip factor not positive, so
+   that training cannot continue unnoticed. */
 static void test_clipping_nan_and_infinity(void) {
     const float broken[2] = {NAN, INFINITY};
     const syn_spec spec = {SYN_F32, 1, {1}};
@@ -206,7 +206,7 @@ static void join(ref *all, const ref *p, int n) {
     all->spec = (syn_spec){SYN_F32, 1, {at}};
 }
 
-/* Whether the 16-bit parameters are the rounded master weights. */
+/* Whether the 16-bit parameters equal the rounded master weights. */
 static bool are_rounded(syn_ctx *ctx, const syn_tensor *params, int n, syn_tensor masters) {
     static float wide[REF_MAX];
     static uint16_t want[REF_MAX], got[REF_MAX];
@@ -225,8 +225,8 @@ static bool are_rounded(syn_ctx *ctx, const syn_tensor *params, int n, syn_tenso
     return at == all;
 }
 
-/* Three steps of algorithm 2 of Loshchilov and Hutter (2019) with schedule 1; also for 16-bit
-   parameters with master weights. */
+/* Three steps of algorithm 2 of Loshchilov and Hutter (2019), with a schedule of 1. Also with
+   16-bit parameters and master weights. */
 static void test_adamw(void) {
     static ref p[LISTS], g[LISTS], m, v, master;
     for (int round = 0; round < ROUNDS / 2; round++) {
@@ -287,7 +287,8 @@ static void test_adamw(void) {
             for (int k = 0; k < n && dtype == SYN_F32; k++)
                 CHECK(ref_check(ctx, params[k], &p[k], 5e-6));
             CHECK(ref_check(ctx, moments[0], &m, 1e-6));
-            CHECK(ref_check(ctx, moments[1], &v, 2e-6 * (1 - beta2))); /* v has that magnitude */
+            /* The tolerance is relative to the magnitude of v. */
+            CHECK(ref_check(ctx, moments[1], &v, 2e-6 * (1 - beta2)));
         }
         syn_ctx_free(ctx);
     }

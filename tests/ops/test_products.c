@@ -1,7 +1,7 @@
 /* Compares matrix products at every SIMD level with double precision: random shapes, both
-   orientations, strided rows, all dtypes and numbers of threads. The error bound is that of a sum
-   of k products in any order, k eps sum |x w|, plus that of results too small for eps (Higham 2002,
-   "Accuracy and Stability of Numerical Algorithms", 3.1). */
+   orientations, strided rows, all dtypes and numbers of threads. The error bound for a sum of k
+   products in any order is k eps sum |x w| (Higham 2002, "Accuracy and Stability of Numerical
+   Algorithms", 3.1), plus a bound for results so small that eps does not apply. */
 #include <stdint.h>
 
 #include "ops/blas.h"
@@ -10,7 +10,7 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* The types and orientation of a product. */
+/* The dtypes and the orientation of a product. */
 typedef struct kind {
     syn_dtype x, w, out;
     bool turn_x, turn_w, bias, add;
@@ -18,20 +18,22 @@ typedef struct kind {
 
 typedef struct problem {
     syn_product p;
-    double *want, *bound; /* (m, n) */
+    double *want, *bound; /* expected result and error bound, both (m, n) */
     unsigned char *x, *w, *bias, *out, *begin;
-    size_t out_bytes; /* size of `out` and of `begin`, its initial contents */
-    size_t first;     /* bytes in front of p.out */
+    /* Number of bytes of `out` and of `begin`, which has the initial contents of `out`. */
+    size_t out_bytes;
+    size_t first; /* number of bytes before p.out */
 } problem;
 
-/* Stores a random number with a magnitude up to 2. */
+/* Stores a random number with a magnitude of at most 2. */
 static void random_number(syn_dtype dtype, void *to, int64_t at) {
     if (dtype == SYN_F32) {
         ((float *)to)[at] = (float)ref_real(-2, 2);
         return;
     }
     const int fraction_bits = dtype == SYN_F16 ? 10 : 7, bias = dtype == SYN_F16 ? 15 : 127;
-    const int64_t exponent = ref_int(0, 30) ? ref_int(bias - 4, bias) : 0; /* rarely subnormal */
+    /* A few numbers are subnormal. */
+    const int64_t exponent = ref_int(0, 30) ? ref_int(bias - 4, bias) : 0;
     ((uint16_t *)to)[at] = (uint16_t)(ref_int(0, 1) << 15 | exponent << fraction_bits |
                                       ref_int(0, (1 << fraction_bits) - 1));
 }
@@ -55,8 +57,8 @@ static void *filled(size_t bytes, int byte) {
     return data;
 }
 
-/* A random matrix with rows `ld` elements apart, `before` elements into the buffer. Elements
-   between and around the rows are NaN (all bits set). */
+/* A random matrix that begins `before` elements into the buffer, with rows `ld` elements apart.
+   Elements between and around the rows are NaN (all bits set). */
 static void *random_matrix(unsigned char **buffer, syn_dtype dtype, int64_t rows, int64_t columns,
                            int64_t ld, size_t before) {
     const size_t elem = syn_dtype_bytes(dtype);
@@ -67,7 +69,7 @@ static void *random_matrix(unsigned char **buffer, syn_dtype dtype, int64_t rows
     return *buffer + before * elem;
 }
 
-/* Addresses are aligned to an element only. The bytes around the output must not change. */
+/* Addresses are aligned only to an element. The bytes around the output must not change. */
 static problem make(int64_t m, int64_t n, int64_t k, kind of) {
     const bool tx = of.turn_x, tw = of.turn_w;
     problem q = {.p = {.m = m, .n = n, .k = k, .transpose_x = tx, .transpose_w = tw}};
@@ -103,7 +105,7 @@ static double rounding(syn_dtype dtype, double x) {
                 dtype == SYN_F16 ? 0x1p-25 : 0x1p-134);
 }
 
-/* bf16 instructions flush numbers below 2^-126 to zero. */
+/* The smallest magnitude that counts. bf16 instructions flush numbers below 2^-126 to zero. */
 static double smallest(const syn_product *p) {
     return p->x_dtype == SYN_BF16 ? 0x1p-124 : 0x1p-149;
 }
@@ -177,7 +179,7 @@ static bool right(const problem *q, const char *how) {
     return true;
 }
 
-/* Checks the product at every level, with the level's own kernels and as dispatched. */
+/* Checks the product at every SIMD level, both with the level's own kernels and as dispatched. */
 static bool right_at_all_levels(problem *q, syn_workers *workers) {
     char how[64];
     bool ok = true;
@@ -198,7 +200,7 @@ static bool right_at_all_levels(problem *q, syn_workers *workers) {
     return ok;
 }
 
-/* A pool of threads, NULL for one thread. OpenBLAS then uses one thread per call. */
+/* A pool of threads; NULL for one thread. With a pool, OpenBLAS uses one thread per call. */
 static syn_workers *pool(int threads) {
     syn_workers *workers = NULL;
     syn_error err = {0};
@@ -210,8 +212,8 @@ static syn_workers *pool(int threads) {
     return workers;
 }
 
-/* KINDS numbers enumerate every type and orientation: f32 x with any w; 16-bit x with the same w
-   and either output. */
+/* The numbers below KINDS enumerate all types and orientations: f32 x with any w, and 16-bit x with
+   w of the same dtype and either output dtype. */
 enum { KINDS = 28 };
 static kind kind_of(int64_t number) {
     static const syn_dtype of[7][3] = {
@@ -232,7 +234,8 @@ static bool try_one(int64_t m, int64_t n, int64_t k, int64_t number, syn_workers
     return ok;
 }
 
-/* All numbers of rows up to more than three tiles, with columns and lengths that fill no vector. */
+/* All numbers of rows up to more than three tiles. Columns and lengths do not fill whole
+   vectors. */
 static void test_rows(void) {
     syn_workers *three = pool(3);
     for (int64_t m = 1; m <= 40; m++)
@@ -244,7 +247,7 @@ static void test_rows(void) {
     syn_workers_free(three);
 }
 
-/* All sizes from 0 to a few. */
+/* All sizes from 0 to a small number. */
 static void test_small(void) {
     syn_blas_set_threads(1);
     for (int round = 0; round < TEST_ROUNDS(4000); round++) {
@@ -254,8 +257,9 @@ static void test_small(void) {
     }
 }
 
-/* Sizes across the boundaries of blocks (256, 512, 768 and, for pairs, 1024), pieces (1536; of one
-   row 6144), copies (49, 384), the block widened at once (262144) and OpenBLAS (1024). */
+/* Sizes near the limits of blocks (256, 512, 768 and, for pairs, 1024), pieces (1536, or 6144 for
+   one row), copies (49, 384), the block that is widened in one piece (262144), and OpenBLAS
+   (1024). */
 static void test_borders(void) {
     static const int64_t sizes[][3] = {
         {1, 300, 530},   {2, 513, 257},  {13, 290, 600}, {48, 66, 512},   {49, 257, 300},
@@ -274,7 +278,7 @@ static void test_borders(void) {
     for (int i = 1; i < 3; i++) syn_workers_free(pools[i]);
 }
 
-/* All runs with the same number of threads give the same bits. */
+/* All runs with the same number of threads must give the same bits. */
 static void test_repeatable(void) {
     static const int64_t rows[] = {1, 7, 40, 100, 300};
     const int step = TEST_REDUCED ? 7 : 3;
@@ -299,7 +303,7 @@ static void test_repeatable(void) {
     }
 }
 
-/* Without workers, with OpenBLAS's own threads. */
+/* Without a pool, OpenBLAS uses its own threads. */
 static void test_threads_of_blas(void) {
 #ifdef __SANITIZE_THREAD__
     SKIP("the sanitizer does not see how OpenBLAS's threads wait for each other");
@@ -336,7 +340,7 @@ static float result_at(const syn_product *p, int64_t i, int64_t j) {
     return wide;
 }
 
-/* A NaN or infinity affects only its row of x or its column of w. */
+/* A NaN or infinity affects only its own row of x or its own column of w. */
 static void test_not_finite(void) {
     for (syn_simd level = SYN_SIMD_SCALAR; level < SYN_SIMD_COUNT; level++)
         for (int round = 0; round < 280 && syn_simd_supported(level); round++) {
@@ -362,7 +366,8 @@ static void test_not_finite(void) {
         }
 }
 
-/* Every element belongs to one part, and the largest part is little above the average. */
+/* Each element belongs to exactly one part, and the largest part is only slightly larger than the
+   average. */
 static void test_parts(void) {
     for (int round = 0; round < 2000; round++) {
         ref_seed((uint64_t)round);

@@ -1,11 +1,11 @@
-/* Tests that row ops give the same bits with any number of threads. */
+/* Tests that row ops give the same bits with any number of threads as with one. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 static const syn_tensor none = {0};
 
-/* Output 0 of an op that only gradient rules build; it takes two or three inputs. */
+/* Output 0 of an op that only gradient rules build. The op has two or three inputs. */
 static syn_tensor built(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b, syn_tensor c,
                         const syn_attr *attr) {
     const syn_tensor in[3] = {a, b, c};
@@ -14,7 +14,8 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b, syn
     return out[0];
 }
 
-/* The results of all row ops on tensors large enough for several threads, dense and strided. */
+/* The bytes of the results of all row ops, on dense and strided tensors that are large enough for
+   several threads. */
 static unsigned char *all_ops(int threads, size_t *bytes) {
     enum { OPS = 29 };
     syn_error err = {0};

@@ -10,7 +10,7 @@
 
 static const double root_half = 0.70710678118654752440, root_2_over_pi = 0.79788456080286535588;
 
-/* Distance in units of the float spacing at `want`. */
+/* The distance between `got` and `want` in units of the float spacing at `want`. */
 static double ulps(float got, double want) {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : (double)INFINITY;
     if (fabs(want) > (double)FLT_MAX * (1 + 0x1p-25)) want = want > 0 ? HUGE_VAL : -HUGE_VAL;
@@ -34,8 +34,7 @@ static double gelu_erf(double x) {
     return x * 0.5 * erfc(-x * root_half);
 }
 
-/* Error bounds at x, in ulps. The tanh form of gelu rounds the argument of the exponential before
-   taking it. */
+/* Error bounds at x, in ulps. The tanh form of gelu rounds the argument of its exponential. */
 static double tanh_bound(double x) {
     return x < -1 ? 3 + 4 * root_2_over_pi * (-x + 0.044715 * -x * x * x) : 4;
 }
@@ -43,10 +42,10 @@ static double silu(double x) {
     return x / (1 + exp(-x));
 }
 static double erf_bound(double x) {
-    return x < -12 ? 16 : 6; /* far from 0 the factor of x is subnormal */
+    return x < -12 ? 16 : 6; /* far from 0, the factor of x is subnormal */
 }
 static double silu_bound(double x) {
-    return x < -87 ? 110 : 4; /* the same */
+    return x < -87 ? 110 : 4; /* the same for this function */
 }
 static double three(double x) {
     (void)x;
@@ -70,8 +69,8 @@ static syn_unary_row kernel_of(const syn_row_kernels *k, const struct curve *c) 
     return f;
 }
 
-/* Inputs of all exponents and signs. The scalar formulas of gelu lose digits where tanh or erf is
-   near -1; there an absolute error is allowed. */
+/* Inputs of all exponents and both signs. The scalar formulas of gelu lose digits where tanh or erf
+   is near -1, so an absolute error is allowed there. */
 static void test_curves(void) {
     enum { N = 4096, STEP = 4099 };
     static float x[N], y[N];
@@ -100,7 +99,7 @@ static void test_curves(void) {
     }
 }
 
-/* Derivatives of gelu, from 2^-127 to 2^127 on both sides. */
+/* Derivatives of gelu, for magnitudes from 2^-127 to 2^127 of both signs. */
 static double tanh_slope(double x) {
     const double t = tanh(root_2_over_pi * (x + 0.044715 * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root_2_over_pi * (1 + 3 * 0.044715 * x * x);
@@ -134,7 +133,7 @@ static void test_slopes(void) {
         }
 }
 
-/* For inputs or results that are not finite, all levels agree with the scalar formulas. */
+/* For infinite or NaN inputs or results, all levels agree with the scalar formulas. */
 static void test_specials(void) {
     static const float specials[] = {INFINITY, -INFINITY, NAN,   0.0f,     -0.0f,  1e-45f, -1e-45f,
                                      1e-38f,   -1e-38f,   3e38f, -FLT_MAX, 1e20f,  -1e20f, 30.0f,
@@ -158,8 +157,9 @@ static void test_specials(void) {
         }
 }
 
-/* Every 16-bit number, and f32 numbers of all exponents with ties among them, convert as
-   syn_half_widen and syn_half_narrow do (test_base), bit for bit; a NaN gives any NaN. */
+/* Every 16-bit number, and f32 numbers of all exponents including ties, are converted to the same
+   bits as by syn_half_widen and syn_half_narrow, which test_base tests. A NaN may become any
+   NaN. */
 static void test_halves(void) {
     enum { N = 4096, STEP = 4099 };
     static float x[N], wide[N], wanted[N];
@@ -207,8 +207,9 @@ static const char *const kernel_names[KERNELS] = {
 #undef X
 };
 
-/* Arguments of a kernel: inputs x, a and b (n each), the result y (n), and `more` and `also` (n
-   each, not negative), which hold further results or sums to which the kernel adds. */
+/* The arguments of a kernel: inputs x, a and b, the result y, and `more` and `also`, which are
+   further results or sums to which the kernel adds. Each has n elements; those of `more` and `also`
+   are not negative. */
 typedef struct rows {
     const float *x, *a, *b;
     float *y, *more, *also;
@@ -259,7 +260,7 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     case KERNEL_angles:
         k->angles(r->x, 12345.0f, 0.5f, -0.7f, r->y, r->more, n);
         break;
-    case KERNEL_turn: /* an odd last element is not changed */
+    case KERNEL_turn: /* an odd last element must not change */
         k->turn(r->x, r->a, r->b, r->y, n / 2);
         if (n % 2) r->y[n - 1] = r->x[n - 1];
         break;
@@ -308,7 +309,7 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
         memmove(r->y, r->x, (size_t)n * sizeof *r->y);
         k->adamw(r->y, r->more, r->also, r->a, &adamw, n);
         break;
-    case KERNEL_narrow: /* and back, exactly */
+    case KERNEL_narrow: /* and back to f32, which is exact */
         k->narrow(r->x, SYN_BF16, half, n);
         k->widen(half, SYN_BF16, r->y, n);
         break;
@@ -321,8 +322,8 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     }
 }
 
-/* How far levels may differ: relative to 1 + |result|, or to |result| where no subtraction loses
-   digits. Sums are in float. */
+/* How far levels may differ, relative to 1 + |result|, or to |result| where no subtraction loses
+   digits. The kernels add in float. */
 static float tolerance(enum kernel which, float want) {
     switch (which) {
     case KERNEL_tanh:
@@ -347,8 +348,8 @@ static float tolerance(enum kernel which, float want) {
     }
 }
 
-/* Compares with the scalar kernels: every length, at the start and at the end of guarded memory, in
-   place and not. */
+/* Compares with the scalar kernels for every length, at the start and at the end of guarded memory,
+   in place and not in place. */
 static void check_length(syn_simd level, enum kernel which, int64_t n, bool at_end, bool in_place) {
     static guarded memory[6];
     static float want[3][200];
@@ -382,7 +383,7 @@ static void test_lengths(void) {
                     check_length(level, (enum kernel)which, n, how & 1, how & 2);
 }
 
-/* The bits of an element do not depend on its position, so a row can be cut anywhere. */
+/* The bits of an element do not depend on its position, so a row can be split anywhere. */
 static void test_cuts(void) {
     static const enum kernel of_elements[] = {
         KERNEL_gelu_tanh, KERNEL_gelu_erf,    KERNEL_tanh,  KERNEL_gelu_tanh_grad,
@@ -415,7 +416,7 @@ static void test_cuts(void) {
         }
 }
 
-/* Angles up to the largest that rope uses, compared with double precision. */
+/* Angles up to the largest that rope uses are compared with double precision. */
 static void test_angles(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (int round = 0; round < 20000 && syn_simd_supported(level); round++) {
@@ -433,8 +434,8 @@ static void test_angles(void) {
         }
 }
 
-/* Every level drops the same elements, also when the column index wraps; and so does a row that is
-   cut. */
+/* Every level drops the same elements, also if the column index wraps around or the row is
+   split. */
 static void test_dropout(void) {
     enum { N = 300 };
     float ones[N], want[N], got[N];
@@ -456,8 +457,8 @@ static void test_dropout(void) {
         }
 }
 
-/* Compares with the definition for rows of all widths and ranges. The difference from the maximum
-   is rounded before the exponential, and the error of the sum grows with the number of terms per
+/* Compares rows of all widths and ranges with the definition. The difference from the maximum is
+   rounded before the exponential, and the error of the sum grows with the number of terms per SIMD
    lane. */
 static void test_softmax(void) {
     static float x[5000], y[5000];
@@ -491,7 +492,7 @@ static void test_softmax_specials(void) {
             for (int i = 0; i < N; i++) x[i] = -INFINITY;
             k->softmax(x, y, N);
             for (int i = 0; i < N; i++) CHECK(y[i] == 0 && !signbit(y[i]));
-            x[at] = -3e38f; /* the only visible one */
+            x[at] = -3e38f; /* the only visible element */
             k->softmax(x, y, N);
             for (int i = 0; i < N; i++) CHECK(y[i] == (i == at ? 1.0f : 0.0f));
             static const float broken[2] = {NAN, INFINITY}; /* infinity - infinity is NaN */
@@ -505,8 +506,8 @@ static void test_softmax_specials(void) {
         }
 }
 
-/* Rows far from zero, with one element much larger than the others, of equal elements, and at both
-   ends of the float range. */
+/* Rows far from zero, rows with one element that is much larger than the others, rows of equal
+   elements, and rows at both ends of the float range. */
 static void test_layernorm(void) {
     enum { N = 1600 };
     static float x[N], w[N], b[N], y[N];
@@ -553,7 +554,8 @@ static void test_layernorm_specials(void) {
         }
 }
 
-/* Columns from `visible` on are hidden whatever they hold; possibly all, or none. */
+/* Columns from index `visible` on are hidden, whatever values they have. All columns may be hidden,
+   or none. */
 static void test_scale_mask(void) {
     enum { N = 50 };
     float x[N], mask[N], y[N];

@@ -1,5 +1,6 @@
-/* Tests of pictures: what is collapsed, that nothing overlaps or is missing, colours, and unusual
-   graphs. With "--draw FOLDER" the program writes sample pictures for test_picture.py. */
+/* Tests pictures: what is collapsed, that nothing overlaps or is missing, colours, and unusual
+   graphs. With "--draw FOLDER" the program writes sample pictures, which test_picture.py renders
+   and checks. */
 #include "export/picture/picture_cells.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
@@ -10,7 +11,7 @@
 
 /* ---- Geometry ---- */
 
-/* A graph that fits a page: 2 layers, 8 heads, tp 2, 15 steps. */
+/* A graph whose picture fits on a page: 2 layers, 8 heads, tp 2, 15 steps. */
 static const gpt_shape page = {2, 8, 2, 15, 64, 16, 256};
 
 static const syn_export_options plain;
@@ -30,7 +31,7 @@ static void test_geometry_gpt(void) {
         }
 }
 
-/* Three labelled edges into one op, as in fused attention. */
+/* Three labelled edges lead to one op, as in fused attention. */
 static void test_geometry_labels(void) {
     picture_maker m;
     picture_start(&m, 1);
@@ -70,10 +71,10 @@ static void test_geometry_others(void) {
 
 /* ---- Lists of tensors ---- */
 
-/* Expects boxes of parameters (28 that are made equal across ranks if dp, 28 that the optimizer
-   updates) and of their results, and one box of both kinds of moments and of its results. Gradients
-   are one box where their norm is computed and one where they are used, and a bar where they are
-   all-reduced. */
+/* Checks the boxes of lists of tensors. There are boxes of parameters (with dp, 28 that are made
+   equal across ranks; 28 that the optimizer updates) and of their results, and one box for both
+   kinds of moments and one for their results. Gradients are one box where their norm is computed
+   and one where they are used. Where they are all-reduced, they are a bar. */
 static void check_lists(syn_graph *graph, bool dp) {
     drawn x;
     const bool ok = draw(&x, graph, &plain);
@@ -118,13 +119,13 @@ static void test_fold_plan(void) {
     syn__pic_plan p;
     CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
     CHECK_INT(p.n_steps, 16);
-    CHECK_INT(p.folded_steps, 14); /* decode steps 2 .. 15 onto step 1 */
-    CHECK_INT(p.folded_units, 22); /* 11 layers in prefill, 11 in decode step 1 */
+    CHECK_INT(p.folded_steps, 14); /* decode steps 2 to 15 are collapsed onto step 1 */
+    CHECK_INT(p.folded_units, 22); /* 11 layers in prefill, and 11 in decode step 1 */
     CHECK_INT(p.steps[1].count, 15);
     CHECK_INT(p.units[1].count, 12);
     CHECK_STR(p.units[1].layer, "h.0");
-    /* the same op of the last layer of the last step is drawn as the one of decode step 1, layer
-       0 */
+    /* An op of the last layer of the last step is drawn as the same op of layer 0 of decode step
+       1. */
     const uint32_t offset = p.units[p.n_units - 2].begin + 3;
     CHECK_INT(syn__pic_rep_of(&p, offset), p.units[p.steps[1].unit_begin + 1].begin + 3);
     CHECK_INT(p.totals.comms, 16 * (12 * 2 + 3));
@@ -144,16 +145,17 @@ static void test_fold_odd_layer(void) {
     syn_graph *g = picture_training(12, 1, 5);
     syn__pic_plan p;
     CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
-    CHECK_INT(p.units[1].count, 4); /* h.1 .. h.4 of forward; h.0 reads the input, so it differs */
-    CHECK_INT(p.units[5].count, 1); /* h.5 */
-    CHECK_INT(p.units[6].count, 6); /* h.6 .. h.11 */
+    /* h.1 to h.4 of forward; h.0 is different because it reads the input. */
+    CHECK_INT(p.units[1].count, 4);
+    CHECK_INT(p.units[5].count, 1); /* h.5 alone */
+    CHECK_INT(p.units[6].count, 6); /* h.6 to h.11 */
     CHECK_INT(p.units[6].last, 11);
     syn__pic_plan_free(&p);
     syn_graph_free(g);
 }
 
 static void test_fold_pairs(void) {
-    /* microbatches: fc, fc, send, repeated */
+    /* Microbatches with the same ops: fc, fc, send. */
     syn_error err = {0};
     syn_graph *g = picture_pipeline(2, 10);
     syn__pic_plan p;
@@ -177,7 +179,7 @@ static void test_badges(void) {
                           "\xC3\x97"
                           "15 steps"),
               1);
-    /* one layer in each of the two phases: 10 collectives; shapes cover all decode steps */
+    /* One layer in each of the two phases has 10 collectives. The shapes cover all decode steps. */
     CHECK_INT(count_look(&x.d, SYN__PIC_COLLECTIVE), 10);
     CHECK_INT(count_label(&x.d, SYN__PIC_ACTIVATION,
                           "f32[1,4,1,17\xE2\x80\xA6"
@@ -190,7 +192,8 @@ static void test_badges(void) {
 static void test_residuals(void) {
     drawn x;
     int n = 0;
-    const gpt_shape c = {2, 8, 2, 0, 64, 16, 256}; /* more layers would need two columns */
+    /* With more layers, the picture would need two columns. */
+    const gpt_shape c = {2, 8, 2, 0, 64, 16, 256};
     CHECK(draw(&x, gpt_graph(&c, false), &unfolded));
     for (size_t i = 0; i < x.d.n_edges; i++)
         n += x.d.edges[i].line == SYN__PIC_RESIDUAL && x.d.edges[i].label != NULL;
@@ -260,7 +263,8 @@ static void test_edges_of_communication_are_red(void) {
             const syn__pic_edge *e = &x.d.edges[i];
             const bool touches = is_red(&x.d.boxes[e->from]) || is_red(&x.d.boxes[e->to]);
             if (touches) CHECK_INT(e->line, SYN__PIC_RED);
-            else if (e->line == SYN__PIC_RED) /* from a collective's output, or the legend */
+            /* From the output of a collective, or in the legend. */
+            else if (e->line == SYN__PIC_RED)
                 CHECK(x.d.boxes[e->from].look == SYN__PIC_ACTIVATION ||
                       x.d.boxes[e->from].look == SYN__PIC_PLAIN);
         }
@@ -278,7 +282,7 @@ static void test_comm_columns(void) {
         CHECK(draw(&x, gpt_graph(&c, false), &comm));
         const int bars = count_look(&x.d, SYN__PIC_COLLECTIVE);
         CHECK_INT(bars, 10);
-        /* every column has an edge into each bar */
+        /* Every column must have an edge into each bar. */
         int in = 0;
         for (size_t e = 0; e < x.d.n_edges; e++)
             in += x.d.boxes[x.d.edges[e].to].look == SYN__PIC_COLLECTIVE;
@@ -307,8 +311,8 @@ static void test_comm_messages(void) {
     drop(&x);
 }
 
-/* Names of BERT's layers are long. For a run of layers, the label shows the last one as a number
-   only. The first layer reads an input, so it is not part of the run. */
+/* BERT's layers have long names. For a run of layers, the label has only the number of the last
+   layer. The first layer reads an input, so it is not part of the run. */
 static void test_comm_names(void) {
     static const char *const names[] = {"query", "key", "value", "scores", "probs", "context"};
     const picture_op sum = {.op = "all_reduce", .category = SYN_CATEGORY_COMMUNICATION};
@@ -337,7 +341,7 @@ static void test_comm_names(void) {
     drop(&x);
 }
 
-/* Ranks that deadlock can still be drawn. */
+/* Ranks that would deadlock can still be drawn. */
 static void test_comm_deadlock(void) {
     picture_maker m;
     const syn_spec spec = PICTURE_F32(1, 8);

@@ -1,5 +1,5 @@
-"""Looks at sample pictures with readers that are not ours: libxml2 (xmllint), pngcheck, and the
-pixels' size."""
+"""Checks sample pictures with other readers: libxml2 (xmllint), pngcheck, and the size in
+pixels."""
 import math
 import os
 import re
@@ -28,7 +28,7 @@ def png_size(path):
 
 
 def pdf_pages(path):
-    """Width and height of each page in points."""
+    """Returns the width and height of each page in points."""
     with open(path, "rb") as f:
         data = f.read()
     check(data.startswith(b"%PDF-") and data.rstrip().endswith(b"%%EOF"), path + " is a PDF")
@@ -37,7 +37,7 @@ def pdf_pages(path):
 
 
 def smallest_text(root):
-    """Points on the page of the smallest text."""
+    """Returns the size of the smallest text, in points on the page."""
     scale = re.match(r"scale\(([\d.]+)", root.find(SVG + "g").get("transform")).group(1)
     return float(scale) * min(float(t.get("font-size")) for t in root.iter(SVG + "text"))
 
@@ -62,7 +62,7 @@ def check_svg(path):
 
 
 def tips(root):
-    """Tooltip of each op and tensor by its id."""
+    """Returns the tooltip of each op and tensor by its id."""
     found = {}
     for g in root.iter(SVG + "g"):
         if g.get("class") == "node":
@@ -72,7 +72,7 @@ def tips(root):
 
 
 def fills(root, prefix):
-    """Colours of the borders of the nodes whose id starts with prefix."""
+    """Returns the border colours of the nodes whose id matches prefix."""
     colours = set()
     for g in root.iter(SVG + "g"):
         if g.get("class") == "node" and re.fullmatch(prefix, g.get("id")):
@@ -99,7 +99,7 @@ def main():
                 check(max(width, height) <= 32767, name + " fits a bitmap")
             elif name.endswith(".svg"):
                 check_svg(at(name))
-        # a page: 2 layers, 8 heads, tp 2
+        # a page with 2 layers, 8 heads and tp 2
         for name in ("trace.png", "comm.png"):
             width, height = png_size(at(name))
             check(400 <= width <= 2600 and 600 <= height <= 3500, f"{name} is {width} x {height}")

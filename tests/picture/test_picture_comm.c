@@ -1,5 +1,5 @@
-/* Tests of the communication view for more ranks than columns: which ranks each column and bar
-   shows. */
+/* Tests the communication view when there are more ranks than columns: which ranks each column and
+   bar represents. */
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -38,10 +38,11 @@ static bool draw_mesh(drawn *x, small_training *t, int tp, int dp) {
 
 typedef struct bar {
     const char *text;
-    int columns; /* number of columns that the bar spans */
+    int columns; /* the number of columns that the bar spans */
 } bar;
 
-/* Checks the columns `heads`, and that every collective is one of `bars` and every bar exists. */
+/* Checks that the columns are `heads`, that every collective is one of `bars`, and that every bar
+   is drawn. */
 static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars, int n_bars) {
     small_training t;
     drawn x;
@@ -69,7 +70,7 @@ static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars
     drop_ranks(tp * dp, t.ctx);
 }
 
-/* A column shows ranks of whole groups, so that no bar spans ranks outside its group. */
+/* A column represents ranks of whole groups, so that no bar spans ranks outside its group. */
 static void test_mesh(void) {
     static const char *const by_four[] = {">ranks 0, 4<", ">ranks 1, 5<", ">ranks 2, 6<",
                                           ">ranks 3, 7<"};
@@ -106,8 +107,8 @@ static int count_frames(const drawn *x, const char *tip, double *top) {
     return n;
 }
 
-/* Gradient buckets must not split the layers of backward, and the all-reduce of the loss must not
-   begin another forward panel. */
+/* Gradient buckets must not split the layers of backward. The all-reduce of the loss must not begin
+   another panel of forward. */
 static void test_training_step(void) {
     small_training t;
     drawn x;
@@ -120,8 +121,10 @@ static void test_training_step(void) {
         CHECK_MSG(top > before, "%s stands too high", frames[k]);
         before = top;
     }
-    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2);  /* layers: forward, backward */
-    CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "dp0 {0,2}") >= 2); /* loss and gradients */
+    /* The layers of forward, and those of backward. */
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2);
+    /* The loss and the gradients. */
+    CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "dp0 {0,2}") >= 2);
     CHECK_MSG(x.d.height < 2600, "%g points high", x.d.height);
     drop(&x);
     drop_ranks(4, t.ctx);
@@ -140,7 +143,7 @@ static uint32_t unary(picture_maker *m, const char *op, uint32_t x) {
         PICTURE_F32(2, 8, 64), PICTURE_IN(x));
 }
 
-/* Two layers in which attention and MLP read the same norm and are added, as in GPT-J and GPT-NeoX.
+/* Two layers whose attention and MLP read the same norm and are added, as in GPT-J and GPT-NeoX.
    products_first: both projections come before both all-reduces. */
 static syn_graph *parallel_residual(bool products_first) {
     picture_maker m;
@@ -173,7 +176,7 @@ static syn_graph *parallel_residual(bool products_first) {
     return picture_finish(&m);
 }
 
-/* Whether there is a path of edges between two boxes. */
+/* Whether a path of edges leads from one box to the other. */
 static bool leads(const syn__pic_drawing *d, size_t from, size_t to) {
     for (size_t i = 0; i < d->n_edges; i++)
         if (d->edges[i].from == from && (d->edges[i].to == to || leads(d, d->edges[i].to, to)))
@@ -187,7 +190,7 @@ static size_t box_with(const syn__pic_drawing *d, const char *label) {
     return i;
 }
 
-/* Neither the MLP nor attention waits for an all-reduce; only the sum does. */
+/* Only the addition waits for the all-reduces. Neither the MLP nor attention does. */
 static void test_parallel_residual(void) {
     static const syn_export_options views[] = {
         {.detail = SYN_DETAIL_MODULES}, {.detail = SYN_DETAIL_LAYERS}, {.comm_graph = true}};
@@ -206,7 +209,7 @@ static void test_parallel_residual(void) {
             bars++;
             CHECK_MSG(!leads(&x.d, i, mlp) && !leads(&x.d, i, attn), "view %d: %s is waited for",
                       k / 2, x.d.boxes[i].id);
-            /* in columns of ranks, boxes only have edges from the box above */
+            /* In columns of ranks, a box only has an edge from the box above it. */
             CHECK(o->comm_graph || leads(&x.d, i, sum));
         }
         CHECK_INT(bars, 2);

@@ -1,5 +1,5 @@
-/* Tests of box labels: names are complete and fit inside the shapes, and one box stands for several
-   equal ops. */
+/* Tests the labels of boxes: names are complete and fit inside the shapes, and one box may
+   represent several equal ops. */
 #include "export/picture/picture_text.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
@@ -9,8 +9,8 @@
 static const syn_export_options plain;
 static const syn_export_options unfolded = {.no_fold = true};
 
-/* Names as long as those of BERT and Llama are shown completely, on two lines, so that they can be
-   distinguished. */
+/* Names as long as those of BERT and Llama are shown completely, on two lines, so that readers can
+   distinguish them. */
 static void test_names_are_whole(void) {
     static const char *const names[][2] = {
         {"cls.predictions.transform.dense.weight", "<b>transform.dense.weight</b>"},
@@ -38,8 +38,8 @@ static void test_names_are_whole(void) {
     check_geometry(g, plain);
 }
 
-/* A tensor without a name is called by its id. A name that ends with a slash, or with the dot after
-   its layer's name, is shown completely. */
+/* A tensor without a name gets its id as name. A name that ends with a slash, or with the dot after
+   the name of its layer, is shown completely. */
 static void test_unnamed(void) {
     static const char *const names[][2] = {{"", "<b>t0</b>"},       {"  ", "<b>t1</b>"},
                                            {"/", "<b>/</b>"},       {"///", "<b>///</b>"},
@@ -72,8 +72,8 @@ static void test_unnamed(void) {
     drop(&d);
 }
 
-/* Checks the width of a hexagon and octagon where the corners of the text are, 11 points from the
-   middle, and the part of a pentagon above its point. */
+/* Checks how wide a hexagon and an octagon are at the corners of the text, 11 points from the
+   middle, and how high the part of a pentagon above its point is. */
 static void test_text_is_inside(void) {
     const struct {
         int category;
@@ -102,13 +102,14 @@ static void test_text_is_inside(void) {
         drop(&x);
     }
     const syn__pic_style *s = syn__pic_style_of(SYN__PIC_OP + SYN_CATEGORY_REDUCTION);
-    const double high = 32 + s->more, upper = 0.655 * high; /* invhouse: its sides end here */
+    /* The vertical sides of an invhouse end here. */
+    const double high = 32 + s->more, upper = 0.655 * high;
     CHECK(high / 2 - s->foot / 2 + 11 < upper);
     CHECK_STR(s->shape, "invhouse");
 }
 
-/* An optimizer does the same for each bucket. These ops are one box, or one box each if not
-   collapsed. */
+/* An optimizer calls the same ops for each bucket. They are drawn as one box or, if collapsing is
+   off, as one box each. */
 static void test_optimizer_is_folded(void) {
     for (int k = 0; k < 2; k++) {
         picture_maker m;

@@ -1,5 +1,5 @@
-/* Tests of picture output: DOT from both writers; graphviz as a process that can be missing, hang
-   or fail; running out of memory at any allocation; and text formatting. */
+/* Tests the output of pictures: DOT from both writers; Graphviz as a process that may be missing,
+   hang or fail; running out of memory at any allocation; and the formatting of text. */
 #include "export/picture/picture_text.h"
 #include "export/walk/graph_walk.h"
 #include "tests/support/exported.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A graph that fits a page: 2 layers, 8 heads, tp 2, 15 steps. */
+/* A graph whose picture fits on a page: 2 layers, 8 heads, tp 2, 15 steps. */
 static const gpt_shape page = {2, 8, 2, 15, 64, 16, 256};
 
 static const syn_export_options plain;
@@ -22,8 +22,8 @@ static const syn_export_options comm = {.comm_graph = true};
 
 /* ---- DOT ---- */
 
-/* The sample's all-reduce takes 2500 ns on rank 0, of which 2000 are wait time for rank 1, and 500
-   ns on rank 1. */
+/* The sample's all-reduce takes 2500 ns on rank 0, of which 2000 ns are wait time for rank 1. On
+   rank 1, it takes 500 ns. */
 static void test_waiting_stands_apart(void) {
     syn_graph *graph = full_graph();
     char *one = export_text(&syn_export_dot, graph, &plain),
@@ -58,8 +58,8 @@ static bool save_dot(const char *path, const syn__pic_drawing *d, bool cgraph) {
     return syn_sink_close(sink, s == SYN_OK, &err) == SYN_OK && s == SYN_OK;
 }
 
-/* If graphviz's own reader and writer (nop) processes our plain text, the result equals cgraph's
-   output. */
+/* After graphviz's own reader and writer (nop) have processed our plain text, it must equal the
+   output of cgraph. */
 static void test_both_writers_agree(void) {
     if (!syn__pic_have_cgraph()) SKIP("built without cgraph");
     if (system("command -v nop >/dev/null 2>&1") != 0) SKIP("graphviz's nop is not there");
@@ -74,7 +74,8 @@ static void test_both_writers_agree(void) {
         snprintf(command, sizeof command,
                  "cd %s && export LC_ALL=C && nop b.dot | sort >b && sort a.dot | cmp - b && test "
                  "\"$(wc -l <b)\" -gt 50",
-                 in_folder("")); /* sorted, because nop's order of clusters depends on addresses */
+                 /* Sorted, because the order of nop's clusters depends on addresses. */
+                 in_folder(""));
         CHECK_INT(system(command), 0);
     }
 }
@@ -97,7 +98,7 @@ static void test_graphviz_missing(void) {
     CHECK_INT(clear_folder(), 0);
 }
 
-/* Runs graphviz with a script in place of neato. */
+/* Runs graphviz with a script instead of neato. */
 static syn_status run_script(const char *script, double seconds, syn_error *err, size_t *bytes) {
     char path[4096];
     char *old = getenv("PATH") != NULL ? strdup(getenv("PATH")) : strdup("");
@@ -196,8 +197,8 @@ static void test_layer_names(void) {
     CHECK_INT(syn__walk_layer_prefix("ln_1.x2"), 0);
 }
 
-/* Both views use the same words for communicated bytes. Metadata that only serves to write a file
-   again is not shown. */
+/* Both views use the same words for communicated bytes. Metadata that is only needed to write a
+   file again is not shown. */
 static void test_words(void) {
     for (int k = 0; k < 2; k++) {
         const syn_attribute version = {

@@ -1,5 +1,5 @@
-/* Tests of pictures for paper and slides: their text is large enough to read, and every collective
-   is shown. */
+/* Tests pictures for paper and slides: the text must be large enough to read, and every collective
+   must be shown. */
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -9,7 +9,7 @@
 
 static const syn_page pages[] = {SYN_PAGE_A4, SYN_PAGE_SLIDE};
 
-/* Size in points of the smallest text on the page. */
+/* The size of the page's smallest text, in points. */
 static double smallest(const syn__pic_drawing *d) {
     double w, h;
     return syn__pic_smallest(d) * syn__pic_page_scale(d, d->page, &w, &h);
@@ -67,7 +67,7 @@ static syn_graph *all_ranks(const small_training *t) {
     return syn_graph_union(&all, graphs, (uint32_t)n, &err) == SYN_OK ? all : NULL;
 }
 
-/* A page shows a bar for every kind and group of collectives in a step. */
+/* A page has a bar for every kind and group of collectives in a step. */
 static void test_comm_of_training(void) {
     static const struct {
         int tp, dp, micro;
@@ -93,9 +93,9 @@ static void test_comm_of_training(void) {
         }
 }
 
-/* The requested level of detail is drawn if its text is large enough, otherwise the next level that
-   is; the picture names the level. Sharding is shown as long as ops are drawn, and collectives are
-   always drawn. */
+/* If the text of the requested level of detail is too small to read, the next coarser level whose
+   text is large enough is drawn. The picture names its level. Sharding is shown as long as ops are
+   drawn, and collectives are always drawn. */
 static void test_trace_levels(void) {
     static const syn_detail levels[] = {SYN_DETAIL_TENSORS, SYN_DETAIL_OPS, SYN_DETAIL_MODULES,
                                         SYN_DETAIL_LAYERS};
@@ -122,7 +122,8 @@ static void test_trace_levels(void) {
             for (size_t k = 0; k < x.d.n_edges; k++)
                 enters += x.d.edges[k].label != NULL && strstr(x.d.edges[k].label, "tp_enter");
             if (as_asked) CHECK_INT(enters > 0, levels[i] <= SYN_DETAIL_OPS);
-            /* two per layer, in forward and backward, and gradients of both kinds */
+            /* Each layer has two collectives in forward and two in backward, and there are those of
+               both kinds of gradients. */
             CHECK(count_look(&x.d, SYN__PIC_COLLECTIVE) >= 4);
             CHECK(count_label(&x.d, SYN__PIC_COLLECTIVE, "gradients") > 0);
             drop(&x);
@@ -131,8 +132,8 @@ static void test_trace_levels(void) {
     drop_ranks(4, t.ctx);
 }
 
-/* For generation, a sheet shows ops, both for one rank and for two; a slide shows the requested
-   level. */
+/* For generation, a sheet of paper shows ops, for one rank and also for two. A slide shows the
+   requested level. */
 static void test_trace_of_generation(void) {
     for (int tp = 1; tp <= 2; tp++) {
         const gpt_shape c = {12, 8, tp, 15, 64, 16, 256};
@@ -149,7 +150,7 @@ static void test_trace_of_generation(void) {
         drop(&x);
         draw_page(&x, gpt_graph(&c, false), &slide);
         CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "Level of detail: layers."), 1);
-        for (size_t i = 0; i < x.d.n_boxes; i++) /* also if a layer spans two columns */
+        for (size_t i = 0; i < x.d.n_boxes; i++) /* also if the layer spans two columns */
             if (strstr(x.d.boxes[i].label, "<b>mlp</b>") != NULL)
                 CHECK_INT(x.d.clusters[x.d.boxes[i].cluster].level, 1);
         CHECK(tp == 1 || count_look(&x.d, SYN__PIC_COLLECTIVE) >= 10);
@@ -163,7 +164,7 @@ static const syn__pic_box *find_box(const syn__pic_drawing *d, const char *id) {
     return NULL;
 }
 
-/* Number of edges into (or out of) a box, without those of tensors next to it. */
+/* The number of edges into (or out of) a box, without the edges of tensors next to it. */
 static int degree(const syn__pic_drawing *d, const syn__pic_box *b, bool in) {
     int n = 0;
     for (size_t i = 0; i < d->n_edges; i++) {
@@ -175,8 +176,8 @@ static int degree(const syn__pic_drawing *d, const syn__pic_box *b, bool in) {
     return n;
 }
 
-/* Number of boxes whose edges changed because of a column break: the same number must enter the
-   box, and if any left it before, at least one must leave it now. */
+/* The number of boxes whose edges changed because of a column break. The same number of edges must
+   lead to a box as before. If edges led out of it, at least one must still do so. */
 static int count_changed_boxes(const syn__pic_drawing *whole, const syn__pic_drawing *broken) {
     int n = 0;
     for (size_t i = 0; i < whole->n_boxes; i++) {
@@ -193,8 +194,8 @@ static int count_changed_boxes(const syn__pic_drawing *whole, const syn__pic_dra
     return n;
 }
 
-/* An edge that a column break cuts is marked at both ends: data, skip connections across several
-   columns, and order only. */
+/* If a column break cuts an edge, both of its ends are marked. Tested for data, for skip
+   connections across several columns, and for edges that only give an order. */
 static void test_column_breaks(void) {
     const gpt_shape c = {12, 8, 2, 15, 64, 16, 256};
     static const syn_detail levels[] = {SYN_DETAIL_OPS, SYN_DETAIL_MODULES, SYN_DETAIL_LAYERS};
@@ -218,7 +219,7 @@ static void test_column_breaks(void) {
         check_geometry(gpt_graph(&c, false), o);
     }
     CHECK(cut_ends > 0);
-    drawn bare; /* 100 ops without tensors, in columns of 42 */
+    drawn bare; /* 100 ops without tensors, in columns of 42 ops */
     CHECK(draw(&bare, picture_bare(100), &(syn_export_options){.detail = SYN_DETAIL_OPS}));
     CHECK(count_label(&bare.d, SYN__PIC_PLAIN, "<i>from") > 0);
     int lonely = 0;
@@ -226,12 +227,12 @@ static void test_column_breaks(void) {
         lonely += bare.d.boxes[i].id[0] == 'r' && strstr(bare.d.boxes[i].id, "from") == NULL &&
                   strstr(bare.d.boxes[i].id, "to") == NULL &&
                   degree(&bare.d, &bare.d.boxes[i], true) == 0;
-    CHECK_INT(lonely, 1); /* the first op */
+    CHECK_INT(lonely, 1); /* only the first op has no predecessor */
     drop(&bare);
     check_geometry(picture_bare(100), (syn_export_options){.detail = SYN_DETAIL_OPS});
 }
 
-/* For any option and any graph, the text on a page is large enough to read. */
+/* The text on a page must be large enough to read, for any option and any graph. */
 static void test_always_readable(void) {
     static const syn_detail levels[] = {SYN_DETAIL_AUTO, SYN_DETAIL_TENSORS, SYN_DETAIL_LAYERS};
     static const gpt_shape large = {24, 16, 4, 3, 1024, 64, 50304};
@@ -261,7 +262,7 @@ static void test_always_readable(void) {
             }
 }
 
-/* Number of edges that begin (or end) at a text with these words. */
+/* The number of edges that begin (or end) at a text with these words. */
 static int count_cut_ends(const syn__pic_drawing *d, const char *words, bool begin) {
     int n = 0;
     for (size_t i = 0; i < d->n_edges; i++) {
@@ -271,7 +272,8 @@ static int count_cut_ends(const syn__pic_drawing *d, const char *words, bool beg
     return n;
 }
 
-/* If a phase continues in another panel, each rank has an arrow to that panel and one from it. */
+/* If a phase continues in another panel, each rank has an arrow that leads to the panel and one
+   that comes from it. */
 static void test_comm_breaks(void) {
     const gpt_shape c = {2, 8, 2, 0, 64, 16, 256};
     const syn_export_options o = {.comm_graph = true, .page = SYN_PAGE_A4, .no_fold = true};

@@ -1,5 +1,5 @@
-/* Tests of the timeline view: positions of bars, what is collapsed, and separate tracks for host
-   and device. */
+/* Tests the timeline view: the positions of bars, what is collapsed, and the separate tracks of
+ * host and device. */
 #include "tests/support/exported.h"
 #include "tests/support/graphs.h"
 #include "tests/support/picture_check.h"
@@ -26,8 +26,8 @@ static double left(const syn__pic_box *b) {
     return b->x - b->w / 2;
 }
 
-/* Total width of the bars whose tooltip begins with `name`. A bar that does not fit on a shelf (a
- * line of the timeline) continues on the next one. */
+/* The total width of the bars whose tooltip begins with `name`. A bar that does not fit on a line
+ * of the timeline (a shelf) continues on the next line. */
 static double width(const syn__pic_drawing *d, const char *name) {
     double sum = 0;
     for (size_t i = 0; i < d->n_boxes; i++)
@@ -44,7 +44,7 @@ static bool is_bar(const syn__pic_box *b) {
            strncmp(b->id, "legend", 6) != 0;
 }
 
-/* Counts bars in the same row that overlap by more than a line's width. */
+/* The number of bars that overlap another bar in the same row by more than a line's width. */
 static int count_overlaps(const syn__pic_drawing *d) {
     int n = 0;
     for (size_t i = 0; i < d->n_boxes; i++)
@@ -58,8 +58,8 @@ static int count_overlaps(const syn__pic_drawing *d) {
 
 /* ---- Ranks recorded by Syntorch ---- */
 
-/* 3000 and 1000 ns of compute, then 500 ns of communication (sample_graphs.h): rank 1 waits 2000
-   ns. */
+/* 3000 and 1000 ns of computation, then 500 ns of communication (sample_graphs.h), so rank 1 waits
+ * for 2000 ns. */
 static void test_ranks(void) {
     drawn x;
     CHECK(draw(&x, simulated_graph(true, false), &timeline));
@@ -73,11 +73,11 @@ static void test_ranks(void) {
     CHECK(x.d.n_edges > 0);
     int red = 0;
     for (size_t i = 0; i < x.d.n_edges; i++) red += x.d.edges[i].line == SYN__PIC_RED;
-    CHECK_INT(red, 3); /* the collective, the message, and one in the legend */
+    CHECK_INT(red, 3); /* the collective, the message, and one bar in the legend */
     drop(&x);
 }
 
-/* Checks the totals of the steps that are drawn, and of the whole run. */
+/* Checks the totals of the drawn steps, and those of the whole run. */
 static void check_sums(const syn__pic_drawing *d) {
     CHECK(count_text(d, "in what is drawn: computes") > 0);
     CHECK(count_text(d, "all 16 steps take") > 0);
@@ -106,8 +106,8 @@ static void test_step_number(void) {
     drop(&x);
 }
 
-/* If a layer is too narrow for its name, only the number is shown, so that layers can be
-   distinguished. */
+/* If a layer is too narrow for its name, it shows only its number, so that readers can still
+ * distinguish layers. */
 static void test_narrow_layers(void) {
     static const int32_t ranks[1] = {0};
     char scope[32];
@@ -129,7 +129,7 @@ static void test_narrow_layers(void) {
     drop(&x);
 }
 
-/* The line that joins a rank with the one above must not strike through its title. */
+/* The line between a rank and the rank above it must not cross out its title. */
 static void test_titles_have_a_ground(void) {
     drawn x;
     CHECK(draw(&x, simulated_graph(true, false), &timeline));
@@ -137,7 +137,7 @@ static void test_titles_have_a_ground(void) {
         if (strstr(x.d.boxes[i].label, "rank ") != NULL && strstr(x.d.boxes[i].label, "computes"))
             CHECK_HAS(x.d.boxes[i].label, "bgcolor=\"#fafbfc\"");
     CHECK(count_text(&x.d, "waits 3.5 \xC2\xB5s for other ranks") > 0);
-    CHECK(count_text(&x.d, "tp0 \xC2\xB7 500 ns") > 0); /* without wait time */
+    CHECK(count_text(&x.d, "tp0 \xC2\xB7 500 ns") > 0); /* the time does not include wait time */
     drop(&x);
 }
 
@@ -215,8 +215,8 @@ static void test_recording(void) {
     CHECK(count_text(&x.d, "host 40 \xC2\xB5s in ops") > 0);
     CHECK(count_text(&x.d, "device computes 20 \xC2\xB5s") > 0);
     CHECK(count_text(&x.d, "communicates 20 \xC2\xB5s, 10 \xC2\xB5s of it beside") > 0);
-    CHECK(box(&x.d, "r0.o11") == NULL); /* the step itself is the page */
-    CHECK(box(&x.d, "r0.o23") == NULL); /* in the second step, which is collapsed */
+    CHECK(box(&x.d, "r0.o11") == NULL); /* the step has no bar, because the page shows this step */
+    CHECK(box(&x.d, "r0.o23") == NULL); /* this op is in the second step, which is collapsed */
     const syn__pic_box *outer = box(&x.d, "r0.o13"), *inner = box(&x.d, "r0.o14"),
                        *kernel = box(&x.d, "r0.o15");
     CHECK(outer != NULL && inner != NULL && kernel != NULL);
@@ -236,11 +236,11 @@ static void test_recording(void) {
 
 /* ---- Modules ---- */
 
-/* A host call, or device work that it launched. */
+/* A call on the host, or device work that it launched. */
 typedef struct call {
-    const char *name, *module; /* module NULL: device work or a communication */
+    const char *name, *module; /* module NULL: device work or communication */
     double start_us, own_us;
-    int launched_by, after; /* nodes; -1: none */
+    int launched_by, after; /* indices of nodes; -1: none */
     bool reduces;
 } call;
 
@@ -277,13 +277,13 @@ static const call calls[] = {{"aten::linear", "Net_0/Linear_0", 10, 5, -1, -1, f
                              {"aten::relu", "Net_0/ReLU_0", 45, 5, -1, 3, false},
                              {"relu", NULL, 60, 4, 6, 4, false}};
 
-/* The calls of a module become one node with the time of the work that they launched. Compute that
-   runs at the same time as a communication does not wait for it. */
+/* The calls of a module become one node, whose time is that of the work they launched. Computation
+ * that runs at the same time as communication does not wait for it. */
 static void test_modules(void) {
     static const struct {
         const char *label;
         double us;
-        int deps[2]; /* nodes; -1: none */
+        int deps[2]; /* indices of nodes; -1: none */
     } want[] = {{"Linear", 8, {-1, -1}},
                 {"Linear", 16, {0, -1}},
                 {"all_reduce", 20, {1, -1}},
@@ -333,8 +333,8 @@ static void test_modules(void) {
     syn_graph_free(g);
 }
 
-/* A host call of a training step on CPUs. scope 7: a range. seq: autograd's sequence number; -1:
-   none. */
+/* A host call of a training step on CPUs. scope 7: the call is a range. seq: autograd's sequence
+ * number; -1: none. */
 typedef struct host_call {
     const char *name;
     int64_t tid, start_us, long_us, scope, seq;
@@ -371,7 +371,8 @@ static syn_graph *host_recording(const host_call *at, size_t n) {
     return g;
 }
 
-/* Checks phase and label of the recording's boxes against "forward ones, forward linear, ...". */
+/* Checks the phases and labels of the trace's boxes, in the form "forward ones, forward linear,
+ * ...". */
 static void check_phases(const host_call *calls_made, size_t n, const char *want) {
     char text[1024] = "";
     syn_graph *g = host_recording(calls_made, n), *modules = NULL;
@@ -394,8 +395,8 @@ static void check_phases(const host_call *calls_made, size_t n, const char *want
 
 #define EVALUATE "autograd::engine::evaluate_function: "
 
-/* DDP copies the sums back after autograd's last call, on the calling thread. The loss is read
-   after the optimizer. */
+/* DDP copies the sums back after autograd's last call, on the thread that called backward. The loss
+ * is read after the optimizer. */
 static void test_phases(void) {
     static const host_call step[] = {
         {"Optimizer.zero_grad#SGD.zero_grad", 1, 0, 5, 7, -1},
@@ -419,14 +420,15 @@ static void test_phases(void) {
     static const syn_export_options graph_view = {.view = SYN_VIEW_GRAPH};
     syn_graph *g = host_recording(step, sizeof step / sizeof *step);
     char *dot = export_text(&syn_export_dot, g, &graph_view);
-    CHECK_HAS(dot, "AccumulateGrad, Addmm"); /* by time, without the part that all names share */
+    /* In order of time, without the beginning that all names share. */
+    CHECK_HAS(dot, "AccumulateGrad, Addmm");
     CHECK(strstr(dot, "AddmmBackward") == NULL);
     free(dot);
     syn_graph_free(g);
 }
 
-/* Gradients of two microbatches are accumulated, so there are two passes. Autograd has a thread of
-   its own, whose calls are all backward. */
+/* The gradients of two microbatches are accumulated, so there are two passes. Autograd has a
+ * separate thread, whose calls all belong to backward. */
 static void test_two_passes(void) {
     static const host_call step[] = {{"aten::linear", 1, 0, 5, 0, 1},
                                      {EVALUATE "AddmmBackward0", 2, 10, 5, 0, -1},
@@ -440,8 +442,8 @@ static void test_two_passes(void) {
                  "backward backward");
 }
 
-/* A communication inside a call of its own thread overlaps with nothing; compute of another thread
-   during that time overlaps with it. */
+/* Communication inside a call of its own thread overlaps with nothing. Computation of another
+ * thread during that time overlaps with it. */
 static void test_beside(void) {
     static const host_call step[] = {{EVALUATE "AccumulateGrad", 1, 0, 100, 0, -1},
                                      {"gloo:all_reduce", 1, 20, 40, 0, -1},
@@ -455,7 +457,8 @@ static void test_beside(void) {
     drop(&x);
 }
 
-/* Most of the run is one wait. It gets little width, so that the work around it gets the rest. */
+/* Most of the run is a single wait. It gets little width, so that the work before and after it gets
+ * enough. */
 static void test_cut_short(void) {
     enum { CALLS = 50 };
     host_call step[CALLS];
@@ -472,7 +475,7 @@ static void test_cut_short(void) {
     drop(&x);
 }
 
-/* PyTorch traces are shown as timelines, unless the graph view is requested. */
+/* PyTorch traces are drawn as timelines, unless the graph view is requested. */
 static void test_views(void) {
     static const syn_export_options plain, graph_view = {.view = SYN_VIEW_GRAPH};
     syn_graph *g = recording(), *own = simulated_graph(true, false);
@@ -510,7 +513,7 @@ static void test_no_memory(void) {
 
 static void test_odd(void) {
     drawn x;
-    CHECK(draw(&x, picture_flat(3000), &timeline)); /* no times */
+    CHECK(draw(&x, picture_flat(3000), &timeline)); /* this graph has no times */
     CHECK_INT(count_overlaps(&x.d), 0);
     CHECK(count_text(&x.d, "without times") > 0);
     drop(&x);

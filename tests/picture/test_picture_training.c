@@ -1,5 +1,5 @@
-/* Tests of pictures of training steps: forward and backward are side by side, collectives of
-   gradients are bars, and no op of a step is missing or drawn twice. */
+/* Tests pictures of training steps: forward and backward are side by side, collectives of gradients
+   are bars, and every op of a step is drawn exactly once. */
 #include "syntorch/base/memory.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
@@ -12,7 +12,7 @@ static const syn_export_options folded;
 static const syn_export_options unfolded = {.no_fold = true};
 static const syn_export_options comm = {.comm_graph = true};
 
-/* Large enough for two gradient buckets of 1 MiB or more, small enough to draw every op. */
+/* Large enough for two gradient buckets of at least 1 MiB, and small enough to draw every op. */
 static const syn_model_config two_layers = {.family = &syn_gpt_family,
                                             .name = "two",
                                             .n_layer = 2,
@@ -39,7 +39,7 @@ static const variant recomputed = {&two_layers, 1, 2, 1, 1, SYN_RECOMPUTE_FULL};
 static const variant two_steps = {&two_layers, 1, 2, 1, 2, SYN_RECOMPUTE_NONE};
 static const variant berts = {&small_bert, 2, 2, 1, 1, SYN_RECOMPUTE_NONE};
 
-/* Runs the variant on meta; t->ctx is for drop_ranks. */
+/* Runs the variant on meta. Call drop_ranks with t->ctx afterwards. */
 static bool train(const variant *v, small_training *t) {
     syn_error err = {0};
     *t = (small_training){.config = v->config,
@@ -68,7 +68,7 @@ static const syn__pic_box *find_op(const drawn *x, uint32_t node, int *times) {
     return found;
 }
 
-/* The panel around a box; NULL without one. */
+/* The panel around a box; NULL if there is none. */
 static const syn__pic_cluster *panel_of(const drawn *x, const syn__pic_box *b) {
     int32_t c = b->cluster;
     while (c >= 0 && x->d.clusters[c].parent >= 0) c = x->d.clusters[c].parent;
@@ -87,7 +87,7 @@ static int count_panels(const drawn *x, const char *name) {
     return n;
 }
 
-/* Whether the node is a bucket as models/training/data_parallel.c records it. */
+/* Whether the node is a bucket's collective as models/training/data_parallel.c records it. */
 static bool is_bucket(const syn_node *n) {
     return n->kind == SYN_NODE_COLLECTIVE && n->phase == SYN_PHASE_BACKWARD &&
            strcmp(n->scope, "data_parallel") == 0;
@@ -161,8 +161,8 @@ static const char *tip_of(const drawn *x, int32_t cluster) {
     return cluster >= 0 ? x->d.clusters[cluster].tip : "";
 }
 
-/* Number of frames of backward with the same name, parent's name and vertical extent as frame `f`
-   of forward. */
+/* The number of frames of backward that have the same name, the same parent's name and the same
+   vertical extent as frame `f` of forward. */
 static int count_beside(const drawn *x, const syn__pic_cluster *f) {
     int n = 0;
     for (size_t i = 0; i < x->d.n_clusters; i++) {
@@ -176,8 +176,8 @@ static int count_beside(const drawn *x, const syn__pic_cluster *f) {
     return n;
 }
 
-/* Checks that each frame of forward is next to its frame of backward, and that there are at least
-   `least` frames. */
+/* Checks that each frame of forward is next to the same frame of backward, and that there are at
+   least `least` frames. */
 static void check_bands(const variant *v, int least) {
     small_training t;
     drawn x;
@@ -199,13 +199,13 @@ static void check_bands(const variant *v, int least) {
 }
 
 static void test_bands(void) {
-    check_bands(&plain_gpt, 2 * 3 + 2); /* layers with attn and mlp; embed and head */
+    check_bands(&plain_gpt, 2 * 3 + 2); /* two layers with attn and mlp; embed and head */
     check_bands(&two_ranks, 2 * 3 + 2);
     check_bands(&mesh, 2 * 3 + 2);
     check_bands(&berts, 2 * 4 + 2);
 }
 
-/* Layers are collapsed the same way on both sides, although only forward's h.5 differs. */
+/* Layers are collapsed in the same way on both sides, although h.5 is different only in forward. */
 static void test_bands_of_folded_layers(void) {
     drawn x;
     CHECK(draw(&x, picture_training(12, 1, 5), &folded));
@@ -222,11 +222,11 @@ static void test_bands_of_folded_layers(void) {
         n++;
         CHECK_MSG(beside == 1, "%s has %d frames beside it", f->tip, beside);
     }
-    CHECK_INT(n, 4); /* h.0, which reads the input; h.1 to h.4; h.5; the rest */
+    CHECK_INT(n, 4); /* h.0, which reads the input; h.1 to h.4; h.5; the others */
     drop(&x);
 }
 
-/* In forward data comes from above, in backward from below. */
+/* In forward, data flows downwards, and in backward upwards. */
 static void test_time(void) {
     small_training t;
     drawn x;
@@ -236,7 +236,8 @@ static void test_time(void) {
     for (size_t i = 0; i < x.d.n_edges; i++) {
         const syn__pic_box *a = &x.d.boxes[x.d.edges[i].from], *b = &x.d.boxes[x.d.edges[i].to];
         const bool ops = strncmp(b->id, "r0.o", 4) == 0 && panel_of(&x, a) == panel_of(&x, b);
-        if (!ops || a->x + a->w / 2 < b->x - b->w / 2) continue; /* from a box to the left */
+        /* Skips edges that come from a box further left. */
+        if (!ops || a->x + a->w / 2 < b->x - b->w / 2) continue;
         if (is_in_panel(&x, a, "forward")) down += a->y < b->y ? 1 : -1000;
         if (is_in_panel(&x, a, "backward")) up += a->y > b->y ? 1 : -1000;
     }
@@ -247,7 +248,7 @@ static void test_time(void) {
 
 /* ---- Bars ---- */
 
-/* The bar of bucket `node` spans the boxes of all ops that produce its gradients, and little
+/* The bar of bucket `node` spans the boxes of all ops that compute its gradients, and little
    more. */
 static void check_bar(const drawn *x, uint32_t node, const syn_node *n) {
     int times;
@@ -257,7 +258,7 @@ static void check_bar(const drawn *x, uint32_t node, const syn_node *n) {
     for (uint32_t k = 0; k < n->n_deps; k++) {
         if (n->deps[k].dep_class != SYN_DEP_DATA) continue;
         const syn__pic_box *b = find_op(x, n->deps[k].node, &times);
-        if (times == 0) continue; /* a view */
+        if (times == 0) continue; /* this gradient's op is a view */
         top = fmin(top, b->y - b->h / 2);
         bottom = fmax(bottom, b->y + b->h / 2);
         CHECK_MSG(b->x < bar->x, "%s stands left of its bar", b->id);
@@ -292,14 +293,15 @@ static void test_bars(void) {
     drop_ranks(2, t.ctx);
 }
 
-/* Collectives over gradients of layers that are drawn as one become one bar next to these layers;
-   its label lists them. */
+/* If several layers are drawn as one, the collectives of their gradients become one bar next to
+   this layer. Its label lists them. */
 static void test_bars_of_folded_layers(void) {
     small_training t;
     drawn x;
     CHECK(train(&two_ranks, &t));
     CHECK(draw(&x, rank_graph(t.ctx[0]), &folded));
-    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2); /* buckets split no layer */
+    /* Buckets do not split layers. */
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, "2 identical"), 2);
     syn_cursor cursor = {0};
     const syn__pic_box *bar = NULL;
     char said[32];
@@ -327,8 +329,8 @@ static void test_bars_of_folded_layers(void) {
     drop_ranks(2, t.ctx);
 }
 
-/* Two collectives over the same gradients are drawn side by side. A third one, whose result
-   backward uses, is drawn as an op. The loss is all-reduced at the end of the step. */
+/* Two collectives over the same gradients are drawn side by side. Backward uses the result of a
+   third collective, so it is drawn as an op. The loss is all-reduced at the end of the step. */
 static void test_lanes(void) {
     picture_maker m;
     drawn x;
@@ -371,7 +373,7 @@ static void test_lanes(void) {
 
 /* ---- Tensors saved for backward ---- */
 
-/* Number of different forward tensors, looking through views, that node `node` reads. */
+/* The number of different forward tensors that node `node` reads, directly or through views. */
 static int count_kept(const syn_graph *g, uint32_t node) {
     uint32_t seen[64];
     int n_seen = 0;
@@ -423,8 +425,8 @@ static void test_kept(void) {
     drop_ranks(1, t.ctx);
 }
 
-/* Each tp_enter of forward is joined with the all-reduce of its gradient: two per layer, and one in
-   the head. */
+/* Each tp_enter of forward is connected with the all-reduce of its gradient: two per layer, and one
+   in the head. */
 static void test_pairs(void) {
     small_training t;
     drawn x;
@@ -449,7 +451,7 @@ static void test_pairs(void) {
 
 /* ---- Errors ---- */
 
-/* Whichever allocation fails, drawing reports it and leaks nothing. */
+/* If any allocation fails, drawing must report it without a leak. */
 static void test_memory(void) {
     small_training t;
     bool done = false;

@@ -1,4 +1,6 @@
-"""examples/analyse.py against what the programs print, other writers' tables, and spans by hand."""
+"""Tests examples/analyse.py. Its critical paths, op tables, exposed communication and bytes per
+layer are compared with what inference, pretrain, `syntorch stat` and `syntorch export` report, with
+the events of a Kineto trace, and with results computed by hand for small graphs."""
 import collections
 import json
 import os
@@ -20,7 +22,7 @@ UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def near(a, b, rel=6e-3):
-    """Three digits were printed."""
+    """Allows a difference of 0.6 %, because programs print three significant digits."""
     return abs(a - b) <= rel * max(abs(a), abs(b))
 
 
@@ -43,7 +45,8 @@ def exported(folder, source, target, *args):
 
 
 def check_inference(folder):
-    """A predicted run: the path is as long as the program says, ops are those of its table."""
+    """A predicted run of inference: the critical path is as long as the printed prefill and decode,
+    and the ops are those of the printed table."""
     said = program("inference", folder, "--device", "meta", "--tp", "2", "--visualize_trace",
                    "--out_dir", "out")
     g = analyse.load(os.path.join(folder, "out/tensor_trace_graph.json"))
@@ -55,11 +58,11 @@ def check_inference(folder):
     rows = {op: calls for _, op, calls, *_ in analyse.top_ops(g)}
     check(rows == {op: 2 * int(n) for op, n in table.items() if op != "total"},
           f"{rows} calls on two ranks, {table} on one")
-    for rank, comm, alone in analyse.exposed(g):  # nothing hides it in a forward pass
+    for rank, comm, alone in analyse.exposed(g):  # no overlap in a forward pass
         check(near(comm, alone) and comm > 0, f"rank {rank}: {alone} of {comm} exposed")
     layers = {layer: size for layer, _, kind, _, size, _ in analyse.layer_bytes(g)
               if kind == "all_reduce"}
-    # two a layer of each token's 128 numbers, in 16 + 15 of them, on two ranks
+    # 2 ranks, 2 all-reduces per layer, 16 + 15 tokens, 128 numbers of 4 bytes per token
     check(layers[0] == layers[1] == 2 * 2 * 31 * 128 * 4, f"bytes: {layers}")
     check(all(a == b for _, a, b in analyse.compare(g, g)), "a trace is like itself")
 
@@ -75,13 +78,15 @@ def check_measured(folder):
 
 
 def check_training(folder):
-    """A step whose gradients are summed beside the backward pass; a picture says how much is."""
+    """A predicted training step whose all-reduces of gradients overlap the backward pass. The times
+    of exposed communication agree with those that the timeline picture names."""
     said = program("pretrain", folder, "--device", "meta", "--model", "gpt2", "--num-gpus",
                    "2", "--max-steps", "3", "--enable-tracing")
     exported(folder, "outputs/trace.0.et", "step.json", "--all_ranks")
     g = analyse.load(os.path.join(folder, "step.json"))
     check(near(analyse.critical_path(g)[1], took(said, "predicted step:")), "a step")
-    # Nodes of an .et list their tensors, which differ from layer to layer; layers fold anyway.
+    # Nodes of an .et file name their tensors, so nodes of different layers are never equal.
+    # Identical layers are folded nevertheless.
     picture = exported(folder, "outputs/trace.0.et", "layers.dot")
     check("12 identical" in picture, "layers of an .et are drawn once")
     picture = exported(folder, "step.json", "step.dot", "--view", "timeline")
@@ -117,17 +122,18 @@ def check_recording(folder):
     stat = json.loads(run("stat", "--input", "t.0.et", "--json", cwd=folder).stdout)["total"]
     check(stat["critical_us"] == round(total / 1e3) and stat["critical_nodes"] == len(path),
           f"stat: {stat['critical_us']} us, {stat['critical_nodes']} ops; {total} ns")
-    # Without the host trace ranges are known by Kineto's category.
+    # Without the host trace, ranges are recognized by their category in the Kineto trace.
     done = run("convert", "pytorch", "--device", files[1], "--output", "alone.et", cwd=folder)
     check(done.returncode == 0, str(done.stderr))
     alone = json.loads(run("stat", "--input", "alone.et", "--json", cwd=folder).stdout)["total"]
     check(alone["critical_us"] == stat["critical_us"], f"the device trace alone: {alone}")
-    # What the program waits for in a range that it named is no op's time, before or after it.
+    # A range that the program named on the host is not work: its time is that of the ops in it
+    # and of waiting between them.
     picture = exported(folder, "t.0.et", "t.dot", "--view", "graph")
     work = sum(analyse.ns(op) for op in analyse.ops(g).values()
                if not analyse.is_range(op) or analyse.place(op) != "host")
     check(near(took(picture, "ops add up to"), work, 1e-2), f"{work} ns of work in the picture")
-    # gloo's thread communicates; the program's threads are in some op for a part of that time.
+    # gloo's thread communicates. The communication is hidden while other threads execute ops.
     with open(files[1], encoding="utf-8") as f:
         events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
     gloo = next(e for e in events if e["name"] == "gloo:all_reduce")
@@ -150,7 +156,9 @@ def check_recording(folder):
 
 
 def message(kind, number, begin, returned, end):
-    """As PyTorch records it over gloo: a call, and what it launched until the program waited."""
+    """Returns the events of a message as PyTorch records it over gloo: the c10d call, which returns
+    before the transfer ends, and the transfer, which lasts until `end`. kind: send or recv. Times
+    are in us."""
     args = {"Concrete Inputs": ["", "", "1" if kind == "send" else "0", "0"],
             "Input type": ["TensorList", "", "Scalar", "Scalar"],
             "Input Dims": [[[64, 64]], [], [], []], "External id": number}
@@ -167,8 +175,9 @@ def compute(name, number, begin, end):
 
 
 def check_path(folder, early, want):
-    """Rank 1 waits for a message; rank 0 waits for its send only after other work. The clock of
-    rank 1 is `early` us behind."""
+    """Rank 0 sends a message and does other work before it waits for the send. Rank 1 waits for the
+    message. The clock of rank 1 is `early` us behind. want: us on the critical path by (rank,
+    op)."""
     ranks = (compute("aten::mm", 1, 0, 40_000) + message("send", 2, 40_000, 40_100, 54_000)
              + compute("aten::add", 4, 40_100, 53_000),
              message("recv", 1, 500, 600, 40_400) + compute("aten::mm", 3, 40_410, 57_000))
@@ -193,7 +202,7 @@ def check_path(folder, early, want):
 def check_messages(folder):
     mm, receive, call = "aten::mm", "gloo:recv", "c10d::send"
     check_path(folder, 0, {(0, mm): 40_000, (0, call): 1, (1, receive): 399, (1, mm): 16_590})
-    # The message seems to arrive 1.6 ms before it is sent.
+    # Because of the clocks, the message seems to arrive 1.6 ms before it is sent.
     check_path(folder, 2_000, {(0, mm): 38_400, (1, mm): 16_590})
 
 
@@ -204,8 +213,8 @@ def check_spans():
                    scope="", phase="forward", **more)
     add("a", "compute", 0, 100)
     add("b", "compute", 50, 100)
-    add("r", "collective", 100, 100, wait_ns=20)   # 120 to 200: 30 beside b
-    add("s", "collective", 190, 30)                # 190 to 220
+    add("r", "collective", 100, 100, wait_ns=20)   # transfers from 120 to 200, 30 of it during b
+    add("s", "collective", 190, 30)                # transfers from 190 to 220
     check(analyse.exposed(g) == [(0, 100, 70)], f"{analyse.exposed(g)}")
     other = g.copy()
     other.nodes["b"]["wall_ns"] = 500

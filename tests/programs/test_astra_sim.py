@@ -1,6 +1,7 @@
-"""syntorch astra-sim: with the files that it writes, collectives last in the simulator as long as
-we predict. The simulator is not there: its time of a ring is that of its sources, checked
-against runs of it."""
+"""Tests `syntorch astra-sim`, which writes ASTRA-sim's input files for a trace set: with these
+files, collectives must take as long in ASTRA-sim as predicted. ASTRA-sim itself is not needed. The
+test computes the time of a ring with the formula of ASTRA-sim's sources, and checks the formula
+against results of ASTRA-sim runs, which main() quotes."""
 import json
 import math
 import os
@@ -23,9 +24,11 @@ def floor(x):
 
 
 def ring_ns(chunk, hops, memory, link, network=(0, 1, 0), sums=0):
-    """A ring in which a chunk makes so many hops: (latency, GB/s of 2^30 bytes) of its links, and
-    of those between nodes, with how many of the hops these are. `sums`: how many chunks are summed
-    up; memory in GB/s of 10^9."""
+    """Returns the time in ns that ASTRA-sim computes for a ring in which a chunk makes `hops` hops.
+
+    chunk: bytes. memory: GB/s of 10^9 bytes. link: latency in ns and bandwidth in GB/s of 2^30
+    bytes of the links within a node. network: latency and bandwidth of the links between nodes, and
+    the number of hops over them. sums: number of chunks that each rank adds up."""
     far = network[2]
     step = [floor(latency + chunk / (bandwidth * 2**30 / 1e9))
             for latency, bandwidth in (link[:2], network[:2])]
@@ -34,8 +37,10 @@ def ring_ns(chunk, hops, memory, link, network=(0, 1, 0), sums=0):
 
 
 def far_hops(ring, hops, node):
-    """Of the hops of a chunk the most that are between nodes. A hop takes the first dimension in
-    which its ranks differ; all have to differ in one alone."""
+    """Returns the largest number of hops between nodes that a chunk makes in `hops` hops around the
+    ring. ASTRA-sim routes a hop through the first dimension in which its two ranks differ, so this
+    also checks that neighbours differ either in the node or in the index within the node, not in
+    both."""
     n = len(ring)
     far = []
     for i, rank in enumerate(ring):
@@ -73,7 +78,7 @@ def record(folder, name, *how, program="pretrain"):
 
 
 def network(text):
-    """Lists of numbers by their key."""
+    """Returns the lists of numbers in network.yml, by key."""
     check("topology: [ FullyConnected" in text, text)
     return {key: [float(x) for x in values.split(",")]
             for key, values in re.findall(r"^(\w+): \[ ([\d., e+-]+) \]$", text, re.M)}
@@ -85,7 +90,8 @@ def read(folder, name):
 
 
 def files(folder, name, ranks, *how):
-    """Writes the files: the network, the system and the groups, and what is said."""
+    """Runs `syntorch astra-sim` and checks its files and the printed command. Returns the network,
+    the system, the groups and the printed text."""
     said = good(folder, "syntorch", "astra-sim", f"{name}/trace", "--out_dir", f"{name}/sim", *how)
     net = network(read(folder, f"{name}/sim/network.yml").decode())
     system = json.loads(read(folder, f"{name}/sim/system.json"))
@@ -105,14 +111,15 @@ def files(folder, name, ranks, *how):
 
 
 def look(folder, name, ranks, *how):
-    """Of rank 0's collectives, by dimension: the simulator's time and ours."""
+    """Returns the sums of ASTRA-sim's times and of the predicted times of rank 0's collectives, in
+    ns by dimension (0: within a node, 1: between nodes), the network, the system and the text."""
     net, system, groups, said = files(folder, name, ranks, *how)
     node = int(net["npus_count"][0])
     links = list(zip(net["latency"], net["bandwidth"]))
     theirs, ours = {}, {}
     for one in read_et(read(folder, f"{name}/trace.0.et"))[1]:
         if one.type != COLL or one.attr["comm_type"] == BROADCAST:
-            continue  # a broadcast lasts as long as the trace says
+            continue  # ASTRA-sim uses the duration in the trace
         check(one.attr["comm_type"] in (ALL_REDUCE, ALL_GATHER), f"another collective: {one.attr}")
         members = groups[one.attr["pg_name"]]
         n, size, reduces = len(members), one.attr["comm_size"], one.attr["comm_type"] == ALL_REDUCE
@@ -127,7 +134,8 @@ def look(folder, name, ranks, *how):
 
 
 def same_times(folder, name, ranks, bandwidths, *how, within=0.01):
-    """With the machine's own rates all-reduces last as predicted, all in all."""
+    """Checks that ASTRA-sim's links have these bandwidths (GB/s by dimension), and that with them
+    the collectives of each dimension take the predicted time in sum. within: relative tolerance."""
     theirs, ours, net, system, said = look(folder, name, ranks, *how)
     check(ours and len(ours) == len(bandwidths), f"{name}: {ours}")
     check("note: " not in said, said)
@@ -141,8 +149,9 @@ def same_times(folder, name, ranks, bandwidths, *how, within=0.01):
 
 
 def main(folder):
-    # Runs of the simulator: in four splits an all-reduce of eight ranks, and of two over two hops;
-    # an all-gather; an all-reduce of the ring [0, 1, 5, 4] on a network of 4 times 2.
+    # Results of ASTRA-sim runs in ns: an all-reduce of eight ranks and one of two ranks, both in
+    # four splits; an all-gather of eight ranks; an all-reduce around the ring [0, 1, 5, 4] in a
+    # network of two nodes with four ranks each.
     check(4 * ring_ns(2**15, 14, 1600, (500, 50), sums=7) == 64440, "the formula is not theirs")
     check(4 * ring_ns(2**21, 2, 3350, (2 * 936.25, 400), sums=1) == 61672, "nor is it for a pair")
     check(ring_ns(2**24, 7, 1600, (500, 50)) == 2191080, "nor for an all-gather")
@@ -153,7 +162,7 @@ def main(folder):
     system = same_times(folder, "tp4", 4, [450], "--hw", "h100")
     check(system["roofline-enabled"] == 0 and system["local-mem-bw"] == 3350, str(system))
     record(folder, "mesh", "--model", "gpt2", "--num_gpus", 16, "--tp", 4)
-    # Data parallel groups reach from node to node; each rank has an eighth of its node's link.
+    # Data-parallel groups span both nodes. Each rank has an eighth of its node's network link.
     same_times(folder, "mesh", 16, [300, 200 / 8])
     listed = json.loads(read(folder, "mesh/trace.comm_group.json"))
     check(listed == json.loads(read(folder, "mesh/sim/comm_group.json")) and
@@ -171,8 +180,9 @@ def main(folder):
 
 
 def memory(folder):
-    """What the simulator's tracking of memory finds: every node has both lists, each tensor is
-    written once, and from the first write to the last read they fill what the run is said to."""
+    """Checks the attributes from which ASTRA-sim tracks memory: each node lists its inputs and
+    outputs, each tensor is written once, and tensors that live from their first write to their last
+    read need about the predicted peak memory."""
     nodes = read_et(read(folder, "mesh/trace.0.et"))[1]
     size, first, last = {}, {}, {}
     for i, node in enumerate(sorted(nodes, key=lambda n: n.id)):
@@ -199,15 +209,19 @@ def memory(folder):
 
 
 def megatron(folder):
-    """But for that file, groups have Megatron's order, also when the set is read."""
+    """Only comm_group.json lists the ranks of a group in the order of ASTRA-sim's ring. A graph
+    that is exported from the trace set lists them in Megatron's order."""
     good(folder, "syntorch", "export", "--input", "mesh/trace", "--output", "mesh/back.json")
     groups = json.loads(read(folder, "mesh/back.json"))["graph"]["groups"]
     check([0, 4, 8, 12] in [g["ranks"] for g in groups], f"{groups}")
 
 
 def differences(folder):
-    """What differs is said: without a library we take rings of alpha-beta links, and the simulator
-    adds three times what each sum moves through memory; and ranks of no common place."""
+    """Checks the notes that explain why ASTRA-sim's times differ from the predicted ones. Without a
+    table of a collective library, predictions assume rings with the links' latency and bandwidth,
+    but ASTRA-sim also moves each summed chunk through memory three times. In ASTRA-sim, a group
+    whose ranks have different indices in their nodes never uses the network, and the ring of a
+    group of several nodes leaves each node over the link of one rank."""
     with open(os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "hw_a100.json"),
               encoding="utf-8") as f:
         machine = json.load(f)
@@ -235,7 +249,9 @@ def differences(folder):
     record(folder, "halves", "--model", "gpt2", "--num_gpus", 24, "--tp", 12)
     _, _, groups, said = files(folder, "halves", 24)
     check("note: an ASTRA-sim ring leaves a node over one rank's link; a library" in said, said)
-    for group in ("1", "2"):  # eight ranks of a node and four of another: to and back by a place
+    # Eight ranks of one node and four of another: the ring crosses between the nodes twice, each
+    # time between ranks with the same index in their nodes.
+    for group in ("1", "2"):
         ring = groups[group]
         hops = [(a, b) for a, b in zip(ring, ring[1:] + ring[:1]) if a // 8 != b // 8]
         check(len(hops) == 2 and all(a % 8 == b % 8 for a, b in hops) and len(set(ring)) == 12,
@@ -243,7 +259,8 @@ def differences(folder):
 
 
 def messages(folder):
-    """Those to another place on another node take the link within a node, and that is said."""
+    """ASTRA-sim sends messages to a rank with another index on another node over the links within a
+    node. A note reports these messages and their time."""
     pairs = ((0, 9), (1, 9), (0, 8), (2, 3), (8, 7))
     nodes, links, calls = [], [], [0] * 16
 
@@ -276,14 +293,15 @@ def messages(folder):
     net, _, _, said = files(folder, "messages", 16)
     line = re.search(r"note: in ASTRA-sim, messages to another index .*:\n +2 messages, (\S+) ms "
                      r"predicted, (\S+) ms simulated\n", said)
-    # The simulator takes 346,646 ns for one of them: 100 MB by 300 GB/s, and the latency.
+    # ASTRA-sim needs 346,646 ns for one such message: 100 MB at 300 GB/s, and the latency.
     ns = net["latency"][0] + 1e8 / (net["bandwidth"][0] * 2**30 / 1e9)
     check(line and abs(float(line[2]) / (2 * ns / 1e6) - 1) < 0.01 and
           float(line[1]) > 2 * 1e8 / 25e6 * 1e-3, said)
 
 
 def own_machines(folder):
-    """Times of a file's machine are not taken for those of the preset whose name it has kept."""
+    """A hardware file may have the name of the preset that it was made from. The times of its
+    machine are not mistaken for those of the preset: without --hw FILE the trace set is refused."""
     example = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "hw_a100.json")
 
     def change(name, part, key, value):
@@ -314,8 +332,9 @@ def own_machines(folder):
 
 
 def recorded(folder):
-    """PyTorch's recordings name no machine; that of examples/ has a single all-reduce, which does
-    not say what of its time is latency."""
+    """PyTorch traces name no machine, so the command assumes one unless --hw chooses it. The trace
+    of examples/pytorch has a single all-reduce, whose time does not show which part of it is
+    latency. The latency must be plausible all the same."""
     files = [os.path.join(os.environ["SYN_SOURCE"], "examples", "pytorch", f"{kind}.0.json")
              for kind in ("host", "device")]
     os.mkdir(os.path.join(folder, "job"))
@@ -333,7 +352,8 @@ def recorded(folder):
 
 
 def without_times(folder, name, ranks):
-    """As a recorder leaves them that knows ops and bytes alone."""
+    """Removes the times from the traces, as if a tool that records only ops and bytes had written
+    them."""
     for rank in range(ranks):
         path = os.path.join(folder, name, f"trace.{rank}.et")
         good(folder, "syntorch", "json", "--input", path, "--output", "times.json")

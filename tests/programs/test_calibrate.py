@@ -1,5 +1,6 @@
-"""`syntorch calibrate`: errors of the built-in stacks on measured rows, constants found again from
-times that closed formulas gave, and what is refused."""
+"""Tests `syntorch calibrate`: the errors of the built-in stacks on measured rows (tests/measured)
+stay below their limits, a fit finds the constants of the formulas that computed its rows, and
+invalid rows and options are refused."""
 import csv
 import json
 import os
@@ -19,7 +20,7 @@ MEASURED_CPU = {
 MEASURED = os.path.join(SOURCE, "tests/measured")
 
 
-# Machine, rows, how many these are, limit of the mean error.
+# Machine and stack, name of the file of rows, number of rows, limit of the mean error.
 ALL_REDUCES = (("a100-80g+pytorch-eager", "a100", 140, 0.05),
                ("a100-80g+pytorch-eager", "a100_8", 60, 0.17),
                ("a100-80g+pytorch-eager", "a100_16_32", 53, 0.12),
@@ -30,7 +31,7 @@ ALL_REDUCES = (("a100-80g+pytorch-eager", "a100", 140, 0.05),
                ("h200+pytorch-eager", "h200", 39, 0.135),
                ("v100-32g+pytorch-eager", "v100", 19, 0.03),
                (os.path.join(MEASURED, "dgx2.json"), "v100_dgx2", 21, 0.06))
-# All-reduces, all-gathers, reduce-scatters and all-to-alls.
+# The same for files with all-reduces, all-gathers, reduce-scatters and all-to-alls.
 COLLECTIVES = (("a100-80g+pytorch-eager", "a100", 132, 0.23),
                ("h100+pytorch-eager", "h100", 132, 0.1))
 
@@ -48,7 +49,7 @@ def calibrate(*args):
 
 
 def some_rows(folder, name, keep):
-    """The rows of a measured file that `keep` takes."""
+    """Writes those rows of a measured file for which keep(index, row) is true. Returns the path."""
     path = os.path.join(folder, name)
     with open(os.path.join(MEASURED, name), encoding="utf-8") as f:
         rows = list(csv.DictReader(f))
@@ -60,7 +61,7 @@ def some_rows(folder, name, keep):
 
 
 def built_in_stacks(folder):
-    """Mean errors on measured rows, and how many these are."""
+    """The built-in stacks predict the measured rows with mean errors below these limits."""
     short = some_rows(folder, "gpt_inference_a100.csv", lambda i, r: int(r["output_tokens"]) <= 20)
     steps = some_rows(folder, "training_a100.csv", lambda i, r: i % 3 == 0)
     for hw, rows, stack, n, mean in (("a100-80g+serving", short, "ft", 93, 0.045),
@@ -83,8 +84,9 @@ def predicted(*args):
 
 
 def expected_errors(folder):
-    """hardware_errors.def has a row for each measured run; a run as measured has an error, others
-    say what they lack."""
+    """hardware_errors.def has a row for each measured run. A predicted run that resembles the
+    measured runs has an expected error. If a run is outside of their range, the output names what
+    is extrapolated. Without measured runs of the machine and dtype, there is no expected error."""
     path = os.path.join(SOURCE, "syntorch/hardware/hardware_errors.def")
     with open(path, encoding="utf-8") as f:
         known = [line for line in f if line[0] in "XY"]
@@ -120,7 +122,9 @@ def worst_all_reduce(_):
 
 
 def collectives_by_kind(folder):
-    """Mean errors of a kind, a number of ranks, and a class of sizes, from each row's two times."""
+    """--check prints mean errors by kind of collective, number of ranks and class of sizes. They
+    must be the means that this function computes from the predicted and measured time of each
+    row."""
     rows, times = os.path.join(MEASURED, "collectives_h100.csv"), os.path.join(folder, "kinds.csv")
     done = run("--check", "--hw", "h100+pytorch-eager", "--rows", rows, "--predictions", times)
     with open(times, encoding="utf-8") as f:
@@ -137,7 +141,8 @@ def collectives_by_kind(folder):
 
 
 def attention_in_separate_ops(_):
-    """Stacks were fitted to attention as one op; what it costs them is the same op by op."""
+    """The stacks were fitted to attention as one op. Attention as separate ops must have the same
+    predicted time within 2 %."""
     for stack in ("serving", "megatron"):
         for args in ([], ["--batch_size", "16"], ["--tp", "8", "--num_input_tokens", "1000"],
                      ["--model", "gpt2"], ["--model", "llama-3-8b"]):
@@ -148,7 +153,8 @@ def attention_in_separate_ops(_):
 
 
 def errors_of_own_rows(folder):
-    """A fitted file has the errors of its rows, until somebody changes a constant."""
+    """A fitted file contains the errors of its rows, from which predictions get an expected error.
+    After a constant was changed by hand, the error is unknown."""
     rows = some_rows(folder, "gpt_inference_a100.csv", lambda i, r: r["stack"] == "ft" and
                      r["model"] != "GPT-530B" and int(r["output_tokens"]) <= 8)
     found, times = os.path.join(folder, "own.json"), os.path.join(folder, "times.csv")
@@ -178,7 +184,9 @@ def errors_of_own_rows(folder):
 
 
 def few_rows(folder):
-    """Left out, a row is not known: not by the constants that a fit begins with either."""
+    """A row that is left out has no influence on the fit, not even through the constants that the
+    fit starts with. With four rows, errors of left-out rows are therefore much larger than errors
+    of the fit."""
     path = some_rows(folder, "gpt_inference_a100.csv", lambda i, r: r["stack"] == "ft" and i < 4)
     got = calibrate("--hw", "a100-80g+serving", "--rows", path)
     check(got["left_out"]["a tenth of the rows"] > 2 * got["fitted"]["mean"], str(got))
@@ -191,7 +199,8 @@ def few_rows(folder):
 
 
 def steps_as_printed(folder):
-    """Of a training row counts what pretrain prints, with sums beside products."""
+    """For a training row, calibrate predicts the time that pretrain prints, including the overlap
+    of all-reduces with products."""
     rows = some_rows(folder, "training_a100.csv", lambda i, r: r["tp"] == "4" and i < 60)
     times = os.path.join(folder, "steps.csv")
     calibrate("--check", "--hw", "a100-80g+megatron", "--rows", rows, "--predictions", times)
@@ -216,7 +225,8 @@ def steps_as_printed(folder):
 
 
 def passes_are_counted(folder):
-    """A step of 65,536 passes takes 8,191 times longer than the difference of 16 and 8 passes."""
+    """The predicted time is linear in the number of microbatches: the step with 65,536 takes longer
+    than the one with 8 by 8,191 times the difference between 16 and 8 microbatches."""
     path, times = os.path.join(folder, "passes.csv"), os.path.join(folder, "passes_ms.csv")
     with open(path, "w", encoding="utf-8") as f:
         f.write("gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iter_ms\n")
@@ -229,7 +239,8 @@ def passes_are_counted(folder):
 
 
 def constants_come_back(folder):
-    """Floors of all-reduces, from times made by their formula."""
+    """A fit finds the constants of the minimum time of all-reduces (us, and us per additional rank)
+    from times that were computed with them."""
     path, found = os.path.join(folder, "made.csv"), os.path.join(folder, "found.json")
     with open(path, "w", encoding="utf-8") as f:
         f.write("gpus,bytes,ip_ns\n")
@@ -257,8 +268,8 @@ def constants_come_back(folder):
 
 
 def quoted_fields(folder):
-    """As spreadsheets write them (RFC 4180): commas, quotes and line breaks within a field; and as
-    people align them."""
+    """Files in the format of spreadsheets (RFC 4180), with commas, quotes and line breaks in
+    fields, and files that people have aligned with spaces, give the same rows as a plain file."""
     plain, quoted = os.path.join(folder, "plain.csv"), os.path.join(folder, "quoted.csv")
     aligned = os.path.join(folder, "aligned.csv")
     with open(plain, "w", encoding="utf-8") as f:
@@ -277,7 +288,8 @@ def quoted_fields(folder):
 
 
 def beyond_the_fit(folder):
-    """Rows outside of what constants were fitted to; a fit keeps the ranges of its rows."""
+    """Rows outside of the ranges to which constants were fitted are reported as extrapolated. A fit
+    stores the ranges of its own rows."""
     path, found = os.path.join(folder, "many.csv"), os.path.join(folder, "ranges.json")
     for gpus, words in ((128, []), (256, ["all-reduce over 256 ranks (fitted for 2 to 128)"]),
                         (512, ["all-reduce over 512 ranks (fitted for 2 to 128)"])):

@@ -1,5 +1,6 @@
-"""`syntorch calibrate --measure --device cuda` on the emulated device: the file that it writes is
-read back, predicts by the formulas of GPUs, and has the links that were measured or given."""
+"""Tests `syntorch calibrate --measure --device cuda` on the emulated device. inference and pretrain
+can read the file that it writes; the file describes a GPU, without kernels measured on a CPU, and
+its links are measured or copied from --hw."""
 import json
 import math
 import os

@@ -1,5 +1,5 @@
-"""The calibrate program as MPI processes: what they measure, and that no rank waits for one that
-was started with other options."""
+"""Runs the calibrate program as two MPI processes. They measure the link between them. If they were
+started with different or wrong options, both end with one message, and none waits for the other."""
 import json
 import os
 import subprocess
@@ -21,7 +21,8 @@ MEASURED = {
     "kernels": {"alone": {"ranks": 1, "launch_us": 1, "memory": [[1, 10]], "f32": WIDTH}}}
 GIVEN = ["--measure", "--hw", "cpu.json", "--output", "out.json"]
 
-# What rank 0 and rank 1 are started with, and the one sentence of ours.
+# Arguments of rank 0 and of rank 1, and the beginning of the only message that calibrate prints
+# (None: it prints none). mpirun may print others.
 REFUSED = [
     (["--help"], GIVEN, None),
     (GIVEN, ["--help"], "calibrate: rank 1: was started with --help or --version, but rank 0"),

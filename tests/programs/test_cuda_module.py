@@ -1,11 +1,13 @@
-"""--device cuda where it cannot be: one sentence says what is missing."""
+"""Tests --device cuda on the emulated device when something is missing: the CUDA module, a device,
+NCCL, memory, or an algorithm of cuBLASLt. One sentence names what is missing, unless the program
+can do without it."""
 from inference_runs import *  # noqa: F403
 
 EMULATED = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
 
 
 class Module:
-    """Runs inside have that module, and these variables."""
+    """A context in which programs run with this CUDA module and these environment variables."""
 
     def __init__(self, path, **variables):
         self.variables = {"SYNTORCH_CUDA_MODULE": path, **variables}
@@ -42,7 +44,7 @@ def test_no_device():
 
 
 def test_processes_are_as_threads():
-    """Text and rows of mpirun's ranks are those of threads."""
+    """Ranks that are MPI processes record the same ops as ranks that are threads."""
     if not MPI:
         raise Skip("no mpirun")
     seen = []
@@ -57,7 +59,8 @@ def test_processes_are_as_threads():
 
 
 def test_no_nccl():
-    """Two ranks need it, one does not, nor do two that share a device."""
+    """Two ranks with a device each need NCCL. One rank, and two ranks that share a device, do
+    not."""
     with Folder() as f:
         with Module(EMULATED, SYN_EMULATED_DEVICES="2", SYN_EMULATED_NO_NCCL="it is gone"):
             expect_ok(f.run("--device", "cuda"))
@@ -73,7 +76,8 @@ def test_too_little_memory():
 
 
 def test_no_algorithm():
-    """A product that cuBLASLt cannot choose for is done by the plain kernel."""
+    """If cuBLASLt has no algorithm for a product, the plain kernel computes it. The generated text
+    is the same."""
     seen = []
     for variables in {}, {"SYN_EMULATED_FAIL": "cublasLtMatmulAlgoGetHeuristic:1"}:
         with Folder() as f, Module(EMULATED, **variables):

@@ -1,5 +1,6 @@
-"""Pretraining on CUDA beside the CPU: losses of 20 steps, alone, on 2 x 2 ranks and in bf16; what a
-killed run goes on from; the same rows. Everything runs on the emulated device."""
+"""Compares pretraining on CUDA with pretraining on the CPU: losses and gradient norms of up to 20
+steps on one rank, on 2 x 2 ranks and in bf16, and the contents of traces. Also tests a resumed run
+and the message about a NaN loss. Everything runs on the emulated device."""
 import collections
 import filecmp
 import glob
@@ -32,7 +33,8 @@ def compare(runs, model, steps, tol, *how):
 
 
 def goes_on(runs):
-    """From a checkpoint in the midst, bit for bit."""
+    """A run that is resumed from a checkpoint in its middle writes the same last checkpoint as an
+    uninterrupted run, bit for bit."""
     how = ["--device", "cuda", "--max-steps", "8", "--save-steps", "4", *SHORT]
     _, whole = runs.train("gpt", *how)
     cut = runs.path("cut")
@@ -49,8 +51,8 @@ def goes_on(runs):
 
 
 def goes_wrong(runs):
-    """A step whose numbers are not finite is told of by its number, though the next one has begun,
-    and those before it are in the file."""
+    """A NaN loss is found when the next step has already begun. The message has the number of the
+    step that failed, and metrics.csv has the steps before it."""
     for ranks in "1", "2":
         folder = runs.path(f"wrong{ranks}")
         done = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--save-dir",
@@ -63,7 +65,8 @@ def goes_wrong(runs):
 
 
 def counted(trace):
-    """What a trace holds in all, but for times."""
+    """Returns the total numbers of nodes, flops and bytes of a trace, which do not depend on
+    times."""
     done = subprocess.run([os.path.join(BUILD, "syntorch"), "stat", trace, "--json"],
                           capture_output=True, text=True, check=True)
     total = json.loads(done.stdout)["total"]
@@ -71,7 +74,9 @@ def counted(trace):
 
 
 def traces_are_alike(runs):
-    """The same rows: traces of both devices hold as many nodes, flops and bytes."""
+    """Traces of both devices have the same numbers of nodes, flops and bytes. The Kineto trace of
+    CUDA also has the copies of samples to the device, the kernels of the optimizer, and kernels
+    that start before the wait for the previous step ends."""
     found = []
     for device in ("cpu", "cuda"):
         out = runs.path(f"traces_{device}")
@@ -96,7 +101,8 @@ def traces_are_alike(runs):
 
 
 def timeline_has_waits():
-    """Copies and waits between ops are in threads of their own, none overlapping another."""
+    """The timeline shows waits for the device on the host's track, and copies on the stream's
+    track. Events with the same name do not overlap."""
     out = tempfile.mkdtemp(prefix="syntorch-")
     subprocess.run([os.path.join(BUILD, "inference"), "--device", "cuda", "--num_output_tokens",
                     "4", "--visualize_trace", "--out_dir", out], check=True, capture_output=True)

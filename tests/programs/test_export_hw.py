@@ -1,5 +1,6 @@
-"""`syntorch export --hw`: a recorded run as it would be on a machine is what a run on meta for that
-machine leaves, byte by byte, and is summed up in the same words."""
+"""Tests `syntorch export --hw`, which predicts a recorded run for another machine. The reference is
+a run with --device meta and the same --hw: the exported file must equal the file of that run byte
+by byte, and the printed summaries must be the same."""
 import collections
 import json
 import os
@@ -17,7 +18,7 @@ os.symlink(os.path.join(SOURCE, "examples"), "examples")
 
 
 def start(name, *args):
-    # pretrain goes on without graphviz, which takes long to draw
+    # An empty PATH hides graphviz, which takes long to draw. pretrain works without it.
     env = dict(os.environ, PATH="") if name == "pretrain" else None
     return subprocess.run([os.path.join(BUILD, name), *args], check=False, capture_output=True,
                           text=True, timeout=600, env=env)
@@ -44,7 +45,7 @@ def lines(text, *starts):
 
 
 def inference():
-    """Every predicted line is there, with the same figures."""
+    """export prints every line about predictions that inference prints, with the same figures."""
     few = ("--num_output_tokens", "3")
     for args in (("--tp", "2", "--attention", "fused", *few),
                  ("--attention", "unfused", "--dtype", "bf16", "--batch_size", "3", *few),
@@ -86,8 +87,9 @@ def training():
 
 
 def a_batch_costs_the_host_once():
-    """4.04 ms (decode steps a third), however many lookups a batch has: words, token types,
-    positions of padded prompts, the positions that are filled in."""
+    """With megatron, a batch costs the host 4.04 ms (a third of it in decode steps) once, however
+    many embedding lookups it has: of tokens, of token types, of positions if prompts are padded,
+    and of the positions of masks."""
     with open("ids", "w", encoding="utf-8") as f:
         f.write("1 2 3\n4 5 6 7 8\n")
     bert = ("--model_config", "examples/configs/bert-tiny.json")
@@ -112,7 +114,8 @@ def a_batch_costs_the_host_once():
 
 
 def formats():
-    """All formats have the machine's times, and a file says which it is."""
+    """Files of all formats have the predicted times, here of a hardware file. If the output is
+    standard output, the message on standard error names the machine."""
     output("inference", "--visualize_trace", "--out_dir", "run")
     output("inference", "--visualize_trace", "--out_dir", "wanted", "--device", "meta", "--hw",
            MACHINE)

@@ -1,5 +1,6 @@
-"""How the inference program samples tokens and ends texts, beside HuggingFace's generate; the texts
-it prints, in JSON, and on a terminal as they come."""
+"""Tests how the inference program samples tokens and stops: its tokens match transformers'
+generate() (tests/reference/generation.json). Also tests the generated text as it is printed, in
+JSON, and on a terminal, where it appears while it is generated."""
 import re
 
 import terminals
@@ -10,7 +11,8 @@ GPT2 = ["--weights", os.path.join(SOURCE, "examples", "tiny-gpt2")]
 
 
 def run_case(f, number, case, prompts, *more, **kwargs):
-    """Both prompts in one batch, the shorter one padded."""
+    """Generates from both prompts in one batch, in which the shorter one is padded, and compares
+    the tokens with those of the case."""
     folder = f / str(number)
     if not os.path.exists(folder):
         shutil.copytree(checkpoint(case["checkpoint"]), folder)
@@ -73,7 +75,8 @@ def test_what_the_files_say_is_told():
         assert summary(f, *how)["sampling"] == sampling
         same = ["--temperature", 0.5, "--top_k", 20, "--top_p", 0.75, "--eos", "13,511", *GPT2]
         assert summary(f, *how)["tokens"] == summary(f, *same)["tokens"]
-        f.write("w/generation_config.json", '{"temperature": -3, "top_p": 7}')  # not sampled there
+        # Without do_sample these options have no effect.
+        f.write("w/generation_config.json", '{"temperature": -3, "top_p": 7}')
         assert summary(f, *how)["sampling"]["temperature"] == 1
         f.write("w/generation_config.json", '{"do_sample": true, "temperature": 0.5, "top_p": 7}')
         refuse(f, how, 1, "generation_config.json sets top_p to 7", "1e-09 and 1; give --top_p")
@@ -83,14 +86,16 @@ def test_what_the_files_say_is_told():
 
 
 def test_an_older_configuration_says_it():
-    """What config.json says counts where there is no generation_config.json, as in transformers'
-    GenerationConfig.from_model_config, and is saved in one."""
+    """Without generation_config.json, the sampling options in config.json are used, as in
+    transformers' GenerationConfig.from_model_config. A saved model has them in
+    generation_config.json."""
     with Folder() as f:
         shutil.copytree(GPT2[1], f / "w")
         config = load_json(f / "w/config.json")
         said = {"do_sample": True, "temperature": 0.5, "top_k": 20, "repetition_penalty": 1.5}
         f.write("w/config.json", json.dumps({**config, **said, "num_beams": 1, "min_length": 3}))
-        assert "sampling: " not in expect_ok(f.run("--weights", f / "w"))  # generation_config.json
+        # As long as there is a generation_config.json, those of config.json do not count.
+        assert "sampling: " not in expect_ok(f.run("--weights", f / "w"))
         os.remove(f / "w/generation_config.json")
         r = f.run("--weights", f / "w", "--save_weights", f / "again")
         assert ("sampling: temperature 0.5, top_k 20, repetition_penalty 1.5, as config.json says\n"
@@ -116,7 +121,7 @@ def test_ends():
             last = got["tokens"][0][-1]
             assert last in ids if ids else got["new_tokens"] == 30, (said, got["tokens"])
         expect_ok(f.run(*GPT2, "--eos", 13, "--save_weights", "w", "--quiet"))
-        assert load_json(f / "w/config.json")["eos_token_id"] == 511  # an option of the run alone
+        assert load_json(f / "w/config.json")["eos_token_id"] == 511  # --eos is not saved
         refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is not a token of the",
                "or none")
         refuse(f, ["--device", "meta", "--eos", "13"], 2, "--eos has no effect: --device meta")
@@ -146,7 +151,7 @@ def test_contradictions():
 
 
 def shown(text):
-    """As the program prints bytes on a terminal."""
+    """Escapes bytes in the way in which the program prints them on a terminal."""
     out = ""
     for c in text.decode("utf-8", "surrogateescape"):
         if c in "\n\t\\":
@@ -166,7 +171,8 @@ def text_line(printed):
 
 
 def test_texts_are_whole():
-    """Random tokens that are bytes: text of all kinds, with much that is no UTF-8."""
+    """Random tokens of a byte tokenizer give text with characters of all kinds and much invalid
+    UTF-8. All of it is printed, escaped on the terminal and with replacement characters in JSON."""
     with Folder() as f:
         how = [*BYTES, "--num_output_tokens", 240, "--seed", 5]
         got = summary(f, *how)
@@ -197,8 +203,9 @@ def test_texts_of_a_batch():
 # ---- On a terminal ----
 
 def on_terminal(folder, *args, until=None, code=0):
-    """What the program writes to a terminal; until: it is killed when this was read, byte by byte,
-    so that it cannot be much further."""
+    """Returns what the program writes to a terminal. until: pattern; the program is killed when its
+    output matches. Until then the output is read byte by byte, so that the program cannot have got
+    much further."""
     def begin():
         os.chdir(folder.path)
         os.execve(PROGRAM, [PROGRAM, *map(str, args)], ENV)
@@ -214,7 +221,7 @@ def on_terminal(folder, *args, until=None, code=0):
             killed = True
     got = terminals.end(pid, fd)
     assert got == (-signal.SIGKILL if killed else code), written
-    return written.decode("utf-8")  # no character is cut
+    return written.decode("utf-8")  # fails if a character is cut
 
 
 def test_text_comes_as_it_is_made():
@@ -238,7 +245,7 @@ def test_text_comes_as_it_is_made():
 
 
 def test_text_that_cannot_come_early():
-    """Several texts, JSON, and what a launcher passes on come at the end."""
+    """Several texts and JSON are printed at the end. --quiet and meta print no text."""
     with Folder() as f:
         written = on_terminal(f, "--batch_size", 2)
         assert written.startswith("model:  ") and written.count("\ntext ") == 2, written
@@ -249,7 +256,7 @@ def test_text_that_cannot_come_early():
 
 
 def test_failure_ends_the_line():
-    """A model whose numbers are not finite: the sentence begins a line of its own."""
+    """If logits become NaN while a text is being printed, the message starts on a new line."""
     with Folder() as f:
         f.write("nan.json", config(initializer_range=10, n_inner=16384))
         written = on_terminal(f, "--model_config", "nan.json", "--dtype", "f16", code=1)

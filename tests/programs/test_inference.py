@@ -1,4 +1,5 @@
-"""The inference program as a user runs it: what it prints, saves and draws."""
+"""Tests the inference program as a user runs it: printed tables and JSON, saved logits, and the
+files of --visualize_trace. Runs on several ranks are compared with runs on one rank."""
 import re
 
 from inference_runs import *  # noqa: F403
@@ -77,14 +78,15 @@ def test_json():
         assert len(set(s["trace_hash"])) == 2 and all(re.fullmatch("[0-9a-f]{16}", h)
                                                       for h in s["trace_hash"])
         ops = {o["op"]: o for o in s["ops"]}
-        # two a layer and one for the embedding, in each step
+        # each of the 5 steps has two for each of the 2 layers and one for the embedding
         assert ops["all_reduce"]["calls"] == 5 * 5
         assert ops["all_reduce"]["comm_bytes"] == 5 * 4 * 128 * 3 * (16 + 4)
         assert s["prefill_ns"] > 0 and s["decode_ns"] > 0
 
 
 def test_what_nothing_is_written_from_is_forgotten():
-    """Steps are counted and forgotten, unless files are asked for; what is printed is the same."""
+    """Unless files are requested, the rows of a step are counted and then dropped. What is printed
+    is the same, and memory does not grow with the number of tokens."""
     with Folder() as f:
         for more in (["--tp", 2], ["--device", "meta", "--tp", 2], ["--hw", "h100"]):
             runs = [summary(f, "--attention", "fused", *more, *kept)
@@ -98,7 +100,7 @@ def test_what_nothing_is_written_from_is_forgotten():
                 sizes = ("weights_bytes", "cache_bytes", "largest_activation_bytes", "peak_bytes")
                 assert [runs[0]["memory"][k] for k in sizes] == \
                     [runs[1]["memory"][k] for k in sizes], more
-        # 3000 tokens more: rows and times of their 125,000 nodes were 10 MB
+        # If they were kept, the rows of 3000 more tokens, 125,000 nodes, would need 10 MB.
         f.write("long.json", config(n_positions=4096, n_embd=32, n_inner=64))
         taken = []
         for tokens in (100, 3100):
@@ -117,7 +119,7 @@ def test_tokens_do_not_depend_on_tp():
             assert runs[0] == runs[1] == runs[2], how
         first, second = (summary(f, "--seed", s)["tokens"] for s in (1, 2))
         assert first != second
-        # each row is sampled on its own
+        # each sequence of a batch is sampled with random numbers of its own
         assert len({tuple(t) for t in summary(f, "--batch_size", 4)["tokens"]}) > 1
         greedy = summary(f, "--batch_size", 4, "--temperature", 0)["tokens"]
         assert len({tuple(t) for t in greedy}) == 1
@@ -126,7 +128,7 @@ def test_tokens_do_not_depend_on_tp():
 def test_saved_logits():
     with Folder() as f:
         config = json.load(open(TINY))
-        config.update(vocab_size=257, n_inner=200)  # padded for tp 2 and 4
+        config.update(vocab_size=257, n_inner=200)  # 257 is padded for tp 2 and 4
         path = f.write("config.json", json.dumps(config))
         saved = []
         for tp in (1, 2, 4):
@@ -134,7 +136,7 @@ def test_saved_logits():
                             f"l{tp}.npy", "--quiet"))
             shape, values = read_npy(f / f"l{tp}.npy")
             assert shape == (2, 257), shape
-            assert values[:257] == values[257:]  # the same prompt twice
+            assert values[:257] == values[257:]  # both sequences have the same prompt
             saved.append(values)
         largest = max(abs(v) for v in saved[0])
         for values in saved[1:]:
@@ -153,7 +155,7 @@ def test_prompt_is_cut_or_repeated():
     with Folder() as f:
         assert 'prompt:  "abcabcab"' in expect_ok(f.run("--prompt", "abc", "--num_input_tokens", 8))
         assert 'prompt:  "ab"' in expect_ok(f.run("--prompt", "abc", "--num_input_tokens", 2))
-        # All positions but one are the prompt's; the last token is never fed back.
+        # The model has 256 positions. They suffice for 257 tokens, as the last is never an input.
         expect_ok(f.run("--num_input_tokens", 256, "--num_output_tokens", 1, "--quiet"))
         expect_ok(f.run("--num_input_tokens", 1, "--num_output_tokens", 256, "--quiet"))
         assert 'prompt:  "\\x1b[31m\\n' in expect_ok(f.run("--prompt", "\x1b[31m\n"))
@@ -191,7 +193,8 @@ def test_meta_needs_no_memory_for_the_model():
 
 
 def test_meta_predicts_times_for_a_default():
-    """Without times simulators would take all compute for nothing."""
+    """Without --hw, meta predicts times for a default machine. Without times, simulators would
+    assume that computation takes no time."""
     with Folder() as f:
         args = ["--device", "meta", "--tp", 2, "--num_output_tokens", 2]
         out = expect_ok(f.run(*args, "--visualize_trace", "--out_dir", "out"))
@@ -220,8 +223,8 @@ def test_meta_predicts_times_for_a_default():
 
 
 def test_waiting_stands_apart():
-    """A collective's time is its transfer; waiting for other ranks stands beside it, never in
-    it."""
+    """The time of a collective is the time of its transfer. The time that it waits for other ranks
+    is reported separately."""
     def about(a, b, slack=1e-4):
         return abs(a - b) <= slack * max(abs(a), abs(b)) + 1e-6
 
@@ -247,7 +250,7 @@ def test_waiting_stands_apart():
             assert len(mine) == row["calls"]
             assert about(row["time_ns"], sum(n.get("transfer_ns", n["wall_ns"]) for n in mine)), row
             assert about(row["wait_ns"], sum(n["wait_ns"] for n in mine)), row
-        # The timeline holds every ns once: in a wait, or in the op itself. Slices are whole ns.
+        # Each ns is once in the timeline, in a wait or in the op. Slices are rounded to whole ns.
         for rank in range(3):
             waits = sum(e["dur"] for e in slices if e["pid"] == rank and e["name"] == "wait") * 1000
             rest = sum(e["dur"] for e in slices if e["pid"] == rank and e["name"] != "wait") * 1000
@@ -291,10 +294,10 @@ def test_visualize_trace_writes_what_it_promises():
             for name in ("tensor_trace_graph.json", "tensor_trace_graph.png", "timeline.json",
                          "trace.html", "trace.comm_group.json"):
                 assert f"new/{tp}/{name}" in out, f"{name} is not said to be written"
-        # Again, over the old files: the same names, no others.
+        # A second run that replaces the files writes the same names and no others.
         expect_ok(f.run("--tp", 4, "--visualize_trace", "--out_dir", "new/4", "--quiet"))
         check_folder(f / "new/4", 4)
-    with Folder() as f:  # without --out_dir: here
+    with Folder() as f:  # without --out_dir: into the current folder
         os.remove(f / "examples")
         expect_ok(f.run("--model_config", TINY, "--visualize_trace", "--quiet"))
         check_folder(f.path, 1)

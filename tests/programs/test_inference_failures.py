@@ -1,5 +1,6 @@
-"""Everything that can go wrong with the inference program: one sentence, the right exit code, no
-file half-written."""
+"""Tests failures of the inference program: wrong options, models and files, full disks, too little
+memory, and signals. Each failure ends with one sentence and the right exit code, and leaves no
+incomplete file."""
 from inference_runs import *  # noqa: F403
 
 
@@ -52,7 +53,7 @@ def test_what_does_not_fit_the_model():
         refuse(f, ["--num_input_tokens", 300], 1, "300", "16", "315", "256")
         line = refuse(f, ["--num_output_tokens", 1000000000], 1,
                       "1000000000 new tokens need more than the 256 positions")
-        assert "prompt tokens" not in line, line  # nobody has counted them yet
+        assert "prompt tokens" not in line, line  # they are not counted yet
         refuse(f, ["--num_output_tokens", 257], 1,
                "16 prompt tokens and 257 new tokens need 272 positions")
         refuse(f, ["--num_input_tokens", 1000000000, "--num_output_tokens", 1000000000,
@@ -60,7 +61,7 @@ def test_what_does_not_fit_the_model():
         refuse(f, ["--prompt", "x" * 300], 1, "300")
         refuse(f, ["--prompt", ""], 1, "prompt is empty")
         bert = os.path.join(SOURCE, "examples", "configs", "bert-tiny.json")
-        # no ids to copy: the sanitizers' run looks at that
+        # An empty prompt has no ids to copy, which a build with sanitizers checks.
         refuse(f, ["--model_config", bert, "--prompt", ""], 1, "no [MASK]")
         refuse(f, ["--model", "gpt5"], 1, "gpt5", "gpt3-175b")
         refuse(f, ["--model", "gpt2", "--tp", 8], 1, "tp 8", "12 attention heads")
@@ -81,7 +82,7 @@ def test_model_configs():
             ("/dev/null", "/dev/null:1:1"), ("/dev/zero", "/dev/zero"),
             ("secret/x", "Not a directory"), ("", "")]:
             refuse(f, ["--model_config", path], 1, says)
-        for i in range(0, len(whole) - 1, 17):  # cut anywhere
+        for i in range(0, len(whole) - 1, 17):  # truncated at any byte
             refuse(f, ["--model_config", f.write("cut.json", whole[:i])], 1, "cut.json:")
         for text, says in [
             (config(n_layer=10**9), "1000000000"),
@@ -94,7 +95,7 @@ def test_model_configs():
             (config(n_head=7), "7"),
             (config(n_embd=2**40), str(2**40)),
             (config(vocab_size=0), "vocab_size"),
-            (config(vocab_size=100), "256"),  # fewer tokens than the bytes of the tokenizer
+            (config(vocab_size=100), "256"),  # the byte tokenizer needs 256
             (config(activation_function="relu"), "relu"),
             (config(layer_norm_epsilon=-1), "layer_norm_epsilon"),
             (config(eos_token_id="256"), "eos_token_id"),
@@ -171,12 +172,13 @@ def test_files_without_a_folder_fail_before_the_run():
                 result = f.run("--num_output_tokens", 1, option, path)
                 assert says in sentence_of(result, 1) and result.stdout == b"", result.stdout
             expect_ok(f.run("--num_output_tokens", 1, "--visualize_trace", "--out_dir", option[2:],
-                            option, option[2:] + "/l.npy"))  # the run makes the folder
+                            option, option[2:] + "/l.npy"))  # the run creates the folder
             assert os.path.exists(f / (option[2:] + "/l.npy"))
 
 
 def test_a_folder_in_the_way_of_a_file():
-    """What cannot be replaced is left alone and everything else is whole."""
+    """A folder that has the name of an output file is left alone, and all other files are
+    complete."""
     for name in promised(2):
         with Folder() as f:
             os.makedirs(f / f"out/{name}")
@@ -185,11 +187,12 @@ def test_a_folder_in_the_way_of_a_file():
             assert name in line, line
             check_whole(f, "out", name)
             if name.startswith("trace."):
-                assert "trace.comm_group.json" not in f.files("out")  # the set is not complete
+                assert "trace.comm_group.json" not in f.files("out")  # only of complete sets
 
 
 def check_whole(folder, name, but=None):
-    """Every file is one of those promised and complete; none has a temporary name."""
+    """Checks that each file is one of the promised ones and complete, and that no file with a
+    temporary name is left. but: name of a file that must not exist."""
     for file in folder.files(name):
         path = folder / f"{name}/{file}"
         assert file in promised(2) and file != but, file
@@ -255,14 +258,14 @@ def test_too_little_memory():
                "KV cache")
         refuse(f, ["--model", "gpt2-xl", "--tp", 5], 1, "need 5.8", "but the limit on the address "
                "space (ulimit -v) leaves", " available", limit=2000000)
-        for limit in (1200000, 1800000):  # room to start in, none for 6 GiB of weights
+        for limit in (1200000, 1800000):  # KiB; enough to start, not for 6 GiB of weights
             for args in (["--model", "gpt2-xl"], ["--model", "gpt2-xl", "--tp", 5]):
                 refuse(f, args, 1, "memory", limit=limit)
         for limit in (60000, 100000, 200000):
             for args in ([], ["--tp", 2], ["--device", "meta", "--json"]):
                 line = refuse(f, args + ["--quiet"], 1, limit=limit)
                 assert "address space" in line or "memory" in line or "thread" in line, line
-        # room for the weights, hardly for more: succeeds or fails, but ends
+        # KiB; enough for the weights, hardly for more: the run may fail, but must end
         for limit in (800000, 900000, 1000000):
             for tp in (1, 2):
                 done = f.run("--model", "gpt2", "--tp", tp, "--quiet", "--num_output_tokens", 2,

@@ -1,6 +1,6 @@
-"""Checkpoints whose file holds a head of its own beside a configuration that ties it to the token
-table: HuggingFace's logits from HuggingFace's files (tests/reference/heads.json), what is said, and
-what is saved."""
+"""Tests checkpoints whose file contains an output head although the configuration ties the head to
+the token embedding. Logits match transformers' logits for the same files
+(tests/reference/heads.json). Also tests the printed note, saved heads, and stop tokens."""
 from inference_runs import *  # noqa: F403
 
 HEADS = load_json(os.path.join(REFERENCE, "heads.json"))
@@ -10,7 +10,8 @@ BERT_BIAS, BERT_OTHER_BIAS = "cls.predictions.decoder.bias", "cls.predictions.bi
 
 
 def variant(folder, source, name, change):
-    """A copy of a checkpoint of one file whose tensors `change` was given to change."""
+    """Copies a checkpoint that is a single file and lets `change` edit its tensors. Returns its
+    folder."""
     shutil.copytree(checkpoint(source), folder / name)
     tensors = read_tensors(folder / name + "/model.safetensors")
     change(tensors)
@@ -26,8 +27,8 @@ def words(folder):
 
 
 def run(folder, weights, tokens, *how, launcher=None):
-    """The logits behind the prompt or of its mask, the summary, and what was said on standard
-    error."""
+    """Returns the logits after the prompt (BERT: of the mask), the summary, and the text on
+    standard error."""
     bert = "bert" in os.path.basename(weights)
     ids = write_ids(folder, [tokens[1:-1] if bert else tokens])
     more = ["--tokenizer", words(folder)] if bert else ["--temperature", 0, "--num_output_tokens",
@@ -38,7 +39,8 @@ def run(folder, weights, tokens, *how, launcher=None):
 
 
 def test_the_file_has_the_last_word():
-    """Threads, MPI processes, types and shards."""
+    """The head in the file is used, with threads and MPI processes, for all types and for shards. A
+    note says so, except if the configuration does not tie the head."""
     ways = [([], None), (["--tp", 2], None), (["--tp", 4, "--attention", "unfused"], None)]
     if MPI:
         need_mpi()
@@ -56,7 +58,8 @@ def test_the_file_has_the_last_word():
 
 
 def test_an_equal_head_is_tied():
-    """Number for number, whatever the types, and zeros of either sign: as without it."""
+    """A head with the same numbers as the token embedding is treated as tied, also if the types or
+    the signs of zeros differ. Results are those of the checkpoint without the head."""
     def equal(tensors):
         tensors[GPT2_HEAD] = tensors[GPT2_TABLE]
 
@@ -87,7 +90,8 @@ def test_an_equal_head_is_tied():
 
 
 def test_berts_biases():
-    """Alone, the one of two names is read; of both that which transformers adds."""
+    """The bias of BERT's head has two names. If the file has one of them, it is read. If it has
+    both, the one that transformers adds to the logits is used."""
     case = HEADS["bert"][0]
 
     def one_bias(tensors):
@@ -162,7 +166,8 @@ def test_saved_heads_are_read_again():
 
 
 def test_endings():
-    """HuggingFace's tokens, whichever file says what ends a text and what follows."""
+    """Tokens match transformers (tests/reference/endings.json), whichever file sets the stop tokens
+    and the padding after them."""
     endings = load_json(os.path.join(REFERENCE, "endings.json"))
     with Folder() as f:
         ids = write_ids(f, endings["prompts"])
@@ -175,7 +180,7 @@ def test_endings():
             how = ["--weights", i, "--prompt_ids", ids, "--temperature", 0, "--num_output_tokens",
                    12]
             assert summary(f, *how)["tokens"] == case["tokens"], case
-            # what is saved ends where this does
+            # the saved model stops at the same tokens
             expect_ok(f.run(*how, "--save_weights", f"{i}s", "--tp", 2, "--quiet"))
             how[1] = f"{i}s"
             assert summary(f, *how)["tokens"] == case["tokens"], case

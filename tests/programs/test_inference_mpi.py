@@ -1,10 +1,10 @@
-"""The inference program over MPI: the same traces, tokens and files as in one process; and every
-way a job can fail."""
+"""Tests the inference program over MPI. Ranks that are MPI processes give the same traces, tokens
+and files as ranks that are threads, and a job ends with one message, whichever way a rank fails."""
 from inference_runs import *  # noqa: F403
 
 
 def without_times(value):
-    """A JSON document without what a clock measured."""
+    """Returns a JSON document without the measured times, whose keys end in _ns."""
     if isinstance(value, dict):
         return {k: without_times(v) for k, v in value.items() if not k.endswith("_ns")}
     return [without_times(v) for v in value] if isinstance(value, list) else value
@@ -47,7 +47,7 @@ def test_meta_files_are_the_same_bytes_over_mpi():
 def test_mpirun_of_one_process():
     need_mpi()
     with Folder() as f:
-        expect_ok(f.run("--tp", 2, "--quiet", launcher=[MPIRUN, "-n", "1"]))  # two threads in it
+        expect_ok(f.run("--tp", 2, "--quiet", launcher=[MPIRUN, "-n", "1"]))  # ranks are threads
 
 
 def test_one_message_over_mpi():
@@ -66,7 +66,8 @@ def test_one_message_over_mpi():
 
 
 def long_run(folder):
-    """A run over MPI that takes far longer than a test may; its process and those of its ranks."""
+    """Starts a run over MPI that takes far longer than the test. Returns the process of mpirun and
+    the process ids of the ranks."""
     path = folder.write("long.json", config(n_positions=65536, n_embd=64, n_inner=64))
     args = ["--tp", "2", "--model_config", path, "--num_output_tokens", "60000",
             "--visualize_trace", "--out_dir", "out", "--save_logits", "out/l.npy"]
@@ -87,7 +88,7 @@ def check_ended(folder, job, ranks):
     assert job.returncode != 0, output
     while any(alive(p) for p in ranks):
         time.sleep(0.05)
-    left = set(folder.files("out")) - {".trace.lock"}  # which the next run takes over
+    left = set(folder.files("out")) - {".trace.lock"}  # the next run replaces it
     assert not left, left
     return output
 
@@ -112,7 +113,8 @@ RANK_1 = '[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && '
 
 
 def test_a_rank_that_fails_ends_the_job():
-    """One of two ranks has room for its half of the weights, but not for all else."""
+    """One of two ranks has enough memory for its half of the weights, but not for everything
+    else."""
     need_mpi()
     if SANITIZED:
         raise Skip("sanitizers need terabytes of address space")
@@ -126,7 +128,8 @@ def test_a_rank_that_fails_ends_the_job():
 
 
 def test_a_rank_that_cannot_begin():
-    """A file that one rank lacks: that rank says so, whichever it is, and nobody waits."""
+    """If a rank cannot read a file, it prints the only message, whichever rank it is, and the other
+    rank does not wait for it."""
     need_mpi()
     with Folder() as f:
         f.write("my.json", config())
@@ -139,19 +142,21 @@ def test_a_rank_that_cannot_begin():
 
 
 def test_options_that_one_rank_refuses():
-    """That rank says so, whichever it is, and what is refused for the model's sake as well."""
+    """The rank that refuses its options prints the only message, whichever rank it is, also if each
+    option is valid but the options contradict each other."""
     need_mpi()
     with Folder() as f:
         for mine, says in (("--foo", "--foo"), ("--greedy --top_k 3", "--top_k has no effect")):
             for who, begin in (("", "inference: rank 1: "), ("! ", "inference: ")):
                 f.write("rank.sh", who + RANK_1 + 'set -- "$@" ' + mine + '\nexec "$@"\n')
                 run = f.run("--tp", 2, "--quiet", launcher=[*MPI, "sh", "rank.sh"])
-                line = sentence_of(run, run.returncode)  # 2, or 1 of the other if it ends first
+                line = sentence_of(run, run.returncode)  # 2, or 1 if the other rank ends first
                 assert run.returncode in (1, 2) and line.startswith(begin) and says in line, line
 
 
 def test_ranks_started_differently():
-    """Other options on one rank: refused before anything is exchanged, whatever the option."""
+    """A rank that was started with other options than rank 0 is refused before the ranks exchange
+    data, whatever the option."""
     need_mpi()
     with Folder() as f:
         for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5",

@@ -1,5 +1,6 @@
-"""Scores in the inference program beside transformers' (tests/reference/scores.json): logits and
-hidden states of every position, perplexities, BERT without a tokenizer; and what is refused."""
+"""Tests the scores of the inference program against those of transformers
+(tests/reference/scores.json): logits and hidden states of every position, perplexities, and BERT
+without a tokenizer. Also tests combinations of options that are refused."""
 from inference_runs import *  # noqa: F403
 
 WANT = load_json(os.path.join(REFERENCE, "scores.json"))
@@ -18,7 +19,8 @@ def tokenizer(name):
 
 
 def padded(texts, rows, tokens):
-    """Rows of each text's tokens, then zeros up to `tokens`, as one list."""
+    """Returns the numbers of all rows as one list, with rows of zeros after the rows of each text,
+    so that each text has `tokens` rows."""
     width, out, at = len(rows[0]), [], 0
     for text in texts:
         for row in rows[at:at + len(text)]:
@@ -77,7 +79,8 @@ def test_pooling():
 
 
 def test_last_logits_are_the_last_of_all():
-    """And generation beside scores is what it is without them."""
+    """The logits of the last position are the last ones of `--logits all`. Generated tokens do not
+    change if scores are also computed."""
     with Folder() as folder:
         texts = WANT["models"]["tiny_mistral"]["texts"]
         run = [*weights("tiny_mistral"), "--prompt_ids", write_ids(folder, texts), "--top_k", 1,
@@ -90,13 +93,14 @@ def test_last_logits_are_the_last_of_all():
         _, last = read_npy(folder / "last.npy")
         rows = [got[(b * tokens + len(t) - 1) * width:][:width] for b, t in enumerate(texts)]
         assert batch == len(texts) and difference([x for r in rows for x in r], last) < 1e-5
-        # without being asked for, nothing is generated
+        # no tokens are generated unless an option asks for them
         quiet = summary(folder, *run[:4], "--save_logits", "all.npy", "--logits", "all")
         assert quiet["tokens"] == [] and quiet["new_tokens"] == 0, quiet["tokens"]
 
 
 def test_many_texts():
-    """What goes through the model some texts at a time is what each text gives alone."""
+    """301 texts go through the model in several batches. Three of them get the same scores in a run
+    without the others."""
     with Folder() as folder:
         for name, extra in (("tiny_bert_f32", ["--mask_id", 4]), ("tiny_qwen2", [])):
             texts = [[2 + (i * j * j + i + j) % 57 for j in range(n)]
@@ -171,7 +175,7 @@ def test_perplexity_is_told():
         assert "640 tokens in 30 windows of up to 64, stride 20" in text, text
         assert "perplexity: 141.29" in text and "mean loss 4.9508" in text, text
         assert "of 610 tokens" in text and "tokens/s" in text, text
-        # without data the same rows, and no number
+        # meta has no data: the trace has the same rows, but there is no perplexity
         meta = summary(folder, *run, "--device", "meta", "--tp", 2)
         real = summary(folder, *run, "--tp", 2)
         assert meta["trace_hash"] == real["trace_hash"]
@@ -190,8 +194,8 @@ def test_scores_on_meta():
 
 
 def test_a_slice_at_a_time():
-    """Logits of 400 positions and 60,000 tokens are never all there, and the loss of a window is
-    that of all of its slices."""
+    """The logits of 400 positions and 60,000 words are never all in memory, and the loss of a
+    window is correct although it is computed slice by slice."""
     tokens, vocabulary = 400, 60000
     with Folder() as folder:
         def run(*args):
@@ -225,7 +229,8 @@ def test_memory_does_not_grow_with_the_text():
 
 
 def test_bert_without_a_tokenizer():
-    """Ids are complete then; --mask_id says which are to be predicted, else all are."""
+    """Without a tokenizer, ids must include the special tokens. --mask_id names the token whose
+    positions are predicted; without it, all positions are predicted."""
     want = WANT["models"]["tiny_bert_f32"]
     with Folder() as folder:
         ids = write_ids(folder, want["texts"])
@@ -240,7 +245,7 @@ def test_bert_without_a_tokenizer():
             best = sorted(range(len(row)), key=lambda i: -row[i])[:3]
             assert [p["id"] for p in mask["predictions"]] == best, (mask, best)
             assert all(p["token"] is None for p in mask["predictions"])
-        # one of them
+        # only the positions of one token
         mask = want["texts"][1][2]
         some = summary(folder, *run, "--mask_id", mask)
         chosen = [(b, t) for b, t in places if want["texts"][b][t] == mask]
@@ -300,7 +305,7 @@ def test_what_makes_no_sense():
         with open(folder / "latin.txt", "wb") as f:
             f.write(b"caf\xe9 au lait")
         refuse(folder, [*score[:-1], "latin.txt"], 1, "latin.txt is not UTF-8")
-        # nothing that is read is written over
+        # inputs are not overwritten
         refuse(folder, [*llama[:2], "--prompt_ids", ids, "--embeddings", ids], 1, "ids.txt")
 
 

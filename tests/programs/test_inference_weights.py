@@ -1,5 +1,6 @@
-"""Checkpoints in the inference program: HuggingFace's results from HuggingFace's files
-(tests/reference), with threads and MPI processes; what does not fit; and writing checkpoints."""
+"""Tests checkpoints in the inference program. Logits and tokens match transformers
+(tests/reference), with threads and with MPI processes. Also tests 16-bit types, tokenizers, saved
+checkpoints, and checkpoints that do not fit the model."""
 from execution_trace import read_et
 from inference_runs import *  # noqa: F403
 
@@ -7,7 +8,7 @@ GPT2 = load_json(os.path.join(REFERENCE, "tiny_gpt2.json"))
 
 
 def run_prompt(folder, name, rows, *how, launcher=None, new=50):
-    """Greedy tokens, and the logits behind the prompts."""
+    """Returns the summary, which has the greedy tokens, and the logits after each prompt."""
     ids = write_ids(folder, rows)
     s = summary(folder, "--weights", checkpoint(name), "--prompt_ids", ids, "--temperature", 0,
                 "--num_output_tokens", new, "--save_logits", "logits.npy", *how, launcher=launcher)
@@ -88,7 +89,8 @@ def test_traces_do_not_depend_on_the_device():
 
 
 def test_dtype():
-    """Weights kept in 16 bits, or converted: f32 arithmetic on the rounded weights either way."""
+    """Weights are kept in 16 bits or converted to another type. In both cases arithmetic is f32 on
+    the rounded weights."""
     with Folder() as f:
         f32, half = GPT2[0], next(w for w in GPT2 if "tiny_gpt2_bf16" in w["checkpoints"])
         tokens = half["prompts"][0]["tokens"]
@@ -108,7 +110,8 @@ def test_dtype():
 
 
 def test_everything_in_16_bits():
-    """From checkpoints of any type; the same rows and hashes on meta and over MPI."""
+    """--dtype of 16 bits with checkpoints of any type: logits are close to those of f32, and the
+    trace hash is the one on meta."""
     with Folder() as f:
         for name, dtype in (("tiny_gpt2_f32", "bf16"), ("tiny_gpt2_f32", "f16"),
                             ("tiny_gpt2_bf16", "bf16"), ("tiny_gpt2_bf16", "f16"),
@@ -138,17 +141,18 @@ def test_16_bits_over_mpi():
             s, one = run_prompt(f, "tiny_gpt2_f32", [tokens], *how, new=4)
             mpi, other = run_prompt(f, "tiny_gpt2_f32", [tokens], *how, new=4, launcher=MPI)
             assert (mpi["trace_hash"], mpi["tokens"]) == (s["trace_hash"], s["tokens"])
-            assert difference(other[0], one[0]) < 0.02  # MPI may add in another order
+            assert difference(other[0], one[0]) < 0.02  # MPI may sum in another order
 
 
 def moved(f, *options):
-    """Bytes of each collective and message of rank 0, by op."""
+    """Returns the number and the bytes of rank 0's collectives and messages, by op."""
     return {o["op"]: (o["calls"], o["comm_bytes"])
             for o in summary(f, *options)["ops"] if o["comm_bytes"]}
 
 
 def test_collectives_of_16_bits():
-    """Bytes by closed formulas, in summaries and in execution traces."""
+    """The bytes of collectives are those of closed formulas, in summaries and in execution
+    traces."""
     layers, width, vocab, batch, prompt, new = 2, 128, 256, 3, 16, 4
     with Folder() as f:
         for device in ("meta", "cpu"):
@@ -172,7 +176,8 @@ def test_collectives_of_16_bits():
 
 
 def test_predicted_in_16_bits():
-    """Large products at the peak of their type: of an A100, 16 times that of f32."""
+    """Large products are predicted at the peak rate of their type. On an A100 the peak of 16 bits
+    is 16 times that of f32."""
     with Folder() as f:
         how = ["--device", "meta", "--model", "gpt3-13b", "--num_input_tokens", 2000,
                "--num_output_tokens", 1, "--hw", "a100-80g"]
@@ -181,9 +186,9 @@ def test_predicted_in_16_bits():
             times[dtype] = sum(o["predicted_ns"] for o in summary(f, *how, "--dtype", dtype)["ops"]
                                if o["op"] == "linear")
         assert times["f16"] == times["bf16"]
-        # but for the head, whose time is that of reading it, and what a kernel takes besides
+        # The ratio is not exact: the head is limited by memory, and kernels have other costs.
         assert abs(times["f32"] / times["f16"] - 312 / 19.5) < 0.2
-        # keys and values of 4 million tokens: 24 x 768 numbers each; 124 million parameters
+        # KV cache of 4 million tokens with 24 x 768 numbers each; 124 million parameters
         for option, size in (("--dtype", 2), ("--weight_dtype", 4)):
             said = expect_ok(f.run("--device", "meta", "--model", "gpt2", "--batch_size", 4000,
                                    "--num_input_tokens", 1000, "--num_output_tokens", 1, option,
@@ -195,7 +200,8 @@ def test_predicted_in_16_bits():
 
 
 def test_dtype_is_of_the_weights_alone():
-    """What is said where times and types are printed, and that it is so."""
+    """--weight_dtype changes the type of the weights only. The printed text says so, and
+    collectives do not change."""
     with Folder() as f:
         how = ["--device", "meta", "--tp", 2, "--num_input_tokens", 16, "--num_output_tokens", 1,
                "--hw", "a100-80g"]
@@ -204,7 +210,7 @@ def test_dtype_is_of_the_weights_alone():
         comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]}
                 for s in (wide, half)]
         assert comm[0] == comm[1] and comm[0]["all_reduce"][0] > 0
-        # but for the lookup, whose rows are widened
+        # 16-bit weights save no time here: arithmetic is f32, and the lookup converts its rows
         assert 0 < wide["predicted_prefill_ns"] < half["predicted_prefill_ns"] * 1.01
         said = ("f16 weights; activations, KV cache and collectives are f32, and times are "
                 "predicted for f32 arithmetic")
@@ -251,7 +257,8 @@ def test_saved_over_mpi():
 
 
 def bert_tokenizer(folder, vocab=103):
-    """A vocabulary for the tiny BERT: special tokens first, then letters and words."""
+    """Writes a vocabulary for the tiny BERT: special tokens first, then letters and words. Returns
+    its folder."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]",
              "[MASK]"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
     words += ["##" + w for w in words[5:]] + [f"w{i}" for i in range(vocab)]
@@ -285,7 +292,7 @@ def test_bert_fills_masks():
             assert difference(read_npy(f / "l.npy")[1], want[1]) < 1e-5, how
             assert [m["predictions"][0]["id"]
                     for m in again["masks"]] == [m["predictions"][0]["id"] for m in first["masks"]]
-        # a sentence alone, without the padding of its batch
+        # one sentence, which has no padding without its batch
         alone = summary(f, *args, "--prompt", "x [MASK] [MASK]")
         assert difference(read_npy(f / "l.npy")[1], want[1][103:]) < 1e-5
         assert alone["prompt_tokens"] == 5
@@ -296,7 +303,8 @@ def test_bert_fills_masks():
 
 
 def gpt2_tokenizer(folder, name, **settings):
-    """A token a byte and <|endoftext|>, 256; what else tokenizer_config.json says."""
+    """Writes a tokenizer with a token for each byte and the token <|endoftext|>, 256. settings: the
+    values in tokenizer_config.json. Returns its folder."""
     own = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in own]
     spelled = {chr(b) if b in own else chr(256 + others.index(b)): b for b in range(256)}
@@ -314,8 +322,8 @@ def needs_gpt2_tokenizer(folder):
 
 
 def test_weights_need_their_tokenizer():
-    """Bytes are tokens of random weights; those of a file need a tokenizer of their family, or the
-    word for it."""
+    """A model with random weights uses bytes as tokens. A model from a file needs a tokenizer of
+    its family or --tokenizer bytes."""
     with Folder() as f:
         needs_gpt2_tokenizer(f)
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "gpt")
@@ -343,12 +351,13 @@ def test_weights_need_their_tokenizer():
                     ["--model", "bert-base-uncased", "--device", "meta"]):
             refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1,
                    "/t' is a BPE tokenizer, but", "needs a BERT tokenizer")
-        shutil.copy(words + "/vocab.txt", f / "gpt")  # beside the weights as well
+        shutil.copy(words + "/vocab.txt", f / "gpt")  # also next to the weights
         refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is a BERT tokenizer")
 
 
 def test_added_tokens():
-    """Around and in a prompt; those that the model lacks are refused when they come."""
+    """Added tokens work before and within a prompt. Added tokens whose ids the model lacks are
+    refused if a prompt contains them."""
     added = {"257": {"content": "<pad>", "special": True}, "258": {"content": "<far>"}}
     with Folder() as f:
         needs_gpt2_tokenizer(f)
@@ -366,7 +375,8 @@ def test_added_tokens():
 
 
 def test_blank_lines_keep_their_row():
-    """For GPT a blank line is the token that begins texts; for BERT a sentence without a mask."""
+    """For GPT, a blank line in --prompts is the start token; for BERT, it is a sentence without a
+    mask."""
     with Folder() as f:
         needs_gpt2_tokenizer(f)
         model = ["--model_config", f.write("m.json", config(vocab_size=257)), "--tokenizer",

@@ -1,10 +1,11 @@
-"""Checkpoints that are large beside the machine: what is resident at most, counted."""
+"""Tests checkpoints that are large compared with the memory: a run needs little more memory than
+the weights, and a checkpoint that does not fit is refused before it is loaded."""
 from inference_runs import *  # noqa: F403
 from zero_checkpoint import parser, write
 
 
 def zeros(f, name="zeros", **shape):
-    """A checkpoint of zeros; bytes of its tensors."""
+    """Writes a checkpoint of zeros. Returns the number of bytes of its tensors."""
     options = [f / name]
     for key, value in shape.items():
         options += [f"--{key}", str(value)]
@@ -12,7 +13,8 @@ def zeros(f, name="zeros", **shape):
 
 
 def test_weights_are_in_memory_once():
-    """As they are in the file, whatever is computed in: nothing is turned, packed or widened."""
+    """Weights stay in memory as they are in the file, whatever the type of the arithmetic. They are
+    not copied to transpose, pack or convert them."""
     if SANITIZED:
         raise Skip("sanitizers have shadows of all memory")
     with Folder() as f:
@@ -49,8 +51,9 @@ def test_larger_than_memory_is_told_before_loading():
 
 
 def least_limit(f, how):
-    """KiB of address space, about, without which the run does not begin: of OpenBLAS's buffers, so
-    of the machine. Where threads' heaps come to lie decides a little."""
+    """Returns about the least address space in KiB with which the run can start. It is measured
+    because it depends on OpenBLAS's buffers, and thus on the machine. The addresses of the threads'
+    heaps change it slightly."""
     fails, works = 0, 1 << 25
     while works - fails > 16384:
         middle = (fails + works) // 2

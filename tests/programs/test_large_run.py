@@ -1,5 +1,5 @@
-"""The files of a large run: ranks that do the same are held once, nothing is lost, and the whole
-stays small enough to open."""
+"""Tests the files of a large run: identical ranks are stored once, the traces of all ranks can be
+restored byte by byte, and the files stay small enough to open."""
 from inference_runs import *  # noqa: F403
 
 SYNTORCH = os.path.join(BUILD, "syntorch")
@@ -47,7 +47,7 @@ def test_nothing_is_lost():
             and {n["rank"] for n in graph["nodes"]} == {0}
         assert [(c["rank"], c["of"]) for c in graph["graph"]["copies"]] \
             == [(r, 0) for r in range(1, 8)]
-        # Of the embedding's shards each begins at another row; no rank differs in more.
+        # Ranks differ only in the first row of their shards of the embedding.
         rows = {n["id"].split(".")[1]: n["attributes"]["first_row"] for n in graph["nodes"]
                 if n.get("op") == "embedding"}
         for copy in graph["graph"]["copies"]:
@@ -60,7 +60,7 @@ def test_nothing_is_lost():
         assert {e["pid"] for e in timeline} == {0}
         assert [e["args"]["name"] for e in timeline
                 if e["name"] == "process_name"] == ["rank 0 and its copies 1, 2, 3, 4, 5, 6, 7"]
-        # All of it, as one file that holds every rank; and back.
+        # A file with the nodes of all ranks can be made from the files, and folded again.
         export(f, "out/tensor_trace_graph.json", "full.json", "--copies", "full", "--nx_key",
                "links")
         full = load_json(f / "full.json")
@@ -69,7 +69,7 @@ def test_nothing_is_lost():
         assert read(f / "once.json") == read(f / "out/tensor_trace_graph.json")
         for name, more in (("timeline.json", []), ("tensor_comm_graph.svg", ["--comm"])):
             assert read(export(f, "full.json", name, *more)) == read(f / f"out/{name}"), name
-        # The one way that the program names to what it left out.
+        # The command that the program prints for the file that it did not write.
         command = next(line for line in out.split("\n") if "--all_ranks" in line).split()
         subprocess.run([SYNTORCH, *command[1:-1], "chakra.json", "--copies", "once"], cwd=f.path,
                        check=True)

@@ -1,5 +1,6 @@
-"""The shell's limits and full disks: the programs' results do not depend on `ulimit -s`, and what
-could not be printed is a failure."""
+"""Tests the programs under the system's limits: results do not depend on the stack size (`ulimit
+-s`), and a program fails if it cannot write to standard output because the disk is full or the
+output is closed."""
 
 from inference_runs import *  # noqa: F403
 
@@ -7,7 +8,7 @@ SYNTORCH = os.path.join(BUILD, "syntorch")
 
 
 def small_stack(folder, kib, *args, launcher=()):
-    """As folder.run, where the shell grants every thread no more than so much stack."""
+    """Like folder.run, but the shell limits the stack of each thread to `kib` KiB."""
     limited = ["sh", "-c", f'ulimit -s {kib}; exec "$0" "$@"', PROGRAM, *[str(a) for a in args]]
     env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV
     return subprocess.run([*launcher, *limited], cwd=folder.path, env=env, capture_output=True,
@@ -48,7 +49,7 @@ def test_pictures_on_a_small_stack():
 
 
 def commands():
-    """All that prints to standard output and needs no input."""
+    """Yields commands that print to standard output and need no input."""
     yield [PROGRAM, "--help"]
     yield [PROGRAM, "--version"]
     yield [PROGRAM, "--num_output_tokens", "1"]
@@ -65,7 +66,7 @@ def commands():
 
 
 def reports(folder):
-    """Commands that tell of a trace."""
+    """Yields commands that print something about a trace or a workload."""
     expect_ok(folder.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet", "--out_dir",
                          "out"))
     for name in ("stat", "validate"):
@@ -91,7 +92,7 @@ def test_nothing_is_printed_into_a_full_device():
 
 
 def closed(folder, redirection, *command):
-    """As run by a shell with this redirection, such as >&-."""
+    """Runs a command in a shell with a redirection, such as >&-."""
     return subprocess.run(["sh", "-c", f'exec "$0" "$@" {redirection}', *map(str, command)],
                           cwd=folder.path, env=ENV, capture_output=True, timeout=HANGS)
 
@@ -102,7 +103,8 @@ def same_file(folder, a, b):
 
 
 def test_a_closed_output_is_a_failure():
-    """Files are those of a run whose output is open; nothing that is printed is written there."""
+    """If standard output is closed, the program fails. Its files are those of a normal run: printed
+    text is not written into them."""
     train = [os.path.join(BUILD, "pretrain"), "--max-seq-length", 16, "--batch-size", 1,
              "--skip-eval", "--max-steps", 2]
     with Folder() as f:
@@ -130,7 +132,7 @@ def test_a_closed_output_is_a_failure():
             for stem in ("closed", "all"):
                 assert not written or same_file(f, "usual" + written, stem + written), \
                     f"{command} with {stem}"
-        # What is lost of standard error is lost output as well; nothing was printed, nothing lost.
+        # With --quiet nothing is printed, so that nothing is lost. A lost warning is a failure.
         quiet = [*train, "--quiet", "--save-dir"]
         assert closed(f, ">&- 2>&-", *quiet, "q").returncode == 0
         warned = [*train, "--skip-eval", "--enable-tracing", "--trace-wait-steps", 0,

@@ -1,5 +1,7 @@
-"""What limits a predicted time: shares add up, move as a machine's parts get faster, and the
-utilisation is the products' flops at the peak."""
+"""Tests what limits a predicted time: compute, memory, launches and communication. The shares add
+up to 1, a faster part of the machine shortens only its own share, and the utilisation is the time
+of the products at the peak rate, divided by the predicted time. Also tests --compare, and
+predictions that are printed next to measured times."""
 import json
 import os
 import re
@@ -23,7 +25,8 @@ def program(name, *args):
 
 
 def predicted(*args, peak=PEAK, link=LINK, memory=MEMORY, launch=LAUNCH):
-    """{"prefill": ns by limit, ...} and the run's JSON, on such a machine."""
+    """Returns {"prefill": {limit: ns, ...}, "decode": {limit: ns, ...}} and the JSON of a run on a
+    machine with these rates. peak: Tflop/s. link, memory: GB/s. launch: us."""
     machine = {"name": "toy", "hardware": {
         "peak_tflops": {"f32": peak}, "memory_gib": 80, "memory_gb_per_s": memory, "node_ranks": 8,
         "intra": {"alpha_us": 0, "gb_per_s": link}, "inter": {"alpha_us": 20, "gb_per_s": 5}},
@@ -48,7 +51,8 @@ def close(a, b):
 
 
 def only(phase, limit, **faster):
-    """A part of the machine twice as fast halves its own time, and no other."""
+    """Checks that a part of the machine that is twice as fast halves the time of `limit` and
+    changes no other."""
     fast = predicted("--attention", "fused", **faster)[0][phase]
     for k in LIMITS:
         want = usual[phase][k] / (2 if k == limit else 1)
@@ -78,7 +82,7 @@ RUN = ["--json", "--model", "gpt2", "--tp", "2", "--num_input_tokens", "64", "--
 compared = json.loads(program("inference", *RUN, "--hw", LIST[0], "--compare",
                               ",".join(LIST[1:])))["compared"]
 check(len(compared) == len(LIST), f"{len(compared)} machines compared")
-for machine, got in zip(LIST, compared):  # as a run of its own predicts
+for machine, got in zip(LIST, compared):  # the figures are those of separate runs
     alone = json.loads(program("inference", *RUN, "--hw", machine))
     check(got["hardware"] == alone["hardware"] and got["stack"] == alone["stack"], f"{got}")
     for phase in ("prefill", "decode"):
@@ -109,7 +113,7 @@ for given, which in (("h100,,b200", 2), (",h100", 1), ("h100,", 2)):
         check(refused.returncode != 0 and refused.stderr.count("\n") == 1 and
               f"entry {which} of '{given}' is empty" in refused.stderr, refused.stderr)
 
-# Below what was measured stands what is predicted, as on meta, with its error.
+# With --hw, a measured run also prints the prediction, as on meta, and its error.
 with open("text", "w", encoding="utf-8") as f:
     f.write("to be or not to be " * 20)
 TINY = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "bert-tiny.json")

@@ -1,6 +1,6 @@
-"""Llama, Mistral, Qwen2, Qwen3 and GPT-NeoX in the inference program, from folders that
-transformers saved: logits and greedy tokens of tests/reference/llama.json, neox.json and
-variants.json on 1, 2 and 4 ranks."""
+"""Tests Llama, Mistral, Qwen2, Qwen3 and GPT-NeoX in the inference program with folders that
+transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transformers
+(tests/reference/llama.json, neox.json and variants.json)."""
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential")
@@ -11,7 +11,7 @@ def reference(name):
 
 
 def infer(f, weights, prompts, new_tokens, *more):
-    """Logits behind the prompts, and the tokens that follow."""
+    """Returns the logits after each prompt, and the tokens that follow."""
     got = summary(f, "--weights", weights, "--prompt_ids", write_ids(f, prompts), "--top_k", 1,
                   "--num_output_tokens", new_tokens, "--save_logits", "logits.npy", *more)
     return read_rows(f / "logits.npy"), got["tokens"]
@@ -34,13 +34,13 @@ def test_families():
             weights = checkpoint(f"tiny_{name}")
             check_model(f, name, weights, want[name], [(1, "fused"), (1, "unfused"), (2, "fused"),
                                                        (4, "fused"), (4, "unfused")])
-            # In a batch with a shorter text, which is padded on its left.
+            # In a batch, the shorter text is padded on its left.
             long, short = want[name]["ids"][0], want[name]["ids"][1][:9]
             both, _ = infer(f, weights, [long, short], 1)
             alone, _ = infer(f, weights, [short], 1)
             assert difference(both[:1], want[name]["logits"][:1]) < 1e-5, name
             assert difference(both[1:], alone) < 1e-5, name
-            # Written and read again, whole and from four ranks.
+            # Saved by one rank and by four ranks, and read again.
             for tp in (1, 4):
                 infer(f, weights, want[name]["ids"], 1, "--tp", tp, "--save_weights", f"by{tp}")
                 logits, _ = infer(f, f"by{tp}", want[name]["ids"], 1)
@@ -48,8 +48,8 @@ def test_families():
 
 
 def test_neox_of_transformers_4():
-    """rotary_pct and rotary_emb_base in place of rope_parameters, which count where both are; what
-    is saved has both."""
+    """transformers 4 wrote rotary_pct and rotary_emb_base instead of rope_parameters. If a file has
+    both, rope_parameters count. Saved models have both."""
     want = reference("neox.json")["neox"]
     said = load_json(checkpoint("tiny_neox/config.json"))
     rope = said.pop("rope_parameters")
@@ -66,7 +66,7 @@ def test_neox_of_transformers_4():
 
 
 def with_config(f, folder, config, weights="tiny_llama"):
-    """A checkpoint's tensors beside another configuration."""
+    """Copies the tensors of a checkpoint and writes another configuration. Returns the folder."""
     os.makedirs(f / folder, exist_ok=True)
     shutil.copy(checkpoint(f"{weights}/model.safetensors"), f / folder)
     f.write(f"{folder}/config.json", json.dumps(config))
@@ -74,7 +74,8 @@ def with_config(f, folder, config, weights="tiny_llama"):
 
 
 def test_variants():
-    """Rotary positions of all kinds, as files say them, and as old ones did."""
+    """Rotary embeddings of all kinds work, configured by rope_parameters or, as in older files, by
+    rope_scaling."""
     for want in reference("variants.json"):
         config = want["config"]
         rope = config["rope_parameters"]
@@ -91,7 +92,9 @@ def test_variants():
 
 
 def test_several_sources():
-    """Of rope_scaling, rope_parameters and what stands beside them the first says all it can."""
+    """Rotary parameters are read from rope_scaling if the file has it, otherwise from
+    rope_parameters. If rope_theta is missing there, the value at the top level of the file is used,
+    or else the default."""
     known = reference("variants.json")
     whole = [v for v in known
              if "partial_rotary_factor" not in v["config"]["rope_parameters"]]
@@ -104,7 +107,7 @@ def test_several_sources():
             (plain, dict(rope_theta=77.0, rope_parameters=plain["config"]["rope_parameters"])),
             (plain, dict(rope_theta=77.0, rope_scaling=plain["config"]["rope_parameters"])),
             (linear, dict(rope_parameters=other, rope_scaling=said)),
-            (linear, dict(rope_parameters=other, rope_scaling=bare)),  # theta: the default
+            (linear, dict(rope_parameters=other, rope_scaling=bare)),  # default rope_theta
             (linear, dict(rope_theta=said["rope_theta"], rope_parameters=other,
                           rope_scaling=bare)),
             (linear, dict(rope_parameters=said, rope_scaling=None, rope_theta=None))):

@@ -1,4 +1,5 @@
-"""loss.svg of the pretraining program: every point lies where its axes' round ticks say."""
+"""Tests loss.svg of the pretraining program: the ticks of its axes are round numbers and, measured
+against these ticks, each point of a curve has a step and a loss of metrics.csv."""
 import csv
 import json
 import math
@@ -41,7 +42,7 @@ def on_axis(ticks, at):
 
 
 def round_ticks(ticks):
-    """Multiples of 1, 2 or 5 times a power of ten, none left out."""
+    """Whether the ticks are consecutive multiples of 1, 2 or 5 times a power of ten."""
     values = [value for _, value in ticks]
     step = values[1] - values[0]
     digits = step / 10 ** math.floor(math.log10(step) + 1e-6)
@@ -93,7 +94,7 @@ with tempfile.TemporaryDirectory() as work:
           <= set(picture.words), f"{picture.words}")
     picture, rows = curves(work, "--max-steps", "1")
     check(len(picture.dots) == 2 and "epoch 1" not in picture.words, f"one step: {picture.words}")
-    # As many texts as there are in a step: with rate 0 and without dropout the loss is constant.
+    # Each step has all 192 samples. With learning rate 0 and no dropout the loss is constant.
     curves(work, "--max-steps", "12", "--batch-size", "192", "--num-epochs", "12", "--skip-eval",
            "--learning-rate", "0", "--dropout", "0")
     curves(work, "--max-steps", "20", "--save-steps", "10", "--skip-eval")

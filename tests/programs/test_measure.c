@@ -1,5 +1,5 @@
-/* Tests the measuring of kernels: hardware constants are recovered from times computed by formulas,
-   and a small model is measured. */
+/* Tests how kernels are measured and hardware constants are fitted. Times are computed with known
+   constants, which the fit must recover; and a small model is measured. */
 #include <math.h>
 
 #include "syntorch/base/memory.h"
@@ -9,7 +9,7 @@
 #include "tools/calibrate/measure.h"
 #include "tools/calibrate/probe.h"
 
-/* Adds an op with time ns, or, if ns is 0, with the time that *hw predicts. */
+/* Adds an op with the time ns or, if ns is 0, with the time that *hw predicts. */
 static void put(timed_ops *ops, const syn_hardware *hw, syn_node node, double ns) {
     syn_error err = {0};
     CHECK_OK(syn_grow(&ops->at, &ops->cap, ops->n + 1, sizeof *ops->at, &err), err);
@@ -60,8 +60,8 @@ static void check_point(const syn_hw_curve *curve, int i, double at, double rate
     CHECK_NEAR(curve->points[i].rate, rate, 1e-6 * rate);
 }
 
-/* Checks the settled time of an op that took 100, 101, ... and, the last time, much longer; in any
-   order. */
+/* Checks the time that is used for an op that took 100, 101, ... ns and, if n is at least 3, much
+   longer in the last of n runs. The runs are stored in another order. */
 static void check_time(size_t n, double want) {
     double all[64];
     timed_op op = {.all = all, .n = n};
@@ -71,19 +71,21 @@ static void check_time(size_t n, double want) {
     CHECK_NEAR(op.ns, want, 1e-9);
 }
 
-/* The slowest and fastest twentieth are ignored, at least one value if there are three. */
+/* The slowest and the fastest twentieth of the times are ignored; with at least three times, at
+   least one of each. */
 static void times_are_means(void) {
     check_time(1, 100);
     check_time(2, 100.5);
     check_time(3, 101);
     check_time(20, 109.5);
     check_time(40, 119.5);
-    timed_op op = {.all = (double[]){9, 1, 1, 9, 1, 1, 9}, .n = 7}; /* often slow */
+    /* Three of the seven runs are slow. */
+    timed_op op = {.all = (double[]){9, 1, 1, 9, 1, 1, 9}, .n = 7};
     timed_ops_settle(&(timed_ops){&op, 1, 1});
     CHECK_NEAR(op.ns, (3 * 1 + 2 * 9) / 5.0, 1e-9);
 }
 
-/* Predicts times with known rates and recovers the rates from these times; one measurement of each
+/* Predicts times with known rates, and recovers the rates from these times. One measurement of each
    kind was delayed. */
 static void rates_come_back(void) {
     static syn_hardware hw;
@@ -110,7 +112,7 @@ static void rates_come_back(void) {
     put(&ops, &hw, attention("attention", 16), 0);
     found.launch_ns = own_ns;
     measure_rates(&found, &ops, own_ns);
-    /* a product of one row is bound by reading; its time also contains the launch */
+    /* A product with one row is limited by reading. Its time also contains the launch. */
     for (int width = 0; width < 2; width++) {
         struct syn_hw_width *w = &found.widths[width];
         const double f = width + 1;
@@ -126,7 +128,7 @@ static void rates_come_back(void) {
     timed_ops_free(&ops);
 }
 
-/* A ring of four ranks: 6 steps of 3 us, and 3/2 of the bytes at 8 GB/s. */
+/* A ring of four ranks takes 6 steps of 3 us, and sends 3/2 of the bytes at 8 GB/s. */
 static void link_comes_back(void) {
     timed_ops ops = {0};
     syn_link link = {0, 0};
@@ -162,7 +164,7 @@ static syn_node gpu_attention(int64_t tokens, syn_dtype dtype) {
     return n;
 }
 
-/* Ops of that machine at the sizes that probes use, some of them a third slower. */
+/* Ops of the machine *hw at the sizes that are probed. Some take a third longer. */
 static void gpu_ops(timed_ops *ops, const syn_hardware *hw) {
     static const syn_dtype types[] = {SYN_F32, SYN_F16, SYN_BF16};
     static const int64_t rows[] = {1, 16, 256, 2048};
@@ -177,7 +179,7 @@ static void gpu_ops(timed_ops *ops, const syn_hardware *hw) {
     for (size_t i = 0; i < ops->n; i += 7) ops->at[i].ns *= 1.3;
 }
 
-/* The peaks are those that products reach, and the bandwidth is the highest of any op. */
+/* The fitted peaks are those that products reach, and the bandwidth is the highest of any op. */
 static void gpu_constants_come_back(void) {
     static syn_hardware hw, found;
     timed_ops ops = {0};
@@ -217,7 +219,8 @@ static void gpu_constants_come_back(void) {
     timed_ops_free(&ops);
 }
 
-/* The number of kernels of an op is the mean over its sizes. Ops with one kernel are not listed. */
+/* The number of kernels of an op is the mean over its sizes. Ops with one kernel are not in the
+   list. */
 static void kernels_are_counted(void) {
     static const struct {
         const char *op;
@@ -241,7 +244,8 @@ static void kernels_are_counted(void) {
     timed_ops_free(&ops);
 }
 
-/* Keys that the given file omits keep their meaning, also in a file without a library. */
+/* Keys that the given file does not have keep their meaning, also in a file without a collective
+   library. */
 static void stays_between_nodes(const timed_ops ops[2]) {
     static syn_hardware given, found;
     const syn_protocol *p = found.collectives.protocols;
@@ -306,7 +310,7 @@ static size_t times_of(const timed_ops *ops, const char *op, syn_phase phase) {
     return n;
 }
 
-/* Every op of every measured run is counted once, with a time; the warm-up run is not counted. */
+/* Every op of every measured run has one time. The warm-up run is not counted. */
 static void models_run_on(syn_device device) {
     const job generating = {.device = device,
                             .layers = 2,
@@ -336,7 +340,8 @@ static void models_run_on(syn_device device) {
     timed_ops_free(&ops);
 }
 
-/* Every series has its first size, and each size was timed in addition to its first call. */
+/* Every series contains its first size, and each size was timed after a first call that does not
+   count. */
 static void a_device_is_probed(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     probed p;
@@ -355,7 +360,7 @@ static void a_device_is_probed(void) {
     probed_free(&p);
 }
 
-/* Rank 0 measures every sum of each size. */
+/* Rank 0 measures each size of the sums. */
 static void ranks_sum(void) {
     const job sums = {.shapes = {{1, 1, 1}},
                       .ranks = 2,

@@ -1,4 +1,4 @@
-/* Tests how much memory is available, with simulated Linux files: those of the machine, control
+/* Tests the check of available memory, with simulated Linux files: those of the machine, control
    groups of both versions, and limits of the shell. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
@@ -10,7 +10,7 @@
 
 #define KIB 1024.0
 
-/* Writes a file below the test's folder and creates its folders. */
+/* Writes a file in the test's folder and creates the folders of its path. */
 static void put(const char *name, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s", in_folder(name));
@@ -47,7 +47,7 @@ static void the_machine(void) {
     CHECK_NEAR(room.bytes, 650000 * KIB, 0.5);
     CHECK_STR(room.says, "this machine has");
     clear_system();
-    CHECK(machine().bytes > 1e7); /* without /proc, the machine's total memory */
+    CHECK(machine().bytes > 1e7); /* without /proc, the machine's total memory is used */
 }
 
 static void container_with_cgroup_v2(void) {
@@ -55,21 +55,21 @@ static void container_with_cgroup_v2(void) {
     put("proc/self/cgroup", "0::/user/job\n");
     put("sys/fs/cgroup/user/job/memory.max", "max\n");
     CHECK_NEAR(machine().bytes, 650000 * KIB, 0.5);
-    /* the limit of the parent group */
+    /* The limit of the parent group applies. */
     put("sys/fs/cgroup/user/memory.max", "400000000\n");
     put("sys/fs/cgroup/user/memory.current", "150000000\n");
     CHECK_NEAR(machine().bytes, 250000000, 0.5);
     CHECK_STR(machine().says, "this container has");
-    /* file caches can be freed; "inactive_file_x" is another key */
+    /* File caches count as free. "inactive_file_x" is another key. */
     put("sys/fs/cgroup/user/memory.stat",
         "anon 1\ninactive_file_x 7\ninactive_file 20000000\nactive_file 30000000\n");
     CHECK_NEAR(machine().bytes, 300000000, 0.5);
-    /* the group's own limit, which is smaller and used up */
+    /* The group's own limit is smaller, and the group uses all of it. */
     put("sys/fs/cgroup/user/job/memory.max", "1000000\n");
     put("sys/fs/cgroup/user/job/memory.current", "1500000\n");
     CHECK_NEAR(machine().bytes, 0, 0);
     clear_system();
-    /* in a container, where the path is the root of the namespace */
+    /* In a container, the path is the root of the namespace. */
     put("proc/meminfo", MEMINFO);
     put("proc/self/cgroup", "0::/\n");
     put("sys/fs/cgroup/memory.max", "5000000\n");
@@ -88,7 +88,7 @@ static void container_with_cgroup_v1(void) {
         "inactive_file 5\ntotal_inactive_file 40000000\ntotal_active_file 10000000\n");
     CHECK_NEAR(machine().bytes, 250000000, 0.5);
     clear_system();
-    /* a path on the host that does not exist here: the container's root counts */
+    /* The path exists only on the host, so the container's root is used. */
     put("proc/self/cgroup", "4:memory:/docker/12ab\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "7000000\n");
     CHECK_NEAR(machine().bytes, 7000000, 0);

@@ -1,12 +1,12 @@
-"""Names that XML forbids, that graphviz would obey or that are too long: every picture and every
-graph that holds them is made, and is XML that Python's expat reads."""
+"""Tests names that XML forbids, that graphviz would interpret, or that are too long: every export
+to SVG and GraphML succeeds, and its result is XML that Python's expat parser reads."""
 import xml.etree.ElementTree as ET
 
 from inference_runs import *  # noqa: F403
 
 SYNTORCH = os.path.join(BUILD, "syntorch")
-# What XML 1.0 leaves out even as a reference; what it holds but others trip over; entities, markup
-# and escapes.
+# Characters that XML 1.0 forbids even as references; characters that it allows but that other
+# programs handle wrongly; entities, markup and escapes; long names; None for an empty name.
 ODD = ["\ufffe", "\uffff", "x\ufffey\uffffz", "\x01\x08\x0b\x0c\x0e\x1f",
        "\x7f\x85\u2028\ud7ff\ue000\ufdd0\U0001fffe\U0010ffff\ufeff\u202e",
        "&#65535;&#1;&#x0;&bogus;&", "<b>\"'></svg>]]>--><!--", "\\N\\n\\\\", "\t\r\n", "|{}%s%n",
@@ -14,7 +14,8 @@ ODD = ["\ufffe", "\uffff", "x\ufffey\uffffz", "\x01\x08\x0b\x0c\x0e\x1f",
 
 
 def spoiled(o, odd, keys):
-    """The names that stand under these keys, longer by `odd`; None: empty."""
+    """Returns a copy of the graph with `odd` added to the names under these keys. If odd is None,
+    the names are empty."""
     if isinstance(o, dict):
         return {k: spoiled(v, odd, keys) if k not in keys or not isinstance(v, str)
                 else v + odd if odd is not None else "" for k, v in o.items()}

@@ -1,5 +1,7 @@
-"""Checkpoints of classes whose heads are not run, as transformers writes them: they load, with what
-is unused told as transformers tells it; a head that is missing is never made up."""
+"""Tests checkpoints with heads that the program does not run, such as classification. transformers
+wrote the checkpoints and the reference (tests/reference/other_heads.json): logits and the list of
+unused tensors match it. If the head that predicts tokens is missing, the program fails instead of
+inventing one."""
 from inference_runs import *  # noqa: F403
 
 WANT = load_json(os.path.join(REFERENCE, "other_heads.json"))
@@ -7,7 +9,8 @@ TENSORS = read_tensors(os.path.join(REFERENCE, "other_heads.safetensors"))
 
 
 def checkpoints(f):
-    """Each as a folder, with a file of its prompt."""
+    """Writes each checkpoint into a folder, and the prompt into ids.txt. Yields folders and
+    cases."""
     write_ids(f, [WANT["tokens"]])
     for i, case in enumerate(WANT["checkpoints"]):
         own = {n.split("/", 1)[1]: t for n, t in TENSORS.items() if n.startswith(f"{i}/")}
@@ -79,7 +82,7 @@ def test_no_head_is_made_up():
 
 
 def test_other_tensors_are_still_errors():
-    """Of no head that anybody knows, or of a head that is run."""
+    """Tensors that belong to no known head, or to a head that is run, are errors."""
     with Folder() as f:
         _, case = next(c for c in checkpoints(f) if c[1]["class"] == "GPT2Model")
         folder = str(WANT["checkpoints"].index(case))
@@ -92,7 +95,8 @@ def test_other_tensors_are_still_errors():
 
 
 def test_names_that_nobody_knows_lack_more_than_a_head():
-    """As torch.compile and adapters leave them."""
+    """If all names have an unknown prefix, as torch.compile and adapters write it, the message
+    names the tensors and does not blame a missing head."""
     with Folder() as f:
         for folder, case in checkpoints(f):
             if case["class"] not in ("LlamaModel", "BertModel"):

@@ -1,4 +1,4 @@
-/* Tests output locks between processes. */
+/* Tests output locks, which keep two processes from writing the same files, with real processes. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include "tests/support/test.h"
 #include "tools/output_lock.h"
 
-/* Starts a process that takes the lock and holds it until it is killed, or releases it
-   immediately. */
+/* Starts a process that takes the lock. It releases the lock immediately, or holds it until it is
+   killed. */
 static pid_t holder(const char *prefix, bool release) {
     int ready[2];
     char byte;
@@ -47,8 +47,8 @@ static syn_status try_it(const char *prefix, syn_error *err) {
     return s;
 }
 
-/* The lock is held while its process lives. It is free after the process was killed, which leaves
-   the file, and after a release. */
+/* The lock is held as long as its process lives. It is free after a release, and after the process
+   was killed, which leaves the lock file behind. */
 static void held_and_free(void) {
     char prefix[300], other[300], folder[300], who[80], host[200] = "";
     syn_error err;
@@ -63,7 +63,8 @@ static void held_and_free(void) {
     CHECK_HAS(err.text, host);
     CHECK_HAS(err.text, ", since 2");
     CHECK_HAS(err.text, "trace.*': wait until it finishes, or name another --save-dir");
-    CHECK_OK(try_it(other, &err), err); /* another prefix in the folder, and the folder itself */
+    /* Another prefix in the same folder, and the folder itself, are not locked. */
+    CHECK_OK(try_it(other, &err), err);
     CHECK_OK(try_it(folder, &err), err);
     end(pid);
     CHECK_OK(try_it(prefix, &err), err);
@@ -77,8 +78,8 @@ static void works(void) {
     held_and_free();
 }
 
-/* On a file system without flock, the lock of a dead process is recognized by its process id; a
-   lock of another host is not taken over. */
+/* On a file system without flock, the lock of a dead process is recognized by its process id. The
+   lock of another host is never taken over. */
 static void works_without_flock(void) {
     char folder[300];
     syn_error err;
@@ -96,8 +97,8 @@ static void works_without_flock(void) {
     output_lock_pretend(false);
 }
 
-/* Takes the lock and holds it for a moment. Exit code 2: another process held it at the same
-   time. */
+/* Takes the lock and holds it for a moment. The exit code is 2 if another process held it at the
+   same time. */
 static void take_alone(const char *prefix, int begin) {
     output_lock lock = {.path = NULL};
     syn_error err = {0};
@@ -112,7 +113,7 @@ static void take_alone(const char *prefix, int begin) {
     _exit(0);
 }
 
-/* Eight processes find the lock of a dead one: no two hold it at the same time. */
+/* Eight processes find the lock of a dead process. No two of them may hold it at the same time. */
 static void gone_is_taken_once(void) {
     enum { RUNS = 8, ROUNDS = 30 };
     char prefix[300], host[200] = "", left[300];
@@ -138,7 +139,8 @@ static void gone_is_taken_once(void) {
     CHECK(!path_exists(in_folder("out/.lock.guard")));
 }
 
-/* Taking a lock twice takes it once. A second lock object in this process counts as another run. */
+/* Taking a lock twice with the same object takes it once. A second lock object in this process
+   counts as another run. */
 static void taken_twice(void) {
     char prefix[300];
     syn_error err = {0};

@@ -1,5 +1,6 @@
-"""pretrain --device meta: a step predicted from one rank's rows, with nothing written, is that of
-the trace of all ranks; the same on other machines, and as JSON."""
+"""Tests training steps predicted by pretrain --device meta. The prediction from the rows of one
+rank, which writes no file, equals the prediction from a trace of all ranks. Also tests predictions
+for other machines, as JSON, and next to a measured step."""
 import csv
 import json
 import os
@@ -53,7 +54,7 @@ for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
         if steps == "1":
             check(told(traced) == told(alone), f"{more}: {traced} and {alone}")
         subprocess.run(["rm", "-r", "traced"], check=True)
-# A trace holds each of seven passes; a prediction records three and counts the rest.
+# A trace has all seven microbatches. A prediction records three and counts the others.
 SEVEN = [*META, *RUN[:-1], "7", "--hw", "h100"]
 alone, traced = (json.loads(start(*SEVEN, "--json", *more)) for more in
                  ([], ["--enable-tracing", "--out-dir", "traced"]))
@@ -62,10 +63,10 @@ check(close(alone["predicted_step_ns"], traced["predicted_step_ns"]) and
 check(all(abs(share - traced["step_limits"][name]) < 1e-9
           for name, share in alone["step_limits"].items()), f"{alone} and {traced}")
 subprocess.run(["rm", "-r", "traced"], check=True)
-# So memory and work do not depend on how many there are.
+# Therefore memory and work do not depend on the number of microbatches.
 MANY = json.loads(start(*SEVEN[:-3], "20000", "--hw", "h100", "--json", memory_bytes=512 << 20))
 check(MANY["memory"] == alone["memory"], f"{MANY}")
-# Ranks 6 to 11 share layers across two nodes, 0 to 5 do not.
+# The tensor-parallel group of ranks 6 to 11 spans two nodes; that of ranks 0 to 5 does not.
 SPREAD = [*META, "--model", "gpt2", "--num-gpus", "12", "--tp", "6", "--dtype", "bf16"]
 check(told(start(*SPREAD)) == told(start(*SPREAD, "--enable-tracing", "--out-dir", "x")),
       "a group across nodes")
@@ -75,7 +76,7 @@ large = start(*META, "--model", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus", "2
               "5")
 check("predicted step: " in large and os.listdir(".") == [], f"{large}, {os.listdir('.')}")
 
-# ---- beyond what constants were fitted to ----
+# ---- outside of the ranges to which constants were fitted ----
 
 WIDE = [*META, "--model", "gpt2", "--dtype", "bf16", "--max-seq-length", "128"]
 
@@ -94,7 +95,7 @@ def step(*more):
 with open(os.path.join(os.environ["SYN_SOURCE"], "examples/configs/hw_a100.json"),
           encoding="utf-8") as f:
     own = json.load(f)
-own["hardware"]["node_ranks"] = 64  # no more nodes than it was fitted to
+own["hardware"]["node_ranks"] = 64  # so that the number of nodes is in the fitted range
 own["collectives"]["fitted"] = {"all_reduce": {"ranks": [3, 200]}}
 own["stack"]["fitted"] = {}
 with open("own.json", "w", encoding="utf-8") as f:
@@ -108,7 +109,7 @@ for machine, ranks, words in (
     got = beyond("--hw", machine, "--num-gpus", str(ranks))
     check([x for x in got if " over " in x] == words, f"{ranks} on {machine}: {got}")
 os.remove("own.json")
-# A network away: 64 nodes take as long as 4, where sums of gradients run beside the rest.
+# Sums of gradients overlap computation, so a step on 64 nodes takes as long as one on 4 nodes.
 check(step("--hw", "h100", "--num-gpus", "512") < 1.05 * step("--hw", "h100", "--num-gpus", "32"),
       "sums over 512 ranks")
 start(*WIDE[2:], "--sweep", "num_gpus=8,512", "hw=h100")
@@ -117,7 +118,7 @@ with open("outputs/sweep.csv", encoding="utf-8", newline="") as f:
 check(["512 ranks" in row["extrapolated"] for row in swept] == [False, True], f"{swept}")
 subprocess.run(["rm", "-r", "outputs"], check=True)
 
-# ---- dtypes where none is given ----
+# ---- default dtypes ----
 
 for model, machine, dtype in (("gpt2", "h100", "f32"), ("gpt3-125m", "h100", "bf16"),
                               ("llama-3-8b", "h100", "bf16"), ("llama-2-7b", "a100-80g", "bf16"),
@@ -166,7 +167,7 @@ rows = json.loads(start(*RUN[:2], "--json", "--sweep", "num_gpus=1,2"))
 check([row["num_gpus"] for row in rows] == ["1", "2"] and rows[0]["time_ns"] > 0, f"{rows}")
 subprocess.run(["rm", "-r", "outputs"], check=True)
 
-# ---- beside a measured step ----
+# ---- next to a measured step ----
 
 HERE = ["--num-gpus", "2", "--max-seq-length", "32", "--skip-eval"]
 out = start(*HERE, "--max-steps", "3", "--enable-tracing", "--hw", "h100", "--compare", "b200")

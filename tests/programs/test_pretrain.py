@@ -1,5 +1,6 @@
-"""examples/pretrain.c: losses that fall and are the same on any number of ranks, models that
-inference reads, and checkpoints."""
+"""Tests examples/pretrain.c. Losses fall, match PyTorch (tests/reference/pretraining.json) and do
+not depend on the number of ranks. inference reads the saved models, and runs survive kills, full
+disks and other files in their folders."""
 import csv
 import json
 import os
@@ -21,7 +22,8 @@ INFERENCE = os.path.join(BUILD, "inference")
 
 
 def same_losses(runs, model):
-    """Any ranks whose batches have eight texts together, with dropout, in one or two pieces."""
+    """Losses with dropout depend only on the eight samples of a step, not on the number of ranks,
+    gradient accumulation or recomputation."""
     steps = ["--max-steps", "12", "--skip-eval"]
     one, _ = runs.train(model, "--batch-size", "8", *steps)
     check(losses(one)[-1] < 0.95 * losses(one)[0], f"{model}: the loss does not fall: {one}")
@@ -40,8 +42,9 @@ def same_losses(runs, model):
 
 
 def as_pytorch(runs):
-    """Losses beside PyTorch's (reference/make_pretraining_fixture.py): what rounding alone makes
-    of 20, and of 200; in bf16 no further from those of f32 than PyTorch's own."""
+    """Losses of 200 steps match PyTorch (reference/make_pretraining_fixture.py) up to rounding; the
+    tolerance of the first 20 is smaller. In bf16, the difference from f32 losses may be at most 1.5
+    times PyTorch's difference."""
     wide = {}
     for i, case in enumerate(cases("pretraining.json")):
         want, name = case["losses"], what(case["options"])
@@ -63,7 +66,7 @@ def as_pytorch(runs):
 
 
 def tensors(path):
-    """Of a safetensors file, name to bytes."""
+    """Returns the bytes of each tensor of a safetensors file, by name."""
     with open(path, "rb") as f:
         data = f.read()
     begin = 8 + int.from_bytes(data[:8], "little")
@@ -72,7 +75,9 @@ def tensors(path):
 
 
 def exact_masters(runs):
-    """Masters of bf16 begin as a checkpoint of f32 has them: one step of rate 0 leaves them."""
+    """With --dtype bf16, the f32 master weights are taken from an f32 checkpoint without rounding.
+    A step with learning rate 0 does not change them, so the test finds them in the next
+    checkpoint."""
     _, folder = runs.train("gpt", "--max-steps", "3", "--skip-eval")
     begin = os.path.join(folder, "last_model")
     exact = {name.removeprefix("transformer."): data
@@ -112,7 +117,7 @@ def saved_models(runs):
     done = subprocess.run([INFERENCE, "--weights", best, "--prompt", "Where does", "--json"],
                           capture_output=True, text=True, check=False)
     check(done.returncode == 0, f"inference does not read {best}: {done.stderr}")
-    # Texts from the cache are those that were made.
+    # Samples from the cache are those of the run that wrote it.
     check(len(os.listdir(runs.path("cache"))) == 2, "no cache")
     again, _ = runs.train("gpt", "--batch-size", "8", "--num-epochs", "2", "--max-steps", "30",
                           "--cache-dir", runs.path("cache"))
@@ -125,7 +130,7 @@ def checkpoint_runs(*more):
 
 
 def wait_for(path, lines, process):
-    """Until the file has so many lines, or the process has ended."""
+    """Waits until the file has `lines` lines or the process has ended."""
     while process.poll() is None:
         if os.path.exists(path):
             with open(path, encoding="utf-8") as f:
@@ -135,7 +140,8 @@ def wait_for(path, lines, process):
 
 
 def killed_and_resumed(runs, *more):
-    """Killed at several moments: the losses of a run that was not, bit for bit."""
+    """A run that is killed several times and resumed has the losses of an undisturbed run, bit for
+    bit."""
     options = checkpoint_runs(*more)
     whole, folder = runs.train("gpt", *options)
     left = sorted(os.listdir(folder))
@@ -164,8 +170,8 @@ def killed_and_resumed(runs, *more):
 
 
 def full_disk(runs):
-    """Where a model cannot be written the run goes on and says so, and fails at its end if no later
-    one was written; what was there stays."""
+    """If a model cannot be written, the run prints a warning and continues. It fails at its end
+    unless a later model was written. Existing checkpoints do not change."""
     folder = runs.path("full")
     start = ["--model-config", "gpt.json", "--max-seq-length", "64", "--num-epochs", "1",
              "--save-dir", folder, "--skip-eval", "--save-steps", "10", "--resume"]
@@ -191,8 +197,8 @@ def full_disk(runs):
 
 
 def full_metrics(runs):
-    """Lines of metrics.csv that the disk does not take wait until it does; if it never does, the
-    run fails at its end."""
+    """Lines of metrics.csv that do not fit on the disk are written as soon as there is space. If
+    there never is, the run fails at its end."""
     def limit(process, file_bytes):
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
 
@@ -220,7 +226,7 @@ def full_metrics(runs):
 
 
 def full_cache(runs):
-    """A cache that cannot be written is told, and the run goes on without."""
+    """If the cache cannot be written, the run prints a warning and continues without it."""
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--cache-dir",
                       "full_cache", "--device", "meta", file_bytes=2000)
     check(done.returncode == 0 and done.stderr.count("\n") == 1 and done.stderr.startswith(
@@ -229,8 +235,8 @@ def full_cache(runs):
 
 
 def last_models(runs):
-    """Without validation the last model is kept, on any ranks; a run for a trace alone says that
-    it keeps none."""
+    """Without validation, the model of the last step is saved, on any number of ranks, unless a
+    checkpoint has it. With --skip-eval, a run that traces prints a note that it saves no model."""
     for name, more in (("skipped", ["--skip-eval"]), ("unvalidated", ["--data", "texts.squad"]),
                        ("ranks", ["--skip-eval", "--num-gpus", "4", "--tp", "2"])):
         shutil.copy(os.path.join(SOURCE, "examples", "squad", "train.json"),
@@ -258,7 +264,8 @@ def last_models(runs):
 
 
 def stray_folders(runs):
-    """What is no checkpoint is neither read nor removed; a state of another step is refused."""
+    """Folders that are not checkpoints are neither read nor removed. A checkpoint with the state of
+    another step is refused."""
     folder = runs.path("stray")
     start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
              "--skip-eval", "--save-steps", "2", "--save-total-limit", "1", "--resume"]
@@ -277,8 +284,8 @@ def stray_folders(runs):
 
 
 def cut_removals(runs):
-    """What a killed run has left of a checkpoint that it was writing or removing goes with the next
-    save, folders and all, and becomes no part of a checkpoint."""
+    """If a run was killed while it wrote or removed a checkpoint, the next save removes what is
+    left of it, with its subfolders. None of it becomes part of a new checkpoint."""
     folder = runs.path("cut")
     start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
              "--skip-eval", "--save-steps", "2", "--save-total-limit", "1", "--resume"]
@@ -286,7 +293,7 @@ def cut_removals(runs):
     def left():
         return sorted(name for name in os.listdir(folder) if "checkpoint" in name)
 
-    for steps in ("2", "2", "4"):  # the second has nothing to do
+    for steps in ("2", "2", "4"):  # the second run has nothing to do
         for name in (".checkpoint-2.partial", ".checkpoint-4.partial", ".best_model.partial",
                      ".checkpoint-x.partial"):
             os.makedirs(os.path.join(folder, name, "kept", "deep"), exist_ok=True)
@@ -305,8 +312,8 @@ def cut_removals(runs):
 
 
 def two_runs(runs):
-    """The second run into a folder is refused at once, until the first has ended or was killed;
-    runs into other folders, and traces of other names into one, are not."""
+    """A second run into the same folder is refused immediately until the first run has ended or was
+    killed. Runs into other folders, and traces with other names in the same folder, are allowed."""
     folder = runs.path("two")
     start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval", "--save-dir"]
     traced = ["--enable-tracing", "--max-steps", "2", "--out-dir", runs.path("two_traces")]

@@ -1,6 +1,7 @@
-"""Llamas, Mistrals, Qwens and GPT-NeoX in the pretraining program: losses of PyTorch from folders
-that transformers saved (reference/make_pretraining_fixture.py saved), models that inference reads,
-and what configurations without a tokenizer take."""
+"""Tests Llama, Mistral, Qwen and GPT-NeoX in the pretraining program. Training starts from folders
+that transformers saved, and its losses match PyTorch (tests/reference/pretraining_saved.json, which
+`reference/make_pretraining_fixture.py saved` writes). Also tests configurations without a
+tokenizer, and training that starts from a saved model."""
 import json
 import os
 import shutil
@@ -17,8 +18,8 @@ TINY = ("llama", "mistral", "qwen2", "qwen3", "neox", "gpt3")
 
 
 def as_pytorch(runs):
-    """On one rank and two, and the same texts with each layer on two, and on four, of which two
-    have the same heads of keys."""
+    """Losses match PyTorch on one rank and on two data-parallel ranks, and with the same samples on
+    two and on four tensor-parallel ranks. On four ranks, each key/value head is on two of them."""
     for i, case in enumerate(cases("pretraining_saved.json")):
         ranks = case["options"]["num-gpus"]
         for tp in (1, 2, 4) if ranks == 1 else (1, 2):
@@ -32,8 +33,8 @@ def as_pytorch(runs):
 
 
 def saved_models(runs):
-    """Whole folders, which inference goes on from, and which say how texts are generated as those
-    did that training began with."""
+    """Saved models are complete folders from which training can start. Their generation_config.json
+    is that of the model with which training began."""
     for name in ("llama2", "mistral", "qwen3"):
         saved, source = runs.path(f"saved_{name}"), runs.path(f"source_{name}")
         shutil.copytree(os.path.join(SOURCE, "tests", "reference", f"saved_{name}"), source)
@@ -56,8 +57,9 @@ def saved_models(runs):
 
 
 def tiny_configurations(runs):
-    """Without a tokenizer: the small one has more tokens than these have, so a byte is one; the
-    same losses on all ranks, over MPI, and the same rows on meta."""
+    """Configurations without a tokenizer use bytes as tokens, because their vocabularies are
+    smaller than that of the small tokenizer. Losses are the same on all ranks and over MPI, and
+    traces have the same ops on meta."""
     for name in TINY:
         config = os.path.join(SOURCE, "examples", "configs", f"{name}-tiny.json")
         how = ["--model-config", config, "--max-seq-length", "48", "--max-steps", "3",
@@ -89,7 +91,7 @@ def tiny_configurations(runs):
 
 
 def counts(text):
-    """Of a trace's operations: names and how many, which do not depend on the device."""
+    """Returns the number of calls of each op in a trace, which does not depend on the device."""
     return {op["name"]: op["count"] for op in json.loads(text)["ranks"][0]["ops"]}
 
 

@@ -1,5 +1,5 @@
-"""Inputs and options of the pretraining program: several files, output folders, options without
-effect, and inputs that it refuses."""
+"""Tests inputs and options of the pretraining program: several data files, few or empty samples,
+dropout, output folders, options without effect, and inputs that are refused."""
 import csv
 import json
 import os
@@ -15,7 +15,7 @@ from pretrain_runs import BERT, GPT, LLAMA, Runs, losses, sentences, squad  # no
 
 
 def several_files(runs):
-    """Files behind one option are one long one, in their order."""
+    """Several files after one option are read as one long file, in their order."""
     parts = {"a": sentences(9, "tree"), "b": sentences(7, "stone")}
     for name, texts in (*parts.items(), ("ab", parts["a"] + parts["b"])):
         with open(runs.path(f"{name}.squad"), "w", encoding="utf-8") as f:
@@ -31,7 +31,7 @@ def several_files(runs):
             check(len(losses(whole, key)) > 0 and losses(split, key) == losses(whole, key),
                   f"{model}: {losses(split, key)}, not {losses(whole, key)}")
         check(losses(other) != losses(whole), f"{model}: order does not matter")
-        # One of both files in each order, one of the first alone.
+        # The cache has both files in either order, and the first file alone.
         check(len(os.listdir(cache)) == cached + 3, f"{model}: {os.listdir(cache)}")
     one, _ = runs.train("gpt", "--max-steps", "2", "--data=a.squad", "--skip-eval")
     same, _ = runs.train("gpt", "--max-steps", "2", "--data", "a.squad", "--skip-eval")
@@ -39,7 +39,8 @@ def several_files(runs):
 
 
 def few_texts(runs):
-    """Texts to validate with all count, also fewer than ranks, and give the same on any ranks."""
+    """All validation samples count, even if there are fewer samples than ranks, and the validation
+    loss does not depend on the number of ranks."""
     for n in (3, 37):
         with open(runs.path("few.squad"), "w", encoding="utf-8") as f:
             f.write(squad(sentences(n, "river")))
@@ -59,8 +60,8 @@ def few_texts(runs):
 
 
 def no_labels(runs):
-    """A mean of no labels is not a number, as in PyTorch: it is logged as such, is no point of the
-    curve and never the best model, and the run continues."""
+    """The mean loss of samples without labels is NaN, as in PyTorch. It is logged as nan, is not
+    drawn, and does not make a model the best one. The run continues."""
     for name, labelled in (("none", 0), ("some", 2)):
         with open(runs.path(f"{name}.squad"), "w", encoding="utf-8") as f:
             f.write(squad([("", "")] * (8 - labelled) + sentences(labelled, "tree")))
@@ -73,7 +74,7 @@ def no_labels(runs):
                                   *start, *more)
         steps = [row for row in rows if row["loss"]]
         nan = [row for row in steps if row["loss"] == "nan"]
-        padded = "reference" in more  # where padding is predicted there are labels
+        padded = "reference" in more  # this recipe also predicts padding, so samples have labels
         check(all((float(row["grad_norm"]) == 0) == (row in nan) for row in steps), f"{steps}")
         check(len(nan) == (0 if padded else len(steps)) if data == "none" or padded
               else 0 < len(nan) < len(steps), f"{data} {more}: {steps}")
@@ -85,7 +86,8 @@ def no_labels(runs):
 
 
 def saved_files(runs):
-    """What transformers writes beside the weights, with the ids of the tokenizer."""
+    """generation_config.json and config.json of a saved model have the token ids of the tokenizer,
+    as transformers writes them. BERT has no generation_config.json."""
     for model, ends in (("gpt", 511), ("bert", None)):
         _, folder = runs.train(model, "--max-steps", "1")
         best = os.path.join(folder, "best_model")
@@ -102,8 +104,8 @@ def saved_files(runs):
 
 
 def weights(runs):
-    """A folder and a file in it are the same beginning; a checkpoint is one, too. What an earlier
-    run saved is not mixed with another's."""
+    """--weights accepts a folder, a file in it, or a checkpoint. A run is refused if its output
+    folder has checkpoints of an earlier run."""
     begin = os.path.join(SOURCE, "examples", "tiny-gpt2")
     common = ["--max-seq-length", "32", "--max-steps", "3", "--save-steps", "2", "--quiet"]
     got = []
@@ -126,8 +128,8 @@ def weights(runs):
 
 
 def dropout(runs):
-    """As the configuration says, each rate in its place; --dropout sets all of them. What is used
-    is printed, saved, and must be the same where a run is resumed."""
+    """Each dropout rate of the configuration is used in its place; --dropout sets all of them. The
+    rates are printed and saved, and a resumed run must have the same rates."""
     first = ("--max-seq-length", "16", "--max-steps", "2", "--skip-eval", "--learning-rate", "1e-2")
     keys = {"gpt": ("embd_pdrop", "attn_pdrop", "resid_pdrop"),
             "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
@@ -183,7 +185,8 @@ def dropout(runs):
 
 
 def earlier_results(runs):
-    """A run replaces what a trial left, or one as long, but no longer one, and no checkpoints."""
+    """A run may replace the results of a trial (fewer than 100 steps) or of a run that is not
+    longer, but neither those of a longer run nor checkpoints."""
     folder = runs.path("earlier")
     common = ["--model-config", "gpt.json", "--max-seq-length", "8", "--batch-size", "1", "--quiet",
               "--save-dir", folder]
@@ -222,8 +225,8 @@ def earlier_results(runs):
 
 
 def in_the_way(runs):
-    """Neither a file nor a link where a model would go is touched, nor what a link leads to: the
-    run says so, goes on, and fails at its end."""
+    """If a file or a link has the name of a folder for a model, neither it nor the target of the
+    link changes. The run prints a warning, continues, and fails at its end."""
     folder, other = runs.path("way"), runs.path("way_other")
     shutil.copytree(os.path.join(SOURCE, "examples", "tiny-gpt2"), other)
     before = sorted(os.listdir(other))
@@ -250,7 +253,8 @@ def in_the_way(runs):
 
 
 def nothing_to_do(runs):
-    """The note says why; a damaged checkpoint is refused with what to do."""
+    """If a resumed run has nothing to do, a note says why. If a checkpoint is damaged, the message
+    says what to do."""
     folder = runs.path("nothing")
     start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
              "--skip-eval", "--save-steps", "2", "--resume", "--max-steps"]
@@ -275,7 +279,8 @@ def nothing_to_do(runs):
 
 
 def default_folders(runs):
-    """checkpoints/<model>, of a name that may be a path's."""
+    """The default folder is checkpoints/<model>. If the name of the model is a path, its last part
+    is used."""
     def saved(name, config, *arguments):
         with open(runs.path("named.json"), "w", encoding="utf-8") as f:
             json.dump({**config, **({"_name_or_path": name} if name else {})}, f)
@@ -299,7 +304,8 @@ def default_folders(runs):
 
 
 def unwritable_folders(runs):
-    """Found before any text is read: the one that is named here is not there."""
+    """Folders are checked before data is read: the data file does not exist, but the message is
+    about the folder."""
     with open(runs.path("file"), "w", encoding="utf-8") as f:
         f.write("x")
     unread = ["--data", "none.squad", "--model-config", "gpt.json", "--max-seq-length", "16"]
@@ -347,7 +353,7 @@ REFUSED = [
     (["--enable-tracing", "--trace-name", "no/such"], "no/such.0.et"),
     (["--data", "--max-steps", "3"], "--data needs a value: FILE..."),
     (["--data", "a", "--data", "b"], "--data was given twice; give all its values at once"),
-    # What would do nothing.
+    # Options without effect.
     (["--mask-policy", "bert"], "--mask-policy applies only to BERT"),
     (["--model-config", "bert.json", "--recipe", "reference", "--mask-policy", "bert"],
      "--mask-policy bert contradicts --recipe reference"),
@@ -374,7 +380,7 @@ REFUSED = [
 
 
 def refused(runs):
-    """With one sentence each."""
+    """Each of these is refused with one sentence."""
     os.symlink(os.path.join(SOURCE, "examples"), runs.path("examples"))
     for arguments, sentence in REFUSED:
         done = runs.start(*arguments)
@@ -384,8 +390,8 @@ def refused(runs):
 
 
 def harmless(runs):
-    """What contradicts nothing is taken; what meta cannot do is told; --help has each default
-    once."""
+    """Options that do not contradict each other are accepted, a note lists those that have no
+    effect on meta, and --help shows each default once."""
     twice = re.findall(r".*(\[[^]]*\]) \1.*", runs.start("--help").stdout)
     check(not twice, f"--help: {twice}")
     done = runs.start("--model-config", "bert.json", "--max-seq-length", "16", "--max-steps", "1",

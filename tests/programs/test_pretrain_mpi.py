@@ -1,5 +1,6 @@
-"""The pretraining program's ranks as MPI processes that were started with different options, or of
-which one is killed."""
+"""Tests the pretraining program with ranks that are MPI processes. If they were started with
+different options, or if one of them is killed, all of them end. After a kill, a resumed run has the
+losses of an undisturbed run."""
 import csv
 import fcntl
 import json
@@ -16,7 +17,7 @@ from pretrain_runs import MPIRUN, PRETRAIN, Runs, launcher, losses  # noqa: E402
 
 COMMON = ["--model-config", "gpt.json", "--max-seq-length", "16"]
 
-# Of rank 1 alone, and what is said.
+# Arguments of rank 1 alone, and the beginning of the only message of pretrain.
 DIFFERENT = [
     (["--num-epochs", "7"], "pretrain: rank 1 was started with another --num-epochs than rank 0"),
     (["--max-steps", "7"], "pretrain: rank 1 was started with another --max-steps than rank 0"),
@@ -35,6 +36,7 @@ DIFFERENT = [
     (["--trace-name", "x"], "pretrain: rank 1: --trace-name has no effect without"),
     (["--data", "none.json"], "pretrain: rank 1: cannot read none.json"),
 ]
+# The same for arguments of both ranks.
 ALL = [
     (["--num-gpus", "4"], "pretrain: 2 MPI processes were started, but --num-gpus is 4"),
     (["--save-dir", "gpt.json/x"], "pretrain: cannot create the folder gpt.json"),
@@ -43,7 +45,8 @@ ALL = [
 
 
 def refused(runs):
-    """By the rank that has it, in one sentence of ours; every process ends."""
+    """The rank with the wrong argument prints the only message of pretrain, and both processes
+    end."""
     def sentences(done):
         return [line for line in done.stderr.splitlines() if line.startswith("pretrain: ")]
 
@@ -59,7 +62,7 @@ def refused(runs):
                           launcher=launcher("2"))
         check(done.returncode != 0 and [line.startswith(sentence) for line in sentences(done)]
               == [True], f"{arguments}: exit {done.returncode}: {done.stderr}")
-    for arguments in ("--help",), ("--version",):  # of all ranks, and of rank 0 alone
+    for arguments in ("--help",), ("--version",):  # for both ranks, and for rank 0 alone
         done = runs.start(*arguments, launcher=launcher("2"))
         check(done.returncode == 0 and not sentences(done) and done.stdout.count("\n") > 0,
               f"{arguments}: exit {done.returncode}: {done.stderr}")
@@ -67,10 +70,11 @@ def refused(runs):
                               capture_output=True, text=True, timeout=300, check=False,
                               cwd=runs.folder)
         check(done.stdout.count("\n") > 0 and not sentences(done)
-              and "finalize" not in done.stderr,  # as the launcher says of one that did not join
+              # mpirun's message about a rank that exits without MPI_Finalize has this word.
+              and "finalize" not in done.stderr,
               f"rank 0 {arguments}: exit {done.returncode}: {done.stderr}")
     os.makedirs(runs.path("locked"))
-    with open(runs.path("locked/.lock"), "w", encoding="utf-8") as lock:  # as another run holds it
+    with open(runs.path("locked/.lock"), "w", encoding="utf-8") as lock:  # as in another run
         fcntl.flock(lock, fcntl.LOCK_EX)
         print("1234 1764269485 elsewhere pretrain", file=lock, flush=True)
         done = runs.start(*COMMON, "--num-gpus", "2", "--save-dir", "locked",
@@ -81,7 +85,7 @@ def refused(runs):
 
 
 def rank_processes(job):
-    """Process numbers of a job's ranks, by rank; {} where they cannot be seen."""
+    """Returns the process ids of a job's ranks, by rank. Returns {} if /proc does not show them."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -98,7 +102,7 @@ def rank_processes(job):
 
 
 def begin(runs, folder, options, job):
-    """A job that is running: its ranks are found by a variable of their surroundings."""
+    """Starts a job whose ranks can be found by the environment variable SYN_TEST_JOB."""
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False)
     passed = ["-x", "SYN_TEST_JOB"] if "Open MPI" in version.stdout else []
     return subprocess.Popen([*launcher("2"), *passed, PRETRAIN, *COMMON, "--save-dir", folder,
@@ -107,7 +111,8 @@ def begin(runs, folder, options, job):
 
 
 def is_time(folder, when):
-    """Whether there are so many lines, or a checkpoint of that name is being written."""
+    """Whether metrics.csv has `when` lines or, if `when` is the name of a checkpoint, whether this
+    checkpoint is being written."""
     if isinstance(when, str):
         return os.path.exists(os.path.join(folder, f".{when}.partial"))
     try:
@@ -118,8 +123,8 @@ def is_time(folder, when):
 
 
 def killed(runs, name, more):
-    """One rank, among steps and while it saves: all end, checkpoints are whole, and what goes on
-    from them gives the losses of a run that nobody disturbed, bit for bit."""
+    """Kills one rank, between two steps or while the job saves. All ranks end and checkpoints are
+    complete. The resumed run has the losses of an undisturbed run, bit for bit."""
     options = ["--num-gpus", "2", "--num-epochs", "1", "--save-steps", "3", "--skip-eval",
                "--max-steps", "24", *more]
     whole = runs.path(f"{name}_whole")

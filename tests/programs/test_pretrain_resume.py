@@ -1,5 +1,5 @@
-"""--resume of the pretraining program: damaged checkpoints, other options than those of the
-checkpoint, and checkpoints of earlier versions."""
+"""Tests --resume of the pretraining program with damaged checkpoints, with options that differ from
+those of the checkpoint, and with checkpoints of earlier versions."""
 import json
 import os
 import re
@@ -15,8 +15,8 @@ from pretrain_runs import GPT, LLAMA, Runs, sentences, squad  # noqa: E402
 
 
 def damaged_checkpoints(runs):
-    """A checkpoint of another model, files cut anywhere and a state that was changed are refused
-    with a sentence, or are as good as before."""
+    """A checkpoint of another model, truncated files, and a changed state are refused with a
+    sentence. A changed state is accepted if the change has no effect."""
     folder = runs.path("damaged")
     options = ["--model-config", "small.json", "--max-seq-length", "8", "--save-steps", "2",
                "--skip-eval", "--quiet", "--save-dir", folder, "--resume", "--batch-size", "1",
@@ -28,7 +28,7 @@ def damaged_checkpoints(runs):
     checkpoint = os.path.join(folder, "checkpoint-2")
 
     def resumed(what, codes, said="", options=options):
-        """Nothing is left to do, so that only the checkpoint is read."""
+        """Resumes at the last step, so that the run reads the checkpoint and does nothing else."""
         done = runs.start(*options, "--max-steps", "2")
         lines = [line for line in done.stderr.splitlines() if "note: nothing to do" not in line]
         check(done.returncode in codes and len(lines) == done.returncode
@@ -55,7 +55,7 @@ def damaged_checkpoints(runs):
                 changed[at] = random.randrange(256)
                 with open(path, "wb") as f:
                     f.write(changed)
-                same = changed == whole or at >= len(whole) - 4  # the space behind the checksum
+                same = changed == whole or at >= len(whole) - 4  # space after the checksum
                 resumed(f"{name}: {bytes(changed)}", [0, 1] if same else [1])
         os.remove(path)
         resumed(f"no {name}", [1], f"/{name}")
@@ -80,7 +80,7 @@ def damaged_checkpoints(runs):
     listed = sorted([*said["files"], "training_state.json"])
     check(listed == files and "checksum" in said, f"{said}")
     resumed("as before", [0])
-    del said["files"], said["checksum"]  # as earlier versions wrote it
+    del said["files"], said["checksum"]  # as in earlier versions
     with open(state, "w", encoding="utf-8") as f:
         json.dump(said, f)
     resumed("without checksums", [0])
@@ -98,7 +98,7 @@ def damaged_checkpoints(runs):
 
 
 def damaged_shards(runs):
-    """Each rank's file has a checksum, which rank 0 writes."""
+    """The file of each rank has a checksum, which rank 0 writes into the checkpoint."""
     folder = runs.path("shards")
     start = ["--model-config", "gpt.json", "--max-seq-length", "8", "--save-steps", "2", "--tp",
              "2", "--num-gpus", "4", "--batch-size", "1", "--skip-eval", "--quiet", "--save-dir",
@@ -119,8 +119,8 @@ def damaged_shards(runs):
 
 
 def resumed_otherwise(runs):
-    """What is read is known by what it holds, and shown by its name; numbers and choices as they
-    were given."""
+    """Files are compared by their content and named in the message by their names. Numbers and
+    choices are compared as they were given."""
     folder = runs.path("otherwise")
     names = {name: runs.path(f"{name}.squad") for name in ("first", "moved", "second", "third")}
     for name, word in (("first", "tree"), ("moved", "tree"), ("second", "stone"),
@@ -161,7 +161,7 @@ def resumed_otherwise(runs):
     check("--mask-policy" not in state["options"], f"{state}")
     for name in ("--eval-data", "--seed"):
         del state["options"][name]
-    del state["files"], state["checksum"]  # it is an earlier version's
+    del state["files"], state["checksum"]  # as in earlier versions
     with open(path, "w", encoding="utf-8") as f:
         json.dump(state, f)
     differs("--eval-data is not recorded; --seed is not recorded")
@@ -174,8 +174,8 @@ def resumed_otherwise(runs):
 
 
 def checkpoints_of_earlier_versions(runs):
-    """A checksum of the model that is another version's does not make it another model: config.json
-    beside it says which model it is of."""
+    """An earlier version may have computed the checksum of the same model differently. If the
+    checksum differs, config.json in the checkpoint decides whether the model is the same."""
     folder = runs.path("version")
     start = ["--model-config", "version.json", "--max-seq-length", "16", "--save-dir", folder,
              "--skip-eval", "--save-steps", "2", "--resume", "--max-steps"]
@@ -199,7 +199,7 @@ def checkpoints_of_earlier_versions(runs):
         done = run("4", **changes)
         check(done.returncode == 1 and done.stderr.endswith("model version has changed\n"),
               f"{changes}: {done.stderr}")
-    done = run("4", eos_token_id=5)  # which training does not look at
+    done = run("4", eos_token_id=5)  # has no effect on training
     check(done.returncode == 0 and not done.stderr, done.stderr)
     os.remove(os.path.join(folder, "checkpoint-2", "config.json"))
     shutil.rmtree(os.path.join(folder, "checkpoint-4"))

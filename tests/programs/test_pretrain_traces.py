@@ -1,5 +1,6 @@
-"""The traces of examples/pretrain.c: the same on meta, what PyTorch's profiler would leave beside
-them, cycles of steps, and disks that are full."""
+"""Tests the traces of examples/pretrain.c: they are the same on meta, the PyTorch traces next to
+them convert to the same collectives, the traced steps match torch.profiler.schedule, and a full
+disk does not stop the training."""
 import csv
 import json
 import os
@@ -16,7 +17,7 @@ from pretrain_runs import MPIRUN, Runs, launcher  # noqa: E402
 
 
 def rows_of(path):
-    """What a trace says but for its times."""
+    """Returns the nodes of a trace without their times."""
     with open(path, "rb") as f:
         _, nodes = read_et(f.read())
     return [(n.id, n.name, n.type, sorted(n.ctrl), sorted(n.data),
@@ -25,7 +26,7 @@ def rows_of(path):
 
 
 def collectives(path):
-    """Kind and bytes of each, in order."""
+    """Returns the kind and the bytes of each collective, in order."""
     with open(path, "rb") as f:
         _, nodes = read_et(f.read())
     return [(n.attr["comm_type"], n.attr["comm_size"]) for n in sorted(nodes, key=lambda n: n.id)
@@ -33,7 +34,8 @@ def collectives(path):
 
 
 def traces(runs, model):
-    """The second step's, on two ranks, the same on meta; gradients are reduced in it."""
+    """The traces of the second step on two ranks are the same on the CPU and on meta, and contain
+    collectives. The PyTorch traces next to them convert to the same collectives."""
     files = {}
     for device in ("cpu", "meta"):
         out = runs.path(f"traces_{device}_{model}")
@@ -68,8 +70,8 @@ def traces(runs, model):
 
 
 def windows(runs):
-    """A trace of two steps has twice the nodes of one, and steps in it are logged, validated and
-    saved as others are."""
+    """A trace of two steps has twice as many nodes as a trace of one. Traced steps are logged,
+    validated and saved like other steps."""
     nodes = {}
     for device in ("cpu", "meta"):
         for active in ("1", "2"):
@@ -92,7 +94,8 @@ def windows(runs):
         check(nodes[device, "2"] == 2 * nodes[device, "1"] > 0, f"{device}: {nodes}")
 
 
-# Options, steps of the run, and the windows (steps from 0) that torch.profiler.schedule gives.
+# Options, number of steps of the run, and the steps that each cycle of torch.profiler.schedule
+# traces, numbered from 0.
 SCHEDULES = [
     (["--trace-warmup-steps", "1", "--trace-active-steps", "2", "--trace-repeat", "2"], 7,
      [[2, 3], [6]]),
@@ -105,14 +108,15 @@ SCHEDULES = [
 
 
 def profiled(path):
-    """Numbers of the steps that a Kineto file holds."""
+    """Returns the numbers of the steps in a Kineto trace."""
     with open(path, encoding="utf-8") as f:
         return [int(e["name"][13:]) for e in json.load(f)["traceEvents"]
                 if e["name"].startswith("ProfilerStep#")]
 
 
 def schedules(runs):
-    """Cycles as PyTorch's profiler has them, a set of files each: on threads, processes, meta."""
+    """Each cycle has the steps that PyTorch's profiler would trace, and a set of files of its own:
+    on threads, on MPI processes and on meta."""
     where = [("cpu", ()), ("meta", ())]
     if MPIRUN and b"this build has no MPI" not in run("--version").stderr:
         where.append(("mpi", launcher("2")))
@@ -149,7 +153,8 @@ def schedules(runs):
 
 
 def asked_for(runs):
-    """Options of PyTorch's profiler, of pretrain and of export."""
+    """--with-stack and --profile-memory are options of PyTorch's profiler. In pretrain they add
+    modules and memory events to the files; in export, --with-stack adds modules."""
     for flags in ([], ["--profile-memory"], ["--with-stack"], ["--with-stack", "--profile-memory"]):
         out = runs.path("asked" + "".join(flags))
         done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps",
@@ -178,7 +183,8 @@ def asked_for(runs):
 
 
 def pictures(runs):
-    """Of the first rank, and of ranks that communicate; without graphviz the run goes on."""
+    """--visualize-trace draws a graph of the first rank and, on several ranks, one of the
+    communication. Without graphviz, the run prints a warning and continues."""
     for ranks, wanted in (("1", ["graph"]), ("2", ["comm", "graph"])):
         out = runs.path("drawn" + ranks)
         options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "2",
@@ -201,8 +207,8 @@ def pictures(runs):
 
 
 def full_disk(runs):
-    """What cannot be written is told, training goes on and fails at its end; no file is there in
-    part."""
+    """If a trace cannot be written, the run prints a warning, continues and fails at its end. No
+    file is incomplete."""
     out = runs.path("full_traces")
     done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "4",
                       "--skip-eval", "--enable-tracing", "--trace-repeat", "2",
@@ -226,7 +232,8 @@ def full_disk(runs):
 
 
 def resumed_trace(runs):
-    """A run that goes on counts its own steps, and says so if it ends before one is traced."""
+    """A resumed run counts its steps from its own start to choose those to trace. If it ends before
+    one is traced, it says so."""
     options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval",
                "--save-steps", "2", "--save-dir", runs.path("goes_on"), "--resume"]
     check(runs.start(*options, "--max-steps", "4").returncode == 0, "the first four steps")

@@ -1,5 +1,6 @@
-"""./dev profile-all: its table is what the files hold, of this run alone, in any folder; what fails
-is said. The models are small ones, which a program put before pretrain chooses."""
+"""Tests ./dev profile-all: its table agrees with the files that this run wrote, in any output
+folder, and failures are reported. A script in place of the pretrain program replaces the models by
+small ones."""
 import json
 import os
 import shutil
@@ -30,7 +31,8 @@ NAMES = [f"{model}_{ranks}gpu_quick_trace.{rank}" for model in ("gpt2", "bert")
 
 
 def profile(clone, *options, after=""):
-    """Exit status, the table's rows by their first word, and what was said."""
+    """Returns the exit status, the columns of the table by the name of the trace, and the text on
+    standard error. after: shell command that runs after each run of pretrain."""
     done = subprocess.run(["./dev", "profile-all", *options], cwd=clone, capture_output=True,
                           text=True, check=False, timeout=500,
                           env={**os.environ, "SOURCE": SOURCE, "BUILD": BUILD, "AFTER": after})
@@ -43,7 +45,7 @@ def profile(clone, *options, after=""):
 
 
 def expected(path, model, ranks):
-    """A row, read from the files by other means."""
+    """Returns the columns of a trace, computed from the files by other means."""
     with open(path + ".et", "rb") as f:
         _, nodes = read_et(f.read())
     colls = [n for n in nodes if n.type == COLL]
@@ -68,7 +70,8 @@ def check_rows(what, rows, folder):
 
 
 def folders(clone):
-    """With a space in its name, twice, beside files of other runs; both forms of the option."""
+    """Writes into a folder that has a space in its name and contains files of other runs, twice,
+    with both names of the option."""
     folder = os.path.join(clone, "a folder")
     os.mkdir(folder)
     for name in ("old_quick_trace.0.et", "gpt2_2gpu_quick_trace.7.et"):
@@ -84,7 +87,8 @@ def folders(clone):
 
 
 def cycles(clone):
-    """On the CPU: ranks that share layers, windows of several steps."""
+    """The table is also right on the CPU, with tensor-parallel ranks and cycles of several
+    steps."""
     code, rows, said = profile(clone, "--tp", "2", "--trace-repeat", "2", "--trace-active-steps",
                                "2", "--max-steps", "6", "--batch-size", "2")
     names = [name.replace(".", f"_step{step}.") for name in NAMES if "_1gpu" not in name

@@ -1,4 +1,4 @@
-/* Tests progress output on a terminal and elsewhere. The start time is set back, so that the test
+/* Tests progress output on a terminal and elsewhere. The test sets the start time back, so that it
    need not wait. */
 #include "tests/support/test.h"
 #include "tools/progress.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a step of work that began a minute ago writes to standard error. */
+/* The text that one step writes to standard error if the work began a minute ago. */
 static const char *shown(progress *p, bool on_terminal, int64_t done, int64_t of) {
     static char text[400];
     FILE *file = tmpfile();
@@ -59,7 +59,7 @@ static void nothing_early_or_quiet(void) {
     CHECK_STR(shown(&p, true, 3, 12), "");
     progress_step(&p, 1, 2);
     p = (progress){.what = "loading weights"};
-    progress_step(&p, 0, 2); /* has just begun */
+    progress_step(&p, 0, 2); /* the work has just begun */
     p.on_terminal = true;
     progress_step(&p, 1, 2);
     CHECK_INT(p.line.filled, 0);

@@ -1,5 +1,6 @@
-"""pretrain's bar, on a terminal of the test's own: it fits the width, also after that has changed,
-messages have lines of their own, and what stays on the screen is what happened."""
+"""Tests the progress bar of pretrain on a pseudoterminal: it fits the width of the terminal, also
+after the width has changed, messages have lines of their own, and the lines that remain on the
+screen at the end are right."""
 import fcntl
 import json
 import os
@@ -18,7 +19,7 @@ import terminals  # noqa: E402
 from checks import check, finish, run, skip  # noqa: E402
 from pretrain_runs import GPT, MPIRUN, PRETRAIN, launcher  # noqa: E402
 
-OTHERS = "model:|dropout|validation|traced|written"  # lines that are no bars
+OTHERS = "model:|dropout|validation|traced|written"  # lines that are not bars
 
 
 def set_width(fd, columns):
@@ -26,15 +27,16 @@ def set_width(fd, columns):
 
 
 class Terminal:
-    """What a program writes to a terminal, and what the screen then shows."""
+    """Runs a program on a terminal. Has its exit code and its output."""
 
     def __init__(self, words, columns, then=None, limit=None):
-        """`then`: the width once the first bar has been seen."""
-        self.written, self.after = "", None  # `after`: how much was there when the width changed
+        """columns: width of the terminal. then: width from the first bar on. limit: limit of the
+        size of files in bytes, to simulate a full disk."""
+        self.written, self.after = "", None  # `after`: len(written) when the width changed
 
         def begin():
             set_width(0, columns)
-            for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # which are warned of
+            for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # they cause a warning
                 os.environ.pop(name, None)
             if limit:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -50,12 +52,12 @@ class Terminal:
         self.code = terminals.end(pid, fd)
 
     def bars(self, begin=0, end=None):
-        """Each text that was written over, in order."""
+        """Returns the bars in written[begin:end], in order."""
         return [part for part in re.split(r"[\r\n]", self.written[begin:end])
                 if re.match(r"(step +\d+/\d+)?[ #.\[\]]*\[[#.]", part)]
 
     def lines(self):
-        """Of the screen, were it as wide as any line."""
+        """Returns the lines that the screen shows at the end, if it is as wide as any line."""
         shown = []
         for line in self.written.replace("\r\n", "\n").split("\n"):
             cells = []
@@ -71,7 +73,7 @@ def widths(folder):
                       "--enable-tracing", "--out-dir", os.path.join(folder, "traces")],
                      columns)
         check(t.code == 0, f"{columns}: {t.written}")
-        width = columns or 80  # of a terminal that does not say
+        width = columns or 80  # width 0: unknown, 80 is assumed
         wide = [part for part in re.split(r"[\r\n]", t.written)
                 if len(part) >= width and not re.search(OTHERS, part)]
         check(not wide, f"{columns} columns: {wide}")
@@ -98,10 +100,11 @@ def widths(folder):
 
 
 def resized(folder):
-    """The one that was being written may still have the old width."""
+    """After the width has changed, bars fit the new width. Only the bar that was being written may
+    still have the old width."""
     for columns, then in ((120, 50), (50, 120)):
         bars = []
-        for steps in ("300", "3000", "30000"):  # until some are left when the width has changed
+        for steps in ("300", "3000", "30000"):  # until bars follow the change
             t = Terminal([PRETRAIN, *SMALL, "--max-steps", steps, "--num-epochs", "1000",
                           "--skip-eval", "--save-dir",
                           os.path.join(folder, f"{steps} in {columns}")], columns, then)
@@ -114,7 +117,7 @@ def resized(folder):
 
 
 def messages(folder):
-    """Lines that are asked for, warnings and errors begin where no bar stands."""
+    """Log lines, warnings and errors begin on lines without a bar."""
     t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--logging-steps", "5"], 80)
     lines = [line for line in t.lines() if re.match(r"step \d+/12  loss ", line)]
     check([line.split("/")[0] for line in lines] == ["step 1", "step 5", "step 10"], t.written)
@@ -134,7 +137,8 @@ def messages(folder):
 
 
 def elsewhere(folder):
-    """Where no terminal is: lines. Open MPI gives ranks one that nobody sees."""
+    """Without a terminal, lines are printed instead of a bar. This is also true for MPI ranks: Open
+    MPI gives them a terminal that nobody sees."""
     words = [PRETRAIN, *SMALL, "--eval-steps", "6", "--save-dir", folder]
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)

@@ -1,6 +1,7 @@
-"""config.json as it was released with models of our families: each is taken, and has the parameters
-that its model card or safetensors index counts. Shapes are facts of the releases; keys are those
-that transformers of their time wrote. What is not done is refused by its name."""
+"""Tests config.json files of released models of the supported families: each is accepted, and its
+number of parameters matches the model card or the safetensors index. Shapes come from the releases;
+other keys are the ones that transformers wrote at that time. Unsupported features are refused by
+name."""
 import re
 
 from inference_runs import *  # noqa: F403
@@ -31,7 +32,7 @@ NEOX = dict(architectures=["GPTNeoXForCausalLM"], model_type="gpt_neox", bos_tok
             max_position_embeddings=2048, rotary_emb_base=10000, rotary_pct=0.25,
             tie_word_embeddings=False, torch_dtype="float16", transformers_version="4.24.0",
             use_cache=True, use_parallel_residual=True)
-# What older versions wrote of every model, whatever its type.
+# Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
     add_cross_attention=False, bad_words_ids=None, begin_suppress_tokens=None,
@@ -151,9 +152,9 @@ def test_refused():
             refuse(f, meta(f, said), 1, says)
         said = {k: v for k, v in RELEASED["Llama-2-7b"][1].items() if k != "model_type"}
         refuse(f, meta(f, said), 1, '"architectures" "LlamaForCausalLM"', 'no "model_type"')
-        for name in (["GPT2LMHeadModel", "x"], [], None, "text"):  # GPT-2's older files
+        for name in (["GPT2LMHeadModel", "x"], [], None, "text"):  # as in old files of GPT-2
             expect_ok(f.run(*meta(f, {**said, "architectures": name})))
-        for name in ([["x"], {"y": []}], {"x": ["y"]}, []):  # before a Llama's type
+        for name in ([["x"], {"y": []}], {"x": ["y"]}, []):  # ignored, since model_type is given
             said = {**RELEASED["Llama-2-7b"][1], "architectures": name, "num_experts": 8}
             refuse(f, meta(f, said), 1, "num_experts")
         for types in (["sliding_attention", "full_attention"] * 14, ["chunked_attention"] * 28):

@@ -1,6 +1,6 @@
-"""Folders exactly as transformers 5 saves them (tests/reference/saved_*, tokenizer.json alone) in
-the programs: ids, logits, greedy tokens and texts of tests/reference/saved.json, on threads and MPI
-processes, from the text to the text."""
+"""Tests folders exactly as transformers 5 saves them (tests/reference/saved_*), in which
+tokenizer.json is the only vocabulary. Token ids, logits, greedy tokens and texts match transformers
+(tests/reference/saved.json), with threads and with MPI processes."""
 from inference_runs import *  # noqa: F403
 
 SAVED = load_json(os.path.join(REFERENCE, "saved.json"))
@@ -13,7 +13,8 @@ def folder_of(name):
 
 
 def before_end(name, tokens):
-    """Without the token that ended the text, and what filled up behind it."""
+    """Returns the tokens before the end of the text. The end token and the padding after it are
+    left out."""
     end = load_json(os.path.join(folder_of(name), "generation_config.json"))["eos_token_id"]
     return tokens[:tokens.index(end)] if end in tokens else tokens
 
@@ -24,7 +25,7 @@ def tokenize(name, *args):
 
 
 def test_files():
-    """As save_pretrained leaves them, and nothing more."""
+    """The folders have the files that save_pretrained writes, and no others."""
     for name in SAVED:
         files = [n for n in os.listdir(folder_of(name)) if not n.endswith(".safetensors")]
         generation = [] if name == "bert" else ["generation_config.json"]
@@ -69,7 +70,7 @@ def test_over_mpi():
 
 
 def test_side_by_side():
-    """Padded, each goes on as alone."""
+    """In a batch with padding, each text continues as it does alone."""
     with Folder() as f:
         for name in GENERATING:
             texts = [want for want in SAVED[name] if "\n" not in want["text"]]
@@ -94,7 +95,7 @@ def test_masks():
 
 
 def test_tokenizers_of_other_models():
-    """Words that say whose."""
+    """The message names the kind of the tokenizer and the kind that the model needs."""
     with Folder() as f:
         refuse(f, ["--weights", folder_of("llama3"), "--tokenizer", folder_of("bert")], 1,
                "is a BERT tokenizer, but", "needs a BPE tokenizer")

@@ -1,5 +1,6 @@
-"""--save_weights leaves a folder that works alone: every type, byte and file as it came; and
-nothing is lost where it cannot be written."""
+"""Tests --save_weights: the saved folder works without its source, tensors keep their types and
+bytes, tokenizer files are copied unchanged, and an existing model is not lost if the new one cannot
+be written."""
 from inference_runs import *  # noqa: F403
 
 EXAMPLES = os.path.join(SOURCE, "examples")
@@ -40,8 +41,9 @@ def test_tensors_stay_in_the_types_they_came_in():
 
 
 def test_files_of_mixed_types():
-    """Also where the configuration names another type than that of most bytes, under either of its
-    two names."""
+    """Tensors of two types keep their types. The saved configuration has the type that the source
+    names under dtype or torch_dtype, even if no tensor has it. If the source names none, it has the
+    type of most bytes."""
     with Folder() as f:
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "mixed")
         path = f / "mixed/model.safetensors"
@@ -74,7 +76,8 @@ def test_another_type_where_one_is_asked_for():
 
 
 def test_the_folder_works_alone():
-    """Its own tokenizer and ends of texts; the same text as from the source."""
+    """The saved folder has a tokenizer and stop tokens, and generates the same text as its
+    source."""
     with Folder() as f:
         shutil.copytree(GPT2, f / "source")
         f.write("source/generation_config.json", '{"eos_token_id": 7, "bos_token_id": 5}')
@@ -105,7 +108,7 @@ def test_ids_of_begin_and_end():
                             {"bos_token_id": None, "eos_token_id": 4}),
                            ({"bos_token_id": None, "eos_token_id": None},
                             {"bos_token_id": None, "eos_token_id": None}),
-                           ({}, {"bos_token_id": 1, "eos_token_id": 2})):  # LlamaConfig's
+                           ({}, {"bos_token_id": 1, "eos_token_id": 2})):  # of LlamaConfig
             shutil.rmtree(f / "source", ignore_errors=True)
             shutil.copytree(source, f / "source")
             config = load_json(f / "source/config.json")
@@ -121,7 +124,7 @@ def test_ids_of_begin_and_end():
 
 
 def test_an_older_model_is_replaced():
-    """Its files of other names go; what is no model stays."""
+    """Files of the older model that have other names are removed. Other files stay."""
     with Folder() as f:
         shutil.copytree(checkpoint("tiny_gpt2_f16_shards"), f / "out")
         f.write("out/README.md", "mine")
@@ -148,7 +151,7 @@ def test_nothing_is_lost():
                                     capture_output=True, timeout=HANGS)
             assert "File too large" in sentence_of(result, 1)
             assert {n: content(f / f"out/{n}") for n in f.files("out")} == before
-        # folders that are read
+        # folders that are inputs
         shutil.copytree(GPT2, f / "source")
         os.symlink("source", f / "link")
         shutil.copytree(checkpoint("tiny_gpt2_f16_shards"), f / "shards")
@@ -158,7 +161,7 @@ def test_nothing_is_lost():
                    "is an input, which is never overwritten")
         refuse(f, ["--weights", GPT2, "--tokenizer", "source", "--save_weights", "source"], 1,
                "is an input, which is never overwritten")
-        # what is no folder, or nothing that can be written
+        # a file, and a folder that cannot be created
         refuse(f, ["--save_weights", "ids.txt"], 1, "ids.txt")
         refuse(f, ["--save_weights", "/proc/model"], 1, "/proc/model")
 

@@ -1,4 +1,5 @@
-"""The small programs of examples/: what they say and what they write."""
+"""Tests the small programs of examples/: what they print and write. The collectives and messages in
+their traces are compared with closed formulas."""
 import html
 import json
 import os
@@ -27,7 +28,7 @@ def text(name):
         return f.read()
 
 
-for name in NAMES:  # small enough to be read
+for name in NAMES:  # short enough to be read as examples
     with open(os.path.join(SOURCE, "examples", name + ".c"), encoding="utf-8") as f:
         lines = len(f.readlines())
     check(lines <= 60, f"examples/{name}.c has {lines} lines")
@@ -52,7 +53,7 @@ for schedule, chunks in (("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1"
     for rank in range(STAGES):
         with open(os.path.join(folder, f"train_pipeline.{rank}.et"), "rb") as f:
             sizes += [n.attr["comm_size"] for n in read_et(f.read())[1] if "comm_src" in n.attr]
-    messages = 2 * MICROBATCHES * (STAGES * chunks - 1)  # each is sent and received
+    messages = 2 * MICROBATCHES * (STAGES * chunks - 1)  # forward and backward
     check(sizes == 2 * messages * [1024 * WIDTH * 2], f"{schedule}: {len(sizes)} messages")
     done = run("validate", os.path.join(folder, "train_pipeline"))
     check(done.returncode == 0 and b"a simulation finishes" in done.stdout, done.stdout)
@@ -68,7 +69,7 @@ for ranks in (1, 2, 4, 16):
             nodes = read_et(f.read())[1]
         sizes = [n.attr["comm_size"] for n in nodes if "comm_size" in n.attr]
         check(all(n.dur > 0 for n in nodes), f"own_model {ranks}: ops without a time")
-        # the table's rows and the MLP's sums are added, the logits' columns gathered
+        # all-reduces of embeddings and of the MLP's partial sums; all-gather of the logits
         want = [T * C * 4, T * C * 4, T * CLASSES // ranks * 4] if ranks > 1 else []
         check(sizes == want, f"own_model {ranks}: rank {rank} exchanges {sizes}, not {want}")
     if ranks > 1:
@@ -77,7 +78,7 @@ for ranks in (1, 2, 4, 16):
 check("does not divide into 17 shards" in example("own_model", "17", ends=1), "17 ranks")
 check("RANKS must be" in example("own_model", "--help", ends=1), "own_model --help")
 
-# An MLP, whole and cut: what each rank exchanges, in the order in which it does.
+# An MLP, whole and sharded: the collectives of a rank in order, with their numbers of elements.
 T, C, HIDDEN = 1024, 768, 3072
 GATHER, SUM = "all_gather", "all_reduce"
 EXCHANGES = {
@@ -102,12 +103,12 @@ for name, words in {"mlp_columns": "columns 0-383 of 768", "mlp_rows": "rows 0-3
     check(words in html.unescape(text(name + ".svg")), f"{name}.svg does not say {words!r}")
 check(example("mlp_two_ways", "--help").startswith("usage"), "mlp_two_ways --help")
 example("mlp_two_ways", "somewhere", ends=1)
-# A command that is nearly one of those there are.
+# For a mistyped command, the message suggests one that exists.
 for typed, words in {"exprt": "did you mean export?", "valdate": "did you mean validate?",
                      "zzzzz": "unknown command 'zzzzz' (--help"}.items():
     done = run(typed)
     check(done.returncode == 2 and words in done.stderr.decode(), f"{typed}: {done.stderr}")
-# With standard output closed, what is printed is lost and goes into no file.
+# With standard output closed, printed text is lost, and none of it is written into a file.
 before = text("mlp_whole.svg"), text("mlp_step.json")
 done = subprocess.run(["sh", "-c", 'exec "$0" >&-', os.path.join(BUILD, "mlp_two_ways")],
                       cwd=folder, check=False, timeout=300)

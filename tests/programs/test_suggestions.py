@@ -1,5 +1,5 @@
-"""What a run on meta ends with: options that would make it faster, or fit the machine; each does
-what is said when it is tried."""
+"""Tests the suggestions at the end of a run on meta: options that would make the run faster, or let
+it fit into memory. Each suggestion is tried and must have the printed effect."""
 import json
 import os
 import re
@@ -28,7 +28,9 @@ LEVER = re.compile(r"((?:--\w+ \S+ )+)(-\d+)%( on \d+ ranks?)?( with [\d.]+ time
 
 
 def suggestions(out):
-    """[(["--dtype", "bf16"], -0.41, " on 2 ranks", " with 2 times the sequences"), ...]"""
+    """Returns a list of (options, change of the time per sequence, ranks, sequences), such as
+    (["--dtype", "bf16"], -0.41, " on 2 ranks", None). Ranks and sequences are None if the options
+    do not change them."""
     found = re.search(r"^suggestions: (.*) \(time per sequence; each change alone\)$", out, re.M)
     return [(option.split(), int(change) / 100, ranks, texts)
             for option, change, ranks, texts in (LEVER.fullmatch(part).groups()
@@ -37,7 +39,7 @@ def suggestions(out):
 
 
 def inference_run(*args):
-    """Predicted ns a text, alone, and texts and ranks of the run."""
+    """Returns the predicted ns per sequence, the number of sequences and the number of ranks."""
     run = json.loads(start("inference", "--device", "meta", "--json", *args))
     batch = int(args[args.index("--batch_size") + 1]) if "--batch_size" in args else 1
     return (run["predicted_prefill_ns"] + run["predicted_decode_ns"]) / batch, batch, run["ranks"]
@@ -102,7 +104,7 @@ check("--dtype" not in start("pretrain", "--device", "meta", "--hw", "v100-32g")
 for quiet in (["--json"], ["--quiet"]):
     check("suggestions" not in start("inference", "--device", "meta", *SIX, *quiet), f"{quiet}")
 
-# ---- what does not fit ----
+# ---- models that do not fit into memory ----
 
 for name, memory, args in (
         ("inference", "bf16 weights, KV cache and activations",

@@ -1,5 +1,5 @@
-"""--sweep: each row is what a run of its own predicts, the front is the brute force's, and what is
-not possible is there with the reason."""
+"""Tests --sweep: each row is the prediction of a separate run, the Pareto front is the one that
+brute force finds, and impossible combinations are listed with the reason."""
 import csv
 import fcntl
 import json
@@ -36,7 +36,8 @@ def close(a, b, tolerance=1e-9):
 
 
 def check_figures(table, tokens):
-    """What follows from the others, by definition."""
+    """Checks the columns that follow from others by definition. tokens: function that returns the
+    number of tokens of a row."""
     for row in table:
         if row["refused"]:
             continue
@@ -49,8 +50,9 @@ def check_figures(table, tokens):
 
 
 def check_front(table, time):
-    """Of each row in the front no other is as good in one and better in the other; fastest first,
-    numbered from 1."""
+    """Checks the Pareto front of time and GPU seconds per 1000 tokens: it has the rows that no
+    other row dominates, numbered from 1, fastest first. time: function that returns the time of a
+    row. Returns the number of rows in the front."""
     possible = [row for row in table if not row["refused"]]
     points = [(time(row), row["gpu_s_per_1000_tokens"]) for row in possible]
     front = sorted({p for p in points if not any(
@@ -73,7 +75,8 @@ def check_picture(table, machines):
 
 
 def check_columns(table):
-    """Of one option alone: each value's time, as high as it is long, cut into its shares."""
+    """Checks the picture of a sweep over one option: each value has a column whose height is its
+    time, divided into the shares of the limits."""
     svg = "{http://www.w3.org/2000/svg}"
     root = ElementTree.parse("sweep.svg").getroot()
     boxes = [r for r in root.findall(svg + "rect") if r.find(svg + "title") is not None]
@@ -174,7 +177,7 @@ for wanted in (("1", 2, 8, "bf16", "none", "h100"), ("2", 4, 2, "f32", "full", "
     check(close(row["time_ns"], 1e6 * float(ms), 0.006), f"{row}: {alone}")
     check(close(row["tokens_per_s"], 1e3 * float(kilo), 0.006), f"{row}: {alone}")
 
-# A key may be an earlier name. The column of pretrain's --model keeps its earlier name.
+# A key may be an earlier name of an option. The column of pretrain's --model has the earlier name.
 for name, key, column in (("pretrain", "model", "model_name"), ("pretrain", "model-name",
                           "model_name"), ("inference", "model_name", "model"),
                           ("inference", "hw_config", "hw")):
@@ -185,7 +188,7 @@ for name, key, column in (("pretrain", "model", "model_name"), ("pretrain", "mod
         start(name, "--sweep", f"{key}={values}", "--out_dir", "named", "--json"))]
         == values.split(","), f"{name} {key} --json")
 
-# ---- what makes no sense ----
+# ---- invalid sweeps ----
 
 for name, args, sentence in (
         ("inference", ["--sweep", "tp"],
@@ -224,14 +227,14 @@ check("/dev/null" in said and said.count("\n") == 1, said)
 out = start("inference", "--sweep", "tp=5,1 model=gpt2,gpt5", "--num_output_tokens", "2")
 check("tp 5 does not divide the 12 attention heads" in out and "gpt5" in out and
       "2 models" in out and "4 combinations, 1 possible" in out, out)
-# Another sweep's table stays under another name; the same sweep's is replaced.
+# The table of a different sweep is kept under a numbered name; that of the same is replaced.
 for tp, numbered in (("1,2", []), ("1,2", []), ("1,3", ["sweep.1"]), ("1", ["sweep.1", "sweep.2"])):
     out = start("inference", "--sweep", f"tp={tp}", "--num_output_tokens", "2", "--out_dir", "kept")
     names = sorted(f"{stem}.{end}" for stem in [*numbered, "sweep"] for end in ("csv", "svg"))
     check(sorted(os.listdir("kept")) == names, f"tp={tp}: {os.listdir('kept')}")
 check([len(open(f"kept/{stem}.csv").readlines()) for stem in ("sweep.1", "sweep.2", "sweep")]
       == [3, 3, 2], "rows of the sweeps that are kept")
-# Another run that sweeps into the folder is refused.
+# A sweep is refused while another run writes a sweep into the folder.
 with open("kept/.sweep.lock", "w", encoding="utf-8") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
     print("77 1764269485 elsewhere pretrain", file=lock, flush=True)

@@ -1,5 +1,5 @@
-"""`syntorch tokenize` as a user runs it: ids, pieces and offsets of texts, texts of ids, one
-sentence for what cannot be."""
+"""Tests `syntorch tokenize` as a user runs it: ids, pieces and offsets of texts, texts of ids, and
+one sentence for invalid input. The expected ids come from HuggingFace's tokenizers library."""
 import json
 import os
 import tempfile
@@ -22,7 +22,7 @@ def objects(*args):
 
 
 def tokens():
-    """What the tokenizers library says of the same file."""
+    """Ids, pieces and offsets match HuggingFace's tokenizers library, which read the same file."""
     got = objects("--tokenizer", LLAMA3, "Hello w\u00f6rld <x>", "b")
     check([len(got), got[0]["text"]] == [2, "Hello w\u00f6rld <x>"], str(got))
     want = {"ids": [900, 39, 811, 78, 264, 127, 114, 81, 513, 220, 903], "type_ids": [0] * 11,
@@ -46,13 +46,13 @@ def tokens():
 
 
 def unknown_spelled_out():
-    """A text that is spelled as the unknown token, and is not that token."""
+    """A text that is spelled like the unknown token is not encoded as that token."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as f:
             json.dump({"model": {"type": "BPE", "unk_token": "<unk>", "merges": [],
                                  "vocab": {"<unk>": 0, "u": 1, "n": 2, "k": 3}}}, f)
         got = objects("--tokenizer", folder, "<unk>")[0]
-    want = [[0, 1, 2, 3, 0], [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]]]  # tokenizers 0.23
+    want = [[0, 1, 2, 3, 0], [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]]]  # from tokenizers 0.23
     check([got["ids"], got["offsets"]] == want, str(got))
 
 

@@ -1,5 +1,6 @@
-"""What is given to the commands in place of a trace: files of other kinds, damaged ones, and files
-that cannot be read. Each is refused with a sentence that says why."""
+"""Tests commands whose input is not a valid trace: files of other kinds, damaged files, and files
+that cannot be read. Each is refused with a sentence that says why, except for damaged traces, which
+`stat` describes as far as it can read them."""
 import random
 import zipfile
 
@@ -7,7 +8,7 @@ from tool_runs import *  # noqa: F403
 
 
 def other_files(folder):
-    """Name and what it is."""
+    """Yields names of files, and what the message calls them."""
     yield "out/timeline.json", "a Chrome timeline"
     yield "out/tensor_trace_graph.json", "node-link JSON"
     yield "out/tensor_trace_chakra.json", "an execution trace as JSON"
@@ -59,7 +60,7 @@ def test_damaged_traces_are_still_described():
     with Folder() as f:
         traced(f)
         whole = open(f / "out/trace.0.et", "rb").read()
-        # the first message, whose length has two bytes
+        # size of the first message, including the two bytes of its length
         metadata = 2 + (whole[0] & 127 | whole[1] << 7)
         assert whole[0] >= 128 > whole[1]
         for data in (whole[: len(whole) // 2], whole[metadata:],
@@ -70,7 +71,7 @@ def test_damaged_traces_are_still_described():
 
 
 def recorded(folder, *names):
-    """PyTorch's traces as traces of all nodes, without what validate must not mind."""
+    """Writes a PyTorch trace under each name, converted with all its nodes."""
     host_and_device(folder, "p")
     for name in names:
         expect_ok(run(folder, "convert", "pytorch", "--host", "p_host.json", "--device",

@@ -1,4 +1,5 @@
-"""Names of files and models that a terminal would obey reach it escaped."""
+"""Tests that control characters in the names of files and models are escaped before they reach a
+terminal."""
 from tool_runs import *  # noqa: F403
 
 EVIL = "a\x1b[31mb\nc\u009b7m\u202ed\r"
@@ -6,7 +7,7 @@ SHOWN = "a\\x1b[31mb\\nc\\xc2\\x9b7m\\xe2\\x80\\xaed\\x0d"
 
 
 def printable(data):
-    """Nothing but text and ends of lines."""
+    """Checks that the bytes are only printable text and line breaks. Returns the text."""
     text = data.decode()
     odd = [c for c in text if c != "\n" and not c.isprintable()]
     assert not odd, f"{odd} in {text!r}"

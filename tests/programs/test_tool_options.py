@@ -1,12 +1,14 @@
-"""Options of the commands: how inputs and choices are given, which options are refused since they
-would do nothing, and what is found out before the work."""
+"""Tests options of the commands: how inputs and choices are given, earlier names of options,
+options that are refused because they would have no effect, and outputs that are checked before the
+work starts."""
 import fcntl
 
 from tool_runs import *  # noqa: F403
 
 
 def test_how_inputs_and_choices_are_given():
-    """By --input or without it, after options or before them; a choice is one of its words."""
+    """An input may be given with or without --input, before or after options. A choice must be one
+    of the option's words."""
     with Folder() as f:
         traced(f)
         for command in ("stat", "validate", "convert-all", "weights"):
@@ -32,14 +34,14 @@ def test_how_inputs_and_choices_are_given():
             assert r.returncode == 0 and not {"links", "edges"} <= json.load(g).keys(), text_of(r)
 
 
-# Earlier names of options: command, earlier name, name.
+# Command, earlier name of an option, current name.
 ALIASES = [
     *([[program], alias, name] for program in ("inference", "pretrain") for alias, name in
       (("model_name", "model"), ("trace_output_dir", "out_dir"), ("hw_config", "hw"))),
     [["syntorch", "astra-sim"], "out", "out_dir"],
     [["syntorch", "convert-all"], "output", "out_dir"],
 ]
-# Flags of the projects whose commands should keep working.
+# Command lines of earlier projects, which should keep working.
 FLAGS = [
     ["pretrain", "--model-name", "gpt2", "--max-seq-length", "64", "--batch-size", "2",
      "--learning-rate", "5e-5", "--num-epochs", "3", "--max-steps", "2", "--num-gpus", "2",
@@ -57,7 +59,8 @@ def help_of(folder, *command):
 
 
 def test_earlier_names():
-    """An earlier name of an option sets it, with dashes or underscores, and is in no --help."""
+    """An earlier name of an option sets the option, with dashes or underscores, and is not in
+    --help."""
     with Folder() as f:
         for command, alias, name in ALIASES:
             options = re.findall(r"^  --(\w+)", help_of(f, *command), re.M)
@@ -75,7 +78,7 @@ def test_earlier_names():
 
 EXPORT = ["syntorch", "export", "--input", "none.json", "--output"]
 ROWS = os.path.join(SOURCE, "tests", "measured", "all_reduce_a100.csv")
-# Options that would do nothing, and what is said of the first of them.
+# Command lines with an option without effect, and a part of the message about it.
 WITHOUT_EFFECT = [
     *([["calibrate", "--measure", *more], f"{more[0]} has no effect with --measure"] for more in
       (["--rows", "absent"], ["--rows_stack", "x"], ["--fix", "launch_us"], ["--rounds", "3"],
@@ -104,7 +107,7 @@ WITHOUT_EFFECT = [
     [["syntorch", "tokenize", "--tokenizer", "bytes", "--decode", "--plain", "65"],
      "--plain has no effect with --decode"],
 ]
-# Outputs that cannot be written are found out before the work: inputs are not there.
+# Commands that check their output before they read their input. The inputs do not exist.
 BEFORE_WORK = [
     ["calibrate", "--measure", "--output"],
     ["calibrate", "--rows", "none.csv", "--output"],
@@ -131,7 +134,7 @@ def test_options_without_effect():
         r = run(f, "convert", "pytorch", "--host", "job_host.json", "--device", "job_device.json",
                 "--output", "x.et", "--json", "--quiet")
         assert r.returncode == 0 and json.loads(r.stdout), f"--json --quiet: {text_of(r)}"
-        for name in ("", "out/", ".", "out/.."):  # files of a set would be hidden
+        for name in ("", "out/", ".", "out/.."):  # names of files would begin with a dot
             f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
             refused(f, ["convert", "text", "--input", "w.txt", "--num_npus", 2, "--output", name],
                     f"the prefix '{name}' has no file name")
@@ -155,7 +158,8 @@ def test_outputs_are_checked_before_the_work():
                                    ("/proc/x/y", "/proc")):
                 refused(f, [*command, output], f"cannot write {output}",
                         f": the folder {folder} does not allow new files")
-            refused(f, [*command, "new/x"], "none")  # the folder will be made, the input is absent
+            # The folder can be created, so the message is about the missing input.
+            refused(f, [*command, "new/x"], "none")
             assert not os.path.exists(f / "new"), command
             if command[0] == "export":
                 refused(f, [*command, "a" * 241], "is too long")
@@ -166,8 +170,8 @@ def test_outputs_are_checked_before_the_work():
 
 
 def test_one_run_at_a_time_writes_a_set():
-    """Another run that writes the same files is refused and named; other names in the folder are
-    free."""
+    """A command is refused while another run writes the same files, and the message names that run.
+    Other names in the folder can be used."""
     with Folder() as f:
         traced(f)
         f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")

@@ -1,9 +1,10 @@
-"""No command overwrites one of its inputs, under any of its names."""
+"""Tests that no command overwrites one of its inputs, also if the output is another name of the
+same file."""
 from tool_runs import *  # noqa: F403
 
 
 def keeps(folder, name, *args, program=SYNTORCH):
-    """The command is refused and the file stays."""
+    """Checks that the command is refused and that the file does not change."""
     with open(folder / name, "rb") as f:
         before = f.read()
     r = subprocess.run([program, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True,
@@ -15,7 +16,7 @@ def keeps(folder, name, *args, program=SYNTORCH):
 
 
 def links_to(folder, name):
-    """The file itself, and two other names of it."""
+    """Yields the name of the file, of a symbolic link and of a hard link to it."""
     os.symlink(name, folder / "soft")
     os.link(folder / name, folder / "hard")
     yield from (name, "soft", "hard")
@@ -41,7 +42,7 @@ def test_no_input_is_overwritten():
         f.write("all.comm_group.json", "{}")
         for rank in range(2, 7):
             f.write(f"all.{rank}.et", "")
-        # the older set's further ranks are removed
+        # Files of an older set with more ranks are removed, but not if one is the input.
         keeps(f, "all.7.et", "export", "--input", "all.7.et", "--output", "all.et")
 
         workload = "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n"

@@ -1,5 +1,6 @@
-"""Pipes, and inputs that grow when they are read: nothing is waited for in vain, and nothing grows
-beyond what a recording may hold."""
+"""Tests pipes and inputs that grow when they are read. Commands do not wait for a pipe that nobody
+writes to, gzip input unpacks to a limited size, and deep nesting does not enlarge the output out of
+proportion."""
 import gzip
 
 from tool_runs import *  # noqa: F403
@@ -25,7 +26,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for():
             text = (out + err).decode()
             assert p.returncode == 1 and "a pipe without a writer" in text, \
                 f"{command}: {p.returncode} {text}"
-        assert "ok" in text, text  # what else the folder holds
+        assert "ok" in text, text  # other traces in the folder are converted
 
 
 def test_a_slow_writer_is_waited_for():
@@ -73,7 +74,7 @@ def test_gzip_unpacks_to_what_a_recording_may_hold():
             r = run(f, *args)
             assert r.returncode == 1 and b"of gzip unpack to more than" in r.stderr \
                 and b"--max_unpacked_mib" in r.stderr, text_of(r)
-            r = run(f, *args, "--max_unpacked_mib", 25)  # then it is judged by what it holds
+            r = run(f, *args, "--max_unpacked_mib", 25)  # enough to unpack all of it
             assert b"unpack to more" not in r.stderr, text_of(r)
         expect_ok(run(f, "convert", "pytorch", "--host", "bomb.json", "--output", "x.et",
                       "--max_unpacked_mib", 25))
@@ -84,8 +85,8 @@ def test_gzip_unpacks_to_what_a_recording_may_hold():
 
 
 def test_the_densest_recordings_are_read():
-    """One op in a loop, pretty-printed, which is denser than any real recording (52 times at
-    most)."""
+    """A trace of one op in a loop, pretty-printed, is read although gzip compresses it more than
+    any real PyTorch trace (at most 52:1)."""
     with Folder() as f:
         if without_zlib(f):
             raise Skip("built without zlib")

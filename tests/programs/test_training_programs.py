@@ -1,5 +1,5 @@
-"""examples/train_mlp.c and train_gpt.c: one rank, ranks as threads and ranks over MPI print the
-same losses, which fall."""
+"""Tests examples/train_mlp.c and train_gpt.c: their losses fall, and are the same on one rank, on
+ranks that are threads and on ranks over MPI."""
 import os
 import re
 import shutil
@@ -16,7 +16,7 @@ MPIRUN = shutil.which("mpirun")
 
 
 def output(*command):
-    with tempfile.TemporaryDirectory() as folder:  # train_gpt leaves a picture
+    with tempfile.TemporaryDirectory() as folder:  # train_gpt writes a picture
         done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False,
                               cwd=folder)
         if GPT in command and done.returncode == 0:
@@ -25,7 +25,8 @@ def output(*command):
 
 
 def losses(*command):
-    """(step, loss) of each line; complains and gives none if it fails or prints anything else."""
+    """Returns (step, loss) of each line. If the program fails or prints anything else, records a
+    failure and returns an empty list."""
     done = output(*command)
     text = f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     lines = [re.fullmatch(r"step (\d+): loss (\d+\.\d{6})", line)
@@ -46,7 +47,9 @@ def launcher(n):
 
 
 def compare(program, steps, tolerances, ranks):
-    """ranks: arguments, and how many processes MPI starts for them. Returns one rank's losses."""
+    """Checks that the losses fall and are the same with other ranks. tolerances: relative
+    difference by line. ranks: arguments, and the number of MPI processes or None. Returns the
+    losses of one rank."""
     one = losses(program)
     check([step for step, _ in one] == steps, f"steps of {one}")
     check(one and one[-1][1] < one[0][1] / 2, f"the losses do not fall: {one}")
@@ -65,10 +68,11 @@ def compare(program, steps, tolerances, ranks):
 
 
 compare(MLP, [10, 20, 30, 40, 50], [1e-4] * 5, [(["1"], None), (["2"], "2"), (["4"], "4")])
-# after many steps rounding has grown
+# Differences by rounding grow with the number of steps.
 wide = compare(GPT, [20, 40, 60, 80, 100], [1e-4, 1e-3, 1e-2, 1e-2, 1e-2],
                [(["1", "1"], None), (["2", "1"], "2"), (["1", "2"], None), (["2", "2"], "4")])
-for shape in (["1", "1"], ["2", "2"]):  # a poem half known shows the rounding that a text does not
+# The tolerances grow because rounding has more effect once the model knows a part of the poem.
+for shape in (["1", "1"], ["2", "2"]):
     half = losses(GPT, *shape, "bf16")
     check(close(half, wide, [0.02, 0.03, 0.1, 0.15, 0.25]), f"bf16 {shape}: {half}, not {wide}")
 finish()

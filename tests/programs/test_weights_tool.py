@@ -1,5 +1,5 @@
-"""`syntorch weights` as a user runs it: every file of the corpus gives a list or one sentence, and
-what is listed is what a reader written here finds."""
+"""Tests `syntorch weights` as a user runs it. For each file of tests/corpus/safetensors it prints a
+list or one sentence, and the list agrees with what the independent reader in this file finds."""
 import glob
 import json
 import os
@@ -18,7 +18,7 @@ def run(*args):
 
 
 def read(path):
-    """Name, type, shape, bytes, file of each tensor in the order of the bytes."""
+    """Returns the name, type, shape, bytes and file of each tensor, in the order of the bytes."""
     with open(path, "rb") as f:
         (n,) = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(n))

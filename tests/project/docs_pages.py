@@ -1,11 +1,11 @@
-"""Parses README.md and docs/ for test_docs.py: finds commands, Python, JSON and the shown output
-of commands, and compares shown with printed output.
+"""Parses README.md and docs/ for test_docs.py: finds commands, Python, JSON and the shown output of
+commands, and compares shown with printed output.
 
 A block (indented by four, or between fences) is Python if its fence or first word says so,
 otherwise shell. Shell blocks in which a line begins with "$ " also show the output of the commands.
 In shown output, a line "..." matches any lines, and "..." within a line matches any text. In other
-shell blocks each line is a command. Inline code in a sentence or table that begins with one of our
-programs and has arguments is a command, too.
+shell blocks each line is a command. Inline code in a sentence or table is also a command if it
+begins with one of our programs and has arguments.
 """
 import difflib
 import re

@@ -31,7 +31,7 @@ SCREENSHOTS = {
     "viewer_timeline.png": ("docs/viewer.md", "out/trace.html", 1280, 720,
                             "#op=Ar0.o7", ["Enter", "s"]),
 }
-MEASURED = "viewer_timeline.png"  # has measured times, so every screenshot differs
+MEASURED = "viewer_timeline.png"  # has measured times, so each new screenshot differs
 # Pictures that no page's commands draw, and their source.
 NOT_DRAWN = {
     "accuracy.svg": "./dev bench accuracy",
@@ -58,7 +58,7 @@ DIFFERENCE = """(async () => {
 
 
 def strangers(shown):
-    """Returns names that are missing in docs/images, in the lists above, or on all pages."""
+    """Returns the names that are missing in docs/images, in the lists above, or on all pages."""
     there = set(os.listdir(IMAGES))
     return (there ^ shown) | (there ^ (set(DRAWN) | set(SCREENSHOTS) | set(NOT_DRAWN)))
 

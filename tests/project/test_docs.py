@@ -249,7 +249,7 @@ def test_pages():
 
 # ---- examples of the --help texts ----
 
-TEXT_WORKLOAD = {  # in place of the reader's files
+TEXT_WORKLOAD = {  # replaces the reader's own files
     "resnet.txt": "DATA\n2\na -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n"
                   "b -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n",
     "dlrm.txt": "HYBRID_DLRM 1\n3\na -1 9 ALLTOALL 4096 8 ALLTOALL 4096 7 NONE 0 3\n"
@@ -347,8 +347,8 @@ def test_comparison():
 
 # ---- choices ----
 
-CHOOSES = {  # the command with which each choice is tried
-    "calibrate": None,  # measures for minutes; test_calibrate_cuda.py has the emulated device
+CHOOSES = {  # the command that is run with each choice
+    "calibrate": None,  # measures for minutes; test_calibrate_cuda.py uses the emulated device
     "inference": "--num_output_tokens 2",
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
     "syntorch astra-sim": "outputs/trace",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every header of the library compiles alone, as C11 and as C++17, without a warning. Headers that
-# include C's atomics are private and C only.
+# Checks that every header of the library compiles alone, as C11 and as C++17, without a warning.
+# Headers that include C's atomics are private and must compile only as C.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 warnings=(-Wall -Wextra -Wpedantic -Werror -D_POSIX_C_SOURCE=200809L -fsyntax-only -I.

@@ -201,7 +201,7 @@ violations() {
         family[$path]=$stem
     done < <(include_lines)
     sources | sed 's|/[^/]*$||' | sort -u | while read -r room; do
-        [ -n "${may_include[$room]:-}" ] || echo "$room/ has no line in the table of rooms"
+        [ -n "${may_include[$room]:-}" ] || echo "$room/ has no line in the table of folders"
     done
     for file in "${!private[@]}"; do
         stem_of "$file"
@@ -293,8 +293,8 @@ plant export/pytorch/rank/planted.h '#include "export/pytorch/write/pt_sim.h"' \
 plant export/pytorch/write/planted.c '#include "export/chakra/et_walk.h"' \
     'export/pytorch/write/ must not include'
 plant export/planted/planted.c '#include <string.h>' \
-    'export/planted/ has no line in the table of rooms'
-plant ops/planted/planted.c '#include <string.h>' 'ops/planted/ has no line in the table of rooms'
+    'export/planted/ has no line in the table of folders'
+plant ops/planted/planted.c '#include <string.h>' 'ops/planted/ has no line in the table of folders'
 plant comm/planted.h '#include <mpi.h>' '<mpi.h> is already used by '
 plant models/planted.c '#include <cuda_runtime.h>' '<cuda_runtime.h> is already used by '
 plant models/planted.c '#include <mpi.h>' '<mpi.h> is already used by '

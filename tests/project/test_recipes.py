@@ -1,7 +1,7 @@
-"""The recipes of docs/extending.md work: their changes are made to a copy of the sources, and then
-each `./dev test` that the page shows passes in it. That builds most of the project, so it takes
-minutes; test_docs.py applies and compiles the changes. A recipe without changes names tests that
-are there.
+"""Tests the recipes of docs/extending.md. Applies the changes of each recipe to a copy of the
+sources and runs the `./dev test` commands that the page shows. This builds most of the project and
+takes minutes, so it is separate from test_docs.py, which only applies and compiles the changes. If
+a recipe has no changes, the tests that it names must exist.
 """
 import os
 import re
@@ -20,7 +20,7 @@ PAGE = "docs/extending.md"
 
 
 def recipes():
-    """(title, changes, command) of each section that ends with tests."""
+    """Yields (title, changes, command) for each section that ends with tests."""
     with open(os.path.join(SOURCE, PAGE), encoding="utf-8") as f:
         sections = re.split(r"^(?=##)", f.read(), flags=re.M)
     for section in sections:
@@ -38,7 +38,7 @@ def run(folder, words, **more):
 
 
 def passes(folder, title, command):
-    """The tests that the command ran."""
+    """Runs the command and returns the names of the tests that passed."""
     done = run(folder, ["bash", "-c", command])
     passed = re.findall(r"Test +#\d+: (\S+) .*Passed", done.stdout)
     if check(done.returncode == 0 and passed, f"{title}: {command}: {done.stdout[-3000:]}"):

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Checkpoints of 60 to 70 million random parameters of each family, in shards, f32 and bf16, in
-transformers and in the inference program; prints a line for each.
+"""Compares the inference program with transformers on checkpoints of 60 to 70 million random
+parameters: each family, in several shards, in f32 and bf16. Too slow for the test suite, so neither
+the build nor the tests need this script.
 
     SYN_BUILD=build SYN_SHARED_DATA=... python3 compare_large_models.py [family ...]
 
-Neither the build nor the tests need this script. 10 layers of width 512, 8 heads of queries and 2
-of keys, 32000 tokens. logits: the largest difference from what transformers computes in double from
-the same weights, of the largest logit; behind a slash the same of transformers itself in the
-checkpoint's type, with ours under --dtype bf16 before. tokens: how many of 50 greedy ones are equal
-to those in double.
+The models have 10 layers of width 512, 8 query heads, 2 key heads and 32000 tokens. The reference
+is transformers in f64 with the same weights. Each line prints
+
+    logits        largest difference from the reference, relative to the largest logit (per tp)
+    tokens        how many greedy tokens equal the reference's (per tp)
+    all bf16      the difference of the logits with --dtype bf16
+    transformers  the difference of transformers itself in the checkpoint's dtype
+    margin        see make_saved_folders.py
 """
 import json
 import os

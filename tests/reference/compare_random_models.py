@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Random small models of all families that generate, except GPT-2, one after another, in
-transformers and in the inference program: logits behind a batch of prompts of different lengths,
-and greedy tokens.
+"""Compares the inference program with transformers on small random models of all families that
+generate, except GPT-2: the logits after a batch of prompts of different lengths, and greedy tokens.
 
-    SYN_BUILD=build python3 compare_random_models.py [first seed] [how many]
+    SYN_BUILD=build python3 compare_random_models.py [first seed] [number of seeds]
 
-Neither the build nor the tests need this script, which needs what the others here do. What varies:
-heads, and how many have keys of their own, also fewer than ranks; sizes of heads; biases; windows,
-shorter than prompts and crossed while generating; layers with and without them; rotary positions of
-each kind in the form of transformers 5 and the older one, beyond the lengths that they name; tied
-heads; types; shards; keys that files of transformers 4 have; ranks; attention fused and not.
-Transformers computes in double, from the weights as stored. A token that differs where the two
-likeliest are closer than 1e-4 of the largest logit is a tie, counted apart.
+Neither the build nor the tests need this script. It needs the same Python packages as the other
+scripts in this folder. The models vary in
+
+* numbers of heads and of key heads, also fewer key heads than ranks, and sizes of heads
+* biases, tied heads, dtypes and shards
+* sliding windows: on some or all layers, shorter than the prompt, or exceeded during generation
+* rotary embeddings of each type, as transformers 5 or 4 writes them, beyond the lengths they name
+* other configuration keys of transformers 4
+* ranks, and fused or unfused attention
+
+Transformers computes in f64 from the stored weights. If the logits of the two likeliest tokens
+differ by less than 1e-4 of the largest logit, a different token is a tie and is counted separately.
 """
 import json
 import os
@@ -56,7 +60,8 @@ def rope(rng, positions):
 
 
 def draw_neox(rng, c, heads):
-    """The same as a GPT-NeoX, whose heads have keys of their own and turn in part."""
+    """Returns the same configuration for a GPT-NeoX, which has as many key heads as query heads and
+    rotates only a part of each head."""
     depth = rng.choice([4, 6, 8, 16])
     part = rng.choice([n for n in range(4, depth + 1, 2)]) / depth
     more = dict(hidden_size=heads * depth, layer_norm_eps=c["rms_norm_eps"],
@@ -71,7 +76,8 @@ def draw_neox(rng, c, heads):
 
 
 def draw(rng):
-    """Of a configuration: the family, its class's arguments, how it is written, ranks."""
+    """Draws a configuration. Returns the family, the arguments of its class, and the number of
+    ranks."""
     family = rng.choice(list(NAMES))
     heads = rng.choice([1, 2, 4, 6, 8])
     depth = rng.choice([4, 6, 8, 16, 32])
@@ -105,7 +111,7 @@ def draw(rng):
 
 
 def fill(model, seed):
-    """Weights that make of different tokens different, spread logits."""
+    """Fills the model with weights that make logits differ clearly from token to token."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
@@ -116,7 +122,7 @@ def fill(model, seed):
 
 
 def rewrite(rng, folder):
-    """The configuration as transformers 4 would have said it, or as it is."""
+    """Rewrites the configuration in the form of transformers 4, or leaves it unchanged."""
     path = folder / "config.json"
     said = json.loads(path.read_text())
     if rng.random() < 0.5:
@@ -144,7 +150,7 @@ def expected(model, prompts):
         made = model.generate(ids, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False,
                               eos_token_id=None, pad_token_id=0, output_logits=True,
                               use_cache=getattr(model.config, "sliding_window", 0) != 1,
-                              return_dict_in_generate=True)  # its cache for one key holds all
+                              return_dict_in_generate=True)  # its cache for window 1 keeps all keys
     logits = torch.stack(made.logits, 1)
     top = logits.topk(2).values
     margins = (top[..., 0] - top[..., 1]) / logits.abs().amax(-1)
@@ -171,7 +177,7 @@ def random_model(family, config, seed):
 
 
 def one(seed, folder):
-    """(largest difference, ties, what is wrong or "")"""
+    """Returns (largest difference, ties, error message or "")."""
     rng = random.Random(seed)
     family, config, tp = draw(rng)
     model = random_model(family, config, seed)
@@ -206,8 +212,8 @@ def one(seed, folder):
 
 
 def every_seed(one, count):
-    """What `one` gives of each seed, `count` of them unless argv says which first and how many. The
-    last is what is wrong, and is printed."""
+    """Returns the results of `one` for `count` seeds, or for the seeds that argv names. Prints the
+    last member of each result, which is an error message."""
     first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     count = int(sys.argv[2]) if len(sys.argv) > 2 else count
     transformers.logging.set_verbosity_error()

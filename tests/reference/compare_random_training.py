@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The random models of compare_random_models.py in four steps of pretraining, as PyTorch takes them
-in double: on any ranks, with layers cut and texts apart, with activations computed again.
+"""Compares four steps of pretraining with PyTorch in f64, on the random models of
+compare_random_models.py: with any number of data-parallel and tensor-parallel ranks, and with
+recomputed activations.
 
-    SYN_BUILD=build python3 compare_random_training.py [first seed] [how many]
+    SYN_BUILD=build python3 compare_random_training.py [first seed] [number of seeds]
 
-Neither the build nor the tests need this script, which needs what the others here do.
+Neither the build nor the tests need this script. It needs the same Python packages as the other
+scripts in this folder.
 """
 import csv
 import os
@@ -22,7 +24,7 @@ LENGTH = 48
 
 
 def pretrain(options, *more):
-    """Losses; what was said if it failed."""
+    """Returns the losses, and standard error if the program failed."""
     saved = os.path.join(options["weights"], "trained")
     given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     done = subprocess.run(
@@ -36,7 +38,7 @@ def pretrain(options, *more):
 
 
 def one(seed, folder):
-    """(largest difference, what is wrong or "")"""
+    """Returns (largest relative difference, error message or "")."""
     rng = random.Random(seed)
     family, config, tp = draw(rng)
     config["vocab_size"] = 410

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares losses of transformers' Trainer with those of the pretraining program, with gradient
-accumulation and texts of different lengths.
+"""Compares the losses of transformers' Trainer with those of the pretraining program, with gradient
+accumulation and samples of different lengths.
 
     SYN_BUILD=build python3 compare_trainer.py
 
 Neither the build nor the tests need this script, which needs torch, transformers and accelerate.
-With transformers 5.24 a Llama's losses and norms are equal. For a GPT2LMHeadModel, Trainer counts
-the first token of each text as a label; with that corrected, its losses are equal, too.
+With transformers 5.24, the losses and norms of a Llama are equal. For a GPT2LMHeadModel, Trainer
+counts the first token of each sample as a label. With that corrected, its losses are equal, too.
 """
 import csv
 import json
@@ -38,7 +38,7 @@ def write_texts(path):
 
 
 class Texts(Dataset):
-    """In the order in which pretrain takes them."""
+    """The samples in the order in which pretrain reads them."""
 
     def __init__(self, path):
         tokenizer = transformers.AutoTokenizer.from_pretrained(TOKENIZER)
@@ -58,7 +58,8 @@ class Trainer(transformers.Trainer):
         return SequentialSampler(self.train_dataset)
 
     def create_scheduler(self, num_training_steps, optimizer=None):
-        """pretrain's rate falls over all epochs, also if --max-steps ends the run earlier."""
+        """The learning rate of pretrain falls over all epochs, even if --max-steps ends the run
+        earlier."""
         whole = TEXTS // (BATCH * PASSES) * EPOCHS
         return super().create_scheduler(whole, optimizer or self.optimizer)
 

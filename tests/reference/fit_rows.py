@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Prints the coefficients of ops/lanes_math.h. Needs mpmath.
 
-(exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2: polynomial of degree 4 of least relative error, by Remez
-exchange.
+(exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2: the polynomial of degree 4 with the least relative error,
+by the Remez exchange algorithm.
 
 (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 on |r| <= pi / 4: polynomials of degree 2 in
-r^2, likewise.
+r^2, by the same algorithm.
 
-erfc(a / sqrt 2) / 2 * exp(a^2 / 2) on 0 <= a <= 14.6, beyond which the product with exp(-a^2 / 2)
-is zero in float: P / Q of degrees 4 and 5. Least squares of P - f Q, divided by the last round's Q
-(Sanathanan and Koerner 1963) and weighted where the error is large (Lawson 1961), in points that
-lie densely near 0.
+erfc(a / sqrt 2) / 2 * exp(a^2 / 2) on 0 <= a <= 14.6 (for larger a the product with exp(-a^2 / 2)
+is zero in float): P / Q of degrees 4 and 5. Least squares of P - f Q, divided by the Q of the round
+before (Sanathanan and Koerner 1963) and weighted where the error is large (Lawson 1961), at points
+that are dense near 0.
 """
 from mpmath import (cos, erfc, exp, fac, log, lu_solve, matrix, mp, mpf, nstr, pi, qr_solve,
                     sqrt)
@@ -23,7 +23,8 @@ def value(coefficients, x):
 
 
 def remez(f, low, high, degree):
-    """Polynomial whose relative error has degree + 2 extrema of one size and alternating sign."""
+    """Returns the polynomial whose relative error has degree + 2 extrema of equal size and
+    alternating sign."""
     n = degree + 2
     chebyshev = lambda count: [low + (high - low) * (1 - cos(pi * i / (count - 1))) / 2
                                for i in range(count)]
@@ -49,7 +50,7 @@ def remez(f, low, high, degree):
 
 
 def rational(f, high, top, bottom, count=80):
-    def points(m):  # Chebyshev's in 1 / (1 + 0.6 a)
+    def points(m):  # Chebyshev points in 1 / (1 + 0.6 a)
         least = 1 / (1 + mpf("0.6") * high)
         t = [(1 + least) / 2 + (1 - least) / 2 * cos(pi * (i + mpf("0.5")) / m) for i in range(m)]
         return [(1 / x - 1) / mpf("0.6") for x in t]
@@ -79,8 +80,8 @@ def show(name, coefficients):
 
 
 def series(first):
-    """The terms of the sine's (3) or the cosine's (4) series from r^first on, divided by that, of
-    the square of r."""
+    """Returns a function of r^2: the terms of the sine (first = 3) or the cosine (first = 4) from
+    r^first up, divided by r^first."""
     sign = -1 if first == 3 else 1
     return lambda s: sum(sign * (-s) ** k / fac(first + 2 * k) for k in range(20))
 
@@ -94,7 +95,7 @@ for name, first in (("sine", 3), ("cosine", 4)):
     show(f"{name}, from r^{first}:", p)
     print(f"error of the {name}", nstr(error * (pi / 4) ** first / fac(first), 3))
 pieces = [mpf(0)] * 3
-for i in range(3):  # of float, so that each sum is nearer
+for i in range(3):  # each piece is a float, and their sum approaches pi / 2
     rest = pi / 2 - sum(pieces)
     exponent = int(mp.floor(log(abs(rest), 2)))
     pieces[i] = mp.nint(rest * mpf(2) ** (23 - exponent)) / mpf(2) ** (23 - exponent)

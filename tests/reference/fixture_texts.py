@@ -1,9 +1,10 @@
-"""What the scripts that write the tokenizers' fixtures share: SQuAD's texts, a hash, spelling."""
+"""Code that the scripts for the tokenizers' fixtures share: SQuAD's texts, a hash, and the spelling
+of texts in fixtures."""
 import json
 
 
 def squad_texts(path):
-    """Contexts and questions as they come in the file."""
+    """Returns contexts and questions in file order."""
     with open(path, encoding="utf-8") as f:
         file = json.load(f)
     texts = []
@@ -19,7 +20,7 @@ def squad_texts(path):
 
 
 def fnv(data):
-    """FNV-1a of 64 bits."""
+    """Returns the 64-bit FNV-1a hash."""
     value = 0xcbf29ce484222325
     for byte in data:
         value = (value ^ byte) * 0x100000001b3 & 0xffffffffffffffff
@@ -31,5 +32,5 @@ def hashed(data):
 
 
 def hexed(text):
-    """UTF-8 in hexadecimal, "-" if empty."""
+    """Returns the UTF-8 in hexadecimal, or "-" if the text is empty."""
     return text.encode().hex() or "-"

@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Writes added_fixture.txt: what HuggingFace's GPT2Tokenizer makes of folders whose files add
-tokens to the vocabulary, put tokens around a text or spaces before words.
+"""Writes added_fixture.txt: the output of HuggingFace's GPT2Tokenizer for model folders whose files
+add tokens to the vocabulary, add tokens around a text, or add spaces before words.
 
     python3 -m venv venv && venv/bin/pip install transformers==5.23.0 tokenizers==0.23.3
     venv/bin/python make_added_fixture.py > added_fixture.txt
 
 Neither the build nor the tests need this script. The vocabulary is the tiny one of
-tokenizer_fixture.txt. Lines:
+tokenizer_fixture.txt. Lines of the fixture:
 
     case N                  the next folder
-    file NAME JSON          a file of it, besides vocab.json and merges.txt
-    size ALL ADDED BOS      tokens, those of them that were added, and the id of the token that
+    file NAME JSON          a file of it, in addition to vocab.json and merges.txt
+    size ALL ADDED BOS      number of tokens, number of added tokens, and the id of the token that
                             begins texts (-1: none)
     text TEXT ID...         the ids of TEXT, which is UTF-8 in hexadecimal
-    back TEXT               what decode gives for them
-    word FIRST HASH         FNV-1a hash, over 4096 code points, of W (of a word: beside it a
-                            single_word token is none), O or - (surrogate)
+    back TEXT               the text that decode returns for these ids
+    word FIRST HASH         FNV-1a hash of one letter for each of 4096 code points: W (part of a
+                            word: a single_word token next to it does not match), O (other) or
+                            - (surrogate)
 """
 import json
 import os
@@ -35,7 +36,7 @@ logging.set_verbosity_error()
 
 
 def byte_characters():
-    """encoder.py of gpt-2: the character that spells each byte."""
+    """Returns the characters that spell bytes, by encoder.py of gpt-2."""
     spelled = {b: chr(b) for b in (*range(33, 127), *range(161, 173), *range(174, 256))}
     for b in range(256):
         spelled.setdefault(b, chr(256 + sum(c >= "\u0100" for c in spelled.values())))
@@ -70,7 +71,7 @@ def config(**keys):
 
 
 def ids_of(contents):
-    """Ids that transformers gives: the vocabulary's, or the next ones."""
+    """Returns the ids that transformers assigns: the vocabulary's ids, or the next free ones."""
     new = [c for c in contents if c not in VOCAB]
     return {c: VOCAB[c] if c in VOCAB else NEXT + new.index(c) for c in contents}
 
@@ -80,7 +81,7 @@ def decoder(*tokens, **keys):
     return config(added_tokens_decoder={str(ids[t["content"]]): t for t in tokens}, **keys)
 
 
-# Folders, each with texts that show what is special.
+# Model folders, each with texts that show its special behaviour.
 CASES = [
     ({}, ["", "hello <|endoftext|> x", "<|endoftext|><|endoftext|>"]),
     (config(add_bos_token=True), ["", "hello", "<|endoftext|>"]),
@@ -171,7 +172,7 @@ def load(files):
 
 
 def saved(tokenizer):
-    """What transformers saves, less its chat template."""
+    """Returns what transformers saves, without the chat template."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_pretrained(folder)
         names = ("tokenizer.json", "tokenizer_config.json")
@@ -224,7 +225,7 @@ def main():
         files = random_case(r)
         try:
             load(files)
-        except ValueError:  # transformers cannot put such a token around a text
+        except ValueError:  # transformers cannot add such a token
             continue
         number += 1
         write(number, files, random_texts(r, 6))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes endings.json: what HuggingFace generates from head_gpt2_f32/ with other ids of end and
-padding in config.json and generation_config.json. README.md beside this file describes it.
+"""Makes endings.json: the tokens that HuggingFace generates from head_gpt2_f32/ with other eos and
+padding ids in config.json and generation_config.json. README.md in this folder describes the file.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0
     venv/bin/python make_ending_fixture.py
@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPTS, NEW_TOKENS = [[5, 3, 88, 41, 0, 17], [17, 0, 41, 88, 3, 5]], 12
-A, B, C, D = 82, 23, 61, 97  # all among the greedy tokens
+A, B, C, D = 82, 23, 61, 97  # each occurs among the greedy tokens
 CASES = [  # keys of config.json, generation_config.json (None: no such file)
     ({}, None),
     ({"eos_token_id": A}, None),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes examples/tiny-gpt2/ and examples/tiny-bert/: checkpoints small enough to ship, as
-HuggingFace writes them, which learned a few sentences by heart, and tokenizers whose words are
-those of the sentences. Made with torch 2.15.0 and transformers 5.23.0:
+"""Makes examples/tiny-gpt2/ and examples/tiny-bert/: checkpoints in HuggingFace's format that are
+small enough to ship. The models memorized a few sentences, and the tokenizers know only the words
+of these sentences. Made with torch 2.15.0 and transformers 5.23.0:
 
     make_example_models.py ../../examples
 """
@@ -31,14 +31,15 @@ SEED, STEPS = 1, 600
 # ---- GPT-2: byte pairs ----
 
 def byte_letters():
-    """GPT-2's letter for each byte: itself if it can be printed, else one from 256 on."""
+    """Returns GPT-2's letter for each byte: the byte itself if it is printable, else a code point
+    from 256 up."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in printable]
     return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
 
 
 def byte_pairs(texts, n):
-    """The n pairs that are joined first: always the one that is there most often."""
+    """Returns the first n merges of BPE training: each merges the most frequent pair."""
     letters, words, merges = byte_letters(), {}, []
     for text in texts:
         for i, word in enumerate(text.replace(".", " .").replace(",", " ,").split()):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes examples/squad/: questions about clusters that do not exist, in SQuAD v1.1's form, so that
-pretraining runs without any other data."""
+"""Makes examples/squad/: questions about imaginary clusters in the format of SQuAD v1.1, so that
+pretraining runs without other data."""
 import json
 import os
 import random

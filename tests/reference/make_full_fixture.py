@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Makes full_gpt2.json and full_bert.json: what HuggingFace computes with `gpt2` (124M) and
-`bert-base-uncased` when every weight is a formula that the tests repeat, so that no checkpoint of
-500 MB has to be kept.
+"""Makes full_gpt2.json and full_bert.json: the outputs of HuggingFace's `gpt2` (124M) and
+`bert-base-uncased` with weights from a formula that the tests repeat. This avoids storing
+checkpoints of 500 MB.
 
     python3 -m venv venv && venv/bin/pip install torch==2.8.0 transformers==4.57.6
     venv/bin/python make_full_fixture.py
 
-Element i (row-major, as HuggingFace stores the parameter; Conv1D of GPT-2 is (in, out), Linear of
-BERT (out, in)) of parameter number p is, with 32-bit unsigned arithmetic that wraps,
+Element i of parameter number p is (in row-major order as HuggingFace stores it: Conv1D of GPT-2 is
+(in, out), Linear of BERT is (out, in); arithmetic is 32-bit unsigned and wraps)
 
     x = i * 2654435761 + p * 40503 + 12345;  x ^= x >> 15;  x *= 2246822519;  x ^= x >> 13
     value = (x % 2049 - 1024) / 1024 * scale,  + 1 for the weights of norms
 
-which is ref_value(p, i, scale) of tests/support/gpt_reference.h. The scale of a vector is 1/4 for
-weights of norms, else 1/8; of a matrix 1/8 (deviation 0.07) for c_attn, query and key, 1/32 for
-c_fc and intermediate.dense, else 1/16: so that attention is sharp, positions differ, and no value
-needs more bits than f32 has (f16, but for norms). p counts from 0 in the order of gpt2_names and
-bert_names below, across the whole model. Expected values are computed in double and rounded to 7
-digits; f32 is compared with them on the way.
+This is ref_value(p, i, scale) of tests/support/gpt_reference.h. p counts from 0 in the order of
+gpt2_names and bert_names below, across the whole model.
+
+The scale of a vector is 1/4 for weights of norms, else 1/8. The scale of a matrix is 1/8 (deviation
+0.07) for c_attn, query and key, 1/32 for c_fc and intermediate.dense, else 1/16. With these scales
+attention is sharp, positions differ, and every value is exact in f32 (and in f16, except for
+norms). Expected values are computed in f64 and rounded to 7 digits. f32 results are compared with
+them when this script runs.
 """
 import json
 import os
@@ -29,11 +31,11 @@ from transformers.utils import logging
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NEW_TOKENS = 50
-LISTED = 200  # logits of the ids 0, stride, 2 stride, ...
-MASK = 103    # [MASK] of bert-base-uncased; 101 [CLS], 102 [SEP], 0 [PAD]
+LISTED = 200  # logits of the ids 0, stride, 2 * stride, ...
+MASK = 103    # [MASK] of bert-base-uncased; 101 is [CLS], 102 [SEP], 0 [PAD]
 
 
-# ---- weights ----
+# ---- Weights ----
 
 def value(p, n, scale):
     x = np.arange(n, dtype=np.uint32) * np.uint32(2654435761) + np.uint32(p * 40503 + 12345)
@@ -101,7 +103,7 @@ def fill(model, names):
     return model.double().eval()
 
 
-# ---- what is expected ----
+# ---- Expected values ----
 
 def rounded(x):
     return float(f"{x:.7g}") if isinstance(x, float) else [rounded(v) for v in x]
@@ -112,7 +114,7 @@ def error(got, want):
 
 
 def summary(logits):
-    """Of one position: some logits, and what all of them amount to."""
+    """Returns some logits of a position, and statistics of all of them."""
     stride = len(logits) // LISTED
     top = logits.topk(10)
     return {"stride": stride, "logits": rounded(logits[:stride * LISTED:stride].tolist()),
@@ -127,7 +129,7 @@ def margin(logits):
 
 
 def greedy(model, tokens):
-    """Tokens, and how clearly the likeliest won when computed without a cache."""
+    """Returns the tokens, and how clearly the likeliest token won when computed without a cache."""
     out = model.generate(torch.tensor([tokens]), max_new_tokens=NEW_TOKENS, do_sample=False,
                          pad_token_id=50256,
                          attention_mask=torch.ones(1, len(tokens), dtype=torch.long))
@@ -149,7 +151,8 @@ def gpt2():
 
 
 def bert_batch(lengths):
-    """Rows of two sentences, [CLS] a [SEP] b [SEP] and padding: tokens, mask, types."""
+    """Returns rows of two sentences with padding, [CLS] a [SEP] b [SEP] [PAD]...: tokens, mask,
+    types."""
     longest = max(lengths)
     rows = []
     for r, n in enumerate(lengths):

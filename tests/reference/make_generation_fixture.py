@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes generation.json, what HuggingFace's generate gives with penalties, ends and a
-generation_config.json, and sampling_fixture.txt, probabilities of tokens after its processors and
-warpers.
+"""Makes generation.json, the output of HuggingFace's generate with penalties, stop criteria and a
+generation_config.json, and sampling_fixture.txt, the probabilities of tokens after its processors
+and warpers.
 
-generation.json: checkpoints of this folder; `prompts` of different lengths, a batch of which the
-shorter one is padded on its left; `options` of the program, keys of a generation_config.json, and
-the tokens of each prompt up to the one that ends them.
-sampling_fixture.txt: a line each for the settings (temperature, top_k, top_p, min_p, penalty), the
-tokens seen, the logits and the probabilities.
+generation.json lists checkpoints of this folder. Each has `prompts` of different lengths (one
+batch, with the shorter prompt padded on its left), `options` of our program, keys of a
+generation_config.json, and the tokens of each prompt up to the token that ends it.
+sampling_fixture.txt has four lines per case: the settings (temperature, top_k, top_p, min_p,
+penalty), the tokens seen, the logits and the probabilities.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0
     venv/bin/python make_generation_fixture.py
@@ -72,7 +72,7 @@ def rows():
                     "tokens": generate(load(name, generation), **how)})
     how = {"do_sample": False, "repetition_penalty": 1.3}
     free = generate(load("tiny_llama", None), **how)
-    end = {"eos_token_id": free[0][5]}  # which options replace
+    end = {"eos_token_id": free[0][5]}  # options replace this eos id
     for ends in ([free[0][7]], [free[0][20], free[0][11]], []):
         made = generate(load("tiny_llama", end), **how, eos_token_id=ends) if ends else free
         out.append({"checkpoint": "tiny_llama", "generation_config": end,

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Makes gpt2_logits.json: what HuggingFace's GPT-2 computes with weights that the tests can repeat.
+"""Makes gpt2_logits.json: the outputs of HuggingFace's GPT-2 with weights that the tests can
+repeat.
 
     python3 -m venv venv && venv/bin/pip install torch transformers
     venv/bin/python make_gpt2_fixture.py > gpt2_logits.json
 
-No test needs torch; only this script does, and only when the fixture is to be made anew (made with
-torch 2.2.2 and transformers 4.40.2). The weights are hashes of (number of the parameter, index of
-the element), written with integers alone; tests/support/gpt_reference.h has the same formula in C
-(ref_value). The logits are computed in double and rounded to 7 digits. The JSON is one list of
-models, each with its configuration and texts: the tokens, the logits after every one of them, and
-the tokens that follow greedily.
+Only this script needs torch, and only to make the fixture again (made with torch 2.2.2 and
+transformers 4.40.2). The weights are hashes of (parameter number, element index) in integer
+arithmetic. ref_value in tests/support/gpt_reference.h has the same formula in C. Logits are
+computed in f64 and rounded to 7 digits. The JSON is one list of models, each with its configuration
+and its texts: the tokens, the logits after each token, and the greedy tokens that follow.
 """
 import json
 import sys
@@ -30,11 +30,11 @@ NEW_TOKENS = 8
 
 
 def hashed(p, n, scale):
-    """The first n elements of parameter number p."""
+    """Returns the first n elements of parameter number p."""
     x = torch.arange(n, dtype=torch.int64)
     x = (x * 2654435761 + p * 40503 + 12345) & 0xFFFFFFFF
     x = x ^ (x >> 15)
-    low, high = x & 0xFFFF, x >> 16  # so that the product stays within 63 bits
+    low, high = x & 0xFFFF, x >> 16  # so that the product stays below 63 bits
     x = (low * 2246822519 + ((high * 2246822519 & 0xFFFF) << 16)) & 0xFFFFFFFF
     x = x ^ (x >> 13)
     return (x % 2049 - 1024).double() / 1024 * scale

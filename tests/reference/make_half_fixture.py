@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""What transformers computes in 16 bits: half_logits.safetensors.
+"""Makes half_logits.safetensors: the logits of transformers, and the errors of its 16-bit
+arithmetic.
 
-Of each model NAME, logits of a padded batch in f32 ("eager" attention), NAME.logits (of the
-positions where NAME.mask is 1, row by row), and how far its own bf16 and f16 arithmetic
-(model.to(dtype)) is from them: NAME.distance, of bf16 eager, bf16 sdpa, f16 eager, f16 sdpa, is
-|x - logits| / |logits|, norms over all of them. NAME.tokens, .mask, .types: (B, T) i32; GPT-2's
-padding is on the left.
+For each model NAME, NAME.logits has the f32 logits of a padded batch ("eager" attention), at the
+positions where NAME.mask is 1, row by row. NAME.distance has the errors of bf16 eager, bf16 sdpa,
+f16 eager and f16 sdpa (model.to(dtype)) as |x - logits| / |logits|, where |...| is the norm over
+all logits. NAME.tokens, NAME.mask and NAME.types are (B, T) i32. GPT-2 is padded on the left.
 
-tiny_*: the checkpoints of that name. gpt2, bert: 4 layers of width 128, vocabulary 500, whose
-weights are value() of make_full_fixture.py with p = the sum of the name's bytes times powers of 31,
-modulo 65521, and scales that give logits of the size that trained models have: 1/4 for norms (1
-added to weights), 1/8 for other vectors, else 1/4 for query and key, 1/8 for other matrices.
+The models tiny_* are the checkpoints of that name. The models gpt2 and bert have 4 layers of width
+128 and a vocabulary of 500 tokens. Their weights are value() of make_full_fixture.py with p = sum
+of the name's bytes times powers of 31, modulo 65521. The scales give logits as large as those of
+trained models: 1/4 for norms (1 is added to weights), 1/8 for other vectors, 1/4 for query and key,
+1/8 for other matrices.
 
     venv/bin/pip install torch==2.15.0 transformers==5.23.0 && venv/bin/python make_half_fixture.py
 """

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""How far bf16 training in PyTorch is from training in double, in the three steps of
-make_training_fixture.py: half_training.safetensors.
+"""Makes half_training.safetensors: how far bf16 training in PyTorch is from f64 training, in the
+three steps of make_training_fixture.py.
 
-The model is bf16 (model.to(bfloat16)), the loss f32, of its logits. Gradients are widened, clipped
-and given to AdamW over f32 masters, to which the model's parameters are then rounded: mixed
-precision as Megatron has it, by hand. Of each checkpoint NAME: NAME.loss and NAME.norm of the three
-steps; NAME.grad and NAME.after: |x - y| over all gradients of step 0, and over all masters, where y
-are those of training_*.safetensors. Biases of keys, whose gradients are nothing but rounding, are
-left out of both.
+This is mixed precision as in Megatron, written without a library. The model is bf16
+(model.to(bfloat16)), and the loss is computed in f32 from its logits. Gradients are converted to
+f32, clipped, and applied by AdamW to f32 master weights, which are then rounded to the model's
+parameters.
+
+For each checkpoint NAME, NAME.loss and NAME.norm are the values of the three steps. NAME.grad and
+NAME.after are |x - y| over all gradients of step 0 and over all master weights, where y is from
+training_*.safetensors. Both omit biases of keys, whose gradients are only rounding errors.
 
     venv/bin/pip install torch==2.15.0 transformers==5.23.0 && \\
         venv/bin/python make_half_training_fixture.py
@@ -31,7 +33,7 @@ def loss_of(model, b, bert):
 
 
 def distance(got, want, kind):
-    """And how large what is wanted is, to be printed."""
+    """Returns |got - want| and prints it with |want|."""
     counted = [n for n in got if not n.endswith(("c_attn.bias", "key.bias"))]
     y = [want[f"{kind}.{n}"].double().flatten() for n in counted]
     x = [got[n].detach().double().flatten() for n in counted]

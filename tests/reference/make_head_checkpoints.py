@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the folders head_*/ (tiny checkpoints whose files hold a head of their own) and heads.json
-(what HuggingFace computes with them). README.md beside this file describes both.
+"""Makes the folders head_*/ (tiny checkpoints whose files contain a separate head) and heads.json
+(the outputs of HuggingFace for them). README.md in this folder describes both.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0
     venv/bin/python make_head_checkpoints.py
 
-No test needs torch; only this script does. Logits are computed in double from the weights as
-stored.
+Only this script needs torch; no test does. Logits are computed in f64 from the stored weights.
 """
 import json
 import os
@@ -22,11 +21,11 @@ GPT2 = dict(vocab_size=101, n_positions=24, n_embd=16, n_layer=1, n_head=4, bos_
 BERT = dict(vocab_size=103, hidden_size=16, num_hidden_layers=1, num_attention_heads=4,
             intermediate_size=32, max_position_embeddings=24, tie_word_embeddings=False)
 PROMPT, NEW_TOKENS = [5, 3, 88, 41, 0, 17], 12
-MASKED = [2, 17, 4, 61, 9, 3]  # 2, 3 and 4 stand for [CLS], [SEP] and [MASK]
+MASKED = [2, 17, 4, 61, 9, 3]  # 2, 3 and 4 are used as [CLS], [SEP] and [MASK]
 
 
 def fill(model, seed):
-    """As make_tiny_checkpoints.py does, the norms around 1."""
+    """Fills weights as make_tiny_checkpoints.py does, with norms around 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
@@ -37,7 +36,7 @@ def fill(model, seed):
 
 
 def save(model, name, dtype, tied, **options):
-    """The file holds the head; the configuration says that it is tied, or that it is not."""
+    """Saves a file that contains the head. The configuration says whether the head is tied."""
     folder = os.path.join(HERE, name)
     shutil.rmtree(folder, ignore_errors=True)
     model.to(DTYPES[dtype]).save_pretrained(folder, **options)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes jsonizer.et, a trace that uses every member of AttributeProto's oneof with values at the
-edges, and jsonizer.json, what MLCommons Chakra's jsonizer makes of it: protobuf's MessageToJson of
-one message after the other. Needs protoc and protobuf for Python (made with 7.36.2)."""
+"""Makes jsonizer.et, a trace that uses every member of AttributeProto's oneof with extreme values,
+and jsonizer.json, the output of MLCommons Chakra's jsonizer for it: protobuf's MessageToJson of
+each message in turn. Needs protoc and protobuf for Python (made with 7.36.2)."""
 import os
 import subprocess
 import sys

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Makes tiny_llama/, tiny_mistral/, tiny_qwen2/ and tiny_qwen3/, checkpoints as transformers saves
-them, and llama.json, what it computes with them; variants.json, configurations of the same shape
-with other rotary positions or windows, and what they give with the weights of tiny_llama/.
+them, and llama.json, the outputs of transformers for them. Also makes variants.json: configurations
+of the same shape with other rotary embeddings or windows, and their outputs with the weights of
+tiny_llama/.
 
-Width 24, 4 heads of queries and 2 of keys, 2 layers, random weights. tiny_llama: Llama 3.1's
-frequencies, biases everywhere, a tied head; tiny_mistral: a window of 7 keys; tiny_qwen2: biases of
-q, k and v, a window of 9 in the second layer; tiny_qwen3: heads of 8 elements, not 6, with norms.
-logits: of the last token of each of two texts of 20 tokens, in double; tokens: 30 greedy ones
-behind the first.
+All have width 24, 4 query heads, 2 key heads, 2 layers and random weights. tiny_llama has Llama
+3.1's frequencies, biases everywhere and a tied head. tiny_mistral has a window of 7 keys.
+tiny_qwen2 has biases of q, k and v, and a window of 9 keys in the second layer. tiny_qwen3 has
+norms of q and k, and heads of 8 elements instead of 6.
+
+In the .json files, logits are those of the last token of each of two texts of 20 tokens, computed
+in f64, and tokens are 30 greedy tokens after the first text.
 """
 import json
 import pathlib
@@ -42,7 +45,7 @@ VARIANTS = [dict(rope_type="default", rope_theta=10000.0),
             dict(rope_type="linear", rope_theta=10000.0, factor=4.0),
             dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
                  original_max_position_embeddings=16)]
-SHORT = 3  # the last, whose texts are longer than the positions named: only scaled ones are enough
+SHORT = 3  # the last ones, with 16 positions: their texts are longer, so only scaled kinds suit
 
 
 def classes(name):
@@ -59,7 +62,8 @@ def fill(model, seed):
 
 
 def turn_part(q, k, cos, sin, unsqueeze_dim=1, whole=modeling_llama.apply_rotary_pos_emb):
-    """Llama's function for partial_rotary_factor, which transformers has in other models only."""
+    """Llama's function with partial_rotary_factor, which transformers supports only in other
+    models."""
     n = cos.shape[-1]
     turned = whole(q[..., :n], k[..., :n], cos, sin, unsqueeze_dim)
     return tuple(torch.cat([a, b[..., n:]], -1) for a, b in zip(turned, (q, k)))
@@ -70,7 +74,7 @@ def results(model):
     with torch.no_grad():
         wide = model.double()
         logits = wide(ids).logits[:, -1]
-        # the frequencies of "dynamic" stay at the longest text that was seen
+        # "dynamic" keeps the frequencies of the longest text that it has seen
         new = wide.generate(ids[:1], max_new_tokens=30, do_sample=False, eos_token_id=None,
                             pad_token_id=0)[0, 20:]
     return {"ids": ids.tolist(), "tokens": new.tolist(),

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes tiny_neox/ and tiny_neox_sequential/, GPT-NeoX checkpoints as transformers saves them,
-neox.json and training_neox.safetensors, training_neox_sequential.safetensors, what it computes with
-them (torch 2.15, transformers 5.24): see make_llama_fixture.py and make_training_fixture.py.
+"""Makes tiny_neox/ and tiny_neox_sequential/, GPT-NeoX checkpoints as transformers saves them, and
+the outputs of transformers for them: neox.json (see make_llama_fixture.py), and
+training_neox.safetensors and training_neox_sequential.safetensors (see make_training_fixture.py).
+Made with torch 2.15 and transformers 5.24.
 
-Width 24, 4 heads, 2 layers. tiny_neox has what Pythia has, and turns 2 of a head's 6 elements;
-tiny_neox_sequential has no parallel residual, no biases of the attention, a tied head, and turns
-whole heads, scaled.
+Both have width 24, 4 heads and 2 layers. tiny_neox is configured as Pythia and rotates 2 of a
+head's 6 elements. tiny_neox_sequential has no parallel residual, no attention biases, a tied head,
+and a scaled rotary embedding of whole heads.
 """
 import json
 import pathlib
@@ -40,7 +41,7 @@ def main():
         out[name] = results(made)
         trained = train(f"tiny_{name}", transformers.GPTNeoXForCausalLM, False)
         save_file({k.replace("lm_head", "embed_out"): v for k, v in trained.items()},
-                  HERE / f"training_{name}.safetensors")  # transformers 5 has names of its own
+                  HERE / f"training_{name}.safetensors")  # transformers 5 uses its own names
     (HERE / "neox.json").write_text(json.dumps(out) + "\n")
 
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Makes other_heads.safetensors and other_heads.json: checkpoints of classes whose heads are not
-run, or that lack the head that predicts tokens. LlamaForQuestionAnswering is not among them:
-transformers does not find its tensors in a LlamaForCausalLM either.
+"""Makes other_heads.safetensors and other_heads.json: checkpoints of classes whose heads we do not
+run, or that lack the head that predicts tokens. LlamaForQuestionAnswering is missing because
+transformers cannot load its tensors in a LlamaForCausalLM either.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0
     venv/bin/python make_other_heads.py
 
-Of each class: its configuration and its tensors (in one file, "Class/name"), which transformers'
-model for our task does not use (what its loading report calls unexpected) and which it lacks, and,
-where it lacks none, its logits of TOKENS (of the last, or of BERT's third) in double.
+The .safetensors file has the tensors of all classes as "Class/name". The .json file has for each
+class its configuration, which of its tensors transformers' model for our task does not use
+("unexpected" in the loading report), and which tensors it lacks. If none are missing, it also has
+the f64 logits for TOKENS, at the last token or, for BERT, at the third.
 """
 import json
 import os
@@ -49,7 +50,7 @@ def fill(model):
 
 
 def make(kind, config, folder):
-    """The entry, and the tensors as the file has them."""
+    """Returns the class's entry of the .json file, and the tensors as saved."""
     fill(getattr(transformers, kind)(config)).save_pretrained(folder)
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
         entry = {"class": kind, "config": json.load(f)}

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Makes pretraining.json, pretraining_full.json and pretraining_saved.json: losses of PyTorch (made
-with torch 2.15, transformers 5.23) that pretrains as examples/pretrain.c does with the options of
-each case, without dropout: 200 steps of the models of examples/, 20 of GPT-2 124M and BERT-base
-from random weights, 12 of the Llamas, Mistrals and Qwens of saved_*/ in double, on
-examples/squad/train.json and on an article of SQuAD with the models' real vocabularies. Random
-weights, order of texts and masked words follow syntorch/parameter.c, models/training/sampler.h and
-models/training/batches.h, written here once more.
+"""Makes pretraining.json, pretraining_full.json and pretraining_saved.json: the losses of PyTorch
+when it pretrains as examples/pretrain.c does with the options of each case, without dropout (made
+with torch 2.15, transformers 5.23). The cases are 200 steps of the models of examples/, 20 steps of
+GPT-2 124M and BERT-base from random weights, and 12 steps of the Llamas, Mistrals and Qwens in
+saved_*/ in f64. They train on examples/squad/train.json, or on an article of SQuAD with the models'
+real vocabularies. Random weights, the order of samples and masked words are reimplemented here from
+syntorch/parameter.c, models/training/sampler.h and models/training/batches.h.
 
-make_pretraining_fixture.py tiny|full|saved SHARED_DATA: the folder with squad/, gpt2/, bert/. The
-other losses are f32, those of GPT-2 on two ranks double: PyTorch's own f32 is off from that by
-7e-4, f32_error, after step 10, whose gradient has a norm of 147."""
+make_pretraining_fixture.py tiny|full|saved SHARED_DATA: SHARED_DATA is the folder with squad/,
+gpt2/ and bert/. Losses are f32, except f64 for saved_*/ and for GPT-2 on two ranks. For the latter,
+PyTorch's own f32 losses are off by 7e-4 (f32_error) after step 10, whose gradient has a norm of
+147."""
 import json
 import math
 import os
@@ -34,7 +35,7 @@ def mix(x):
 
 
 def counter_hash(key, index):
-    """SplitMix64's finalizer over key and counter."""
+    """Returns SplitMix64's finalizer of key and counter."""
     return mix(key ^ ((index + 1) * GOLDEN & M64))
 
 
@@ -57,7 +58,7 @@ def uniform(number):
 
 
 def masked(ids, special, mask, vocab, epoch, text, only):
-    """Ids as the model sees them, and labels."""
+    """Returns the ids that the model reads, with words masked, and the labels."""
     key = counter_hash(counter_hash(SEED, epoch), text)
     seen, labels = list(ids), [-100] * len(ids)
     for t, word in enumerate(ids):
@@ -71,7 +72,7 @@ def masked(ids, special, mask, vocab, epoch, text, only):
     return seen, labels
 
 
-# ---- random weights ----
+# ---- Random weights ----
 
 
 def name_hash(name):
@@ -83,7 +84,7 @@ def name_hash(name):
 
 
 def normal(name, n, std):
-    """Sums of four uniform 16-bit numbers."""
+    """Returns sums of four uniform 16-bit numbers, scaled to the standard deviation std."""
     x = np.uint64(name_hash(name)) + np.arange(n, dtype=np.uint64) * np.uint64(GOLDEN)
     x = (x ^ x >> np.uint64(30)) * np.uint64(MIX1)
     x = (x ^ x >> np.uint64(27)) * np.uint64(MIX2)
@@ -106,7 +107,7 @@ def fill(model):
                 p.fill_(1.0 if name.endswith("weight") else 0.0)
 
 
-# ---- texts and batches ----
+# ---- Samples and batches ----
 
 
 def texts(path):
@@ -147,17 +148,17 @@ def count(batch, causal):
     return sum(label != -100 for row in batch["labels"] for label in (row[1:] if causal else row))
 
 
-# ---- a case ----
+# ---- A case ----
 
 
 def folder_of(path, shared):
-    """shared/..., or of this repository"""
+    """Returns shared/... below the folder `shared`, or a path of this repository."""
     return os.path.join(shared, path.removeprefix("shared/")) if path.startswith("shared/") else \
         os.path.join(examples, "..", path)
 
 
 def open_model(options, shared):
-    """Model and tokenizer."""
+    """Returns the model and its tokenizer."""
     if "weights" in options:
         folder = folder_of(options["weights"], shared)
         kind = BertForMaskedLM if "bert" in folder else AutoModelForCausalLM
@@ -183,7 +184,7 @@ def learning_rate(peak, step, warm_up, steps):
 
 
 class Trainer:
-    """Model and AdamW. A model of bf16 has masters of f32, which begin as its parameters do."""
+    """A model and AdamW. A bf16 model has f32 master weights, which start as its parameters."""
 
     def __init__(self, options, shared, double=False):
         self.reference, self.options = options["recipe"] == "reference", options
@@ -223,7 +224,8 @@ class Trainer:
         return bert_batch(self.tok, self.pairs, which, length, self.reference, epoch)
 
     def loss(self, batch):
-        """In f32 also where logits are bf16, as transformers' GPT-2 has it, not its BERT."""
+        """The loss is f32 even if logits are bf16. Transformers does this for GPT-2 but not for
+        BERT."""
         out = self.model(**batch)
         if not self.half or self.causal:
             return out.loss
@@ -277,9 +279,10 @@ def tiny_cases():
 
 
 def full_cases():
-    """As pretrain is by default, on one rank, on the article of SQuAD, also at its full length; and
-    with a rate with which more is learned, on two ranks: GPT-2 with what the examples have, BERT on
-    the article."""
+    """Yields two kinds of cases. The first has the default options of pretrain on one rank, on the
+    article of SQuAD, also with the full sequence length. The second has a higher learning rate, so
+    that the models learn more, mostly on two ranks: GPT-2 on the data of the examples, BERT on
+    both."""
     article, small = "shared/squad/train-v1.1-excerpt.json", "examples/squad/train.json"
     gpt = {"model-name": "gpt2", "max-seq-length": 128, "num-epochs": 3, "max-steps": 20}
     bert = gpt | {"model-name": "bert-base-uncased"}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Records pt_ddp/VERSION/{host,device}.<rank>.json.gz: one training step of two processes under
-DistributedDataParallel over gloo, whose all-reduces overlap the backward pass and each other; rank
-1 is late. Made with torch 2.15.0 and 2.4.1 for CPU; one thread a process.
+DistributedDataParallel over gloo. Its all-reduces overlap the backward pass and each other, and
+rank 1 is late. Made with torch 2.15.0 and 2.4.1 for CPU, with one thread per process.
 
   make_pt_ddp.py FOLDER
 
-Behind the step: messages around the ring, the receive begun first, and an all-reduce of the loss
-that is waited for at once.
+After the step, the ranks pass messages around a ring, with receives posted first, and wait at once
+for an all-reduce of the loss.
 """
 import os
 import sys

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Records pt_gloo/{host,device}.<rank>.json.gz: four processes over gloo call every kind of
 collective and message once, under torch.profiler and ExecutionTraceObserver. Made with torch 2.15.0
-for CPU; one thread a process.
+for CPU, with one thread per process.
 
   make_pt_gloo.py FOLDER
 
-Element counts tell the calls apart: 1000 for the first, 1001 for the second, and so on
-(test_pt_set.c lists them). Groups: "0" of all ranks, "1" and "2" of the pairs (0, 1) and (2, 3),
-"3" of ranks 0 and 3. gloo's ops do not tell their group.
+Calls are distinguished by their number of elements: 1000 for the first, 1001 for the second, and so
+on (test_pt_set.c lists them). Group "0" has all ranks, "1" and "2" are the pairs (0, 1) and (2, 3),
+and "3" has the ranks 0 and 3. gloo's ops do not record their group.
 """
 import gzip
 import os
@@ -61,13 +61,13 @@ def calls(rank, pair, ends):
     if rank == 0:
         dist.send(filled(7), 1)
     elif rank == 1:
-        dist.recv(filled(7))  # from whom is not said
+        dist.recv(filled(7))  # the source is not specified
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 8))
     model(torch.ones(2, 16)).sum().backward()
 
 
 def pack(path):
-    """Without what belongs to the machine."""
+    """Removes fields that identify the machine, and compresses the file."""
     text = open(path).read()
     text = re.sub(r'"(host_name|traceName)": "[^"]*"', r'"\1": ""', text)
     with open(path + ".gz", "wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as packed:

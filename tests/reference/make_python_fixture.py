@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes python_fixture.txt: how Python writes what json.load read, as str() and as
+"""Makes python_fixture.txt: values that Python parsed with json.load, written by str() and by
 json.dump(indent=4). Made with Python 3.11.2 (Unicode 14.0).
 
     python3 make_python_fixture.py            writes the fixture
     python3 make_python_fixture.py --table    prints the table of export/text/python_json.c
 
-Three lines a case: the JSON text; str() of the value in a list of its own; json.dump of that list,
-tabs for line breaks. Before them, one line "printable HASH": for c in the code points from 0x80,
-hash = hash * 31 + isprintable(c), 64 bits.
+Each case has three lines: the JSON text; str() of a list with the value; json.dump of that list,
+with tabs instead of line breaks. Before the cases, the line "printable HASH" has a 64-bit hash: for
+each code point c from 0x80 up, hash = hash * 31 + isprintable(c).
 """
 import json
 import os

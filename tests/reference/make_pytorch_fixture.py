@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes pytorch/{host,device}.0.json, a pair of traces as PyTorch 2.5 writes them of two training
-steps of rank 0 of 2 GPUs: two threads, nodes in the order in which they end (ids in the order in
-which they begin, with gaps), two process groups, collectives and messages on streams of their own,
-a copy, a memory set, a wait between streams and a synchronisation.
+"""Makes pytorch/{host,device}.0.json, a pair of traces in the form of PyTorch 2.5, of two training
+steps on rank 0 of 2 GPUs. The traces have two threads, two process groups, collectives and messages
+on their own streams, a copy, a memset, a wait between streams and a synchronisation. Nodes are in
+the order in which they end. Their ids are in the order in which they begin, with gaps.
 
   make_pytorch_fixture.py FOLDER
 """
@@ -14,7 +14,7 @@ GROUPS = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl
            "group_size": 2, "group_count": 2},
           {"pg_name": "1", "pg_desc": "mesh_tp", "backend_config": "cuda:nccl", "ranks": [0, 1],
            "group_size": 2, "group_count": 2}]
-MAIN, AUTOGRAD = (1, 7001), (2, 7002)  # "tid" of the host trace, of the device trace
+MAIN, AUTOGRAD = (1, 7001), (2, 7002)  # ("tid" of the host trace, "tid" of the Kineto trace)
 TENSOR = [3, 4, 0, 2048, 4, "cuda:0"]
 
 
@@ -43,7 +43,7 @@ class Recorder:
                             "dur": round(dur, 3), "args": args})
 
     def op(self, name, parent, thread, *inner, cat="cpu_op", **io):
-        """An op, and what it does: functions of (its id, its thread, its External id)."""
+        """Adds an op and what it does: functions of (its id, its thread, its External id)."""
         self.id += 1
         self.rf_id += 1
         id, rf_id, begin = self.id, self.rf_id, self.now[thread]
@@ -83,8 +83,8 @@ class Recorder:
         return do
 
     def number(self):
-        """Ids in the order in which ops began, with gaps; nodes in the order in which they
-        ended."""
+        """Numbers ops in the order in which they began, with gaps, and sorts nodes by the order in
+        which they ended."""
         ids, rf_ids, id = {1: 1, 2: 2}, {0: 0}, 2
         for i, (_, old, rf_id) in enumerate(sorted(self.began)):
             id += 1 + i % 7 // 6

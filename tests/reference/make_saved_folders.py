@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
-"""Makes saved_*/, folders exactly as `model.save_pretrained` and `tokenizer.save_pretrained` of
-transformers 5 leave them, a tokenizer.json without vocabulary files beside the weights, and
-saved.json: what AutoTokenizer and AutoModel make of them.
+"""Makes saved_*/, folders that `model.save_pretrained` and `tokenizer.save_pretrained` of
+transformers 5 write (weights, and a tokenizer.json without vocabulary files), and saved.json, the
+outputs of AutoTokenizer and AutoModel for them.
 
     SYN_SHARED_DATA=... python3 make_saved_folders.py
 
-Vocabularies are trained on SQuAD in the style of each family: llama2 (merges of characters with
-bytes to fall back on, as converted from SentencePiece: "\u2581" put before and for spaces), llama3
-(bytes, its cuts, a token to begin with), qwen2, qwen3 (bytes, NFC), mistral (SentencePiece as
-transformers 5 builds it: Metaspace), nemo (Mistral's newer kind, bytes), gpt2, bert. Weights are
-random, in several shards, of different types. Everything expected is computed in double from the
-weights as stored; margin: the least distance of the two likeliest tokens, of the largest logit.
+The vocabularies are trained on SQuAD, in the style of each family:
+
+    llama2        characters with byte fallback, as converted from SentencePiece: "\u2581" is put
+                  before the text and replaces spaces
+    llama3        bytes, with Llama 3's word splits and a token that begins texts
+    qwen2, qwen3  bytes, NFC
+    mistral       SentencePiece as transformers 5 builds it, with Metaspace
+    nemo          Mistral's later kind, bytes
+    gpt2, bert    as the original models
+
+Weights are random, in several shards and several dtypes. Expected values are computed in f64 from
+the stored weights. margin is the smallest gap between the logits of the two likeliest tokens,
+relative to the largest logit.
 """
 import json
 import pathlib
@@ -28,7 +35,7 @@ MASKED = ["The [MASK] was built in [MASK].", "who won the Café?  [MASK]"]
 NEW_TOKENS = 50
 
 
-# ---- tokenizers ----
+# ---- Tokenizers ----
 
 
 def sentencepiece(size):
@@ -37,7 +44,7 @@ def sentencepiece(size):
 
 
 def llama2(size):
-    """As the hub has it: Prepend and Replace."""
+    """The form on the hub, with Prepend and Replace."""
     t = kinds.sentencepiece(size)
     t.pre_tokenizer = None
     t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"),
@@ -108,7 +115,7 @@ def bert(size):
     return transformers.BertTokenizer(vocab=json.loads(t.to_str())["model"]["vocab"])
 
 
-# ---- models ----
+# ---- Models ----
 
 LLAMA31 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
                high_freq_factor=4.0, original_max_position_embeddings=64)
@@ -147,7 +154,7 @@ def config_of(name, tokenizer, hidden, layers, heads, keys, depth, vocab=0):
 
 
 def fill(model, seed, gain):
-    """Spread logits: the two likeliest tokens are seldom close."""
+    """Fills the weights so that logits are spread and the two likeliest tokens are seldom close."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
@@ -162,7 +169,7 @@ def sized(logits):
 
 
 def filled_in(model, tokenizer):
-    """Of a BERT: logits at each [MASK]."""
+    """Returns the logits of a BERT at each [MASK]."""
     out = []
     for text in MASKED:
         ids = tokenizer(text)["input_ids"]

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Makes scores.json, what transformers computes at every position with the tiny checkpoints, and
+"""Makes scores.json, the outputs of transformers at every position with the tiny checkpoints, and
 scores/, a text and two tokenizers of 61 tokens for it.
 
-models: by folder, `logits` and `hidden` (last_hidden_state) of `texts`, token by token without the
-padding behind the shorter ones, from one padded batch with its attention_mask, in double.
-ids: of scores/text.txt, by tokenizer; perplexities: of it, by perplexity.py, in double or bf16.
-Tokenizers: scores/plain puts nothing around a text, as GPT-2's and Qwen's; scores/bos
-begins it with <s>, as Llama's and Mistral's.
+models: for each folder, `logits` and `hidden` (last_hidden_state) of `texts`, in f64. Texts are
+computed in one padded batch with its attention_mask; values are per token, without the padding
+after the shorter texts.
+
+ids: the ids of scores/text.txt, for each tokenizer. perplexities: those of the text, from
+perplexity.py, in f64 or bf16.
+
+Tokenizers: scores/plain adds no tokens to a text, as for GPT-2 and Qwen. scores/bos begins a text
+with <s>, as for Llama and Mistral.
 """
 import json
 import pathlib

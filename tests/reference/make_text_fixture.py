@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes text_workloads.json: texts, and SHA-256 of each file that MLCommons Chakra's
+"""Makes text_workloads.json: text workloads, with the SHA-256 of each file that MLCommons Chakra's
 `chakra_converter Text` writes for them.
 
     make_text_fixture.py CHAKRA     a checkout of mlcommons/chakra (made with 21585d8); needs protoc

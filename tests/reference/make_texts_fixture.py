@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes texts_squad.json, a small file in SQuAD v2.0's form, and texts.json: the ids and token
-types that transformers (made with 5.23) gives for its questions and contexts, cut to several
-lengths, with the tokenizers of examples/."""
+"""Makes texts_squad.json, a small file in the format of SQuAD v2.0, and texts.json: the ids and
+token types of its questions and contexts, cut to several lengths, from transformers (made with
+5.23) with the tokenizers of examples/."""
 import json
 import os
 

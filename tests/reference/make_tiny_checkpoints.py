@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the folders tiny_*/ (checkpoints as HuggingFace writes them), and tiny_gpt2.json and
-tiny_bert.json (what HuggingFace computes with them). README.md beside this file describes both.
+"""Makes the folders tiny_*/ (checkpoints in HuggingFace's format), and tiny_gpt2.json and
+tiny_bert.json (the outputs of HuggingFace for them). README.md in this folder describes both.
 
     python3 -m venv venv && venv/bin/pip install torch==2.8.0 transformers==4.57.6 safetensors
-    venv/bin/python make_tiny_checkpoints.py            # writes all of it into this folder
-    venv/bin/python make_tiny_checkpoints.py --check    # the folders against the .json
+    venv/bin/python make_tiny_checkpoints.py            # writes everything to this folder
+    venv/bin/python make_tiny_checkpoints.py --check    # compares the folders with the .json
 
-No test needs torch; only this script does. What is expected is computed in double from the weights
-as stored, with "eager" attention, and rounded to 7 digits; f32 and "sdpa" attention are compared
-with it on the way.
+Only this script needs torch; no test does. Expected values are computed in f64 from the stored
+weights with "eager" attention, and rounded to 7 digits. The script also compares f32 and "sdpa"
+attention with them.
 """
 import json
 import math
@@ -27,7 +27,7 @@ DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 GPT2 = dict(vocab_size=101, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=100,
             eos_token_id=100)
 UNTIED = dict(GPT2, n_layer=1, n_inner=48, activation_function="gelu", tie_word_embeddings=False)
-# of the first two: no greedy token is a near miss, none ends the text
+# With the first two seeds, no greedy token is a near tie and none ends the text.
 GPT2_SEED, UNTIED_SEED, BERT_SEED = 7, 6, 5
 PROMPTS = [[5, 3, 88, 41, 0, 17], [64, 2, 99, 31, 7, 7, 7, 56, 20, 12, 80, 9, 45, 71]]
 BATCH = [[9, 33, 62], [5, 81, 40, 22, 13, 90, 1, 28, 77],
@@ -38,17 +38,18 @@ BERT = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_h
             intermediate_size=64,
             max_position_embeddings=64, type_vocab_size=2, hidden_act="gelu", layer_norm_eps=1e-12)
 PAIRS = [([2, 17, 54, 99, 4, 61, 3], [33, 88, 4, 102, 3]), ([2, 70, 4, 11, 96, 3], [45, 3]),
-         # 2, 3, 4 and 0 stand for [CLS], [SEP], [MASK] and [PAD]
+         # 2, 3, 4 and 0 are used as [CLS], [SEP], [MASK] and [PAD]
          ([2, 29, 29, 30, 4, 8, 51, 93, 77, 3], [])]
 MLM_AT = [(0, 9), (1, 2)]  # row, position
 MLM_IDS = [0, 34, 68, 102]
 
 
-# ---- weights ----
+# ---- Weights ----
 
 def fill(model, seed):
-    """Normal numbers that make every part matter: 0.2 and, in layers, 0.3 for matrices, 0.1 for
-    biases, 1 +- 0.2 for norms."""
+    """Fills weights with normal numbers, so large that every part affects the result. Deviations
+    are 0.3 for matrices in layers, 0.2 for other matrices and for norms (around 1), 0.1 for
+    biases."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
@@ -72,8 +73,8 @@ def save(model, name, dtype, **options):
 
 
 def save_old(name, config, tensors):
-    """A folder as of the hub's first years: a configuration of few keys, tensors under their old
-    names."""
+    """Saves a folder as in the hub's first years: few configuration keys, and the old names of
+    tensors."""
     shutil.rmtree(folder(name), ignore_errors=True)
     os.mkdir(folder(name))
     with open(os.path.join(folder(name), "config.json"), "w") as f:
@@ -83,8 +84,8 @@ def save_old(name, config, tensors):
 
 
 def save_old_gpt2(name, source):
-    """As `gpt2` on the hub: no prefix, no head, and the causal mask as a buffer, here of two of the
-    dtypes it came in."""
+    """Saves the form of `gpt2` on the hub: no prefix, no head, and the causal mask as a buffer, in
+    two of the dtypes in which it was published."""
     tensors = {k.removeprefix("transformer."): v
                for k, v in load_file(f"{folder(source)}/model.safetensors").items()}
     n = GPT2["n_positions"]
@@ -103,8 +104,8 @@ def save_old_gpt2(name, source):
 
 
 def save_old_bert(name, source):
-    """As `bert-base-uncased` on the hub: gamma and beta, position_ids, the tied decoder stored a
-    second time."""
+    """Saves the form of `bert-base-uncased` on the hub: gamma and beta, position_ids, and a second
+    copy of the tied decoder."""
     tensors = {}
     for k, v in load_file(f"{folder(source)}/model.safetensors").items():
         tensors[k.replace("LayerNorm.weight",
@@ -133,7 +134,7 @@ def save_all():
          "bf16")
 
 
-# ---- what is expected ----
+# ---- Expected values ----
 
 def load(kind, name, dtype=torch.float64, attention="eager"):
     model, info = kind.from_pretrained(folder(name), dtype=dtype, attn_implementation=attention,
@@ -151,12 +152,12 @@ def numbers(x):
 
 
 def error(got, want):
-    """Largest difference relative to the largest value wanted."""
+    """Returns the largest difference relative to the largest expected value."""
     return float(f"{((got.double() - want).abs().max() / want.abs().max()).item():.2g}")
 
 
 def left_padded():
-    """Tokens, attention mask, and positions as generate makes them."""
+    """Returns tokens, attention mask, and positions as generate computes them."""
     longest = max(map(len, BATCH))
     tokens = torch.tensor([[PAD] * (longest - len(t)) + t for t in BATCH])
     mask = torch.tensor([[0] * (longest - len(t)) + [1] * len(t) for t in BATCH])
@@ -172,7 +173,8 @@ def greedy(model, tokens, mask):
 
 
 def follow(model, tokens, new):
-    """Checks the tokens of generate without a cache, and returns how clearly the likeliest won."""
+    """Checks the tokens of generate without a cache, and returns how clearly the likeliest token
+    won."""
     logits = model(torch.tensor([tokens + new])).logits[0, len(tokens) - 1:-1]
     best = logits.topk(2).values
     assert logits.argmax(-1).tolist() == new and len(set(new)) >= 10, new
@@ -229,8 +231,8 @@ def right_padded():
 
 
 def bert_outputs(model, batch):
-    """Last hidden states (valid positions one after the other), pooled, MLM logits likewise, NSP
-    logits."""
+    """Returns the last hidden states (valid positions in order), the pooled output, the MLM logits
+    in the same form, and the NSP logits."""
     tokens, mask, types = batch
     valid = mask.bool()
     if isinstance(model, BertModel):
@@ -272,7 +274,7 @@ def expect_bert(checkpoints):
 
 
 def close(a, b, path):
-    """Whether two documents are alike but for rounding."""
+    """Whether two documents are equal except for rounding."""
     if isinstance(a, dict):
         assert list(a) == list(b), path
         return all(close(a[k], b[k], f"{path}/{k}") for k in a if not k.endswith("_error"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tokenizer_fixture.txt, what HuggingFace and tiktoken make of some texts.
+"""Writes tokenizer_fixture.txt, the output of HuggingFace and tiktoken for some texts.
 
     python3 -m venv venv && venv/bin/pip install transformers tokenizers tiktoken
     venv/bin/python make_tokenizer_fixture.py ../shared/data > tokenizer_fixture.txt
@@ -10,16 +10,16 @@ fixture:
 
     merge LEFT RIGHT            a merge of the tiny vocabulary (bytes 0..255, the merges in order,
                                 <|endoftext|>)
-    split TEXT N...             bytes of each word the pre-tokenizer cuts TEXT into
-    tiny TEXT ID...             ids by the tiny vocabulary
-    gpt2 TEXT ID...             ids by GPT-2's vocabulary
+    split TEXT N...             number of bytes of each word into which the pre-tokenizer cuts TEXT
+    tiny TEXT ID...             ids in the tiny vocabulary
+    gpt2 TEXT ID...             ids in GPT-2's vocabulary
     file NAME                   the SQuAD file of the next lines
     squad N HASH                number and FNV-1a hash (of 4 bytes each, little-endian) of the ids
                                 of each "context" and "question", in file order
     class FIRST HASH            FNV-1a hash of the classes (L, N, S, O; - for surrogates) of 4096
                                 code points
 
-TEXT is the UTF-8 in hexadecimal.
+TEXT is UTF-8 in hexadecimal.
 """
 import json
 import os
@@ -33,11 +33,12 @@ from transformers import GPT2Tokenizer
 from fixture_texts import hashed, squad_texts
 
 EOT = "<|endoftext|>"
-# OpenAI's pattern as the gpt-2 repository has it.
+# OpenAI's pattern from the gpt-2 repository.
 PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
-# The tiny vocabulary's merges, as bytes. The order of some is deliberately one that no training
-# gives ("ab"+"c" before "a"+"b"), to tell "lowest rank, leftmost" from "all of one pair at a time".
+# The tiny vocabulary's merges, as bytes. Some are in an order that training cannot produce
+# ("ab"+"c" before "a"+"b"), to distinguish "lowest rank, leftmost" from "all of one pair at a
+# time".
 TINY_MERGES = [
     (b"h", b"e"), (b"l", b"l"), (b"he", b"ll"), (b"hell", b"o"), (b" ", b"w"), (b"ab", b"c"),
     (b"a", b"b"),
@@ -94,20 +95,20 @@ NASTY = ["a", "b", "c", "x", "y", "h", "e", "l", "o", "s", "t", "n", "A", "Z", "
 
 
 def byte_characters():
-    """encoder.py of gpt-2: the character that spells each byte."""
+    """Returns the characters that spell bytes, by encoder.py of gpt-2."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(b) if b in kept else chr(next(others)) for b in range(256)]
 
 
 class Both:
-    """One vocabulary in both libraries."""
+    """The same vocabulary in both libraries."""
 
     def __init__(self, vocab, merges):
         characters = byte_characters()
         byte_of = {c: b for b, c in enumerate(characters)}
         self.hf = GPT2Tokenizer(vocab=vocab, merges=merges)
-        # tiktoken takes the id as the rank, which holds when ids follow the order of the merges.
+        # tiktoken uses the id as the rank, so ids must follow the order of the merges.
         ranks = {bytes(byte_of[c] for c in token): i for token, i in vocab.items() if token != EOT}
         self.tk = tiktoken.Encoding("x", pat_str=PATTERN, mergeable_ranks=ranks,
                                     special_tokens={EOT: vocab[EOT]})
@@ -155,7 +156,7 @@ def main(data):
         encoded = text.encode()
         if EOT not in text:
             print("split", encoded.hex() or "-", *[len(piece) for piece, _ in split(text)])
-        # The tiny merges are out of order, so only HuggingFace can judge them.
+        # The tiny merges are out of order, so tiktoken cannot check them.
         print("tiny", encoded.hex() or "-", *tiny.encode(text, tiktoken_too=False))
         print("gpt2", encoded.hex() or "-", *gpt2.encode(text))
     for name in ("train-v1.1-excerpt.json", "dev-v1.1-excerpt.json"):

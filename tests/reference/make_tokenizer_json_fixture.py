@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Trains small tokenizers of the kinds that models' tokenizer.json files hold and writes them to
-tokenizers/NAME/, and to tokenizer_json_fixture.txt what HuggingFace's tokenizers library makes of
-texts with them.
+"""Trains small tokenizers of the kinds that models' tokenizer.json files contain. Writes them to
+tokenizers/NAME/, and the output of HuggingFace's tokenizers library for them to
+tokenizer_json_fixture.txt.
 
     python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3
     SYN_SHARED_DATA=... venv/bin/python make_tokenizer_json_fixture.py
 
-Neither the build nor the tests need this script. The vocabularies are trained on the texts of
-SQuAD and on words in other scripts. Lines of the fixture, where HASH is the CRC-32 in hexadecimal
-of what each text of a group gives: ids (4 bytes each, little endian), offsets in characters
-(likewise, two each), the decoded text:
+Neither the build nor the tests need this script. The vocabularies are trained on the texts of SQuAD
+and on words in other scripts. HASH is the CRC-32 in hexadecimal of the results of all texts in a
+group: the ids (4 bytes each, little-endian), the offsets in characters (two numbers of 4 bytes
+each), and the decoded text. Lines of the fixture:
 
-    tokenizer NAME      what follows is of it
-    bit TEXT            a text, in hexadecimal, that random texts are put around
+    tokenizer NAME      the tokenizer of the next lines
+    bit TEXT            a text, in hexadecimal, that is put between random texts
     squad N HASH        the texts of SQuAD, file N
     random FIRST HASH   500 texts: random text i, bit i modulo their number, random text i + 1
-    points FIRST HASH   4096 code points, 64 in a text
-    text TEXT ID...     ids of one text
-    pair TEXT TEXT ID:TYPE...   and of two
+    points FIRST HASH   4096 code points, 64 per text
+    text TEXT ID...     the ids of one text
+    pair TEXT TEXT ID:TYPE...   the ids and types of two texts
 """
 import array
 import json
@@ -61,7 +61,7 @@ def added(content, **flags):
     return AddedToken(content, **flags)
 
 
-# Every flag, alone and with others.
+# Added tokens with every flag, alone and combined.
 ADDED = [added("<x>"), added("<left>", lstrip=True), added("<right>", rstrip=True),
          added("<both> y", lstrip=True, rstrip=True), added("word", single_word=True),
          added("Émile", normalized=True), added("the ", normalized=True),
@@ -98,7 +98,7 @@ def template(tokenizer, single, pair):
 
 
 def edited(tokenizer, edit):
-    """The tokenizer that its file, changed, is of."""
+    """Returns the tokenizer of the file after edit(file)."""
     file = json.loads(tokenizer.to_str())
     edit(file)
     return Tokenizer.from_str(json.dumps(file))
@@ -112,7 +112,7 @@ def llama3():
     t.decoder = decoders.ByteLevel()
     train(t, 900, alphabet=pre_tokenizers.ByteLevel.alphabet())
 
-    def lose_merges(file):  # words that only ignore_merges makes tokens of
+    def lose_merges(file):  # these words are tokens only with ignore_merges
         merges = file["model"]["merges"]
         file["model"]["merges"] = [m for i, m in enumerate(merges) if i % 7 or i < 300]
         known = set(file["model"]["vocab"])
@@ -146,7 +146,8 @@ def gpt2():
 
 
 def sentencepiece(size, **rules):
-    """As converted from a SentencePiece file: trained with Metaspace, which then may go."""
+    """Returns a tokenizer as converted from a SentencePiece file. It is trained with Metaspace,
+    which callers may replace."""
     names = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True, **rules))
     t.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -178,7 +179,7 @@ def llama2_meta():
 
 
 def glued():
-    """Merges across words, some bytes missing, unknown tokens one by one."""
+    """Has merges across words, lacks some bytes, and does not fuse unknown tokens."""
     def glue(file):
         vocab, merges = file["model"]["vocab"], file["model"]["merges"]
         for left, right in (("e", "\u2581"), ("\u2581", "\u2581"), ("s", "\u2581t"),
@@ -207,7 +208,7 @@ def mistral():
 
 
 def nemo():
-    """Mistral's newer kind: a capital inside a word begins another."""
+    """Mistral's later kind, in which a capital inside a word begins another word."""
     t = Tokenizer(models.BPE(ignore_merges=True))
     t.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(TEKKEN), behavior="isolated"),
@@ -241,7 +242,7 @@ def bert_cased():
 
 
 def odd_bpe():
-    """By characters, without unknown token or decoder."""
+    """Works on characters, without an unknown token or a decoder."""
     t = Tokenizer(models.BPE())
     t.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(),
                                          normalizers.Lowercase(),
@@ -273,7 +274,8 @@ def odd_wordpiece():
 
 
 def odd_bytes():
-    """Bytes spelled before other cuts, not all of them tokens, a decoder of several steps."""
+    """Spells bytes before other cuts, lacks tokens for some bytes, and has a decoder of several
+    steps."""
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
     t.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False),
@@ -287,11 +289,11 @@ KINDS = [llama3, qwen, gpt2, llama2, llama2_meta, glued, mistral, bert_uncased, 
          odd_wordpiece, odd_bytes, nemo]
 
 
-# ---- the fixture ----
+# ---- The fixture ----
 
 
 def digest(tokenizer, texts):
-    """A hash of what all texts give."""
+    """Returns a hash of the results of all texts."""
     value = 0
     for encoding in tokenizer.encode_batch(texts):
         value = zlib.crc32(array.array("I", encoding.ids).tobytes(), value)
@@ -303,7 +305,7 @@ def digest(tokenizer, texts):
 
 
 def points_text(first):
-    """64 code points, none of them a surrogate."""
+    """Returns 64 code points, without surrogates."""
     return "".join(f"a{chr(c)}b 1{chr(c)} '{chr(c)}\n" for c in range(first, first + 64)
                    if not 0xd800 <= c < 0xe000)
 

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""What PyTorch and transformers compute in three training steps of tiny_gpt2_f32, tiny_bert_f32,
-tiny_llama, tiny_mistral, tiny_qwen2 and tiny_qwen3, in double: training_gpt2.safetensors and so on.
+"""Makes training_gpt2.safetensors and similar files: three training steps of PyTorch and
+transformers in f64, of tiny_gpt2_f32, tiny_bert_f32, tiny_llama, tiny_mistral, tiny_qwen2 and
+tiny_qwen3.
 
-Per step t: loss.t and norm.t (before clipping). grad.NAME are the gradients of step 0 (not
-clipped), after.NAME the parameters after the three steps, under transformers' names. inputs.t,
-labels.t: two texts of 11 tokens; some labels are -100; of BERT also types.t and mask.t (1: counts).
-Dropout is off. AdamW with weight decay 0.1 (not of biases and norms), clipped at 0.5, rates by
-transformers' linear schedule: two steps of warm-up, six in all, peak 0.01.
+For step t, loss.t is the loss, norm.t the gradient norm before clipping, and inputs.t and labels.t
+are two texts of 11 tokens (some labels are -100). BERT also has types.t and mask.t (1: valid).
+grad.NAME are the gradients of step 0 before clipping, and after.NAME the parameters after the three
+steps, by transformers' names.
+
+There is no dropout. AdamW uses weight decay 0.1 (except for biases and norms), gradients are
+clipped at 0.5, and learning rates follow transformers' linear schedule with two of six steps of
+warm-up and a peak of 0.01.
 """
 import pathlib
 import torch

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Writes what HuggingFace's tokenizers make of some texts: wordpiece_fixture.txt and
-random_fixture.txt.
+"""Writes wordpiece_fixture.txt and random_fixture.txt: the output of HuggingFace's tokenizers for
+some texts.
 
     python3 -m venv venv && venv/bin/pip install transformers tokenizers
     venv/bin/python make_wordpiece_fixture.py ../shared/data .
 
 Neither the build nor the tests need this script. Made with transformers 5.23.0 and tokenizers
-0.23.3, whose BertTokenizer and GPT2Tokenizer are the fast ones. The slow one (BertTokenizerLegacy)
-must agree on all text of SQuAD; on how many of the other texts it does is printed. "uncased" and
-"cased" are do_lower_case true and false, with the same vocabulary.
+0.23.3, whose BertTokenizer and GPT2Tokenizer are the fast ones. The slow BertTokenizerLegacy must
+agree on all texts of SQuAD. For the other texts, the script prints how often it agrees. "uncased"
+and "cased" are do_lower_case true and false, with the same vocabulary.
 
 wordpiece_fixture.txt:
 
@@ -18,17 +18,17 @@ wordpiece_fixture.txt:
     file NAME                   the SQuAD file of the next lines
     squad N HASH N HASH         number and hash of the ids of each "context" and "question", uncased
                                 and cased
-    class FIRST HASH...         hash of what normalizer and pre-tokenizer make of 4096 code points,
-                                for each of MODES
+    class FIRST HASH...         hash of the output of normalizer and pre-tokenizer for 4096 code
+                                points, for each of MODES
 
-random_fixture.txt has one line for each of RANDOM_TEXTS strings, which the generator below and the
-one in tests/support/tokenizer_fixture.h make alike: three hashes, of the ids by GPT-2, uncased and
-cased. The last two also cover the words before they are cut into tokens, since most unusual words
-are [UNK].
+random_fixture.txt has one line for each of RANDOM_TEXTS strings. The generator below and the one in
+tests/support/tokenizer_fixture.h produce the same strings. A line has three hashes: of the ids by
+GPT-2, uncased and cased. The last two also cover the words before they are cut into tokens, because
+most unusual words become [UNK].
 
-TEXT is UTF-8 in hexadecimal, "-" if empty. Hashes are FNV-1a of 64 bits: in full in hexadecimal, or
-18 bits of it (folded) as 3 characters of base 64. Ids count 4 bytes each, little-endian; words
-their UTF-8 (of the first 100 characters) and a zero.
+TEXT is UTF-8 in hexadecimal, "-" if empty. Hashes are 64-bit FNV-1a, written either completely in
+hexadecimal, or folded to 18 bits as 3 characters of base 64. An id is hashed as 4 bytes,
+little-endian, and a word as its UTF-8 (of the first 100 characters) and a zero byte.
 """
 import os
 import sys
@@ -102,7 +102,7 @@ ODD = [0x130, 0x131, 0xdf, 0x1e9e, 0x3a3, 0x3c2, 0x212a, 0x212b, 0x37e, 0x1fef, 
 WORDS = ["the", "The", "unaffable", "hello", "don't", "I'll", "[MASK]", "[CLS]", "[SEP]", "[UNK]",
          "[PAD]", "[mask]", "[MASK",
          "<|endoftext|>", "<|endoftext", "##ing", "...", "2024", "caf\u00e9", "\u4f60\u597d"]
-# the first and the number of code points of the other kinds
+# (first code point, number of code points) of the other kinds of characters
 KINDS = [(0x61, 26), (0x20, 95), (0xc0, 400), (0x300, 112), (0x4e00, 0x5200), (0x1f300, 0x800),
          (0, 32), (0x7f, 33), (0x80, 0x2f80), (0x2000, 0x70),
          (0x3000, 0x110), (0xff00, 0xf0), (0xac00, 0x2ba4), (0x10000, 0x10000), (0, 0x110000),
@@ -110,7 +110,7 @@ KINDS = [(0x61, 26), (0x20, 95), (0xc0, 400), (0x300, 112), (0x4e00, 0x5200), (0
 
 
 class Random:
-    """xorshift64* (Vigna 2016), the upper half."""
+    """xorshift64* (Vigna 2016); uses the upper half."""
 
     def __init__(self, seed):
         self.state = seed * 0x9e3779b97f4a7c15 & MASK64
@@ -145,7 +145,7 @@ def random_text(number):
     return "".join(out)
 
 
-# ---- hashes ----
+# ---- Hashes ----
 
 
 def short(data):
@@ -163,7 +163,7 @@ def word_bytes(words):
     return b"".join(word[:100].encode() + b"\0" for word in words)
 
 
-# ---- the tokenizers ----
+# ---- The tokenizers ----
 
 
 class Bert:
@@ -197,7 +197,8 @@ def words_of(lower, strip, chinese):
 
 
 def class_text(c):
-    """The second word tells the combining class: U+302E has 224, U+1BAA 9, and both are kept."""
+    """Returns a text whose second word shows the combining class of c: U+302E has class 224 and
+    U+1BAA class 9, and the normalizer keeps both."""
     return f"a{chr(c)}b x\u302e{chr(c)}\u1baa\u302e"
 
 
@@ -205,7 +206,7 @@ def write_fixture(out, data, uncased, cased):
     for text in TRICKY:
         print("text", hexed(text), *uncased.encode(text), "/", *cased.encode(text), file=out)
     for a, b in PAIRS:
-        both = uncased.fast.backend_tokenizer.encode(a, b)  # transformers itself takes "" for None
+        both = uncased.fast.backend_tokenizer.encode(a, b)  # transformers replaces None by ""
         print("pair", hexed(a), "none" if b is None else hexed(b), *both.ids, "/", *both.type_ids,
               file=out)
     decoder = decoders.WordPiece(prefix="##", cleanup=False)

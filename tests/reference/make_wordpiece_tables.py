@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""Prints where utf8proc and the Unicode tables of HuggingFace's tokenizers differ: the tables of
-models/tokenizer/tokenizer_unicode.c, from all code points.
+"""Prints the tables of models/tokenizer/tokenizer_unicode.c: all code points for which utf8proc and
+the Unicode tables of HuggingFace's tokenizers differ.
 
     python3 -m venv venv && venv/bin/pip install tokenizers unicodedata2
     venv/bin/python make_wordpiece_tables.py [--exact]
 
-Neither the build nor the tests need this script; it was run with tokenizers 0.23.3, utf8proc 2.8.0
-(Unicode 15.0) and unicodedata2 18.0.0. HuggingFace's tokenizers take categories from Unicode 8,
-combining classes and decompositions from Unicode 9, lower case from Unicode 17. So that the tables
-also serve utf8procs to come, a code point is in them if utf8proc *or* unicodedata2 differs from
-HuggingFace. --exact prints only the code points where this utf8proc differs, one by one.
+Neither the build nor the tests need this script. It was run with tokenizers 0.23.3, utf8proc 2.8.0
+(Unicode 15.0) and unicodedata2 18.0.0. HuggingFace's tokenizers use categories of Unicode 8,
+combining classes and decompositions of Unicode 9, and lower case of Unicode 17. A code point is in
+the tables if utf8proc *or* unicodedata2 differs from HuggingFace, so that the tables also suit
+later versions of utf8proc. --exact prints only the code points for which this utf8proc differs, one
+per line.
 
-    plain     HuggingFace knows no category: neither dropped nor punctuation nor mark
-    no_marks  HuggingFace knows no combining mark (M, which StripAccents takes)
-    compat    HuggingFace knows no compatibility decomposition
-    starters  HuggingFace knows neither combining class nor decomposition
-    lower     HuggingFace's lower case is another
-    odd       another category in HuggingFace than in the newer tables
+    plain     HuggingFace has no category: not dropped, no punctuation, no mark
+    no_marks  HuggingFace has no combining mark (category M, which StripAccents removes)
+    compat    HuggingFace has no compatibility decomposition
+    starters  HuggingFace has neither a combining class nor a decomposition
+    lower     HuggingFace has another lower case
+    odd       HuggingFace has another category than the later tables
 
-Ranges run on over code points where it makes no difference.
+Ranges include other code points between their ends if that does not change the result.
 """
 import ctypes
 import ctypes.util
@@ -72,8 +73,8 @@ def kind_of_category(category):
 
 
 def kind(char):
-    """As HuggingFace has it; None for white space and for what decomposes (its parts have
-    kinds)."""
+    """Returns the kind that HuggingFace gives to a character. None for white space, and for
+    characters that decompose, because their parts have kinds."""
     if nfd(char) != char or clean("a" + char + "b") == "a b":
         return None
     if clean(char) == "":
@@ -83,8 +84,8 @@ def kind(char):
 
 
 def is_starter(char):
-    """No decomposition, and no mark goes before or after it (U+0345 has class 240, U+0334 class
-    1)."""
+    """Whether a character has no decomposition and combining class 0, so that neither U+0345 (class
+    240) before it nor U+0334 (class 1) after it moves."""
     if char in "\u0345\u0334" or nfd(char) != char:
         return False
     return nfd("x\u0345" + char) == "x\u0345" + char \

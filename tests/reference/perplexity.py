@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The perplexity of a text by transformers, step by step as its page "Perplexity of fixed-length
-models" says: what `inference --weights DIR --perplexity FILE` is compared with.
+"""Computes the perplexity of a text with transformers, as in its page "Perplexity of fixed-length
+models". The tests compare `inference --weights DIR --perplexity FILE` with it.
 
     perplexity.py DIR FILE [--max_length N] [--stride N] [--tokenizer DIR] [--dtype f32|bf16|f64]
 """
@@ -14,16 +14,16 @@ TYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64}
 
 
 def perplexity(model, ids, max_length, stride):
-    """ids: a list. Each window's mean loss, over all of its new tokens that have one before them,
-    counts as often as these are, less one: so the page has it, also where a window overlaps the
-    one before and no token is lost to the shift."""
+    """ids: a list. Each window's mean loss is over its new tokens that have a token before them,
+    and is weighted by the number of new tokens less one. The page uses this weight even for a
+    window that overlaps the one before, where all new tokens have a token before them."""
     total, counted, windows, seen = 0.0, 0, 0, 0
     for begin in range(0, len(ids), stride):
         end = min(begin + max_length, len(ids))
         window = torch.tensor([ids[begin:end]])
         labels = window.clone()
         labels[:, :-(end - seen)] = -100
-        if end - seen > 1:  # else the loss, which may be of no token, counts 0 times
+        if end - seen > 1:  # otherwise the weight is 0, and the loss may be of no token
             with torch.no_grad():
                 loss = model(window, labels=labels).loss.item()
             total += loss * (end - seen - 1)

@@ -1,4 +1,5 @@
-#define _GNU_SOURCE /* pipe2 */
+/* Implements bench.h: clocks, medians, lines with limits, and pipes to a peer process. */
+#define _GNU_SOURCE /* for pipe2 */
 #include "tests/support/bench.h"
 
 #include <fcntl.h>
@@ -55,7 +56,8 @@ void die(const char *why) {
 
 static peer open_program(const char *program, char *const arguments[]) {
     int to[2], from[2];
-    /* No other child inherits these ends, so a peer ends when its pipe is closed. */
+    /* O_CLOEXEC keeps other children from inheriting these ends, so a peer ends when its pipe is
+       closed. */
     if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) die("no pipe");
     const pid_t child = fork();
     if (child < 0) die("no process");

@@ -1,7 +1,8 @@
+/* Implements bert_fixture.h with the library's JSON reader. */
 #include "tests/support/bert_fixture.h"
 #include "tests/support/files.h"
 
-/* Reads a number, or all numbers of nested arrays in order. */
+/* Reads one number, or all numbers of nested arrays in order, and appends them to `out`. */
 static bool bfix_read(bfix *f, syn_json *json, bfix_numbers *out) {
     const int depth = json->depth;
     int cap = 0;
@@ -35,7 +36,7 @@ static bool bfix_folders(syn_json *json, bfix_batch *batch) {
     return true;
 }
 
-/* Where the numbers of a key are stored; NULL: the key is ignored. */
+/* The list that stores the numbers of a key; NULL if the key is ignored. */
 static bfix_numbers *bfix_place(bfix *f, const char *key) {
     bfix_batch *b = f->n_batches > 0 ? &f->batches[f->n_batches - 1] : NULL;
     bfix_word *w = b && b->n_words > 0 ? &b->words[b->n_words - 1] : NULL;
@@ -77,7 +78,8 @@ static bool bfix_document(syn_json *json, bfix *f, const char *first_key) {
                 return false;
             continue;
         }
-        /* A word of BERT begins with its row; GPT's only word follows the greedy tokens. */
+        /* A bfix_word begins at the key "row" in BERT's fixtures. GPT's fixture has
+           one word, which follows "greedy". */
         if ((strcmp(json->text, "row") == 0 || strcmp(json->text, "greedy") == 0) &&
             (f->n_batches == 0 || ++f->batches[f->n_batches - 1].n_words > 4))
             return false;

@@ -1,5 +1,5 @@
-/* Reads tiny_bert.json, full_bert.json and full_gpt2.json (tests/reference/README.md): batches with
-   HuggingFace's results. */
+/* Reads the fixtures tiny_bert.json, full_bert.json and full_gpt2.json of tests/reference, which
+   contain batches of inputs with HuggingFace's results. README.md there describes their keys. */
 #ifndef TESTS_BERT_FIXTURE_H
 #define TESTS_BERT_FIXTURE_H
 
@@ -16,14 +16,16 @@ typedef struct bfix_numbers {
     int n;
 } bfix_numbers;
 
-/* Logits of one position. */
+/* The logits of one position. Large vocabularies are stored as a selection of logits, the top 10,
+   and sums. */
 typedef struct bfix_word {
     bfix_numbers row, position, margin, stride, logits, top_ids, top_logits, min, sum,
         sum_of_squares;
 } bfix_word;
 
 typedef struct bfix_batch {
-    char checkpoints[4][32]; /* folders with these weights, ended by "" */
+    /* Folders of tests/reference with this batch's weights; "" ends the list. */
+    char checkpoints[4][32];
     bfix_numbers tokens, mask, types, hidden, pooled, nsp, mlm_ids, mlm_some, greedy;
     bfix_word words[4];
     int n_words;
@@ -43,8 +45,10 @@ bool bfix_open(bfix *f, const char *file, const char *first_key);
 
 void bfix_free(bfix *f);
 
+/* Number of sequences in the batch. */
 int64_t bfix_rows(const bfix_batch *b);
 
+/* Number of tokens per sequence. */
 int64_t bfix_columns(const bfix_batch *b);
 
 #endif

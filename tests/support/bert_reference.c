@@ -1,3 +1,4 @@
+/* Implements bert_reference.h: the parameters of BERT and its forward pass in double. */
 #include "tests/support/bert_reference.h"
 
 static void bref_add_norm(ref_model *w, const char *layer, int64_t width) {
@@ -8,7 +9,8 @@ static void bref_add_norm(ref_model *w, const char *layer, int64_t width) {
     ref_add(w, name, 1, width, REF_WHOLE);
 }
 
-/* weight is (out, in). cut: REF_ROWS shards the output, REF_COLUMNS the input. */
+/* Adds a weight of shape (out, in) and its bias. cut: REF_ROWS shards the output dimension,
+   REF_COLUMNS the input dimension. */
 static void bref_add_dense(ref_model *w, const char *layer, int64_t out, int64_t in, ref_cut cut) {
     char name[64];
     snprintf(name, sizeof name, "%s.weight", layer);
@@ -67,7 +69,7 @@ double *bref_alloc(int64_t n) {
     return x;
 }
 
-/* Data of a parameter of a layer; layer < 0: of the model itself. */
+/* The data of a parameter of a layer, or of the model itself if layer < 0. */
 static const float *bref_data(const ref_model *m, int layer, const char *part) {
     char name[96];
     if (layer < 0) snprintf(name, sizeof name, "%s", part);

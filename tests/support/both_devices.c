@@ -1,3 +1,5 @@
+/* Implements both_devices.h: runs a case on both devices with the same seed and compares its
+   outputs. */
 #include "tests/support/both_devices.h"
 
 #include "syntorch/base/half.h"
@@ -39,7 +41,7 @@ static bool same_numbers(const syn_spec *spec, const unsigned char *cpu, const u
     return true;
 }
 
-/* Runs the case; data: the bytes of each output. Returns false if it fails. */
+/* Runs the case and stores the bytes of each output in `data`. Returns false if the case fails. */
 static bool run_on(syn_device device, both_case f, uint64_t seed, both_run *run,
                    unsigned char **data) {
     syn_error err = {0};

@@ -1,5 +1,5 @@
-"""Controls a headless Chromium over a pipe with the DevTools protocol. Needs only the standard
-library."""
+"""Controls a headless Chromium over a pipe with the DevTools protocol, for the tests of HTML
+reports (tests/html). Needs only the standard library."""
 
 import base64
 import json
@@ -16,8 +16,8 @@ def chromium():
 
 
 class Page:
-    """A browser with one page. errors: errors and warnings in its console, and exceptions.
-    requests: the URLs that it requested."""
+    """A browser with one page. width, height: size of the window in pixels. errors: errors and
+    warnings in the console, and exceptions. requests: the URLs that the page requested."""
 
     def __init__(self, width=1400, height=800):
         self.folder = tempfile.TemporaryDirectory()

@@ -1,4 +1,5 @@
-"""Shared by the tests of the commands: paths, runs of `syntorch`, and a list of failures."""
+"""Shared by the tests of commands: paths, runs of `syntorch`, and a list of failures that finish()
+prints."""
 import atexit
 import importlib.util
 import os
@@ -35,7 +36,8 @@ def skip(why):
 
 
 def enter_folder():
-    """Creates a temporary folder and makes it the current one. It is removed when the test ends."""
+    """Creates a temporary folder and makes it the current folder. It is removed when the test
+    ends."""
     folder = tempfile.mkdtemp(prefix="syntorch-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.chdir(folder)
@@ -55,7 +57,7 @@ def run_etcheck(*args):
 
 
 def load_etcheck():
-    """Returns the module, or None if it does not exist."""
+    """Returns etcheck.py as a module, or None if it does not exist."""
     if not TOOLS or not os.path.exists(ETCHECK_PY):
         return None
     spec = importlib.util.spec_from_file_location("etcheck", ETCHECK_PY)

@@ -1,3 +1,4 @@
+/* Implements comm_calls.h: builds the syn_comm_call of each operation and starts it. */
 #include "tests/support/comm_calls.h"
 
 static syn_comm_call exchange(syn_comm_kind kind, const syn_group *group, const syn_segment *one,

@@ -1,10 +1,10 @@
-/* Operations of communicators as one call each, for tests. */
+/* For the communicator tests: starts or runs an operation with one call each. */
 #ifndef TESTS_COMM_CALLS_H
 #define TESTS_COMM_CALLS_H
 
 #include "syntorch/communicator.h"
 
-/* Blocking collectives. */
+/* Blocking collectives. communicator.h defines n_elems for each of them. */
 syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err);
 syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,
@@ -15,8 +15,9 @@ syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in,
                          size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err);
 syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err);
 
-/* Start an operation without waiting: any operation; an all-reduce that sums f32; a message of f32,
-   sent from or received into `data`. wait_for waits for it. */
+/* Start an operation and return its request, without waiting: start_exchange any operation,
+   start_f32_sum an all-reduce, start_f32_message a message that is sent from `data` or received
+   into it. wait_for waits for the request. */
 syn_status start_exchange(syn_comm *comm, syn_comm_call x, syn_request **request, syn_error *err);
 syn_status start_f32_sum(syn_comm *comm, const syn_group *group, const void *in, void *out,
                          size_t n_elems, syn_request **request, syn_error *err);

@@ -1,3 +1,5 @@
+/* Implements comm_program.h: generates the list of operations, runs it in each rank's order, and
+   compares each result with comm_reference.h. */
 #include "tests/support/comm_program.h"
 #include "tests/support/comm_calls.h"
 #include "tests/support/comm_reference.h"
@@ -8,16 +10,18 @@
 enum {
     MAX_RANKS = 8,
     N_GROUPS = 5,
-    ELEMS = 700, /* communicators copy small inputs but not large ones */
+    /* Most elements per operation; covers inputs that communicators copy and inputs that they do
+       not. */
+    ELEMS = 700,
     N_OPEN = 12,
-    AHEAD = 5, /* how many operations may be started ahead of an earlier one */
+    AHEAD = 5, /* a rank chooses among the next AHEAD operations */
     POISON = 0xa5
 };
 
 typedef struct operation {
     int step;
     syn_comm_call x;
-    size_t n_elems;       /* of all its segments */
+    size_t n_elems;       /* total over all its segments */
     syn_request *request; /* NULL: the slot is free */
     syn_segment segments[SYN_MAX_LIST];
     uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
@@ -30,7 +34,7 @@ typedef struct rank_state {
     syn_group *groups[N_GROUPS];
     uint64_t all[MAX_RANKS][ELEMS * MAX_RANKS]; /* scratch memory: the inputs of all members */
     operation open[N_OPEN];
-    int first; /* the first step that was not started */
+    int first; /* the first step that has not been started */
     bool started[];
 } rank_state;
 
@@ -67,7 +71,7 @@ static bool is_message(const syn_comm_call *x) {
     return x->kind == SYN_COMM_SEND || x->kind == SYN_COMM_RECV;
 }
 
-/* The operation of a step on this rank. Returns false if the rank takes no part. */
+/* Sets *x to the operation of a step on this rank. Returns false if the rank does not take part. */
 static bool exchange_of(const rank_state *s, int step, syn_comm_call *x, size_t *n_elems) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
@@ -100,7 +104,8 @@ static bool ordered(const syn_comm_call *x, const syn_comm_call *y) {
 
 /* ---- Running the list ---- */
 
-/* Splits the elements into n_segments segments, which lie one element apart in `in` and `out`. */
+/* Splits the elements into n_segments segments, with a gap of one element between them in `in` and
+   `out`. */
 static void cut(operation *o, int32_t n_segments, uint64_t state) {
     const size_t bytes = syn_dtype_bytes(o->x.dtype);
     size_t at = 0, left = o->n_elems;
@@ -114,8 +119,7 @@ static void cut(operation *o, int32_t n_segments, uint64_t state) {
     }
 }
 
-/* Copies contiguous elements to where the segments lie. n_elems: count if there is only one
-   segment. */
+/* Copies contiguous elements into the segments. n_elems: the count if there is only one segment. */
 static void place(const operation *o, void *to, const void *from, size_t n_elems) {
     const size_t bytes = syn_dtype_bytes(o->x.dtype);
     const char *next = from;
@@ -172,7 +176,7 @@ static void plan_collective(rank_state *s, operation *o) {
                          o->x.dtype, o->x.reduce);
         expect(o, result, n);
     }
-    for (int32_t i = 0; i < o->x.n_segments && may; i++) { /* some of them in place */
+    for (int32_t i = 0; i < o->x.n_segments && may; i++) { /* some of the segments are in place */
         syn_segment *one = &o->segments[i];
         if (!(random_u64(&s->own) >> 40 & 1)) continue;
         memcpy(one->out, one->in, one->n_elems * syn_dtype_bytes(o->x.dtype));
@@ -194,7 +198,8 @@ static syn_status finish(rank_state *s, operation *o, syn_error *err) {
     return check(o, err);
 }
 
-/* Waits for one operation that may be waited for, if there is any. */
+/* Waits for one operation whose earlier operations have all been started; does nothing if there is
+   none. */
 static syn_status finish_any(rank_state *s, syn_error *err) {
     const uint64_t at = random_u64(&s->own) >> 32;
     for (uint64_t i = 0; i < N_OPEN; i++) {
@@ -226,8 +231,9 @@ static operation *free_slot(rank_state *s) {
 
 static syn_status start(rank_state *s, int step, syn_error *err) {
     operation *o = free_slot(s);
-    while (o == NULL) { /* fewer than AHEAD open operations are at or after s->first, so one can be
-                           waited for */
+    /* Fewer than AHEAD open operations are at or after s->first, so at least one may be waited
+       for. */
+    while (o == NULL) {
         SYN_TRY(finish_any(s, err));
         o = free_slot(s);
     }
@@ -262,7 +268,8 @@ syn_status comm_program_run(syn_comm *comm, const comm_program *program, syn_err
     s->program = program;
     s->own = program->seed * 104729 + (uint64_t)comm->rank + 1;
     const syn_status status = run(s, err);
-    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* ends operations in flight */
+    /* Makes all operations in flight fail. */
+    if (status != SYN_OK) comm->ops->abort(comm, err->text);
     else free(s);
     return status;
 }

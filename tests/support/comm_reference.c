@@ -1,3 +1,4 @@
+/* Implements comm_reference.h without the library's conversions and reductions. */
 #include "tests/support/comm_reference.h"
 #include "tests/support/random.h"
 
@@ -19,7 +20,8 @@ uint16_t reference_narrow(double v, syn_dtype dtype) {
     if (v == 0) return (uint16_t)sign;
     int exponent = isinf(v) ? top : ilogb(v);
     if (exponent < 1 - bias) exponent = 1 - bias;
-    double units = nearbyint(ldexp(fabs(v), fraction_bits - exponent)); /* the only rounding */
+    /* Rounds only here, ties to even. */
+    double units = nearbyint(ldexp(fabs(v), fraction_bits - exponent));
     if (units >= ldexp(1, fraction_bits + 1)) {
         units /= 2;
         exponent++;

@@ -1,5 +1,5 @@
-/* Simple reductions that the communicator tests compare with: one element at a time, 16-bit floats
-   through double. */
+/* Simple reductions, for comparison with communicators. They compute one element at a time, and
+   16-bit floats in double. */
 #ifndef TESTS_COMM_REFERENCE_H
 #define TESTS_COMM_REFERENCE_H
 
@@ -12,13 +12,14 @@
    bf16 8 and 7. */
 double reference_widen(uint16_t h, syn_dtype dtype);
 
-/* The nearest representable value, ties to even. */
+/* The 16-bit float nearest to v; ties go to even. */
 uint16_t reference_narrow(double v, syn_dtype dtype);
 
-/* Fills with values between -8 and 8: floats with fractions, integers with some large values. */
+/* Fills the buffer with values between -8 and 8. Floats have fractions; integers also have some
+   large values. */
 void reference_fill(void *to, size_t n_elems, syn_dtype dtype, uint64_t seed);
 
-/* out[i] = reduction over k, in order, of ins[k][offset + i]. */
+/* out[i] is the reduction of ins[k][offset + i] over k, in ascending order of k. */
 void reference_reduce(const void *const *ins, int32_t n_ins, size_t offset, void *out,
                       size_t n_elems, syn_dtype dtype, syn_reduce reduce);
 

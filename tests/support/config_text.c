@@ -1,3 +1,4 @@
+/* Implements config_text.h: changes a text, reads it, and checks the error. */
 #include "tests/support/config_text.h"
 
 #include "tests/support/test.h"

@@ -1,5 +1,5 @@
-"""Shared by test_convert_*.py: damages a valid pair of traces, computes the warnings that `syntorch
-convert pytorch` should report, and runs the conversions."""
+"""Shared by tests/pytorch/test_convert_*.py. Damages a valid pair of traces, computes the warnings
+that `syntorch convert pytorch` should report, and runs the conversions."""
 import concurrent.futures
 import sys
 import traceback
@@ -13,7 +13,8 @@ from pytorch_traces import ATTRS, PROCESS, THREAD, attr, convert, good, places, 
 
 
 def expected(nodes, where):
-    """Returns the anomalies in the nodes of a host trace: for each kind a list of (byte, id)."""
+    """Returns the anomalies in the nodes of a host trace: for each kind a list of (byte offset,
+    id). where: begin and end of each node in the file, in bytes."""
     kept = [(at[0], n) for at, n in zip(where, nodes) if "id" in n]
     out = {"no-id": [(at[0], None) for at, n in zip(where, nodes) if "id" not in n]}
     first, lane, place = {}, {}, {}
@@ -54,9 +55,9 @@ def expected(nodes, where):
 
 
 def check_anomalies(what, r, want):
-    """Compares reported anomalies. want: for each kind either (count, byte or None, node or None)
-    or a list of all places (byte, node). Byte offsets are in the host or device file, depending on
-    the kind."""
+    """Compares the reported anomalies. want: for each kind either (count, byte offset or None, node
+    or None) of the report, or a list of all places (byte offset, node). Offsets are in the host
+    file or in the device file, depending on the kind."""
     check(set(r.anomalies) == set(want),
           f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
     for kind, w in want.items():
@@ -73,8 +74,10 @@ def check_anomalies(what, r, want):
 
 
 def run(what, p, host=None, device=None, extra=(), kinds=None, made_up=0, args=(), **how):
-    """Converts the pair, or the given bytes instead. Checks that the reported anomalies are those
-    of the nodes and `extra`, and that --strict fails if there are any."""
+    """Converts the pair, with the given bytes in place of its files. Checks that exactly the
+    anomalies of the nodes and of `extra` are reported, and that --strict fails if there are any.
+    kinds: expected number of nodes by kind. made_up: number of host nodes that the conversion
+    adds."""
     what = f"{p.name}: {what}"
     texts = p.texts()
     host, device = host or texts[0], device or texts[1]
@@ -113,7 +116,7 @@ def launches(r):
 
 def middle(p, depth=2):
     """Returns the index of a node in the middle of the list that has children and whose parent is
-    no process or thread node."""
+    neither a process nor a thread node."""
     roots = {n["id"] for n in p.nodes if n["name"] in (PROCESS, THREAD)}
     parents = {n["ctrl_deps"] for n in p.nodes}
     return next(i for i in range(len(p.nodes) // 3, len(p.nodes)) if p.nodes[i]["id"] in parents
@@ -141,8 +144,8 @@ def guarded(f, *args):
 
 
 def main(*cases, once=()):
-    """Runs the cases on each pair of traces, and the functions in `once` without a pair, two at a
-    time. Command-line arguments select functions by name."""
+    """Runs the cases on each pair of traces, and the functions in `once` without a pair. Two of
+    them run at a time. Command-line arguments select functions by name."""
     jobs = [(f,) for f in once]
     for p in [pt.fixture()] + ([pt.shared("synth_allfeatures")] if pt.TRACES else []):
         base = convert(*p.texts())

@@ -1,3 +1,4 @@
+/* Implements device.h: wraps syn_ctx_new, and finds out which CUDA devices this machine has. */
 #include "tests/support/device.h"
 
 #include <dlfcn.h>
@@ -23,7 +24,7 @@ bool ref_has_cuda(void) {
     return syn_backend_get(SYN_DEVICE_CUDA, &backend, NULL) == SYN_OK;
 }
 
-/* The call counter of the emulated device; NULL for a real one. */
+/* The function that counts the emulated device's calls; NULL on a real device. */
 static uint64_t (*emulated_calls(void))(const char *of) {
     const char *path = getenv("SYNTORCH_CUDA_MODULE");
     void *module = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
@@ -48,7 +49,7 @@ int ref_cuda_devices(void) {
     return init && count && init(0) == 0 && count(&n) == 0 ? n : 1;
 }
 
-/* The CUDA module reads from the environment whether ranks may share devices. */
+/* The CUDA module reads SYNTORCH_CUDA_SHARED when it opens a device. */
 void ref_share_devices(int ranks) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool ours;
@@ -63,14 +64,14 @@ void ref_share_devices(int ranks) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Without the device to test, the whole program reports a skip before anything runs. */
+/* If CUDA was requested and is missing, the whole program reports a skip before any test runs. */
 static __attribute__((constructor)) void skip_without_device(void) {
     if (!ref_on_cuda() || ref_has_cuda()) return;
     fputs("skipped: no CUDA device\n", stderr);
     _Exit(77);
 }
 
-/* The names that the linker gives a wrapped function (--wrap). */
+/* The linker's --wrap option gives the wrapped function these names. */
 syn_status __real_syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err);
 syn_status __wrap_syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err);
 

@@ -1,4 +1,5 @@
-"""Builds device traces from a few events, and converts them without a host trace."""
+"""Shared by tests/pytorch/test_convert_*.py. Builds device traces from a few events, and converts
+them without a host trace."""
 import json
 import os
 import tempfile

@@ -1,3 +1,5 @@
+/* Implements et_protobuf.h. Only this file uses protobuf-c; in a build without it the functions do
+   nothing. */
 #include "tests/support/et_protobuf.h"
 
 #include "tests/support/random.h"

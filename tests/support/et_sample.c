@@ -1,3 +1,5 @@
+/* Implements et_sample.h: parses the rows of test graphs, and builds the two graphs that several
+   tests share. */
 #include "tests/support/et_sample.h"
 
 #include "tests/support/graphs.h"
@@ -72,9 +74,9 @@ syn_graph *et_graph(const et_row *rows, size_t n) {
     return g;
 }
 
-/* Two pipeline stages of two tensor-parallel ranks each: ranks 0 and 1 send to ranks 2 and 3, for
-   three microbatches. Computations are on stream 0, all-reduces on stream 1, messages on stream 2.
-   At the end come a barrier and all-reduces across the stages. */
+/* One rank of et_pipeline. Two pipeline stages have two tensor-parallel ranks each: ranks 0 and 1
+   send to ranks 2 and 3, for three microbatches. Computations are on stream 0, all-reduces on
+   stream 1, messages on stream 2. A barrier and all-reduces across the stages follow at the end. */
 static void et_pipeline_rank(syn_graph *g, uint32_t rank) {
     const bool first = rank < 2;
     const int32_t peer = first ? (int32_t)rank + 2 : (int32_t)rank - 2;
@@ -143,11 +145,11 @@ syn_graph *et_pipeline(void) {
     return g;
 }
 
-/* Two ranks whose data dependencies leave the order of communication open, so that only added
-   dependencies keep a simulator with one communication slot from deadlocking. Two all-reduces of
-   one group are on different streams without a dependency. Then rank 0 has a send that waits for a
-   computation, and an all-reduce that could start immediately; rank 1 needs the message first. Four
-   computations depend on nothing. */
+/* One rank of et_overlap. The data dependencies of its two ranks leave the order of communication
+   open, so a simulator with one communication slot deadlocks unless the writer adds dependencies.
+   Two all-reduces of one group are on different streams, and neither depends on the other. After
+   them, rank 0 has a send that waits for a computation and an all-reduce that could start
+   immediately, but rank 1 needs the message first. Four computations have no dependencies. */
 static void et_overlap_rank(syn_graph *g, uint32_t rank) {
     const bool sends = rank == 0;
     const et_row rows[] = {

@@ -1,3 +1,4 @@
+/* Implements et_set.h: the records of the valid trace set and the edits that tests make. */
 #include "tests/support/et_set.h"
 
 syn__et_attr set_int(const char *name, uint32_t field, int64_t value) {

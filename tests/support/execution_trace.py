@@ -1,4 +1,5 @@
-"""An independent reader and writer of execution traces, which does not use the library."""
+"""An independent reader and writer of execution traces (.et). It does not use the library, so that
+tests can compare the library's files with it."""
 from checks import check
 
 INT64, STRING = 9, 29
@@ -39,7 +40,8 @@ def numbers(b):
 
 
 def attribute(b):
-    """Returns name, value and field number of the oneof."""
+    """Returns the name and the value of an attribute, and the field number of the value in the
+    oneof."""
     name, value, kind = "", None, None
     for field, v in fields(b):
         kind = field
@@ -90,7 +92,7 @@ def messages(data):
 
 
 def read_et(data):
-    """Returns the metadata attributes, and the nodes in file order."""
+    """Returns the attributes of the metadata, and the nodes in the order of the file."""
     first, *nodes = messages(data)
     meta = {a[0]: a[1] for a in (attribute(v) for f, v in fields(first) if f == 2)}
     return meta, [Node(m) for m in nodes]
@@ -100,7 +102,7 @@ def read_et(data):
 
 
 def varint(n, longer=0):
-    """Encodes n as a varint. longer: number of extra bytes beyond the shortest encoding."""
+    """Encodes n as a varint. longer: number of bytes beyond the shortest encoding."""
     out, n = b"", n & (1 << 64) - 1
     while n > 127 or longer:
         out += bytes([n & 127 | 128])
@@ -110,7 +112,7 @@ def varint(n, longer=0):
 
 
 def field(number, value):
-    """Encodes a field: integers as varints, texts and bytes with their length."""
+    """Encodes a field: an integer as a varint, text and bytes with their length."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     value = value.encode() if isinstance(value, str) else value

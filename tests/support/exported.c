@@ -1,3 +1,4 @@
+/* Implements exported.h with sinks to memory. */
 #include "tests/support/exported.h"
 #include "export/chakra/wire/et_schema.h"
 

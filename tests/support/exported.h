@@ -1,5 +1,5 @@
-/* Exports graphs to memory and reads graphs from memory. A failure ends the program, except in
-   functions that return a status. */
+/* Exports graphs to memory and reads graphs from memory, for tests of the formats. A failure ends
+   the program, except in functions that return a status. */
 #ifndef TESTS_EXPORTED_H
 #define TESTS_EXPORTED_H
 
@@ -8,26 +8,26 @@
 
 #include "export/export.h"
 
-/* Whether this build has the format: execution traces need protobuf-c. */
+/* Whether this build supports the format: execution traces need protobuf-c. */
 bool can_export(const syn_exporter *exporter);
 
-/* The exporter's output with a NUL at the end; to be freed with free(). */
+/* The exporter's output with a NUL at the end. The caller frees it with free(). */
 char *export_bytes(const syn_exporter *exporter, const syn_graph *graph,
                    const syn_export_options *options, size_t *bytes);
 /* The same for text formats. */
 char *export_text(const syn_exporter *exporter, const syn_graph *graph,
                   const syn_export_options *options);
 
-/* Reads a node-link JSON text as g.json, or an execution trace as x.et. */
+/* Read a node-link JSON text as if it were g.json, and an execution trace as if it were x.et. */
 syn_graph *read_json(const char *text);
 syn_graph *read_et(const char *data, size_t bytes);
 
-/* test_without_memory for export_forget, and for read_json. */
+/* Run test_without_memory with export_forget, and with read_json. */
 uint64_t export_without_memory(const syn_exporter *exporter, const syn_graph *graph,
                                const syn_export_options *options);
 uint64_t read_json_without_memory(const char *text);
 
-/* Exports to memory and drops the output. */
+/* Exports to memory and discards the output. */
 syn_status export_forget(const syn_exporter *exporter, const syn_graph *graph,
                          const syn_export_options *options, syn_error *err);
 

@@ -1,3 +1,4 @@
+/* Implements files.h. One temporary folder per process is created on first use. */
 #include "tests/support/files.h"
 
 #include <dirent.h>
@@ -18,7 +19,7 @@ static void die(const char *path) {
 }
 
 static void end_folder(void) {
-    if (getpid() != owner) return; /* a child process ends */
+    if (getpid() != owner) return; /* a child process must not remove its parent's folder */
     clear_folder();
     rmdir(folder);
 }
@@ -128,7 +129,8 @@ const char *file_text(const char *path) {
     return text;
 }
 
-/* The path of `fmt` below a folder that an environment variable names ("." if it is not set). */
+/* The path that `fmt` gives, in the subfolder `within` of a folder that an environment variable
+   names ("." if the variable is not set). */
 static const char *below(const char *variable, const char *within, const char *fmt, va_list args) {
     char name[512], base[512];
     const char *folder_name = getenv(variable);

@@ -1,13 +1,13 @@
-/* Files of a test: a temporary folder for files that it writes, and paths of files that it reads. A
-   failure to write or read ends the program. */
+/* Files of a test: a temporary folder for files that the test writes, and paths of files that it
+   reads. A failure to write or read ends the program. */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 
 #include "syntorch/base/status.h"
 
-/* The path of `name` ("": of the folder) in this run's folder. The folder is created on first use
-   and removed with its contents when the program ends. The last eight paths that a thread got stay
-   valid. */
+/* The path of `name` in this run's folder ("": the path of the folder). The folder is created on
+   first use, and removed with its contents when the program ends. The last eight paths returned to
+   a thread stay valid. */
 const char *in_folder(const char *name);
 
 /* Write a file to the folder and return its path. */
@@ -20,19 +20,20 @@ int clear_folder(void);
 const char *put_folder(const char *name);
 
 bool path_exists(const char *path);
-/* Number of names in a folder that do not begin with a dot; -1 if it cannot be read. */
+/* Number of names in a folder that do not begin with a dot; -1 if the folder cannot be read. */
 int count_entries(const char *path);
 /* Removes a file, or a folder with its contents. Does nothing if the path does not exist. */
 void remove_all(const char *path);
 
-/* The contents of a file with a zero at the end, to be freed with free(); NULL if there is no
-   file. */
+/* The contents of a file with a zero at the end; NULL if there is no file. The caller frees them
+   with free(). */
 char *file_bytes(const char *path, size_t *bytes);
 /* The first 64 KiB of a file as text; "" if there is no file. Valid until the next call. */
 const char *file_text(const char *path);
 
-/* Paths in the source folder, in tests/reference, and in the data folder that only some machines
-   have (SYN_SHARED_DATA). They stay valid as long as in_folder's. */
+/* Paths in the source folder, in tests/reference, and in the folder of shared data
+   (SYN_SHARED_DATA), which only some machines have. They stay valid as long as those of
+   in_folder. */
 const char *source_path(const char *fmt, ...) SYN_PRINTF(1, 2);
 const char *reference_path(const char *fmt, ...) SYN_PRINTF(1, 2);
 const char *shared_path(const char *fmt, ...) SYN_PRINTF(1, 2);

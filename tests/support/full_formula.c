@@ -1,16 +1,17 @@
+/* Implements full_formula.h: computes the weights of the formula and compares logits. */
 #include "tests/support/full_formula.h"
 
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* Index in the full axis of local element i: the axis has `parts` blocks, each of which is
-   sharded. */
+/* The index in the full dimension of a shard's element i. The dimension has `parts` blocks, and
+   each block is sharded on its own. */
 static int64_t full_at(int64_t i, int64_t local, int64_t full, syn_shard shard) {
     const int64_t piece = local / shard.parts, block = full / shard.parts;
     return i / piece * block + shard.index * piece + i % piece;
 }
 
-/* A syn_param_source's read; user: a full_formula. */
+/* The read function of a syn_param_source; user points to a full_formula. */
 static syn_status full_read(void *user, const char *name, const syn_spec *full, syn_shard shard,
                             int64_t valid_rows, const syn_spec *local, void *data, syn_error *err) {
     const full_formula *f = (const full_formula *)user;
@@ -57,7 +58,7 @@ void full_worse(double *worst, const float *got, const double *want, int64_t n, 
 void full_compare(const bfix_word *w, const float *logits, int64_t n, double *worst) {
     const double largest = fmax(w->top_logits.v[0], -w->min.v[0]);
     double sum = 0, squares = 0, min = INFINITY;
-    int better = 0; /* logits above the tenth */
+    int better = 0; /* number of logits above the tenth largest */
     for (int64_t i = 0; i < n; i++) {
         const double x = (double)logits[i];
         sum += x;

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over the files of the given folders, so that the test suite replays the
-   corpora. */
+/* Runs a fuzz target over the files of the given folders. It replaces the fuzzer's main, so that
+   the test suite replays the corpora with any compiler. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static int replay_file(const char *path) {
         data = more;
     }
     fclose(f);
-    /* An exact-size copy lets AddressSanitizer see a read past the end. */
+    /* AddressSanitizer detects a read past the end only in a copy of exactly the input's size. */
     uint8_t *exact = data ? malloc(size ? size : 1) : NULL;
     if (exact) {
         memcpy(exact, data, size);

@@ -1,3 +1,4 @@
+/* Implements gpt_graph.h: runs a small GPT on meta and joins the graphs of its ranks. */
 #include "tests/support/gpt_graph.h"
 
 #include "models/generate.h"
@@ -8,9 +9,9 @@
 
 enum { MOST_RANKS = 8 };
 
-/* Lives as long as the graph, which is a view of the contexts' traces. */
+/* The contexts of a graph. They live as long as the graph, which is a view of their traces. */
 typedef struct run {
-    syn_graph_source source; /* that of the view, with our own `free` */
+    syn_graph_source source; /* the functions of the view, except `free`, which is free_graph */
     const syn_graph_source *view;
     const gpt_shape *shape;
     syn_hardware hw;

@@ -1,3 +1,5 @@
+/* Implements gpt_reference.h: the parameters of GPT-2, their shards, and the forward pass in
+   double. */
 #include "tests/support/gpt_reference.h"
 
 #include "syntorch/base/half.h"
@@ -104,7 +106,7 @@ double ref_deviation(const ref_param *p) {
 
 /* ---- Sharding of parameters ---- */
 
-/* The shape of a shard. */
+/* Sets *rows and *columns to the shape of one shard. */
 static void ref_shard_shape(const ref_param *p, int tp, int64_t *rows, int64_t *columns) {
     *rows = p->cut == REF_ROWS    ? p->rows / tp
             : p->cut == REF_VOCAB ? (p->rows + tp - 1) / tp

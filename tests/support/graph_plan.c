@@ -1,3 +1,4 @@
+/* Implements graph_plan.h: the valid plan, and a graph built from a plan. */
 #include "tests/support/graph_plan.h"
 
 static void plan_tensors(plan *p) {

@@ -1,12 +1,13 @@
-/* A small graph that tests change in one place, build and verify. */
+/* A plan of a small valid graph. Tests change one field of the plan, build the graph, and verify
+   it. */
 #ifndef TESTS_GRAPH_PLAN_H
 #define TESTS_GRAPH_PLAN_H
 
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
 
-/* A rank of a small model: x -> linear -> all_reduce, a send and a receive. A test changes one
-   field before it builds the graph, and expects an error. */
+/* One rank of a small model: x -> linear -> all_reduce, and a send and a receive. A test changes
+   one field before it builds the graph, and expects a specific error. */
 typedef struct plan {
     int32_t ranks[2];
     uint32_t n_ranks;
@@ -24,8 +25,10 @@ typedef struct plan {
     syn_attribute linear_attributes[4];
 } plan;
 
+/* Fills *p with the valid plan. */
 void plan_new(plan *p);
 
+/* Builds the plan's graph without verifying it. On failure, *out is NULL. */
 syn_status build(syn_graph **out, const plan *p, syn_error *err);
 
 #endif

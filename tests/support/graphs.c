@@ -1,3 +1,4 @@
+/* Implements graphs.h: compares graphs field by field. */
 #include "tests/support/graphs.h"
 
 syn_node plain_node(uint64_t id, const char *op) {

@@ -1,4 +1,5 @@
-/* Shared by the tests of graphs: nodes with unknown fields, and comparison of two graphs. */
+/* Shared by the tests of graphs: nodes whose optional fields are unknown, and comparison of two
+   graphs. */
 #ifndef TESTS_GRAPHS_H
 #define TESTS_GRAPHS_H
 
@@ -8,7 +9,7 @@
 
 #include "syntorch/graph/graph.h"
 
-/* Fields of a node without times. */
+/* Initializers of a node's times, all unknown. */
 #define NO_TIMES                                                            \
     .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, .cpu_ns = SYN_NO_TIME, \
     .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME

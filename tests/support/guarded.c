@@ -1,3 +1,4 @@
+/* Implements guarded.h with pages that mprotect makes inaccessible. */
 #include "tests/support/guarded.h"
 
 #include "tests/support/ops_reference.h"

@@ -1,4 +1,6 @@
-"""Runs the inference program like a user. Shared by test_inference*.py."""
+"""Runs the inference program as a user does, in temporary folders, and checks its output and its
+files. Shared by test_inference*.py and other tests, which import all names and end with
+main(globals())."""
 import glob
 import itertools
 import json
@@ -20,12 +22,12 @@ TINY = os.path.join(SOURCE, "examples", "configs", "gpt3-tiny.json")
 MPIRUN = shutil.which("mpirun")
 MPI = [MPIRUN, "-n", "2"] if MPIRUN else None
 SANITIZED = subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", PROGRAM]).returncode == 0
-HANGS = 500  # seconds; only stops a program that hangs. No test measures time
+HANGS = 500  # seconds; stops only programs that hang
 ENV = dict(os.environ, TMPDIR=os.environ.get("TMPDIR", "/tmp"))
 
 
 class Folder:
-    """A temporary folder as current folder of the runs, with a link to examples/, which has the
+    """A temporary folder in which programs run. It has a link to examples/, which contains the
     default configuration."""
 
     def __enter__(self):
@@ -45,7 +47,8 @@ class Folder:
         return self / name
 
     def files(self, name=""):
-        """Returns the names of all files in it, except for the examples."""
+        """Returns the names of all files in the folder or in its subfolder `name`, except for
+        examples/."""
         found = []
         for base, folders, names in os.walk(self / name):
             if "examples" in folders:
@@ -57,7 +60,7 @@ class Folder:
         command = (launcher or []) + [PROGRAM] + [str(a) for a in args]
         if limit:
             command = ["sh", "-c", f'ulimit -v {limit}; exec "$0" "$@"'] + command
-        env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV  # MPI has leaks
+        env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV  # MPI leaks memory
         return subprocess.run(command, cwd=self.path, env=env, capture_output=True, timeout=HANGS,
                               **kwargs)
 
@@ -100,7 +103,7 @@ def refuse(folder, args, code, *says, **kwargs):
 
 
 def read_npy(path):
-    """Returns shape and numbers of a version 1 .npy file of little-endian floats."""
+    """Returns the shape and the numbers of a version 1 .npy file of little-endian f32."""
     with open(path, "rb") as f:
         data = f.read()
     assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
@@ -117,8 +120,8 @@ def read_rows(path):
 
 
 def difference(got, want):
-    """Returns the largest difference relative to the largest number. Accepts lists of numbers or of
-    rows."""
+    """Returns the largest absolute difference, divided by the largest absolute number in `want`.
+    Accepts lists of numbers or lists of rows."""
     if isinstance(want[0], (list, tuple)):
         got, want = (list(itertools.chain(*rows)) for rows in (got, want))
     assert len(got) == len(want), (len(got), len(want))
@@ -259,8 +262,8 @@ def alive(pid):
 
 
 def main(tests):
-    """Runs the functions whose names begin with test_ and contain argv[1], if given. A test may
-    raise Skip."""
+    """Runs the functions in `tests`, a dictionary by name, whose names begin with test_ and contain
+    argv[1] if it is given, in the order of the file. A test may raise Skip."""
     chosen = [(n, t) for n, t in sorted(tests.items(),
                                         key=lambda i: getattr(i[1], "__code__", None)
                                         and i[1].__code__.co_firstlineno or 0)

@@ -1,3 +1,4 @@
+/* Implements input_parts.h: finds the line "#text" and cuts the text at a character. */
 #include "tests/support/input_parts.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* For fuzz targets whose input has a file and, after the first line "#text", a text. */
+/* For fuzz targets whose input consists of a file and a text. The text begins after the first line
+   "#text". */
 #ifndef TESTS_INPUT_PARTS_H
 #define TESTS_INPUT_PARTS_H
 
@@ -6,11 +7,12 @@
 #include <stdint.h>
 
 typedef struct input_parts {
-    const char *file, *text; /* text: its longest prefix that is valid UTF-8 */
+    const char *file, *text; /* text: the longest prefix of the text that is valid UTF-8 */
     size_t file_bytes, text_bytes, text_chars;
 } input_parts;
 
-/* Splits an input. The text is limited to about most_text bytes, cut at a character. */
+/* Splits an input. The text is truncated to about most_text bytes, without splitting a
+   character. */
 input_parts input_split(const uint8_t *data, size_t size, size_t most_text);
 
 #endif

@@ -1,3 +1,4 @@
+/* Implements mpi_job.h: the ranks' side, and starting mpirun. */
 #include "tests/support/mpi_job.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ int rank_ends(syn_comm *comm, syn_status status, const syn_error *err) {
     printf("error: %s\n", err->text);
     fflush(stdout);
     const struct timespec moment = {0, 300000000};
-    nanosleep(&moment, NULL); /* so that every rank's line is printed */
+    nanosleep(&moment, NULL); /* gives mpirun time to forward the lines of every rank */
     if (comm == NULL) return 1;
     comm->ops->abort(comm, err->text);
     return 3;
@@ -41,8 +42,8 @@ int run_command(const char *command) {
     return status == -1 ? -1 : status >> 8 & 255;
 }
 
-/* The limit of four minutes only stops ranks that hang: on a busy machine they wait for a core at
-   each step. */
+/* The limit of four minutes only stops jobs that hang. On a busy machine ranks wait for a core at
+   each step, so a shorter limit could stop a correct job. */
 int run_mpi(const char *mode, int n) {
     char command[8192];
     run_command("mpirun --version 2>&1");

@@ -1,3 +1,4 @@
+/* Implements ops_program.h: one function for each kind of random step. */
 #include "tests/support/ops_program.h"
 
 static syn_tensor program_any(const program *p) {
@@ -11,7 +12,8 @@ static void program_keep(program *p, syn_tensor t) {
     p->live[at] = t;
 }
 
-/* After a write, forgets views of older versions, which cannot be used any more. */
+/* After an in-place write, drops views of older versions from the list, because ops may not use
+   them any more. */
 static void program_lose_views(program *p, syn_tensor newest) {
     const syn_trace *t = syn_ctx_trace(p->ctx);
     const uint32_t base = t->tensors[syn_trace_tensor_row(t, newest.id)].base;

@@ -1,4 +1,4 @@
-/* Random programs of ops. A program only depends on its seed, so it has the same rows on every
+/* Random programs of ops. A program depends only on its seed, so it records the same rows on every
    device and communicator. */
 #ifndef TESTS_OPS_PROGRAM_H
 #define TESTS_OPS_PROGRAM_H
@@ -10,12 +10,13 @@ typedef struct program program;
 struct program {
     syn_ctx *ctx;
     const syn_group *group; /* NULL: no communication */
-    syn_tensor live[64];    /* f32 tensors made so far */
-    int n_live;
-    int n_params;                          /* made so far; the number ends a parameter's name */
-    syn_tensor cache;                      /* current version, (2, 2, 8, 4) */
+    syn_tensor live[64];    /* f32 tensors that later ops may use */
+    int n_live;             /* number of these tensors */
+    /* Number of parameters so far, which makes their names unique. */
+    int n_params;
+    syn_tensor cache;                      /* current version of a cache of shape (2, 2, 8, 4) */
     uint64_t seed;                         /* seed for dropout and sampling */
-    void (*between)(program *p, int step); /* called after each random step; NULL: nothing */
+    void (*between)(program *p, int step); /* called after each random step, if not NULL */
 };
 
 /* Records `length` random steps. */

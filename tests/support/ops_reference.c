@@ -1,3 +1,5 @@
+/* Implements ops_reference.h: random specs and layouts, and conversions from the definitions of the
+   dtypes. */
 #include "tests/support/ops_reference.h"
 #include "ops/ops.h"
 
@@ -22,7 +24,7 @@ void ref_seed(uint64_t seed) {
     ref_state = seed * 2654435761u + 88172645463325252u;
 }
 
-int64_t ref_int(int64_t low, int64_t high) { /* both inclusive */
+int64_t ref_int(int64_t low, int64_t high) { /* low and high are included */
     return low + (int64_t)(random_u64(&ref_state) >> 11) % (high - low + 1);
 }
 
@@ -154,8 +156,8 @@ syn_tensor ref_wild(syn_ctx *ctx, const ref *r) {
     return syn_permute(ctx, t, to, rank);
 }
 
-/* Ops whose results were compared with a reference. They are printed at the end for test_ops_table,
-   which sets SYN_TEST_COMPARED. */
+/* Ops whose results ref_check compared with a reference. If SYN_TEST_COMPARED is set, the program
+   prints them at exit; test_ops_table sets it to find ops that no test compares. */
 static atomic_bool ref_compared[SYN_OP_COUNT], ref_tells;
 
 static void ref_print_compared(void) {

@@ -1,5 +1,5 @@
-"""Reads the data of an HTML report of syntorch export --format html, in the format that
-export/html/html_columns.h describes. Needs only the standard library."""
+"""Reads the data of an HTML report, which `syntorch export --format html` writes.
+export/html/html_columns.h describes the format. Needs only the standard library."""
 import base64
 import html.parser
 import json
@@ -9,7 +9,8 @@ SIGNED = {"id", "gap", "tag", "tensor_base"}
 
 
 class Parts(html.parser.HTMLParser):
-    """Parses a page into elements, scripts and texts outside of scripts."""
+    """Parses an HTML report. tags: elements with their attributes. scripts: attributes and text of
+    each script. text: texts outside of scripts and styles. cells: texts of table cells."""
 
     def __init__(self, text):
         super().__init__()
@@ -51,7 +52,9 @@ def signed(value):
 
 
 class Rank:
-    """Columns of one rank as lists of numbers."""
+    """The data of one rank. Each column is an attribute, a list of numbers: one for each node or,
+    if the column's name begins with tensor_, one for each tensor. inputs, outputs and deps are
+    lists with an entry for each node."""
 
     def __init__(self, head, about, columns):
         self.head, self.about = head, about
@@ -102,7 +105,7 @@ class Rank:
             at += 1 + n
 
     def times(self):
-        """Returns (start, end) in ns for each node, None for nodes that are not shown."""
+        """Returns (start, end) of each node in ns, or None if the node is not shown."""
         free, out = {}, []
         for lane, gap, duration in zip(self.lane, self.gap, self.duration):
             start = free.get(lane, 0) + gap
@@ -123,7 +126,8 @@ class Rank:
 
 
 def read_trace(script):
-    """Returns the header and the ranks of one <script>."""
+    """Returns the header and the ranks in the data of a <script>. script: its attributes and its
+    text."""
     attributes, text = script
     data = base64.b64decode(text, validate=True)
     if attributes["data-packed"] == "deflate":

@@ -1,3 +1,4 @@
+/* Implements picture_check.h: geometric checks of every box, cluster, edge and label. */
 #include "tests/support/picture_check.h"
 #include "export/picture/picture_cells.h"
 #include "tests/support/test.h"
@@ -57,8 +58,8 @@ static bool inside(const syn__pic_cluster *c, const syn__pic_box *b) {
            b->y - b->h / 2 >= c->y0 - 0.01 && b->y + b->h / 2 <= c->y1 + 0.01;
 }
 
-/* Boxes must lie within the page and their cluster; clusters within their parent, without
-   overlapping siblings. */
+/* Counts boxes outside the page or their cluster, clusters outside their parent, and clusters that
+   overlap a sibling. */
 static int count_misplaced(const syn__pic_drawing *d) {
     int n = 0;
     const syn__pic_cluster page = {.x0 = 0, .y0 = 0, .x1 = d->width, .y1 = d->height};

@@ -1,4 +1,4 @@
-/* Draws a graph to memory and checks the drawing, for the tests of pictures. */
+/* Draws a graph to memory and checks the drawing. Shared by the tests of pictures. */
 #ifndef TESTS_PICTURE_CHECK_H
 #define TESTS_PICTURE_CHECK_H
 
@@ -12,16 +12,18 @@ typedef struct drawn {
     syn_error err;
 } drawn;
 
-/* Draws a graph and takes ownership of it. Returns false on failure. drop frees both. */
+/* Draws a graph and takes ownership of it. Returns false on failure. Call drop to free the drawing
+   and the graph. */
 bool draw(drawn *x, syn_graph *graph, const syn_export_options *options);
 void drop(drawn *x);
 
-/* Number of boxes with a look, without the legend's, and of those with `part` in their label. */
+/* The number of boxes with a look, not counting the legend's, and the number of those whose label
+   contains `part`. */
 int count_look(const syn__pic_drawing *d, int look);
 int count_label(const syn__pic_drawing *d, int look, const char *part);
 
-/* Checks that a picture is readable: nothing overlaps, is outside its frame or is missing, and
-   edges touch their own boxes and cross no others. */
+/* Checks that a picture is readable: nothing overlaps, is outside its frame or is missing. Edges
+   must touch their own boxes and cross no other box. */
 void check_geometry(syn_graph *graph, syn_export_options options);
 
 #endif

@@ -1,3 +1,4 @@
+/* Implements picture_graphs.h with the functions that any graph is built with. */
 #include "tests/support/picture_graphs.h"
 
 #include <stdarg.h>
@@ -31,7 +32,7 @@ uint32_t picture_add(picture_maker *m, picture_op op, syn_spec out, uint32_t n_i
     const uint64_t bytes = syn_spec_bytes(&out);
     syn_dep deps[4];
     uint32_t n_deps = 0;
-    for (uint32_t i = 0; i < n_inputs; i++) { /* ascending, without duplicates */
+    for (uint32_t i = 0; i < n_inputs; i++) { /* sorted, without duplicates */
         const uint32_t from = m->producer[inputs[i]];
         uint32_t at = n_deps;
         while (at > 0 && deps[at - 1].node >= from) at--;

@@ -1,4 +1,5 @@
-"""Runs the pretraining program in a temporary folder, for its tests."""
+"""Runs the pretraining program in a temporary folder. Shared by test_pretrain*.py and other tests
+of training."""
 import csv
 import json
 import os
@@ -21,7 +22,7 @@ LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_
 
 
 def squad(texts):
-    """A file's text with a question and a context each."""
+    """Returns a SQuAD file as text. texts: pairs of a question and a context."""
     return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [
         {"context": context, "qas": [{"id": str(i), "question": question, "answers": []}]}
         for i, (question, context) in enumerate(texts)]}]})
@@ -33,7 +34,8 @@ def sentences(n, word):
 
 
 class Runs:
-    """Runs in one folder, which also has the two small configurations."""
+    """Runs pretrain in one folder, which also has the small configurations bert.json and
+    gpt.json."""
 
     def __init__(self, folder):
         self.folder, self.number = folder, 0
@@ -55,7 +57,7 @@ class Runs:
                               preexec_fn=limit if file_bytes else None)
 
     def train(self, model, *arguments, launcher=()):
-        """Trains a model. Returns the rows of metrics.csv and the folder."""
+        """Trains a model in a folder of its own. Returns the rows of metrics.csv and the folder."""
         self.number += 1
         folder = self.path(f"run{self.number}")
         done = self.start("--model-config", f"{model}.json", "--max-seq-length", "64",

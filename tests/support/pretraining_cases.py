@@ -1,5 +1,5 @@
 """Runs pretrain with the options of the cases in reference/pretraining*.json. Shared by
-test_pretrain.py and bench_losses.py."""
+test_pretrain.py, test_pretrain_families.py and bench_losses.py."""
 import csv
 import json
 import os
@@ -15,7 +15,7 @@ def cases(name):
 
 
 def what(options):
-    """Returns a description of a case."""
+    """Returns a description of a case for messages."""
     name = options.get("model-name") or os.path.basename(options["weights"])
     words = [name, os.path.basename(options["data"]), options["recipe"],
              f"{options['num-gpus']} ranks", f"rate {options['learning-rate']:g}"]
@@ -39,7 +39,8 @@ def argument(value):
 
 
 def run_case(options, folder):
-    """Returns the losses and the text on stderr. The losses are empty if the run failed."""
+    """Runs a case. Returns the losses, or an empty list if the run failed, and the text on standard
+    error."""
     arguments = [part for name, value in options.items() for part in (f"--{name}", argument(value))]
     done = subprocess.run([os.path.join(BUILD, "pretrain"), *arguments, "--dropout", "0",
                            "--skip-eval", "--save-dir", folder, "--quiet"],

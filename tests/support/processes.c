@@ -1,3 +1,4 @@
+/* Implements processes.h with kill and /proc. */
 #include "tests/support/processes.h"
 
 #include <dirent.h>
@@ -8,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Whether the process runs. False also for a zombie, which has ended but was not waited for (if
-   /proc exists). */
+/* Whether the process is running. With /proc, a zombie counts as ended: the process has exited, but
+   its parent has not waited for it. */
 static bool process_runs(long pid) {
     char path[64], state = 'R';
     if (kill((pid_t)pid, 0) != 0) return false;

@@ -1,3 +1,4 @@
+/* Implements pt_calls_json.h: formats events as JSON and reads them like files. */
 #include "tests/support/pt_calls_json.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ void kernel(traces *t, int id, const char *name, const char *args) {
         10 * id + 2, id, n, name, 1000 + 10 * id + n % 5, id, n, *args != '\0' ? "," : "", args);
 }
 
-/* The complete text of a file; valid until the next call. */
+/* The text of a complete trace file around the elements of its list; valid until the next call. */
 static const char *whole(const char *top, const char *list, const char *elements, size_t *bytes) {
     static char text[2 * JSON_ROOM];
     *bytes = (size_t)snprintf(text, sizeof text, "{%s\"%s\":[%s]}", top, list, elements);

@@ -1,3 +1,4 @@
+/* Implements pt_compat_set.h with sinks to memory. */
 #include "tests/support/pt_compat_set.h"
 
 void compat_free(compat_set *s) {

@@ -1,5 +1,5 @@
-/* For the tests of compatible mode: reads a host and a device trace, links them, and converts them
-   to memory. */
+/* For the tests of compatible mode, which imitates PyTorch's converter: reads a host and a device
+   trace, links them, and converts them to memory. */
 #ifndef TESTS_PT_COMPAT_SET_H
 #define TESTS_PT_COMPAT_SET_H
 
@@ -21,7 +21,7 @@ void compat_free(compat_set *s);
 /* Reads the opened traces and links them if there is a device trace. Errors are in s->err. */
 syn_status compat_read(compat_set *s);
 
-/* Open traces as files, or as text. device NULL: no device trace. */
+/* Open traces as files, or as text. device NULL: there is no device trace. */
 syn_status compat_open(compat_set *s, const char *host, const char *device);
 
 syn_status compat_text(compat_set *s, const char *host, const char *device);

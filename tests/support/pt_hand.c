@@ -1,3 +1,4 @@
+/* Implements pt_hand.h: fills the tables that the readers of PyTorch traces would fill. */
 #include "tests/support/pt_hand.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Implements pt_written.h: decodes the bytes of a trace and prints each message. */
 #include "tests/support/pt_written.h"
 
 #include <stdio.h>
@@ -22,7 +23,8 @@ static bool written_skip(const char *name) {
     return false;
 }
 
-/* The letters of the dependency lists that contain the value: "L", "S", "Y", "G", "T". */
+/* For each dependency list that contains the value, writes its letter: "L", "S", "Y", "G" or
+   "T". */
 static void written_classes(const syn__et_node *node, uint64_t value, char *out) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
@@ -49,14 +51,15 @@ void written_attr(const syn__et_attr *a, char *out, size_t cap) {
     else snprintf(out, cap, "%s=%lld:%s", name, (long long)a->bits, syn__et_field_name(a->field));
 }
 
-/* "1 K 0+5 | 2 K2 5+7 1S" and, with attributes, "{a=1:int64_val ...}" after each. */
+/* Writes the messages as "1 K 0+5 | 2 K2 5+7 1S" and, with attributes, "{a=1:int64_val ...}" after
+   each message. */
 static void written_text(const char *data, size_t bytes, bool attributes, char *out, size_t cap) {
     syn__str rest = {data, bytes}, message;
     syn__et_decoder decoder = {0};
     syn__et_node node;
     size_t n = 0;
     out[0] = '\0';
-    written_message(&rest, &message); /* the metadata */
+    written_message(&rest, &message); /* skips the metadata message */
     while (written_message(&rest, &message)) {
         if (syn__et_decode_node(&decoder, message, &node) != SYN_OK) break;
         n += (size_t)snprintf(out + n, cap - n, "%s%llu %.*s %llu+%llu", n != 0 ? " | " : "",

@@ -1,5 +1,5 @@
-"""Shared by the tests of conversions: pairs of PyTorch traces, edits of them, and their conversion
-with `syntorch convert pytorch`.
+"""Shared by the tests of conversions: reads pairs of PyTorch traces, edits copies of them, converts
+them with `syntorch convert pytorch`, and checks the results.
 
 Expected results are computed from the traces in Python."""
 import collections
@@ -42,7 +42,7 @@ def acyclic(nodes):
 
 
 def check_nodes(what, nodes):
-    """Checks what must be true for every .et of profile full."""
+    """Checks what must be true for the nodes of each .et file of profile full."""
     by_id = {n.id: n for n in nodes}
     check(len(by_id) == len(nodes), f"{what}: ids are there twice")
     dangling = [(n.id, d) for n in nodes for d in n.deps if d not in by_id]
@@ -74,7 +74,7 @@ def check_nodes(what, nodes):
 
 
 def calls(nodes):
-    """Returns all communications as a multiset."""
+    """Returns all collectives and messages as a multiset."""
     return collections.Counter((n.type, n.attr.get("comm_type"), n.attr["comm_size"],
                                 n.attr.get("pg_name"), n.attr.get("comm_src"),
                                 n.attr.get("comm_dst")) for n in nodes
@@ -82,8 +82,9 @@ def calls(nodes):
 
 
 def kinds_of(nodes, made_up=0):
-    """Returns the number of an .et's nodes by kind, as the summary counts them: a kernel that
-    carries several calls counts once."""
+    """Returns the number of nodes by kind, as the summary of a conversion counts them: a kernel
+    with several collectives or messages counts once. made_up: number of host nodes to leave out,
+    which the conversion added."""
     seen = set()
     once = []
     for n in nodes:
@@ -108,7 +109,7 @@ def attr(node, name):
 
 
 def set_attr(node, name, value):
-    """Sets an attribute that exists. value None: removes it."""
+    """Sets an attribute that exists. If value is None, removes it."""
     node["attrs"] = [a for a in node["attrs"] if a["name"] != name or value is not None]
     for a in node["attrs"]:
         if a["name"] == name:
@@ -147,8 +148,8 @@ class Pair:
 
 
     def kinds_kept(self):
-        """Like kinds(), plus the ops that only the device trace has, within the time that the host
-        trace covers, if they communicate or take 1 ms or more."""
+        """Like kinds(), plus the ops that only the device trace has, if they are within the time
+        that the host trace covers, and communicate or take 1 ms or more."""
         known, out = {attr(n, "rf_id") for n in self.nodes if "attrs" in n}, self.kinds()
         ops = [e for e in self.events if e.get("cat") in ("cpu_op", "user_annotation")
                and e["args"].get("Record function id")]
@@ -185,7 +186,8 @@ def shared(name):
 
 
 def places(data, key):
-    """Returns the begin and end in bytes of each element of the list `key`."""
+    """Returns the byte offsets (begin, end) of each element of the list `key` in a JSON
+    document."""
     text, decoder, found = data.decode("utf-8"), json.JSONDecoder(), []
     bytes_of = (lambda i: i) if len(text) == len(data) else (lambda i: len(text[:i].encode()))
     at = re.search(r'"%s"\s*:\s*\[\s*' % key, text).end()
@@ -200,13 +202,14 @@ def places(data, key):
 
 
 class Result:
-    """The results of a conversion: exit code, summary (--json), metadata and nodes of the .et, and
-    all files by name."""
+    """The results of a conversion: exit code, summary (--json), metadata and nodes of the .et file,
+    and all files by name."""
 
 
 def convert(host, device=None, *args, linked=False, names=("host.0.json", "device.0.json"),
             command=("convert", "pytorch"), decode=True):
-    """Runs the command on the given bytes, in a temporary folder with relative paths."""
+    """Runs the command on the given bytes, in a temporary folder and with relative paths. Returns a
+    Result. names: names of the host and device files. decode: whether to read the .et file."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for name, data in zip(names, (host, device)):
             if data is None:
@@ -251,8 +254,8 @@ def check_tools(what, et):
 
 
 def good(what, r, kinds=None, made_up=0):
-    """Checks a successful conversion: counts, graph of nodes, files, results of the tools. kinds:
-    the expected number of nodes by kind."""
+    """Checks a successful conversion: the counts, the graph of nodes, the files and the results of
+    the tools. kinds: expected number of nodes by kind. made_up: as in kinds_of."""
     if not check(r.code == 0, f"{what}: exit {r.code}: {r.said[-500:]}"):
         return False
     check(set(r.files) <= {"t.0.et", "t.comm_group.json"}, f"{what}: files {sorted(r.files)}")

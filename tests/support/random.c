@@ -1,3 +1,4 @@
+/* Implements random.h. */
 #include "tests/support/random.h"
 
 uint64_t random_u64(uint64_t *state) {

@@ -1,3 +1,4 @@
+/* Implements ranks.h: gives each rank a context and keeps or frees it. */
 #include "tests/support/ranks.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@ typedef struct run {
     syn_device device;
     rank_body *body;
     void *arg;
-    syn_ctx **kept; /* NULL: contexts are freed */
+    syn_ctx **kept; /* contexts of all ranks are stored here; NULL: they are freed */
 } run;
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
@@ -85,7 +86,7 @@ bool new_trace_everywhere(seen_traces *seen, int n, rank_body *body, void *arg, 
     bool ok = trace_hashes(n, SYN_DEVICE_CPU, IN_THREADS, body, arg, cpu) &&
               trace_hashes(n, SYN_DEVICE_META, IN_THREADS, body, arg, a) &&
               trace_hashes(n, SYN_DEVICE_META, WITHOUT_TRANSPORT, body, arg, b);
-    *seed += 98; /* not part of the hash */
+    *seed += 98; /* the seed is not part of a trace's hash */
     ok = ok && trace_hashes(n, SYN_DEVICE_CPU, IN_THREADS, body, arg, other) &&
          memcmp(cpu, a, bytes) == 0 && memcmp(cpu, b, bytes) == 0 && memcmp(cpu, other, bytes) == 0;
     for (int r = 0; r < n && r < 2 && ok; r++) {

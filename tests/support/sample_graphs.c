@@ -1,3 +1,4 @@
+/* Implements sample_graphs.h, one function per node. */
 #include "tests/support/sample_graphs.h"
 
 #include "tests/support/graphs.h"
@@ -21,8 +22,8 @@ static syn_status add_facts(syn_graph *g, syn_error *err) {
     return SYN_OK;
 }
 
-/* Tensors of a rank: 0 x (input), 1 w (parameter), 2 x*x, 3 view of 2, 4 sum of 2 over ranks, 5
-   cache (state), 6 received or sent. */
+/* The tensors of a rank, by index: 0 is x (an input), 1 is w (a parameter), 2 is x*x, 3 is a view
+   of 2, 4 is the sum of 2 over ranks, 5 is a cache (state), 6 is sent or received. */
 static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
     SYN_TRY(add_tensor(g, r, "x", SYN_TENSOR_INPUT, SYN_NO_NODE, 0, 4, err));
     SYN_TRY(add_tensor(g, r, "h.0.w", SYN_TENSOR_PARAM, SYN_NO_NODE, 1, 4, err));
@@ -133,8 +134,8 @@ static syn_status add_p2p(syn_graph *g, uint32_t r, syn_error *err) {
     return syn_graph_add_node(g, r, &n, err);
 }
 
-/* A node without tensors that overlaps others in time and has a launch dependency besides one on
-   data. */
+/* A node without tensors that overlaps others in time. It has a launch dependency and a data
+   dependency. */
 static syn_status add_last(syn_graph *g, uint32_t r, syn_error *err) {
     static const syn_dep deps[2] = {{1, SYN_DEP_LAUNCH}, {2, SYN_DEP_DATA}};
     syn_node n = plain_node(8, "free");
@@ -167,9 +168,7 @@ syn_graph *full_graph(void) {
     return g;
 }
 
-/* Two ranks: a computation of 3000 (rank 0) or 1000 ns (rank 1), an all-reduce of 500 ns (rank 1
-   omits it if skip_one), a message from rank 0 to rank 1, and a computation of 100 ns that depends
-   on nothing. */
+/* One rank of simulated_graph (sample_graphs.h). */
 static syn_status simulated_rank(syn_graph *g, uint32_t r, bool with_times, bool skip_one,
                                  syn_error *err) {
     const syn_dep on_first = {0, SYN_DEP_CONTROL}, on_second = {1, SYN_DEP_CONTROL};

@@ -1,5 +1,6 @@
-"""Draws predicted against measured times: one panel per data set with logarithmic axes, a band of
-10 % around equality, and the names of the points with the largest errors."""
+"""Draws predicted against measured times for the benchmarks (tests/bench). Each data set has a
+panel with logarithmic axes, a band of 10 % around equality, and the names of the points with the
+largest errors."""
 import math
 from xml.sax.saxutils import escape
 
@@ -10,7 +11,8 @@ BAND_PART, NAMED = 0.1, 3
 
 
 def ticks(low, high):
-    """Returns the powers of ten, and also 2s and 5s if the range has less than two decades."""
+    """Returns the powers of ten between `low` and `high`, which are decimal logarithms. If the
+    range has less than two decades, also returns their multiples by 2 and 5."""
     tens = [10.0 ** e for e in range(math.floor(low), math.ceil(high) + 1)]
     if high - low < 2:
         tens += [2 * t for t in tens] + [5 * t for t in tens]
@@ -35,7 +37,7 @@ def line(x1, y1, x2, y2, colour, width=1.0):
 
 
 class Panel:
-    """One data set. rows: (name, measured ms, predicted ms)."""
+    """The panel of one data set. rows: (name, measured ms, predicted ms)."""
 
     def __init__(self, x0, title, rows):
         self.x0, self.title, self.rows = x0, title, rows
@@ -86,7 +88,7 @@ class Panel:
                    f'fill="{FAR if far >= 0 else POINT}" '
                    f'fill-opacity="{1 if far >= 0 else 0.55}"><title>{escape(said)}, measured '
                    f"{time_text(round(measured, 4))}</title></circle>")
-            if far >= 0:  # in the corner in which there are few points
+            if far >= 0:  # names are in the lower right corner, where there are few points
                 yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * (NAMED - 1 - far), said, 10,
                            "end", FAR)
         yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * NAMED, "farthest off", 10, "end",
@@ -103,7 +105,8 @@ class Panel:
 
 
 def write(path, sets, across=2):
-    """Writes an SVG. sets: a list of (title, rows) with rows as in Panel."""
+    """Writes an SVG file. sets: a list of (title, rows), with rows as in Panel. across: panels per
+    row."""
     down = (len(sets) + across - 1) // across
     wide, high = LEFT + across * (SIDE + GAP), down * (TOP + SIDE + BOTTOM)
     with open(path, "w", encoding="utf-8") as f:

@@ -1,3 +1,4 @@
+/* Implements small_models.h: the two configurations, and text generation on a rank. */
 #include "tests/support/small_models.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Implements small_training.h with the library's optimizer and buckets. */
 #include "tests/support/small_training.h"
 
 #include "syntorch/gradient.h"
@@ -23,7 +24,8 @@ typedef struct learner {
     syn_mesh mesh;
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
-    syn_mark mark; /* after the tensors that live across steps */
+    /* Set after the creation of the tensors that live across steps; each step releases the rest. */
+    syn_mark mark;
 } learner;
 
 static syn_status step(const small_training *t, const learner *l, int number, syn_error *err) {

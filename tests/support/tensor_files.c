@@ -1,3 +1,4 @@
+/* Implements tensor_files.h without the library's writer. */
 #include "tests/support/tensor_files.h"
 
 #include <stdint.h>

@@ -1,20 +1,22 @@
-/* Builds safetensors files byte by byte, also invalid ones. */
+/* Builds safetensors files byte by byte, including invalid ones, without the library's writer. */
 #ifndef TESTS_TENSOR_FILES_H
 #define TESTS_TENSOR_FILES_H
 
 #include <stddef.h>
 
-/* A tensor's entry in the header. */
+/* The entry of a tensor in the header. */
 #define T(dtype, shape, offsets) \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 
-/* The bytes of a file: length of the header, header, data. The caller frees *out. */
+/* Builds the bytes of a file: length of the header, header, data. Returns their number. The caller
+   frees *out. */
 size_t tensor_bytes(unsigned char **out, const char *header, const void *data, size_t data_bytes);
 
-/* Writes such a file to the run's folder. */
+/* Writes such a file to the folder of the run. */
 void put_tensors(const char *name, const char *header, const void *data, size_t data_bytes);
 
-/* Two files, with tensors b (2 bytes) and z in the first and a in the second; and an index file. */
+/* put_shards writes two files: the first has the tensors b (2 bytes) and z, the second has a.
+   put_index writes an index file. */
 #define SHARD_1    "model-00001-of-00002.safetensors"
 #define SHARD_2    "model-00002-of-00002.safetensors"
 #define MAP(pairs) "{\"metadata\":{\"total_size\":4},\"weight_map\":{" pairs "}}"

@@ -1,10 +1,11 @@
-"""Runs programs on a pseudoterminal."""
+"""Runs programs on a pseudoterminal, for tests of output that depends on whether it goes to a
+terminal."""
 import os
 import pty
 
 
 def why_none():
-    """Returns why this system has no pseudoterminals; "" if it has."""
+    """Returns why this system has no pseudoterminals, or "" if it has them."""
     try:
         for end in pty.openpty():
             os.close(end)
@@ -14,7 +15,8 @@ def why_none():
 
 
 def start(begin):
-    """Starts a process that calls `begin`, which must exec a program. Returns (pid, terminal)."""
+    """Starts a process that calls `begin`, which must exec a program. Returns (process id,
+    descriptor of the terminal)."""
     pid, fd = pty.fork()
     if pid == 0:
         try:
@@ -25,7 +27,7 @@ def start(begin):
 
 
 def read(fd, most=65536):
-    """Returns the next output; b"" if all writers have closed the terminal."""
+    """Returns the next output, or b"" if all writers have closed the terminal."""
     try:
         return os.read(fd, most)
     except OSError:

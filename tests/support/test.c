@@ -1,3 +1,4 @@
+/* Implements test.h: runs the cases, counts failures and skips, and injects failed allocations. */
 #include "tests/support/test.h"
 
 #include "syntorch/base/memory.h"
@@ -18,7 +19,7 @@ int test_run(const test_case *cases, size_t n, int argc, char **argv) {
     }
     printf("%zu cases, %d failed, %d skipped\n", ran, test_failures, test_skips);
     if (test_failures != 0 || ran == 0) return 1;
-    return test_skips == (int)ran ? 77 : 0; /* nothing could run: ctest reports a skip */
+    return test_skips == (int)ran ? 77 : 0; /* if every case was skipped, ctest reports a skip */
 }
 
 uint64_t test_without_memory(syn_status (*step)(void *arg, syn_error *err), void *arg) {

@@ -1,5 +1,6 @@
-/* The test framework. A test program is a list of functions that TEST_MAIN runs. A failed CHECK
-   prints location and condition, returns from the function and makes the program exit with 1. */
+/* The test framework. A test program is a list of functions, which TEST_MAIN runs. A failed CHECK
+   prints its location and condition, returns from the function, and makes the program exit with
+   1. */
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -41,7 +42,8 @@ extern int test_failures, test_skips;
     CHECK_MSG(strcmp((got), (want)) == 0, "got \"%s\", want \"%s\"", (got), (want))
 #define CHECK_HAS(text, part) \
     CHECK_MSG(strstr((text), (part)) != NULL, "\"%s\" lacks \"%s\"", (text), (part))
-/* A syn_status call that must succeed; `error` is the syn_error it was given. */
+/* Checks a call that returns a syn_status and must succeed. `error` is the syn_error that was
+   passed to the call. */
 #define CHECK_OK(call, error)                                            \
     do {                                                                 \
         int check_s = (int)(call);                                       \
@@ -50,7 +52,8 @@ extern int test_failures, test_skips;
 #define CHECK_NEAR(got, want, tol)                                                                 \
     CHECK_MSG(fabs((double)(got) - (double)(want)) <= (tol), "got %.9g, want %.9g", (double)(got), \
               (double)(want))
-/* For helpers that return a value: on failure prints the sentence and ends the program. */
+/* For helpers that return a value: if the condition is false, prints the sentence and ends the
+   program. */
 #define NEED(condition, sentence)                                                       \
     do {                                                                                \
         if (condition) break;                                                           \
@@ -58,7 +61,7 @@ extern int test_failures, test_skips;
         exit(1);                                                                        \
     } while (0)
 #define NEED_OK(call, error) NEED((call) == SYN_OK, (error).text)
-/* Prints why the current test cannot run on this machine, and returns from it. */
+/* Prints why the current test cannot run on this machine, and returns from the test. */
 #define SKIP(why)                                \
     do {                                         \
         fprintf(stderr, "skipped: %s\n", (why)); \
@@ -66,19 +69,19 @@ extern int test_failures, test_skips;
         return;                                  \
     } while (0)
 
-/* True in builds that run the suite again (tests/project/variant.sh). Sanitizers take ten times as
-   long and find other errors than a wrong result in one of a million samples, so fewer samples are
-   enough there. */
+/* True in builds that run the test suite a second time (tests/project/variant.sh). Sanitizers make
+   tests ten times slower. They find memory errors and races, for which fewer samples are enough
+   than for a result that is wrong in one of a million samples. */
 #ifdef NDEBUG
 #define TEST_REDUCED false
 #else
 #define TEST_REDUCED true
 #endif
-/* Number of rounds to run out of n similar ones. */
+/* The number of rounds to run, out of n similar ones. */
 #define TEST_ROUNDS(n) (TEST_REDUCED ? ((n) + 7) / 8 : (n))
 
-/* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h).
-   Returns the exit code. */
+/* Runs all cases, or only those whose name contains argv[1]. Each case gets an empty folder
+   (files.h). Returns the exit code. */
 int test_run(const test_case *cases, size_t n, int argc, char **argv);
 
 #define TEST_MAIN(cases)                                  \
@@ -86,9 +89,9 @@ int test_run(const test_case *cases, size_t n, int argc, char **argv);
         return test_run(cases, COUNT(cases), argc, argv); \
     }
 
-/* Runs step(arg, &err) repeatedly, with its first, second, ... allocation failing, until it
-   succeeds. Returns the number of failures. Each must be SYN_E_NOMEM with a sentence about memory.
-   If one is not, or if the step never succeeds, prints a message and returns 0. */
+/* Calls step(arg, &err) repeatedly, with its first, second, ... allocation failing, until the call
+   succeeds. Returns the number of failed calls. Each of them must return SYN_E_NOMEM with a message
+   about memory. If one does not, or if the step never succeeds, prints a message and returns 0. */
 uint64_t test_without_memory(syn_status (*step)(void *arg, syn_error *err), void *arg);
 
 #ifdef __cplusplus

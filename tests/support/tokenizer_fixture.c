@@ -1,3 +1,4 @@
+/* Implements tokenizer_fixture.h: parses fixture lines and builds texts and vocabularies. */
 #include "tests/support/tokenizer_fixture.h"
 
 #include "tests/support/files.h"
@@ -9,7 +10,7 @@ FILE *fixture_open(const char *name) {
 
 size_t fixture_unhex(const char *hex, size_t digits, char *out) {
     size_t bytes = 0;
-    if (digits % 2 != 0) return 0; /* "-" is the empty text */
+    if (digits % 2 != 0) return 0; /* "-", an odd number of digits, represents the empty text */
     for (size_t i = 0; i < digits; i += 2) {
         unsigned value = 0;
         if (sscanf(hex + i, "%2x", &value) != 1) abort();
@@ -122,7 +123,7 @@ void text_add_random(text_buffer *t, uint32_t number) {
         "[PAD]", "[mask]", "[MASK",     "<|endoftext|>", "<|endoftext",
         "##ing", "...",    "2024",      "caf\xc3\xa9",   "\xe4\xbd\xa0\xe5\xa5\xbd"};
     static const unsigned kinds[16][2] = {
-        /* first, count */
+        /* first code point and number of code points of each range */
         {0x61, 26},       {0x20, 95},         {0xc0, 400},     {0x300, 112},
         {0x4e00, 0x5200}, {0x1f300, 0x800},   {0, 32},         {0x7f, 33},
         {0x80, 0x2f80},   {0x2000, 0x70},     {0x3000, 0x110}, {0xff00, 0xf0},

@@ -1,3 +1,4 @@
+/* Implements tokenizers.h: writes vocabularies to the folder of the run and loads them. */
 #include "tests/support/tokenizers.h"
 
 #include "models/tokenizer/tokenizer_private.h"
@@ -71,7 +72,8 @@ static syn_status add_to_hash(syn__encoder *enc, const syn__text *word, syn_erro
 
 uint64_t hash_words(uint64_t hash, const syn_tokenizer *tok, const char *text, size_t bytes) {
     syn_tokenizer words = *tok;
-    words.added = (syn__added){0}; /* [UNK] in a text is not a token here */
+    /* "[UNK]" in a text must be split like other text, so no added tokens. */
+    words.added = (syn__added){0};
     syn__encoder enc = {.tok = &words, .take = add_to_hash, .user = &hash};
     if (syn__encoder_run(&enc, text, bytes, NULL) != SYN_OK) abort();
     syn__encoder_free(&enc);

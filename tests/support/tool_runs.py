@@ -1,4 +1,5 @@
-"""Runs the syntorch command in temporary folders, and writes small inputs, for its tests."""
+"""Runs the syntorch command in temporary folders and writes small inputs for it. Shared by
+test_tool_*.py, which import all names."""
 from inference_runs import *  # noqa: F403
 
 SYNTORCH = os.path.join(BUILD, "syntorch")
@@ -10,8 +11,8 @@ def run(folder, *args, **kwargs):
 
 
 def refused(folder, args, *says, code=1, **kwargs):
-    """Checks that the command fails with one sentence that has these words, and prints nothing on
-    standard output. Returns the sentence."""
+    """Checks that the command fails with one sentence that contains these words, and prints nothing
+    to standard output. Returns the sentence."""
     r = run(folder, *args, **kwargs)
     lines = [line for line in r.stderr.decode().splitlines() if line.startswith("syntorch ")]
     assert r.returncode == code, f"{args}: exit code {r.returncode}: {text_of(r)[:500]}"

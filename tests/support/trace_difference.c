@@ -1,3 +1,5 @@
+/* Implements trace_difference.h. Rows are matched by number, which a row keeps when earlier rows
+   are dropped. */
 #include "tests/support/trace_difference.h"
 
 #include <string.h>
@@ -6,7 +8,7 @@ static bool texts_equal(const syn_trace *a, uint32_t x, const syn_trace *b, uint
     return strcmp(syn_trace_text(a, x), syn_trace_text(b, y)) == 0;
 }
 
-/* Whether row a of `part` equals row b of `all`, from which nothing was dropped. */
+/* Whether tensor row a of `part` equals row b of `all`, from which no rows were dropped. */
 static bool tensors_equal(const syn_trace *part, uint32_t a, const syn_trace *all, uint32_t b) {
     const syn_trace_tensor *x = &part->tensors[a], *y = &all->tensors[b];
     syn_operand o, p;

@@ -1,3 +1,4 @@
+/* Implements weights_fixture.h: decodes elements from their bytes and finds tensors by name. */
 #include "tests/support/weights_fixture.h"
 
 float decode(const syn_safetensors_tensor *t, int64_t i) {
@@ -19,7 +20,8 @@ float decode(const syn_safetensors_tensor *t, int64_t i) {
     return (float)(h >> 15 ? -magnitude : magnitude);
 }
 
-/* The name of a parameter in the file. */
+/* Writes the parameter's name in the file to `out`, with the checkpoint's prefix and old
+   spelling. */
 static void file_name(const checkpoint *c, const char *parameter, char out[160]) {
     const bool bare = strncmp(parameter, "cls.", 4) == 0 || strncmp(parameter, "lm_head", 7) == 0;
     snprintf(out, 160, "%s%s", bare ? "" : c->prefix, parameter);

@@ -1,5 +1,5 @@
 /* Shared by the tests of weights: an independent decoder for the checkpoints of tests/reference
-   (see its README.md), and models whose parameters come from a checkpoint. */
+   (see README.md there), and models whose parameters come from a checkpoint. */
 #ifndef TESTS_WEIGHTS_FIXTURE_H
 #define TESTS_WEIGHTS_FIXTURE_H
 
@@ -13,13 +13,14 @@
 #include "tests/support/small_models.h"
 #include "tests/support/tensor_files.h"
 
+/* A checkpoint in tests/reference. */
 typedef struct checkpoint {
     const char *folder;
     const syn_model_family *family;
     syn_dtype dtype;
-    const char *prefix;
-    bool old_names;
-    unsigned heads;
+    const char *prefix; /* of the names in the file, except those of heads */
+    bool old_names;     /* norms have gamma and beta instead of weight and bias */
+    unsigned heads;     /* BERT's heads that the file has */
 } checkpoint;
 
 static const checkpoint checkpoints[] = {
@@ -38,17 +39,18 @@ static const checkpoint checkpoints[] = {
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
 
-/* Element i of a file's tensor, by the definitions of binary32, binary16 and bfloat16. */
+/* Element i of a tensor in a file, by the definitions of binary32, binary16 and bfloat16. */
 float decode(const syn_safetensors_tensor *t, int64_t i);
 
-/* Fills a model's parameters from the file; false if a tensor is missing or has another number of
-   elements. */
+/* Fills the parameters of a model from the file. Returns false if a tensor is missing or has
+   another number of elements. */
 bool decode_all(const checkpoint *c, const syn_safetensors *st, ref_model *m);
 
+/* Reads the checkpoint's config.json. */
 syn_status checkpoint_config(const checkpoint *c, syn_model_config *config, syn_error *err);
 
-/* Creates the checkpoint's model in a new context with the parameters of `weights` (NULL: random
-   ones). The caller frees both, also after a failure. */
+/* Creates the checkpoint's model in a new context, with the parameters of `weights` (NULL: random
+   parameters). The caller frees the model and the context, even after a failure. */
 syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx, syn_comm *comm,
                            const syn_weights *weights, syn_dtype dtype, syn_error *err);
 

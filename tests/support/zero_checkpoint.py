@@ -4,8 +4,8 @@
     tests/support/zero_checkpoint.py FOLDER [--layers 32 --hidden 4096 --heads 32 --inner 11008
                                              --vocab 32000 --shards 2]
 
-The defaults are the shape of Llama-2-7B, 13.5 GB of bf16, in the same number of shards as on the
-hub. Prints the bytes of all tensors."""
+The defaults are the shape of Llama-2-7B: 13.5 GB of bf16 in two shards, as on the Hugging Face Hub.
+Prints the number of bytes of all tensors."""
 import argparse
 import json
 import os
@@ -41,7 +41,7 @@ def write_shard(path, shard):
 
 
 def write(c):
-    """Writes the checkpoint. Returns the bytes of all tensors."""
+    """Writes the checkpoint. Returns the number of bytes of all tensors."""
     folder = c.folder
     os.makedirs(folder, exist_ok=True)
     config = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=c.hidden,

@@ -1,5 +1,5 @@
-/* Fuzz target for the JSON reader: reads arbitrary bytes to their end, token by token. If the first
-   byte says so, it skips some values. */
+/* Fuzz target for the JSON reader. It reads arbitrary bytes token by token until the end or an
+   error. The first byte selects whether some values are skipped instead of read. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (skip_every > 1 && n % skip_every == 0 && !syn_json_skip(&json)) break;
         if (n % 1000 == 999) (void)syn_json_fail(&json, "token %u", n);
     }
-    /* Reading ends with success or with an error, and an error has a message. */
+    /* Reading must end in success, or in an error that has a message. */
     if ((type == SYN_JSON_END) != (err.code == SYN_OK)) abort();
     if (err.code != SYN_OK && strlen(err.text) == 0) abort();
     syn_json_free(&json);

@@ -64,7 +64,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Exports to memory, and imports the result if the format has a reader. */
+/* Exports to memory. If the format has a reader, also reads the result. */
 static syn_status export_one(const syn_graph *graph, const syn_exporter *exporter, syn_error *err) {
     syn_status s = SYN_OK;
     syn_sink *sink = NULL;
@@ -79,8 +79,8 @@ static syn_status export_one(const syn_graph *graph, const syn_exporter *exporte
     return s != SYN_OK ? s : closed;
 }
 
-/* Graphviz renders these formats in a process of its own, which is too slow for thousands of runs.
-   They share their in-process part with the DOT exporter, which is tested. */
+/* Graphviz renders these formats in its own process, which is too slow for thousands of runs. The
+   part in this process is the same as for the DOT exporter, which is tested. */
 static bool is_picture(const syn_exporter *exporter) {
     return exporter == &syn_export_svg || exporter == &syn_export_png ||
            exporter == &syn_export_pdf;
@@ -119,7 +119,8 @@ static syn_status tokenize(syn_error *err) {
     return s;
 }
 
-/* Everything: tokenizer, hardware file, generation on `tp` ranks and, if asked for, exports. */
+/* A whole run: tokenizer, hardware file, generation on `tp` ranks and, with `exporting`,
+   exports. */
 static syn_status whole_run(int tp, bool exporting, syn_error *err) {
     struct run run = {.tp = tp, .gather = tp > 1 && exporting};
     syn_hardware hw;
@@ -142,8 +143,8 @@ static syn_status whole_run(int tp, bool exporting, syn_error *err) {
     return s;
 }
 
-/* Removes the files of the test's folder. Returns their number; *temporary: whether one had a
-   temporary name. */
+/* Removes the files of the test's folder and returns their number. Sets *temporary to whether one
+   of them had a temporary name. */
 static int clear_files(bool *temporary) {
     DIR *dir = opendir(in_folder(""));
     *temporary = false;
@@ -157,8 +158,8 @@ static bool is_sentence(const syn_error *err) {
     return err->code != SYN_OK && strlen(err->text) > 10 && strstr(err->text, "memory") != NULL;
 }
 
-/* Fails each of the first `dense` allocations (every third under a sanitizer), then every
-   `stride`th. */
+/* Fails each of the first `dense` allocations (every third one under a sanitizer), then every
+   `stride`th one. */
 static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t stride) {
     syn_error err = {0};
     bool temporary;
@@ -176,7 +177,7 @@ static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t str
         const syn_status s = whole_run(tp, exporting, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         const int left = clear_files(&temporary);
-        /* The ranks' threads may allocate less in this run. */
+        /* In this run the ranks' threads may have made at most n allocations, so none failed. */
         if (syn_memory_calls() - before <= n) continue;
         failed++;
         if (s == SYN_OK) why = "did not fail";
@@ -200,7 +201,7 @@ static void every_allocation_of_one_rank(void) {
     fail_everywhere(1, true, 3000, 37);
 }
 
-/* Two ranks: whichever rank fails, both end with one sentence that names it. */
+/* On two ranks: whichever rank fails, both ranks must return one sentence that names it. */
 static void every_allocation_of_two_ranks(void) {
     fail_everywhere(2, false, 3000, 37);
 }
@@ -209,8 +210,8 @@ static void every_allocation_of_gathering_and_writing(void) {
     fail_everywhere(2, true, 0, 3);
 }
 
-/* A sample of the allocations of the two picture exporters; early failures do not start
-   Graphviz. */
+/* Fails a sample of the allocations of the two picture exporters. Early failures happen before
+   Graphviz starts. */
 static void some_allocations_of_pictures(void) {
     struct run run = {.tp = 1};
     syn_error err = {0};

@@ -1,6 +1,6 @@
-/* Tests the backend interface with a second, simulated device. The host cannot reach its buffers,
-   its work runs only when something waits for it, it has kernels for three ops only, and times are
-   known late. */
+/* Tests the backend interface with a second, simulated device, which exposes host code that relies
+   on properties of the CPU: the host cannot access its buffers, queued work runs only when
+   something waits for it, it has kernels for only three ops, and op times are known late. */
 #include "syntorch/backend.h"
 
 #include "syntorch/base/clock.h"
@@ -10,19 +10,19 @@
 
 /* ---- The device ---- */
 
-/* The host's pointer to a device buffer is the real address plus FAR, which is invalid to
-   dereference. */
+/* The host's pointer to a device buffer is the real address plus FAR. Dereferencing it crashes. */
 #define FAR ((uintptr_t)1 << 55)
 enum { MAX_WORK = 256, WORK_NS = 7 };
 
 static void *near(const void *far) {
-    return (void *)((uintptr_t)far - FAR); /* makes a host pointer invalid, too */
+    /* Turns a host pointer that the device gets by mistake into an invalid one. */
+    return (void *)((uintptr_t)far - FAR);
 }
 
-/* A queued piece of work. It holds copies of everything it needs, because the caller's data is gone
-   when it runs. */
+/* A queued piece of work. It holds copies of all its inputs, because the caller's data may be gone
+   when the work runs. */
 struct work {
-    void (*run)(struct work *work); /* NULL: a node begins or ends */
+    void (*run)(struct work *work); /* NULL: the piece only marks the begin or end of a node */
     uint32_t begins, ends;
     void *to;
     const void *from; /* for copies to the device: a copy of the caller's data */
@@ -34,15 +34,16 @@ struct work {
 
 struct far {
     syn_ctx *ctx;
-    uint64_t now_ns, began_ns; /* each piece of work takes WORK_NS */
+    uint64_t now_ns, began_ns; /* the device's clock; each piece of work advances it by WORK_NS */
     int n_work;
     struct work work[MAX_WORK];
 };
 
 static int n_open, n_buffers;
-static size_t room = SIZE_MAX, held; /* limit of, and bytes in, all buffers */
-static const char *failing;          /* the backend function that fails, or NULL */
-static int good_copies;              /* copies to the host that succeed before one fails */
+/* Limit of the bytes in all buffers, and how many bytes they have now. */
+static size_t room = SIZE_MAX, held;
+static const char *failing; /* name of the backend function that fails, or NULL */
+static int good_copies;     /* copies to the host that succeed before one fails */
 static int n_copies_out;
 
 static bool fails(const char *member) {
@@ -64,7 +65,7 @@ static void far_close(void *device) {
     n_open--;
 }
 
-enum { BEFORE = 64 }; /* bytes in front of each buffer, which hold its size */
+enum { BEFORE = 64 }; /* bytes before each buffer, which store its size */
 
 static void *far_alloc(void *device, size_t bytes) {
     (void)device;
@@ -77,7 +78,8 @@ static void *far_alloc(void *device, size_t bytes) {
 }
 
 static void far_free(void *device, void *data) {
-    if (((struct far *)device)->n_work > 0) abort(); /* queued work may use this buffer */
+    /* Fails if queued work may still use this buffer. */
+    if (((struct far *)device)->n_work > 0) abort();
     char *start = (char *)near(data) - BEFORE;
     size_t bytes;
     memcpy(&bytes, start, sizeof bytes);
@@ -102,7 +104,8 @@ static syn_status far_sync(void *device, syn_error *err) {
 
 static struct work *ask(void *device, void (*run)(struct work *)) {
     struct far *far = device;
-    if (far->n_work == MAX_WORK) far_sync(far, NULL); /* a full queue is flushed */
+    /* A full queue is emptied by running its work. */
+    if (far->n_work == MAX_WORK) far_sync(far, NULL);
     struct work *work = &far->work[far->n_work++];
     memset(work, 0, sizeof *work);
     work->run = run;
@@ -163,7 +166,7 @@ static void far_end(void *device, uint32_t node) {
     ask(device, NULL)->ends = node;
 }
 
-/* Element number `at` in row-major order. */
+/* The element with the row-major number `at`. */
 static float *element(const syn_operand *o, int64_t at) {
     float *data = near(o->data);
     for (int d = o->spec.rank - 1; d >= 0; d--) {
@@ -173,7 +176,7 @@ static float *element(const syn_operand *o, int64_t at) {
     return data;
 }
 
-static void run_add(struct work *work) { /* of equal shapes */
+static void run_add(struct work *work) { /* The operands have equal shapes. */
     const syn_operand *out = &work->call.out[0];
     for (int64_t i = 0; i < syn_spec_elems(&out->spec); i++)
         *element(out, i) = *element(&work->call.in[0], i) + *element(&work->call.in[1], i);
@@ -187,7 +190,7 @@ static void run_scale(struct work *work) {
 
 static void run_kv_append(struct work *work) {
     const syn_operand *x = &work->call.in[1];
-    syn_operand rows = work->call.out[0]; /* the rows that x is written to */
+    syn_operand rows = work->call.out[0]; /* the rows of the cache that x is written to */
     rows.spec = x->spec;
     rows.data = (void *)((uintptr_t)rows.data +
                          (uintptr_t)(work->attr[0].i * rows.strides[2]) * sizeof(float));
@@ -256,7 +259,7 @@ static void test_values_travel(void) {
         syn_ctx *ctx = far_ctx();
         CHECK(syn_ctx_has_data(ctx));
         const syn_tensor dense = ref_dense(ctx, &x), zero = syn_state(ctx, "state", &x.spec);
-        const syn_tensor wild = ref_wild(ctx, &x); /* views need no kernel */
+        const syn_tensor wild = ref_wild(ctx, &x); /* creates views, which need no kernel */
         CHECK(n_waiting(ctx) == 3);
         CHECK(ref_check(ctx, dense, &x, 0) && ref_check(ctx, wild, &x, 0));
         CHECK(n_waiting(ctx) == 0);
@@ -282,8 +285,8 @@ static syn_status counting(void *user, const char *name, const syn_spec *full, s
     return SYN_OK;
 }
 
-/* Random parameters have the same values as on the CPU. A parameter source writes to host
-   memory. */
+/* Random parameters have the same values as on the CPU. A parameter source writes to host memory,
+   and its values arrive on the device. */
 static void test_parameters(void) {
     const syn_spec full = {SYN_F32, 2, {12, 10}}, half = {SYN_BF16, 2, {12, 10}};
     const syn_shard shard = {1, 1, 1, 2};
@@ -334,7 +337,7 @@ static void test_a_program(void) {
     ref_seed(1);
     ref_fill(&x, ref_spec(SYN_F32, 4, dims), -2, 2);
     want.spec = ref_spec(SYN_F32, 4, turned);
-    for (int i = 0; i < 80; i++) { /* row t: 1 + 0 + 1 + ... + t times x */
+    for (int i = 0; i < 80; i++) { /* row t is x times 1 + 0 + 1 + ... + t */
         const int t = i / 16 + 1;
         want.v[i] = x.v[i % 16] * (1 + t * (t + 1) / 2);
     }
@@ -356,7 +359,7 @@ static void test_a_program(void) {
     CHECK(n_open == 0 && n_buffers == 0);
 }
 
-/* Times are those of the device's clock and are known after a wait. */
+/* Times are read from the device's clock and known after a wait. */
 static void test_times(void) {
     syn_ctx *ctx = far_ctx();
     const syn_tensor x = ZEROS(ctx, SYN_F32, 4);
@@ -366,14 +369,14 @@ static void test_times(void) {
     for (int node = 1; node <= 4; node++) CHECK(t[node].wall_ns == 0 && t[node].start_low == 0);
     CHECK_INT(syn_ctx_sync(ctx), SYN_OK);
     for (int node = 1; node <= 4; node++) {
-        CHECK_INT(t[node].wall_ns, node == 3 ? 0 : WORK_NS); /* 3: a view */
+        CHECK_INT(t[node].wall_ns, node == 3 ? 0 : WORK_NS); /* node 3 is a view */
         const uint32_t since = t[node].start_low - t[1].start_low;
         if (node != 3) CHECK_INT(since, WORK_NS * (node == 4 ? 2 : node - 1));
     }
     syn_ctx_free(ctx);
 }
 
-/* If a node was forgotten before its times arrived, no other node gets them. */
+/* If a node is forgotten before its times arrive, no other node gets these times. */
 static void test_times_of_forgotten_nodes(void) {
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = device ? far_ctx() : ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -435,9 +438,9 @@ static void test_what_fails(void) {
     CHECK_STR(err.text, "there is no far device");
 }
 
-/* Alternates between two tensor sizes when the device's memory fits only one of them: cached
-   buffers are returned to the device after the queued work that uses them, and storage numbers are
-   reused. */
+/* Alternates between two tensor sizes on a device whose memory fits only one of them. Cached
+   buffers must be returned to the device, but only after the queued work that uses them. Storage
+   numbers are reused. */
 static void test_memory_of_other_sizes(void) {
     enum { ROUNDS = 12 };
     float data[2048], back[2048];
@@ -452,7 +455,7 @@ static void test_memory_of_other_sizes(void) {
         const syn_tensor y = syn_scale(ctx, syn_input(ctx, "x", &spec, data), 2);
         CHECK_INT(syn_tensor_read(ctx, y, back, (size_t)n * sizeof *back), SYN_OK);
         CHECK(back[n - 1] == 2 * data[n - 1]);
-        syn_scale(ctx, y, 3); /* still queued when its memory is released */
+        syn_scale(ctx, y, 3); /* its work is still queued when its memory is released */
         syn_forget(ctx, mark, NULL, 0);
         CHECK_INT(ctx->storages.used_bytes, 0);
         CHECK_INT(ctx->storages.held_bytes, held);
@@ -469,8 +472,8 @@ static void test_memory_of_other_sizes(void) {
     CHECK(n_open == 0 && n_buffers == 0 && held == 0);
 }
 
-/* Waiting for queued work fails when buffers must be returned to the device: the failure is
-   reported. */
+/* Buffers must be returned to the device, but waiting for the queued work fails. This failure must
+   be reported. */
 static void test_a_device_lost_while_memory_is_out(void) {
     const syn_spec small = {SYN_F32, 1, {64}}, large = {SYN_F32, 1, {128}};
     syn_ctx *ctx = far_ctx();
@@ -486,7 +489,7 @@ static void test_a_device_lost_while_memory_is_out(void) {
     syn_ctx_free(ctx);
 }
 
-/* After a failed read, no queued copy writes to the caller's buffer any more. */
+/* After a failed read, no queued copy may write to the caller's buffer. */
 static void test_a_read_that_fails_half_way(void) {
     const syn_spec spec = {SYN_F32, 2, {6, 200}};
     for (int good = 0; good < 6; good++) {

@@ -59,7 +59,7 @@ static void long_errors_are_cut(void) {
     memset(text, 'b', 511);
     text[511] = '\0';
     (void)SYN_FAIL(&err, SYN_E_INVALID, "%s", text);
-    CHECK_STR(err.text, text); /* just fits */
+    CHECK_STR(err.text, text); /* exactly as long as allowed */
 }
 
 /* ---- Memory ---- */
@@ -150,7 +150,8 @@ static void growth_keeps_elements(void) {
         array[i] = i * 3;
     }
     for (uint32_t i = 0; i < 100000; i++) CHECK_INT(array[i], i * 3);
-    CHECK(growths > 10 && growths < 60); /* log(100000 / 64) / log(1.25) = 33 */
+    /* The expected number is log(100000 / 64) / log(1.25) = 33. */
+    CHECK(growths > 10 && growths < 60);
     syn_free(array);
 }
 
@@ -237,8 +238,8 @@ static void invalid_specs(void) {
                             {SYN_F32, -1, {0}},
                             {SYN_F32, 7, {1, 1, 1, 1, 1, 1}},
                             {SYN_F32, 2, {2, -1}},
-                            {SYN_F32, 1, {2, 3}},     /* a dimension past the rank */
-                            {SYN_F32, 2, {big, big}}, /* 2^62 elements of 4 bytes */
+                            {SYN_F32, 1, {2, 3}},     /* a nonzero dimension after the last one */
+                            {SYN_F32, 2, {big, big}}, /* 2^62 elements of 4 bytes overflow */
                             {SYN_F32, 3, {big, big, big}},
                             {SYN_F32, 3, {0, INT64_MAX, 2}},
                             {SYN_F16, 1, {INT64_MAX / 2 + 1}}};
@@ -272,16 +273,16 @@ static void numbers_as_text(void) {
     CHECK(text_of(0.30000000000000004, "0.30000000000000004"));
     CHECK(text_of(1e22, "1e+22") && text_of(9007199254740993.0, "9007199254740992"));
     CHECK(text_of(5e-324, "5e-324"));
-    /* Powers of two whose shortest text is not the closest one of that length; same as Python's
-       repr. */
+    /* Powers of two for which another text of the same length is closer. Python's repr gives the
+       same texts as ours. */
     CHECK(text_of(0x1p-24, "5.960464477539063e-08") && text_of(0x1p-44, "5.684341886080802e-14"));
     CHECK(text_of(-0x1p89, "-6.189700196426902e+26") && text_of(0x1p122, "5.316911983139664e+36"));
     CHECK(text_of(1.7976931348623157e308, "1.7976931348623157e+308"));
     CHECK(text_of((double)NAN, "nan") && text_of(HUGE_VAL, "inf") && text_of(-HUGE_VAL, "-inf"));
 }
 
-/* All doubles, and times with few decimals, survive a round trip through text, read by strtod and
-   by syn_number_parse. */
+/* All kinds of doubles, and times with few decimals, are the same after conversion to text and
+   back. Both strtod and syn_number_parse read the text. */
 static void numbers_round_trip(void) {
     uint64_t state = 1;
     for (int i = 0; i < 200000; i++) {
@@ -294,7 +295,7 @@ static void numbers_round_trip(void) {
         const size_t n = syn_number_text(value, buf);
         CHECK_MSG(strtod(buf, NULL) == value, "%s is not %.17g", buf, value);
         CHECK_MSG(syn_number_parse(buf, n, &mine) && mine == value, "%s is not %.17g", buf, mine);
-        /* If 15 digits suffice, the text is no longer than that. */
+        /* If 15 digits are enough, the text is not longer than that of %.15g. */
         char shortest[SYN_NUMBER_TEXT];
         snprintf(shortest, sizeof shortest, "%.15g", value);
         if (strtod(shortest, NULL) == value)
@@ -337,8 +338,9 @@ static void numbers_parse(void) {
     }
 }
 
-/* Numbers with thousands of digits. 1 + 2^-53 lies halfway between two doubles and rounds to even,
-   to 1. Any further nonzero digit, however far behind, rounds it up. */
+/* Numbers with thousands of digits. 1 + 2^-53 lies exactly halfway between two doubles and is
+   rounded to even, which is 1. If any later digit is nonzero, even the last one, it is rounded
+   up. */
 static void long_numbers_round_right(void) {
     static char text[5000];
     const char half[] = "1.00000000000000011102230246251565404236316680908203125";
@@ -350,13 +352,13 @@ static void long_numbers_round_right(void) {
     CHECK(syn_number_parse(text, 4999, &got) && got == 1.0 + DBL_EPSILON);
     memset(text, '0', sizeof text);
     text[1] = '.';
-    text[4990] = '7'; /* 7e-4989 */
+    text[4990] = '7'; /* the number is now 7e-4989 */
     CHECK(syn_number_parse(text, 4999, &got) && got == 0.0);
     memcpy(text + 4991, "e4990", 5);
     CHECK(syn_number_parse(text, 4996, &got) && got == 70.0);
 }
 
-/* A locale with a decimal comma changes nothing. */
+/* A locale with a decimal comma has no effect. */
 static void numbers_ignore_the_locale(void) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "ps_AF"};
     const char *set = NULL;

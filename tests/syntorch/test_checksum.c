@@ -22,7 +22,7 @@ static void fill(unsigned char bytes[768]) {
     for (int i = 0; i < 768; i++) bytes[i] = (unsigned char)i;
 }
 
-/* The sum does not depend on how the bytes are split into pieces. */
+/* The checksum does not depend on how the bytes are split into pieces. */
 static void sums(void) {
     unsigned char bytes[768];
     syn__checksum sum;
@@ -40,7 +40,7 @@ static void sums(void) {
     CHECK(syn__checksum_end(&sum) == 0x44bc2cf5ad770999);
 }
 
-/* The checksum of a sink is that of the file it wrote, for each kind of temporary file. */
+/* A sink's checksum equals that of the file it wrote, for each kind of temporary file. */
 static void of_a_sink(void) {
     unsigned char bytes[768];
     fill(bytes);

@@ -1,5 +1,5 @@
 /* Tests dispatch and the context: recorded rows, first errors, scopes, phases and steps, marks and
-   releases, peak bytes, parameters. */
+   releases, peak bytes, parameters. Expected values are computed in the test. */
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -52,7 +52,8 @@ static void test_first_error_wins(void) {
     snprintf(first, sizeof first, "%s", syn_ctx_error(ctx)->text);
     CHECK_STR(first, "add in a.b: the shapes f32[2,3] and f32[4] do not broadcast");
     CHECK_INT(syn_ctx_status(ctx), SYN_E_SHAPE);
-    CHECK_HAS(syn_ctx_error(ctx)->file, "op_pointwise.c"); /* the file that detected it */
+    /* The source file that detected the error. */
+    CHECK_HAS(syn_ctx_error(ctx)->file, "op_pointwise.c");
     syn_error copy = {0}, earlier = {.code = SYN_E_IO, .text = "earlier"};
     CHECK_INT(syn_ctx_check(ctx, &copy), SYN_E_SHAPE);
     CHECK_STR(copy.text, first);
@@ -126,7 +127,7 @@ static void test_reading(void) {
     ref_fill(&x, ref_spec(SYN_F32, 2, dims), 0, 1);
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     CHECK_INT(syn_tensor_read(ctx, (syn_tensor){0}, buf, 4),
-              SYN_E_INVALID); /* before any tensor exists */
+              SYN_E_INVALID); /* rejected, although no tensor exists yet */
     CHECK_STR(syn_ctx_error(ctx)->text, "the invalid tensor cannot be read");
     syn_ctx_free(ctx);
     ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -154,25 +155,25 @@ static void test_release(void) {
         syn_permute(ctx, b, (const int[]){1, 0}, 2); /* keeping a view keeps its storage */
     const syn_tensor keep[2] = {view, SYN_NO_BIAS};
     syn_release(ctx, mark, keep, 2);
-    CHECK(ref_check(ctx, x, &ones, 0)); /* older than the mark */
+    CHECK(ref_check(ctx, x, &ones, 0)); /* x is older than the mark */
     CHECK(ref_check(ctx, view, &twice, 0));
     CHECK(ref_check(ctx, b, &twice, 0));
     CHECK_INT(syn_tensor_spec(ctx, a)->rank, 2); /* shapes are known after the data is freed */
-    syn_release(ctx, mark, keep, 2);             /* again: frees nothing */
+    syn_release(ctx, mark, keep, 2);             /* a second release frees nothing */
     CHECK_INT(syn_add(ctx, x, a).id, 0);
     CHECK_STR(syn_ctx_error(ctx)->text, "add: the data of input 1 was released");
     float buf[64];
     CHECK(syn_tensor_read(ctx, a, buf, sizeof buf) != SYN_OK);
     syn_ctx_free(ctx);
-    ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* reads released data */
+    ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* an op reads released data */
     const syn_tensor y = ref_dense(ctx, &ones);
     syn_release(ctx, (syn_mark){y.id, 0, y.tag}, NULL, 0);
     CHECK_INT(syn_tensor_read(ctx, y, buf, sizeof buf), SYN_E_INVALID);
     syn_ctx_free(ctx);
 }
 
-/* Using a released tensor fails on meta, too, with the same message, so a meta run finds it
-   beforehand. */
+/* Using a released tensor fails on meta with the same message as on the CPU, so a meta run finds
+   the error in advance. */
 static void test_released_on_meta(void) {
     for (int what = 0; what < 3; what++) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
@@ -190,9 +191,9 @@ static void test_released_on_meta(void) {
     }
 }
 
-/* syn_release visits the buffers behind its mark, not all rows. A model of many layers that
-   releases after each layer from the same mark therefore takes linear time. Dropped and kept
-   tensors keep their state. */
+/* syn_release visits the buffers created since its mark, not all rows. A model with many layers
+   that releases after each layer, always from the same mark, therefore takes linear time. Dropped
+   and kept tensors keep their state. */
 static void test_release_is_linear(void) {
     for (uint64_t n = 100; n <= 400; n *= 2) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -205,8 +206,8 @@ static void test_release_is_linear(void) {
             syn_release(ctx, mark, &x, 1);
             CHECK(!syn__storage(ctx, other.id) && syn__storage(ctx, x.id));
         }
-        /* each release visits two new storages and, except the first, a kept one; dropped ones are
-           not visited */
+        /* Each release visits two new storages and, except for the first release, one kept storage.
+           Dropped storages are not visited. */
         CHECK_INT(ctx->storages.visits, 3 * n - 1 - (n + 2) / 3);
         syn_ctx_free(ctx);
     }
@@ -230,7 +231,7 @@ static void test_peak_bytes(void) {
     }
 }
 
-/* Released buffers are reused: a steady step allocates nothing but rows. */
+/* Released buffers are reused, so a steady step allocates only rows. */
 static void test_steady_step_allocates_no_data(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 32, 32), w = ZEROS(ctx, SYN_F32, 32, 32);
@@ -246,8 +247,8 @@ static void test_steady_step_allocates_no_data(void) {
     syn_ctx_free(ctx);
 }
 
-/* A pinned storage stays, through views and releases, until its last unpin. A storage that was not
-   released stays after that, too. Both devices count the same bytes. */
+/* A pinned storage is not freed by views or releases until its last unpin. A storage that was not
+   released stays even after that. Both devices count the same bytes. */
 static void test_pins(void) {
     static ref ones, twice;
     const int64_t dims[2] = {8, 8};
@@ -262,20 +263,20 @@ static void test_pins(void) {
         const syn_tensor a = syn_add(ctx, x, x), b = syn_add(ctx, x, x);
         const syn_tensor view = syn_permute(ctx, a, (const int[]){1, 0}, 2);
         syn_pin(ctx, a);
-        syn_pin(ctx, view); /* shares the storage */
+        syn_pin(ctx, view); /* pinning a view pins the storage that it shares */
         syn_pin(ctx, b);
         syn_pin(ctx, x);
         syn_release(ctx, mark, &b, 1);
         syn_release(ctx, mark, &b, 1);
-        syn_drop(ctx, a); /* dropped twice */
+        syn_drop(ctx, a); /* dropping a tensor twice is allowed */
         CHECK_INT(ctx->storages.used_bytes, 3 * one);
         CHECK(!data || ref_check(ctx, view, &twice, 0));
-        syn_tensor y = syn_add(ctx, a, x); /* still usable */
+        syn_tensor y = syn_add(ctx, a, x); /* a can still be used */
         syn_unpin(ctx, view);
         CHECK(syn__storage(ctx, a.id));
         syn_unpin(ctx, a);
         CHECK(!syn__storage(ctx, a.id) && !syn__storage(ctx, view.id));
-        CHECK_INT(ctx->storages.used_bytes, 3 * one); /* x, b, y */
+        CHECK_INT(ctx->storages.used_bytes, 3 * one); /* the storages of x, b and y */
         syn_unpin(ctx, b);
         syn_unpin(ctx, x);
         CHECK(syn__storage(ctx, b.id) && syn__storage(ctx, x.id));
@@ -309,8 +310,8 @@ static void test_pins_refused(void) {
     }
 }
 
-/* A forward pass that pins tensors for backward releases as fast as one that does not: released
-   tensors are not visited again although they still exist. */
+/* A forward pass that pins tensors for backward releases as fast as one that does not: releases do
+   not visit pinned tensors again. */
 static void test_pins_cost_nothing_to_releases(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     syn_tensor x = ZEROS(ctx, SYN_F32, 4), pinned[100];
@@ -329,7 +330,8 @@ static void test_pins_cost_nothing_to_releases(void) {
     syn_ctx_free(ctx);
 }
 
-/* Buffers of all sizes are aligned, large enough and reused. Meta counts the same numbers. */
+/* Buffers of all sizes are aligned, large enough and reused. Meta counts the same numbers of
+   buffers and bytes. */
 static void test_pool(void) {
     enum { N = 300 };
     size_t bytes[N], used[2], peak[2], held[2];
@@ -368,7 +370,8 @@ static void test_pool(void) {
     CHECK(used[0] == used[1] && peak[0] == peak[1] && held[0] == held[1]);
 }
 
-/* Every allocation fails once: an error is reported and nothing is leaked or miscounted. */
+/* Each allocation fails once. The error must be reported, and the pool must neither leak nor
+   miscount. */
 static void test_pool_out_of_memory(void) {
     syn_error err = {0};
     for (uint64_t n = 0, done = 0; !done; n++) {
@@ -386,7 +389,7 @@ static void test_pool_out_of_memory(void) {
     }
 }
 
-/* Contexts share nothing: the same calls give the same ids, whatever other contexts do. */
+/* Contexts are independent: the same calls give the same ids, whatever other contexts do. */
 static void test_contexts_are_apart(void) {
     syn_ctx *a = ref_ctx(SYN_DEVICE_CPU, NULL), *b = ref_ctx(SYN_DEVICE_CPU, NULL);
     syn_gelu(b, ZEROS(b, SYN_F32, 3), true);
@@ -403,7 +406,7 @@ static void test_contexts_are_apart(void) {
     syn_ctx_free(NULL);
 }
 
-/* syn_name has no effect on a tensor that no node produced. */
+/* syn_name has no effect on a tensor without a producer. */
 static void test_names(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 3);
@@ -424,8 +427,7 @@ static void test_names(void) {
     syn_ctx_free(ctx);
 }
 
-/* A name may be a substring of a name in the context's own table, although the table moves when it
-   grows. */
+/* A name may point into the context's own string table, although the table moves when it grows. */
 static void test_names_of_the_context_itself(void) {
     const syn_spec spec = {SYN_F32, 1, {4}};
     for (int i = 0; i < 300; i++) {
@@ -434,7 +436,7 @@ static void test_names_of_the_context_itself(void) {
         float got[2][4];
         snprintf(name, sizeof name, "before.w%d", i);
         memset(long_name, 'x', sizeof long_name);
-        long_name[i] = '\0'; /* for some i the table is full */
+        long_name[i] = '\0'; /* for one of these i the table must grow */
         syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
         const syn_tensor x = syn_input(ctx, long_name, &spec, NULL);
         syn_tensor w = syn_param(ctx, syn_ctx_param(ctx, 0).name + 7, &spec, SYN_WHOLE,

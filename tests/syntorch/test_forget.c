@@ -1,5 +1,5 @@
-/* Tests syn_forget: it removes rows, keeps what is still needed under its id, and later steps are
-   recorded as if nothing had been removed. */
+/* Tests syn_forget: it removes rows and keeps those that are still needed, with their ids. Later
+   steps are recorded as if no rows had been removed. */
 #include "syntorch/context_private.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
@@ -7,10 +7,11 @@
 
 /* ---- What is kept and what is removed ---- */
 
-/* A loop like that of generation: a parameter, a cache, a kept result and forgotten tensors. */
+/* A loop like that of generation, with a parameter, a cache, a kept result and forgotten
+   tensors. */
 struct loop {
     syn_ctx *ctx;
-    syn_tensor w, cache, x, last; /* last: the most recent of the other tensors of a step */
+    syn_tensor w, cache, x, last; /* last: the most recent of the step's other tensors */
     syn_mark mark;
 };
 
@@ -54,7 +55,8 @@ static void test_forget_keeps(void) {
         syn_forget(l.ctx, l.mark, &l.x, 1);
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
         CHECK_INT(t->n_nodes, 1);
-        CHECK_INT(t->n_tensors, 5); /* invalid tensor, w, cache, its current version, x */
+        /* The rows are the invalid tensor, w, cache, cache's current version and x. */
+        CHECK_INT(t->n_tensors, 5);
         CHECK_INT(t->n_inputs, 0);
         CHECK(syn_trace_verify(t, NULL) == SYN_OK && syn_trace_hash(t) == hash);
         CHECK(holds(l.ctx, l.x, x, 2) && holds(l.ctx, l.cache, cache, 8));
@@ -67,7 +69,7 @@ static void test_forget_keeps(void) {
         CHECK_STR(syn_trace_tensor_name(t, version, name), "h.0/kv:0");
         CHECK_INT(t->tensors[version].flags, SYN_TENSOR_VIEW | SYN_TENSOR_STATE);
         CHECK_INT(t->tensors[version].base, 2);
-        loop_step(&l, 3); /* ids and steps continue */
+        loop_step(&l, 3); /* ids and step numbers continue */
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
         CHECK(syn_trace_node_number(t, 1) == 13 && syn_trace_step_of(t, 1) == 3 && t->step == 4);
         CHECK_INT(l.last.id, 3 + 4 * 4);
@@ -76,8 +78,8 @@ static void test_forget_keeps(void) {
     }
 }
 
-/* Every use of a forgotten tensor is an error, which differs from that for a tensor of another
-   context. */
+/* Every use of a forgotten tensor is an error. Its message differs from that for a tensor of
+   another context. */
 #define FORGOTTEN(X)                                                                           \
     X(syn_gelu(l.ctx, old, true), "gelu: input 0 was forgotten")                               \
     X(syn_add(l.ctx, l.x, old), "add: input 1 was forgotten")                                  \
@@ -105,7 +107,7 @@ static void test_forget_removes(void) {
         const syn_tensor old = l.last;
         CHECK_INT(old.id, 7);
         syn_forget(l.ctx, l.mark, &l.x, 1);
-        syn_drop(l.ctx, old); /* no error: it has no data anyway */
+        syn_drop(l.ctx, old); /* not an error, because the tensor has no data */
         CHECK_INT(syn_tensor_spec(l.ctx, old)->rank, 0);
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
 #define X(use, sentence)    \
@@ -121,7 +123,7 @@ static void test_forget_removes(void) {
     }
 }
 
-/* Pinned storages stay with their owner's row, kept views keep their storage, and parameters
+/* The row that owns a pinned storage is kept, and so is the storage of a kept view. Parameters
    created since the mark are removed. */
 static void test_pins_views_parameters(void) {
     for (int device = 0; device < 2; device++) {
@@ -133,7 +135,7 @@ static void test_pins_views_parameters(void) {
         const syn_tensor twice = syn_scale(l.ctx, l.x, 2);
         const syn_tensor view = syn_reshape(l.ctx, twice, (const int64_t[]){2}, 1);
         syn_pin(l.ctx, pinned);
-        syn_push_scope(l.ctx, "open"); /* opened since the mark, still open */
+        syn_push_scope(l.ctx, "open"); /* this scope was opened since the mark and stays open */
         syn_forget(l.ctx, l.mark, &view, 1);
         CHECK_INT(syn_ctx_trace(l.ctx)->n_tensors, 6);
         CHECK(holds(l.ctx, pinned, four, 2) && holds(l.ctx, view, two, 2));
@@ -144,7 +146,8 @@ static void test_pins_views_parameters(void) {
         syn_add(l.ctx, view, view);
         const syn_trace *t = syn_ctx_trace(l.ctx);
         CHECK_STR(syn_trace_text(t, t->nodes[1].scope), "open.inner");
-        syn_unpin(l.ctx, pinned); /* released by this unpin, forgotten by the next syn_forget */
+        /* This unpin releases the storage, and the next syn_forget removes its row. */
+        syn_unpin(l.ctx, pinned);
         syn_forget(l.ctx, l.mark, NULL, 0);
         CHECK_INT(t->n_tensors, 3);
         CHECK_INT(syn_ctx_status(l.ctx), SYN_OK);
@@ -154,7 +157,7 @@ static void test_pins_views_parameters(void) {
 
 /* ---- The same program with and without forgetting ---- */
 
-/* Forgets in some steps, back to the first mark or to a later one, and keeps live tensors. */
+/* Forgets in some steps, back to the first mark or to a later one. Live tensors are kept. */
 static syn_mark marks[3];
 static int n_forgotten;
 
@@ -207,8 +210,9 @@ static void test_random_programs(void) {
     }
 }
 
-/* The graph of a window of steps equals that part of the whole run's graph, except that tensors
-   from before are inputs, and that indices and collectives count from the start of the window. */
+/* The graph of the remaining steps equals that part of the whole run's graph, with two exceptions:
+   tensors from before these steps are inputs, and indices and collectives are counted from the
+   first remaining step. */
 static void test_window_as_graph(void) {
     struct loop all = loop_new(SYN_DEVICE_META), part = loop_new(SYN_DEVICE_META);
     syn_mark mark = part.mark;
@@ -258,7 +262,8 @@ static void test_window_as_graph(void) {
 
 /* ---- Memory ---- */
 
-/* Each step uses new attributes, shapes and layouts, which are interned. */
+/* Each step uses new attributes, shapes and layouts. They are interned, and their entries must be
+   freed, too. */
 static void test_constant_memory(void) {
     for (int device = 0; device < 2; device++) {
         struct loop l = loop_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -281,7 +286,8 @@ static void test_constant_memory(void) {
     }
 }
 
-/* Without hashing, the trace has no hash once a row was removed; the rest is the same. */
+/* Without hashing, a trace from which a row was removed has no hash. Everything else is the
+   same. */
 static void test_without_hashing(void) {
     struct loop all = loop_new(SYN_DEVICE_META), part = loop_new(SYN_DEVICE_META);
     syn_ctx_set_hashing(part.ctx, false);
@@ -292,7 +298,8 @@ static void test_without_hashing(void) {
         if (i == 0) CHECK(syn_trace_hash(t) == syn_trace_hash(a));
         if (i == 3) syn_forget(part.ctx, part.mark, &part.x, 1);
         if (i >= 3) CHECK_INT(syn_trace_hash(t), 0);
-        if (i == 4) syn_ctx_set_hashing(part.ctx, true); /* does not bring the hash back */
+        /* Turning hashing on again does not restore the hash. */
+        if (i == 4) syn_ctx_set_hashing(part.ctx, true);
     }
     CHECK_INT(t->n_nodes, 9);
     CHECK_MSG(trace_difference(t, a) == 0, "number %u", trace_difference(t, a));
@@ -300,7 +307,7 @@ static void test_without_hashing(void) {
     syn_ctx_free(part.ctx);
 }
 
-/* Every allocation fails once: the context fails, and its recorded rows are valid. */
+/* Each allocation fails once. The context must fail, and its recorded rows must be valid. */
 static void test_out_of_memory(void) {
     bool done = false;
     for (uint64_t n = 0; !done; n++) {

@@ -1,5 +1,5 @@
 /* Tests syn_backward: what it rejects, the order in which it adds gradients, and its memory.
-   tests/gradients checks the gradient rules of the ops. */
+   tests/gradients checks the gradient rules of the ops against finite differences. */
 #include "ops/rules.h"
 #include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
@@ -47,7 +47,7 @@ static syn_status twice(syn_ctx *c) {
     return syn_backward(c, loss);
 }
 
-/* The first syn_backward clears the tape, so a second loss cannot use the same ops. */
+/* The first syn_backward clears the tape, so a second loss cannot use the ops of the first one. */
 static syn_status through_an_earlier_pass(syn_ctx *c) {
     const syn_tensor y = syn_tanh(c, leaf(c, ones));
     if (syn_backward(c, total(c, y)) != SYN_OK) return SYN_OK;
@@ -87,7 +87,7 @@ static syn_status through_an_overwritten_tensor(syn_ctx *c) {
     const syn_tensor x = syn_input(c, "x", &spec, ones);
     syn_require_grad(c, x);
     syn_push_scope(c, "head");
-    const syn_tensor y = syn_tanh(c, x); /* its rule needs its result */
+    const syn_tensor y = syn_tanh(c, x); /* the gradient rule of tanh reads the op's result */
     const syn_tensor targets = syn_input(c, "t", &two, NULL);
     const syn_status s = syn_backward(c, syn_cross_entropy(c, y, targets, SYN_MEAN, 2));
     syn_pop_scope(c);
@@ -241,14 +241,14 @@ static void test_off_records_nothing(void) {
     syn_release(ctx, mark, NULL, 0);
     CHECK_INT(ctx->storages.used_bytes, used);
     CHECK(!syn_set_grad(ctx, true));
-    /* Gradients are on, but no input requires one. */
+    /* Gradients are enabled, but no input requires one. */
     y = syn_mul(ctx, input(ctx, ones), input(ctx, ones));
     CHECK(!syn_requires_grad(ctx, y) && ctx->gradients.tape.n == 0);
     CHECK(syn_requires_grad(ctx, syn_tanh(ctx, x)) && ctx->gradients.tape.n == 1);
     syn_ctx_free(ctx);
 }
 
-/* Only required gradients are computed: none for an input that does not require one, none for
+/* Only required gradients are computed. Inputs that do not require one get none, and neither do
    tensors that the loss does not depend on. Backward rows have the scope of their forward op. */
 static void test_only_required_gradients(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
@@ -260,7 +260,7 @@ static void test_only_required_gradients(void) {
     syn_push_scope(ctx, "h.0");
     const syn_tensor y = syn_linear(ctx, x, w, SYN_NO_BIAS, false);
     syn_pop_scope(ctx);
-    syn_tanh(ctx, b); /* not part of the loss */
+    syn_tanh(ctx, b); /* the loss does not depend on this op */
     syn_push_scope(ctx, "later");
     syn_set_phase(ctx, SYN_PHASE_DECODE);
     CHECK(syn_backward(ctx, total(ctx, y)) == SYN_OK);
@@ -275,7 +275,7 @@ static void test_only_required_gradients(void) {
     }
     CHECK_INT(products, 1);
     CHECK(syn_grad(ctx, w).id && !syn_grad(ctx, b).id && !syn_grad(ctx, x).id);
-    syn_tanh(ctx, x); /* scope and phase are restored */
+    syn_tanh(ctx, x); /* recorded with the restored scope and phase */
     CHECK_STR(syn_trace_text(t, t->nodes[t->n_nodes - 1].scope), "later");
     CHECK_INT(t->nodes[t->n_nodes - 1].phase, SYN_PHASE_DECODE);
     syn_ctx_free(ctx);
@@ -283,8 +283,8 @@ static void test_only_required_gradients(void) {
 
 /* ---- accumulation ---- */
 
-/* Gradients are added from the last use to the first: (1 - 10^8) + 10^8 is 0 in f32; any other
-   order gives 1. */
+/* Gradients of uses are added from the last use to the first: (1 - 10^8) + 10^8 is 0 in f32, and
+   any other order gives 1. */
 static void test_order_of_uses(void) {
     for (int threads = 1; threads <= 3; threads++) {
         syn_error err = {0};
@@ -301,7 +301,7 @@ static void test_order_of_uses(void) {
     }
 }
 
-/* A gradient tensor that two tensors share is not overwritten. */
+/* If two tensors have the same gradient tensor, an addition must not overwrite it. */
 static void test_shared_gradients(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = leaf(ctx, ones), y = leaf(ctx, ones);
@@ -312,7 +312,8 @@ static void test_shared_gradients(void) {
     syn_ctx_free(ctx);
 }
 
-/* An op uses one tensor twice, its rule adds in place, and the tensor already has a gradient. */
+/* One op uses a tensor twice, its gradient rule adds in place, and the tensor already has a
+   gradient. */
 static void test_twice_in_one_op(void) {
     const syn_spec spec = {SYN_F32, 2, {2, 2}};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -320,12 +321,12 @@ static void test_twice_in_one_op(void) {
     syn_require_grad(ctx, x);
     const syn_tensor y = syn_linear(ctx, x, x, SYN_NO_BIAS, false);
     CHECK(syn_backward(ctx, total(ctx, syn_add(ctx, y, x))) == SYN_OK);
-    CHECK(all_are(ctx, x, 5)); /* 2 + 2 from the product, 1 from the sum */
+    CHECK(all_are(ctx, x, 5)); /* the product contributes 2 + 2 and the sum 1 */
     syn_ctx_free(ctx);
 }
 
-/* Gradients of several syn_backward calls add up, even if the rows of earlier calls were forgotten
-   (gradient accumulation). */
+/* Gradients of several syn_backward calls are added up, as in gradient accumulation, even if the
+   rows of earlier calls were forgotten. */
 static void test_passes_add_up(void) {
     syn_error err = {0};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -351,8 +352,8 @@ static void test_passes_add_up(void) {
     syn_ctx_free(ctx);
 }
 
-/* A gradient that an op overwrites after syn_backward, as an all-reduce does, is still found after
-   the rows in between were forgotten. */
+/* An op, such as an all-reduce, may overwrite a gradient after syn_backward. The gradient is still
+   found after the rows before that op were forgotten. */
 static void test_rewritten_gradients(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = leaf(ctx, ones);
@@ -386,8 +387,8 @@ static void note(void *user, size_t param) {
         n->complete && all_are(n->ctx, syn_ctx_param(n->ctx, param).tensor, param == 0 ? 3 : 1);
 }
 
-/* `ready` is called once for each parameter, when its gradient is final; never for a parameter
-   without one. */
+/* `ready` is called once for each parameter, when its gradient is final. It is not called for a
+   parameter without a gradient. */
 static void test_ready(void) {
     notes n = {.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .complete = true};
     syn_tensor p[3];
@@ -410,7 +411,7 @@ static void test_ready(void) {
 
 enum { LAYERS = 10, WIDTH = 1024 };
 
-/* Applies x = tanh(x * w) LAYERS times, releasing everything but the leaves immediately. */
+/* Applies x = tanh(x * w) LAYERS times. Everything except the leaves is released immediately. */
 static syn_tensor deep(syn_ctx *ctx, const syn_tensor *w) {
     const syn_spec spec = {SYN_F32, 1, {WIDTH}};
     syn_tensor x = syn_input(ctx, "x", &spec, NULL);
@@ -428,10 +429,10 @@ static syn_tensor deep(syn_ctx *ctx, const syn_tensor *w) {
     return loss;
 }
 
-/* Forward saves LAYERS + 1 tensors: x and the result of tanh of each layer, where one layer's
-   result is the next one's x. Backward frees them while it creates the weights' gradients, so the
-   peak is the saved tensors plus what one layer's backward needs. Afterwards the memory is back to
-   its start. */
+/* The forward pass saves LAYERS + 1 tensors: the first x and the result of each tanh, which is the
+   next layer's x. The backward pass frees them while it creates the weights' gradients. The peak is
+   therefore the saved tensors plus the memory of one layer's backward pass. Afterwards, the memory
+   in use is the same as at the start. */
 static size_t peak_of(syn_device device) {
     const size_t bytes = WIDTH * sizeof(float);
     const syn_spec spec = {SYN_F32, 1, {WIDTH}};
@@ -488,7 +489,7 @@ static void test_forgetting_unpins(void) {
     syn_ctx_free(ctx);
 }
 
-/* Leaves created and forgotten in every step take constant memory. */
+/* If every step creates leaves and forgets them, memory stays constant. */
 static void test_leaves_of_steps(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     size_t before = 0;
@@ -510,7 +511,7 @@ static void test_leaves_of_steps(void) {
 
 /* ---- out of memory ---- */
 
-/* syn_backward over ops of all kinds; one gradient is the sum of three. */
+/* Calls syn_backward on ops of all kinds. One gradient is the sum of three. */
 static syn_status train(syn_device device, uint64_t *hash, syn_error *err) {
     static const int32_t ids[3] = {1, 0, 1};
     const syn_spec table = {SYN_F32, 2, {3, N}}, of_ids = {SYN_I32, 1, {3}};
@@ -540,7 +541,7 @@ static syn_status train_on(void *device, syn_error *err) {
     return train(*(const syn_device *)device, NULL, err);
 }
 
-/* After other parameters were forgotten, `ready` gets the current numbers of the remaining ones. */
+/* After some parameters were forgotten, `ready` gets the new numbers of the remaining ones. */
 static void test_numbers_of_parameters(void) {
     notes n = {.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .complete = true};
     const syn_mark mark = syn_ctx_mark(n.ctx);

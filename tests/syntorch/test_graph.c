@@ -1,5 +1,5 @@
-/* Tests the graph that owns its rows: rows read back are those added, also after failed
-   allocations. */
+/* Tests the graph that owns its rows: rows that are read equal those that were added, also after
+   failed allocations. */
 #include "tests/support/graph_plan.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 /* ---- Round trip ---- */
 
-/* Checks that node i of a rank equals that of the plan. */
+/* Checks that node i of a rank equals node i of the plan. */
 static void check_node(const syn_graph *g, uint32_t rank, uint32_t i, syn_cursor *cursor,
                        const plan *p) {
     const syn_node *n = syn_graph_node(g, rank, i, cursor);
@@ -82,7 +82,7 @@ static void texts_are_copied(void) {
     syn_graph_free(g);
 }
 
-/* More attributes than the cursor's own array holds; then fewer with the same cursor. */
+/* The first node has more attributes than the cursor's own array can hold; the second has fewer. */
 static void many_attributes(void) {
     enum { MANY = 100 };
     plan p;
@@ -142,7 +142,7 @@ static void attribute_texts(void) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         CHECK_STR(syn_attribute_text(&cases[i].a, buf, sizeof buf), cases[i].want);
     const syn_attribute euro = {"n", SYN_VALUE_TEXT, 0, 0, "ab\xE2\x82\xAC"};
-    CHECK_STR(syn_attribute_text(&euro, buf, 5), "ab"); /* characters are not split */
+    CHECK_STR(syn_attribute_text(&euro, buf, 5), "ab"); /* truncation does not split a character */
     CHECK_STR(syn_attribute_text(&euro, buf, 6), "ab\xE2\x82\xAC");
     CHECK_STR(syn_attribute_text(&euro, buf, 1), "");
 }
@@ -207,7 +207,8 @@ static void rows_refuse_nonsense(void) {
     CHECK_INT(g->ranks[0].n_nodes, 0);
     CHECK_OK(syn_graph_add_node(g, 0, &good, &err), err);
     syn_cursor c = {0};
-    CHECK_STR(syn_graph_node(g, 0, 0, &c)->label, "x"); /* without a label, the op's name */
+    /* A node without a label has the op's name as label. */
+    CHECK_STR(syn_graph_node(g, 0, 0, &c)->label, "x");
     CHECK_STR(syn_graph_node(g, 0, 0, &c)->scope, "");
     syn_graph_free(g);
 }
@@ -257,7 +258,7 @@ static void failed_additions_change_nothing(void) {
     syn_graph_free(g);
 }
 
-/* A chain of a million nodes, each with a tensor of its own. */
+/* A chain of a million nodes, each with its own tensor. */
 static void a_million_nodes(void) {
     enum { N = 1000000 };
     const int32_t ranks[] = {0};
@@ -289,13 +290,14 @@ static void a_million_nodes(void) {
         CHECK_OK(syn_graph_add_node(g, 0, &n, &err), err);
         CHECK_OK(syn_graph_add_tensor(g, 0, &t, &err), err);
     }
-    CHECK(syn_memory_calls() - calls < 1000); /* appending is amortized */
+    /* Appending allocates rarely, because tables grow geometrically. */
+    CHECK(syn_memory_calls() - calls < 1000);
     CHECK_OK(syn_graph_verify(g, &err), err);
     syn_cursor c = {0};
     const syn_node *n = syn_graph_node(g, 0, 777777, &c);
     CHECK(n->flops == 777777 && n->inputs[0] == 777776 && n->deps[0].node == 777776);
     CHECK_INT(n->attributes[0].i64, 777777 % 7);
-    CHECK_STR(n->scope, "h.81"); /* 777777 mod 96 */
+    CHECK_STR(n->scope, "h.81"); /* 81 is 777777 mod 96 */
     CHECK_STR(syn_graph_tensor_at(g, 0, 777777, &c)->name, "t:777777");
     syn_graph_free(g);
 }

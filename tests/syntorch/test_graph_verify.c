@@ -1,7 +1,8 @@
-/* syn_graph_verify finds every violation and says where it is. */
+/* Tests syn_graph_verify with one damaged graph for each violation. The message must say where the
+   violation is. */
 #include "tests/support/graph_plan.h"
 
-/* One violation each, with part of the expected message. */
+/* A change for each violation, with a part of the expected message. */
 #define VIOLATIONS(X)                                                                       \
     X(p->ranks[1] = 4, "rank 4 is not in a world of 4")                                     \
     X(p->ranks[1] = -1, "rank -1 is not in")                                                \
@@ -69,8 +70,8 @@ static void verify_finds_each_breach(void) {
     }
 }
 
-/* Violations that only a graph source of another kind can produce: this one changes the second
-   node. */
+/* Violations that only a graph source of another kind can produce. The source here changes the
+   second node. */
 static void (*spoil)(syn_node *node);
 
 static const syn_node *spoiled_node(const syn_graph *graph, uint32_t rank, uint32_t node,
@@ -134,8 +135,8 @@ static void verify_distrusts_other_producers(void) {
     syn_graph_free(g);
 }
 
-/* Collectives of a group are matched across ranks by a sequence number, which must ascend. Group
-   ids need not. */
+/* Collectives of a group are matched across ranks by a sequence number, which must ascend along
+   each rank. The group ids need not ascend. */
 static void verify_orders_collectives(void) {
     const int32_t ranks[] = {0, 1};
     for (uint32_t second = 0; second < 3; second++) {
@@ -165,9 +166,9 @@ static void verify_orders_collectives(void) {
     }
 }
 
-/* Tensor 0 is a cache, which node 0 overwrites with x (1); the result is tensor 2. Tensor 3 is node
-   1's view of that. Node 2 reads tensor `read`. `flags` may make node 0 a view that only looks like
-   an overwrite. */
+/* Tensor 0 is a cache, and node 0 overwrites it with x (tensor 1); the result is tensor 2. Node 1
+   creates a view of it, tensor 3. Node 2 reads tensor `read`. With `flags`, node 0 may be a view
+   that only looks like an overwriting op. */
 static syn_status overwriting(syn_graph **g, uint32_t read, uint32_t flags, syn_error *err) {
     static const int32_t ranks[1] = {0};
     static const syn_graph_tensor tensors[4] = {

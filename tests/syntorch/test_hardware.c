@@ -1,5 +1,5 @@
-/* Tests hardware files: what is accepted and rejected, and predicted times against closed formulas
-   and measurements. */
+/* Tests hardware files: what is accepted and rejected. Predicted times are compared with closed
+   formulas and with published and own measurements. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -25,7 +25,7 @@ static syn_status parse(syn_hardware *hw, const char *json, syn_error *err) {
     return syn_hardware_parse(hw, "hw.json", json, strlen(json), err);
 }
 
-/* The toy file with the first `from` replaced by `to`; in static storage. */
+/* The toy file with the first occurrence of `from` replaced by `to`, in static storage. */
 static const char *toy_with(const char *from, const char *to) {
     static char out[2048];
     const char *at = strstr(toy, from);
@@ -115,7 +115,7 @@ static void refuses_bad_files(void) {
         {"\"launch_us\":3,", "", "", "\"stack\" lacks \"launch_us\""},
         {"\"launch_us\":3", "\"launch_ms\":3", "",
          "unknown key \"launch_ms\" in \"stack\"; valid keys are name, launch_us, kernel_us, "},
-        {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a long list is truncated */
+        {"\"launch_us\":3", "\"launch_ms\":3", "", ", ..."}, /* a long list of names is truncated */
         {"\"softmax\":2", "\"sofmax\":2",
          "hw.json:6:38: ", "names the op \"sofmax\", which does not exist"},
         {"\"softmax\":2", "\"softmax\":-1", "", "\"stack.kernels.softmax\""},
@@ -162,7 +162,7 @@ static void refuses_bad_files(void) {
     }
 }
 
-/* A file must have both halves, hardware and stack. */
+/* A file must have both parts, the hardware and the stack. */
 static void refuses_halves(void) {
     const char *stack = strstr(toy, ",\n \"stack\""), *hardware = strstr(toy, " \"hardware\"");
     char half[1024];
@@ -177,11 +177,12 @@ static void refuses_halves(void) {
 }
 
 static void refuses_every_cut(void) {
-    const size_t bytes = strlen(toy) - 1; /* without the last newline */
+    const size_t bytes = strlen(toy) - 1; /* without the last newline the file is still complete */
     for (size_t n = 0; n < bytes; n++) {
         syn_hardware hw;
         syn_error err = {0};
-        char *cut = malloc(n + 1); /* exact size, so that a sanitizer finds reads past the end */
+        /* A buffer of the exact size, so that a sanitizer finds reads past its end. */
+        char *cut = malloc(n + 1);
         CHECK(cut != NULL);
         memcpy(cut, toy, n);
         const syn_status status = syn_hardware_parse(&hw, "hw.json", cut, n, &err);
@@ -229,7 +230,7 @@ static void unknown_names_list_the_presets(void) {
                         "pytorch-eager, megatron, serving");
 }
 
-/* A name is MACHINE+STACK. A machine alone gets the caller's default stack. */
+/* A name has the form MACHINE+STACK. A machine without a stack gets the caller's default stack. */
 static void names_have_two_parts(void) {
     syn_hardware hw, file;
     syn_error err = {0};
@@ -254,10 +255,10 @@ static void names_have_two_parts(void) {
     CHECK_INT(syn_hardware_load(&hw, "a100-80g+eager", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100-80g+eager");
     CHECK_INT(syn_hardware_load(&hw, "a100-80g", "eager", &err), SYN_E_INVALID);
-    CHECK_STR(hw.name, "cpu"); /* failures leave hw unchanged */
+    CHECK_STR(hw.name, "cpu"); /* a failure leaves hw unchanged */
 }
 
-/* The example file equals the preset. */
+/* The example file has the same values as the preset. */
 static void example_equals_preset(void) {
     syn_hardware file, preset;
     syn_error err = {0};
@@ -299,21 +300,22 @@ static double toy_ns(const syn_node *node, syn_dtype dtype) {
 
 static void compute_times(void) {
     syn_node n = compute("linear", SYN_CATEGORY_MATMUL, 3000000000, 1000);
-    /* (3e9 + 1e9) flops at half of 1e12 flop/s */
+    /* (3e9 + 1e9) flops at 50% of 1e12 flop/s */
     CHECK_NEAR(toy_ns(&n, SYN_F32), 8e6, 1e-3);
     CHECK_NEAR(toy_ns(&n, SYN_F16), 8e5, 1e-3);
-    CHECK_NEAR(toy_ns(&n, SYN_BF16), 8e6, 1e-3); /* no bf16 peak: that of f32 */
+    CHECK_NEAR(toy_ns(&n, SYN_BF16), 8e6, 1e-3); /* without a peak for bf16, f32's is used */
     CHECK_NEAR(toy_ns(&n, SYN_I64), 8e6, 1e-3);
     n = compute("linear", SYN_CATEGORY_MATMUL, 2, 800000000);
     CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3); /* 0.8e9 bytes at 80% of 100 GB/s */
-    /* Fused attention runs at matrix speed; softmax, of the same category, does not. */
+    /* Fused attention runs at the speed of matrix products. Softmax has the same category but does
+       not. */
     n = compute("attention", SYN_CATEGORY_ATTENTION, 1000000000, 4);
     n.flags = SYN_NODE_FUSED;
     CHECK_NEAR(toy_ns(&n, SYN_F16), 4e5, 1e-3);
     n = compute("softmax", SYN_CATEGORY_ATTENTION, 1000000000, 4);
-    CHECK_NEAR(toy_ns(&n, SYN_F16), 1e6, 1e-3); /* vector work: f32 peak, 1e12 flop/s */
+    CHECK_NEAR(toy_ns(&n, SYN_F16), 1e6, 1e-3); /* vector ops use the peak of f32, 1e12 flop/s */
     n = compute("gelu", SYN_CATEGORY_ELEMENTWISE, 8, 8);
-    CHECK_NEAR(toy_ns(&n, SYN_F32), 3000, 0); /* one launch */
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 3000, 0); /* the time of one launch */
     n = compute("softmax", SYN_CATEGORY_ATTENTION, 8, 8);
     CHECK_NEAR(toy_ns(&n, SYN_F32), 6000, 0);
     n = compute("add", SYN_CATEGORY_ELEMENTWISE, 8, 8);
@@ -329,7 +331,7 @@ static void compute_times(void) {
     CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3);
 }
 
-/* bytes: this rank's input. */
+/* The predicted time of a collective. bytes: size of this rank's input. */
 static double collective_ns(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes,
                             const int32_t *ranks, uint32_t n_ranks) {
     const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
@@ -347,8 +349,9 @@ static void collective_times(void) {
     syn_hardware hw;
     syn_error err;
     CHECK_OK(parse(&hw, toy, &err), err);
-    /* Whole buffer n = 1e6 bytes, k = 4, alpha 2000 ns, 50 bytes/ns: one pass 3 * 2000 + 3/4 *
-       20000 = 21000. */
+    /* The whole buffer has n = 1e6 bytes, k is 4 ranks, alpha is 2000 ns, and the bandwidth is 50
+       bytes/ns. One pass takes 3 * 2000 + 3/4 * 20000 = 21000 ns; an all-reduce takes two
+       passes. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, near, 4), 42000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, near, 4), 21000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_REDUCE_SCATTER, 1000000, near, 4), 21000, 1e-6);
@@ -356,9 +359,9 @@ static void collective_times(void) {
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_BROADCAST, 1000000, near, 4), 22000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_BARRIER, 0, near, 4), 12000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, near, 1), 0, 0);
-    /* Ranks 0 and 4 are on two nodes: alpha 20000 ns, 5 bytes/ns. */
+    /* Ranks 0 and 4 are on two nodes: alpha is 20000 ns and the bandwidth 5 bytes/ns. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, far, 2), 40000 + 200000, 1e-6);
-    /* all-reduce = reduce-scatter + all-gather */
+    /* An all-reduce takes as long as a reduce-scatter and an all-gather together. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_REDUCE_SCATTER, 4096, near, 4) +
                    collective_ns(&hw, SYN_COMM_ALL_GATHER, 1024, near, 4),
                collective_ns(&hw, SYN_COMM_ALL_REDUCE, 4096, near, 4), 1e-9);
@@ -379,8 +382,9 @@ static void message_times(void) {
 
 /* ---- Times against measurements ---- */
 
-/* Decoding with a model too small to fill an H100 is bound by launches: 24 layers, 22.5 ms per
-   token (Megatron-LM's inference performance test, 583M GPT, batch 1). */
+/* Decoding with a model that is too small for an H100 is limited by launches: a GPT with 583M
+   parameters and 24 layers takes 22.5 ms per token at batch size 1 (Megatron-LM's inference
+   performance test). */
 static void decode_is_launch_bound_on_h100(void) {
     static const char *const layer[] = {"layernorm", "linear", "matmul", "scale_mask", "softmax",
                                         "matmul",    "linear", "add",    "layernorm",  "linear",
@@ -399,8 +403,9 @@ static void decode_is_launch_bound_on_h100(void) {
     CHECK_NEAR(ns, 22.5e6, 0.15 * 22.5e6);
 }
 
-/* GPT-3 175B, tp 8, one token at context 2048: each layer reads a rank's weights and KV cache once;
-   21.92 ms over 96 layers at the A100's 2039 GB/s (closed formula). */
+/* GPT-3 175B with tp 8 generates one token at context 2048. Each layer reads a rank's weights and
+   KV cache once. By the closed formula, that takes 21.92 ms for 96 layers at the A100's 2039
+   GB/s. */
 static void decode_roofline_of_175b(void) {
     syn_hardware hw;
     syn_error err = {0};
@@ -415,14 +420,15 @@ static void decode_roofline_of_175b(void) {
     CHECK_NEAR(96 * ns / 1e6, 21.92, 0.005);
 }
 
-/* Measured on two cores with OpenBLAS: all matrix products of a GPT-2 124M training step of 4 x 512
-   tokens took 3176 ms; reading the weights of one decode step (495 MB) took 7.4 to 10.8 ms. */
+/* Measured on two cores with OpenBLAS: all matrix products of a training step of GPT-2 124M with 4
+   x 512 tokens took 3176 ms. Reading the weights of one decode step (495 MB) took 7.4 to 10.8
+   ms. */
 static void cpu_as_measured(void) {
     syn_hardware hw;
     syn_error err = {0};
     CHECK_OK(syn_hardware_load(&hw, "cpu", NULL, &err), err);
-    /* forward and twice as much in backward: 2048 rows through 12 layers of 12 h^2 weights and the
-       head */
+    /* A forward pass multiplies 2048 rows by the 12 h^2 weights of each of 12 layers and by the
+       head. Backward takes twice as long. */
     const uint64_t weights = 12ull * 12 * 768 * 768 + 50257ull * 768;
     const syn_node step = compute("linear", SYN_CATEGORY_MATMUL, 3 * 2 * 2048 * weights, 0);
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &step, NULL, 0) / 1e6, 3176, 0.05 * 3176);

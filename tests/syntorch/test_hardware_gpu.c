@@ -1,5 +1,6 @@
 /* Tests predicted times for machines with multiprocessors, stacks that fuse ops, and a collective
-   library: computed manually for a file of round numbers, and compared with NCCL measurements. */
+   library. With a file of round numbers, they must equal times computed manually; for the presets,
+   they must be close to published NCCL measurements. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -33,8 +34,9 @@ static double toy_ns(const syn_node *node) {
 }
 
 static void products_come_in_tiles(void) {
-    /* 256 x 1280 is 20 tiles of 128 x 128: 2 waves of 10, plus half a wave for the tail. Each tile
-       takes 2 * 128 * 128 * 1000 flops at 5e12 / 10 flop/s; plus 1 us for the kernel. */
+    /* 256 x 1280 is 20 tiles of 128 x 128, that is 2 waves of 10 tiles, plus half a wave for the
+       tail. Each tile takes 2 * 128 * 128 * 1000 flops at 5e12 / 10 flop/s. The kernel takes 1 us
+       in addition. */
     const double tile = 2 * 128 * 128 * 1000 / 500.0;
     syn_node n = {.kind = SYN_NODE_COMPUTE,
                   .category = SYN_CATEGORY_MATMUL,
@@ -43,9 +45,9 @@ static void products_come_in_tiles(void) {
                   .flops = 2ull * 256 * 1280 * 1000,
                   .extents = {1, 256, 1280, 1000}};
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
-    n.extents.rows = 129; /* the same number of tiles */
+    n.extents.rows = 129; /* 129 rows need the same number of tiles */
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
-    n.extents.rows = 3; /* one row of tiles with 16 instead of 128 rows */
+    n.extents.rows = 3; /* one row of tiles, with 16 rows instead of 128 */
     CHECK_NEAR(toy_ns(&n), 1.5 * tile / 8 + 1000, 1e-6);
     n.extents = (syn_extents){2, 128, 1280, 1000}; /* two products run concurrently */
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
@@ -54,9 +56,9 @@ static void products_come_in_tiles(void) {
     n.extents = (syn_extents){1, 1, 1280, 1000}; /* without tensor cores, tiles may have one row */
     CHECK_NEAR(toy_ns(&n), 15 * tile / 128 + 1000, 1e-6);
     n.extents = (syn_extents){2, 128, 1280, 1000};
-    n.bytes_read = 8000000000; /* memory-bound: 80 GB/s */
+    n.bytes_read = 8000000000; /* limited by the memory bandwidth of 80 GB/s */
     CHECK_NEAR(toy_ns(&n), 1e8 + 1000, 1e-6);
-    /* Without extents, a cube of side 1280 is assumed. */
+    /* Without extents, a cube with sides of 1280 is assumed. */
     n = (syn_node){.kind = SYN_NODE_COMPUTE,
                    .category = SYN_CATEGORY_MATMUL,
                    .op = "linear",
@@ -66,9 +68,9 @@ static void products_come_in_tiles(void) {
 }
 
 static void attention_moves_its_scores(void) {
-    /* 8 heads, 100 queries, 100 keys, head_dim 25: 8e6 flops at 2.5e12 flop/s; 80000 scores of 2
-       bytes, moved 4 times at 80 GB/s; 5 kernels of 1 us, or of 3 us each if launches are the
-       bound. */
+    /* 8 heads, 100 queries, 100 keys and head_dim 25 give 8e6 flops at 2.5e12 flop/s. The 80000
+       scores have 2 bytes each and are moved 4 times at 80 GB/s. The 5 kernels take 1 us each, or 3
+       us each if launches are the limit. */
     syn_node n = {.kind = SYN_NODE_COMPUTE,
                   .category = SYN_CATEGORY_ATTENTION,
                   .op = "attention",
@@ -77,18 +79,21 @@ static void attention_moves_its_scores(void) {
                   .flops = 8000000,
                   .extents = {8, 100, 100, 25}};
     CHECK_NEAR(toy_ns(&n), 3200 + 8000 + 5000, 1e-6);
-    n.extents.batch = 6; /* not a multiple of 4: 12 kernels; the flops are 4/3 of a forward pass */
+    /* A batch that is not a multiple of 4 takes 12 kernels; the flops are 4/3 of a forward
+       pass's. */
+    n.extents.batch = 6;
     CHECK_NEAR(toy_ns(&n), 12 * 3000, 1e-6);
-    n.extents = (syn_extents){8, 1, 100, 25}; /* one query per head: one kernel, no scores */
+    /* With one query per head there is one kernel, which does not store scores. */
+    n.extents = (syn_extents){8, 1, 100, 25};
     n.flops = 80000;
     n.bytes_read = 8000000;
     CHECK_NEAR(toy_ns(&n), 100000 + 1000, 1e-6);
 }
 
 static void attention_in_separate_ops(void) {
-    /* The same 80000 scores as separate ops: product, mask, softmax, product. Of attention's 4
-       passes over the scores at 80 GB/s, each product has one, and the mask makes two of its own at
-       40 GB/s. Of the 5 kernels, these three ops have one each. */
+    /* The same 80000 scores as separate ops: product, mask, softmax, product. Fused attention makes
+       4 passes over the scores at 80 GB/s. Each of the products makes one of these passes; the mask
+       makes two passes of its own at 40 GB/s. Of the 5 kernels, each of these three ops has one. */
     const syn_node product = {.kind = SYN_NODE_COMPUTE,
                               .category = SYN_CATEGORY_MATMUL,
                               .op = "matmul",
@@ -106,14 +111,15 @@ static void attention_in_separate_ops(void) {
     hw.stack.score_passes = 10;
     hw.stack.launch_ns = 0;
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 8 * 2000 - 4000 + 2000, 1e-6);
-    hw.stack.score_passes = 3; /* at least its own traffic */
+    hw.stack.score_passes = 3; /* an op takes at least as long as its own traffic */
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 2000, 1e-6);
-    n.extents.batch = 6; /* not a multiple of 4 */
+    n.extents.batch = 6; /* a batch that is not a multiple of 4 */
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 9000, 1e-6);
     n.phase = SYN_PHASE_DECODE;
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 250, 1e-6);
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &product, NULL, 0), 100 + 250, 1e-6);
-    hw.stack.score_passes = 2; /* a stack whose attention is one kernel: the ops are four */
+    /* A stack whose attention is one kernel: the separate ops have four. */
+    hw.stack.score_passes = 2;
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 4000 + 1000, 1e-6);
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &product, NULL, 0), 100 + 1000, 1e-6);
 }
@@ -123,15 +129,16 @@ static void stacks_fuse_and_wait(void) {
                   .category = SYN_CATEGORY_ELEMENTWISE,
                   .op = "add",
                   .bytes_read = 4000000};
-    CHECK_NEAR(toy_ns(&n), 100000, 1e-6); /* fused: bytes at 40 GB/s, no kernel */
+    /* A fused op moves its bytes at 40 GB/s and has no kernel of its own. */
+    CHECK_NEAR(toy_ns(&n), 100000, 1e-6);
     n.op = "gelu";
     CHECK_NEAR(toy_ns(&n), 101000, 1e-6);
-    n.phase = SYN_PHASE_PREFILL; /* a device of half the speed */
+    n.phase = SYN_PHASE_PREFILL; /* a device with half the speed */
     CHECK_NEAR(toy_ns(&n), 201000, 1e-6);
     n.bytes_read = 4;
     n.phase = SYN_PHASE_FORWARD;
     CHECK_NEAR(toy_ns(&n), 3000, 1e-6);
-    n.phase = SYN_PHASE_DECODE; /* a host of twice the speed */
+    n.phase = SYN_PHASE_DECODE; /* a host with twice the speed */
     CHECK_NEAR(toy_ns(&n), 1500, 1e-6);
     n.op = "sample";
     CHECK_NEAR(toy_ns(&n), 1500 + 25000, 1e-6);
@@ -154,30 +161,32 @@ static void the_fastest_protocol_is_taken(void) {
     syn_hardware hw;
     load(&hw, toy);
     hw.stack.collective_rank_ns = 0;
-    /* ll protocol, 4 ranks, 1000 bytes: 1 + 2 * 3 us, 1500 bytes at 1 GB/s, 2 us for the kernel */
+    /* The ll protocol on 4 ranks with 1000 bytes takes 1 + 2 * 3 us, 1500 bytes at 1 GB/s, and 2 us
+       for the kernel. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000, ranks, 4), 7000 + 1500 + 2000, 1e-6);
-    /* simple protocol, 1e6 bytes: 30 + 6 * 2 us, 1.5e6 bytes at 25 GB/s, 1e6 bytes copied at 10
-       GB/s */
+    /* The simple protocol with 1e6 bytes takes 30 + 6 * 2 us, 1.5e6 bytes at 25 GB/s, and 1e6 bytes
+       copied at 10 GB/s. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 4),
                42000 + 60000 + 100000 + 2000, 1e-6);
-    /* an all-gather is one pass and copies half as much */
+    /* An all-gather is one pass and copies half as many bytes. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, ranks, 4),
                36000 + 30000 + 60000 + 2000, 1e-6);
-    /* Two nodes add one hop each way. The slower of two bounds counts: links and copies within a
-       node, or the network (all four cards of a node, 40 GB/s at 50% efficiency). */
+    /* Two nodes add one hop in each direction. The slower of two limits counts: links and copies
+       within a node, or the network (all four cards of a node, 40 GB/s at 50% efficiency). */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 8),
                42000 + 40000 + 1750000 / 25.0 + 100000 + 2000, 1e-6);
     hw.collectives.protocols[SYN_PROTOCOL_SIMPLE].network_efficiency = 0.25;
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 8),
                42000 + 40000 + 1750000 / 10.0 + 2000, 1e-6);
     hw.collectives.protocols[SYN_PROTOCOL_SIMPLE].network_efficiency = 0;
-    /* One rank per node uses one of four cards. */
+    /* With one rank per node, one of the four cards is used. */
     static const int32_t far[] = {0, 4};
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, far, 2),
                30000 + 40000 + 1000000 / 5.0 + 2000, 1e-6);
     hw.stack.collective_rank_ns = 100000; /* at least 9 + 2 * 100 us */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000, ranks, 4), 209000, 1e-6);
-    /* The switch reduces: the buffer is sent once, with at least three ranks. */
+    /* The switch computes the sum, so each rank sends its buffer only once. This needs at least
+       three ranks. */
     hw.stack.collective_rank_ns = 0;
     hw.collectives.protocols[SYN_PROTOCOL_SWITCH] =
         (syn_protocol){.base_ns = 10000, .link_efficiency = 0.8};
@@ -185,8 +194,8 @@ static void the_fastest_protocol_is_taken(void) {
                1e-6);
     CHECK(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 2) > 100000);
     CHECK(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, ranks, 4) > 50000);
-    /* With two nodes, sums cross the network once, at 40 GB/s; with four nodes twice, which takes
-       longer than the switches. The stack adds its own wait per hop. */
+    /* With two nodes, sums cross the network once, at 40 GB/s. With four nodes they cross it twice,
+       which takes longer than the switches. The stack adds its own wait per hop. */
     syn_protocol *sums = &hw.collectives.protocols[SYN_PROTOCOL_SWITCH];
     sums->hop_ns = 3000;
     sums->network_efficiency = 1;
@@ -195,12 +204,13 @@ static void the_fastest_protocol_is_taken(void) {
     hw.stack.collective_hop_ns = 500;
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 16),
                22000 + 50000 + 2000 + 1000, 1e-6);
-    /* Three of a node's four ranks use three quarters of its cards. */
+    /* Three of a node's four ranks use three of its four cards. */
     static const int32_t quarters[] = {0, 1, 2, 4, 5, 6};
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, quarters, 6),
                16000 + 1000000 / 30.0 + 2000 + 500, 1e-6);
-    /* Pipeline fill: 25 us of transfer with at most 25 us of fill take 12.5 us longer, and 50 us
-       with at most 50 us take 25 us longer. 10 bytes pass both stages one after the other. */
+    /* Filling the pipeline: 25 us of transfer with at most 25 us of filling take 12.5 us longer,
+       and 50 us of transfer with at most 50 us of filling take 25 us longer. 10 bytes go through
+       both stages one after the other. */
     sums->fill_ns = 25000;
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 4),
                10000 + 25000 + 12500 + 2000, 1e-6);
@@ -211,9 +221,9 @@ static void the_fastest_protocol_is_taken(void) {
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 10, ranks, 4), 10000 + 0.5 + 2000, 1e-3);
 }
 
-/* 16 ranks on four nodes. Trees take one hop per doubling of nodes, whatever else the stack adds.
-   Rings take one hop per node, and a post or a step for every other rank. An all-to-all takes a
-   post for each message that leaves the node. */
+/* 16 ranks on four nodes. Trees take one hop per doubling of the number of nodes, whatever the
+   stack adds. Rings take one hop per node, and a post or a step for every other rank. An all-to-all
+   takes a post for each message that leaves the node. */
 static void latency_follows_the_route(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     static const int32_t far[] = {0, 4, 8, 12};
@@ -224,8 +234,8 @@ static void latency_follows_the_route(void) {
     hw.collectives.protocols[SYN_PROTOCOL_LL].post_ns = 1500;
     hw.collectives.protocols[SYN_PROTOCOL_LL].ring_hop_ns = 4000;
     hw.stack.collective_kernel_ns = 0;
-    /* At least 9 us, and 100 us for each rank of a node beyond two. Each doubling of the nodes adds
-       20 us (2 * 10). */
+    /* At least 9 us, plus 100 us for each rank of a node beyond the second. Each doubling of the
+       number of nodes adds 20 us (2 * 10). */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 4), 209000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 8), 209000 + 20000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 0, ranks, 16), 209000 + 40000, 1e-6);
@@ -274,7 +284,7 @@ static void all_reduces_grow_with_the_logarithm(void) {
         }
 }
 
-/* Loads the toy file with the given "fitted" ranges of its library and its stack. */
+/* Loads the toy file with these "fitted" ranges in its library and its stack. */
 static void load_fitted(syn_hardware *hw, const char *library, const char *stack) {
     static char json[4096];
     const char *from = strstr(toy, ",\n  \"simple\""), *at = strstr(toy, ",\n  \"matmul_tail\"");
@@ -296,10 +306,12 @@ static void extrapolation_is_reported(void) {
     syn_hw_extrapolation out[SYN_HW_EXTENTS];
     syn_hardware hw;
     load(&hw, toy);
-    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 1, ranks, 16, out), 0); /* no ranges are given */
+    /* Without ranges, no time is extrapolated. */
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 1, ranks, 16, out), 0);
     load_fitted(&hw, "{\"all_reduce\":{\"ranks\":[4,8],\"nodes\":[1,2],\"bytes\":[100,200]}}",
                 "{\"all_reduce\":{\"ranks\":[2,2]},\"products\":{\"rows\":[16,64]}}");
-    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 150, ranks, 2, out), 0); /* in the stack's range */
+    /* Within the stack's range. */
+    CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 150, ranks, 2, out), 0);
     CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 200, ranks, 8, out), 0);
     CHECK_INT(beyond(&hw, SYN_COMM_ALL_REDUCE, 201, ranks, 16, out), 2);
     CHECK(strcmp(out[0].what, "all_reduce") == 0 && out[0].extent == SYN_HW_EXTENT_RANKS);
@@ -357,8 +369,8 @@ static void refuses_half_a_link(void) {
     CHECK_HAS(err.text, "\"hardware.intra\" lacks \"alpha_us\"");
 }
 
-/* NCCL all-reduce in place on 2 to 8 A100 of one node: microseconds for 1, 4, 16, 64, 256 MiB and 1
-   GiB, published with vTrain (data/ of VIA-Research/vTrain). */
+/* NCCL's all-reduce in place on 2 to 8 A100 of one node, in microseconds for 1, 4, 16, 64 and 256
+   MiB and 1 GiB. The times were published with vTrain (data/ of VIA-Research/vTrain). */
 static void nccl_all_reduce_on_a100(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const struct {
@@ -386,9 +398,10 @@ static void nccl_all_reduce_on_a100(void) {
     CHECK_MSG(sum / 30 <= 0.08, "%g", sum / 30);
 }
 
-/* NCCL-tests' in-place all-reduce on 8 H100 of a node, 1 KiB to 1 GiB, doubling. AWS: microseconds.
-   Azure's ND H100 v5 (its AI-benchmarking-guide, NCCL 2.18.5): bus GB/s from 1 MiB on; below 1 MiB
-   it takes twice as long as AWS. */
+/* The in-place all-reduce of nccl-tests on 8 H100 of one node, for sizes from 1 KiB to 1 GiB that
+   double each time. The first row is AWS's, in microseconds. The second is Azure's ND H100 v5 in
+   GB/s of bus bandwidth, for 1 MiB and more (its AI-benchmarking-guide, NCCL 2.18.5); below 1 MiB,
+   Azure takes twice as long as AWS. */
 static void nccl_all_reduce_on_h100(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const double aws[] = {15.61, 15.9,  16.06, 16.2,  16.78,  18.09,  18.26,
@@ -412,7 +425,8 @@ static void nccl_all_reduce_on_h100(void) {
               off[1] / LARGE);
 }
 
-/* The same below 1 MiB on 8 A100 (40 GB), in microseconds, from the tutorials of Oracle's cloud. */
+/* The same for less than 1 MiB on 8 A100 (40 GB), in microseconds, from the tutorials of Oracle's
+   cloud. */
 static void small_all_reduces_on_a100(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const double us[] = {32.17, 32.24, 32.20, 32.14, 32.20,
@@ -428,9 +442,10 @@ static void small_all_reduces_on_a100(void) {
     CHECK_MSG(sum / 10 <= 0.09, "%g", sum / 10);
 }
 
-/* NCCL-tests' all-reduce across nodes, in microseconds: 16 nodes of 8 A100 at CoreWeave (README of
-   its nccl-tests, NCCL 2.16), 2 nodes of 8 H100 (the first three: a DGX; the others: Oracle), and
-   the minimum of 32 nodes of 8 A100 (issue 652 of NVIDIA/nccl) and of 2 nodes at Oracle. */
+/* The all-reduce of nccl-tests across nodes, in microseconds. 16 nodes of 8 A100: CoreWeave (README
+   of its nccl-tests, NCCL 2.16). 2 nodes of 8 H100: a DGX (the first three) and Oracle (the
+   others). The smallest
+   latencies of A100: 32 nodes of 8 (issue 652 of NVIDIA/nccl) and 2 nodes of 8 at Oracle. */
 static void nccl_all_reduce_across_nodes(void) {
     static int32_t ranks[256];
     static const struct {
@@ -443,7 +458,7 @@ static void nccl_all_reduce_across_nodes(void) {
         {"a100-80g+pytorch-eager", 128, 65536, 90.06, 0.25},
         {"a100-80g+pytorch-eager", 128, 1048576, 143.4, 0.1},
         {"a100-80g+pytorch-eager", 128, 16777216, 447.8, 0.25},
-        {"a100-80g+pytorch-eager", 128, 1073741824, 18266, 0.37}, /* slower network */
+        {"a100-80g+pytorch-eager", 128, 1073741824, 18266, 0.37}, /* this network is slower */
         {"a100-80g+pytorch-eager", 256, 128, 63.2, 0.1},
         {"a100-80g+pytorch-eager", 16, 1024, 38, 0.1},
         {"h100+pytorch-eager", 16, 1024, 39.56, 0.05},
@@ -464,7 +479,7 @@ static void nccl_all_reduce_across_nodes(void) {
     }
 }
 
-/* Collectives other than all-reduce: 512 MiB on 2, 4 and 8 GPUs of a node, in microseconds
+/* Collectives other than all-reduce, with 512 MiB on 2, 4 and 8 GPUs of one node, in microseconds
    (systems/data of ai-dynamo/aiconfigurator, Apache-2.0; NCCL 2.27 and 2.29). */
 static void other_collectives_of_a_node(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -496,9 +511,9 @@ static void other_collectives_of_a_node(void) {
     }
 }
 
-/* 4 GiB all-to-all over two nodes of 8 A100 with four 200 Gb/s cards each: 19.83 GB/s (issue 1138
-   of NVIDIA/nccl), that is 15/16 of the buffer in 203 ms. Half of a rank's data goes to the other
-   node, at 12.5 GB/s per rank. */
+/* An all-to-all of 4 GiB over two nodes of 8 A100, each with four cards of 200 Gb/s, runs at 19.83
+   GB/s (issue 1138 of NVIDIA/nccl): each rank sends 15/16 of its buffer in 203 ms. Half of a rank's
+   data goes to the other node, at 12.5 GB/s per rank. */
 static void all_to_all_across_nodes(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const double ms = 15.0 / 16 * 4294967296.0 / 19.83e9 * 1e3;
@@ -508,14 +523,14 @@ static void all_to_all_across_nodes(void) {
     hw.inter.bytes_per_ns = 100;
     const double is = collective_ns(&hw, SYN_COMM_ALL_TO_ALL, 4294967296, ranks, 16) / 1e6;
     CHECK_MSG(fabs(is / ms - 1) < 0.12, "%g ms, measured %g", is, ms);
-    /* In a gather, one rank receives everything; the other node's data arrives over its link
-       alone. */
+    /* In a gather, one rank receives everything. All data of the other node arrives over this
+       rank's link. */
     const double one = collective_ns(&hw, SYN_COMM_GATHER, 268435456, ranks, 16) / 1e6;
     CHECK_MSG(one > 8 * 0.268 / 12.5 * 1e3 && one < 1.2 * 8 * 0.268 / 12.5 * 1e3, "%g ms", one);
 }
 
-/* A library orders its rings by the machine's topology, so the order of ranks in a group has no
-   effect. */
+/* A library orders its rings by the machine's topology, so the order of the ranks in a group has no
+   effect on the time. */
 static void order_of_ranks(void) {
     static const int32_t orders[][8] = {{0, 1, 4, 5, 8, 9, 12, 13},
                                         {0, 4, 8, 12, 1, 5, 9, 13},
@@ -536,7 +551,7 @@ static void order_of_ranks(void) {
 }
 
 /* Microseconds on a node of 8 V100 with direct links and no switch (konnase.github.io, 2019). The
-   last value is from another machine (BM.GPU3.8, in a tutorial of Oracle's cloud). */
+   last value is from another machine (BM.GPU3.8, from a tutorial of Oracle's cloud). */
 static void nccl_all_reduce_on_v100(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const struct {

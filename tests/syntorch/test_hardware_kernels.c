@@ -1,4 +1,5 @@
-/* Tests measured kernels: their part of hardware files, and predicted times computed manually. */
+/* Tests measured kernels: how hardware files describe them, and predicted times, which must equal
+   times computed manually. */
 #include <math.h>
 
 #include "syntorch/base/sink.h"
@@ -50,15 +51,17 @@ static syn_node product(int64_t rows, int64_t inner, int64_t columns, uint64_t b
 static void products(void) {
     syn_node n = product(16, 100, 1000, 100);
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 3.2e6 / 100, 1e-6);
-    n = product(1, 100, 1000, 100); /* fewer rows than measured: the lowest value */
+    /* Fewer rows than measured: the time of the smallest measured number counts. */
+    n = product(1, 100, 1000, 100);
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 2e5 / 100, 1e-6);
-    n = product(32, 100, 1000, 100); /* halfway between 16 and 64: sqrt(100 * 400) */
+    /* Halfway between 16 and 64 on a logarithmic scale: sqrt(100 * 400). */
+    n = product(32, 100, 1000, 100);
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 6.4e6 / 200, 1e-6);
     n = product(1000, 100, 1000, 100);
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 2e8 / 400, 1e-6);
-    n = product(1000, 16, 1000, 100); /* short sums */
+    n = product(1000, 16, 1000, 100); /* a short inner dimension */
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 3.2e7 / 100, 1e-6);
-    n = product(16, 100, 1000, 1000000); /* memory-bound: 1e6 bytes at 20 bytes/ns */
+    n = product(16, 100, 1000, 1000000); /* limited by memory: 1e6 bytes at 20 bytes/ns */
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 50000, 1e-6);
     n = product(16, 100, 1000, 100);
     n.dtype = SYN_BF16;
@@ -68,9 +71,9 @@ static void products(void) {
 static void other_ops(void) {
     syn_node n = {.kind = SYN_NODE_COMPUTE, .category = SYN_CATEGORY_ELEMENTWISE, .op = "add"};
     n.bytes_read = 9000;
-    n.bytes_written = 1000; /* halfway between 1e3 and 1e5 */
+    n.bytes_written = 1000; /* halfway between 1e3 and 1e5 bytes */
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 10000 / 20.0, 1e-6);
-    n.op = "gelu"; /* not measured: memory bandwidth */
+    n.op = "gelu"; /* not measured, so the memory bandwidth counts */
     CHECK_NEAR(toy_ns(&n, 1), 1000 + 10000 / 40.0, 1e-6);
     n.op = "attention";
     n.category = SYN_CATEGORY_ATTENTION;
@@ -84,8 +87,8 @@ static void other_ops(void) {
     CHECK_NEAR(toy_ns(&n, 1), 0, 0);
 }
 
-/* 34 us alone, 130 us on each of four ranks; two ranks lie halfway on a logarithmic scale. Ranks
-   beyond the size of a node run on other nodes. */
+/* A kernel takes 34 us if one rank runs, and 130 us if four do. Two ranks are halfway between them
+   on a logarithmic scale. Ranks beyond the size of a node run on other nodes. */
 static void shared(void) {
     const syn_node n = product(16, 100, 1000, 100);
     CHECK_NEAR(toy_ns(&n, 4), 2000 + 3.2e6 / 25, 1e-6);
@@ -110,7 +113,7 @@ static void beyond_curves(void) {
     CHECK_INT(syn_hardware_extrapolated(&hw, &n, NULL, out), 0);
     n = product(65, 100, 1000, 100);
     CHECK(is_beyond(&n, SYN_HW_EXTENT_ROWS, 65, 16, 64));
-    n = product(65, 15, 1000, 100); /* short sums */
+    n = product(65, 15, 1000, 100); /* a short inner dimension */
     CHECK(is_beyond(&n, SYN_HW_EXTENT_ROWS, 15, 16, 64));
     n = (syn_node){.kind = SYN_NODE_COMPUTE,
                    .category = SYN_CATEGORY_ELEMENTWISE,
@@ -119,7 +122,7 @@ static void beyond_curves(void) {
     CHECK_INT(syn_hardware_extrapolated(&hw, &n, NULL, out), 0);
     n.bytes_written = 1;
     CHECK(is_beyond(&n, SYN_HW_EXTENT_BYTES, 100001, 1000, 100000));
-    n.op = "gelu"; /* bound by memory */
+    n.op = "gelu"; /* limited by memory */
     CHECK(is_beyond(&n, SYN_HW_EXTENT_BYTES, 100001, 1000, 1000));
     n = (syn_node){.kind = SYN_NODE_COMPUTE,
                    .category = SYN_CATEGORY_ATTENTION,

@@ -5,20 +5,22 @@
 #include "syntorch/base/json.h"
 #include "syntorch/base/memory.h"
 
-/* Reads to the end or an error. Returns the last token's type; *tokens: number of tokens. */
+/* Reads to the end or an error. Returns the last token's type and sets *tokens to the number of
+   tokens. */
 static syn_json_type read_all(const char *data, size_t bytes, syn_error *err, size_t *tokens) {
     syn_json json;
     syn_json_init(&json, "t.json", data, bytes, err);
     syn_json_type type;
     *tokens = 0;
     while ((type = syn_json_next(&json)) > SYN_JSON_END) ++*tokens;
-    /* Further calls return the same. */
+    /* Further calls must return the same type. */
     if (syn_json_next(&json) != type) type = (syn_json_type)-1;
     syn_json_free(&json);
     return type;
 }
 
-/* An exact-size copy on the heap lets AddressSanitizer see a read past the end. */
+/* Reads a heap copy of exactly the text's size, so that AddressSanitizer detects a read past its
+   end. */
 static syn_json_type read_exact(const char *data, size_t bytes, syn_error *err) {
     size_t tokens;
     char *copy = (char *)malloc(bytes != 0 ? bytes : 1);
@@ -301,11 +303,11 @@ static void errors_point_at_the_place(void) {
     }
 }
 
-/* Errors that the caller reports point to the start of the token they are about. */
+/* An error that the caller reports has the position of the token that it is about. */
 static void callers_errors(void) {
     static const struct {
         const char *doc;
-        int tokens; /* to read before reporting */
+        int tokens; /* number of tokens to read before the error is reported */
         int column;
     } want[] = {{"  123", 1, 3},
                 {"[true]", 2, 2},

@@ -1,4 +1,5 @@
-/* Tests the JSON reader on whole documents: random mutations of one, and a real one of 1 MB. */
+/* Tests the JSON reader on whole documents: random mutations of a small one, and a real one of 1 MB
+   (GPT-2's vocabulary). */
 #include "tests/support/files.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
@@ -7,7 +8,8 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-/* Writes the document's tokens as compact JSON; false if the reader rejects it. */
+/* Writes the document's tokens as compact JSON. Returns false if the reader rejects the
+   document. */
 static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
     syn_json j;
     syn_json_type type, before = SYN_JSON_OBJECT_BEGIN;
@@ -49,8 +51,8 @@ static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
     return type == SYN_JSON_END;
 }
 
-/* Documents with a few bytes changed: if one is accepted, writing and reading it again gives the
-   same document. */
+/* Changes a few bytes of a document. If the reader accepts the result, writing and reading it again
+   must give the same document. */
 static void mutations(void) {
     static const char doc[] = "{\"nodes\": [{\"id\": 1, \"op\": \"linear\", \"t\": -1.5e-3, \"s\": "
                               "\"\\u00e9\\uD83D\\uDE00\"},"
@@ -79,10 +81,11 @@ static void mutations(void) {
         (void)syn_sink_close(twice, true, NULL);
         CHECK_MSG(same, "%s", copy);
     }
-    CHECK_MSG(accepted > 1000, "%d", accepted); /* otherwise only rejections are tested */
+    /* If fewer were accepted, the test would cover little more than rejections. */
+    CHECK_MSG(accepted > 1000, "%d", accepted);
 }
 
-/* GPT-2's vocabulary: 50257 different ids from 0; one of them is checked by name. */
+/* GPT-2's vocabulary has 50257 different ids, which begin at 0. One of them is checked by name. */
 static void real_vocabulary(void) {
     if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     const char *path = shared_path("gpt2/vocab.json");

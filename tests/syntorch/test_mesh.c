@@ -1,11 +1,12 @@
-/* Tests the device mesh: the groups of every rank, computed on fake communicators. */
+/* Tests the device mesh: the groups of every rank, computed on fake communicators and compared with
+   Megatron-LM's documented example and with the definition of a group. */
 #include "comm/comm.h"
 #include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
 #define WORLD 64
 
-/* The meshes of all ranks of a world. */
+/* The meshes of all ranks of one world. */
 struct world {
     int32_t size;
     syn_comm *comm[WORLD];
@@ -34,7 +35,8 @@ static bool group_is(const syn_group *g, uint32_t id, const char *name, const in
            memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) == 0;
 }
 
-/* The example in Megatron-LM's documentation: 16 ranks, tensor 2, pipeline 4, hence data 2. */
+/* The example of Megatron-LM's documentation: 16 ranks with tensor size 2 and pipeline size 4, and
+   therefore data size 2. */
 static void sixteen_ranks_as_megatron_has_them(void) {
     static const int32_t tp[8][2] = {{0, 1}, {2, 3},   {4, 5},   {6, 7},
                                      {8, 9}, {10, 11}, {12, 13}, {14, 15}};
@@ -70,14 +72,16 @@ static void sixteen_ranks_as_megatron_has_them(void) {
     CHECK_INT(seen, 3 * 16);
 }
 
-/* Whether two ranks belong to one group along an axis: all their other indices are equal. */
+/* Whether two ranks belong to the same group of an axis: their indices along all other axes are
+   equal. */
 static bool share(const syn_mesh *a, const syn_mesh *b, int axis) {
     for (int c = 0; c < SYN_AXES; c++)
         if (c != axis && a->index[c] != b->index[c]) return false;
     return true;
 }
 
-/* Counts groups whose members disagree on id, name or order, and ids used by two groups. */
+/* The number of groups whose members disagree on id, name or order, plus the number of ids that two
+   groups have. */
 static int disagreements(const struct world *w) {
     int bad = 0;
     for (int32_t r = 0; r < w->size; r++)
@@ -95,8 +99,8 @@ static int disagreements(const struct world *w) {
     return bad;
 }
 
-/* Every shape of some worlds, in every axis order: no two ranks have the same position, each group
-   has the ranks of its axis, and all members agree on their group. */
+/* Every shape of several world sizes, in every order of axes: no two ranks have the same position,
+   each group consists of the ranks of its axis, and all members agree on their group. */
 static void every_shape_in_every_order(void) {
     static const syn_axis orders[6][SYN_AXES] = {
         {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}, {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP},

@@ -1,11 +1,12 @@
-/* Tests ops that overwrite several inputs, with rows that replace some of those of ops/ops.def. */
+/* Tests ops that overwrite several inputs. ops/ops.def has few such ops, so the test replaces some
+   of its rows. */
 #include "ops/rules.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* "update": takes parameter p, moments m and v, and gradient g; overwrites p, m and v with p - g, g
-   and g * g. */
+/* The op "update" gets a parameter p, moments m and v, and a gradient g. It overwrites p, m and v
+   with p - g, g and g * g. */
 enum { UPDATE = SYN_OP_LAYERNORM, TWICE = SYN_OP_SCALE, HALF = SYN_OP_SLICE };
 
 static syn_status update_infer(syn_call *c) {
@@ -61,7 +62,7 @@ const syn_opdef syn_op_table[SYN_OP_COUNT] = {
     [HALF] = ROW((syn_op)HALF, "half", 1, 1, SYN_OPF_VIEW, half_infer, NULL),
 };
 
-/* A parameter of ones with its moments, and the gradient 1, 2, 3, 4. */
+/* A parameter of ones with its moments, and the gradient (1, 2, 3, 4). */
 struct optimizer {
     syn_ctx *ctx;
     syn_tensor p, m, v, g;
@@ -103,7 +104,7 @@ static bool holds(syn_ctx *ctx, syn_tensor t, float a, float b, float c, float d
            got[2] == c && got[3] == d;
 }
 
-/* An update returns three new versions, each in the storage of its input and with its role. */
+/* An update returns three new versions. Each is in the storage of its input and has its role. */
 static void test_three_versions(void) {
     for (int device = 0; device < 2; device++) {
         struct optimizer o = optimizer_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -129,8 +130,8 @@ static void test_three_versions(void) {
     }
 }
 
-/* A new version of a parameter is the parameter: it is found by number and by name, and can be
-   written. */
+/* The new version of a parameter replaces the parameter: it is found by number and by name, and can
+   be written. */
 static void test_parameters(void) {
     const float ones[4] = {1, 1, 1, 1};
     for (int device = 0; device < 2; device++) {
@@ -153,8 +154,8 @@ static void test_parameters(void) {
     }
 }
 
-/* A result written through a view of a parameter is not the parameter, which then has no current
-   version. */
+/* A result written through a view of a parameter is not a version of the parameter, which then has
+   no current version. */
 static void test_written_through_a_view(void) {
     struct optimizer o = optimizer_new(SYN_DEVICE_META);
     const syn_tensor whole = o.p;
@@ -169,7 +170,7 @@ static void test_written_through_a_view(void) {
     syn_ctx_free(o.ctx);
 }
 
-/* The old versions of all three storages are stale; the gradient was only read and is not. */
+/* The old versions of all three storages are stale. The gradient is only read, so it is not. */
 static void test_stale(void) {
     for (int which = 0; which < 8; which++) {
         struct optimizer o = optimizer_new(which % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -182,7 +183,8 @@ static void test_stale(void) {
     }
 }
 
-/* No two overwritten inputs may share a storage, nor an overwritten one and one that is read. */
+/* No two overwritten inputs may share a storage. An overwritten input and one that is only read may
+   not share one, either. */
 static void test_shared_storages_are_refused(void) {
     static const char *const says[] = {
         "update: input 0 would be overwritten, but input 1 shares its",
@@ -201,19 +203,19 @@ static void test_shared_storages_are_refused(void) {
     }
 }
 
-/* The update depends on all ops that read one of the three tensors. Other ops depend on it only
-   through its results. */
+/* The update depends on all ops that read one of the three tensors. Later ops depend on it only if
+   they use its results. */
 static void test_order(void) {
     struct optimizer o = optimizer_new(SYN_DEVICE_META);
     syn_error err = {0};
     syn_graph *graph = NULL;
     syn_cursor cursor = {0};
-    unary(o.ctx, TWICE, o.p); /* nodes 0, 1, 2: read what is overwritten */
+    unary(o.ctx, TWICE, o.p); /* nodes 0, 1 and 2 read tensors that are overwritten */
     unary(o.ctx, TWICE, o.m);
-    unary(o.ctx, TWICE, unary(o.ctx, HALF, o.v)); /* 2: the view; 3 */
-    unary(o.ctx, TWICE, o.g);                     /* 4: reads g, which is not overwritten */
-    step(&o);                                     /* 5 */
-    unary(o.ctx, TWICE, o.v);                     /* 6 */
+    unary(o.ctx, TWICE, unary(o.ctx, HALF, o.v)); /* node 2 is the view, and node 3 reads it */
+    unary(o.ctx, TWICE, o.g);                     /* node 4 reads g, which is not overwritten */
+    step(&o);                                     /* node 5 */
+    unary(o.ctx, TWICE, o.v);                     /* node 6 */
     const syn_trace *t = syn_ctx_trace(o.ctx);
     CHECK_OK(syn_trace_graph(&graph, &t, 1, NULL, &err), err);
     CHECK_OK(syn_graph_verify(graph, &err), err);
@@ -228,7 +230,7 @@ static void test_order(void) {
     syn_ctx_free(o.ctx);
 }
 
-/* A step that runs out of memory creates no versions, and the old ones stay usable. */
+/* A step that runs out of memory creates no versions, and the old versions stay usable. */
 static void test_out_of_memory(void) {
     bool done = false;
     for (uint64_t n = 0; !done; n++) {

@@ -13,7 +13,7 @@ static syn_ctx *open_ctx(syn_device device) {
     return ctx;
 }
 
-/* Converts every 16-bit number to f32 and back, and rounds floats between them. */
+/* Converts every 16-bit number to f32 and back, and rounds floats between neighbouring numbers. */
 static void halves_round(void) {
     static const syn_dtype dtypes[] = {SYN_F16, SYN_BF16};
     for (int d = 0; d < 2; d++)
@@ -28,7 +28,8 @@ static void halves_round(void) {
             syn_half_narrow(&f, &back, 1, dtypes[d]);
             CHECK(isnan(want) || back == in);
             if (!isfinite(want)) continue;
-            const float near[2] = {f * 1.001953125f, f * 1.00048828125f}; /* 1 + 2^-9, 2^-11 */
+            /* F * (1 + 2^-9) and f * (1 + 2^-11). */
+            const float near[2] = {f * 1.001953125f, f * 1.00048828125f};
             for (int k = 0; k < 2; k++) {
                 syn_half_narrow(&near[k], &back, 1, dtypes[d]);
                 CHECK_INT(back, reference_narrow((double)near[k], dtypes[d]));
@@ -36,7 +37,7 @@ static void halves_round(void) {
         }
 }
 
-/* A 16-bit parameter is the f32 one, rounded, for every shard. */
+/* A 16-bit parameter equals the f32 parameter, rounded, in every shard. */
 static void half_parameters(void) {
     enum { ROWS = 6, COLUMNS = 1200 };
     static float wide[ROWS * COLUMNS];
@@ -109,7 +110,7 @@ static void from_a_source(void) {
         syn_ctx_set_param_source(ctx, NULL);
         syn_param(ctx, "z", &full, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0);
         CHECK_INT(a.calls, 1);
-        /* both are in the list */
+        /* The list contains both parameters. */
         CHECK_INT(syn_ctx_param_count(ctx), 2);
         const syn_param_info first = syn_ctx_param(ctx, 0), second = syn_ctx_param(ctx, 1);
         CHECK_STR(first.name, "x.y");
@@ -125,15 +126,15 @@ static void from_a_source(void) {
     }
 }
 
-/* A name in use is rejected on every device, however many names were added since. The name of a
-   forgotten parameter can be used again. */
+/* A name that is in use is rejected on every device, even if many names were added since. The name
+   of a forgotten parameter can be used again. */
 static void a_used_name(void) {
     const syn_spec spec = {SYN_F32, 1, {4}};
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = open_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
         char name[32];
         syn_param(ctx, "h.0.w", &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 0);
-        syn_input(ctx, "h.1.w", &spec, NULL); /* not a parameter */
+        syn_input(ctx, "h.1.w", &spec, NULL); /* an input with this name is not a parameter */
         const syn_mark mark = syn_ctx_mark(ctx);
         for (int i = 1; i < 200; i++) {
             snprintf(name, sizeof name, "h.%d.w", i);

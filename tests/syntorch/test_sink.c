@@ -1,6 +1,7 @@
-/* Tests sinks: they write whole files or none, and their errors tell the user what to do. */
+/* Tests sinks to files: they write a whole file or none, and their errors tell the user what to
+   do. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* O_TMPFILE */
+#define _GNU_SOURCE /* for O_TMPFILE */
 #endif
 #include "tests/support/files.h"
 #include "tests/support/test.h"
@@ -43,7 +44,8 @@ static void appears_only_when_closed(void) {
     CHECK_STR(file_text(path), "old");
     syn_sink *sink;
     CHECK_OK(syn_sink_open_file(&sink, path, &err), err);
-    /* The old file, plus a temporary one if the file system needs a name for it. */
+    /* The folder contains the old file, and also a temporary file if the file system needs a name
+       for it. */
     CHECK_INT(count_entries(in_folder("a")), has_unnamed(in_folder("a")) ? 1 : 2);
     syn_sink_text(sink, "new");
     CHECK_INT(syn_sink_bytes(sink), 3);
@@ -121,7 +123,8 @@ static void large_files_are_whole(void) {
     syn_sink *sink;
     CHECK_OK(syn_sink_open_file(&sink, path, &err), err);
     uint64_t total = 0;
-    for (size_t n = 1; n < PIECE; n = n * 3 + 1) { /* smaller and larger than the buffer */
+    /* Sizes smaller and larger than the sink's buffer. */
+    for (size_t n = 1; n < PIECE; n = n * 3 + 1) {
         for (size_t i = 0; i < n; i++) piece[i] = (char)((total + i) % 251);
         syn_sink_write(sink, piece, n);
         total += n;
@@ -167,8 +170,8 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK_INT(count_entries(in_folder("e")), 1);
 }
 
-/* A device is written directly and never replaced. Its errors are reported; for small texts only by
-   the close. */
+/* A device is written directly and never replaced. Its errors are reported, for small texts only
+   when the sink is closed. */
 static void full_device_is_an_error(void) {
     struct stat info;
     if (stat("/dev/full", &info) != 0 || !S_ISCHR(info.st_mode)) SKIP("there is no /dev/full");
@@ -200,7 +203,7 @@ static void bad_places(void) {
     CHECK_INT(count_entries(in_folder("f")), 1);
 }
 
-/* Runs the check as an ordinary user, because root ignores permissions. */
+/* Runs the check as an ordinary user, because permissions do not apply to root. */
 static void write_protected(void) {
     put_folder("g");
     syn_error err = {0};
@@ -258,7 +261,7 @@ static void long_names_have_temporary_names(void) {
     CHECK_INT(count_entries(in_folder("i")), 1);
 }
 
-/* Standard output is a non-blocking pipe that is read in small pieces. */
+/* Standard output is a non-blocking pipe whose reader reads small pieces. */
 static void standard_output(void) {
     int ends[2];
     fflush(stdout);
@@ -300,8 +303,8 @@ static void closed_output_is_an_error(void) {
     CHECK_INT(WEXITSTATUS(status), 0);
 }
 
-/* Repeats the tests above, simulating a file system without unnamed files or without links to
-   them. */
+/* Repeats the tests above with simulated file systems: one without unnamed files, one that cannot
+   link them. */
 static void other_file_systems(void) {
     static const struct { bool no_unnamed, no_link; } lacks[] = {{true, false}, {false, true}};
     for (size_t i = 0; i < sizeof lacks / sizeof lacks[0]; i++) {
@@ -326,7 +329,7 @@ static void other_file_systems(void) {
     }
 }
 
-/* Writes a new file; the old one stays until the new one is complete. */
+/* Writes a new file. The old file must stay until the new one is complete. */
 static syn_status replace_old(void *text, syn_error *err) {
     syn_sink *sink = NULL;
     const char *path = in_folder("j/x");

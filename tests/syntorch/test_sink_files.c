@@ -1,4 +1,4 @@
-/* Tests folders and reading of whole files: what is rejected, with which message. */
+/* Tests folders and the reading of whole files: what is rejected, and with which message. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -65,7 +65,7 @@ static void read_files(void) {
     syn_free(data);
 }
 
-/* What `git clone` creates if git-lfs is not installed. */
+/* The file that `git clone` creates if git-lfs is not installed. */
 static void lfs_pointers_are_reported(void) {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                                   "oid sha256:0123\nsize 4\n";
@@ -105,7 +105,7 @@ static void sockets_are_refused(void) {
     close(fd);
 }
 
-/* A sparse file larger than any memory; on file systems that cannot hold it, a smaller one. */
+/* A sparse file larger than any memory. On file systems that cannot hold it, it is smaller. */
 static void files_larger_than_memory_are_refused(void) {
     put_folder("q");
     const char *path = put_text("q/x", "abcdef");

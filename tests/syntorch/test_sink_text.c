@@ -1,4 +1,4 @@
-/* Tests what sinks write (text, numbers, escapes) and sinks to memory. */
+/* Tests the text that sinks write (text, numbers, escapes), and sinks to memory. */
 #include "tests/support/test.h"
 
 #include <stdint.h>
@@ -44,7 +44,7 @@ static void numbers(void) {
 
 #define BAD "\xEF\xBF\xBD"
 
-/* Invalid UTF-8 is replaced as Python's decode("utf-8", "replace") does. */
+/* Invalid UTF-8 is replaced in the same way as by Python's decode("utf-8", "replace"). */
 static void json_strings(void) {
     WRITTEN(syn_sink_json_string(sink, ""), "\"\"");
     WRITTEN(syn_sink_json_string(sink, "a\"b\\c/d"), "\"a\\\"b\\\\c/d\"");
@@ -60,8 +60,8 @@ static void json_strings(void) {
     WRITTEN(syn_sink_json_string(sink, "\xE0\x9F\xBF"), "\"" BAD BAD BAD "\"");
     WRITTEN(syn_sink_json_string(sink, "\xED\xA0\x80"), "\"" BAD BAD BAD "\"");
     WRITTEN(syn_sink_json_string(sink, "\xE2(\xA1"), "\"" BAD "(" BAD "\"");
-    WRITTEN(syn_sink_json_string(sink, "\xED\xA0\x80"), /* a surrogate: three invalid bytes */
-            "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    /* An encoded surrogate is three invalid bytes. */
+    WRITTEN(syn_sink_json_string(sink, "\xED\xA0\x80"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
 static void xml_text(void) {
@@ -83,7 +83,7 @@ static void memory_grows(void) {
     long_text[sizeof long_text - 1] = '\0';
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
     for (int i = 0; i < 10000; i++) syn_sink_i64(sink, i % 10);
-    syn_sink_printf(sink, "%s", long_text); /* longer than printf's buffer */
+    syn_sink_printf(sink, "%s", long_text); /* longer than the buffer of syn_sink_printf */
     size_t bytes = 0;
     const char *data = syn_sink_data(sink, &bytes);
     CHECK(data != NULL);

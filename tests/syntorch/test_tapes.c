@@ -1,5 +1,5 @@
-/* Several tapes: a graph that is cut into parts gets the gradients of the whole graph, and the
-   backward passes of several microbatches may run in any order. */
+/* Tests several tapes: a graph that is split into stages gets the same gradients as the whole
+   graph, and the backward passes of several microbatches may run in any order. */
 #include "ops/rules.h"
 #include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
@@ -10,11 +10,12 @@ enum { ROWS = 3, N = 8, MICROBATCHES = 4 };
 
 static const syn_spec x_spec = {SYN_F32, 2, {ROWS, N}}, w_spec = {SYN_F32, 2, {N, N}};
 
-/* A model of two stages, each with a weight; the result of the first is the input of the second. */
+/* A model of two stages with one weight each. The result of the first stage is the input of the
+   second. */
 typedef struct model {
     syn_ctx *ctx;
     syn_tensor w[2];
-    int ready; /* calls of count_ready */
+    int ready; /* number of calls of count_ready */
 } model;
 
 static void count_ready(void *user, size_t param) {
@@ -46,7 +47,7 @@ static syn_tensor loss_of(model *m, syn_tensor y) {
     return syn_sum_to(m->ctx, syn_mul(m->ctx, y, y), NULL, 0);
 }
 
-/* Stands for a message: the same values in a tensor without a history. */
+/* Simulates a message: returns a tensor with the same values and without a history. */
 static syn_tensor sent(model *m, syn_tensor x, syn_dtype dtype) {
     const bool was = syn_set_grad(m->ctx, false);
     const syn_tensor copy = syn_cast(m->ctx, syn_scale(m->ctx, x, 1), dtype);
@@ -61,7 +62,7 @@ static void read_grads(model *m, float grads[2][N * N]) {
     }
 }
 
-/* The gradients of the whole graph, microbatch by microbatch in this order. */
+/* Computes the gradients of the whole graph, one microbatch after the other in this order. */
 static void whole(float grads[2][N * N], const int *order) {
     model m;
     open_model(&m, SYN_DEVICE_CPU);
@@ -74,8 +75,8 @@ static void whole(float grads[2][N * N], const int *order) {
     syn_ctx_free(m.ctx);
 }
 
-/* Both stages on tapes of their own: all forward passes, then the backward passes in this order.
-   split: weight gradients come after all of them. */
+/* Runs both stages on separate tapes: all forward passes, then the backward passes in this order.
+   split: weight gradients are computed after all input gradients. */
 static void in_parts(syn_device device, const int *order, bool split, float grads[2][N * N]) {
     model m;
     syn_tensor y[MICROBATCHES], x[MICROBATCHES], loss[MICROBATCHES];
@@ -89,7 +90,7 @@ static void in_parts(syn_device device, const int *order, bool split, float grad
         x[k] = sent(&m, y[k], SYN_F32);
         syn_require_grad(m.ctx, x[k]);
         loss[k] = loss_of(&m, stage(&m, 1, x[k]));
-        syn_drop(m.ctx, y[k]); /* its row is enough */
+        syn_drop(m.ctx, y[k]); /* backward needs the row of y, not its data */
     }
     CHECK_INT(m.ready, 0);
     syn_status (*const back)(syn_ctx *, const syn_tensor *, const syn_tensor *, int) =
@@ -104,14 +105,14 @@ static void in_parts(syn_device device, const int *order, bool split, float grad
         CHECK(!syn_grad(m.ctx, x[i]).id);
         syn_set_tape(m.ctx, 2 * (uint32_t)i);
         CHECK(back(m.ctx, &y[i], &dx, 1) == SYN_OK);
-        /* Reported once, when no tape has a use left. */
+        /* `ready` is called once per parameter, when no tape has a use of it left. */
         CHECK_INT(m.ready, k == MICROBATCHES - 1 && !split ? 2 : 0);
     }
     CHECK(syn_grad(m.ctx, m.w[0]).id == 0 || !split);
     for (int k = 0; k < 2 * MICROBATCHES && split; k++) {
         syn_set_tape(m.ctx, 2 * (uint32_t)order[k / 2] + (k % 2 == 0));
         CHECK(syn_backward_weights(m.ctx) == SYN_OK);
-        CHECK(syn_backward_weights(m.ctx) == SYN_OK); /* nothing is left */
+        CHECK(syn_backward_weights(m.ctx) == SYN_OK); /* no weight gradients are left */
     }
     CHECK_INT(m.ready, 2);
     if (device == SYN_DEVICE_CPU) read_grads(&m, grads);
@@ -129,13 +130,14 @@ static void test_parts_are_the_whole(void) {
         whole(want, orders[o]);
         for (int split = 0; split < 2; split++) {
             in_parts(SYN_DEVICE_CPU, orders[o], split, got);
-            CHECK(memcmp(want, got, sizeof want) == 0); /* the same sums in the same order */
+            /* The same sums in the same order give the same bits. */
+            CHECK(memcmp(want, got, sizeof want) == 0);
             in_parts(SYN_DEVICE_META, orders[o], split, got);
         }
     }
 }
 
-/* Several outputs, one of which is a loss: the sum of both contributions. */
+/* Backward starts from several outputs, one of which is a loss. Their contributions are added. */
 static void test_several_outputs(void) {
     model m;
     float want[2][N * N], got[2][N * N], dy[ROWS * N];
@@ -158,7 +160,8 @@ static void test_several_outputs(void) {
     syn_ctx_free(m.ctx);
 }
 
-/* The gradient of a received tensor has its dtype, in which it is sent back. */
+/* The gradient of a received tensor has the tensor's dtype, because it is sent back in this
+   dtype. */
 static void test_dtype_of_received(void) {
     model m;
     open_model(&m, SYN_DEVICE_CPU);
@@ -231,7 +234,7 @@ static void test_refusals(void) {
     }
 }
 
-/* syn_forget empties all tapes and unpins what they keep. */
+/* syn_forget clears all tapes and unpins the tensors they save. */
 static void test_forgetting(void) {
     model m;
     open_model(&m, SYN_DEVICE_CPU);
@@ -252,7 +255,8 @@ static void test_forgetting(void) {
     stage(&m, 1, microbatch(&m, 0));
     CHECK(syn_backward_inputs(m.ctx, &y, &dy, 1) == SYN_OK);
     syn_set_tape(m.ctx, 0);
-    syn_ctx_free(m.ctx); /* with weight gradients left out on a tape that is not set */
+    /* Frees the context while weight gradients are pending on a tape that is not selected. */
+    syn_ctx_free(m.ctx);
 }
 
 static const test_case cases[] = {

@@ -1,10 +1,10 @@
-/* Tests that a context accepts only its own tensors and marks, and reads and writes of parts of
-   tensors. */
+/* Tests that a context accepts only its own tensors and marks, and tests reads and writes of parts
+   of tensors. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* All functions that take a tensor, called with a tensor of another context whose id is in range
-   here. */
+/* All functions with a tensor argument, called with a tensor of another context whose id also
+   exists in this one. */
 enum {
     DISPATCH,
     LATER_INPUT,
@@ -96,7 +96,7 @@ static void test_of_another_context(void) {
     }
 }
 
-/* Functions that cannot fail treat it as the invalid tensor, an f32 scalar. */
+/* Functions that cannot report errors treat such a tensor as the invalid tensor, an f32 scalar. */
 static void test_shape_of_another_contexts_tensor(void) {
     syn_ctx *a = ref_ctx(SYN_DEVICE_META, NULL), *b = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor x = ZEROS(a, SYN_I32, 4, 5);
@@ -108,7 +108,8 @@ static void test_shape_of_another_contexts_tensor(void) {
     syn_ctx_free(b);
 }
 
-/* Contexts created one after another at the same address, as in a loop. */
+/* Contexts are created one after another at the same address, as in a loop. Tensors of an earlier
+   context must still be rejected. */
 static void test_tensor_of_a_freed_context(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
     const syn_tensor old = ZEROS(ctx, SYN_F32, 4);
@@ -122,8 +123,8 @@ static void test_tensor_of_a_freed_context(void) {
     syn_ctx_free(ctx);
 }
 
-/* Marks of other contexts are rejected, too: their numbers would truncate this context's tables at
-   a wrong place, or, if zero, remove row 0. */
+/* Marks of other contexts are rejected, too. Their row numbers would truncate this context's tables
+   at a wrong place or, if they are zero, remove row 0. */
 static void test_marks(void) {
     for (int way = 0; way < 8; way++) {
         const syn_device device = way % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
@@ -145,7 +146,7 @@ static void test_marks(void) {
 
 /* ---- parts of tensors, and 16-bit values as f32 ---- */
 
-/* 0, 1, ..., 5 in f16 and bf16, from the formats' definitions; below in f32. */
+/* 0, 1, ..., 5 in f16 and bf16 by the formats' definitions; the array below has them in f32. */
 static const uint16_t halves[2][6] = {{0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500},
                                       {0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0}};
 static const float numbers[6] = {0, 1, 2, 3, 4, 5};
@@ -186,7 +187,8 @@ static void test_parts(void) {
         float got[6];
         CHECK_INT(syn_tensor_read_range(ctx, x, 4, 2, part), SYN_OK);
         CHECK_INT(syn_tensor_write_range(ctx, x, 1, 2, part), SYN_OK);
-        CHECK_INT(syn_tensor_write_range(ctx, x, 3, 1, NULL), SYN_OK); /* only checks */
+        /* With NULL, the call only checks its arguments. */
+        CHECK_INT(syn_tensor_write_range(ctx, x, 3, 1, NULL), SYN_OK);
         CHECK_INT(syn_tensor_read_f32(ctx, x, got, 6), SYN_OK);
         CHECK(got[0] == 0 && got[1] == 4 && got[2] == 5 && got[3] == 3 && got[4] == 4);
         CHECK(
@@ -222,7 +224,8 @@ static void test_numbers(void) {
     syn_ctx_free(meta);
 }
 
-/* Asynchronous reads in two calls, several in flight at a time, and the errors of wrong calls. */
+/* Asynchronous reads have two calls, begin and end. Tests several reads in flight, and errors of
+   calls in the wrong order. */
 static void test_async_reads(void) {
     const syn_spec one = {SYN_F32, 0, {0}};
     float got[SYN_ASYNC_READ_VALUES] = {0};
@@ -253,7 +256,8 @@ static void test_async_reads(void) {
     }
 }
 
-/* Ranges outside the tensor, and tensors that are not contiguous, fail on every device. */
+/* Ranges outside the tensor, and ranges of tensors that are not contiguous, fail on every
+   device. */
 static void test_invalid_ranges(void) {
     static const int64_t bad[][2] = {{-1, 2}, {0, 7}, {5, 2}, {7, 0}, {0, -1}, {INT64_MAX, 1}};
     const int turned[2] = {1, 0};

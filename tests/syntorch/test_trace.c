@@ -1,6 +1,6 @@
-/* Tests traces: a program has the same hash on every device and communicator, and different
-   programs have different hashes; the verifier accepts what dispatch records and rejects damaged
-   traces; rows stay small. */
+/* Tests traces. A program has the same hash on every device and communicator, and different
+   programs have different hashes. The verifier accepts traces that dispatch records and rejects
+   damaged ones. Rows stay small. */
 #include "models/causal.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/small_models.h"
@@ -32,7 +32,7 @@ static void test_random_programs(void) {
     for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
         bool sound, meta_sound;
         hashes[seed] = record(SYN_DEVICE_CPU, seed, 1, &sound);
-        /* Seeds of random draws are not part of the hash. */
+        /* The seeds of random draws are not part of the hash. */
         const uint64_t meta = record(SYN_DEVICE_META, seed, seed + 2, &meta_sound);
         CHECK_MSG(sound && meta_sound && meta == hashes[seed], "seed %llu",
                   (unsigned long long)seed);
@@ -166,7 +166,7 @@ static void test_what_the_hash_is_over(void) {
 
 /* ---- The verifier ---- */
 
-/* Damages one field of a valid trace in a way that dispatch never does. */
+/* Damages one field of a valid trace. Dispatch never records such a value. */
 static bool damage(syn_trace *t, int kind) {
     syn_trace_node *n = &t->nodes[3];
     syn_trace_tensor *x = &t->tensors[t->n_tensors - 1];
@@ -239,10 +239,10 @@ static bool damage(syn_trace *t, int kind) {
         return true;
     case 22:
         t->inputs[t->nodes[1].first_in] = (uint32_t)t->n_tensors - 1;
-        return true; /* an input created later */
+        return true; /* an input that is created later */
     case 23:
         x->base = (uint32_t)t->n_tensors - 2;
-        return true; /* base owns no storage */
+        return true; /* the base tensor owns no storage */
     default:
         return false;
     }
@@ -279,7 +279,8 @@ static void test_intern(void) {
     syn_intern table = {0};
     syn_error err = {0};
     ref_seed(2);
-    for (int i = 0; i < N; i++) { /* with NUL bytes, prefixes of each other, and the empty string */
+    /* Strings with NUL bytes, prefixes of other strings, and the empty string. */
+    for (int i = 0; i < N; i++) {
         lengths[i] = (size_t)ref_int(0, 24);
         for (size_t k = 0; k < lengths[i]; k++)
             bytes[i][k] = (unsigned char)ref_int(0, lengths[i] > 6 ? 255 : 1);
@@ -311,7 +312,7 @@ static void test_intern(void) {
 
 /* ---- Size ---- */
 
-/* Runs a prompt and `steps` decode steps. Returns the trace's bytes per node; *hash: its hash. */
+/* Records a prompt and `steps` decode steps. Returns the trace's bytes per node and sets *hash. */
 static double bytes_per_node(const char *preset, syn_device device, int steps, uint64_t *hash) {
     syn_error err = {0};
     syn_model_config config = small_gpt;

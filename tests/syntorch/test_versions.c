@@ -1,13 +1,13 @@
-/* Tests in-place ops: the current version of a storage may be used; older versions and their views
-   may not. */
+/* Tests in-place ops: the current version of a storage may be used, and older versions and their
+   views may not. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
 /* A cache with three versions, and views of them. */
 struct cache {
     syn_ctx *ctx;
-    syn_tensor v0, v1, v2;        /* the state, and the results of two writes */
-    syn_tensor row, part, newest; /* a row to append; a view of v1; a view of v2 */
+    syn_tensor v0, v1, v2;        /* the initial state, and the results of two writes */
+    syn_tensor row, part, newest; /* a row to append, a view of v1, and a view of v2 */
 };
 
 static struct cache cache_new(syn_device device) {
@@ -25,7 +25,7 @@ static struct cache cache_new(syn_device device) {
     return c;
 }
 
-/* Uses of stale tensors, each with the expected message. */
+/* Uses of stale tensors, with the expected message of each. */
 #define STALE(X)                                                                                 \
     X(syn_add(c.ctx, c.newest, c.v0),                                                            \
       "add: tensor 1, 'cache', was overwritten by kv_append (node 3); use the result, tensor 5") \
@@ -69,8 +69,8 @@ static void test_stale(void) {
     }
 }
 
-/* The current version and its views can be used. Of old versions, the shape can be read and the
-   storage, shared with the current version, kept and pinned. */
+/* The current version and its views can be used. Of old versions, only the shape can be read. Their
+   storage, which the current version shares, can be kept and pinned. */
 static void test_current_version_is_usable(void) {
     for (int device = 0; device < 2; device++) {
         const struct cache c = cache_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);
@@ -92,8 +92,8 @@ static void test_current_version_is_usable(void) {
     }
 }
 
-/* After a write through a view, the result and its views may be used. All other tensors of the
-   storage are stale, even those that do not overlap with it. */
+/* After a write through a view, only the result and its views may be used. All other tensors of the
+   storage are stale, even those that do not overlap with the view. */
 static void test_written_through_a_view(void) {
     for (int which = 0; which < 6; which++) {
         const syn_spec spec = {SYN_F32, 4, {2, 1, 4, 2}}, one = {SYN_F32, 4, {1, 1, 1, 2}};
@@ -123,7 +123,8 @@ static void test_overwritten_and_read(void) {
     }
 }
 
-/* Dispatch records no such rows; a damaged trace has them. */
+/* Dispatch never records the following rows, so the test damages a trace. The verifiers must reject
+   it. */
 static void test_verifiers(void) {
     const struct cache c = cache_new(SYN_DEVICE_META);
     syn_add(c.ctx, c.v2, c.v2);
@@ -141,7 +142,7 @@ static void test_verifiers(void) {
     CHECK_INT(syn_graph_verify(graph, &err), SYN_E_INVALID);
     CHECK_STR(err.text, "rank 0, node 4 (add): reads tensor 3, which node 2 overwrote");
     t->inputs[t->nodes[5].first_in + 1] = c.v2.id;
-    t->inputs[t->nodes[3].first_in] = c.row.id; /* a result that is no version of its input */
+    t->inputs[t->nodes[3].first_in] = c.row.id; /* a result that is not a version of its input */
     err.code = SYN_OK;
     CHECK_INT(syn_trace_verify(t, &err), SYN_E_FORMAT);
     CHECK_STR(err.text, "trace node 3: output 0 is not a new version of its input");

@@ -1,5 +1,6 @@
-/* Tests views: whether a reshape needs a copy, against a brute-force check of every element; random
-   chains of views, copies and concatenations, against plain arrays. */
+/* Tests views. Whether a reshape needs a copy is compared with a brute-force check of every
+   element. Random chains of views, copies and concatenations are compared with the same steps on
+   plain arrays. */
 #include "ops/rules.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -11,8 +12,8 @@ static int64_t address(const syn_spec *s, const int64_t *strides, int64_t at) {
     return sum;
 }
 
-/* Whether strides exist that make `to` a view of *o. Each stride follows from the second element of
-   its dimension; then all elements must match. */
+/* Whether strides exist that make `to` a view of *o. The second element along each dimension
+   determines the dimension's stride; with these strides, all elements must match. */
 static bool view_exists(const syn_operand *o, const syn_spec *to) {
     const int64_t n = syn_spec_elems(to);
     int64_t strides[SYN_MAX_RANK] = {0}, step = 1;
@@ -25,7 +26,7 @@ static bool view_exists(const syn_operand *o, const syn_spec *to) {
     return true;
 }
 
-/* A random shape of n elements: distributes the prime factors over the dimensions. */
+/* A random shape of n elements. The prime factors of n are distributed over the dimensions. */
 static syn_spec shape_of(int64_t n, int rank) {
     syn_spec s = {SYN_F32, rank, {0}};
     for (int d = 0; d < rank; d++) s.dims[d] = 1;
@@ -35,7 +36,7 @@ static syn_spec shape_of(int64_t n, int rank) {
     return s;
 }
 
-/* Strides of a permuted, sliced tensor or, in one of four cases, arbitrary ones. */
+/* Strides as of a permuted and sliced tensor or, in one of four cases, arbitrary ones. */
 static void random_strides(syn_operand *o) {
     int order[SYN_MAX_RANK];
     for (int d = 0; d < o->spec.rank; d++) order[d] = d;
@@ -185,9 +186,11 @@ static void test_contiguous_is_free_when_it_can(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor t = ref_dense(ctx, &x), part = syn_slice(ctx, t, 0, 2, 1);
     CHECK_INT(syn_contiguous(ctx, t).id, t.id);
-    CHECK_INT(syn_contiguous(ctx, part).id, part.id); /* an offset leaves it contiguous */
+    /* A view at an offset is contiguous, so no copy is made. */
+    CHECK_INT(syn_contiguous(ctx, part).id, part.id);
     const syn_tensor one = syn_permute(ctx, part, swap, 3);
-    CHECK_INT(syn_contiguous(ctx, one).id, one.id); /* nor does a dimension of size 1 matter */
+    /* The stride of a dimension of size 1 does not matter. */
+    CHECK_INT(syn_contiguous(ctx, one).id, one.id);
     const syn_tensor turned = syn_permute(ctx, t, swap, 3);
     CHECK(syn_contiguous(ctx, turned).id != turned.id);
     CHECK(!syn_tensor_contiguous(ctx, turned) && syn_tensor_contiguous(ctx, part));
@@ -266,15 +269,15 @@ static void test_views_share_storage(void) {
     syn_ctx_free(ctx);
 }
 
-/* Leaves different bytes on the stack for each i. */
+/* Fills the stack below the caller with different bytes for each i. */
 static __attribute__((noinline)) int64_t scribble(int i) {
     volatile int64_t used[512];
     for (int k = 0; k < 512; k++) used[k] = i * 1000 + k;
     return used[7];
 }
 
-/* Views of equal shape and strides share one table entry, so padding bytes of a struct must not
-   count. */
+/* Views with equal shapes and strides share one table entry, so the padding bytes of a struct must
+   not be compared. */
 static void equal_layouts_are_one(void) {
     syn_error err = {0};
     syn_ctx *ctx;

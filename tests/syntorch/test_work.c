@@ -1,12 +1,12 @@
-/* Tests the recorded device work of nodes: found by node, dropped with rows, and unchanged by a
-   round trip through bytes. */
+/* Tests the table of device work (kernels and copies) that nodes started: work is found by node,
+   dropped together with rows, and unchanged by conversion to bytes and back. */
 #include "ops/ops.h"
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/work.h"
 #include "tests/support/test.h"
 
-/* Adds the work of node n: n % 3 pieces; piece i has 100 n + i bytes. */
+/* Adds the work of node n: n % 3 pieces, of which piece i has 100 n + i bytes. */
 static void add(syn_work *work, uint32_t n) {
     syn_piece pieces[2] = {0};
     const syn_node_work node = {.node = n, .n_pieces = n % 3, .call_ns = 7 * n};
@@ -32,7 +32,7 @@ static bool has(const syn_work *work, uint32_t n) {
     return same;
 }
 
-/* Adds a piece of n bytes that came after node n. */
+/* Adds a piece of n bytes that belongs to no node and comes after node n. */
 static void add_between(syn_work *work, uint32_t n) {
     const syn_unowned_piece between = {n, {.kind = SYN_PIECE_COPY_OUT, .bytes = n}};
     syn_error err = {0};
@@ -44,7 +44,7 @@ static bool has_between(const syn_work *work, size_t i, uint32_t n) {
            work->between[i].piece.kind == SYN_PIECE_COPY_OUT && work->between[i].piece.bytes == n;
 }
 
-/* Work can be added in any order. Adding twice changes nothing; dropped work is gone and can be
+/* Work can be added in any order. Adding it twice has no effect. Dropped work is gone, and can be
    added again. */
 static void found_by_number(void) {
     static const uint32_t order[] = {2, 4, 5, 11, 8, 7, 14, 1};
@@ -69,15 +69,15 @@ static void found_by_number(void) {
     syn_work_drop(&work, 8);
     CHECK(work.n_between == 2 && has_between(&work, 0, 0) && has_between(&work, 1, 4));
     add_between(&work, 9);
-    syn_work_drop(&work, 9); /* node 9 has none */
+    syn_work_drop(&work, 9); /* node 9 has no work */
     CHECK(work.n_between == 2);
     syn_work_drop(&work, 0);
     CHECK(work.n_nodes == 0 && work.n_pieces == 0 && work.n_between == 0);
     syn_work_free(&work);
 }
 
-/* Truncated input is rejected. Input with a changed byte is rejected, or its nodes refer to
-   existing pieces only. */
+/* Truncated input is rejected. Input with a changed byte is either rejected, or its nodes refer
+   only to existing pieces. */
 static void as_bytes(void) {
     syn_work work = {0}, back;
     syn_error err = {0};
@@ -111,8 +111,8 @@ static void as_bytes(void) {
     syn_work_free(&work);
 }
 
-/* A context stores the work of rows that it has, with times since its creation; forgetting rows
-   removes their work. */
+/* A context stores the work of those rows that it has, with times relative to its creation.
+   Forgetting rows removes their work. */
 static void of_a_context(void) {
     const syn_spec spec = {SYN_F32, 1, {4}};
     syn_ctx *ctx = NULL;
@@ -145,7 +145,8 @@ static void of_a_context(void) {
     CHECK(syn_trace_hash(syn_ctx_trace(ctx)) == hash);
     syn_forget(ctx, mark, NULL, 0);
     CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2) && work->n_between == 2);
-    /* Work after node 2 that is reported late, begun before node 2 was forgotten and after. */
+    /* Work after node 2 that is reported late: it began before node 2 was forgotten, or after
+       that. */
     for (int since = 0; since < 2; since++) {
         const syn_unowned_piece late = {2, {.call_ns = since ? syn__clock_ns() : now}};
         syn_ctx_add_unowned_work(ctx, &late);

@@ -1,5 +1,5 @@
-/* Tests the thread pool: every task runs once, ranges have no gap or overlap, rounds start while
-   threads spin and while they sleep, and threads may be unavailable. */
+/* Tests the thread pool: every task runs once, ranges have neither gaps nor overlaps, a round may
+   start while the threads spin or while they sleep, and threads may be unavailable. */
 #include "syntorch/base/memory.h"
 #include "syntorch/base/workers.h"
 #include "tests/support/test.h"
@@ -10,7 +10,7 @@
 #define MOST 1000
 
 struct counts {
-    atomic_int of[MOST]; /* calls per task or element */
+    atomic_int of[MOST]; /* number of calls per task or element */
     int workers;
     atomic_int bad;
 };
@@ -52,7 +52,7 @@ static void each_task_once(void) {
 
 static void ranges_cover(void) {
     static const int64_t grains[] = {0, 1, 10, 333, MOST, 5 * MOST};
-    for (int threads = 0; threads <= 4; threads++) { /* 0: no pool */
+    for (int threads = 0; threads <= 4; threads++) { /* 0 means no pool */
         syn_error err = {0};
         syn_workers *w = NULL;
         if (threads > 0) CHECK_OK(syn_workers_new(&w, threads, &err), err);
@@ -96,7 +96,7 @@ static void pieces_are_not_too_small(void) {
     syn_workers_free(w);
 }
 
-/* Sleeping threads must wake, and so must a caller that has gone to sleep. */
+/* Slow tasks make threads and the caller fall asleep. All of them must wake up. */
 static void slow_task(void *arg, int64_t i, int worker) {
     const struct timespec pause = {0, i == 0 ? 0 : 2000000};
     (void)worker;

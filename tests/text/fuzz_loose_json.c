@@ -1,6 +1,6 @@
-/* Fuzz target for the tolerant JSON reader: it stays within its text, always finishes, and returns
-   slices of the text. The decoder and the number parsers accept any bytes. The first input byte
-   selects which values are skipped. */
+/* Fuzz target for the tolerant JSON reader: it reads only its text, always finishes, and returns
+   slices of the text. The decoder and the number parsers must accept any bytes. The first input
+   byte selects which values are skipped. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct walk {
     char open[DEPTH];
     size_t depth;
     syn__str first_key;
-    char *scratch; /* of the text's size */
+    char *scratch; /* a buffer of the text's size */
 } walk;
 
 static void need(bool cond) {
@@ -35,7 +35,7 @@ static void check_state(const walk *w, const char *before) {
     need(!w->l.broken || w->l.why != NULL);
 }
 
-/* Uses a copy of the exact size, so that sanitizers detect reads beyond the slice. */
+/* Decodes a copy of exactly the slice's size, so that sanitizers detect reads beyond it. */
 static void check_text(syn__str s, char *scratch) {
     char *exact = malloc(s.bytes > 0 ? s.bytes : 1);
     int64_t i, ns;
@@ -72,8 +72,8 @@ static void take_value(walk *w, bool skip) {
     check_state(w, before);
 }
 
-/* Moves from the current value to the next one, leaving arrays and objects that end. Returns false
-   at the end. */
+/* Moves from the current value to the next one, out of arrays and objects that end there. Returns
+   false at the end of the text. */
 static bool next_value(walk *w) {
     while (w->depth > 0 && !w->l.broken) {
         syn__str key;

@@ -1,4 +1,4 @@
-/* Tests of string slices, growing buffers and arenas. */
+/* Tests string slices, growing buffers and arenas. */
 #include <stddef.h>
 
 #include "export/text/arena.h"
@@ -6,11 +6,12 @@
 #include "tests/support/test.h"
 
 static void test_slices(void) {
-    const syn__str s = {"aten::add_ or not", 10}; /* "aten::add_" */
+    const syn__str s = {"aten::add_ or not", 10}; /* the slice is "aten::add_" */
     CHECK(syn__str_is(s, "aten::add_") && !syn__str_is(s, "aten::add"));
     CHECK(syn__str_begins(s, "aten::") && !syn__str_begins(s, "aten::add_ "));
     CHECK(syn__str_has(s, "add_") && !syn__str_has(s, "or"));
-    CHECK(syn__str_has(syn__str_of("aaab"), "aab")); /* the match begins within a partial match */
+    /* The match begins within a partial match that fails. */
+    CHECK(syn__str_has(syn__str_of("aaab"), "aab"));
     CHECK(syn__str_is_utf8(syn__str_of("eight bytes and \xC3\xA9")));
     CHECK(!syn__str_is_utf8(syn__str_of("eight bytes and \xC3")));
 }
@@ -24,13 +25,14 @@ static void test_growing(void) {
     syn__buf_put(&buf, buf.data, 10000);
     syn_memory_fail_after(SYN_MEMORY_NEVER);
     CHECK(buf.failed);
-    syn__buf_put(&buf, "x", 1); /* no append after a failure: a gap would go unnoticed */
+    /* After a failure nothing is appended, because a gap in the text would go unnoticed. */
+    syn__buf_put(&buf, "x", 1);
     CHECK_INT(buf.bytes, 10000);
     syn__buf_free(&buf);
     CHECK(buf.data == NULL && !buf.failed);
 }
 
-/* Pieces of all sizes keep their content, however many are allocated later. */
+/* Pieces of all sizes keep their content, however many are allocated after them. */
 static void test_pieces(void) {
     syn__arena arena = {0};
     unsigned char *pieces[300];
@@ -45,7 +47,7 @@ static void test_pieces(void) {
         syn__arena_reset(&arena);
     }
     const uint64_t before = syn_memory_calls();
-    CHECK(syn__arena_get(&arena, 1000) != NULL); /* in the block that the reset kept */
+    CHECK(syn__arena_get(&arena, 1000) != NULL); /* taken from the block that the reset kept */
     CHECK_INT(syn_memory_calls(), before);
     CHECK(syn__arena_get(&arena, SIZE_MAX) == NULL);
     syn_memory_fail_after(0);

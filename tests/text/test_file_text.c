@@ -1,5 +1,5 @@
-/* Tests of reading PyTorch's trace files into memory: mapped, from pipes and unpacked; and which
-   files are rejected, with which messages. */
+/* Tests how PyTorch's trace files are read into memory: mapped, from pipes and decompressed. Also
+   tests which files are rejected, and with which messages. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -15,7 +15,8 @@
 
 #define LARGE (3 * SYN__FILE_TEXT_STEP + 12345)
 
-/* Text that differs at every position, so that a shifted page would be detected. */
+/* A text with different content at every position, so that a page in the wrong place is
+   detected. */
 static char *make_text(size_t bytes) {
     char *text = malloc(bytes + 1);
     uint64_t x = 1;
@@ -87,7 +88,7 @@ static void giving_back(void) {
         CHECK_MSG(before - after > (long)(SYN__FILE_TEXT_STEP >> 10) * 2, "%ld KiB, then %ld KiB",
                   before, after);
     CHECK(holds(&input, text, LARGE));
-    /* A second pass. */
+    /* Reads the text a second time. */
     syn__file_text_done(&input, input.data);
     CHECK_INT(input.given_back, 0);
     syn__file_text_done(&input, input.data + SYN__FILE_TEXT_STEP + 1);
@@ -192,7 +193,7 @@ static void copies(void) {
 
 #ifdef SYN_HAVE_ZLIB
 
-/* Packs the text as one gzip member; the caller frees it. */
+/* Compresses the text to one gzip member. The caller frees the result. */
 static unsigned char *pack(const char *text, size_t bytes, size_t *packed_bytes) {
     z_stream z = {0};
     if (deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK) return NULL;
@@ -227,8 +228,8 @@ static void unpacked(void) {
     CHECK(input.packed && !input.cut && input.mapped_bytes == 0);
     CHECK_STR(input.name, path);
     syn__file_text_close(&input);
-    /* Several members, then bytes that are not a member. The length in the last member is not the
-       total length. */
+    /* Several members, followed by bytes that are not a member. The length field of the last member
+       is not the total length. */
     all = realloc(all, n + m + 4);
     CHECK(all != NULL);
     memcpy(all + n, part, m);
@@ -272,7 +273,8 @@ static void cut_or_damaged(void) {
         longest = input.bytes;
         syn__file_text_close(&input);
     }
-    CHECK_INT(longest, 100000); /* without the last bytes, only the checksum is missing */
+    /* If only the last bytes are missing, the text is complete and only its checksum is lost. */
+    CHECK_INT(longest, 100000);
     all[n - 6] ^= 1;
     put_file("g/x", all, n);
     syn_error err = {0};
@@ -302,7 +304,7 @@ static void bombs(void) {
         CHECK_OK(syn__file_text_open_within(&input, path, LARGE, LARGE, &err), err);
         CHECK_INT(input.bytes, LARGE);
         syn__file_text_close(&input);
-        /* Zeros compress a thousandfold, which no recording does. */
+        /* Zeros compress a thousandfold. No PyTorch trace does. */
         expect(path, SYN_E_UNSUPPORTED, "raise --max_unpacked_mib");
         CHECK_INT(syn__file_text_open(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
         CHECK_HAS(err.text, "of gzip unpack to more than");

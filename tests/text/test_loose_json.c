@@ -1,11 +1,11 @@
-/* Tests of the tolerant JSON reader: what it reads, which faults it skips and counts, and where it
+/* Tests the tolerant JSON reader: what it reads, which errors it skips and counts, and where it
    stops. */
 #include "export/text/loose_json.h"
 #include "tests/support/test.h"
 
 #include <inttypes.h>
 
-/* A text in a buffer of its exact size plus the padding, so that sanitizers detect reads beyond
+/* A text in a buffer of exactly its size plus the padding, so that sanitizers detect reads beyond
    it. */
 typedef struct copy {
     char *data;
@@ -23,8 +23,8 @@ static bool copy_of(copy *c, const char *text, size_t bytes) {
 
 /* ---- A text form of everything that is read ---- */
 
-/* Objects are {k=v,}, arrays [v,], strings 's', words *w; "!" or "~" marks where reading
-   stopped. */
+/* Everything that was read is written as text: objects as {k=v,}, arrays as [v,], strings as 's',
+   words as *w. "!" or "~" marks the place where reading stopped. */
 
 typedef struct plain {
     char text[4096];
@@ -128,7 +128,7 @@ static void faults(void) {
     reads("{\"a \"b\" c\":2}", "{a \"b\" c=2,}", SYN__LOOSE_QUOTE, 1, 4);
 }
 
-/* Values that printf, Python and Kineto write in place of missing ones. */
+/* Words that printf, Python and Kineto write in place of missing values. */
 static void words(void) {
     static const char *const texts[] = {"N/A",
                                         "nan",
@@ -188,7 +188,7 @@ static void words(void) {
     reads("{\"a\":1,5,\"b\":x{\"y\", 2},\"c\":x=\"y\",\"d\":x \"y\"}",
           "{a=*1,5,b=*x{\"y\", 2},c=*x=\"y\",d=*x \"y\",}", SYN__LOOSE_NO_VALUE, 4, 5);
     reads("{\"a\":1\"b\":true \"c\" :2}", "{a=1,b=*true,c=2,}", SYN__LOOSE_MISSING_COMMA, 2, 6);
-    /* An object whose beginning was lost is not part of the word before it. */
+    /* An object whose beginning was lost does not become part of the word before it. */
     CHECK(copy_of(&c, "{\"a\":12{\"b\":3}}", 16));
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT && syn__loose_member(&c.l, &s));
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_NUMBER && syn__str_is(s, "12"));
@@ -232,7 +232,7 @@ static void damage_stops(void) {
     reads("{\"a\" 1}", "{!", 0, 0, 0);
     reads("{\"a\":]", "{a=!", 0, 0, 0);
     reads("[:1]", "[!", 0, 0, 0);
-    /* A string does not extend beyond the end of an object. */
+    /* A string does not extend past the end of its object. */
     reads("[{\"a\"}, {\"b\": 1}]", "[{!", 0, 0, 0);
     reads("[{\"a\":\"b\" <}, {\"c\": \"d\"}]", "[{a='b',!", SYN__LOOSE_MISSING_COMMA, 1, 10);
     copy c;
@@ -240,7 +240,7 @@ static void damage_stops(void) {
     CHECK(copy_of(&c, "[:xy, 1]", 8));
     read_all(&c, &p);
     syn__str text;
-    /* The reader stays broken. */
+    /* After this error, all further reads fail. */
     CHECK(c.l.broken && !c.l.cut && !syn__loose_element(&c.l) && !syn__loose_member(&c.l, &text));
     CHECK(syn__loose_value(&c.l, &text) == SYN__LOOSE_NONE);
     CHECK(syn__loose_skip(&c.l, &text) == SYN__LOOSE_NONE && text.bytes == 0);
@@ -248,7 +248,8 @@ static void damage_stops(void) {
     free(c.data);
 }
 
-/* Reads `length` letters with `mark` after `at` of them: as an element, as a key, and skipped. */
+/* Reads a string of `length` letters with `mark` after the first `at` of them: as an element, as a
+   key, and skipped. */
 static void check_place(const char *mark, size_t length, size_t at) {
     char text[400], inner[160];
     const size_t bytes = strlen(mark);
@@ -274,7 +275,8 @@ static void check_place(const char *mark, size_t length, size_t at) {
     free(c.data);
 }
 
-/* Quotes, backslashes and brackets at every position of a string that spans several vectors. */
+/* Quotes, backslashes and brackets at every position of a string that is longer than several SIMD
+   vectors. */
 static void every_place(void) {
     static const char *const marks[] = {"\\\"", "\\\\", "{", "]", ",", ":", "\\u0022", "\xC3\xA9"};
     for (size_t m = 0; m < sizeof marks / sizeof marks[0]; m++)
@@ -298,7 +300,7 @@ static void skipping(void) {
     CHECK(!syn__loose_member(&c.l, &s) && !c.l.broken && c.l.cur == c.l.end);
     CHECK(syn__loose_peek(&c.l) == '\0');
     free(c.data);
-    /* The reader does not read beyond its end. */
+    /* The reader does not read past the end of the value. */
     CHECK(copy_of(&c, "{\"a\":{}}", 8));
     c.l.end = c.data + 5;
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT && syn__loose_member(&c.l, &s));
@@ -353,7 +355,7 @@ static void resuming(void) {
     CHECK_INT(syn__loose_at(&c.l), strstr(text, "{\n") - text);
     c.l.broken = true;
     CHECK(!syn__loose_resume(&c.l, c.l.cur + 1, id) && c.l.cur == c.l.end);
-    /* A key that is cut off at the end of the text. */
+    /* The key is cut off at the end of the text. */
     CHECK(!syn__loose_resume(&c.l, c.data, syn__str_of("id\":4}] and more")));
     for (size_t n = 0; n < 7; n++) {
         copy d;

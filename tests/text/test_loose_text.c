@@ -1,5 +1,5 @@
-/* Tests of values from the tolerant reader: numbers are compared with the C library's results,
-   strings with the strict reader's. */
+/* Tests the values of the tolerant reader: numbers are compared with the C library's results, and
+   strings with those of the strict reader. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -14,7 +14,8 @@ static unsigned pick(unsigned n) {
     return random_u32(&seed) % n;
 }
 
-/* A random number like those in traces: some digits, some decimal places, sometimes an exponent. */
+/* A random number like those in traces: some digits, some decimal places, and sometimes an
+   exponent. */
 static size_t random_number(char *out) {
     size_t n = 0;
     const unsigned whole = 1 + pick(pick(4) == 0 ? 24 : 16);
@@ -33,7 +34,7 @@ static size_t random_number(char *out) {
     return n;
 }
 
-/* The text in a buffer without a NUL after it, as in slices. */
+/* The text in a buffer without a NUL after it, because slices have none. */
 static syn__str slice(const char *text, size_t bytes) {
     static char buf[200];
     memcpy(buf, text, bytes);
@@ -79,14 +80,14 @@ static void doubles(void) {
     }
 }
 
-/* Integers exactly halfway between two doubles near 2^53 .. 2^59, and numbers slightly to either
-   side. */
+/* Integers exactly halfway between two doubles near 2^53 .. 2^59, and numbers slightly above and
+   below them. */
 static void halfway(void) {
     for (int i = 0; i < 20000; i++) {
         const unsigned places = 1 + pick(3);
         uint64_t unit = 1;
         for (unsigned k = 0; k < places; k++) unit *= 10;
-        /* Doubles there are 2^shift apart. */
+        /* Doubles of this size are 2^shift apart. */
         const unsigned shift = 1 + pick(7);
         const uint64_t even = ((UINT64_C(1) << 52) + pick(1u << 30)) << shift;
         const uint64_t half = even + (UINT64_C(1) << (shift - 1));
@@ -137,7 +138,7 @@ static void integers(void) {
     CHECK(!syn__loose_u64(syn__str_of("-9223372036854775809"), &u));
 }
 
-/* Nanoseconds are computed from the digits, not from the double. */
+/* Nanoseconds are computed from the digits, not from the rounded double. */
 static void micros(void) {
     for (int i = 0; i < 100000; i++) {
         char text[80];

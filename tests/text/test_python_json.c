@@ -1,5 +1,5 @@
-/* Tests of JSON in Python's own forms: compared with Python (tests/reference/python_fixture.txt),
-   and on damaged, truncated and deeply nested text. */
+/* Tests JSON in the forms that Python writes: compared with Python's own output
+   (tests/reference/python_fixture.txt), and on damaged, truncated and deeply nested text. */
 #include "export/text/python_json.h"
 
 #include "syntorch/base/memory.h"
@@ -15,7 +15,8 @@ static bool read_line(FILE *f, char *line) {
     return true;
 }
 
-/* Copies the text to a buffer of its exact size, so that sanitizers detect reads outside of it. */
+/* Copies the text to a buffer of exactly its size, so that sanitizers detect reads outside of
+   it. */
 static syn__str exact(const char *text, size_t bytes) {
     char *copy = malloc(bytes > 0 ? bytes : 1);
     if (copy == NULL) abort();
@@ -28,7 +29,7 @@ static const char *as_text(syn__buf *buf) {
     return buf->data != NULL ? buf->data : "";
 }
 
-/* Python's str() of the JSON value; valid until the next call. */
+/* The JSON value as Python's str() writes it; valid until the next call. */
 static const char *str(const char *json) {
     static syn__buf buf;
     const syn__str text = exact(json, strlen(json));
@@ -178,7 +179,8 @@ static void deep_nesting(void) {
     CHECK(buf.bytes == text.bytes && memcmp(buf.data, json, buf.bytes) == 0);
     buf.bytes = 0;
     syn__python_json(&buf, text, 0);
-    CHECK(buf.bytes > text.bytes && buf.bytes < 3 * text.bytes); /* linear for any depth */
+    /* The length is linear in the depth. */
+    CHECK(buf.bytes > text.bytes && buf.bytes < 3 * text.bytes);
     syn__buf_free(&buf);
     free(json);
 }

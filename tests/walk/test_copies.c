@@ -1,5 +1,5 @@
-/* Tests of identical ranks: JSON, Chakra JSON and timelines hold them once, and reading gives the
-   same graph as if all were written. */
+/* Tests identical ranks: JSON, Chakra JSON and timelines contain them once. Reading such a file
+   must give the same graph as a file that contains every rank. */
 #include "tests/support/exported.h"
 #include "tests/support/files.h"
 #include "tests/support/graphs.h"
@@ -8,12 +8,12 @@
 
 #define N_RANKS 4
 
-/* Differences between ranks. */
+/* How the ranks of a test graph differ from each other. */
 typedef struct variation {
-    int64_t first_row[N_RANKS]; /* an attribute of the first op */
+    int64_t first_row[N_RANKS]; /* an attribute of each rank's first op */
     uint64_t flops[N_RANKS];
     double predicted_ns[N_RANKS];
-    bool send; /* the last op of each rank sends to the rank itself */
+    bool send; /* each rank's last op sends a message to the rank itself */
 } variation;
 
 static const variation shards = {{0, 100, 200, 300}, {8, 8, 8, 8}, {5, 5, 5, 5}, false};
@@ -161,7 +161,7 @@ static void kinds(void) {
     syn_graph_free(g);
 }
 
-/* A rank that differs in more than attributes is not a copy. */
+/* A rank that differs in more than attributes is not identical. */
 static void not_copies(void) {
     variation slower = shards, sends = shards;
     for (uint32_t r = 0; r < N_RANKS; r++) slower.predicted_ns[r] = 5 + r;
@@ -210,8 +210,8 @@ static void chakra(void) {
     syn_graph *from_once = read_chakra(once), *from_full = read_chakra(full);
     check_et(from_once, from_full);
     check_et(from_once, g);
-    /* Attributes of messages that were read are written again, so an additional attribute of rank 1
-       makes its nodes differ. */
+    /* Attributes that a message had in a file are written again, so an additional attribute of rank
+       1 makes its nodes differ from rank 0's. */
     const char *at = strstr(strstr(full, "{\"rank\":1,"), "{\"name\":\"is_cpu_op\"");
     CHECK(at != NULL);
     char *odd = malloc(strlen(full) + 64);
@@ -267,8 +267,8 @@ static void refusals(void) {
     }
 }
 
-/* A hand-written file without "ranks": ranks ascend, and attributes that a copy gives for its ops
-   are used. */
+/* A hand-written file without "ranks": ranks are numbered in ascending order, and the attributes
+   that an identical rank gives for its ops are used. */
 static void by_hand(void) {
     static const char text[] = FILE_OF("", "{\"mine\":{},\"nodes\":[{\"attributes\":{\"a\":1,"
                                            "\"b\":\"x\"},\"id\":\"r3.o2\"}],\"of\":0,\"rank\":3},"

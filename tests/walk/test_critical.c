@@ -1,4 +1,5 @@
-/* Tests of the critical path of recordings, with nested ops, streams and waits. */
+/* Tests the critical path of PyTorch traces with nested ops, streams and waits. The share of each
+   op is computed manually. */
 #include "export/walk/critical.h"
 #include "tests/support/test.h"
 
@@ -12,13 +13,14 @@ static uint64_t stream(uint64_t number) {
     return syn__critical_lane(0, true, 0, number);
 }
 
-/* An op from `begin` to `end`, in us. */
+/* An op from `begin` to `end`, in microseconds. */
 static syn__critical_op op(uint64_t lane, double begin, double end) {
     return (syn__critical_op){
         .begin_ns = 1e3 * begin, .end_ns = 1e3 * end, .lane = lane, .last_member = SYN_NO_NODE};
 }
 
-/* pairs: {op, dependency}, ascending by op. Checks each op's share of the path, in us. */
+/* Checks how much each op contributes to the critical path, in microseconds. pairs: {op,
+   dependency}, ascending by op. */
 static void check_path(const syn__critical_op *ops, uint32_t n, const uint32_t (*pairs)[2],
                        uint32_t n_pairs, const double *want_us) {
     uint32_t first[MOST + 1], deps[MOST];
@@ -38,7 +40,8 @@ static void check_path(const syn__critical_op *ops, uint32_t n, const uint32_t (
     CHECK(sum <= end - begin);
 }
 
-/* A call counts without the ops that it makes. The gap between two ops counts for none. */
+/* A call contributes only the time outside the ops that it calls. The gap between two ops
+   contributes nothing. */
 static void test_calls(void) {
     const syn__critical_op ops[] = {op(host(0, 1), 0, 50), op(host(0, 1), 10, 20),
                                     op(host(0, 1), 30, 45), op(host(0, 1), 60, 70)};
@@ -46,7 +49,7 @@ static void test_calls(void) {
     check_path(ops, 4, deps, 4, (const double[]){25, 10, 15, 10});
 }
 
-/* A range named by the program runs nothing itself. */
+/* A range that the program named does no work itself. */
 static void test_range(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 50), op(host(0, 1), 10, 20)};
     const uint32_t deps[][2] = {{1, 0}};
@@ -54,7 +57,7 @@ static void test_range(void) {
     check_path(ops, 2, deps, 1, (const double[]){0, 10});
 }
 
-/* Two launches of 10 us. The first kernel is short; the second is long, and is running before its
+/* Two launches of 10 us each. The first kernel is short. The second is long and starts before its
    launch returns. */
 static void test_launches(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 1), 20, 30), op(stream(7), 12, 15),
@@ -64,7 +67,7 @@ static void test_launches(void) {
     check_path(ops, 4, deps, 4, (const double[]){10, 8, 0, 71});
 }
 
-/* Kernels that wait for each other hide the launches. */
+/* Kernels that wait for each other hide the launches, so these do not contribute. */
 static void test_busy_stream(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 1), 20, 30), op(stream(7), 12, 50),
                               op(stream(7), 51, 99)};
@@ -73,8 +76,8 @@ static void test_busy_stream(void) {
     check_path(ops, 4, deps, 4, (const double[]){10, 0, 38, 48});
 }
 
-/* Nothing shows why a stream was idle until 95 us, so it is taken to wait for the other stream,
-   which had just finished. Gaps of 20 us or less mean nothing. */
+/* Nothing in the trace shows why a stream was idle until 95 us. It is assumed to wait for the other
+   stream, which had just finished. Gaps of at most 20 us are ignored. */
 static void test_idle_stream(void) {
     syn__critical_op ops[] = {op(stream(7), 0, 10), op(stream(8), 0, 90), op(stream(7), 95, 120),
                               op(stream(8), 100, 125), op(stream(7), 140, 150)};
@@ -83,7 +86,7 @@ static void test_idle_stream(void) {
     check_path(ops, 5, deps, 3, (const double[]){0, 90, 25, 0, 10});
 }
 
-/* The host waits within op 2 for the kernel; the ops after it depend on it. */
+/* Within op 2 the host waits for the kernel. The ops after op 2 depend on the kernel. */
 static void test_synchronise(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(stream(7), 12, 80), op(host(0, 1), 20, 85),
                               op(host(0, 1), 90, 99)};
@@ -94,7 +97,7 @@ static void test_synchronise(void) {
     check_path(ops, 4, within, 4, (const double[]){10, 68, 5, 9});
 }
 
-/* gloo's thread communicates while the program waits, but not within an op. */
+/* gloo's thread communicates while the program's thread waits, outside of any op. */
 static void test_gloo(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 9), 11, 80), op(host(0, 1), 14, 16),
                               op(host(0, 1), 82, 90)};
@@ -103,7 +106,7 @@ static void test_gloo(void) {
     check_path(ops, 4, deps, 4, (const double[]){10, 69, 0, 8});
 }
 
-/* The program's thread is in backward(), a range, while autograd's thread works. */
+/* The program's thread is in backward(), which is a range, while autograd's thread works. */
 static void test_wake(void) {
     syn__critical_op ops[] = {op(host(0, 1), 0, 10), op(host(0, 1), 10, 6000),
                               op(host(0, 2), 20, 3000), op(host(0, 2), 3000, 5990),
@@ -123,7 +126,7 @@ static void test_ranks(void) {
     check_path(ops, 4, deps, 2, (const double[]){0, 24, 70, 0});
 }
 
-/* Ops without times, and ops that overlap without being nested. */
+/* Ops without times, and ops that overlap without nesting. */
 static void test_odd(void) {
     const syn__critical_op none[] = {op(host(0, 1), 0, 0), op(host(0, 1), 5, 5)};
     const syn__critical_op across[] = {op(host(0, 1), 0, 20), op(host(0, 1), 10, 30)};

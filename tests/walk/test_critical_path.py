@@ -1,5 +1,5 @@
-"""The graph of all ranks in networkx: one piece, without circles, and its longest path is the time
-that the run takes, as reckoned here."""
+"""Checks the graph of all ranks with networkx: it is connected and has no cycle, and its longest
+path takes as long as the run, which this test computes separately."""
 import collections
 import json
 import os
@@ -31,12 +31,12 @@ def load(path):
         return json_graph.node_link_graph(json.load(f))
 
 
-# ---- random ranks ----
+# ---- Random ranks ----
 
 
 class Job:
-    """Ranks made in one order that they could run in; `ends` are the times at which their ops
-    end."""
+    """Random programs of ranks, generated in an order in which they can run. `last` is the time at
+    which the last op ends."""
 
     def __init__(self, dice):
         self.dice = dice
@@ -46,12 +46,12 @@ class Job:
                                                     dice.randint(1, self.n_ranks)))}
                        for i in range(dice.randint(1, 4))]
         self.nodes, self.edges = [], []
-        self.ops = [[] for _ in range(self.n_ranks)]  # (id, when what follows may begin, stream)
+        self.ops = [[] for _ in range(self.n_ranks)]  # (id, when dependent ops may begin, stream)
         self.order = [[] for _ in range(self.n_ranks)]  # ids, in program order
-        self.free = [{} for _ in range(self.n_ranks)]  # when a stream is
+        self.free = [{} for _ in range(self.n_ranks)]  # when each stream is free
         self.tensors = [0] * self.n_ranks
         self.last, self.calls = 0, collections.Counter()
-        self.met = []  # (how many of the group came before, group, ops)
+        self.met = []  # (index of the call in its group, group, ops)
         for _ in range(dice.randint(3, 40)):
             kind = dice.choice(["compute"] * 4 + ["view", "collective", "collective", "message"])
             if kind == "collective":
@@ -65,7 +65,7 @@ class Job:
         self.number()
 
     def add(self, rank, stream, **facts):
-        """An op that waits for some before it: its id and when it may begin."""
+        """Adds an op that depends on some earlier ops. Returns its id and its earliest start."""
         op = f"r{rank}.{len(self.order[rank])}"
         self.order[rank].append(op)
         self.nodes.append({"id": op, "op": "work",
@@ -118,7 +118,8 @@ class Job:
             self.done(rank, op, end, stream)
 
     def message(self, source, target):
-        """Sends to one rank follow each other, and receives of one tag from it."""
+        """Sends to the same rank run in order. So do receives of the same tag from the same
+        rank."""
         tag, ns, mine = self.dice.randint(0, 2), self.time(), self.time()
         out, into = ("send", target), ("recv", source, tag)
         op, sent = self.add(source, out, kind="send", comm="send", peer=target, tag=tag,
@@ -129,8 +130,8 @@ class Job:
         self.done(target, op, max(max(begin, sent) + mine, sent + ns), into)
 
     def move_messages(self, rank):
-        """Posts receives earlier and sends later, which changes no time: their places among the
-        rank's ops mean nothing but for those of their stream and those that use them."""
+        """Moves receives earlier and sends later in program order, which changes no times: only the
+        order within a stream and the order relative to ops that use them matter."""
         order, facts = self.order[rank], {n["id"]: n for n in self.nodes}
         tensors = {e["target"]: e["source"] for e in self.edges if e["kind"] == "output"}
         uses = {(tensors.get(e["source"], e["source"]), e["target"]) for e in self.edges}
@@ -170,8 +171,8 @@ def check(graph, weight, last, what):
 
 
 def check_meetings(job, graph, what):
-    """What one rank's share waits for, all ranks wait for: by pairs of ranks, or where many meet at
-    a node of its own."""
+    """Checks that all ranks wait for what any rank of a collective waits for. The graph has an edge
+    for each pair of ranks, or a separate node if many ranks take part."""
     waiting = {e["target"] for e in job.edges}
     for number, group, ops in job.met:
         point = f"g{group}.{number}"
@@ -217,7 +218,8 @@ def run(folder, kind, *words):
 
 
 def write_ranks(folder, programs):
-    """Ranks of (name, kind, what it waits for, facts); names are the rank's own."""
+    """Writes ranks of ops (name, kind, names of the ops it depends on, properties). A name is
+    unique within its rank."""
     nodes, links = [], []
     for rank, program in enumerate(programs):
         names = {name: f"r{rank}.o{i + 1}" for i, (name, *_) in enumerate(program)}
@@ -243,8 +245,8 @@ def work(name, deps=(), ns=1000):
 
 
 def pipeline(stages, batches):
-    """1F1B, each receive posted one step ahead: its forward and backward passes take 1 and 2 us,
-    messages none, so it takes 3 us (batches + stages - 1)."""
+    """Returns a 1F1B pipeline that posts each receive one step ahead. Forward passes take 1 us,
+    backward passes 2 us and messages 0 us, so it takes 3 us (batches + stages - 1)."""
     programs = []
     for stage in range(stages):
         warm = min(stages - 1 - stage, batches)
@@ -275,11 +277,13 @@ def pipeline(stages, batches):
 
 EARLY = [[work("begin"), comm("recv", "recv", 1 - r), work("work", ["begin"]),
           comm("send", "send", 1 - r, ["work"]), work("use", ["recv", "work"])] for r in range(2)]
-# Both directions at once, several of one tag, from one list of receives and sends.
+# Both directions run at the same time, with several messages per tag, posted from one list of
+# receives and sends.
 BATCHED = [[work("begin")] + [comm("recv", f"recv {i}", 1 - r) for i in range(3)] +
            [comm("send", f"send {i}", 1 - r, ["begin"]) for i in range(3)] +
            [work("use", [f"recv {i}" for i in range(3)])] for r in range(2)]
-# A receive that stays open while other tags go to and fro, and across a barrier.
+# A receive that stays open while messages with other tags go in both directions, and across a
+# barrier.
 OPEN = [[comm("recv", "last", 1, tag=9), comm("send", "ask", 1, tag=1),
          comm("recv", "answer", 1, tag=1), ("barrier", "collective", ["answer"],
                                             {"comm": "barrier", "group": 1, "comm_index": 0}),
@@ -289,14 +293,15 @@ OPEN = [[comm("recv", "last", 1, tag=9), comm("send", "ask", 1, tag=1),
          ("barrier", "collective", ["answer"], {"comm": "barrier", "group": 1, "comm_index": 0}),
          comm("recv", "more", 0, tag=2), work("use", ["more"]),
          comm("send", "last", 0, ["use"], tag=9)]]
-# What comes later in the program of rank 0 must not wait for its op "use".
+# The ops behind "use" in the program of rank 0 must not wait for it.
 LATER = [[comm("recv", "recv", 1), work("begin"), ("use", "compute", ["recv"], {"stream": 3}),
           comm("send", "send", 1, ["begin"])],
          [comm("recv", "recv", 0), work("use", ["recv"]), comm("send", "send", 0, ["use"])]]
 
 
 def messages(folder):
-    """Receives that are posted early: traces that run to the end, and times reckoned by hand."""
+    """Tests receives that are posted early: the traces run to the end, in times that were computed
+    manually."""
     for name, programs, us in (("early", EARLY, 4), ("batched", BATCHED, 5), ("open", OPEN, 7),
                                ("later", LATER, 5), ("1F1B", pipeline(4, 8), 33),
                                ("1F1B, few batches", pipeline(5, 2), 18)):
@@ -311,7 +316,7 @@ def messages(folder):
 
 
 def deadlock(folder):
-    """Two ranks that use what they receive before they send."""
+    """Tests two ranks that use the received data before they send."""
     write_ranks(folder, [[comm("recv", "recv", 1 - r), work("use", ["recv"]),
                           comm("send", "send", 1 - r, ["use"])] for r in range(2)])
     assert run(folder, "export", "--input", "p2p.json", "--output", "p2p", "--format",
@@ -321,15 +326,15 @@ def deadlock(folder):
 
 
 def crossed(folder):
-    """Two ranks that take two collectives in opposite order wait for each other for ever, but make
-    no circle."""
+    """Tests two ranks that call two collectives in opposite order. They wait for each other
+    forever, but the graph still has no cycle."""
     nodes, links = [], []
     for rank, order in enumerate(((1, 2), (2, 1))):
         for i, group in enumerate(order):
             nodes.append({"id": f"r{rank}.o{i + 1}", "op": "all_reduce", "kind": "collective",
                           "comm": "all_reduce", "group": group, "predicted_ns": 5})
         links.append({"source": f"r{rank}.o1", "target": f"r{rank}.o2", "kind": "control"})
-    for rank in range(2):  # and both receive before they send
+    for rank in range(2):  # both ranks also receive before they send
         for i, kind in ((3, "recv"), (4, "send")):
             nodes.append({"id": f"r{rank}.o{i}", "op": kind, "kind": kind, "comm": kind,
                           "peer": 1 - rank, "tag": 0})
@@ -342,7 +347,7 @@ def crossed(folder):
     assert nx.is_directed_acyclic_graph(load(export(folder, "in.json", "out.json")))
 
 
-# ---- the inference program ----
+# ---- The inference program ----
 
 
 def inference(folder, *args):
@@ -367,7 +372,7 @@ def runs(folder):
                 assert all((n["layer"] >= 0) == any(part.isdigit()
                                                     for part in n["scope"].split(".")[1:])
                            for n in ops), what
-                # A rank's share in a collective leads to every rank's result.
+                # An op before a collective on one rank leads to the result on every rank.
                 assert {n["rank"] for _, n in graph.nodes(data=True)} == set(range(tp)) \
                     and {n["type"] for _, n in graph.nodes(data=True)} == {"op", "tensor"}
                 if tp > 1:
@@ -378,11 +383,11 @@ def runs(folder):
                         share = next(a for a, e in graph.pred[first[r]].items()
                                      if e["kind"] == "input")
                         assert all(nx.has_path(graph, share, other) for other in first), what
-                # no rank waits, and nothing overlaps: the printed times are those of the path
+                # No rank waits and nothing overlaps, so the printed times are those of the path.
                 if device == "meta":
                     total = sum(row["predicted_ns"] for row in s["ops"])
                     check(graph, "duration_ns", total, what)
-                    for a, b, e in graph.edges(data=True):  # as from the nodes alone
+                    for a, b, e in graph.edges(data=True):  # the same as from the nodes alone
                         e["mine"] = graph.nodes[a].get("predicted_ns", 0)
                     check(graph, "mine", total, what)
                     check(nx.read_graphml(export(folder, "tensor_trace_graph.json", "g.graphml")),
@@ -399,8 +404,8 @@ def runs(folder):
 
 
 def durations(folder):
-    """Execution traces that tell how long nodes take, and not when: the longest chain of their
-    durations."""
+    """Tests execution traces that have durations but no start times: the path is the longest chain
+    of durations."""
     from execution_trace import read_et
     with open(os.path.join(folder, "w.txt"), "w", encoding="utf-8") as f:
         f.write("DATA\n3\na -1 90 NONE 0 80 NONE 0 70 ALLREDUCE 4096 30\nb -1 9 NONE 0 8 NONE 0 7 "

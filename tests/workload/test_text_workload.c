@@ -1,4 +1,4 @@
-/* Tests of text workloads in memory: what is read, malformed input, and running out of memory.
+/* Tests text workloads in memory: what is read, malformed input, and running out of memory.
    test_text_workload.py compares the written traces with those of Chakra's converter. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
@@ -24,7 +24,8 @@ static void reads_a_text(void) {
     CHECK_INT(w.parallelism, SYN_TEXT_DLRM);
     CHECK_INT(w.last_bottom, 1);
     CHECK_INT(w.n_layers, 3);
-    CHECK_INT(w.text_bytes, sizeof text - 1 - 6); /* one byte less per line */
+    /* Each of the 6 lines is stored with one byte less. */
+    CHECK_INT(w.text_bytes, sizeof text - 1 - 6);
     const syn__text_layer *l = w.layers;
     CHECK(syn__str_is(l[0].name, "emb") && syn__str_is(l[2].name, "fc2"));
     CHECK_INT(l[1].line, 4);
@@ -36,7 +37,7 @@ static void reads_a_text(void) {
     CHECK_INT(l[2].parts[SYN__TEXT_IG].comm_type, 2);
     CHECK_INT(l[2].parts[SYN__TEXT_WG].comm_type, 7);
     CHECK_INT(l[2].parts[SYN__TEXT_WG].time_us, 11);
-    CHECK_INT(w.n_unused, 1); /* fc2's all-gather */
+    CHECK_INT(w.n_unused, 1); /* the all-gather of layer fc2 */
     CHECK_INT(w.unused_line, 5);
     syn_text_workload_free(&w);
 }
@@ -68,7 +69,7 @@ static void hostile_texts_end_well(void) {
     }
 }
 
-/* Converts the text. The set must be complete on success and absent on failure. */
+/* Converts the text. The trace set must be complete on success, and absent on failure. */
 static syn_status convert(void *unused, syn_error *err) {
     (void)unused;
     const syn_text_options options = {2, 2, "test"};

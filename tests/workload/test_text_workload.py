@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""`syntorch convert text` against Chakra's converter (SHA-256 of its files,
-tests/reference/make_text_fixture.py), etcheck.py, and a decoder of its own: what runs by default is
-what the reference has, without the collectives that move nothing."""
+"""Compares `syntorch convert text` with Chakra's own converter (SHA-256 of its files, from
+tests/reference/make_text_fixture.py), with etcheck.py, and with a separate decoder. By default the
+command writes the nodes of Chakra's converter, except collectives that move no data."""
 import glob
 import hashlib
 import json
@@ -15,7 +15,7 @@ COLLECTIVES = {"ALLREDUCE": 0, "ALLTOALL": 6, "ALLGATHER": 2, "REDUCESCATTER": 7
 
 
 def convert(folder, text, npus, passes, *more):
-    """Runs the command in the folder; its files, and what it said."""
+    """Runs the command in the folder. Returns the names of its files and the finished process."""
     source = os.path.join(folder, "w.txt")
     with open(source, "wb") as f:
         f.write(text if isinstance(text, bytes) else text.encode())
@@ -33,8 +33,8 @@ def clear(folder):
 
 
 def read(path):
-    """Metadata's attributes, and the nodes as (id, name, type, dependencies, duration,
-    attributes with the field of their value)."""
+    """Returns the metadata's attributes, and the nodes as (id, name, type, dependencies, duration,
+    {attribute: (field number of the value, value)})."""
     with open(path, "rb") as f:
         meta, nodes = read_et(f.read())
     return meta, [(n.id, n.name, n.type, n.ctrl + n.data, n.dur,
@@ -42,7 +42,7 @@ def read(path):
 
 
 def before(nodes):
-    """For each node by place, the places of all nodes that end before it begins, as bits."""
+    """Returns for each node a bit set: the indices of the nodes that must end before it begins."""
     place = {n[0]: i for i, n in enumerate(nodes)}
     out = []
     for n in nodes:
@@ -90,8 +90,8 @@ def check_default(folder, case, reference):
 
 
 def check_nodes(name, nodes, reference, npus):
-    """The reference's nodes in its order, but for collectives that move nothing; all that it orders
-    is ordered."""
+    """Checks that the nodes are the reference's, in its order, except collectives that move no
+    data, and that all orderings of the reference still hold."""
     kept = [i for i, n in enumerate(reference) if n[2] == 4
             or (npus > 1 and n[5]["comm_size"][1] > 0)]
     check([n[1:3] + n[4:5] for n in nodes] == [reference[i][1:3] + reference[i][4:5] for i in kept],
@@ -183,8 +183,8 @@ def check_bad(folder):
 
 
 def check_forms(folder):
-    """Blanks, line ends and empty lines do not matter; a set ends the older one; what has no place
-    is told."""
+    """White space, line ends and empty lines do not matter. A new trace set replaces an older one.
+    Text in the wrong place is reported."""
     convert(folder, "DATA\n1\n" + LAYER, 2, 1)
     plain = read(os.path.join(folder, "o.1.et"))[1]
     for text in ("DATA\r\n1\r\n" + LAYER.replace("\n", "\r\n"), "\ufeffDATA\n1\n" + LAYER,

@@ -24,9 +24,11 @@ typedef struct findings {
     fit_errors before, after;
     fit_free constants;
     syn_hardware start, fitted;
-    extrapolation beyond;          /* of the rows, with `start` */
-    double *predicted[FIT_SPLITS]; /* per row: ns predicted by a fit without its part */
-    double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* means of absolute and of squared errors */
+    extrapolation beyond;          /* extrapolations of the rows, with the constants in `start` */
+    double *predicted[FIT_SPLITS]; /* for each row, the time in ns predicted by a fit without the
+                                      row's part */
+    double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* mean absolute and mean squared error of
+                                                        these predictions */
     int parts[FIT_SPLITS]; /* number of parts; less than 2: nothing could be left out */
 } findings;
 
@@ -79,14 +81,15 @@ static void print_alike(const findings *f, size_t first) {
     printf("\n");
 }
 
-/* Whether all rows are collectives. Only then is the library fitted. */
+/* Whether all rows are collectives. The collective library is fitted only in this case. */
 static bool collectives_alone(const measured *m) {
     for (size_t i = 0; i < m->n; i++)
         if (m->rows[i].kind != MEASURED_COLLECTIVE) return false;
     return true;
 }
 
-/* Prints mean errors by kind and number of ranks, in the order of their first rows. */
+/* Prints mean errors by kind of collective and number of ranks, in the order of first
+   occurrence. */
 static void print_kinds(const findings *f) {
     if (!collectives_alone(f->rows)) return;
     printf("  %-16s %6s %13s %13s %13s\n", "collective", "ranks", "below 1 MiB", "below 64 MiB",
@@ -191,8 +194,8 @@ static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error 
     return SYN_OK;
 }
 
-/* Stores the errors on left-out rows with the fitted constants. If there are more rows than
-   SYN_HW_ROWS, it stores every second, third, ... row. */
+/* Stores the cross-validation errors in the fitted hardware description. It has space for
+   SYN_HW_ROWS rows; of more rows, only every second, third, ... row is stored. */
 static void keep_errors(findings *f) {
     static const syn_hw_holdout splits[FIT_SPLITS] = {[FIT_MODEL] = SYN_HW_MODEL,
                                                       [FIT_TP] = SYN_HW_TP,
@@ -219,7 +222,7 @@ static void keep_errors(findings *f) {
         if (f->parts[s] > 1) e->apart[training].error[splits[s]] = sqrt(f->square[s]);
 }
 
-/* Stores the ranges of the rows with the fitted constants. */
+/* Stores the ranges of the rows' sizes in the fitted hardware description. */
 static void keep_ranges(findings *f) {
     const bool library = collectives_alone(f->rows) && f->fitted.collectives.name[0] != '\0';
     syn_hw_fit_ranges *fitted = library ? &f->fitted.collectives.fitted : &f->fitted.stack.fitted;
@@ -343,7 +346,7 @@ static syn_status prepare_over_mpi(const launch *l, syn_hardware *hw, syn_error 
     return SYN_OK;
 }
 
-/* Over MPI, only all-reduces are measured; the kernels come from a run without MPI. */
+/* Measures only all-reduces, because the kernels are measured in a run without MPI. */
 static syn_status measure_over_mpi(launch *l, syn_hardware *hw, syn_error *err) {
     bool is_first = false;
     const syn_status before = prepare_over_mpi(l, hw, err);

@@ -1,4 +1,4 @@
-/* Least squares by the Levenberg-Marquardt method, and cross-validation. */
+/* Fits constants with the Levenberg-Marquardt method, and cross-validates them. */
 #include "tools/calibrate/fit.h"
 
 #include <math.h>
@@ -60,9 +60,10 @@ double fit_value(const fit_constant *c, const syn_hardware *hw) {
     return value / c->scale;
 }
 
-/* Fixed starting points, because fits from one point may end in a local minimum: the typical
-   values; and the typical values with all constants, only the fractions of a peak, or only the
-   other constants moved half way to their upper bound (on a logarithmic scale). */
+/* The number of fixed starting points. There are several, because a fit may end in a local minimum.
+   The first has the typical values. In the other three, some constants are half way between the
+   typical value and the upper bound on a logarithmic scale: all constants, only the fractions of a
+   peak, or only the other constants. */
 enum { STARTS = 4 };
 
 static void set_start(syn_hardware *hw, const fit_free *constants, int start) {
@@ -168,14 +169,15 @@ fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hard
 
 /* ---- Least squares ---- */
 
-#define DAMPED_FROM 0.05 /* errors above this have less and less weight */
+#define DAMPED_FROM 0.05 /* the larger an error above this is, the less weight it has */
 
 typedef struct problem {
     syn_hardware *hw;
     const fit_free *free;
     const measured_row *const *rows;
     size_t n;
-    /* Logarithms of predicted / measured: n values each, and n per constant. */
+    /* Logarithms of predicted / measured times: `off` and `moved` have n values. `slopes` has their
+       derivatives, n values per constant. */
     double *off, *moved, *slopes;
 } problem;
 
@@ -197,8 +199,8 @@ static double set(const problem *p, int i, double value) {
     return before;
 }
 
-/* Computes the slope of each row's error by the logarithm of each constant, with a difference
-   towards the inside of its bounds. */
+/* Computes the derivative of each row's error with respect to the logarithm of each constant, as a
+   finite difference that stays within the constant's bounds. */
 static void differentiate(const problem *p) {
     for (int c = 0; c < p->free->n; c++) {
         const double before = fit_value(&p->free->at[c], p->hw);
@@ -211,7 +213,7 @@ static void differentiate(const problem *p) {
     }
 }
 
-/* Solves a * x = b in place for k unknowns; x replaces b. Returns false if a is not positive
+/* Solves a * x = b in place for k unknowns and stores x in b. Returns false if a is not positive
    definite. */
 static bool solve(double *a, double *b, int k) {
     for (int i = 0; i < k; i++) {
@@ -303,7 +305,7 @@ syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_
 const char *const fit_split_names[FIT_SPLITS] = {"a tenth of the rows", "a model", "a tp degree",
                                                  "a batch size", "a length"};
 
-/* Names the part that a row belongs to. */
+/* Writes the name of the part that a row belongs to. */
 static void part_of(const measured_row *row, size_t index, fit_split split, char out[80]) {
     switch (split) {
     case FIT_TENTH:

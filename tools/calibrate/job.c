@@ -1,4 +1,4 @@
-/* Runs the ranks of a job as threads or MPI processes, and takes the op times of rank 0. */
+/* Runs the ranks of a job as threads or MPI processes, and collects the op times of rank 0. */
 #include "tools/calibrate/job.h"
 
 #include "comm/comm.h"
@@ -14,13 +14,13 @@
 /* State of a rank. */
 typedef struct worker {
     const job *what;
-    const struct job_shape *shape; /* the current one */
-    timed_ops *ops;                /* on rank 0 only; NULL on the others */
+    const struct job_shape *shape; /* the shape that is being run */
+    timed_ops *ops;                /* collected times on rank 0; NULL on other ranks */
     syn_ctx *ctx;
     syn_model *model;
     const syn_mesh *mesh;
     int32_t *ids;
-    uint64_t counted; /* id of the last node that was taken into ops */
+    uint64_t counted; /* id of the last node that was added to `ops` */
     int done;         /* finished runs or steps */
     bool timed;
     job_times shortest;
@@ -32,8 +32,8 @@ static void note_step(double *shortest, double ns) {
 
 /* ---- Times ---- */
 
-/* Takes the times recorded since the last call. Those of the first run are dropped, because its
-   data is not in caches and its memory is allocated from the system. */
+/* Adds the times recorded since the last call to w->ops. Drops the times of the first run, which is
+   slower because its data is not in caches and its memory must be allocated from the system. */
 static syn_status note_rows(worker *w, syn_error *err) {
     if (w->ops == NULL) return SYN_OK;
     return timed_ops_take(w->done > 0 ? w->ops : NULL, w->ctx, &w->counted, err);
@@ -65,8 +65,8 @@ static syn_status generate_once(worker *w, bool watched, syn_error *err) {
     return s;
 }
 
-/* Runs first with times taken after each step, which itself takes time between steps; then, if
-   `timed`, again with only whole steps timed. */
+/* First runs with op times collected after each step, which takes time between the steps. Then, if
+   `timed` is set, runs again and measures only whole steps. */
 static syn_status generate(worker *w, syn_error *err) {
     const int runs = (w->timed ? 2 : 1) * w->what->steps;
     for (w->done = 0; w->done <= runs; w->done++)
@@ -157,7 +157,7 @@ static syn_status run_model(worker *w, syn_error *err) {
     return s;
 }
 
-/* Measures additions of two tensors instead of a model. */
+/* Runs additions of two tensors instead of a model. */
 static syn_status add(worker *w, int64_t elements, syn_error *err) {
     const syn_spec spec = {SYN_F32, 1, {elements}};
     const syn_tensor a = syn_state(w->ctx, "a", &spec), b = syn_state(w->ctx, "b", &spec);
@@ -187,14 +187,15 @@ static syn_status sum_of_size(worker *w, int bits, double *ns, syn_error *err) {
     const syn_tensor all = syn_all_reduce(w->ctx, mine, SYN_REDUCE_MAX, tp);
     if (syn_tensor_read(w->ctx, all, &most, sizeof most) != SYN_OK)
         return syn_ctx_check(w->ctx, err);
-    w->counted = syn_ctx_mark(w->ctx).node - 1; /* the maximum itself is not measured */
+    w->counted = syn_ctx_mark(w->ctx).node - 1; /* excludes the all-reduce of the maximum from the
+                                                   measured ops */
     syn_forget(w->ctx, mark, NULL, 0);
     syn_drop(w->ctx, a);
     *ns = most;
     return SYN_OK;
 }
 
-#define SUMS_NS 2e8 /* total time of one size after which no larger size is tried */
+#define SUMS_NS 2e8 /* if one size takes longer in total, no larger size is tried */
 
 static syn_status sum_over_ranks(worker *w, syn_error *err) {
     double ns = 0;
@@ -204,7 +205,7 @@ static syn_status sum_over_ranks(worker *w, syn_error *err) {
     return syn_ctx_check(w->ctx, err);
 }
 
-/* The task of all ranks. */
+/* What all ranks run. */
 typedef enum task { TASK_MODEL, TASK_ADD, TASK_ALL_REDUCE } task;
 
 typedef struct started {
@@ -250,8 +251,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return status;
 }
 
-/* Over MPI, agrees with the other ranks before it starts, so that no rank waits for one whose
-   preparations failed. */
+/* Runs a rank. Over MPI, it first agrees with the other ranks, so that no rank waits for a rank
+   whose preparations failed. */
 static syn_status begin_rank(syn_comm *comm, void *arg, syn_error *err) {
     started *s = arg;
     gather_start start = {-1, -1};

@@ -10,35 +10,40 @@
 enum { JOB_SHAPES = 4 };
 
 typedef struct job {
-    int64_t layers, hidden, vocabulary; /* of a GPT with heads of 64 */
+    int64_t layers, hidden, vocabulary; /* size of a GPT model whose head_dim is 64 */
     struct job_shape {
         int64_t batch, tokens, new_tokens; /* new_tokens 0: a training step */
-    } shapes[JOB_SHAPES]; /* run one after the other, all of the same kind; ends at batch 0 */
+    } shapes[JOB_SHAPES]; /* run one after another; all are generation or all are training; ends at
+                             batch 0 */
     syn_dtype dtype;
     syn_device device;
-    /* threads: per rank; ranks are tensor-parallel, in training data-parallel. */
+    /* Ranks are data-parallel in training, otherwise tensor-parallel. Each has `threads`
+       threads. */
     int32_t ranks, threads;
-    int steps; /* number of measured runs or training steps, after one that is not measured */
-    bool record_work; /* count pieces of device work, which takes time */
-    /* Sizes of all-reduces, as exponents of 2, and their increment. */
+    int steps;        /* number of measured runs or training steps; one unmeasured run or step comes
+                         first */
+    bool record_work; /* count the kernels of each op, which slows the run down */
+    /* Numbers of elements of the all-reduces, as exponents of 2: first, last, and increment. */
     int first_bits, last_bits, more_bits;
-    syn_status before; /* over MPI: status of this rank's preparations, exchanged with all ranks */
+    syn_status before; /* over MPI: status of this rank's preparations, which job_all_reduce sends
+                          to all ranks */
 } job;
 
-/* The shortest step of each kind that ran, measured as a whole, without work between steps. */
+/* The shortest duration of each kind of step. Steps are measured as a whole, with no work of the
+   measurement between them. 0: no such step ran. */
 typedef struct job_times {
     double prefill_ns, decode_ns, training_ns;
 } job_times;
 
 /* Runs the model and adds the op times of rank 0 to *ops. times: may be NULL. */
 syn_status job_run(const job *what, timed_ops *ops, job_times *times, syn_error *err) SYN_MUST_USE;
-/* Runs y = a + b on f32 tensors with that many elements, and adds its times. */
+/* Runs y = a + b on f32 tensors with `elements` elements, and adds the times to *ops. */
 syn_status job_add(const job *what, int64_t elements, timed_ops *ops, syn_error *err) SYN_MUST_USE;
-/* Runs all-reduces in f32 at growing sizes, until those of one size take more than 0.2 s in total.
-   The ranks are `what->ranks` threads or, if a launcher started this process as one of several, MPI
-   processes; then every process calls it, and rank 0 gets the op times and *ranks. If `before` is a
-   failure on any rank, nothing is measured: the lowest such rank returns its own `before` and
-   leaves *err unchanged, and all others return SYN_E_COMM. */
+/* Runs all-reduces in f32 at growing sizes, until the all-reduces of one size take more than 0.2 s
+   in total. The ranks are `what->ranks` threads or, if a launcher started this process as one of
+   several, the MPI processes. In that case every process must call it, and rank 0 gets the op times
+   and *ranks. If `before` is a failure on any rank, nothing is measured: the lowest such rank
+   returns its own `before` and does not change *err, and all other ranks return SYN_E_COMM. */
 syn_status job_all_reduce(const job *what, timed_ops *ops, int32_t *ranks,
                           syn_error *err) SYN_MUST_USE;
 

@@ -12,9 +12,9 @@
 #include "tools/cli.h"
 #include "tools/memory_check.h"
 
-/* The models that are run. The weights of a large model are evicted from the caches before the next
-   step needs them, as for any model that is worth predicting. The steps of the tiny model take only
-   launch time. */
+/* The models that are run. Their weights do not fit in the caches, as in any model that is worth
+   predicting, so each step reads them from memory. The tiny model has so little work that its steps
+   measure launch overhead. */
 static const job models[] = {
     {.layers = 8,
      .hidden = 1024,
@@ -29,21 +29,21 @@ static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = 
 static const syn_dtype types[] = {SYN_F32, SYN_BF16};
 
 enum { MODELS = sizeof models / sizeof models[0], STEPS = 1, ROUNDS = 4, TRIES = 3, SUMS = 20 };
-enum { SMALLEST = 12, LARGEST = 26 }; /* elements of an addition, as exponents of 2 */
-#define QUIET    0.03                 /* fraction of the cores that others may use during a job */
+enum { SMALLEST = 12, LARGEST = 26 }; /* numbers of elements of an addition, as exponents of 2 */
+#define QUIET    0.03                 /* fraction of the cores that may be busy with other work */
 #define RETRY_NS 45000000000          /* no job is repeated after this time */
-#define ALL_NS   100000000000         /* all rounds end before this time */
-#define SPOILED  0.1                  /* fraction used by others that makes rates useless */
+#define ALL_NS   100000000000         /* no round begins that would end after this time */
+#define SPOILED  0.1                  /* rates are useless if more cores did other work */
 
-/* A power of two, because ranks share the heads; at most 8, because each of more ranks would read
-   too few bytes to measure. */
+/* Returns the number of ranks to measure. It is a power of two, because the ranks share the heads,
+   and at most 8, because with more ranks each rank would read too few bytes to measure. */
 static int32_t most_ranks(void) {
     int32_t ranks = 1;
     while (2 * ranks <= cli_cores() && 2 * ranks <= 8) ranks *= 2;
     return ranks;
 }
 
-/* Concurrent ranks, each with its share of the cores. */
+/* Returns a job with concurrent ranks, each with its share of the cores. */
 static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
     job j = *what;
     const int threads = cli_cores() / ranks;
@@ -58,8 +58,9 @@ static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
 /* State of a measurement. */
 typedef struct measuring {
     uint64_t begun_ns;
-    double disturbed; /* highest fraction of the cores used by others in jobs that count */
-    double own_ns;    /* of an op with almost no work, by its own clock */
+    double disturbed; /* highest fraction of the cores that other processes used in a job whose
+                         times are used */
+    double own_ns;    /* measured duration of an op with almost no work */
 } measuring;
 
 /* Runs a job. While there is time, repeats it if other processes used the cores. */
@@ -96,7 +97,7 @@ static syn_status measure_launch(measuring *m, syn_hw_kernels *k, syn_error *err
     job_times times = {0};
     double n = 0;
     j.steps = 10;
-    j.ranks = 1; /* without collectives, which are not launches */
+    j.ranks = 1; /* without collectives, whose time is no launch overhead */
     const syn_status s = run_quietly(m, &j, &ops, &times, err);
     for (size_t i = 0; i < ops.n; i++)
         if (ops.at[i].node.phase == SYN_PHASE_DECODE) n += (double)ops.at[i].n;
@@ -134,7 +135,7 @@ static syn_status run_models(measuring *m, timed_ops *ops, int32_t ranks, syn_er
     return SYN_OK;
 }
 
-/* Runs the models with one rank and with several. Repeats this ROUNDS times or until time is out,
+/* Runs the models with one rank and with several ranks. Does this ROUNDS times or until ALL_NS,
    because a slowdown of the machine may last for seconds. */
 static syn_status run_all(measuring *m, timed_ops ops[2], int32_t ranks, syn_error *err) {
     for (uint64_t round = 0; round < ROUNDS; round++) {
@@ -166,8 +167,8 @@ static void print_curve(const char *what, const syn_hw_curve *curve, double scal
                i + 1 < curve->n ? "," : "\n");
 }
 
-/* Prints each curve on a line. Ops that move bytes are on shared lines, with the rate at the
-   largest size. */
+/* Prints each curve of flop rates on its own line. Ops that are measured in bytes share lines, each
+   with the rate at its largest size. */
 static void print_width(const struct syn_hw_width *w, const char *name) {
     printf("  %s: GFLOP/s by rows or queries\n", name);
     for (int32_t i = 0; i < w->flops_per_ns.n; i++)
@@ -204,7 +205,7 @@ static double highest(const syn_hw_kernels *k, int width) {
     return most;
 }
 
-/* Sets the other values that the file format requires, from the same measurements. */
+/* Sets the remaining values that hardware files require, from the same measurements. */
 static void fill_machine(syn_hardware *hw) {
     const syn_hw_kernels *k = &hw->alone;
     snprintf(hw->name, sizeof hw->name, "this-cpu");
@@ -241,7 +242,7 @@ static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_
     SYN_TRY(syn_blas_reserve(cli_cores(), err));
     SYN_TRY(run_all(m, ops, ranks, err));
     SYN_TRY(measure_ranks(m, &hw->alone, &ops[0], 1, err));
-    hw->intra = (syn_link){1000, 10}; /* for a single rank, which never uses it */
+    hw->intra = (syn_link){1000, 10}; /* placeholder: a single rank never uses the link */
     if (ranks > 1) {
         SYN_TRY(measure_ranks(m, &hw->shared, &ops[1], ranks, err));
         measure_link(&hw->intra, &ops[1], ranks);

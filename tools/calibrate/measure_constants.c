@@ -1,4 +1,4 @@
-/* Computes the constants of a GPU's predictions from the times of its ops. */
+/* Computes the constants that predict a GPU's times, from the measured times of its ops. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ void measure_kernels(syn_stack *stack, const timed_ops *ops) {
         for (size_t k = 0; k < ops->n; k++) {
             const timed_op *other = &ops->at[k];
             if (other->kernels == 0 || strcmp(other->node.op, node->op) != 0) continue;
-            if (k < i) break; /* an earlier op has this name */
+            if (k < i) break; /* ops with this name were already counted */
             n += 1;
             all += other->kernels;
         }
@@ -56,7 +56,7 @@ static double bytes_of(const syn_node *n) {
     return (double)n->bytes_read + (double)n->bytes_written;
 }
 
-/* Flops per nanosecond of the fastest product. */
+/* Returns the flops per nanosecond of the fastest matrix product. */
 static double best_product(const timed_ops *ops, syn_dtype dtype) {
     double best = 0;
     for (size_t i = 0; i < ops->n; i++) {
@@ -67,8 +67,8 @@ static double best_product(const timed_ops *ops, syn_dtype dtype) {
     return best;
 }
 
-/* Bytes per nanosecond among the ops that move the most bytes (at least an eighth of the maximum),
-   which should exceed any cache. */
+/* Returns the highest rate in bytes per nanosecond among the ops that move the most bytes (at least
+   an eighth of the maximum). Their data should exceed any cache. */
 static double best_memory(const timed_ops *ops) {
     double most = 0, best = 0;
     for (size_t i = 0; i < ops->n; i++) most = fmax(most, bytes_of(&ops->at[i].node));
@@ -80,8 +80,8 @@ static double best_memory(const timed_ops *ops) {
 
 /* ---- Fits ---- */
 
-/* Converts ops to rows, so that constants can be fitted as for measured runs. ranks: ranks of a
-   collective's group. */
+/* Converts ops to rows, so that constants can be fitted in the same way as to measured runs. ranks:
+   number of ranks in the group of the collectives. */
 static syn_status add_rows(measured *m, const timed_ops *ops, uint32_t ranks, syn_error *err) {
     for (size_t i = 0; i < ops->n; i++) {
         measured_row row = {.ns = ops->at[i].ns, .beside = 1, .tp = 1, .dp = 1};
@@ -112,7 +112,7 @@ static syn_status fit_all(syn_hardware *hw, const fit_free *constants, const mea
 
 #define AT(member) offsetof(syn_hardware, member)
 
-/* Adds a constant that is known up to a factor. */
+/* Adds a constant to be fitted whose value is known up to a factor. */
 static void add_near(fit_free *out, const char *name, size_t offset, double value, double factor) {
     fit_constant *c = &out->at[out->n++];
     *c = (fit_constant){.offset = offset,
@@ -127,7 +127,8 @@ static void add_all(fit_free *out, const fit_constant *constants, size_t n) {
     for (size_t i = 0; i < n; i++) out->at[out->n++] = constants[i];
 }
 
-/* There is no efficiency of products, because the peaks are the rates that they reached. */
+/* The efficiency of matrix products is not fitted, because the peaks are the rates that they
+   reached. */
 static const fit_constant of_stack[] = {
     {"kernel_us", AT(stack.kernel_ns), 0.01, 1e4, 3, 1e3},
     {"matmul_tail", AT(stack.matmul_tail), 0.02, 3, 0.5, 1},
@@ -179,9 +180,9 @@ static const fit_constant of_steps[] = {
     {"simple.step_us", AT(collectives.protocols[SYN_PROTOCOL_SIMPLE].step_ns), 0.01, 1e4, 2, 1e3},
 };
 
-/* Returns a protocol whose behaviour between nodes is that of hw: it keeps the same network rate,
-   given by its network efficiency or its maximum bandwidth. If hw does not have the protocol, uses
-   that of large buffers (`simple`). */
+/* Returns a protocol that behaves between nodes like the protocol of hw: it has the same network
+   rate, which follows from the network efficiency or the maximum bandwidth. If hw does not have the
+   protocol `id`, uses its protocol for large buffers (`simple`). */
 static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
     const syn_protocol *all = hw->collectives.protocols, *p = &all[id];
     if (p->link_efficiency <= 0) p = &all[SYN_PROTOCOL_SIMPLE];
@@ -195,8 +196,8 @@ static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
                           .network_fill_ns = p->network_fill_ns};
 }
 
-/* A library of two protocols: one with a low latency for small buffers, and one with a high rate
-   for large ones. */
+/* Returns a library with two protocols: one with a low latency for small buffers, and one with a
+   high rate for large buffers. */
 static syn_collectives library_of(const syn_hardware *hw) {
     return (syn_collectives){
         .name = "nccl",
@@ -211,7 +212,8 @@ syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const time
     measured m = {0};
     syn_link link = {0, 0};
     measure_link(&link, of_all, ranks);
-    /* inter is a rank's link; with a library it must be a node's. */
+    /* Without a collective library, `inter` is the link of one rank; with a library it is the link
+       of a node. */
     if (hw->collectives.name[0] == '\0')
         hw->inter.bytes_per_ns = fmin(hw->inter.bytes_per_ns * ranks, 1e6);
     hw->collectives = library_of(hw);

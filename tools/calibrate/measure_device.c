@@ -1,4 +1,4 @@
-/* Measures a GPU: single ops at growing sizes, steps of small models for the host's launches, and
+/* Measures a GPU: single ops at growing sizes, the launch overhead in steps of small models, and
    all-reduces between the GPUs of the machine. */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "tools/calibrate/probe.h"
 #include "tools/cli.h"
 
-/* Steps with almost no work, which take only launch time. */
+/* Models whose steps have almost no work, so that they measure launch overhead. */
 static const job decoding = {.layers = 8,
                              .hidden = 64,
                              .vocabulary = 64,
@@ -31,7 +31,7 @@ static const job sums = {.shapes = {{1, 1, 1}},
                          .last_bits = 26,
                          .more_bits = 2};
 
-#define PROBES_NS 60000000000 /* after this time each series has only one size */
+#define PROBES_NS 60000000000 /* series that begin after this time measure only one size */
 
 typedef struct measuring {
     syn_device device;
@@ -52,9 +52,9 @@ static syn_status count_kernels(measuring *m, const job *what, syn_error *err) {
     return job_run(&j, &m->kernels, NULL, err);
 }
 
-/* Sets *factor to the time per launch in repeated steps, which the device may launch as a whole,
-   relative to launch_ns. Also limits kernel_ns to that time: a kernel that was measured alone may
-   take longer because of the events around it. */
+/* Sets *factor to the time per launch in repeated steps, relative to launch_ns. It may be small,
+   because a device can launch a repeated step as a whole. Also limits kernel_ns to the time per
+   launch, because a kernel that is measured alone may take longer due to the events around it. */
 static syn_status measure_steps(measuring *m, const job *what, double *factor, syn_stack *stack,
                                 syn_error *err) {
     const bool decodes = what->shapes[0].new_tokens > 0;
@@ -95,8 +95,9 @@ static syn_status sum_over(const measuring *m, int32_t ranks, timed_ops *ops, sy
     return SYN_OK;
 }
 
-/* Measures all-reduces over all devices and, if there are more than two, over two of them, which
-   gives the time of a further step. Between nodes, the given constants are kept. */
+/* Measures all-reduces over all devices. If there are more than two, also measures all-reduces over
+   two devices; the difference gives the time of one more step of the ring. The given constants of
+   links between nodes are kept. */
 static syn_status measure_links(measuring *m, syn_hardware *hw, syn_error *err) {
     const int32_t ranks = m->probes.device.devices;
     if (ranks < 2) return SYN_OK;
@@ -148,8 +149,7 @@ static void print_links(const syn_hardware *hw, const measuring *m, const char *
 
 /* ---- All measurements ---- */
 
-/* Resets *hw to the device's properties. Keeps the links between nodes and, with a single device,
-   all links. */
+/* Sets *hw to the device's properties. The links keep their values until they are measured. */
 static void fill_machine(syn_hardware *hw, const measuring *m) {
     const probed *p = &m->probes;
     syn_hardware own = {.multiprocessors = p->device.multiprocessors,

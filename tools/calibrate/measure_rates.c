@@ -1,4 +1,4 @@
-/* Computes the rates of a CPU's kernels from the times of ops. */
+/* Computes the rates of a CPU's kernels from the measured times of ops. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 
 enum { MOST = 256 };
 
-/* A measurement of a rate: `work` took ns. It cannot take less than `least` at any rate. */
+/* A measurement of a rate: `work` (flops or bytes) took ns. At any rate it takes at least `least`
+   ns, the time to read its data. */
 typedef struct sample {
     double work, ns, least, weight;
 } sample;
@@ -33,8 +34,9 @@ static double off(const samples *s, double rate) {
     return sum;
 }
 
-/* Among the rates of the samples, returns the one with the smallest sum of errors. If no sample has
-   a `least`, this is a weighted median. 0: no samples. */
+/* Returns the rate of one of the samples: the rate with the smallest sum of errors over all
+   samples. If no sample has a `least`, this is the weighted median. Returns 0 if there are no
+   samples. */
 static double best(const samples *s) {
     double found = 0, least = INFINITY;
     for (int i = 0; i < s->n; i++) {
@@ -65,7 +67,7 @@ static double bytes_of(const syn_node *n) {
     return (double)n->bytes_read + (double)n->bytes_written;
 }
 
-/* The weight of an op's rate: the square root of its work in a step. */
+/* Returns the weight of an op's rate: the square root of the work of all its calls. */
 static double weight_of(const timed_op *op) {
     const syn_node *n = &op->node;
     return sqrt(((double)n->flops + bytes_of(n) + (double)n->comm_bytes) * (double)op->n);
@@ -75,8 +77,8 @@ static double work_ns(const timed_op *op, double own_ns) {
     return fmax(op->ns - own_ns, 0.1 * op->ns);
 }
 
-/* Minimum bytes of a product to measure reading of weights; smaller weights may be in a cache. With
-   one row, weights are read once. */
+/* Minimum bytes of the matrix products that measure the rate of reading weights; smaller weights
+   may be in a cache. These products have one row, so that they read each weight once. */
 #define LARGE (4 << 20)
 
 static double reading(const timed_ops *ops, int width) {
@@ -92,14 +94,14 @@ static double reading(const timed_ops *ops, int width) {
 
 /* ---- Curves ---- */
 
-/* Which ops a curve is for. */
+/* The ops that a curve describes. */
 typedef struct kind {
     const char *of; /* op name; NULL: all products */
     int width;
     bool counts_flops;
 } kind;
 
-/* The position of an op on the curve; 0: the curve is not for this op. */
+/* Returns the position of an op on the curve; 0: the curve does not describe this op. */
 static double place(const kind *what, const syn_node *n) {
     const syn_extents *e = &n->extents;
     const bool many = is_attention(n) && e->rows > 1;
@@ -114,8 +116,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Adds a point for the ops with sizes from `first` to `last`, unless most of their time is
-   explained by reading weights. */
+/* Adds a point for the ops with sizes from `first` to `last`. Adds none if more than half of them,
+   by weight, are limited by reading weights. */
 static void add_point(syn_hw_curve *curve, const kind *what, const syn_hw_kernels *k,
                       const timed_ops *ops, double first, double last, double own_ns) {
     samples s = {.n = 0};

@@ -20,7 +20,7 @@ typedef struct fields {
 typedef struct reading {
     const char *path;
     int64_t line; /* line number of the record's first line */
-    int64_t next; /* line number after the record */
+    int64_t next; /* line number of the next record */
     fields names, at;
     syn_error *err;
 } reading;
@@ -30,8 +30,8 @@ static bool is_end(char c) {
     return c == ',' || c == '\n' || c == '\r' || c == '\0';
 }
 
-/* Unquotes the field that begins at *at, in place (RFC 4180: "" is one quote; it may contain commas
-   and line breaks). Moves *at to its end. */
+/* Unquotes the quoted field that begins at *at, in place, and moves *at to its end. According to
+   RFC 4180, "" in a field is one quote, and the field may contain commas and line breaks. */
 static syn_status unquote(reading *r, char **at) {
     char *to = *at, *from = *at + 1;
     const long long line = r->next;
@@ -57,8 +57,8 @@ static bool is_blank(char c) {
     return c == ' ' || c == '\t';
 }
 
-/* Splits a record into fields, in place, and strips blanks around them. *text: the next record,
-   NULL after the last one. */
+/* Splits the record at *text into fields, in place, and strips blanks around them. Sets *text to
+   the next record, or to NULL after the last record. */
 static syn_status split(reading *r, char **text, fields *f) {
     char *at = *text;
     r->line = r->next;
@@ -80,7 +80,7 @@ static syn_status split(reading *r, char **text, fields *f) {
     return SYN_OK;
 }
 
-/* The field in the column `name`; NULL if there is none. */
+/* Returns the field in the column `name`; NULL if there is none. */
 static const char *field(const fields *names, const fields *line, const char *name) {
     for (int i = 0; i < names->n && i < line->n; i++)
         if (strcmp(names->at[i], name) == 0) return line->at[i];
@@ -162,7 +162,7 @@ static syn_status read_training(const reading *r, measured_row *row) {
     return SYN_OK;
 }
 
-/* Reads the kind of collective from the column `collective`; without that column it is
+/* Reads the kind of collective from the column `collective`. Without this column the kind is
    all-reduce. */
 static syn_status read_kind(const reading *r, measured_row *row) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE,     SYN_COMM_ALL_GATHER,
@@ -229,7 +229,7 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
 static syn_status read_records(measured *m, char *text, const char *path, const char *stack,
                                syn_error *err) {
     reading r = {.path = path, .next = 1, .err = err};
-    /* UTF-8 byte order mark, which spreadsheets write. */
+    /* Skip the UTF-8 byte order mark, which spreadsheets write. */
     if (strncmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
     SYN_TRY(split(&r, &text, &r.names));
     bool has_stack = stack == NULL;

@@ -1,6 +1,6 @@
-/* Measured times from CSV files, and their predictions. Each row is recorded on meta once and
-   reduced to its distinct ops with their counts, so it can be evaluated quickly for any
-   hardware. */
+/* Reads measured times from CSV files and predicts them. The run of each row is recorded on meta
+   once and reduced to its distinct ops with their counts, so that it can be predicted quickly for
+   any hardware. */
 #ifndef TOOLS_MEASURED_H
 #define TOOLS_MEASURED_H
 
@@ -16,10 +16,11 @@ typedef enum measured_kind {
     MEASURED_COLLECTIVE
 } measured_kind;
 
-/* A group of ops of a rank with the same cost, and their number. */
+/* The ops of a rank that have the same cost, and their number. */
 typedef struct tally_row {
     syn_node node; /* without deps, tensors and attributes */
-    /* The group has ranks 0, stride, 2 * stride, ...; group_ranks 0: no group. */
+    /* A collective's group consists of group_ranks ranks: 0, group_stride, 2 * group_stride, ...
+       group_ranks 0: the op is no collective. */
     uint32_t group_ranks, group_stride;
     uint64_t count; /* number of such ops */
 } tally_row;
@@ -28,12 +29,13 @@ typedef struct measured_row {
     measured_kind kind;
     char model[64], stack[32]; /* "": not given */
     int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp;
-    syn_comm_kind comm; /* for collectives; `bytes` is the size of the whole buffer */
+    syn_comm_kind comm; /* kind of collective; `bytes` is the size of the whole buffer */
     uint64_t bytes;
-    const char *path; /* owned by the caller */
+    const char *path; /* path of the CSV file; owned by the caller */
     int64_t line;     /* line number in the file */
     double ns;        /* measured time */
-    double beside;    /* duration / sum of op times; below 1 if ops overlap */
+    double beside;    /* predicted duration / sum of the predicted op times; below 1 if ops
+                         overlap */
     tally_row *ops;   /* distinct ops with their counts; set by measured_record */
     size_t n_ops, cap_ops;
 } measured_row;
@@ -41,20 +43,21 @@ typedef struct measured_row {
 typedef struct measured {
     measured_row *rows;
     size_t n, cap;
-    size_t n_skipped; /* number of rows with pipelines, which cannot be predicted yet */
+    size_t n_skipped; /* number of rows that were skipped because they have pipeline stages, which
+                         cannot be predicted */
 } measured;
 
-/* Reads a CSV file and appends its rows. The first line determines which of three kinds of rows it
-   has (docs/hardware.md). Error sentences contain the line number. stack: read only rows with this
-   stack; NULL: all. */
+/* Reads a CSV file and appends its rows. The column names in the first line determine the kind of
+   the rows (docs/hardware.md). Error messages contain the line number. stack: read only rows with
+   this stack; NULL: read all rows. */
 syn_status measured_read(measured *m, const char *path, const char *stack,
                          syn_error *err) SYN_MUST_USE;
 void measured_free(measured *m);
 
-/* Records the row's run and counts its ops. Overlap is determined with the times of hw and assumed
-   to be the same for other constants. */
+/* Records the row's run and counts its ops. The overlap of ops (`beside`) is computed with the
+   times that hw predicts; predictions with other constants assume the same overlap. */
 syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
-/* Adds the row's ops that are outside of the ranges that hw was fitted to. */
+/* Adds those ops of the row to *beyond that are outside the ranges that hw was fitted to. */
 void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond);
 /* Extends the ranges in *fitted to include the row's ops. */
 void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fit_ranges *fitted);

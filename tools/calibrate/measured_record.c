@@ -1,5 +1,5 @@
-/* Records the runs of measured rows on meta. Only rank 0 is recorded, because all ranks do the same
-   in these runs. */
+/* Records the runs of measured rows on meta. Only rank 0 is recorded, because all ranks run the
+   same ops in these runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ bool measured_same_cost(const syn_node *a, const syn_node *b) {
            strcmp(a->op, b->op) == 0;
 }
 
-/* The row's entry for ops with the same cost; NULL if it has none. */
+/* Returns the row's entry for ops with the same cost as `one`; NULL if there is none. */
 static tally_row *find_op(const measured_row *row, const tally_row *one) {
     for (size_t i = row->n_ops; i-- > 0;) {
         tally_row *known = &row->ops[i];
@@ -151,8 +151,8 @@ static syn_tensor loss_of(void *arg, int pass) {
     return syn_pretraining_loss(t->model, &batch);
 }
 
-/* Records a step of `passes` microbatches, counts its ops in *row, and predicts its duration *ns,
-   which includes overlap. */
+/* Records a step of `passes` microbatches, counts its ops in *row, and sets *ns to the predicted
+   duration of the step, in which ops overlap. */
 static syn_status record_step(measured_row *row, syn_trainer *trainer, struct training *t,
                               int passes, const syn_hardware *hw, double *ns, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(t->model);
@@ -168,8 +168,8 @@ static syn_status record_step(measured_row *row, syn_trainer *trainer, struct tr
     return s;
 }
 
-/* Adds the ops of `passes` further microbatches. `fewer` has one microbatch less than `row`, so
-   their difference is one microbatch. */
+/* Adds the ops of `passes` more microbatches to `row`. `fewer` is the same step with one microbatch
+   less, so the difference between the two rows is one microbatch. */
 static void add_passes(measured_row *row, const measured_row *fewer, uint64_t passes) {
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *other = find_op(fewer, &row->ops[i]);
@@ -177,8 +177,8 @@ static void add_passes(measured_row *row, const measured_row *fewer, uint64_t pa
     }
 }
 
-/* Records a training step. All microbatches between the first and the last are equal, so steps with
-   at most 3 microbatches are recorded, and further ones are extrapolated. */
+/* Records a training step. All microbatches between the first and the last have the same ops. So at
+   most 3 microbatches are recorded, and the others are added by calculation. */
 static syn_status record_steps(measured_row *row, syn_trainer *trainer, struct training *t,
                                const syn_hardware *hw, syn_error *err) {
     enum { RECORDED = 3 };

@@ -1,5 +1,5 @@
 /* Runs single ops on a device at growing sizes. Operands come from a pool of up to 1 GiB, so that
-   they are in no cache. */
+   they are not in a cache. */
 #include "tools/calibrate/probe.h"
 
 #include <math.h>
@@ -15,20 +15,20 @@ typedef struct prober prober;
 
 /* A kind of op. */
 typedef struct kind {
-    /* Fills in the shapes of its operands for a size; returns their number. */
+    /* Sets `out` to the shapes of the op's operands for a size, and returns their number. */
     int (*operands)(const series *s, int64_t size, syn_spec out[3]);
     void (*call)(prober *p, const syn_tensor in[3]);
 } kind;
 
 static const kind product, sum, gelu, norm, turned, attention;
 
-/* A series of measurements of one op. Sizes are powers of two, from 1 << first to 1 << last, with
-   exponents `step` apart: columns and inner size of products, tokens of attention, elements of
-   other ops. */
+/* A series of measurements of one op. Sizes are powers of two, with exponents from `first` to
+   `last` in increments of `step`. The size is the number of columns and the inner size of a matrix
+   product, the number of tokens of attention, and the number of elements of other ops. */
 struct series {
     const kind *kind;
     int first, last, step;
-    int64_t rows; /* rows of a product (0: as many as columns); sequences of attention */
+    int64_t rows; /* rows of a matrix product (0: as many as columns); sequences of attention */
     bool decodes; /* attention with one query */
     syn_dtype dtype;
 };
@@ -51,12 +51,12 @@ static const series all[] = {
 enum { SERIES = sizeof all / sizeof all[0] };
 enum { HEADS = 16, HEAD = 64, NORM = 1024 };
 enum { LEAST_RUNS = 3, MOST_RUNS = 40 };         /* calls per size */
-enum { LAYERS = 20, LAYER_OPS = 5, ROUNDS = 5 }; /* for measuring launches of small ops */
+enum { LAYERS = 20, LAYER_OPS = 5, ROUNDS = 5 }; /* for measuring launch overhead */
 enum { NOISE = 1 << 18 };                        /* number of random values; operands repeat them */
 enum { HELD_MOST = 8192 };
-#define POOL_BYTES 1073741824.0 /* maximum size of all operands, more than any cache */
+#define POOL_BYTES 1073741824.0 /* maximum bytes of all operands; exceeds any cache */
 #define LONG_NS    4e6          /* a series ends at the first size that takes longer */
-#define RUNS_NS    30e6         /* total time per size */
+#define RUNS_NS    30e6         /* approximate total time per size */
 #define HELD_NS    2e6          /* duration of the product that keeps the device busy */
 
 struct prober {
@@ -64,11 +64,11 @@ struct prober {
     probed *out;
     uint64_t until_ns, counted;
     double pool_bytes;
-    const series *series; /* the current one */
+    const series *series; /* the series that is being measured */
     syn_tensor noise;     /* (NOISE), in the dtype of the series */
-    syn_tensor pool;      /* operands, one after the other */
+    syn_tensor pool;      /* the operands, one after another */
     int64_t pool_elems;
-    syn_tensor held; /* factor of the product that keeps the device busy */
+    syn_tensor held; /* both factors of the product that keeps the device busy */
     double held_ns;
 };
 
@@ -155,8 +155,8 @@ static int64_t elems_of(const series *s, int64_t size) {
     return n;
 }
 
-/* Calls the op on the i-th operands in the pool, so that successive calls use different data;
-   starts over when the pool ends. */
+/* Calls the op on the i-th set of operands in the pool, so that successive calls use different
+   data. Begins again at the start of the pool after the last set. */
 static void call(prober *p, int64_t size, int64_t i) {
     syn_spec specs[3];
     syn_tensor in[3];
@@ -170,8 +170,8 @@ static void call(prober *p, int64_t size, int64_t i) {
     p->series->kind->call(p, in);
 }
 
-/* Fills the pool with `elems` elements by repeating the noise. Zeros would not do, because they are
-   multiplied faster than other numbers. */
+/* Fills the pool with at least `elems` elements by repeating the noise. Zeros are not used, because
+   devices multiply them faster than other numbers. */
 static void make_pool(prober *p, int64_t elems) {
     const int64_t times = (elems + NOISE - 1) / NOISE, one[2] = {1, NOISE},
                   many[2] = {times, NOISE};
@@ -239,7 +239,7 @@ static syn_status find_hold(prober *p, syn_error *err) {
     return SYN_OK;
 }
 
-/* Takes the times recorded since count_from_here or the last call. */
+/* Adds the times recorded since count_from_here or the last call to *into. */
 static syn_status take(prober *p, timed_ops *into, syn_error *err) {
     SYN_TRY(syn_ctx_check(p->ctx, err));
     return timed_ops_take(into, p->ctx, &p->counted, err);
@@ -249,8 +249,8 @@ static void count_from_here(prober *p) {
     p->counted = syn_ctx_mark(p->ctx).node - 1;
 }
 
-/* Calls the op twice, first with its kernels counted. *ns: time of the second call including the
-   host; *host_ns: its host part. */
+/* Calls the op twice. The kernels of the first call are counted. *ns gets the duration of the
+   second call from the start on the host to the end on the device, *host_ns its host time alone. */
 static syn_status warm_up(prober *p, int64_t size, double *ns, double *host_ns, syn_error *err) {
     make_pool(p, elems_of(p->series, size));
     count_from_here(p);

@@ -1,4 +1,4 @@
-/* Compares the CPU time of all processes with that of this process. */
+/* Compares the CPU time of all processes with the CPU time of this process. */
 #include "tools/calibrate/quiet.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "syntorch/base/clock.h"
 #include "tools/cli.h"
 
-/* CPU time of all cores: user, nice, system, irq, softirq and steal, without idle and iowait; -1 if
-   unknown. */
+/* Returns the CPU time of all cores in s: user, nice, system, irq, softirq and steal, without idle
+   and iowait. Returns -1 if it is unknown. */
 static double busy_s(void) {
     unsigned long long t[8] = {0};
     FILE *f = fopen("/proc/stat", "r");

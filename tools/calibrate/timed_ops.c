@@ -56,9 +56,9 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The mean of n sorted values without the lowest and highest twentieth (at least one value on each
-   side, if possible). A mean, because steps take the average of their ops' times, which exceeds the
-   median on a machine that is slow at times. */
+/* Returns the mean of n sorted values without the lowest and highest 5 % (at least one value on
+   each side, if possible). The median would be too short on a machine that is slow at times: a step
+   has many ops, so its duration depends on their mean. */
 static double mean_within(const double *values, size_t n) {
     const size_t twentieth = (n + 19) / 20, cut = n > 2 * twentieth ? twentieth : (n - 1) / 2;
     double sum = 0;

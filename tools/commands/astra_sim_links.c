@@ -1,3 +1,6 @@
+/* Computes how long collectives and messages take in ASTRA-sim's networks, and chooses the
+   latencies of these networks. Separate from the command, which writes the files and prints the
+   times. */
 #include "tools/commands/astra_sim_links.h"
 
 #include <math.h>
@@ -34,8 +37,8 @@ static uint32_t most_network_hops(const int32_t *ring, uint32_t n, uint32_t hops
     return most;
 }
 
-/* Adds a ring of n ranks that reduce a chunk and pass it on. `network` of the hops are between
-   nodes. */
+/* Adds a ring of n ranks in which each rank reduces a chunk and sends it to the next rank.
+   `network` of the `hops` hops are between nodes. */
 static void add_ring(cost *c, const syn_hardware *hw, syn_comm_kind comm, uint32_t n, double chunk,
                      uint32_t hops, uint32_t network) {
     c->hops[1] += network;
@@ -46,8 +49,8 @@ static void add_ring(cost *c, const syn_hardware *hw, syn_comm_kind comm, uint32
     if (comm != SYN_COMM_ALL_GATHER) c->fixed_ns += 3 * (n - 1) * chunk / hw->memory_bytes_per_ns;
 }
 
-/* Adds a collective of all ranks in a network of two dimensions, which runs in one dimension after
-   the other. */
+/* Adds a collective of all ranks in a network of two dimensions. It runs in one dimension after the
+   other. */
 static void add_all_ranks(cost *c, const syn_hardware *hw, const syn_node *node, uint32_t n) {
     const uint32_t inner = (uint32_t)hw->node_ranks, outer = n / inner;
     const double bytes = (double)node->comm_bytes;
@@ -85,10 +88,10 @@ static syn_status cost_of(const syn_hardware *hw, const syn_node *node,
     return s;
 }
 
-/* ---- The collectives of a set ---- */
+/* ---- The collectives of a trace set ---- */
 
-/* Where a group communicates: within a node; between nodes; between nodes, but without the
-   network. */
+/* Where a group communicates: within a node; between nodes; between nodes, but in ASTRA-sim without
+   the network between nodes. */
 enum { NEAR, FAR, ASTRAY };
 
 typedef struct collective {
@@ -114,8 +117,8 @@ static bool is_far(const syn_graph_group *group, int32_t node_ranks) {
     return false;
 }
 
-/* Whether a group has several ranks on a node but only one ring. All ranks together have a ring for
-   each index on the nodes. */
+/* Whether a group has several ranks on a node but only one ring. The group of all ranks does not
+   count, because it has a ring for each index on the nodes. */
 static bool is_by_one_link(const syn_graph_group *group, int32_t world, int32_t node_ranks) {
     uint32_t here = 0;
     for (uint32_t i = 0; i < group->n_ranks; i++)
@@ -185,7 +188,7 @@ static double simulated_ns(const astra_network *net, const cost *c) {
 }
 
 /* Sets the latency of dimension d so that the sum of simulated times of its collectives equals the
-   sum of predicted times. False: there are none. */
+   sum of predicted times. Returns false if the dimension has no collectives. */
 static bool fit(astra_network *net, int d, int where, const collectives *all) {
     double hops = 0, more_ns = 0;
     net->dimensions[d].latency_ns = 0;
@@ -265,7 +268,7 @@ syn_status astra_network_of(const syn_hardware *hw, const syn_graph *first, int3
                             astra_network *out, syn_error *err) {
     const int32_t node = hw->node_ranks < ranks ? hw->node_ranks : ranks;
     const double share =
-        hw->collectives.name[0] ? hw->node_ranks : 1; /* ranks that share a node's link */
+        hw->collectives.name[0] ? hw->node_ranks : 1; /* number of ranks that share a node's link */
     collectives all = {.n = 0};
     *out = (astra_network){.n = 0};
     if (ranks % node != 0)

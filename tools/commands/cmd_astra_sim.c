@@ -46,7 +46,7 @@ static const cli_program program = {
     "(comm_group.json), and prints the command that simulates it.",
     options, examples, false};
 
-/* ---- The set ---- */
+/* ---- The trace set ---- */
 
 typedef struct trace_set {
     const char *prefix;
@@ -54,7 +54,7 @@ typedef struct trace_set {
     bool has_messages;
 } trace_set;
 
-/* Checks that ASTRA-sim can run the set, and fills it in. */
+/* Checks that ASTRA-sim can run the trace set, and fills in *set. */
 static syn_status check(trace_set *set, syn_error *err) {
     const char *prefix = set->prefix;
     syn_validation v;
@@ -84,8 +84,9 @@ static bool is_preset(const char *name) {
     return false;
 }
 
-/* Loads the machine of --hw, else the machine that the set was timed for, with the set's stack.
- *assumed: neither is known, as for a PyTorch trace, and the default is used. */
+/* Loads the machine of --hw, or else the machine that the set's times were predicted for, with the
+   set's stack. If neither is known, for example for a PyTorch trace, uses the default and sets
+   `*assumed`. */
 static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_graph *first,
                                   syn_error *err) {
     const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
@@ -99,8 +100,8 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
     return syn_hardware_load(hw, name ? name : "a100-80g", stack, err);
 }
 
-/* Without --roofline, ASTRA-sim uses the compute times in the set. They must exist and be those of
-   the machine whose links are described. */
+/* Without --roofline, ASTRA-sim uses the compute times in the set. The set must have such times,
+   for the same machine whose links are described. */
 static syn_status check_times(const syn_hardware *hw, const syn_graph *first, syn_error *err) {
     const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
     syn_cursor cursor = {.deps = NULL};
@@ -144,7 +145,7 @@ static double ranks_of(const astra_dimension *d) {
     return d->ranks;
 }
 
-static double bandwidth_of(const astra_dimension *d) { /* GB/s of 2^30 bytes */
+static double bandwidth_of(const astra_dimension *d) { /* in GB/s of 2^30 bytes */
     return d->bytes_per_ns * 1e9 / 1073741824.0;
 }
 
@@ -163,8 +164,8 @@ static void put_network(syn_sink *sink, const syn_hardware *hw, const astra_netw
     put_list(sink, "latency", net, latency_of);
 }
 
-/* localBWAware: an all-reduce over all ranks is a reduce-scatter within nodes, an all-reduce of the
-   shards between nodes and an all-gather within nodes, as in collective libraries. */
+/* With localBWAware, an all-reduce over all ranks is a reduce-scatter within nodes, an all-reduce
+   of the shards between nodes and an all-gather within nodes, as in collective libraries. */
 static void put_system(syn_sink *sink, const syn_hardware *hw, int n) {
     static const char *const kinds[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
     const syn_dtype dtype = roofline_dtypes[args.roofline];
@@ -217,8 +218,8 @@ static void put_argument(const char *name, const char *value) {
     cli_print_escaped(stdout, value, strlen(value));
 }
 
-/* Prints simulated and predicted times of a dimension, and a reason if they differ by more
-   than 1 %. */
+/* Prints simulated and predicted times of a dimension and, if they differ by more than 1 %, the
+   reason. */
 static void report_times(const syn_hardware *hw, const astra_dimension *d, bool far) {
     const bool longer = d->simulated_ns > d->predicted_ns;
     if (d->n == 0) return;
@@ -244,8 +245,8 @@ static void print_detour(const astra_detour *d, const char *one, const char *mor
     printf("\n");
 }
 
-/* ASTRA-sim uses the network between nodes only between ranks with the same index on their
-   nodes. */
+/* Prints the communication that misses the network between nodes. ASTRA-sim uses this network only
+   between ranks with the same index on their nodes. */
 static void report_detours(const astra_network *net) {
     if (net->n_astray > 0) {
         printf("note: in ASTRA-sim, %" PRIu32

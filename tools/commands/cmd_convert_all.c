@@ -43,7 +43,7 @@ static const cli_program program = {
     "alone, also NAME.pt.trace.json of torch.profiler.tensorboard_trace_handler.",
     options, examples, false};
 
-/* A host trace with its device trace, or one of them alone. Texts are owned. */
+/* A host trace with its device trace, or one of them alone. Owns its strings. */
 typedef struct entry {
     char *stem;          /* NAME of the output */
     char *host, *device; /* paths; one of them may be NULL */
@@ -66,8 +66,8 @@ static syn_status join(char **out, const char *dir, const char *name, size_t byt
     return SYN_OK;
 }
 
-/* Finds the first existing file whose name differs from `name` only in its word, which is one of
-   `words`, or by .gz. NULL: none. */
+/* Finds the first existing file whose name is `name` with one of `words` as its word, with or
+   without .gz. Sets *out to its path; NULL: none. */
 static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
                             syn_error *err) {
     *out = NULL;
@@ -97,8 +97,8 @@ static void find_rank(entry *e, size_t n) {
 
 static const char *const host_words[] = {"host", NULL};
 
-/* Adds an entry for a file, unless the file is the device trace of a host trace, which has the
-   entry of both. */
+/* Adds an entry for a file and the trace that belongs to it. Skips the device trace of a host
+   trace, because the host trace adds the entry for both. */
 static syn_status add_entry(folder *f, const char *name, syn_error *err) {
     recorded_name named;
     entry e = {.rank = -1};
@@ -162,7 +162,8 @@ static bool is_valid(const char *path, bool is_set, bool sim) {
     return valid;
 }
 
-/* Size and time are those of the whole set and are printed in its first row. */
+/* Prints the row of a rank. In a set, size and time are printed only in the first row; they are
+   those of the whole set. */
 static void print_row(const entry *e, const syn_pytorch_rank_report *r, const pytorch_outcome *o,
                       const char *verdict) {
     char size[32] = "", seconds[32] = "", stem[CLI_SHOWN_BYTES];
@@ -230,7 +231,7 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     return SYN_OK;
 }
 
-/* Different names can have the same output: job_host.0.json and job.0_host.json. */
+/* Fails if two entries have the same output, such as job_host.0.json and job.0_host.json. */
 static syn_status check_stems(const folder *f, syn_error *err) {
     for (size_t i = 1; i < f->n; i++) {
         const entry *a = &f->entries[i - 1], *b = &f->entries[i];

@@ -1,4 +1,4 @@
-/* syntorch convert text: converts ASTRA-sim's text workload to a set of execution traces. */
+/* syntorch convert text: converts a text workload of ASTRA-sim to a set of execution traces. */
 #include <inttypes.h>
 
 #include "export/workload/text_workload.h"

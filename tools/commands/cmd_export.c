@@ -92,8 +92,8 @@ static syn_status import(syn_graph **graph, const char *path, syn_hardware *hw, 
     return args.hw ? export_predict(graph, args.hw, hw, err) : SYN_OK;
 }
 
-/* The prefix of the set that a path names; the path may end in ".et" or ".<rank>.et". False: too
-   long. */
+/* Writes the prefix of the trace set that a path names; the path may end in ".et" or ".<rank>.et".
+   Returns false if it is too long. */
 static bool prefix_of(const char *path, char prefix[PREFIX_BYTES]) {
     const size_t n = syn__et_prefix_bytes(path);
     snprintf(prefix, PREFIX_BYTES, "%.*s", (int)n, path);
@@ -115,7 +115,7 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
     return s;
 }
 
-/* Adds the file, or all files of the set, that import reads. */
+/* Adds the input file, or all files of the input set, to the inputs. */
 static syn_status note_input(syn__input_files *inputs, const char *path, syn_error *err) {
     char prefix[PREFIX_BYTES];
     if (!args.all_ranks || !prefix_of(path, prefix)) return cli_inputs_add_set(inputs, path, err);
@@ -123,7 +123,8 @@ static syn_status note_input(syn__input_files *inputs, const char *path, syn_err
     return cli_inputs_add_set(inputs, prefix, err);
 }
 
-/* Whether the output is a set of files in the format of PyTorch's profiler, named by a prefix. */
+/* Whether the output is a set of files in the format of PyTorch's profiler, for which --output is a
+   prefix. */
 static bool is_recording(const syn_exporter *exporter) {
     const size_t n = strlen(args.output);
     return exporter == &syn_export_kineto && strcmp(args.output, "-") != 0 &&
@@ -247,8 +248,8 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
     return cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
-/* Checks the output before a large input is read. Sets are locked later, when the number of ranks
-   is known. */
+/* Checks the output before a large input is read. The output of trace sets is locked later, when
+   the number of ranks is known. */
 static syn_status check_output(const syn_exporter *exporter, syn_error *err) {
     if (strcmp(args.output, "-") == 0) return SYN_OK;
     if (exporter == &syn_export_et || is_recording(exporter))

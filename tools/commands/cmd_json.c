@@ -42,7 +42,7 @@ static const cli_program program = {"syntorch json",
                                     "such a document back to a trace with the same bytes.",
                                     options, examples, false};
 
-/* 12 for "trace.12.et", 0 for other names. */
+/* Returns the rank in a file name: 12 for "trace.12.et", 0 for names without a rank. */
 static int32_t rank_of_name(const char *path) {
     size_t unused;
     const int32_t rank = syn__et_rank_of(path, &unused);
@@ -74,7 +74,7 @@ static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) 
     return cli_files_close(&files, status, err);
 }
 
-/* On standard error, as the output may be standard output. */
+/* Prints to standard error, because the JSON or the trace may be written to standard output. */
 static void report(bool json, const syn_chakra_json_stats *stats) {
     char name[CLI_SHOWN_BYTES];
     fprintf(stderr, "%s: %" PRIu64 " node%s", cli_shown(args.output, name, sizeof name),

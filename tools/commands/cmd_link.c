@@ -1,4 +1,4 @@
-/* syntorch link: a host trace and a device trace as one JSON file. */
+/* syntorch link: combines a host trace and a device trace of PyTorch in one JSON file. */
 #include <string.h>
 
 #include "tools/cli.h"

@@ -33,7 +33,7 @@ static const cli_program program = {
     options, examples, false};
 
 #define TOP        20u
-#define SHOWN      32u /* ranks, groups and metadata in the text output */
+#define SHOWN      32u /* maximum of ranks, groups and metadata entries that are printed */
 #define NAME_WIDTH 48
 
 /* ---- Warnings ---- */
@@ -163,7 +163,8 @@ static int by_count(const void *a, const void *b) {
     return x->micros != y->micros ? (x->micros > y->micros ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Prints the TOP ops by time, in which order they are stored, and by count. */
+/* Prints the TOP ops by time, which is the order in which they are stored, and the TOP ops by
+   count. */
 static void print_ops(const syn_statistics *s) {
     const size_t shown = s->n_ops < TOP ? s->n_ops : TOP;
     if (s->sum_micros != 0) {

@@ -139,7 +139,7 @@ static syn_status show_text(syn_sink *sink, const syn_tokenizer *tok, const id_l
 
 /* ---- the command ---- */
 
-/* Decodes the ids of all arguments as one list. */
+/* Decodes the ids in all arguments as one list. */
 static syn_status decode_all(syn_sink *sink, const syn_tokenizer *tok, const char *const *texts,
                              size_t n, syn_error *err) {
     id_list ids = {0};

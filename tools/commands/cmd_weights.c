@@ -37,8 +37,8 @@ typedef struct type_total {
 
 #define MAX_TYPES 32 /* the format has 22 */
 
-/* Sums by dtype, in order of first occurrence; returns the number of dtypes. The sums cannot
-   overflow: tensors are parts of mapped files, and empty tensors have no elements. */
+/* Adds up the tensors by dtype, in order of first occurrence; returns the number of dtypes. The
+   sums cannot overflow: tensors are parts of mapped files, and empty tensors have no elements. */
 static size_t sum_up(const syn_safetensors *st, type_total totals[MAX_TYPES], type_total *all) {
     size_t n = 0;
     memset(all, 0, sizeof *all);

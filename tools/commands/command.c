@@ -1,4 +1,4 @@
-/* The `syntorch` command. */
+/* The `syntorch` command: calls the function of the subcommand. */
 #include "tools/commands/command.h"
 
 #include <stdio.h>

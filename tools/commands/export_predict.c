@@ -1,3 +1,4 @@
+/* syntorch export --hw: predicts the times of a graph for another machine and prints a summary. */
 #include "tools/commands/export_predict.h"
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct sums {
     limits limits;
     double ns[SYN_PHASE_COUNT];
     unsigned phases;           /* bit mask of phases that occur */
-    uint32_t steps, last_step; /* number of steps; last decode step */
+    uint32_t steps, last_step; /* number of steps; number of the last decode step */
 };
 
 static syn_status sum(const syn_graph *graph, const syn_hardware *hw, struct sums *s,
@@ -53,7 +54,8 @@ syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
     return SYN_OK;
 }
 
-/* A number in the run's metadata, which .et files store as text; `other` if it is missing. */
+/* Returns a number in the run's metadata, which .et files store as text; `other` if it is
+   missing. */
 static int64_t fact(const syn_graph *graph, const char *name, int64_t other) {
     const syn_attribute *a = syn_graph_meta(graph, name);
     if (!a) return other;
@@ -86,7 +88,8 @@ static void tell_error(const syn_graph *graph, const syn_hardware *hw, const str
     fprintf(out, "prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
 }
 
-/* Times of prefill and decode are sums over rank 0's ops, which run one after another. */
+/* Prints times of prefill and decode. They are sums over rank 0's ops, which run one after
+   another. */
 static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *out) {
     const double prefill = s->ns[SYN_PHASE_PREFILL], decode = s->ns[SYN_PHASE_DECODE];
     const double made = (double)fact(graph, "batch", 0) * s->last_step;
@@ -105,7 +108,7 @@ static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *
                 limits_text(&s->limits, 1u << SYN_PHASE_DECODE, decode, text, sizeof text));
 }
 
-/* A training step or any other trace: the time of all ranks together. */
+/* Prints the time of a training step, or of a trace of another kind, over all ranks together. */
 static syn_status tell_steps(const syn_graph *graph, const struct sums *s, FILE *out,
                              syn_error *err) {
     const bool trains = (s->phases & training) != 0;

@@ -6,11 +6,12 @@
 
 #include "syntorch/hardware/hardware.h"
 
-/* Replaces *graph by one with times predicted for `name`, MACHINE[+STACK]. The default stack is
-   megatron for training and serving otherwise. Also sets *hw. */
+/* Replaces *graph by a graph with times predicted for the hardware `name`, in the form
+   MACHINE[+STACK]. The default stack is megatron for training, otherwise serving. Sets *hw to this
+   hardware. */
 syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
                           syn_error *err) SYN_MUST_USE;
-/* Prints time, tokens/s and limits of such a graph. */
+/* Prints time, tokens/s and limits of a graph that export_predict returned. */
 syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out,
                        syn_error *err) SYN_MUST_USE;
 

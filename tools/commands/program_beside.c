@@ -1,6 +1,6 @@
-/* syntorch calibrate: runs the `calibrate` program in the folder of this one. It is a program of
-   its own because it runs models and links a BLAS library, whose threads would otherwise start with
-   every command. */
+/* syntorch calibrate: runs the `calibrate` program in the folder of this program. calibrate is a
+   separate program because it runs models and links a BLAS library, whose threads would otherwise
+   start with every command. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

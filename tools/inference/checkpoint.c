@@ -1,3 +1,4 @@
+/* Finds and opens the checkpoint of a run, compares it with the model, and saves models. */
 #include "tools/inference/checkpoint.h"
 
 #include <errno.h>
@@ -65,8 +66,8 @@ static void print_lines(const char *list) {
     }
 }
 
-/* Fails if the weights lack the output head, unless only hidden states are asked for: predictions
-   of a random head are useless. */
+/* Fails if the weights do not contain the output head, because predictions of a random head are
+   useless. A run that only needs hidden states continues without the head. */
 static syn_status check_head(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     const char *missing = syn_weights_lacks_head(run->weights, &run->config, run->heads);
@@ -81,13 +82,13 @@ static syn_status check_head(inference *run, syn_error *err) {
             "needs no head",
             args->weights, missing,
             run->config.tied ? "" : ", or config.json should say \"tie_word_embeddings\": true");
-    run->config.tied = true; /* use the embeddings as head: it is not evaluated */
+    run->config.tied = true; /* use the embeddings as the head, which is never evaluated */
     run->params = syn_model_config_params(&run->config, run->heads);
     return SYN_OK;
 }
 
-/* Creates the model on meta with parameters from the checkpoint, which compares names and shapes
-   without reading data. */
+/* Creates the model on meta with the parameters of the checkpoint. This compares names and shapes
+   without reading the data. */
 syn_status checkpoint_compare(inference *run, syn_error *err) {
     syn_weights_reader *reader = NULL;
     syn_model *model = NULL;
@@ -111,8 +112,8 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 
 /* ---- Opening ---- */
 
-/* Reads stop criteria and sampling parameters from generation_config.json, or without it from
-   config.json, where older checkpoints have them. */
+/* Reads stop criteria and sampling parameters from generation_config.json. If there is no such
+   file, reads them from config.json, which has them in older checkpoints. */
 static syn_status read_ending(inference *run, syn_error *err) {
     char path[4200], unread[300];
     const inference_args *args = run->args;
@@ -132,8 +133,8 @@ static syn_status read_ending(inference *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* If the configuration ties the output head to the embeddings but the weights have a different
-   head, that head is used. */
+/* If the configuration ties the output head to the embeddings, but the weights contain a different
+   head, uses the head of the weights. */
 static syn_status untie(inference *run, syn_error *err) {
     syn_weights_head head;
     if (!run->config.tied) return SYN_OK;
@@ -173,7 +174,7 @@ syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
     return run->partial ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(partial), "a file name");
 }
 
-/* The folder of the tokenizer to save with the model; NULL: none. */
+/* Returns the folder of the tokenizer that is saved with the model; NULL: none. */
 static const char *tokenizer_of(const inference_args *args, char *found, size_t found_bytes) {
     if (args->tokenizer) return strcmp(args->tokenizer, "bytes") == 0 ? NULL : args->tokenizer;
     if (!args->weights) return NULL;

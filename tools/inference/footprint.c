@@ -1,3 +1,4 @@
+/* Computes the memory use of a rank from its tensors and from the process, and prints it. */
 #include "tools/inference/footprint.h"
 
 #include <sys/resource.h>
@@ -9,7 +10,7 @@ footprint footprint_of(const syn_ctx *ctx) {
     footprint f = {.peak_bytes = syn_ctx_peak_bytes(ctx)};
     for (uint32_t row = 1; row < t->n_tensors; row++) {
         const uint64_t bytes = syn_spec_bytes(syn_trace_spec(t, row));
-        if (t->tensors[row].base != row) continue; /* a view or a version */
+        if (t->tensors[row].base != row) continue; /* a view, or another version of a tensor */
         if (t->tensors[row].flags & SYN_TENSOR_PARAM) f.weights_bytes += bytes;
         if (t->tensors[row].flags & SYN_TENSOR_STATE) f.cache_bytes += bytes;
     }

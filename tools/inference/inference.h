@@ -38,7 +38,7 @@ typedef struct inference_args {
         *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *embeddings, *perplexity,
         *eos;
     cli_texts sweep;
-    int attention, logits, pooling; /* of the enumerations above */
+    int attention, logits, pooling; /* values of the enumerations above */
     int dtype, weight_dtype;        /* syn_dtype; -1 if not given */
     bool visualize_trace, debug, quiet, json, check_collectives, greedy;
 } inference_args;
@@ -55,25 +55,28 @@ typedef struct inference_text {
    functions get the whole run; run->work belongs to the task. */
 typedef struct inference_task {
     const char *prompt; /* default prompt */
-    unsigned heads;     /* output heads that it needs, see syn_model_options */
+    unsigned heads;     /* output heads that the task needs, see syn_model_options */
     /* Returns an error message if an option was given that the task does not use, else NULL. The
        pointer is NULL if the task uses every option. */
     const char *(*refuses)(const inference_args *args);
     /* Allocates run->work and sets run->around. Tokenizer and weights are open already. */
     syn_status (*begin)(inference *run, syn_error *err);
-    /* Encodes prompt i. The pointer is NULL if the task has no prompts; then `begin` does the work
-       of `lay_out` and sets run->batch. */
+    /* Encodes prompt i. The pointer is NULL if the task has no prompts; in that case `begin` does
+       the work of `lay_out` and sets run->batch. */
     syn_status (*encode)(const inference *run, int64_t i, inference_text *out, syn_error *err);
-    /* Checks the encoded prompts and pads them. The longest has run->prompt_tokens tokens,
-       including special tokens around it. */
+    /* Checks the encoded prompts and pads them. The longest prompt has run->prompt_tokens tokens,
+       including the special tokens around it. */
     syn_status (*lay_out)(inference *run, const inference_text *texts, syn_error *err);
-    /* Runs one rank, whose model is in its context. */
+    /* Runs the task on one rank, in the model's context. */
     syn_status (*run)(inference *run, syn_model *model, bool progress, syn_error *err);
-    uint64_t (*plan)(const inference *run, uint64_t hash); /* adds to the hash, see launch.plan */
-    /* Print the results, between the model and the table of ops: as lines, as JSON members. */
+    uint64_t (*plan)(const inference *run, uint64_t hash); /* adds the task's data to `hash`, see
+                                                              launch.plan */
+    /* Print the results, as lines and as JSON members. They come between the description of the
+       model and the table of ops. */
     void (*print)(const inference *run, const report *r);
     void (*json)(const inference *run, const report *r, syn_sink *out);
-    /* The properties that prediction error is known for; NULL: no such run was measured. */
+    /* Returns the properties of the run that determine its prediction error. The pointer is NULL if
+       no run of this task was measured. */
     run_shape (*shape)(const inference *run);
     syn_status (*save_logits)(const inference *run, const char *path, syn_error *err);
     void (*free)(inference *run);
@@ -85,8 +88,8 @@ struct inference {
     inference_args *args;
     launch launch;
     syn_model_config config;
-    syn_error unknown; /* why the model is unknown; code SYN_OK: it is known */
-    unsigned heads; /* output heads of the model; includes heads that only --save_weights needs */
+    syn_error unknown; /* reason why the model is unknown; code SYN_OK: the model is known */
+    unsigned heads; /* output heads of the model, including heads that only --save_weights needs */
     int64_t params; /* number of parameters */
     const inference_task *task;
     void *work;
@@ -95,40 +98,43 @@ struct inference {
     syn_tokenizer *tokenizer;      /* NULL: prompts and output are token ids */
     syn_weights *weights;          /* NULL: random */
     char *partial;                 /* temporary folder of --save_weights; NULL: not saving */
-    syn_dtype dtype, weight_dtype; /* --dtype; dtype of the weight matrices */
-    bool fused_attention;          /* from --attention; for auto, the choice */
+    syn_dtype dtype, weight_dtype; /* compute dtype; dtype of the weight matrices */
+    bool fused_attention;          /* choice of --attention, also for auto */
     syn_hardware hw;
-    const char **prompts; /* n_prompts texts; each begins one sequence */
+    const char **prompts; /* n_prompts texts, one per line of the file or the single text of
+                             --prompt */
     int64_t n_prompts;
-    char *prompt_text;                 /* owns the prompts if they come from a file, else NULL */
-    int64_t around;                    /* number of tokens that the task adds around a prompt */
+    char *prompt_text;                 /* the file that the prompts point into; NULL: they come from
+                                          no file */
+    int64_t around;                    /* number of special tokens that the task adds to a prompt */
     int64_t batch;                     /* number of sequences */
     int64_t prompt_tokens, new_tokens; /* per sequence; set by the task */
     double cache_elems;                /* elements of the KV cache of all ranks; set by the task */
     int64_t score_ns;                  /* scoring time of rank 0, see inference_score.h */
-    int64_t scored_tokens;             /* by --perplexity */
-    report report;                     /* of rank 0 */
+    int64_t scored_tokens;             /* number of tokens scored by --perplexity */
+    report report;                     /* report of rank 0 */
     comparison comparison;             /* machines of --compare; empty without it */
     report *compared;                  /* report of rank 0 on each machine of `comparison` */
 
-    output_lock save_lock, trace_lock; /* held by rank 0's process */
+    output_lock save_lock, trace_lock; /* locks of the output folders, held by rank 0's process */
 };
 
 extern const cli_option inference_options[];
 inference_args *inference_arguments(void); /* the options' values */
-/* After cli_parse: sets run->args and run->launch. Rejects options that contradict each other or
-   have no effect. Returns CLI_RUN, or the exit code after a message. */
+/* Last check, after cli_parse and the two checks below: sets run->args and run->launch. Rejects
+   options that contradict each other or that the model's task does not use. Returns CLI_RUN, or the
+   exit code after a message. */
 int inference_check_options(inference *run);
-/* Call it before: rejects options that have no effect whatever the model. */
+/* First check, after cli_parse: rejects options that have no effect with any model. */
 int inference_check_given(const cli_program *program, int argc, char **argv);
 
-/* Call it before that: parses --sweep and rejects options that contradict it. CLI_RUN without
-   --sweep. */
+/* Second check: parses --sweep and rejects options that contradict it. Without --sweep it returns
+   CLI_RUN. */
 int inference_check_sweep(const inference *run, int argc, char **argv);
-/* The hardware that determines the default dtype: that of the run, or in a sweep over machines the
-   current one. */
+/* Returns the hardware that determines the default dtype: the run's hardware, or in a sweep over
+   machines the machine of the current try. */
 const syn_hardware *inference_deciding_machine(const inference *run);
-/* The sweep results of a finished run, from a report of rank 0. */
+/* Returns the predicted times of a finished run on `hw`, from a report of rank 0. */
 sweep_times inference_times(const inference *run, const report *r, const syn_hardware *hw);
 /* Runs all combinations of --sweep, then prints and writes the results. `once` prepares and
    launches one run. */
@@ -142,15 +148,15 @@ void inference_suggest(inference *run, syn_status (*once)(syn_error *err));
 /* Sets up model, weights, tokenizer and prompts, and everything derived from them. */
 syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
 void inference_free(inference *run);
-/* Opens --tokenizer, or the tokenizer next to the weights; without weights, the byte tokenizer.
-   With --prompt_ids a missing tokenizer is no error. Fails if the tokenizer is for another model
-   family. */
+/* Opens --tokenizer, or the tokenizer next to the weights, or the byte tokenizer if neither option
+   is given. With --prompt_ids and without --tokenizer, opens only a tokenizer next to the weights,
+   and it is no error if there is none. Fails if the tokenizer is for another model family. */
 syn_status inference_open_tokenizer(inference *run, syn_error *err) SYN_MUST_USE;
 /* Sets run->prompts and run->batch from --prompt, --prompts, --prompt_ids and --batch_size. Then
-   the task encodes and pads the prompts. */
+   lets the task encode and pad the prompts. */
 syn_status inference_read_prompts(inference *run, syn_error *err) SYN_MUST_USE;
-/* Encodes prompt i: the ids from --prompt_ids, or from the tokenizer. Fails if an id is outside the
-   model's vocabulary. */
+/* Sets *out to the token ids of prompt i: the ids in the file of --prompt_ids, or the tokenizer's
+   ids. Fails if an id is outside the model's vocabulary. */
 syn_status inference_encode(const inference *run, int64_t i, inference_text *out,
                             syn_error *err) SYN_MUST_USE;
 /* Fails if an id is outside the model's vocabulary. */
@@ -166,12 +172,13 @@ syn_status inference_make_folders(inference *run, syn_error *err) SYN_MUST_USE;
    files of a trace. Prints nothing if none of them was written. */
 void inference_list_saved(const inference *run, FILE *list);
 
-/* A hash of everything that determines the ranks' work; see launch.plan. */
+/* Returns a hash of everything that determines the ranks' work; see launch.plan. */
 uint64_t inference_plan(void *run);
-/* Creates the model of one rank in its context, with random weights or those of run->weights. */
+/* Creates the model of one rank in its context, with the weights of run->weights or, if that is
+   NULL, random weights. */
 syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
                                 syn_model **model, syn_error *err) SYN_MUST_USE;
-/* The same from an open reader, showing its progress; NULL: random weights. */
+/* The same with weights from an open reader (NULL: random weights). Shows progress. */
 syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
                                 syn_weights_reader *reader, syn_model **model,
                                 syn_error *err) SYN_MUST_USE;
@@ -182,18 +189,20 @@ syn_status inference_run_model(inference *run, syn_ctx *ctx, syn_model *model,
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 /* Prints a note on standard error, unless --quiet is given. */
 void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3);
-/* Print one pass over all tokens of the task, as lines and as members of the JSON object: "scoring:
-   12 tokens in 3 ms", measured (measured_ns 0: on meta) and predicted, with limits and error. */
+/* Print the time of one pass over all tokens of the task, as lines ("scoring: 12 tokens in 3 ms")
+   and as members of the JSON object: the measured time (measured_ns 0: none, on meta) and the
+   predicted time with its limits and its error. */
 void inference_print_pass(const inference *run, const report *r, const char *what, int64_t tokens,
                           double measured_ns);
 void inference_json_pass(const report *r, const char *key, int64_t tokens, double measured_ns,
                          syn_sink *out);
-/* Bytes of weights and KV caches of all ranks; whether this machine has memory for them. */
+/* inference_resident_bytes returns the bytes of weights and KV caches of all ranks.
+   inference_check_memory fails if this machine does not have enough memory for them. */
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;
 /* Adds metadata of the run, shown in pictures and files; see launch.facts. */
 syn_status inference_metadata(void *run, syn_graph *graph, syn_error *err) SYN_MUST_USE;
-/* Prints the summary or the JSON object; with --debug, all ops before. */
+/* Prints the summary or the JSON object. With --debug, prints all ops before that. */
 syn_status inference_print(inference *run, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -77,8 +77,8 @@ static bool predicts(const inference *run) {
     return run->heads & SYN_BERT_MLM;
 }
 
-/* Removes the output head if only hidden states are asked for, so that checkpoints without a head
-   work. */
+/* Removes the output head if the run only needs hidden states, so that it works with checkpoints
+   without a head. */
 static void leave_head(inference *run) {
     const inference_args *args = run->args;
     if (!args->embeddings || !inference_only_scores(args) || inference_all_logits(args) ||
@@ -88,7 +88,8 @@ static void leave_head(inference *run) {
     run->params = syn_model_config_params(&run->config, run->heads);
 }
 
-/* With --save_weights, adds the heads that the weights have, so that they are saved, too. */
+/* With --save_weights, adds the other heads that the weights contain, so that they are saved as
+   well. */
 static void add_heads(inference *run) {
     if (!run->args->save_weights || !run->weights) return;
     if (syn_weights_has(run->weights, "pooler.dense.weight")) run->heads |= SYN_BERT_POOLER;
@@ -122,7 +123,8 @@ static syn_status append(inference_text *to, const int32_t *ids, size_t n, syn_e
     return SYN_OK;
 }
 
-/* Encodes a text with each "[MASK]" as the mask token, whatever the tokenizer would do with it. */
+/* Encodes a text. Each "[MASK]" becomes the mask token, even if the tokenizer would encode it in
+   another way. */
 static syn_status encode_text(const inference *run, const char *text, inference_text *out,
                               syn_error *err) {
     for (;;) {
@@ -139,8 +141,8 @@ static syn_status encode_text(const inference *run, const char *text, inference_
     }
 }
 
-/* Cuts or repeats the prompt to --num_input_tokens. Repetitions have no masks, unless the prompt
-   has nothing else. */
+/* Cuts or repeats the prompt so that it has --num_input_tokens tokens. Repetitions omit masks,
+   unless the prompt consists only of masks. */
 static syn_status fit(const inference *run, inference_text *text, syn_error *err) {
     const int32_t mask = work_of(run)->mask;
     const size_t all = (size_t)run->args->num_input_tokens, n = text->n;

@@ -11,17 +11,17 @@ typedef struct filling {
     float *padding; /* (B, T): 0, and -infinity after the end of shorter sequences; NULL: none is
                        shorter */
     int32_t *n_padding; /* (B): padding tokens of each sequence; NULL: none */
-    int32_t *masks;     /* (n_masks): positions to predict, as indices into B * T */
+    int32_t *masks;     /* (n_masks): positions to predict, as indices into the B * T ids */
     int64_t n_masks, n_top,
-        n_tokens; /* n_top: predictions per position; n_tokens excludes padding */
-    /* results of rank 0; over MPI, of this process's rank */
+        n_tokens; /* n_top: number of predictions per position; n_tokens: without padding */
+    /* Results of rank 0; over MPI, of this process's rank. */
     float *logits; /* (n_masks, V0) if --save_logits is given, else NULL */
     float *top;    /* (n_masks, n_top): probabilities, largest first */
-    int32_t *best; /* (n_masks, n_top): token ids of these */
+    int32_t *best; /* (n_masks, n_top): token ids with these probabilities */
     int64_t forward_ns;
 } filling;
 
-/* One rank: predicts the masked tokens, and scores every position if asked to. */
+/* Runs one rank: predicts the masked tokens, and scores every position if an option asks for it. */
 syn_status inference_fill_rank(inference *run, syn_model *model, bool progress_shown,
                                syn_error *err) SYN_MUST_USE;
 

@@ -1,4 +1,5 @@
-/* Filling in [MASK]s on one rank. */
+/* Fills in [MASK]s on one rank. Separate from inference_fill.c, which prepares the input and prints
+   the results. */
 #include <math.h>
 
 #include "models/bert.h"
@@ -24,7 +25,8 @@ static syn_status alloc_results(inference *run, syn_error *err) {
     return SYN_FAIL_NOMEM(err, (2 * n + logits) * 4, "results");
 }
 
-/* Stores rank 0's results of the n masks from `first`. `got`: logits, probabilities, ids. */
+/* Stores rank 0's results of n masks, beginning with mask `first`. got: logits, probabilities,
+   token ids. */
 static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int64_t n,
                                const syn_tensor got[3], syn_error *err) {
     filling *work = run->work;
@@ -41,7 +43,8 @@ static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int6
     return syn_tensor_read_f32(ctx, got[0], work->logits + first * v, (size_t)(n * v));
 }
 
-/* Predicts the n masks from `first`. `hidden` begins with position `begin` of the batch. */
+/* Predicts n masks, beginning with mask `first`. The first position in `hidden` is position `begin`
+   of the batch. */
 static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, int64_t begin,
                           int64_t first, int64_t n, syn_error *err) {
     const filling *work = run->work;
@@ -63,8 +66,8 @@ static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, i
     return keep_results(run, ctx, first, n, got, err);
 }
 
-/* Predicts all masks from *next that are before position `end` of the batch, and advances *next.
-   Computes logits for a limited number of masks at a time. */
+/* Predicts all masks, beginning with mask *next, that are before position `end` of the batch.
+   Advances *next. Computes the logits of a limited number of masks at a time. */
 static syn_status predict_all(inference *run, syn_model *model, syn_tensor hidden, int64_t begin,
                               int64_t end, int64_t *next, syn_error *err) {
     const filling *work = run->work;
@@ -81,7 +84,7 @@ static syn_status predict_all(inference *run, syn_model *model, syn_tensor hidde
     }
 }
 
-/* Runs the n prompts from `first`. scores NULL: only fills in masks. */
+/* Runs n prompts, beginning with prompt `first`. scores NULL: only fills in masks. */
 static syn_status run_piece(inference *run, syn_model *model, const inference_scoring *scores,
                             int64_t first, int64_t n, int64_t *next, syn_error *err) {
     const filling *work = run->work;
@@ -98,7 +101,7 @@ static syn_status run_piece(inference *run, syn_model *model, const inference_sc
     return scores ? inference_scoring_put(scores, hidden, first, n, err) : SYN_OK;
 }
 
-/* Runs all prompts. The recorded rows stay if one pass is enough. */
+/* Runs all prompts. If one forward pass is enough, the recorded rows are kept. */
 static syn_status run_pieces(inference *run, syn_model *model, const inference_scoring *scores,
                              bool progress_shown, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(model);

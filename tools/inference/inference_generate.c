@@ -34,7 +34,8 @@ static const char *refuses(const inference_args *args) {
     return sentence ? sentence : inference_score_refuses(args);
 }
 
-/* Number of tokens of a sequence in the KV cache: the last generated token is never fed back. */
+/* Returns the number of tokens of a sequence in the KV cache. It does not include the last
+   generated token, which is never an input. */
 static int64_t kept_tokens(const inference *run, int64_t prompt_tokens) {
     return prompt_tokens + (run->new_tokens > 0 ? run->new_tokens - 1 : 0);
 }
@@ -81,7 +82,7 @@ static syn_status begin_empty(const inference *run, int64_t i, inference_text *t
     return SYN_OK;
 }
 
-/* Cuts or repeats the prompt to --num_input_tokens. */
+/* Cuts or repeats the prompt so that it has --num_input_tokens tokens. */
 static syn_status fit(const inference *run, inference_text *text, syn_error *err) {
     const size_t want = (size_t)run->args->num_input_tokens, n = text->n;
     if (want == 0) return SYN_OK;
@@ -97,7 +98,8 @@ static syn_status encode(const inference *run, int64_t i, inference_text *out, s
     return fit(run, out, err);
 }
 
-/* Prompts of different lengths end at the same position: shorter ones begin with padding. */
+/* Pads the prompts at the beginning, so that prompts of different lengths end at the same
+   position. */
 static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
     continuation *work = work_of(run);
     const syn_model_config *c = &run->config;
@@ -140,7 +142,7 @@ static uint64_t plan(const inference *run, uint64_t h) {
 
 /* ---- One rank ---- */
 
-/* What after_step needs of one rank. */
+/* The data of one rank that after_step needs. */
 typedef struct rank_run {
     inference *run;
     const syn_ctx *ctx;
@@ -148,7 +150,8 @@ typedef struct rank_run {
     text_stream text;
 } rank_run;
 
-/* Number of generated tokens of sequence b, without its stop token and the padding after it. */
+/* Returns the number of generated tokens of sequence b, without its stop token and the padding
+   after it. */
 static int64_t text_tokens(const syn_generation *g, int64_t b) {
     int64_t n = 0;
     while (n < g->made && !syn_is_stop_token(&g->end, g->tokens[b * g->new_tokens + n])) n++;
@@ -242,7 +245,7 @@ struct speed {
     double prefill_ns, decode_ns, prefill_rate, decode_rate; /* tokens/s */
 };
 
-/* Number of prompt tokens of all sequences, without padding. */
+/* Returns the number of prompt tokens of all sequences, without padding. */
 static int64_t real_tokens(const inference *run) {
     const continuation *work = work_of(run);
     int64_t n = run->batch * run->prompt_tokens;
@@ -258,14 +261,14 @@ static struct speed speed_of(const inference *run, double prefill_ns, double dec
     return s;
 }
 
-/* All 0 on meta. */
+/* Returns the measured speed; all values are 0 on meta. */
 static struct speed measured(const inference *run) {
     const syn_generation *g = &work_of(run)->done;
     const bool meta = run->launch.device == SYN_DEVICE_META;
     return speed_of(run, meta ? 0 : (double)g->prefill_ns, meta ? 0 : (double)g->decode_ns);
 }
 
-/* All 0 without hardware. */
+/* Returns the predicted speed; all values are 0 if the run has no hardware description. */
 static struct speed predicted(const inference *run, const report *r) {
     return speed_of(run, r->predicted_prefill_ns, r->predicted_decode_ns);
 }

@@ -143,13 +143,14 @@ inference_args *inference_arguments(void) {
     return &args;
 }
 
-/* auto: fused, which is faster, unless the user wants to see the ops. */
+/* --attention auto selects fused attention, because it is faster, unless the user wants to see the
+   ops. */
 static bool choose_attention(void) {
     const bool shown = args.visualize_trace || args.debug;
     return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
 }
 
-/* With a 16-bit --dtype the weights have that dtype, too. */
+/* With a 16-bit --dtype, the weights must have the same dtype. */
 static int check_dtypes(inference *run) {
     const bool given = args.weight_dtype >= 0;
     run->dtype = args.dtype >= 0 ? (syn_dtype)args.dtype : SYN_F32;
@@ -161,7 +162,7 @@ static int check_dtypes(inference *run) {
                     syn_dtype_name(run->weight_dtype), name, name);
 }
 
-/* Checks that hold for every model. Returns an error message or NULL. */
+/* Returns an error message if options contradict each other for every model, else NULL. */
 static const char *contradiction(bool meta) {
     if (args.save_logits && meta)
         return "--save_logits needs values, but --device meta computes none; use another device";

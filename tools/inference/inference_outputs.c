@@ -1,5 +1,5 @@
-/* Checks of output paths before the run: the program never overwrites its inputs, and output
-   folders must exist. */
+/* Checks output paths before the run: outputs must not overwrite inputs, and output folders must
+   exist. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +18,13 @@ static bool is_read(const char *name) {
         if (strcmp(name, names[i]) == 0) return true;
     for (const char *const *file = model_folder_tokenizer; *file; file++)
         if (strcmp(name, *file) == 0) return true;
-    return end && strcmp(end, ".safetensors") == 0; /* shards can have any name */
+    return end && strcmp(end, ".safetensors") == 0; /* shards of weights can have any name */
 }
 
 static syn_status add_folder(syn__input_files *inputs, const char *folder, syn_error *err) {
     DIR *dir = opendir(folder);
     syn_status s = SYN_OK;
-    if (!dir) return SYN_OK; /* whoever reads it reports the error */
+    if (!dir) return SYN_OK; /* the code that reads the folder reports the error */
     for (const struct dirent *d = readdir(dir); d && s == SYN_OK; d = readdir(dir)) {
         char path[4600];
         if (!is_read(d->d_name)) continue;

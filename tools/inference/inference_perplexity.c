@@ -1,4 +1,4 @@
-/* The perplexity of a text file: --perplexity. */
+/* Computes the perplexity of a text file: --perplexity. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "tools/inference/inference.h"
 #include "tools/progress.h"
 
-enum { STRIDE = 512 }; /* default of HuggingFace's "Perplexity of fixed-length models" */
+enum { STRIDE = 512 }; /* value in HuggingFace's guide "Perplexity of fixed-length models" */
 
 typedef struct perplexity {
     int32_t *ids;
@@ -73,7 +73,7 @@ static syn_status check_windows(inference *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* Encodes the file, as `tokenizer(text)` of transformers does. */
+/* Encodes the file like `tokenizer(text)` of transformers. */
 static syn_status read_text(inference *run, const char *path, syn_error *err) {
     perplexity *work = work_of(run);
     char *text;

@@ -9,7 +9,7 @@
 
 /* ---- The tokenizer ---- */
 
-/* Finds the folder of the tokenizer. NULL: use the byte tokenizer. */
+/* Sets *folder to the folder of the tokenizer; NULL: use the byte tokenizer, or none. */
 static syn_status find_tokenizer(const inference *run, char *found, size_t found_bytes,
                                  const char **folder, syn_error *err) {
     const inference_args *args = run->args;
@@ -36,8 +36,8 @@ static syn_status check_tokenizer(const inference *run, const char *folder, syn_
     if (folder && kind != needed)
         return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is %s, but %s needs %s",
                         folder, whose[kind], run->config.name, whose[needed]);
-    /* With --prompt_ids the byte tokenizer only decodes ids of the model, so a smaller vocabulary
-       is fine. */
+    /* With --prompt_ids the byte tokenizer only decodes ids, so the model's vocabulary may be
+       smaller than the tokenizer's. */
     if (tokens <= run->config.vocab_size || (!folder && run->args->prompt_ids)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
                     tokens, folder ? "" : " (one per byte)", run->config.name,
@@ -75,7 +75,7 @@ static syn_status read_ids(const inference *run, int64_t i, inference_text *out,
     }
 }
 
-/* A tokenizer can have added tokens that the model does not have. */
+/* This check is needed because a tokenizer can have added tokens that the model does not have. */
 syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
     for (size_t k = 0; k < n; k++) {
         if (ids[k] < run->config.vocab_size) continue;

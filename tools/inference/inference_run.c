@@ -23,7 +23,7 @@ static syn_status add_trace(report *r, const syn_trace *trace, const syn_hardwar
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     const comparison *c = &run->comparison;
-    if (!run->launch.alone || c->n == 0) /* else the first of these is this */
+    if (!run->launch.alone || c->n == 0) /* otherwise compared[0] gets the same rows */
         SYN_TRY(add_trace(&run->report, trace, run->launch.hw, err));
     for (int i = 0; i < c->n; i++)
         SYN_TRY(add_trace(&run->compared[i], trace, &c->machines[i], err));
@@ -61,7 +61,8 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_gr
     return s;
 }
 
-/* The same as inference_check_memory for a device with its own memory; each rank has a device. */
+/* Like inference_check_memory, but for devices with their own memory; each rank has its own
+   device. */
 static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error *err) {
     char a[32], b[32];
     size_t left, all;
@@ -129,9 +130,9 @@ double inference_resident_bytes(const inference *run) {
            (double)syn_dtype_bytes(run->dtype) * run->cache_elems;
 }
 
-/* Checks memory in advance, because a system that overcommits would kill the process later without
-   a message. Weights count in full: they are copied from the mapped file, whose pages are then
-   released. Over MPI, only the ranks on this machine count. */
+/* Checks memory in advance, because a system that overcommits memory would kill the process later
+   without a message. The full size of the weights counts, because they are copied from the mapped
+   file, whose pages are released afterwards. Over MPI, only the ranks on this machine count. */
 syn_status inference_check_memory(const inference *run, syn_error *err) {
     char a[32], b[32];
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -153,8 +154,8 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
 
 /* ---- Before and after ---- */
 
-/* Loads --hw. Runs on meta have a default machine, because without times simulators would run all
-   compute in no time. */
+/* Loads the machine of --hw. Runs on meta have a default machine, because simulators would treat
+   ops without times as if they took no time. */
 static syn_status choose_hardware(inference *run, syn_error *err) {
     const char *name = run->args->hw;
     if (!name && run->launch.device == SYN_DEVICE_META) name = "a100-80g";
@@ -170,7 +171,7 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     return run->compared ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *run->compared, "--compare");
 }
 
-/* Chooses the dtype of a run on meta if no option does. */
+/* Chooses the dtype of a run on meta if no option sets it. */
 static void choose_dtype(inference *run) {
     const inference_args *args = run->args;
     if (run->launch.device != SYN_DEVICE_META || args->dtype >= 0 || args->weight_dtype >= 0)

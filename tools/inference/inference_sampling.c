@@ -1,3 +1,4 @@
+/* Chooses sampling parameters and stop criteria from options and files, and checks them. */
 #include "tools/inference/inference_sampling.h"
 
 #include <math.h>
@@ -42,7 +43,7 @@ static syn_status add_end(const inference *run, int64_t id, syn_stop_criteria *e
     return SYN_OK;
 }
 
-/* If the text is a list of numbers, adds them as stop ids and returns true. */
+/* If `text` is a list of numbers, adds the numbers as stop ids and returns true. */
 static bool add_numbers(const inference *run, const char *text, syn_stop_criteria *end,
                         syn_status *status, syn_error *err) {
     if (!*text || text[strspn(text, "0123456789, ")]) return false;
@@ -62,7 +63,8 @@ static int64_t token_of(const syn_tokenizer *tok, const char *text) {
     return -1;
 }
 
-/* Applies --eos. The padding token stays that of the files, unless it was their first stop id. */
+/* Applies --eos. The padding token of the files does not change, unless it was their first stop
+   id. */
 static syn_status choose_end(const inference *run, syn_stop_criteria *end, syn_error *err) {
     const char *text = run->args->eos;
     syn_status status = SYN_OK;
@@ -87,8 +89,8 @@ static syn_status choose_end(const inference *run, syn_stop_criteria *end, syn_e
 
 /* ---- Sampling ---- */
 
-/* A parameter: from its option, else from the file if the file is used. Fails if the file's value
-   is out of range. */
+/* A sampling parameter: the values from its option and from the file (NaN: none), the default, and
+   the allowed range. */
 typedef struct choice {
     const char *name;
     double option, file, otherwise, least, most;
@@ -121,7 +123,8 @@ syn_status sampling_choose(const inference *run, inference_sampling *out, syn_er
          &out->repetition_penalty},
     };
     const size_t n = sizeof choices / sizeof *choices;
-    for (size_t i = 0; i < n; i++) /* only the penalty changes which token is the likeliest */
+    for (size_t i = 0; i < n; i++) /* with temperature 0, the file's other values have no effect:
+                                      only the penalty changes which token is the likeliest */
         SYN_TRY(
             choose(&choices[i], i == 0 || i == n - 1 || how->temperature > 0, run->said_by, err));
     how->top_k = (int64_t)top_k;

@@ -5,7 +5,7 @@
 #include "ops/ops.h"
 #include "tools/inference/inference.h"
 
-/* From the options, else from the files next to the weights. */
+/* The values of the options; values that no option sets come from the files next to the weights. */
 typedef struct inference_sampling {
     syn_sampling how;
     double repetition_penalty;
@@ -13,7 +13,7 @@ typedef struct inference_sampling {
 } inference_sampling;
 /* Whether any sampling option was given. */
 bool sampling_asked(const inference_args *args);
-/* An error message if sampling options contradict each other, else NULL. */
+/* Returns an error message if sampling options contradict each other, else NULL. */
 const char *sampling_refuses(const inference_args *args);
 /* Reads the options and files into *out. */
 syn_status sampling_choose(const inference *run, inference_sampling *out,
@@ -21,7 +21,7 @@ syn_status sampling_choose(const inference *run, inference_sampling *out,
 uint64_t sampling_hash(const inference_sampling *s, uint64_t hash);
 /* Prints a line with the values that came from generation_config.json, if any did. */
 void sampling_print(const inference *run, const inference_sampling *s);
-/* Writes members of a JSON object, without a trailing comma. */
+/* Writes the parameters as members of a JSON object, without a comma at the end. */
 void sampling_json(const inference_sampling *s, syn_sink *out);
 
 #endif

@@ -1,3 +1,5 @@
+/* Scores prompts for --logits all and --embeddings, and writes the .npy files. Separate from the
+   tasks because causal models and BERT share it. */
 #include "tools/inference/inference_score.h"
 
 #include <math.h>
@@ -10,7 +12,7 @@
 #include "tools/inference/npy.h"
 #include "tools/progress.h"
 
-/* Tokens per forward pass; a longer prompt is a pass of its own. */
+/* Maximum number of tokens per forward pass; a longer prompt gets a pass of its own. */
 enum { TOKENS_AT_ONCE = 8192 };
 
 /* ---- Options ---- */
@@ -47,7 +49,7 @@ uint64_t inference_score_plan(const inference *run, uint64_t hash) {
 
 /* ---- One rank ---- */
 
-/* Prompts first .. first + n - 1 of the batch. */
+/* The prompts `first` to `first + n - 1` of the batch, which one forward pass computes. */
 typedef struct piece {
     const inference_scoring *of;
     inference *run;
@@ -55,7 +57,7 @@ typedef struct piece {
     int64_t first, n;
 } piece;
 
-/* Number of tokens of a prompt; padding follows them. */
+/* Returns the number of tokens of a prompt, without the padding after them. */
 static int64_t length_of(const piece *p, int64_t text) {
     return p->run->prompt_tokens - (p->of->padding ? p->of->padding[text] : 0);
 }
@@ -65,8 +67,8 @@ static bool is_padding(const piece *p, int64_t row) {
     return row % n >= length_of(p, p->first + row / n);
 }
 
-/* Reads rows first .. first + n - 1 of the piece, `width` elements each, into `out`. Rows of
-   padding become zero. */
+/* Reads x, which has the rows `first` to `first + n - 1` of the piece with `width` elements each,
+   into `out`. Sets rows of padding to zero. */
 static syn_status read_rows(const piece *p, syn_tensor x, int64_t first, int64_t n, int64_t width,
                             float *out, syn_error *err) {
     SYN_TRY(syn_tensor_read_f32(syn_model_ctx(p->of->model), x, out, (size_t)(n * width)));
@@ -93,8 +95,8 @@ static syn_status alloc_rows(float **out, int64_t n, int64_t width, syn_error *e
     return *out ? SYN_OK : SYN_FAIL_NOMEM(err, elems * sizeof **out, "logits or hidden states");
 }
 
-/* Logits (n, V0) of n rows from `first`, complete on every rank. hidden is (p, T, C); rows count
-   over p * T. */
+/* Returns the logits (n, V0) of n positions, complete on every rank. hidden is (p, T, C); `first`
+   is an index into its p * T positions. */
 static syn_tensor causal_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
     syn_ctx *ctx = syn_model_ctx(m);
     const int64_t rows[2] = {-1, syn_tensor_dim(ctx, hidden, 2)};
@@ -135,7 +137,8 @@ static syn_status put_logits(const piece *p, syn_error *err) {
     return s;
 }
 
-/* Pools the hidden states (T, C) of one prompt into its first row; `length` of T are tokens. */
+/* Pools the hidden states (T, C) of one prompt into the first row of `states`. The first `length`
+   positions are tokens, the others padding. */
 static void pool(inference_pooling how, float *states, int64_t length, int64_t width) {
     if (how == INFERENCE_POOLING_LAST)
         memmove(states, states + (length - 1) * width, (size_t)width * sizeof *states);
@@ -215,8 +218,8 @@ syn_status inference_end_piece(inference *run, syn_ctx *ctx, syn_mark from, syn_
 
 /* ---- Causal models ---- */
 
-/* *out gets the ids of the n prompts from `first`, with padding moved from before to after each.
-   NULL if ids is NULL. */
+/* Sets *out to the ids of the n prompts beginning with prompt `first`, with the padding moved from
+   before each prompt to after it. Sets *out to NULL if ids is NULL. */
 static syn_status move_padding(const inference_scoring *s, const int32_t *ids, int64_t first,
                                int64_t n, int32_t **out, syn_error *err) {
     const int64_t t = s->run->prompt_tokens;

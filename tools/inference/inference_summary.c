@@ -67,7 +67,8 @@ static void print_fit(const inference *run) {
         suggestions_print_need(&run->hw, &t, what, stdout);
 }
 
-/* With more ranks than key and value heads, several ranks have and compute the same head. */
+/* Prints a note if there are more ranks than key and value heads, so that several ranks store and
+   compute the same heads. */
 static void print_shared_heads(const inference *run) {
     const syn_model_config *m = &run->config;
     const int ranks = syn_model_kv_ranks(m, (int)run->args->tp);

@@ -6,11 +6,13 @@
 #include "tools/sweep/suggestions.h"
 
 static sweep swept;
-static char *other_machines; /* all machines but the first, for --compare; NULL: only one machine */
+static char *other_machines; /* all machines of the sweep except the first, for --compare; NULL:
+                                there is only one */
 
 /* ---- Options ---- */
 
-/* Passes the machines of a sweep to --hw and --compare, which predict times for them. */
+/* Sets --hw and --compare to the machines of a sweep, so that a run predicts times for all of
+   them. */
 static int name_machines(const cli_program *program, inference_args *args) {
     if (swept.machine_axis < 0) return CLI_RUN;
     const sweep_axis *axis = &swept.axes[swept.machine_axis];
@@ -67,7 +69,7 @@ static void begin_again(inference *run) {
     inference_free(run);
     *run = (inference){.args = NULL};
     launch_begin(&run->launch, program);
-    run->launch.mpi = false; /* even under a launcher */
+    run->launch.mpi = false; /* also if a launcher started this process */
     run->launch.alone = true;
 }
 
@@ -96,7 +98,7 @@ sweep_times inference_times(const inference *run, const report *r, const syn_har
     return t;
 }
 
-/* Describes what all combinations have in common, for the title. */
+/* Describes the lengths that all combinations have in common, for the subtitle. */
 static const char *lengths_text(const inference *run, char buf[100]) {
     int used = 0;
     buf[0] = '\0';
@@ -136,7 +138,7 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
     return s;
 }
 
-/* ---- Levers ---- */
+/* ---- Suggestions ---- */
 
 static bool may_take_more(const inference_args *args) {
     return !args->prompts && !args->prompt_ids;

@@ -1,3 +1,4 @@
+/* Decodes token ids and prints the text, all together or while it is generated. */
 #include "tools/inference/inference_text.h"
 
 #include <string.h>
@@ -5,11 +6,12 @@
 
 #include "syntorch/base/memory.h"
 
-/* Limits of printed text, so that a long prompt does not hide the rest. */
+/* Maximum size of a printed text, so that a long prompt does not hide the rest of the output. */
 enum { SHOWN_BYTES = 300, SHOWN_IDS = 64 };
 
-/* Ids outside the vocabulary are omitted from text, except with the byte tokenizer: an id of 256 or
-   more means that another tokenizer is needed, and decoding it fails. */
+/* Whether the text contains the id. Ids outside the vocabulary are omitted. With the byte tokenizer
+   they are not omitted, so that decoding fails: an id above 255 means that another tokenizer is
+   needed. */
 static bool is_shown(const inference *run, int32_t id) {
     return syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES ||
            id < syn_tokenizer_vocab_size(run->tokenizer);
@@ -68,7 +70,8 @@ void inference_json_text(const inference *run, const int32_t *ids, int64_t n, sy
 
 /* ---- Streaming ---- */
 
-/* Not over MPI: a launcher may give ranks a terminal although their output goes elsewhere. */
+/* Text is not streamed over MPI, because a launcher may run ranks on a terminal although their
+   output goes elsewhere. */
 bool streams_text(const inference *run) {
     const bool bytes =
         run->tokenizer && syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;

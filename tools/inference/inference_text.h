@@ -1,12 +1,13 @@
-/* Text of the inference program: printed, in JSON, and streamed while it is generated. */
+/* Converts token ids to text and outputs them: as printed lines, in JSON, and streamed during
+   generation. */
 #ifndef TOOLS_INFERENCE_TEXT_H
 #define TOOLS_INFERENCE_TEXT_H
 
 #include "tools/inference/inference.h"
 
 /* Decodes ids. Free the text with syn_free. Ids outside the tokenizer's vocabulary are omitted, as
-   in HuggingFace. False if there is no tokenizer, or, with the byte tokenizer, if an id is not a
-   byte. */
+   in HuggingFace. Returns false if there is no tokenizer, or if the tokenizer is the byte tokenizer
+   and an id is not a byte. */
 bool inference_text_of(const inference *run, const int32_t *ids, int64_t n, char **text,
                        size_t *bytes);
 /* Prints `what` and the text of the ids, or the ids if they cannot be decoded. Long output is

@@ -1,3 +1,4 @@
+/* Writes the header and the data of .npy files. */
 #include "tools/inference/npy.h"
 
 #include <stdio.h>
@@ -16,8 +17,9 @@ syn_status npy_open(syn_sink **out, const char *path, const int64_t *dims, int n
                       (long long)dims[i]);
     n = snprintf(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }",
                  shape);
-    /* Magic (6), version (2), length (2) and the text, padded with spaces and a newline to a
-       multiple of 64. */
+    /* The header consists of the magic (6 bytes), the version (2), the length of the text (2) and
+       the text, which is padded with spaces and a newline so that the header's size is a multiple
+       of 64 bytes. */
     const int total = (10 + n + 1 + 63) / 64 * 64;
     const unsigned char length[2] = {(unsigned char)((total - 10) & 0xff),
                                      (unsigned char)((total - 10) >> 8)};

@@ -4,8 +4,9 @@
 
 #include "syntorch/base/sink.h"
 
-/* Begins a file of float32 in row-major order with these dimensions (at most SYN_MAX_RANK). Write
-   all elements with npy_put, then close it with syn_sink_close. */
+/* Begins a file of float32 values in row-major order. It has n_dims dimensions (at most
+   SYN_MAX_RANK), whose sizes are in dims. The caller then writes all elements with npy_put and
+   closes the file with syn_sink_close. */
 syn_status npy_open(syn_sink **out, const char *path, const int64_t *dims, int n_dims,
                     syn_error *err) SYN_MUST_USE;
 void npy_put(syn_sink *file, const float *data, size_t n);

@@ -1,3 +1,4 @@
+/* Adds up the ops of a run by name, and prints them as a table, as JSON and as a list of nodes. */
 #include "tools/inference/report.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The table that a run prints: calls, time, share of time, flop/s and bytes/s of each op. */
+/* The table of ops that a run prints: calls, time, share of time, flop/s and bytes/s of each op. */
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
@@ -11,26 +11,28 @@
 typedef struct report_row {
     const char *op;
     uint64_t calls, flops, bytes, comm_bytes;
-    double busy_ns, wait_ns, predicted_ns; /* sums, 0 if unknown; busy_ns excludes the
-                                              wait for other ranks, which is wait_ns */
+    double busy_ns, wait_ns, predicted_ns; /* sums over the calls, 0 if unknown; wait_ns is the time
+                                              spent waiting for other ranks, which busy_ns
+                                              excludes */
     bool communication;
 } report_row;
 
 typedef struct report {
-    report_row *rows; /* descending by measured time, else predicted time, else flops */
+    report_row *rows; /* sorted by descending measured time, or predicted time, or flops: the first
+                         that is known */
     uint32_t n_rows;
     report_row total;
     bool measured, predicted;
     double predicted_forward_ns, predicted_prefill_ns, predicted_decode_ns; /* sums by phase */
-    limits limits;          /* shares of the predicted time */
+    limits limits;          /* what limits the predicted time */
     uint64_t largest_bytes; /* largest output that one op allocated */
     uint64_t last_id;       /* highest id of the nodes added so far */
     size_t rows_cap;
 } report;
 
-/* Adds the nodes of one rank, except views and nodes added before. A zeroed report is empty. Call
-   it for each step before the step is forgotten. Names of ops must outlive the report. hw is the
-   hardware that predicted the times; NULL: none. */
+/* Adds the nodes of one rank, except views and nodes that were added before. A zeroed report is
+   empty. The caller must add each step before its rows are forgotten. The names of ops must outlive
+   the report. hw: the hardware whose predicted times the nodes have; NULL: none. */
 syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, const syn_hardware *hw,
                       syn_error *err) SYN_MUST_USE;
 /* Sorts the rows. Call it before printing. */

@@ -1,3 +1,5 @@
+/* Writes the files of --visualize_trace one after another. If graphviz or protobuf is missing, it
+   still writes the files that do not need it. */
 #include "tools/inference/visualize.h"
 
 #include <string.h>
@@ -41,7 +43,7 @@ static syn_status write_et_set(const syn_graph *graph, const syn_export_options 
     return s;
 }
 
-/* What a file needs that this build or machine may lack. */
+/* What a file needs that may be missing in this build or on this machine. */
 typedef enum need { NEEDS_NOTHING, NEEDS_PROTOBUF, NEEDS_GRAPHVIZ, N_NEEDS } need;
 
 static const struct {
@@ -60,7 +62,7 @@ static const struct {
     {"tensor_comm_graph.png", &syn_export_png, true, NEEDS_GRAPHVIZ},
 };
 
-/* All that is missing as one error. */
+/* Fails with one error that names everything that is missing; succeeds if nothing is missing. */
 static syn_status tell_missing(const syn_error missing[N_NEEDS], syn_error *err) {
     const syn_error *first = NULL;
     for (int i = 0; i < N_NEEDS; i++) {
@@ -81,7 +83,7 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
         if (files[i].comm_graph && graph->n_ranks < 2) continue;
         if (files[i].exporter == &syn_export_chakra && syn_graph_is_large(graph)) continue;
         syn_error *why = &missing[files[i].need];
-        if (why->code != SYN_OK) continue; /* the same cause */
+        if (why->code != SYN_OK) continue; /* would fail for the same reason */
         const syn_status s =
             write_one(graph, files[i].exporter, &options, folder, files[i].name, list, why);
         const bool is_async = files[i].need == NEEDS_GRAPHVIZ ||
@@ -93,7 +95,7 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
     return tell_missing(missing, err);
 }
 
-/* Prints what the files of a large run omit, and how to write it. */
+/* For a large run, prints what its files omit, and the commands that write it. */
 static void say_less(const syn_graph *graph, const syn_copied_ranks *copies, const char *folder,
                      FILE *list) {
     const uint32_t n = syn_copies_count(copies);

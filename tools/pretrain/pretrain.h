@@ -29,7 +29,7 @@ typedef struct pretrain_args {
     int64_t save_total_limit; /* 0: no limit */
     int64_t trace_skip_first, trace_wait, trace_warmup, trace_active,
         trace_repeat /* 0: until training ends */;
-    double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's own */;
+    double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
     int masking;   /* syn_masking; -1 if not given */
     int recompute; /* syn_recompute_mode */
     int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
@@ -46,18 +46,17 @@ typedef struct pretrain_metrics {
 
 typedef struct pretrain_log pretrain_log;
 
-/* The progress bar on a terminal. */
+/* State of the progress bar on a terminal. */
 typedef struct pretrain_bar {
     progress_line line;          /* line.out NULL: no bar */
-    uint64_t begun_ns, drawn_ns; /* start; last drawing */
-    int64_t first_step;          /* of this run */
+    uint64_t begun_ns, drawn_ns; /* time of the start and of the last drawing */
+    int64_t first_step;          /* number of the first step of this run */
 } pretrain_bar;
 
-/* The last model or checkpoint that could not be saved, unless a later one was saved. name "":
-   none. */
+/* The last model or checkpoint if it could not be saved. name "": the last one was saved. */
 typedef struct pretrain_unsaved {
     char name[40];
-    const char *folder; /* name of its folder, static */
+    const char *folder; /* folder that contains it; a static string */
 } pretrain_unsaved;
 
 typedef struct pretrain {
@@ -66,34 +65,39 @@ typedef struct pretrain {
     syn_hardware hw;
     syn_model_config config;
     syn_dtype dtype;      /* compute dtype: f32 or bf16 */
-    syn_weights *weights; /* initial weights; NULL: random */
+    syn_weights *weights; /* initial weights; NULL: random weights */
     syn_tokenizer *tokenizer;
-    char tokenizer_folder[4096];   /* "": the byte tokenizer */
-    char save_dir[96];             /* the default for --save-dir */
-    syn_texts *texts, *eval_texts; /* eval_texts NULL: no validation */
-    uint64_t texts_key, eval_key;  /* hashes of their token ids; 0: none */
+    char tokenizer_folder[4096];   /* folder of the tokenizer; "": the byte tokenizer */
+    char save_dir[96];             /* buffer for the default of --save-dir */
+    syn_texts *texts, *eval_texts; /* samples for training and validation; eval_texts NULL: no
+                                      validation */
+    uint64_t texts_key, eval_key;  /* hashes of the token ids of texts and eval_texts; 0: none */
     uint64_t model_sum, data_sum, eval_sum,
-        tokenizer_sum; /* checksums of the files; 0: none, or the byte tokenizer */
+        tokenizer_sum; /* checksums of the files of model, data, validation data and tokenizer; 0:
+                          no file */
     syn_batch_how batches;
     int32_t special[8];
-    int64_t n_texts;                /* training samples; on meta at least those of one step */
+    int64_t n_texts;                /* number of training samples; on meta at least as many as the
+                                       traced steps need */
     int64_t steps_per_epoch, steps; /* optimizer steps */
-    /* rank 0 only */
+    /* The following fields are used only on rank 0. */
     pretrain_log *log;
     pretrain_bar bar;
-    pretrain_unsaved unsaved[2]; /* models; checkpoints */
-    char saved[2][40];           /* last saved model and checkpoint; "": none */
+    pretrain_unsaved unsaved[2]; /* [0]: model; [1]: checkpoint */
+    char saved[2][40];           /* names of the last saved model and checkpoint; "": none */
     int64_t unwritten_traces;    /* number of traces that could not be written */
-    int64_t unwritten_step;      /* step of the first one */
-    /* predictions and traces */
-    struct pretrain_swept *swept;    /* collects times instead of writing files; NULL: no sweep */
-    bool predicts;                   /* only predict a step; write no files */
-    comparison predicted;            /* times of a step; 0: none was traced */
-    double measured_ns;              /* time of the last traced step; 0 on meta */
-    struct pretrain_window *windows; /* traces so far; on rank 0, or on all ranks on meta */
+    int64_t unwritten_step;      /* step of the first of these traces */
+    /* The following fields are for predictions and traces. */
+    struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
+                                        sweep */
+    bool predicts;                   /* the run only predicts a step and writes no files */
+    comparison predicted;            /* predicted times of a step on each machine; 0: no step was
+                                        traced */
+    double measured_ns;              /* measured time of the last traced step; 0 on meta */
+    struct pretrain_window *windows; /* the traces so far; on rank 0 only, on meta for all ranks */
     size_t n_windows, windows_cap;
 
-    output_lock save_lock, trace_lock; /* held by rank 0's process */
+    output_lock save_lock, trace_lock; /* locks of the output folders, held by rank 0's process */
 } pretrain;
 
 /* Default data, in examples/. */
@@ -102,12 +106,13 @@ typedef struct pretrain {
 
 extern const cli_option pretrain_options[];
 pretrain_args *pretrain_arguments(void); /* the options' values */
-/* After cli_parse: sets run->args, and device and ranks of run->launch. Rejects options that
-   contradict each other or have no effect. Returns CLI_RUN, or the exit code after a message. */
+/* Called after cli_parse and pretrain_check_sweep. Sets run->args, and device and ranks of
+   run->launch. Rejects options that contradict each other or have no effect. Returns CLI_RUN, or
+   the exit code after a message. */
 int pretrain_check_options(pretrain *run, int argc, char **argv);
 
-/* Call it before: parses --sweep and rejects options that contradict it. Without --sweep it returns
-   CLI_RUN. */
+/* Called before pretrain_check_options: parses --sweep and rejects options that contradict it.
+   Without --sweep it returns CLI_RUN. */
 int pretrain_check_sweep(const pretrain *run, int argc, char **argv);
 /* Runs all combinations of --sweep, then prints and writes the results. `once` checks the options,
    prepares and launches one run. */
@@ -116,11 +121,12 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
 /* After a run on meta: tries other runs, each with one option changed, and prints the options that
    make the step faster. */
 void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err));
-/* For one combination of a sweep: calls pretrain_predict for each machine. `passes` as there. */
+/* For one combination of a sweep: calls pretrain_predict with `passes` for each machine. */
 syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
                               syn_error *err) SYN_MUST_USE;
 
-/* In a sweep over machines: the machine that determines the default dtype; else NULL. */
+/* In a sweep over machines, returns the machine that determines the default dtype; otherwise
+   NULL. */
 const syn_hardware *pretrain_deciding_machine(const pretrain *run);
 
 /* Sets up model, tokenizer and data, and everything derived from them. */
@@ -134,15 +140,15 @@ void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes);
 /* Hashes of everything that determines the ranks' work; see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
 int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
-/* The program of one rank, a launch_main. */
+/* Runs one rank; a launch_main. */
 syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *err) SYN_MUST_USE;
 
 /* ---- Output ---- */
 
-/* Creates metrics.csv in --save-dir, or continues the existing one after step `done`. The log also
+/* Creates metrics.csv in --save-dir, or continues an existing file after step `done`. The log also
    prints lines for steps and validations. */
 syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) SYN_MUST_USE;
-/* The last step in --save-dir's metrics.csv; 0: none. */
+/* Sets *steps to the last step in metrics.csv of --save-dir; 0: none. */
 syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error *err) SYN_MUST_USE;
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m);
 void pretrain_log_eval(pretrain *run, int64_t step, double loss);
@@ -164,13 +170,13 @@ syn_status pretrain_write_curve(const pretrain *run, const pretrain_curve *train
 
 /* Starts the progress bar after step `done`, if standard output is a terminal. */
 void pretrain_bar_begin(pretrain *run, int64_t done);
-/* Draws the bar. That of the last step stays on the screen. */
+/* Draws the bar. After the last step, the bar stays on the screen. */
 void pretrain_bar_step(pretrain *run, const pretrain_metrics *m);
 /* Clears the bar; call it before printing anything else. The next step draws it again. */
 void pretrain_bar_clear(pretrain *run);
 
-/* Saves the model to a folder in the format of transformers. Called by all ranks that hold a
-   shard. */
+/* Saves the model to a folder in the format of transformers. All ranks that have a shard of the
+   weights must call it. */
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) SYN_MUST_USE;
 
@@ -184,26 +190,31 @@ typedef struct pretrain_state {
     double best; /* lowest validation loss; infinity: none yet */
 } pretrain_state;
 /* Saves <save-dir>/<name>/: the model and, if `resumable`, the training state. The folder gets its
-   name once everything is on disk. Called by every rank. */
+   name when everything is on disk. Every rank must call it. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) SYN_MUST_USE;
-/* Call it on rank 0 after a save. `name` must be static unless it is a checkpoint's. */
+/* Records on rank 0 whether a save succeeded. `name` must be a static string unless it is the name
+   of a checkpoint. */
 void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable, bool saved);
-/* After the run: prints the paths of log, curve and last models. */
+/* After the run: prints the paths of the log, the curve, and the last saved model and
+   checkpoint. */
 void pretrain_list_saved(const pretrain *run);
-/* After the last step: fails if the last model or checkpoint, or any trace, could not be saved. */
+/* After the last step: fails if the last model, the last checkpoint, or any trace could not be
+   saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* Name of the file with master weights and moments of a shard. */
+/* Writes the name of the file with a shard's master weights and moments to `name`, and returns
+   it. */
 enum { PRETRAIN_TENSORS_NAME = 40 };
 const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]);
-/* Writes training_state.json, the last file of a checkpoint folder. It has checksums of all files:
-   sums[i] is the checksum of shard i's tensors, those of other files are computed here. */
+/* Writes training_state.json, the last file of a checkpoint folder. It contains checksums of all
+   files. sums[i] is the checksum of the file with shard i's tensors; the function computes the
+   other checksums. */
 syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
                                 const char *folder, const uint64_t *sums,
                                 syn_error *err) SYN_MUST_USE;
-/* Reads it, sets step and best, and verifies the files that this rank reads; rank 0 also verifies
-   files that no rank reads. SYN_E_FORMAT: a file is damaged. SYN_E_INVALID: lists the options that
-   differ from the run that wrote it. */
+/* Reads training_state.json, sets step and best, and verifies the files that this rank reads; rank
+   0 also verifies files that no rank reads. Fails with SYN_E_FORMAT if a file is damaged, and with
+   SYN_E_INVALID if options differ from those of the run that wrote it; the message lists them. */
 syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain_state *state,
                                syn_error *err) SYN_MUST_USE;
 /* Fails if --save-dir has checkpoints of an earlier run and --resume is not given. */
@@ -212,52 +223,55 @@ syn_status pretrain_check_saved(const pretrain *run, syn_error *err) SYN_MUST_US
    steps may be replaced. Call it when run->steps is known. */
 syn_status pretrain_check_longer(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Resumes from the latest checkpoint: sets parameters, moments, step and best. Does nothing if
-   there is none. SYN_E_INVALID: the checkpoint is of another run. */
+   there is none. Fails with SYN_E_INVALID if the checkpoint belongs to another run. */
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) SYN_MUST_USE;
 
 /* ---- Traces ---- */
 
-/* The role of the run's nth step (from 0) in traces. `last`: it is the last step. */
+/* The role of the run's nth step (from 0) in traces. `last`: whether it is the run's last step. */
 typedef enum pretrain_tracing {
     PRETRAIN_UNTRACED,
     PRETRAIN_ACTIVE,     /* traced, and the next step belongs to the same trace */
     PRETRAIN_WINDOW,     /* traced, and the last step of its trace */
-    PRETRAIN_LAST_WINDOW /* the same, and no further trace follows */
+    PRETRAIN_LAST_WINDOW /* like PRETRAIN_WINDOW, but no further trace follows */
 } pretrain_tracing;
 pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, bool last);
 
 /* Creates --out-dir, checks that files can be written there, and locks their names. */
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Writes the rows in this rank's context as a trace that ends with the nth step of this run, which
-   is step `step` of the training. Called by every rank; rank 0 collects all ranks and writes the
-   files. `last`: no further trace follows. */
+   is step `step` of the training. Every rank must call it; rank 0 collects the rows of all ranks
+   and writes the files. `last`: whether no further trace follows. */
 syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t nth,
                                 int64_t step, bool last, syn_error *err) SYN_MUST_USE;
 /* ---- Predictions ---- */
 
-/* From the nodes of the graph's first rank. */
+/* Returns the limits of the graph's first rank. */
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
 double pretrain_step_tokens(const pretrain *run); /* tokens per step on all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
-/* A prediction records at most this many microbatches of a step, one of each kind: the first
-   creates the gradients, the second accumulates, the last accumulates and all-reduces. */
+/* The largest number of microbatches that are recorded to predict a step: one of each kind. The
+   first creates the gradients, the second adds to them, and the last adds to them and all-reduces
+   them. */
 enum { PRETRAIN_RECORDED_PASSES = 3 };
-/* Predicts a step of the run on hw from one rank's rows, which have `steps` steps of `passes`
-   microbatches each. If the run's steps have more microbatches, *out must have the prediction for
-   `passes` - 1; the difference is the time of each microbatch that was not recorded. */
+/* Predicts a step of the run on hw from the rows of one rank, which recorded `steps` steps of
+   `passes` microbatches each. If the run's steps have more microbatches, *out must contain the
+   prediction for `passes` - 1 microbatches; the difference between the two predictions is the time
+   of each microbatch that was not recorded. */
 syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
                             int64_t steps, int64_t passes, sweep_times *out,
                             syn_error *err) SYN_MUST_USE;
-/* The same on each machine of run->predicted. */
+/* Predicts the step on each machine of run->predicted. */
 syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, int64_t passes,
                                 syn_error *err) SYN_MUST_USE;
-/* For a run that only predicts: the context has one step of `passes` microbatches. */
+/* For a run that only predicts: predicts the step from the context, which recorded one step of
+   `passes` microbatches. */
 syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t passes,
                                    syn_error *err) SYN_MUST_USE;
-/* On meta: predicts the step of all ranks together on the run's own machine. */
+/* On meta: predicts the step from the rows of all ranks, on the run's own machine. */
 syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
                                   syn_error *err) SYN_MUST_USE;
-/* Prints the predictions; with --json as one object. */
+/* Prints the predictions; with --json, as one JSON object. */
 syn_status pretrain_tell(const pretrain *run, syn_error *err) SYN_MUST_USE;
 
 /* Warns if the run ended before all traces were recorded. */

@@ -1,4 +1,4 @@
-/* loss.svg: training and validation loss by step. */
+/* Draws loss.svg: training and validation loss by step. */
 #include <math.h>
 #include <string.h>
 
@@ -17,8 +17,8 @@ typedef struct axes {
     axis x, y;
 } axes;
 
-/* The smallest of 1, 2, 5, 10, 20, ... (and 0.5, 0.2, ...) that divides the range into at most
-   `most` intervals. */
+/* Returns the smallest of the numbers ..., 0.2, 0.5, 1, 2, 5, 10, 20, ... that divides the range
+   into at most `most` intervals. */
 static double round_tick(double range, int most) {
     static const double steps[] = {1, 2, 5};
     const double unit = pow(10, floor(log10(range / most)));
@@ -34,7 +34,7 @@ static void widen(axis *a, const pretrain_curve *c) {
     }
 }
 
-/* An axis from tick to tick that includes all losses. */
+/* Returns an axis that begins and ends at a tick and includes all losses. */
 static axis loss_axis(const pretrain_curve *train, const pretrain_curve *eval) {
     axis a = {INFINITY, -INFINITY, 0};
     widen(&a, train);
@@ -117,8 +117,8 @@ static void draw_epochs(syn_sink *svg, const axes *a, int64_t steps_per_epoch) {
 
 /* ---- Curves ---- */
 
-/* Draws one point per `every` steps, their mean, so that there are at most as many as columns of
-   pixels. */
+/* Draws one point for each `every` steps, their mean. So there are at most as many points as
+   columns of pixels. */
 static void draw_curve(syn_sink *svg, const axes *a, const pretrain_curve *c, size_t every,
                        const char *color) {
     syn_sink_printf(svg, "<g stroke=\"%s\" fill=\"%s\">\n", color, color);

@@ -1,4 +1,5 @@
-/* Model, tokenizer and data of the pretraining program, and what all ranks must agree on. */
+/* Sets up model, tokenizer and data of the pretraining program, and hashes what must be equal on
+   all ranks. */
 #include <string.h>
 
 #include "syntorch/base/intern.h"
@@ -40,8 +41,8 @@ static syn_status find_model(pretrain *run, syn_error *err) {
     return syn_model_config_load(&run->config, found, err);
 }
 
-/* Sets the default of --save_dir. A config.json may name its model "..", so names that begin with a
-   dot are replaced. */
+/* Sets the default of --save_dir. Replaces names that begin with a dot, because a config.json may
+   name its model "..". */
 static void name_save_dir(pretrain *run) {
     const char *name = run->config.name;
     if (run->args->save_dir) return;
@@ -50,7 +51,7 @@ static void name_save_dir(pretrain *run) {
     run->args->save_dir = run->save_dir;
 }
 
-/* Sets defaults, and what --recipe reference changes. */
+/* Sets the defaults that depend on --recipe, and what --recipe reference changes besides. */
 static void follow_reference(pretrain *run) {
     pretrain_args *args = run->args;
     if (args->masking < 0) args->masking = args->reference ? SYN_MASKING_ONLY : SYN_MASKING_BERT;
@@ -84,7 +85,7 @@ static syn_status check_length(const pretrain *run, syn_error *err) {
 
 /* ---- Dropout ---- */
 
-/* From --dropout, or else from the model's configuration. */
+/* Chooses the dropout rates: --dropout, or else the rates in the model's configuration. */
 static syn_status choose_dropout(pretrain *run, syn_error *err) {
     const double given = run->args->dropout;
     syn_dropout_rates *rates = &run->config.dropout;
@@ -116,7 +117,8 @@ void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes) {
 
 /* ---- Folders ---- */
 
-/* Checks that files can be written to the folder, before hours of work. */
+/* Checks that files can be written to the folder, because training may take hours before it
+   writes. */
 static syn_status check_folder(const char *folder, const char *name, syn_error *err) {
     char path[4300];
     syn_sink *sink;
@@ -126,7 +128,7 @@ static syn_status check_folder(const char *folder, const char *name, syn_error *
     return syn_sink_close(sink, false, err);
 }
 
-/* Whether this process writes models and the log; over MPI only rank 0 does. */
+/* Whether this process writes models and the log. Over MPI only rank 0 writes them. */
 static bool writes(const pretrain *run) {
     return !run->launch.program->mute && run->launch.device != SYN_DEVICE_META;
 }
@@ -177,7 +179,8 @@ static syn_status find_tokenizer(pretrain *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* Takes start and stop tokens from the tokenizer: a preset has those of its own tokenizer. */
+/* Sets start and stop tokens to those of the tokenizer, because a preset has the tokens of the
+   tokenizer that it was published with. */
 static void set_ending(pretrain *run) {
     const int32_t eos = syn_tokenizer_eos(run->tokenizer), bos = syn_tokenizer_bos(run->tokenizer);
     syn_stop_criteria *end = &run->config.end;
@@ -308,7 +311,7 @@ static syn_status open_data(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(open_named(run, true, &args->data, PRETRAIN_DATA, "--data", err));
     if (args->skip_eval) return SYN_OK;
-    if (args->data.n > 0 && args->eval_data.n == 0) return SYN_OK; /* no validation data */
+    if (args->data.n > 0 && args->eval_data.n == 0) return SYN_OK; /* without validation data */
     return open_named(run, false, &args->eval_data, PRETRAIN_EVAL_DATA,
                       "--eval-data or --skip-eval", err);
 }
@@ -342,7 +345,8 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
     return SYN_OK;
 }
 
-/* The default on meta: without times, simulators would run all compute in no time. */
+/* The default on meta, where runs need predicted times: simulators would treat ops without times as
+   if they took no time. */
 #define DEFAULT_HARDWARE "a100-80g"
 
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
@@ -359,7 +363,7 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
                            run->launch.ranks, err);
 }
 
-/* Sets the dtype; on meta without --dtype, that of the published checkpoint, or bf16 on GPUs. */
+/* Sets the dtype. On meta without --dtype, meta_dtype chooses it. */
 static void choose_dtype(pretrain *run) {
     const pretrain_args *args = run->args;
     const syn_hardware *swept = pretrain_deciding_machine(run);
@@ -393,7 +397,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     return writes(run) ? pretrain_check_longer(run, err) : SYN_OK;
 }
 
-/* ---- What all ranks must agree on ---- */
+/* ---- What must be equal on all ranks ---- */
 
 static int number_parts(const pretrain *run, launch_part *parts) {
     const pretrain_args *a = run->args;
@@ -442,7 +446,8 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     const pretrain *run = user;
     const pretrain_args *a = run->args;
     int n = 0;
-    /* Only the first difference is reported, so causes come before their consequences. */
+    /* Only the first difference between ranks is reported, so an option comes before the values
+       that depend on it. */
     parts[n++] = (launch_part){"--device", (uint64_t)run->launch.device};
     parts[n++] = (launch_part){"--recipe", (uint64_t)a->reference};
     parts[n++] = (launch_part){"model", run->model_sum};

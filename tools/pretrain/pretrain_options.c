@@ -167,15 +167,16 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
     return cli_check_rules(run->launch.program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
-/* On meta nothing is trained. Options of training are accepted, so that a command line can be
-   reused, but a note lists them. */
+/* Prints a note that lists the training options without effect. On meta nothing is trained, but
+   these options are accepted so that a command line can be reused. */
 static void note_meta(const pretrain *run, int argc, char **argv) {
     static const char *const names[] = {"eval-data", "eval-steps", "save-dir", "save-steps",
                                         "save-total-limit", "resume", "learning-rate",
                                         "warmup-steps", "logging-steps", "mask-policy",
-                                        /* without effect only if no trace is written */
+                                        /* the following options have no effect only if no trace is
+                                           written */
                                         "seed", "num-epochs", "max-steps", "skip-eval"};
-    enum { OF_TRACES = 10 }; /* number of names before those */
+    enum { OF_TRACES = 10 }; /* number of names before these options */
     const size_t n = run->args->enable_tracing ? OF_TRACES : sizeof names / sizeof *names;
     char list[240] = "";
     size_t used = 0;
@@ -198,7 +199,8 @@ static void note_no_model(const pretrain *run) {
                 run->launch.program->name);
 }
 
-/* Without a trace, records only the first step of one rank: all ranks do the same. */
+/* For a run without a trace: records only the first step of one rank, because all ranks run the
+   same ops. */
 static void predict_alone(pretrain *run) {
     run->predicts = run->launch.alone = true;
     args.enable_tracing = args.skip_eval = true;

@@ -1,5 +1,5 @@
-/* Output of the pretraining program: the log, metrics.csv and models. Traces are in
-   pretrain_trace.c, loss.svg in pretrain_curve.c. */
+/* Writes the output of the pretraining program: the log, metrics.csv and models. pretrain_trace.c
+   writes traces, and pretrain_curve.c writes loss.svg. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 
 struct pretrain_log {
     int csv;
-    char *pending; /* lines not written to the file yet */
+    char *pending; /* lines that are not written to the file yet */
     size_t pending_bytes, pending_cap;
     int failing; /* errno of the last attempt to write them; 0: success */
     pretrain_curve train, eval;
@@ -32,13 +32,13 @@ static void add(pretrain_log *log, pretrain_curve *c, int64_t step, double loss)
 
 static const char columns[] = "step,epoch,loss,learning_rate,grad_norm,tokens_per_s,eval_loss\n";
 
-/* The number in column `column` (from 0) of a CSV line; NaN if it is empty. */
+/* Returns the number in column `column` (from 0) of a CSV line; NaN if the column is empty. */
 static double field(const char *line, int column) {
     for (; column > 0 && line; column--) line = (line = strchr(line, ',')) ? line + 1 : NULL;
     return line && *line != ',' && *line != '\n' ? strtod(line, NULL) : NAN;
 }
 
-/* Copies the lines of steps up to `done` and adds their losses to the curves. */
+/* Copies the lines of the steps up to `done`, and adds their losses to the curves. */
 static void keep_lines(pretrain_log *log, syn_sink *sink, const char *text, int64_t done) {
     const char *line = strchr(text, '\n');
     for (line = line ? line + 1 : NULL; line && *line; line = strchr(line, '\n') + 1) {
@@ -87,7 +87,7 @@ syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error 
     return SYN_OK;
 }
 
-/* Prints model, dtype and device, and the dropout with its origin. */
+/* Prints model, dtype, device and dropout, and which option or file sets the dropout. */
 static void tell_run(const pretrain *run) {
     const pretrain_args *a = run->args;
     char rates[200], name[CLI_SHOWN_BYTES];
@@ -150,8 +150,8 @@ static void add_line(pretrain *run, const char *line) {
             run->launch.program->name, run->args->save_dir, strerror(log->failing));
 }
 
-/* Whether to print a line for the step. With a progress bar: only if --logging_steps is given, and
-   not for the last step, which the bar shows. */
+/* Whether to print a line for the step. With a progress bar, lines are printed only if
+   --logging_steps is given, and not for the last step, which the bar shows. */
 static bool wants_line(const pretrain *run, int64_t step) {
     const int64_t asked = run->args->logging_steps, every = asked > 0 ? asked : 10;
     if (run->bar.line.out && (asked == 0 || step == run->steps)) return false;

@@ -3,7 +3,7 @@
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/suggestions.h"
 
-/* Times of one step; the graph has `steps` steps. */
+/* Predicts the time of one step from a graph of `steps` steps. */
 static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int64_t steps,
                              sweep_times *out, syn_error *err) {
     const limits l = pretrain_limits(hw, graph);
@@ -14,7 +14,7 @@ static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int
     return SYN_OK;
 }
 
-/* The graph of a rank's rows, without measured times. */
+/* Makes the graph of a rank's rows, with predicted instead of measured times. */
 static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_graph **out,
                              syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
@@ -27,8 +27,8 @@ static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_gra
     return s;
 }
 
-/* Adds the time of `passes` more microbatches to t. Each takes the difference between t and
-   `fewer`, which has one microbatch less. */
+/* Adds the time of `passes` more microbatches to t. Each microbatch takes the difference between
+   the times in t and in `fewer`, whose step has one microbatch less. */
 static void add_passes(sweep_times *t, const sweep_times *fewer, int64_t passes) {
     const double more = (double)passes, ns = t->ns + more * (t->ns - fewer->ns);
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) {

@@ -4,7 +4,8 @@
 #include "syntorch/base/clock.h"
 #include "tools/pretrain/pretrain.h"
 
-/* Not under a launcher, which may give ranks a terminal although their output goes elsewhere. */
+/* There is no bar under a launcher, because it may run ranks on a terminal although their output
+   goes elsewhere. */
 void pretrain_bar_begin(pretrain *run, int64_t done) {
     if (run->args->quiet || syn_mpi_launched(NULL, NULL) || !isatty(STDOUT_FILENO)) return;
     run->bar = (pretrain_bar){.line = {stdout, 0}, .begun_ns = syn__clock_ns(), .first_step = done};

@@ -80,7 +80,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     pretrain_free(run);
     *run = (pretrain){.args = pretrain_arguments(), .swept = w};
     launch_begin(&run->launch, program);
-    run->launch.mpi = false; /* even under a launcher */
+    run->launch.mpi = false; /* also if a launcher started this process */
     run->launch.alone = true;
     run->launch.device = SYN_DEVICE_META;
     run->launch.ranks = (int32_t)run->args->num_gpus;
@@ -107,9 +107,10 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     return s;
 }
 
-/* ---- Levers ---- */
+/* ---- Suggestions ---- */
 
-/* Tries another tensor-parallel size with the same number of samples per step and of ranks. */
+/* Adds another tensor-parallel size with the same number of samples per step and the same number of
+   ranks. */
 static void add_tp(suggestions *l, const pretrain_args *a, int64_t tp, int64_t batch) {
     if (tp < 1 || a->num_gpus % tp != 0) return;
     suggestions_add_number(l, "tp", tp);
@@ -127,14 +128,14 @@ static void add_faster(suggestions *l, const pretrain_args *a, const syn_hardwar
     suggestions_add_number(l, "gradient_accumulation_steps", 2 * a->accumulation);
 }
 
-/* Tries a tensor-parallel size, with more ranks if it does not divide their number. */
+/* Adds a tensor-parallel size, with more ranks if it does not divide the number of ranks. */
 static void add_degree(suggestions *l, const pretrain_args *a, int64_t tp) {
     suggestions_add_number(l, "tp", tp);
     if (a->num_gpus % tp != 0) suggestions_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
 }
 
-/* Tries what needs less memory. Tensor-parallel sizes divide the heads; if they do not suffice,
-   with full recomputation in addition. */
+/* Adds changes that need less memory: recomputation, smaller batches, tensor-parallel sizes that
+   divide the number of heads, and finally these sizes together with full recomputation. */
 static void add_fitting(suggestions *l, const pretrain_args *a, int64_t heads) {
     const bool full = a->recompute == SYN_RECOMPUTE_FULL;
     if (a->recompute == SYN_RECOMPUTE_NONE) suggestions_add(l, "activation_recompute", "selective");

@@ -1,4 +1,4 @@
-/* Traces of the pretraining program: which steps are traced, and writing the files. */
+/* Determines which steps of the pretraining program are traced, and writes the traces. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,11 +8,13 @@
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 
-/* The traced steps of a cycle. */
+/* The traced steps of a cycle, which form one trace. */
 struct pretrain_window {
-    int64_t step;       /* the last of them; steps count from 1 */
-    int64_t n_steps;    /* less than --trace-active-steps if the run ended */
-    syn_graph **graphs; /* on meta: the ranks that have run, until all have; else NULL */
+    int64_t step;       /* number of the last traced step; steps count from 1 */
+    int64_t n_steps;    /* number of traced steps; less than --trace-active-steps if the run ended
+                           earlier */
+    syn_graph **graphs; /* on meta: graphs of the ranks that have run, until all ranks have;
+                           otherwise NULL */
 };
 
 /* ---- When ---- */
@@ -20,7 +22,7 @@ struct pretrain_window {
 /* A step's position in the cycles, counted like torch.profiler.schedule. */
 typedef struct place {
     int64_t cycle;  /* -1: the step is not traced */
-    int64_t active; /* number of the step among the traced steps of the cycle, from 1 */
+    int64_t active; /* position of the step among the traced steps of the cycle, from 1 */
 } place;
 
 static place place_of(const pretrain_args *args, int64_t nth) {
@@ -73,7 +75,7 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
 
 enum { PREFIX_BYTES = 4200 };
 
-/* The prefix of a trace's files. With several cycles each has its own prefix. */
+/* Returns the prefix of a trace's files. If there are several cycles, each has its own prefix. */
 static const char *prefix_of(const pretrain_args *args, int64_t step, char out[PREFIX_BYTES]) {
     char which[32] = "";
     if (args->trace_repeat != 1) snprintf(which, sizeof which, "_step%" PRId64, step);
@@ -136,7 +138,7 @@ static const struct {
 };
 
 /* Writes the graph as JSON, an HTML report, and pictures of the first rank and of all ranks. If
-   pictures cannot be drawn, for example without graphviz, that is only a warning. */
+   pictures cannot be drawn, for example because graphviz is missing, prints only a warning. */
 static syn_status draw(pretrain *run, const struct pretrain_window *window, const char *prefix,
                        const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
@@ -166,7 +168,7 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     char prefix[PREFIX_BYTES];
     syn_error missing = {.code = SYN_OK};
     prefix_of(run->args, window->step, prefix);
-    /* A build may write no .et; the rest is written all the same. */
+    /* Some builds cannot write .et files; the other files are written nevertheless. */
     const syn_status s = syn_export_et_set(all, &how, prefix, &missing);
     if (s != SYN_OK && s != SYN_E_UNSUPPORTED) return SYN_FAIL(err, s, "%s", missing.text);
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
@@ -183,7 +185,7 @@ syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
     if (!args->enable_tracing || run->launch.program->mute) return SYN_OK;
     if (run->predicts || run->swept) return SYN_OK;
     SYN_TRY(syn_make_folder(args->out_dir, err));
-    prefix_of(args, 999999, prefix); /* longest usual step number */
+    prefix_of(args, 999999, prefix); /* the longest step number that is likely */
     SYN_TRY(folder_check_prefix(prefix, err));
     snprintf(path, sizeof path, "%s.0.et", prefix);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
@@ -195,8 +197,9 @@ syn_status pretrain_check_trace(pretrain *run, syn_error *err) {
 
 /* ---- Ranks ---- */
 
-/* The graph of this rank's rows. On meta, where ranks run one after another, it is kept until the
-   last rank has run; if the rows will be dropped for a later trace, it must be a copy. */
+/* Makes the graph of this rank's rows. On meta, ranks run one after another, and the graph is kept
+   until the last rank has run. If the rows will be dropped before that, because a later trace
+   follows, the graph must be a copy. */
 static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bool copy,
                              syn_graph **out, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
@@ -220,12 +223,12 @@ static syn_status keep_graph(struct pretrain_window *window, const syn_comm *com
     window->graphs[comm->rank] = mine;
     if (comm->rank < comm->size - 1) return SYN_OK;
     SYN_TRY(syn_graph_union(all, window->graphs, (uint32_t)n, err));
-    syn_free(window->graphs); /* the union owns the graphs */
+    syn_free(window->graphs); /* frees only the list: the union owns the graphs */
     window->graphs = NULL;
     return SYN_OK;
 }
 
-/* Finds the window of a cycle; the first rank that reaches it adds it. */
+/* Finds the window of a cycle. The first rank that reaches the cycle adds its window. */
 static syn_status find_window(pretrain *run, const place *here, int64_t step,
                               struct pretrain_window **out, syn_error *err) {
     const size_t index = (size_t)here->cycle;
@@ -238,7 +241,7 @@ static syn_status find_window(pretrain *run, const place *here, int64_t step,
 }
 
 /* If a trace cannot be written, prints a warning and continues training. pretrain_check_unsaved
-   fails at the end. */
+   fails after the last step because of it. */
 static syn_status write_or_warn(pretrain *run, const struct pretrain_window *window,
                                 const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
@@ -260,7 +263,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     if (comm->rank == (run->launch.mpi ? 0 : run->launch.alone_rank))
         SYN_TRY(pretrain_predict_all(run, ctx, here.active, run->args->accumulation, err));
     if (syn_ctx_sync(ctx) != SYN_OK)
-        return syn_ctx_check(ctx, err); /* afterwards all times are known */
+        return syn_ctx_check(ctx, err); /* after the synchronization all times are known */
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
     syn_status s = SYN_OK;
     if (alone || comm->rank == 0) s = find_window(run, &here, step, &window, err);

@@ -1,3 +1,4 @@
+/* Finds the files of all ranks with glob patterns, and converts or links them. */
 #include "tools/pytorch/pytorch_job.h"
 
 #include <glob.h>
@@ -14,8 +15,8 @@
 
 /* ---- Files ---- */
 
-/* The part of a path that the pattern's star matches; NULL if the pattern has no star or the path
-   is too short. */
+/* Returns the part of a path that the star in the pattern matches. Returns NULL if the pattern has
+   no star or the path is too short. */
 static const char *starred(const char *pattern, const char *path, size_t *bytes) {
     const char *star = strchr(pattern, '*');
     if (!star) return NULL;
@@ -43,9 +44,9 @@ static syn_status add_pair(pytorch_job *job, const char *host, const char *devic
     return SYN_OK;
 }
 
-/* Adds a host trace that glob found, with its device trace: the device pattern in which the star
-   is replaced by the part that the host's star matched. host_pattern NULL: `host` is a device
-   trace. */
+/* Adds a host trace that glob found, and its device trace. The path of the device trace is the
+   device pattern, with the text that the star of the host pattern matched in place of the star.
+   host_pattern NULL: `host` is a device trace. */
 static syn_status add_starred(pytorch_job *job, const char *host_pattern, const char *host,
                               const char *device_pattern, syn_error *err) {
     size_t bytes = 0;
@@ -120,7 +121,7 @@ static syn_status run(const pytorch_job *job, bool link, pytorch_outcome *o, syn
     return s;
 }
 
-/* Locks the output of a set before reading its files, which may take minutes. */
+/* Locks the output before it reads the files, because reading may take minutes. */
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
     output_lock lock = {.path = NULL};
     memset(outcome, 0, sizeof *outcome);

@@ -8,17 +8,18 @@
 #include "export/pytorch.h"
 #include "tools/cli.h"
 
-/* The files of one rank; the paths are owned. */
+/* The files of one rank. Owns the paths. */
 typedef struct pytorch_files {
-    char *host, *device; /* one of them may be NULL; host may be a linked trace */
-    int32_t rank;        /* -1: take it from the device trace */
+    char *host, *device; /* paths of the host and the device trace; one may be NULL; host may be a
+                            linked trace */
+    int32_t rank;        /* -1: read it from the device trace */
 } pytorch_files;
 
 typedef struct pytorch_job {
     const cli_program *program;
     pytorch_files *files;
     size_t n_files, files_cap;
-    syn_pytorch_options options; /* is_set: set by pytorch_add_files */
+    syn_pytorch_options options; /* pytorch_add_files sets options.is_set */
     bool quiet;
     const char *output;
 } pytorch_job;
@@ -29,17 +30,20 @@ typedef struct pytorch_outcome {
     double seconds;
 } pytorch_outcome;
 
-/* Adds the files that match two patterns, each with one "*", or two plain paths; one of them may be
-   NULL. Files are paired by the part that the star matches; if it is a number, it is the rank. */
+/* Adds the files that match two patterns, each with one "*", or the files at two plain paths. One
+   of the two arguments may be NULL. A host and a device trace form a pair if the star matches the
+   same text in both names; if this text is a number, it is the rank. */
 syn_status pytorch_add_files(pytorch_job *job, const char *host, const char *device,
                              syn_error *err) SYN_MUST_USE;
-/* Converts and writes, with a progress bar. Free the outcome even after a failure. */
+/* Converts the files and writes the output, with a progress bar. The caller frees the outcome even
+   after a failure. */
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome,
                            syn_error *err) SYN_MUST_USE;
 /* Links the first pair of files and writes one JSON file. */
 syn_status pytorch_link(const pytorch_job *job, pytorch_outcome *outcome,
                         syn_error *err) SYN_MUST_USE;
-/* Prints the report of a conversion: as tables, or as one JSON document on standard output. */
+/* Print the report of a conversion: as tables to `out`, or as one JSON document on standard
+   output. */
 void pytorch_print(const pytorch_job *job, const pytorch_outcome *outcome, FILE *out);
 syn_status pytorch_print_json(const pytorch_job *job, const pytorch_outcome *outcome,
                               syn_error *err) SYN_MUST_USE;

@@ -1,3 +1,4 @@
+/* Parses the values of --edges and --object. */
 #include "tools/pytorch/pytorch_options.h"
 
 #include <string.h>

@@ -4,11 +4,11 @@
 
 #include "export/pytorch.h"
 
-/* Parses "all", "none" or a list such as "launch,stream" of dependency classes. *without gets a bit
-   mask of the optional classes (1 << syn_pytorch_edge_class) that are not in the list. False:
-   *wrong points to the unknown name. */
+/* Parses "all", "none" or a list of dependency classes such as "launch,stream". Sets *without to a
+   bit mask of the optional classes (1 << syn_pytorch_edge_class) that are not in the list. Returns
+   false if a name is unknown; *wrong then points to it. */
 bool pytorch_read_edges(const char *text, uint32_t *without, const char **wrong);
-/* Parses "last", "all" or a number of at least 0. False: it is none of these. */
+/* Parses "last", "all" or a number of at least 0. Returns false if the text is none of these. */
 bool pytorch_read_object(const char *text, syn_pytorch_object *object);
 
 #endif

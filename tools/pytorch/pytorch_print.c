@@ -1,5 +1,4 @@
-/* Prints the report of a conversion of PyTorch traces: tables for people, a JSON document for
-   programs. */
+/* Prints the report of a conversion of PyTorch traces, as tables or as a JSON document. */
 #include <inttypes.h>
 
 #include "syntorch/base/sink.h"
@@ -65,7 +64,7 @@ static void print_comms(const syn_pytorch_rank_report *r, FILE *out) {
     fprintf(out, "; %zu groups\n", r->n_groups);
 }
 
-#define LISTED 20 /* dropped edges that are shown */
+#define LISTED 20 /* maximum number of dropped edges that are printed */
 
 static void print_dropped(const syn_pytorch_rank_report *r, FILE *out) {
     for (size_t i = 0; i < r->n_dropped && i < LISTED; i++)
@@ -156,7 +155,7 @@ static void print_replay(const syn_pytorch_rank_report *r, FILE *out) {
     for (size_t i = 0; i < p->n_rows; i++) print_row(&p->rows[i], out);
 }
 
-/* With --compat the report has no data on ranks. */
+/* Returns the number of ranks that the report has data for: none with --compat. */
 static size_t ranks_known(const pytorch_job *job, const syn_pytorch_report *report) {
     return job->options.compat ? 0 : report->n_ranks;
 }
@@ -203,7 +202,8 @@ static void json_matches(syn_sink *s, const syn_pytorch_matches *m) {
     syn_sink_text(s, "}");
 }
 
-/* Writes counts of sends and receives always, of other kinds only if they occur. */
+/* Always writes the counts of sends and receives; writes the counts of other kinds only if they
+   occur. */
 static void json_comms(syn_sink *s, const syn_pytorch_rank_report *r) {
     syn_sink_text(s, ", \"communication\": {");
     for (int k = SYN_COMM_NONE + 1; k < SYN_COMM_KIND_COUNT; k++)

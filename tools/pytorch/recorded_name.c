@@ -1,3 +1,4 @@
+/* Splits the names of trace files into their parts. */
 #include "tools/pytorch/recorded_name.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ static bool take_end(const char *text, size_t *n, const char *end) {
     return true;
 }
 
-/* Where a ".12" at the end of the first n bytes begins; n if there is none. */
+/* Returns the position of ".12" (any number) at the end of the first n bytes; n if there is
+   none. */
 static size_t rank_at(const char *text, size_t n) {
     size_t at = n;
     while (at > 0 && text[at - 1] >= '0' && text[at - 1] <= '9') at--;

@@ -1,4 +1,4 @@
-/* Writes a model's files, and replaces an older model's folder file by file. */
+/* Writes the files of a model folder, and replaces the files of an older model. */
 #include "tools/saving/model_folder.h"
 
 #include <dirent.h>
@@ -78,14 +78,14 @@ syn_status model_folder_write(const model_folder *m, syn_ctx *ctx, syn_comm *com
     SYN_TRY(syn_model_config_save(m->config, m->heads, path, err));
     SYN_TRY(folder_path(path, err, folder, "generation_config.json"));
     if (m->generation) SYN_TRY(copy_file(m->generation, folder, "generation_config.json", err));
-    else if (syn_model_is_causal(m->config)) /* like transformers, which writes none for BERT */
+    else if (syn_model_is_causal(m->config)) /* transformers does not write this file for BERT */
         SYN_TRY(syn_stop_criteria_save(&m->config->end, m->said, path, err));
     return m->tokenizer ? copy_tokenizer(m->tokenizer, folder, err) : SYN_OK;
 }
 
 /* ---- Replacing an older model ---- */
 
-/* Whether it is model.safetensors, its index, or one of several shards. */
+/* Whether `name` is model.safetensors, its index, or one of several shards. */
 static bool is_weights(const char *name) {
     int part, of, end = 0;
     if (strcmp(name, "model.safetensors") == 0 || strcmp(name, "model.safetensors.index.json") == 0)
@@ -101,8 +101,8 @@ static bool is_of_tokenizer(const char *name) {
 }
 
 /* Collects the names of weight files in `folder` that `complete` does not have. If `complete` has a
-   tokenizer, also collects such tokenizer files, because they would be loaded together with the new
-   ones. */
+   tokenizer, also collects the tokenizer files that only `folder` has, because they would be loaded
+   together with the new tokenizer files. */
 static syn_status find_stale(syn_intern *names, const char *complete, const char *folder,
                              syn_error *err) {
     char path[FOLDER_PATH_BYTES];

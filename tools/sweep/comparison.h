@@ -5,15 +5,17 @@
 #include "tools/sweep/sweep.h"
 
 typedef struct comparison {
-    syn_hardware *machines; /* the run's own hardware, if it has one, then those of the list */
-    sweep_times *times;     /* the run's times on each machine; filled in by the program */
+    syn_hardware *machines; /* the run's own hardware, if it has one, then the machines of the
+                               list */
+    sweep_times *times;     /* predicted times of the run on each machine; filled in by the
+                               program */
     int n;                  /* number of machines */
     bool own;               /* machines[0] is the run's own hardware */
 } comparison;
 
-/* Loads the machines of `list`, "h100,h200+megatron,file.json"; NULL: none. own: the run's
-   hardware, or NULL. stack: for machines without a stack in their name. ranks: number of ranks that
-   share a machine (syn_hardware_set_sharing). */
+/* Loads the machines of `list`, such as "h100,h200+megatron,file.json"; NULL: none. own: the run's
+   hardware, or NULL. stack: the stack of machines whose name in the list has no stack. ranks:
+   number of ranks in the run (syn_hardware_set_sharing). */
 syn_status comparison_open(comparison *c, const char *list, const syn_hardware *own,
                            const char *stack, int32_t ranks, syn_error *err) SYN_MUST_USE;
 void comparison_free(comparison *c);

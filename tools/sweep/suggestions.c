@@ -1,4 +1,5 @@
-/* Tries changed options, as a sweep of one combination, and prints the best ones. */
+/* Predicts a run with changed options, each time as a sweep of one combination, and prints the best
+   changes. */
 #include "tools/sweep/suggestions.h"
 
 #include <stdlib.h>
@@ -58,8 +59,8 @@ static void begin(trial *t, const cli_program *program, const syn_hardware *own,
 
 typedef int give(const cli_program *program, const cli_option *option, const char *text);
 
-/* Passes all settings of a suggestion to `how`, which is cli_check or cli_set. Returns false at the
-   first one that is not valid. */
+/* Passes all settings of a suggestion to `how`, which is cli_check or cli_set. Stops and returns
+   false if a setting is not valid. */
 static bool give_all(const trial *t, const suggestion *of, give *how) {
     const cli_program *program = t->one.program;
     bool taken = true;
@@ -71,8 +72,8 @@ static bool give_all(const trial *t, const suggestion *of, give *how) {
     return taken;
 }
 
-/* Predicts the run with the changes in `of` (NULL: unchanged). Returns false if it cannot be run.
-   t->try must restore the options. */
+/* Predicts the run with the changes in `of` (NULL: unchanged). Returns false if the run is not
+   possible. t->try must restore the options. */
 static bool run(const trial *t, const suggestion *of, sweep_times *times) {
     syn_error err = {0};
     *times = (sweep_times){0};
@@ -83,7 +84,7 @@ static bool run(const trial *t, const suggestion *of, sweep_times *times) {
     return ran && times->tokens > 0;
 }
 
-/* The suggestion already kept for this option; NULL: none. */
+/* Returns the suggestion that was already kept for this option; NULL: none. */
 static suggestion *kept_of(suggestions *l, int kept, const char *option) {
     for (int i = 0; i < kept; i++)
         if (strcmp(l->at[i].set->option, option) == 0) return &l->at[i];
@@ -92,7 +93,7 @@ static suggestion *kept_of(suggestions *l, int kept, const char *option) {
 
 /* ---- Faster ---- */
 
-/* 0: same ranks and batch; 1: more ranks; 2: larger batch. */
+/* Returns 0 for the same ranks and batch, 1 for more ranks, 2 for a larger batch. */
 static int class_of(const suggestions *l, const suggestion *x) {
     if (x->t.ranks > l->own.ranks) return 1;
     return x->t.tokens > l->own.tokens ? 2 : 0;

@@ -1,4 +1,4 @@
-/* Runs the combinations of a sweep, and finds the Pareto front. */
+/* Tries the combinations of a sweep, and finds the Pareto front. */
 #include "tools/sweep/sweep.h"
 
 #include <math.h>
@@ -34,8 +34,8 @@ void sweep_name(sweep *s, const char *option, const char *model, const char *all
 
 /* ---- All combinations ---- */
 
-/* Advances `at` to the next combination of all axes but the machine axis. Returns false after the
-   last one. */
+/* Advances `at` to the next combination of values on all axes except the machine axis. Returns
+   false after the last combination. */
 static bool advance(const sweep *s, int at[SWEEP_AXES]) {
     for (int i = s->n_axes; i-- > 0;) {
         if (i == s->machine_axis) continue;
@@ -49,8 +49,8 @@ bool sweep_fits(const syn_hardware *hw, const sweep_times *t) {
     return hw->memory_bytes <= 0 || t->rank_bytes <= hw->memory_bytes;
 }
 
-/* Marks a row that exceeds the memory of its machine. Its times remain set, because they are valid
-   for a machine with more memory. */
+/* Marks the row as refused if it exceeds the memory of its machine. Its times remain set, because
+   they are valid for a machine with more memory. */
 static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *err) {
     char a[32], b[32], name[CLI_SHOWN_BYTES], text[2 * CLI_SHOWN_BYTES];
     row->too_large = !sweep_fits(hw, &row->t);
@@ -62,7 +62,7 @@ static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *e
     return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof text, "--sweep");
 }
 
-/* Adds a row for each machine. */
+/* Adds a row for each machine, with the combination `at`. */
 static syn_status add_rows(sweep *s, const int at[SWEEP_AXES], syn_error *err) {
     for (int m = 0; m < s->n_machines; m++) {
         SYN_TRY(syn_grow(&s->rows, &s->cap, s->n + 1, sizeof *s->rows, err));
@@ -101,7 +101,8 @@ static bool alike(const syn_hardware *a, const syn_hardware *b) {
            (x[SYN_F16] > 0) == (y[SYN_F16] > 0) && (x[SYN_BF16] > 0) == (y[SYN_BF16] > 0);
 }
 
-/* Tries one combination, once for each group of machines that give the same dtype. */
+/* Tries one combination, once for each group of machines on which runs have the same default
+   dtype. */
 static syn_status try_machines(sweep *s, const int at[SWEEP_AXES], sweep_times *times,
                                sweep_try *try, void *user, syn_error *err) {
     const size_t first = s->n;

@@ -1,6 +1,6 @@
 /* --sweep KEY=VALUE,... ...: predicts a run for every combination of option values on every
-   machine. Each combination is recorded on meta for one rank only; each machine's times are then
-   predicted from the recorded ops. */
+   machine. Each combination is recorded on meta, for one rank only. The times on each machine are
+   then predicted from the recorded ops. */
 #ifndef TOOLS_SWEEP_H
 #define TOOLS_SWEEP_H
 
@@ -15,44 +15,47 @@ enum { SWEEP_AXES = 12 };
 
 typedef struct sweep_axis {
     const cli_option *option;
-    const char **values; /* the values as text, which point into sweep.words */
+    const char **values; /* the n values as text; they point into sweep.words */
     int n;
 } sweep_axis;
 
-/* A program's prediction for one combination on one machine. Times are in ns; 0: not applicable. */
+/* The prediction for one combination on one machine. Times are in ns; 0: not applicable. */
 typedef struct sweep_times {
     double ns;                                   /* total time */
-    double forward_ns, prefill_ns, decode_ns;    /* parts of ns */
-    double tokens;                               /* number of tokens that ns is for */
+    double forward_ns, prefill_ns, decode_ns;    /* the parts of ns for each phase */
+    double tokens;                               /* number of tokens that are processed in ns */
     double rank_bytes;                           /* peak memory of a rank */
-    syn_dtype dtype;                             /* of the run */
+    syn_dtype dtype;                             /* dtype of the run */
     int64_t ranks;                               /* number of GPUs */
     double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
     run_error error;                             /* expected error */
-    extrapolation beyond;                        /* ops outside of the fitted ranges */
+    extrapolation beyond;                        /* ops outside the ranges that the constants were
+                                                    fitted to */
 } sweep_times;
 
 typedef struct sweep_row {
     int at[SWEEP_AXES]; /* index of the value on each axis */
     int machine;        /* index into sweep.machines */
-    sweep_times t;      /* also set if the combination is refused only for its size */
-    char *refused;      /* why the combination is not possible; NULL: it is. Owned by the sweep */
-    bool too_large;     /* it is refused because it exceeds its machine's memory */
-    int front; /* number in the Pareto front of time and cost, from 1; 0: not in the front */
+    sweep_times t;      /* also set if the combination is refused only because it is too large */
+    char *refused;      /* reason why the combination is not possible, owned by the sweep; NULL: it
+                           is possible */
+    bool too_large;     /* refused because it does not fit the machine's memory */
+    int front; /* position in the Pareto front of time and cost, from 1; 0: not in the front */
 } sweep_row;
 
 typedef struct sweep {
     const cli_program *program;
     bool training;                  /* compare times per token, because steps differ in size */
-    char title[160], subtitle[200]; /* of the picture and the table */
+    char title[160], subtitle[200]; /* headings of the picture and the table */
     sweep_axis axes[SWEEP_AXES];
     int n_axes, machine_axis; /* machine_axis: index of the axis of --hw; -1: none */
-    char *words;              /* copy of the arguments, which the axes' values point into */
+    char *words;              /* copy of the arguments; the axes' values point into it */
     const char **machine_names;
-    syn_hardware *machines; /* those of --hw */
+    syn_hardware *machines; /* machines of --hw */
     int n_machines;
-    int deciding; /* during a try: the machine that determines the dtype of runs without --dtype */
-    sweep_row *rows; /* machines vary fastest within equal other values */
+    int deciding;    /* during a try: index of the machine that determines the dtype of runs without
+                        --dtype */
+    sweep_row *rows; /* for each combination of the other values, one row per machine */
     size_t n, cap;
     output_lock lock; /* lock of the output files, held until sweep_free */
 } sweep;
@@ -61,10 +64,11 @@ typedef struct sweep_how {
     const cli_program *program;
     bool training;
     const cli_texts *words;                   /* the arguments of --sweep */
-    const char *const *keys, *const *useless; /* names of options that may vary, and of options that
-                                                 have no effect in a sweep; terminated by NULL */
+    const char *const *keys, *const *useless; /* names of the options that may vary, and of the
+                                                 options that have no effect in a sweep; both lists
+                                                 end with NULL */
     const char *hw, *device;                  /* the values of --hw and --device; NULL: not given */
-    const char *stack;                        /* for machines without a stack in their name */
+    const char *stack;                        /* stack of machines whose name has no stack */
 } sweep_how;
 
 #define SWEEP_ALONE "--sweep predicts all ranks in one process; start it without a launcher"
@@ -73,39 +77,42 @@ typedef struct sweep_how {
 int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv);
 void sweep_free(sweep *s);
 
-/* Predicts one combination, whose values the options have: fills times[i] for s->machines[i]. If it
-   fails, the combination is not possible, and *err says why. */
+/* Predicts one combination and sets times[i] for s->machines[i]. The caller has set the options to
+   the combination's values. If the function fails, the combination is not possible, and *err has
+   the reason. */
 typedef syn_status sweep_try(void *user, const sweep *s, sweep_times *times, syn_error *err);
-/* Tries all combinations. Meanwhile the program's error messages are stored in the rows instead of
-   printed. */
+/* Tries all combinations. During the tries, the program's error messages are stored in the rows
+   instead of printed. */
 syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error *err) SYN_MUST_USE;
 
-/* Whether the peak memory of a rank fits the machine. */
+/* Whether the peak memory of a rank fits in the machine's memory. */
 bool sweep_fits(const syn_hardware *hw, const sweep_times *t);
-/* sweep_time: ns of the run, or of a million tokens in training. sweep_cost: seconds of all ranks
-   together per thousand tokens. */
+/* sweep_time returns the ns that the run takes, in training the ns per million tokens. sweep_cost
+   returns the rank-seconds (time times number of ranks) per thousand tokens. */
 double sweep_time(const sweep *s, const sweep_row *row);
 double sweep_cost(const sweep_row *row);
-/* Returns the *n rows that are possible, fastest first; equally fast ones by cost. The caller frees
-   the list with syn_free. NULL: out of memory. */
+/* Returns the *n possible rows, sorted by time and then by cost. The caller frees the list with
+   syn_free. NULL: out of memory. */
 sweep_row **sweep_in_order(const sweep *s, size_t *n);
-/* "gpt2 in f32": the title, with the dtypes of the rows unless --dtype varies; returns buf. */
+/* Writes the title, followed by the dtypes of the rows unless --dtype varies: "gpt2 in f32".
+   Returns buf. */
 const char *sweep_title(const sweep *s, char *buf, size_t bytes);
-/* "tp 8, batch_size 64, hw h100": the values on the axes with more than one value; returns buf. */
+/* Writes the row's values on all axes that have more than one value: "tp 8, batch_size 64, hw
+   h100". Returns buf. */
 const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
 
-/* The number of values of the option with this name; 1 if it does not vary. */
+/* Returns the number of values of the option with this name; 1 if the option does not vary. */
 int sweep_values(const sweep *s, const char *option);
-/* Sets title and subtitle, unless they are set already. `option` is the option that selects the
-   model: if it varies, the title is the number of models instead of `model`. `all`: the subtitle,
-   with properties that all combinations share. */
+/* Sets title and subtitle, unless they are set already. The title is `model`, or the number of
+   models if the option `option`, which selects the model, varies. The subtitle is `all`, the
+   properties that all combinations share. */
 void sweep_name(sweep *s, const char *option, const char *model, const char *all);
 /* Creates the folder, checks that files can be written there, and locks their names against other
-   sweeps. `option` is the option that names the folder, for the error sentence. */
+   sweeps. `option` is the option that names the folder; error messages mention it. */
 syn_status sweep_open_folder(sweep *s, const char *folder, const char *option,
                              syn_error *err) SYN_MUST_USE;
 /* Writes sweep.csv and sweep.svg to the folder, and prints the table or, with `json`, the rows as a
-   JSON array. Then fails if no combination is possible. */
+   JSON array. Fails after that if no combination is possible. */
 syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
                       syn_error *err) SYN_MUST_USE;
 /* Writes the picture: time against cost, or columns if only one option varies. */

@@ -106,8 +106,8 @@ static syn_status open_words(sweep *s, const sweep_how *how, syn_error *err) {
     return SYN_OK;
 }
 
-/* Checks all values in advance: an invalid value is an error in the arguments, not a combination
-   that is not possible. */
+/* Checks all values in advance, because an invalid value is a usage error and not an impossible
+   combination. */
 static int check_values(const sweep *s) {
     for (int i = 0; i < s->n_axes; i++)
         for (int k = 0; k < s->axes[i].n; k++) {

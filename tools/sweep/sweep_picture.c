@@ -1,5 +1,5 @@
-/* The picture of a sweep: time against cost with the Pareto front; or, if only one option varies, a
-   column for each of its values that shows the composition of its time. */
+/* Draws the picture of a sweep. It shows time against cost with the Pareto front. If only one
+   option varies, it instead shows a column for each value, divided into the shares of its time. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 
-/* Positions and sizes in pixels: of the page, and of the plot on it. */
+/* Positions and sizes of the page and of the plot on it, in pixels. */
 enum { LEAST_WIDTH = 900, LEFT = 80, TOP = 70, WIDTH = 500, HEIGHT = 440, LIST = 610 };
 enum { PAGE_HEIGHT = TOP + HEIGHT + 60, LINE = 19, LISTED = 15, COLORS = 6 };
 
@@ -27,7 +27,8 @@ typedef struct plot {
     double columns[SWEEP_AXES]; /* x of each axis's column in the list; 0: the axis has only one
                                    value and no column */
     double width;               /* width of the page */
-    const sweep_axis *only; /* the only axis that varies; NULL: several vary, or too many values */
+    const sweep_axis *only; /* the only axis that varies; NULL: several axes vary, or this axis has
+                               too many values */
     double column;          /* width of a value's column, if `only` is set */
 } plot;
 
@@ -51,9 +52,9 @@ static void widen(axis *a, double value) {
     a->to = fmax(a->to, log10(value));
 }
 
-/* Finds the next tick within the axis, at 1, 2 or 5 times a power of ten, or only at powers of ten
-   if the axis is longer than three decades. *at is the search position; returns false at the
-   end. */
+/* Finds the next tick within the axis. Ticks are at 1, 2 and 5 times powers of ten, or only at
+   powers of ten if the axis is longer than three decades. *at is the state of the search. Returns
+   false after the last tick. */
 static bool next_tick(const axis *a, int *at, double *value) {
     static const double steps[] = {1, 2, 5};
     const bool few = a->to - a->from > 3;
@@ -74,7 +75,7 @@ static void text_at(syn_sink *svg, double x, double y, const char *how, const ch
     syn_sink_text(svg, "</text>\n");
 }
 
-/* "200 ms", for ticks, whose numbers are round. */
+/* Formats the time of a tick, which is a round number: "200 ms". */
 static const char *tick_time(double ns, char buf[32]) {
     static const char *const units[] = {"ns", "\xC2\xB5s", "ms", "s"};
     int u = 0;
@@ -160,7 +161,7 @@ static void draw_front(syn_sink *svg, const plot *p) {
     }
 }
 
-/* "31.4", never with an exponent. */
+/* Formats a cost without an exponent: "31.4". */
 static const char *cost_text(double cost, char buf[32]) {
     const int digits = cost >= 99.95 ? 0 : cost >= 9.995 ? 1 : cost >= 0.9995 ? 2 : 4;
     snprintf(buf, 32, "%.*f", digits, cost);
@@ -215,8 +216,8 @@ static const char *const limit_colors[SYN_LIMIT_COUNT] = {[SYN_LIMIT_COMPUTE] = 
                                                           [SYN_LIMIT_LAUNCH] = "#b9bec4",
                                                           [SYN_LIMIT_COMMUNICATION] = "#c62828"};
 
-/* The only axis with several values, if these are few enough to be drawn side by side; otherwise
-   NULL. */
+/* Returns the only axis with several values; NULL if several axes have them, or if there are too
+   many values to draw them side by side. */
 static const sweep_axis *only_axis(const sweep *s) {
     const sweep_axis *only = NULL;
     for (int i = 0; i < s->n_axes; i++) {
@@ -250,8 +251,8 @@ static void draw_times(syn_sink *svg, const plot *p, double top) {
                     TOP + HEIGHT / 2, time_title(p->s));
 }
 
-/* Draws the shares of a row's time as a stacked bar, compute at the bottom. A share that is high
-   enough has its percentage in it. */
+/* Draws the shares of a row's time as a stacked bar with compute at the bottom. Shares that are
+   high enough are labelled with their percentage. */
 static void draw_column(syn_sink *svg, const plot *p, size_t i, double top) {
     const sweep *s = p->s;
     const sweep_row *row = &s->rows[i];

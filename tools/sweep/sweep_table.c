@@ -95,7 +95,8 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     fprintf(out, " %s\n", residuals_short(&t->error, a));
 }
 
-/* Explains the asterisks with the longest list of a row, which usually contains the other lists. */
+/* Explains the asterisks in the table. Of the rows' lists of extrapolations it prints the longest,
+   which usually contains the others. */
 static void print_extrapolated(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)
@@ -107,8 +108,8 @@ static void print_extrapolated(sweep_row *const *rows, size_t n, FILE *out) {
     extrapolation_print(&beyond, out);
 }
 
-/* For each machine: the number of combinations that do not fit, and the smallest memory among
-   them. */
+/* Prints for each machine the number of combinations that do not fit its memory, and the least
+   memory that one of them needs. */
 static void print_too_large(const sweep *s, FILE *out) {
     char name[CLI_SHOWN_BYTES], a[32], b[32];
     for (int m = 0; m < s->n_machines; m++) {
@@ -128,8 +129,8 @@ static void print_too_large(const sweep *s, FILE *out) {
     }
 }
 
-/* Prints each of the first REASONS reasons once, with its first combination and the number of
-   others. */
+/* Prints the reasons why combinations are not possible: each of the first REASONS reasons once,
+   with the first combination that it applies to and the number of other combinations. */
 static void print_refused(const sweep *s, FILE *out) {
     const sweep_row *first[REASONS];
     size_t same[REASONS], n = 0, others = 0;
@@ -235,7 +236,7 @@ static void figures_of(const sweep_row *row, double out[FIGURES]) {
     for (int i = 0; i < FIGURES; i++) out[i] = timed ? figures[i] : NAN;
 }
 
-/* "" for rows without a time. */
+/* Returns the dtype of the row's run; "" for a row without a time. */
 static const char *dtype_of(const sweep_row *row) {
     return row->t.ns > 0 ? syn_dtype_name(row->t.dtype) : "";
 }
@@ -246,7 +247,7 @@ static void put_figure(syn_sink *out, double value) {
     else syn_sink_double(out, value);
 }
 
-/* Properties that no measured run had, and sizes that no constants were fitted to. */
+/* Writes in which properties and sizes the prediction of a row is extrapolated; returns buf. */
 static const char *beyond_text(const sweep_row *row, char *buf, size_t bytes) {
     char text[1024];
     const char *error = row->t.error.beyond;
@@ -255,8 +256,8 @@ static const char *beyond_text(const sweep_row *row, char *buf, size_t bytes) {
     return buf;
 }
 
-/* Name of an axis in files. Files of training keep "model_name", the option's earlier name, so that
-   programs that read them keep working. */
+/* Returns the name of an axis in files. For training, --model is "model_name", which is the earlier
+   name of the option, so that programs that read the files keep working. */
 static const char *column_name(const sweep *s, int axis) {
     const char *name = s->axes[axis].option->name;
     return s->training && strcmp(name, "model") == 0 ? "model_name" : name;
@@ -357,7 +358,8 @@ static bool is_same(const char *path, const sweep *s) {
     return same;
 }
 
-/* Renames the table and picture of another sweep to the next free number, and prints a note. */
+/* Renames the table and the picture of an earlier, different sweep to names with the next free
+   number, and prints a note. */
 static syn_status keep_old(const sweep *s, const char *folder, bool quiet, syn_error *err) {
     static const char *const ends[] = {"csv", "svg"};
     char from[4300], to[4300], shown[CLI_SHOWN_BYTES];

@@ -1,5 +1,5 @@
-/* Critical paths for statistics: of one recording, of a set of recordings, and of a trace whose
-   ops do not overlap. */
+/* Critical paths for statistics: of one PyTorch trace, of a trace set of PyTorch traces, and of a
+   trace whose ops do not overlap. */
 #include "export/chakra/check/et_critical.h"
 
 #include <math.h>

@@ -10,18 +10,19 @@
 extern "C" {
 #endif
 
-/* The functions below set critical_micros and critical_nodes.
-   For a recording, whose ops overlap. times: one entry per node. */
+/* The next three functions set critical_micros and critical_nodes of statistics.
+
+   The first is for one PyTorch trace, whose ops overlap. times: one entry per node. */
 syn_status syn__et_critical_path_of_recording(syn_statistics *out, const syn__et_scan *scan,
                                               const syn__critical_op *times,
                                               syn_error *err) SYN_MUST_USE;
-/* For all ranks of a set of recordings; `path` is one of its files. set->total gets the critical
-   path across ranks. It is unchanged if the set cannot be read as a graph; validate reports the
-   reason. */
+/* For a trace set of PyTorch traces: finds the critical path across ranks and sets both numbers in
+   set->total. `path` is one of its files. set->total is unchanged if the set cannot be read as a
+   graph; syn_validate reports the reason. */
 syn_status syn__et_critical_path_of_set(syn_statistics_set *set, const char *path,
                                         syn_error *err) SYN_MUST_USE;
-/* For ops that do not overlap. micros: duration of each node. Nodes that depend on a cycle are on
-   no chain. */
+/* For a trace whose ops do not overlap. micros: duration of each node. Nodes that are part of a
+   cycle or depend on one are on no chain. */
 syn_status syn__et_longest_chain(syn_statistics *out, const syn__et_scan *scan,
                                  const syn__et_dag *dag, const uint64_t *micros,
                                  syn_error *err) SYN_MUST_USE;

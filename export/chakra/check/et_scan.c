@@ -1,5 +1,5 @@
 /* Reads the messages of an execution trace into arrays, and replaces the ids in dependencies with
- * node indices. */
+   node indices. */
 #include "export/chakra/check/et_scan.h"
 
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static syn_status no_memory(size_t bytes, syn_error *err) {
     return SYN_FAIL_NOMEM(err, bytes, "checking an execution trace");
 }
 
-/* Reports a message that the decoder rejected, and continues. Only lack of memory is a failure. */
+/* Reports a message that the decoder rejected, so that the scan continues. Fails only if memory is
+   out. */
 static syn_status pass_over(const scanner *s, syn_status status, syn_error *err) {
     if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
     const bool text = strstr(s->decoder.why, "UTF-8") != NULL;
@@ -89,7 +90,8 @@ static syn_status take_node(scanner *s, syn__str message, syn_error *err) {
     return s->on->node(s->on->user, index, s->scan->offsets[index], &node, err);
 }
 
-/* Takes the first message, the metadata. If it is a node, reports that and takes it as a node. */
+/* Reads the first message, which should be the metadata. If it is a node, reports this and reads it
+   as a node. */
 static syn_status take_meta(scanner *s, syn__str message, syn_error *err) {
     syn__et_meta meta;
     syn__et_node node;
@@ -118,7 +120,7 @@ static syn_status read_messages(scanner *s, size_t bytes, syn_error *err) {
 
 /* ---- Ids ---- */
 
-/* Builds the hash table and reports repeated ids; a look-up finds the first node with an id. */
+/* Builds the hash table and reports repeated ids. A look-up finds the first node with an id. */
 static syn_status index_ids(scanner *s, syn_error *err) {
     const syn__et_scan *scan = s->scan;
     SYN_TRY(syn__et_ids_open(&s->ids, scan->ids, sizeof *scan->ids, scan->n_nodes, err));
@@ -128,7 +130,7 @@ static syn_status index_ids(scanner *s, syn_error *err) {
 }
 
 /* Sets *out to the index of the node with that id. Ids usually increase by one from node to node,
- * so the first guess is that two nodes are as far apart as their ids. */
+   so the first guess is that the indices of two nodes differ by as much as their ids. */
 static syn_status find(scanner *s, uint32_t node, uint64_t id, uint32_t *out, syn_error *err) {
     const uint64_t *ids = s->scan->ids;
     const uint64_t guess = node - (ids[node] - id);
@@ -148,8 +150,8 @@ static bool is_new(const uint32_t *deps, uint32_t begin, uint32_t end, uint32_t 
     return true;
 }
 
-/* Number of previous dependencies that a new one is compared with. Few repeat, and long lists are
-   rare, so this keeps the step linear. Repeats that are further apart stay and do no harm. */
+/* Number of previous dependencies of the node with which a new one is compared to find repeats. The
+   limit makes the cost linear. Repeats that are further apart stay in the list and do no harm. */
 #define LOOK_BACK 16u
 
 static syn_status resolve(scanner *s, syn_error *err) {

@@ -13,8 +13,9 @@ void syn__et_dag_close(syn__et_dag *dag) {
     *dag = (syn__et_dag){0};
 }
 
-/* first_child[i + 2] first counts the children of i, then holds their start; filling moves the
-   start to first_child[i + 1]. */
+/* Fills `children`. At first, first_child[i + 2] is the number of children of node i, and then the
+   start of their entries. While the entries are filled in, first_child[i + 1] counts up from that
+   start, so that at the end first_child[i] is the start. */
 static void fill_children(syn__et_dag *dag, const syn__et_scan *scan) {
     const uint32_t n = scan->n_nodes;
     for (uint32_t k = 0; k < scan->first_dep[n]; k++) dag->first_child[scan->deps[k] + 2]++;
@@ -25,8 +26,8 @@ static void fill_children(syn__et_dag *dag, const syn__et_scan *scan) {
     }
 }
 
-/* Kahn's algorithm (CACM 1962). `left` counts the dependencies of each node that are not yet
-   ordered. */
+/* Fills `order` with Kahn's algorithm (CACM 1962). left[i]: number of dependencies of node i that
+   are not yet in the order. */
 static void put_in_order(syn__et_dag *dag, const syn__et_scan *scan, uint32_t *left) {
     uint32_t end = 0;
     for (uint32_t i = 0; i < scan->n_nodes; i++) {
@@ -61,8 +62,8 @@ syn_status syn__et_dag_open(syn__et_dag *dag, const syn__et_scan *scan, syn_erro
     return ok ? SYN_OK : no_memory(n, err);
 }
 
-/* Every node that was not ordered waits for another such node, so following these dependencies ends
-   in a cycle. */
+/* Every node that is not in the order depends on another such node, so following these dependencies
+   leads into a cycle. */
 syn_status syn__et_dag_cycle(const syn__et_dag *dag, const syn__et_scan *scan, uint32_t **out,
                              uint32_t *n, syn_error *err) {
     /* Number of each node in `path`, counted from 1; 0: not visited; UINT32_MAX: ordered. */

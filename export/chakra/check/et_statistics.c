@@ -11,13 +11,14 @@
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 
-/* PyTorch's RecordScope for ranges that the program named (record_function). */
+/* Value of PyTorch's RecordScope for user annotations (record_function). */
 enum { USER_SCOPE = 7 };
 
 static const char *const classes[SYN_STATISTICS_CLASSES] = {"launch", "stream", "sync", "group",
                                                             "thread"};
 
-/* Omits the parts that all types share: "COLL" for COMM_COLL_NODE. */
+/* Shortens the name of the node type by the parts that all types share: "COLL" for
+   COMM_COLL_NODE. */
 void syn_statistics_type_name(size_t type, char name[SYN_STATISTICS_NAME]) {
     const char *full = syn__et_node_type_name((uint32_t)type);
     if (full == NULL || type >= SYN_STATISTICS_TYPES - 1) full = "other";
@@ -34,8 +35,8 @@ const char *syn_statistics_class_name(size_t dependency_class) {
     return classes[dependency_class];
 }
 
-/* The index at which an enum value is counted. Values that the schema lacks are counted in the last
-   entry. */
+/* Returns the index of the entry that counts an enum value. Values that the schema lacks are
+   counted in the last entry. */
 static size_t place_of(bool known, uint64_t number, size_t n) {
     return known && number < n - 1 ? (size_t)number : n - 1;
 }
@@ -44,7 +45,7 @@ static void add(uint64_t *sum, uint64_t value) {
     *sum = syn__et_sum(*sum, value);
 }
 
-/* Rows by name, while they are being collected. */
+/* Statistics rows by name. */
 typedef struct table {
     syn_intern names;
     syn_statistics_row *rows;
@@ -54,12 +55,13 @@ typedef struct table {
 typedef struct collector {
     syn_statistics *out;
     table ops, groups;
-    bool scoped;            /* names are like "h.3.attn/qkv"; the last part is the op */
-    uint64_t n_nodes_named; /* number of nodes with a type or a name; arbitrary bytes that decode as
-                               messages give nodes without either */
+    bool scoped;            /* names have the form "h.3.attn/qkv", in which the last part is the
+                               op */
+    uint64_t n_nodes_named; /* number of nodes with a type or a name; if arbitrary bytes decode as
+                               nodes, these usually have neither */
     uint64_t *micros;       /* per node: its duration */
     size_t micros_cap;
-    syn__critical_op *times; /* per node: when it ran, if the file has times */
+    syn__critical_op *times; /* per node: when and where it ran, if the file has times */
     size_t times_cap;
     bool has_times;
 } collector;
@@ -92,7 +94,8 @@ static int compare_rows(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-/* Moves the rows to *rows, named and sorted. If *rows stays NULL, the table still owns them. */
+/* Sets the names of the rows, sorts them and moves them to *rows. After a failure with *rows NULL,
+   the table still owns them. */
 static syn_status close_table(table *t, syn_statistics_row **rows, size_t *n, syn_error *err) {
     for (; *n < t->names.n_entries; ++*n) {
         const uint32_t id = (uint32_t)*n;
@@ -210,7 +213,7 @@ static uint64_t size_of(const syn__et_attr *a) {
     return (uint64_t)value;
 }
 
-/* The op of a node without an attribute "op", taken from its name. */
+/* Returns the op of a node without an attribute "op", from the node's name. */
 static syn__str op_of(const collector *c, syn__str name) {
     for (size_t i = name.bytes; c->scoped && i-- > 0;)
         if (name.text[i] == '/' && i > 0 && i + 1 < name.bytes)
@@ -269,8 +272,8 @@ static syn_status take_collective(collector *c, const node_properties *t, uint64
     return add_to(&c->groups, t->group.text, t->group.bytes, &row, err);
 }
 
-/* When and where the node ran. If the file has inclusive_dur, the plain duration of a host op
-   excludes the ops that it called, so inclusive_dur is used. */
+/* Returns when and where the node ran. If a host op has inclusive_dur, this is used, because the
+   node's own duration excludes the ops that it called. */
 static syn__critical_op times_of(const syn__et_node *node, const node_properties *t, bool comm) {
     const bool device = t->has_stream && !t->is_cpu;
     const double begin_ns = 1e3 * (double)node->start_micros;

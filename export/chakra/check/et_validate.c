@@ -40,7 +40,8 @@ void syn__report_finding(syn_validator *v, syn_finding_kind kind, syn__finding_l
     va_start(args, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, args);
     va_end(args);
-    (void)SYN_FAIL(&text, SYN_E_FORMAT, "%s", sentence); /* makes truncated text valid UTF-8 */
+    (void)SYN_FAIL(&text, SYN_E_FORMAT, "%s", sentence); /* SYN_FAIL makes truncated text valid
+                                                            UTF-8 */
     v->status =
         syn_grow(&r->findings, &v->findings_cap, r->n_findings + 1, sizeof *r->findings, NULL);
     char *copy = syn_strdup(text.text);
@@ -60,8 +61,8 @@ void syn_validation_free(syn_validation *r) {
     *r = (syn_validation){0};
 }
 
-/* Sorts by kind, with a stable sort. One pass per kind is fast enough because there are few
-   findings. */
+/* Sorts the findings by kind and otherwise keeps their order. One pass per kind is fast enough
+   because there are few findings. */
 static syn_status sort_findings(syn_validation *r, syn_error *err) {
     if (r->n_findings == 0) return SYN_OK;
     syn_finding *sorted = (syn_finding *)syn_malloc(r->n_findings * sizeof *sorted);
@@ -189,7 +190,8 @@ static syn_status find_cycle(syn_validator *v, const syn__checked_rank *rank,
     return SYN_OK;
 }
 
-/* Keeps the dependencies that syn__check_deadlock needs, unless the set cannot be run anyway. */
+/* Stores the dependencies of a rank for syn__check_deadlock, unless it is already certain that the
+   set will not be simulated. */
 static syn_status keep_graph(syn_validator *v, syn__checked_rank *rank, const syn__et_scan *scan,
                              syn__et_dag *dag, syn_error *err) {
     if (v->how.any_node || v->how.single || v->world < 2 || v->result.n_problems != 0)
@@ -278,7 +280,7 @@ syn_status syn_validator_open(syn_validator **out, const syn_validate_options *o
     return SYN_OK;
 }
 
-#define WIDE_FRONTIER 16384u /* number of nodes that ASTRA-sim's reader holds at once */
+#define WIDE_FRONTIER 16384u /* number of nodes that ASTRA-sim's reader has in memory at a time */
 
 static syn_status compare_ranks(syn_validator *v, syn_error *err) {
     if (!v->how.any_node && v->frontier > WIDE_FRONTIER)

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-#define SYN__ABSENT   INT64_MIN  /* an attribute that is not there */
-#define SYN__NO_GROUP UINT32_MAX /* of sends and receives: they sort behind the collectives */
+#define SYN__ABSENT   INT64_MIN  /* value of an absent attribute */
+#define SYN__NO_GROUP UINT32_MAX /* sends and receives, which sort after all collectives */
 
 /* A collective, send or receive. */
 typedef struct syn__checked_call {
@@ -20,7 +20,8 @@ typedef struct syn__checked_call {
     uint32_t group; /* index into syn_validator.groups */
     uint64_t id, offset;
     uint32_t type; /* SYN__ET_COMM_COLL_NODE, ... */
-    uint32_t key;  /* sends and receives: equal for matching messages */
+    uint32_t key;  /* sends and receives: number that is equal for a send and a receive that
+                      match */
     int64_t kind;  /* comm_type */
     int64_t size, src, dst, tag;
 } syn__checked_call;
@@ -36,12 +37,12 @@ typedef struct syn__checked_rank {
     uint32_t *place; /* position of each node in id order; NULL: file order */
 } syn__checked_rank;
 
-/* A group, found by name: its index is the name's id in syn_validator.names. */
+/* A group. Its index is the id of its name in syn_validator.names. */
 typedef struct syn__checked_group {
     int32_t *members;
     size_t n_members, members_cap;
     bool listed, used;
-    int32_t seen_rank; /* the rank for which is_member was computed; -2: none */
+    int32_t seen_rank; /* rank for which is_member was computed last; -2: none */
     bool is_member;
 } syn__checked_group;
 
@@ -50,7 +51,7 @@ struct syn_validator {
     uint32_t world;
     syn_validation result;
     size_t findings_cap;
-    syn_status status; /* SYN_E_NOMEM is kept until the next step ends */
+    syn_status status; /* stores SYN_E_NOMEM until the next step ends, which then returns it */
     syn_intern names;
     syn__checked_group *groups;
     size_t groups_cap;
@@ -59,11 +60,11 @@ struct syn_validator {
     uint64_t frontier; /* sum of the ranks' widest ready sets */
 };
 
-/* Location of a finding. */
+/* Location of a finding. offset SYN__ET_NO_OFFSET: unknown. */
 typedef struct syn__finding_location {
     int32_t rank;
     bool has_node;
-    uint64_t node, offset; /* SYN__ET_NO_OFFSET */
+    uint64_t node, offset;
 } syn__finding_location;
 
 void syn__report_finding(syn_validator *v, syn_finding_kind kind, syn__finding_location spot,
@@ -74,16 +75,16 @@ static inline syn__finding_location syn__call_location(const syn__checked_rank *
     return spot;
 }
 
-/* The group of that name; creates it if there is none. */
+/* Sets *out to the index of the group with that name, which is created if it does not exist. */
 syn_status syn__checked_group_of(syn_validator *v, const char *name, size_t bytes, uint32_t *out,
                                  syn_error *err) SYN_MUST_USE;
 const char *syn__checked_group_name(const syn_validator *v, uint32_t group);
-/* Whether the group is the world: the names "" and "0" mean all ranks. */
+/* Whether the group consists of all ranks: the names "" and "0" mean that. */
 bool syn__is_world(const syn_validator *v, uint32_t group);
-/* Number of ranks in a group, 0 if unknown; and its i-th rank. */
+/* Number of ranks in a group (0 if unknown), and the group's i-th rank. */
 size_t syn__n_members(const syn_validator *v, uint32_t group);
 int32_t syn__member(const syn_validator *v, uint32_t group, size_t i);
-/* NULL if the rank was not read or is damaged. */
+/* The data of a rank; NULL if its file was not read or is damaged. */
 syn__checked_rank *syn__checked_rank_of(const syn_validator *v, int64_t rank);
 
 /* Checks one node: its attributes and what its type requires (et_validate_node.c). */
@@ -94,8 +95,8 @@ syn_status syn__check_order(syn_validator *v, const syn__checked_rank *rank,
                             const syn__et_scan *scan, const syn__et_dag *dag, syn_error *err);
 /* Compares ranks with each other: collectives, then messages (et_validate_across.c). */
 syn_status syn__check_across_ranks(syn_validator *v, syn_error *err);
-/* Simulates the set with one compute slot and one communication slot per rank. Only for sets
-   without problems. */
+/* Simulates the trace set to find deadlocks (et_validate_run.c). Requires a set in which no other
+   problem was found. */
 syn_status syn__check_deadlock(syn_validator *v, syn_error *err);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@ typedef struct calls_of {
     size_t n;
 } calls_of;
 
-/* Index of the first call whose group is `group` or a later one. */
+/* Index of the first call of `group` or of a later group. */
 static size_t lower_bound(const syn__checked_rank *rank, uint32_t group) {
     size_t low = 0, high = rank->n_calls;
     while (low < high) {
@@ -116,7 +116,7 @@ static int compare_messages(const void *a, const void *b) {
     return x->call->id < y->call->id ? -1 : x->call->id > y->call->id;
 }
 
-/* Describes `near` if it would be the counterpart of `a` but differs in size; otherwise "". */
+/* Returns a text about `near` if it would match `a` but for its size; otherwise "". */
 static const char *hint(const message *a, const message *near, char out[96]) {
     char size[24];
     out[0] = '\0';
@@ -150,7 +150,7 @@ static void check_key(syn_validator *v, const message *m, size_t begin, size_t e
                         text_of(call->size, size), sends, recvs, near);
 }
 
-/* Checks all messages, sorted by key. Also numbers the keys, for syn__check_deadlock. */
+/* Checks all messages, which are sorted by key. Also numbers the keys, for syn__check_deadlock. */
 static void check_sorted(syn_validator *v, const message *m, size_t n) {
     uint32_t key = 0;
     for (size_t begin = 0, end; begin < n; begin = end, key++) {

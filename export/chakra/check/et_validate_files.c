@@ -1,5 +1,5 @@
-/* Validates files: finds the files of a set and the rank of each, handles recordings of real runs,
-   and writes the result as JSON. */
+/* Validates files: finds the files of a set and the rank of each, handles traces of real runs, and
+   writes the result as JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -34,7 +34,7 @@ static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error
     return status;
 }
 
-/* Reports a gap in the ranks from `from` to to - 1, as one finding. */
+/* Reports the missing ranks `from` to `to` - 1 as one finding. */
 static void tell_missing(syn_validator *v, int32_t from, int32_t to) {
     const syn__finding_location spot = {from, false, 0, SYN__ET_NO_OFFSET};
     if (from + 1 == to)
@@ -65,7 +65,8 @@ static void tell_recording(syn_validator *v, const syn_validation *seen) {
         seen->n_on_cpu, seen->n_compute);
 }
 
-/* recording: the result of a first check that found a recording, or NULL. */
+/* recording: the result of a first check, which found a trace of a real run; NULL: this is the
+   first check. */
 static syn_status check_set(syn_validation *out, const syn__et_files *files,
                             const syn_validate_options *how, const syn_validation *recording,
                             syn_error *err) {
@@ -79,8 +80,9 @@ static syn_status check_set(syn_validation *out, const syn__et_files *files,
     return status != SYN_OK ? status : closed;
 }
 
-/* Checks a recording again, with options that accept host ops. In the first check every host op
-   lacks what a simulator needs; the second check reports this only once. */
+/* Checks a trace of a real run again, with options that accept host ops. In the first check, every
+   host op is a problem because simulators do not run it. The second check reports this only
+   once. */
 static syn_status check_recording(syn_validation *out, const syn__et_files *files,
                                   const syn_validate_options *options, syn_error *err) {
     const syn_validation seen = *out;

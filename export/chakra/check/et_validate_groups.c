@@ -6,13 +6,14 @@
 #include "syntorch/base/json.h"
 #include "syntorch/base/memory.h"
 
-/* Message tags are (id * 1e6 + count) mod 5e8, so they wrap around from this id on. */
+/* ASTRA-sim's message tags are (id * 1e6 + count) mod 5e8, so they wrap around for ids of at least
+   500. */
 #define MOST_IDS 500
 
 static const syn__finding_location whole_set = {-1, false, 0, SYN__ET_NO_OFFSET};
 
-/* Whether the key is a decimal integer above 0. Last digits of very long keys are dropped, so *id
-   is at most 2^63. */
+/* Whether the key is a decimal integer above 0. Ignores the last digits of very long keys, so that
+   the id is at most 2^63. */
 static bool good_key(const char *text, uint64_t *id) {
     *id = 0;
     for (const char *p = text; *p != '\0'; p++) {

@@ -52,8 +52,8 @@ static const char *name_of(const node_check *c, char out[NAME_BYTES]) {
     return out;
 }
 
-/* Reports a finding with an attribute's value. Names and numbers are only formatted here because
-   most nodes have no findings. */
+/* Reports a finding with an attribute's value. Names and numbers are formatted here and not
+   earlier, because most nodes have no findings. */
 static void find(const node_check *c, syn_finding_kind kind, const char *what, int64_t value) {
     char name[NAME_BYTES], number[32] = "not given";
     if (value != SYN__ABSENT) snprintf(number, sizeof number, "%" PRId64, value);
@@ -83,12 +83,12 @@ static void check_known(node_check *c, int which, const syn__et_attr *a) {
     *value = SYN__ABSENT;
     if (good_member(which, a, value)) {
         if (*value == SYN__ABSENT)
-            ++*value; /* INT64_MIN means absent; the next number is just as invalid */
+            ++*value; /* INT64_MIN means "absent"; INT64_MIN + 1 is just as invalid */
         return;
     }
     if (a->field == SYN__ET_NONE) return;
     if (which >= N_INTEGERS && c->node->type != SYN__ET_COMM_COLL_NODE)
-        return; /* no simulator reads these on other nodes */
+        return; /* simulators do not read these attributes of other nodes */
     char how[64];
     snprintf(how, sizeof how, " is %s, not %s", syn__et_field_name(a->field),
              which == PG_NAME        ? "string_val"
@@ -115,7 +115,8 @@ static void check_attributes(node_check *c) {
 
 /* ---- Compute ---- */
 
-/* Least costs that take 1 ns on the fastest current accelerator (3.35 TB/s, 900 Tflop/s). */
+/* Least bytes and ops of a node that takes 1 ns on a current accelerator (3.35 TB/s, 900
+   Tflop/s). */
 #define ROOT_BYTES 3350
 #define ROOT_OPS   900000
 
@@ -167,7 +168,7 @@ static void check_group(const node_check *c, uint32_t group) {
     const char *name = syn__checked_group_name(v, group);
     char text[NAME_BYTES];
     const bool world = syn__is_world(v, group);
-    /* When a single file is checked, its rank or the groups may be unknown. */
+    /* If a single file is checked, its rank and the groups may be unknown. */
     const bool known_world = v->world != 0, known_rank = c->spot.rank >= 0;
     if (v->how.any_node || (world && !known_world)) return;
     if (!world && !v->groups[group].listed)
@@ -251,8 +252,8 @@ static syn_status check_message(node_check *c, syn_error *err) {
 
 /* ---- All nodes ---- */
 
-/* Simulators multiply microseconds by 1000, and ranks and tags are int32 in the schema's
-   attributes. */
+/* Checks that times fit 64 bits in ns, because simulators multiply microseconds by 1000, and that
+   ranks and tags fit int32, which is their type in the schema's attributes. */
 static void check_ranges(const node_check *c) {
     static const int narrow[] = {COMM_SRC, COMM_DST, COMM_TAG};
     char name[NAME_BYTES];

@@ -1,14 +1,15 @@
-/* Checks that dependencies order the collectives of each group on one rank. First it goes through
-   the collectives of all groups in topological order and puts each one that depends on the previous
-   one into the same chain; the calls of a chain are ordered. The remaining pairs are searched group
-   by group. */
+/* Checks that dependencies order the collectives of each group on one rank. First it visits the
+   collectives of all groups in topological order. A collective that depends on the previous one
+   joins the chain of that one, otherwise it begins a new chain; the calls of a chain are ordered.
+   Then, group by group, it searches for a dependency between consecutive calls that are in
+   different chains. */
 #include <inttypes.h>
 
 #include "export/chakra/check/et_validate.h"
 #include "syntorch/base/memory.h"
 
-/* The search gives up after this many visits per node and dependency. If each group has a stream of
-   its own, one pass per group is needed. */
+/* Limit of the search: the number of times that all nodes and dependencies may be visited. If each
+   group has a stream of its own, each group needs one such pass. */
 #define PASSES 64u
 
 typedef struct search {
@@ -48,13 +49,14 @@ static bool reaches(search *s, uint32_t from, uint32_t to) {
     return false;
 }
 
-/* Numbers the chains. `at` has one entry per node, all 0 at first. */
+/* Numbers the chains. `at` has one entry per node, and all entries are 0 at first. */
 static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
     const syn__checked_call *calls = c->rank->calls;
     uint32_t last = UINT32_MAX, chain = 0;
     for (size_t i = 0; i < c->rank->n_calls; i++) {
         if (calls[i].group != SYN__NO_GROUP) at[calls[i].node] = (uint32_t)i + 1;
-        c->chain[i] = UINT32_MAX - (uint32_t)i; /* a chain of its own, for nodes in cycles */
+        c->chain[i] = UINT32_MAX - (uint32_t)i; /* at first a chain of its own; calls that wait for
+                                                   a cycle keep it */
     }
     for (uint32_t i = 0; i < dag->n_ordered; i++) {
         const uint32_t node = dag->order[i];
@@ -68,7 +70,7 @@ static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
 static bool ordered(order_check *c, const syn__checked_call *a, const syn__checked_call *b) {
     const uint32_t *place = c->s.place;
     if (place[a->node] == UINT32_MAX || place[b->node] == UINT32_MAX)
-        return true; /* reported as a cycle */
+        return true; /* the cycle is reported elsewhere */
     const bool same_chain = c->chain[a - c->rank->calls] == c->chain[b - c->rank->calls];
     if (same_chain) return place[a->node] < place[b->node];
     return reaches(&c->s, a->node, b->node);

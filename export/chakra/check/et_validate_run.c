@@ -1,7 +1,8 @@
-/* Runs a whole set to find deadlocks. Every rank has one communication slot, which a collective
-   holds until all members of its group have arrived. Of the ready nodes, the one with the smallest
-   id goes first. Compute nodes, and receives of messages that were sent, finish at once; a send
-   never waits. If a node cannot be issued this way, simulators stop as well. */
+/* Simulates a trace set to find deadlocks. Every rank has one communication slot, which a
+   collective occupies until all members of its group have arrived. Of the ready nodes, the one with
+   the smallest id gets the slot. Compute nodes, and receives of messages that were sent, finish
+   immediately; a send never waits. If a node never runs in this simulation, simulators cannot run
+   it either. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,12 @@
 #define SHOWN_RANKS  6
 #define FIRST_QUEUED 1024u
 
-/* A call by rank index and index in the rank's calls. rank NONE: no call. */
+/* A call, given by its rank index and its index in the rank's calls. rank NONE: no call. */
 typedef struct call_at {
     uint32_t rank, call;
 } call_at;
 
-/* Calls that wait for the same event, first in, first out. */
+/* A queue of calls that wait for the same event, first in, first out. */
 typedef struct queue {
     call_at first, last;
     uint32_t n;
@@ -28,10 +29,12 @@ typedef struct rank_run {
     const syn__checked_rank *of;
     uint32_t *left;        /* per node: number of dependencies that have not finished */
     uint32_t *call_of;     /* per node: its call, or NONE */
-    uint32_t *heap;        /* calls that are ready for the slot, smallest id on top */
-    uint32_t *n_issued;    /* at a group's first call: number of its calls issued */
+    uint32_t *heap;        /* ready sends and collectives, smallest id on top */
+    uint32_t *n_issued;    /* at the index of a group's first call: number of the group's calls
+                              issued so far */
     call_at *next;         /* per call: the next call in its queue */
-    uint8_t *waiting;      /* per call: whether it was issued or posted, and waits */
+    uint8_t *waiting;      /* per call: 1 while it waits, after it was issued (collective) or posted
+                              (receive) */
     uint32_t n_heap, busy; /* busy: the collective in the slot, or NONE */
 } rank_run;
 
@@ -39,9 +42,9 @@ typedef struct run {
     syn_validator *v;
     rank_run *ranks;
     uint32_t *base;  /* per group: index of its first collective in `meetings` */
-    queue *meetings; /* per collective of a group: the calls that wait in it */
-    queue *wanted;   /* per key: receives that were posted before their send */
-    uint32_t *sent;  /* per key: number of sends issued before their receive */
+    queue *meetings; /* per collective of a group: the calls of ranks that have arrived */
+    queue *wanted;   /* per message key: receives that were posted before their send */
+    uint32_t *sent;  /* per message key: number of sends issued before their receive */
     struct finished {
         uint32_t rank, node;
     } * work; /* ring buffer of finished nodes, in the order in which they finished */
@@ -165,7 +168,7 @@ static void start(run *s, uint32_t rank) {
     if (r->busy != NONE || r->n_heap == 0) return;
     const uint32_t call = heap_pop(r);
     const syn__checked_call *c = &r->of->calls[call];
-    /* A broadcast takes time but exchanges nothing, so it never waits. */
+    /* In simulators a broadcast takes time but sends no messages, so it never waits. */
     if (c->type == SYN__ET_COMM_COLL_NODE && c->kind != SYN__ET_BROADCAST) {
         join(s, rank, call);
         return;
@@ -204,7 +207,7 @@ static void run_through(run *s) {
 
 /* ---- Deadlocks ---- */
 
-/* Returns a member that has not arrived at the collective in which the rank waits, or -1. */
+/* Returns a rank that has not arrived at the collective in which rank `r` waits, or -1. */
 static int32_t missing_member(const run *s, const rank_run *r, uint32_t call) {
     const uint32_t group = r->of->calls[call].group;
     const uint32_t issued = r->n_issued[first_of_group(r, group)];
@@ -216,7 +219,7 @@ static int32_t missing_member(const run *s, const rank_run *r, uint32_t call) {
     return -1;
 }
 
-/* Writes what the rank waits for to `text`. Returns the rank that it waits for, or -1. */
+/* Writes to `text` what the rank waits for. Returns the rank for which it waits, or -1. */
 static int32_t describe_wait(const run *s, int32_t rank, char *text, size_t room) {
     const rank_run *r = &s->ranks[rank];
     uint32_t call = r->busy;
@@ -305,8 +308,8 @@ static void close_run(run *s) {
     syn_free(s->work);
 }
 
-/* Allocates the queues. All members of a group have the same number of calls, as the check across
-   ranks has found no problem, so the first member's number is used. */
+/* Allocates the queues. The number of collectives of a group is that of its first member: all
+   members have the same number, because the check across ranks has found no problem. */
 static bool open_meetings(run *s) {
     const syn_validator *v = s->v;
     const size_t n_groups = v->names.n_entries;

@@ -13,7 +13,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-#define SUFFIX_BYTES 32 /* longest suffix: ".2147483646.et" or ".comm_group.json" */
+#define SUFFIX_BYTES 32 /* fits the longest suffix: ".comm_group.json" */
 
 int32_t syn__et_rank_of(const char *name, size_t *prefix_bytes) {
     const size_t bytes = strlen(name);
@@ -102,8 +102,8 @@ syn_status syn__et_files_of_prefix(syn__et_files *files, const char *prefix, siz
     return status;
 }
 
-/* Adds the named files, sorted by rank. Ranks come from the file names if all have one and no two
-   are equal; otherwise they count up in the order given. */
+/* Adds the given files, sorted by rank. The ranks come from the file names if every name has a rank
+   and all ranks differ; otherwise the files are numbered from 0 in the given order. */
 static syn_status take_named(syn__et_files *files, const char *const *paths, size_t n,
                              syn_error *err) {
     size_t unused;

@@ -1,4 +1,4 @@
-/* Iterates over the messages of an .et, each of which follows its length. */
+/* Iterates over the messages of an .et file, each of which is preceded by its length. */
 #ifndef EXPORT_ET_FRAMES_H
 #define EXPORT_ET_FRAMES_H
 
@@ -19,10 +19,11 @@ typedef struct syn__et_frames {
 } syn__et_frames;
 
 syn__et_frames syn__et_frames_of(const char *name, const char *data, size_t bytes);
-/* *more is false at the end of the file. SYN_E_FORMAT if a message is cut off. */
+/* Gets the next message; *more is false at the end of the file. SYN_E_FORMAT if a message is cut
+   off. */
 syn_status syn__et_frames_next(syn__et_frames *frames, syn__et_frame *out, bool *more,
                                syn_error *err);
-/* "trace.0.et, byte 17: why" */
+/* Fails with "trace.0.et, byte 17: why", where `at` is the position of byte 17 in memory. */
 syn_status syn__et_frames_fail(const syn__et_frames *frames, const char *at, const char *why,
                                syn_error *err);
 

@@ -1,5 +1,5 @@
-/* Maps the ids of a file's nodes to node indices. A hash table with open addressing; the ids stay
-   in the caller's nodes. */
+/* Maps the ids of a file's nodes to node indices. It is a hash table with open addressing that
+   reads the ids from the caller's nodes. */
 #ifndef EXPORT_ET_IDS_H
 #define EXPORT_ET_IDS_H
 
@@ -10,7 +10,8 @@ extern "C" {
 #endif
 
 typedef struct syn__et_ids {
-    const char *first; /* the first node's id; the others follow at the stride */
+    const char *first; /* address of the first node's id; the next node's id is stride_bytes
+                          further */
     size_t stride_bytes;
     uint32_t *slots; /* node + 1; 0: free */
     size_t mask;

@@ -1,5 +1,5 @@
 /* Protobuf's JSON mapping of an execution trace's records, written and read. Names are in
-   lowerCamelCase, 64-bit integers, NaN and infinities are strings, enums are names, and bytes are
+   lowerCamelCase. 64-bit integers, NaN and infinities are strings, enums are names, and bytes are
    base64. Fields that hold their proto3 default are omitted, but oneof members are always
    written. */
 #include <math.h>
@@ -346,7 +346,7 @@ syn_status syn__et_parse_scalar(syn_json *json, const syn__et_type *type, uint64
 
 syn_status syn__et_parse_list(syn_json *json, const syn__et_type *type, uint32_t number,
                               syn__buf *out) {
-    syn__buf part = {0}; /* numbers: all elements, packed; strings and bytes: the current one */
+    syn__buf part = {0}; /* numbers: all elements, packed; strings and bytes: the current element */
     syn_status status = SYN_OK;
     while (status == SYN_OK && syn_json_next(json) != SYN_JSON_ARRAY_END) {
         uint64_t bits = 0;

@@ -39,7 +39,7 @@ void syn__et_print_item(printer *p) {
     new_line(p);
 }
 
-/* Written in one call, since a trace has millions of keys. */
+/* The key is written in one call, because a trace has millions of keys. */
 void syn__et_print_key(printer *p, const char *name) {
     char text[64];
     size_t n = 0;
@@ -109,7 +109,8 @@ void syn__et_print_text(printer *p, syn__str s) {
 
 /* ---- Numbers ---- */
 
-/* The shortest decimal with at least six digits that rounds to the same float, as a double. */
+/* Returns the decimal, with at least six digits and no more than needed, that rounds to the same
+   float. */
 static double shortest_float(float value) {
     char text[40];
     double rounded = (double)value;

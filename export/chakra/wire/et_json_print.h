@@ -19,15 +19,16 @@ struct syn__et_printer {
 
 void syn__et_print_begin(syn__et_printer *p, char bracket);
 void syn__et_print_end(syn__et_printer *p, char bracket);
-/* _item is called before an element of an array, _key before a member's value. _key writes the name
-   in protobuf's JSON spelling ("startTimeMicros" for "start_time_micros"). */
+/* Call syn__et_print_item before an element of an array, and syn__et_print_key before the value of
+   a member. The key is written in protobuf's JSON spelling: "startTimeMicros" for
+   "start_time_micros". */
 void syn__et_print_item(syn__et_printer *p);
 void syn__et_print_key(syn__et_printer *p, const char *name);
-/* `s` may hold any byte. */
+/* Prints a string, which may contain any byte. */
 void syn__et_print_text(syn__et_printer *p, syn__str s);
 void syn__et_print_scalar(syn__et_printer *p, const syn__et_type *type, uint64_t bits,
                           syn__str data);
-/* Prints the enum value's name, or the number if name is NULL. */
+/* Prints the name of an enum's value or, if `name` is NULL, its number. */
 void syn__et_print_enum(syn__et_printer *p, const char *name, int32_t number);
 
 #ifdef __cplusplus

@@ -27,8 +27,8 @@ static syn_status twice(reader *r) {
     return syn_json_fail(&r->json, "the member \"%.60s\" appears twice", r->json.text);
 }
 
-/* Records in *seen that the member with this number occurs. If strict, a second occurrence is an
-   error. */
+/* Records in *seen that the member with this number has occurred. If strict, a second occurrence is
+   an error. */
 static syn_status once(reader *r, uint32_t *seen, unsigned number) {
     if (r->strict && (*seen >> number & 1) != 0) return twice(r);
     *seen |= UINT32_C(1) << number;
@@ -64,7 +64,7 @@ static syn_status read_number(reader *r, const syn__et_type *type, uint64_t *out
     return parse_number(r, type, out);
 }
 
-/* Accepts a name or a number. */
+/* Parses an enum value, which may be a name or a number. */
 static syn_status parse_enum(reader *r, const syn__et_member *m, const char *what, int32_t *out) {
     uint64_t bits = 0;
     if (r->json.type == SYN_JSON_STRING) {
@@ -149,7 +149,8 @@ static syn_status read_object(reader *r, const syn__et_message *m, syn__buf *out
     return r->json.type == SYN_JSON_ERROR ? syn__et_json_broken(r) : SYN_OK;
 }
 
-/* Copies such fields to the arena, where the message's other strings are, and frees `fields`. */
+/* Copies the fields that the record lacks to the arena, where the message's other strings are, and
+   frees `fields`. */
 static syn_status keep_added(reader *r, syn_status status, syn__buf *fields, syn__str *out) {
     if (status == SYN_OK && fields->failed) status = syn__et_json_no_memory(r);
     if (status == SYN_OK && fields->bytes != 0)
@@ -293,7 +294,8 @@ static syn_status read_wire(reader *r) {
     return r->wire.failed ? syn__et_json_no_memory(r) : SYN_OK;
 }
 
-/* Reads a member that is not in the schema: "@wire" if strict, otherwise an unknown one. */
+/* Reads a member that is not in the schema. "@wire" is read if strict; all other members are
+   unknown. */
 static syn_status read_unsupported(reader *r, uint32_t *seen) {
     if (!r->strict || !syn__str_is(key_of(r), SYN__ET_JSON_WIRE)) return syn__et_json_unknown(r);
     SYN_TRY(once(r, seen, 0));

@@ -21,8 +21,8 @@ bool syn__et_is_extra_field(syn__et_record record, uint32_t number) {
     return syn__et_member_of(syn__et_message_of(record), number, &member);
 }
 
-/* Finds the next field of a message that is in the schema but not in the record. *out is its wire
-   form, with its tag. */
+/* Finds the next field of a message that is in the schema but not in the record. *out is the
+   field's wire form, with its tag. */
 static bool next_added(syn__et_record record, syn__et_reader *r, syn__str *out) {
     syn__et_field f;
     for (const char *begin = r->cur; syn__et_read_field(r, &f); begin = r->cur) {
@@ -192,7 +192,7 @@ static syn_status take_text(syn__et_decoder *d, syn__str s, syn__str *out) {
     return SYN_OK;
 }
 
-/* If the record lacks the field, keeps the whole message in *added. */
+/* If the record lacks the field, stores the whole message in *added. */
 static void note_added(syn__et_record record, uint32_t number, syn__str message, syn__str *added) {
     if (added->bytes == 0 && syn__et_is_extra_field(record, number)) *added = message;
 }
@@ -271,7 +271,7 @@ static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__
                                syn__et_attr *a) {
     const syn__et_type *type = value.type;
     if (f->wire != (value.is_list ? SYN__ET_WIRE_LEN : type->wire))
-        return SYN_OK; /* treated as an unknown field */
+        return SYN_OK; /* the field is treated as unknown */
     if (value.is_list && !good_list(d, type, f->data)) return SYN_E_FORMAT;
     if (type->form == SYN__ET_FORM_STRING && !value.is_list)
         SYN_TRY(take_text(d, f->data, &a->data));
@@ -314,7 +314,7 @@ static syn_status push_dep(syn__et_decoder *d, int which, uint64_t id) {
     return SYN_OK;
 }
 
-/* Repeated numbers may be packed or separate fields. */
+/* Decodes dependencies. Repeated numbers may be packed in one field or in separate fields. */
 static syn_status decode_deps(syn__et_decoder *d, const syn__et_field *f) {
     const int which = f->number == SYN__ET_NODE_CTRL_DEPS ? 0 : 1;
     if (f->wire == SYN__ET_WIRE_VARINT) return push_dep(d, which, f->value);

@@ -1,5 +1,5 @@
-/* Looks up the schema in the descriptors that protoc-c generates. This is the only file that
-   uses protobuf-c; a build without it uses the replacements at the end. */
+/* Looks up the schema in the descriptors that protoc-c generates. This is the only file that uses
+   protobuf-c. A build without protobuf-c uses the replacements at the end. */
 #include "export/chakra/wire/et_schema.h"
 
 #include "export/chakra/wire/et_wire.h"
@@ -152,7 +152,7 @@ static void release(void *unused, void *memory) {
 size_t syn__et_pack_ranks(const int32_t *ranks, size_t n, char *out) {
     Syn__Chakra__Int32List list = SYN__CHAKRA__INT32_LIST__INIT;
     list.n_values = n;
-    list.values = (int32_t *)(uintptr_t)ranks; /* only read */
+    list.values = (int32_t *)(uintptr_t)ranks; /* protobuf-c only reads the ranks */
     return out == NULL ? syn__chakra__int32_list__get_packed_size(&list)
                        : syn__chakra__int32_list__pack(&list, (uint8_t *)out);
 }

@@ -1,8 +1,8 @@
 /* The schema of execution traces, et_def.proto, as compiled by protoc-c: names, numbers and types
-   of its messages, fields and enums, for all code that reads or writes traces. No other part knows
-   protobuf-c. Numbers that C needs as constants, for example in a case, are in et_numbers.h, which
-   the build generates from the same file: SYN__ET_NODE_CTRL_DEPS, SYN__ET_COMP_NODE, SYN__ET_INT64
-   (int64_val of an attribute). */
+   of its messages, fields and enums, for all code that reads or writes traces. No other part uses
+   protobuf-c. Numbers that C code needs as constants, for example as case labels, are in
+   et_numbers.h, which the build generates from the same file: SYN__ET_NODE_CTRL_DEPS,
+   SYN__ET_COMP_NODE, SYN__ET_INT64 (int64_val of an attribute). */
 #ifndef EXPORT_ET_SCHEMA_H
 #define EXPORT_ET_SCHEMA_H
 
@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Fails with SYN_E_UNSUPPORTED in a build without protobuf-c, which has no schema. Call it before
-   reading or writing execution traces. Without a schema all look-ups below find nothing. */
+   reading or writing execution traces. Without a schema, all functions below find nothing. */
 syn_status syn__et_supported(syn_error *err) SYN_MUST_USE;
 
 /* ---- Protobuf types ---- */
@@ -62,7 +62,7 @@ typedef struct syn__et_member {
     const syn__et_message *message; /* NULL: not a message */
 } syn__et_member;
 
-/* Look up a field by position (from 0, ordered by number), by number, or by name in either
+/* Look up a field by position (from 0, in order of field numbers), by number, or by name in either
    spelling. Return false if there is none. `m` may be NULL. */
 bool syn__et_member_at(const syn__et_message *m, size_t place, syn__et_member *out);
 bool syn__et_member_of(const syn__et_message *m, uint32_t number, syn__et_member *out);
@@ -92,9 +92,11 @@ uint32_t syn__et_field_by_name(syn__str name);
 
 /* ---- Enums ---- */
 
-const char *syn__et_node_type_name(uint32_t type); /* "COMM_COLL_NODE"; NULL beyond the schema */
+const char *syn__et_node_type_name(uint32_t type); /* "COMM_COLL_NODE"; NULL if the schema lacks the
+                                                      number */
 bool syn__et_node_type_named(syn__str name, uint32_t *out);
-const char *syn__et_collective_name(int64_t comm_type); /* "ALL_REDUCE"; NULL beyond the schema */
+const char *syn__et_collective_name(int64_t comm_type); /* "ALL_REDUCE"; NULL if the schema lacks
+                                                           the number */
 /* Converts a collective's kind to its number in the schema, -1 if it is not a collective; and the
    reverse, SYN_COMM_NONE if unknown. */
 int32_t syn__et_comm_type(syn_comm_kind kind);
@@ -102,8 +104,9 @@ syn_comm_kind syn__et_comm_kind(int64_t comm_type);
 
 /* ---- Single messages, with protobuf-c's own pack and unpack ---- */
 
-/* protobuf-c is slower than our code (docs/performance.md) and does not report what is wrong at
-   which byte. Messages that are frequent or may be damaged are therefore handled in et_node.c. */
+/* protobuf-c is slower than our code (docs/performance.md), and does not report the cause and the
+   position of an error. Messages that are frequent or may be damaged are therefore read and written
+   by et_node.c. */
 
 /* Packs ranks as an int32_list; `out` may be NULL. Returns the number of bytes. */
 size_t syn__et_pack_ranks(const int32_t *ranks, size_t n, char *out);

@@ -41,8 +41,8 @@ void syn__et_put_str(syn__buf *buf, uint32_t field, syn__str s);
 
 /* ---- Reading ---- */
 
-/* Iterates over the fields of one message. `why` is NULL, or says what is wrong at `cur`, as part
-   of a sentence. */
+/* Iterates over the fields of one message. `why` is NULL or, after an error, says what is wrong at
+   `cur`, as part of a sentence. */
 typedef struct syn__et_reader {
     const char *cur, *end;
     const char *why;
@@ -60,8 +60,8 @@ bool syn__et_read_varint(syn__et_reader *r, uint64_t *out);
 bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out);
 /* Reads the next field. Returns false at the end of the message (why: NULL) or at damaged data. */
 bool syn__et_read_field(syn__et_reader *r, syn__et_field *out);
-/* Reads the next message of a file, in which each message follows its length. Returns false in the
-   same cases. */
+/* Reads the next message of a file, in which each message is preceded by its length. Returns false
+   at the end of the file (why: NULL) or at damaged data. */
 bool syn__et_read_message(syn__et_reader *r, syn__str *out);
 
 #ifdef __cplusplus

@@ -1,9 +1,11 @@
-/* Collects what a kernel, a record_param_comms and the enclosing ops record about one
-   communication. Kernels and CPU events use Kineto's names ("In msg nelems"), host nodes the names
-   of ExecutionTraceObserver (in_msg_nelems). The inputs of record_param_comms are, by position:
-   tensors (if any); sequence number or (number, whether it is a message); (name, description) of
-   the group or a number that identifies it; rank (for messages the peer's rank within the group);
-   name of the call; splits of input and output; first rank, stride and size of the group. */
+/* Collects the properties of one communication that a kernel, a record_param_comms and the
+   enclosing ops record. Kernels and CPU events use Kineto's names for them ("In msg nelems"), and
+   host nodes use the names of ExecutionTraceObserver (in_msg_nelems). The inputs of
+   record_param_comms are identified by their positions: tensors, if any; the sequence number, or a
+   pair of the sequence number and whether the call is a message; a pair of name and description of
+   the group, or a number that identifies the group; the rank (for messages, the peer's rank within
+   the group); the name of the call; how input and output are split; first rank, stride and size of
+   the group. */
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_scan.h"
@@ -17,7 +19,8 @@ void syn__pt_properties_init(syn__pt_properties *facts) {
     facts->group_start = facts->group_stride = facts->group_size = facts->filled_elems = -1;
 }
 
-/* Reads the value after a key, or the current element of a list; a bracket is read as a whole. */
+/* Reads the value after a key, or the current element of a list. A list or object is read as a
+   whole. Returns the class of its token. */
 static char take_value(syn__pt_scan *s, syn__str *text) {
     const char c = syn__pt_scan_next(s, text);
     if (c == '[' || c == '{') {
@@ -27,7 +30,7 @@ static char take_value(syn__pt_scan *s, syn__str *text) {
     return c;
 }
 
-/* No memory has that many elements or bytes, so a larger number is damaged. */
+/* Larger numbers of elements or bytes come from damage, because no memory is that large. */
 #define MOST ((int64_t)1 << 48)
 
 static int64_t sane(int64_t amount) {
@@ -81,7 +84,7 @@ static void set_field(syn__pt_properties *t, syn__str key, syn__str value) {
         t->elem_bytes = syn__pt_dtype_bytes(value);
 }
 
-/* Reads the current value; of a string, the text between its quotes. */
+/* Reads the current value. *value: its text; for a string, the text between its quotes. */
 static bool take_json(syn__loose *l, syn__str *value) {
     const syn__loose_kind kind = syn__loose_skip(l, value);
     if (kind == SYN__LOOSE_STRING) {
@@ -101,7 +104,7 @@ void syn__pt_properties_from_event(syn__pt_properties *facts, const syn__pt_even
     while (syn__loose_member(&l, &key) && take_json(&l, &value)) set_field(facts, key, value);
 }
 
-/* [{"name": ..., "type": ..., "value": ...}, ...] */
+/* Reads the attributes of a node: [{"name": ..., "type": ..., "value": ...}, ...]. */
 static void take_attrs(syn__pt_properties *facts, const syn__pt_host_node *node) {
     const syn__str attrs = {node->text + node->attrs, node->attrs_bytes};
     syn__loose l;
@@ -117,15 +120,16 @@ static void take_attrs(syn__pt_properties *facts, const syn__pt_host_node *node)
     }
 }
 
-/* The list of values of "inputs" or "outputs". In schema 1.0.1 these are the list. */
+/* The list of values in "inputs" or "outputs". In schema 1.0.1, "inputs" and "outputs" are this
+   list. */
 static syn__str values_of(syn__str io) {
     const syn__str none = {"", 0};
     if (io.bytes == 0) return none;
     return *io.text == '[' ? io : syn__loose_find(io, "values");
 }
 
-/* Reads (name, description) of a group, or (number, whether it is a message); text is the
-   bracket. */
+/* Reads a pair: the name and description of a group, or a sequence number and whether the call is a
+   message (*sequence). text: the list or tuple. */
 static bool take_pair(syn__pt_properties *facts, syn__str text, bool *sequence) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str a, b, end;
@@ -179,7 +183,7 @@ static void use_positions(syn__pt_properties *facts, const positions *at) {
     if (at->n_after > size && facts->group_size < 0) facts->group_size = at->after[size];
 }
 
-/* Reads everything except sizes. Returns the inputs. */
+/* Reads all properties except sizes from the inputs of a record_param_comms. Returns the inputs. */
 static syn__str take_record(syn__pt_properties *facts, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
     const syn__str values = values_of(syn__pt_inputs(node));
@@ -209,7 +213,8 @@ int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
         return facts.kind;
     }
     syn__pt_properties_from_event(&facts, &rank->device.events[op->event]);
-    return facts.kind >= 0 ? facts.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 */
+    return facts.kind >= 0 ? facts.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 has no
+                                                                kind */
 }
 
 /* Reads the rank after the arrow of "nccl:send 0->1" or "nccl:recv 0<-1". */
@@ -262,7 +267,8 @@ static void take_message(syn__pt_properties *facts, const arguments *a, syn__str
     if (a->n_numbers > tag && facts->tag == 0) facts->tag = a->numbers[tag];
 }
 
-/* _c10d_functional::all_reduce(tensor, "sum", "0"): the group name is the last argument. */
+/* Whether the op is a functional collective, such as _c10d_functional::all_reduce(tensor, "sum",
+   "0"), whose last argument is the name of the group. */
 static bool is_functional(syn__str name) {
     if (name.bytes > 0 && *name.text == '_') {
         name.text++;
@@ -271,7 +277,7 @@ static bool is_functional(syn__str name) {
     return syn__str_begins(name, "c10d_functional::");
 }
 
-/* Bytes of a tensor argument of a device trace's op; -1 if the argument is not a tensor. */
+/* The bytes of an argument of an op that was made from a device trace; -1 if it is no tensor. */
 static int64_t argument_bytes(const syn__pt_host_node *node, size_t index) {
     const int64_t elem_bytes = syn__pt_argument_elem_bytes(node, index);
     return elem_bytes > 0 ? sane(syn__pt_mul_i64(syn__pt_argument_elems(node, index), elem_bytes))

@@ -1,19 +1,23 @@
 /* Assigns kernels to calls.
 
-   A communication kernel belongs to the call whose host op launched it. If there are several, the
-   first is the communication and the others are computation. Kernels of grouped calls
-   (batch_isend_irecv, coalescing managers) are launched when the group ends, outside of all its
-   calls. Such a kernel runs the calls of its thread that have no kernel yet, had begun when it was
-   launched, and are of its kind. It represents the first of them, sends before receives; each other
-   call gets an op of its own, which takes no time, after the kernel on its stream. Further kernels
-   launched by the same op are computation. Kernels of libraries that PyTorch does not record are
-   not part of such groups: outside of calls, each is a communication of its own. */
+   A communication kernel belongs to the call whose host op launched it. If a call launched several
+   kernels, the first is the communication and the others are computation.
+
+   The kernels of grouped calls (batch_isend_irecv, coalescing managers) are different: they are
+   launched when the group ends, outside of all its calls. Such a kernel runs all calls of its
+   thread that have no kernel yet, that had begun when the kernel was launched, and that are of its
+   kind. The kernel represents the first of these calls, where sends come before receives. Each
+   other call gets an op of its own with duration 0, which comes after the kernel on its stream.
+   Further kernels that the same op launched are computation.
+
+   Kernels of libraries that PyTorch does not record are never part of a group. If no call launched
+   such a kernel, it is a communication of its own. */
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_LOOK 4096 /* calls without a kernel that are searched */
+#define MAX_LOOK 4096 /* most calls without a kernel that are searched for one kernel */
 
 static syn__pt_kernel_library library_of(syn__pt_calls *c, const syn__pt_op *op) {
     if (op->event == SYN__PT_NONE) return syn__pt_kernel_library_of(syn__pt_op_name(c->rank, op));
@@ -55,14 +59,14 @@ static bool begun(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t c
 
 typedef struct batch {
     syn__pt_calls *c;
-    uint32_t head, *next; /* linked list of calls without a kernel, in order */
+    uint32_t head, *next; /* list of calls without a kernel, in order; next: per call */
     uint32_t *found, *taken;
     size_t n_taken;
-    uint32_t parent; /* parent of the last kernel that ran several calls, if it came after these
-                        calls */
+    uint32_t parent; /* op that launched the last kernel with several calls, if the op comes after
+                        them; SYN__PT_NONE: none */
 } batch;
 
-/* Sort key: sends, then receives, then all others. */
+/* Sort key of a call within its kernel: sends, then receives, then all others. */
 static int turn(const syn__pt_call *call) {
     return call->kind == SYN__PT_CALL_SEND ? 0 : call->kind == SYN__PT_CALL_RECV ? 1 : 2;
 }
@@ -81,7 +85,8 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
         if (here && ready && same_kind(kind, calls[call].kind)) {
             b->found[n++] = call;
             *link = b->next[call];
-            /* If the launch is unknown, so are the calls that the kernel runs: take just one. */
+            /* If it is unknown who launched the kernel, its calls are unknown, too. Then it gets
+               only one. */
             if (parent == SYN__PT_NONE) break;
         } else link = &b->next[call];
     }
@@ -150,8 +155,8 @@ static syn_status carry_grouped(syn__pt_calls *c, uint32_t *own, size_t *n_own) 
 
 /* ---- The whole rank ---- */
 
-/* Whether the parent op of a kernel was still running when the kernel was launched. Kernels
-   launched between ops have the previous op as parent. */
+/* Whether the parent of a kernel was still running when the kernel was launched. For kernels that
+   were launched between ops, the parent is the previous op. */
 static bool launched_within(const syn__pt_rank *r, const syn__pt_op *kernel) {
     const syn__pt_op *op = &r->ops[kernel->parent];
     const syn__pt_event *events = r->device.events;
@@ -167,8 +172,7 @@ static bool launched_within(const syn__pt_rank *r, const syn__pt_op *kernel) {
 syn_status syn__pt_calls_kernels(syn__pt_calls *c, uint32_t **own, size_t *n_own) {
     const syn__pt_rank *r = c->rank;
     size_t cap = 0;
-    for (int named = 1; named >= 0; named--) { /* first communication kernels, then other kernels
-                                                  within calls */
+    for (int named = 1; named >= 0; named--) { /* first communication kernels, then others */
         for (uint32_t i = 0; i < c->n_ops; i++) {
             const syn__pt_op *op = &r->ops[i];
             const uint32_t call = c->call_of[i];

@@ -1,15 +1,16 @@
 /* Finds the host ops that belong to each call of a communication library.
-   A call has up to four ops, usually nested: _c10d_functional::X, c10d::X, record_param_comms, and
-   the library's op "nccl:X" or "gloo:X", which may also enclose record_param_comms. Ops of
-   libraries with threads of their own (gloo) begin and end long after the call, so nesting does not
-   show their call. Record function ids do: the call creates the library's op, so the op's id is the
-   next one in the calling thread, whenever the op begins. */
+   A call has up to four ops, which are usually nested: _c10d_functional::X, c10d::X,
+   record_param_comms, and the library op "nccl:X" or "gloo:X". The library op may also enclose
+   record_param_comms. A library with its own threads (gloo) begins and ends its ops long after the
+   call, so nesting does not show to which call they belong. Record function ids show it: the call
+   creates the library op, so the id of that op is the next id in the calling thread, no matter when
+   the op begins. */
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_WAITING 256 /* calls searched for the call of a library op */
+#define MAX_WAITING 256 /* most calls that are searched for the call of a library op */
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 
@@ -40,12 +41,13 @@ static syn_status add(syn__pt_calls *c, int kind, uint32_t *out) {
     return SYN_OK;
 }
 
-/* The first known kind is kept. */
+/* Sets the kind of a call unless it is known already. */
 static void set_kind(syn__pt_call *call, int kind) {
     if (call->kind == SYN__PT_CALL_UNKNOWN) call->kind = kind;
 }
 
-/* Adds an api op to the enclosing call if that has none yet, otherwise to a new call. */
+/* Adds an api op (c10d::X) to the enclosing call if that call has none yet, otherwise to a new
+   call. */
 static syn_status join_api(syn__pt_calls *c, uint32_t op, uint32_t above, uint32_t *out) {
     const int kind = syn__pt_call_kind(syn__pt_op_name(c->rank, &c->rank->ops[op]));
     const bool inside = above != SYN__PT_NONE && c->calls[above].functional != SYN__PT_NONE;
@@ -75,8 +77,9 @@ static syn_status join_record(syn__pt_calls *c, uint32_t op, uint32_t above, int
     return SYN_OK;
 }
 
-/* Whether a library op of that kind fits the call. gloo runs a reduce-scatter as all-reduces (older
-   versions: an all-reduce and a scatter), and a monitored barrier as messages. */
+/* Whether a library op of that kind can belong to the call. gloo runs a reduce-scatter as several
+   all-reduces (older versions: as an all-reduce and a scatter), and a monitored barrier as
+   messages. */
 static bool fits(const syn__pt_call *call, int kind) {
     if (call->api == SYN__PT_NONE && call->record == SYN__PT_NONE) return false;
     const bool is_part = kind == SYN__PT_CALL_ALL_REDUCE || kind == SYN__PT_CALL_SCATTER;
@@ -96,7 +99,7 @@ static bool has_rf_id(const syn__pt_host_node *node) {
     return (node->has & SYN__PT_HAS_RF_ID) != 0 && node->rf_id != 0;
 }
 
-/* The number of entries of by_rf_id with lower ids. */
+/* The number of entries of by_rf_id whose id is lower. */
 static size_t count_below(const syn__pt_calls *c, uint64_t rf_id) {
     size_t low = 0, high = c->n_by_rf_id;
     while (low < high) {
@@ -107,8 +110,8 @@ static size_t count_below(const syn__pt_calls *c, uint64_t rf_id) {
     return low;
 }
 
-/* Adds an op that may create library ops to by_rf_id. Ops come almost in the order of these ids; an
-   id far out of order is damaged. */
+/* Adds an op that may create library ops to by_rf_id. Ops come almost in the order of their ids. An
+   id that is far out of order must be damaged, so it is ignored. */
 static syn_status add_by_rf_id(syn__pt_calls *c, uint32_t op, uint32_t call) {
     const syn__pt_host_node *node = host_node(c, op);
     if (!has_rf_id(node)) return SYN_OK;
@@ -122,7 +125,8 @@ static syn_status add_by_rf_id(syn__pt_calls *c, uint32_t op, uint32_t call) {
     return SYN_OK;
 }
 
-/* The first list without nested lists: for a library op, its tensor or the sizes of its tensor. */
+/* The first list in a text that contains no other list. In the inputs of a library op, this is its
+   tensor or the shape of its tensor. */
 static syn__str innermost(syn__str text) {
     size_t begin = 0;
     for (size_t i = 0; i < text.bytes; i++) {
@@ -140,8 +144,8 @@ static bool holds(syn__str text, syn__str part) {
     return false;
 }
 
-/* How much supports the call besides kind and order: it has the same tensor and is in the same
-   thread. A device trace alone has sizes, but no calling thread. */
+/* How similar a call and a library op are: 2 points for the same tensor, and 1 point for the same
+   thread. A device trace alone does not have the calling thread, so all calls get this point. */
 static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
     const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
     const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
@@ -161,8 +165,9 @@ static void consider(const syn__pt_calls *c, uint32_t call, uint32_t op, int kin
     *out = call;
 }
 
-/* The last call that a thread began before it created the op. If there are several threads, the one
-   whose call is most similar to the op. */
+/* Finds the call that created a library op: the last call that a thread began before it created the
+   op. If this is possible for several threads, the call that is most similar to the op is
+   chosen. */
 static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
     int best = NO_LIKENESS;
@@ -176,8 +181,9 @@ static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
     return out;
 }
 
-/* Without record function ids: a library processes calls in order, and ops are ordered by start, so
-   the op belongs to the first call without such an op. */
+/* Finds the call of a library op without record function ids. A library processes calls in order,
+   and the ops are ordered by start, so the op belongs to the first call that has no library op
+   yet. */
 static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
     int best = NO_LIKENESS;
@@ -185,19 +191,19 @@ static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
         c->first_waiting++;
     for (size_t i = c->first_waiting; i < c->n_calls && i < c->first_waiting + MAX_WAITING; i++)
         if (c->calls[i].backend == SYN__PT_NONE) consider(c, (uint32_t)i, op, kind, &best, &out);
-    if (out == SYN__PT_NONE && c->n_calls > 0) /* another op of the last call */
+    if (out == SYN__PT_NONE && c->n_calls > 0) /* it may be another op of the last call */
         consider(c, (uint32_t)c->n_calls - 1, op, kind, &best, &out);
     return out;
 }
 
-/* Whether both ran in the same thread according to the device trace. */
+/* Whether both ops ran in the same thread according to the device trace. */
 static bool in_one_thread(const syn__pt_rank *r, const syn__pt_op *a, const syn__pt_op *b) {
     return a->event != SYN__PT_NONE && b->event != SYN__PT_NONE &&
            r->device.events[a->event].tid == r->device.events[b->event].tid;
 }
 
-/* Detaches an op that runs concurrently with the calling thread: its parent is the call's op, which
-   only launched it. */
+/* Marks an op that runs concurrently with the calling thread as detached. Its parent becomes the op
+   of the call, which only launched it. */
 static void detach(syn__pt_calls *c, uint32_t op, const syn__pt_call *call) {
     const uint32_t by = call->api != SYN__PT_NONE      ? call->api
                         : call->record != SYN__PT_NONE ? call->record
@@ -252,7 +258,7 @@ static syn_status take_host(syn__pt_calls *c, uint32_t index, uint32_t above) {
     return level == BACKEND ? SYN_OK : add_by_rf_id(c, index, call);
 }
 
-/* Allocates a table and stores it in the pointer that `out` points to. */
+/* Allocates a table of n entries and stores it in the pointer to which `out` points. */
 static syn_status new_table(syn__pt_calls *c, void *out, size_t n, size_t bytes, int fill) {
     void *table = syn_calloc(n != 0 ? n : 1, bytes);
     if (table == NULL) return SYN_FAIL_NOMEM(c->err, n * bytes, "finding communication");
@@ -273,7 +279,7 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
-        /* if the parent is only a guess by time, it does not identify the call */
+        /* a parent that is only a guess by time does not identify the call */
         const bool called = op->kind != SYN_PYTORCH_OP_HOST || op->around == SYN__PT_NONE;
         const uint32_t parent = op->by_time ? SYN__PT_NONE : called ? op->parent : op->around;
         const uint32_t above =

@@ -1,6 +1,7 @@
-/* Finds the communication of one rank: each call of a library becomes one communication, on the
-   kernel that runs it or else on its host op. Its properties come from the kernel's args, then
-   record_param_comms, then the enclosing ops, and finally the kernel's name. */
+/* Finds the communication of one rank. Each call of a library becomes one communication, on the
+   kernel that runs it, or on its host op if it has no kernel. Its properties come from the args of
+   the kernel, then from record_param_comms, then from the enclosing ops, and finally from the
+   kernel's name. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -20,7 +21,7 @@ typedef struct finder {
     syn__pt_group_finder groups;
     int64_t *local_peer; /* per comm: the peer's index within the group; -1: none */
     size_t local_cap;
-    uint32_t *own; /* kernels without a call */
+    uint32_t *own; /* kernels that belong to no call */
     size_t n_own;
 } finder;
 
@@ -31,14 +32,15 @@ static void note(const finder *f, syn_pytorch_anomaly kind, const syn__pt_op *op
 
 /* ---- Properties ---- */
 
-/* Adds what a host op records. shaped: its first tensor is the input of the call. */
+/* Adds the properties that a host op records. record: it is a record_param_comms. shaped: its first
+   tensor is the input of the call. */
 static void add_host_facts(const finder *f, syn__pt_properties *facts, uint32_t index, bool record,
                            bool shaped) {
     const syn__pt_rank *r = f->rank;
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
-    const bool made = (node->has & SYN__PT_MADE) != 0; /* its event has all the information */
+    const bool made = (node->has & SYN__PT_MADE) != 0; /* then its event has all properties */
     if (made && record) syn__pt_properties_from_event(facts, &r->device.events[op->event]);
     if (made && shaped && facts->in_bytes < 0)
         facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
@@ -70,26 +72,26 @@ static void find_facts(const finder *f, syn__pt_properties *facts, uint32_t kern
     const syn__str name = syn__pt_op_name(r, &r->ops[kernel]);
     facts->kind = syn__pt_kernel_kind(name);
     if (facts->kind == SYN__PT_CALL_SEND &&
-        syn__pt_kernel_library_of(name) != SYN__PT_KERNEL_OF_OTHER) /* SendRecv */
+        syn__pt_kernel_library_of(name) != SYN__PT_KERNEL_OF_OTHER) /* ncclDevKernel_SendRecv */
         facts->kind = SYN__PT_CALL_ALL_TO_ALL;
 }
 
-/* The input bytes of a call, computed from its output. */
+/* The bytes of a call's input, computed from its output. */
 static int64_t from_output(const syn__pt_properties *t, int64_t ranks) {
     int64_t out = t->out_bytes;
     if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_mul_i64(t->out_elems, t->elem_bytes);
     if (out <= 0 || ranks < 1) return out;
     if (t->kind == SYN__PT_CALL_ALL_GATHER || t->kind == SYN__PT_CALL_GATHER)
         return out > ranks ? out / ranks : 1;
-    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root has a part for each
-                                                                    rank */
+    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root's tensors have a part
+                                                                    for each rank */
     const bool has_all =
         t->kind == SYN__PT_CALL_REDUCE_SCATTER || (t->kind == SYN__PT_CALL_SCATTER && by_tensors);
     return has_all ? syn__pt_mul_i64(out, ranks) : out;
 }
 
-/* gloo runs a reduce-scatter of a list as an all-reduce of each tensor, so each of these ops has
-   the size of one part. */
+/* The bytes of a call's input, if gloo ran a reduce-scatter of a list as an all-reduce of each
+   tensor. Each of its ops then has the size of one tensor of the list. */
 static int64_t from_parts(const syn__pt_properties *t, int64_t ranks) {
     if (t->kind != SYN__PT_CALL_REDUCE_SCATTER || t->filled_elems <= 0 || t->elem_bytes <= 0)
         return -1;
@@ -193,15 +195,15 @@ static int by_op(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Whether a call with times has neither a library op nor a kernel. */
+/* Whether the call has times, but neither a library op nor a kernel. */
 static bool is_unfinished(const finder *f, const syn__pt_call *call) {
     const uint32_t op = syn__pt_call_op(f->rank, call);
     return call->kernel == SYN__PT_NONE && call->backend == SYN__PT_NONE &&
            f->rank->ops[op].start_ns != SYN__PT_NO_NS;
 }
 
-/* Notes calls that did not finish. Libraries with threads of their own (gloo) record an op for each
-   finished call. */
+/* Notes calls that did not finish. Libraries with their own threads (gloo) record an op for each
+   call that finished. */
 static void note_unfinished(const finder *f) {
     const syn__pt_calls *c = &f->calls;
     bool beside = syn__str_has(f->rank->device.distributed_info, "gloo");

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Fills comms and groups, with kind, bytes, group, peer and sequence of each communication.
-   syn__pt_set_agree assigns the tags. */
+/* Fills rank->comms and rank->groups. Each communication gets its kind, bytes, group, peer and
+   sequence number; syn__pt_set_agree assigns the tags. */
 syn_status syn__pt_find_comms(syn__pt_rank *rank, syn_pytorch_note *notes,
                               syn_error *err) SYN_MUST_USE;
 

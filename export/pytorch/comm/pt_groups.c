@@ -1,7 +1,7 @@
-/* Collects the process groups that one rank knows, from four sources, in order of reliability: the
-   host trace's process_group:init nodes, the device trace's distributedInfo, kernels, and
-   record_param_comms. Groups are identified by name. A list of ranks that contradicts a better
-   source is counted and dropped. */
+/* Collects the process groups that one rank knows. There are four sources, from most to least
+   reliable: process_group:init nodes of the host trace, distributedInfo of the device trace,
+   kernels, and record_param_comms. Groups are identified by name. If a list of ranks contradicts a
+   more reliable source, it is ignored and the contradiction is counted. */
 #include <stdlib.h>
 
 #include "export/pytorch/comm/pt_groups.h"
@@ -12,11 +12,11 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/types.h"
 
-#define MAX_UNPACKED 4 /* how often a description may be quoted */
+#define MAX_UNPACKED 4 /* how many times a description may be quoted */
 
 enum { FROM_NOWHERE, FROM_CALL, FROM_DEVICE, FROM_HOST };
 
-/* A group as described by one source; unknown: negative or empty. */
+/* A group as one source describes it. Unknown values are negative or empty. */
 typedef struct described {
     syn__str name, desc, ranks;
     int64_t size, start, stride, backend;
@@ -155,7 +155,8 @@ static bool seen(syn__pt_group_finder *f, uint32_t index, syn__str ranks) {
     return false;
 }
 
-/* Ranks given as start, stride and size are used only if there is no list. */
+/* Merges a description into a group. Ranks given as start, stride and size are used only if there
+   is no list of ranks. */
 static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described *d) {
     int32_t *ranks;
     uint32_t n = 0;
@@ -165,7 +166,7 @@ static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described
     }
     syn__pt_group *g = &f->rank->groups[index];
     if (d->source == FROM_HOST && n == 0 && syn__str_is(d->ranks, "[]")) {
-        SYN_TRY(count_up(f, 0, 1, d->size, &ranks, &n)); /* all ranks */
+        SYN_TRY(count_up(f, 0, 1, d->size, &ranks, &n)); /* "[]" means all ranks */
         if (n != 0) set_ranks(f, index, d->source, ranks, n);
         if (n != 0 && f->rank->world_size < 0) f->rank->world_size = (int32_t)n;
     }
@@ -179,8 +180,8 @@ static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described
     return SYN_OK;
 }
 
-/* Finds or adds a group. A group without a name is identified by its description or, without one,
-   by its list of ranks. */
+/* Finds or adds a group. A group without a name is identified by its description, or by its list of
+   ranks if it has no description either. */
 static syn_status take_group(syn__pt_group_finder *f, described *d, uint32_t *index) {
     *index = SYN__PT_NONE;
     if (d->name.bytes == 0) d->name = d->desc;
@@ -224,7 +225,7 @@ static syn_status take_described(syn__pt_group_finder *f, described *d) {
     return SYN_OK;
 }
 
-/* Reads all objects within a text, at any depth, that describe groups. */
+/* Reads all objects in a text that describe groups, at any depth. */
 static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str key, value;
@@ -246,7 +247,8 @@ static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source
     return SYN_OK;
 }
 
-/* Reads the strings among a node's inputs. Each is a list of descriptions, quoted at least once. */
+/* Reads the strings among the inputs of a process_group:init node. Each is a list of descriptions
+   that was quoted at least once. */
 static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *node) {
     syn__pt_scan s = syn__pt_scan_of(syn__pt_inputs(node));
     syn__str text;

@@ -1,7 +1,7 @@
-/* The order in which a rank launched its communication: by the time of the launch (communication on
-   the host: its own time) or, if unknown, by the host op's position in the program. All ranks of a
-   job launch the collectives of a group in the same order, but their kernels may start in another
-   order if they are on different streams. */
+/* Finds the order in which a rank launched its communication. It follows the times of the launches
+   (for communication on the host, its own time). If a time is unknown, it follows the position of
+   the host op in the program. All ranks of a job launch the collectives of a group in the same
+   order, but their kernels may start in another order if they are on different streams. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
@@ -16,12 +16,13 @@ int64_t syn__pt_launch_time(const syn__pt_rank *rank, uint32_t op) {
 typedef struct launches {
     const syn__pt_rank *rank;
     uint64_t *keys;
-    uint32_t *order, *next, *head; /* head: per class, its first comm */
+    uint32_t *order, *next, *head; /* lists of the comms of a class; head: per class, its first
+                                      comm */
     syn_error *err;
 } launches;
 
-/* Sorts by launch. A comm without a time comes after everything that the program launched before
-   it. */
+/* Sorts the comms by launch. A comm without a time comes after everything that the program launched
+   before it. */
 static syn_status sort_launches(launches *l) {
     const syn__pt_rank *r = l->rank;
     uint32_t *by_time = NULL;
@@ -40,8 +41,8 @@ static syn_status sort_launches(launches *l) {
     return SYN_OK;
 }
 
-/* The class of a comm: its stream on a device or, by group, the group of a collective;
-   SYN__PT_NONE: none. */
+/* The class of a comm, within which the order is fixed: its device stream or, if by_group, the
+   group of a collective. SYN__PT_NONE: none. */
 static uint32_t class_of(const syn__pt_rank *r, uint32_t comm, bool by_group) {
     const syn__pt_comm *c = &r->comms[comm];
     const syn__pt_op *op = &r->ops[c->op];
@@ -49,7 +50,8 @@ static uint32_t class_of(const syn__pt_rank *r, uint32_t comm, bool by_group) {
     return syn__pt_is_device(op) ? op->lane : SYN__PT_NONE;
 }
 
-/* Reorders the comms of each class by their keys. Each class keeps the positions that it has. */
+/* Reorders the comms of each class by their keys. The class as a whole keeps its positions in the
+   order. */
 static syn_status keep_order(launches *l, bool by_group) {
     const syn__pt_rank *r = l->rank;
     const size_t n_classes = by_group ? r->n_groups + 1 : r->n_lanes;

@@ -1,4 +1,5 @@
-/* The compat converter; see pt_compat.h and pt_compat_convert.h. */
+/* Converts as the reference converter does (compat mode); see pt_compat.h and pt_compat_convert.h.
+   This file makes the nodes. */
 #include "export/pytorch/compat/pt_compat_convert.h"
 
 #include <stdarg.h>
@@ -67,8 +68,8 @@ static syn_status check_node(const syn__converter *c, const syn__pt_host_node *n
     return SYN_OK;
 }
 
-/* An attribute "stream" replaces the node's own. Only nodes with more than the usual seven
-   attributes are searched. */
+/* An attribute "stream" replaces the stream of the node itself. Only nodes with more than the usual
+   seven attributes can have it, so only these are searched. */
 static void find_stream(const syn__pt_host_node *host, syn__compat_node *node) {
     const char *p = host->text + host->attrs, *end = p + host->attrs_bytes;
     unsigned n = 0;
@@ -108,7 +109,7 @@ static void describe_merged(const syn__converter *c, const syn__pt_merged *m,
     node->has_stream = (e->flags & SYN__PT_EVENT_STREAM) != 0;
 }
 
-/* A later node with the same id replaces the earlier one. */
+/* Adds a node. A later node with the same id replaces the earlier one. */
 static syn_status add_node(syn__converter *c, const syn__compat_node *node) {
     uint32_t *at = syn__pt_map_put(&c->by_id, node->id);
     if (at == NULL) return no_memory(c);
@@ -166,7 +167,7 @@ static syn_status find_children(syn__converter *c) {
     c->first_child = array(c, c->n_nodes + 1, sizeof *c->first_child);
     c->children = array(c, c->n_nodes, sizeof *c->children);
     if (!c->first_child || !c->children) return SYN_E_NOMEM;
-    uint32_t *next = c->first_child + 1; /* as in group_by_thread of pt_compat_link.c */
+    uint32_t *next = c->first_child + 1; /* same method as group_by_thread of pt_compat_link.c */
     for (size_t i = 0; i < c->n_nodes; i++) {
         syn__compat_node *n = &c->nodes[i];
         n->parent = syn__pt_map_get(&c->by_id, n->parent_id);
@@ -180,8 +181,9 @@ static syn_status find_children(syn__converter *c) {
     return SYN_OK;
 }
 
-/* Nodes are converted in file order, device work directly after its caller. Work whose caller is
-   not a CPU node is lost. A parent that has not been converted yet does not become a ctrl_dep. */
+/* Determines which nodes the reference converts, and which get a ctrl_dep. It converts nodes in
+   file order, and device work directly after its caller. Device work whose caller is not a CPU node
+   is lost. A parent that has not been converted yet does not become a ctrl_dep. */
 static void mark_written(syn__converter *c) {
     for (size_t i = 0; i < c->n_nodes; i++) {
         syn__compat_node *n = &c->nodes[i];
@@ -191,15 +193,15 @@ static void mark_written(syn__converter *c) {
         if (n->gpu && called) n->ctrl_dep = true;
         else if (called) n->ctrl_dep = n->parent < i;
         else if (parent) {
-            const uint32_t above = parent->parent; /* the node is converted after that one */
+            const uint32_t above = parent->parent; /* when this one is converted, so is the node */
             n->ctrl_dep =
                 above != SYN__PT_NONE && above < i && syn__compat_is_cpu(&c->nodes[above]);
         }
     }
 }
 
-/* The reference determines collectives before it searches for dependencies, so errors come in that
-   order. */
+/* Reports errors about collectives. The reference determines collectives before it searches for
+   dependencies, so these errors come first. */
 static syn_status check_comms(syn__converter *c) {
     syn__compat_comm comm;
     for (size_t i = 0; i < c->n_nodes; i++)

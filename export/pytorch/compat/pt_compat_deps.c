@@ -1,4 +1,4 @@
-/* Makes data_deps as the reference converter does; see pt_compat_convert.h. */
+/* Finds the data_deps that the reference converter would write; see pt_compat_convert.h. */
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "syntorch/base/memory.h"
 
@@ -7,7 +7,8 @@ static syn_status no_memory(const syn__converter *c) {
                     c->host->input->name);
 }
 
-/* Adds a dependency unless the node has it already. `on` is its index; SYN__PT_NONE: unknown. */
+/* Adds a dependency on the node with this id, unless `node` has it already. on: the index of that
+   node; SYN__PT_NONE: not looked up yet. */
 static syn_status add_dep(syn__converter *c, syn__compat_node *node, uint64_t id, uint32_t on) {
     for (uint32_t d = node->first_dep; d != SYN__PT_NONE; d = c->deps[d].next)
         if (c->deps[d].id == id) return SYN_OK;
@@ -26,14 +27,14 @@ typedef struct walk {
     syn__converter *c;
     uint32_t *stack;
     size_t n_stack, stack_cap;
-    uint32_t number; /* number of this walk, from 1 */
-    uint32_t last;   /* last CPU node visited; SYN__PT_NONE: none */
+    uint32_t number; /* number of this walk; the first is 1 */
+    uint32_t last;   /* the last CPU node that was visited; SYN__PT_NONE: none */
 } walk;
 
 static syn_status visit(walk *w, uint32_t at) {
     syn__converter *c = w->c;
     syn__compat_node *node = &c->nodes[at];
-    if (!syn__compat_is_cpu(node)) /* it does not wait for other device work */
+    if (!syn__compat_is_cpu(node)) /* device work waits only for the last CPU node */
         return w->last != SYN__PT_NONE ? add_dep(c, node, c->nodes[w->last].id, w->last) : SYN_OK;
     if (node->inter_thread_dep != 0)
         SYN_TRY(add_dep(c, node, node->inter_thread_dep, SYN__PT_NONE));
@@ -71,8 +72,9 @@ static syn_status walk_tree(walk *w, uint32_t root) {
     return SYN_OK;
 }
 
-/* Selects the roots to walk. A root below another one adds nothing to the other's walk, so only the
-   highest roots matter. Two roots on a cycle of parents wait for each other in any case. */
+/* Selects the roots of trees to walk. A root below another root adds nothing to the walk from the
+   other, so only the highest roots matter. If roots are on a cycle of parents, the walks from two
+   of them make these wait for each other; more walks add nothing. */
 typedef struct roots {
     const syn__converter *c;
     uint8_t *flags;
@@ -81,7 +83,7 @@ typedef struct roots {
 
 enum { IS_ROOT = 1, WITHIN = 2, KNOWN = 4, ON_PATH = 8, WALK = 16 };
 
-/* Handles the cycle of parents through a node: its first two roots are walked. */
+/* Handles the cycle of parents that contains a node: the first two roots on it are walked. */
 static void close_circle(const roots *r, uint32_t node) {
     unsigned n = 0;
     uint32_t at = node;
@@ -95,7 +97,7 @@ static void close_circle(const roots *r, uint32_t node) {
     } while (at != node);
 }
 
-/* Determines for the node and its ancestors whether they are a root or below one. */
+/* Determines whether the node and each of its ancestors is a root or below one. */
 static void look_above(const roots *r, uint32_t node) {
     size_t n = 0;
     uint32_t at = node;
@@ -153,7 +155,7 @@ static syn_status look_up(syn__converter *c) {
     return SYN_OK;
 }
 
-/* Marks nodes without dependencies and dependents. */
+/* Marks the nodes that have neither dependencies nor dependents. */
 static syn_status drop_alone(syn__converter *c) {
     uint8_t *wanted = syn_calloc(c->n_nodes + 1, 1);
     if (wanted == NULL) return no_memory(c);
@@ -164,7 +166,7 @@ static syn_status drop_alone(syn__converter *c) {
     return SYN_OK;
 }
 
-/* Whether all dependencies have lower ids, in which case there is no cycle. */
+/* Whether all dependencies of all nodes have lower ids. If so, there is no cycle. */
 static bool goes_up(const syn__converter *c) {
     for (size_t i = 0; i < c->n_nodes; i++)
         for (uint32_t d = c->nodes[i].first_dep; d != SYN__PT_NONE; d = c->deps[d].next)
@@ -172,9 +174,10 @@ static bool goes_up(const syn__converter *c) {
     return true;
 }
 
-/* Removes nodes that have no open dependencies (Kahn 1962); *stuck is a node that remains. Scratch
-   memory: per node the number of open dependencies and its first waiter; per dependency the next
-   waiter. */
+/* Removes nodes that have no open dependencies until none is left (Kahn 1962). *stuck: a node that
+   remains, if there is one. Scratch memory: per node, `left` has the number of open dependencies
+   and `first` its first dependent; per dependency, `next` has the next dependent and `owner` the
+   node that has the dependency. */
 static void peel(const syn__converter *c, uint32_t *left, uint32_t *first, uint32_t *next,
                  uint32_t *owner, uint32_t *stack, uint32_t *stuck) {
     size_t n_stack = 0, n_left = c->n_nodes;
@@ -203,7 +206,7 @@ static void peel(const syn__converter *c, uint32_t *left, uint32_t *first, uint3
     }
 }
 
-/* Finds a node on a cycle, starting from a node that has an ancestor on one. */
+/* Finds a node on a cycle, starting from a node that depends on it directly or indirectly. */
 static uint32_t on_cycle(const syn__converter *c, const uint32_t *left, uint32_t at) {
     for (size_t steps = 0; steps < c->n_nodes; steps++) {
         uint32_t d = c->nodes[at].first_dep;

@@ -1,13 +1,13 @@
 /* Finds which CPU op launched which device work, as the reference linker does; see
-   pt_compat_link.h. Starting from the runtime event of the launch, it is the last op of its thread
-   that starts before it and has the External id of the device work, or otherwise the last one of
-   its thread. */
+   pt_compat_link.h. It starts from the runtime event that launched the work. Among the ops of the
+   same thread that start before this event, it chooses the last op that has the External id of the
+   work, or if there is none, the last op. */
 #include "export/pytorch/compat/pt_compat_link.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-/* Ops in some order, and for each position the last one at or before it that is not nccl:coalesced,
-   because the reference skips these for NCCL's work. */
+/* Ops in some order. plain: for each position, the last position up to it whose op is not
+   nccl:coalesced, because the reference skips such ops for the work of NCCL. */
 typedef struct listing {
     uint32_t *order, *plain;
 } listing;
@@ -17,7 +17,7 @@ typedef struct finder {
     listing by_id;       /* ordered by thread, External id, ts */
     listing by_thread;   /* ordered by thread, ts; its `order` belongs to the linker */
     syn__pt_map runtime; /* correlation id -> runtime event */
-    bool coalesced;      /* there are nccl:coalesced ops */
+    bool coalesced;      /* the trace has nccl:coalesced ops */
 } finder;
 
 static bool is_coalesced(const syn__compat *c, uint32_t op) {
@@ -44,8 +44,8 @@ static void find_plain(finder *f, const listing *l) {
     }
 }
 
-/* by_thread is ordered by (thread, ts) already, so only External ids within each thread must be
-   sorted. */
+/* Sorts by_id. by_thread is ordered by (thread, ts) already, so only the External ids within each
+   thread must be sorted. */
 static syn_status sort_by_id(finder *f) {
     syn__compat *c = f->c;
     uint64_t *keys = syn__compat_array(c, c->n_ops, sizeof *keys);
@@ -71,7 +71,7 @@ static syn_status sort_by_id(finder *f) {
     return s;
 }
 
-/* The position after all entries of the thread that are less than (external_id, op). */
+/* The position after all entries of the thread that come before (external_id, op). */
 static size_t place_by_id(const finder *f, uint32_t thread, int64_t external_id, size_t op) {
     const syn__compat *c = f->c;
     size_t low = c->first_of[thread], high = c->first_of[thread + 1];
@@ -96,7 +96,8 @@ static size_t place_by_time(const finder *f, uint32_t thread, size_t op) {
     return low;
 }
 
-/* The last op of the thread before `place`; SYN__PT_NONE: none. */
+/* The last op of the thread before position `place`; SYN__PT_NONE: none. nccl: skip
+   nccl:coalesced. */
 static uint32_t last_of(const finder *f, const listing *l, uint32_t thread, size_t place,
                         bool nccl) {
     const size_t first = f->c->first_of[thread];
@@ -139,8 +140,8 @@ static syn_status map_launches(finder *f) {
     return SYN_OK;
 }
 
-/* The reference stores device work under the External id of the op that launched it, so all ops
-   with that id share it. */
+/* Groups device work by the External id of the op that launched it. The reference stores it under
+   that id, so all ops with the same id share the work. */
 static syn_status group_work(finder *f) {
     syn__compat *c = f->c;
     syn__pt_map last = {0};

@@ -1,4 +1,5 @@
-/* The compat linker; see pt_compat.h and pt_compat_link.h. */
+/* Links as the reference linker does (compat mode); see pt_compat.h and pt_compat_link.h. This file
+   matches host nodes to ops, and makes the merged list. */
 #include "export/pytorch/compat/pt_compat_link.h"
 
 #include "export/pytorch/compat/pt_compat.h"
@@ -32,7 +33,8 @@ static syn_status no_memory(syn__compat *c) {
 /* ---- Device events ---- */
 
 static bool is_integer(const syn__pt_event *e, unsigned has, unsigned as_integer) {
-    return (e->flags & has) == 0 || (e->flags & as_integer) != 0; /* a missing value is the int 0 */
+    return (e->flags & has) == 0 || (e->flags & as_integer) != 0; /* a missing value counts as the
+                                                                     integer 0 */
 }
 
 static void fill_op(syn__compat_op *op, const syn__pt_event *e, uint32_t event, uint32_t thread) {
@@ -68,14 +70,15 @@ static syn_status group_by_thread(syn__compat *c) {
     c->by_thread = syn__compat_array(c, c->n_ops, sizeof *c->by_thread);
     c->first_of = syn_calloc((size_t)c->n_threads + 2, sizeof *c->first_of);
     if (!c->by_thread || !c->first_of) return no_memory(c);
-    uint32_t *next = c->first_of + 1; /* position of the thread's next op; in the end, of its end */
+    uint32_t *next = c->first_of + 1; /* per thread: position of its next op, and after the loop the
+                                         end of its ops */
     for (size_t i = 0; i < c->n_ops; i++) next[c->ops[i].thread + 1]++;
     for (uint32_t t = 1; t <= c->n_threads; t++) next[t] += next[t - 1];
     for (size_t i = 0; i < c->n_ops; i++) c->by_thread[next[c->ops[i].thread]++] = (uint32_t)i;
     return SYN_OK;
 }
 
-/* Whether any device work has the correlation id of a runtime event. */
+/* Finds out whether any device work has the correlation id of a runtime event. */
 static syn_status find_pair(syn__compat *c, bool *found) {
     const syn__pt_device *d = c->device;
     syn__pt_map runtime = {0};
@@ -96,8 +99,8 @@ static syn_status find_pair(syn__compat *c, bool *found) {
     return s;
 }
 
-/* The reference reads the device trace a second time, for its critical path, and fails there if
-   something is missing. */
+/* Checks what the reference needs when it reads the device trace a second time, for its critical
+   path analysis. If something is missing, the reference fails there. */
 static syn_status check_device(syn__compat *c) {
     const syn__pt_device *d = c->device;
     const char *name = d->input->name;
@@ -139,12 +142,13 @@ typedef struct hosts {
     syn__compat *c;
     const syn__pt_host_node *nodes;
     size_t n;
-    syn__pt_map last;    /* id -> its last node, which is the one that PARAM keeps */
-    syn__pt_map rf_ids;  /* rf_id -> its last op */
+    syn__pt_map last;    /* id -> the last node with the id, which is the one that PARAM uses */
+    syn__pt_map rf_ids;  /* rf_id -> the last op with the id */
     uint32_t *by_id;     /* nodes ordered by id; equal ids in file order */
-    uint32_t *op;        /* per node that is the last of its id: its op; SYN__PT_NONE: none */
-    uint32_t *dep;       /* the same: the preceding node of another thread */
-    uint8_t *state;      /* the same: see reach_root */
+    uint32_t *op;        /* per node, set for the last node of each id: its op; SYN__PT_NONE:
+                            none */
+    uint32_t *dep;       /* set for the same nodes: the preceding node of another thread */
+    uint8_t *state;      /* set for the same nodes: see reach_root */
     syn__pt_map new_ids; /* old id -> new id */
     uint32_t next_id;
     bool repeated; /* an id occurs more than once */
@@ -217,7 +221,7 @@ static uint32_t parent_of(const hosts *h, uint32_t node) {
     return syn__pt_map_get(&h->last, n->parent);
 }
 
-/* A cycle of parents: PARAM loops forever, unless the cycle has a DataLoader. */
+/* Checks a cycle of parents. PARAM loops forever on it, unless the cycle has a DataLoader. */
 static syn_status check_circle(const hosts *h, uint32_t node) {
     uint32_t at = node;
     do {
@@ -232,7 +236,7 @@ static syn_status check_circle(const hosts *h, uint32_t node) {
         h->c->host->input->name, (unsigned long long)h->nodes[node].id);
 }
 
-/* Determines whether node 1 is an ancestor of the node. */
+/* Determines whether node 1, the process, is an ancestor of the node. */
 static syn_status reach_root(hosts *h, uint32_t node) {
     uint32_t at = node;
     while (at != SYN__PT_NONE && h->state[at] == UNKNOWN) {
@@ -275,7 +279,7 @@ static syn_status index_ops(hosts *h) {
     return SYN_OK;
 }
 
-/* Assigns the op with their rf_id to host nodes, in order of node id. */
+/* Assigns ops to host nodes by rf_id, in order of node id. */
 static syn_status match_hosts(hosts *h) {
     syn__compat_op *ops = h->c->ops;
     for (size_t i = 0; i < h->n; i++) {
@@ -310,7 +314,7 @@ static syn_status add_merged(hosts *h, const syn__pt_merged *merged) {
     return SYN_OK;
 }
 
-/* The new id of an old id. *fresh: it was created by this call. */
+/* Gets the new id of an old id. *fresh: whether this call created it. */
 static syn_status new_id(hosts *h, uint64_t old, uint32_t *id, bool *fresh) {
     uint32_t *at = syn__pt_map_put(&h->new_ids, old);
     if (at == NULL) return no_memory(h->c);
@@ -366,7 +370,8 @@ static syn_status add_host(hosts *h, uint32_t node) {
     return op != NULL && fresh ? add_work(h, &m, op) : SYN_OK;
 }
 
-/* Nodes with the same old id have the same new id and must be adjacent. */
+/* Sorts the merged list by new id. Nodes with the same old id have the same new id and must be
+   adjacent. */
 static syn_status sort_merged(hosts *h) {
     syn__pt_merged_list *l = h->out;
     uint32_t *order = NULL;

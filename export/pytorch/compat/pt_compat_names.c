@@ -1,4 +1,4 @@
-/* What names imply for the compat converter; see pt_compat_convert.h. */
+/* Determines what the names of nodes mean for the compat converter; see pt_compat_convert.h. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/loose_json.h"
@@ -28,7 +28,8 @@ static uint32_t flags_of(syn__str name) {
     return flags;
 }
 
-/* The first of these words that the name contains, ignoring '_', '-' and case. */
+/* The collective that the name implies: the first of these words that it contains, ignoring '_',
+   '-' and case. */
 static int32_t collective_of(syn__str name, uint32_t flags) {
     static const struct {
         const char *word;
@@ -63,7 +64,7 @@ static bool decode(syn__converter *c, syn__str raw, syn__str *out) {
     return true;
 }
 
-/* The properties of a string of `names`, determined on first use. */
+/* The properties of string `id` of `names`. They are determined on first use. */
 static const syn__compat_name *read_name(syn__converter *c, int table, const syn_intern *names,
                                          uint32_t id) {
     if (c->names[table] == NULL)
@@ -142,7 +143,7 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
 
 /* ---- Communication ---- */
 
-/* "pg_name" of a node: from its attributes or, for device work, from its event. */
+/* Finds "pg_name" of a node in its attributes or, for device work, in its event. */
 static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn__str *out) {
     const syn__pt_host_node *host = &c->host->nodes[node->host];
     syn__str text = syn__pt_attr(host, "pg_name");

@@ -1,4 +1,5 @@
-/* Times of the compat linker; see pt_compat_link.h. */
+/* Computes the exclusive durations of ops and the dependencies between threads as the reference
+   linker does; see pt_compat_link.h. */
 #include <math.h>
 
 #include "export/pytorch/compat/pt_compat_link.h"
@@ -6,13 +7,14 @@
 #include "export/text/python_json.h"
 #include "syntorch/base/memory.h"
 
-#define GAP_US 1000 /* a thread idle for longer waits for an op of another thread */
+#define GAP_US 1000 /* a thread that was idle for longer depends on an op of another thread */
 
 /* ---- Exclusive durations ---- */
 
-/* The reference subtracts from an op's duration the merged spans of the later ops (by ts, dur) of
-   its thread that end within it. skip[i] is the first position after i whose op is not within i, so
-   that ops within an op that was counted are skipped: their spans add nothing. */
+/* State of the computation for one thread. The reference takes the later ops (by ts, dur) of the
+   thread that end within an op, merges their spans, and subtracts these from the op's duration.
+   skip[i] is the first position after i whose op does not end within op i. It serves to skip the
+   ops within an op that was subtracted already, because their spans add nothing. */
 typedef struct sweep {
     const syn__compat *c;
     const uint32_t *order; /* the thread's ops ordered by (ts, dur) */
@@ -37,7 +39,7 @@ static syn_status fail_negative(const syn__compat *c, const syn__compat_op *op) 
                     ts, dur);
 }
 
-/* Computes the exclusive duration of the op at position i. Later positions must be done. */
+/* Computes the exclusive duration of the op at position i. All later positions must be computed. */
 static syn_status measure(const sweep *s, size_t i) {
     syn__compat_op *op = op_at(s, i);
     double begin = 0, end = 0;
@@ -119,16 +121,16 @@ syn_status syn__compat_exclusive(syn__compat *c) {
 
 /* ---- The preceding op of another thread ---- */
 
-/* For ops with the same ts: the first op of the lowest thread among them, and of the second
-   lowest. */
+/* For the ops with the same ts: the first op of the lowest thread among their threads, and the
+   first op of the second lowest thread. */
 typedef struct tie {
     uint32_t first, second;
 } tie;
 
 typedef struct threads {
     const syn__compat *c;
-    tie *ties;       /* per op: the tie of its ts */
-    uint32_t *other; /* per op: the last earlier one of another thread; SYN__PT_NONE: none */
+    tie *ties;       /* per op: the entry for its ts */
+    uint32_t *other; /* per op: the last earlier op of another thread; SYN__PT_NONE: none */
 } threads;
 
 static void add_tie(const syn__compat *c, tie *t, uint32_t op) {
@@ -156,7 +158,7 @@ static void find_ties(const threads *t) {
     }
 }
 
-/* The rf_id of the op of another thread that starts last before ts; 0: none. */
+/* The rf_id of the last op of another thread that starts before ts; 0: none. */
 static uint64_t last_before(const threads *t, uint32_t thread, double ts) {
     const syn__compat *c = t->c;
     const size_t n = syn__compat_before(c, ts);

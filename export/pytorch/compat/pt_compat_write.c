@@ -1,4 +1,4 @@
-/* Writes the .et of the compat converter; see pt_compat_convert.h. */
+/* Writes the .et file of the compat converter; see pt_compat_convert.h. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/python_json.h"
@@ -7,13 +7,14 @@
 
 typedef struct writer {
     syn__converter *c;
-    syn__buf out;  /* messages that have not been flushed */
+    syn__buf out;  /* messages that are not written yet */
     syn__buf io;   /* inputs and outputs of `host` */
     syn__buf base; /* attributes of `host` up to op_schema */
-    uint32_t host; /* the host node whose texts are in io and base; its device work repeats them */
+    uint32_t host; /* host node whose texts are in io and base; its device work repeats them */
 } writer;
 
-/* Writes the length of what was appended after `at` before it, where one byte was reserved. */
+/* Writes the length of everything after `at` in front of it. One byte was reserved for the length;
+   if it needs more, the text is moved. */
 static void close_length(syn__buf *buf, size_t at) {
     if (buf->failed) return;
     const size_t bytes = buf->bytes - at - 1, width = syn__et_varint_bytes(bytes);
@@ -41,7 +42,7 @@ static void put_attr(syn__buf *buf, const char *name, uint32_t field, uint64_t b
     char *const begin = p;
     p[0] = SYN__ET_NODE_ATTR << 3 | SYN__ET_WIRE_LEN;
     p[2] = SYN__ET_ATTRIBUTE_PROTO_NAME << 3 | SYN__ET_WIRE_LEN;
-    p[3] = (char)n; /* our own names, which are short */
+    p[3] = (char)n; /* fits in one byte, because these names are short */
     memcpy(p + 4, name, n);
     p = syn__et_varint(p + 4 + n,
                        (uint64_t)field << 3 | (field == SYN__ET_STRING ? SYN__ET_WIRE_LEN : 0u));
@@ -60,7 +61,8 @@ static void put_text(syn__buf *buf, const char *name, syn__str text) {
     put_attr(buf, name, SYN__ET_STRING, 0, text);
 }
 
-/* Whether a value fits int64: a value in the upper half does only if it was written as negative. */
+/* Whether a value fits int64. A value in the upper half of uint64 fits only if it was written as a
+   negative number. */
 static bool fits(const syn__pt_host_node *host, const char *name, uint64_t value) {
     return value <= INT64_MAX || *syn__pt_attr(host, name).text == '-';
 }
@@ -110,7 +112,7 @@ static const struct {
              {"shapes", SYN__ET_IOINFO_SHAPES},
              {"types", SYN__ET_IOINFO_TYPES}};
 
-/* Writes values, shapes and types, in this order, as str() formats them. */
+/* Writes values, shapes and types, in this order, in the format of Python's str(). */
 static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
     const size_t whole = open_length(buf, field);
     syn__loose l;
@@ -125,7 +127,7 @@ static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
         l.cur = syn__python_text_next(buf, l.cur, l.end);
         close_length(buf, at);
     }
-    for (; next < 3; next++) { /* they are in another order */
+    for (; next < 3; next++) { /* the file has them in another order */
         const syn__str part = syn__loose_find(object, parts[next].name);
         if (part.bytes == 0) return false;
         const size_t at = open_length(buf, parts[next].field);
@@ -265,7 +267,8 @@ static syn_status put_all(writer *w, syn_sink *sink) {
         const syn__compat_node *node = &w->c->nodes[w->c->order[i]];
         if (!node->written) continue;
         const size_t at = w->out.bytes;
-        SYN_TRY(put_node(w, node)); /* any node may have what makes the reference fail */
+        SYN_TRY(put_node(w, node)); /* done even if the node is dropped, because the reference fails
+                                       on errors in any node */
         if (node->alone) w->out.bytes = at;
         if (w->out.bytes > FLUSH_BYTES) flush(w, sink);
     }

@@ -1,12 +1,12 @@
-/* Finds dependencies between the ops of a rank: calls, program order, launches, streams and groups.
-   Other finders have files of their own. */
+/* Finds the dependencies between the ops of a rank: calls, program order, launches, streams and
+   groups. The finders of the other classes have their own files (pt_edge_finders.h). */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-/* Device work without a start cannot have begun before this time, its launch. */
+/* The time at which device work was launched. Work without a start cannot have begun earlier. */
 static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {
     if (op->launch != SYN__PT_NONE) return c->rank->device.events[op->launch].ts_ns;
     return op->parent != SYN__PT_NONE ? c->when[op->parent] : SYN__PT_NO_NS;
@@ -78,7 +78,7 @@ static syn_status connect_parents(syn__pt_connector *c) {
     return SYN_OK;
 }
 
-/* Collectives of a group run one after the other, in launch order. */
+/* Connects the collectives of each group, which run one after the other in launch order. */
 static syn_status connect_groups(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     uint32_t *last = syn_malloc((r->n_groups + 1) * sizeof *last), *order = NULL;
@@ -110,7 +110,7 @@ static syn_status connect_all(syn__pt_connector *c) {
     return syn__pt_find_wakes(c);
 }
 
-#define THREAD_GAP_NS 1000000 /* the default */
+#define THREAD_GAP_NS 1000000 /* default of options->thread_gap_ns */
 
 syn_status syn__pt_connect(syn__pt_rank *rank, const syn_pytorch_options *options, syn_error *err) {
     syn__pt_connector c = {.rank = rank, .options = options, .err = err};

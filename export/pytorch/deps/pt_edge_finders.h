@@ -1,4 +1,5 @@
-/* Finders of dependencies with files of their own; pt_connect.c runs them and finds the rest. */
+/* The finders of dependencies that have their own files. pt_connect.c runs them, and finds all
+   other dependencies itself. */
 #ifndef EXPORT_PT_EDGE_FINDERS_H
 #define EXPORT_PT_EDGE_FINDERS_H
 
@@ -8,7 +9,7 @@
 extern "C" {
 #endif
 
-/* pt_linked_edges.c: dependencies that a linker wrote. */
+/* pt_linked_edges.c: dependencies that a linker wrote into the host trace. */
 syn_status syn__pt_find_linked(syn__pt_connector *c) SYN_MUST_USE;
 /* pt_sync.c: edges of class SYNC. */
 syn_status syn__pt_find_syncs(syn__pt_connector *c) SYN_MUST_USE;

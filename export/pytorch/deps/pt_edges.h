@@ -1,4 +1,4 @@
-/* State shared by the finders of dependencies. */
+/* The state that the finders of dependencies share. */
 #ifndef EXPORT_PT_EDGES_H
 #define EXPORT_PT_EDGES_H
 
@@ -11,10 +11,13 @@ extern "C" {
 typedef struct syn__pt_connector {
     syn__pt_rank *rank;
     const syn_pytorch_options *options;
-    int64_t gap_ns; /* a thread that was idle for longer than this was woken up by another thread */
+    int64_t gap_ns; /* if a thread is idle for longer than this, another thread is assumed to have
+                       woken it up */
     syn_error *err;
-    int64_t *when;        /* per op: its start, or else the start of the previous op in its lane */
-    uint32_t *lane_first; /* per lane: first entry of lane_ops; the last element is the end */
+    int64_t *when;        /* per op: its start; if unknown, the start of the previous op in its
+                             lane */
+    uint32_t *lane_first; /* per lane: index of its first entry in lane_ops; one more element has
+                             the end */
     uint32_t *lane_ops;   /* ops ordered by lane, `when` and index */
 } syn__pt_connector;
 

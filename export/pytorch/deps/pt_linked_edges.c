@@ -1,5 +1,5 @@
-/* Finds dependencies that a linker wrote into a host trace: on ops of other threads, and on device
-   work that the host waited for. */
+/* Finds the dependencies that a linker wrote into a host trace: dependencies on ops of other
+   threads, and on device work for which the host waited. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_events.h"
 
@@ -11,8 +11,8 @@ static syn_status put_id(const syn__pt_connector *c, syn__pt_map *ops, uint64_t 
     return SYN_OK;
 }
 
-/* Fills the map from id to op. If several host nodes have the same id, the one that keeps it is
-   used. Device work takes precedence over host nodes. */
+/* Fills the map from ids to ops. If several host nodes have the same id, options->same_ids says
+   which of them keeps it. Device work takes precedence over host nodes. */
 static syn_status list_ids(const syn__pt_connector *c, syn__pt_map *ops) {
     const syn__pt_rank *r = c->rank;
     const bool last = c->options->same_ids == SYN_PYTORCH_LAST_KEEPS;

@@ -1,14 +1,14 @@
-/* Sorts the ops topologically (Kahn 1962, lowest index first), after dropping edges that close a
-   cycle: among the remaining ops, first edges that go back in time and then, if necessary, edges
-   that go back in the order of ops. */
+/* Sorts the ops topologically (Kahn 1962; among ready ops, the one with the lowest index comes
+   first). If a cycle blocks the remaining ops, drops edges between them: first edges that go back
+   in time, and if there are none, edges that go back in the order of ops. */
 #include <stdlib.h>
 
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-/* If several edges connect a pair, the class with the lowest number is kept, because it is the most
-   specific. */
+/* If several edges connect two ops, only the edge whose class has the lowest number is kept,
+   because this class is the most specific one. */
 static const uint8_t precedence[SYN_PYTORCH_EDGE_CLASSES] = {
     [SYN_PYTORCH_EDGE_STREAM] = 0, [SYN_PYTORCH_EDGE_LAUNCH] = 1,  [SYN_PYTORCH_EDGE_SYNC] = 2,
     [SYN_PYTORCH_EDGE_GROUP] = 3,  [SYN_PYTORCH_EDGE_PROGRAM] = 4, [SYN_PYTORCH_EDGE_THREAD] = 5,
@@ -72,10 +72,11 @@ static void tidy(syn__pt_rank *r) {
 
 typedef struct sorter {
     syn__pt_rank *rank;
-    uint32_t *left;            /* per op: dependencies not done yet */
-    uint32_t *heap, *children; /* ready ops; dependents by op */
+    uint32_t *left;            /* per op: number of dependencies that are not in the order yet; 0:
+                                  ready */
+    uint32_t *heap, *children; /* heap of ready ops; dependents, grouped by op */
     uint32_t *first_child;
-    uint32_t *later; /* used by trim */
+    uint32_t *later; /* scratch memory of trim */
     size_t n_heap, n_done;
 } sorter;
 
@@ -134,7 +135,7 @@ static void run(sorter *s) {
     }
 }
 
-/* Removes from the remaining ops those from which no cycle can be reached. */
+/* Removes from the remaining ops those that do not lead to a cycle. */
 static void trim(sorter *s) {
     const syn__pt_rank *r = s->rank;
     uint32_t *later = s->later; /* per op: number of remaining dependents */
@@ -161,7 +162,8 @@ static bool goes_back(const syn__pt_rank *r, uint32_t from, uint32_t to, bool by
     return a > b;
 }
 
-/* Drops edges between remaining ops that go back. *n: their number. */
+/* Drops the edges between remaining ops that go back in time, or in the order of ops if by_index.
+ *n: number of dropped edges. */
 static syn_status drop(sorter *s, bool by_index, syn_pytorch_note *notes, size_t *n,
                        syn_error *err) {
     syn__pt_rank *r = s->rank;
@@ -173,7 +175,8 @@ static syn_status drop(sorter *s, bool by_index, syn_pytorch_note *notes, size_t
         for (size_t i = begin; i < end; i++) {
             const syn__pt_dep d = r->deps[i];
             const bool timely =
-                !by_index && d.class_ == SYN_PYTORCH_EDGE_GROUP; /* follows launch order */
+                !by_index && d.class_ == SYN_PYTORCH_EDGE_GROUP; /* group edges follow launch order,
+                                                                    not the start times */
             if (s->left[op] > 0 && s->left[d.from] > 0 && !timely &&
                 goes_back(r, d.from, op, by_index)) {
                 SYN_TRY(syn_grow(&r->dropped, &r->dropped_cap, r->n_dropped + 1, sizeof *r->dropped,

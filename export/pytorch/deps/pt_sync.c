@@ -1,12 +1,16 @@
-/* Finds synchronization: what makes the host wait for a device, or a stream for another one.
+/* Finds synchronization: calls that make the host wait for a device, or one stream wait for
+   another.
 
-   If the trace has cuda_sync events (torch.profiler's enable_cuda_sync_events), they name the
-   stream or recorded event that was waited for. Otherwise the runtime calls are interpreted:
-   - A device-wide wait waits for the last work of every stream, and a blocking copy for itself.
-   - For stream and event waits the trace does not name the stream, so they wait for the last
-     work that the thread launched before the wait (events: before the last cudaEventRecord).
-   - After a cudaStreamWaitEvent, the thread's next launch waits for the last work on the other
-     streams of the device.
+   If the trace has cuda_sync events (torch.profiler's enable_cuda_sync_events), these events name
+   the stream or the recorded event for which the call waited. Otherwise the runtime calls are
+   interpreted:
+   - A device-wide wait waits for the last work of every stream, and a blocking copy waits for
+     itself.
+   - For waits for a stream or an event, the trace does not name the stream. They are assumed to
+     wait for the last work that the thread launched before the wait or, for an event, before the
+     last cudaEventRecord.
+   - After a cudaStreamWaitEvent, the thread's next launch is assumed to wait for the last work on
+     the other streams of the device.
 
    An edge that contradicts the measured times is not added. */
 #include "export/pytorch/deps/pt_edge_finders.h"
@@ -14,8 +18,8 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define CLOCK_SLACK_NS 1000 /* tolerance for clocks of host and device */
-#define MAX_BACK       64   /* launches searched for one of the same thread */
+#define CLOCK_SLACK_NS 1000 /* by how much the clocks of host and device may differ */
+#define MAX_BACK       64   /* launches that are searched for one by the same thread */
 
 typedef enum call {
     CALL_OTHER,
@@ -30,13 +34,14 @@ typedef enum call {
 typedef struct syncer {
     syn__pt_connector *c;
     const syn__pt_rank *r;
-    uint8_t *calls;             /* per name id: call + 1; 0: not determined yet */
+    uint8_t *calls;             /* per name id: 1 + its `call`; 0: not determined yet */
     syn__pt_map by_correlation; /* correlation id -> runtime event */
-    uint8_t *settled;           /* per event: a cuda_sync event has shown what the call did */
+    uint8_t *settled;           /* per event: 1 if a cuda_sync event shows for what the call
+                                   waited */
     uint32_t *launched;         /* device ops in launch order */
     int64_t *launched_ns;
     size_t n_launched;
-    uint32_t *recorded; /* per host lane: the last cudaEventRecord */
+    uint32_t *recorded; /* per host lane: its last cudaEventRecord so far */
     bool has_sync_events;
 } syncer;
 
@@ -106,7 +111,7 @@ static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
     const uint32_t *ops = s->c->lane_ops;
     size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
     const size_t first = low;
-    while (low < high) { /* a stream runs in launch order */
+    while (low < high) { /* binary search, because a stream runs its work in launch order */
         const size_t mid = low + (high - low) / 2;
         if (launch_ns(s->r, ops[mid]) < ns) low = mid + 1;
         else high = mid;
@@ -114,7 +119,7 @@ static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
     return low > first ? ops[low - 1] : SYN__PT_NONE;
 }
 
-/* The first op of a lane that was launched (host: began) at `ns` or later. */
+/* The first op of a lane that was launched at `ns` or later; for a host lane, that began then. */
 static uint32_t next_in_lane(const syncer *s, size_t lane, int64_t ns) {
     const uint32_t *ops = s->c->lane_ops;
     const bool device = s->r->lanes[lane].device;
@@ -143,7 +148,8 @@ static bool same_thread(const syncer *s, uint32_t work, uint32_t op) {
     return parent != SYN__PT_NONE && s->r->ops[parent].lane == s->r->ops[op].lane;
 }
 
-/* The last launch by the thread of `op` before `ns`, or the next one at `ns` or later. */
+/* The last device work that the thread of `op` launched before `ns` or, if `next`, the first that
+   it launched at `ns` or later. SYN__PT_NONE: not found. */
 static uint32_t own_launch(const syncer *s, uint32_t op, int64_t ns, bool next) {
     size_t at = first_launched_at(s, ns);
     for (int tries = 0; tries < MAX_BACK; tries++, at += next) {
@@ -153,7 +159,8 @@ static uint32_t own_launch(const syncer *s, uint32_t op, int64_t ns, bool next) 
     return SYN__PT_NONE;
 }
 
-/* Adds an edge: the host continues after `e` only when `work` is done. */
+/* Adds an edge from `work` to the op with which the host continues after the call `e`, because the
+   call ends only when `work` is done. */
 static syn_status host_waits(syncer *s, uint32_t work, const syn__pt_event *e) {
     const uint32_t event = (uint32_t)(e - s->r->device.events), caller = s->r->event_op[event];
     const int64_t end = syn__pt_event_end(e);
@@ -199,7 +206,7 @@ static int64_t argument(const syn__pt_event *e, const char *name) {
     return v;
 }
 
-/* The last work before the call that recorded the event. */
+/* The last work that was launched before the call that recorded the event. */
 static uint32_t recorded_work(const syncer *s, const syn__pt_event *sync) {
     const uint32_t record = runtime_of(s, argument(sync, "wait_on_cuda_event_record_corr_id"));
     const uint32_t lane = find_lane(s, sync->device, argument(sync, "wait_on_stream"));
@@ -236,7 +243,7 @@ static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
 
 /* ---- Without cuda_sync events ---- */
 
-/* Makes the thread's next launch wait for the other streams of its device. */
+/* Adds edges that make the thread's next launch wait for the other streams of its device. */
 static syn_status guess_wait(syncer *s, const syn__pt_event *e, uint32_t caller) {
     const uint32_t next = own_launch(s, caller, e->ts_ns, true);
     if (s->has_sync_events || next == SYN__PT_NONE) return SYN_OK;

@@ -1,21 +1,23 @@
 /* Finds where a thread waits for communication that runs concurrently with it (gloo). Traces have
-   no op for it: `work.wait()` is time in which the thread runs no op, or one that computes nothing.
-   A busy machine also stops threads, so idle time alone is weak evidence. These rules are used:
-   - A message is complete when the program has waited for it (till_wait).
-   - The thread began nothing between the launch and the end, and so did nine of ten launches of
-     the same sort (those within autograd, or the others): the program waits immediately.
-   - The program must have waited before certain ops: the first op that uses a tensor of the
-     communication (host traces name storages); the first op after the backward pass, for
-     communication launched in it (as DistributedDataParallel does); the next "Optimizer.step".
-     The first of these that began after the end of the communication is used. If the
-     communication ended while the thread was idle right before that op, the thread waited until
-     that end; otherwise the wait took no time.
-   - The thread was idle when the communication ended, for longer than the thread gap, or after
-     the backward pass. But within autograd, or if its next op launches communication, it was
-     stopped rather than waiting.
+   no op for such a wait: during `work.wait()` the thread runs no op, or an op that computes
+   nothing. But on a busy machine, threads are also stopped by the operating system, so idle time
+   alone is weak evidence. These rules are used:
+   - A message ends in the trace when the program has waited for it (till_wait).
+   - The program waits immediately for a communication if the thread began no op between its launch
+     and its end, and if this is also true for at least nine of ten launches of the same sort. There
+     are two sorts: launches within autograd, and all others.
+   - Certain ops can only begin when the program has waited: the first op that uses a tensor of the
+     communication (host traces name storages); for communication launched in the backward pass, the
+     first op after this pass (as in DistributedDataParallel); the next "Optimizer.step". Of these
+     ops, the first that began after the end of the communication is used. If the communication
+     ended while the thread was idle directly before that op, the thread waited until this end.
+     Otherwise the wait took no time.
+   - The thread waited if it was idle when the communication ended, and if the idle time was longer
+     than the thread gap, or came after the backward pass. Within autograd, and if the next op of
+     the thread launches communication, this is not assumed: the thread was probably stopped.
    If no rule applies, no wait is recorded.
-   Functional collectives are different: the program waits for them only by the op wait_tensor,
-   which gets one of their tensors. */
+   Functional collectives are different: the program waits for them only with the op wait_tensor,
+   which has one of their tensors as input. */
 #include <stdlib.h>
 
 #include "export/pytorch/deps/pt_edge_finders.h"
@@ -23,7 +25,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_STORAGES 64 /* storages per communication that are tracked */
+#define MAX_STORAGES 64 /* most storages of a communication that are tracked */
 
 enum {
     SEEN = 1,
@@ -32,19 +34,20 @@ enum {
     COMPUTES = 8,
     MAY_WAIT = 16,
     CALLS = 32,
-    FUNCTIONAL = 64, /* belongs to a functional collective */
-    WAITS = 128      /* is wait_tensor */
+    FUNCTIONAL = 64, /* the op belongs to a functional collective */
+    WAITS = 128      /* the op is wait_tensor */
 };
 
 /* A detached communication. */
 typedef struct work {
     uint32_t op;
     int64_t launched_ns, end_ns; /* launched_ns: end of the op that launched it */
-    int64_t behind_ns;           /* if launched in the backward pass: start of the first op after
-                                    that pass */
-    int64_t by_ns;               /* time by which the program has waited; INT64_MAX: unknown */
+    int64_t behind_ns;           /* if it was launched in the backward pass: start of the first op
+                                    after that pass */
+    int64_t by_ns;               /* time by which the program must have waited; INT64_MAX:
+                                    unknown */
     bool in_autograd, at_once, known;
-    bool functional; /* only wait_tensor waits for it */
+    bool functional; /* only a wait_tensor waits for it */
 } work;
 
 typedef struct open_op {
@@ -57,16 +60,18 @@ typedef struct waiter {
     syn__pt_connector *c;
     syn__pt_rank *r;
     uint8_t *names;  /* flags per host name */
-    uint8_t *inside; /* per op: it is within autograd */
+    uint8_t *inside; /* per op: 1 if it is within autograd */
     work *works;     /* ordered by lane of the launcher, then by end */
     size_t n_works;
-    work *at, *end; /* works of the current lane that are not done yet */
+    work *at, *end; /* range of works of the current lane that have not ended yet */
     uint32_t *ops;  /* the lane's ops with times, ordered by time */
     size_t n_ops;
-    uint32_t *behind; /* per such op: position of the next op outside of autograd; n_ops: none */
-    uint32_t *step;   /* per such op: position of the next optimizer step; n_ops: none */
-    syn__pt_map uses; /* storage -> list in `links` of the works that have it, ordered by end; the
-                         first link is only the head */
+    uint32_t *behind; /* per op of the lane: position of the first op from it that is outside
+                         autograd; n_ops: none */
+    uint32_t *step;   /* per op of the lane: position of the first optimizer step from it; n_ops:
+                         none */
+    syn__pt_map uses; /* storage -> list of the works with a tensor in it, ordered by end. The value
+                         is the list's head in `links`, which is not a work itself */
     struct link {
         uint32_t index, next;
     } * links;
@@ -98,7 +103,8 @@ static uint8_t flags_of(const waiter *w, uint32_t op) {
     return *flags;
 }
 
-/* Only if tensor ids show which wait_tensor belongs to it. */
+/* Whether a communication belongs to a functional collective. Without tensor ids it does not count
+   as one, because they show which wait_tensor belongs to it. */
 static bool is_functional(const waiter *w, uint32_t op) {
     if (w->r->host.from_event) return false;
     for (uint32_t at = w->r->ops[op].parent; at != SYN__PT_NONE; at = w->r->ops[at].parent) {
@@ -145,7 +151,7 @@ static syn_status list_works(waiter *w) {
     return s;
 }
 
-/* The lane's first op at `ns` or later; n_ops if there is none. */
+/* The position of the lane's first op at `ns` or later; n_ops if there is none. */
 static size_t first_at(const waiter *w, int64_t ns) {
     size_t low = 0, high = w->n_ops;
     while (low < high) {
@@ -175,7 +181,8 @@ static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns)
 
 /* ---- A sweep over a lane's time ---- */
 
-/* Whether a thread that only runs `top` from from_ns to to_ns is waiting. */
+/* Whether a thread waits for `k` between from_ns and to_ns, a span in which it only runs `top`
+   (NULL: nothing). */
 static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_t from_ns,
                       int64_t to_ns) {
     const uint8_t flags = top != NULL ? flags_of(w, top->op) : MAY_WAIT;
@@ -189,7 +196,8 @@ static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_
     return to_ns - from_ns > w->c->gap_ns && !is_async && (top == NULL || !w->inside[top->op]);
 }
 
-/* Handles a span between two starts or ends of ops, in which nothing changes. */
+/* Handles a span between two moments at which ops start or end. Within it the thread runs the same
+   ops. */
 static syn_status pass(waiter *w, int64_t from_ns, int64_t to_ns) {
     const open_op *top = w->depth != 0 ? &w->stack[w->depth - 1] : NULL;
     for (; w->at < w->end && w->at->end_ns <= to_ns; w->at++) {
@@ -254,8 +262,8 @@ static void take_ops(waiter *w, uint32_t lane) {
     }
 }
 
-/* Finds whether the program waits immediately for what it launches, separately for launches within
-   autograd and others. */
+/* Finds out whether the program waits immediately for what it launches, separately for launches
+   within autograd and all others. */
 static void find_habits(waiter *w, work *works, size_t n) {
     size_t count[2] = {0, 0}, at_once[2] = {0, 0};
     for (size_t i = 0; i < n; i++) {
@@ -274,7 +282,8 @@ static void find_habits(waiter *w, work *works, size_t n) {
     }
 }
 
-/* Records a time by which the program has waited. */
+/* Records a time by which the program must have waited, if it is after the end of the communication
+   and before the known time. */
 static void has_waited(work *k, int64_t ns) {
     if (ns >= k->end_ns && ns < k->by_ns) k->by_ns = ns;
 }
@@ -332,8 +341,9 @@ static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {
     return SYN_OK;
 }
 
-/* An op that begins at `ns` uses the storage. Ops come in order of time, so works that have ended
-   are removed. Works are ordered by end, so the search stops at the first that has not ended. */
+/* Records that an op that begins at `ns` uses the storage. Ops come in order of time, so works that
+   have ended are removed from the list. The list is ordered by end, so the search stops at the
+   first work that has not ended. */
 static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     const uint32_t list = syn__pt_map_get(&w->uses, storage);
     if (list == SYN__PT_NONE) return;
@@ -341,7 +351,7 @@ static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     while (*at != SYN__PT_NONE) {
         work *k = &works[w->links[*at].index];
         if (k->launched_ns > ns || k->end_ns > ns) return;
-        if (k->functional && !k->known) { /* stays until its wait_tensor */
+        if (k->functional && !k->known) { /* it remains in the list until its wait_tensor */
             at = &w->links[*at].next;
             continue;
         }
@@ -350,7 +360,7 @@ static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     }
 }
 
-/* A wait_tensor on the storage waits for all works that were launched before it. */
+/* Records that a wait_tensor on the storage waits for all works that were launched before it. */
 static syn_status use_by_wait(waiter *w, work *works, uint64_t storage, uint32_t op) {
     const syn__pt_op *o = &w->r->ops[op];
     const uint32_t list = syn__pt_map_get(&w->uses, storage);
@@ -368,7 +378,7 @@ static syn_status use_by_wait(waiter *w, work *works, uint64_t storage, uint32_t
 static syn_status find_uses(waiter *w, work *works, size_t n) {
     uint64_t storage;
     int64_t first_ns = INT64_MAX;
-    if (w->r->host.from_event) return SYN_OK; /* there are no tensor ids */
+    if (w->r->host.from_event) return SYN_OK; /* a device trace alone has no tensor ids */
     syn__pt_map_free(&w->uses);
     w->n_links = 0;
     for (uint32_t i = (uint32_t)n; i-- > 0;) {
@@ -397,7 +407,7 @@ static syn_status find_in_lane(waiter *w, work *works, size_t n) {
     w->at = works;
     w->end = works + n;
     SYN_TRY(sweep(w));
-    for (size_t i = 0; i < n; i++) /* the wait took no time */
+    for (size_t i = 0; i < n; i++) /* no other rule applies, so the wait took no time */
         if (!works[i].known && works[i].by_ns != INT64_MAX)
             SYN_TRY(add_wait(w, &works[i], works[i].by_ns, works[i].by_ns));
     return SYN_OK;

@@ -1,6 +1,6 @@
-/* Finds threads that wake up others: if a thread was idle for long before an op, the op depends on
-   what other threads finished last before it. Traces do not record which thread really woke it
-   up. */
+/* Finds threads that wake up other threads. If a thread was idle for a long time before an op, the
+   op is made to depend on the op that other threads finished last before it. Traces do not record
+   which thread really woke it up, so this is a guess. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
@@ -8,8 +8,8 @@
 typedef struct ends {
     uint32_t *ops;   /* host ops with times, ordered by end */
     int64_t *ns;     /* ends of these ops */
-    uint32_t *other; /* per position: the last earlier position of another lane; SYN__PT_NONE:
-                        none */
+    uint32_t *other; /* per position: the last earlier position whose op is in another lane;
+                        SYN__PT_NONE: none */
     size_t n;
 } ends;
 
@@ -63,7 +63,8 @@ static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane)
     for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
         const uint32_t op = c->lane_ops[i];
         const int64_t start = r->ops[op].start_ns, end = syn__pt_op_end(&r->ops[op]);
-        if (start == SYN__PT_NO_NS || r->ops[op].detached) continue; /* its launch started it */
+        /* A detached op is started by its launch. */
+        if (start == SYN__PT_NO_NS || r->ops[op].detached) continue;
         const bool idle =
             busy_until == SYN__PT_NO_NS || (start > busy_until && start - busy_until > c->gap_ns);
         if (idle)

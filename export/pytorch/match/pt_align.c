@@ -1,7 +1,8 @@
-/* Matches host nodes and CPU events without common ids. Both files list the same calls, thread by
-   thread, but they may begin and end at different steps, and each has a few calls that the other
-   lacks. So threads are paired by the names that they call, the place where a pair of threads
-   matches is found by voting, and from there both are read side by side. */
+/* Matches host nodes and CPU events that have no common ids. Both files list the same calls,
+   separately for each thread, but they may begin and end at different steps, and each has a few
+   calls that the other lacks. The match is found in three steps: threads are paired by the names
+   that they call, a vote finds the place where a pair of threads matches, and from there the calls
+   of both are paired in order. */
 #include "export/pytorch/match/pt_align.h"
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
@@ -10,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define MAX_THREADS 1024 /* maximum number of threads per file that are paired */
+#define MAX_THREADS 1024 /* most threads per file that are paired */
 
 /* ---- The two sides ---- */
 
@@ -35,8 +36,8 @@ static int by_first(const void *a, const void *b) {
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Lists threads in the order of their first calls, so that of several threads with the same calls
-   the first one of one file is paired with the first one of the other. */
+/* Lists the threads of a file in the order of their first calls. If several threads have the same
+   calls, the first thread of one file is then paired with the first of the other. */
 static syn_status find_threads(const syn__pt_aligner *a, syn__pt_side *s,
                                uint64_t (*tid)(const syn__pt_aligner *, uint32_t),
                                uint64_t (*begin)(const syn__pt_aligner *, uint32_t)) {
@@ -69,8 +70,8 @@ static uint64_t event_tid(const syn__pt_aligner *a, uint32_t event) {
     return a->m->rank->device.events[event].tid;
 }
 
-/* Finds the names that both files have. Calls of other names cannot be paired and would only
-   separate those that can. */
+/* Finds the names that occur in both files. Calls with other names cannot be paired, and would only
+   separate the calls that can. */
 static syn_status find_common(const syn__pt_aligner *a, uint8_t **out) {
     const syn__pt_rank *r = a->m->rank;
     uint8_t *in = syn_calloc(a->m->names.n_entries + 1, 1);
@@ -143,7 +144,8 @@ static int compare_keys(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Ordered by name, then thread; only the first MAX_THREADS. */
+/* Counts the names that each thread calls, ordered by name and then thread. Only the first
+   MAX_THREADS threads are counted. */
 static syn_status count_uses(const syn__pt_aligner *a, const syn__pt_side *s, use **out,
                              size_t *n_out) {
     const size_t last = s->n_threads < MAX_THREADS ? s->n_threads : MAX_THREADS;
@@ -169,8 +171,8 @@ static syn_status count_uses(const syn__pt_aligner *a, const syn__pt_side *s, us
     return SYN_OK;
 }
 
-/* The score of a pair of threads is the number of calls that both could have made. score: [host
-   thread][MAX_THREADS]. */
+/* Computes the score of each pair of threads: the number of calls that both threads could share.
+   score: [host thread][MAX_THREADS]. */
 static syn_status score_threads(const syn__pt_aligner *a, uint32_t *score) {
     use *host = NULL, *device = NULL;
     size_t n_host = 0, n_device = 0;
@@ -187,8 +189,8 @@ static syn_status score_threads(const syn__pt_aligner *a, uint32_t *score) {
     return s;
 }
 
-/* *later: in: postpone an ambiguous place until other threads are matched; out: it was
-   postponed. */
+/* Matches a pair of threads. *later: on entry, whether to postpone the pair if its place is
+   ambiguous; on return, whether it was postponed. */
 static syn_status align_threads(syn__pt_aligner *a, const syn__pt_thread *host,
                                 const syn__pt_thread *device, bool *later) {
     size_t h, d;
@@ -204,7 +206,8 @@ static syn_status align_threads(syn__pt_aligner *a, const syn__pt_thread *host,
     return SYN_OK;
 }
 
-/* Picks pairs by descending score; among equal ones, the threads that come first. */
+/* Picks pairs of threads in descending order of score. Among pairs with the same score, the threads
+   that come first are picked first. */
 static size_t pair_threads(uint64_t *pairs, const uint32_t *score) {
     uint8_t taken[2][MAX_THREADS] = {{0}};
     size_t n = 0, n_kept = 0;
@@ -220,7 +223,8 @@ static size_t pair_threads(uint64_t *pairs, const uint32_t *score) {
     return n_kept;
 }
 
-/* Matches unambiguous threads first. Their times show to which step the others belong. */
+/* Matches all pairs of threads, and postpones the ambiguous ones. The times of the threads that
+   were matched then show to which step the others belong. */
 static syn_status align_pairs(syn__pt_aligner *a, uint64_t *pairs, size_t n) {
     for (int pass = 0; pass < 2; pass++) {
         size_t n_later = 0;

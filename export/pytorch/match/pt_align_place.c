@@ -1,17 +1,18 @@
-/* Finds where a host thread and a device thread list the same calls, and pairs the calls from
-   there. A place is an offset between the two lists. Rare positions that both lists have,
-   identified by several consecutive names or by a name and its sequence number, give candidate
-   offsets; samples of the host thread vote on them. */
+/* Finds the place at which a host thread and a device thread list the same calls, and pairs the
+   calls from there. A place is an offset between the two lists. A position in a list is identified
+   by several consecutive names, or by a name and its sequence number. Positions that occur in both
+   lists, but rarely, give candidate offsets. Samples of the host thread then vote on these
+   offsets. */
 #include "export/pytorch/match/pt_align.h"
 
 #include <stdlib.h>
 
 #define SHORT_GRAM  4         /* consecutive names that identify a position */
-#define LONG_GRAM   64        /* enough to distinguish most steps of a loop */
-#define MAX_WORK    200000000 /* limit of comparisons in all votes */
-#define MAX_DRIFT   4         /* calls by which a place may be off */
-#define MIN_NUMBERS 8         /* sequence numbers needed to decide whether the steps are the same */
-#define LOOK_AHEAD  64        /* extra calls that one of the lists may have */
+#define LONG_GRAM   64        /* long enough to distinguish most steps of a loop */
+#define MAX_WORK    200000000 /* most comparisons in all votes together */
+#define MAX_DRIFT   4         /* most calls by which a place may be wrong */
+#define MIN_NUMBERS 8         /* sequence numbers that are needed to compare the steps */
+#define LOOK_AHEAD  64        /* most extra calls that the lists may have in a row */
 
 static int compare_keys(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -23,7 +24,7 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
     return hash ^ hash >> 29;
 }
 
-/* The key that identifies the position. Returns false if there is none. */
+/* Computes the key that identifies a position. Returns false if the position has none. */
 static bool place_key(const syn__pt_aligner *a, const syn__pt_side *s, size_t at, size_t end,
                       uint64_t *key) {
     if (a->by_seq) {
@@ -57,8 +58,8 @@ static bool same(const syn__pt_aligner *a, size_t h, size_t d) {
 
 /* ---- Votes ---- */
 
-/* Samples positions of the host thread from h, avoiding a fixed stride that could coincide with a
-   loop. */
+/* Samples positions of the host thread from h on. The distances between them vary, because a fixed
+   distance could coincide with the length of a loop. */
 static void take_samples(syn__pt_aligner *a, size_t h) {
     const size_t n = a->h_end - h, step = n / SYN__PT_SAMPLES + 1;
     a->n_samples = n < SYN__PT_SAMPLES ? n : SYN__PT_SAMPLES;
@@ -68,7 +69,8 @@ static void take_samples(syn__pt_aligner *a, size_t h) {
     }
 }
 
-/* How often the host thread's position h occurs in the device thread from d on; at most `limit`. */
+/* Returns how often the host thread's position h occurs in the device thread from d on, but at most
+   `limit`. */
 static size_t count_places(syn__pt_aligner *a, size_t h, size_t d, size_t limit) {
     uint64_t key = 0;
     size_t n = 0;
@@ -81,7 +83,8 @@ static size_t count_places(syn__pt_aligner *a, size_t h, size_t d, size_t limit)
     return n;
 }
 
-/* Lists the offsets, h_end + d - h, of the samples' occurrences, rarest samples first. */
+/* Lists the candidate offsets, in the form h_end + d - h, at which samples occur in the device
+   thread. The rarest samples are used first. */
 static size_t find_candidates(syn__pt_aligner *a, size_t d) {
     uint64_t by_count[SYN__PT_SAMPLES];
     size_t n_found = 0, n = 0, n_unique = 0;
@@ -111,8 +114,8 @@ static bool same_row(const syn__pt_aligner *a, size_t h, size_t d) {
     return true;
 }
 
-/* Whether several consecutive calls are equal: 2 if so; 1 if they are at a neighbouring position,
-   as after calls that only one side has; 0 if not. */
+/* Compares several consecutive calls at h and d. Returns 2 if they are equal; 1 if they are equal
+   at a position next to d, as happens after calls that only one side has; 0 otherwise. */
 static size_t fits(const syn__pt_aligner *a, size_t h, size_t d, size_t d_first) {
     if (same_row(a, h, d)) return 2;
     for (size_t i = 1; i <= MAX_DRIFT; i++) {
@@ -122,7 +125,7 @@ static size_t fits(const syn__pt_aligner *a, size_t h, size_t d, size_t d_first)
     return 0;
 }
 
-/* How well the samples agree with an offset. */
+/* Returns how well the samples agree with an offset. */
 static size_t count_votes(syn__pt_aligner *a, uint64_t distance, size_t d) {
     size_t n = 0;
     for (size_t i = 0; i < a->n_samples; i++) {
@@ -138,8 +141,8 @@ typedef struct gap {
     uint64_t ns, nodes;
 } gap;
 
-/* Sets *h and *d by an offset: the first position from there on at which both lists have the same
-   call. */
+/* Moves *h and *d to the first position from them at which both lists have the same call, given an
+   offset. Returns false if there is none. */
 static bool place(const syn__pt_aligner *a, uint64_t distance, size_t *h, size_t *d) {
     if (distance + *h < a->h_end + *d) *h = (size_t)(a->h_end + *d - distance);
     else *d = (size_t)(distance + *h - a->h_end);
@@ -151,9 +154,9 @@ static uint64_t apart(int64_t a, int64_t b) {
     return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
 }
 
-/* The distance between the middle of an offset's match and what was paired for other threads, in
-   time and in the order of the host trace. If one file contains all steps of the other, one of the
-   two is the same for all offsets. */
+/* The distance between the middle of the match at an offset and the middle of what was paired for
+   other threads: in time, and in the order of the host trace. If one file has all steps of the
+   other, one of the two distances is the same for all offsets, and the other one decides. */
 static gap gap_of(const syn__pt_aligner *a, uint64_t distance, size_t h, size_t d) {
     const syn__pt_event *events = a->m->rank->device.events;
     gap g = {0, 0};
@@ -171,8 +174,9 @@ static bool nearer(gap a, gap b) {
     return a.ns != b.ns ? a.ns < b.ns : a.nodes < b.nodes;
 }
 
-/* Finds where the two lists match from *h and *d on: the offset with the most votes; among equal
-   ones the one nearest to the other threads, then the smallest. Returns false if there is none. */
+/* Finds the place at which the two lists match, from *h and *d on: the offset with the most votes.
+   Among offsets with the same votes, the one nearest to the other threads is chosen, then the
+   smallest. Returns false if there is none. */
 static bool elect(syn__pt_aligner *a, size_t *h, size_t *d) {
     size_t n_best = 0;
     uint64_t best = 0;
@@ -205,12 +209,14 @@ static void take(syn__pt_aligner *a, size_t h, size_t d) {
     if (node > a->last_node) a->last_node = node;
 }
 
-/* Calls of less than a microsecond that begin in the same microsecond may be in either order. */
+/* Whether the next two calls are in opposite order. Calls of less than a microsecond that begin in
+   the same microsecond may be in either order. */
 static bool swapped(const syn__pt_aligner *a, size_t h, size_t d) {
     return h + 1 < a->h_end && d + 1 < a->d_end && same(a, h, d + 1) && same(a, h + 1, d);
 }
 
-/* Finds the nearest position after *h and *d at which two consecutive calls are equal again. */
+/* Moves *h and *d to the nearest position after them at which two consecutive calls are equal
+   again. Returns false if there is none nearby. */
 static bool look_ahead(syn__pt_aligner *a, size_t *h, size_t *d) {
     for (size_t sum = 1; sum <= LOOK_AHEAD; sum++)
         for (size_t i = 0; i <= sum; i++) {
@@ -225,11 +231,11 @@ static bool look_ahead(syn__pt_aligner *a, size_t *h, size_t *d) {
     return false;
 }
 
-/* The same before *h and *d. */
+/* The same for the nearest position before *h and *d. */
 static bool look_back(syn__pt_aligner *a, size_t *h, size_t *d) {
     for (size_t sum = 1; sum <= LOOK_AHEAD; sum++)
         for (size_t i = 0; i <= sum; i++) {
-            const size_t x = *h - i, y = *d - (sum - i); /* right after the two calls */
+            const size_t x = *h - i, y = *d - (sum - i); /* the position after the two calls */
             a->n_work++;
             if (*h - a->h_begin <= i || *d - a->d_begin <= sum - i || !same(a, x - 1, y - 1))
                 continue;
@@ -271,7 +277,7 @@ void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
             break;
         }
     }
-    /* The calls before it may match elsewhere. */
+    /* The calls before this position may match elsewhere. */
     a->h_end = h;
     a->d_end = d;
     h = a->h_begin;
@@ -279,8 +285,8 @@ void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
     if (elect(a, &h, &d)) read_on(a, h, d);
 }
 
-/* Whether sequence numbers can be used. They count the ops that autograd records, and agree in both
-   files if these cover the same steps. */
+/* Whether sequence numbers can be used. Autograd numbers the ops that it records, so the numbers
+   agree in both files if these cover the same steps. */
 static bool has_sequences(syn__pt_aligner *a, size_t h_begin) {
     size_t n = 0, n_found = 0, n_device = 0;
     for (size_t h = h_begin; h < a->h_end; h++) {
@@ -295,7 +301,7 @@ static bool has_sequences(syn__pt_aligner *a, size_t h_begin) {
     return n_found > 0 && n_found * 2 >= n_both;
 }
 
-/* Finds where the threads match, trying the most reliable keys first. */
+/* Tries the most reliable keys first. */
 syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
                               const syn__pt_thread *device, size_t *h, size_t *d, bool *found) {
     static const size_t grams[] = {LONG_GRAM, SHORT_GRAM};
@@ -308,7 +314,7 @@ syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
     a->by_seq = has_sequences(a, *h);
     *found = a->by_seq && elect(a, h, d);
     for (size_t i = 0; i < 2 && !a->by_seq; i++) {
-        a->gram = grams[i]; /* the short one last, for places after a gap */
+        a->gram = grams[i]; /* the short one is last, because it is also used after a gap */
         SYN_TRY(index_places(a));
         if (!*found) *found = elect(a, h, d);
     }

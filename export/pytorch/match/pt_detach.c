@@ -1,24 +1,27 @@
 /* Finds ops of communication libraries that run concurrently with the thread that calls them
-   (gloo), and corrects the callers that they, or an op that the observer lost, have confused.
+   (gloo), and corrects wrong callers in the host trace. Callers are wrong because of such ops, or
+   because the observer lost an op.
 
-   A collective is created by the calling thread, so the host trace gives it the tid of that thread,
-   but it begins and ends on one of the library's threads. A message begins with its call and ends
-   when the program has waited for it (pt_launch.c finds those). The observer keeps one stack of
-   open ops per tid. Such an op therefore gets a caller that only happened to be open when it began,
-   and while it is open, ops of the calling thread get wrong callers, too. The same happens if the
-   observer failed to write an op, which then stays on its stack. The device trace has the true
-   threads and times. */
+   The calling thread creates the op of a collective, so the host trace gives the op the tid of that
+   thread, but the op begins and ends on one of the library's threads. The op of a message begins
+   with its call and ends when the program has waited for it (pt_launch.c finds those). The observer
+   has one stack of open ops per tid. So the caller of a collective's op is whatever op was open
+   when it began, and while it is open, ops of the calling thread get wrong callers, too. The same
+   happens if the observer failed to write an op: the op then remains on the stack. The device trace
+   has the true threads and times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
 /* ---- Without common ids ---- */
 
-/* Nodes are ordered by id and events by time, so both are in the order in which they began. */
+/* The unmatched nodes and events of libraries. Nodes are ordered by id and events by time, so both
+   are in the order in which they began. */
 typedef struct free_ops {
     uint32_t *nodes, *events;
     size_t n_nodes, n_events;
-    int64_t *excess; /* per name of both files: number of nodes minus number of events */
+    int64_t *excess; /* per name (in syn__pt_matcher.names): number of nodes minus number of
+                        events */
 } free_ops;
 
 static bool is_library_name(const syn__pt_matcher *m, uint32_t name) {
@@ -42,7 +45,8 @@ static void list_free(const syn__pt_matcher *m, free_ops *f, const uint8_t *is_l
     }
 }
 
-/* Pairs the first node of a name with its first event, and so on. */
+/* Pairs the first node of each name with the first event of that name, the second with the second,
+   and so on. */
 static void pair_free(syn__pt_matcher *m, const free_ops *f, uint32_t *next) {
     const syn__pt_rank *r = m->rank;
     for (size_t i = 0; i < f->n_nodes; i++) {
@@ -81,9 +85,10 @@ syn_status syn__pt_pair_library_ops(syn__pt_matcher *m) {
 
 /* A thread of the host trace. */
 typedef struct thread {
-    uint32_t tid;  /* the tid that most of its events have, in syn__pt_device.names */
-    int64_t votes; /* lead of that tid in the count (Boyer and Moore 1981) */
-    bool muddled;  /* ops of libraries have its tid, or callers are missing */
+    uint32_t tid;  /* the tid that most of its events have; index in syn__pt_device.names */
+    int64_t votes; /* by how many events this tid leads (majority vote, Boyer and Moore 1981) */
+    bool muddled;  /* its callers are unreliable: ops of libraries have its tid, or callers are
+                      missing */
 } thread;
 
 typedef struct finder {
@@ -91,7 +96,7 @@ typedef struct finder {
     syn__pt_map by_tid; /* host tid -> thread */
     thread *threads;
     size_t n_threads, threads_cap;
-    uint8_t *is_library; /* per host name: 0 not determined, 1 no, 2 yes */
+    uint8_t *is_library; /* per host name: 0: not determined yet, 1: no, 2: yes */
 } finder;
 
 static uint32_t event_tid(const finder *f, uint32_t node) {
@@ -125,7 +130,8 @@ static bool is_library(finder *f, uint32_t node) {
     return *known == 2;
 }
 
-/* Makes the enclosing op by time the parent, or removes the parent if there is none. */
+/* Makes the op that encloses the node in time its parent, or removes the parent if there is no such
+   op. */
 static void mend_parent(finder *f, uint32_t node) {
     syn__pt_matcher *m = f->m;
     const uint32_t around = m->around[node];
@@ -173,7 +179,8 @@ static syn_status find(finder *f) {
 
 syn_status syn__pt_find_detached(syn__pt_matcher *m) {
     finder f = {.m = m};
-    if (m->rank->host.from_event) return SYN_OK; /* the device trace is right already */
+    /* Nodes made from the device trace have the right callers. */
+    if (m->rank->host.from_event) return SYN_OK;
     f.is_library = syn_calloc(m->rank->host.names.n_entries + 1, 1);
     const syn_status s =
         f.is_library ? find(&f)

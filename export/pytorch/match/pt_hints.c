@@ -60,7 +60,7 @@ static uint32_t made_hints(const syn__pt_rank *rank) {
            bit(rank->host.n_nodes > 0 && !shapes, SYN_PYTORCH_HINT_NO_SHAPES);
 }
 
-/* Whether all tensors of the host trace are on the CPU, so that no device had any work. */
+/* Whether all tensors of the host trace are on the CPU. If so, no device had any work. */
 static bool is_all_on_cpu(const syn__pt_rank *rank) {
     bool on_cpu = false, elsewhere = false;
     for (size_t i = 0; i < rank->host.n_nodes && !elsewhere; i++) {
@@ -70,7 +70,7 @@ static bool is_all_on_cpu(const syn__pt_rank *rank) {
     return on_cpu && !elsewhere;
 }
 
-/* Whether events were lost, so that missing ones may have been recorded. */
+/* Whether events were lost. If so, missing events may have been recorded. */
 static bool lost_events(const syn_pytorch_note *notes) {
     return notes && notes[SYN_PYTORCH_ANOMALY_TRUNCATED].count +
                             notes[SYN_PYTORCH_ANOMALY_BROKEN].count +

@@ -1,4 +1,4 @@
-/* What a pair of traces lacks, and which profiler option would record it. */
+/* Finds out what a pair of traces lacks, and which profiler option would record it. */
 #ifndef EXPORT_PT_HINTS_H
 #define EXPORT_PT_HINTS_H
 
@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* The hints that apply to a rank after syn__pt_match, as bits 1 << syn_pytorch_hint. */
+/* Returns the hints that apply to a rank, as bits 1 << syn_pytorch_hint. Call it after
+   syn__pt_match. */
 uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn_pytorch_note *notes);
 
 #ifdef __cplusplus

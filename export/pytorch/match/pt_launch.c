@@ -1,26 +1,28 @@
-/* Finds which host op ran when. One sweep over the CPU ops of each thread gives the own time of
-   each op and the caller of each runtime call. Device work then finds its launcher by correlation
-   id, otherwise by External id, otherwise by time. */
+/* Finds out which host op ran when, and which op launched which device work. One sweep over the CPU
+   ops of each thread gives the own time of each op, and the caller of each runtime call. Device
+   work then finds the op that launched it by correlation id; if that fails, by External id; and if
+   that fails, too, by time. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_TRIES 16 /* candidates checked if ids are not unique */
-#define MAX_OUTER 64 /* enclosing ops searched for an External id */
+#define MAX_TRIES 16 /* most candidates that are checked if ids are not unique */
+#define MAX_OUTER 64 /* most enclosing ops that are searched for an External id */
 
 /* An op of a thread that is running. */
 typedef struct frame {
     int64_t end_ns;
     uint32_t event;
-    uint32_t node; /* its host node, or the host node of the enclosing op; SYN__PT_NONE: none */
+    uint32_t node; /* its host node; if it has none, the host node of the enclosing op;
+                      SYN__PT_NONE: none */
 } frame;
 
 typedef struct sweep {
     syn__pt_matcher *m;
     frame *stack;
     size_t depth, stack_cap;
-    int64_t now_ns;     /* time up to which all time was attributed */
-    uint32_t last_node; /* the thread's last op with a host node */
+    int64_t now_ns;     /* all time up to this moment was attributed to ops */
+    uint32_t last_node; /* host node of the thread's last op that has one */
 } sweep;
 
 static void credit(sweep *s, int64_t until_ns) {
@@ -30,8 +32,8 @@ static void credit(sweep *s, int64_t until_ns) {
     s->now_ns = until_ns;
 }
 
-/* Advances the time and removes ops that have ended. If ops overlap partly, the time belongs to the
-   one that began last. */
+/* Advances the time to `to_ns` and removes ops that have ended. If ops overlap partly, the time
+   belongs to the op that began last. */
 static void advance(sweep *s, int64_t to_ns) {
     while (s->depth > 0 && s->stack[s->depth - 1].end_ns <= to_ns) {
         credit(s, s->stack[s->depth - 1].end_ns);
@@ -65,8 +67,8 @@ static syn_status push(sweep *s, uint32_t event) {
     return SYN_OK;
 }
 
-/* The op that called the runtime: the innermost one, or an outer one that has the call's External
-   id. SYN__PT_NONE if no enclosing op has a host node. */
+/* Returns the host node of the op that made a runtime call: the innermost open op, or an outer one
+   if only that has the External id of the call. SYN__PT_NONE: no open op has a host node. */
 static uint32_t caller(const sweep *s, const syn__pt_event *call) {
     const syn__pt_event *events = s->m->rank->device.events;
     if (s->depth == 0) return SYN__PT_NONE;
@@ -91,8 +93,8 @@ static syn_status sweep_thread(sweep *s, const uint32_t *events, size_t n) {
             SYN_TRY(push(s, events[i]));
             continue;
         }
-        const uint32_t node = caller(s, e); /* otherwise the previous op is as good a guess as
-                                               any */
+        const uint32_t node = caller(s, e); /* if there is none, the thread's previous op is used as
+                                               a guess */
         m->event_node[events[i]] = node != SYN__PT_NONE ? node : s->last_node;
         m->guessed[events[i]] = node == SYN__PT_NONE;
     }
@@ -126,11 +128,13 @@ static syn_status sweep_all(syn__pt_matcher *m, uint32_t *list) {
 
 typedef struct lookup {
     syn__pt_matcher *m;
-    syn__pt_map by_correlation, by_external; /* heads of chains of events, ordered by ts */
-    uint32_t *next;                          /* an event is in at most one chain */
-    uint32_t *started;                       /* CPU events with a node, ordered by start */
+    syn__pt_map by_correlation, by_external; /* id -> first event of a chain, which is ordered by
+                                                ts */
+    uint32_t *next;                          /* per event: the next event of its chain; each event
+                                                is in at most one chain */
+    uint32_t *started;                       /* CPU events with a host node, ordered by start */
     size_t n_started;
-    int64_t first_ns, last_ns; /* from the first start to the last end of these */
+    int64_t first_ns, last_ns; /* time from the first start to the last end of these events */
 } lookup;
 
 static syn_status chain(lookup *l, syn__pt_map *map, int64_t key, uint32_t event, bool *twice) {
@@ -171,8 +175,8 @@ static syn_status fill_lookup(lookup *l) {
     return SYN_OK;
 }
 
-/* Picks from a chain the event with the External id of the work, otherwise the last one that began
-   before the work did, otherwise the first. */
+/* Picks an event from a chain: the one with the External id of the work; otherwise the last one
+   that began before the work; otherwise the first one. */
 static uint32_t choose(const lookup *l, uint32_t head, const syn__pt_event *work) {
     const syn__pt_event *events = l->m->rank->device.events;
     uint32_t best = head;
@@ -187,7 +191,7 @@ static uint32_t choose(const lookup *l, uint32_t head, const syn__pt_event *work
     return best;
 }
 
-/* The last op with a host node that had begun at that time. */
+/* The last CPU event with a host node that had begun at that time. */
 static uint32_t running_at(const lookup *l, int64_t ns) {
     size_t low = 0, high = l->n_started;
     while (low < high) {
@@ -202,7 +206,7 @@ static bool ran_at(const syn__pt_event *op, int64_t ns) {
     return op->ts_ns <= ns && ns <= syn__pt_event_end(op);
 }
 
-/* Whether the call belongs to a step that the host trace does not cover. */
+/* Whether a runtime call belongs to a step that the host trace does not cover. */
 static bool is_outside(const lookup *l, const syn__pt_event *call) {
     return (call->flags & SYN__PT_EVENT_TS) != 0 &&
            (call->ts_ns < l->first_ns || call->ts_ns > l->last_ns);
@@ -233,7 +237,8 @@ static void link_work(const lookup *l, uint32_t work) {
     }
     if (e->external_id > 0)
         from = choose(l, syn__pt_map_get(&l->by_external, (uint64_t)e->external_id), e);
-    /* Ids that restart can also belong to an op that was not running when the work was launched. */
+    /* External ids may restart, so the op with the id must also have been running when the work was
+       launched. */
     if (from != SYN__PT_NONE && (call == SYN__PT_NONE || !(events[call].flags & SYN__PT_EVENT_TS) ||
                                  ran_at(&events[from], events[call].ts_ns))) {
         m->event_node[work] = m->event_node[from];
@@ -262,7 +267,7 @@ syn_status syn__pt_find_launches(syn__pt_matcher *m) {
     if (!l.started) s = SYN_FAIL_NOMEM(m->err, n * sizeof *l.started, "matching traces");
     if (s == SYN_OK) s = sweep_all(m, l.started);
     if (s == SYN_OK) s = fill_lookup(&l);
-    if (s == SYN_OK) /* by ts in ns, because the doubles may be rounded */
+    if (s == SYN_OK) /* sorted by ts_ns, because the doubles may be rounded */
         s = syn__pt_sort_events(&m->rank->device, l.started, l.n_started, SYN__PT_BY_START, m->err);
     for (uint32_t i = 0; i < n && s == SYN_OK; i++)
         if (syn__pt_is_gpu(&m->rank->device.events[i])) link_work(&l, i);

@@ -1,5 +1,5 @@
-/* Handles host traces to which a linker has already added times and device work: makes events of
-   the device nodes, so that all later steps see the same as for two files. */
+/* Handles host traces to which a linker has already added times and device work. It makes events
+   from the nodes of device work, so that all later steps see the same data as with two files. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"
@@ -64,7 +64,8 @@ syn_status syn__pt_split_linked(syn__pt_matcher *m) {
                     m->rank->host_input.name);
 }
 
-/* Events are in the order of the nodes from which they were made, and share their texts. */
+/* Matches the events with the nodes from which they were made. Both have the same order, and share
+   their texts. */
 syn_status syn__pt_take_linked(syn__pt_matcher *m) {
     syn__pt_rank *r = m->rank;
     syn_pytorch_matches *c = &r->matches;

@@ -1,5 +1,5 @@
-/* Matches host nodes with CPU events: by record function id, otherwise by External id, otherwise by
-   name and order (pt_align.c). Also resolves parents. */
+/* Matches host nodes with CPU events: by record function id; if that fails, by External id; and if
+   that fails, too, by name and order (pt_align.c). Also resolves the parents of host nodes. */
 #include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
@@ -8,7 +8,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_TRIES 16 /* candidates checked per record function id */
+#define MAX_TRIES 16 /* most candidates that are checked per record function id */
 
 static syn_status new_table(const syn__pt_matcher *m, uint32_t **out, size_t n) {
     *out = syn_malloc(n * sizeof **out);
@@ -55,8 +55,8 @@ static syn_status index_ids(syn__pt_matcher *m) {
     return SYN_OK;
 }
 
-/* Sets the parent if it is in the file and comes earlier; parents that come later are listed in
-   `late`. */
+/* Sets the parent of a node if it is in the file and comes earlier. Nodes whose parent comes later
+   are listed in `late`. */
 static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
     const syn__pt_host *h = &m->rank->host;
     const syn__pt_host_node *n = &h->nodes[node];
@@ -78,9 +78,9 @@ static bool is_library_node(const syn__pt_matcher *m, uint32_t node) {
         syn__pt_host_name(&m->rank->host, m->rank->host.nodes[node].name));
 }
 
-/* Notes parents that come later. An op of a library that began concurrently with its thread may
-   have a later op as its parent, or be the parent of an earlier one, even in an intact trace
-   (pt_detach.c). */
+/* Notes parents that come later than their children. Ops of libraries are exempt: in an intact
+   trace, an op that began concurrently with its thread may have a later op as its parent, or be the
+   parent of an earlier op (pt_detach.c). */
 static void note_late_parents(const syn__pt_matcher *m) {
     for (size_t i = 0; i < m->n_late; i++) {
         const uint32_t node = m->late[i];
@@ -92,8 +92,9 @@ static void note_late_parents(const syn__pt_matcher *m) {
 
 /* ---- Host nodes and CPU events ---- */
 
-/* The observer writes names as they are. Kineto has had several ways to handle characters that JSON
-   must escape; this maps all of them to one form. */
+/* Converts a name to a form in which names of both files can be compared. The observer writes names
+   without changes. Kineto has had several ways to handle characters that JSON must escape; all of
+   them are mapped to one form. */
 static size_t plain_name(char *text, size_t bytes) {
     size_t n = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -103,7 +104,8 @@ static size_t plain_name(char *text, size_t bytes) {
     return n;
 }
 
-/* Maps names to ids that are common to both files, which may escape them differently. */
+/* Maps the names of a file to ids that both files share, although they may escape names
+   differently. */
 static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint32_t **out) {
     syn_status s = new_table(m, out, names->n_entries);
     char *text = NULL;
@@ -119,7 +121,8 @@ static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint
     return s;
 }
 
-/* Kineto of PyTorch 2.8 and newer writes this for names that are not printable ASCII. */
+/* Whether an event has the name that Kineto writes since PyTorch 2.8 in place of names that are not
+   printable ASCII. */
 static bool has_no_name(const syn__pt_matcher *m, uint32_t event) {
     const syn__pt_device *d = &m->rank->device;
     return syn__str_is(syn__pt_device_name(d, d->events[event].name), "unknown");
@@ -139,7 +142,8 @@ static bool within(const syn__pt_event *inner, const syn__pt_event *outer) {
     return inner->ts_ns >= outer->ts_ns && syn__pt_event_end(inner) <= syn__pt_event_end(outer);
 }
 
-/* How well an event fits a node, if several have the same record function id. */
+/* How well an event fits a node. It decides if several events have the record function id of the
+   node. */
 static int fit(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
     const syn__pt_event *events = m->rank->device.events;
     const uint32_t p = m->parent[node], outer = p == SYN__PT_NONE ? p : m->node_event[p];
@@ -148,8 +152,9 @@ static int fit(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
     return score;
 }
 
-/* Events of one record function id are chained through `next`, ordered by ts. Several nodes may
-   have the same id, too: nodes with the name of an event are matched first. */
+/* Matches a node with an event of its record function id. The events of an id are chained through
+   `next`, ordered by ts. Several nodes may also have the same id; nodes with the name of an event
+   are matched first, and only then nodes with any name. */
 static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, const uint32_t *next,
                           bool any_name) {
     while (next[*head] != SYN__PT_NONE && m->event_node[*head] != SYN__PT_NONE) *head = next[*head];
@@ -172,9 +177,9 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
     m->rank->matches.host_rf_id++;
 }
 
-/* Whether there are unmatched events of this record function id and none has the node's name. If
-   other nodes matched all of them, a forked process continued with the ids of its parent, as
-   workers of a data loader do; its nodes are no evidence against the parent's ids. */
+/* Whether this record function id has unmatched events, none of which has the node's name. If other
+   nodes matched all events, a forked process continued with the ids of its parent, as the workers
+   of a data loader do. Its nodes are no evidence against the ids of the parent. */
 static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
     int tries = 0;
     bool left = false;
@@ -185,8 +190,8 @@ static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, cons
     return left;
 }
 
-/* Visits unmatched nodes whose record function id an event has. take: matches each of them. Returns
-   how many differ from all such events. */
+/* Visits the unmatched nodes for whose record function id there are events. take: match each of
+   these nodes. Returns how many of them differ from all their events in name. */
 static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next,
                             bool any_name, bool take) {
     const syn__pt_host *h = &m->rank->host;
@@ -204,8 +209,8 @@ static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32
     return n_differ;
 }
 
-/* Ids count from 1 in every run, so ids of two runs agree as well. If the names do not agree, the
-   ids are not used. */
+/* Matches by record function id if the ids are from the same run. Ids start at 1 in every run, so
+   the ids of two runs agree as well. If too many names differ, the ids are not used. */
 static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next) {
     syn_pytorch_matches *c = &m->rank->matches;
     (void)take_rf_ids(m, heads, next, false, true);
@@ -246,8 +251,8 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
     return s;
 }
 
-/* Some traces without "Record function id" have it as External id. It is used if nine of ten names
-   agree. */
+/* Matches by External id. Some traces without "Record function id" have this id as External id. It
+   is used if at least nine of ten names agree. */
 static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_external) {
     const syn__pt_host *h = &m->rank->host;
     uint64_t hits = 0, agree = 0;
@@ -270,8 +275,8 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
     return SYN_OK;
 }
 
-/* Whether a node fits as the parent: it ran around the child, or neither of them ran while the
-   profiler recorded. */
+/* Whether a node can be the parent of another. It can if it ran around the other node, or if
+   neither of them ran while the profiler recorded. */
 static bool fits_as_parent(const syn__pt_matcher *m, uint32_t parent, uint32_t node) {
     const syn__pt_event *events = m->rank->device.events;
     const uint32_t outer = m->node_event[parent], inner = m->node_event[node];
@@ -279,7 +284,7 @@ static bool fits_as_parent(const syn__pt_matcher *m, uint32_t parent, uint32_t n
     return events[outer].tid == events[inner].tid && within(&events[inner], &events[outer]);
 }
 
-/* If several nodes have the id of the parent, picks the right one by the events. */
+/* If several nodes have the id of a node's parent, picks the right one by means of the events. */
 static void choose_parents(syn__pt_matcher *m) {
     const syn__pt_host_node *nodes = m->rank->host.nodes;
     const size_t n_nodes = m->rank->host.n_nodes;

@@ -1,5 +1,6 @@
-/* Makes ops from host nodes and device events: host nodes by id, each followed by the device work
-   that it launched, and finally work without a launcher. Every parent comes before its children. */
+/* Makes ops from host nodes and device events. Host nodes come in the order of their ids, each
+   followed by the device work that it launched. Device work without a launcher comes last. Every
+   parent comes before its children. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_notes.h"
@@ -8,18 +9,20 @@
 #include <stdio.h>
 
 #define MAX_LANES  ((size_t)1 << 24)
-#define MAX_BESIDE 256 /* library lanes per thread */
+#define MAX_BESIDE 256 /* most lanes per thread of a library */
 
 typedef struct maker {
     syn__pt_matcher *m;
     syn__pt_rank *rank;
     syn__pt_map host_lanes, library_lanes, device_lanes;
-    int64_t *busy_until; /* per lane of a library; other lanes: INT64_MIN */
+    int64_t *busy_until; /* per lane: end of its last op, for lanes of libraries; other lanes:
+                            INT64_MIN */
     size_t n_busy, busy_cap;
     uint32_t *roots; /* per lane: the root op of the thread; SYN__PT_NONE: none */
     size_t roots_cap;
     uint32_t *node_op;      /* per host node */
-    uint32_t *first, *work; /* device events grouped by host node, then those without a node */
+    uint32_t *first, *work; /* device events, grouped by host node; events without a node are the
+                               last group */
     uint32_t process_name, thread_name, process_op;
 } maker;
 
@@ -50,8 +53,9 @@ static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
     return lane_of(k, &k->host_lanes, tid, &lane, out);
 }
 
-/* The lane of an op that runs concurrently with a thread: the lane of the library's thread, which
-   only the device trace knows. Overlapping ops get additional lanes. */
+/* Finds the lane of an op that runs concurrently with a thread. It is the lane of the library's
+   thread, which only the device trace knows. If ops of this thread overlap, they get additional
+   lanes. */
 static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
     const syn__pt_event *e = &k->rank->device.events[event];
     int64_t tid = 0;
@@ -102,8 +106,8 @@ static bool is_root(const maker *k, uint32_t node) {
     return name == k->process_name || name == k->thread_name;
 }
 
-/* Sets the parent of an op: its node's parent, if that is of the same thread or a root; otherwise
-   the root of the thread; otherwise the root of the process. */
+/* Sets the parent of an op. It is the parent of its node, if that is in the same thread or is a
+   root; otherwise the root of the thread; otherwise the root of the process. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
     const uint32_t root = k->roots[op->lane];
@@ -172,7 +176,7 @@ static syn_status add_work(maker *k, uint32_t event) {
     return add_op(k, &op);
 }
 
-/* Groups device events by the node that launched them; those without a node are last. */
+/* Groups device events by the node that launched them. Events without a node are the last group. */
 static syn_status group_work(maker *k) {
     const syn__pt_device *d = &k->rank->device;
     const size_t n_nodes = k->rank->host.n_nodes;
@@ -191,7 +195,7 @@ static syn_status group_work(maker *k) {
         if (pass == 0)
             for (size_t s = 0; s <= n_nodes; s++) k->first[s + 1] += k->first[s];
     }
-    return SYN_OK; /* first[s] is now the end of slice s */
+    return SYN_OK; /* first[s] is now the end of group s */
 }
 
 static syn_status add_slice(maker *k, size_t slot) {
@@ -202,8 +206,8 @@ static syn_status add_slice(maker *k, size_t slot) {
 
 /* ---- The whole rank ---- */
 
-/* The id of the name "[pytorch|profiler|execution_trace|ENDING]", or of "execution_graph" until
-   schema 1.0.1. */
+/* The id of the name "[pytorch|profiler|execution_trace|ENDING]". Until schema 1.0.1 the name has
+   "execution_graph" instead. */
 static uint32_t find_root(const maker *k, const char *ending) {
     static const char *const kinds[] = {"trace", "graph"};
     const syn_intern *names = &k->rank->host.names;
@@ -223,7 +227,7 @@ static bool has_process(const maker *k) {
     return false;
 }
 
-/* Drops calls whose parent has a later id; the report lists them. */
+/* Adds the calls whose parent has a later id to the dropped edges, which the report lists. */
 static syn_status list_late_parents(maker *k) {
     syn__pt_rank *r = k->rank;
     for (size_t i = 0; i < k->m->n_late; i++) {

@@ -1,4 +1,4 @@
-/* Makes a CPU event's inputs in the form of a host trace from Kineto's args. */
+/* Converts the inputs of a CPU event, which Kineto writes as args, to the form of a host trace. */
 #include "export/pytorch/rank/pt_event_inputs.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 #define MAX_BYTES ((size_t)UINT32_MAX / 2) /* larger inputs are omitted */
 
-/* Kineto's args of a CPU event; strings as in the file, bytes 0: absent. */
+/* The args of a CPU event that Kineto wrote. The strings are JSON text as in the file; bytes 0:
+   absent. */
 typedef struct op_args {
     syn__str parts[3]; /* Concrete Inputs, Input Dims, Input type */
     int64_t sequence;  /* -1: none */
@@ -31,7 +32,7 @@ static op_args read_args(const syn__pt_event *e) {
     return t;
 }
 
-/* Kineto writes all values as strings. Whether this string is a number or a list of numbers. */
+/* Whether a string is a number or a list of numbers. Kineto writes all values as strings. */
 static bool is_value(syn__str text) {
     double v;
     bool integer;
@@ -42,7 +43,7 @@ static bool is_value(syn__str text) {
     return true;
 }
 
-/* Copies a list of strings, but numbers without their quotes. */
+/* Copies a list of strings. Numbers lose their quotes. */
 static char *put_values(char *at, syn__str list) {
     syn__loose l;
     syn__str text;

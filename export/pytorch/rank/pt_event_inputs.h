@@ -1,4 +1,4 @@
-/* The inputs of a CPU event in the form of a host trace. */
+/* Converts the inputs of a CPU event to the form that host traces use. */
 #ifndef EXPORT_PT_EVENT_INPUTS_H
 #define EXPORT_PT_EVENT_INPUTS_H
 
@@ -9,8 +9,9 @@
 extern "C" {
 #endif
 
-/* Makes {"values": ..., "shapes": ..., "types": ...} from Kineto's args, at most 2 GiB, in the
-   arena; inputs->bytes is 0 if there are none. *sequence: autograd's sequence number; -1: none. */
+/* Makes {"values": ..., "shapes": ..., "types": ...} from the args that Kineto wrote. The text is
+   in the arena and has at most 2 GiB. inputs->bytes is 0 if there are no inputs. *sequence:
+   autograd's sequence number; -1: none. */
 syn_status syn__pt_event_inputs(syn__arena *arena, const syn__pt_event *event, syn__str *inputs,
                                 int64_t *sequence, syn_error *err) SYN_MUST_USE;
 

@@ -1,6 +1,6 @@
-/* Makes host nodes if there is no host trace: one for each CPU op of the device trace. Its parent
-   is the enclosing op. Its inputs are what Kineto records: shapes and types, but no tensor ids and
-   no outputs. */
+/* Makes host nodes if there is no host trace: one for each CPU op of the device trace. The parent
+   of a node is the op that encloses it. Its inputs are what Kineto records, which is shapes and
+   types, but no tensor ids. It has no outputs. */
 #include "export/pytorch/rank/pt_event_inputs.h"
 #include "export/pytorch/rank/pt_rank.h"
 #include "export/pytorch/read/pt_events.h"
@@ -44,9 +44,9 @@ static syn_status make_node(maker *k, uint32_t event) {
     return SYN_OK;
 }
 
-/* The caller is the op that began last among those that had not ended when this op ended. An op of
-   a communication library that outlasts its caller runs concurrently with the thread and calls
-   nothing. */
+/* Finds the callers of ops. The caller is the op that began last among the ops that end no earlier
+   than the called op. If an op of a communication library ends later than its caller, it runs
+   concurrently with the thread and calls nothing. */
 static void find_callers(const maker *k, const uint32_t *list, size_t n, uint32_t *stack) {
     const syn__pt_event *events = k->rank->device.events;
     size_t depth = 0;
@@ -85,7 +85,7 @@ static syn_status make(maker *k, uint32_t *list, uint32_t *stack) {
         kept = d->events[list[i]].text;
         syn__file_text_done(&k->rank->device_input, kept);
     }
-    for (uint32_t i = 0; i < d->n_events; i++) /* stored without a time */
+    for (uint32_t i = 0; i < d->n_events; i++) /* events that have no time */
         if (syn__pt_is_cpu(&d->events[i]) && !(d->events[i].flags & SYN__PT_EVENT_TS))
             SYN_TRY(make_node(k, i));
     SYN_TRY(syn__pt_sort_events(

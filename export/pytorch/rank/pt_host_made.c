@@ -8,9 +8,9 @@
 #include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"
 
-#define TEXT_BYTES 1024 /* node's text without name and inputs */
+#define TEXT_BYTES 1024 /* size of a node's text without name and inputs */
 
-/* Writes a node's text as the observer does. */
+/* Writes the JSON text of a node as the observer would. */
 static syn_status write_text(syn__arena *arena, syn__pt_host_node *n, syn__str name,
                              syn__str inputs, syn_error *err) {
     static const char none[] = "{\"values\": [], \"shapes\": [], \"types\": []}";

@@ -1,9 +1,10 @@
 /* Adds CPU ops that Kineto recorded but ExecutionTraceObserver did not. The observer writes an op
-   when it ends, so ops that were still running when the observer was stopped are only in the device
-   trace. gloo's ops end last of all. Record function ids prove that an op is missing, and count in
-   the order in which ops began.
-   Ops that began outside of the time that both traces cover belong to another step. Their kernels
-   are kept (pt_launch.c), so communication of libraries that run on the host is kept, too. */
+   when it ends, so an op that was still running when the observer was stopped is only in the device
+   trace. This happens most often to the ops of gloo, which end last. Record function ids prove that
+   an op is missing. They increase in the order in which ops began.
+   Ops that began outside of the time that both traces cover belong to another step. The kernels of
+   such steps are kept (pt_launch.c), so communication of libraries that run on the host is kept,
+   too. */
 #include "export/pytorch/rank/pt_host_missing.h"
 
 #include "export/pytorch/rank/pt_host_made.h"
@@ -11,20 +12,20 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define LONG_NS  1000000 /* a longer op of any kind is kept */
-#define MAX_LOOK 256     /* ops searched for the caller of a library op */
+#define LONG_NS  1000000 /* ops of any kind that are at least this long are added */
+#define MAX_LOOK 256     /* most ops that are searched for the caller of a library op */
 
 typedef struct finder {
     syn__pt_rank *rank;
     syn_error *err;
     syn__pt_map by_rf_id; /* record function id -> host node */
-    syn__pt_map tids;     /* thread of events -> index into host_tids */
+    syn__pt_map tids;     /* tid of events -> index into host_tids */
     uint64_t *host_tids;
     size_t n_tids, tids_cap;
-    uint64_t next_tid;         /* for the next thread that the host trace lacks */
+    uint64_t next_tid;         /* tid for the next thread that the host trace lacks */
     int64_t first_ns, last_ns; /* time that both traces cover */
-    bool has_ids;              /* events have record function ids */
-    uint32_t *by_order;        /* host nodes with record function ids, ordered by them */
+    bool has_ids;              /* whether events have record function ids */
+    uint32_t *by_order;        /* host nodes with record function ids, ordered by these ids */
     size_t n_by_order;
 } finder;
 
@@ -71,9 +72,9 @@ static syn_status put_tid(finder *f, uint32_t tid, uint64_t host_tid) {
     return SYN_OK;
 }
 
-/* *sure: the ids of both traces are from the same run, by the rule of pt_match.c. Ops of libraries
-   are ignored for threads and times, because the host trace gives them the thread of their
-   caller. */
+/* Compares the traces. *sure: whether the ids of both are from the same run, by the rule of
+   pt_match.c. Threads and times ignore ops of libraries, because the host trace gives these the
+   thread of their caller. */
 static syn_status compare(finder *f, bool *sure) {
     const syn__pt_device *d = &f->rank->device;
     uint64_t agree = 0, differ = 0;
@@ -125,7 +126,7 @@ static syn_status sort_nodes(finder *f) {
     return s;
 }
 
-/* The number of those nodes that began before the op. */
+/* The number of entries of by_order that began before the op with this id. */
 static size_t begun_before(const finder *f, uint64_t rf_id) {
     size_t low = 0, high = f->n_by_order;
     while (low < high) {
@@ -136,7 +137,8 @@ static size_t begun_before(const finder *f, uint64_t rf_id) {
     return low;
 }
 
-/* The node that called a library op: the latest call of communication. */
+/* The node that called a library op: the latest of the first `begun` nodes that is a call of
+   communication. */
 static const syn__pt_host_node *find_caller(const finder *f, size_t begun) {
     const syn__pt_host *h = &f->rank->host;
     for (size_t i = begun; i > 0 && begun - i < MAX_LOOK; i--) {
@@ -147,8 +149,8 @@ static const syn__pt_host_node *find_caller(const finder *f, size_t begun) {
     return NULL;
 }
 
-/* The thread of an op. The host trace does not know the threads of libraries, because no other ops
-   run there. */
+/* Finds the tid of an op in the host trace. The host trace has no tids for threads of libraries,
+   because no other ops run there; their ops get the tid of their caller. */
 static syn_status tid_of(finder *f, const syn__pt_event *e, size_t begun, uint64_t *tid) {
     uint32_t at = syn__pt_map_get(&f->tids, e->tid);
     const bool beside = at == SYN__PT_NONE && syn__pt_is_library_call(name_of(f, e));

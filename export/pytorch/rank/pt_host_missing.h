@@ -1,4 +1,4 @@
-/* CPU ops that Kineto recorded but ExecutionTraceObserver did not. */
+/* Adds CPU ops that Kineto recorded but ExecutionTraceObserver did not. */
 #ifndef EXPORT_PT_HOST_MISSING_H
 #define EXPORT_PT_HOST_MISSING_H
 
@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* Appends host nodes made from CPU events whose record function ids the host trace lacks, if they
-   communicate or take at least 1 ms. Each gets the id of the node that began before it. */
+/* Appends a host node for each CPU event whose record function id the host trace lacks, if the
+   event communicates or lasts at least 1 ms. The node gets the id of the node that began before
+   it. */
 syn_status syn__pt_add_missing(syn__pt_rank *rank, const syn_pytorch_options *options,
                                syn_error *err) SYN_MUST_USE;
 

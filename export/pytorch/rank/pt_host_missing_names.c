@@ -1,7 +1,7 @@
 /* Adds ops that the observer did not record if Kineto wrote no record function ids (PyTorch before
-   2.3). This works only for gloo and similar libraries: if the device trace has one op for each
-   call of a kind and the host trace has fewer, the missing ones are those that ended last. The
-   first call has the first op. */
+   2.3). This works only for the ops of gloo and similar libraries. If the device trace has one op
+   for each call of a kind, and the host trace has fewer ops, the ops that ended last are missing.
+   The first op belongs to the first call, the second op to the second call, and so on. */
 #include "export/pytorch/rank/pt_host_made.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_sort.h"
@@ -29,7 +29,7 @@ static void list_events(const syn__pt_rank *rank, int kind, lists *l) {
     }
 }
 
-/* Ordered by id, because the observer counts ops when they begin. */
+/* Lists the calls of a kind, ordered by id, because the observer assigns ids when ops begin. */
 static syn_status list_calls(const syn__pt_rank *rank, int kind, lists *l, uint64_t *keys,
                              syn_error *err) {
     const syn__pt_host *h = &rank->host;
@@ -49,7 +49,7 @@ static syn_status list_calls(const syn__pt_rank *rank, int kind, lists *l, uint6
     return SYN_OK;
 }
 
-/* Whether fewer than n of them end later. */
+/* Whether the event at index `at` is one of the n events that end last. */
 static bool ends_late(const syn__pt_device *d, const lists *l, size_t at, size_t n) {
     const int64_t end_ns = syn__pt_event_end(&d->events[l->events[at]]);
     size_t later = 0;
@@ -68,7 +68,7 @@ static syn_status add_kind(syn__pt_rank *rank, int kind, lists *l, uint64_t *key
     for (size_t i = 0; i < l->n_events; i++) {
         if (!ends_late(&rank->device, l, i, l->n_calls - l->n_recorded)) continue;
         const syn__pt_host_node *call = &rank->host.nodes[l->calls[i]];
-        const uint64_t rf_id = call->rf_id + 1; /* the next id, because the call makes the library
+        const uint64_t rf_id = call->rf_id + 1; /* the next id, because the call creates the library
                                                    op */
         SYN_TRY(syn__pt_add_made(rank, l->events[i], call->id, call->tid, rf_id, err));
     }

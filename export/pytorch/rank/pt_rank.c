@@ -7,7 +7,7 @@
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-/* Reads "rank" and "world_size" of "distributedInfo". */
+/* Reads "rank" and "world_size" from "distributedInfo". */
 static void read_distributed(syn__pt_rank *rank) {
     const syn__str info = rank->device.distributed_info;
     int64_t v = 0;
@@ -20,7 +20,7 @@ static void read_distributed(syn__pt_rank *rank) {
         rank->world_size = (int32_t)v;
 }
 
-#define MAX_APART_NS UINT64_C(86400000000000) /* a day; no profiler runs longer */
+#define MAX_APART_NS UINT64_C(86400000000000) /* a day, because no profiler runs longer */
 
 static bool has_time(const syn__pt_event *e) {
     return (e->flags & SYN__PT_EVENT_TS) != 0;
@@ -30,7 +30,7 @@ static uint64_t apart(int64_t a, int64_t b) {
     return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
 }
 
-/* Removes an implausible time. Returns false if the event's time is plausible. */
+/* Removes the time of an event if it is implausible. Returns false if the time is plausible. */
 static bool drop_odd_time(syn__pt_rank *rank, syn__pt_event *e, int64_t middle_ns,
                           syn_pytorch_note *notes) {
     if (!has_time(e)) return true;
@@ -43,8 +43,9 @@ static bool drop_odd_time(syn__pt_rank *rank, syn__pt_event *e, int64_t middle_n
     return true;
 }
 
-/* Removes the times of events that are more than a day away from the middle event. Events are
-   sorted by time, so these are at both ends. Events without a time were sorted as time 0. */
+/* Removes the times of events that are more than a day away from the event in the middle. Events
+   are sorted by time, so implausible times are at both ends of the list. Events without a time were
+   sorted as if it were 0. */
 static void drop_odd_times(syn__pt_rank *rank, syn_pytorch_note *notes) {
     syn__pt_event *events = rank->device.events;
     size_t end = rank->device.n_events, middle = end / 2, i = 0;
@@ -55,20 +56,20 @@ static void drop_odd_times(syn__pt_rank *rank, syn_pytorch_note *notes) {
     while (end > i && drop_odd_time(rank, &events[end - 1], middle_ns, notes)) end--;
 }
 
-/* In older files times are whole microseconds, so smaller overlaps are not real. */
+/* In older files, times are whole microseconds, so overlaps of up to 1000 ns are not real. */
 #define ROUNDED_NS 1000
 
-/* Whether `before` was still running when `e` began. An event that begins at the same time and
-   takes no time may have come first. */
+/* Whether `before` was still running when `e` began. If both begin at the same time and `e` takes
+   no time, `e` may have come first. */
 static bool overlaps(const syn__pt_event *before, const syn__pt_event *e) {
     const int64_t end_ns = syn__pt_event_end(before);
     if (end_ns <= e->ts_ns || apart(end_ns, e->ts_ns) <= ROUNDED_NS) return false;
     return e->ts_ns > before->ts_ns || e->dur_ns > ROUNDED_NS;
 }
 
-/* Notes, once each, device work that lasts beyond the start of later work on its stream, because a
-   stream runs one kernel or copy at a time. Per stream, `last` is the work that ends last so far,
-   and `noted` the work that was noted last. */
+/* Notes device work that lasts beyond the start of later work on its stream. Such times must be
+   wrong, because a stream runs one kernel or copy at a time. Each work is noted at most once. Per
+   stream, `last` has the work that ends last so far, and `noted` the work that was noted last. */
 static syn_status note_overlaps(const syn__pt_rank *rank, syn__pt_map *last, syn__pt_map *noted,
                                 syn_pytorch_note *notes, syn_error *err) {
     const syn__pt_event *events = rank->device.events;

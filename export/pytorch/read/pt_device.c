@@ -18,14 +18,14 @@ typedef struct reader {
     syn__loose loose;
     const char *file;
     syn__str first_key;
-    uint8_t *name_flags; /* per name id: NAME_... */
+    uint8_t *name_flags; /* flags of each name, NAME_... */
     size_t name_flags_cap, n_name_flags;
-    syn__str last_tid, last_pid; /* of the previous event, and their ids */
+    syn__str last_tid, last_pid; /* tid and pid of the previous event, with their ids below */
     uint32_t last_tid_id, last_pid_id;
     int cuts;
-    bool found; /* a list of events was found */
+    bool found; /* whether a list of events was found */
     bool has_nodes;
-    bool of_autograd; /* an event has the format of the autograd profiler */
+    bool of_autograd; /* whether an event has the format of the autograd profiler */
 } reader;
 
 /* The event being read. */
@@ -39,7 +39,8 @@ static void note(reader *r, syn_pytorch_anomaly kind, const char *at) {
     syn__pt_note_at(r->notes, kind, r->file, (uint64_t)(at - r->loose.begin), SYN_PYTORCH_NO_PLACE);
 }
 
-/* Kineto's categories. The capitalized ones were written until 2022. */
+/* The class of a category that Kineto writes. The capitalized categories were written until
+   2022. */
 static syn__pt_class class_of(syn__str cat) {
     static const struct {
         const char *cat;
@@ -71,7 +72,7 @@ static bool is_launch(syn__str name) {
     return false;
 }
 
-/* The flags of a name, determined on first use. */
+/* Gets the flags of a name, which are determined on first use. */
 static syn_status flags_of(reader *r, uint32_t name, uint8_t *out) {
     if (name >= r->n_name_flags) {
         SYN_TRY(syn_grow(&r->name_flags, &r->name_flags_cap, (size_t)name + 1, 1, r->err));
@@ -111,7 +112,7 @@ static bool take_i64(syn__loose *l, int64_t *out) {
     return true;
 }
 
-/* Returns false for a number that is not a valid time. */
+/* Reads a time. Returns false if the number is not a valid time. */
 static bool take_time(syn__loose *l, double *us, int64_t *ns, uint8_t *flags, unsigned has,
                       unsigned as_integer) {
     syn__str text;
@@ -212,7 +213,7 @@ static bool is_gpu(unsigned class_) {
     return class_ == SYN__PT_KERNEL || class_ == SYN__PT_MEMCPY || class_ == SYN__PT_MEMSET;
 }
 
-/* Completes an event that is stored: converts strings to ids and notes what is missing. */
+/* Completes an event that will be stored: converts strings to ids, and notes what is missing. */
 static syn_status finish_event(reader *r, draft *d) {
     syn__pt_event *e = &d->event;
     uint8_t flags = 0;
@@ -228,7 +229,7 @@ static syn_status finish_event(reader *r, draft *d) {
         e->device = (int32_t)pid;
     if (d->bad_time) note(r, SYN_PYTORCH_ANOMALY_BAD_TIME, e->text);
     else if (!(e->flags & SYN__PT_EVENT_TS)) note(r, SYN_PYTORCH_ANOMALY_NO_TIME, e->text);
-    if (e->phase != 'X') return SYN_OK; /* its counterpart may have the rest */
+    if (e->phase != 'X') return SYN_OK; /* the matching begin or end event may have the rest */
     if (!d->bad_time && (e->flags & (SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR)) == SYN__PT_EVENT_TS)
         note(r, SYN_PYTORCH_ANOMALY_NO_DURATION, e->text);
     if (!d->has_args && is_gpu(e->class_)) note(r, SYN_PYTORCH_ANOMALY_NO_ARGS, e->text);
@@ -236,8 +237,8 @@ static syn_status finish_event(reader *r, draft *d) {
     return SYN_OK;
 }
 
-/* The autograd profiler writes "CPU functions", and until PyTorch 1.13 "CUDA functions", in place
-   of a process. */
+/* Whether an event was written by the autograd profiler. It writes "CPU functions", and until
+   PyTorch 1.13 also "CUDA functions", in place of a process id. */
 static bool is_of_autograd(const draft *d) {
     return d->event.class_ == SYN__PT_OTHER && d->pid.bytes > 12 &&
            memcmp(d->pid.text + d->pid.bytes - 11, " functions\"", 11) == 0;
@@ -265,7 +266,7 @@ static syn_status add_event(reader *r, draft *d) {
     return SYN_OK;
 }
 
-/* Reads an event or the remains of one. Afterwards the parser is past it or at the next event. */
+/* Reads an event, which may be damaged. Afterwards the parser is past it or at the next event. */
 static syn_status take_event(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;
@@ -375,7 +376,7 @@ static syn_status check_found(const reader *r) {
     return SYN_OK;
 }
 
-/* Sorts by ts, stably, unless the file is sorted. */
+/* Sorts the events by ts, stably, unless the file is sorted already. */
 static syn_status sort_events(reader *r) {
     syn__pt_device *v = r->device;
     size_t i = 1;

@@ -1,5 +1,5 @@
-/* Kineto's device trace in memory. Strings stay in the file; records have slices of them.
-   docs/pytorch.md describes the format. */
+/* Reads Kineto's device trace into memory. Strings stay in the file's text, and records point to
+   them. docs/pytorch.md describes the format. */
 #ifndef EXPORT_PT_DEVICE_H
 #define EXPORT_PT_DEVICE_H
 
@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-/* Class of an event, by its "cat". */
+/* The class of an event, which follows from its "cat". */
 typedef enum syn__pt_class {
     SYN__PT_OTHER,
-    SYN__PT_CPU_OP,  /* cpu_op, user_annotation, except ProfilerStep */
+    SYN__PT_CPU_OP,  /* cpu_op and user_annotation, except ProfilerStep */
     SYN__PT_STEP,    /* ProfilerStep annotations */
     SYN__PT_RUNTIME, /* cuda_runtime, cuda_driver */
     SYN__PT_KERNEL,  /* kernel */
@@ -30,15 +30,15 @@ typedef enum syn__pt_class {
 } syn__pt_class;
 
 enum {
-    SYN__PT_EVENT_TS = 1, /* the event has the field */
+    SYN__PT_EVENT_TS = 1, /* flags: the event has the field */
     SYN__PT_EVENT_DUR = 2,
     SYN__PT_EVENT_RF_ID = 4,
     SYN__PT_EVENT_STREAM = 8,
-    SYN__PT_EVENT_TS_INT = 16, /* the field is written as an integer */
+    SYN__PT_EVENT_TS_INT = 16, /* flags: the field is written as an integer */
     SYN__PT_EVENT_DUR_INT = 32,
-    SYN__PT_EVENT_LAUNCH = 64,     /* RUNTIME: its name is one that launches device work (section
-                                      3.1) */
-    SYN__PT_EVENT_COLLECTIVE = 128 /* args have a "Collective name" */
+    SYN__PT_EVENT_LAUNCH = 64,     /* class RUNTIME: its name is the name of a call that launches
+                                      device work */
+    SYN__PT_EVENT_COLLECTIVE = 128 /* its args have a "Collective name" */
 };
 
 typedef struct syn__pt_event {
@@ -47,13 +47,14 @@ typedef struct syn__pt_event {
     int64_t external_id, correlation; /* -1: none */
     uint64_t rf_id;
     const char *text;    /* the event's whole JSON object */
-    uint32_t text_bytes; /* use syn__loose_find for other members: "args", ... */
-    uint32_t name;       /* string of syn__pt_device.names, undecoded */
-    uint32_t tid;        /* string of syn__pt_device.names: "tid" as in the file, including
-                            quotes */
+    uint32_t text_bytes; /* length of text; syn__loose_find finds members that have no field here,
+                            such as "args" */
+    uint32_t name;       /* index in syn__pt_device.names, not decoded */
+    uint32_t tid;        /* index in syn__pt_device.names: "tid" as in the file, including quotes */
     uint32_t pid;        /* the same for "pid" */
     int64_t stream;      /* -1: none */
-    int32_t device;      /* "device" of args, or else the pid of GPU events; -1: none */
+    int32_t device;      /* "device" of the args, otherwise the pid if it is a GPU event; -1:
+                            none */
     uint8_t class_;      /* syn__pt_class */
     uint8_t flags;       /* SYN__PT_EVENT_... */
     char phase;          /* first character of "ph"; 'X' (complete) if absent */
@@ -63,25 +64,27 @@ typedef struct syn__pt_device {
     syn__file_text *input;
     syn__pt_event *events; /* ordered by ts; equal ts in file order */
     size_t n_events, events_cap;
-    uint64_t n_class[SYN__PT_CLASSES]; /* events in the file */
-    uint64_t n_read;                   /* all events, stored or not */
+    uint64_t n_class[SYN__PT_CLASSES]; /* number of events of each class in the file */
+    uint64_t n_read;                   /* number of all events, whether stored or not */
     syn_intern names;
     syn__str distributed_info; /* text of "distributedInfo"; bytes 0: absent */
     int64_t base_ns;           /* "baseTimeNanoseconds", the origin of the times; -1: absent */
-    syn__loose_count no_value; /* words that not even Python accepts, and missing values */
+    syn__loose_count no_value; /* count of missing values, and of words that not even Python's json
+                                  accepts as values */
 } syn__pt_device;
 
-/* Reads a device trace. Of class OTHER it stores only events that have an "External id" or that
-   begin or end something (phases B and E). Fails with SYN_E_FORMAT only if the file has no list of
-   events at all, or the list of the autograd profiler. */
+/* Reads a device trace. Events of class OTHER are stored only if they have an "External id" or are
+   begin or end events (phases B and E). Fails with SYN_E_FORMAT only if the file has no list of
+   events at all, or has the list that the autograd profiler writes. */
 syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
                                syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
-/* Converts each pair of B and E events to a complete one, and removes events of any other phase
-   than X (pt_phases.c). */
+/* Converts each pair of a begin event (B) and an end event (E) to one complete event (X), and
+   removes the events of all other phases (pt_phases.c). */
 syn_status syn__pt_device_complete(syn__pt_device *device, syn_pytorch_note *notes,
                                    syn_error *err) SYN_MUST_USE;
 void syn__pt_device_free(syn__pt_device *device);
-/* "nn.Module: Linear_0": the name of a module's call, recorded with with_stack. */
+/* Prefix of the name of a module's call, such as "nn.Module: Linear_0", which Kineto records with
+   with_stack. */
 #define SYN__PT_MODULE_NAME "nn.Module: "
 static inline bool syn__pt_is_module(syn__str name) {
     const size_t n = sizeof SYN__PT_MODULE_NAME - 1;

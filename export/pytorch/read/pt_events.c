@@ -20,7 +20,7 @@ bool syn__pt_is_annotation(const syn__pt_event *e) {
     return syn__str_is(cat, "\"user_annotation\"");
 }
 
-/* Reorders `list` by the key of each event. `keys` has capacity for n keys. */
+/* Sorts `list` by the key of each event. `keys` is scratch memory for n keys. */
 static syn_status sort_by(const syn__pt_device *device, uint32_t *list, uint64_t *keys, size_t n,
                           uint64_t (*key)(const syn__pt_event *), syn_error *err) {
     uint32_t *order = NULL;

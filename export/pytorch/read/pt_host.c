@@ -14,12 +14,12 @@ typedef struct reader {
     syn_error *err;
     syn__loose loose;
     const char *file;
-    syn__str first_key; /* of the first node; used to find the next node after damage */
+    syn__str first_key; /* first key of a node; used to find the next node after damage */
     uint32_t last_name, last_schema;
     int cuts;
-    bool whole; /* the current object ended as it should */
+    bool whole; /* the current object has its closing bracket */
     size_t n_objects;
-    uint64_t second; /* position of the second object */
+    uint64_t second; /* position of the second object in the file */
 } reader;
 
 static uint64_t place(const reader *r, const char *at) {
@@ -66,8 +66,8 @@ static void take_field(syn__loose *l, uint64_t *out, uint32_t bit, uint32_t *has
     if (take_u64(l, out)) *has |= bit;
 }
 
-/* Reads one of the seven attributes that every node should have. Sets *taken to false for others,
-   which are not read. */
+/* Reads the attribute `name` if it is one of the seven that every node should have. Otherwise reads
+   nothing and sets *taken to false. */
 static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__str name, bool *taken) {
     syn__loose *l = &r->loose;
     *taken = true;
@@ -92,7 +92,7 @@ static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__str name,
     return SYN_OK;
 }
 
-/* [{"name": ..., "type": ..., "value": ...}, ...] */
+/* Reads the attributes of a node: [{"name": ..., "type": ..., "value": ...}, ...]. */
 static syn_status take_attrs(reader *r, syn__pt_host_node *n) {
     syn__loose *l = &r->loose;
     syn__str text, key, name;
@@ -129,7 +129,7 @@ static void take_double(syn__loose *l, double *out) {
         (void)syn__loose_double(text, out, &integer);
 }
 
-/* Reads a key that a linker adds. Sets *taken to false for other keys. */
+/* Reads the value of a key that linkers add. Sets *taken to false for other keys. */
 static syn_status take_linked(reader *r, syn__pt_host_node *n, syn__str key, bool *taken) {
     syn__loose *l = &r->loose;
     syn__pt_linked *at = NULL;
@@ -163,7 +163,8 @@ static uint32_t offset(const syn__pt_host_node *n, const char *at) {
     return (uint32_t)((size_t)(at - n->text) & UINT32_MAX);
 }
 
-/* Reads a slice of the node. Nodes of more than 4 GiB are rejected as a whole. */
+/* Reads a value and stores its position in the node's text. Nodes larger than 4 GiB are rejected
+   later. */
 static void take_slice(reader *r, syn__pt_host_node *n, uint32_t *at, uint32_t *bytes) {
     syn__str text;
     if (syn__loose_skip(&r->loose, &text) == SYN__LOOSE_NONE) return;
@@ -215,7 +216,7 @@ static syn_status add_node(reader *r, const syn__pt_host_node *n) {
     return SYN_OK;
 }
 
-/* Reads a node or the remains of one. Afterwards the parser is past it or at the next node. */
+/* Reads a node, which may be damaged. Afterwards the parser is past it or at the next node. */
 static syn_status take_node(reader *r) {
     syn__loose *l = &r->loose;
     syn__str text, key;
@@ -297,7 +298,7 @@ static syn_status take_object(reader *r) {
     return SYN_OK;
 }
 
-/* Every object counts its ids anew, so the nodes from `first` get new ids. */
+/* Gives new ids to the nodes from `first` on, because ids restart in every object. */
 static void renumber(syn__pt_host *h, size_t first) {
     uint64_t base = 0;
     for (size_t i = 0; i < first; i++)
@@ -308,8 +309,8 @@ static void renumber(syn__pt_host *h, size_t first) {
     }
 }
 
-/* Reads the objects of the file: a single one; all of them; or the last one, where each complete
-   object replaces the previous one. */
+/* Reads the objects of the file that are wanted: one of them, all of them, or the last one. In the
+   last case, an object replaces the one before it only if it is complete. */
 static syn_status take_objects(reader *r, syn_pytorch_object wanted) {
     syn__loose *l = &r->loose;
     while (syn__loose_peek(l) != '\0' || l->cur < l->end) {

@@ -1,7 +1,7 @@
-/* Detects which kernels communicate, and how, from their names.
-   Only the qualified name of the kernel's function is used. Return type, template arguments and
-   parameters are removed, so cutlass::device_kernel<AllGatherGemm> is computation. The parts
-   between "::" are compared one by one, in lower case without underscores. */
+/* Detects from their names which kernels communicate, and how.
+   Only the qualified name of the kernel's function is used, without return type, template arguments
+   and parameters. So cutlass::device_kernel<AllGatherGemm> is computation. The parts between "::"
+   are compared one by one, in lower case and without underscores. */
 #include "export/pytorch/read/pt_kernel_names.h"
 #include "export/pytorch/read/pt_names.h"
 
@@ -11,7 +11,8 @@
 /* A qualified name; part i starts at letters + part[i], and the last part is the function's own
    name. */
 typedef struct function {
-    char letters[MAX_LETTERS]; /* lower case and digits, NUL after each part */
+    char letters[MAX_LETTERS]; /* lower-case letters and digits of all parts, with a NUL after each
+                                  part */
     bool begins[MAX_LETTERS];  /* a word begins here: "all", "To" and "All" in allToAll */
     size_t part[MAX_PARTS];
     size_t n_letters, n_parts;
@@ -35,15 +36,16 @@ static bool is_letter(char c) {
     return is_upper(c) || is_lower(c) || is_digit(c);
 }
 
-/* A word begins at a capital in camelCase, and at the last of several capitals before a lower-case
-   letter (A2ADispatch). */
+/* Whether a word begins at this character. In camelCase a word begins at each capital letter, and
+   of several capitals at the last one before a lower-case letter (A2ADispatch). */
 static bool word_begins(const char *from, const char *at, const char *end) {
     if (at == from || !is_letter(at[-1])) return true;
     if (!is_upper(*at)) return false;
     return !is_upper(at[-1]) || (at + 1 < end && is_lower(at[1]));
 }
 
-/* Adds a part. Names with more or longer parts are truncated; no library has such names. */
+/* Adds a part to the name. Parts that exceed the limits are truncated or ignored; no known library
+   has such names. */
 static void add_part(function *f, const char *text, size_t bytes) {
     const size_t first = f->n_letters;
     if (f->n_parts == MAX_PARTS || (bytes > 0 && *text == '.')) return; /* ".kd" of HIP */
@@ -57,8 +59,8 @@ static void add_part(function *f, const char *text, size_t bytes) {
     f->part[f->n_parts++] = first;
 }
 
-/* Returns the end of the bracketed text that begins at i; the end of the name if it is not
-   closed. */
+/* Returns the end of the bracketed text that begins at i, or the end of the name if the bracket is
+   not closed. */
 static size_t past_brackets(syn__str name, size_t i) {
     size_t depth = 0;
     for (; i < name.bytes; i++) {
@@ -74,7 +76,7 @@ static size_t past_brackets(syn__str name, size_t i) {
 /* Reads "void a::(anonymous namespace)::b<...>(...)". Text before a blank is the return type. */
 static void read_demangled(function *f, syn__str name) {
     static const char anonymous[] = "(anonymous namespace)";
-    bool blank = false; /* a blank came before the current text */
+    bool blank = false; /* there was a blank before the current text */
     for (size_t i = 0, from = 0;; from = i) {
         while (i < name.bytes && strchr(":<([ ", name.text[i]) == NULL) i++;
         if (i > from && blank) f->n_parts = f->n_letters = 0;
@@ -115,9 +117,9 @@ static void read_name(function *f, syn__str name) {
 
 /* ---- Patterns ---- */
 
-/* Whether a part matches a pattern: letters that begin and end at word boundaries. "^" in front:
-   only at the start of the part. "*" in front: also within a word. "*" at the end: more letters of
-   the word may follow. */
+/* Whether a part matches a pattern. The letters of a pattern must begin and end at word boundaries.
+   With "^" in front, they must be at the start of the part. With "*" in front, they may begin
+   within a word. With "*" at the end, they may end within a word. */
 static bool matches_one(const function *f, size_t part, syn__str pattern) {
     const char *text = f->letters + part;
     const bool first = *pattern.text == '^', within = *pattern.text == '*';
@@ -152,7 +154,7 @@ typedef struct row {
     const char *scope; /* pattern for a namespace or class of the function; NULL: any */
     const char *name;  /* pattern for the function's name; NULL: any */
     const char *also;  /* second pattern that the function's name must match; NULL: none */
-    int kind;          /* SYN__PT_CALL_...; NONE: computation */
+    int kind;          /* SYN__PT_CALL_...; SYN__PT_CALL_NONE: computation */
     syn__pt_kernel_library library;
 } row;
 
@@ -163,12 +165,13 @@ typedef struct row {
 #define COMPUTES(scope, name, also) \
     { scope, name, also, SYN__PT_CALL_NONE, SYN__PT_KERNEL_COMPUTES }
 
-/* Namespaces in which dispatch and combine exchange tokens with experts on other ranks. "ep" is a
-   word of deep_ep, hybrid_ep, nccl_ep and nixl_ep. Forks keep DeepEP's last three. */
+/* Namespaces in which the functions dispatch and combine exchange tokens with experts on other
+   ranks. "ep" is a word of deep_ep, hybrid_ep, nccl_ep and nixl_ep. Forks of DeepEP use the last
+   three. */
 #define EXPERTS "ep|hybridep|mooncake|pplx*|internode|intranode|internodell"
 #define SHMEM   "nvshmem|nvshmemi|nvshmemx|rocshmem"
 
-/* The first matching row is used. */
+/* For each name, the first row that matches is used. */
 static const row rows[] = {
     /* DeepEP and its forks. notify_dispatch exchanges the token counts. */
     COMPUTES(EXPERTS, "epilogue", NULL),
@@ -192,11 +195,12 @@ static const row rows[] = {
     OTHER("comm", "^broadcast*", NULL, BROADCAST), /* turbomind */
     OTHER(NULL, "exchangesplitandoffset*", NULL, ALL_TO_ALL),
     OTHER("nvshmemextension|rocshmemextension", "tilereduce*|multiroottilereduce*", NULL, REDUCE),
-    /* NCCL, RCCL, and MSCCL, which replaces them */
+    /* NCCL, RCCL, and MSCCL, which replaces kernels of these two */
     NCCL(NULL, "*nccl|*rccl|mscclkernel*|mscclrun*"),
     NCCL("*nccl|*rccl", NULL),
-    /* Reductions within a GPU; Inductor's copies of the inputs of collectives; matrix products that
-       communicate as well; local work before or after a collective */
+    /* Computation with names that look like communication: reductions within a GPU; copies that
+       Inductor makes of the inputs of collectives; matrix products that also communicate; local
+       work before or after a collective */
     COMPUTES(NULL,
              "blockall*|warpall*|waveall*|threadall*|ctaall*|clusterall*|laneall*|quadall*|"
              "subgroupall*|gridall*",
@@ -232,7 +236,7 @@ static const row rows[] = {
     OTHER(NULL, "multimem", "reduce", REDUCE),
     OTHER(NULL, "barrierall*", NULL, BARRIER),
     OTHER("mscclpp", "executionkernel", NULL, UNKNOWN),
-    /* Rest of NVSHMEM */
+    /* Other kernels of NVSHMEM */
     COMPUTES(NULL, "nvshmemiinit*|nvshmemiteam*", NULL),
     OTHER(NULL, "barrieronstream*|synconstream*", NULL, BARRIER),
     OTHER(NULL, "broadcastonstream*", NULL, BROADCAST),
@@ -272,7 +276,8 @@ syn__pt_kernel_library syn__pt_kernel_library_of(syn__str name) {
     return r != NULL ? r->library : SYN__PT_KERNEL_COMPUTES;
 }
 
-/* The kind of NCCL and RCCL kernels. Longer names come before the names that they contain. */
+/* The kind of call that a kernel of NCCL or RCCL runs. Longer names come before the names that they
+   contain. */
 static int nccl_kind(const function *f) {
     static const struct {
         const char *name;

@@ -1,4 +1,4 @@
-/* What the name of a kernel implies about communication. */
+/* Finds out from the name of a kernel whether and how it communicates. */
 #ifndef EXPORT_PT_KERNEL_NAMES_H
 #define EXPORT_PT_KERNEL_NAMES_H
 
@@ -10,13 +10,14 @@ extern "C" {
 
 typedef enum syn__pt_kernel_library {
     SYN__PT_KERNEL_COMPUTES,
-    SYN__PT_KERNEL_OF_NCCL, /* NCCL, RCCL, MSCCL: run the calls of a process group */
-    SYN__PT_KERNEL_OF_OTHER /* a library that PyTorch does not record: DeepEP, NVSHMEM, ... */
+    SYN__PT_KERNEL_OF_NCCL, /* NCCL, RCCL, MSCCL: these kernels run the calls of a process group */
+    SYN__PT_KERNEL_OF_OTHER /* a library whose calls PyTorch does not record: DeepEP, NVSHMEM,
+                               ... */
 } syn__pt_kernel_library;
 
 syn__pt_kernel_library syn__pt_kernel_library_of(syn__str name);
-/* The kind of call (SYN__PT_CALL_...) that a communication kernel runs. SYN__PT_CALL_SEND for
-   ncclDevKernel_SendRecv, which may send, receive or do both. */
+/* The kind of call (SYN__PT_CALL_...) that a communication kernel runs. It is SYN__PT_CALL_SEND for
+   ncclDevKernel_SendRecv, although this kernel may send, receive or do both. */
 int syn__pt_kernel_kind(syn__str name);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* Open addressing with linear probing. A slot is free if its value is SYN__PT_NONE. */
+/* Implements the map with open addressing and linear probing. A slot is free if its value is
+   SYN__PT_NONE. */
 #include <string.h>
 
 #include "export/pytorch/read/pt_map.h"
@@ -6,14 +7,15 @@
 
 #define MIN_SLOTS 64
 
-/* Multiplicative hashing (Knuth 6.4). Both halves of the key and of the product are used, so that
-   neither keys with a power-of-two stride nor keys that differ only in their upper bits collide. */
+/* The slot at which the search for a key starts (multiplicative hashing, Knuth 6.4). It depends on
+   both halves of the key and of the product, so keys with a power-of-two stride do not collide, and
+   neither do keys that differ only in their upper bits. */
 static size_t first_slot(const syn__pt_map *map, uint64_t key) {
     const uint64_t product = (key ^ key >> 32) * UINT64_C(0x9E3779B97F4A7C15);
     return (size_t)(product ^ product >> 32) & (map->slots - 1);
 }
 
-/* The slot of the key, or the free slot where it belongs. */
+/* Returns the slot of the key, or the free slot where the key belongs. */
 static size_t find_slot(const syn__pt_map *map, uint64_t key) {
     size_t slot = first_slot(map, key);
     while (map->values[slot] != SYN__PT_NONE && map->keys[slot] != key)

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#define SYN__PT_NONE UINT32_MAX /* no index */
+#define SYN__PT_NONE UINT32_MAX /* the value of a key that is not in a map; elsewhere: no index */
 
 typedef struct syn__pt_map {
     uint64_t *keys;
@@ -18,10 +18,12 @@ typedef struct syn__pt_map {
 
 /* The value of a key; SYN__PT_NONE if it is not in the map. */
 uint32_t syn__pt_map_get(const syn__pt_map *map, uint64_t key);
-/* The address of the key's value; of a new key it is SYN__PT_NONE, and the caller must set it. NULL
-   if memory is out. Valid until the next call. */
+/* Adds the key unless the map has it, and returns the address of its value. A new value is
+   SYN__PT_NONE, and the caller must set it. Returns NULL if memory is exhausted. The address is
+   valid until the next call. */
 uint32_t *syn__pt_map_put(syn__pt_map *map, uint64_t key);
-/* The number of slots examined when each key is looked up once; for tests of the hash function. */
+/* The number of slots that are examined if each key is looked up once. It is used by tests of the
+   hash function. */
 uint64_t syn__pt_map_probes(const syn__pt_map *map);
 void syn__pt_map_free(syn__pt_map *map);
 

@@ -8,7 +8,8 @@ typedef struct entry {
     int value;
 } entry;
 
-/* Letters and digits only, lower case, without a trailing "out". */
+/* The kinds of calls by name. Names have only lower-case letters and digits, and no "out" at the
+   end. */
 static const entry kinds[] = {
     {"allreduce", SYN__PT_CALL_ALL_REDUCE},
     {"allreducecoalesced", SYN__PT_CALL_ALL_REDUCE},
@@ -67,8 +68,8 @@ static const entry kinds[] = {
     {"groupend", SYN__PT_CALL_NONE},
 };
 
-/* c10::ScalarType as text, and the C++ names of the types. Packed types count as their whole
-   byte. */
+/* The dtypes by name: names of c10::ScalarType, and names of C++ types. A packed type counts as the
+   whole byte that contains it. */
 static const entry types[] = {
     {"byte", 1},           {"char", 1},           {"short", 2},          {"int", 4},
     {"long", 8},           {"half", 2},           {"float", 4},          {"double", 8},
@@ -122,7 +123,7 @@ static syn__str last_part(syn__str name) {
     return name;
 }
 
-/* "nccl:all_reduce", not "c10d::..." */
+/* Accepts "nccl:all_reduce", but not "c10d::...". */
 bool syn__pt_is_library_call(syn__str name) {
     size_t i = 0;
     while (i < name.bytes && ((name.text[i] >= 'a' && name.text[i] <= 'z') ||

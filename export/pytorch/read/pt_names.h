@@ -1,4 +1,4 @@
-/* What names mean, in all of PyTorch's spellings: kinds of calls, dtypes. */
+/* Interprets the names of calls and dtypes in all spellings that PyTorch has used. */
 #ifndef EXPORT_PT_NAMES_H
 #define EXPORT_PT_NAMES_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Kinds of calls: the values of CollectiveCommType (0 to 9), and additional ones: */
+/* Kinds of calls. The first ones are the values of CollectiveCommType (0 to 9). */
 enum {
     SYN__PT_CALL_ALL_REDUCE = SYN__ET_ALL_REDUCE,
     SYN__PT_CALL_REDUCE = SYN__ET_REDUCE,
@@ -23,18 +23,19 @@ enum {
     SYN__PT_CALL_SEND = 16,
     SYN__PT_CALL_RECV = 17,
     SYN__PT_CALL_UNKNOWN = -1,
-    SYN__PT_CALL_NONE = -2 /* does not communicate: wait, init, coalesced */
+    SYN__PT_CALL_NONE = -2 /* the call does not communicate: wait, init, coalesced */
 };
 
-/* The kind of call that a name means: "allreduce", "nccl:_all_gather_base", "c10d::alltoall_base_",
-   "nccl:send 0->1". */
+/* The kind of the call that has this name, such as "allreduce", "nccl:_all_gather_base",
+   "c10d::alltoall_base_" or "nccl:send 0->1". */
 int syn__pt_call_kind(syn__str name);
-/* Whether this is the name of a communication library's op: "nccl:all_reduce", "gloo:send". */
+/* Whether this is the name of an op of a communication library, such as "nccl:all_reduce" or
+   "gloo:send". */
 bool syn__pt_is_library_call(syn__str name);
-/* Whether this is the name of an op that communicates or calls one that does: a library's op,
-   c10d::*, _c10d_functional::*, record_param_comms; but not an op that waits. */
+/* Whether this is the name of an op that communicates, or that calls such an op: a library's op,
+   c10d::*, _c10d_functional::*, record_param_comms. Ops that wait are not included. */
 bool syn__pt_is_call(syn__str name);
-/* Whether a node of that name describes process groups. */
+/* Whether a node of this name describes process groups. */
 static inline bool syn__pt_describes_groups(syn__str name) {
     return syn__str_has(name, "process_group:init");
 }

@@ -1,18 +1,19 @@
-/* Phases of Chrome trace events. Kineto writes complete events (X). Other tools write begin and end
-   events (B and E), which nest within a thread. Instants, asynchronous events, counters and others
-   are never ops. */
+/* Converts begin and end events to complete events. Kineto writes complete events (phase X). Other
+   tools write begin and end events (B and E), which nest within a thread. All other phases, such as
+   instants, asynchronous events and counters, are never ops. */
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_LOOK 64 /* maximum number of open events searched for the name of an end event */
+#define MAX_LOOK 64 /* most open events that are searched for the begin of an end event */
 
 typedef struct pairing {
     syn__pt_device *device;
     syn_pytorch_note *notes;
     syn_error *err;
     syn__pt_map open; /* per thread: the open event that began last */
-    uint32_t *below;  /* per event: the event within which it began; SYN__PT_NONE: none */
+    uint32_t *below;  /* per begin event: the event that was open when it began; SYN__PT_NONE:
+                         none */
     bool *left_out;
 } pairing;
 
@@ -26,8 +27,8 @@ static syn__str args_of(const syn__pt_event *e) {
     return syn__loose_find((syn__str){e->text, e->text_bytes}, "args");
 }
 
-/* Completes a begin event with its end event. A field that only the end event has is used for
-   both. */
+/* Completes a begin event with its end event. If only the end event has a field, its value is
+   used. */
 static void join(syn__pt_event *begin, const syn__pt_event *end) {
     const uint64_t ns = (uint64_t)end->ts_ns - (uint64_t)begin->ts_ns;
     begin->dur_ns = end->ts_ns < begin->ts_ns ? 0 : ns > INT64_MAX ? INT64_MAX : (int64_t)ns;
@@ -49,8 +50,8 @@ static void join(syn__pt_event *begin, const syn__pt_event *end) {
     }
 }
 
-/* Finds the event that `end` ends: the one begun last, or the last one of its name. NULL if there
-   is none. */
+/* Finds the open event that `end` ends: the one that began last or, if `end` has a name, the last
+   one with this name. Returns NULL if there is none. */
 static uint32_t *find_begin(const pairing *p, uint32_t *top, const syn__pt_event *end) {
     const syn__pt_event *events = p->device->events;
     uint32_t *at = top;
@@ -75,11 +76,11 @@ static syn_status take(pairing *p, uint32_t event) {
         return SYN_OK;
     }
     join(&p->device->events[*begin], e);
-    *begin = p->below[*begin]; /* events begun within it may end later */
+    *begin = p->below[*begin]; /* events that began within it may end later */
     return SYN_OK;
 }
 
-/* Whether an event stays. If so, makes it a complete event. */
+/* Whether the list keeps an event. If so, the event becomes a complete event. */
 static bool keep(const pairing *p, uint32_t event) {
     syn__pt_event *e = &p->device->events[event];
     if (p->left_out[event]) return false;

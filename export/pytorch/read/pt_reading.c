@@ -1,4 +1,5 @@
-/* Recovery and counting of damage, shared by the readers; see pt_reading.h. */
+/* Recovers from damage and counts it, for the readers of host and device traces; see
+   pt_reading.h. */
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_notes.h"
 
@@ -16,7 +17,7 @@ bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *
     const bool cut = l->cut;
     if (cut && ++*cuts > SYN__PT_MAX_CUTS) element = l->end;
     if (element < l->end && syn__loose_resume(l, element + 1, first_key)) return true;
-    syn__loose probe = *l; /* its damage was counted already */
+    syn__loose probe = *l; /* a copy, because the damage up to here was counted already */
     if (!cut && ++*cuts <= SYN__PT_MAX_CUTS && past_brackets(&probe, element)) {
         l->cur = probe.cur;
         l->broken = l->cut = false;

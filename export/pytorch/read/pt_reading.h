@@ -1,4 +1,4 @@
-/* Shared by the readers of host and device traces (pt_host.c, pt_device.c). */
+/* Functions that the readers of host traces and device traces share (pt_host.c, pt_device.c). */
 #ifndef EXPORT_PT_READING_H
 #define EXPORT_PT_READING_H
 
@@ -9,18 +9,22 @@
 extern "C" {
 #endif
 
-#define SYN__PT_MAX_CUTS  64 /* recoveries at the text's end before the rest counts as cut off */
-#define SYN__PT_GIVE_BACK ((size_t)8 << 20) /* bytes read between releases of pages */
+/* After this many recoveries that reached the end of the text, the rest counts as cut off. */
+#define SYN__PT_MAX_CUTS 64
+/* Memory pages that were read are released whenever this many bytes have been read. */
+#define SYN__PT_GIVE_BACK ((size_t)8 << 20)
 
-/* Compares a slice with a literal; as cheap as a comparison of constants. */
+/* Compares a slice with a literal. It is inline, so the compiler turns it into a comparison with
+   constants. */
 static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
     return s.bytes == bytes && memcmp(s.text, text, bytes) == 0;
 }
 #define SYN__PT_IS(s, literal) syn__pt_is((s), literal, sizeof literal - 1)
 
-/* Recovers from damage within the element at `element`. Moves to the next element that begins with
-   first_key, or else past the element's closing bracket, if the brackets match, or else to the end,
-   which leaves the parser broken and cut. *cuts counts, over the whole file, the recoveries that
+/* Recovers from damage within the element that begins at `element`. Moves the parser to the next
+   element that begins with first_key. If there is none, moves past the closing bracket of the
+   element, if its brackets match. Otherwise moves to the end of the text, returns false and leaves
+   the parser in the states `broken` and `cut`. *cuts counts the recoveries in this file that
    reached the end of the text. */
 bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *cuts);
 /* Adds the parser's counts of damage to the notes. */

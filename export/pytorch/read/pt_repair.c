@@ -1,29 +1,32 @@
-/* Rewrites damaged traces as valid JSON. A first pass finds the JSON objects of the file; a second
-   pass writes the selected ones, element by element. Output is written only after an element was
-   read, so unreadable elements can be dropped. */
+/* Rewrites damaged traces as valid JSON. A first pass finds the JSON objects of the file. A second
+   pass writes the selected objects, element by element. An element is written only after it was
+   read as a whole, so an unreadable element can be omitted. */
 #include "export/pytorch/read/pt_repair.h"
 
 #include <string.h>
 
 #include "syntorch/base/memory.h"
 
-/* Limit of bytes that may be read again while searching for the next element, as a multiple of the
-   file's size. */
+/* Limit for the bytes that are read again while searching for the next element, as a multiple of
+   the size of the file. */
 #define SPENT_MAX 16
 
 typedef struct object {
-    const char *begin, *end; /* end: where another object begins */
-    bool whole, listed;      /* listed: it has a list of nodes or events */
+    const char *begin, *end; /* end: the end of the file, or the start of the next object */
+    bool whole, listed;      /* whole: it has its closing bracket; listed: it has a list of nodes or
+                                events */
 } object;
 
 typedef enum target { TO_SINK, TO_HEAD, TO_TAIL, TO_NOWHERE } target;
 
-/* What to do about the comma before the next value. */
+/* What to do with the comma before the next value. */
 typedef enum glue {
-    NO_COMMA,     /* no comma: it is the first value */
-    COMMA,        /* one comma, which the text should have */
-    INSERT_COMMA, /* insert a comma: the text's comma was omitted with the value before it */
-    SKIP_COMMA    /* no comma, but the text may have one, because the value before it was omitted */
+    NO_COMMA,     /* there must be no comma, because this is the first value */
+    COMMA,        /* there must be one comma, and the text should have it */
+    INSERT_COMMA, /* a comma must be inserted, because the comma in the text was omitted together
+                     with the value before it */
+    SKIP_COMMA    /* there must be no comma, but the text may have one, because the value before it
+                     was omitted */
 } glue;
 
 typedef struct repair {
@@ -32,16 +35,16 @@ typedef struct repair {
     syn_sink *sink;
     syn__fix fix;
     size_t spent;
-    uint64_t n_values;   /* members and elements written */
-    const char *lost_at; /* where a list could not be continued */
+    uint64_t n_values;   /* number of members and elements written */
+    const char *lost_at; /* position at which a list could not be continued */
     object chosen;
-    object *objects; /* objects to be merged */
+    object *objects; /* when merging: the objects that are merged */
     size_t n_objects, objects_cap;
     bool merge;
-    glue merge_glue;    /* for the next element of the merged list */
+    glue merge_glue;    /* comma before the next element of the merged list */
     syn__str merge_key; /* key of the merged list; bytes 0: no list yet */
     target target;
-    syn__buf head, tail; /* merging: text before and after the list */
+    syn__buf head, tail; /* when merging: the text before and after the list */
 } repair;
 
 /* ---- Output ---- */
@@ -53,7 +56,7 @@ static void put(repair *r, const char *text, size_t bytes) {
     else if (r->target == TO_TAIL) syn__buf_put(&r->tail, text, bytes);
 }
 
-/* Writes the text before `to`. */
+/* Writes the text that was not written yet, up to `to`. */
 static void flush(repair *r, const char *to) {
     syn__fix *f = &r->fix;
     put(r, f->out.data, f->out.bytes);
@@ -75,7 +78,7 @@ static void count(repair *r, syn__fix_kind kind, const char *at) {
 
 /* ---- Recovery after damage ---- */
 
-/* The glue for the next value if the text before it was omitted. */
+/* The glue for the next value, if the text directly before this value was omitted. */
 static glue without_text(glue g) {
     return g == NO_COMMA || g == SKIP_COMMA ? NO_COMMA : INSERT_COMMA;
 }
@@ -84,7 +87,8 @@ static bool may_spend(const repair *r) {
     return r->spent / SPENT_MAX <= r->input->bytes;
 }
 
-/* Whether the key whose quote is at p names a list of nodes or events and the list follows. */
+/* Whether the key whose opening quote is at p names a list of nodes or events, and the list
+   follows. */
 static bool is_list(const char *p, const char *end, syn__str *key) {
     static const char *const names[] = {"nodes", "traceEvents"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -110,8 +114,8 @@ static const char *find_list(const char *p, const char *end) {
     return NULL;
 }
 
-/* Returns the end of the element at `start` if its brackets match before `limit` and a comma or the
-   end of the list follows; otherwise NULL. */
+/* Returns the end of the element at `start`, if its brackets match before `limit` and are followed
+   by a comma or the end of the list. Otherwise returns NULL. */
 static const char *behind_brackets(const repair *r, const char *start, const char *limit) {
     syn__loose probe = r->fix.loose;
     probe.cur = start;
@@ -124,8 +128,8 @@ static const char *behind_brackets(const repair *r, const char *start, const cha
     return next == ',' || next == ']' ? probe.cur : NULL;
 }
 
-/* Recovers if the element at `start` cannot be read: moves to the start of the next element, or
-   past this one. Returns false if the rest of the list is lost. */
+/* Recovers from an element at `start` that cannot be read: moves past it if its brackets match,
+   otherwise to the start of the next element. Returns false if the rest of the list is lost. */
 static bool recover(repair *r, const char *start, syn__str first_key, glue *g) {
     syn__loose *l = &r->fix.loose;
     const char *broke_at = l->cur, *from = start < l->end ? start + 1 : l->end;
@@ -154,7 +158,7 @@ static bool recover(repair *r, const char *start, syn__str first_key, glue *g) {
 
 /* ---- Lists ---- */
 
-/* Repairs the gap before an element or member. */
+/* Repairs the text between two elements or members. */
 static void fix_glue(repair *r, const char *from, const char *to, glue g) {
     syn__fix *f = &r->fix;
     if (g == INSERT_COMMA) syn__fix_change(f, from, from, ", ", 2);
@@ -166,7 +170,7 @@ static void fix_glue(repair *r, const char *from, const char *to, glue g) {
     syn__fix_gap(f, from, to, g == COMMA);
 }
 
-/* Gets the first key of the current object, which is used to find the list's other elements. */
+/* Gets the first key of the current object. It is used to find other elements of the list. */
 static void learn_key(const syn__loose *l, syn__str *key) {
     syn__loose probe = *l;
     syn__str text, first;
@@ -175,8 +179,8 @@ static void learn_key(const syn__loose *l, syn__str *key) {
     if (syn__loose_member(&probe, &first)) *key = first;
 }
 
-/* Reads the elements of the list whose bracket has been read. Returns false if its end was not
-   found. */
+/* Reads the elements of a list, after its opening bracket. Returns false if the end of the list was
+   not found. *n: increased by the number of elements written. */
 static bool take_elements(repair *r, syn__str first_key, glue *g, uint64_t *n) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
@@ -206,16 +210,16 @@ static bool take_elements(repair *r, syn__str first_key, glue *g, uint64_t *n) {
     return false;
 }
 
-/* The first key that elements of a list usually have, by the key of the list. A file that is one
-   array has no key. */
+/* The first key that the elements of a list usually have, given the key of the list. A file that is
+   a single array has no key. */
 static syn__str usual_first_key(syn__str key) {
     if (syn__str_is(key, "nodes")) return syn__str_of("id");
     if (syn__str_is(key, "traceEvents") || key.bytes == 0) return syn__str_of("ph");
     return (syn__str){"", 0};
 }
 
-/* Begins a list when merging, after its bracket was read: its elements follow the elements of
-   earlier lists. */
+/* Begins a list when merging, after its opening bracket: its elements are appended to the elements
+   of earlier lists. */
 static void begin_merged(repair *r, syn__str key) {
     const char *at = r->fix.loose.cur;
     if (r->merge_key.bytes == 0) {
@@ -230,7 +234,8 @@ static void begin_merged(repair *r, syn__str key) {
     }
 }
 
-/* Reads the current list, which is the value of a member or, without key, the whole file. */
+/* Reads the current list, which is the value of a member. If the key is empty, the whole file is
+   this list. */
 static void take_list(repair *r, syn__str key) {
     syn__loose *l = &r->fix.loose;
     const syn__str first_key = usual_first_key(key);
@@ -259,8 +264,8 @@ static void take_list(repair *r, syn__str key) {
 
 /* ---- Objects ---- */
 
-/* Reads a member of the document; the gap before it begins at `from`. Returns false if it cannot be
-   read or the end of its list was not found. */
+/* Reads a member of the document. `from`: where the text between the previous member and this one
+   begins. Returns false if the member cannot be read, or if the end of its list was not found. */
 static bool take_member(repair *r, const char *from, syn__str key, glue *g) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
@@ -279,8 +284,8 @@ static bool take_member(repair *r, const char *from, syn__str key, glue *g) {
     return true;
 }
 
-/* After damage between lists: moves to the next list of nodes or events. Returns false if there is
-   none. */
+/* Recovers from damage between lists: moves to the next list of nodes or events. Returns false if
+   there is none. */
 static bool find_next_list(repair *r, const char *from, glue *g) {
     syn__loose *l = &r->fix.loose;
     const char *next = may_spend(r) ? find_list(from, l->end) : NULL;
@@ -330,14 +335,14 @@ static bool all_space(const char *p, const char *end) {
     return p == end;
 }
 
-/* Whether "[" begins a list of events and not a line of a log. */
+/* Whether "[" begins a list of events, and not a line of a log. */
 static bool opens_list(const char *p, const char *end) {
     do p++;
     while (p < end && (unsigned char)*p <= ' ');
     return p < end && (*p == '{' || *p == ']');
 }
 
-/* Called for each object found: decides whether it is the one to write, and where the chosen one
+/* Handles an object that was found: decides whether it is the one to write, or where the chosen one
    ends. */
 static syn_status consider(repair *r, const object *o, syn_pytorch_object wanted, syn_error *err) {
     object *c = &r->chosen;
@@ -359,8 +364,8 @@ static syn_status consider(repair *r, const object *o, syn_pytorch_object wanted
     return SYN_OK;
 }
 
-/* After a list of nodes, objects without a list are pieces that fell out of it because of damaged
-   brackets. */
+/* Finds the objects of the file. Objects without a list that come after a list of nodes are
+   ignored, because they are pieces of that list that damaged brackets separated from it. */
 static syn_status find_objects(repair *r, syn_pytorch_object wanted, syn_error *err) {
     syn__loose l;
     syn__loose_init(&l, r->input->data, r->input->bytes);
@@ -396,7 +401,7 @@ static void take(repair *r, const object *o) {
     else take_object(r);
 }
 
-/* Writes one object, with the surrounding white space if the file has nothing else. */
+/* Writes one object. If the file has nothing else, the white space around it is written, too. */
 static void write_chosen(repair *r) {
     const char *begin = r->input->data, *end = begin + r->input->bytes;
     syn__loose *l = &r->fix.loose;
@@ -458,7 +463,7 @@ syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input,
     r.merge = wanted.which == SYN_PYTORCH_ALL_OBJECTS;
     syn__loose_init(&r.fix.loose, input->data, input->bytes);
     const syn_status status = run(&r, wanted, err);
-    /* The gzip file was truncated, but the JSON in it was not. */
+    /* Reached if the gzip file was truncated but the JSON text in it is complete. */
     if (input->cut && r.fix.notes[SYN__FIX_TRUNCATED].count == 0)
         count(&r, SYN__FIX_TRUNCATED, input->data + input->bytes);
     memcpy(repaired->notes, r.fix.notes, sizeof repaired->notes);

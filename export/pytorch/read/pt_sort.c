@@ -1,5 +1,5 @@
-/* Radix sort, least significant digit first. Digits that are equal in all keys, as most digits of
-   times are, are skipped. */
+/* Sorts with a radix sort, least significant digit first. Digits that are the same in all keys are
+   skipped. This is true of most digits of times. */
 #include "export/pytorch/read/pt_sort.h"
 
 #include "syntorch/base/memory.h"
@@ -70,7 +70,7 @@ void syn__pt_permute(void *records, size_t record_bytes, uint32_t *order, size_t
         if (order[i] == i) continue;
         memcpy(held, base + i * record_bytes, record_bytes);
         size_t at = i;
-        for (;;) { /* follow the cycle */
+        for (;;) { /* follow a cycle of the permutation */
             const size_t from = order[at];
             order[at] = (uint32_t)at;
             if (from == i) break;

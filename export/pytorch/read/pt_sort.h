@@ -1,4 +1,4 @@
-/* Stable sorting of large arrays by 64-bit keys, in linear time. */
+/* Sorts large arrays by 64-bit keys, stably and in linear time. */
 #ifndef EXPORT_PT_SORT_H
 #define EXPORT_PT_SORT_H
 
@@ -10,14 +10,14 @@
 extern "C" {
 #endif
 
-/* Sets *order to the indices of keys in ascending order of key, equal keys in their original order.
-   The caller frees it. The order of `keys` itself is undefined afterwards. */
+/* Sets *order to the indices of the keys in ascending order of key. Equal keys keep their order.
+   The caller frees *order. The contents of `keys` are undefined afterwards. */
 syn_status syn__pt_sort(uint64_t *keys, size_t n, uint32_t **order, syn_error *err) SYN_MUST_USE;
 
 /* Moves record order[i] to position i. Destroys `order`. */
 void syn__pt_permute(void *records, size_t record_bytes, uint32_t *order, size_t n);
 
-/* Keys that sort as their values do. */
+/* Convert values to keys that have the same order as the values. */
 static inline uint64_t syn__pt_double_key(double v) {
     uint64_t bits;
     v += 0.0; /* -0 becomes 0 */

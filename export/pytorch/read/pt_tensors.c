@@ -1,5 +1,5 @@
-/* Computes shapes and sizes of an op's tensors. A host trace writes tensors as lists of numbers;
-   Kineto alone writes shapes and the names of dtypes. */
+/* Computes shapes and sizes of the tensors of an op. A host trace writes tensors as lists of
+   numbers. A device trace alone has only shapes and the names of dtypes. */
 #include "export/pytorch/read/pt_tensors.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_scan.h"
@@ -67,7 +67,7 @@ syn__pt_io syn__pt_io_of(const syn__pt_host_node *node) {
 
 /* ---- Bytes ---- */
 
-/* [tensor_id, storage_id, offset, num_elem, elem_bytes, device] */
+/* The bytes of a tensor [tensor_id, storage_id, offset, num_elem, elem_bytes, device]. */
 static uint64_t tensor_bytes(syn__str text) {
     uint64_t number[2] = {0, 0};
     syn__loose l;
@@ -106,7 +106,7 @@ uint64_t syn__pt_typed_bytes(syn__str values, syn__str types) {
     return sum;
 }
 
-/* The number of elements of a shape; a tensor without dimensions has one. */
+/* The number of elements of a shape. A tensor without dimensions has one element. */
 static uint64_t elems_of(syn__str text) {
     const syn__pt_shape tensor = read_shape(text);
     return tensor.n != 0 ? syn__pt_elems(&tensor) : text.bytes == 2;
@@ -137,7 +137,7 @@ int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors) {
     return bytes > 0 && bytes <= INT64_MAX ? (int64_t)bytes : -1;
 }
 
-/* Finds the shape, or list of shapes, of argument `index`, and its type without quotes. */
+/* Finds the shape, or list of shapes, of argument `index`, and the name of its type. */
 static bool find_argument(const syn__pt_host_node *node, size_t index, syn__str *shape,
                           syn__str *type) {
     const syn__pt_io io = syn__pt_io_of(node);
@@ -169,7 +169,7 @@ int64_t syn__pt_argument_elems(const syn__pt_host_node *node, size_t index) {
         if (!syn__str_is(type, "TensorList") || !syn__loose_open_array(&l, shape)) return -1;
         while (syn__loose_element(&l) && syn__loose_skip(&l, &at) == SYN__LOOSE_ARRAY)
             n = syn__pt_add(n, elems_of(at));
-        if (n == 0) return -1; /* before PyTorch 2.2, shapes of lists were not written */
+        if (n == 0) return -1; /* before PyTorch 2.2, Kineto did not write shapes of lists */
     }
     return n <= INT64_MAX ? (int64_t)n : -1;
 }
@@ -181,8 +181,8 @@ typedef struct tensor {
     syn__str device;
 } tensor;
 
-/* Reads the tensor whose bracket was just read and moves past it. If it is not a tensor, returns
-   false and leaves the position unchanged. */
+/* Reads the tensor whose opening bracket was just read, and moves past it. If the list is not a
+   tensor, returns false and does not change the position. */
 static bool take_tensor(syn__pt_scan *s, tensor *out) {
     const syn__pt_scan before = *s;
     int64_t fields[5] = {0};

@@ -1,6 +1,6 @@
-/* Makes the ranks of a set agree: each group gets one id, and collectives and messages are matched
-   across ranks, by sequence number if possible and otherwise in launch order. What cannot be
-   matched is marked `alone`. */
+/* Makes the ranks of a trace set consistent: each group gets one id, and collectives and messages
+   are matched across ranks, by sequence number if possible and otherwise in launch order.
+   Communication that cannot be matched is marked `alone`. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -72,7 +72,8 @@ static syn_status add_entries(syn__pt_set *s, uint32_t rank) {
 #define COMPARE(member) \
     if (x->member != y->member) return x->member < y->member ? -1 : 1
 
-/* Orders collectives by group and rank, messages by source and destination, and both by launch. */
+/* Orders entries: collectives by group and rank, messages by source and destination, and within
+   these by launch. */
 static int in_order(const void *a, const void *b) {
     const syn__pt_entry *x = (const syn__pt_entry *)a, *y = (const syn__pt_entry *)b;
     COMPARE(message);
@@ -88,11 +89,11 @@ static int in_order(const void *a, const void *b) {
 
 /* ---- All steps ---- */
 
-/* Sets the world size to the one that more than half of the ranks have. */
+/* Sets the world size of all ranks to the value that more than half of them have. */
 static void agree_world(syn__pt_set *s) {
     int32_t world = -1;
     size_t lead = 0, n = 0;
-    for (size_t i = 0; i < s->n_ranks; i++) { /* Boyer and Moore 1981 */
+    for (size_t i = 0; i < s->n_ranks; i++) { /* majority vote, Boyer and Moore 1981 */
         if (lead == 0) world = s->ranks[i].world_size;
         lead = world == s->ranks[i].world_size ? lead + 1 : lead - 1;
     }
@@ -102,7 +103,7 @@ static void agree_world(syn__pt_set *s) {
 }
 
 /* The numbers of the first and the last step in a device trace, from names such as
-   "ProfilerStep#7". first > last: there are none. */
+   "ProfilerStep#7". first > last: the trace has no steps. */
 typedef struct steps {
     int64_t first, last;
 } steps;
@@ -159,7 +160,8 @@ static syn_status prepare(syn__pt_set *s) {
     return SYN_OK;
 }
 
-/* If simulators cannot run a communication on one rank, it is not run on any. */
+/* Makes the ranks agree on what simulators run: a communication that they cannot run on one rank is
+   not run on any rank. */
 static syn_status agree_roles(syn__pt_set *s) {
     enum { RUNS = 1, CANNOT = 2, BOTH = 3 };
     uint8_t *roles = (uint8_t *)syn_calloc((size_t)s->n_rows + 1, 1);

@@ -1,10 +1,11 @@
-/* Restores the order of a group's collectives if dependencies between them were dropped because
-   they closed cycles. */
+/* Restores the order of the collectives of each group, if dependencies between them were dropped
+   because they closed cycles. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/set/pt_set_entries.h"
 #include "syntorch/base/memory.h"
 
-/* before: per op, the collective of its group on which it must depend; SYN__PT_NONE: none. */
+/* Adds dependencies. before: per op, the collective of its group on which it must depend;
+   SYN__PT_NONE: none. */
 static syn_status add_deps(syn__pt_rank *r, const uint32_t *before, syn_error *err) {
     syn__pt_dep *deps = (syn__pt_dep *)syn_malloc((r->n_deps + r->n_comms + 1) * sizeof *deps);
     size_t n = 0;

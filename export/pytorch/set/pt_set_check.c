@@ -1,10 +1,11 @@
-/* Runs the ops of a set without their times, as a simulator would: an op after its dependencies, a
-   collective when all its ranks have arrived, a receive after its send, and the collectives of a
-   rank, with the sends between them, in launch order.
-   If parts of traces are lost, ranks may wait for each other. Then, among the waiting
-   communications, the one that is furthest away at another rank is removed, until all ops run. The
-   same is done with the nodes that a simulator gets, whose delays add further order. Both are
-   repeated as long as something is removed. */
+/* Checks that the communication of a trace set cannot deadlock. It runs the ops without their
+   times, as a simulator would: an op after its dependencies; a collective when all its ranks have
+   arrived; a receive after its send; and the collectives of a rank, with the sends between them, in
+   launch order.
+   If parts of traces are missing, ranks may wait for each other. Then one of the waiting
+   communications is removed: the one that another rank would reach last. This is repeated until all
+   ops run. The same is then done with the nodes that a simulator gets, because their delays add
+   further dependencies; it is repeated until nothing is removed. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
@@ -12,9 +13,9 @@
 #include "export/pytorch/sim/pt_sim.h"
 #include "syntorch/base/memory.h"
 
-enum { CHAINED = 1, HERE = 2, ARRIVED = 4 }; /* HERE: its item waits for no other item */
+enum { CHAINED = 1, HERE = 2, ARRIVED = 4 }; /* HERE: all dependencies of its item have run */
 
-#define FEW_ROUNDS 8 /* afterwards everything that waits is removed at once */
+#define FEW_ROUNDS 8 /* after this many rounds, everything that waits is removed at once */
 
 typedef struct check_item { /* an op, or a node of a simulator */
     uint32_t rank, item;
@@ -24,26 +25,28 @@ typedef struct check_rank {
     uint32_t n_items;
     uint32_t *comm;     /* per item: its communication; SYN__PT_NONE: none */
     uint32_t *left;     /* per item: number of dependencies that have not run */
-    uint32_t *first;    /* per item: first entry of children; the last element is the end */
+    uint32_t *first;    /* per item: index of its first entry in children; one more element has the
+                           end */
     uint32_t *children; /* items that depend on the item */
     uint32_t *item;     /* per comm: its item; SYN__PT_NONE: none */
     uint32_t *entry;    /* per comm: index into entries; SYN__PT_NONE: none */
-    uint8_t *state;     /* per comm */
-    uint32_t *chain;    /* collectives and sends in launch order */
+    uint8_t *state;     /* per comm: CHAINED, HERE and ARRIVED as bits */
+    uint32_t *chain;    /* comms: collectives and sends in launch order */
     size_t n_chain, at; /* everything before `at` has run */
 } check_rank;
 
 typedef struct checker {
     syn__pt_set *s;
     check_rank *ranks;
-    uint32_t *arrived, *members, *first; /* per row; `first`: its first entry (chained by next) */
-    uint32_t *next;                      /* per entry: the next one of its row */
+    uint32_t *arrived, *members, *first; /* per row: ranks that arrived, ranks that take part, first
+                                            entry */
+    uint32_t *next;                      /* per entry: the next entry of its row */
     check_item *queue;
     size_t n_queue, queue_cap;
-    uint32_t *waiting; /* entries that have been reached; some have run since */
+    uint32_t *waiting; /* entries that a rank has reached; some of them have run since */
     size_t n_waiting, waiting_cap;
     size_t n_taken;
-    bool of_nodes; /* items are nodes of a simulator */
+    bool of_nodes; /* items are the nodes of a simulator, not ops */
     bool all;      /* remove everything that waits */
 } checker;
 
@@ -53,7 +56,8 @@ static void *table(size_t n, size_t bytes) {
     return syn_calloc(n + 2, bytes);
 }
 
-/* Lists the dependencies between items. Ops of a lane that have nodes run one after the other. */
+/* Lists the dependencies between ops. The ops of a lane that have nodes depend on each other,
+   because they run one after the other. */
 static syn_status list_edges(const syn__pt_rank *r, syn__pt_edge **out, size_t *n, syn_error *err) {
     syn__pt_edge *edges = table(r->n_deps + r->n_ops, sizeof *edges);
     uint32_t *last = table(r->n_lanes, sizeof *last);
@@ -112,12 +116,12 @@ static syn_status open_ops(checker *k, uint32_t rank) {
     return s;
 }
 
-/* The order of collectives and sends that the dependencies of nodes imply: each send comes right
+/* Fills the chain in the order that the dependencies of nodes imply: each send comes directly
    before the first collective that depends on it. */
 static syn_status chain_nodes(const syn__pt_sim *sim, check_rank *c, syn_error *err) {
     const size_t n = sim->n_nodes;
-    uint32_t *before = table(n, sizeof *before), *order = NULL; /* per node: number of that
-                                                                   collective */
+    uint32_t *before = table(n, sizeof *before), *order = NULL; /* per node: number of the first
+                                                                   collective that depends on it */
     uint64_t *keys = table(n, sizeof *keys);
     uint32_t n_collectives = 0;
     syn_status s = SYN_OK;
@@ -232,14 +236,14 @@ static bool is_front(const checker *k, uint32_t rank, uint32_t comm) {
            (c->at < c->n_chain && c->chain[c->at] == comm);
 }
 
-/* The row for which the communication waits for other ranks; SYN__PT_NONE: none. */
+/* The row whose other ranks the communication waits for; SYN__PT_NONE: it waits for none. */
 static uint32_t row_of(const checker *k, uint32_t rank, uint32_t comm) {
     const uint32_t entry = k->ranks[rank].entry[comm];
     const bool alone = k->s->ranks[rank].comms[comm].alone;
     return entry != SYN__PT_NONE && !alone ? k->s->entries[entry].row : SYN__PT_NONE;
 }
 
-/* Marks the item as run and queues its dependents that are ready. */
+/* Queues the dependents of an item that are ready now that it has run. */
 static syn_status finish(checker *k, uint32_t rank, uint32_t item) {
     check_rank *c = &k->ranks[rank];
     for (size_t i = c->first[item]; i < c->first[item + 1]; i++)
@@ -252,7 +256,7 @@ static bool is_over(const checker *k, uint32_t rank, uint32_t comm) {
     return c->item[comm] == SYN__PT_NONE || c->left[c->item[comm]] == SYN__PT_NONE;
 }
 
-/* Advances in the rank's chain past everything that has run. */
+/* Advances in the chain of a rank past everything that has run. */
 static syn_status advance(checker *k, uint32_t rank) {
     check_rank *c = &k->ranks[rank];
     const syn__pt_comm *comms = k->s->ranks[rank].comms;
@@ -292,8 +296,8 @@ static syn_status note_here(checker *k, uint32_t rank, uint32_t comm) {
     return SYN_OK;
 }
 
-/* Handles an item whose dependencies have run. A send does not wait for its receive, but for a
-   simulator's single slot for communication. */
+/* Handles an item whose dependencies have run. A send does not wait for its receive, but in a
+   simulator it waits for the single slot for communication. */
 static syn_status arrive(checker *k, uint32_t rank, uint32_t item) {
     const syn__pt_rank *r = &k->s->ranks[rank];
     const uint32_t comm = k->ranks[rank].comm[item];
@@ -310,7 +314,8 @@ static syn_status arrive(checker *k, uint32_t rank, uint32_t item) {
     return ++k->arrived[row] == k->members[row] ? finish_row(k, row) : SYN_OK;
 }
 
-/* How far the ranks of a row are from reaching it. */
+/* The distance of the rank that is furthest from reaching the row, counted in entries of that
+   rank. */
 static uint64_t distance(const checker *k, uint32_t row) {
     uint64_t most = 0;
     for (uint32_t i = k->first[row]; i != SYN__PT_NONE; i = k->next[i]) {
@@ -323,8 +328,9 @@ static uint64_t distance(const checker *k, uint32_t row) {
     return most;
 }
 
-/* The row to remove: the most distant one among those that some rank has reached, otherwise among
-   those that only the rank's own order holds back. SYN__PT_NONE: there is none. */
+/* Chooses the row to remove: the most distant row that some rank has reached. If there is none, the
+   most distant row that only the launch order of its rank holds back. SYN__PT_NONE: there is no row
+   to remove. */
 static uint32_t worst_row(checker *k) {
     uint32_t worst = SYN__PT_NONE;
     uint64_t most = 0;
@@ -392,7 +398,7 @@ static void close_rank(check_rank *c) {
     syn_free(c->chain);
 }
 
-/* *taken: number of rows removed. */
+/* Runs the items once. *taken: number of removed rows. */
 static syn_status check(syn__pt_set *s, bool of_nodes, bool all, size_t *taken) {
     checker k = {.s = s, .of_nodes = of_nodes, .all = all};
     k.ranks = (check_rank *)syn_calloc(s->n_ranks, sizeof *k.ranks);

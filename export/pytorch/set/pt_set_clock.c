@@ -1,11 +1,11 @@
-/* Puts device traces on one clock. Kineto counts microseconds from "baseTimeNanoseconds" since the
-   epoch. Ranks may have different bases: Kineto's base changes every three months, and other tools
-   choose their own. */
+/* Puts the device traces of a trace set on one clock. Kineto's times are microseconds since
+   "baseTimeNanoseconds", which counts from the epoch. Ranks may have different base times: Kineto
+   changes its base every three months, and other tools choose their own. */
 #include "export/pytorch/set/pt_set_clock.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_notes.h"
 
-#define FAR_NS INT64_C(1000000000) /* synchronized machines differ by less */
+#define FAR_NS INT64_C(1000000000) /* the clocks of synchronized machines differ by less */
 
 static bool has_time(const syn__pt_event *e) {
     return (e->flags & SYN__PT_EVENT_TS) != 0;
@@ -21,7 +21,7 @@ static void shift(syn__pt_device *d, int64_t ns) {
     }
 }
 
-/* The start and end of a trace. Returns false if it has no times. */
+/* Finds the start and end of a trace. Returns false if it has no times. */
 static bool span_of(const syn__pt_device *d, int64_t *first, int64_t *last) {
     *first = INT64_MAX;
     *last = INT64_MIN;
@@ -40,13 +40,13 @@ static void note(const syn__pt_rank *r, syn_pytorch_note *notes) {
                     SYN_PYTORCH_NO_PLACE, SYN_PYTORCH_NO_PLACE);
 }
 
-/* Whether b_ns is much later than a_ns. */
+/* Whether b_ns is later than a_ns by more than FAR_NS. */
 static bool is_far_behind(int64_t a_ns, int64_t b_ns) {
     return b_ns > a_ns && (uint64_t)b_ns - (uint64_t)a_ns > FAR_NS;
 }
 
-/* Notes ranks whose traces do not overlap in time with the first one. Ranks that communicate run at
-   the same time. */
+/* Notes ranks whose traces do not overlap in time with the first trace. They should overlap,
+   because ranks that communicate run at the same time. */
 static void compare_spans(const syn__pt_rank *ranks, size_t n_ranks, syn_pytorch_note *notes) {
     int64_t first = 0, last = 0, a, b;
     bool known = false;

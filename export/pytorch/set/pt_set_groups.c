@@ -1,6 +1,6 @@
-/* Makes the ranks of a set agree on their groups and assigns ids to these. If lists of ranks differ
-   under one name, a rank is assigned to the list that most of its members have. Ranks that are not
-   in the set are removed from all lists. */
+/* Makes the ranks of a trace set agree on their groups, and assigns ids to the groups. If a group
+   has different lists of ranks, each rank uses the list on which most of its members agree. Ranks
+   that are not in the set are removed from all lists. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -13,7 +13,8 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Groups with equal names and equal ranks are the same. */
+/* Numbers the different groups. Groups with equal names and equal lists of ranks are the same
+   group. */
 static syn_status find_keys(syn__pt_set *s) {
     syn__buf buf = {0};
     syn_status status = SYN_OK;
@@ -37,21 +38,22 @@ static syn_status find_keys(syn__pt_set *s) {
 
 /* ---- Lists ---- */
 
-/* What the set knows about the groups of one name. */
+/* What all ranks together know about the groups of one name. */
 typedef struct namesake {
-    uint32_t n, size; /* number of ranks that have such a group; its size, 0: unknown */
-    size_t first;     /* index into members */
-    bool listed;      /* at least one rank has a list of members */
+    uint32_t n, size; /* n: number of ranks that have such a group; size: its size, 0: unknown */
+    size_t first;     /* index of its first entry in members */
+    bool listed;      /* whether at least one rank has a list of members */
 } namesake;
 
 typedef struct collector {
     syn__pt_set *s;
     syn_intern names;
-    uint32_t *name;               /* indexed like syn__pt_set.key */
+    uint32_t *name;               /* per group of each rank, indexed like syn__pt_set.key: its
+                                     name */
     namesake *of;                 /* per name */
     int32_t *members;             /* ordered by name: the ranks that have such a group */
-    const syn__pt_group **groups; /* and their groups */
-    uint32_t *places;             /* and the indices of these in key */
+    const syn__pt_group **groups; /* parallel to members: the groups of these ranks */
+    uint32_t *places;             /* parallel to members: the indices of these groups in key */
 } collector;
 
 static syn_status count_names(collector *c) {
@@ -97,8 +99,9 @@ static void list_members(collector *c) {
         qsort(c->members + c->of[i].first, c->of[i].n, sizeof *c->members, by_number);
 }
 
-/* The members of a group whose own rank has no list: the list of another member. If there is none,
-   the ranks that have a group of that name, if their number is right. */
+/* The members of a group for a rank that has no list: the list of another member. If no rank has a
+   list, it consists of all ranks that have a group of that name, provided their number is right.
+   NULL: unknown. */
 static const int32_t *members_of(const collector *c, const namesake *k, int32_t rank, uint32_t *n) {
     for (uint32_t i = 0; k->listed && i < k->n; i++) {
         const syn__pt_group *other = c->groups[k->first + i];
@@ -110,7 +113,7 @@ static const int32_t *members_of(const collector *c, const namesake *k, int32_t 
     return all ? c->members + k->first : NULL;
 }
 
-/* Gives the group a list of its own. */
+/* Gives the group its own copy of a list. */
 static syn_status set_list(const syn__pt_set *s, uint32_t rank, syn__pt_group *group,
                            const int32_t *from, uint32_t n) {
     int32_t *ranks = (int32_t *)syn__arena_get(&s->ranks[rank].arena, (n + 1) * sizeof *ranks);
@@ -138,7 +141,7 @@ static syn_status complete_lists(const collector *c) {
 
 /* ---- Lists that differ ---- */
 
-/* The number of members that are in the set. */
+/* The number of members of a group that are in the set. */
 static uint32_t count_here(const syn__pt_set *s, const syn__pt_group *group) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < group->n_ranks; i++)
@@ -146,8 +149,9 @@ static uint32_t count_here(const syn__pt_set *s, const syn__pt_group *group) {
     return n;
 }
 
-/* Picks a list for the rank from the lists of that name that contain it: the one that most of its
-   own members have; among equal ones the longest, then the first. NULL if there is none. */
+/* Picks a list for the rank from the lists of that name that contain the rank: the list on which
+   most of its members agree; among equal ones the longest; among these the first. NULL if there is
+   none. */
 static const syn__pt_group *elect(const collector *c, const uint32_t *votes, const namesake *k,
                                   int32_t rank) {
     const syn__pt_group *best = NULL;
@@ -164,7 +168,8 @@ static const syn__pt_group *elect(const collector *c, const uint32_t *votes, con
     return best;
 }
 
-/* elected: per key; NULL if the rank's own list is kept. */
+/* Votes on the lists. votes: per list, the number of its members that have it. elected: per group
+   of each rank, the list to use instead of its own; NULL: keep its own. */
 static void vote(const collector *c, uint32_t *votes, const syn__pt_group **elected) {
     const syn__pt_set *s = c->s;
     for (size_t i = 0; i < s->n_ranks; i++) {
@@ -220,8 +225,8 @@ static syn_status settle_lists(collector *c) {
     return status;
 }
 
-/* Removes ranks that are not in the set. If a list does not contain the rank itself, the rank takes
-   no part in the group. */
+/* Removes ranks that are not in the set from all lists. If the list of a rank does not contain the
+   rank itself, the rank takes no part in the group. */
 static void leave_out_absent(syn__pt_set *s) {
     for (size_t i = 0; i < s->n_ranks; i++) {
         for (size_t g = 0; g < s->ranks[i].n_groups; g++) {
@@ -261,7 +266,7 @@ static void give_ids(syn__pt_set *s, uint32_t *id, bool used) {
     }
 }
 
-/* Groups that communicate get ids first, so that their ids are small. */
+/* Assigns ids to groups. Groups that communicate get ids first, so that their ids are small. */
 static syn_status number_groups(syn__pt_set *s) {
     uint32_t *id = (uint32_t *)syn_calloc(s->keys.n_entries + 1, sizeof *id);
     if (id == NULL)
@@ -310,7 +315,8 @@ syn_status syn__pt_set_groups(syn__pt_set *s) {
 
 /* ---- Collectives without a group ---- */
 
-/* The group of all ranks that writers use for them; NULL if there is none. */
+/* The group of all ranks, which writers use for collectives without a group. NULL if there is none.
+   id: only a group with this id; 0: any. */
 static syn__pt_group *find_world(const syn__pt_rank *r, uint32_t id) {
     for (size_t i = 0; i < r->n_groups; i++) {
         syn__pt_group *g = &r->groups[i];

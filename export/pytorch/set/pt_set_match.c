@@ -16,8 +16,8 @@ static void leave_out(const syn__pt_set *s, const syn__pt_entry *e, syn_pytorch_
     syn__pt_set_note(s, kind, e);
 }
 
-/* How the shorter of two lists is matched to the longer one: each entry to the first one that
-   agrees in kind and size, or only in kind, or simply in order. */
+/* How the shorter of two lists is matched to the longer one: each entry to the next entry that
+   agrees in kind and size, to the next that agrees in kind, or to the next one. */
 typedef enum fit { BY_SIZE, BY_KIND, BY_ORDER } fit;
 
 static bool agree(const syn__pt_set *s, const syn__pt_entry *a, const syn__pt_entry *b, fit how) {
@@ -39,15 +39,16 @@ static fit find_fit(const syn__pt_set *s, const syn__pt_entry *a, size_t n_a,
 
 /* ---- Collectives ---- */
 
-/* The collectives of one group; each rank has a range [at, end). */
+/* The collectives of one group. Each rank has a range [at, end) of entries, which is called its
+   run. */
 typedef struct runs {
     syn__pt_set *s;
-    const syn__pt_entry **begin, **at, **end; /* begin: saved value of `at` */
+    const syn__pt_entry **begin, **at, **end; /* per rank; begin: a copy of `at` */
     fit *how;
     size_t n;
 } runs;
 
-/* Matches one collective, the front of each run. */
+/* Matches one collective, whose entries are the first of each run. */
 static void match_row(const runs *r) {
     syn__pt_set *s = r->s;
     const syn__pt_comm *first = comm_of(s, r->at[0]);
@@ -84,7 +85,7 @@ static bool has_sequence(const runs *r) {
     return true;
 }
 
-/* The lowest sequence number at the front of the runs; -1 if all runs are empty. */
+/* The lowest sequence number among the first entries of the runs; -1 if all runs are empty. */
 static int64_t lowest(const runs *r) {
     int64_t least = -1;
     for (size_t i = 0; i < r->n; i++) {
@@ -99,8 +100,8 @@ static bool has_front(const runs *r, size_t i, int64_t sequence) {
     return r->at[i] < r->end[i] && comm_of(r->s, r->at[i])->sequence == sequence;
 }
 
-/* Matches by sequence number; grouped calls with the same number are matched in order. Returns the
-   number of matches. dry: only counts. */
+/* Matches by sequence number. Grouped calls have the same number and are matched in order. Returns
+   the number of matches. dry: only count. */
 static size_t match_sequence(runs *r, bool dry) {
     size_t n = 0;
     memcpy(r->begin, r->at, r->n * sizeof *r->at);
@@ -141,7 +142,8 @@ static void match_order(runs *r) {
     }
 }
 
-/* The number of ranks of the set that should take part. */
+/* The number of ranks of the set that should take part in a collective. seen: number of ranks that
+   have it. */
 static size_t members(const syn__pt_set *s, const syn__pt_entry *e, size_t seen) {
     const syn__pt_rank *r = &s->ranks[e->rank];
     const uint32_t index = r->comms[e->comm].group;
@@ -213,8 +215,8 @@ static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool who
     if (whole) leave_out(s, e, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED);
 }
 
-/* Matches the messages of one pair of ranks and tag: n_sends sends, followed by n_receives
-   receives. */
+/* Matches the messages of one pair of ranks with one tag. The entries are n_sends sends, followed
+   by n_receives receives. */
 static void match_way(syn__pt_set *s, const syn__pt_entry *sends, size_t n_sends, size_t n_receives,
                       int32_t *tag) {
     const bool whole = s->n_ranks > 1;

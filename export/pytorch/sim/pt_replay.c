@@ -1,5 +1,5 @@
-/* The replay of profile full. One pass over the rank's order is enough, because every lane runs its
-   ops in that order. Durations are whole microseconds, as pt_full.c writes them. */
+/* Replays profile full. One pass over the rank's ops in topological order is enough, because every
+   lane runs its ops in that order. Durations are whole microseconds, as pt_full.c writes them. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Saturating arithmetic. */
+/* Additions that saturate instead of overflowing. */
 static int64_t plus(int64_t a, int64_t b) {
     if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
     return b < 0 && a < -INT64_MAX - b ? -INT64_MAX : a + b;
@@ -33,7 +33,8 @@ static bool has_start(const syn__pt_op *op) {
     return op->start_ns != SYN__PT_NO_NS;
 }
 
-/* The written duration. The remainder is added to the next op of the lane. */
+/* The duration that is written for an op. The remainder of rounding is added to the next op of the
+   lane. */
 static int64_t written_ns(replay *r, const syn__pt_op *op) {
     int64_t *carried = &r->carried_ns[op->lane];
     const int64_t ns = most(op->self_ns, 0);
@@ -78,7 +79,8 @@ static void run_all(replay *r, syn_pytorch_replay *out) {
         syn_pytorch_replay_row *row = &r->rows[i];
         name_row(&rank->lanes[i], row);
         row->replayed_ns = r->free_ns[i];
-        /* The own times of ops add up to the time in ops. */
+        /* The durations of ops without called ops add up to the time in which the thread was in
+           ops. */
         if (!rank->lanes[i].device)
             row->idle_ns = most(minus(row->measured_ns, plus(row->busy_ns, r->carried_ns[i])), 0);
         out->measured_ns = most(out->measured_ns, row->measured_ns);

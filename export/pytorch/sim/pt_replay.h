@@ -1,4 +1,5 @@
-/* Replays what was written, using nothing else of the measurement; see syn_pytorch_replay. */
+/* Replays a written trace, using no other information than what was written; see
+   syn_pytorch_replay. */
 #ifndef EXPORT_PT_REPLAY_H
 #define EXPORT_PT_REPLAY_H
 
@@ -8,10 +9,12 @@
 extern "C" {
 #endif
 
-/* Profile full: one row per lane of the rank. The caller frees the rows (syn_free). */
+/* Replays profile full. The result has one row per lane of the rank. The caller frees the rows
+   (syn_free). */
 syn_status syn__pt_replay(const syn__pt_rank *rank, syn_pytorch_replay *out,
                           syn_error *err) SYN_MUST_USE;
-/* Profile astra-sim: computation with delays (row 0), communication (row 1). */
+/* Replays profile astra-sim. Row 0 of the result has computation including delays, and row 1 has
+   communication. */
 syn_status syn__pt_replay_sim(const syn__pt_rank *rank, syn_pytorch_replay *out,
                               syn_error *err) SYN_MUST_USE;
 

@@ -1,48 +1,51 @@
-/* Profile astra-sim: writes only what that simulator runs, device work and communication, as COMP
-   and COMM nodes. docs/formats.md describes the simulator's behaviour.
+/* Makes the nodes of profile astra-sim, which has only what that simulator runs: device work and
+   communication, as COMP and COMM nodes. docs/formats.md describes the behaviour of the simulator.
 
-   Dependencies. Host work is contracted: a node depends on the nodes that precede it through host
-   ops, which are what the host had waited for when it launched the node. Each lane is a chain. The
-   collectives of a rank form one chain in launch order, and each also depends on the sends launched
-   before it, because a rank has one slot for communication. A barrier passes its dependencies on.
+   Dependencies. Host ops have no nodes. Instead, a node depends on the nodes that come before it
+   through host ops; these are the nodes for which the host had waited when it launched the node.
+   Each lane is a chain. The collectives of a rank form one chain in launch order, and each also
+   depends on the sends that were launched before it, because a rank has one slot for communication.
+   A node that depends on a barrier depends on the dependencies of the barrier.
 
-   Delays. If compute waited for the host (Python, launches), the gap becomes a compute node "host
-   delay" right before the op. It begins at the latest of: the end of all compute that started
-   earlier, the end of the op's dependencies, the end of barriers, and the start of the trace. It
-   ends at the start of the op. Compute on two streams therefore hides each other's gaps. Waiting
-   for communication, including other ranks, is never a delay, because the op's dependencies account
-   for it. A delay has the dependencies of its op and no others: if it also waited for other
-   streams, compute could wait for unrelated communication. Ids follow time, so ready compute runs
-   first. Only if communication takes longer than measured can a delay hold up compute of another
-   stream, at most for its own length.
+   Delays. If computation waited for the host (Python, launches), the gap becomes a compute node
+   "host delay" directly before the op. The delay ends at the start of the op. It begins at the
+   latest of these times: the end of all computation that started earlier, the end of the op's
+   dependencies, the end of barriers, and the start of the trace. So if two streams compute, each
+   hides the gaps of the other. Waiting for communication, and thereby for other ranks, is never a
+   delay, because the dependencies of the op account for it. A delay has the dependencies of its op
+   and no others: if it also waited for other streams, computation could wait for unrelated
+   communication. Ids follow time, so the simulator runs the earliest ready computation first. A
+   delay can hold up the computation of another stream only if communication takes longer than
+   measured, and then at most for the length of the delay.
 
-   Communication does not run before it was launched. If the compute slot was idle at the launch, a
-   delay up to the launch precedes it, which is part of the gap; the delay of the next compute has
-   the rest. Otherwise the communication depends on the compute or delay that ended last before the
-   launch. The delay before a communication also depends on what had ended last.
+   Communication does not run before the time at which it was launched. If the compute slot was idle
+   at the launch, a delay up to the launch comes before the communication. This delay is a part of
+   the gap; the delay of the next computation has the rest. If the slot was busy, the communication
+   depends on the computation or delay that ended last before the launch. The delay before a
+   communication also depends on whatever had ended last.
 
-   Without device work, the computation is that of the host: the time between communications, from
-   the start to the end of the trace, is delays. Communication on a library's threads (gloo) does
-   not hold up its launcher. It depends on the delay before its launch. Only if the thread waited
-   for it (pt_waits.c) does the delay after that wait depend on it; the time of the wait is not
-   computation. If simulators cannot run the communication, the wait counts as computation. The
-   simulator has one slot for communication, so overlapping communication counts once and its
-   durations add up as well.
+   Without device work, the computation is the computation of the host: the time between
+   communications, from the start to the end of the trace, consists of delays. Communication on a
+   library's threads (gloo) does not hold up the thread that launched it. It depends on the delay
+   before its launch. If the thread waited for it (pt_waits.c), the delay after the wait depends on
+   it, and the time of the wait is not computation. If simulators cannot run the communication, the
+   wait counts as computation. The simulator has one slot for communication, so the time in which
+   communications overlap is counted once. So these durations add up as well.
 
-   Durations are differences of rounded times, so along a lane without overlap they and the delays
+   Durations are differences of rounded times. So along a lane without overlap, durations and delays
    add up to the measured time, however many there are. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
-/* The number of ranks in the group, or of all ranks if the group is unknown; 0: unknown. */
+/* The number of ranks in a group; if the group is unknown, the number of all ranks; 0: unknown. */
 static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
     if (group != NULL && group->n_ranks != 0) return group->n_ranks;
     if (group != NULL && group->size != 0) return group->size;
     return rank->world_size > 0 ? (uint32_t)rank->world_size : 0;
 }
 
-/* The reason why simulators cannot run the collective; NULL: they can. */
+/* The reason why simulators cannot run the collective; NULL: they can run it. */
 static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_comm *comm) {
     const syn__pt_group *group = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
     const syn_comm_kind kind = syn__pt_comm_kind(comm);

@@ -1,4 +1,4 @@
-/* Finds the delays of profile astra-sim, which pt_sim.c explains, in one sweep over time. */
+/* Finds the delays of profile astra-sim in one sweep over time. pt_sim.c explains the delays. */
 #include <stdlib.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"
@@ -6,11 +6,13 @@
 
 /* An event of the sweep. */
 typedef struct item {
-    uint32_t index; /* index of a node, of the rank's waits, or of its comms */
+    uint32_t index; /* index of a node, or for WAITED of the rank's waits, or for TAKEN_UP of the
+                       rank's comms */
     enum { WAITED, LAUNCHED, STARTED, TAKEN_UP } what;
 } item;
 
-/* The end of a node, or of the delay before it (of_delay). SYN__PT_NONE: the start of the trace. */
+/* The end of a node or, if of_delay, of the delay before it. SYN__PT_NONE: the start of the
+   trace. */
 typedef struct moment {
     uint32_t node;
     bool of_delay;
@@ -19,37 +21,39 @@ typedef struct moment {
 typedef struct sweep {
     syn__pt_sim *sim;
     size_t n_real;  /* number of nodes made from ops; delays before communication follow them */
-    bool host_only; /* no device work: communication keeps the host busy, too */
+    bool host_only; /* the trace has no device work, so communication also keeps the host busy */
     item *items;
     int64_t *times; /* per item */
     uint32_t *order;
     size_t n_items, next_barrier;
     uint32_t *by_end; /* nodes that keep the host or the compute slot busy, ordered by end */
     size_t n_ends, next_end;
-    size_t *first_dep; /* dependencies found so far */
+    size_t *first_dep; /* dependencies that were found before the sweep */
     syn__pt_dep *deps;
-    moment *bounds; /* per node: the delay or computation that ended before its launch */
+    moment *bounds; /* per node: the delay or computation that ended last before its launch */
     moment last_end, last_delay;
     int64_t last_end_ns, last_delay_ns;
-    int64_t busy_us;     /* busy until then */
-    int64_t before_us;   /* host_only: idle time before barriers */
-    uint32_t busy_delay; /* the delay before communication that set busy_us; SYN__PT_NONE: none */
-    uint32_t *node_of;   /* host_only; per communication: its node; SYN__PT_NONE: none */
+    int64_t busy_us;     /* time until which the host or the compute slot is busy */
+    int64_t before_us;   /* host_only: host work before barriers that has no delay yet */
+    uint32_t busy_delay; /* the delay before a communication that ended at busy_us; SYN__PT_NONE:
+                            none */
+    uint32_t *node_of;   /* host_only: per communication, its node; SYN__PT_NONE: none */
     uint32_t *awaited;   /* host_only: communication that the host has waited for since the last
                             delay */
     size_t n_awaited;
-    int64_t awaited_launch_ns; /* last launch of all that the host has waited for */
-    size_t next_wait;          /* first of the rank's waits that has not ended */
+    int64_t awaited_launch_ns; /* host_only: last launch of all communication that the host has
+                                  waited for */
+    size_t next_wait;          /* index of the first of the rank's waits that has not ended */
     uint32_t *lane_comm;       /* per lane of a library: the communication that began last */
-    moment last_taken;         /* the last delay of a library's thread */
-    int64_t taken_us;          /* and its end */
+    moment last_taken;         /* the last delay of any library's thread */
+    int64_t taken_us;          /* the end of last_taken */
 } sweep;
 
 static int64_t end_ns(const sweep *s, uint32_t node) {
     return syn__pt_op_end(&s->sim->rank->ops[s->sim->nodes[node].op]);
 }
 
-/* When a communication was launched, at the latest at its start. */
+/* The time at which a communication was launched, but not later than its start. */
 static int64_t launched(const sweep *s, uint32_t node) {
     const uint32_t op = s->sim->nodes[node].op;
     const int64_t start = s->sim->rank->ops[op].start_ns;
@@ -66,8 +70,8 @@ static syn_status add_edge(sweep *s, moment from, uint32_t to, syn_error *err) {
     return SYN_OK;
 }
 
-/* Whether the communication does not hold up the host. */
-static bool is_repeated_lookup(const sweep *s, uint32_t node) {
+/* Whether the communication runs concurrently with the host, and so does not hold it up. */
+static bool runs_concurrently(const sweep *s, uint32_t node) {
     return s->host_only && s->sim->rank->ops[s->sim->nodes[node].op].detached;
 }
 
@@ -85,8 +89,8 @@ static void pass_barriers(sweep *s, int64_t until_us) {
     }
 }
 
-/* The time from which the node waits for nothing else than the host. *by: the dependency that ended
-   then. */
+/* The time from which the node waits only for the host. *by: the dependency that ended at that
+   time; SYN__PT_NONE: none did. */
 static int64_t free_at(const sweep *s, uint32_t node, moment *by) {
     int64_t free_us = s->busy_us;
     *by = (moment){SYN__PT_NONE, false};
@@ -99,7 +103,7 @@ static int64_t free_at(const sweep *s, uint32_t node, moment *by) {
     return free_us;
 }
 
-/* The computation, delay or (without device work) communication that ended last. */
+/* The computation, delay or (without device work) communication that ended last before until_ns. */
 static moment latest_end(sweep *s, int64_t until_ns) {
     while (s->next_end < s->n_ends && end_ns(s, s->by_end[s->next_end]) <= until_ns) {
         s->last_end = (moment){s->by_end[s->next_end++], false};
@@ -122,8 +126,8 @@ static bool covers(const sweep *s, moment have, moment want) {
            have.node > want.node;
 }
 
-/* Whether the node depends on `want` anyway: directly, on a later node of its lane, or through the
-   communication that it depends on. */
+/* Whether the node depends on `want` already: directly, on a later node of the same lane, or
+   through the communication on which it depends. */
 static bool is_implied(const sweep *s, uint32_t node, moment want) {
     for (size_t k = s->first_dep[node]; k < s->first_dep[node + 1]; k++) {
         const moment from = {s->deps[k].from, false};
@@ -151,7 +155,7 @@ static syn_status add_awaited(sweep *s, uint32_t to, syn_error *err) {
     return SYN_OK;
 }
 
-/* Adds a delay of `us` that ends at until_ns and begins after what had ended last. */
+/* Adds a delay of `us` that ends at until_ns and depends on whatever had ended last. */
 static syn_status work_until(sweep *s, uint32_t op, int64_t until_ns, int64_t us, moment *delay,
                              syn_error *err) {
     const moment last = latest_end(s, until_ns);
@@ -171,7 +175,7 @@ static syn_status launch(sweep *s, uint32_t node, syn_error *err) {
     pass_barriers(s, at_us);
     const moment last = latest_end(s, at_ns);
     moment by = {SYN__PT_NONE, false}, delay;
-    const int64_t free_us = is_repeated_lookup(s, node) ? s->busy_us : free_at(s, node, &by);
+    const int64_t free_us = runs_concurrently(s, node) ? s->busy_us : free_at(s, node, &by);
     s->bounds[node] = last;
     if (at_us <= free_us && s->before_us == 0 && s->n_awaited == 0)
         return is_implied(s, node, last) ? SYN_OK : add_edge(s, last, node, err);
@@ -186,7 +190,7 @@ static syn_status launch(sweep *s, uint32_t node, syn_error *err) {
     return SYN_OK;
 }
 
-/* Adds the host's work up to the start of a thread's wait. */
+/* Adds a delay for the host's work before the start of a thread's wait. */
 static syn_status work_before(sweep *s, const syn__pt_wait *wait, syn_error *err) {
     const int64_t start_us = syn__pt_sim_micros(wait->start_ns);
     moment delay;
@@ -199,7 +203,8 @@ static syn_status work_before(sweep *s, const syn__pt_wait *wait, syn_error *err
     return SYN_OK;
 }
 
-/* A thread has waited for concurrent communication, so its next work depends on it. */
+/* Handles the end of a thread's wait for concurrent communication: the next work of the thread
+   depends on that communication. */
 static syn_status wait_for(sweep *s, const syn__pt_wait *wait, syn_error *err) {
     const uint32_t node = s->node_of[s->sim->rank->ops[wait->op].comm];
     SYN_TRY(work_before(s, wait, err));
@@ -211,14 +216,15 @@ static syn_status wait_for(sweep *s, const syn__pt_wait *wait, syn_error *err) {
     return SYN_OK;
 }
 
-/* Whether simulators run the communication of the wait. If not, the wait counts as work. */
+/* Whether simulators run the communication for which the thread waits. If not, the wait counts as
+   work. */
 static bool is_simulated(const sweep *s, const syn__pt_wait *wait) {
     const char *why;
     (void)syn__pt_sim_role_of(s->sim->rank, &s->sim->rank->ops[wait->op], &why);
     return why == NULL;
 }
 
-/* The wait in which a thread is at `ns`; NULL: none. */
+/* The wait that is in progress at `ns`; NULL: none. */
 static const syn__pt_wait *waiting_at(sweep *s, int64_t ns) {
     const syn__pt_wait *waits = s->sim->rank->waits;
     const size_t n = s->sim->rank->n_waits;
@@ -228,8 +234,8 @@ static const syn__pt_wait *waiting_at(sweep *s, int64_t ns) {
     return s->next_wait < n && waits[s->next_wait].start_ns < ns ? &waits[s->next_wait] : NULL;
 }
 
-/* The earliest time at which the library's thread could have begun the communication, and what it
-   depended on. */
+/* The earliest time at which the library's thread could have begun the communication. *by: the
+   event that allowed it to begin. */
 static int64_t could_begin(const sweep *s, uint32_t comm, uint32_t before, moment *by) {
     const syn__pt_rank *rank = s->sim->rank;
     const syn__pt_op *op = &rank->ops[rank->comms[comm].op];
@@ -245,8 +251,9 @@ static int64_t could_begin(const sweep *s, uint32_t comm, uint32_t before, momen
     return free_us;
 }
 
-/* A library's thread begins a communication. If it could have begun earlier, the delay counts as
-   host work while the other threads wait; while they compute, it costs nothing. */
+/* Handles the start of a communication on a library's thread. If it could have begun earlier, the
+   time in between is a delay, but only while another thread waits for communication. While the
+   other threads compute, the late start costs nothing. */
 static syn_status take_up(sweep *s, uint32_t comm, syn_error *err) {
     const syn__pt_rank *rank = s->sim->rank;
     const syn__pt_op *op = &rank->ops[rank->comms[comm].op];
@@ -313,7 +320,7 @@ static syn_status list_ends(sweep *s, syn_error *err) {
     const syn__pt_sim *sim = s->sim;
     uint32_t *order;
     for (uint32_t i = 0; i < s->n_real; i++) {
-        if (!sim->nodes[i].has_start || is_repeated_lookup(s, i)) continue;
+        if (!sim->nodes[i].has_start || runs_concurrently(s, i)) continue;
         if (!s->host_only && !syn__pt_sim_is_compute(&sim->nodes[i])) continue;
         s->times[s->n_ends] = end_ns(s, i);
         s->by_end[s->n_ends++] = i;
@@ -341,13 +348,14 @@ static syn_status list_items(sweep *s, syn_error *err) {
         if (!sim->nodes[i].has_start) continue;
         if (sim->nodes[i].role != SYN__PT_SIM_COMPUTE)
             add_item(s, (item){i, LAUNCHED}, launched(s, i));
-        if ((s->host_only && !is_repeated_lookup(s, i)) || compute)
+        if ((s->host_only && !runs_concurrently(s, i)) || compute)
             add_item(s, (item){i, STARTED}, rank->ops[sim->nodes[i].op].start_ns);
     }
     return syn__pt_sim_by_time(s->times, s->n_items, &s->order, err);
 }
 
-/* Adds the host's work after the last communication, if there is no device work. */
+/* Adds a delay for the host's work after the last communication. It is used if there is no device
+   work. */
 static syn_status add_tail(sweep *s, syn_error *err) {
     const syn__pt_rank *rank = s->sim->rank;
     uint32_t last = SYN__PT_NONE;
@@ -441,7 +449,7 @@ syn_status syn__pt_sim_delay(syn__pt_sim *sim, syn_error *err) {
     const bool complete = s.items != NULL && s.times != NULL && s.by_end != NULL &&
                           s.first_dep != NULL && s.deps != NULL && s.bounds != NULL &&
                           s.node_of != NULL && s.awaited != NULL && s.lane_comm != NULL;
-    if (complete) { /* SYN__PT_NONE */
+    if (complete) { /* fills with SYN__PT_NONE */
         memset(s.node_of, 0xFF, rank->n_comms * sizeof *s.node_of);
         memset(s.lane_comm, 0xFF, rank->n_lanes * sizeof *s.lane_comm);
     }

@@ -1,4 +1,4 @@
-/* A binary min-heap of node numbers. */
+/* A binary heap of numbers, whose smallest number is removed first. */
 #ifndef EXPORT_PT_SIM_HEAP_H
 #define EXPORT_PT_SIM_HEAP_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef struct syn__pt_sim_heap {
-    uint32_t *at; /* at[1..n] */
+    uint32_t *at; /* elements at[1] to at[n]; at[0] is not used */
     size_t n;
 } syn__pt_sim_heap;
 

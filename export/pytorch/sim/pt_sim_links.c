@@ -1,7 +1,8 @@
-/* Selects the ops that a simulator gets, and finds their dependencies by contracting host work.
-   The *frontier* of a host op is the latest node of each lane before it. Frontiers are shared along
-   a thread; only synchronization and other threads change them. A node depends on the last node of
-   its lane, and on those nodes of its frontiers that its lane has not waited for already. */
+/* Selects the ops that become nodes, and finds the dependencies between nodes through host ops. The
+   *frontier* of a host op consists of the latest node of each lane that comes before the op. The
+   ops of a thread share a frontier; only synchronization and other threads change it. A node
+   depends on the previous node of its lane, and on the nodes of its frontiers for which its lane
+   has not waited already. */
 #include <assert.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"
@@ -19,18 +20,19 @@ typedef struct frontier {
 } frontier;
 
 typedef struct lane_state {
-    uint32_t tail;          /* last node of the lane so far */
-    uint32_t known;         /* the frontier that the lane has waited for */
-    uint32_t found, class_; /* scratch: the latest node found for the current op */
-    uint32_t seen;          /* scratch: the lane's node in a known frontier */
+    uint32_t tail;          /* the last node of the lane so far */
+    uint32_t known;         /* index of the frontier for which the lane has waited */
+    uint32_t found, class_; /* scratch memory: the latest node found for the current op, and its
+                               class */
+    uint32_t seen;          /* scratch memory: the lane's node in a known frontier */
 } lane_state;
 
 typedef struct links {
     syn__pt_sim *sim;
-    uint32_t *place; /* per op: its node, or PASSED | index of its frontier */
+    uint32_t *place; /* per op: its node, or PASSED | the index of its frontier */
     latest *pool;
     size_t n_pool, pool_cap;
-    frontier *frontiers; /* the first one is empty */
+    frontier *frontiers; /* the first frontier is empty */
     size_t n_frontiers, frontiers_cap;
     lane_state *lanes;
     uint32_t *found; /* lanes in which a node was found */
@@ -73,7 +75,7 @@ static void find_all(links *l, uint32_t op) {
     }
 }
 
-/* Whether the frontier equals what was found. */
+/* Whether the frontier consists of the nodes that were found. */
 static bool is_found(const links *l, uint32_t index) {
     const frontier *f = &l->frontiers[index];
     if (f->n != l->n_found) return false;
@@ -128,7 +130,7 @@ static syn_status add_edge(syn__pt_sim *sim, uint32_t from, uint32_t to, uint32_
     return SYN_OK;
 }
 
-/* Adds the edges from other lanes that earlier nodes of the lane do not imply. */
+/* Adds the edges from other lanes, except those that earlier nodes of the lane imply. */
 static syn_status add_news(links *l, uint32_t lane, uint32_t node, syn_error *err) {
     lane_state *own = &l->lanes[lane];
     const frontier known = l->frontiers[own->known];
@@ -163,7 +165,8 @@ static void set_times(syn__pt_sim_node *node, const syn__pt_op *op) {
 
 static syn_status add_barrier(syn__pt_sim *sim, const syn__pt_op *op, syn_error *err) {
     sim->n_dropped_barriers++;
-    if (op->start_ns == SYN__PT_NO_NS || op->detached) return SYN_OK; /* its wait is recorded */
+    /* A detached op has a recorded wait instead. */
+    if (op->start_ns == SYN__PT_NO_NS || op->detached) return SYN_OK;
     SYN_TRY(syn_grow(&sim->barriers, &sim->barriers_cap, sim->n_barriers + 1, sizeof *sim->barriers,
                      err));
     sim->barriers[sim->n_barriers++] =
@@ -180,7 +183,7 @@ static syn_status show(links *l, uint32_t op, syn__pt_sim_role role, const char 
     sim->nodes[sim->n_nodes++] = (syn__pt_sim_node){.op = op, .role = (uint8_t)role, .why = why};
     set_times(&sim->nodes[node], &sim->rank->ops[op]);
     find_all(l, op);
-    if (own->found != SYN__PT_NONE) { /* implied by the last node of the lane */
+    if (own->found != SYN__PT_NONE) { /* the edge from the last node of the lane implies it */
         own->found = SYN__PT_NONE;
         for (size_t i = 0; i < l->n_found; i++) {
             if (l->found[i] == lane) l->found[i] = l->found[--l->n_found];

@@ -1,5 +1,5 @@
-/* Orders the nodes of a simulator: communication in launch order, the rest by time, and
-   dependencies first. */
+/* Orders the nodes of a simulator and assigns their ids. Dependencies come first, communication is
+   in launch order, and everything else is in order of time. */
 #include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "export/pytorch/sim/pt_sim_heap.h"
@@ -10,7 +10,7 @@
 
 int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
     if (!rank->ops[op].detached) return syn__pt_launch_time(rank, op);
-    /* somewhere within the call, which may do much before */
+    /* The launch was somewhere within the call, which may have done much before it. */
     const int64_t end_ns = syn__pt_op_end(&rank->ops[syn__pt_launched_by(rank, op)]);
     return end_ns > rank->ops[op].start_ns ? rank->ops[op].start_ns : end_ns;
 }
@@ -28,7 +28,7 @@ syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order,
     return status;
 }
 
-/* Sorts nodes by start; a delay counts as starting at the launch of the node after it. */
+/* Sorts nodes by start. A delay is sorted by the launch of the node after it. */
 static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_error *err) {
     int64_t *times = (int64_t *)syn_malloc((sim->n_nodes + 1) * sizeof *times);
     if (times == NULL) return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *times, "times of nodes");
@@ -53,7 +53,8 @@ static bool talks(const syn__pt_sim_node *node) {
     return node->role == SYN__PT_SIM_COLLECTIVE || node->role == SYN__PT_SIM_SEND;
 }
 
-/* Lists communication in the order on which the ranks of a set agree (pt_launch_order.c). */
+/* Lists collectives and sends in the order on which the ranks of a set agree
+   (pt_launch_order.c). */
 static syn_status find_talk(const syn__pt_sim *sim, talk *t, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
     uint32_t *node_of = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *node_of), *order = NULL;
@@ -79,14 +80,14 @@ static uint32_t lane_of(const syn__pt_sim *sim, uint32_t node) {
 static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_error *err) {
     if (from == SYN__PT_NONE) return SYN_OK;
     if (from < to && lane_of(sim, from) == lane_of(sim, to))
-        return SYN_OK; /* implied by the lane */
+        return SYN_OK; /* the order of the lane implies it */
     SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
     sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN_PYTORCH_EDGE_GROUP};
     return SYN_OK;
 }
 
-/* Makes each collective depend on the previous one and on the sends between them. The last send of
-   a lane implies the earlier ones. */
+/* Makes each collective depend on the previous one and on the sends between them. Only the last
+   send of each lane is needed, because it depends on the earlier ones. */
 static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, uint32_t *senders,
                         syn_error *err) {
     uint32_t last = SYN__PT_NONE;
@@ -110,7 +111,8 @@ static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, ui
     return SYN_OK;
 }
 
-/* in_launch_order: otherwise in the rank's order, which no other dependency can contradict. */
+/* Chains collectives and sends. in_launch_order: in launch order; otherwise in the topological
+   order of the ops, which no other dependency can contradict. */
 static syn_status chain_talk(syn__pt_sim *sim, bool in_launch_order, syn_error *err) {
     const size_t n_lanes = sim->rank->n_lanes;
     talk t = {(uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *t.nodes), 0};
@@ -146,14 +148,14 @@ void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *firs
 typedef struct numbering {
     uint32_t *order; /* nodes by time */
     uint32_t *rank;  /* per node: its position in that order */
-    uint32_t *left;  /* dependencies without an id */
+    uint32_t *left;  /* per node: number of dependencies without an id */
     size_t *first;
     syn__pt_dep *children;
-    syn__pt_sim_heap ready; /* positions of nodes that are ready */
+    syn__pt_sim_heap ready; /* positions (in `order`) of nodes that are ready */
 } numbering;
 
-/* Always takes the earliest node that has no open dependencies. Returns false if there is a
-   cycle. */
+/* Orders the nodes: always takes the earliest node that has no open dependencies. Returns false if
+   there is a cycle. */
 static bool run(syn__pt_sim *sim, numbering *n) {
     size_t done = 0;
     syn__pt_sim_list_edges(sim, false, n->first, n->children);
@@ -194,8 +196,8 @@ static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_
     return all ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof(size_t), "the order of nodes");
 }
 
-/* The simulator has one slot for communication, so communication that overlapped on a library's
-   threads is shortened to count once. */
+/* Shortens communication that overlapped on a library's threads, so that overlapping time counts
+   once. The simulator has one slot for communication. */
 static void take_turns(syn__pt_sim *sim) {
     int64_t until_us = INT64_MIN;
     for (size_t i = 0; i < sim->n_nodes; i++) {
@@ -210,13 +212,14 @@ static void take_turns(syn__pt_sim *sim) {
 
 /* ---- Costs ---- */
 
-/* Whether the launcher of device work is unreliable: if launches are recorded, work without one was
-   launched before the recording began, not by the op that happened to run at the time. */
+/* Whether it is unknown which op launched device work. If launches are recorded, work without a
+   recorded launch was launched before the recording began, and not by the op that happened to run
+   at the time. */
 static bool is_stray(const syn__pt_rank *rank, const syn__pt_op *op) {
     return op->by_time && op->launch == SYN__PT_NONE && rank->matches.device_correlation > 0;
 }
 
-/* Marks the longest of the kernels that an op launched; it gets the costs of the op. */
+/* Marks the longest of the kernels that each op launched. This kernel gets the costs of the op. */
 static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
     uint32_t *best = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *best);
@@ -249,8 +252,8 @@ static syn_status try_order(syn__pt_sim *sim, bool in_launch_order, bool *comple
     return status;
 }
 
-/* If launch times contradict dependencies, they are ignored: first for the order of communication,
-   then also for the delays before it. */
+/* Orders the nodes. If launch times contradict dependencies, the launch times are ignored: first
+   for the order of communication, and if that does not help, the delays are removed, too. */
 static syn_status find_order(syn__pt_sim *sim, size_t n_real, size_t n_links, syn_error *err) {
     const size_t n_edges = sim->n_edges;
     bool complete = false;

@@ -1,5 +1,5 @@
-/* The replay of profile astra-sim, event by event: a free slot takes the ready node with the lowest
-   id. */
+/* Replays profile astra-sim event by event. When a slot is free, it runs the ready node with the
+   lowest id. */
 #include "export/pytorch/sim/pt_replay.h"
 #include "export/pytorch/sim/pt_sim_heap.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
@@ -7,8 +7,9 @@
 
 enum { COMPUTE, TALK, SLOTS };
 
-/* A delay before a node is a step of its own: step 2 * i is the delay and 2 * i + 1 the node, where
-   i is the position of the node in the file. */
+/* A slot for computation or communication. It runs steps, because a node with a delay has two: step
+   2 * i is the delay and step 2 * i + 1 is the node, where i is the position of the node in the
+   file. */
 typedef struct slot {
     syn__pt_sim_heap ready; /* ready steps */
     uint32_t step;          /* the running step */
@@ -21,7 +22,7 @@ typedef struct replay {
     slot slots[SLOTS];
     uint32_t *place; /* per node: its position in the file */
     uint32_t *left;  /* per step: number of open dependencies */
-    size_t *first;   /* edges grouped by source */
+    size_t *first;   /* first edge of each node, grouped by source */
     syn__pt_dep *children;
     int64_t now_us;
     syn_pytorch_replay_row *rows; /* per slot */
@@ -41,7 +42,8 @@ static uint32_t entry(const replay *r, uint32_t node) {
 }
 
 static void make_ready(replay *r, uint32_t step) {
-    const bool compute = syn__pt_sim_is_compute(node_of(r, step)); /* and its delay */
+    const bool compute = syn__pt_sim_is_compute(node_of(r, step)); /* the delay of a node has the
+                                                                      node's slot */
     syn__pt_sim_push(&r->slots[compute ? COMPUTE : TALK].ready, step);
 }
 

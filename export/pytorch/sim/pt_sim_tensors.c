@@ -1,4 +1,4 @@
-/* Finds the tensors that each node reads and writes, keeping only reads that are certain to come
+/* Finds the tensors that each node reads and writes. A read is listed only if it is certain to come
    after the write. */
 #include "export/pytorch/sim/pt_sim_tensors.h"
 #include "export/pytorch/read/pt_tensors.h"
@@ -6,12 +6,14 @@
 
 enum { READ, MADE, LISTS };
 
-/* Streams beyond these share one number, so the order of their nodes is unknown. */
+/* Most streams that are numbered separately. All further streams share one number, so the order of
+   their nodes is unknown. */
 enum { OTHER_LANES = 63, MOST_LANES };
 
 typedef struct storage {
-    uint32_t tensor;        /* the last one; SYN__PT_NONE: none yet */
-    uint32_t listed[LISTS]; /* node + 1 whose list has the storage last, and its position there */
+    uint32_t tensor;        /* the last tensor in the storage; SYN__PT_NONE: none yet */
+    uint32_t listed[LISTS]; /* per list: 1 + the last node that listed the storage; `at` has its
+                               position in the list */
     size_t at[LISTS];
 } storage;
 
@@ -21,12 +23,12 @@ typedef struct finder {
     syn_intern ids;
     storage *storages;
     size_t n_storages, storages_cap;
-    /* Vector clocks: per node and lane, the number of nodes of the lane that precede the node or
-       are the node. Lanes are numbered on first use, because most are host threads, which have no
-       nodes. */
+    /* Vector clocks: per node and lane, the number of nodes of the lane that precede the node,
+       including the node itself. Lanes are numbered on first use, because most of them are host
+       threads, which have no nodes. */
     uint32_t *clocks, *counts, *lanes;
     size_t n_lanes;
-    /* For the current node: the storages of its inputs and of its outputs, each once. */
+    /* For the current node: the storages of its inputs, and those of its outputs, each once. */
     struct listed {
         uint32_t storage;
         int64_t bytes;
@@ -64,7 +66,7 @@ static void set_clock(finder *f, uint32_t node) {
     if (sim->nodes[node].role != SYN__PT_SIM_DELAY) own[lane] = ++f->counts[lane];
 }
 
-/* Whether `node` depends on `other`, an earlier node. */
+/* Whether `node` depends on `other`, an earlier node, directly or indirectly. */
 static bool waits_for(const finder *f, uint32_t node, uint32_t other) {
     const uint32_t lane = lane_of(f, other);
     if (lane == OTHER_LANES) return false;
@@ -102,8 +104,8 @@ static syn_status find_storage(finder *f, int64_t id, uint32_t *out, syn_error *
     return SYN_OK;
 }
 
-/* Lists the storages of the tensors within a value, each once, with its largest end. For device
-   work, tensors on the CPU are skipped. */
+/* Lists the storages of the tensors within a value. Each is listed once, with the end of the tensor
+   that ends last in it. For device work, tensors on the CPU are skipped. */
 static syn_status list_storages(finder *f, uint32_t node, int list, syn__str value, bool device,
                                 syn_error *err) {
     syn__pt_scan s = syn__pt_scan_of(value);
@@ -126,8 +128,9 @@ static syn_status list_storages(finder *f, uint32_t node, int list, syn__str val
     return SYN_OK;
 }
 
-/* A tensor that an op reads must exist: if no earlier op wrote it, it exists from the start. An op
-   also reads what it changes in place, unless nothing wrote it before; then the op makes it. */
+/* Adds the tensors that a node reads. Such a tensor must exist: if no earlier op wrote it, it
+   exists from the start. An op also reads what it changes in place, unless no op wrote it before.
+   In that case, the op creates it. */
 static syn_status add_reads(finder *f, uint32_t node, struct syn__pt_sim_use *use, syn_error *err) {
     for (size_t i = 0; i < f->n[READ]; i++) {
         const struct listed *one = &f->lists[READ][i];

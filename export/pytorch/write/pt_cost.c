@@ -1,16 +1,16 @@
-/* Computes the cost of a PyTorch op from the shapes in the host trace or, if there is none, the
+/* Computes the cost of a PyTorch op from the shapes in the host trace or, if there is none, in the
    device trace. A multiplication and an addition count as one flop each.
    - Product of (m x k) and (k x n): 2mkn (Golub and Van Loan, Matrix Computations, 1.1).
-   - Convolution: 2 flops per element of the output, input channel of its group, and tap of the
-     kernel; backward the same for the gradient of the input and for that of the weight (Dumoulin
-     and Visin 2016, "A guide to convolution arithmetic": each is a convolution or its
-     transpose). For a transposed convolution, the elements of the input count. A device trace
-     alone does not record outputs; they follow from strides, paddings and dilations
-     (relationship 15 there).
-   - Attention of T queries and S keys of D elements, with values of E: 2TSD for the scores and
-     2TSE for their product with the values; backward the scores again, dP and dV (E), dQ and dK
-     (D): 2TS(3D + 2E) (Dao et al. 2022, FlashAttention, algorithms 1 and 4). All T x S elements
-     count, even with a mask. */
+   - Convolution: 2 flops for each combination of an element of the output, an input channel of its
+     group, and a tap of the kernel. In backward, the gradient of the input and the gradient of the
+     weight cost as much each, because each is a convolution or its transpose (Dumoulin and Visin
+     2016, "A guide to convolution arithmetic"). For a transposed convolution, the elements of the
+     input count instead. A device trace alone does not record outputs; their sizes follow from
+     strides, paddings and dilations (relationship 15 of the guide).
+   - Attention of T queries and S keys with D elements each, and values with E elements: 2TSD for
+     the scores, and 2TSE for the product of scores and values. Backward computes the scores again,
+     dP and dV (E each), dQ and dK (D each): 2TS(3D + 2E) (Dao et al. 2022, FlashAttention,
+     algorithms 1 and 4). All T x S scores count, even with a mask. */
 #include "export/pytorch/write/pt_cost.h"
 #include "export/pytorch/read/pt_tensors.h"
 
@@ -26,7 +26,7 @@ static bool has(const op *o, const char *part) {
     return strstr(o->name, part) != NULL;
 }
 
-/* The text of an element of a list; bytes 0 if there is none. */
+/* The JSON text of an element of a list; bytes 0 if there is none. */
 static syn__str element(syn__str list, size_t index) {
     syn__loose l;
     syn__str at = {"", 0};
@@ -39,13 +39,15 @@ static syn__str element(syn__str list, size_t index) {
     return at;
 }
 
-/* Host traces write booleans as words, Kineto as strings. */
+/* Whether input `index` is true. Host traces write booleans as words, and Kineto writes them as
+   strings. */
 static bool is_true(const op *o, size_t index) {
     const syn__str at = element(o->io.values[0], index);
     return syn__str_is(at, "true") || syn__str_is(at, "\"True\"");
 }
 
-/* A number of the list that is input `input`. A list of one number applies to all dimensions. */
+/* Reads number `index` of the list that is input `input`. If the list has only one number, it
+   applies to all dimensions. */
 static bool number_at(const op *o, size_t input, size_t index, uint64_t *out) {
     const syn__str list = element(o->io.values[0], input);
     syn__str at = element(list, index);
@@ -53,19 +55,19 @@ static bool number_at(const op *o, size_t input, size_t index, uint64_t *out) {
     return syn__loose_u64(at, out) && *out <= UINT32_MAX;
 }
 
-/* Flops of a (.., m, k) times b (.., k, n) or (k). */
+/* The flops of a (.., m, k) times b (.., k, n) or b (k). */
 static uint64_t product(const syn__pt_shape *a, const syn__pt_shape *b) {
     if (a->n == 0 || b->n == 0) return 0;
     return syn__pt_mul(2, syn__pt_mul(syn__pt_elems(a), b->n > 1 ? b->dim[b->n - 1] : 1));
 }
 
-/* Flops of x (.., in) times w (out, in). */
+/* The flops of x (.., in) times the transposed w (out, in). */
 static uint64_t linear(const syn__pt_shape *x, const syn__pt_shape *w) {
     return w->n == 0 ? 0 : syn__pt_mul(2, syn__pt_mul(syn__pt_elems(x), w->n > 1 ? w->dim[0] : 1));
 }
 
-/* Positions of stride, padding and dilation among the inputs. The image is input 0 and the weight
-   input 1. */
+/* The positions of stride, padding and dilation among the inputs of a convolution. Input 0 is the
+   image, and input 1 is the weight. */
 typedef struct places {
     const char *name;
     uint8_t stride, padding, dilation; /* dilation 0: none */
@@ -114,8 +116,8 @@ static uint64_t convolved(const op *o) {
     return elems;
 }
 
-/* The number of gradients requested, of image and weight. Kineto has "[True, False, True]" as the
-   last input. */
+/* The number of gradients that were requested, of the image and of the weight. A device trace alone
+   has the mask as last input, such as "[True, False, True]". */
 static uint64_t n_gradients(const op *o) {
     if (o->io.shapes[1].bytes != 0)
         return (uint64_t)(o->out[0].n != 0) + (uint64_t)(o->out[1].n != 0);
@@ -128,13 +130,15 @@ static uint64_t n_gradients(const op *o) {
     return n;
 }
 
-/* Flops of a convolution. The weight is (out, in / groups, taps..), or (in, out / groups, taps..)
-   if transposed: its first dimension belongs to the side whose elements count. */
+/* The flops of a convolution. The weight is (out, in / groups, taps..), or (in, out / groups,
+   taps..) if the convolution is transposed. In both cases, its first dimension belongs to the
+   tensor whose elements count. */
 static uint64_t convolution(const op *o) {
     const bool backward = has(o, "backward");
     const syn__pt_shape *in = &o->in[backward ? 1 : 0], *weight = &o->in[backward ? 2 : 1];
     const uint64_t out = backward ? syn__pt_elems(&o->in[0]) : convolved(o);
-    /* Convolutions of cuDNN and similar libraries have other arguments there. */
+    /* Only these ops have `transposed` as an argument; convolutions of cuDNN and similar libraries
+       have other arguments there. */
     const bool general = strncmp(o->name, "aten::convolution", 17) == 0 ||
                          strncmp(o->name, "aten::_convolution", 18) == 0;
     const bool transposed = has(o, "transpose") || (general && is_true(o, backward ? 7 : 6));
@@ -144,8 +148,8 @@ static uint64_t convolution(const op *o) {
     return backward ? syn__pt_mul(one, n_gradients(o)) : one;
 }
 
-/* Flops of attention: q (B, H, T, D), k (B, H, S, D), v (B, H, S, E). Ops other than
-   "scaled_dot_product" have H swapped with T and S. */
+/* The flops of attention: q (B, H, T, D), k (B, H, S, D), v (B, H, S, E). In ops other than
+   "scaled_dot_product", H is swapped with T and S. */
 static uint64_t attention(const op *o) {
     const bool backward = has(o, "backward");
     const syn__pt_shape *q = &o->in[backward ? 1 : 0], *k = q + 1, *v = q + 2;
@@ -171,7 +175,7 @@ static bool is_convolution(const op *o) {
 static uint64_t flops(const op *o) {
     static const struct {
         const char *name;
-        size_t first; /* position of the first factor */
+        size_t first; /* input that is the first factor of the product */
     } products[] = {{"aten::mm", 0},         {"aten::bmm", 0},
                     {"aten::matmul", 0},     {"aten::mv", 0},
                     {"aten::_scaled_mm", 0}, {"aten::_int_mm", 0},
@@ -188,8 +192,8 @@ static uint64_t flops(const op *o) {
 }
 
 syn__pt_cost syn__pt_cost_of(const syn__pt_host *host, const syn__pt_host_node *node) {
-    op o = {.name = syn__pt_host_name(host, node->name).text, /* strings in the table end with
-                                                                 NUL */
+    op o = {.name = syn__pt_host_name(host, node->name).text, /* strings in the table of names end
+                                                                 with NUL */
             .io = syn__pt_io_of(node)};
     const syn__pt_io *io = &o.io;
     syn__pt_read_shapes(io->shapes[0], o.in, MAX_SHAPES);

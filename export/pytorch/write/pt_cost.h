@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Flops (0 unless it is a matrix product, convolution or attention) and total bytes of input and
-   output tensors, from the shapes of a host node. */
+/* flops: 0 unless the op is a matrix product, convolution or attention. bytes: size of all input
+   and output tensors. Both are computed from the shapes of a host node. */
 typedef struct syn__pt_cost {
     uint64_t flops, bytes;
 } syn__pt_cost;

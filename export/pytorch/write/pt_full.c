@@ -1,8 +1,8 @@
 /* Writes all ops of a rank as an execution trace (profile full): one node per op, in topological
-   order, with the attributes that Chakra's own converter writes and additional ones. data_deps are
-   all dependencies except calls; ctrl_deps are the caller or launcher. The lists launch_deps,
-   stream_deps, sync_deps, group_deps and thread_deps repeat the data_deps of one class; data_deps
-   that are in none of them are program order. */
+   order, with the attributes that Chakra's own converter writes, and further ones. data_deps has
+   all dependencies except calls. ctrl_deps has the op that called or launched the node. The lists
+   launch_deps, stream_deps, sync_deps, group_deps and thread_deps repeat the data_deps of one
+   class. The data_deps that are in none of these lists are program order. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,14 +14,14 @@
 
 #define MAX_ATTRS  32
 #define FLUSH      ((size_t)1 << 16)
-#define ET_VERSION "1.0.0" /* of the schema, as Chakra's generator writes it */
+#define ET_VERSION "1.0.0" /* version of the schema, as Chakra's generator writes it */
 #define MADE_UP    "[pytorch|profiler|execution_trace|process]"
 
 typedef struct writer {
     const syn__pt_rank *rank;
     syn_sink *sink;
     syn_error *err;
-    syn__buf out;  /* the current message, after its length */
+    syn__buf out;  /* messages that are not written yet, each after its length */
     syn__buf io;   /* texts of the inputs and outputs of io_host */
     syn__buf text; /* other texts of the current node */
     syn__buf lists;
@@ -29,7 +29,7 @@ typedef struct writer {
     size_t io_at[7];
     uint32_t io_host;
     int64_t *carried_ns;   /* per lane: remainder from rounding */
-    uint64_t *data, *same; /* all ids; ids of one class */
+    uint64_t *data, *same; /* ids of all dependencies; ids of the dependencies of one class */
     size_t ids_cap, same_cap;
     syn__et_attr attrs[MAX_ATTRS];
     size_t n_attrs;
@@ -53,7 +53,8 @@ static bool is_plain(syn__str s) {
     return true;
 }
 
-/* Decodes the text of a JSON string, if necessary into `text`, whose capacity was ensured. */
+/* Decodes the text of a JSON string. If this changes the text, it is stored in `text`, whose
+   capacity must be large enough. */
 static syn__str decoded(writer *w, syn__str raw) {
     if (is_plain(raw)) return raw;
     char *room = syn__buf_reserve(&w->text, raw.bytes);
@@ -63,8 +64,8 @@ static syn__str decoded(writer *w, syn__str raw) {
     return s;
 }
 
-/* Adds the attributes of a host op. For an op that ran concurrently with a thread, "tid" is the
-   thread in which it ran, with Kineto's number, not the thread that called the library. */
+/* Adds the attributes of a host op. If the op ran concurrently with a thread, "tid" is Kineto's
+   number of the thread in which the op ran, not the thread that called the library. */
 static void add_host_attributes(writer *w, const syn__pt_op *op) {
     const syn__pt_host_node *n = &w->rank->host.nodes[op->host];
     const uint64_t tid =
@@ -90,8 +91,8 @@ static syn__str number_text(writer *w, uint32_t number) {
 
 static void add_comm(writer *w, const syn__pt_comm *c) {
     if (c->type == SYN__ET_COMM_COLL_NODE) {
-        /* A kind that the format does not have is replayed by its duration, as simulators do with
-           broadcasts. */
+        /* A kind that the format does not have is written as a broadcast, which simulators replay
+           by its duration. */
         const bool known = c->collective >= 0;
         add(w, "comm_type", SYN__ET_INT64, known ? (uint64_t)c->collective : SYN__ET_BROADCAST);
         if (!known) add(w, "generic", SYN__ET_BOOL, 1);
@@ -128,7 +129,7 @@ static int by_id(const void *x, const void *y) {
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Appends a list message of uint64 to `lists`. */
+/* Appends a message with a list of uint64 values to `lists`. */
 static syn__str put_list(writer *w, const uint64_t *ids, size_t n) {
     const size_t begin = w->lists.bytes;
     size_t bytes = 0;
@@ -154,7 +155,7 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
         classes |= 1u << d->class_;
     }
     if (node->n_data > 1) qsort(w->data, node->n_data, sizeof *w->data, by_id);
-    /* Ensure capacity first, because pointers into `lists` must stay valid. */
+    /* Reserve the capacity first, because pointers into `lists` must remain valid. */
     if (!syn__buf_reserve(&w->lists, (n + SYN_PYTORCH_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
         return SYN_FAIL_NOMEM(w->err, n, "dependencies");
     for (int c = 0; c < SYN_PYTORCH_EDGE_CLASSES; c++) {
@@ -213,7 +214,8 @@ static syn__str name_of(writer *w, const syn__pt_op *op) {
     return decoded(w, syn__pt_op_name(w->rank, op));
 }
 
-/* The duration in whole microseconds. The remainder is added to the next op of the lane. */
+/* The duration in whole microseconds. The remainder of rounding is added to the next op of the
+   lane. */
 static uint64_t duration_us(writer *w, const syn__pt_op *op) {
     int64_t *carried = &w->carried_ns[op->lane];
     const int64_t ns = (op->self_ns > 0 ? op->self_ns : 0);
@@ -223,8 +225,8 @@ static uint64_t duration_us(writer *w, const syn__pt_op *op) {
     return (uint64_t)(all / 1000);
 }
 
-/* Whether the op is written as communication. Communication in which other ranks do not take part
-   is not, except in a group of one rank. */
+/* Whether the op is written as communication. Communication in which no other rank takes part is
+   written as computation, except in a group of one rank. */
 static bool communicates(const writer *w, const syn__pt_op *op) {
     if (op->comm == SYN__PT_NONE) return false;
     const syn__pt_comm *c = &w->rank->comms[op->comm];
@@ -245,7 +247,7 @@ static syn_status flush(writer *w, bool all) {
     return syn_sink_status(w->sink);
 }
 
-/* Inserts the length of the text after `begin` before it. */
+/* Inserts the length of the message that begins at `begin` in front of it. */
 static void close_message(syn__buf *out, size_t begin) {
     char length[SYN__ET_VARINT_MAX];
     if (out->failed) return;
@@ -280,7 +282,8 @@ static size_t text_room(const writer *w, const syn__pt_op *op) {
     return room;
 }
 
-/* The duration including called ops, rounded so that an op does not end after its caller. */
+/* The duration including the called ops. It is rounded so that an op does not end after its
+   caller. */
 static uint64_t inclusive_us(const syn__pt_op *op) {
     const uint64_t start_ns = (uint64_t)op->start_ns;
     return (start_ns + (uint64_t)op->wall_ns) / 1000 - start_ns / 1000;

@@ -1,7 +1,8 @@
-/* Writes the group file of a set. */
+/* Writes the group file of a trace set, which lists the ranks of each group. */
 #include "export/pytorch/write/pt_write.h"
 
-/* The group with that id. The search starts at the rank where the last one was found. */
+/* The group with this id. The search starts at the rank where the last group was found. *rank: the
+   rank that has the group. */
 static const syn__pt_group *find_id(const syn__pt_rank *ranks, size_t n_ranks, uint32_t id,
                                     size_t *rank) {
     for (size_t i = 0; i < n_ranks; i++) {

@@ -1,4 +1,5 @@
-/* Writes a merged trace as JSON; see pt_merge.h. */
+/* Writes a merged list as a linked trace in JSON; see pt_merge.h. The text of the host trace is
+   copied, and only some members of each node are changed. */
 #include "export/pytorch/write/pt_merge.h"
 
 #include <stdio.h>
@@ -12,8 +13,8 @@
 
 typedef enum edit_kind { EDIT_ID, EDIT_TIME, EDIT_JSON, EDIT_SYNC } edit_kind;
 
-/* A member that replaces the node's member of that key or, if the node has none, is added at the
-   end. */
+/* A changed member: it replaces the member of the node with that key. If the node has no such
+   member, it is added at the end. */
 typedef struct edit {
     syn__str key;
     edit_kind kind;
@@ -61,7 +62,7 @@ static void add_json(writer *w, const char *key, syn__str json) {
 /* ---- What a node of device work takes from its event ---- */
 
 typedef struct event_texts {
-    syn__str cat, ph, stream, group; /* as in the file, including quotes */
+    syn__str cat, ph, stream, group; /* JSON texts as in the file, including quotes */
 } event_texts;
 
 static event_texts read_event(const syn__pt_event *event) {
@@ -99,7 +100,7 @@ static void edit_device(writer *w) {
         add_json(w, "pg_name", t.group);
 }
 
-/* The order of edits is the order in which members that the node lacks are added. */
+/* Lists the changed members of a node. Members that the node lacks are added in this order. */
 static void edit_node(writer *w) {
     const syn__pt_merged *node = w->node;
     const bool has_parent =
@@ -153,9 +154,9 @@ static void put_edit(writer *w, edit *e) {
     else put(w, "null");
 }
 
-/* Writes the key of a member, with the text before and after it. */
+/* Writes the key of a member, with the comma, indentation and colon around it. */
 static void put_key(writer *w, syn__str key, bool first, unsigned level) {
-    /* the quotes are around it in the text */
+    /* the quotes are next to the key in the text */
     const syn__str quoted = {key.text - 1, key.bytes + 2};
     if (!first) put(w, ",");
     syn__python_line(&w->out, level);

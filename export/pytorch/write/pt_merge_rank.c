@@ -1,4 +1,5 @@
-/* Converts the ops of a rank to a merged list, which `syntorch link` writes in default mode. */
+/* Converts the ops of a rank to a merged list, which `syntorch link` writes as a linked trace in
+   default mode. */
 #include "export/pytorch/write/pt_merge_rank.h"
 
 #include "syntorch/base/memory.h"
@@ -11,8 +12,8 @@ static void take_times(syn__pt_merged *n, const syn__pt_op *op, const syn__pt_ev
     if (e->flags & SYN__PT_EVENT_TS_INT) n->ints |= SYN__PT_TS_INT;
 }
 
-/* Collects the dependencies that a linked trace can express: on a thread that woke up this one, and
-   waits of the host for the device. */
+/* Collects the dependencies that a linked trace can express: the dependency on a thread that woke
+   up this one, and waits of the host for the device. */
 static syn_status take_deps(const syn__pt_rank *rank, const uint32_t *ids, uint32_t op,
                             syn__pt_merged *n, syn__pt_merged_list *out, syn_error *err) {
     n->inter_thread_dep = SYN__PT_NONE;
@@ -28,7 +29,7 @@ static syn_status take_deps(const syn__pt_rank *rank, const uint32_t *ids, uint3
     return SYN_OK;
 }
 
-/* Work that nothing launched becomes a child of the first host node. */
+/* Makes the merged list. Device work that no op launched becomes a child of the first host node. */
 static syn_status merge(const syn__pt_rank *rank, uint32_t *ids, syn__pt_merged_list *out,
                         syn_error *err) {
     const syn__pt_device *d = &rank->device;
@@ -47,7 +48,7 @@ static syn_status merge(const syn__pt_rank *rank, uint32_t *ids, syn__pt_merged_
                             .cpu_event = SYN__PT_NONE};
         if (ids[i] == SYN__PT_NONE) continue;
         if (op->parent != SYN__PT_NONE) n.parent = ids[op->parent];
-        if (n.parent == SYN__PT_NONE) n.parent = n.id; /* a root is its own parent */
+        if (n.parent == SYN__PT_NONE) n.parent = n.id; /* roots are their own parents */
         if (n.host == SYN__PT_NONE) {
             n.host = rank->ops[home].host;
             n.parent = ids[home];

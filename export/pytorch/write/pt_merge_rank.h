@@ -1,4 +1,5 @@
-/* Converts the ops of default mode to a linked trace. */
+/* Converts the ops of a rank to a merged list, which is written as a linked trace (default
+   mode). */
 #ifndef EXPORT_PT_MERGE_RANK_H
 #define EXPORT_PT_MERGE_RANK_H
 

@@ -3,14 +3,14 @@
 
 #include "syntorch/base/memory.h"
 
-#define MAX_DEPTH 32 /* maximum depth of a written path */
+#define MAX_DEPTH 32 /* most modules in a path */
 
 typedef struct finder {
     const syn__pt_rank *rank;
     syn__pt_modules *out;
-    uint32_t *of_event;  /* per event: the innermost module around it */
-    syn__pt_map open;    /* thread -> innermost module that is open */
-    syn__pt_map forward; /* sequence number -> module */
+    uint32_t *of_event;  /* per event: event of the innermost module around it */
+    syn__pt_map open;    /* thread -> event of its innermost open module */
+    syn__pt_map forward; /* sequence number of a forward op -> event of its module */
     syn_error *err;
 } finder;
 
@@ -18,8 +18,8 @@ static int64_t end_of(const syn__pt_event *e) {
     return e->ts_ns + (e->dur_ns > 0 ? e->dur_ns : 0);
 }
 
-/* Events are ordered by start, so the modules of its thread that are open at an event's start
-   enclose it. */
+/* Finds the module around each event. Events are ordered by start, so the modules of the thread
+   that are open when an event starts enclose it. */
 static syn_status nest(finder *f) {
     const syn__pt_device *d = &f->rank->device;
     for (uint32_t i = 0; i < d->n_events; i++) {
@@ -58,7 +58,8 @@ static syn_status note_forward(finder *f) {
     return SYN_OK;
 }
 
-/* A device trace alone does not record the thread of the forward op. */
+/* Whether the op belongs to the backward pass. A device trace alone does not record the thread of
+   the forward op, so the name is checked, too. */
 static bool is_backward(const finder *f, const syn__pt_op *op, const syn__pt_host_node *n) {
     return n->fw_tid != 0 ||
            syn__str_has(syn__pt_op_name(f->rank, op), "autograd::engine::evaluate_function");
@@ -73,7 +74,7 @@ static void take_backward(finder *f) {
     }
 }
 
-/* An op without a module of its own gets the module of its nearest caller that has one. */
+/* Gives each op without a module of its own the module of its nearest caller that has one. */
 static void take_callers(finder *f) {
     uint32_t *of_op = f->out->of_op;
     for (size_t i = 0; i < f->rank->n_ops; i++) {

@@ -1,4 +1,5 @@
-/* Counts what profile astra-sim writes; see pt_sim_counts.h. */
+/* Counts the nodes of profile astra-sim, and the communication that is not simulated, by reason;
+   see pt_sim_counts.h. */
 #include "export/pytorch/write/pt_sim_counts.h"
 
 static void count_reason(syn_pytorch_simulated *w, const syn__pt_op *op, const char *why) {

@@ -1,4 +1,4 @@
-/* Counts what profile astra-sim writes for a rank. */
+/* Counts the nodes that profile astra-sim writes for a rank, for the report. */
 #ifndef EXPORT_PT_SIM_COUNTS_H
 #define EXPORT_PT_SIM_COUNTS_H
 

@@ -1,11 +1,15 @@
-/* Writes a simulator's nodes. Simulators read these attributes: is_cpu_op (bool, false); inputs and
-   outputs (string lists that alternate between names and sizes of tensors, empty if the trace has
-   none); for compute num_ops (int64) and tensor_size (uint64); for collectives comm_type, comm_size
-   (int64) and pg_name (string); for messages comm_src, comm_dst, comm_tag (int32) and comm_size.
-   For people: op (of the host), stream, pg_desc, clamped, size_unknown, not_simulated and comm_kind
-   (why communication became compute, and what it was); launch_deps, stream_deps, sync_deps,
-   group_deps and thread_deps, which are the data_deps by class. A dependency through host work has
-   the class of its last edge. */
+/* Writes the nodes of a simulator.
+
+   Simulators read these attributes. All nodes: is_cpu_op (bool, false), inputs and outputs (string
+   lists in which names and sizes of tensors alternate; empty if the trace has none). Computation:
+   num_ops (int64), tensor_size (uint64). Collectives: comm_type, comm_size (int64), pg_name
+   (string). Messages: comm_src, comm_dst, comm_tag (int32), comm_size.
+
+   Other attributes are for readers: op (the host op that launched the node), stream, pg_desc,
+   clamped, size_unknown, not_simulated and comm_kind (why communication is written as computation,
+   and of which kind it was), and the lists launch_deps, stream_deps, sync_deps, group_deps and
+   thread_deps, which have the data_deps of each class. A dependency through host ops has the class
+   of its last edge. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,24 +23,24 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/types.h"
 
-#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its generator writes it */
+#define SCHEMA_VERSION "1.0.0" /* version of Chakra's schema, as its generator writes it */
 
 typedef struct writer {
     const syn__pt_sim *sim;
     const syn__pt_sim_tensors *tensors;
     syn_sink *sink;
     syn__buf buf;
-    syn__buf list;    /* list of tensors */
-    syn__arena arena; /* for the current message */
+    syn__buf list;    /* the list of tensors that is being written */
+    syn__arena arena; /* memory for the current message */
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
     struct wait {
         uint64_t id;
         uint32_t class_;
-    } * waits;     /* of the current node, ascending */
+    } * waits;     /* dependencies of the current node, ascending by id */
     uint64_t *ids; /* scratch */
     size_t n_waits, waits_cap, ids_cap;
-    bool failed; /* memory is out */
+    bool failed; /* whether memory is exhausted */
 } writer;
 
 /* ---- Attributes ---- */
@@ -58,7 +62,7 @@ static void add_text(writer *w, const char *name, const char *text) {
     add(w, name, SYN__ET_STRING, 0, syn__arena_utf8(&w->arena, syn__str_of(text)));
 }
 
-/* Decodes the text of a JSON string. text is NULL if memory is out. */
+/* Decodes the text of a JSON string. In the result, text is NULL if memory is exhausted. */
 static syn__str decoded(writer *w, syn__str text) {
     char *to = (char *)syn__arena_get(&w->arena, text.bytes + 1);
     const syn__str s = {to, to != NULL ? syn__loose_decode(text, to) : 0};
@@ -66,7 +70,8 @@ static syn__str decoded(writer *w, syn__str text) {
     return s;
 }
 
-/* The wire format of a list, one packed field. text is NULL if memory is out. */
+/* Returns a list in wire format, as one packed field. In the result, text is NULL if memory is
+   exhausted. */
 static syn__str packed(writer *w, const uint64_t *values, size_t n) {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(values[i]);
@@ -107,7 +112,7 @@ static const char *title(const syn__pt_group *group) {
     return group->desc != NULL && *group->desc != '\0' ? group->desc : group->name;
 }
 
-/* Adds a group, with its name as doc_string and its members as int32_list. */
+/* Adds a group to the metadata, with its members as int32_list and its name as doc_string. */
 static void add_group(writer *w, const syn__pt_group *group) {
     char text[24];
     snprintf(text, sizeof text, "pg.%" PRIu32, group->id);
@@ -123,7 +128,7 @@ static void add_group(writer *w, const syn__pt_group *group) {
     if (!w->failed) w->attrs[w->n_attrs - 1].doc = doc;
 }
 
-/* Adds the groups of this rank that have other members, in order of id. */
+/* Adds the groups of this rank that have other members, ordered by id. */
 static void add_groups(writer *w) {
     const syn__pt_rank *rank = w->sim->rank;
     for (uint32_t after = 0;;) {
@@ -168,7 +173,7 @@ static int compare(const void *a, const void *b) {
     return (x->class_ > y->class_) - (x->class_ < y->class_);
 }
 
-/* Collects the node's dependencies, each id once. */
+/* Collects the dependencies of a node. Each id is listed once. */
 static void find_waits(writer *w, uint32_t node) {
     const syn__pt_sim *sim = w->sim;
     const size_t first = sim->first_dep[node], n = sim->first_dep[node + 1] - first;
@@ -276,8 +281,8 @@ static void add_size(writer *w, const syn__pt_comm *comm) {
     if (syn__pt_size_is_unknown(comm)) add_number(w, "size_unknown", SYN__ET_BOOL, 1);
 }
 
-/* The group of a communication, or the group of all ranks if it is unknown. NULL if there is no
-   such group; simulators then use all ranks. */
+/* The group of a communication; if it is unknown, the group of all ranks. NULL if there is no such
+   group; simulators then use all ranks. */
 static const syn__pt_group *group_of(const syn__pt_rank *rank, const syn__pt_comm *comm) {
     const syn__pt_group *g = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
     if (g != NULL && g->id != 0 && g->n_ranks > 1) return g;
@@ -311,7 +316,7 @@ static void add_message(writer *w, const syn__pt_comm *comm) {
     add_size(w, comm);
 }
 
-/* Sets the type, and the attributes that depend on it. */
+/* Sets the type of a node, and adds the attributes that depend on it. */
 static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out) {
     const syn__pt_rank *rank = w->sim->rank;
     const syn__pt_op *op = &rank->ops[node->op];
@@ -335,7 +340,8 @@ static void put_element(syn__buf *buf, const char *text) {
     syn__buf_put(buf, text, strlen(text));
 }
 
-/* Adds names and sizes: "s12" or, for a later tensor with the same storage id, "s12.1". */
+/* Adds a list of tensors as names and sizes. The name is "s12" for the first tensor with storage id
+   12, and "s12.1" for the next tensor with the same storage id. */
 static void add_list(writer *w, const char *name, const uint32_t *tensors, uint32_t n) {
     w->list.bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -354,7 +360,8 @@ static void add_list(writer *w, const char *name, const uint32_t *tensors, uint3
     add(w, name, SYN__ET_STRING_LIST, 0, (syn__str){data, w->list.bytes});
 }
 
-/* Simulators that track memory require both lists on every node. */
+/* Adds the lists of tensors that a node reads and writes. Simulators that track memory require both
+   lists on every node. */
 static void add_tensors(writer *w, const struct syn__pt_sim_use *use) {
     const uint32_t *uses = w->tensors->uses;
     add_list(w, "inputs", use->reads > 0 ? uses + use->first : NULL, use->reads);
@@ -365,7 +372,7 @@ static const struct syn__pt_sim_use no_tensors = {0, 0, 0};
 
 static const syn__et_io no_io = {.text = {{"", 0}, {"", 0}, {"", 0}}};
 
-/* Writes a delay with the current dependencies. */
+/* Writes a delay. Its dependencies are those in w->waits. */
 static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id, int64_t start_us,
                             int64_t us, syn_error *err) {
     syn__et_node out = {.id = id,
@@ -377,7 +384,8 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     if (w->failed) return send(w, err);
     add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
     add_compute(w, 0, 0, true);
-    add_op(w, "before", &w->sim->rank->ops[node->op]); /* the delay itself is no such op */
+    add_op(w, "before", &w->sim->rank->ops[node->op]); /* named "before", because the op comes after
+                                                          the delay */
     add_waits(w, &out);
     add_tensors(w, &no_tensors);
     out.attrs = w->attrs;
@@ -386,7 +394,8 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     return send(w, err);
 }
 
-/* The delay gets the node's dependencies, and the node then depends on the delay alone. */
+/* Writes the delay before a node. The delay gets the dependencies of the node, and the node then
+   depends only on the delay. */
 static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error *err) {
     const uint64_t id = node->id - 1;
     SYN_TRY(put_delay(w, node, id, node->start_us - node->delay_us, node->delay_us, err));
@@ -425,7 +434,7 @@ static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_sim_tensors 
     syn_status status = write_meta(&w, version, err);
     for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
         status = write_node(&w, sim->sequence[i], err);
-        if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close reports it */
+        if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close reports the error */
     }
     syn__buf_free(&w.buf);
     syn__buf_free(&w.list);

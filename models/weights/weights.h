@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "models/weights/safetensors.h"
 #include "syntorch/context.h"
+#include "syntorch/plan.h"
 
 SYN_API_BEGIN
 
@@ -83,12 +84,12 @@ void syn_weights_reader_free(syn_weights_reader *reader);
    model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. The caller makes
    sure that the folder has no other weights. as_in: the checkpoint from which the parameters were
    read, if they have not changed since; its tensors are copied byte for byte. NULL: none. Every
-   rank that has a shard calls the function, with a communicator in which rank r has shard r and
-   which may have more ranks (NULL: a single rank). Rank 0 collects and writes one parameter at a
-   time. */
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
-                            const syn_weights *as_in, const char *folder,
-                            syn_error *err) SYN_MUST_USE;
+   rank with data-parallel index 0 in `plan`, which is complete, calls the function. plan NULL:
+   every rank of the communicator calls it; comm NULL: there is a single rank. Rank 0 collects one
+   parameter at a time from tensor-parallel ranks and pipeline stages, and writes it. */
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *plan,
+                            const syn_model_family *family, const syn_weights *as_in,
+                            const char *folder, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -89,9 +89,9 @@ syn_status syn__weights_file_open(syn_sink **out, const syn__weights_files *file
 syn_status syn__weights_write_index(const syn__weights_files *files, syn_error *err) SYN_MUST_USE;
 
 /* syn_weights_save with file_bytes as the limit per file. */
-syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
-                             const syn_weights *as_in, uint64_t file_bytes, const char *folder,
-                             syn_error *err) SYN_MUST_USE;
+syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *plan,
+                             const syn_model_family *family, const syn_weights *as_in,
+                             uint64_t file_bytes, const char *folder, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -1,53 +1,165 @@
 /* Saves the parameters of a model, which may be sharded over ranks: rank 0 collects the shards of
    one parameter at a time and writes the files, and the other ranks send their shards. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "models/weights/weights_private.h"
+#include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 
-enum { TAG_READY = 1000101, TAG_SHARD };
+enum { TAG_LIST = 1000100, TAG_WANTED, TAG_SHARD, NAME_BYTES = 200 };
 
-/* The state of a save. All ranks plan the same files, but only rank 0 writes them; `full` is NULL
-   on the others. */
+/* A parameter, or the shard of it that a rank has. Ranks send these to rank 0. */
+typedef struct param {
+    char name[NAME_BYTES];
+    syn_spec full;
+    syn_shard shard;
+    int64_t valid_rows; /* < 0: all */
+} param;
+
+/* Where a shard is. */
+typedef struct holder {
+    int32_t rank;   /* -1: on no rank */
+    int32_t number; /* of the parameter on that rank (syn_ctx_param) */
+} holder;
+
+/* The state of a save. Other ranks than 0 only use the first four members and `shard`. */
 typedef struct saver {
     syn_ctx *ctx;
     syn_comm *comm; /* NULL: a single rank */
+    int32_t *ranks; /* the n_ranks ranks that hold the model; the first is 0 */
+    int32_t n_ranks;
+    void *shard; /* buffer for the largest shard */
     const syn_model_family *family;
     const syn_weights *as_in; /* the checkpoint whose tensors are copied; NULL: none */
-    size_t n;                 /* number of parameters */
+    syn_intern ids;           /* names of params, in the same order */
+    param *params;            /* of the whole model */
+    size_t n_params, params_cap;
+    size_t *first_holder; /* of each parameter: the holders of its shards follow each other */
+    size_t first_cap;
+    holder *holders;
+    size_t n_holders, holders_cap;
     /* The number of the parameter at each position in the file. Larger dtypes come first, as
        PyTorch's reader requires. */
     size_t *order;
     syn_safetensors_entry *entries; /* by position in the file */
-    size_t n_entries;               /* n, plus one if a bias has two names */
+    size_t n_entries;               /* n_params, plus one if a bias has two names */
     char *names;                    /* storage for the names of entries */
-    void *full, *shard;             /* buffers for the largest parameter and shard */
-    int parts; /* number of ranks that share the model: the most shards of a parameter */
+    void *full;                     /* buffer for the largest parameter */
 } saver;
 
 static int32_t rank_of(const saver *s) {
     return s->comm ? s->comm->rank : 0;
 }
 
-/* ---- Planning ---- */
+/* ---- The parameters of all ranks ---- */
 
-static syn_spec shard_spec(const syn_param_info *p) {
+static syn_spec shard_spec(const param *p) {
     syn_spec spec = p->full;
     spec.dims[p->shard.axis] /= p->shard.count;
     return spec;
 }
 
-/* The tensor of as_in that is copied in place of a parameter. NULL: the parameter itself is
-   written. */
+static syn_status describe(param *out, const syn_ctx *ctx, size_t i, syn_error *err) {
+    const syn_param_info info = syn_ctx_param(ctx, i);
+    *out = (param){.full = info.full, .shard = info.shard, .valid_rows = info.valid_rows};
+    if (strlen(info.name) >= sizeof out->name)
+        return SYN_FAIL(err, SYN_E_INVALID, "the parameter name '%.100s...' is too long",
+                        info.name);
+    memcpy(out->name, info.name, strlen(info.name) + 1);
+    return SYN_OK;
+}
+
+/* Adds the shard number `number` of a rank. */
+static syn_status add_shard(saver *s, const param *p, int32_t rank, int32_t number,
+                            syn_error *err) {
+    uint32_t id;
+    SYN_TRY(syn_intern_put(&s->ids, p->name, strlen(p->name), &id, err));
+    if (id == s->n_params) {
+        const size_t count = (size_t)p->shard.count;
+        SYN_TRY(syn_grow(&s->params, &s->params_cap, id + 1, sizeof *s->params, err));
+        SYN_TRY(syn_grow(&s->first_holder, &s->first_cap, id + 1, sizeof *s->first_holder, err));
+        SYN_TRY(
+            syn_grow(&s->holders, &s->holders_cap, s->n_holders + count, sizeof *s->holders, err));
+        s->params[s->n_params++] = *p;
+        s->first_holder[id] = s->n_holders;
+        for (size_t i = 0; i < count; i++) s->holders[s->n_holders++] = (holder){-1, 0};
+    }
+    if (p->shard.index >= s->params[id].shard.count) return SYN_OK; /* reported by check_holders */
+    holder *h = &s->holders[s->first_holder[id] + (size_t)p->shard.index];
+    if (h->rank < 0) *h = (holder){rank, number};
+    return SYN_OK;
+}
+
+/* Lists this rank's parameters. The caller frees *list. */
+static syn_status list_own(const saver *s, param **list, syn_error *err) {
+    const size_t n = syn_ctx_param_count(s->ctx);
+    syn_status status = SYN_OK;
+    *list = syn_calloc(n + 1, sizeof **list);
+    if (!*list) return SYN_FAIL_NOMEM(err, n * sizeof **list, "a list of parameters");
+    for (size_t i = 0; i < n && status == SYN_OK; i++)
+        status = describe(&(*list)[i], s->ctx, i, err);
+    return status;
+}
+
+#define PARAM_WORDS (sizeof(param) / sizeof(int32_t))
+
+static syn_status send_list(const saver *s, syn_error *err) {
+    const int32_t n = (int32_t)syn_ctx_param_count(s->ctx);
+    param *list;
+    syn_status status = list_own(s, &list, err);
+    if (status == SYN_OK) status = syn_comm_send(s->comm, &n, 1, SYN_I32, 0, TAG_LIST, err);
+    if (status == SYN_OK)
+        status = syn_comm_send(s->comm, list, (size_t)n * PARAM_WORDS, SYN_I32, 0, TAG_LIST, err);
+    syn_free(list);
+    return status;
+}
+
+static syn_status receive_list(saver *s, int32_t rank, param **list, int32_t *n, syn_error *err) {
+    SYN_TRY(syn_comm_recv(s->comm, n, 1, SYN_I32, rank, TAG_LIST, err));
+    *list = syn_malloc((size_t)*n * sizeof **list + 1);
+    if (!*list) return SYN_FAIL_NOMEM(err, (size_t)*n * sizeof **list, "a list of parameters");
+    return syn_comm_recv(s->comm, *list, (size_t)*n * PARAM_WORDS, SYN_I32, rank, TAG_LIST, err);
+}
+
+/* Collects the parameters of all ranks that hold the model. */
+static syn_status collect(saver *s, syn_error *err) {
+    syn_status status = SYN_OK;
+    for (int32_t k = 0; k < s->n_ranks && status == SYN_OK; k++) {
+        const int32_t rank = s->ranks[k];
+        int32_t n = (int32_t)syn_ctx_param_count(s->ctx);
+        param *list = NULL;
+        status =
+            rank == rank_of(s) ? list_own(s, &list, err) : receive_list(s, rank, &list, &n, err);
+        for (int32_t i = 0; i < n && status == SYN_OK; i++)
+            status = add_shard(s, &list[i], rank, i, err);
+        syn_free(list);
+    }
+    return status;
+}
+
+static syn_status check_holders(const saver *s, syn_error *err) {
+    for (size_t i = 0; i < s->n_params; i++)
+        for (int k = 0; k < s->params[i].shard.count; k++)
+            if (s->holders[s->first_holder[i] + (size_t)k].rank < 0)
+                return SYN_FAIL(err, SYN_E_INVALID,
+                                "the parameter '%.100s' cannot be saved: none of %d ranks has "
+                                "shard %d of %d",
+                                s->params[i].name, s->n_ranks, k, s->params[i].shard.count);
+    return SYN_OK;
+}
+
+/* ---- Planning the files ---- */
+
+/* The tensor of as_in to copy for a parameter; NULL: write the parameter. */
 static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *name) {
     const syn__weights_entry *entry = s->as_in ? syn__weights_find(s->as_in, name) : NULL;
     return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
 }
 
-/* A parameter's spec in the file: without vocabulary padding, and in the dtype of as_in if that is
-   copied. */
-static syn_spec file_spec(const saver *s, const syn_param_info *p) {
+/* The spec in the file: without vocabulary padding. */
+static syn_spec file_spec(const saver *s, const param *p) {
     const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
     syn_spec spec = p->full;
     if (p->valid_rows >= 0 && p->valid_rows < spec.dims[0]) spec.dims[0] = p->valid_rows;
@@ -56,30 +168,24 @@ static syn_spec file_spec(const saver *s, const syn_param_info *p) {
 }
 
 static syn_status check(const saver *s, syn_error *err) {
-    const int32_t size = s->comm ? s->comm->size : 1;
-    SYN_TRY(syn_ctx_status(s->ctx)); /* syn__weights_save sets the error */
-    if (!syn_ctx_has_data(s->ctx) || (s->comm && !s->comm->ops->moves_data))
-        return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
-    for (size_t i = 0; i < s->n; i++) {
-        const syn_param_info p = syn_ctx_param(s->ctx, i);
-        if (p.shard.count == 1) continue;
-        if (p.shard.count > size || p.shard.index != rank_of(s) / (s->parts / p.shard.count))
-            return SYN_FAIL(
-                err, SYN_E_INVALID,
-                "the parameter '%.100s' cannot be saved: rank %d of %d has shard %d of %d", p.name,
-                rank_of(s), size, p.shard.index, p.shard.count);
-    }
-    return SYN_OK;
+    SYN_TRY(syn_ctx_status(s->ctx)); /* the error is set at the end */
+    if (syn_ctx_has_data(s->ctx) && (!s->comm || s->comm->ops->moves_data)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
 }
 
-static syn_status make_room(saver *s, syn_error *err) {
+/* Allocates the buffer for this rank's largest shard and, on rank 0, for the largest parameter. */
+static syn_status make_buffers(saver *s, syn_error *err) {
     uint64_t full_bytes = 1, shard_bytes = 1;
-    for (size_t i = 0; i < s->n; i++) {
-        const syn_param_info p = syn_ctx_param(s->ctx, i);
-        const syn_spec part = shard_spec(&p);
-        if (syn_spec_bytes(&p.full) > full_bytes) full_bytes = syn_spec_bytes(&p.full);
-        if (p.shard.count > 1 && syn_spec_bytes(&part) > shard_bytes)
-            shard_bytes = syn_spec_bytes(&part);
+    for (size_t i = 0; i < s->n_params; i++) {
+        const syn_spec part = shard_spec(&s->params[i]);
+        if (syn_spec_bytes(&s->params[i].full) > full_bytes)
+            full_bytes = syn_spec_bytes(&s->params[i].full);
+        if (syn_spec_bytes(&part) > shard_bytes) shard_bytes = syn_spec_bytes(&part);
+    }
+    for (size_t i = 0; i < syn_ctx_param_count(s->ctx); i++) {
+        const uint64_t own =
+            syn_spec_bytes(syn_tensor_spec(s->ctx, syn_ctx_param(s->ctx, i).tensor));
+        if (own > shard_bytes) shard_bytes = own;
     }
     s->shard = syn_malloc((size_t)shard_bytes);
     if (rank_of(s) == 0) s->full = syn_malloc((size_t)full_bytes);
@@ -94,55 +200,93 @@ static const char *prefix_of(const saver *s, const char *name) {
     return row && (row->flags & SYN__NO_PREFIX) != 0 ? "" : s->family->prefix;
 }
 
-/* The second name of a head's bias; NULL if it has none. The bias is stored under both names if the
-   head has its own matrix under the second one, because transformers ties both matrix and bias or
-   neither. */
+static bool has_param(const saver *s, const char *name) {
+    for (size_t i = 0; i < s->n_params; i++)
+        if (strcmp(s->params[i].name, name) == 0) return true;
+    return false;
+}
+
+/* The second name of a head's bias; NULL if it has none. The bias is stored twice if the head also
+   has a matrix of its own under that name, because transformers ties both or neither. */
 static const char *second_name(const saver *s, const char *name) {
     char matrix[160];
     const syn__param_row *second = syn__family_alias_row(s->family, name);
     if (!second) return NULL;
     snprintf(matrix, sizeof matrix, "%s.weight", second->name);
-    return syn_find_param(s->ctx, matrix).id ? second->name : NULL;
+    return has_param(s, matrix) ? second->name : NULL;
 }
 
-static char *add_entry(saver *s, size_t param, char *at, const char *before, const char *name,
+static char *add_entry(saver *s, size_t i, char *at, const char *before, const char *name,
                        const char *behind) {
-    const syn_param_info p = syn_ctx_param(s->ctx, param);
-    s->order[s->n_entries] = param;
-    s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(s, &p)};
+    s->order[s->n_entries] = i;
+    s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(s, &s->params[i])};
     return at + sprintf(at, "%s%s%s", before, name, behind) + 1;
+}
+
+/* A parameter's place in the model: -1 before the layers, the layer's number, INT64_MAX after. */
+static int64_t place_of(const saver *s, const char *name) {
+    const int64_t layer = syn__family_layer(s->family, name);
+    const syn__param_row *row = syn__family_row(s->family, name), *head = s->family->head_rows;
+    if (layer >= 0) return layer;
+    while (head->name && head != row) head++;
+    return head->name ? INT64_MAX : -1;
+}
+
+typedef struct placed {
+    int64_t place;
+    size_t number;
+} placed;
+
+static int compare_places(const void *a, const void *b) {
+    const placed *x = a, *y = b;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* The numbers of the parameters in the order of the model, whichever ranks have them. The caller
+   frees the result. */
+static placed *in_model_order(const saver *s) {
+    placed *list = syn_malloc((s->n_params + 1) * sizeof *list);
+    for (size_t i = 0; list && i < s->n_params; i++)
+        list[i] = (placed){place_of(s, s->params[i].name), i};
+    if (list) qsort(list, s->n_params, sizeof *list, compare_places);
+    return list;
 }
 
 /* Determines order, names and specs of the tensors in the file. */
 static syn_status plan(saver *s, syn_error *err) {
-    size_t text_bytes = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const char *name = syn_ctx_param(s->ctx, i).name, *second = second_name(s, name);
+    size_t text_bytes = 1;
+    for (size_t i = 0; i < s->n_params; i++) {
+        const char *name = s->params[i].name, *second = second_name(s, name);
         text_bytes += strlen(prefix_of(s, name)) + strlen(name) + 1;
         if (second) text_bytes += strlen(second) + sizeof ".bias";
     }
-    s->order = syn_malloc((s->n + 1) * sizeof *s->order);
-    s->entries = syn_malloc((s->n + 1) * sizeof *s->entries);
+    placed *list = in_model_order(s);
+    s->order = syn_malloc((s->n_params + 1) * sizeof *s->order);
+    s->entries = syn_malloc((s->n_params + 1) * sizeof *s->entries);
     s->names = syn_malloc(text_bytes);
-    if (!s->order || !s->entries || !s->names)
+    if (!list || !s->order || !s->entries || !s->names) {
+        syn_free(list);
         return SYN_FAIL_NOMEM(err, text_bytes, "the names of the weights");
+    }
     char *at = s->names;
     for (size_t bytes = 8; bytes > 0; bytes /= 2)
-        for (size_t i = 0; i < s->n; i++) {
-            const syn_param_info p = syn_ctx_param(s->ctx, i);
-            const syn_spec spec = file_spec(s, &p);
+        for (size_t k = 0; k < s->n_params; k++) {
+            const size_t i = list[k].number;
+            const char *name = s->params[i].name, *second = second_name(s, name);
+            const syn_spec spec = file_spec(s, &s->params[i]);
             if (syn_dtype_bytes((syn_dtype)spec.dtype) != bytes) continue;
-            const char *second = second_name(s, p.name);
-            at = add_entry(s, i, at, prefix_of(s, p.name), p.name, "");
+            at = add_entry(s, i, at, prefix_of(s, name), name, "");
             if (second) at = add_entry(s, i, at, "", second, ".bias");
         }
+    syn_free(list);
     return SYN_OK;
 }
 
 /* ---- One parameter at a time ---- */
 
-/* Copies shard number `index` to its place in the full tensor. */
-static void scatter(const syn_param_info *p, int index, const char *shard, char *full) {
+/* Copies shard `index` to its place in the full tensor. */
+static void scatter(const param *p, int index, const char *shard, char *full) {
     syn_shard cut = p->shard;
     cut.index = index;
     const syn__weights_slices slices = syn__weights_slice(&p->full, cut);
@@ -153,32 +297,45 @@ static void scatter(const syn_param_info *p, int index, const char *shard, char 
                shard + (size_t)i * run_bytes, run_bytes);
 }
 
-/* Waits until rank 0 asks for the shard before sending it. Sends are buffered, so otherwise many
-   shards could be in memory at once. */
-static syn_status send_shard(saver *s, const syn_param_info *p, syn_error *err) {
-    const syn_spec spec = shard_spec(p);
-    int32_t ready;
-    SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, (size_t)syn_spec_bytes(&spec)));
-    SYN_TRY(syn_comm_recv(s->comm, &ready, 1, SYN_I32, 0, TAG_READY, err));
-    return syn_comm_send(s->comm, s->shard, (size_t)syn_spec_elems(&spec), (syn_dtype)spec.dtype, 0,
-                         TAG_SHARD, err);
+static syn_status read_shard(const saver *s, int32_t number, syn_spec *spec, syn_error *err) {
+    const syn_tensor x = syn_ctx_param(s->ctx, (size_t)number).tensor;
+    *spec = *syn_tensor_spec(s->ctx, x);
+    if (syn_tensor_read(s->ctx, x, s->shard, (size_t)syn_spec_bytes(spec)) == SYN_OK) return SYN_OK;
+    return syn_ctx_check(s->ctx, err);
+}
+
+/* Sends the shards that rank 0 asks for, until it asks for none. Sends are buffered, so that
+   without being asked many shards could be in memory at once. */
+static syn_status serve(const saver *s, syn_error *err) {
+    for (;;) {
+        int32_t number;
+        syn_spec spec;
+        SYN_TRY(syn_comm_recv(s->comm, &number, 1, SYN_I32, 0, TAG_WANTED, err));
+        if (number < 0) return SYN_OK;
+        SYN_TRY(read_shard(s, number, &spec, err));
+        SYN_TRY(syn_comm_send(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
+                              (syn_dtype)spec.dtype, 0, TAG_SHARD, err));
+    }
+}
+
+static syn_status ask(const saver *s, int32_t rank, int32_t number, syn_error *err) {
+    return syn_comm_send(s->comm, &number, 1, SYN_I32, rank, TAG_WANTED, err);
 }
 
 /* Collects the full parameter in s->full. */
-static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
-    const syn_spec spec = shard_spec(p);
-    const size_t bytes = (size_t)syn_spec_bytes(&spec);
-    const int32_t ready = 1;
-    if (p->shard.count == 1) return syn_tensor_read(s->ctx, p->tensor, s->full, bytes);
-    SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, bytes));
-    scatter(p, 0, s->shard, s->full);
-    const int32_t step = s->parts / p->shard.count; /* number of ranks that have the same shard */
-    for (int32_t i = 1; i < p->shard.count; i++) {
-        const int32_t r = i * step;
-        SYN_TRY(syn_comm_send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, err));
-        SYN_TRY(syn_comm_recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
-                              (syn_dtype)spec.dtype, r, TAG_SHARD, err));
-        scatter(p, i, s->shard, s->full);
+static syn_status assemble(const saver *s, size_t i, syn_error *err) {
+    const param *p = &s->params[i];
+    syn_spec spec = shard_spec(p);
+    for (int k = 0; k < p->shard.count; k++) {
+        const holder *h = &s->holders[s->first_holder[i] + (size_t)k];
+        if (h->rank == rank_of(s)) {
+            SYN_TRY(read_shard(s, h->number, &spec, err));
+        } else {
+            SYN_TRY(ask(s, h->rank, h->number, err));
+            SYN_TRY(syn_comm_recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
+                                  (syn_dtype)spec.dtype, h->rank, TAG_SHARD, err));
+        }
+        scatter(p, k, s->shard, s->full);
     }
     return SYN_OK;
 }
@@ -198,10 +355,10 @@ static syn_status write_as_in(const saver *s, syn_safetensors_writer *writer,
 
 static syn_status write_entry(saver *s, syn_safetensors_writer *writer, size_t place,
                               syn_error *err) {
-    const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
-    const syn_safetensors_tensor *t = tensor_as_in(s, p.name);
+    const size_t i = s->order[place];
+    const syn_safetensors_tensor *t = tensor_as_in(s, s->params[i].name);
     if (t) return write_as_in(s, writer, t, err);
-    SYN_TRY(assemble(s, &p, err));
+    SYN_TRY(assemble(s, i, err));
     return syn_safetensors_write_data(writer, s->full,
                                       (size_t)syn_spec_bytes(&s->entries[place].spec), err);
 }
@@ -232,33 +389,52 @@ static syn_status write_files(saver *s, uint64_t file_bytes, const char *folder,
     return syn__weights_write_index(&files, err);
 }
 
-static syn_status send_all(saver *s, syn_error *err) {
-    for (size_t place = 0; place < s->n_entries; place++) {
-        const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
-        if (p.shard.count > 1 && rank_of(s) % (s->parts / p.shard.count) == 0 &&
-            !tensor_as_in(s, p.name))
-            SYN_TRY(send_shard(s, &p, err));
+/* Rank 0's part. The other ranks are told to stop even if it fails. */
+static syn_status write_all(saver *s, uint64_t file_bytes, const char *folder, syn_error *err) {
+    syn_status status = collect(s, err);
+    if (status == SYN_OK) status = check_holders(s, err);
+    if (status == SYN_OK) status = make_buffers(s, err);
+    if (status == SYN_OK) status = plan(s, err);
+    if (status == SYN_OK) status = write_files(s, file_bytes, folder, err);
+    for (int32_t k = 1; k < s->n_ranks; k++) {
+        const syn_status stopped = ask(s, s->ranks[k], -1, status == SYN_OK ? err : NULL);
+        if (status == SYN_OK) status = stopped;
     }
+    return status;
+}
+
+static syn_status send_all(saver *s, syn_error *err) {
+    SYN_TRY(send_list(s, err));
+    SYN_TRY(make_buffers(s, err));
+    return serve(s, err);
+}
+
+/* The ranks that hold the model: those with data-parallel index 0. */
+static syn_status find_ranks(saver *s, const syn_plan *how, syn_error *err) {
+    int32_t stride[SYN_AXES] = {[SYN_AXIS_TP] = 1};
+    const int32_t tp = how ? how->tp : s->comm ? s->comm->size : 1;
+    if (how) syn_plan_strides(how, stride);
+    s->n_ranks = how ? tp * how->pp : tp;
+    s->ranks = syn_malloc((size_t)s->n_ranks * sizeof *s->ranks);
+    if (!s->ranks) return SYN_FAIL_NOMEM(err, (size_t)s->n_ranks * sizeof *s->ranks, "ranks");
+    for (int32_t k = 0; k < s->n_ranks; k++)
+        s->ranks[k] = k / tp * stride[SYN_AXIS_PP] + k % tp * stride[SYN_AXIS_TP];
     return SYN_OK;
 }
 
-syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
-                             const syn_weights *as_in, uint64_t file_bytes, const char *folder,
-                             syn_error *err) {
-    saver s = {.ctx = ctx,
-               .comm = comm,
-               .family = family,
-               .as_in = as_in,
-               .n = syn_ctx_param_count(ctx),
-               .parts = 1};
-    for (size_t i = 0; i < s.n; i++)
-        if (syn_ctx_param(ctx, i).shard.count > s.parts)
-            s.parts = syn_ctx_param(ctx, i).shard.count;
+syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *how,
+                             const syn_model_family *family, const syn_weights *as_in,
+                             uint64_t file_bytes, const char *folder, syn_error *err) {
+    saver s = {.ctx = ctx, .comm = comm, .family = family, .as_in = as_in};
     syn_status status = check(&s, err);
-    if (status == SYN_OK) status = make_room(&s, err);
-    if (status == SYN_OK) status = plan(&s, err);
+    if (status == SYN_OK) status = find_ranks(&s, how, err);
     if (status == SYN_OK)
-        status = rank_of(&s) == 0 ? write_files(&s, file_bytes, folder, err) : send_all(&s, err);
+        status = rank_of(&s) == 0 ? write_all(&s, file_bytes, folder, err) : send_all(&s, err);
+    syn_intern_free(&s.ids);
+    syn_free(s.params);
+    syn_free(s.first_holder);
+    syn_free(s.holders);
+    syn_free(s.ranks);
     syn_free(s.order);
     syn_free(s.entries);
     syn_free(s.names);
@@ -269,7 +445,8 @@ syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_famil
     return status;
 }
 
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
-                            const syn_weights *as_in, const char *folder, syn_error *err) {
-    return syn__weights_save(ctx, comm, family, as_in, SYN__WEIGHTS_FILE_BYTES, folder, err);
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *how,
+                            const syn_model_family *family, const syn_weights *as_in,
+                            const char *folder, syn_error *err) {
+    return syn__weights_save(ctx, comm, how, family, as_in, SYN__WEIGHTS_FILE_BYTES, folder, err);
 }

@@ -189,6 +189,7 @@ syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, s
     if (!as_read) syn_model_config_set_dtype(&config, run->dtype);
     else if (!*config.dtype) syn_model_config_set_dtype(&config, run->weight_dtype);
     model_folder model = {.config = &config,
+                          .plan = &run->launch.parallel,
                           .heads = run->heads,
                           .said = &run->said,
                           .as_in = as_read ? run->weights : NULL,

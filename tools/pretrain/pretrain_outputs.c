@@ -244,6 +244,7 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
                       cli_find_beside(weights, "generation_config.json", path, sizeof path);
     syn_model_config_set_dtype(&config, run->dtype);
     const model_folder model = {.config = &config,
+                                .plan = &run->launch.parallel,
                                 .generation = says ? path : NULL,
                                 .heads = syn_pretraining_heads(&run->config),
                                 .tokenizer = *run->tokenizer_folder ? run->tokenizer_folder : NULL};

@@ -13,6 +13,7 @@ bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folde
 
 typedef struct model_folder {
     const syn_model_config *config;
+    const syn_plan *plan;     /* complete; which ranks hold the model, see syn_weights_save */
     unsigned heads;           /* see syn_model_options */
     const syn_weights *as_in; /* checkpoint with the same values, see syn_weights_save; NULL:
                                  none */

@@ -24,7 +24,7 @@ struct syn_pipeline {
     flight *flights; /* by chunk and microbatch */
     bool *taken;     /* per tape: whether a microbatch uses it */
     size_t n_tapes;
-    int32_t *left; /* per chunk: number of passes of weight gradients left in this step */
+    int32_t *left; /* per chunk: passes left in this step for inputs, and for weights */
 };
 
 /* The state of one step. */
@@ -73,7 +73,7 @@ syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline
     if (s == SYN_OK) {
         p->flights = syn_calloc(n, sizeof *p->flights);
         p->taken = syn_calloc(n, sizeof *p->taken);
-        p->left = syn_calloc((size_t)shape->chunks, sizeof *p->left);
+        p->left = syn_calloc(2 * (size_t)shape->chunks, sizeof *p->left);
         if (!p->flights || !p->taken || !p->left)
             s = SYN_FAIL_NOMEM(err, n * sizeof *p->flights, "the microbatches of a pipeline");
     }
@@ -175,10 +175,14 @@ static void run_forward(run *r, const syn_action *a, syn_tensor x) {
     syn_set_grad(p->ctx, was);
 }
 
-/* Begins a pass that computes weight gradients: counts it and calls the caller's `backward`. */
-static void begin_weights(run *r, const syn_action *a) {
-    const int32_t left = --r->p->left[a->chunk];
-    if (r->backward) r->backward(r->arg, a->chunk, left == 0);
+/* Counts a backward pass and calls the caller's `backward`. A pass for both inputs and weights is
+   the last one of both or of neither, since weights are handled in the order of inputs. */
+static void begin_backward(run *r, const syn_action *a) {
+    int32_t *inputs = &r->p->left[2 * a->chunk], *weights = inputs + 1;
+    *inputs -= a->kind != SYN_ACTION_BACKWARD_WEIGHTS;
+    *weights -= a->kind != SYN_ACTION_BACKWARD_INPUT;
+    const bool last = a->kind == SYN_ACTION_BACKWARD_INPUT ? *inputs == 0 : *weights == 0;
+    if (r->backward) r->backward(r->arg, a->chunk, last);
 }
 
 static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
@@ -186,7 +190,7 @@ static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
     flight *f = flight_of(p, a);
     const bool whole = a->kind == SYN_ACTION_BACKWARD;
     syn_set_tape(p->ctx, f->tape);
-    if (whole) begin_weights(r, a);
+    begin_backward(r, a);
     if (whole) syn_backward_from(p->ctx, &f->y, &dy, 1);
     else syn_backward_inputs(p->ctx, &f->y, &dy, 1);
     if (f->x.id) {
@@ -200,7 +204,7 @@ static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
 
 static void run_weights(run *r, const syn_action *a) {
     const flight *f = flight_of(r->p, a);
-    begin_weights(r, a);
+    begin_backward(r, a);
     syn_set_tape(r->p->ctx, f->tape);
     syn_backward_weights(r->p->ctx);
     r->p->taken[f->tape] = false;
@@ -221,10 +225,24 @@ static void run_action(run *r, size_t i) {
     syn_release(p->ctx, mark, &r->loss, 1);
 }
 
+syn_tensor syn_pipeline_forward(syn_pipeline *p, syn_stage_forward *forward, void *arg) {
+    const bool was = syn_set_grad(p->ctx, false);
+    syn_tensor y = {0};
+    for (int32_t c = 0; c < p->options.shape.chunks && syn_ctx_status(p->ctx) == SYN_OK; c++) {
+        const syn_action a = {SYN_ACTION_FORWARD, (uint16_t)c, 0};
+        y = forward(arg, c, 0, post(p, &a));
+        if (virtual_stage(p, &a) == virtual_stages(p) - 1) break;
+        pass_on(p, &a, y);
+        y = (syn_tensor){0};
+    }
+    syn_set_grad(p->ctx, was);
+    return y;
+}
+
 syn_tensor syn_pipeline_step(syn_pipeline *p, syn_stage_forward *forward,
                              syn_stage_backward *backward, void *arg) {
     run r = {.p = p, .forward = forward, .backward = backward, .arg = arg, .posted_for = SIZE_MAX};
-    for (int32_t c = 0; c < p->options.shape.chunks; c++)
+    for (int32_t c = 0; c < 2 * p->options.shape.chunks; c++)
         p->left[c] = p->options.shape.microbatches;
     for (size_t i = 0; i < p->n_actions && syn_ctx_status(p->ctx) == SYN_OK; i++) run_action(&r, i);
     syn_set_tape(p->ctx, 0);

@@ -28,8 +28,9 @@ typedef struct syn_pipeline_options {
    virtual stage; invalid on the first virtual stage. Returns the activation for the next virtual
    stage; on the last virtual stage, this microbatch's share of the loss, one f32. */
 typedef syn_tensor syn_stage_forward(void *arg, int chunk, int microbatch, syn_tensor x);
-/* Called before each pass that computes weight gradients of a chunk. last: no such pass of this
-   chunk follows in this step, so the chunk's gradients are final after it. */
+/* Called before each backward pass of a chunk. last: the gradients of parameters that the pass
+   computes are final after it. A pass for inputs computes those of all parameters but matrices and
+   biases of linear layers. */
 typedef void syn_stage_backward(void *arg, int chunk, bool last);
 
 /* Turns overlap on (syn_ctx_set_overlap), because a rank posts a receive before it sends the data
@@ -47,6 +48,9 @@ void syn_pipeline_free(syn_pipeline *pipeline);
    receive for the next action is posted before an action runs. */
 syn_tensor syn_pipeline_step(syn_pipeline *pipeline, syn_stage_forward *forward,
                              syn_stage_backward *backward, void *arg);
+/* Runs the forward pass of one microbatch, number 0, without gradients, for validation. Returns the
+   loss on the last stage, and the invalid tensor on the others. */
+syn_tensor syn_pipeline_forward(syn_pipeline *pipeline, syn_stage_forward *forward, void *arg);
 
 SYN_API_END
 #endif

@@ -35,7 +35,9 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_model *chunks[MOST_CHUNKS];
     int step, stage;
-    int backward[MOST_CHUNKS], last[MOST_CHUNKS]; /* number of calls of count_backward */
+    /* Calls of count_backward: all, and those with `last`. after_last: one followed the last. */
+    int backward[MOST_CHUNKS], last[MOST_CHUNKS];
+    bool after_last[MOST_CHUNKS];
 } rank;
 
 static void inputs(const rank *r, int microbatch, syn_tensor *tokens, syn_tensor *targets,
@@ -63,7 +65,8 @@ static syn_tensor forward(void *arg, int chunk, int microbatch, syn_tensor x) {
 static void count_backward(void *arg, int chunk, bool last) {
     rank *r = arg;
     r->backward[chunk]++;
-    if (last) r->last[chunk] = r->backward[chunk];
+    r->last[chunk] += last;
+    r->after_last[chunk] = !last;
 }
 
 static syn_status open_chunks(rank *r, syn_error *err) {
@@ -95,6 +98,14 @@ static syn_tensor without_pipeline(rank *r) {
     return sum;
 }
 
+/* ZB-H1 has passes for inputs, for weights and for both; others only the last kind. */
+static bool counts_fit(const rank *r, int chunk) {
+    const int m = r->job->shape.microbatches, n = r->backward[chunk], last = r->last[chunk];
+    const bool split = r->job->shape.schedule == SYN_SCHEDULE_ZB_H1 && n > m;
+    return n >= m && n <= (split ? 2 : 1) * m && last >= 1 && last <= (split ? 2 : 1) &&
+           !r->after_last[chunk];
+}
+
 static syn_status train(rank *r, syn_pipeline *pipeline, syn_optimizer *optimizer, syn_error *err) {
     job *j = r->job;
     for (r->step = 0; r->step < STEPS; r->step++) {
@@ -109,9 +120,10 @@ static syn_status train(rank *r, syn_pipeline *pipeline, syn_optimizer *optimize
         if (known) j->loss[r->step] = (double)loss;
         SYN_TRY(syn_optimizer_step(optimizer, 0.01, err));
         for (int c = 0; c < j->shape.chunks && pipeline; c++)
-            if (r->backward[c] != j->shape.microbatches || r->last[c] != j->shape.microbatches)
-                return SYN_FAIL(err, SYN_E_INVALID, "chunk %d: %d backward passes, the last is %d",
-                                c, r->backward[c], r->last[c]);
+            if (!counts_fit(r, c))
+                return SYN_FAIL(err, SYN_E_INVALID,
+                                "chunk %d: %d backward passes, %d of them the last", c,
+                                r->backward[c], r->last[c]);
         syn_release(r->ctx, mark, NULL, 0);
         syn_next_step(r->ctx);
     }

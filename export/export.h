@@ -63,6 +63,14 @@ typedef struct syn_export_options {
    inputs are ready, its stream is free and, for a collective, all other ranks have arrived. *ns is
    0 if the graph has measured times or no times. */
 syn_status syn_predicted_duration(double *ns, const syn_graph *graph, syn_error *err) SYN_MUST_USE;
+/* The same with what ranks do in that time, on average. compute_ns: a computing op runs. comm_ns:
+   only communication runs (exposed communication). idle_ns: neither, such as in a pipeline's
+   bubble; waiting for other ranks counts as idle. */
+typedef struct syn_predicted_use {
+    double ns, compute_ns, comm_ns, idle_ns;
+} syn_predicted_use;
+syn_status syn_predicted_use_of(syn_predicted_use *out, const syn_graph *graph,
+                                syn_error *err) SYN_MUST_USE;
 
 /* True if all ranks together have more than 100,000 ops. */
 bool syn_graph_is_large(const syn_graph *graph);

@@ -297,8 +297,6 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
 }
 
 syn_status syn_model_plan_check(const syn_model_config *c, const syn_plan *plan, syn_error *err) {
-    if (plan->pp > 1)
-        return SYN_FAIL(err, SYN_E_INVALID, "pipeline parallelism (pp) is not supported");
     return syn_model_config_check(c, plan->tp, err);
 }
 

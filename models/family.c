@@ -1,5 +1,6 @@
 /* The registry of model families, and functions on their tables: find a parameter by name, and
    compute sizes. They work without a model, so that configurations and checkpoints can use them. */
+#include <stdio.h>
 #include <string.h>
 
 #include "models/family_private.h"
@@ -68,6 +69,15 @@ int64_t syn__family_layer(const syn_model_family *f, const char *parameter) {
 const syn__param_row *syn__family_alias_row(const syn_model_family *f, const char *parameter) {
     for (const syn__param_row *row = f->head_rows; row->name; row++)
         if (row->kind == SYN__BIAS_ALIAS && is_called(parameter, row->tied, ".bias")) return row;
+    return NULL;
+}
+
+const char *syn_model_tied_parameter(const syn_model_config *c, char *buf, size_t buf_bytes) {
+    for (const syn__param_row *row = c->family->head_rows; c->tied && row->name; row++)
+        if (row->kind == SYN__VOCAB_TABLE && row->tied) {
+            snprintf(buf, buf_bytes, "%s.weight", row->tied);
+            return buf;
+        }
     return NULL;
 }
 

@@ -264,6 +264,10 @@ const syn_group *syn_model_tp(const syn_model *m) {
     return m->options.tp;
 }
 
+const syn_model_part *syn_model_get_part(const syn_model *m) {
+    return &m->part;
+}
+
 /* ---- computation ---- */
 
 int syn__model_tp(const syn_model *m) {

@@ -72,6 +72,10 @@ void syn_model_set_dropout(syn_model *model, const syn_model_dropout *dropout);
 const syn_model_config *syn_model_get_config(const syn_model *model);
 syn_ctx *syn_model_ctx(const syn_model *model);
 const syn_group *syn_model_tp(const syn_model *model);
+const syn_model_part *syn_model_get_part(const syn_model *model);
+/* Name of the parameter that embedding and head share; buf receives it. NULL if the configuration
+ * ties nothing. */
+const char *syn_model_tied_parameter(const syn_model_config *config, char *buf, size_t buf_bytes);
 
 SYN_API_END
 #endif

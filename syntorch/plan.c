@@ -6,6 +6,14 @@
 
 static const syn_axis megatron[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP};
 
+const char *syn_schedule_name(syn_schedule schedule) {
+    static const char *const names[] = {[SYN_SCHEDULE_1F1B] = "1f1b",
+                                        [SYN_SCHEDULE_GPIPE] = "gpipe",
+                                        [SYN_SCHEDULE_INTERLEAVED] = "interleaved",
+                                        [SYN_SCHEDULE_ZB_H1] = "zb-h1"};
+    return (unsigned)schedule < sizeof names / sizeof *names ? names[schedule] : "?";
+}
+
 static syn_status check_implemented(const syn_plan *p, syn_error *err) {
     const struct {
         int32_t asked, without;
@@ -16,7 +24,6 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
         {p->etp, 1, "tensor parallelism of experts (etp)"},
         {p->sp, 0, "sequence parallelism (sp)"},
         {p->zero, 0, "ZeRO"},
-        {(int32_t)p->schedule, SYN_SCHEDULE_1F1B, "any pipeline schedule but 1F1B"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
         if (missing[i].asked > missing[i].without)
@@ -31,7 +38,7 @@ static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
         const char *name;
         int32_t *degree;
     } degrees[] = {{"tp", &p->tp}, {"pp", &p->pp},   {"cp", &p->cp}, {"ep", &p->ep},
-                   {"dp", &p->dp}, {"etp", &p->etp}, {"kv", &p->kv}};
+                   {"dp", &p->dp}, {"etp", &p->etp}, {"kv", &p->kv}, {"vp", &p->vp}};
     for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
         if (*degrees[i].degree < 0)
             return SYN_FAIL(err, SYN_E_INVALID, "%s must be at least 1, not %d", degrees[i].name,
@@ -46,6 +53,21 @@ static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "tp %d x dp %d x pp %d exceeds %d ranks", p->tp,
                         p->dp ? p->dp : 1, p->pp, INT32_MAX);
     return SYN_OK;
+}
+
+/* The options of a schedule need a pipeline. */
+static syn_status check_schedule(const syn_plan *p, syn_error *err) {
+    if (p->vp > 1 && p->schedule != SYN_SCHEDULE_INTERLEAVED)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%d chunks per pipeline stage (vp) need the interleaved schedule", p->vp);
+    if (p->microbatch_group > 0 && p->vp == 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "groups of %d microbatches need more than one chunk per pipeline stage "
+                        "(vp)",
+                        p->microbatch_group);
+    if (p->pp > 1 || (p->vp == 1 && p->schedule == SYN_SCHEDULE_1F1B)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "a pipeline schedule needs at least 2 stages (pp), not %d",
+                    p->pp);
 }
 
 static syn_status check_order(const syn_plan *p, syn_error *err) {
@@ -76,6 +98,7 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
                         p->dp, p->pp, (long long)(others * p->dp), p->ranks);
     if (p->tp % p->kv != 0)
         return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
+    SYN_TRY(check_schedule(p, err));
     if (!p->order) p->order = megatron;
     return check_order(p, err);
 }

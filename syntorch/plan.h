@@ -23,6 +23,9 @@ typedef enum syn_schedule {
     SYN_SCHEDULE_ZB_H1
 } syn_schedule;
 
+/* "1f1b", "gpipe", "interleaved", "zb-h1" */
+const char *syn_schedule_name(syn_schedule schedule);
+
 /* A plan whose members are all 0 has one rank. */
 typedef struct syn_plan {
     int32_t ranks;   /* world size; 0: the product of the degrees */
@@ -34,8 +37,11 @@ typedef struct syn_plan {
     /* Number of consecutive ranks along tp that have the same key and value heads. These ranks form
        a process group. 0: one. */
     int32_t kv;
-    int32_t zero; /* ZeRO stage, 0 to 3 */
-    bool sp;      /* sequence parallelism within tp */
+    int32_t vp; /* chunks of layers per pipeline stage, which the interleaved schedule runs
+                   alternately; 0: one */
+    int32_t microbatch_group; /* consecutive microbatches of a chunk in that schedule; 0: pp */
+    int32_t zero;             /* ZeRO stage, 0 to 3 */
+    bool sp;                  /* sequence parallelism within tp */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours
                               along the first axis. NULL: tp, dp, pp (Megatron's order) */

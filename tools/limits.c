@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-static const char *const names[SYN_LIMIT_COUNT] = {"compute", "memory", "launches",
-                                                   "communication"};
+static const char *const names[LIMITS_SHARES] = {"compute", "memory", "launches", "communication",
+                                                 "bubble"};
 
 const char *limits_name(int limit) {
     return names[limit];
@@ -28,11 +28,11 @@ void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint3
         l->at_peak_ns[node->phase] += (double)node->flops / peak_of(hw, node->dtype);
 }
 
-bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[SYN_LIMIT_COUNT],
+bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[LIMITS_SHARES],
                    double *utilisation) {
     double others = 0;
     *utilisation = 0;
-    for (int i = 0; i < SYN_LIMIT_COUNT; i++) shares[i] = 0;
+    for (int i = 0; i < LIMITS_SHARES; i++) shares[i] = 0;
     if (!(wall_ns > 0)) return false;
     for (int phase = 0; phase < SYN_PHASE_COUNT; phase++) {
         if (!(phases >> phase & 1)) continue;
@@ -48,29 +48,33 @@ bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shar
 
 /* Converts shares to whole percentages that add up to 100. Rounds down first, then adds the missing
    percentage points to the shares that lost most. */
-static void whole(const double shares[SYN_LIMIT_COUNT], int out[SYN_LIMIT_COUNT]) {
-    double lost[SYN_LIMIT_COUNT];
+static void whole(const double shares[LIMITS_SHARES], int out[LIMITS_SHARES]) {
+    double lost[LIMITS_SHARES];
     int left = 100;
-    for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
+    for (int i = 0; i < LIMITS_SHARES; i++) {
         out[i] = (int)(100 * shares[i]);
         lost[i] = 100 * shares[i] - out[i];
         left -= out[i];
     }
     for (; left > 0; left--) {
         int most = 0;
-        for (int i = 1; i < SYN_LIMIT_COUNT; i++)
+        for (int i = 1; i < LIMITS_SHARES; i++)
             if (lost[i] > lost[most]) most = i;
         out[most]++;
         lost[most] = -1;
     }
 }
 
-const char *limits_shares_text(const double shares[SYN_LIMIT_COUNT], double utilisation, char *buf,
+static int n_shown(const double shares[LIMITS_SHARES]) {
+    return shares[LIMITS_BUBBLE] > 0 ? LIMITS_SHARES : SYN_LIMIT_COUNT;
+}
+
+const char *limits_shares_text(const double shares[LIMITS_SHARES], double utilisation, char *buf,
                                size_t bytes) {
     size_t at = 0;
-    int percent[SYN_LIMIT_COUNT];
+    int percent[LIMITS_SHARES];
     whole(shares, percent);
-    for (int i = 0; i < SYN_LIMIT_COUNT && at < bytes; i++)
+    for (int i = 0; i < n_shown(shares) && at < bytes; i++)
         at += (size_t)snprintf(buf + at, bytes - at, "%s%d%% %s", i ? ", " : "", percent[i],
                                names[i]);
     if (at < bytes) snprintf(buf + at, bytes - at, "; %.0f%% of peak flops", 100 * utilisation);
@@ -78,13 +82,13 @@ const char *limits_shares_text(const double shares[SYN_LIMIT_COUNT], double util
 }
 
 const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *buf, size_t bytes) {
-    double shares[SYN_LIMIT_COUNT], used;
+    double shares[LIMITS_SHARES], used;
     if (!limits_shares(l, phases, wall_ns, shares, &used)) return "unknown";
     return limits_shares_text(shares, used, buf, bytes);
 }
 
-void limits_shares_json(const double shares[SYN_LIMIT_COUNT], double utilisation, syn_sink *out) {
-    for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
+void limits_shares_json(const double shares[LIMITS_SHARES], double utilisation, syn_sink *out) {
+    for (int i = 0; i < n_shown(shares); i++) {
         syn_sink_printf(out, "%s\"%s\": ", i ? ", " : "{", names[i]);
         syn_sink_double(out, shares[i]);
     }
@@ -94,7 +98,7 @@ void limits_shares_json(const double shares[SYN_LIMIT_COUNT], double utilisation
 }
 
 void limits_json(const limits *l, uint32_t phases, double wall_ns, syn_sink *out) {
-    double shares[SYN_LIMIT_COUNT], used;
+    double shares[LIMITS_SHARES], used;
     limits_shares(l, phases, wall_ns, shares, &used);
     limits_shares_json(shares, used, out);
 }

@@ -21,6 +21,10 @@ typedef struct syn_pretraining_batch {
 unsigned syn_pretraining_heads(const syn_model_config *config);
 /* The loss, a scalar. */
 syn_tensor syn_pretraining_loss(syn_model *model, const syn_pretraining_batch *batch);
+/* The same for a pipeline stage. x: (B, T, C) from the stage before; invalid on the first stage,
+ * which reads batch->tokens and types. Returns (B, T, C), or the loss if the part has the head. */
+syn_tensor syn_pretraining_stage(syn_model *model, syn_tensor x,
+                                 const syn_pretraining_batch *batch);
 
 SYN_API_END
 #endif

@@ -204,6 +204,14 @@ static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
     return sum;
 }
 
+syn_tensor syn_trainer_evaluate(syn_trainer *t, syn_stage_forward *forward, void *arg) {
+    const bool was = syn_set_grad(t->ctx, false);
+    const syn_tensor loss = t->pipeline ? syn_pipeline_forward(t->pipeline, forward, arg)
+                                        : forward(arg, 0, 0, (syn_tensor){0});
+    syn_set_grad(t->ctx, was);
+    return sum_over_ranks(t, loss);
+}
+
 /* Replaces each of the n numbers in x by its sum or minimum over all ranks. */
 static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduce) {
     const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp,

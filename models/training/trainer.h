@@ -53,6 +53,10 @@ syn_status syn_trainer_step(syn_trainer *trainer, syn_pass *pass, void *arg, dou
 /* The same for a trainer with a pipeline. All stages get the loss. */
 syn_status syn_trainer_step_stage(syn_trainer *trainer, syn_stage_forward *forward, void *arg,
                                   double learning_rate, double *loss, syn_error *err) SYN_MUST_USE;
+/* Computes the loss of one microbatch without gradients, for validation. Returns the sum over the
+ * data-parallel ranks on all stages, which the caller releases. `forward` is called for
+ * microbatch 0. */
+syn_tensor syn_trainer_evaluate(syn_trainer *trainer, syn_stage_forward *forward, void *arg);
 /* With `ahead`, waits for the last step, and fails if that step fails. Without `ahead`, does
  * nothing. Call it before you read or save parameters. */
 syn_status syn_trainer_settle(syn_trainer *trainer, syn_error *err) SYN_MUST_USE;

@@ -39,9 +39,12 @@ ROWS = {
     "tensor parallelism, data parallelism, both": [
         ([*GPT, "--tp", "2"], None), ([*TRAIN, "--num-gpus", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--tp", "2"], None)],
-    "pipeline parallelism, sequence parallelism, ZeRO": [
-        ([*GPT, "--pp", "2"], "pipeline parallelism (pp) is not supported"),
-        ([*TRAIN, "--num-gpus", "2", "--pp", "2"], "pipeline parallelism (pp) is not supported"),
+    "pipeline parallelism in training": [
+        ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
+        ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
+          "--vp", "2", "--gradient-accumulation-steps", "2"], None)],
+    "pipeline parallelism in inference, sequence parallelism, ZeRO": [
+        ([*GPT, "--pp", "2"], "pipeline parallelism (pp) is not supported in inference"),
         ([*GPT, "--sp"], "sequence parallelism (sp) is not supported"),
         ([*TRAIN, "--zero", "1"], "ZeRO is not supported")],
     "mixture of experts": [(["inference", *META, "--model_config", "config.json"],

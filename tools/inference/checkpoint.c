@@ -52,6 +52,9 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     run->params = syn_model_config_params(c, run->heads);
     syn_plan *plan = &run->launch.parallel;
     SYN_TRY(parallel_plan(plan, &args->parallel, 0, args->tp, err));
+    if (plan->pp > 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "pipeline parallelism (pp) is not supported in inference");
     return syn_model_plan_check(c, plan, err);
 }
 

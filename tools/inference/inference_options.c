@@ -23,6 +23,7 @@ static inference_args args = {.tp = 1,
 const cli_option inference_options[] = {
     {"tp", CLI_INT, &args.tp, "N",
      "tensor-parallel size: threads of this process, or MPI processes", 1, 65536},
+    PIPELINE_OPTION(args.parallel),
     PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records every op and computes nothing", 0, 0},

@@ -73,8 +73,9 @@ static syn_status rank_main(syn_comm *comm, void *user, syn_error *err) {
 }
 
 static syn_status run_meta(launch *l, syn_error *err) {
-    const int32_t first = l->alone ? l->alone_rank : 0;
-    for (int32_t r = first; r < (l->alone ? first + 1 : l->ranks); r++) {
+    const int32_t n = !l->alone ? l->ranks : l->alone_n > 0 ? l->alone_n : 1;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t r = l->alone ? l->alone_rank + i * l->alone_step : i;
         syn_comm *comm;
         SYN_TRY(syn_comm_fake_new(&comm, r, l->ranks, err));
         const syn_status s = rank_main(comm, l, err);

@@ -23,10 +23,11 @@ typedef struct launch {
     /* Set by the program: */
     cli_program *program;
     syn_device device;
-    int32_t ranks;      /* number of ranks */
-    syn_plan parallel;  /* of these ranks; complete once the model is known */
-    bool alone;         /* on meta: run only one rank, */
-    int32_t alone_rank; /* which is this one */
+    int32_t ranks;               /* number of ranks */
+    syn_plan parallel;           /* of these ranks; complete once the model is known */
+    bool alone;                  /* on meta: run only alone_n ranks (0: one), */
+    int32_t alone_rank;          /* from this one, */
+    int32_t alone_n, alone_step; /* alone_step apart */
     bool quiet, check_collectives;
     int64_t watchdog_s; /* over MPI: report which operation a rank waits for after this time; 0:
                            never */

@@ -6,6 +6,8 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t rank
     *plan = (syn_plan){.ranks = (int32_t)ranks,
                        .tp = (int32_t)tp,
                        .pp = (int32_t)o->pp,
+                       .vp = (int32_t)o->vp,
+                       .microbatch_group = (int32_t)o->microbatch_group,
                        .cp = (int32_t)o->cp,
                        .ep = (int32_t)o->ep,
                        .etp = (int32_t)o->etp,

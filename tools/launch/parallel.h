@@ -7,20 +7,20 @@
 
 /* Degrees of parallelism; 0: not given. */
 typedef struct parallel_options {
-    int64_t pp, cp, ep, etp, zero;
-    int schedule;
+    int64_t pp, vp, microbatch_group, cp, ep, etp, zero;
+    int schedule; /* syn_schedule */
     bool sp;
 } parallel_options;
 
 /* These options are not in --help, because no model implements them yet; the plan refuses them with
-   an error sentence. */
+   an error sentence. PIPELINE_OPTION is for inference, which has no pipelines. */
+#define PIPELINE_OPTION(o) \
+    { "pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536 }
 #define PARALLEL_OPTIONS(o)                                                                       \
-    {"pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536}, {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, \
-        {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536},                                            \
+    {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, \
         {"etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536},                                          \
-        {"zero", CLI_INT, &(o).zero, "0|1|2|3", NULL, 0, 3},                                      \
-        {"sp", CLI_FLAG, &(o).sp, NULL, NULL, 0, 0}, {                                            \
-        "schedule", CLI_CHOICE, &(o).schedule, "1f1b|gpipe|interleaved|zb-h1", NULL, 0, 0         \
+        {"zero", CLI_INT, &(o).zero, "0|1|2|3", NULL, 0, 3}, {                                    \
+        "sp", CLI_FLAG, &(o).sp, NULL, NULL, 0, 0                                                 \
     }
 
 /* Completes the plan for `ranks` ranks (0: as many as the degrees need) with the tensor-parallel

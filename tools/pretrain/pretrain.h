@@ -1,14 +1,15 @@
 /* The pretraining program: options (pretrain_options.c), data (pretrain_data.c), training on one
    rank (pretrain_train.c), progress, metrics and checkpoints (pretrain_progress.c,
-   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_state.c), traces
-   (pretrain_trace.c) and predictions (pretrain_predict.c, pretrain_sweep.c). main is in
-   examples/pretrain.c. */
+   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_tensors.c,
+   pretrain_state.c), traces (pretrain_trace.c) and predictions (pretrain_predict.c,
+   pretrain_sweep.c). main is in examples/pretrain.c. */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
 #include "models/model.h"
 #include "models/training/batches.h"
 #include "models/training/optimizer.h"
+#include "models/training/pipeline.h"
 #include "models/training/sampler.h"
 #include "models/weights/weights.h"
 #include "tools/launch/launch.h"
@@ -88,6 +89,8 @@ typedef struct pretrain {
     int64_t unwritten_traces;    /* number of traces that could not be written */
     int64_t unwritten_step;      /* step of the first of these traces */
     /* The following fields are for predictions and traces. */
+    double *stage_bytes;             /* peak memory of a rank, by pipeline stage */
+    syn_ctx **shorter;               /* by stage; see pretrain_shorter_step */
     struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
                                         sweep */
     bool predicts;                   /* the run only predicts a step and writes no files */
@@ -121,14 +124,15 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
 /* After a run on meta: tries other runs, each with one option changed, and prints the options that
    make the step faster. */
 void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err));
-/* For one combination of a sweep: calls pretrain_predict with `passes` for each machine. */
-syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes,
-                              syn_error *err) SYN_MUST_USE;
+/* For one combination of a sweep: predicts the recorded step on each machine. */
+syn_status pretrain_add_swept(pretrain *run, syn_error *err) SYN_MUST_USE;
 
 /* In a sweep over machines, returns the machine that determines the default dtype; otherwise
    NULL. */
 const syn_hardware *pretrain_deciding_machine(const pretrain *run);
 
+/* The schedule of a step; one stage without --pp. */
+syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches);
 /* Sets up model, tokenizer and data, and everything derived from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
 void pretrain_free(pretrain *run);
@@ -180,14 +184,22 @@ void pretrain_bar_clear(pretrain *run);
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) SYN_MUST_USE;
 
+/* How the ranks of a run share the model. */
+typedef struct pretrain_layout {
+    int32_t tp, pp, vp;
+} pretrain_layout;
+
 /* Training state of one rank after `step` steps. */
 typedef struct pretrain_state {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_optimizer *optimizer;
-    int32_t shard; /* tensor-parallel index of this rank */
+    int32_t shard; /* this rank's number among those that hold the model: the tensor-parallel
+                      index, plus tp per pipeline stage before this one */
+    bool saves;    /* this rank saves its shard: its data-parallel index is 0 */
     int64_t step;
-    double best; /* lowest validation loss; infinity: none yet */
+    double best;             /* lowest validation loss; infinity: none yet */
+    pretrain_layout written; /* of the run that wrote the checkpoint */
 } pretrain_state;
 /* Saves <save-dir>/<name>/: the model and, if `resumable`, the training state. The folder gets its
    name when everything is on disk. Every rank must call it. */
@@ -206,6 +218,14 @@ syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_
    it. */
 enum { PRETRAIN_TENSORS_NAME = 40 };
 const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]);
+/* Writes this rank's file and sets its checksum. */
+syn_status pretrain_write_tensors(const pretrain_state *state, const char *folder,
+                                  uint64_t *checksum, syn_error *err) SYN_MUST_USE;
+/* Sets the optimizer's state from the files of state->written. If that layout is not this run's,
+   the rank reads the shards it needs from the files of all ranks. */
+syn_status pretrain_read_tensors(const pretrain *run, const pretrain_state *state,
+                                 const char *folder, syn_error *err) SYN_MUST_USE;
+bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout);
 /* Writes training_state.json, the last file of a checkpoint folder. It contains checksums of all
    files. sums[i] is the checksum of the file with shard i's tensors; the function computes the
    other checksums. */
@@ -246,31 +266,30 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
                                 int64_t step, bool last, syn_error *err) SYN_MUST_USE;
 /* ---- Predictions ---- */
 
-/* Returns the limits of the graph's first rank. */
-limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph);
+/* Returns the sum of the limits of the graph's first n ranks. */
+limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph, uint32_t n);
 double pretrain_step_tokens(const pretrain *run); /* tokens per step on all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
-/* The largest number of microbatches that are recorded to predict a step: one of each kind. The
-   first creates the gradients, the second adds to them, and the last adds to them and all-reduces
-   them. */
-enum { PRETRAIN_RECORDED_PASSES = 3 };
-/* Predicts a step of the run on hw from the rows of one rank, which recorded `steps` steps of
-   `passes` microbatches each. If the run's steps have more microbatches, *out must contain the
-   prediction for `passes` - 1 microbatches; the difference between the two predictions is the time
-   of each microbatch that was not recorded. */
-syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
-                            int64_t steps, int64_t passes, sweep_times *out,
+/* A step is predicted from one rank of each pipeline stage; without a pipeline, from one rank. A
+   step with many microbatches is not recorded whole: two shorter steps are, and their difference is
+   the time of the microbatches that only the longer one has. Sets the numbers of microbatches of
+   the steps to record, the smaller number first, and returns the number of steps, 1 or 2. */
+int pretrain_recorded_steps(const pretrain *run, int64_t microbatches[2]);
+/* Sets *ctx to the place for the context of a stage that records the shorter step. The run owns the
+   context. */
+syn_status pretrain_shorter_step(pretrain *run, int32_t stage, syn_ctx ***ctx,
+                                 syn_error *err) SYN_MUST_USE;
+/* Call it on each rank after its steps are recorded. After the last one, predicts the step on each
+   machine of run->predicted, or of the sweep. */
+syn_status pretrain_predict_recorded(pretrain *run, int32_t rank, syn_error *err) SYN_MUST_USE;
+/* Predicts the recorded step on one machine. */
+syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_times *out,
                             syn_error *err) SYN_MUST_USE;
-/* Predicts the step on each machine of run->predicted. */
-syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, int64_t passes,
-                                syn_error *err) SYN_MUST_USE;
-/* For a run that only predicts: predicts the step from the context, which recorded one step of
-   `passes` microbatches. */
-syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t passes,
+/* Predicts the traced steps on each machine of run->predicted. all: the graph of all ranks; NULL on
+   ranks other than 0, on meta other than the last. Every rank calls it. */
+syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
+                                   const syn_graph *all, int64_t steps,
                                    syn_error *err) SYN_MUST_USE;
-/* On meta: predicts the step from the rows of all ranks, on the run's own machine. */
-syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
-                                  syn_error *err) SYN_MUST_USE;
 /* Prints the predictions; with --json, as one JSON object. */
 syn_status pretrain_tell(const pretrain *run, syn_error *err) SYN_MUST_USE;
 

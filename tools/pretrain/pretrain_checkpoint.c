@@ -11,9 +11,7 @@
 #include <sys/syscall.h>
 #endif
 
-#include "models/weights/safetensors.h"
 #include "syntorch/base/memory.h"
-#include "syntorch/base/sink_private.h"
 #include "tools/folders.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
@@ -60,113 +58,6 @@ static int64_t find_checkpoint(const char *folder, bool latest, int64_t end, int
     }
     closedir(dir);
     return found;
-}
-
-/* ---- training-<i>.safetensors: master weights and moments of tensor-parallel shard i ---- */
-
-static const char *const slots[] = {"master", "m", "v"};
-
-enum { SLOTS = 3, NAME_BYTES = 256 };
-
-typedef struct tensors {
-    syn_safetensors_entry *entries;
-    char *names;
-    float *data; /* buffer for the largest tensor */
-} tensors;
-
-static void free_tensors(tensors *t) {
-    syn_free(t->entries);
-    syn_free(t->names);
-    syn_free(t->data);
-}
-
-static int64_t elems_of(const syn_ctx *ctx, size_t param) {
-    return syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, param).tensor));
-}
-
-static syn_status plan_tensors(const syn_ctx *ctx, tensors *t, syn_error *err) {
-    const size_t n = syn_ctx_param_count(ctx);
-    int64_t most = 1;
-    *t = (tensors){.entries = syn_calloc(n * SLOTS + 1, sizeof *t->entries),
-                   .names = syn_calloc(n * SLOTS + 1, NAME_BYTES)};
-    for (size_t i = 0; i < n; i++)
-        if (elems_of(ctx, i) > most) most = elems_of(ctx, i);
-    t->data = syn_malloc((size_t)most * sizeof *t->data);
-    if (!t->entries || !t->names || !t->data)
-        return SYN_FAIL_NOMEM(err, (size_t)most * sizeof *t->data, "the training state");
-    for (size_t i = 0; i < n * SLOTS; i++) {
-        char *name = t->names + i * NAME_BYTES;
-        const syn_param_info p = syn_ctx_param(ctx, i / SLOTS);
-        snprintf(name, NAME_BYTES, "%.200s.%s", p.name, slots[i % SLOTS]);
-        t->entries[i] = (syn_safetensors_entry){name, *syn_tensor_spec(ctx, p.tensor)};
-        t->entries[i].spec.dtype = SYN_F32;
-    }
-    return SYN_OK;
-}
-
-static syn_status write_tensors(const pretrain_state *state, const tensors *t, const char *path,
-                                uint64_t *checksum, syn_error *err) {
-    const size_t n = syn_ctx_param_count(state->ctx) * SLOTS;
-    syn_safetensors_writer writer;
-    syn__checksum sum;
-    syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, path, err));
-    syn__checksum_begin(&sum);
-    syn__sink_sum(sink, &sum);
-    syn_status s = syn_safetensors_write_header(&writer, sink, t->entries, n, err);
-    for (size_t i = 0; s == SYN_OK && i < n; i++) {
-        const size_t elems = (size_t)syn_spec_elems(&t->entries[i].spec);
-        s = syn_optimizer_get(state->optimizer, i / SLOTS, (syn_optimizer_slot)(i % SLOTS), t->data,
-                              elems, err);
-        if (s == SYN_OK)
-            s = syn_safetensors_write_data(&writer, t->data, elems * sizeof *t->data, err);
-    }
-    if (s == SYN_OK) s = syn_safetensors_write_end(&writer, err);
-    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
-    *checksum = syn__checksum_end(&sum);
-    return s == SYN_OK ? closed : s;
-}
-
-static syn_status read_tensors(const pretrain_state *state, const tensors *t, const char *path,
-                               syn_error *err) {
-    const size_t n = syn_ctx_param_count(state->ctx) * SLOTS;
-    syn_safetensors *file;
-    syn_status s = SYN_OK;
-    SYN_TRY(syn_safetensors_open(&file, path, err));
-    for (size_t i = 0; s == SYN_OK && i < n; i++) {
-        const char *name = t->entries[i].name;
-        const syn_safetensors_tensor *x = syn_safetensors_find(file, name);
-        const int64_t elems = syn_spec_elems(&t->entries[i].spec);
-        if (!x || x->dtype != SYN_F32 || x->elems != elems) {
-            s = SYN_FAIL(err, SYN_E_FORMAT, "%.300s: '%.100s' is missing or has another shape",
-                         path, name);
-            break;
-        }
-        memcpy(t->data, x->data, (size_t)x->bytes);
-        s = syn_optimizer_set(state->optimizer, i / SLOTS, (syn_optimizer_slot)(i % SLOTS), t->data,
-                              (size_t)elems, err);
-    }
-    syn_safetensors_free(file);
-    return s;
-}
-
-const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]) {
-    snprintf(name, PRETRAIN_TENSORS_NAME, "training-%d.safetensors", shard);
-    return name;
-}
-
-/* Writes this rank's file and sets *checksum; checksum NULL: reads the file. */
-static syn_status own_tensors(const pretrain_state *state, const char *folder, uint64_t *checksum,
-                              syn_error *err) {
-    char path[FOLDER_PATH_BYTES], name[PRETRAIN_TENSORS_NAME];
-    tensors t;
-    SYN_TRY(folder_path(path, err, folder, pretrain_tensors_name(state->shard, name)));
-    syn_status s = plan_tensors(state->ctx, &t, err);
-    if (s == SYN_OK)
-        s = checksum ? write_tensors(state, &t, path, checksum, err)
-                     : read_tensors(state, &t, path, err);
-    free_tensors(&t);
-    return s;
 }
 
 /* ---- Checkpoints ---- */
@@ -251,6 +142,18 @@ static void limit_checkpoints(const pretrain *run) {
     }
 }
 
+/* Replaces the numbers of all ranks by those of the ranks that hold the model, in order of their
+   shards. */
+static void pick_shards(const pretrain *run, uint64_t *all) {
+    const syn_plan *plan = &run->launch.parallel;
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(plan, stride);
+    uint64_t *to = all;
+    for (int32_t stage = 0; stage < plan->pp; stage++)
+        for (int32_t t = 0; t < plan->tp; t++)
+            *to++ = all[stage * stride[SYN_AXIS_PP] + t * stride[SYN_AXIS_TP]];
+}
+
 /* Writes training_state.json with the checksums of all ranks' files. */
 static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *partial,
                               uint64_t checksum, syn_error *err) {
@@ -260,7 +163,10 @@ static syn_status write_state(const pretrain *run, const pretrain_state *state, 
         all ? SYN_OK : SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "checksums");
     s = agree(comm, s, err);
     if (s == SYN_OK) s = gather_numbers(all, comm, checksum, err);
-    if (s == SYN_OK && comm->rank == 0) s = pretrain_write_state(run, state, partial, all, err);
+    if (s == SYN_OK && comm->rank == 0) {
+        pick_shards(run, all);
+        s = pretrain_write_state(run, state, partial, all, err);
+    }
     syn_free(all);
     return s;
 }
@@ -270,15 +176,16 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     char partial[FOLDER_PATH_BYTES];
     uint64_t checksum = 0;
     syn_comm *comm = state->comm;
-    const bool first = comm->rank == 0, has_part = comm->rank < run->launch.parallel.tp;
+    const bool first = comm->rank == 0;
     syn_status s = partial_path(run, partial, name, err);
     if (s == SYN_OK && first) {
         remove_partials(run);
         s = folder_make_empty(partial, err);
     }
     SYN_TRY(agree(comm, s, err));
-    if (has_part) s = pretrain_save_model(run, state->ctx, comm, partial, err);
-    if (s == SYN_OK && has_part && resumable) s = own_tensors(state, partial, &checksum, err);
+    if (state->saves) s = pretrain_save_model(run, state->ctx, comm, partial, err);
+    if (s == SYN_OK && state->saves && resumable)
+        s = pretrain_write_tensors(state, partial, &checksum, err);
     s = agree(comm, s, err);
     if (s == SYN_OK && resumable) {
         s = write_state(run, state, partial, checksum, err);
@@ -385,7 +292,7 @@ static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_st
         return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' has the state of step %lld", folder,
                         (long long)state->step);
     note_end(run, state, folder);
-    return own_tensors(state, folder, NULL, err);
+    return pretrain_read_tensors(run, state, folder, err);
 }
 
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {

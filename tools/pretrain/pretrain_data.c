@@ -61,6 +61,22 @@ static void follow_reference(pretrain *run) {
     run->batches.predict_padding = true;
 }
 
+syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches) {
+    const syn_plan *plan = &run->launch.parallel;
+    return (syn_schedule_shape){.schedule = plan->schedule,
+                                .stages = plan->pp,
+                                .chunks = plan->vp,
+                                .microbatches = (int32_t)microbatches,
+                                .group = plan->microbatch_group};
+}
+
+static syn_status check_schedule(const pretrain *run, syn_error *err) {
+    const syn_schedule_shape shape = pretrain_schedule(run, run->args->accumulation);
+    syn_model_part part;
+    SYN_TRY(syn_schedule_check(&shape, err));
+    return syn_pipeline_part(&part, &run->config, &shape, 0, 0, err);
+}
+
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
@@ -70,7 +86,7 @@ static syn_status check_model(pretrain *run, syn_error *err) {
             run->config.name);
     SYN_TRY(syn_model_plan_check(&run->config, &run->launch.parallel, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
-    return SYN_OK;
+    return check_schedule(run, err);
 }
 
 static syn_status check_length(const pretrain *run, syn_error *err) {
@@ -349,6 +365,18 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
    if they took no time. */
 #define DEFAULT_HARDWARE "a100-80g"
 
+/* Chooses the ranks that a prediction records: those of one pipeline, the slowest. */
+static void choose_ranks(pretrain *run) {
+    const syn_plan *plan = &run->launch.parallel;
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(plan, stride);
+    const int32_t slowest = syn_plan_slowest_rank(plan, (int32_t)run->hw.node_ranks);
+    const int32_t step = stride[SYN_AXIS_PP];
+    run->launch.alone_rank = slowest - slowest / step % plan->pp * step;
+    run->launch.alone_n = plan->pp;
+    run->launch.alone_step = step;
+}
+
 static syn_status choose_hardware(pretrain *run, syn_error *err) {
     const char *name = run->args->hw;
     if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
@@ -356,8 +384,7 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
         syn_hardware_set_sharing(&run->hw, run->launch.ranks);
-        run->launch.alone_rank =
-            syn_plan_slowest_rank(&run->launch.parallel, (int32_t)run->hw.node_ranks);
+        choose_ranks(run);
     }
     return comparison_open(&run->predicted, run->args->compare, run->launch.hw, "megatron",
                            run->launch.ranks, err);
@@ -380,6 +407,9 @@ static void choose_dtype(pretrain *run) {
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
+    const size_t stages = (size_t)run->launch.parallel.pp;
+    if (!(run->stage_bytes = syn_calloc(stages, sizeof *run->stage_bytes)))
+        return SYN_FAIL_NOMEM(err, stages * sizeof *run->stage_bytes, "peak memory");
     SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));
     choose_dtype(run);
@@ -409,6 +439,10 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--max-seq-length", a->max_seq_length},
                    {"--num-gpus", a->num_gpus},
                    {"--tp", a->tp},
+                   {"--pp", run->launch.parallel.pp},
+                   {"--schedule", (int64_t)run->launch.parallel.schedule},
+                   {"--vp", run->launch.parallel.vp},
+                   {"--microbatch-group", run->launch.parallel.microbatch_group},
                    {"--seed", a->seed},
                    {"--activation-recompute", a->recompute},
                    {"--mask-policy", a->masking},
@@ -474,6 +508,10 @@ void pretrain_free(pretrain *run) {
     output_lock_release(&run->save_lock);
     output_lock_release(&run->trace_lock);
     pretrain_free_trace(run);
+    for (int32_t i = 0; run->shorter && i < run->launch.parallel.pp; i++)
+        syn_ctx_free(run->shorter[i]);
+    syn_free(run->shorter);
+    syn_free(run->stage_bytes);
     comparison_free(&run->predicted);
     syn_weights_free(run->weights);
     syn_texts_free(run->texts);

@@ -1,84 +1,248 @@
 /* Predicts the time of a training step. */
 #include "export/export.h"
+#include "syntorch/base/memory.h"
+#include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/suggestions.h"
 
-/* Predicts the time of one step from a graph of `steps` steps. */
-static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, int64_t steps,
-                             sweep_times *out, syn_error *err) {
-    const limits l = pretrain_limits(hw, graph);
-    SYN_TRY(syn_predicted_duration(&out->ns, graph, err));
-    limits_shares(&l, LIMITS_ALL, out->ns, out->shares, &out->utilisation);
+/* Moves the bubble from the share of communication to a share of its own. */
+static void split_bubble(sweep_times *t, double bubble) {
+    double *comm = &t->shares[SYN_LIMIT_COMMUNICATION];
+    t->shares[LIMITS_BUBBLE] = bubble < *comm ? bubble : *comm;
+    *comm -= t->shares[LIMITS_BUBBLE];
+}
+
+/* Predicts the time of one step from a graph of `steps` steps on n ranks. */
+static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, uint32_t n,
+                             int64_t steps, sweep_times *out, syn_error *err) {
+    const limits l = pretrain_limits(hw, graph, n);
+    syn_predicted_use use = {0};
+    if (n > 1) SYN_TRY(syn_predicted_use_of(&use, graph, err));
+    else SYN_TRY(syn_predicted_duration(&use.ns, graph, err));
+    limits_shares(&l, LIMITS_ALL, use.ns * n, out->shares, &out->utilisation);
     out->beyond = l.beyond;
-    out->ns /= (double)steps;
+    if (use.ns > 0) split_bubble(out, use.idle_ns / use.ns);
+    out->ns = use.ns / (double)steps;
     return SYN_OK;
 }
 
-/* Makes the graph of a rank's rows, with predicted instead of measured times. */
-static syn_status make_graph(const syn_ctx *ctx, const syn_hardware *hw, syn_graph **out,
-                             syn_error *err) {
-    const syn_trace *trace = syn_ctx_trace(ctx);
-    const bool measured = syn_ctx_has_data(ctx);
-    syn_graph *graph;
-    SYN_TRY(syn_trace_graph(&graph, &trace, 1, measured ? NULL : hw, err));
-    const syn_status s = measured ? syn_graph_predict(out, graph, hw, err) : SYN_OK;
-    if (!measured) *out = graph;
-    else if (s != SYN_OK) syn_graph_free(graph);
+static uint32_t stages(const pretrain *run) {
+    return (uint32_t)run->launch.parallel.pp;
+}
+
+/* Predicts the time of one step from the traces of one rank of each stage. */
+static syn_status time_traces(const pretrain *run, syn_ctx *const *ctx, const syn_hardware *hw,
+                              int64_t steps, sweep_times *out, syn_error *err) {
+    const uint32_t n = stages(run);
+    const bool measured = syn_ctx_has_data(ctx[0]);
+    const syn_trace **traces = syn_calloc(n, sizeof *traces);
+    syn_graph *graph = NULL, *timed = NULL;
+    if (!traces) return SYN_FAIL_NOMEM(err, n * sizeof *traces, "traces");
+    for (uint32_t i = 0; i < n; i++) traces[i] = syn_ctx_trace(ctx[i]);
+    syn_status s = syn_trace_graph(&graph, traces, n, measured ? NULL : hw, err);
+    if (s == SYN_OK && measured) s = syn_graph_predict(&timed, graph, hw, err);
+    if (s == SYN_OK) s = time_graph(hw, measured ? timed : graph, n, steps, out, err);
+    syn_graph_free(timed ? timed : graph); /* timed owns graph */
+    syn_free(traces);
     return s;
 }
 
-/* Adds the time of `passes` more microbatches to t. Each microbatch takes the difference between
-   the times in t and in `fewer`, whose step has one microbatch less. */
-static void add_passes(sweep_times *t, const sweep_times *fewer, int64_t passes) {
-    const double more = (double)passes, ns = t->ns + more * (t->ns - fewer->ns);
-    for (int i = 0; i < SYN_LIMIT_COUNT; i++) {
-        const double own = t->shares[i] * t->ns, of_fewer = fewer->shares[i] * fewer->ns;
-        t->shares[i] = (own + more * (own - of_fewer)) / ns;
-    }
-    const double own = t->utilisation * t->ns, of_fewer = fewer->utilisation * fewer->ns;
-    t->utilisation = (own + more * (own - of_fewer)) / ns;
-    t->ns = ns;
-}
-
-syn_status pretrain_predict(const pretrain *run, const syn_ctx *ctx, const syn_hardware *hw,
-                            int64_t steps, int64_t passes, sweep_times *out, syn_error *err) {
-    const sweep_times fewer = *out;
-    syn_graph *graph;
-    SYN_TRY(make_graph(ctx, hw, &graph, err));
-    const syn_status s = time_graph(hw, graph, steps, out, err);
-    syn_graph_free(graph);
-    if (s == SYN_OK && passes == PRETRAIN_RECORDED_PASSES && passes < run->args->accumulation)
-        add_passes(out, &fewer, run->args->accumulation - passes);
+static void add_run(const pretrain *run, const syn_hardware *hw, sweep_times *out) {
     out->tokens = pretrain_step_tokens(run);
-    out->rank_bytes = (double)syn_ctx_peak_bytes(ctx);
     out->ranks = run->launch.ranks;
     out->dtype = run->dtype;
     out->error = pretrain_error(run, hw);
-    return s;
 }
 
-syn_status pretrain_predict_all(pretrain *run, const syn_ctx *ctx, int64_t steps, int64_t passes,
-                                syn_error *err) {
-    const comparison *c = &run->predicted;
-    for (int i = 0; i < c->n; i++)
-        SYN_TRY(pretrain_predict(run, ctx, &c->machines[i], steps, passes, &c->times[i], err));
+/* Sets the peak memory to that of the stage that needs most. */
+static void add_memory(const double *bytes, uint32_t n, sweep_times *out) {
+    out->rank_bytes = 0;
+    out->stages = (int32_t)n;
+    for (uint32_t i = 0; i < n; i++)
+        if (bytes[i] > out->rank_bytes) {
+            out->rank_bytes = bytes[i];
+            out->fullest = (int32_t)i;
+        }
+}
+
+/* ---- Recorded steps ---- */
+
+/* Microbatches of all stages that a prediction of the interleaved schedule records at most. */
+enum { INTERLEAVED_MICROBATCHES = 1024 };
+
+/* Every stage does the same for all microbatches between those with which it fills and drains, so
+   the time grows linearly from two rounds on. In the interleaved schedule stages wait for different
+   times before they are full, and the slowest one may limit the time only after many rounds; as
+   many as possible are recorded. Groups of that schedule stay whole. */
+int pretrain_recorded_steps(const pretrain *run, int64_t microbatches[2]) {
+    const syn_plan *plan = &run->launch.parallel;
+    const int64_t all = run->args->accumulation;
+    const int64_t unit = plan->microbatch_group > 0 ? plan->microbatch_group : plan->pp;
+    int64_t rounds = 2;
+    if (plan->vp > 1) rounds = INTERLEAVED_MICROBATCHES / plan->pp / unit - 1;
+    microbatches[0] = (rounds > 2 ? rounds : 2) * unit + all % unit;
+    microbatches[1] = microbatches[0] + unit;
+    if (all > microbatches[1]) return 2;
+    microbatches[0] = all;
+    return 1;
+}
+
+syn_status pretrain_shorter_step(pretrain *run, int32_t stage, syn_ctx ***ctx, syn_error *err) {
+    const size_t n = stages(run);
+    if (!run->shorter && !(run->shorter = syn_calloc(n, sizeof *run->shorter)))
+        return SYN_FAIL_NOMEM(err, n * sizeof *run->shorter, "contexts");
+    *ctx = &run->shorter[stage];
     return SYN_OK;
 }
 
-syn_status pretrain_predict_passes(pretrain *run, const syn_ctx *ctx, int64_t passes,
-                                   syn_error *err) {
-    if (run->swept) return pretrain_add_swept(run, ctx, passes, err);
-    return pretrain_predict_all(run, ctx, 1, passes, err);
+/* How many times the difference between the two recorded steps is to be added; 0: the step was
+   recorded whole. */
+static double units_left(const pretrain *run, int64_t microbatches[2]) {
+    if (pretrain_recorded_steps(run, microbatches) == 1) return 0;
+    return (double)(run->args->accumulation - microbatches[1]) /
+           (double)(microbatches[1] - microbatches[0]);
 }
 
-syn_status pretrain_predict_ranks(pretrain *run, const syn_graph *all, int64_t steps,
-                                  syn_error *err) {
-    if (run->launch.device != SYN_DEVICE_META)
-        return SYN_OK; /* other devices have measured times */
-    return time_graph(run->launch.hw, all, steps, run->predicted.times, err);
+/* Adds the time of `units` times what t takes longer than `shorter`. */
+static void add_units(sweep_times *t, const sweep_times *shorter, double units) {
+    const double ns = t->ns + units * (t->ns - shorter->ns);
+    for (int i = 0; i < LIMITS_SHARES; i++) {
+        const double own = t->shares[i] * t->ns, of_shorter = shorter->shares[i] * shorter->ns;
+        t->shares[i] = (own + units * (own - of_shorter)) / ns;
+    }
+    const double own = t->utilisation * t->ns, of_shorter = shorter->utilisation * shorter->ns;
+    t->utilisation = (own + units * (own - of_shorter)) / ns;
+    t->ns = ns;
+}
+
+static syn_status predict(const pretrain *run, syn_ctx *const *ctx, const syn_hardware *hw,
+                          sweep_times *out, syn_error *err) {
+    int64_t microbatches[2];
+    const double units = units_left(run, microbatches);
+    sweep_times shorter;
+    SYN_TRY(time_traces(run, ctx, hw, 1, out, err));
+    add_run(run, hw, out);
+    if (!(units > 0)) return SYN_OK;
+    SYN_TRY(time_traces(run, run->shorter, hw, 1, &shorter, err));
+    add_units(out, &shorter, units);
+    return SYN_OK;
+}
+
+syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_times *out,
+                            syn_error *err) {
+    const launch *l = &run->launch;
+    const uint32_t n = stages(run);
+    int64_t microbatches[2];
+    const double units = units_left(run, microbatches);
+    syn_ctx **ctx = syn_calloc(n, sizeof *ctx);
+    if (!ctx) return SYN_FAIL_NOMEM(err, n * sizeof *ctx, "contexts");
+    for (uint32_t i = 0; i < n; i++) {
+        double *bytes = &run->stage_bytes[i];
+        ctx[i] = l->ctx[l->mpi ? 0 : l->alone_rank + (int32_t)i * l->alone_step];
+        *bytes = (double)syn_ctx_peak_bytes(ctx[i]);
+        if (units > 0) *bytes += units * (*bytes - (double)syn_ctx_peak_bytes(run->shorter[i]));
+    }
+    const syn_status s = predict(run, ctx, hw, out, err);
+    add_memory(run->stage_bytes, n, out);
+    syn_free(ctx);
+    return s;
+}
+
+syn_status pretrain_predict_recorded(pretrain *run, int32_t rank, syn_error *err) {
+    const launch *l = &run->launch;
+    const comparison *c = &run->predicted;
+    const int32_t last = l->alone_rank + (l->alone_n - 1) * l->alone_step;
+    if (rank != (l->mpi ? 0 : last)) return SYN_OK;
+    if (run->swept) return pretrain_add_swept(run, err);
+    for (int i = 0; i < c->n; i++)
+        SYN_TRY(pretrain_predict(run, &c->machines[i], &c->times[i], err));
+    return SYN_OK;
+}
+
+/* ---- Traced steps ---- */
+
+/* Without a pipeline, predicts from the rank's own trace on the rank that a prediction is for. */
+static syn_status predict_one(pretrain *run, syn_ctx *ctx, int32_t rank, int64_t steps,
+                              syn_error *err) {
+    const comparison *c = &run->predicted;
+    const double bytes = (double)syn_ctx_peak_bytes(ctx);
+    if (rank != (run->launch.mpi ? 0 : run->launch.alone_rank)) return SYN_OK;
+    for (int i = 0; i < c->n; i++) {
+        SYN_TRY(time_traces(run, &ctx, &c->machines[i], steps, &c->times[i], err));
+        add_run(run, &c->machines[i], &c->times[i]);
+        add_memory(&bytes, 1, &c->times[i]);
+    }
+    return SYN_OK;
+}
+
+/* Predicts from a graph of all ranks on each machine. */
+static syn_status predict_stages(pretrain *run, const syn_graph *all, int64_t steps,
+                                 syn_error *err) {
+    const comparison *c = &run->predicted;
+    for (int i = 0; i < c->n; i++) {
+        syn_graph *copy, *timed = NULL;
+        SYN_TRY(gather_copy(&copy, all, err));
+        syn_status s = syn_graph_predict(&timed, copy, &c->machines[i], err);
+        if (s == SYN_OK)
+            s = time_graph(&c->machines[i], timed, all->n_ranks, steps, &c->times[i], err);
+        syn_graph_free(timed ? timed : copy);
+        SYN_TRY(s);
+        add_run(run, &c->machines[i], &c->times[i]);
+        add_memory(run->stage_bytes, stages(run), &c->times[i]);
+    }
+    return SYN_OK;
+}
+
+/* Sets run->stage_bytes: on meta from the ranks that have run up to now, otherwise on rank 0. */
+static syn_status stage_memory(const pretrain *run, const syn_ctx *ctx, syn_comm *comm,
+                               syn_error *err) {
+    const launch *l = &run->launch;
+    uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
+    int32_t stride[SYN_AXES];
+    syn_status s = SYN_OK;
+    if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "peak memory");
+    if (l->device != SYN_DEVICE_META) s = gather_numbers(all, comm, syn_ctx_peak_bytes(ctx), err);
+    syn_plan_strides(&l->parallel, stride);
+    for (int32_t r = 0; r < comm->size && s == SYN_OK; r++) {
+        double *most = &run->stage_bytes[r / stride[SYN_AXIS_PP] % l->parallel.pp];
+        if (l->device == SYN_DEVICE_META) all[r] = l->ctx[r] ? syn_ctx_peak_bytes(l->ctx[r]) : 0;
+        if ((double)all[r] > *most) *most = (double)all[r];
+    }
+    syn_free(all);
+    return s;
+}
+
+syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
+                                   const syn_graph *all, int64_t steps, syn_error *err) {
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    if (run->predicted.n == 0) return SYN_OK;
+    if (stages(run) == 1) {
+        SYN_TRY(predict_one(run, ctx, comm->rank, steps, err));
+        /* On meta the machine's times of all ranks together are known. */
+        if (!all || !meta || !run->launch.hw) return SYN_OK;
+        return time_graph(run->launch.hw, all, 1, steps, run->predicted.times, err);
+    }
+    SYN_TRY(stage_memory(run, ctx, comm, err));
+    return all ? predict_stages(run, all, steps, err) : SYN_OK;
 }
 
 /* ---- Printing ---- */
+
+enum { LISTED_STAGES = 16 };
+
+static void print_memory(const pretrain *run, const sweep_times *t) {
+    char text[32];
+    cli_bytes_text(t->rank_bytes, text, sizeof text);
+    if (t->stages < 2) {
+        printf("memory: %s per rank\n", text);
+        return;
+    }
+    printf("memory: %s per rank of stage %d, which needs most", text, t->fullest);
+    for (int32_t i = 0; i < t->stages && t->stages <= LISTED_STAGES; i++)
+        printf("%s%s", i == 0 ? "; by stage: " : ", ",
+               cli_bytes_text(run->stage_bytes[i], text, sizeof text));
+    printf("\n");
+}
 
 static void print_own(const pretrain *run) {
     const syn_hardware *hw = &run->hw;
@@ -94,7 +258,7 @@ static void print_own(const pretrain *run) {
     printf("limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
     printf("prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
     extrapolation_print(&t->beyond, stdout);
-    printf("memory: %s per rank\n", cli_bytes_text(t->rank_bytes, a, sizeof a));
+    print_memory(run, t);
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
              syn_dtype_name(run->dtype));
     if (!sweep_fits(hw, t)) suggestions_print_need(hw, t, text, stdout);
@@ -121,8 +285,11 @@ static void put_own(const pretrain *run, syn_sink *out) {
     }
     syn_sink_text(out, ", \"extrapolations\": ");
     extrapolation_json(&t->beyond, out);
-    syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f}",
+    syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f",
                     sweep_fits(&run->hw, t) ? "true" : "false", t->rank_bytes);
+    for (int32_t i = 0; i < t->stages && t->stages > 1; i++)
+        syn_sink_printf(out, "%s%.0f", i == 0 ? ", \"stage_bytes\": [" : ", ", run->stage_bytes[i]);
+    syn_sink_text(out, t->stages > 1 ? "]}" : "}");
 }
 
 static syn_status put_json(const pretrain *run, syn_error *err) {
@@ -130,6 +297,7 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
                                              [SYN_RECOMPUTE_SELECTIVE] = "selective",
                                              [SYN_RECOMPUTE_FULL] = "full"};
     const pretrain_args *a = run->args;
+    const syn_plan *plan = &run->launch.parallel;
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
@@ -141,6 +309,9 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
                     (long long)a->tp, a->device, syn_dtype_name(run->dtype), run->launch.ranks,
                     (long long)a->batch_size, (long long)a->max_seq_length,
                     (long long)a->accumulation, recomputes[a->recompute]);
+    if (plan->pp > 1)
+        syn_sink_printf(out, ", \"pp\": %d, \"schedule\": \"%s\", \"vp\": %d", plan->pp,
+                        syn_schedule_name(plan->schedule), plan->vp);
     put_own(run, out);
     if (a->compare) {
         syn_sink_text(out, ", \"compared\": ");

@@ -18,9 +18,12 @@ typedef struct option {
     const char *name;
     char text[200]; /* the value; of files: "name (checksum)" */
     bool is_sum;
+    /* How ranks share the work. A resumed run may differ if its steps have as many samples. */
+    bool is_layout;
+    bool is_new; /* checkpoints of earlier versions lack it; then it was 1 */
 } option;
 
-enum { OPTIONS = 21, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 23, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -36,6 +39,12 @@ static option *add(options *o, const char *name) {
 static void add_i64(options *o, const char *name, int64_t value) {
     option *added = add(o, name);
     snprintf(added->text, sizeof added->text, "%lld", (long long)value);
+}
+
+static void add_layout(options *o, const char *name, int64_t value, bool is_new) {
+    add_i64(o, name, value);
+    o->at[o->n - 1].is_layout = true;
+    o->at[o->n - 1].is_new = is_new;
 }
 
 static void add_f64(options *o, const char *name, double value) {
@@ -74,11 +83,13 @@ static void list_options(const pretrain *run, options *o) {
     else add_sum(o, "--eval-data", "none", 0);
     add_sum(o, "--tokenizer", *run->tokenizer_folder ? run->tokenizer_folder : "bytes",
             run->tokenizer_sum);
-    add_i64(o, "--batch-size", a->batch_size);
-    add_i64(o, "--gradient-accumulation-steps", a->accumulation);
+    add_layout(o, "--batch-size", a->batch_size, false);
+    add_layout(o, "--gradient-accumulation-steps", a->accumulation, false);
     add_i64(o, "--max-seq-length", a->max_seq_length);
-    add_i64(o, "--num-gpus", a->num_gpus);
-    add_i64(o, "--tp", a->tp);
+    add_layout(o, "--num-gpus", a->num_gpus, false);
+    add_layout(o, "--tp", a->tp, false);
+    add_layout(o, "--pp", run->launch.parallel.pp, true);
+    add_layout(o, "--vp", run->launch.parallel.vp, true);
     add_text(o, "--dtype", syn_dtype_name(run->dtype));
     add_text(o, "--recipe", a->reference ? "reference" : "default");
     add_i64(o, "--num-epochs", a->num_epochs);
@@ -101,12 +112,13 @@ typedef struct differences {
     const char *folder; /* of the checkpoint */
     options want;
     bool seen[OPTIONS];
+    int64_t saved[OPTIONS]; /* of options of the layout */
     char text[400];
 } differences;
 
 static void add_difference(differences *d, const char *name, const char *what) {
     const size_t n = strlen(d->text);
-    snprintf(d->text + n, sizeof d->text - n, "%s%s %s", n ? "; " : "", name, what);
+    snprintf(d->text + n, sizeof d->text - n, "%s%s %.300s", n ? "; " : "", name, what);
 }
 
 /* Whether the checkpoint's config.json describes the run's model, apart from stop criteria. Earlier
@@ -130,6 +142,10 @@ static void compare_option(differences *d, int i, const char *saved) {
     const size_t wanted = strlen(want->text) - cut, had = bytes < cut ? 0 : bytes - cut;
     char what[400];
     d->seen[i] = true;
+    if (want->is_layout) {
+        d->saved[i] = strtoll(saved, NULL, 10);
+        return;
+    }
     if (strcmp(saved + (cut ? had : 0), want->text + (cut ? wanted : 0)) == 0) return;
     if (strcmp(want->name, "model") == 0 && same_model(d)) return;
     if (cut && wanted == had && strncmp(saved, want->text, had) == 0)
@@ -138,6 +154,42 @@ static void compare_option(differences *d, int i, const char *saved) {
         snprintf(what, sizeof what, "was %.*s, not %.*s", (int)(had < 160 ? had : 160), saved,
                  (int)wanted, want->text);
     add_difference(d, want->name, what);
+}
+
+static int64_t saved_value(const differences *d, const char *name) {
+    for (int i = 0; i < d->want.n; i++)
+        if (strcmp(d->want.at[i].name, name) == 0) return d->saved[i];
+    return 0;
+}
+
+/* Compares the layouts after all options are read, and sets state->written. Steps must have as many
+   samples as before. With --recipe reference the loss is a mean over ranks, so also as many
+   data-parallel ranks. */
+static void compare_layout(differences *d, pretrain_state *state) {
+    const pretrain *run = d->run;
+    const pretrain_args *a = run->args;
+    const int64_t tp = saved_value(d, "--tp"), pp = saved_value(d, "--pp");
+    const int64_t vp = saved_value(d, "--vp"), ranks = saved_value(d, "--num-gpus");
+    const int64_t dp = tp > 0 && pp > 0 ? ranks / tp / pp : 0;
+    const int64_t samples =
+        dp * saved_value(d, "--batch-size") * saved_value(d, "--gradient-accumulation-steps");
+    const int64_t now = run->launch.parallel.dp * a->batch_size * a->accumulation;
+    state->written = (pretrain_layout){(int32_t)tp, (int32_t)pp, (int32_t)vp};
+    const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536;
+    if (plausible && samples == now && (!a->reference || dp == run->launch.parallel.dp)) return;
+    for (int i = 0; i < d->want.n; i++) {
+        const option *want = &d->want.at[i];
+        char what[100];
+        if (!want->is_layout || !d->seen[i] || d->saved[i] == strtoll(want->text, NULL, 10))
+            continue;
+        snprintf(what, sizeof what, "was %lld, not %.20s", (long long)d->saved[i], want->text);
+        add_difference(d, want->name, what);
+    }
+}
+
+bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {
+    const syn_plan *plan = &run->launch.parallel;
+    return layout->tp == plan->tp && layout->pp == plan->pp && layout->vp == plan->vp;
 }
 
 /* ---- Checksums ---- */
@@ -215,19 +267,22 @@ static syn_status check_own_sum(const char *path, const char *data, bool *found,
                     text, at);
 }
 
-/* Whether this rank verifies a file: its own, and on rank 0 also files that no rank reads. */
-static bool verifies(const pretrain_state *state, int32_t tp, const char *name) {
-    const int32_t shard = shard_of(name, tp);
-    return shard == state->shard || (shard < 0 && state->comm->rank == 0);
+/* Whether this rank verifies a file: those that it reads, and on rank 0 also files that no rank
+   reads. */
+static bool verifies(const pretrain *run, const pretrain_state *state, const char *name) {
+    const pretrain_layout *written = &state->written;
+    const int32_t shard = shard_of(name, written->tp * written->pp);
+    if (shard < 0) return state->comm->rank == 0;
+    return shard == state->shard || !pretrain_same_layout(run, written);
 }
 
-static syn_status verify_files(syn_json *json, const pretrain_state *state, int32_t tp,
+static syn_status verify_files(syn_json *json, const pretrain *run, const pretrain_state *state,
                                const char *folder, syn_error *err) {
     char path[FOLDER_PATH_BYTES], text[SUM_TEXT];
     uint64_t sum;
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "\"files\""));
     while (syn_json_next(json) == SYN_JSON_KEY) {
-        const bool verify = verifies(state, tp, json->text);
+        const bool verify = verifies(run, state, json->text);
         SYN_TRY(folder_path(path, err, folder, json->text));
         SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, "a checksum"));
         if (!verify || strncmp(json->text, SUM_PREFIX, sizeof SUM_PREFIX - 1) != 0) continue;
@@ -278,7 +333,8 @@ syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     SYN_TRY(syn_sink_open_memory(&text, err));
     write_members(run, state, text);
-    syn_status s = write_sums(text, folder, sums, run->launch.parallel.tp, err);
+    const syn_plan *plan = &run->launch.parallel;
+    syn_status s = write_sums(text, folder, sums, plan->tp * plan->pp, err);
     const char *data = syn_sink_data(text, &bytes);
     if (s == SYN_OK && data) s = write_text(path, data, bytes, err);
     const syn_status closed = syn_sink_close(text, true, err);
@@ -326,14 +382,15 @@ static syn_status read_members(syn_json *json, pretrain_state *state, difference
 }
 
 /* Verifies files against the checksums in the state. */
-static syn_status verify_listed(const pretrain_state *state, int32_t tp, const char *folder,
-                                const char *path, const char *data, size_t bytes, syn_error *err) {
+static syn_status verify_listed(const pretrain *run, const pretrain_state *state,
+                                const char *folder, const char *path, const char *data,
+                                size_t bytes, syn_error *err) {
     syn_json json;
     syn_status s = SYN_OK;
     syn_json_init(&json, path, data, bytes, err);
     if (syn_json_next(&json) != SYN_JSON_OBJECT_BEGIN) s = err->code;
     while (s == SYN_OK && syn_json_next(&json) == SYN_JSON_KEY) {
-        if (strcmp(json.text, "files") == 0) s = verify_files(&json, state, tp, folder, err);
+        if (strcmp(json.text, "files") == 0) s = verify_files(&json, run, state, folder, err);
         else if (!syn_json_skip(&json)) s = err->code;
     }
     syn_json_free(&json);
@@ -353,11 +410,12 @@ static syn_status read_state(const pretrain *run, const char *folder, const char
         s = read_members(&json, state, d, &listed, err);
         syn_json_free(&json);
     }
+    if (s == SYN_OK) compare_layout(d, state);
     if (s == SYN_OK && listed && !summed)
         s = SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' is damaged: its checksum is missing", path);
     /* the files of another run need not be read */
     if (s == SYN_OK && listed && !*d->text)
-        s = verify_listed(state, run->launch.parallel.tp, folder, path, data, bytes, err);
+        s = verify_listed(run, state, folder, path, data, bytes, err);
     syn_free(data);
     return s;
 }
@@ -368,11 +426,13 @@ syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain
     syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
     differences d = {.run = run, .folder = folder, .text = ""};
     list_options(run, &d.want);
+    for (int i = 0; i < d.want.n; i++) d.saved[i] = 1;
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     const syn_status s = read_state(run, folder, path, state, &d, &first);
     if (s != SYN_OK) return SYN_FAIL(err, s, "%s", first.text);
     for (int i = 0; i < d.want.n; i++)
-        if (!d.seen[i]) add_difference(&d, d.want.at[i].name, "is not recorded");
+        if (!d.seen[i] && !d.want.at[i].is_new)
+            add_difference(&d, d.want.at[i].name, "is not recorded");
     if (!*d.text) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "'%.200s' belongs to another run: %s", folder, d.text);
 }

@@ -12,6 +12,10 @@ static sweep swept;
 int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
     static const char *const keys[] = {"num_gpus",
                                        "tp",
+                                       "pp",
+                                       "schedule",
+                                       "vp",
+                                       "microbatch_group",
                                        "batch_size",
                                        "max_seq_length",
                                        "dtype",
@@ -54,13 +58,13 @@ typedef struct pretrain_swept {
     sweep_times *times; /* of the current combination, for each machine */
 } pretrain_swept;
 
-syn_status pretrain_add_swept(pretrain *run, const syn_ctx *ctx, int64_t passes, syn_error *err) {
+syn_status pretrain_add_swept(pretrain *run, syn_error *err) {
     const sweep *s = run->swept->of;
     for (int i = 0; i < s->n_machines; i++) {
         syn_hardware hw = s->machines[i];
         if (s->machine_axis < 0) hw = run->hw; /* the machine of --hw */
         else syn_hardware_set_sharing(&hw, run->launch.ranks);
-        SYN_TRY(pretrain_predict(run, ctx, &hw, 1, passes, &run->swept->times[i], err));
+        SYN_TRY(pretrain_predict(run, &hw, &run->swept->times[i], err));
     }
     return SYN_OK;
 }

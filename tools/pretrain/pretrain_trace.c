@@ -44,6 +44,13 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 
 /* ---- What ---- */
 
+/* Metadata that is left out because it says nothing about this run. */
+static bool is_default(const pretrain *run, const syn_attribute *a) {
+    const char *n = a->name;
+    if (strcmp(n, "pp") == 0 || strcmp(n, "schedule") == 0) return run->launch.parallel.pp == 1;
+    return a->i64 == 1 && (strcmp(n, "accumulation") == 0 || strcmp(n, "vp") == 0);
+}
+
 static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *graph,
                                syn_error *err) {
     const syn_model_config *m = &run->config;
@@ -57,6 +64,11 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = syn_dtype_name(run->dtype)},
         {.name = "tp", .i64 = run->launch.parallel.tp},
         {.name = "dp", .i64 = run->launch.parallel.dp},
+        {.name = "pp", .i64 = run->launch.parallel.pp},
+        {.name = "schedule",
+         .type = SYN_VALUE_TEXT,
+         .text = syn_schedule_name(run->launch.parallel.schedule)},
+        {.name = "vp", .i64 = run->launch.parallel.vp},
         {.name = "batch", .i64 = args->batch_size},
         {.name = "accumulation", .i64 = args->accumulation},
         {.name = "tokens", .i64 = args->max_seq_length},
@@ -64,7 +76,7 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
         {.name = "device", .type = SYN_VALUE_TEXT, .text = args->device},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
-        if (strcmp(list[i].name, "accumulation") == 0 && list[i].i64 == 1) continue;
+        if (is_default(run, &list[i])) continue;
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
     }
@@ -95,13 +107,14 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
            (unsigned)ranks, ranks == 1 ? "rank" : "ranks", syn_dtype_name(run->dtype), part);
 }
 
-limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph) {
+limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph, uint32_t n) {
     syn_cursor cur = {0};
     limits l = {0};
-    for (uint32_t i = 0; i < graph->ranks[0].n_nodes; i++) {
-        const syn_node *node = syn_graph_node(graph, 0, i, &cur);
-        if (node) limits_add(&l, hw, graph, 0, node);
-    }
+    for (uint32_t rank = 0; rank < n; rank++)
+        for (uint32_t i = 0; i < graph->ranks[rank].n_nodes; i++) {
+            const syn_node *node = syn_graph_node(graph, rank, i, &cur);
+            if (node) limits_add(&l, hw, graph, rank, node);
+        }
     syn_cursor_free(&cur);
     return l;
 }
@@ -173,7 +186,6 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     if (s != SYN_OK && s != SYN_E_UNSUPPORTED) return SYN_FAIL(err, s, "%s", missing.text);
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
     tell(run, window, prefix, all->n_ranks);
-    SYN_TRY(pretrain_predict_ranks(run, all, window->n_steps, err));
     if (run->args->visualize_trace) SYN_TRY(draw(run, window, prefix, all, err));
     return s != SYN_OK ? SYN_FAIL(err, s, "%s", missing.text) : SYN_OK;
 }
@@ -260,8 +272,6 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
     const bool alone = run->launch.device == SYN_DEVICE_META;
     struct pretrain_window *window = NULL;
     syn_graph *mine = NULL, *all = NULL;
-    if (comm->rank == (run->launch.mpi ? 0 : run->launch.alone_rank))
-        SYN_TRY(pretrain_predict_all(run, ctx, here.active, run->args->accumulation, err));
     if (syn_ctx_sync(ctx) != SYN_OK)
         return syn_ctx_check(ctx, err); /* after the synchronization all times are known */
     SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
@@ -273,6 +283,7 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
         if (s == SYN_OK) s = gather_graphs(&all, comm, mine, err);
         syn_graph_free(mine);
     }
+    if (s == SYN_OK) s = pretrain_predict_traced(run, ctx, comm, all, here.active, err);
     if (s == SYN_OK && all) s = write_or_warn(run, window, all, err);
     syn_graph_free(all);
     return s;

@@ -26,10 +26,12 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_mesh mesh;
-    syn_model *model;
+    syn_model **chunks; /* one, or with --vp so many as each stage has */
+    char shared[64];    /* name of the parameter that the first and the last stage share */
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
-    int64_t *which; /* (batch_size): indices of the samples of a microbatch */
+    int64_t microbatches; /* per step */
+    int64_t *which;       /* (batch_size): indices of the samples of a microbatch */
     syn_batch batch;
     int64_t first_step; /* of this run */
     /* of this step and the previous one, indexed by the lowest bit of the step number */
@@ -121,14 +123,8 @@ static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
 
 /* ---- Steps ---- */
 
-/* Sums a number over the data-parallel ranks. */
-static syn_tensor over_ranks(rank *r, syn_tensor x) {
-    const syn_group *dp = r->mesh.group[SYN_AXIS_DP];
-    return dp ? syn_all_reduce(r->ctx, x, SYN_REDUCE_SUM, dp) : x;
-}
-
 /* Sets dropout masks that depend only on seed, epoch and sample, not on the number of ranks. */
-static void set_dropout(rank *r, int64_t epoch) {
+static void set_dropout(rank *r, syn_model *model, int64_t epoch) {
     const int64_t n = r->sampler.batch;
     const syn_dropout_rates *rates = &r->run->config.dropout;
     const syn_spec spec = {SYN_I32, 1, {n}};
@@ -140,21 +136,26 @@ static void set_dropout(rank *r, int64_t epoch) {
                                    .residual = rates->residual,
                                    .seed = syn_hash(&epoch, sizeof epoch, seed),
                                    .keys = syn_input(r->ctx, "texts", &spec, keys)};
-    syn_model_set_dropout(r->model, &how);
+    syn_model_set_dropout(model, &how);
 }
 
-/* The loss of a microbatch; a syn_pass. */
-static syn_tensor loss_of(void *arg, int pass) {
+/* Runs a chunk of layers on a microbatch; a syn_stage_forward. */
+static syn_tensor stage_of(void *arg, int chunk, int pass, syn_tensor x) {
     const step_passes *p = arg;
     rank *r = p->rank;
     const int64_t micro = p->first + pass;
     syn_batch_how how = r->run->batches;
     how.epoch = p->epoch;
     choose_texts(r, r->run->texts, &r->sampler, p->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
-    if (pretrain_drops(r->run)) set_dropout(r, p->epoch);
+    if (pretrain_drops(r->run)) set_dropout(r, r->chunks[chunk], p->epoch);
     const syn_pretraining_batch b =
         make_inputs(r, r->run->texts, &r->sampler, p->epoch, micro, &how, p->weight);
-    return syn_pretraining_loss(r->model, &b);
+    return syn_pretraining_stage(r->chunks[chunk], x, &b);
+}
+
+/* The loss of a microbatch on a rank that has the whole model; a syn_pass. */
+static syn_tensor loss_of(void *arg, int pass) {
+    return stage_of(arg, 0, pass, (syn_tensor){0});
 }
 
 static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err) {
@@ -197,7 +198,9 @@ static syn_status one_step(rank *r, int64_t step, syn_error *err) {
                                          run->steps_per_epoch * args->num_epochs);
     p->first = step % run->steps_per_epoch * args->accumulation;
     weigh(r, p, &how);
-    SYN_TRY(syn_trainer_step(r->trainer, loss_of, p, m->learning_rate, NULL, err));
+    if (r->mesh.group[SYN_AXIS_PP])
+        SYN_TRY(syn_trainer_step_stage(r->trainer, stage_of, p, m->learning_rate, NULL, err));
+    else SYN_TRY(syn_trainer_step(r->trainer, loss_of, p, m->learning_rate, NULL, err));
     note_known(r);
     return SYN_OK;
 }
@@ -239,12 +242,28 @@ static syn_status save_last(rank *r, int64_t step, syn_error *err) {
 
 /* ---- Validation ---- */
 
+/* A batch of the validation data. */
+typedef struct evaluation {
+    rank *rank;
+    int64_t batch;
+} evaluation;
+
+/* A syn_stage_forward. */
+static syn_tensor evaluate(void *arg, int chunk, int microbatch, syn_tensor x) {
+    const evaluation *e = arg;
+    rank *r = e->rank;
+    const pretrain *run = r->run;
+    const syn_pretraining_batch b =
+        make_inputs(r, run->eval_texts, &r->eval_sampler, 0, e->batch, &run->batches, 1.0f);
+    (void)microbatch;
+    return syn_pretraining_stage(r->chunks[chunk], x, &b);
+}
+
 static syn_status validate(rank *r, int64_t step, syn_error *err) {
     pretrain *run = r->run;
     const int64_t batches = syn_sampler_steps(&r->eval_sampler);
     double sum = 0, part = 0;
     int64_t labels = 0;
-    const bool was = syn_set_grad(r->ctx, false);
     progress bar = {
         .what = "validating", .unit = "batches", .quiet = run->args->quiet || r->comm->rank != 0};
     if (r->comm->rank == 0) pretrain_bar_clear(run);
@@ -253,14 +272,12 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
         const syn_mark mark = syn_ctx_mark(r->ctx);
         labels +=
             count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 0, dp_size(r));
-        const syn_pretraining_batch b =
-            make_inputs(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 1.0f);
-        SYN_TRY(read_number(r, over_ranks(r, syn_pretraining_loss(r->model, &b)), &part, err));
+        evaluation e = {r, i};
+        SYN_TRY(read_number(r, syn_trainer_evaluate(r->trainer, evaluate, &e), &part, err));
         sum += part;
         syn_forget(r->ctx, mark, NULL, 0);
     }
     progress_step(&bar, batches, batches);
-    syn_set_grad(r->ctx, was);
     const double loss = labels ? sum / (double)labels : NAN;
     r->judged = r->judged || labels > 0;
     if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);
@@ -313,25 +330,9 @@ static syn_status before_traced(rank *r, int64_t step, syn_error *err) {
     return syn_ctx_sync(r->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(r->ctx, err);
 }
 
-/* Records a step for prediction. Microbatches between the first and the last are equal, so a step
-   of many is predicted from a step of two microbatches and one of three. */
-static syn_status predict_step(rank *r, syn_error *err) {
-    const int64_t passes = r->run->args->accumulation;
-    const bool many = passes > PRETRAIN_RECORDED_PASSES;
-    const int64_t most = many ? PRETRAIN_RECORDED_PASSES : passes;
-    for (int64_t n = many ? most - 1 : most, step = 0; n <= most; n++, step++) {
-        SYN_TRY(syn_trainer_set_passes(r->trainer, (int)n, err));
-        SYN_TRY(one_step(r, step, err));
-        if (r->comm->rank == (r->run->launch.mpi ? 0 : r->run->launch.alone_rank))
-            SYN_TRY(pretrain_predict_passes(r->run, r->ctx, n, err));
-    }
-    return SYN_OK;
-}
-
 static syn_status all_steps(rank *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
     r->first_step = r->state.step;
-    if (r->run->predicts || r->run->swept) return predict_step(r, err);
     for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
         const pretrain_tracing tracing =
             pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
@@ -345,19 +346,35 @@ static syn_status all_steps(rank *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* Creates the model with random weights or those of --weights. */
-static syn_status make_model(rank *r, const syn_model_options *how, syn_error *err) {
+/* Creates a model or a part of it, with random weights or those of --weights. */
+static syn_status make_model(rank *r, syn_model **model, const syn_model_options *how,
+                             syn_error *err) {
     const pretrain *run = r->run;
     syn_weights_reader *reader;
-    if (!run->weights) return syn_model_new(&r->model, r->ctx, &run->config, how, err);
+    if (!run->weights) return syn_model_new(model, r->ctx, &run->config, how, err);
     SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
     const syn_param_source source = syn_weights_source(reader);
     syn_ctx_set_param_source(r->ctx, &source);
-    syn_status s = syn_model_new(&r->model, r->ctx, &run->config, how, err);
-    if (s == SYN_OK) s = syn_weights_finish(reader, r->model, NULL, err);
+    syn_status s = syn_model_new(model, r->ctx, &run->config, how, err);
+    if (s == SYN_OK) s = syn_weights_finish(reader, *model, NULL, err);
     syn_ctx_set_param_source(r->ctx, NULL);
     syn_weights_reader_free(reader);
     return s;
+}
+
+/* Creates the chunks of layers that this rank has. */
+static syn_status make_chunks(rank *r, const syn_schedule_shape *shape, syn_model_options *how,
+                              syn_error *err) {
+    r->chunks = syn_calloc((size_t)shape->chunks, sizeof *r->chunks);
+    if (!r->chunks) return SYN_FAIL_NOMEM(err, (size_t)shape->chunks * sizeof *r->chunks, "stages");
+    for (int32_t c = 0; c < shape->chunks; c++) {
+        syn_model_part part;
+        SYN_TRY(
+            syn_pipeline_part(&part, &r->run->config, shape, r->mesh.index[SYN_AXIS_PP], c, err));
+        how->part = &part;
+        SYN_TRY(make_model(r, &r->chunks[c], how, err));
+    }
+    return SYN_OK;
 }
 
 static syn_status set_master(rank *r, const syn_param_source *source, size_t param,
@@ -390,28 +407,43 @@ static syn_status set_masters(rank *r, syn_error *err) {
     return s;
 }
 
-static syn_status make_rank(rank *r, syn_error *err) {
-    pretrain *run = r->run;
-    const pretrain_args *args = run->args;
-    const syn_group *tp = r->mesh.group[SYN_AXIS_TP];
-    const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
-    const syn_model_options model = {.tp = tp,
-                                     .kv = r->mesh.kv,
-                                     .heads = syn_pretraining_heads(&run->config),
-                                     .fused_attention = true,
-                                     .recompute = (syn_recompute_mode)args->recompute,
-                                     .dtype = run->dtype,
-                                     .seed = (uint64_t)args->seed};
+static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_error *err) {
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
-    const syn_trainer_options training = {
+    const pretrain *run = r->run;
+    const pretrain_args *args = run->args;
+    const syn_pipeline_options pipeline = {
+        .shape = *shape,
+        .pp = r->mesh.group[SYN_AXIS_PP],
+        .activation = {
+            (int32_t)run->dtype, 3, {args->batch_size, args->max_seq_length, run->config.n_embd}}};
+    const syn_trainer_options how = {
         .optimizer = {.weight_decay = args->weight_decay,
                       .no_decay = args->reference ? spared : NULL,
                       .max_grad_norm = args->max_grad_norm,
-                      .tp = tp},
+                      .tp = r->mesh.group[SYN_AXIS_TP]},
         .dp = r->mesh.group[SYN_AXIS_DP],
-        .passes = (int)args->accumulation,
-        .ahead = true,
-    };
+        .passes = (int)r->microbatches,
+        .pipeline = pipeline.pp ? &pipeline : NULL,
+        .tied = r->mesh.embedding
+                    ? syn_model_tied_parameter(&run->config, r->shared, sizeof r->shared)
+                    : NULL,
+        .embedding = r->mesh.embedding,
+        .ahead = true};
+    return syn_trainer_new(&r->trainer, r->ctx, &how, err);
+}
+
+static syn_status make_rank(rank *r, syn_error *err) {
+    pretrain *run = r->run;
+    const pretrain_args *args = run->args;
+    const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
+    const syn_schedule_shape shape = pretrain_schedule(run, r->microbatches);
+    syn_model_options model = {.tp = r->mesh.group[SYN_AXIS_TP],
+                               .kv = r->mesh.kv,
+                               .heads = syn_pretraining_heads(&run->config),
+                               .fused_attention = true,
+                               .recompute = (syn_recompute_mode)args->recompute,
+                               .dtype = run->dtype,
+                               .seed = (uint64_t)args->seed};
     r->sampler = (syn_sampler){.n = run->n_texts,
                                .batch = args->batch_size,
                                .ranks = dp_size(r),
@@ -428,12 +460,14 @@ static syn_status make_rank(rank *r, syn_error *err) {
     r->batch.mask = syn_malloc(elems * sizeof(float));
     if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
         return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
-    SYN_TRY(make_model(r, &model, err));
-    SYN_TRY(syn_trainer_new(&r->trainer, r->ctx, &training, err));
+    SYN_TRY(make_chunks(r, &shape, &model, err));
+    SYN_TRY(make_trainer(r, &shape, err));
     r->state = (pretrain_state){.ctx = r->ctx,
                                 .comm = r->comm,
                                 .optimizer = syn_trainer_optimizer(r->trainer),
-                                .shard = r->mesh.index[SYN_AXIS_TP],
+                                .shard = r->mesh.index[SYN_AXIS_PP] * r->mesh.size[SYN_AXIS_TP] +
+                                         r->mesh.index[SYN_AXIS_TP],
+                                .saves = r->mesh.index[SYN_AXIS_DP] == 0,
                                 .best = INFINITY};
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     SYN_TRY(set_masters(r, err));
@@ -444,7 +478,9 @@ static syn_status make_rank(rank *r, syn_error *err) {
 
 static void free_rank(rank *r) {
     syn_trainer_free(r->trainer);
-    syn_model_free(r->model);
+    for (int32_t c = 0; r->chunks && c < r->run->launch.parallel.vp; c++)
+        syn_model_free(r->chunks[c]);
+    syn_free(r->chunks);
     syn_free(r->which);
     syn_free(r->batch.ids);
     syn_free(r->batch.labels);
@@ -452,17 +488,44 @@ static void free_rank(rank *r) {
     syn_free(r->batch.mask);
 }
 
+/* Runs `steps` in a new context, which the caller frees. */
+static syn_status run_in_context(rank *r, syn_ctx **ctx,
+                                 syn_status (*steps)(rank *r, syn_error *err), syn_error *err) {
+    SYN_TRY(syn_ctx_new(ctx, r->run->launch.device, r->comm, err));
+    r->ctx = *ctx;
+    SYN_TRY(syn_ctx_set_threads(r->ctx, r->run->launch.threads, err));
+    syn_ctx_set_overlap(r->ctx, true);
+    syn_ctx_set_hashing(r->ctx, false);
+    syn_status s = make_rank(r, err);
+    if (s == SYN_OK) s = steps(r, err);
+    free_rank(r);
+    return s;
+}
+
+static syn_status first_step(rank *r, syn_error *err) {
+    return one_step(r, 0, err);
+}
+
+/* Records the steps from which a step is predicted. */
+static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
+    pretrain *run = r->run;
+    int64_t microbatches[2];
+    const int n = pretrain_recorded_steps(run, microbatches);
+    const int32_t stage = r->mesh.index[SYN_AXIS_PP];
+    for (int i = 0; i < n; i++) {
+        rank recorded = {.run = run, .comm = r->comm, .mesh = r->mesh};
+        syn_ctx **to = ctx;
+        recorded.microbatches = microbatches[i];
+        if (i < n - 1) SYN_TRY(pretrain_shorter_step(run, stage, &to, err));
+        SYN_TRY(run_in_context(&recorded, to, first_step, err));
+    }
+    return pretrain_predict_recorded(run, r->comm->rank, err);
+}
+
 syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err) {
     pretrain *run = user;
-    rank r = {.run = run, .comm = comm};
+    rank r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
     SYN_TRY(syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err));
-    SYN_TRY(syn_ctx_new(ctx, run->launch.device, comm, err));
-    r.ctx = *ctx;
-    SYN_TRY(syn_ctx_set_threads(r.ctx, run->launch.threads, err));
-    syn_ctx_set_overlap(r.ctx, true);
-    syn_ctx_set_hashing(r.ctx, false);
-    syn_status s = make_rank(&r, err);
-    if (s == SYN_OK) s = all_steps(&r, err);
-    free_rank(&r);
-    return s;
+    if (run->predicts || run->swept) return predict_rank(&r, ctx, err);
+    return run_in_context(&r, ctx, all_steps, err);
 }

@@ -56,8 +56,9 @@ static const char *phase_time(double ns, char *buf, size_t bytes) {
     return ns > 0 ? cli_time_text(ns, buf, bytes) : "";
 }
 
-static void print_rest(const syn_hardware *hw, const sweep_times *t, FILE *out) {
+static void print_rest(const syn_hardware *hw, const sweep_times *t, bool bubble, FILE *out) {
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) fprintf(out, " %6.0f%%", 100 * t->shares[i]);
+    if (bubble) fprintf(out, " %6.0f%%", 100 * t->shares[LIMITS_BUBBLE]);
     fprintf(out, " %6.0f%%", 100 * t->utilisation);
     char off[16];
     fprintf(out, " %s", residuals_short(&t->error, off));
@@ -67,11 +68,11 @@ static void print_rest(const syn_hardware *hw, const sweep_times *t, FILE *out) 
 void comparison_print(const comparison *c, const char *all, FILE *out) {
     char title[160], name[CLI_SHOWN_BYTES], a[32], b[32];
     const sweep_times *first = c->times;
-    const bool phases = first->prefill_ns > 0;
+    const bool phases = first->prefill_ns > 0, bubble = first->shares[LIMITS_BUBBLE] > 0;
     fprintf(out, "\nthe same ops on\n  %-19s", "");
     if (phases) fprintf(out, " %9s %9s", "prefill", "decode");
-    fprintf(out, " %9s %8s %8s %7s %7s %7s %7s %7s %4s\n", all, "of first", "tokens/s", "compute",
-            "memory", "launch", "comm.", "of peak", "+-");
+    fprintf(out, " %9s %8s %8s %7s %7s %7s %7s%s %7s %4s\n", all, "of first", "tokens/s", "compute",
+            "memory", "launch", "comm.", bubble ? "  bubble" : "", "of peak", "+-");
     for (int i = 0; i < c->n; i++) {
         const sweep_times *t = &c->times[i];
         syn_hardware_title(&c->machines[i], title, sizeof title);
@@ -81,7 +82,7 @@ void comparison_print(const comparison *c, const char *all, FILE *out) {
                     phase_time(t->decode_ns, b, sizeof b));
         fprintf(out, " %9s %8.2f %8s", cli_time_text(t->ns, a, sizeof a), t->ns / first->ns,
                 cli_count_text(t->tokens * 1e9 / t->ns, b, sizeof b));
-        print_rest(&c->machines[i], t, out);
+        print_rest(&c->machines[i], t, bubble, out);
     }
     for (int i = c->own; i < c->n; i++) {
         char text[1024];

@@ -186,7 +186,9 @@ void suggestions_fit_print(const suggestions *l, FILE *out) {
 void suggestions_print_need(const syn_hardware *hw, const sweep_times *t, const char *what,
                             FILE *out) {
     char a[32], b[32], name[CLI_SHOWN_BYTES];
-    fprintf(out, "note:    each rank needs %s for %s, but %s has %s\n",
-            cli_bytes_text(t->rank_bytes, a, sizeof a), what,
-            cli_shown(hw->name, name, sizeof name), cli_bytes_text(hw->memory_bytes, b, sizeof b));
+    if (t->stages > 1) fprintf(out, "note:    stage %d", t->fullest);
+    else fprintf(out, "note:    each rank");
+    fprintf(out, " needs %s for %s, but %s has %s\n", cli_bytes_text(t->rank_bytes, a, sizeof a),
+            what, cli_shown(hw->name, name, sizeof name),
+            cli_bytes_text(hw->memory_bytes, b, sizeof b));
 }

@@ -1,13 +1,13 @@
 /* --sweep KEY=VALUE,... ...: predicts a run for every combination of option values on every
-   machine. Each combination is recorded on meta, for one rank only. The times on each machine are
-   then predicted from the recorded ops. */
+   machine. Each combination is recorded on meta, for one rank only, or for one rank of each
+   pipeline stage. The times on each machine are then predicted from the recorded ops. */
 #ifndef TOOLS_SWEEP_H
 #define TOOLS_SWEEP_H
 
 #include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
-#include "tools/extrapolation.h"
+#include "tools/limits.h"
 #include "tools/output_lock.h"
 #include "tools/residuals.h"
 
@@ -21,16 +21,17 @@ typedef struct sweep_axis {
 
 /* The prediction for one combination on one machine. Times are in ns; 0: not applicable. */
 typedef struct sweep_times {
-    double ns;                                   /* total time */
-    double forward_ns, prefill_ns, decode_ns;    /* the parts of ns for each phase */
-    double tokens;                               /* number of tokens that are processed in ns */
-    double rank_bytes;                           /* peak memory of a rank */
-    syn_dtype dtype;                             /* dtype of the run */
-    int64_t ranks;                               /* number of GPUs */
-    double shares[SYN_LIMIT_COUNT], utilisation; /* see limits_shares */
-    run_error error;                             /* expected error */
-    extrapolation beyond;                        /* ops outside the ranges that the constants were
-                                                    fitted to */
+    double ns;                                 /* total time */
+    double forward_ns, prefill_ns, decode_ns;  /* the parts of ns for each phase */
+    double tokens;                             /* number of tokens that are processed in ns */
+    double rank_bytes;                         /* peak memory of the rank that needs most */
+    int32_t stages, fullest;                   /* number of pipeline stages; stage of that rank */
+    syn_dtype dtype;                           /* dtype of the run */
+    int64_t ranks;                             /* number of GPUs */
+    double shares[LIMITS_SHARES], utilisation; /* see limits_shares */
+    run_error error;                           /* expected error */
+    extrapolation beyond;                      /* ops outside the ranges that the constants were
+                                                  fitted to */
 } sweep_times;
 
 typedef struct sweep_row {

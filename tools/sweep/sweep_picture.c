@@ -211,10 +211,18 @@ static void draw_list(syn_sink *svg, const plot *p) {
 
 enum { LEAST_COLUMN = 76, BAR = 48, MOST_COLUMNS = 16 };
 
-static const char *const limit_colors[SYN_LIMIT_COUNT] = {[SYN_LIMIT_COMPUTE] = "#4f7aa8",
-                                                          [SYN_LIMIT_MEMORY] = "#4c9f70",
-                                                          [SYN_LIMIT_LAUNCH] = "#b9bec4",
-                                                          [SYN_LIMIT_COMMUNICATION] = "#c62828"};
+static const char *const limit_colors[LIMITS_SHARES] = {[SYN_LIMIT_COMPUTE] = "#4f7aa8",
+                                                        [SYN_LIMIT_MEMORY] = "#4c9f70",
+                                                        [SYN_LIMIT_LAUNCH] = "#b9bec4",
+                                                        [SYN_LIMIT_COMMUNICATION] = "#c62828",
+                                                        [LIMITS_BUBBLE] = "#d9a441"};
+
+/* The number of shares that the picture shows: with the bubble if there is one. */
+static int n_shares(const sweep *s) {
+    for (size_t i = 0; i < s->n; i++)
+        if (s->rows[i].t.shares[LIMITS_BUBBLE] > 0) return LIMITS_SHARES;
+    return SYN_LIMIT_COUNT;
+}
 
 /* Returns the only axis with several values; NULL if several axes have them, or if there are too
    many values to draw them side by side. */
@@ -259,7 +267,7 @@ static void draw_column(syn_sink *svg, const plot *p, size_t i, double top) {
     const double x = middle_of(p, i), time = sweep_time(s, row);
     double y = TOP + HEIGHT;
     char text[32];
-    for (int k = 0; k < SYN_LIMIT_COUNT; k++) {
+    for (int k = 0; k < n_shares(s); k++) {
         const double h = HEIGHT * time / top * row->t.shares[k];
         y -= h;
         snprintf(text, sizeof text, "%.0f%%", 100 * row->t.shares[k]);
@@ -301,15 +309,16 @@ static void draw_words(syn_sink *svg, const plot *p) {
     text_at(svg, right, y, " font-weight=\"bold\"", of->option->name);
     text_at(svg, right, y + LINE, "", "GPU-seconds per 1000 tokens");
     text_at(svg, right, y + 2 * LINE, "", "memory per rank");
-    for (int k = 0; k < SYN_LIMIT_COUNT; k++) {
-        const double at = TOP + LINE * (SYN_LIMIT_COUNT - k);
+    const int n = n_shares(s);
+    for (int k = 0; k < n; k++) {
+        const double at = TOP + LINE * (n - k);
         syn_sink_printf(svg,
                         "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n",
                         right, at - 10, limit_colors[k]);
         text_at(svg, right + 20, at, "", limits_name(k));
     }
     if (s->n_machines == 1)
-        text_at(svg, right, TOP + LINE * (SYN_LIMIT_COUNT + 2), "",
+        text_at(svg, right, TOP + LINE * (n + 2), "",
                 syn_hardware_title(&s->machines[0], text, sizeof text));
 }
 

@@ -86,7 +86,7 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
         fprintf(out, " %9s %9s", phase_time(t->prefill_ns, a, sizeof a),
                 phase_time(t->decode_ns, b, sizeof b));
     int most = 0;
-    for (int i = 1; i < SYN_LIMIT_COUNT; i++)
+    for (int i = 1; i < LIMITS_SHARES; i++)
         if (t->shares[i] > t->shares[most]) most = i;
     fprintf(out, " %8s %8.3g %8s", cli_count_text(t->tokens * 1e9 / t->ns, a, sizeof a),
             sweep_cost(row), cli_bytes_text(t->rank_bytes, b, sizeof b));
@@ -197,7 +197,7 @@ static void put_csv_text(syn_sink *out, const char *text) {
 }
 
 /* The figures of a row, in the order of figure_names. NaN: not applicable. */
-enum { FIGURES = 15 };
+enum { FIGURES = 16 };
 
 static const char *const figure_names[FIGURES] = {"ranks",
                                                   "time_ns",
@@ -213,7 +213,8 @@ static const char *const figure_names[FIGURES] = {"ranks",
                                                   "share_communication",
                                                   "utilisation",
                                                   "expected_error",
-                                                  "front"};
+                                                  "front",
+                                                  "share_bubble"};
 
 static void figures_of(const sweep_row *row, double out[FIGURES]) {
     const sweep_times *t = &row->t;
@@ -232,7 +233,8 @@ static void figures_of(const sweep_row *row, double out[FIGURES]) {
                                      t->shares[SYN_LIMIT_COMMUNICATION],
                                      t->utilisation,
                                      t->error.n_rows > 0 ? t->error.error : NAN,
-                                     row->front ? (double)row->front : NAN};
+                                     row->front ? (double)row->front : NAN,
+                                     t->shares[LIMITS_BUBBLE]};
     for (int i = 0; i < FIGURES; i++) out[i] = timed ? figures[i] : NAN;
 }
 

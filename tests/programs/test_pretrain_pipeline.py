@@ -1,0 +1,142 @@
+"""Pipelines of the pretraining program: the losses and parameters of one rank for every schedule,
+on threads and over MPI; checkpoints that resume in another layout; and predictions of a step, whose
+bubble is compared with the closed formulas of Narayanan et al. 2021."""
+import array
+import json
+import os
+import shutil
+import struct
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import check, finish  # noqa: E402
+from pretrain_runs import BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses  # noqa: E402
+
+# All have four microbatches of two samples per step in total.
+LAYOUTS = [
+    "--num-gpus 2 --pp 2 --gradient-accumulation-steps 4",
+    "--num-gpus 4 --pp 4 --gradient-accumulation-steps 4 --schedule gpipe",
+    "--num-gpus 4 --pp 2 --gradient-accumulation-steps 2 --schedule zb-h1",
+    "--num-gpus 2 --pp 2 --gradient-accumulation-steps 4 --schedule interleaved --vp 2",
+    "--num-gpus 8 --tp 2 --pp 2 --gradient-accumulation-steps 2 --activation-recompute full",
+    "--num-gpus 4 --tp 2 --pp 2 --gradient-accumulation-steps 4 --schedule interleaved --vp 2"
+    " --microbatch-group 4 --activation-recompute selective",
+]
+OPTIONS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
+
+
+def tensors(folder):
+    """Returns the f32 tensors of a model by name."""
+    with open(os.path.join(folder, "model.safetensors"), "rb") as f:
+        data = f.read()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: array.array("f", data[8 + size + x["data_offsets"][0]:
+                                        8 + size + x["data_offsets"][1]])
+            for name, x in header.items()}
+
+
+def same_model(got, want):
+    """Whether all parameters agree within 1e-4 of the largest of their tensor. The bias of keys has
+    no effect, so that its gradient is rounding error alone, which Adam scales up."""
+    a, b = tensors(got), tensors(want)
+    if list(a) != list(b):
+        return False
+    for name in a:
+        most = max(map(abs, b[name]))
+        if any(abs(x - y) > 1e-4 * most for x, y in zip(a[name], b[name])) and \
+                not name.endswith(("key.bias", "k_proj.bias", "c_attn.bias")):
+            return False
+    return True
+
+
+def as_one_rank(runs):
+    for name, config in (("gpt4", {**GPT, "n_layer": 4}),
+                         ("bert4", {**BERT, "num_hidden_layers": 4}),
+                         ("llama4", {**LLAMA, "num_hidden_layers": 4,
+                                     "tie_word_embeddings": True})):
+        with open(runs.path(f"{name}.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        alone, one = runs.train(name, *OPTIONS, "--gradient-accumulation-steps", "4")
+        for layout in LAYOUTS if name == "gpt4" else LAYOUTS[2:5]:
+            rows, folder = runs.train(name, *OPTIONS, *layout.split())
+            check(close(losses(rows), losses(alone)), f"{name} {layout}: {rows}")
+            check(close(losses(rows, "eval_loss"), losses(alone, "eval_loss")),
+                  f"{name} {layout}: validation: {rows}")
+            check(same_model(os.path.join(folder, "best_model"), os.path.join(one, "best_model")),
+                  f"{name} {layout}: parameters")
+        if MPIRUN and name != "bert4":
+            rows, folder = runs.train(name, *OPTIONS, *LAYOUTS[-1].split(), launcher=launcher("4"))
+            check(close(losses(rows), losses(alone)), f"{name} over MPI: {rows}")
+            check(same_model(os.path.join(folder, "best_model"), os.path.join(one, "best_model")),
+                  f"{name} over MPI: parameters")
+
+
+def resumed_in_another_layout(runs):
+    """A checkpoint of one layout resumes in another, as if the run had not been interrupted; in the
+    same layout, bit for bit."""
+    shapes = ["--gradient-accumulation-steps 4",
+              "--num-gpus 2 --tp 2 --gradient-accumulation-steps 4",
+              *LAYOUTS[3:]]
+    steps = ["--skip-eval", "--save-steps", "2", "--batch-size", "2"]
+    for i, shape in enumerate(shapes):
+        whole, _ = runs.train("gpt4", *steps, "--max-steps", "4", *shape.split())
+        _, folder = runs.train("gpt4", *steps, "--max-steps", "2", *shape.split())
+        for other in (shape, shapes[(i + 1) % len(shapes)], shapes[(i + 2) % len(shapes)]):
+            copy = f"{folder}_copy"
+            shutil.copytree(folder, copy)
+            done = runs.start("--model-config", "gpt4.json", "--max-seq-length", "64",
+                              "--learning-rate", "3e-3", *steps, "--max-steps", "4", "--resume",
+                              *other.split(), "--save-dir", copy)
+            check(done.returncode == 0, f"{shape} -> {other}: {done.stderr}")
+            got, want = losses(runs.rows(copy)), losses(whole)
+            check(got == want if other == shape else close(got, want),
+                  f"{shape} -> {other}: {got}, not {want}")
+            shutil.rmtree(copy)
+
+
+def predicted(runs, *options):
+    done = runs.start("--device", "meta", "--json", "--model-config", "wide.json", "--batch-size",
+                      "4", "--max-seq-length", "1024", "--dropout", "0", *options)
+    check(done.returncode == 0, f"{options}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def predictions(runs):
+    """A prediction records one rank of each stage and a few microbatches. A trace has all ranks and
+    microbatches and gives the same time. With equal stages, the bubble is (p - 1) / (v m + p - 1)
+    of the time (Narayanan et al. 2021)."""
+    with open(runs.path("wide.json"), "w", encoding="utf-8") as f:
+        json.dump({**GPT, "n_layer": 8, "n_embd": 2048, "n_head": 16, "vocab_size": 512,
+                   "n_positions": 1024}, f)
+    for layout in ("--num-gpus 4 --pp 4 --gradient-accumulation-steps 8",
+                   "--num-gpus 4 --pp 4 --gradient-accumulation-steps 31 --schedule gpipe",
+                   "--num-gpus 8 --tp 2 --pp 2 --gradient-accumulation-steps 16 --schedule zb-h1",
+                   "--num-gpus 4 --pp 4 --gradient-accumulation-steps 32 --schedule interleaved"
+                   " --vp 2"):
+        said = predicted(runs, *layout.split())
+        traced = predicted(runs, *layout.split(), "--enable-tracing")
+        for key in ("predicted_step_ns", "memory"):
+            a, b = said[key], traced[key]
+            same = a == b if key == "memory" else abs(a - b) < 1e-6 * b
+            check(same, f"{layout}: {key}: {a} and {b}")
+        check(sum(v for k, v in said["step_limits"].items() if k != "utilisation") - 1 < 1e-9,
+              f"{layout}: {said}")
+        p, m, v = said["pp"], said["gradient_accumulation_steps"], said["vp"]
+        if said["schedule"] != "zb-h1":
+            want = (p - 1) / (v * m + p - 1)
+            got = said["step_limits"]["bubble"]
+            check(abs(got - want) < 0.02, f"{layout}: bubble {got}, formula {want}")
+        check(len(said["memory"]["stage_bytes"]) == p
+              and max(said["memory"]["stage_bytes"]) == said["memory"]["peak_bytes"], f"{said}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    program = Runs(work)
+    as_one_rank(program)
+    resumed_in_another_layout(program)
+    predictions(program)
+finish()

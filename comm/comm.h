@@ -33,25 +33,26 @@ syn_status syn_comm_fake_new(syn_comm **out, int32_t rank, int32_t size,
    Only one thread may use a communicator at a time.
    Mistakes do not cause hangs. If ranks call different collectives, wait for each other in a cycle,
    or wait for a rank that has failed or finished, the calls of all these ranks fail with SYN_E_COMM
-   and the same sentence. Every later call in this world then fails in the same way. */
+   and the same error message. Every later call in this world then fails in the same way. */
 typedef struct syn_local_world syn_local_world;
 
 syn_status syn_local_world_new(syn_local_world **out, int32_t size, syn_error *err) SYN_MUST_USE;
 /* Creates the communicator of `rank`, once per rank. May be called from any thread. */
 syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t rank,
                               syn_error *err) SYN_MUST_USE;
-/* Aborts the world with a sentence. For failures outside the ranks, such as a thread that could not
-   be started. */
+/* Aborts the world with an error message. For failures outside the ranks, such as a thread that
+   could not be started. */
 void syn_local_world_abort(syn_local_world *world, const char *sentence);
 /* Releases the caller's reference. The world lives until all its communicators are closed, too.
    Ranks without a communicator count as finished from now on. NULL is allowed. */
 void syn_local_world_free(syn_local_world *world);
 
 /* Runs rank_main once per rank, each time on a separate thread, and waits for all threads. If a
-   rank fails, the others are aborted. The error's sentence is then the failure of the first rank
-   that failed on its own, preceded by "rank 1 failed: ", or the failure that all ranks share
-   (mismatch, deadlock). The function closes the communicators at the end. The caller must free
-   contexts that rank_main did not free; their data stays usable (syn_comm_close). */
+   rank fails, the others are aborted. *err then describes the failure of the first rank that failed
+   on its own, after the words "rank 1 failed: ". If all ranks share one failure (mismatch,
+   deadlock), *err describes that failure. The function closes the communicators at the end. The
+   caller must free contexts that rank_main did not free; their data stays usable
+   (syn_comm_close). */
 typedef syn_status syn_rank_main(syn_comm *comm, void *arg, syn_error *err);
 syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
@@ -70,7 +71,7 @@ typedef struct syn_mpi_options {
        finished when start returns, so ranks must start them in an order that does not deadlock. The
        option must be equal on all ranks. */
     bool overlap;
-    /* If > 0: after this many seconds in one call, another thread calls `log` with a sentence that
+    /* If > 0: after this many seconds in one call, another thread calls `log` with a message that
        names rank, call and group. It calls `log` again each time the elapsed time has doubled. */
     double watchdog_s;
     double abort_s; /* > 0: after this many seconds in one call, the job is aborted */
@@ -88,15 +89,17 @@ bool syn_mpi_launched(int32_t *rank, int32_t *size);
 /* Creates the communicator of MPI_COMM_WORLD. Initialises MPI if it is not initialised yet; in this
    case, closing the communicator finalises MPI. Use the communicator from one thread only. Fails if
    MPI reports another number of ranks than the launcher announced, because the launcher then
-   belongs to another MPI. Fails with SYN_E_UNSUPPORTED in a build without MPI, or if MPI does not
-   support overlap. options may be NULL. The operation abort passes its sentence to the log and
-   aborts the whole job. syn_comm_close may wait forever for a message that no rank receives. */
+   belongs to another MPI library. Fails with SYN_E_UNSUPPORTED in a build without MPI, or if MPI
+   does not support overlap. options may be NULL. The communicator's `abort` (syn_comm_ops) passes
+   its error message to `log` and aborts the whole job. syn_comm_close may wait forever for a
+   message that no rank receives. */
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options,
                             syn_error *err) SYN_MUST_USE;
 
 /* Runs rank_main on all ranks of a program. If a launcher started this process as one of several,
    the process is one rank, which uses MPI with overlap, and `size` is ignored. A rank that fails
-   prints the reason and aborts the job. Otherwise does the same as syn_local_run. */
+   prints the reason and aborts the job. Without a launcher, the function does the same as
+   syn_local_run. */
 syn_status syn_ranks_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
 

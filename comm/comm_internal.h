@@ -25,8 +25,8 @@ char *syn__call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes);
 /* Describes a mismatch: "rank 0 calls ... in group tp0 (#7) but rank 1 calls ...". */
 void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
                         const syn__call_sig *b, char *buf, size_t buf_bytes);
-/* Fails with such a sentence unless the two ends of a message agree in dtype and number of
-   elements. */
+/* Fails with an error message that describes the mismatch, unless the send and the receive of a
+   message agree in dtype and number of elements. */
 syn_status syn__compare_ends(int32_t from, const syn__call_sig *send, int32_t to,
                              const syn__call_sig *recv, syn_error *err) SYN_MUST_USE;
 /* Fails if the peer of a message is not in the world, or if the message's tag is negative. */
@@ -48,7 +48,7 @@ typedef struct syn__mailbox {
     syn_request *waiting, **last_waiting;
 } syn__mailbox;
 
-/* Allocates a letter and copies the elements of `send` to it. */
+/* Allocates an unexpected message and copies the elements of `send` to it. */
 syn_status syn__unexpected_new(syn__unexpected **out, int32_t from, const syn__call_sig *send,
                                syn_error *err);
 void syn__mailbox_init(syn__mailbox *box);

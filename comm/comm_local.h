@@ -4,16 +4,16 @@
    buffers in a slot and increments `entered`. Once all members have entered, each does its share of
    the work on all buffers and increments `left`. On failure the bit SYN__ABORTED is set in
    `entered`. The count then never grows again, so all members agree on whether the collective took
-   place, and no member leaves while others still read its buffers. After the rendezvous no member
-   can block before `left` is complete.
+   place, and no member leaves while others still read its buffers. After the rendezvous, members
+   only work on buffers until `left` is complete, so none of them can block.
 
    When a rank's own thread waits, it spins briefly, then records what it waits for (under the
-   world's lock) and sleeps. It waits for the members that have not started the same collective;
-   collectives that a rank has started proceed without its thread. Before a rank sleeps, it searches
-   the chain of ranks that wait for each other. A cycle is complete only when its last rank starts
-   to wait, so that rank's search finds every deadlock at this moment, and a running rank is never
-   mistaken for a blocked one. Threads that run collectives for a rank sleep without spinning and
-   are not part of the search.
+   world's lock) and sleeps. In a collective, it waits only for the members that have not started
+   this collective: once a rank has started it, the collective needs no further call of that rank.
+   Before a rank sleeps, it searches the chain of ranks that wait for each other. A cycle becomes
+   complete when its last rank starts to wait. The search of this last rank therefore finds every
+   deadlock immediately, and no search mistakes a running rank for a blocked one. Threads that run
+   collectives for a rank sleep without spinning and are not part of the search.
 
    The sender's thread writes a message directly to the buffer of a waiting receive. Without a
    waiting receive, it copies the message to the peer's mailbox (syn__unexpected in
@@ -33,12 +33,15 @@
 #define SYN__INLINE_RUNNING_BYTES 512
 #define SYN__INLINE_BYTES         4096
 
-/* A member's part of a group. The two slots are used alternately. When a member enters call k + 2,
-   all members have entered call k + 1 and are therefore done with the slots of call k. */
+/* What a group stores for each member. The two slots are used alternately. When a member enters
+   call k + 2, all members have entered call k + 1 and are therefore done with the slots of call
+   k. */
 typedef struct syn__local_member {
-    _Alignas(SYN__LINE) syn__call_sig slots[2];   /* their group is that of syn__local_group */
+    _Alignas(SYN__LINE) syn__call_sig slots[2];   /* their group pointers point to
+                                                     syn__local_group.group */
     _Alignas(SYN__LINE) _Atomic uint64_t started; /* number of calls that this member has started */
-    uint64_t left; /* number of calls that this member has left, among those that use `left` */
+    uint64_t left; /* number of calls that this member has left; counts only calls of
+                      syn__local_leave */
     _Alignas(SYN__LINE) unsigned char inlined[2][SYN__INLINE_BYTES];
 } syn__local_member;
 
@@ -60,7 +63,7 @@ typedef struct syn__local_rank {
     const syn_request *awaited; /* the rank's own thread sleeps until this is done; NULL: the thread
                                    is awake */
     uint64_t visit;             /* number of the last search that visited this rank */
-    int32_t parent;             /* the rank from which that search came here */
+    int32_t parent;             /* the rank from which that search reached this rank */
     syn__mailbox box;           /* messages to this rank */
     pthread_cond_t mail;        /* wakes the rank's own thread when a receive is done */
 } syn__local_rank;
@@ -88,13 +91,13 @@ typedef struct syn__local {
 /* Aborts the world with `sentence`, unless it was aborted before, and wakes all ranks. The caller
    holds the lock. */
 void syn__local_die(syn_local_world *world, const char *sentence);
-/* Aborts the world with `sentence`, unless it was aborted before, and returns SYN_E_COMM with the
-   sentence that the world was aborted with. sentence NULL: the world was aborted before. The caller
-   does not hold the lock. */
+/* Aborts the world with the error message `sentence`, unless it was aborted before, and returns
+   SYN_E_COMM with the message that the world was aborted with. `sentence` may be NULL if the world
+   was aborted before. The caller does not hold the lock. */
 syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_error *err);
 
-/* Enters the collective, after copying the inputs if `inlined`, and waits until all members have
-   entered. Adds the wait time to the request. Returns SYN_OK if all have entered the same call. */
+/* Enters the collective and waits until all members have entered. If `inlined`, copies the inputs
+   first. Adds the wait time to the request. Returns SYN_OK if all have entered the same call. */
 syn_status syn__local_enter(syn__local *self, syn_request *request, bool inlined, syn_error *err);
 /* Waits until all members have finished with the buffers. Not needed if the inputs were copied and
    each member writes only its own output. */

@@ -56,7 +56,8 @@ typedef struct place {
     size_t at;
 } place;
 
-/* Where a member's share of the elements begins: in a segment, at a multiple of a cache line. */
+/* The position where a member's share of the elements begins. Its offset in the segment is a
+   multiple of a cache line. */
 static place share_begin(const syn__call_sig *turn, int32_t member, size_t elem_bytes) {
     const size_t size = (size_t)turn->exchange.group->size, m = (size_t)member;
     place p = {0, turn->n_elems / size * m + turn->n_elems % size * m / size};

@@ -30,9 +30,9 @@ static void *run_rank(void *arg) {
     return NULL;
 }
 
-/* Chooses the failure to report: preferably a rank's own failure, not the failure that other ranks
-   got because of it. If an operation that was started and never waited for failed, only the world
-   has the failure. */
+/* Chooses the failure to report. It prefers the failure of a rank over the failures that other
+   ranks got because of it. If the operation that failed was started but never waited for, no rank
+   has a failure, and the world's failure is reported. */
 static syn_status report(const syn_local_world *world, const rank_thread *threads, syn_error *err) {
     const int32_t size = world->size;
     const rank_thread *shown = NULL;

@@ -1,4 +1,5 @@
-/* Lets in-process ranks wait for each other, and detects that they would wait forever. */
+/* Lets in-process ranks wait for each other, and detects when they would wait forever
+   (deadlock). */
 #include "comm/comm_local.h"
 
 #include <sched.h>
@@ -134,8 +135,8 @@ static bool reached(const _Atomic uint64_t *count, uint64_t target) {
     return (atomic_load(count) & ~SYN__ABORTED) >= target;
 }
 
-/* Yields now and then: the awaited thread may be queued on the same core, and the scheduler would
-   keep two threads that sleep alternately on one core. */
+/* Yields now and then, because the awaited thread may be queued on the same core. Without yields,
+   the two threads would sleep alternately, and the scheduler would leave them on the same core. */
 bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target) {
     const uint32_t spins = self->world->spins;
     for (uint32_t i = 1; i <= spins; i++) {
@@ -276,7 +277,8 @@ void syn__local_numbered(syn__comm *comm, const syn_request *request) {
     (void)comm;
     const syn_group *group = request->turn.exchange.group;
     syn__local_group *shared = group->impl;
-    /* Waiting ranks read this with the lock, which this rank takes before it waits itself. */
+    /* Other ranks read `started` under the lock when they search for deadlocks. This rank takes the
+       lock before it waits itself, so the store needs no lock. */
     atomic_store_explicit(&shared->members[group->index].started, request->turn.seq,
                           memory_order_release);
 }

@@ -18,7 +18,8 @@
 typedef struct syn__mpi_message {
     struct syn__mpi_message *next; /* in the list of sent messages */
     int64_t header[2];             /* dtype, elements */
-    void *data; /* sends: a copy of the elements. It and the requests are in this allocation */
+    void *data; /* sends: a copy of the elements. The copy and the requests are in the same
+                   allocation as the struct */
     int n_requests;
     MPI_Request *requests; /* the header's request, then one per piece of the data */
 } syn__mpi_message;

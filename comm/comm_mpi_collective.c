@@ -31,8 +31,8 @@ MPI_Datatype syn__mpi_type(syn_dtype dtype) {
     }
 }
 
-/* The type to reduce in. Integers are reduced as unsigned, because their overflow wraps by
-   definition. */
+/* The type to reduce in. Sums and products of integers use unsigned types, which wrap around on
+   overflow by definition. */
 static MPI_Datatype reduce_type(syn_dtype dtype, syn_reduce reduce) {
     const bool ordered = reduce == SYN_REDUCE_MIN || reduce == SYN_REDUCE_MAX;
     if (dtype == SYN_I32) return ordered ? MPI_INT32_T : MPI_UINT32_T;
@@ -305,8 +305,8 @@ static syn_status all_reduce_one(syn__mpi *self, const syn_comm_call *x, const s
     return SYN_OK;
 }
 
-/* Runs a reduce-scatter in pieces. For each piece, the same range of every block is packed side by
-   side in the scratch buffer. */
+/* Runs a reduce-scatter in pieces. A piece consists of the same range of every block. The ranges
+   are packed one after another in the scratch buffer. */
 static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_segment *s = x->segments;

@@ -66,7 +66,8 @@ syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_p
 
 /* ---- On meta ---- */
 
-/* The source of a graph: the source of the traces, and the contexts that own them. */
+/* The source of a graph that owns the contexts of its traces. `source` is a copy of the source that
+   syn_trace_graph created, except that its `free` also frees the contexts. */
 typedef struct kept {
     syn_graph_source source; /* must be the first member: graph->source points to it */
     const syn_graph_source *of_traces;

@@ -15,7 +15,7 @@
 
 #define BLOCK        1024 /* elements */
 #define LANES        16
-#define STREAM_BYTES (2U << 20) /* bytes per output that no longer stay in an L2 cache */
+#define STREAM_BYTES (2U << 20) /* outputs of at least this size do not fit in an L2 cache */
 
 typedef union block {
     float f32[BLOCK];

@@ -3,8 +3,8 @@
    On each rank, the collectives of one group form a stream: a queue whose head is run to completion
    by one thread at a time. If the rank waits immediately (`now`), its own thread runs the
    collective. When the first collective without `now` is started, the stream gets a thread. A rank
-   that waits runs queued collectives that this thread has not begun yet. Messages need no thread:
-   the communicator's `post` handles them. */
+   that waits helps: it runs queued collectives that the stream's thread has not begun yet. Messages
+   need no thread: the communicator's `post` handles them. */
 #ifndef COMM_COMM_REQUEST_H
 #define COMM_COMM_REQUEST_H
 
@@ -61,7 +61,7 @@ typedef struct syn__transport {
     syn_status (*settle)(struct syn__comm *comm, syn_request *message, syn_error *err);
     /* Cancels a receive that is not done. Its buffer is not written any more. */
     void (*withdraw)(struct syn__comm *comm, syn_request *message);
-    /* The following may be NULL. open_group creates the transport's part of a group
+    /* The following functions may be NULL. open_group creates the transport's part of a group
        (syn_group.impl); every member calls it in the same order. close_group frees it
        (syn__comm_close_groups). */
     syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);

@@ -35,8 +35,8 @@ static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
                  x->group->name);
 }
 
-/* Writes the sentence that must be logged after waited_s seconds in the call. Returns false if
-   there is none. Sets *end to whether the job must be aborted. The caller holds the lock. */
+/* Writes the message that must be logged after waited_s seconds in the call. Returns false if there
+   is none. Sets *end to whether the job must be aborted. The caller holds the lock. */
 static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, size_t bytes) {
     const syn__watchdog_options *o = &dog->options;
     char what[160];

@@ -1,7 +1,7 @@
-/* Teaching example: one MLP, complete on one rank, and sharded over two ranks in three ways: both
-   matrices by columns, both by rows, and as in Megatron-LM, the first by columns and the second by
-   rows. It computes nothing (device `meta`). For each variant it writes a picture of rank 0 (.svg)
-   and the graph of all ranks (.json).
+/* Teaching example: one MLP, complete on one rank and sharded over two ranks. It is sharded in
+   three ways: both matrices by columns; both by rows; and, as in Megatron-LM, the first by columns
+   and the second by rows. It computes nothing (device `meta`). For each variant it writes a picture
+   of rank 0 (.svg) and the graph of all ranks (.json).
 
        cc mlp_two_ways.c $(pkg-config --cflags --libs syntorch) -o mlp_two_ways */
 #include <stdio.h>
@@ -19,8 +19,8 @@ static struct way {
             {"mlp_both.svg", "mlp_both.json", "By columns, then by rows: rank 0", 2, 0, 1, 0},
             {"mlp_step.svg", "mlp_step.json", "The same, and its backward pass", 2, 0, 1, 1}};
 
-/* x (1, T, in) -> (1, T, out). pieces: the tensor between the two layers stays sharded, as in
-   Megatron-LM. */
+/* x (1, T, in) -> (1, T, out). pieces: whether the tensor between the two layers stays sharded, as
+   in Megatron-LM. */
 static syn_tensor layer(syn_ctx *ctx, syn_tensor x, const char *name, int64_t in, int64_t out,
                         bool by_rows, bool pieces, const syn_group *tp) {
     const syn_initializer init = {.std = 0.02, .seed = 1};

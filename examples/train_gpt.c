@@ -41,8 +41,8 @@ static syn_status draw(const syn_ctx *ctx, syn_error *err) {
 
 typedef struct learner {
     syn_model *gpt;
-    /* The current step, and this rank's samples: the number of the first sample in the batch, and
-       the number of samples. */
+    /* The current step; the position of this rank's first sample in the batch; and the number of
+       samples of this rank. */
     int step, first, share;
 } learner;
 

@@ -63,9 +63,9 @@ typedef struct syn_export_options {
    inputs are ready, its stream is free and, for a collective, all other ranks have arrived. *ns is
    0 if the graph has measured times or no times. */
 syn_status syn_predicted_duration(double *ns, const syn_graph *graph, syn_error *err) SYN_MUST_USE;
-/* The same with what ranks do in that time, on average. compute_ns: a computing op runs. comm_ns:
-   only communication runs (exposed communication). idle_ns: neither, such as in a pipeline's
-   bubble; waiting for other ranks counts as idle. */
+/* Also computes how the ranks spend this time, as averages over all ranks. compute_ns: a computing
+   op runs. comm_ns: only communication runs (exposed communication). idle_ns: neither, such as in a
+   pipeline's bubble; waiting for other ranks counts as idle. */
 typedef struct syn_predicted_use {
     double ns, compute_ns, comm_ns, idle_ns;
 } syn_predicted_use;

@@ -51,8 +51,8 @@ static syn_status import_content(syn_graph **out, const char *path, const char *
     return syn__et_import_file(out, path, data, bytes, err);
 }
 
-/* Whether the trace set <path>.<rank>.et exists (its rank 0) and no file has the name `path`
-   itself. */
+/* Whether the trace set <path>.<rank>.et exists, that is, has a file for rank 0, and no file has
+   the name `path` itself. */
 static bool is_prefix(const char *path) {
     char name[4096];
     const int bytes = snprintf(name, sizeof name, "%s.0.et", path);

@@ -73,8 +73,8 @@ typedef struct syn_pytorch_object {
 /* Which node keeps its id if several nodes have the same id. Nodes whose parent has this id become
    children of the node that keeps it. */
 typedef enum syn_pytorch_same_ids {
-    SYN_PYTORCH_FIRST_KEEPS, /* exception: a child belongs to another of the nodes if that node ran
-                                around the child */
+    SYN_PYTORCH_FIRST_KEEPS, /* exception: if the child ran within another of these nodes, it
+                                belongs to that node */
     SYN_PYTORCH_LAST_KEEPS,
     SYN_PYTORCH_NONE_KEEPS /* fail with SYN_E_FORMAT */
 } syn_pytorch_same_ids;
@@ -129,7 +129,7 @@ typedef struct syn_pytorch_matches {
     uint64_t device_correlation, device_external, device_time, device_none;
     uint64_t device_outside; /* device events launched before or after the time that the host trace
                                 covers; the other fields include them only if they are written */
-    uint64_t cpu_events, cpu_events_unused; /* all CPU events; those without a host node */
+    uint64_t cpu_events, cpu_events_unused; /* all CPU events; CPU events without a host node */
     uint64_t cpu_events_kept;               /* CPU events that the host trace lacks and that became
                                                host ops */
     bool repeats;    /* matching by name and order fitted equally well at several steps; the first

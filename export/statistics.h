@@ -38,7 +38,9 @@ typedef struct syn_statistics {
                                                  ones */
     uint64_t classes[SYN_STATISTICS_CLASSES]; /* per class: number of ids in the attribute
                                                  launch_deps, stream_deps, ... */
-    uint64_t n_roots, widest_ready;           /* in `total`: sums over the ranks */
+    uint64_t n_roots, widest_ready;           /* number of nodes without dependencies; largest
+                                                 number of nodes that are ready at the same time. In
+                                                 `total`: sums over the ranks */
     /* The critical path of this rank alone. In `total`: the longest of the ranks' paths or, if
        path_across is set, the path across ranks. In PyTorch traces, whose ops overlap, an op counts
        only for the time in which the run depended on it, so the path is never longer than the run.
@@ -47,7 +49,8 @@ typedef struct syn_statistics {
     uint64_t sum_micros, n_timed;        /* sum of durations; number of nodes that have one */
     uint64_t waiting_ns;                 /* wait time, which sum_micros does not include */
     uint64_t num_ops, tensor_bytes;      /* sums over compute nodes */
-    uint64_t n_cpu, n_cpu_communication; /* nodes with is_cpu_op set: all, and communication */
+    uint64_t n_cpu, n_cpu_communication; /* number of nodes with is_cpu_op set, and how many of them
+                                            are communication */
     uint64_t n_communication, collective_bytes, send_bytes, recv_bytes;
     syn_statistics_row collectives[SYN_STATISTICS_COLLECTIVES]; /* name is NULL in each row */
     syn_statistics_row *groups, *ops; /* sorted by micros, then by count, in descending order */

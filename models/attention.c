@@ -17,9 +17,10 @@ syn_tensor syn_heads_append_cache(syn_ctx *ctx, syn_tensor *cache, syn_tensor x,
     return syn_slice(ctx, *cache, 2, 0, position + syn_tensor_dim(ctx, x, 2));
 }
 
-/* Reshapes x (B, H, T, N) to `heads` heads: (B, heads, H T / heads, N). Query heads that share a
-   key/value head are consecutive, so with the number of key/value heads all their rows become rows
-   of one head. With the number of query heads it restores the shape. */
+/* Reshapes x (B, H, T, N) to `heads` heads: (B, heads, H T / heads, N). If `heads` is the number of
+   key/value heads, the rows of all query heads that share a key/value head become the rows of one
+   head; this works because these query heads are consecutive. A second call with the number of
+   query heads restores the shape. */
 static syn_tensor regroup(syn_ctx *ctx, syn_tensor x, int64_t heads) {
     if (syn_tensor_dim(ctx, x, 1) == heads) return x;
     const int64_t rows = syn_tensor_dim(ctx, x, 1) * syn_tensor_dim(ctx, x, 2);

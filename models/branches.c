@@ -37,8 +37,8 @@ static syn_tensor partial(syn_model *m, const void *layer, int64_t i, syn_tensor
     return y;
 }
 
-/* Returns the bias of the branch's output, which the partial sums y (B, T, C) do not include: (C),
-   or with dropout (B, T, C) with the same elements dropped. */
+/* Returns the bias (C) of the branch's output, which the partial sums y (B, T, C) do not include.
+   With dropout, the result is (B, T, C), and the same elements are dropped as in y. */
 static syn_tensor bias_of(syn_model *m, int64_t i, syn_tensor y, const syn__branch *b) {
     const syn_tensor bias = syn_current_version(m->ctx, b->out->bias);
     if (!(m->dropout.residual > 0) || !syn_requires_grad(m->ctx, bias)) return bias;

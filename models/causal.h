@@ -19,11 +19,11 @@ syn_status syn_causal_begin(syn_model *model, int64_t batch, int64_t max_tokens,
    syn_causal_begin and before the first syn_causal_forward. */
 syn_status syn_causal_set_padding(syn_model *model, const int32_t *padding,
                                   syn_error *err) SYN_MUST_USE;
-/* x: tokens (B, T) i32, the next T tokens of every sequence -> the logits (B, V0) of each
-   sequence's last token, in the model's dtype, the same on all ranks. A part of a model without the
-   embedding gets the previous part's output, (B, T, C) in the same dtype. A part without the head
-   returns the output of its last layer. The function releases its intermediate tensors; the caller
-   releases the result. */
+/* Computes the next T tokens of every sequence. x: the tokens, (B, T) i32. Returns the logits (B,
+   V0) of each sequence's last token, in the model's dtype and the same on all ranks. A part of a
+   model without the embedding gets the previous part's output, (B, T, C) in the same dtype. A part
+   without the head returns the output of its last layer. The function releases its intermediate
+   tensors; the caller releases the result. */
 syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
 /* Training loss of a whole model, a scalar. tokens and targets: (B, T) i32; each target is the
    token that follows, or SYN_IGNORED_TARGET. syn_cross_entropy defines the loss and `weight`.

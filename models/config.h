@@ -56,7 +56,7 @@ typedef struct syn_model_config {
     char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
                       file's base name */
     int64_t n_layer, n_embd, n_head;
-    int64_t n_kv_head;   /* key/value heads; divides n_head; 0: n_head */
+    int64_t n_kv_head;   /* number of key/value heads, which divides n_head; 0: n_head */
     int64_t head_dim;    /* elements per head; 0: n_embd / n_head */
     int64_t n_positions; /* maximum sequence length */
     int64_t n_inner;     /* width of the MLP */

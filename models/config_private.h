@@ -11,9 +11,10 @@
 extern "C" {
 #endif
 
-/* Upper limits of the numbers in a file, about ten times those of the largest known models. Within
-   these limits, two byte counts stay below 2^62: that of weights, gradients and Adam's state (16
-   bytes per parameter together), and that of one sequence's KV cache. */
+/* Upper limits of the numbers in a file. They are above the numbers of the known models of all
+   supported families. Within these limits, the weights, gradients and Adam's state of a model
+   (together 16 bytes per parameter) have fewer than 2^62 bytes, and so has the KV cache of one
+   sequence. */
 #define SYN__MAX_LAYERS    100000
 #define SYN__MAX_EMBD      ((int64_t)1 << 18)
 #define SYN__MAX_INNER     ((int64_t)1 << 20)
@@ -26,8 +27,9 @@ typedef struct syn__config_file {
     char path_name[SYN__SETTING_NAME_BYTES]; /* base name from _name_or_path */
     int64_t n_ctx;                           /* old key of n_positions; used only if the file does
                                                 not give n_positions */
-    int64_t layer_types, full_layers;        /* layer_types: its number of entries; full_layers:
-                                                number of layers at its start without a window */
+    int64_t layer_types, full_layers;        /* layer_types: number of entries of this key;
+                                                full_layers: number of entries at its start that
+                                                have no window */
     syn_rotary beside, rope_scaling; /* beside: theta and part from top-level keys, initially the
                                         family's defaults. rope_scaling: the value of this old key,
                                         which replaces rope_parameters if both are given */

@@ -288,8 +288,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x);
  * In training, returns the input. */
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
-/* With padding: the position ids (B, T) of this step's n tokens. Without: the invalid tensor,
-   because the positions are the next n. */
+/* In a generation step with padding, returns the position ids (B, n) of the step's n tokens.
+   Otherwise returns the invalid tensor: all sequences then have the same consecutive positions. */
 syn_tensor syn__causal_positions(syn_model *m, int64_t n);
 
 #ifdef __cplusplus

@@ -36,8 +36,8 @@ typedef struct syn_generation {
     int64_t prefill_ns, decode_ns; /* wall time; decode_ns covers made - 1 steps */
 } syn_generation;
 
-/* Collective over the tensor-parallel group: all ranks call it with the same arguments. Rank 0 of
-   the group samples the tokens and broadcasts them. */
+/* Collective over the tensor-parallel group: all ranks call it with the same arguments. All ranks
+   sample, and the group's first rank broadcasts its tokens to the others. */
 syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

@@ -33,8 +33,8 @@ typedef enum syn_recompute_mode {
 typedef struct syn_model_options {
     const syn_group *tp;        /* tensor-parallel ranks; NULL: one rank has whole layers */
     const syn_group *kv;        /* for training: the tensor-parallel ranks that have the same
-                                   key/value heads as this one (syn_model_kv_ranks); NULL: only this
-                                   rank */
+                                   key/value heads as this rank (syn_model_kv_ranks); NULL: no other
+                                   rank has them */
     const syn_model_part *part; /* NULL: the whole model */
     unsigned heads;             /* BERT: bits SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */

@@ -163,8 +163,8 @@ struct heads {
                                         the result */
     float *log_sum;                  /* (B, H, T), or NULL */
     float *scratch;                  /* memory of all workers, scratch_floats each */
-    size_t scratch_floats, room;     /* room: floats of it for the kernel; a tile of queries
-                                        follows */
+    size_t scratch_floats, room;     /* room: number of these floats that the kernel uses; a tile of
+                                        queries or results as f32 follows */
     int64_t tile, tiles;             /* queries per task, tasks per head */
 };
 
@@ -355,7 +355,7 @@ SYN__COST(attention_grad) {
 struct heads_grad {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    int64_t parts, part; /* number of parts per head, and of keys per part */
+    int64_t parts, part; /* number of parts per head; number of keys per part */
     int64_t chunk;       /* keys that are copied and processed at a time */
     int64_t pad;         /* row stride of the copies, in floats */
     int64_t room;        /* number of floats in the buffers for a tile of queries */

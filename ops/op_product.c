@@ -120,8 +120,8 @@ static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpo
     return out;
 }
 
-/* Returns the gradient a' b of input i, added to the gradient that the input has so far, if that
-   one is f32. */
+/* Returns a' b, the gradient of input i. If the input already has an f32 gradient, adds a' b to it
+   and returns the sum. */
 static syn_tensor add_product(const syn_grad_call *g, int i, syn_tensor a, syn_tensor b) {
     const syn_tensor sum = g->sum[i];
     if (sum.id && syn_tensor_spec(g->ctx, sum)->dtype == SYN_F32)

@@ -127,7 +127,7 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* For sums over the last dimension and others. */
+/* For sums over the last dimension and possibly other dimensions. */
 static void sum_rows(const struct sums *s) {
     const syn_operand *operands[2] = {s->from, &s->to};
     const int last = s->from->spec.rank - 1;

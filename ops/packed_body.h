@@ -28,7 +28,7 @@
 #define COLUMNS_ASIDE 512         /* like COLUMNS, if sums have a separate buffer (aside) */
 #define UNITS_ASIDE   384         /* the same; all buffers then take about 2 MiB together */
 #define AREA          (252 * 384) /* units of a block of x */
-#define LATE          24          /* units before a tile's end at which its output is prefetched */
+#define LATE          24          /* a tile's output is prefetched this many units before its end */
 #define AHEAD         8           /* units that packing prefetches ahead */
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
 

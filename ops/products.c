@@ -11,16 +11,15 @@
    rows, and n and k are at least LONG. */
 #define MANY_ROWS 1024
 #define LONG      256
-/* The numbers of rows from which packing pays off: for f32 (FLOATS) and for bf16 pairs (PAIRS),
-   each with w stored as (k, n) (ACROSS) and as (n, k) (ALONG), and for other 16-bit products
-   (MANY_HALVES). MANY_STEPS: the k from which OpenBLAS computes f32 products with a transposed
-   x. */
+/* Minimum numbers of rows for which packing pays off. FLOATS: f32 products; PAIRS: products of bf16
+   pairs; MANY_HALVES: other 16-bit products. ACROSS: w is stored as (k, n); ALONG: w is stored as
+   (n, k). If x is transposed and k is at least MANY_STEPS, f32 products are left to OpenBLAS. */
 #define FLOATS_ACROSS 96
 #define FLOATS_ALONG  24
 #define PAIRS_ACROSS  2
 #define PAIRS_ALONG   12
 #define MANY_HALVES   49
-#define SHORT         64 /* k and n from which packing f32 pays off */
+#define SHORT         64 /* minimum n and, unless x is transposed, k for packing f32 */
 #define MANY_STEPS    768
 #define MIN(a, b)     ((a) < (b) ? (a) : (b))
 
@@ -165,8 +164,8 @@ static void by_blas(const syn_product *p, kernel run) {
                   p->bias || p->add ? 1.0f : 0.0f, p->out, p->ldo);
 }
 
-/* For 16-bit w, which is converted one panel at a time. A panel has as many stored rows, of up to
-   LONGEST elements, as fit. */
+/* For 16-bit w, which is converted one panel at a time. A panel has up to LONGEST elements of each
+   stored row, and as many rows as fit. */
 static void by_blas_in_panels(const syn_product *p, kernel run) {
     enum { PANEL = 65536, LONGEST = 8192 };
     float panel[PANEL];

@@ -12,7 +12,7 @@ void syn__product_avx2(const syn_product *p);
 void syn__product_avx512(const syn_product *p);
 
 /* These kernels compute any product of many rows on the caller's thread; m, n, k > 0. `memory` has
-   syn__packed_buffer_floats_*(p) floats, at most about a third of a million. The avx512bf16 version
+   syn__packed_buffer_floats_*(p) floats, at most about half a million. The avx512bf16 version
    requires bf16 x and w, and uses bf16 dot products, which treat numbers below 2^-126 as 0. */
 int64_t syn__packed_buffer_floats_avx512(const syn_product *p);
 void syn__packed_avx512(const syn_product *p, float *memory);

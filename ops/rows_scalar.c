@@ -78,7 +78,7 @@ static void row_silu(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * sigmoid(x[i]);
 }
 
-/* The derivative of x * sigmoid(x). x is clamped to 100, beyond which it is 0 or 1. */
+/* The derivative of x * sigmoid(x). x is clamped to 100, beyond which the derivative is 0 or 1. */
 static float silu_slope(float x) {
     x = x > 100 ? 100 : x < -100 ? -100 : x;
     const float s = sigmoid(x);

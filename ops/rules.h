@@ -196,7 +196,7 @@ SYN__COST(comm);
 /* Checks the window size (keys; 0: none) of an attention op whose attributes 1 and 2 are `causal`
    and `offset`. A window requires causal and an offset below 2^40 in magnitude. */
 syn_status syn__check_window(const syn_call *c, int64_t window);
-/* Fails with a sentence such as "input i must be <expected>, but is f32[2,3]". */
+/* Fails with an error message such as "input i must be <expected>, but is f32[2,3]". */
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 /* Fails unless input i has that dtype. */
 syn_status syn__check_dtype(const syn_call *c, int i, syn_dtype dtype);

@@ -35,8 +35,7 @@ bool syn_simd_supported(syn_simd level);
 syn_simd syn_simd_level(void);
 /* Whether bf16 dot-product instructions are faster than f32 FMAs on this processor. On Intel they
    are not: these processors issue one 512-bit bf16 dot product every other cycle but two f32 FMAs
-   per cycle. There, widening bf16 to f32 takes 0.6 of the time, measured for products of 512
-   rows. */
+   per cycle. There, products of 512 rows took 0.6 times as long when bf16 was widened to f32. */
 bool syn_simd_bf16_dot_is_faster(void);
 
 #ifdef __cplusplus

@@ -37,8 +37,8 @@ typedef struct syn_module_host {
 } syn_module_host;
 
 /* The type of the function that a module exports as "syn_backend_module". The function returns the
-   backend. If there is no driver or no usable device, it returns NULL with a sentence in *err. It
-   is called once per process. */
+   backend. If there is no driver or no usable device, it returns NULL with an error message in
+   *err. It is called once per process. */
 typedef const syn_backend *syn_backend_module_fn(const syn_module_host *host, syn_error *err);
 #define SYN_BACKEND_MODULE_NAME "syn_backend_module"
 

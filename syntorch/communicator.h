@@ -35,8 +35,8 @@ typedef struct syn_segment {
 
 /* One operation, as a rank starts it. The table lists the fields that each kind uses; other fields
    are ignored. Most operations have one segment. all_reduce and broadcast accept up to SYN_MAX_LIST
-   segments, whose lengths are the same on all members. The result is that of one operation per
-   segment.
+   segments, whose lengths are the same on all members. The result is the same as if each segment
+   were an operation of its own.
 
    kind            fields (collectives also use group)
    ALL_REDUCE      out[i] = reduction over ranks of in[i], in rank order
@@ -82,8 +82,8 @@ typedef struct syn_comm_ops {
                              int32_t n_ranks, syn_group **out, syn_error *err);
     const syn_group *(*next_group)(const syn_comm *comm, uint32_t id);
     /* hold adds a user of the communicator and release removes one; the last release frees it. The
-       users are contexts, and its opener until syn_comm_close. Both may be called from any
-       thread. */
+       users are the contexts and, until syn_comm_close, the code that opened the communicator. Both
+       may be called from any thread. */
     void (*hold)(syn_comm *comm);
     void (*release)(syn_comm *comm);
     /* Starts the operation *exchange, which is copied with its list of segments. The arrays belong
@@ -95,9 +95,9 @@ typedef struct syn_comm_ops {
     /* Waits until the operation is done or has failed, and frees the request in both cases. times
        may be NULL. */
     syn_status (*wait)(syn_comm *comm, syn_request *request, syn_comm_times *times, syn_error *err);
-    /* Reports that this rank has failed, with the sentence `reason`. The operations of the other
-       ranks then fail with this sentence, and those that this rank has in flight fail soon. Never
-       blocks. */
+    /* Reports that this rank has failed, with the error message `reason`. The operations of the
+       other ranks then fail with this message, and those that this rank has in flight fail soon.
+       Never blocks. */
     void (*abort)(syn_comm *comm, const char *reason);
     /* Implements syn_comm_close: ends this rank's communication and frees its resources, except
        groups and the communicator itself. Collectives in flight are finished first, because other
@@ -106,7 +106,7 @@ typedef struct syn_comm_ops {
     void (*close)(syn_comm *comm);
     bool in_process; /* the ranks are threads of one process */
     /* Called by a rank that waits for something other than the communicator: fails if another rank
-       has failed, with that rank's sentence. NULL: a failure ends all processes. */
+       has failed, with that rank's error message. NULL: a failure ends all processes. */
     syn_status (*check)(const syn_comm *comm, syn_error *err);
 } syn_comm_ops;
 

@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Each context is a user of its communicator (see syn_comm_ops: hold). Both may be called from any
-   thread; comm may be NULL. */
+/* Each context is a user of its communicator (see syn_comm_ops: hold). Both functions may be called
+   from any thread; comm may be NULL. */
 void syn__comm_hold(syn_comm *comm);
 void syn__comm_release(syn_comm *comm);
 /* Fails if the communicator is closed, because state that its ranks shared may no longer exist. */

@@ -1,11 +1,11 @@
 /* A context has the whole state of one rank: device, communicator, trace, tensor data and the first
-   error. There are no globals, so a process can have any number of contexts. Only one thread may
-   use a context at a time.
+   error. None of this state is global, so a process can have any number of contexts. Only one
+   thread may use a context at a time.
 
    Op builders (ops/ops.h) are functions that call an op: they accept tensors of a context and
-   return new tensors. The context stores the first failure as a sentence. From then on builders
-   only return the invalid tensor (id 0), so callers need to check for failures only once per
-   step. */
+   return new tensors. The context stores the error message of the first failure. From then on
+   builders only return the invalid tensor (id 0), so callers need to check for failures only once
+   per step. */
 #ifndef SYNTORCH_CONTEXT_H
 #define SYNTORCH_CONTEXT_H
 
@@ -29,7 +29,7 @@ typedef struct syn_ctx syn_ctx;
    fail. A communicator that moves no data ("fake") requires the meta device. */
 syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm,
                        syn_error *err) SYN_MUST_USE;
-/* The same for a backend that syn_device does not list. */
+/* Creates a context on a backend that syn_device does not list. */
 syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *comm,
                           syn_error *err) SYN_MUST_USE;
 /* Frees the context, after waiting for operations in flight (syn_ctx_set_overlap). If the context
@@ -39,8 +39,8 @@ void syn_ctx_free(syn_ctx *ctx);
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
 /* Whether tensors have data. False on meta, where tensors have only shapes. */
 bool syn_ctx_has_data(const syn_ctx *ctx);
-/* Whether the device is asynchronous: ops run after the calls that queue them, so waiting for a
-   result lets the device run idle. */
+/* Whether the device is asynchronous: ops run after the calls that queue them, so the device runs
+   idle if the host waits for a result. */
 bool syn_ctx_is_async(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
@@ -89,8 +89,8 @@ void syn_ctx_add_unowned_work(syn_ctx *ctx, const syn_unowned_piece *piece);
 /* The first failure of any builder; SYN_OK if there was none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);
 const syn_error *syn_ctx_error(const syn_ctx *ctx);
-/* Like syn_ctx_status, and copies the failure to *err unless *err already holds one. For functions
-   with a syn_error parameter, after they have called builders. */
+/* Like syn_ctx_status, but also copies the failure to *err, unless *err already holds one. For
+   functions with a syn_error parameter, after they have called builders. */
 syn_status syn_ctx_check(const syn_ctx *ctx, syn_error *err);
 syn_error *syn_ctx_error_slot(syn_ctx *ctx); /* the context's error, to pass to functions with a
                                                 syn_error parameter */
@@ -152,7 +152,7 @@ syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const
    is an error on every device, and the message names both versions. All views of a tensor share its
    storage, so writing through one view makes the tensor and all its other views stale. Of a stale
    tensor, the shape can still be read, and the storage can be kept (syn_release), dropped and
-   pinned. A new version of a parameter is itself that parameter. */
+   pinned. A new version of a parameter counts as that parameter. */
 syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec);
 
 /* The current version of t, which must not be a view; t itself if no op has overwritten it. Invalid
@@ -177,7 +177,7 @@ syn_status syn_tensor_read_range(syn_ctx *ctx, syn_tensor t, int64_t first, int6
 /* Reads n tensors of one f32 element each, and waits for the device only once. */
 syn_status syn_tensor_read_scalars(syn_ctx *ctx, const syn_tensor *ts, int n,
                                    float *out) SYN_MUST_USE;
-/* The same in two calls, so that the device continues to work in between. syn_tensor_read_begin
+/* Read scalars in two calls, so that the device continues to work in between. syn_tensor_read_begin
    queues the read and sets *asked to its id. syn_tensor_read_end must be called once for each id.
    It waits until the values have arrived, but not for work that was queued after the read. A read
    has at most SYN_ASYNC_READ_VALUES values, and at most SYN_ASYNC_READS reads may be in flight. */
@@ -202,8 +202,8 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
 /* The same for the elements first .. first + n_elems - 1. data NULL: only checks the arguments. */
 syn_status syn_tensor_write_range(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
                                   const void *data) SYN_MUST_USE;
-/* The current version of the parameter `name`; if several parameters have this name, of the one
-   that was created first. Invalid if there is none. Searches all parameters. */
+/* The current version of the parameter `name`; invalid if there is none. Searches all
+   parameters. */
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
 
 /* Memory: syn_release frees the data of all tensors created after the mark, except pinned tensors
@@ -221,10 +221,10 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
    syn_tensor and name, and become inputs of the trace. All other tensors created since the mark no
    longer exist; not even their shapes can be read.
    A loop that calls syn_forget with the same mark after every step needs constant memory. To keep
-   the trace of some steps, do not call it after these steps, and use a mark that follows them for
-   later steps. Step numbers, node numbers and the trace's hash continue as if nothing had been
-   removed. syn_forget waits for operations in flight, and empties all tapes (gradient.h). It makes
-   one pass over the rows since the mark. If the context has failed, all rows stay. */
+   the rows of some steps in the trace, do not call syn_forget after those steps, and take a new
+   mark before the next step. Step numbers, node numbers and the trace's hash continue as if nothing
+   had been removed. syn_forget waits for operations in flight, and empties all tapes (gradient.h).
+   It makes one pass over the rows since the mark. If the context has failed, all rows stay. */
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* Sets whether syn_forget adds the rows that it drops to the trace's hash; on by default. Without
    hashing it is faster, but the trace has no hash after rows were dropped. */

@@ -64,8 +64,8 @@ typedef struct syn__gradients {
     bool again;     /* in a region's second run: uses are not counted again */
     syn__tape tape; /* the current tape (syn_set_tape) */
     syn__tape *others;      /* all tapes by number; the entry of the current tape is unused */
-    uint32_t set, n_others; /* number of the current tape; number of entries of `others`, 0 if there
-                               is only one tape */
+    uint32_t set, n_others; /* set: number of the current tape; n_others: number of entries of
+                               `others`, 0 if there is only one tape */
     size_t others_cap;
     syn__leaf *leaves;
     size_t n_leaves, leaves_cap;
@@ -124,7 +124,7 @@ static inline uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
     const syn_trace *trace = ctx->trace;
     return t.tag == ctx->tag ? syn__row_of(&trace->tensor_numbers, trace->n_tensors, t.id) : 0;
 }
-/* The same, but if the row is 0, the context fails with the sentence that the tensor cannot be
+/* The same, but if the row is 0, the context fails with the message that the tensor cannot be
    `done`. `done` is a participle such as "read". */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
 /* Fails because the tensor of this row was overwritten by tensor number `version`. */
@@ -150,7 +150,7 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
                             uint32_t base, uint32_t flags, const char *name);
 /* Fills the storage that tensor row `id` owns from `data`, or with zeros if data is NULL. */
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
-/* Allocates a storage for tensor row `id`, which must be the newest. */
+/* Allocates a storage for tensor row `id`, which must be the last row. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
 /* The number of a tensor row's storage; 0 if the storage was released, or for row 0. */
 static inline uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id) {
@@ -173,8 +173,8 @@ static inline void *syn__data(const syn_storage *storage, const syn_operand *ope
 /* Sets the operand's strides for dense row-major order, and its offset to 0. */
 void syn__contiguous_strides(syn_operand *operand);
 
-/* Records the failure *inner of an op's function in the context. The sentence then begins with the
-   op and the scope: "linear in h.3.attn: ...". */
+/* Records the failure *inner of an op's function in the context. The error message then begins with
+   the op and the scope: "linear in h.3.attn: ...". */
 void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner);
 
 /* Writes the op and the scope of the node with this number: "linear in h.3.attn". */
@@ -192,7 +192,8 @@ void syn__renumber_param_names(syn_ctx *ctx);
    tape entry. Fails if there is such an input and the op has no gradient rule. */
 syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows,
                             uint32_t *need) SYN_MUST_USE;
-/* Puts the newest node on the tape and saves the tensors that its gradient rule needs. */
+/* Puts the last node of the trace on the tape and saves the tensors that its gradient rule
+   needs. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
 /* Releases the tensors that are saved for a region. */
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
@@ -203,7 +204,7 @@ void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry);
 void syn__left_out_unpin(syn_ctx *ctx, const syn__left_out *op);
 /* Empties all tapes. */
 void syn__tape_clear(syn_ctx *ctx);
-/* The leaf of which a tensor row is a version; NULL if there is none. */
+/* The leaf that a tensor row is a version of; NULL if there is none. */
 syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);
 void syn__gradients_free(syn__gradients *gradients);
 
@@ -219,9 +220,9 @@ void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
 
 /* ---- pending.c ---- */
 
-/* Whether an op's communication runs concurrently with the following ops. Ops without outputs,
-   barriers and sends, are waited for immediately: a barrier has to wait, and no later op would wait
-   for a send. */
+/* Whether an op's communication runs concurrently with the following ops. Ops without outputs
+   (barriers and sends) are waited for immediately, because a barrier has to wait, and no later op
+   would wait for a send. */
 bool syn__is_async(const syn_ctx *ctx, const syn_opdef *def);
 /* Starts the operation that the kernel described in call->exchange, and waits for it. */
 syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,

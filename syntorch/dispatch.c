@@ -37,9 +37,9 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
     return SYN_OK;
 }
 
-/* Waits for operations in flight that write the op's inputs, or use tensors that it overwrites.
-   Views need not wait, because they neither read nor write data. Waiting may free storages, so this
-   function must be called before storages are looked up. */
+/* Waits for operations in flight that write the op's inputs, and for those that use tensors that
+   the op overwrites. Views need not wait, because they neither read nor write data. Waiting may
+   free storages, so this function must be called before storages are looked up. */
 static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
     if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
     for (int i = 0; i < call->n_in; i++)
@@ -263,7 +263,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;
     }
-    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* does nothing unless the failure came without a
-                                                      sentence */
+    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* does nothing if `inner` already has a
+                                                      message */
     syn__locate(ctx, call.def, scope_of(ctx), &inner);
 }

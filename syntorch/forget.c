@@ -19,8 +19,8 @@ static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_te
     }
 }
 
-/* Removes parameters whose rows were dropped. The remaining parameters move up, and their leaves
-   get the new indices. */
+/* Removes parameters whose rows were dropped. The remaining parameters move up, and the entries of
+   gradients.leaves get their new indices. */
 static void forget_params(syn_ctx *ctx) {
     size_t left = 0;
     for (size_t i = 0; i < ctx->n_params; i++) {

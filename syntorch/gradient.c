@@ -20,7 +20,7 @@ typedef struct walk {
     uint32_t first_row; /* of_row[0] is for this row */
     uint32_t n_rows;
     bool split;   /* whether to leave out weight gradients (syn_backward_inputs) */
-    bool waiting; /* the rule of `later` must be called again */
+    bool waiting; /* whether a rule was postponed and must be called again, with `later` */
     syn_grad_call later;
     syn__tape_entry later_entry; /* the tape entry of `later` */
 } walk;
@@ -331,7 +331,7 @@ static bool extend(walk *w, uint32_t n) {
 }
 
 /* Builds the ops of a region again, and records them on the tape this time. The gradient of the
-   first result becomes the gradient of the second result. */
+   first run's result becomes the gradient of the second run's result. */
 static void run_again(walk *w) {
     syn_ctx *ctx = w->ctx;
     syn__gradients *g = &ctx->gradients;

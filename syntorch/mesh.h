@@ -18,16 +18,16 @@ typedef struct syn_mesh {
                                                 have only this rank */
     const syn_group *kv;        /* this rank's kv group (syn_plan.kv); NULL if it would have only
                                    this rank */
-    const syn_group *embedding; /* the first and last stage of this rank's pipeline; with two
-                                   stages, its pp group. NULL: no pipeline, or this rank is in
-                                   another stage */
+    const syn_group *embedding; /* group of the ranks in the first and last stage of this rank's
+                                   pipeline; with two stages, its pp group. NULL: no pipeline, or
+                                   this rank is in another stage */
 } syn_mesh;
 
 /* Opens this rank's groups, which the communicator owns. Groups are named by axis and counted from
    0 in the order of their first ranks: "tp3" is the tp group with the fourth-lowest first rank. Ids
    count from 1: first all tp groups, then dp, pp, kv and embedding groups. Axes of size 1 have no
-   groups. Every rank must call this function with the same plan, which need not be complete. Fails
-   unless the plan has as many ranks as the world. */
+   groups. Every rank must call this function with the same plan; syn_plan_complete need not have
+   been called. Fails unless the plan has as many ranks as the world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
 

@@ -30,7 +30,8 @@ static float normal(uint64_t key, uint64_t index, float scale) {
    shard has `part` rows. */
 struct slicing {
     int64_t outer, inner;
-    int64_t block, part; /* the axis has parts * block rows; that of the shard has parts * part */
+    int64_t block, part; /* the axis has parts * block rows in the full tensor and parts * part rows
+                            in the shard */
     int parts, index;
 };
 

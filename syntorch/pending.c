@@ -1,5 +1,6 @@
-/* Runs communication for syn__dispatch. An operation is either run to its end, or only started; the
-   context then keeps its storages allocated, and waits for the operation when an op needs them. */
+/* Runs communication for syn__dispatch. An operation is either run to its end or only started.
+   After only starting it, the context keeps its storages allocated, and waits for the operation
+   when an op needs them. */
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"
 

@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* There are 16 size classes per power of two, beginning at 256 bytes, so that at most 1/16 of a
-   buffer is unused. */
+/* There are 16 size classes per power of two, beginning at 256 bytes, so that at most 1/16 of any
+   larger buffer is unused. */
 enum { SYN__MIN_SHIFT = 8, SYN__STEPS = 16, SYN__CLASSES = (64 - SYN__MIN_SHIFT) * SYN__STEPS };
 
 /* A buffer, which a tensor owns or which is free in the pool. Storages are numbered from 1. */
@@ -26,8 +26,8 @@ typedef struct syn_storage {
        of vacant entries, `older` is the next entry. */
     uint32_t older, newer;
     uint32_t next;            /* next in the same hash bucket */
-    uint32_t pins, under_way; /* number of calls of syn_pin; number of operations in flight that use
-                                 it */
+    uint32_t pins, under_way; /* number of calls of syn_pin that were not undone; number of
+                                 operations in flight that use it */
     uint32_t kept;            /* number of gradients in it, plus number of tape entries for which it
                                  is saved */
     uint32_t leaf;            /* index + 1 in the context's leaves; 0: its tensor is no leaf */
@@ -48,7 +48,7 @@ typedef struct syn_storages {
     /* The pool: first free buffer of each size class. */
     uint32_t waiting[SYN__CLASSES];
     uint32_t vacant;               /* first entry whose buffer was returned to the device */
-    size_t used_bytes, peak_bytes; /* bytes of storages in use, now and at most */
+    size_t used_bytes, peak_bytes; /* bytes of storages in use: now, and the peak */
     size_t held_bytes;             /* bytes in use or in the pool */
     uint64_t visits;               /* for tests of the cost of syn_release: number of storages that
                                       it visited */
@@ -81,7 +81,7 @@ void syn__storage_op_done(syn_storages *s, uint32_t number);
    if there were none. */
 bool syn__storages_trim(syn_storages *s);
 /* Fails because `bytes` bytes for `what` could not be allocated. If the device has memory of its
-   own, the sentence says how much of it is free. */
+   own, the error message says how much of it is free. */
 syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, const char *what,
                                        syn_error *err) SYN_MUST_USE;
 /* Frees all buffers, even those in use. */

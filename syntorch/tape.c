@@ -6,8 +6,8 @@
 #include "syntorch/gradient.h"
 
 /* Finds a free entry for a leaf and returns its index + 1, or 0 if memory is out. When the table is
-   full, the entry of a leaf whose data was released is reused; only if there is none, the table
-   grows. */
+   full, the entry of a leaf without data and gradient is reused. The table grows only if there is
+   no such entry. */
 static uint32_t leaf_entry(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
     for (size_t i = 0; i < g->n_leaves && g->n_leaves == g->leaves_cap; i++)

@@ -3,9 +3,9 @@
    interned. A node may only use tensors that already exist, so the order of rows is a topological
    order.
    A tensor's row stays in the trace after its data was freed. Only syn_forget drops rows; later
-   rows then move up. An entry therefore has a row, its current index in the table, and a number,
-   which never changes: it counts all rows that were ever appended to the table. Rows and numbers
-   are equal until rows are dropped. */
+   rows then move up. Each entry of a table therefore has two indices. Its row is its current index
+   in the table. Its number never changes: it is the index that the entry would have if no row had
+   been dropped. Rows and numbers are equal until rows are dropped. */
 #ifndef SYNTORCH_TRACE_H
 #define SYNTORCH_TRACE_H
 

@@ -25,7 +25,8 @@ static void add_run(syn_trace_numbers *numbers, uint32_t row, uint32_t number) {
 
 /* ---- Interned entries ---- */
 
-/* By id, for each table of interned entries: first whether the entry is used, later its new id. */
+/* An array for each table of interned entries, indexed by id. An element says whether the entry is
+   used, until syn_intern_sweep replaces this element by the entry's new id. */
 struct names {
     uint32_t *texts, *specs, *layouts, *blobs;
 };

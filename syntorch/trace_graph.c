@@ -76,8 +76,8 @@ static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node,
     return SYN_OK;
 }
 
-/* Adds a node to the users of the storages of its inputs, as far as these are overwritten
-   anywhere. */
+/* Adds a node to the users of its inputs' storages. Storages that are not overwritten anywhere in
+   the trace are skipped. */
 static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_error *err) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[node];

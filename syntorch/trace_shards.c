@@ -61,9 +61,9 @@ static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool
     return p;
 }
 
-/* The output of a reshape. Finds the dimension of y that corresponds to the sharded dimension of x,
-   that is, before which there are as many elements: if the last dimension of (T, H D) is sharded,
-   so is H in (T, H, D). */
+/* The output of a reshape. The sharded dimension of y is the one whose preceding dimensions have
+   the same product as those of the sharded dimension of x. If the last dimension of (T, H D) is
+   sharded, so is H in (T, H, D). */
 static part reshaped(part p, const syn_spec *x, const syn_spec *y) {
     const int axis = p.shard.axis;
     int64_t outer = 1, before = 1;
@@ -94,7 +94,8 @@ static part sliced(part p, const syn_call *c) {
     return p;
 }
 
-/* The gradient of such a slice, in which one block is the gradient and the others are zero. */
+/* The output of the gradient op of such a slice. One of its blocks is the gradient; the other
+   blocks are zero. */
 static part unsliced(part p, const syn_call *c) {
     const int64_t length = p.shard.count ? c->in[0].spec.dims[p.shard.axis] : 0;
     if (!p.shard.count || c->attr[0].i != p.shard.axis) return p;

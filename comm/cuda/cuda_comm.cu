@@ -121,7 +121,7 @@ static void close_groups(syn__cuda_comms *x) {
     pthread_mutex_destroy(&x->lock);
 }
 
-/* For error sentences: describes the oldest operation that the device still waits for. */
+/* For error messages: describes the oldest operation that the device still waits for. */
 static void describe_oldest(const syn__cuda_comms *x, char *text, size_t bytes) {
     const syn__cuda_request *r = x->timed;
     while (r && cudaEventQuery(r->end) == cudaSuccess) r = r->next;

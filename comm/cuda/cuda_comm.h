@@ -108,12 +108,12 @@ syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
 syn_status syn__cuda_comms_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
                                 syn_error *err) SYN_MUST_USE;
 void syn__cuda_exchanges_close(syn__cuda_comms *x); /* NULL is allowed */
-/* Waits for an event of the compute stream, which may depend on other ranks. Fails if another rank
-   has failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600 by default), and then aborts NCCL. x
-   may be NULL. */
+/* Waits for an event of the compute stream, which may depend on other ranks. Fails, and aborts
+   NCCL, if another rank has failed or SYNTORCH_NCCL_TIMEOUT_S seconds (600 by default) have passed.
+   x may be NULL. */
 syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) SYN_MUST_USE;
-/* The same for the streams of all groups, before a call that waits for the whole device, such as
-   cudaFree. A failure is reported by the context's next sync. x may be NULL. */
+/* Waits in the same way for the streams of all groups. Used before a call that waits for the whole
+   device, such as cudaFree. A failure is reported by the context's next sync. x may be NULL. */
 void syn__cuda_comms_drain(syn__cuda_comms *x);
 #ifdef SYN_HAVE_NCCL
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
@@ -149,7 +149,8 @@ bool syn__nccl_too_long(const syn__cuda_comms *x, uint64_t since_ns);
 /* Fails if another rank has failed, if NCCL reports an error, or if timeout_s has passed since
    since_ns. May be called from any thread. */
 syn_status syn__nccl_check_all(syn__cuda_comms *x, uint64_t since_ns, syn_error *err) SYN_MUST_USE;
-/* Pauses between two polls: yields the core or, later than 200 us after since_ns, sleeps 50 us. */
+/* Pauses between two polls: yields the core, or sleeps 50 us if more than 200 us have passed since
+   since_ns. */
 void syn__nccl_poll_pause(uint64_t since_ns);
 /* The watchdog thread. Calls of NCCL are made between enter and leave. The watchdog ends a call
    that blocks for too long or waits for a rank that has failed, and leave then fails with the

@@ -339,7 +339,7 @@ static syn_status ask(syn__cuda_comms *x, const syn__cuda_request *r, const syn_
 }
 
 /* Passes the call to the host's communicator, which compares the members' calls, if it can. A
-   mismatch then fails with that communicator's sentence. If the rank waits immediately, the
+   mismatch then fails with that communicator's error message. If the rank waits immediately, the
    comparison comes before the operation; otherwise they run concurrently. */
 static syn_status start_comparison(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     syn_comm_call host = r->exchange;

@@ -259,9 +259,9 @@ static bool kahn_open(kahn *k, const syn__et_index *index) {
                 (uint32_t *)syn_malloc((index->n_deps + 1) * sizeof(uint32_t)),
                 (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t)), 0};
     if (k->left == NULL || k->first == NULL || k->waiters == NULL || k->heap == NULL) return false;
-    /* At first, first[s + 2] is the number of waiters of span s, and then the start of their
-       entries. While the entries are filled in, first[s + 1] counts up from that start, so that at
-       the end first[s] is the start. */
+    /* A counting sort with shifted indices. First, first[s + 2] counts the waiters of span s. The
+       prefix sums make first[s + 1] the start of these waiters' entries. Each entry that is filled
+       in increments first[s + 1], so that at the end first[s] is the start. */
     for (size_t i = 0; i < index->n_deps; i++) k->first[index->deps[i].node + 2]++;
     for (size_t i = 2; i < n + 2; i++) k->first[i] += k->first[i - 1];
     for (size_t i = 0; i < n; i++) {

@@ -14,8 +14,8 @@
    - a barrier separates the nodes before it from those after it: the next node of each stream
    depends on the last node of each stream, except receives, which may remain open.
 
-   ctrl_deps that other dependencies imply are omitted. A ctrl_dep remains only if it is the latest
-   of the node's dependencies on its stream, and not also a data_dep. Ids count from 1. */
+   ctrl_deps that other dependencies imply are omitted: of a node's dependencies on one stream, only
+   the latest can be a ctrl_dep, and only if it is not also a data_dep. Ids count from 1. */
 #ifndef EXPORT_ET_PLAN_H
 #define EXPORT_ET_PLAN_H
 

@@ -1,5 +1,6 @@
-/* Converts one rank of a graph to the messages of its execution trace: the metadata, verbatim
-   nodes, and the loop over all nodes. et_describe.c fills in planned nodes. */
+/* Converts one rank of a graph to the messages of its execution trace: the metadata, the nodes of
+   verbatim graphs (which were read from execution traces and are written back unchanged, see
+   et_attr.h), and the loop over all nodes. et_describe.c fills in the nodes of all other graphs. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -254,8 +255,8 @@ static syn__str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
     return NULL;
 }
 
-/* If the attribute stores a field of the message that graph nodes lack, sets that field. Returns
-   false for all other attributes. */
+/* An attribute whose name begins with '@' stores a field of the Node message for which syn_node has
+   no member. Sets this field of *out. Returns false for all other attributes. */
 static bool take_field(syn__et_walk *walk, const syn_attribute *a, syn__et_node *out, bool *nomem) {
     bool known = false;
     if (*a->name != '@') return false;

@@ -42,7 +42,7 @@ typedef enum syn__file_kind {
 } syn__file_kind;
 
 syn__file_kind syn__file_kind_of(const char *data, size_t bytes);
-/* "a PNG picture"; NULL for OTHER. */
+/* Describes a kind of file for messages: "a PNG picture". NULL for OTHER. */
 const char *syn__file_kind_text(syn__file_kind kind);
 /* Fails if the data is certainly not an execution trace. The error names the kind of the file. */
 syn_status syn__require_et(const char *name, const char *data, size_t bytes,

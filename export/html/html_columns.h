@@ -15,8 +15,8 @@ extern "C" {
 /* Columns of nodes:
    - id, gap, tag, base: signed. id is the difference from the id of the previous node. gap is the
      time from the end of the previous node on the same track to the start of this node. tag is the
-     tag itself.
-   - scope, label, op, attributes: string numbers.
+     tag of a message.
+   - scope, label, op, attributes: indices into the header's strings ("texts").
    - lane: 0 for nodes that are not shown, otherwise the index of the track plus one.
    - gap, duration, wait: ns. Each is stored in two columns: a number, and a size, which says by how
      many bits the number must be shifted left. Sizes are 0 except in large measured traces, which
@@ -26,16 +26,16 @@ extern "C" {
      is the first part of duration.
    - critical: for PyTorch traces, the node's time on the critical path in ns (critical.h).
    - comm, group, peer: 0 for none, otherwise the value plus one (for groups, the index plus one).
-   - uses: the number of inputs, the inputs, the number of outputs, the outputs. Tensors are signed
-     differences from `last`, the previous output: `last` - input, and output - `last`. `last` is 0
-     before the first node of the rank.
+   - uses: the number of inputs, the inputs, the number of outputs, the outputs. A tensor is stored
+     as a signed difference from `last`, the output that was stored before it: `last` - input, or
+     output - `last`. `last` is 0 before the rank's first output.
    - deps: the number of dependencies, and for each (distance back << SYN_DEP_COUNT) | classes,
      where the distance is counted in nodes and classes has one bit per dependency class.
 
-   Columns of tensors: name (0: "scope/label:position" of the producer; otherwise a string number
-   plus one), spec (a string number), bytes, flags, base (the difference between the numbers of the
-   tensor and its base tensor), part (0: not sharded; otherwise an index into the rank's own strings
-   "parts", plus one). */
+   Columns of tensors: name (0: "scope/label:position" of the producer; otherwise an index into
+   "texts", plus one), spec (an index into "texts"), bytes, flags, base (the difference between the
+   numbers of the tensor and its base tensor), part (0: not sharded; otherwise an index into the
+   rank's own strings "parts", plus one). */
 #define SYN__COLUMN_LIST(X)           \
     X(ID, "id")                       \
     X(KIND, "kind")                   \
@@ -98,8 +98,9 @@ void syn__columns_put(syn__columns *c, syn__column column, uint64_t value);
 void syn__columns_put_signed(syn__columns *c, syn__column column, int64_t value);
 /* Stores the columns of the current rank. A column of only zeros is stored as no bytes. */
 syn_status syn__columns_end_rank(syn__columns *c, syn_error *err) SYN_MUST_USE;
-/* Ends a rank that shares the columns of rank number `like`, counted in the order in which ranks
-   ended. Columns to which the caller put values are stored for this rank instead. */
+/* Ends a rank that shares the columns of an earlier rank. like: number of ranks that ended before
+   that earlier rank. If the caller put values into some columns of this rank, these columns are
+   stored and not shared. */
 syn_status syn__columns_end_copy(syn__columns *c, size_t like, syn_error *err) SYN_MUST_USE;
 /* Appends the number of stored columns, each stored column after its length, and for each rank the
    numbers of its columns. */

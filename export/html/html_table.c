@@ -5,7 +5,7 @@
 #include "export/html/html_trace.h"
 #include "syntorch/base/memory.h"
 
-#define MOST_ROWS 400 /* most rows of a table */
+#define MOST_ROWS 400 /* maximum number of rows of a table */
 
 syn_status syn__html_sums_add(syn__html_sums *sums, bool host, const char *text, size_t bytes,
                               const syn__html_sum *more, syn_error *err) {

@@ -17,10 +17,10 @@ typedef struct syn__html_sum {
     double ns, wait_ns;
 } syn__html_sum;
 
-/* Sums by text: the name of an op, or of a layer. Host threads have sums of their own, because host
-   time and device time overlap. */
+/* Sums by the name of an op or of a layer. Host threads have sums of their own, because host time
+   and device time overlap. */
 typedef struct syn__html_sums {
-    syn_intern keys; /* 'h' (host thread) or ' ', then the text */
+    syn_intern keys; /* 'h' (host thread) or ' ', then the name */
     syn__html_sum *at;
     size_t cap;
 } syn__html_sums;
@@ -50,8 +50,8 @@ typedef struct syn__html_trace {
     size_t places_cap;
     uint8_t *named; /* per tensor; 1: its name is the default, which follows from its producer */
     size_t named_cap;
-    int64_t *free_at, *ended; /* per track, the end of its last node: free_at as the viewer computes
-                                 it from rounded values, ended as recorded */
+    int64_t *free_at, *ended; /* per track, the end of its last node. free_at: as the viewer
+                                 computes it from rounded values. ended: as recorded */
     size_t free_cap, ended_cap;
 } syn__html_trace;
 

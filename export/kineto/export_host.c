@@ -1,6 +1,7 @@
-/* Writes a rank in the format of PyTorch's ExecutionTraceObserver, schema 1.1.1-chakra.0.0.4. Ids:
-   1 is the process, 2 its main thread and 3 the process groups. The other threads, the events of
-   the plan, tensors and storages have the following ids, in this order. */
+/* Writes a rank in the format of PyTorch's ExecutionTraceObserver, schema 1.1.1-chakra.0.0.4. Node
+   id 1 is the process, 2 its main thread, and 3 the process groups. Then come the other threads,
+   then the events of the plan, and then, for each tensor, the id of the tensor and the id of its
+   storage. */
 #include "export/kineto/kineto_recording.h"
 #include "export/text/json_put.h"
 #include "syntorch/base/memory.h"
@@ -113,9 +114,10 @@ static void begin_node(writer *w, int64_t id, const char *name, int64_t parent) 
     syn__put_i64(w->sink, ",\"ctrl_deps\":", parent);
 }
 
-/* Writes the values of record_param_comms: (sequence number, whether it is a message), (name and
-   description of the group), rank or peer, name, splits, and the first rank, stride and size of the
-   group. */
+/* Writes the values of record_param_comms: the sequence number and whether the call is a message,
+   as a pair; the name and the description of the group, as a pair; this rank or, for a message, the
+   peer; the name of the call; two empty lists of split sizes; and the first rank, the stride and
+   the size of the group. */
 static void put_record_values(writer *w, const syn_node *node) {
     char name[16];
     const syn_graph_group *group = syn__kineto_group(w->r->graph, node);
@@ -140,8 +142,8 @@ static void put_record_args(writer *w, const syn_node *node, part what) {
     else put(w, "[[],[]],[[],[]],[],[],[],[],[],[],[]");
 }
 
-/* record: the node whose values record_param_comms has after the tensors; NULL for all other
-   events. */
+/* record: for record_param_comms, the communication whose values follow the tensors; for all other
+   events, NULL. */
 static syn_status put_args(writer *w, const char *key, uint32_t n, const syn_node *record) {
     static const char *const parts[] = {"{\"values\":[", "],\"shapes\":[", "],\"types\":[",
                                         "],\"strides\":["};

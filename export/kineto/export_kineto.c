@@ -226,7 +226,7 @@ static syn_status put_event(writer *w, uint32_t index) {
 
 /* ---- Memory ---- */
 
-/* Writes a counter event: the memory in use after all changes at a time. */
+/* Writes a counter event: the memory in use at `ns`, after all changes with this time. */
 static void put_counter(writer *w, int64_t ns, int64_t bytes) {
     begin(w, "C\",\"name\":\"allocated memory\"");
     put_place(w, 0);

@@ -292,8 +292,8 @@ syn_status syn__kineto_elems(syn__walk *walk, const syn_node *node, int64_t *in,
     if (node->kind == SYN_NODE_RECV) *in = *out;
     if (node->kind == SYN_NODE_SEND) *out = *in;
     if (*dtype >= 0 || node->comm_bytes == 0) return SYN_OK;
-    *in = *out = (int64_t)(node->comm_bytes < INT64_MAX ? node->comm_bytes : INT64_MAX); /* in
-                                                                                            bytes */
+    /* Without tensors, the elements are bytes. */
+    *in = *out = (int64_t)(node->comm_bytes < INT64_MAX ? node->comm_bytes : INT64_MAX);
     return SYN_OK;
 }
 

@@ -1,8 +1,8 @@
 /* Memory used by a rank's tensors over time. A storage counts from the start of the op that first
    writes it to the end of the last op that uses it. Storages that no op writes count from the start
-   of the run. Parameters, inputs, states and storages that no op reads count to its end. Views and
-   new versions use no memory. The result is what the step needs; an allocator that caches buffers
-   uses more. */
+   of the run. Parameters, inputs, states and storages that no op reads count until the end of the
+   run. Views and new versions use no memory. The result is what the step needs; an allocator that
+   caches buffers uses more. */
 #ifndef EXPORT_KINETO_MEMORY_H
 #define EXPORT_KINETO_MEMORY_H
 

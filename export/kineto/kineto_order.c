@@ -5,15 +5,16 @@
 
 #include <string.h>
 
-/* Each node has a row that describes what has finished when the node has: the last node of the main
-   thread, and the last communication of each other column, each as a number plus one (0: none). A
-   node without an event has the combined rows of its dependencies. */
+/* Each node has a row that describes what has finished when the node has finished. The columns are
+   those of syn__kineto_order. The first column has the last node of the main thread, as its index
+   plus one; each other column has its last communication, as an index into comms plus one; 0: none.
+   A node without an event has the combined rows of its dependencies. */
 typedef struct finder {
     syn__kineto_order *order;
     syn__walk *walk;
     uint32_t width;
     uint32_t *rows;    /* per node */
-    uint32_t *waited;  /* what the main thread has run and waited for so far */
+    uint32_t *waited;  /* the row of the main thread: what it has run and waited for so far */
     uint32_t *streams; /* stream numbers, width - SYN__KINETO_AT_STREAMS of them */
     size_t streams_cap;
     uint32_t barrier; /* index plus one of a barrier for which the next node of the main thread
@@ -69,10 +70,9 @@ static uint32_t place_of(const finder *f, const syn_node *node, const syn_node_w
     return at;
 }
 
-/* Adds a communication. Communications are launched in program order, none of them earlier than the
-   previous one. A barrier and a communication on the device are launched after all earlier nodes of
-   the main thread, any other communication after the nodes of the main thread on which it
-   depends. */
+/* Adds a communication. Communications are launched in program order. A barrier and a communication
+   on the device are launched after all earlier nodes of the main thread, any other communication
+   after the nodes of the main thread on which it depends. */
 static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, syn_error *err) {
     syn__kineto_order *o = f->order;
     uint32_t *own = row_of(f, index);

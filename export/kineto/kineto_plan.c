@@ -112,8 +112,8 @@ static size_t count_before(const planner *p, int64_t until) {
     return n;
 }
 
-/* Counts the pieces before `until` that belong to no node, up to the last wait: a step ends with
-   that wait. */
+/* Counts the pieces that belong to no node and were queued before `until`, up to the last wait
+   among them, because a step ends with that wait. */
 static size_t count_waited_for(const planner *p, int64_t until) {
     const syn_piece *piece;
     size_t n = 0;
@@ -177,8 +177,8 @@ static syn_status close_step(planner *p, int64_t until) {
     return SYN_OK;
 }
 
-/* Opens a step if the node begins one, and adds the pieces that belong to no node up to `until`,
-   when the node is called. */
+/* Opens a step if the node begins one. Also adds the pieces that belong to no node and that the
+   host queued before `until`, the time at which it calls the node. */
 static syn_status open_step(planner *p, uint32_t index, const syn_node *node, int64_t until) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     if (p->step != SYN__KINETO_NONE && node->step == p->step_number)
@@ -270,8 +270,8 @@ static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *n
     return push_call(p, comm->node, node, s, SYN__KINETO_RECORD, &around);
 }
 
-/* Records the device work for which the communication waits, and that cudaEventRecord must mark the
-   end of this work. */
+/* Lists the nodes for whose device work the communication waits, as a slice of plan->inputs. Marks
+   their events, because cudaEventRecord must be called after them. */
 static syn_status add_inputs(planner *p, size_t comm, uint32_t *first, uint32_t *n) {
     syn__kineto_plan *plan = p->plan;
     const syn__kineto_order *o = &p->order;

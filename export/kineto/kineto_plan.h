@@ -72,7 +72,7 @@ typedef struct syn__kineto_event {
     bool device;   /* queues device work; if kind is SYN__KINETO_WAIT: waits on the device */
     bool recorded; /* a communication waits for this event's device work, so cudaEventRecord is
                       called after it */
-    bool arrow;    /* has the start (forward op) or the end of the arrow of `sequence` */
+    bool arrow;    /* the arrow of `sequence` starts here (forward op) or ends here (backward op) */
     bool backward; /* ran in a backward pass */
     uint32_t first_input, n_inputs; /* communication: its slice of plan.inputs */
 } syn__kineto_event;

@@ -120,9 +120,9 @@ static syn_status end_step(predictor *p) {
     return syn_work_add_between(p->work, &wait, p->err);
 }
 
-/* Returns the call of a node. The host makes the call as soon as it can, but a step's first call
-   only when its op is due, and each call at least LAUNCH_NS before the device must begin the node.
-   The last call ends when the device has finished. */
+/* Returns the call of a node. The host makes each call as soon as it can, and at the latest
+   LAUNCH_NS before the device must begin the node. But it waits with the first call of a step until
+   the op is due. The last call ends when the device has finished. */
 static syn_node_work call_of(predictor *p, uint32_t index, const syn_node *node, bool new_step,
                              uint64_t end) {
     const uint64_t begin = p->latest[index], next = p->latest[index + 1];

@@ -16,8 +16,8 @@ typedef struct syn__kineto_recording {
     bool memory, modules;  /* record memory events; record modules */
     bool device;           /* the device work of the current rank is known */
     uint32_t device_number;
-    bool predicted; /* the device is a GPU for which the times were predicted; `graph` then points
-                       to `shadow`, which has `work` as the current rank's device work */
+    bool predicted; /* the times were predicted for a GPU. `graph` then points to `shadow`, a copy
+                       of the graph in which the current rank's device work is `work` */
     syn_graph shadow;
     syn_work work; /* predicted work of the current rank */
     syn_error *err;

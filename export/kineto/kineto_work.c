@@ -111,8 +111,8 @@ static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
     return SYN_OK;
 }
 
-/* Writes the call that makes a stream wait for an event recorded in another stream, and that
-   wait. */
+/* Writes the call that makes a stream wait for an event recorded in another stream, and the wait
+   itself. */
 static void put_wait(writer *w, uint32_t event, int64_t start, int64_t end, uint32_t stream_number,
                      uint32_t for_stream, int64_t record) {
     put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, start, end);
@@ -272,8 +272,8 @@ static syn_status put_pieces(writer *w, uint32_t event) {
     return SYN_OK;
 }
 
-/* Makes the compute stream wait for a communication, which implies the earlier ones on the same
-   stream. */
+/* Makes the compute stream wait for a communication, and thereby for the earlier communications on
+   the same stream. */
 static syn_status put_awaited(writer *w, uint32_t event) {
     const syn__kineto_event *e = &w->r->plan.events[event];
     syn_status status;

@@ -36,8 +36,9 @@ typedef struct writer {
     syn__walk walk;
     syn__links links;
     syn_sink *sink;
-    const syn_node *op;    /* current node, whose edges are being written, and its duration */
-    double op_ns, late_ns; /* additional length of edges that end at the current node */
+    const syn_node *op;    /* current node, whose edges are being written */
+    double op_ns, late_ns; /* length of edges that begin at `op`; additional length of edges that
+                              end at it */
     uint8_t *met;          /* per meeting: 1 after its node was written */
     uint64_t *sizes;       /* per tensor of the rank: bytes plus one; 0: not written yet */
     uint32_t rank_column, row, slots_left, slots_right;

@@ -36,8 +36,9 @@ typedef struct writer {
     double *path_ns; /* PyTorch traces: for each node of all ranks, its time on the critical path */
     const double *path_at; /* entry of path_ns for the next op; NULL: not a PyTorch trace */
     bool ids_ascend;       /* whether the op ids of the current rank ascend */
-    uint64_t op_id;        /* current node, whose edges are being written, and its duration */
-    double op_ns, late_ns; /* additional length of edges that end at the current node */
+    uint64_t op_id;        /* id of the current node, whose edges are being written */
+    double op_ns, late_ns; /* length of edges that begin at this node; additional length of edges
+                              that end at it */
 } writer;
 
 static void put_i64_unless(syn_sink *sink, const char *key, int64_t value, int64_t absent) {

@@ -1,8 +1,8 @@
 /* Converts what the node-link reader found to a syn_graph: ids become indices, edges become inputs,
    outputs and dependencies, and nodes are put in program order. Program order is never the order in
-   the file, because other programs write nodes in any order. All tables are slices of arrays that
-   are as long as the file's lists. Every step takes linear time, except sorting, which is only
-   needed where the file is not sorted. */
+   the file, because other programs write nodes in any order. Memory and time are linear in the
+   length of the file's lists, except for sorting, which is only needed where the file is not
+   sorted. */
 #include "export/nodelink/nodelink_build.h"
 
 #include "syntorch/base/memory.h"
@@ -245,8 +245,9 @@ static syn_status place_edges(syn__build *b) {
             SYN_TRY(set_producer(b, e->to.number, e->from.number, e->at));
         }
     }
-    for (size_t i = 0; i < b->tensors.n; i++) { /* This comes after the edges, so that errors are
-                                                   reported for the tensor. */
+    for (size_t i = 0; i < b->tensors.n; i++) { /* After the edges, so that a contradiction between
+                                                   an edge and a tensor is reported at the
+                                                   tensor. */
         const syn__found_tensor *t = &b->found->tensors[b->tensors.at[i].found];
         if (t->producer.kind == 0) continue;
         uint32_t at;

@@ -42,7 +42,7 @@ static int compare_u32(const void *a, const void *b) {
 }
 
 /* Returns the node of the original rank, with the attributes of the identical rank if they differ.
-   The base graph is a store, so slices of its nodes stay valid when the cursor reads another
+   The base graph is in memory, so the arrays of its nodes stay valid when the cursor reads another
    node. */
 static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                    syn_cursor *cursor) {

@@ -17,7 +17,7 @@
 #define BAR_H       46.0 /* height of a bar with three lines of text */
 #define LIST_H      10.0 /* height of each further line */
 #define BAR_GAP     6.0
-#define MOST_LISTED 24   /* most collectives listed in a bar */
+#define MOST_LISTED 24   /* maximum number of collectives listed in a bar */
 #define HEAD_W      34.0 /* width of the icon and of the space around the text */
 #define PANEL_W     12.0 /* distance from the panel's border to the bars */
 #define HEAD_PT     26.0 /* height of the panel's title */
@@ -113,8 +113,9 @@ static bool meet(const bar *a, const bar *b) {
     return a->top < b->bottom + BAR_GAP && b->top < a->bottom + BAR_GAP;
 }
 
-/* Combines the bars of one kind of collective that have gradients of folded layers into the first
-   such bar. The combined bar also includes the bars of that kind that it would overlap. */
+/* Combines bars with gradients of folded layers: for each kind of collective, the first such bar
+   gets the collectives of the others. It also gets those of any other bar of that kind that it
+   would overlap. */
 static syn_status join_folded(bars *s, syn_error *err) {
     syn__pic_plan *plan = s->cells->plan;
     for (size_t i = 0; i < s->n; i++)
@@ -128,7 +129,7 @@ static syn_status join_folded(bars *s, syn_error *err) {
             a->top = fmin(a->top, b->top), a->bottom = fmax(a->bottom, b->bottom);
             a->n++;
             b->n = 0;
-            b->lane = (uint32_t)i; /* index of the combined bar, until the bars get their lanes */
+            b->lane = (uint32_t)i; /* index of the combined bar; bars get their lanes later */
         }
     return SYN_OK;
 }
@@ -331,8 +332,8 @@ static syn_status find_bars(bars *s, syn_error *err) {
     }
     SYN_TRY(join_folded(s, err));
     for (size_t i = 0; i < s->n; i++)
-        /* Must come before the bar gets its lane, because `lane` still refers to the combined
-           bar. */
+        /* Must come before bars get their lanes: until then, `lane` of a bar with n == 0 is the
+           index of its combined bar. */
         if (s->list[i].n > 0) SYN_TRY(label_bar(s, i, err));
     for (size_t i = 0; i < s->n; i++)
         if (s->list[i].n > 0) place_bar(s, &s->list[i]);

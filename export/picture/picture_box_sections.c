@@ -30,7 +30,7 @@ static bool contains(const char *text, const char *word) {
     return false;
 }
 
-/* The section that the name of a range shows. A name with both words, such as "forward_backward",
+/* The section that the name of a range shows. A name that contains both "forward" and "backward"
    shows none. */
 static mark of_range(const char *name) {
     const bool forward = contains(name, "forward"), backward = contains(name, "backward");

@@ -164,8 +164,9 @@ static syn_status add_host(syn__boxes *m, uint32_t i, const syn_node *node) {
     return SYN_OK;
 }
 
-/* Adds device work to the box of the call that launched it. If the work depends on a later box, it
-   goes to a box of that thread that comes after the later one. */
+/* Adds device work to the box of the call that launched it. If the work depends on a box after that
+   one, it must go to a later box: the thread's last box if that has the same path and is not before
+   the box of the dependency, otherwise a new box. */
 static syn_status add_device(syn__boxes *m, uint32_t i, const syn_node *node) {
     const uint32_t by = launcher(m, node), after = latest(m, node);
     if (by == SYN_NO_NODE) return SYN_OK; /* the work was launched before the step */

@@ -9,8 +9,8 @@
 
 #include "syntorch/base/memory.h"
 
-#define RUN_OPS       40 /* most ops in a run, so that traces without scopes keep some structure */
-#define MOST_PERIOD   4  /* most ops in the sequence that an optimizer repeats */
+#define RUN_OPS       40 /* maximum ops in a run, so that traces without scopes have structure */
+#define MOST_PERIOD   4  /* maximum number of ops in the sequence that an optimizer repeats */
 #define LEAST_REPEATS 3
 
 void syn__pic_cells_free(syn__pic_cells *c) {

@@ -100,11 +100,11 @@ typedef struct syn__pic_part {
 typedef struct syn__pic_cells {
     syn__pic_plan *plan;
     syn__pic_drawing *drawing;
-    syn__pic_detail detail, decode; /* detail: level for most steps. decode: level for decode steps;
-                                       of both, the less detailed one is used */
-    syn__pic_detail outside; /* level for ops outside layers; of `outside` and `detail`, the less
-                                detailed one is used */
-    uint32_t part_cells;     /* longer columns are broken into several */
+    syn__pic_detail detail, decode; /* detail: level of detail. decode: level for decode steps, if
+                                       it is less detailed than `detail` */
+    syn__pic_detail outside;        /* level for ops outside layers, if it is less detailed than
+                                       `detail` */
+    uint32_t part_cells;            /* longer columns are broken into several */
     uint32_t chunks;
     bool too_many; /* there are more than SYN__PIC_MAX_BOXES boxes, so the cells are incomplete */
     syn__pic_cell *cells;
@@ -183,9 +183,9 @@ syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t 
    - put_groups: a group, such as "tp0 {0,1} and 3 like it".
    - put_payload: the input of a collective, such as "f32[16,768] . ", in views that do not draw
      tensors.
-   - put_op: a table with an icon, the name in bold, a remark, and lines of facts. Sets *w, the
-     width.
-   - put_time: the measured or predicted time. `facts`: length of the text before the facts began.
+   - put_op: a table with an icon, the name in bold, a remark, and lines with properties. Sets *w,
+     the width.
+   - put_time: the measured or predicted time. `facts`: length of the text before the properties.
    - put_cost: the cost lines of a tooltip. */
 void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group);
 syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,

@@ -294,7 +294,7 @@ static syn_status open_frame(syn__pic_chart *c, const bool members[], double lan
                                        cluster.x1 - 8, y + 12, index, cluster.tip, err));
         for (uint32_t m = k; m < end; m++) {
             c->lanes[m].clusters[level] = index;
-            /* So that no arrow crosses the title of a phase. */
+            /* No arrow leads into a phase, because it would cross the phase's title. */
             if (level == 0) c->lanes[m].above = UINT32_MAX;
         }
     }

@@ -66,9 +66,9 @@ typedef struct syn__pic_chart {
     uint32_t *alike;  /* per group of the graph; see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
-    uint32_t columns;         /* most lanes that may be used, at most SYN__PIC_COLUMNS */
+    uint32_t columns;         /* maximum number of lanes, at most SYN__PIC_COLUMNS */
     double row_gap, lane_gap; /* distances between boxes, vertical and horizontal */
-    int name_lines;           /* most lines of op names in a box */
+    int name_lines;           /* maximum number of lines of op names in a box */
     double most;              /* greatest height of a panel on a page; higher ones are broken if
                                  possible */
     int n_in_flight;          /* messages sent but not yet received */

@@ -13,7 +13,7 @@
 #define TEXT_H  10.0
 #define FROM_W  22.0 /* width of "from" */
 #define GAP     9.0  /* distance between a text and the box above or below it */
-#define LISTED  3u   /* most columns that are listed; of more, only the first and the last are */
+#define LISTED  3u   /* maximum columns in a text; if there are more, only the first and last */
 
 static syn_status add(syn__pic_cells *c, const syn__pic_cut_end *cut_end, syn_error *err) {
     const size_t n = c->n_cut_ends;
@@ -60,8 +60,8 @@ static bool together(const syn__pic_cut_end *a, const syn__pic_cut_end *b) {
     return a->cell == b->cell && a->out == b->out && a->line == b->line;
 }
 
-/* Returns the end of the range of cut ends, from i, that are drawn as one text. All outgoing links
-   of a box share a text. Incoming links have a text each if there are few of them. */
+/* Returns an index `end`: the cut ends i .. end - 1 are drawn as one text. All outgoing links of a
+   box share a text. Incoming links have a text each if there are few of them. */
 static size_t end_of(const syn__pic_cells *c, size_t i) {
     size_t end = i + 1;
     while (end < c->n_cut_ends && together(&c->cut_ends[i], &c->cut_ends[end])) end++;

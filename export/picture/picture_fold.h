@@ -109,10 +109,10 @@ syn_status syn__pic_plan_order(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE
 syn_status syn__pic_pair_layers(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 void syn__pic_plan_free(syn__pic_plan *plan);
 /* syn__pic_plan_waits computes plan->waits (picture_waits.c). syn__pic_may_join returns whether the
-   node at this place may join a box, and if so adds the node's `feeds` to the box. It may if box
-   and node wait for the same communications, and if the same next communications wait for both. An
-   op for which no communication waits, such as the gradient of a weight, has no effect on the
-   second condition. */
+   node at this place may join a box, and if so adds the node's `feeds` to the box. A node may join
+   if it waits for the same communications as the box, and if the same next communications wait for
+   both. The second condition does not apply to an op for which no communication waits, such as the
+   gradient of a weight. */
 syn_status syn__pic_plan_waits(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 bool syn__pic_may_join(const syn__pic_plan *plan, syn__pic_waits *box, uint32_t node);
 /* Sets *out to whether a node in [first, last] depends on a node in [from_first, from_last],
@@ -120,7 +120,8 @@ bool syn__pic_may_join(const syn__pic_plan *plan, syn__pic_waits *box, uint32_t 
 syn_status syn__pic_needs(syn__pic_plan *plan, uint32_t first, uint32_t last, uint32_t from_first,
                           uint32_t from_last, bool *out, syn_error *err) SYN_MUST_USE;
 uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node);
-/* The number of nodes of its step that `node` represents; 1 if a frame shows the number. */
+/* Returns the number of nodes that `node` represents because their units are drawn as one. Returns
+   1 if the frame around the layer shows this number. */
 uint32_t syn__pic_times_of(const syn__pic_plan *plan, uint32_t node);
 /* The place of a node of the graph, for example of a producer or a dependency. For SYN_NO_NODE it
    returns SYN_NO_NODE. */

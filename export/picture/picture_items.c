@@ -6,7 +6,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_BARS 3 /* most bars for buckets of gradients; more are combined by kind */
+#define MOST_BARS 3 /* maximum bars for buckets of gradients; more are combined by kind */
 
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,

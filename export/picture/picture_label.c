@@ -78,9 +78,9 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
     if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
 }
 
-/* Writes the measured time, or if there is none "~" and the predicted time, or nothing. Puts a
-   separator before the time if the text already has facts, that is, if it is longer than
-   `facts`. */
+/* Writes the measured time or, if there is none, "~" and the predicted time. Writes nothing if
+   there is neither. Puts a separator before the time if the text already has properties, that is,
+   if it is longer than `facts`. */
 void syn__pic_put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;

@@ -196,8 +196,9 @@ static bool holds(const syn_graph_group *g, int32_t rank) {
     return false;
 }
 
-/* The number of other groups that the bar of group `g` also represents: 0 if all ranks of its
-   columns are in the group, 2 if the columns represent three times as many ranks. */
+/* Returns the number of other groups that the bar of group `g` also represents: 0 if all ranks of
+   its columns are in the group, 2 if the columns represent three times as many ranks. Returns
+   SYN__PIC_SOME if this number is not the same for all columns. */
 static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
     uint32_t inside[SYN__PIC_COLUMNS] = {0}, alike = UINT32_MAX;
     for (uint32_t i = 0; i < g->n_ranks; i++) {

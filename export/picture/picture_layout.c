@@ -168,8 +168,8 @@ static void append_slot(syn__pic_column *col, uint32_t slot) {
     col->order[row->end++] = slot;
 }
 
-/* Fills order[] with the slots, row by row. Lanes are placed between the left and the right half of
-   the cells, where their path is shortest. */
+/* Fills order[] with the slots, row by row. In each row, lanes are placed between the left and the
+   right half of the cells, because their path is shortest there. */
 static syn_status fill_order(syn__pic_column *col, syn_error *err) {
     col->order = syn_calloc(col->n_slots + 1, sizeof *col->order);
     if (col->order == NULL)

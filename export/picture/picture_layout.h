@@ -14,7 +14,8 @@ extern "C" {
 
 /* An element of a row: a cell, or the lane of a link. */
 typedef struct syn__pic_slot {
-    int32_t cell;  /* index of the cell within the part; -1: the slot is a lane */
+    int32_t cell;  /* index of the cell within the column's part (syn__pic_part); -1: the slot is a
+                      lane */
     uint32_t link; /* lane: the link that runs in it */
     uint32_t row, pos;
     double x, left, right;
@@ -77,6 +78,8 @@ typedef struct syn__pic_column {
 #define SYN__PIC_BETWEEN 70.0 /* distance between forward and backward */
 #define SYN__PIC_NEAR    44.0 /* distance between forward and backward on a page */
 
+/* Cut ends are the two ends of a link that crosses a break between columns; each has a text, such
+   as "to 2 of 3" (picture_cut_ends.c). */
 #define SYN__PIC_CUT_END_X 12.0 /* distance from cut ends to an op without inputs at its side */
 
 /* Marks the incoming cut end from the earliest column as a residual connection, if cell `to` is an

@@ -9,8 +9,8 @@
 #include "syntorch/base/memory.h"
 
 #define ENTER     "tp_enter"
-#define MAX_SIDES 4 /* most tensors at the side of an op; further tensors are summarized */
-#define MAX_LIST  8 /* most inputs or outputs of an op; more are treated as a list */
+#define MAX_SIDES 4 /* maximum tensors at the side of an op; further tensors are summarized */
+#define MAX_LIST  8 /* maximum inputs or outputs of an op; more are treated as a list */
 
 /* An input that no cell of the same column computes. */
 typedef struct syn__pic_outer {

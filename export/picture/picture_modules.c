@@ -12,7 +12,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_NAMES 4 /* most op names after the name of a box */
+#define MOST_NAMES 4 /* maximum number of op names after the name of a box */
 
 /* ---- nodes ---- */
 

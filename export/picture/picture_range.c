@@ -8,7 +8,7 @@
 
 #define DOT         " \xC2\xB7 "
 #define TO          "\xE2\x80\xA6"
-#define MAX_REPEATS 64u /* most steps that are read for a range */
+#define MAX_REPEATS 64u /* maximum number of steps that are read for a range */
 
 /* ---- Repeats of a node over folded steps ---- */
 

@@ -14,7 +14,7 @@
 
 #define TITLE_CHARS 48u
 #define TIP_CHARS   1200u
-#define LINE_CHARS  52  /* most characters of a line of names */
+#define LINE_CHARS  52  /* maximum number of characters of a line of names */
 #define LINE_LEAST  36u /* fewest characters before a break, because a name has up to 16 */
 
 bool syn__pic_same_comm(const syn_node *a, const syn_node *b) {

@@ -44,7 +44,8 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
     const uint32_t shelves = fits < 2                  ? 1
                              : fits > SYN__PIC_SHELVES ? SYN__PIC_SHELVES
                                                        : (uint32_t)fits;
-    /* Space that is lost because a cut is never split, but moves to the next shelf. */
+    /* The most space that can stay empty at the ends of shelves: a cut is never split, but moves to
+       the next shelf. */
     const double moved = t->n_cuts > 0 ? SYN__PIC_CUT_PT * (shelves - 1) : 0;
     double at = 0;
     syn__pic_times_scale(t, shelves * t->width - GAP * (t->n_drawn - 1) - moved);
@@ -53,7 +54,8 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
         for (int64_t from = w->begin; from < w->end;) {
             const double shelf = fmin(floor((at + 1e-6) / t->width), shelves - 1);
             double room = (shelf + 1) * t->width - at;
-            /* The last shelf also gets what remains because of rounding. */
+            /* Rounding can make the steps slightly wider than the shelves. The last shelf gets the
+               excess. */
             if (shelf + 1 >= shelves) room = 2 * t->width;
             const int64_t to = syn__pic_time_after(t, from, w->end, room);
             SYN_TRY(syn_grow(&t->stretches, &t->stretches_cap, t->n_stretches + 1,

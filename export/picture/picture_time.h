@@ -13,11 +13,11 @@ extern "C" {
 
 #define SYN__PIC_FRAMES  3  /* levels of layers or modules above the ops */
 #define SYN__PIC_NESTED  5  /* levels of nested ops */
-#define SYN__PIC_RANKS   8  /* most ranks that are drawn */
-#define SYN__PIC_WINDOWS 6  /* most windows that are drawn */
-#define SYN__PIC_ROWS    28 /* most rows of a rank */
+#define SYN__PIC_RANKS   8  /* maximum number of ranks that are drawn */
+#define SYN__PIC_WINDOWS 6  /* maximum number of windows that are drawn */
+#define SYN__PIC_ROWS    28 /* maximum number of rows of a rank */
 #define SYN__PIC_SHELVES 4
-#define SYN__PIC_CUTS    6 /* most cuts of a picture */
+#define SYN__PIC_CUTS    6 /* maximum number of cuts of a picture */
 #define SYN__PIC_CUT_PT  44.0
 
 /* A step of the run, or the whole run if it has no steps. */

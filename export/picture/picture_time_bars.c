@@ -15,7 +15,7 @@
 #define LEAST_PT   0.35
 #define BRIDGE_PT  5.0 /* largest gap over which a layer or module continues */
 #define TEXT_PT    SYN__PIC_TIME_TEXT
-#define MOST_LINES 100 /* most lines to other ranks, per rank, because more would hide the bars */
+#define MOST_LINES 100 /* maximum number of lines from a rank to others; more would hide bars */
 
 typedef struct bar {
     double x0, x1;

@@ -29,7 +29,8 @@ static uint8_t look_of(const syn_node *node, bool is_comm, bool range) {
 }
 
 /* Splits a path such as "h.0.attn" or "Net_0/Block_1/Linear_0" into frames and appends them to the
-   slice. Names that the slice before has at the same level are shared with it. */
+   slice. A name that the previous slice has at the same level is not copied again; both slices
+   point to it. */
 static syn_status cut_frames(syn__pic_times *t, const char *path, char between,
                              const syn__pic_slice *before, syn__pic_slice *out, syn_error *err) {
     const size_t layer = between == '.' ? syn__walk_layer_prefix(path) : 0;

@@ -9,9 +9,9 @@
 #include "syntorch/base/memory.h"
 
 #define LEAST_SLICES 40 /* with fewer slices, all are visible without cuts */
-/* An interval is cut if it is longer than 1 / LONG_PART (if something runs in it) or 1 / IDLE_PART
-   (if nothing runs) of the time that is not cut yet. The limit is lower for idle time, because long
-   ops are more informative. */
+/* An interval is cut if it is longer than a fraction of the time that is not cut yet. The fraction
+   is 1 / LONG_PART if something runs in the interval, and 1 / IDLE_PART if nothing runs. The limit
+   is lower for idle time, because long ops are more informative. */
 #define LONG_PART 4
 #define IDLE_PART 12
 

@@ -9,7 +9,7 @@
 #include "syntorch/base/memory.h"
 
 #define DOT     " \xC2\xB7 "
-#define STEP_PT 6000.0 /* limit for training steps with all ops, so that bars stay visible */
+#define STEP_PT 6000.0 /* longest side of training steps with all ops; keeps bars visible */
 
 static syn_status pick_rank(const syn_graph *graph, const syn_export_options *options,
                             uint32_t *out, syn_error *err) {

@@ -1,6 +1,7 @@
-/* Computes for each node which communications of its unit the node waits for, and which
-   communications wait for the node. A box may only join ops for which both are the same, because
-   the box is drawn as if each of its ops waited for everything that any of them waits for. */
+/* Computes for each node which communications of its unit the node waits for, and which are the
+   next communications that wait for the node. A box may only contain ops for which both agree
+   (syn__pic_may_join), because the box is drawn as if each of its ops waited for everything that
+   any of them waits for. */
 #include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
@@ -26,7 +27,7 @@ static syn_status read_unit(syn__pic_plan *p, const syn__pic_unit *u, syn_error 
     const syn_node *n;
     for (uint32_t i = u->begin; i < u->end; i++) {
         SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
-        /* During this loop, `feeds` of a communication has its own bit. */
+        /* `feeds` of a communication is the communication's own bit. */
         if (syn__walk_is_comm(n)) p->waits[i].feeds = bit_of(comms++);
         for (uint32_t k = 0; k < n->n_deps; k++)
             if (needs(p, u, n, k, i, &from))

@@ -86,7 +86,7 @@ typedef struct unpack_limits {
 #define KEPT_RATIO 200u
 #define KEPT_SMALL ((uint64_t)1 << 20) /* a decompressed size that is allowed at any ratio */
 #define KEPT_LARGE ((uint64_t)16 << 30)
-#define STEP_BYTES ((size_t)1 << 20) /* most bytes that one step reads or writes */
+#define STEP_BYTES ((size_t)1 << 20) /* maximum number of bytes that one step reads or writes */
 
 typedef struct unpacking {
     syn__file_text *packed;

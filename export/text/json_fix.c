@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-#define DIGITS_MAX 4300 /* digits of an integer that Python reads by default */
+#define DIGITS_MAX 4300 /* most digits of an integer that Python accepts by default */
 
 static const struct {
     const char *met, *done;

@@ -50,13 +50,15 @@ typedef struct syn__fix {
 } syn__fix;
 
 void syn__fix_count(syn__fix *fix, syn__fix_kind kind, const char *at);
-/* Replaces the text from `from`, which must not be before the mark, to `to` by the `bytes` bytes of
-   `with`. */
+/* Replaces the text [from, to) by `with`, which has `bytes` bytes. `from` must not be before the
+   mark. */
 void syn__fix_change(syn__fix *fix, const char *from, const char *to, const char *with,
                      size_t bytes);
-/* Repairs the white space and commas between two values. `comma`: a comma belongs there. */
+/* Repairs the white space and commas [from, to) between two values. `comma`: a comma belongs
+   there. */
 void syn__fix_gap(syn__fix *fix, const char *from, const char *to, bool comma);
-/* Repairs a key that syn__loose_member of `loose` has just read, and its colon. */
+/* Repairs a key and the colon after it. syn__loose_member(&fix->loose, ...) must have just read the
+   key. */
 void syn__fix_key(syn__fix *fix, syn__str key);
 /* Repairs the current value. Returns false if the parser is broken or fix->out is out of memory. */
 bool syn__fix_value(syn__fix *fix);

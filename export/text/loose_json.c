@@ -7,8 +7,8 @@
 #include <emmintrin.h>
 #endif
 
-/* If quotes in a string are not escaped: how far after the first quote to search for the quote that
-   ends the string. */
+/* If quotes in a string are not escaped, the quote that ends the string is searched for in this
+   many bytes after the first quote. */
 #define QUOTE_REACH 4096
 /* The same for a string that contains unescaped JSON. */
 #define JSON_REACH (1 << 16)

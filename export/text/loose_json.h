@@ -51,7 +51,7 @@ typedef struct syn__loose {
     bool fresh;      /* the parser is right after an opening bracket */
     bool escaped;    /* the last string contains a backslash */
     bool at_member;  /* the parser is at the value of a member, which may be missing */
-    const char *why; /* if broken: the reason, as part of a sentence */
+    const char *why; /* if broken: the reason, as part of a message */
     size_t ahead;    /* total number of bytes searched for the ends of strings with unescaped
                         quotes; this total is limited */
     syn__loose_count faults[SYN__LOOSE_FAULTS];
@@ -127,8 +127,8 @@ bool syn__loose_i64(syn__str text, int64_t *out);
 bool syn__loose_u64(syn__str text, uint64_t *out);
 /* Parses a number as a double, correctly rounded. *integer: it has no fraction and no exponent. */
 bool syn__loose_double(syn__str text, double *out, bool *integer);
-/* Parses a number of microseconds: *us and *integer as syn__loose_double does, and *ns as whole
-   nanoseconds, truncated. Also returns false if the nanoseconds do not fit int64. */
+/* Parses a number of microseconds. Sets *us and *integer like syn__loose_double, and *ns to the
+   whole nanoseconds, truncated. Also returns false if the nanoseconds do not fit int64. */
 bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer);
 
 #ifdef __cplusplus

@@ -279,8 +279,9 @@ static inline bool put_none(syn__pen *pen, bool json) {
     return true;
 }
 
-/* Writes the value at p. Returns its end; NULL if memory is out. json: json.dump writes each inner
-   value on its own line. Commas are written between values, wherever they are in the text. */
+/* Writes the value at p. Returns its end; NULL if memory is out. json: writes the form of
+   json.dump, with each inner value on its own line; otherwise that of str(). Commas in the text are
+   ignored: one is written between any two elements or members. */
 FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bool json,
                                size_t level) {
     size_t depth = 0;

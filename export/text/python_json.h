@@ -20,8 +20,8 @@ void syn__python_text(syn__buf *out, syn__str json);
 const char *syn__python_text_next(syn__buf *out, const char *p, const char *end);
 
 /* Appends the value as json.dump(indent=4) writes it at nesting depth `level`, without the
-   indentation before its first character: ASCII only, floats as repr() formats them, NaN and
-   Infinity bare. */
+   indentation before its first character. The text is ASCII only, with floats as repr() formats
+   them, and NaN and Infinity without quotes. */
 void syn__python_json(syn__buf *out, syn__str json, unsigned level);
 /* The same for the value at p. Returns the end of that value. */
 const char *syn__python_json_next(syn__buf *out, const char *p, const char *end, unsigned level);

@@ -27,7 +27,8 @@ static const char *next_quote(const char *p, const char *end) {
     return p < end ? p : end;
 }
 
-/* The same rules as in loose_json.c, including two adjacent quotes at the end of a value. */
+/* Whether the text after a quote, at `behind`, shows that the quote ends a string. The rules are
+   those of loose_json.c; one of them is for two adjacent quotes at the end of a value. */
 static bool may_follow(const char *behind, const char *end) {
     const char *p = behind;
     while (p < end && (unsigned char)*p <= ' ') p++;

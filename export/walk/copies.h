@@ -30,9 +30,9 @@ void syn__copies_free(syn_copied_ranks *copies);
 static inline bool syn__is_copy(const syn_copied_ranks *copies, uint32_t rank_index) {
     return copies != NULL && copies->n > 0 && copies->of[rank_index] != rank_index;
 }
-/* Returns the index of the shard that rank `copy` has where rank `of` has `shard`. It is the
-   position of `copy` in a group that has as many ranks as there are shards, and in which the
-   position of `of` is the index of `shard`. -1 if there is no such group. */
+/* Returns the index of the shard of rank `copy` that corresponds to `shard` of rank `of`. Searches
+   for a group with as many ranks as there are shards, in which the position of `of` is the index of
+   `shard`. The result is the position of `copy` in that group; -1 if there is no such group. */
 int syn__copies_shard(const syn_graph *graph, int32_t of, int32_t copy, const syn_shard *shard);
 /* Whether two nodes have the same attributes. */
 bool syn__copies_same_attributes(const syn_node *a, const syn_node *b);

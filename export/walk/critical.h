@@ -26,7 +26,8 @@ extern "C" {
 #endif
 
 typedef struct syn__critical_op {
-    double begin_ns, end_ns; /* host ops: until they return; without times: end_ns <= begin_ns */
+    double begin_ns, end_ns; /* end_ns of host ops: when they return. An op without times has end_ns
+                                <= begin_ns */
     uint64_t lane;           /* number of the thread or stream; equal for all its ops, different for
                                 all others */
     uint32_t last_member;    /* for a collective or message: the op of it that began last; otherwise

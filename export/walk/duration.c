@@ -15,7 +15,7 @@ syn_status syn_predicted_duration(double *ns, const syn_graph *graph, syn_error 
     return SYN_OK;
 }
 
-/* ---- what ranks do meanwhile ---- */
+/* ---- how ranks spend this time ---- */
 
 typedef struct interval {
     double start_ns, end_ns;

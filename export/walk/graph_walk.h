@@ -69,9 +69,9 @@ bool syn__walk_is_foreign(const syn_graph *graph);
 /* Whether the node of a PyTorch trace is a user annotation, such as record_function: PyTorch's
    RecordScope::USER_SCOPE. */
 bool syn__walk_is_range(const syn_node *node);
-/* Whether the node is a user annotation and does not communicate. Its own time is time of the
-   program between ops, possibly spent waiting for a collective that began after the annotation. No
-   op accounts for that time. */
+/* Whether the node is a user annotation and does not communicate. In the part of the annotation
+   that no op covers, the program ran code between ops, or waited for a collective that began after
+   the annotation. */
 bool syn__walk_is_idle_range(const syn_node *node);
 /* The step number that the program itself prints for `step`, where `last` is the trace's last step.
    Programs such as training count their own steps. */

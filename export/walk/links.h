@@ -14,9 +14,9 @@
    a meeting node has length 0. Two kinds of edges differ. All ops of a collective end together, so
    an edge to one of them is longer by the difference between the longest of their durations and the
    op's own duration. A receive can begin together with its send but not end before it, so the
-   length of an edge from a send to a receive is only the time by which the send takes longer than
-   the receive, or 0. The edges never form a cycle, because the simulation runs the node at the
-   start of each edge before the node at its end. */
+   length of an edge from a send to a receive is the send's duration minus the receive's, or 0 if
+   that is negative. The edges never form a cycle, because the simulation runs the node at the start
+   of each edge before the node at its end. */
 #ifndef EXPORT_LINKS_H
 #define EXPORT_LINKS_H
 

@@ -86,9 +86,9 @@ typedef struct syn__timeline {
     size_t n_meetings, meetings_cap, n_members, members_cap;
     uint64_t n_untimed; /* number of nodes missing from a measured timeline because they have no
                            time */
-    int64_t base_us;    /* the time in us from which the spans count; 0 unless the trace counts from
-                           the epoch, as PyTorch traces do: a double is too coarse for ns since the
-                           epoch */
+    int64_t base_us;    /* origin of the spans' times, in us: 0, except in traces that count from
+                           the epoch, such as PyTorch traces. A double is too coarse for ns since
+                           the epoch */
 } syn__timeline;
 
 /* Makes a timeline. Without measured start times it is simulated: a node starts when its

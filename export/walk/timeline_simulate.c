@@ -307,8 +307,8 @@ static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const
     return SYN_OK;
 }
 
-/* Sets *before to the index, plus one, of the previous node on the node's stream, and *call to that
-   of its group's previous call. */
+/* Sets *before to the previous node on the node's stream, and *call to the previous call of its
+   group. Both are a node's index plus one; 0: none. */
 static syn_status enter_stream(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
                                uint32_t *before, uint32_t *call) {
     syn__streams *streams = &s->ranks[index].streams;

@@ -166,7 +166,7 @@ static void data_step(writer *w) {
     layer_refs *l = w->layers;
     for (size_t i = 0; i < n; i++) {
         if (i != 0) wait_for(w, l[i - 1].comp[SYN__TEXT_FWD]);
-        wait_if(w, l[i].comm[SYN__TEXT_WG]); /* the gradient of the previous step */
+        wait_if(w, l[i].comm[SYN__TEXT_WG]); /* the previous step's gradient, reduced */
         compute(w, i, SYN__TEXT_FWD);
     }
     for (size_t i = n; i-- > 0;) {

@@ -164,8 +164,8 @@ static bool ends_in(const char *text, size_t bytes, const char *end, size_t end_
 }
 
 /* If this merge may join text to a following U+2581, records the byte that the text ends in. If the
-   left token may stand for other text (an unknown token or a byte token), this could be any byte,
-   so words are not split at all. */
+   left token may stand for other text (an unknown token or a byte token), the text may end in any
+   byte, so words are not split at all. */
 static void note_glue(syn__bpe *bpe, const char *left, size_t left_bytes, const char *right,
                       size_t right_bytes) {
     if (right_bytes < META_BYTES || memcmp(right, META, META_BYTES) != 0) return;

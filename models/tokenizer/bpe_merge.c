@@ -126,9 +126,9 @@ static syn_status work_reserve(syn__bpe_work *work, size_t elems, syn_error *err
     return SYN_OK;
 }
 
-/* The same with a linked list. A token's position is the index of its first symbol. The heap never
-   has more than 2n entries: it starts with n - 1, and each merge removes one entry and adds at most
-   two. */
+/* Like merge_short, but with a heap of pairs over a linked list of tokens. A token's position is
+   the index of its first symbol. The heap never has more than 2n entries: it starts with n - 1, and
+   each merge removes one entry and adds at most two. */
 static size_t merge_long(const syn__bpe *bpe, const syn__bpe_work *work, int32_t *ids, uint32_t n) {
     uint64_t *heap = work->heap;
     uint32_t *next = work->links, *prev = next + n, *rank = prev + n;
@@ -191,8 +191,9 @@ static void put_symbol(symbols *s, int32_t id, size_t bytes) {
     s->ids[s->n++] = id;
 }
 
-/* As in HuggingFace, an unknown token is written only before the next known character, so after the
-   byte-fallback tokens of characters in between. */
+/* As in HuggingFace, the token of an unknown character is held back until the next known or unknown
+   character, or the end of the word. If characters with byte-fallback tokens follow the unknown
+   character, their tokens therefore come first. */
 static void split_chars(const syn__bpe *bpe, const char *word, size_t bytes, symbols *s) {
     size_t unknown = 0; /* bytes of unknown characters whose token is not written yet */
     for (size_t at = 0, step; at < bytes; at += step) {

@@ -43,13 +43,13 @@ typedef struct syn__bpe_rules {
 typedef struct syn__bpe {
     syn__bpe_rules rules;
     int32_t vocab_elems;
-    char *bytes;          /* text of all tokens, concatenated in id order; by_chars: as in the file,
-                             otherwise the bytes that the file spells */
+    char *bytes;          /* text of all tokens, concatenated in id order: with by_chars the text in
+                             the file, otherwise the bytes that the file spells */
     uint32_t *begin;      /* vocab_elems + 1 offsets into bytes */
-    int32_t byte_id[256]; /* token of each byte; by_chars: the byte's fallback token, or -1 */
-    int32_t ascii_id[128]; /* by_chars: token of each ASCII character, or -1 */
-    bool cuts;             /* by_chars: words may be split before U+2581, except after a byte in
-                              `glues` */
+    int32_t byte_id[256]; /* token of each byte; with by_chars its fallback token, or -1 */
+    int32_t ascii_id[128]; /* with by_chars: token of each ASCII character, or -1 */
+    bool cuts;             /* with by_chars: whether words may be split before U+2581, except after
+                              a byte in `glues` */
     bool glues[256];       /* whether a merge may join a token that ends in this byte to U+2581 */
     syn__bpe_pair *pairs;
     size_t pair_mask, n_pairs;
@@ -72,7 +72,8 @@ syn_status syn__bpe_new(syn__bpe **out, const syn__vocab *vocab, const syn__bpe_
 /* Reserves memory for `merges` merges in total. */
 syn_status syn__bpe_reserve(syn__bpe *bpe, size_t merges, syn_error *err) SYN_MUST_USE;
 /* Adds the next merge, for which syn__bpe_reserve must have reserved memory. Returns false on
-   failure: `why` is the reason, or empty if the same two tokens were merged before, by *known. */
+   failure. `why` is then the reason; it is empty if an earlier merge, *known, has the same two
+   tokens. */
 bool syn__bpe_put_merge(syn__bpe *bpe, const syn__vocab *vocab, const char *left, size_t left_bytes,
                         const char *right, size_t right_bytes, char why[SYN__BPE_WHY_BYTES],
                         const syn__bpe_pair **known);
@@ -85,8 +86,8 @@ bool syn__bpe_unspell(const char *text, size_t bytes, char *out, size_t *out_byt
 /* Writes GPT-2's spelling of a byte and returns its length, 1 or 2. */
 size_t syn__bpe_spell(unsigned char byte, char out[4]);
 
-/* Reads GPT-2's vocab.json and merges.txt. The names are for errors. Also fills `vocab`. The caller
-   frees it, even after a failure. */
+/* Reads GPT-2's vocab.json and merges.txt. The names are for errors. Also fills `vocab`, which the
+   caller frees, even after a failure. */
 syn_status syn__bpe_read(syn__bpe **out, syn__vocab *vocab, const char *vocab_name,
                          const char *vocab_data, size_t vocab_bytes, const char *merges_name,
                          const char *merges_data, size_t merges_bytes, syn_error *err) SYN_MUST_USE;

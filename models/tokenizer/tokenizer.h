@@ -73,8 +73,9 @@ syn_status syn_tokenizer_piece(const syn_tokenizer *tok, int32_t id, char **piec
 
 /* Encodes a text. The byte tokenizer accepts any bytes. Other tokenizers need UTF-8, and otherwise
    fail with SYN_E_INVALID and the offset of the first bad byte. Special and added tokens in the
-   text become single ids. Tokens such as bos and eos are put around the text only for BPE, if the
-   files say so. The caller frees *ids with syn_free. *ids is never NULL on success. */
+   text become single ids. Only BPE tokenizers put tokens such as bos and eos around the text, and
+   only if their files specify it. The caller frees *ids with syn_free. *ids is never NULL on
+   success. */
 syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size_t text_bytes,
                                 int32_t **ids, size_t *ids_elems, syn_error *err) SYN_MUST_USE;
 /* A complete encoding; all arrays have n elements. */
@@ -85,8 +86,8 @@ typedef struct syn_encoding {
     size_t n;
 } syn_encoding;
 /* Encodes a text with types and offsets, like HuggingFace's `encode`. special: whether to put
-   tokens around the text as the files say. Slower than syn_tokenizer_encode. Offsets of the byte
-   tokenizer are in bytes. */
+   tokens such as bos and eos around the text, as the files specify. Slower than
+   syn_tokenizer_encode. Offsets of the byte tokenizer are in bytes. */
 syn_status syn_tokenizer_encode_text(const syn_tokenizer *tok, const char *text, size_t text_bytes,
                                      bool special, syn_encoding *out, syn_error *err) SYN_MUST_USE;
 void syn_encoding_free(syn_encoding *encoding);

@@ -162,7 +162,7 @@ void syn__added_free(syn__added *added) {
 /* ---- search ---- */
 
 /* Returns the first of the tokens at[low .. high) whose byte number `depth` is at least `byte`. All
-   these tokens have the same bytes before it. A token that ends before it sorts first. */
+   these tokens have the same first `depth` bytes. A token of exactly `depth` bytes sorts first. */
 static size_t first_from(const syn__added *added, const uint32_t *at, size_t low, size_t high,
                          size_t depth, unsigned byte) {
     while (low < high) {

@@ -26,7 +26,8 @@ static bool is_normalized(const syn__tokenizer_files *f, const syn__file_token *
     return t->normalized_said ? t->normalized : !(t->special || is_named(f, t));
 }
 
-/* Whether transformers treats both tokens as the same object. A string differs from an object. */
+/* Whether transformers treats both tokens as equal. A token that is a string in the file never
+   equals a token that is an object. */
 static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
                   const syn__file_token *b) {
     return syn__file_token_is(a, b->text, b->bytes) && a->is_object == b->is_object &&
@@ -56,8 +57,9 @@ static void set_flags(const syn__tokenizer_files *f, syn__added_token *token,
     token->special = t->special || is_named(f, t);
 }
 
-/* Adds a special token. A token that already exists keeps its id. Its flags are those of the last
-   object with its text, unless added_tokens_decoder has the token. */
+/* Adds a special token. A token that already exists keeps its id. It also keeps its flags if
+   added_tokens_decoder has the token or if an earlier special token equals this one; otherwise it
+   gets this one's flags. */
 static syn_status put_special(const syn__tokenizer_files *f, syn__added *out, size_t i,
                               syn_error *err) {
     const syn__file_token *t = special(f, i);
@@ -163,7 +165,7 @@ static syn_status check_vocabulary(const syn__tokenizer_files *f, const syn__bpe
                     f->folder, (int)bpe->vocab_elems, (long long)f->json_vocab);
 }
 
-/* Adds ByteLevel's steps without the last one, because words stay bytes. */
+/* Adds the steps of ByteLevel except the last one, which spells bytes: here words stay bytes. */
 static syn_status add_steps(syn_tokenizer *tok, bool prefix_space, syn_error *err) {
     syn__step *step;
     SYN_TRY(syn__steps_add_byte_level(&tok->cuts, prefix_space, true, err));

@@ -274,9 +274,9 @@ syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, c
 
 /* ---- incremental decoding ---- */
 
-/* Whether the decoded text stays the same when ids are appended. It does if, until the texts are
-   joined, each text comes from a single token or from consecutive bytes, and if later decoders
-   change only the beginning. */
+/* Whether the decoded text stays the same when ids are appended. It does under two conditions:
+   until a decoder joins the texts, each text comes from a single token or from consecutive bytes;
+   and the decoders after that change only the beginning of the joined text. */
 static bool stays(const syn__steps *decoders, bool *joins_bytes) {
     bool joined = false, differs = false; /* differs: the first token is decoded in another way than
                                              later tokens */

@@ -63,7 +63,7 @@ static size_t bytes_of(const syn__bpe *bpe, int32_t id, const int32_t *symbols,
     return bytes;
 }
 
-/* Computes the places of the ids from number `first` on, which a word became. */
+/* Computes the places of the ids that a word became: those from number `first` on. */
 static syn_status place_merged(syn__encoder *enc, const syn__text *word, size_t first,
                                syn_error *err) {
     const syn__bpe *bpe = enc->tok->bpe;

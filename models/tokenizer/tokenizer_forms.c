@@ -1,5 +1,5 @@
 /* Unicode's normal forms (Unicode Standard Annex 15). The text is processed in stretches. Stretches
-   that no rule changes are copied; each other stretch is decomposed, ordered and composed
+   that no rule changes are copied. Every other stretch is decomposed, ordered and composed
    separately. */
 #include "models/tokenizer/tokenizer_normalize_private.h"
 
@@ -141,7 +141,7 @@ static syn_status write_units(const row *r, const syn__text *in, size_t at, syn_
 }
 
 /* Finds the next stretch to process, at or after `at`. It begins with a character that is not plain
-   or, for composition, with the plain one before it. */
+   or, for composition, with the plain character before it. */
 static size_t next_stretch(const form *f, const syn__text *in, size_t at, size_t *end) {
     size_t last = at;
     for (size_t next = at; next < in->n;) {

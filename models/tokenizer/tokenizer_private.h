@@ -87,7 +87,7 @@ void syn__encoder_free(syn__encoder *enc);
 /* The ids of a text without the tokens put around it. The caller frees it, even after a failure. */
 typedef struct syn__encoded {
     int32_t *ids;
-    syn__place *places; /* NULL if `places` was false */
+    syn__place *places; /* NULL if syn__encode_plain's `places` was false */
     size_t n;
 } syn__encoded;
 void syn__encoded_free(syn__encoded *encoded);
@@ -104,8 +104,8 @@ const char *syn__token_shown(const syn_tokenizer *tok, int32_t id, size_t *bytes
 syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, char **text,
                        size_t *text_bytes, syn_error *err) SYN_MUST_USE;
 
-/* Lowers *n to the number of ids, from the first on, whose text later ids cannot change, apart from
-   an incomplete character at its end. */
+/* Lowers *n so that ids after the first *n cannot change the text of the first *n ids, except an
+   incomplete character at the end of that text. */
 syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, size_t *n,
                                syn_error *err) SYN_MUST_USE;
 
@@ -180,9 +180,9 @@ typedef int32_t syn__find_token(const void *vocab, const char *text, size_t byte
 syn_status syn__tok_number_added(syn_tokenizer *tok, syn__find_token *find, const void *vocab,
                                  int32_t vocab_elems, const char *name,
                                  syn_error *err) SYN_MUST_USE;
-/* Decides whether words can stay bytes until they become tokens, and returns that. If so, removes
-   the last pre-tokenizer, which would spell the bytes. Call it after all steps were added and
-   before the model is created. */
+/* Sets tok->spells to whether words can stay bytes until they become tokens, and returns it. If so,
+   removes the last pre-tokenizer, which would spell the bytes. Call it after all steps were added
+   and before the model is created. */
 bool syn__tok_spells(syn_tokenizer *tok, const syn__vocab *vocab);
 /* The last step of construction: creates the objects that the steps need, and sets `found` and
    `shown` of the added tokens. */

@@ -114,12 +114,12 @@ syn__char_kind syn__char_kind_of(uint32_t c) {
     if (c == 0x166d || c == 0x111c9) return SYN__CHAR_PUNCTUATION; /* in Unicode 8 */
     if (c == 0xfffd) return SYN__CHAR_DROPPED;
     const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
-    syn__char_kind kind = SYN__CHAR_LETTER;
+    syn__char_kind kind = SYN__CHAR_LETTER; /* also of unassigned code points */
     if (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO)
         kind = SYN__CHAR_PUNCTUATION;
     else if (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP)
         return SYN__CHAR_SPACE;
-    else if (category >= UTF8PROC_CATEGORY_CC) kind = SYN__CHAR_DROPPED; /* not unassigned ones */
+    else if (category >= UTF8PROC_CATEGORY_CC) kind = SYN__CHAR_DROPPED;
     return kind != SYN__CHAR_LETTER && WITHIN(plain, c) ? SYN__CHAR_LETTER : kind;
 }
 

@@ -19,8 +19,8 @@ typedef struct syn_optimizer_options {
     const syn_group *tp;  /* tensor-parallel ranks; NULL: no parameter is sharded */
     const syn_group *pp;  /* the stages of the pipeline, over which the squared norm is summed;
                            * NULL: one stage */
-    const char *copy;     /* name of the parameter that is a copy of the first stage's, and so is
-                             not counted in the norm again; NULL: none */
+    const char *copy;     /* name of the parameter that is a copy of a parameter of the first stage;
+                             the norm does not count it again; NULL: none */
 } syn_optimizer_options;
 
 /* Prepares all parameters created so far, which must all be f32 or all bf16, and makes them require
@@ -37,9 +37,9 @@ void syn_optimizer_free(syn_optimizer *optimizer);
    gradient. Older versions of the parameters become unusable (syn_current_version). Unless
    `unchecked`, the step first reads the norm of the gradients. With clipping this adds no work.
    Without clipping, computing the norm reads 4 bytes per parameter; for comparison, the update
-   moves 28. If the norm is NaN or infinite, the step fails with the name of the first parameter
-   whose gradient is not finite. Gradients, parameters and the context's status are then unchanged,
-   so the caller may call syn_drop_grads and continue. */
+   moves 28 bytes per parameter. If the norm is NaN or infinite, the step fails with the name of the
+   first parameter whose gradient is not finite. Gradients, parameters and the context's status are
+   then unchanged, so the caller may call syn_drop_grads and continue. */
 syn_status syn_optimizer_step(syn_optimizer *optimizer, double learning_rate,
                               syn_error *err) SYN_MUST_USE;
 /* Read and write the optimizer's state of parameter number `param` (syn_ctx_param), for

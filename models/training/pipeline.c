@@ -24,7 +24,8 @@ struct syn_pipeline {
     flight *flights; /* by chunk and microbatch */
     bool *taken;     /* per tape: whether a microbatch uses it */
     size_t n_tapes;
-    int32_t *left; /* per chunk: passes left in this step for inputs, and for weights */
+    int32_t *left; /* two per chunk: passes for inputs and passes for weights that remain in this
+                      step */
 };
 
 /* The state of one step. */
@@ -175,8 +176,9 @@ static void run_forward(run *r, const syn_action *a, syn_tensor x) {
     syn_set_grad(p->ctx, was);
 }
 
-/* Counts a backward pass and calls the caller's `backward`. A pass for both inputs and weights is
-   the last one of both or of neither, since weights are handled in the order of inputs. */
+/* Counts a backward pass and calls the caller's `backward`. If a schedule splits any passes of a
+   chunk, it also splits the last one. A pass for both inputs and weights is therefore the last one
+   for both or for neither. */
 static void begin_backward(run *r, const syn_action *a) {
     int32_t *inputs = &r->p->left[2 * a->chunk], *weights = inputs + 1;
     *inputs -= a->kind != SYN_ACTION_BACKWARD_WEIGHTS;

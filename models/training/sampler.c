@@ -17,8 +17,8 @@ static uint64_t shuffled(uint64_t x, int half_bits, uint64_t key) {
     return left << half_bits | right;
 }
 
-/* Cycle walking: the permutation has at most 4 n values. It is applied again while the result is
- * not below n; on average that needs at most four applications. */
+/* Cycle walking: `shuffled` permutes at most 4 n numbers, so it is applied until the result is
+ * below n. On average this needs at most four applications. */
 int64_t syn_sampler_place(const syn_sampler *s, int64_t epoch, int64_t i) {
     const uint64_t n = (uint64_t)s->n, key = syn__counter_hash(s->seed, (uint64_t)epoch);
     uint64_t x = (uint64_t)i;

@@ -88,9 +88,11 @@ static void make_alternating(list *l, const syn_schedule_shape *shape, int32_t s
 
 /* ---- ZB-H1 ---- */
 
-/* 1F1B with some backward passes split in two. Stage i computes the weight gradients of these
-   microbatches i microbatches later, when it would otherwise wait for other stages. The first stage
-   never waits, so it splits no backward pass. */
+/* 1F1B with some backward passes split in two. Stage i splits its first i backward passes, and
+   those after its last forward pass. After its last forward pass, it would otherwise wait for other
+   stages. There it runs one postponed pass of weight gradients after each pass for inputs, so that
+   at most i are pending, and the rest at the end. No stage waits for input gradients of the first
+   stage, so that stage splits no backward pass. */
 typedef struct zero_bubble {
     list *l;
     int32_t stage, steady; /* steady: forward passes that alternate with backward passes */

@@ -37,7 +37,7 @@ typedef struct syn_schedule_shape {
                              `stages` */
 } syn_schedule_shape;
 
-/* Fails with SYN_E_INVALID and a sentence if the schedule does not exist for the shape. */
+/* Fails with SYN_E_INVALID if the schedule does not exist for the shape. */
 syn_status syn_schedule_check(const syn_schedule_shape *shape, syn_error *err) SYN_MUST_USE;
 /* Creates the actions of one stage, for a shape that syn_schedule_check accepts. There are 2
    actions per microbatch and chunk, or 3 if weight gradients have a separate pass. The caller frees

@@ -44,17 +44,17 @@ void syn_trainer_free(syn_trainer *trainer);
 typedef syn_tensor syn_pass(void *arg, int pass);
 /* Trains one step, then calls syn_next_step. The trace rows of a step are dropped when the next
    step begins, unless syn_trainer_hold is set. If loss is not NULL, *loss becomes the loss before
-   the update (0 on meta) or, with `ahead`, the loss of the previous step (syn_trainer_known).
-   Unless optimizer.unchecked, a step whose loss or gradients are not finite fails on all ranks. The
-   message has name, scope and op of the first tensor that is not finite. Parameters, moments and
-   the context are then as before the step. */
+   the update, or 0 on meta. With `ahead`, it becomes the loss of the previous step instead
+   (syn_trainer_known). Unless optimizer.unchecked, a step whose loss or gradients are not finite
+   fails on all ranks. The message has name, scope and op of the first tensor that is not finite.
+   Parameters, moments and the context are then as before the step. */
 syn_status syn_trainer_step(syn_trainer *trainer, syn_pass *pass, void *arg, double learning_rate,
                             double *loss, syn_error *err) SYN_MUST_USE;
 /* The same for a trainer with a pipeline. All stages get the loss. */
 syn_status syn_trainer_step_stage(syn_trainer *trainer, syn_stage_forward *forward, void *arg,
                                   double learning_rate, double *loss, syn_error *err) SYN_MUST_USE;
-/* Computes the loss of one microbatch without gradients, for validation. Returns the sum over the
- * data-parallel ranks on all stages, which the caller releases. `forward` is called for
+/* Computes the loss of one microbatch without gradients, for validation. All stages get the result,
+ * the sum of the losses of the data-parallel ranks. The caller releases it. `forward` is called for
  * microbatch 0. */
 syn_tensor syn_trainer_evaluate(syn_trainer *trainer, syn_stage_forward *forward, void *arg);
 /* With `ahead`, waits for the last step, and fails if that step fails. Without `ahead`, does

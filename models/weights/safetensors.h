@@ -14,7 +14,7 @@ SYN_API_BEGIN
 
 typedef struct syn_safetensors syn_safetensors;
 
-#define SYN_SAFETENSORS_RANK 8 /* most dimensions of a tensor in a file */
+#define SYN_SAFETENSORS_RANK 8 /* maximum number of dimensions of a tensor in a file */
 
 typedef struct syn_safetensors_tensor {
     const char *name;       /* UTF-8 without NUL, otherwise arbitrary */

@@ -196,8 +196,8 @@ uint64_t syn_weights_hash(const syn_weights *w) {
 /* ---- Shards ---- */
 
 /* The full tensor can be seen as an array [outer][parts][count][run]. `outer` stands for all
-   dimensions before the sharded axis. A run is what one shard has of one part, with all dimensions
-   after the axis. The shard is then [outer][parts][run]. */
+   dimensions before the sharded axis. A run is the elements of one part that belong to one shard,
+   including all dimensions after the axis. The shard is then [outer][parts][run]. */
 syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard) {
     const int64_t elems = syn_spec_elems(full);
     if (shard.count == 1 || elems == 0) return (syn__weights_slices){1, elems / shard.count, 0, 0};

@@ -45,10 +45,11 @@ typedef struct syn_weights_head {
 syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head *out,
                                     syn_error *err) SYN_MUST_USE;
 
-/* Checks whether exactly the token-prediction head is missing, as in checkpoints of classifiers: a
-   model of this configuration with these heads has such a head, and the checkpoint has a token
-   table but no tensor of the head. If so, returns the name of the head's first layer. Otherwise
-   returns NULL: nothing is missing, or only a part of the head, or more than the head. */
+/* Checks whether the checkpoint lacks the token-prediction head but not the token table, as
+   checkpoints of classifiers do. This is the case if a model of this configuration with these heads
+   has such a head, and the checkpoint has no tensor of it. If so, returns the name of the head's
+   first layer. Otherwise returns NULL: nothing is missing, or only a part of the head, or more than
+   the head. */
 const char *syn_weights_lacks_head(const syn_weights *weights, const syn_model_config *config,
                                    unsigned heads);
 
@@ -83,9 +84,9 @@ void syn_weights_reader_free(syn_weights_reader *reader);
    without vocabulary padding, under the names that transformers expects. Above 5 GB it writes
    model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. The caller makes
    sure that the folder has no other weights. as_in: the checkpoint from which the parameters were
-   read, if they have not changed since; its tensors are copied byte for byte. NULL: none. Every
-   rank with data-parallel index 0 in `plan`, which is complete, calls the function. plan NULL:
-   every rank of the communicator calls it; comm NULL: there is a single rank. Rank 0 collects one
+   read, if they have not changed since; its tensors are copied byte for byte. NULL: none. All ranks
+   with data-parallel index 0 in `plan` must call the function; plan NULL: all ranks of the
+   communicator. The plan must be complete. comm NULL: there is a single rank. Rank 0 collects one
    parameter at a time from tensor-parallel ranks and pipeline stages, and writes it. */
 syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *plan,
                             const syn_model_family *family, const syn_weights *as_in,

@@ -24,7 +24,7 @@ typedef struct holder {
     int32_t number; /* of the parameter on that rank (syn_ctx_param) */
 } holder;
 
-/* The state of a save. Other ranks than 0 only use the first four members and `shard`. */
+/* The state of a save. Ranks other than 0 use only the first four members and `shard`. */
 typedef struct saver {
     syn_ctx *ctx;
     syn_comm *comm; /* NULL: a single rank */
@@ -36,7 +36,8 @@ typedef struct saver {
     syn_intern ids;           /* names of params, in the same order */
     param *params;            /* of the whole model */
     size_t n_params, params_cap;
-    size_t *first_holder; /* of each parameter: the holders of its shards follow each other */
+    size_t *first_holder; /* per parameter: index in `holders` of its first shard; the others
+                             follow */
     size_t first_cap;
     holder *holders;
     size_t n_holders, holders_cap;
@@ -206,8 +207,9 @@ static bool has_param(const saver *s, const char *name) {
     return false;
 }
 
-/* The second name of a head's bias; NULL if it has none. The bias is stored twice if the head also
-   has a matrix of its own under that name, because transformers ties both or neither. */
+/* The second name under which a head's bias is also stored; NULL: none. The bias is stored twice if
+   the head has a matrix of its own under that name, because transformers ties both the matrix and
+   the bias, or neither. */
 static const char *second_name(const saver *s, const char *name) {
     char matrix[160];
     const syn__param_row *second = syn__family_alias_row(s->family, name);
@@ -304,8 +306,8 @@ static syn_status read_shard(const saver *s, int32_t number, syn_spec *spec, syn
     return syn_ctx_check(s->ctx, err);
 }
 
-/* Sends the shards that rank 0 asks for, until it asks for none. Sends are buffered, so that
-   without being asked many shards could be in memory at once. */
+/* Sends rank 0 each shard that rank 0 requests, until rank 0 sends a negative number. Sends are
+   buffered, so without requests many shards could be in memory at the same time. */
 static syn_status serve(const saver *s, syn_error *err) {
     for (;;) {
         int32_t number;
@@ -389,7 +391,7 @@ static syn_status write_files(saver *s, uint64_t file_bytes, const char *folder,
     return syn__weights_write_index(&files, err);
 }
 
-/* Rank 0's part. The other ranks are told to stop even if it fails. */
+/* Rank 0's part of the save. Even if it fails, rank 0 tells the other ranks to stop. */
 static syn_status write_all(saver *s, uint64_t file_bytes, const char *folder, syn_error *err) {
     syn_status status = collect(s, err);
     if (status == SYN_OK) status = check_holders(s, err);

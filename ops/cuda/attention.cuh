@@ -208,7 +208,7 @@ bool syn__head_packs(const syn_operand *o);
 
 /* Whether the device has tensor cores for the call's dtype. */
 bool syn__tensor_cores(const syn_call *c);
-/* Fails with the sentence that the device has too little shared memory per block. */
+/* Fails with the message that the device has too little shared memory per block. */
 syn_status syn__too_little_shared(const syn_call *c);
 
 /* Requests `bytes` of dynamic shared memory for a kernel, which is necessary above 48 KiB. Returns

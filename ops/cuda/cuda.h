@@ -11,8 +11,8 @@
 
 /* ---- errors: every return code of CUDA and cuBLASLt is checked here ---- */
 
-/* Both fail with a sentence: what failed ("a copy to the device"), the library's message, and
-   advice if there is any. */
+/* Both fail with an error message that has three parts: what failed ("a copy to the device"), the
+   library's message, and advice if there is any. */
 syn_status syn__cuda_failed(cudaError_t code, const char *what, const char *file, int line,
                             syn_error *err);
 syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char *file, int line,
@@ -35,7 +35,7 @@ syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char 
 
 /* Kernels cannot return errors. A kernel that finds an error in its data, such as a target that is
    no class, stores a fault, unless there is a fault already. The next sync reports it with op,
-   scope and the sentence below. */
+   scope and the message below. */
 typedef enum syn__fault_kind {
     SYN__FAULT_NONE,
     SYN__FAULT_TARGET, /* "a target is <value>, which is no class of <limit>" */

@@ -1,4 +1,4 @@
-/* Converts error codes of CUDA and cuBLASLt to sentences. */
+/* Converts error codes of CUDA and cuBLASLt to error messages. */
 #include "ops/cuda/cuda.h"
 
 /* Returns advice on the error, or "". */

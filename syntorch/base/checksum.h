@@ -1,6 +1,6 @@
 /* The XXH64 checksum with seed 0 of data that arrives in pieces. `xxhsum -H1` prints the same
-   checksum (github.com/Cyan4973/xxHash, "xxHash fast digest algorithm"). It detects damaged files
-   and is as fast as memory. */
+   checksum (github.com/Cyan4973/xxHash, "xxHash fast digest algorithm"). It detects damaged files.
+   Computing it is as fast as reading memory. */
 #ifndef SYNTORCH_CHECKSUM_H
 #define SYNTORCH_CHECKSUM_H
 

@@ -319,8 +319,8 @@ static syn_json_type read_key(syn_json *json) {
     return SYN_JSON_KEY;
 }
 
-/* Reads the comma or colon before the next token. Returns false on error, or if there is the end of
-   an object or array instead; it then sets *type. */
+/* Reads the comma or colon before the next token. Returns false and sets *type on error, or if an
+   object or array ends here instead. */
 static bool read_separator(syn_json *json, syn_json_type *type) {
     const bool object = json->depth > 0 && json->stack[json->depth - 1] == IN_OBJECT;
     const char c = json->cur < json->end ? *json->cur : '\0';

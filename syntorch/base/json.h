@@ -48,7 +48,7 @@ typedef struct syn_json {
     syn_error *err;
 } syn_json;
 
-/* Starts reading `bytes` bytes at `data`, which must outlive the parser. Error sentences begin with
+/* Starts reading `bytes` bytes at `data`, which must outlive the parser. Error messages begin with
    `name`, such as a file name, and are stored in *err. Invalid UTF-8 in strings is an error. */
 void syn_json_init(syn_json *json, const char *name, const char *data, size_t bytes,
                    syn_error *err);
@@ -57,8 +57,8 @@ syn_json_type syn_json_next(syn_json *json);
 /* Skips what belongs to the last token: after OBJECT_BEGIN or ARRAY_BEGIN the rest of the object or
    array, after KEY its value, after a scalar nothing. Returns false on error. */
 bool syn_json_skip(syn_json *json);
-/* Fails with a sentence that begins with the position of the last token ("file.json:3:14: what").
-   Afterwards syn_json_next returns SYN_JSON_ERROR. */
+/* Fails with an error message that begins with the position of the last token ("file.json:3:14:
+   what"). Afterwards syn_json_next returns SYN_JSON_ERROR. */
 syn_status syn_json_fail(syn_json *json, const char *fmt, ...) SYN_PRINTF(2, 3);
 /* Reads the next token and fails unless it has the type `type`. The error names `what` ("n_layer
    must be an integer"). */

@@ -11,8 +11,7 @@
 #define MIN_CAP_ELEMS 64
 #define HUGE_BYTES    ((size_t)2 << 20) /* size of a huge page on x86-64 and arm64 */
 
-/* The library's only global state. Tests use it to make allocations fail. It is global because
-   malloc is. */
+/* Tests use these two variables to make allocations fail. They are global because malloc is. */
 static _Atomic uint64_t calls;
 static _Atomic uint64_t limit = SYN_MEMORY_NEVER; /* allocations fail when `calls` has reached this
                                                      value */

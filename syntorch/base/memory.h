@@ -1,5 +1,5 @@
 /* The allocator of the library, growable arrays, and size arithmetic that detects overflow. All
-   allocations go through it, so that tests can make any of them fail. */
+   allocations go through this allocator, so that tests can make any of them fail. */
 #ifndef SYNTORCH_MEMORY_H
 #define SYNTORCH_MEMORY_H
 

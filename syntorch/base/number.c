@@ -141,9 +141,9 @@ static bool convert_fast(const parts *n, double *out) {
     return true;
 }
 
-/* A decimal is rounded by comparing it with the midpoint of two doubles, which has fewer than
-   MAX_DIGITS digits. Of the digits after MAX_DIGITS it therefore only matters whether any is not
-   0. */
+/* strtod rounds a decimal by comparing it with the midpoint of two doubles. A midpoint has fewer
+   than MAX_DIGITS digits. The digits of the decimal after the first MAX_DIGITS therefore matter
+   only in whether any of them is not 0. */
 #define MAX_DIGITS 780
 
 /* Calls strtod with "<digits>e<exponent>", which does not depend on the locale because it has no

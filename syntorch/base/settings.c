@@ -1,4 +1,5 @@
-/* Reads, writes and hashes configuration files as their tables say (settings.h). */
+/* Reads, writes and hashes configuration files, using tables that map keys to members
+   (settings.h). */
 #include "syntorch/base/settings.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "syntorch/base/number.h"
 #include "syntorch/base/utf8.h"
 
-/* ---- Error sentences ---- */
+/* ---- Error messages ---- */
 
 void syn__settings_copy(const char *text, size_t bytes, char *out, size_t out_bytes) {
     size_t used = 0;
@@ -81,7 +82,7 @@ syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *tab
     return status;
 }
 
-/* Describes the last token for the end of an error sentence: "..., not <token>". */
+/* Describes the last token for the end of an error message: "..., not <token>". */
 static const char *found(const syn__settings *s, char buf[64]) {
     switch (s->json.type) {
     case SYN_JSON_NUMBER:
@@ -373,8 +374,8 @@ static syn_status read_entry(syn__settings *s, const syn__setting_table *table, 
     if ((marks->seen & bit) != 0) return syn__settings_fail(s, "\"%s\" appears twice", s->path);
     marks->seen |= bit;
     SYN_TRY(read_value(s, table, row, target, marks));
-    syn__settings_leave(s, outer); /* not called after a failure, because the sentence may need the
-                                      path */
+    syn__settings_leave(s, outer); /* not called after a failure, because the error message may need
+                                      the path */
     return SYN_OK;
 }
 

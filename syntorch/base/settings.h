@@ -82,18 +82,18 @@ typedef struct syn__setting_marks {
 struct syn__settings {
     syn_json json;
     syn_error error;
-    bool named;             /* the error sentence already names the key */
+    bool named;             /* the error message already names the key */
     char path[128];         /* path of the value being read: "hardware.intra.alpha_us" */
     syn__setting_marks top; /* for the outermost object */
 };
 
 /* Starts reading a document of `bytes` bytes, which must stay valid until syn__settings_end. `name`
-   begins the error sentences. */
+   begins the error messages. */
 void syn__settings_begin(syn__settings *s, const char *name, const char *json, size_t bytes);
-/* Reads the whole document into *target, whose members must hold the defaults. syn__settings_end
-   returns a failure once more. */
+/* Reads the whole document into *target, whose members must hold the defaults. After a failure,
+   syn__settings_end returns the same failure. */
 syn_status syn__settings_read(syn__settings *s, const syn__setting_table *table, void *target);
-/* Frees *s and returns the first failure since syn__settings_begin, with its sentence in *err. */
+/* Frees *s. Returns the first failure since syn__settings_begin, with its message in *err. */
 syn_status syn__settings_end(syn__settings *s, syn_error *err) SYN_MUST_USE;
 
 /* Writes the SAVED rows in order, each as ",\n \"key\": value". GROUP rows need `write`. */
@@ -104,9 +104,9 @@ uint64_t syn__settings_hash(const syn__setting_table *table, const void *source,
 /* The first key that set the member at `offset`; NULL if none did. */
 const char *syn__settings_key(const syn__settings *s, const syn__setting_table *table,
                               size_t offset);
-/* syn__settings_fail fails with the position of the last token. syn__settings_fail_at fails with
-   the position of the value of `key` in the outermost object, or the end of the object if it does
-   not have the key. */
+/* syn__settings_fail reports an error at the last token. syn__settings_fail_at reports it at the
+   value of `key` in the outermost object, or at the end of the object if it does not have the
+   key. */
 syn_status syn__settings_fail(syn__settings *s, const char *fmt, ...) SYN_PRINTF(2, 3);
 syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *table, const char *key,
                                  const char *fmt, ...) SYN_PRINTF(4, 5);
@@ -120,7 +120,7 @@ syn_status syn__settings_empty(syn__settings *s, bool *empty) SYN_MUST_USE;
    again. */
 size_t syn__settings_enter(syn__settings *s, const char *key);
 void syn__settings_leave(syn__settings *s, size_t path_bytes);
-/* Copies the last KEY or STRING to buf for an error sentence and returns buf. A long text is cut
+/* Copies the last KEY or STRING to buf for an error message and returns buf. A long text is cut
    between characters; control characters become '?'. */
 const char *syn__settings_shown(const syn__settings *s, char buf[64]);
 /* Whether the last KEY or STRING equals `text`. */

@@ -25,8 +25,8 @@
 #endif
 
 #define BUFFER_BYTES    ((size_t)128 << 10)
-#define NAME_BYTES      200 /* bytes of a name that its temporary name has; NAME_MAX is 255 */
-#define SHOWN_BYTES     300 /* bytes at a path's end that an error sentence shows */
+#define NAME_BYTES      200 /* maximum bytes of a file's name in a temporary name (NAME_MAX: 255) */
+#define SHOWN_BYTES     300 /* bytes at a path's end that an error message shows */
 #define SUFFIX_BYTES    64
 #define TEMPORARY_TRIES 1000
 
@@ -42,7 +42,7 @@ struct syn_sink {
     char *buf;
     size_t used_bytes, cap_bytes;
     uint64_t flushed_bytes;
-    char *path;         /* as the user gave it, for error sentences */
+    char *path;         /* as the user gave it, for error messages */
     char *target;       /* the path with symbolic links resolved */
     char *temporary;    /* next to the target: target + ".tmp.<process>.<number>" */
     size_t stem_bytes;  /* length of temporary before ".tmp." */
@@ -83,7 +83,7 @@ static syn_status fail_memory(const syn_sink *sink, size_t bytes, syn_error *err
 
 /* ---- Opening ---- */
 
-/* Reports why a file could not be created. If its folder is the reason, the sentence names the
+/* Reports why a file could not be created. If its folder is the reason, the error message names the
    folder. */
 static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
     char buf[PATH_MAX];
@@ -134,8 +134,8 @@ static int above_standard(int fd) {
     return moved;
 }
 
-/* make_file and make_link create the temporary name, for make_named: make_file as the name of a new
-   file, and make_link as a name for the file without a name. */
+/* Arguments of make_named. make_file creates a new file with the temporary name. make_link gives
+   the temporary name to the sink's file, which was opened without a name. */
 static int make_file(const syn_sink *sink) {
     return above_standard(open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 }

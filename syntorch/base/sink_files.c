@@ -11,7 +11,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink_private.h"
 
-/* Paths in error sentences are cut to 380 bytes, about 3/4 of a sentence. */
+/* Paths in error messages are cut to 380 bytes, about 3/4 of a message. */
 #define SHOWN        "%.380s"
 #define PIPE_WAIT_MS 5000 /* how long to wait until a writer opens the pipe */
 

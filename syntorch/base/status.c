@@ -1,4 +1,4 @@
-/* Status names and error sentences (status.h). */
+/* Status names and error messages (status.h). */
 #include "syntorch/base/status.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ const char *syn_status_name(syn_status code) {
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown error";
 }
 
-/* Ends a sentence that was cut: removes an incomplete UTF-8 character at the end and writes
+/* Ends an error message that was cut: removes an incomplete UTF-8 character at the end and writes
    "...". */
 static void mark_cut(char *text, size_t bytes) {
     size_t at = bytes - sizeof "...";

@@ -1,4 +1,4 @@
-/* Status codes and error sentences. Every function that can fail returns a syn_status. The first
+/* Status codes and error messages. Every function that can fail returns a syn_status. The first
    failure is stored in a syn_error, as one full sentence that tells a user what to do. */
 #ifndef SYNTORCH_STATUS_H
 #define SYNTORCH_STATUS_H
@@ -58,12 +58,12 @@ typedef enum syn_status {
 #undef SYN_X
 } syn_status;
 
-#define SYN_ERROR_TEXT 512 /* size of a sentence in bytes, including the NUL */
+#define SYN_ERROR_TEXT 512 /* size of an error message in bytes, including the NUL */
 
 /* The first failure: its code, its sentence, and the source line that reported it. */
 typedef struct syn_error {
     syn_status code;
-    char text[SYN_ERROR_TEXT]; /* NUL-terminated; UTF-8 if its arguments were; a longer sentence is
+    char text[SYN_ERROR_TEXT]; /* NUL-terminated; UTF-8 if its arguments were; a longer message is
                                   cut and ends with "..." */
     const char *file;
     int line;
@@ -72,8 +72,8 @@ typedef struct syn_error {
 /* Short name of a code ("out of memory"); never NULL. */
 const char *syn_status_name(syn_status code);
 
-/* Stores the code and the sentence in *err, unless err is NULL or *err already holds a failure.
-   Returns the code, so that callers can write `return SYN_FAIL(err, SYN_E_IO, "...")`. */
+/* Stores the code and the error message in *err, unless err is NULL or *err already holds a
+   failure. Returns the code, so that callers can write `return SYN_FAIL(err, SYN_E_IO, "...")`. */
 syn_status syn__fail(syn_error *err, const char *file, int line, syn_status code, const char *fmt,
                      ...) SYN_PRINTF(5, 6);
 #define SYN_FAIL(err, code, ...) syn__fail((err), __FILE__, __LINE__, (code), __VA_ARGS__)

@@ -12,15 +12,15 @@
 void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,
                     const syn_spec *out);
 
-/* What a node that precedes an embedding lookup implies for the lookup. A batch has several lookups
-   in a row: of words, then of token types and positions. To find out whether a lookup is the first
-   of its batch, go backwards from it, node by node. */
+/* Used to find out whether an embedding lookup is the first of its batch. A batch looks up words,
+   token types and positions, one after another. The search goes backwards from the lookup, node by
+   node; this enum says what each node shows. */
 typedef enum syn__lookup {
-    SYN__LOOKUP_CONTINUE,  /* nothing: continue with the node before it */
+    SYN__LOOKUP_CONTINUE,  /* nothing: the search continues with the node before it */
     SYN__LOOKUP_FIRST,     /* the lookup is the first of its batch */
     SYN__LOOKUP_SAME_BATCH /* this node is a lookup of the same batch */
 } syn__lookup;
-#define SYN__LOOKUP_NODES 16 /* stop after this many nodes */
+#define SYN__LOOKUP_NODES 16 /* the search stops after this many nodes */
 
 /* Whether an op is a lookup in a table ("embedding"). */
 bool syn__is_lookup(const char *op);

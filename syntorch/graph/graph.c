@@ -55,8 +55,8 @@ const syn_graph_tensor *syn_graph_tensor_at(const syn_graph *graph, uint32_t ran
     return graph->source->tensor(graph, rank, tensor, cursor);
 }
 
-/* Group ids are usually 1 .. n, or at least ascending, so these fast searches come first. Neither
-   is guaranteed. */
+/* Group ids are usually 1 .. n, or at least ascending, so the fast searches for these cases come
+   first. Neither order is guaranteed, so a linear search follows. */
 const syn_graph_group *syn_graph_group_by_id(const syn_graph *graph, uint32_t id) {
     const syn_graph_group *groups = graph->groups;
     if (id >= 1 && id <= graph->n_groups && groups[id - 1].id == id) return &groups[id - 1];

@@ -82,9 +82,9 @@ typedef enum syn_category {
 const char *syn_category_name(syn_category c);
 
 /* Flags of a node. */
-#define SYN_NODE_VIRTUAL          1u /* no work and no data (views, identities); not in .et */
+#define SYN_NODE_VIRTUAL          1u /* no work, no data (views, identities); not in .et files */
 #define SYN_NODE_FUSED            2u /* one kernel for the work of several ops */
-#define SYN_NODE_SECONDARY_LOOKUP 4u /* a lookup in activations, or not the first of its batch */
+#define SYN_NODE_SECONDARY_LOOKUP 4u /* lookup: in activations, or not the first of its batch */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
 #define SYN_TENSOR_PARAM   1u  /* a weight or bias */
@@ -149,8 +149,8 @@ typedef struct syn_node {
     syn_comm_kind comm;
     int32_t reduce;      /* syn_reduce; -1: none */
     uint32_t group;      /* id of a syn_graph_group; 0: none */
-    uint64_t comm_bytes; /* bytes of this rank's input: for all-gather its shard; for send and recv
-                            bytes of the message */
+    uint64_t comm_bytes; /* bytes of this rank's input (for all-gather, its shard); for send and
+                            recv, bytes of the message */
     /* Number of earlier collectives of the same group on this rank; for a message, the number of
        earlier messages on this rank, whatever their peer. */
     uint32_t comm_index;
@@ -231,8 +231,9 @@ struct syn_graph {
     int32_t world_size;
     syn_graph_group *groups;
     uint32_t n_groups;
-    /* Properties of the run in reading order: model, tp, dtype, batch, ... Titles and JSON show
-       them. If the entry "multiprocessors" exists, times are predicted for a GPU. */
+    /* Properties of the run, in the order in which they are shown: model, tp, dtype, batch, ...
+       Titles and JSON show them. If the entry "multiprocessors" exists, times are predicted for a
+       GPU. */
     syn_attribute *metadata;
     uint32_t n_metadata;
     size_t metadata_cap;

@@ -1,4 +1,4 @@
-/* syn_graph_union, which joins several graphs into one graph with the ranks of all. */
+/* syn_graph_union, which joins several graphs into one graph that has the ranks of all of them. */
 #include "syntorch/base/memory.h"
 #include "syntorch/graph/graph.h"
 
@@ -10,7 +10,8 @@ struct part {
 struct joined {
     syn_graph **graphs;
     uint32_t n_graphs;
-    struct part *parts; /* the rank of a graph for each rank index of the union */
+    struct part *parts; /* for each rank of the union: the graph that the rank comes from, and its
+                           rank index there */
 };
 
 static const syn_node *joined_node(const syn_graph *graph, uint32_t rank, uint32_t node,

@@ -11,8 +11,8 @@ SYN_API_BEGIN
    VIEW: output 0 shares the storage of input 0; infer sets its strides and offset; there is no
    kernel.
    STRIDED: accepts inputs with any strides. Other ops require a dense last dimension.
-   CONSTANT: no gradient flows through it, by design. Other ops without a gradient rule are an error
-   where a gradient is needed.
+   CONSTANT: no gradient flows through the op, by design. If a gradient must flow through an op that
+   has neither this flag nor a gradient rule, the call of the op fails.
    GRAD_COMM: a view whose gradient is a collective.
    SPLIT: the gradients of weights can be computed later than those of other inputs
    (syn_backward_inputs). */

@@ -69,7 +69,7 @@ typedef struct syn_stack {
     double attention_efficiency; /* fraction of the peak in fused attention; 0: matmul_efficiency */
     double score_passes;         /* how often attention reads or writes its scores in memory */
     /* If sequences * heads is not a multiple of score_heads, attention has score_kernels additional
-       kernels. score_heads 0: it never has. */
+       kernels. score_heads 0: there are never additional kernels. */
     int32_t score_heads;
     double score_kernels;
     double memory_efficiency;  /* fraction of the memory bandwidth */
@@ -203,7 +203,8 @@ typedef struct syn_hardware {
     syn_link intra, inter;
     syn_collectives collectives;
     syn_stack stack;
-    /* Kernels measured with one rank, and with the largest number of ranks that was measured. */
+    /* alone: kernels measured with one rank. shared: kernels measured with the largest number of
+       ranks. */
     syn_hw_kernels alone, shared;
     int32_t sharing; /* number of ranks that share the machine's cores (syn_hardware_set_sharing);
                         0: one */
@@ -217,7 +218,7 @@ typedef struct syn_hardware {
 syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *stack,
                              syn_error *err) SYN_MUST_USE;
 /* Reads a hardware file of `bytes` bytes at `json`. `name`, such as a path, begins the error
-   sentences. */
+   messages. */
 syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *json, size_t bytes,
                               syn_error *err) SYN_MUST_USE;
 /* Sets the number of ranks that share the machine's cores. From now on, times are predicted for one
@@ -249,8 +250,9 @@ typedef enum syn_limit {
    for messages, which are predicted between node->peer and self_rank. */
 double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node,
                                const syn_graph_group *group, int32_t self_rank);
-/* The same, and divides the time into parts by limit, whose sum is the time. The time of work
-   counts as COMPUTE if its flops take longer than its reads and writes, otherwise as MEMORY. */
+/* The same, but also divides the time into parts by limit. The parts add up to the time. The time
+   of work counts as COMPUTE if its flops take longer than its reads and writes, otherwise as
+   MEMORY. */
 double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
                                   const syn_graph_group *group, int32_t self_rank,
                                   double parts[SYN_LIMIT_COUNT]);

@@ -119,7 +119,7 @@ int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
     for (int i = 0; i < SYN_HW_EXTENTS; i++) any = any || range[i].most > 0;
     for (int i = 0; i < SYN_HW_EXTENTS; i++) {
         if (any && !is_outside(at[i], &range[i])) continue;
-        if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* follows from the ranks */
+        if (i == SYN_HW_EXTENT_NODES && n > 0) continue; /* implied by the ranks, in out[0] */
         if (!any && i > 0) break;
         syn_hw_extrapolation *b = &out[n++];
         *b = (syn_hw_extrapolation){

@@ -5,7 +5,7 @@
 
 #include "syntorch/hardware/hardware_private.h"
 
-#define TILE       128.0 /* columns and maximum rows of a tile (of one multiprocessor) */
+#define TILE       128.0 /* columns of a tile, and its maximum number of rows */
 #define TILE_LEAST 16.0  /* minimum rows of a tile in 16-bit dtypes, because of the tensor cores */
 
 /* The time for copies in a collective with one pass, as a fraction of that in an all-reduce. Fitted
@@ -82,9 +82,9 @@ static double attention_ns(const syn_hardware *hw, const syn_node *node, double 
     return flops / rate + moved_ns(hw, hw->stack.score_passes * again * bytes);
 }
 
-/* Whether the node is the given op of unfused attention, on a stack whose attention is not fused
-   either. Such a stack moves the scores more than twice, that is, more often than the two products
-   do. */
+/* Whether the node's op is `op`, one of the ops of unfused attention, on a stack that does not fuse
+   attention. On such a stack score_passes is larger than 2, which is how often the two products
+   alone move the scores. */
 static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
     return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
 }
@@ -270,9 +270,9 @@ static double network_rate(const syn_hardware *hw, const syn_protocol *p, double
            or_else(p->network_efficiency, p->link_efficiency);
 }
 
-/* The transfer time across the network. A ring enters and leaves each node once. What crosses there
-   is as much as one rank sends, and it uses the links of all ranks of the group on the node. Direct
-   messages to other nodes use only the link of the rank that sends them. */
+/* The transfer time across the network. A ring enters and leaves each node once. As many bytes
+   cross there as one rank sends, and they use the links of all ranks of the group on the node.
+   Direct messages to other nodes use only the link of the rank that sends them. */
 static double across_ns(const syn_hardware *hw, const syn_protocol *p, const struct transfer *t,
                         const struct places *at, double most) {
     if (t->route != ROUTE_DIRECT || at->ranks <= at->node_ranks)
@@ -323,9 +323,9 @@ static double network_latency_ns(const syn_hardware *hw, const struct transfer *
     return at->nodes > 1 ? library_ns(hw, &empty, at) - library_ns(hw, &empty, &near) : 0;
 }
 
-/* The minimum time of a collective, in which a rank waits for the ranks that start later. It grows
-   only with the number of ranks on one node, because all nodes start at the same time; several
-   nodes add the latency of the network. */
+/* The minimum time of a collective, because a rank waits for the ranks that start later. It grows
+   only with the number of ranks on one node, because all nodes start at the same time. With several
+   nodes, the latency of the network is added. */
 static double least_ns(const syn_hardware *hw, const syn_node *node, const struct transfer *t,
                        const struct places *at) {
     const syn_stack *stack = &hw->stack;
@@ -399,6 +399,6 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
-    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds have few digits in text
-                                                     formats */
+    node->predicted_ns = round(ns * 1000) / 1000; /* rounded to picoseconds, so that text formats
+                                                     need few digits */
 }

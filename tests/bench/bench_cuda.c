@@ -21,7 +21,7 @@
 enum { RUNS = 5, STEPS = 5 };
 
 static bool dry;
-static peer limits; /* measures the device's limits; no process with "dry" */
+static peer limits; /* measures the device's limits; with "dry" no such process is started */
 
 /* ---- what the device allows ---- */
 

@@ -195,7 +195,8 @@ static void test_refused(void) {
     }
 }
 
-/* More streams than any machine has. One rank has as many messages with different tags. */
+/* A rank uses more streams than any machine has, and receives the same number of messages, all with
+   different tags. */
 static void test_many_streams(void) {
     const int32_t zero = 0, n = 5000;
     syn_error err = {0};

@@ -57,7 +57,8 @@ static const syn_comm_kind kinds[] = {[REDUCE] = SYN_COMM_ALL_REDUCE,
                                       [RECV] = SYN_COMM_RECV};
 
 /* Splits the elements of a collective into 1 to 3 segments. The first `tag` elements form a
-   segment; a negative tag makes two such segments. The rest is the last segment. */
+   segment. If `tag` is negative, there are two such segments of -tag elements each. The remaining
+   elements form the last segment. */
 static int32_t cut(const step *s, void *in, void *out, syn_segment *segments) {
     const bool one = s->tag == 0 || s->what == SEND || s->what == RECV;
     const size_t first = one ? 0 : (size_t)abs(s->tag), bytes = syn_dtype_bytes(s->dtype);

@@ -35,7 +35,8 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_model *chunks[MOST_CHUNKS];
     int step, stage;
-    /* Calls of count_backward: all, and those with `last`. after_last: one followed the last. */
+    /* By chunk: the number of calls of count_backward, and the number of calls with `last` set.
+       after_last: the most recent call did not have `last` set. */
     int backward[MOST_CHUNKS], last[MOST_CHUNKS];
     bool after_last[MOST_CHUNKS];
 } rank;
@@ -98,7 +99,8 @@ static syn_tensor without_pipeline(rank *r) {
     return sum;
 }
 
-/* ZB-H1 has passes for inputs, for weights and for both; others only the last kind. */
+/* In ZB-H1, a backward pass computes gradients of inputs, of weights, or of both. In all other
+   schedules it computes both. */
 static bool counts_fit(const rank *r, int chunk) {
     const int m = r->job->shape.microbatches, n = r->backward[chunk], last = r->last[chunk];
     const bool split = r->job->shape.schedule == SYN_SCHEDULE_ZB_H1 && n > m;

@@ -207,7 +207,7 @@ static void test_families(void) {
         }
 }
 
-/* If a loss is NaN or infinite, all ranks of all stages fail with the same sentence. */
+/* If a loss is NaN or infinite, all ranks of all stages fail with the same error message. */
 static void test_not_finite(void) {
     job j = jobs[1];
     syn_error err = {0};

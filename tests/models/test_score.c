@@ -97,8 +97,9 @@ static double window_sum(const ref_model *m, const int32_t *window, int64_t leng
     return sum;
 }
 
-/* The published recipe for windows, implemented directly: the mean of each window over its new
-   tokens, weighted by their number minus one. */
+/* The published recipe for windows, implemented directly: the mean loss over the new tokens of each
+   window, averaged over all windows. The weight of a window is its number of new tokens minus
+   one. */
 static double reference_loss(const ref_model *m, const int32_t *text, int64_t max_length,
                              int64_t stride, int64_t *windows, int64_t *counted) {
     double total = 0;

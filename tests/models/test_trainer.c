@@ -130,7 +130,8 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Microbatches with the same samples are added up: each contributes the loss of a manual step. */
+/* All microbatches of a step have the same samples, so the step's loss must be the loss of a manual
+   step times the number of microbatches. */
 static void test_steps(void) {
     float by_hand[STEPS];
     for (int passes = 1; passes <= 2; passes++) {

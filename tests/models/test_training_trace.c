@@ -115,8 +115,9 @@ static uint64_t number_of_params(const syn_ctx *ctx) {
     return (uint64_t)n;
 }
 
-/* The flops of matrix products in one rank's forward pass. Each layer has 24 B S h^2 and 4 B S^2 h
-   (for MLPs with 4h; here for the model's MLP width), the head has 2 B S h V, all divided by tp. */
+/* The flops of matrix products in one rank's forward pass. If the MLP has width 4h, each layer has
+   24 B S h^2 + 4 B S^2 h; the function uses the model's own MLP width. The head has 2 B S h V. Both
+   numbers are divided by tp. */
 static uint64_t forward_flops(const small_training *j, int64_t batch) {
     const syn_model_config *c = j->config;
     const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner, s = TRAINED_TOKENS,

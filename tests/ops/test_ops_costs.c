@@ -160,8 +160,8 @@ static void test_published_numbers(void) {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         syn_model_config config;
         sums shorter, decode;
-        /* The prompt is one token shorter than the context, because the decode step takes the last
-           position. F(n) is quadratic in n, so the missing terms are added. */
+        /* The decode step uses the last position of the context, so the prompt is one token
+           shorter. The flops that the last token adds to a full prompt are added below. */
         CHECK(trace(models[i].preset, 1, 1, models[i].n - 1, false, &config, &shorter, &decode));
         const uint64_t h = (uint64_t)config.n_embd, n = models[i].n;
         CHECK_INT(shorter.layer0 + 24 * h * h + 4 * h * (2 * n - 1), models[i].layer);

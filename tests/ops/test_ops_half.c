@@ -7,8 +7,8 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Each call is made twice with the same random numbers. wide: with the 16-bit values converted to
-   f32. */
+/* Each call is made twice with the same random numbers. wide: this is the call whose 16-bit values
+   are converted to f32. */
 typedef struct half_call {
     syn_ctx *ctx;
     syn_dtype dtype;

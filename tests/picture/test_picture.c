@@ -71,10 +71,11 @@ static void test_geometry_others(void) {
 
 /* ---- Lists of tensors ---- */
 
-/* Checks the boxes of lists of tensors. There are boxes of parameters (with dp, 28 that are made
-   equal across ranks; 28 that the optimizer updates) and of their results, and one box for both
-   kinds of moments and one for their results. Gradients are one box where their norm is computed
-   and one where they are used. Where they are all-reduced, they are a bar. */
+/* Checks the boxes of lists of tensors. The optimizer has a box for the 28 parameters and one for
+   their results, and a box for the two lists of moments and one for their results. With dp, a
+   broadcast at the start makes the parameters equal on all ranks; it has two more boxes of 28
+   parameters. The gradients have a box where their norm is computed and another where the optimizer
+   uses them. With dp, their all-reduce is a bar. */
 static void check_lists(syn_graph *graph, bool dp) {
     drawn x;
     const bool ok = draw(&x, graph, &plain);

@@ -60,8 +60,8 @@ static void check_point(const syn_hw_curve *curve, int i, double at, double rate
     CHECK_NEAR(curve->points[i].rate, rate, 1e-6 * rate);
 }
 
-/* Checks the time that is used for an op that took 100, 101, ... ns and, if n is at least 3, much
-   longer in the last of n runs. The runs are stored in another order. */
+/* Checks the time that is used for an op with n runs of 100, 101, ... ns. If n is at least 3, the
+   last run took much longer instead. The runs are stored in another order. */
 static void check_time(size_t n, double want) {
     double all[64];
     timed_op op = {.all = all, .n = n};
@@ -244,8 +244,8 @@ static void kernels_are_counted(void) {
     timed_ops_free(&ops);
 }
 
-/* Keys that the given file does not have keep their meaning, also in a file without a collective
-   library. */
+/* Measuring within a node must not change what the given file says about communication between
+   nodes, even if the file leaves out keys or has no collective library. */
 static void stays_between_nodes(const timed_ops ops[2]) {
     static syn_hardware given, found;
     const syn_protocol *p = found.collectives.protocols;

@@ -203,8 +203,8 @@ static void test_peers(void) {
 }
 
 /* Calls batch_isend_irecv twice, each time for three messages with both neighbours. One kernel runs
-   the messages of a batch. It is launched at the end of the batch, in the second batch outside of
-   all ops. Then a group of two all-gathers is run by one kernel. */
+   all messages of a batch. It is launched at the end of the batch; in the second batch, this launch
+   is outside of all ops. After the batches, one kernel runs a group of two all-gathers. */
 static void test_batches(void) {
     traces *t = begin_traces();
     host_op(t, 10, 2, 1, "train", "", "", "");

@@ -29,8 +29,8 @@ static syn_status prepare(syn__pt_rank *rank, const char *set, syn_pytorch_note 
     return syn__pt_order(rank, notes, &error);
 }
 
-/* Makes the rank the other one of a pair: rank 1, which calls the same collectives, receives what
-   rank 0 sends, and sends what rank 0 receives. */
+/* Turns rank 0 into its partner, rank 1, which calls the same collectives, receives what rank 0
+   sends, and sends what rank 0 receives. */
 static void turn_around(syn__pt_rank *rank) {
     rank->rank = 1;
     for (size_t i = 0; i < rank->n_comms; i++) {

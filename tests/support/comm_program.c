@@ -10,8 +10,8 @@
 enum {
     MAX_RANKS = 8,
     N_GROUPS = 5,
-    /* Most elements per operation; covers inputs that communicators copy and inputs that they do
-       not. */
+    /* Maximum number of elements per operation. It covers inputs that communicators copy and inputs
+       that they do not. */
     ELEMS = 700,
     N_OPEN = 12,
     AHEAD = 5, /* a rank chooses among the next AHEAD operations */
@@ -198,8 +198,8 @@ static syn_status finish(rank_state *s, operation *o, syn_error *err) {
     return check(o, err);
 }
 
-/* Waits for one operation whose earlier operations have all been started; does nothing if there is
-   none. */
+/* Waits for one operation in flight. Its step is before s->first, so all earlier operations of the
+   list have been started. Does nothing if there is no such operation. */
 static syn_status finish_any(rank_state *s, syn_error *err) {
     const uint64_t at = random_u64(&s->own) >> 32;
     for (uint64_t i = 0; i < N_OPEN; i++) {

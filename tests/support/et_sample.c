@@ -147,9 +147,10 @@ syn_graph *et_pipeline(void) {
 
 /* One rank of et_overlap. The data dependencies of its two ranks leave the order of communication
    open, so a simulator with one communication slot deadlocks unless the writer adds dependencies.
-   Two all-reduces of one group are on different streams, and neither depends on the other. After
-   them, rank 0 has a send that waits for a computation and an all-reduce that could start
-   immediately, but rank 1 needs the message first. Four computations have no dependencies. */
+   An all-reduce and an all-gather of one group are on different streams, and neither depends on the
+   other. After them, rank 0 has a send, which waits for a computation, and another all-reduce,
+   which could start immediately. Rank 1 joins this all-reduce only after it has received the
+   message. Four computations have no dependencies. */
 static void et_overlap_rank(syn_graph *g, uint32_t rank) {
     const bool sends = rank == 0;
     const et_row rows[] = {

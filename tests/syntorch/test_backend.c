@@ -40,7 +40,8 @@ struct far {
 };
 
 static int n_open, n_buffers;
-/* Limit of the bytes in all buffers, and how many bytes they have now. */
+/* The largest number of bytes that all buffers may have together, and the number that they have
+   now. */
 static size_t room = SIZE_MAX, held;
 static const char *failing; /* name of the backend function that fails, or NULL */
 static int good_copies;     /* copies to the host that succeed before one fails */

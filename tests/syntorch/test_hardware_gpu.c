@@ -79,8 +79,8 @@ static void attention_moves_its_scores(void) {
                   .flops = 8000000,
                   .extents = {8, 100, 100, 25}};
     CHECK_NEAR(toy_ns(&n), 3200 + 8000 + 5000, 1e-6);
-    /* A batch that is not a multiple of 4 takes 12 kernels; the flops are 4/3 of a forward
-       pass's. */
+    /* A batch that is not a multiple of 4 takes 7 more kernels. Launching the 12 kernels takes
+       longer than running them. */
     n.extents.batch = 6;
     CHECK_NEAR(toy_ns(&n), 12 * 3000, 1e-6);
     /* With one query per head there is one kernel, which does not store scores. */
@@ -92,8 +92,9 @@ static void attention_moves_its_scores(void) {
 
 static void attention_in_separate_ops(void) {
     /* The same 80000 scores as separate ops: product, mask, softmax, product. Fused attention makes
-       4 passes over the scores at 80 GB/s. Each of the products makes one of these passes; the mask
-       makes two passes of its own at 40 GB/s. Of the 5 kernels, each of these three ops has one. */
+       4 passes over the scores at 80 GB/s. As separate ops, each of the two products makes one of
+       these passes, and the mask makes two passes at 40 GB/s. Each of these three ops also has one
+       of the 5 kernels. */
     const syn_node product = {.kind = SYN_NODE_COMPUTE,
                               .category = SYN_CATEGORY_MATMUL,
                               .op = "matmul",
@@ -208,9 +209,9 @@ static void the_fastest_protocol_is_taken(void) {
     static const int32_t quarters[] = {0, 1, 2, 4, 5, 6};
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, quarters, 6),
                16000 + 1000000 / 30.0 + 2000 + 500, 1e-6);
-    /* Filling the pipeline: 25 us of transfer with at most 25 us of filling take 12.5 us longer,
-       and 50 us of transfer with at most 50 us of filling take 25 us longer. 10 bytes go through
-       both stages one after the other. */
+    /* Filling the pipeline adds t f / (t + f) to a transfer of t, where f is the limit of the
+       filling time: 12.5 us for t = f = 25 us, and 25 us for t = f = 50 us. For 10 bytes, this is
+       as long as the transfer itself. */
     sums->fill_ns = 25000;
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, ranks, 4),
                10000 + 25000 + 12500 + 2000, 1e-6);
@@ -222,8 +223,9 @@ static void the_fastest_protocol_is_taken(void) {
 }
 
 /* 16 ranks on four nodes. Trees take one hop per doubling of the number of nodes, whatever the
-   stack adds. Rings take one hop per node, and a post or a step for every other rank. An all-to-all
-   takes a post for each message that leaves the node. */
+   stack adds. Rings take one ring hop (ring_hop_us) for each further node, and a step within a node
+   or, if it is longer, the time of a message to another node (post_us) for each of the remaining
+   ranks. An all-to-all takes post_us for each message that leaves the node. */
 static void latency_follows_the_route(void) {
     static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     static const int32_t far[] = {0, 4, 8, 12};
@@ -442,10 +444,10 @@ static void small_all_reduces_on_a100(void) {
     CHECK_MSG(sum / 10 <= 0.09, "%g", sum / 10);
 }
 
-/* The all-reduce of nccl-tests across nodes, in microseconds. 16 nodes of 8 A100: CoreWeave (README
-   of its nccl-tests, NCCL 2.16). 2 nodes of 8 H100: a DGX (the first three) and Oracle (the
-   others). The smallest
-   latencies of A100: 32 nodes of 8 (issue 652 of NVIDIA/nccl) and 2 nodes of 8 at Oracle. */
+/* The all-reduce of nccl-tests across nodes, in microseconds. Sources, in the order of the rows: 16
+   nodes of 8 A100: CoreWeave (README of its nccl-tests, NCCL 2.16). 32 nodes of 8 A100: issue 652
+   of NVIDIA/nccl. 2 nodes of 8 A100: Oracle. 2 nodes of 8 H100: a DGX (three rows) and Oracle (the
+   last row). */
 static void nccl_all_reduce_across_nodes(void) {
     static int32_t ranks[256];
     static const struct {

@@ -25,8 +25,8 @@ typedef struct findings {
     fit_free constants;
     syn_hardware start, fitted;
     extrapolation beyond;          /* extrapolations of the rows, with the constants in `start` */
-    double *predicted[FIT_SPLITS]; /* for each row, the time in ns predicted by a fit without the
-                                      row's part */
+    double *predicted[FIT_SPLITS]; /* for each row, the time in ns predicted by a fit to the rows of
+                                      all other parts (see fit_leave_out) */
     double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* mean absolute and mean squared error of
                                                         these predictions */
     int parts[FIT_SPLITS]; /* number of parts; less than 2: nothing could be left out */
@@ -195,7 +195,7 @@ static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error 
 }
 
 /* Stores the cross-validation errors in the fitted hardware description. It has space for
-   SYN_HW_ROWS rows; of more rows, only every second, third, ... row is stored. */
+   SYN_HW_ROWS rows. If there are more rows, only every second, third, ... row is stored. */
 static void keep_errors(findings *f) {
     static const syn_hw_holdout splits[FIT_SPLITS] = {[FIT_MODEL] = SYN_HW_MODEL,
                                                       [FIT_TP] = SYN_HW_TP,

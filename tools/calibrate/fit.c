@@ -169,15 +169,16 @@ fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hard
 
 /* ---- Least squares ---- */
 
-#define DAMPED_FROM 0.05 /* the larger an error above this is, the less weight it has */
+#define DAMPED_FROM 0.05 /* larger errors than this have less weight */
 
 typedef struct problem {
     syn_hardware *hw;
     const fit_free *free;
     const measured_row *const *rows;
     size_t n;
-    /* Logarithms of predicted / measured times: `off` and `moved` have n values. `slopes` has their
-       derivatives, n values per constant. */
+    /* `off` and `moved` have n values each, the logarithms of predicted / measured times: `off`
+       with the current constants, `moved` with one constant changed. `slopes` has the derivatives
+       of `off`, n values per constant. */
     double *off, *moved, *slopes;
 } problem;
 

@@ -50,9 +50,9 @@ fit_errors fit_measure(const measured_row *const *rows, size_t n, const syn_hard
 syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_row *const *rows,
                     size_t n, bool given, int rounds, syn_error *err) SYN_MUST_USE;
 
-/* How cross-validation divides the rows into parts: each part is left out once. The rows of a part
-   have the same model, tensor-parallel size, batch size or lengths; FIT_TENTH divides them into
-   tenths. */
+/* How cross-validation divides the rows into parts, each of which is left out once. The rows of a
+   part have one property in common: the model, the tensor-parallel size, the batch size or the
+   lengths. FIT_TENTH instead divides the rows into tenths. */
 typedef enum fit_split {
     FIT_TENTH,
     FIT_MODEL,
@@ -64,7 +64,7 @@ typedef enum fit_split {
 extern const char *const fit_split_names[FIT_SPLITS];
 /* Predicts each row with constants that were fitted to the rows of all other parts. These fits
    start only from the fixed starting points. predicted_ns gets one value per row, *n_parts the
-   number of parts. Constants that are not fitted have their values in *start. */
+   number of parts. Constants that are not fitted have the values that they have in *start. */
 syn_status fit_leave_out(double *predicted_ns, int *n_parts, fit_split split,
                          const syn_hardware *start, const fit_free *constants, const measured *all,
                          int rounds, syn_error *err) SYN_MUST_USE;

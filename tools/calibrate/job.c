@@ -65,8 +65,8 @@ static syn_status generate_once(worker *w, bool watched, syn_error *err) {
     return s;
 }
 
-/* First runs with op times collected after each step, which takes time between the steps. Then, if
-   `timed` is set, runs again and measures only whole steps. */
+/* First runs the model and collects op times after each step, which delays the next step. Then, if
+   `timed` is set, runs it again and measures only whole steps. */
 static syn_status generate(worker *w, syn_error *err) {
     const int runs = (w->timed ? 2 : 1) * w->what->steps;
     for (w->done = 0; w->done <= runs; w->done++)

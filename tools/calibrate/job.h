@@ -13,8 +13,8 @@ typedef struct job {
     int64_t layers, hidden, vocabulary; /* size of a GPT model whose head_dim is 64 */
     struct job_shape {
         int64_t batch, tokens, new_tokens; /* new_tokens 0: a training step */
-    } shapes[JOB_SHAPES]; /* run one after another; all are generation or all are training; ends at
-                             batch 0 */
+    } shapes[JOB_SHAPES]; /* run one after another, either all as generation or all as training; an
+                             entry with batch 0 ends the list */
     syn_dtype dtype;
     syn_device device;
     /* Ranks are data-parallel in training, otherwise tensor-parallel. Each has `threads`

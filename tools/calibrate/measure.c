@@ -35,8 +35,9 @@ enum { SMALLEST = 12, LARGEST = 26 }; /* numbers of elements of an addition, as 
 #define ALL_NS   100000000000         /* no round begins that would end after this time */
 #define SPOILED  0.1                  /* rates are useless if more cores did other work */
 
-/* Returns the number of ranks to measure. It is a power of two, because the ranks share the heads,
-   and at most 8, because with more ranks each rank would read too few bytes to measure. */
+/* Returns the number of ranks to measure. It is a power of two, because the heads are divided among
+   the ranks. It is at most 8, because with more ranks each rank would read too few bytes to
+   measure. */
 static int32_t most_ranks(void) {
     int32_t ranks = 1;
     while (2 * ranks <= cli_cores() && 2 * ranks <= 8) ranks *= 2;
@@ -58,8 +59,8 @@ static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
 /* State of a measurement. */
 typedef struct measuring {
     uint64_t begun_ns;
-    double disturbed; /* highest fraction of the cores that other processes used in a job whose
-                         times are used */
+    double disturbed; /* highest fraction of the cores that other processes used during any of the
+                         jobs whose times count */
     double own_ns;    /* measured duration of an op with almost no work */
 } measuring;
 
@@ -167,8 +168,8 @@ static void print_curve(const char *what, const syn_hw_curve *curve, double scal
                i + 1 < curve->n ? "," : "\n");
 }
 
-/* Prints each curve of flop rates on its own line. Ops that are measured in bytes share lines, each
-   with the rate at its largest size. */
+/* Prints each curve of flop rates on its own line. For ops that are measured in bytes, prints only
+   the rate at the largest size, with several ops per line. */
 static void print_width(const struct syn_hw_width *w, const char *name) {
     printf("  %s: GFLOP/s by rows or queries\n", name);
     for (int32_t i = 0; i < w->flops_per_ns.n; i++)

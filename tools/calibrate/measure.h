@@ -21,8 +21,8 @@ void measure_link_ranges(syn_hardware *hw, const timed_ops *ops, int32_t ranks);
 /* The corresponding functions for a GPU. measure_kernels sets the number of kernels of each op
    whose kernels were counted. measure_launches returns the number of launches in all decode steps,
    or in all training steps, among the ops. measure_constants fits the constants of *hw to the times
-   of the ops, which must be settled: the peaks, the bandwidth, and the stack's constants except
-   those of launches. */
+   of the ops, for which timed_ops_settle must have been called: the peaks, the bandwidth, and the
+   stack's constants except those of launches. */
 void measure_kernels(syn_stack *stack, const timed_ops *ops);
 double measure_launches(const syn_stack *stack, const timed_ops *ops, bool decoding);
 syn_status measure_constants(syn_hardware *hw, const timed_ops *ops, fit_errors *errors,

@@ -96,8 +96,8 @@ static syn_status sum_over(const measuring *m, int32_t ranks, timed_ops *ops, sy
 }
 
 /* Measures all-reduces over all devices. If there are more than two, also measures all-reduces over
-   two devices; the difference gives the time of one more step of the ring. The given constants of
-   links between nodes are kept. */
+   two devices; the difference between the two gives the time of each additional step of the ring.
+   The given constants of links between nodes are kept. */
 static syn_status measure_links(measuring *m, syn_hardware *hw, syn_error *err) {
     const int32_t ranks = m->probes.device.devices;
     if (ranks < 2) return SYN_OK;

@@ -10,8 +10,8 @@
 
 enum { MOST = 256 };
 
-/* A measurement of a rate: `work` (flops or bytes) took ns. At any rate it takes at least `least`
-   ns, the time to read its data. */
+/* A measurement of a rate: `work` flops or bytes took `ns` nanoseconds. `least` is the time in ns
+   to read the data; no rate can make the work faster than that. */
 typedef struct sample {
     double work, ns, least, weight;
 } sample;
@@ -116,8 +116,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Adds a point for the ops with sizes from `first` to `last`. Adds none if more than half of them,
-   by weight, are limited by reading weights. */
+/* Adds a point for the ops with sizes from `first` to `last`. Adds none if the ops that are limited
+   by reading weight matrices have more than half of the sum of weight_of. */
 static void add_point(syn_hw_curve *curve, const kind *what, const syn_hw_kernels *k,
                       const timed_ops *ops, double first, double last, double own_ns) {
     samples s = {.n = 0};
@@ -140,7 +140,8 @@ static void add_point(syn_hw_curve *curve, const kind *what, const syn_hw_kernel
             (struct syn_hw_point){first < last ? round(exp(sizes / all)) : first, rate};
 }
 
-/* Fits a curve with one point for each range of sizes within a factor of `apart`. */
+/* Fits a curve. Groups the sizes into ranges in which the largest size is less than `apart` times
+   the smallest, and adds one point for each range. */
 static void fit_curve(syn_hw_curve *curve, const kind *what, const syn_hw_kernels *k,
                       const timed_ops *ops, double apart, double own_ns) {
     double sizes[MOST];

@@ -169,7 +169,7 @@ static syn_status record_step(measured_row *row, syn_trainer *trainer, struct tr
 }
 
 /* Adds the ops of `passes` more microbatches to `row`. `fewer` is the same step with one microbatch
-   less, so the difference between the two rows is one microbatch. */
+   less, so the difference between the two rows is the ops of one microbatch. */
 static void add_passes(measured_row *row, const measured_row *fewer, uint64_t passes) {
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *other = find_op(fewer, &row->ops[i]);

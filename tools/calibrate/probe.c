@@ -214,8 +214,8 @@ static double call_often(prober *p, int64_t size, int runs) {
     return (double)(syn__clock_ns() - begun_ns) / runs;
 }
 
-/* Keeps the device busy for about ns, while the host queues the ops to be measured, so that no op
-   waits for the host. */
+/* Keeps the device busy for about `ns` nanoseconds, while the host queues the ops to be measured,
+   so that no op waits for the host. */
 static void hold(prober *p, double ns) {
     const syn_mark mark = syn_ctx_mark(p->ctx);
     for (int i = 0; i < 1 + (int)(ns / p->held_ns); i++) {
@@ -249,8 +249,9 @@ static void count_from_here(prober *p) {
     p->counted = syn_ctx_mark(p->ctx).node - 1;
 }
 
-/* Calls the op twice. The kernels of the first call are counted. *ns gets the duration of the
-   second call from the start on the host to the end on the device, *host_ns its host time alone. */
+/* Calls the op twice. The kernels of the first call are counted. *ns gets the time from the start
+   of the second call on the host to its end on the device, and *host_ns gets the time that the call
+   takes on the host. */
 static syn_status warm_up(prober *p, int64_t size, double *ns, double *host_ns, syn_error *err) {
     make_pool(p, elems_of(p->series, size));
     count_from_here(p);

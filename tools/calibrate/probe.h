@@ -8,7 +8,7 @@
 typedef struct probed {
     syn_device_info device;
     double memory_bytes; /* total memory of the device */
-    timed_ops ops;       /* op times, settled */
+    timed_ops ops;       /* op times, with their means set by timed_ops_settle */
     timed_ops first;     /* the first call of each op and size, with the number of its kernels */
     int n_series, sizes; /* number of series, each an op in one dtype at growing sizes; total number
                             of measured sizes */

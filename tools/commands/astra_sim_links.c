@@ -90,8 +90,8 @@ static syn_status cost_of(const syn_hardware *hw, const syn_node *node,
 
 /* ---- The collectives of a trace set ---- */
 
-/* Where a group communicates: within a node; between nodes; between nodes, but in ASTRA-sim without
-   the network between nodes. */
+/* Where a group communicates. NEAR: within a node. FAR: between nodes. ASTRAY: between nodes, but
+   ASTRA-sim does not use the network between nodes for it. */
 enum { NEAR, FAR, ASTRAY };
 
 typedef struct collective {

@@ -66,8 +66,8 @@ static syn_status join(char **out, const char *dir, const char *name, size_t byt
     return SYN_OK;
 }
 
-/* Finds the first existing file whose name is `name` with one of `words` as its word, with or
-   without .gz. Sets *out to its path; NULL: none. */
+/* Replaces the word in `name` (see recorded_name) by each of `words` in turn, with and without .gz,
+   and finds the first such file that exists. Sets *out to its path; NULL: none. */
 static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
                             syn_error *err) {
     *out = NULL;

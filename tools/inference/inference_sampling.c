@@ -63,8 +63,8 @@ static int64_t token_of(const syn_tokenizer *tok, const char *text) {
     return -1;
 }
 
-/* Applies --eos. The padding token of the files does not change, unless it was their first stop
-   id. */
+/* Applies --eos. The padding token from the files stays the same, unless it equals their first stop
+   id; then the new first stop id replaces it. */
 static syn_status choose_end(const inference *run, syn_stop_criteria *end, syn_error *err) {
     const char *text = run->args->eos;
     syn_status status = SYN_OK;

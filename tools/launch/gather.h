@@ -16,9 +16,10 @@ syn_status gather_copy(syn_graph **out, const syn_graph *mine, syn_error *err) S
    elements there and is not used elsewhere. */
 syn_status gather_numbers(uint64_t *all, syn_comm *comm, uint64_t mine,
                           syn_error *err) SYN_MUST_USE;
-/* Whether all ranks can start. failed: the lowest rank whose status is not SYN_OK. differs: the
-   lowest rank whose plan differs from rank 0's; a plan is a hash of everything that determines
-   which collectives a rank calls. -1: none. Collective; all ranks get the same result. */
+/* Whether all ranks can start. Each rank passes its status and its plan, which is a hash of
+   everything that determines which collectives it calls. `failed` is the lowest rank whose status
+   is not SYN_OK, and `differs` the lowest rank whose plan differs from rank 0's; -1: no such rank.
+   Collective; all ranks get the same result. */
 typedef struct gather_start {
     int32_t failed, differs;
 } gather_start;

@@ -24,13 +24,13 @@ typedef struct launch {
     cli_program *program;
     syn_device device;
     int32_t ranks;               /* number of ranks */
-    syn_plan parallel;           /* of these ranks; complete once the model is known */
-    bool alone;                  /* on meta: run only alone_n ranks (0: one), */
-    int32_t alone_rank;          /* from this one, */
-    int32_t alone_n, alone_step; /* alone_step apart */
+    syn_plan parallel;           /* plan for these ranks; complete once the model is known */
+    bool alone;                  /* on meta: run only the ranks that the next three fields select */
+    int32_t alone_rank;          /* the first of these ranks */
+    int32_t alone_n, alone_step; /* number of these ranks (0: one), and the distance between them */
     bool quiet, check_collectives;
-    int64_t watchdog_s; /* over MPI: report which operation a rank waits for after this time; 0:
-                           never */
+    int64_t watchdog_s; /* over MPI: a rank that waits longer than this reports which operation it
+                           waits for; 0: it never reports */
     bool want_hashes, want_graph; /* compute `hashes` and `graph` */
     const syn_hardware *hw;       /* for predicted times; NULL: none */
     /* Hash of everything that determines which collectives a rank calls. */
@@ -50,7 +50,7 @@ typedef struct launch {
     syn_ctx **ctx;    /* by rank; over MPI only this process's is set */
     uint64_t *nodes;  /* number of nodes recorded by each rank; over MPI only on rank 0 */
     uint64_t *hashes; /* trace hashes by rank, if want_hashes; over MPI only on rank 0 */
-    syn_graph *graph; /* of all ranks, if want_graph; over MPI only on rank 0, otherwise NULL */
+    syn_graph *graph; /* graph of all ranks, if want_graph; NULL on ranks other than 0 over MPI */
 } launch;
 
 /* First call of the program. Detects whether a launcher started this process as one of several

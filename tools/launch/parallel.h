@@ -13,7 +13,7 @@ typedef struct parallel_options {
 } parallel_options;
 
 /* These options are not in --help, because no model implements them yet; the plan refuses them with
-   an error sentence. PIPELINE_OPTION is for inference, which has no pipelines. */
+   an error message. PIPELINE_OPTION is for inference, which has no pipelines. */
 #define PIPELINE_OPTION(o) \
     { "pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536 }
 #define PARALLEL_OPTIONS(o)                                                                       \

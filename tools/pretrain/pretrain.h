@@ -194,12 +194,12 @@ typedef struct pretrain_state {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_optimizer *optimizer;
-    int32_t shard; /* this rank's number among those that hold the model: the tensor-parallel
-                      index, plus tp per pipeline stage before this one */
+    int32_t shard; /* index of this rank's shard of the model: pipeline stage * tp + tensor-parallel
+                      index */
     bool saves;    /* this rank saves its shard: its data-parallel index is 0 */
     int64_t step;
     double best;             /* lowest validation loss; infinity: none yet */
-    pretrain_layout written; /* of the run that wrote the checkpoint */
+    pretrain_layout written; /* layout of the run that wrote the checkpoint */
 } pretrain_state;
 /* Saves <save-dir>/<name>/: the model and, if `resumable`, the training state. The folder gets its
    name when everything is on disk. Every rank must call it. */
@@ -221,8 +221,9 @@ const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME
 /* Writes this rank's file and sets its checksum. */
 syn_status pretrain_write_tensors(const pretrain_state *state, const char *folder,
                                   uint64_t *checksum, syn_error *err) SYN_MUST_USE;
-/* Sets the optimizer's state from the files of state->written. If that layout is not this run's,
-   the rank reads the shards it needs from the files of all ranks. */
+/* Sets the optimizer's state from the files of a checkpoint, whose layout is state->written. If
+   this run has another layout, the rank reads the shards that it needs from the files of all
+   ranks. */
 syn_status pretrain_read_tensors(const pretrain *run, const pretrain_state *state,
                                  const char *folder, syn_error *err) SYN_MUST_USE;
 bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout);
@@ -270,23 +271,24 @@ syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int
 limits pretrain_limits(const syn_hardware *hw, const syn_graph *graph, uint32_t n);
 double pretrain_step_tokens(const pretrain *run); /* tokens per step on all ranks */
 run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
-/* A step is predicted from one rank of each pipeline stage; without a pipeline, from one rank. A
-   step with many microbatches is not recorded whole: two shorter steps are, and their difference is
-   the time of the microbatches that only the longer one has. Sets the numbers of microbatches of
-   the steps to record, the smaller number first, and returns the number of steps, 1 or 2. */
+/* A step is predicted from one recorded rank of each pipeline stage; without a pipeline, from one
+   rank. For a step with many microbatches, two shorter steps with different numbers of microbatches
+   are recorded instead, and the step's time is extrapolated from the difference of their times.
+   Stores the number of microbatches of each step to record, the smaller number first, and returns
+   the number of these steps, 1 or 2. */
 int pretrain_recorded_steps(const pretrain *run, int64_t microbatches[2]);
-/* Sets *ctx to the place for the context of a stage that records the shorter step. The run owns the
-   context. */
+/* Sets *ctx to the address where the stage stores its context for recording the shorter of the two
+   steps. The run owns the context. */
 syn_status pretrain_shorter_step(pretrain *run, int32_t stage, syn_ctx ***ctx,
                                  syn_error *err) SYN_MUST_USE;
-/* Call it on each rank after its steps are recorded. After the last one, predicts the step on each
-   machine of run->predicted, or of the sweep. */
+/* Call it on each rank after its steps are recorded. On the last of the recorded ranks, predicts
+   the step on each machine of run->predicted, or of the sweep. */
 syn_status pretrain_predict_recorded(pretrain *run, int32_t rank, syn_error *err) SYN_MUST_USE;
 /* Predicts the recorded step on one machine. */
 syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_times *out,
                             syn_error *err) SYN_MUST_USE;
-/* Predicts the traced steps on each machine of run->predicted. all: the graph of all ranks; NULL on
-   ranks other than 0, on meta other than the last. Every rank calls it. */
+/* Predicts the traced steps on each machine of run->predicted. all: the graph of all ranks, which
+   only rank 0 has, or on meta the last rank; NULL on all other ranks. Every rank calls it. */
 syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
                                    const syn_graph *all, int64_t steps,
                                    syn_error *err) SYN_MUST_USE;

@@ -32,7 +32,8 @@ static int64_t step_of(const char *name) {
 }
 
 /* Whether the folder is a checkpoint of this program; other programs use the same names. A folder
-   with one of the two files counts: it is damaged and must not be skipped for an earlier one. */
+   with only one of the two files is a damaged checkpoint. It counts too, so that a resumed run
+   reports it instead of continuing from an earlier one. */
 static bool is_checkpoint(const char *folder, const char *name) {
     static const char *const files[] = {"training_state.json", "training-0.safetensors"};
     char path[FOLDER_PATH_BYTES];
@@ -43,8 +44,8 @@ static bool is_checkpoint(const char *folder, const char *name) {
     return false;
 }
 
-/* The step of the latest or earliest checkpoint before step `end`; 0: none. *count gets the number
-   of such checkpoints. */
+/* Returns the step of the latest checkpoint before step `end`, or of the earliest one if `latest`
+   is false; 0: none. *count gets the number of checkpoints before `end`. */
 static int64_t find_checkpoint(const char *folder, bool latest, int64_t end, int64_t *count) {
     int64_t found = 0;
     DIR *dir = opendir(folder);
@@ -95,8 +96,8 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
     return folder_sync_path(run->args->save_dir, err);
 }
 
-/* Name of a folder while it is incomplete. It is never taken for a checkpoint, even if the process
-   is killed. */
+/* Returns the path that a folder has while it is incomplete. A folder with this name never counts
+   as a checkpoint, so one that a killed process leaves is harmless. */
 static syn_status partial_path(const pretrain *run, char path[FOLDER_PATH_BYTES], const char *name,
                                syn_error *err) {
     char hidden[80];
@@ -142,8 +143,8 @@ static void limit_checkpoints(const pretrain *run) {
     }
 }
 
-/* Replaces the numbers of all ranks by those of the ranks that hold the model, in order of their
-   shards. */
+/* `all` has one number for each rank. Moves the numbers of the ranks that save a shard to the
+   beginning, in the order of the shards. */
 static void pick_shards(const pretrain *run, uint64_t *all) {
     const syn_plan *plan = &run->launch.parallel;
     int32_t stride[SYN_AXES];

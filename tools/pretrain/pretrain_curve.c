@@ -117,8 +117,9 @@ static void draw_epochs(syn_sink *svg, const axes *a, int64_t steps_per_epoch) {
 
 /* ---- Curves ---- */
 
-/* Draws one point for each `every` steps, their mean. So there are at most as many points as
-   columns of pixels. */
+/* Draws the line through the means of every `every` consecutive points, so that it has at most as
+   many points as the plot has columns of pixels. If there are few points, also draws a dot for
+   each. */
 static void draw_curve(syn_sink *svg, const axes *a, const pretrain_curve *c, size_t every,
                        const char *color) {
     syn_sink_printf(svg, "<g stroke=\"%s\" fill=\"%s\">\n", color, color);

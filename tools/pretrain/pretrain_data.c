@@ -51,7 +51,8 @@ static void name_save_dir(pretrain *run) {
     run->args->save_dir = run->save_dir;
 }
 
-/* Sets the defaults that depend on --recipe, and what --recipe reference changes besides. */
+/* Sets the defaults that depend on --recipe, and the other settings that --recipe reference
+   changes. */
 static void follow_reference(pretrain *run) {
     pretrain_args *args = run->args;
     if (args->masking < 0) args->masking = args->reference ? SYN_MASKING_ONLY : SYN_MASKING_BERT;
@@ -365,7 +366,8 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
    if they took no time. */
 #define DEFAULT_HARDWARE "a100-80g"
 
-/* Chooses the ranks that a prediction records: those of one pipeline, the slowest. */
+/* Chooses the ranks that a prediction records: the ranks of the slowest pipeline, one for each
+   stage. */
 static void choose_ranks(pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
     int32_t stride[SYN_AXES];

@@ -67,13 +67,16 @@ static void add_memory(const double *bytes, uint32_t n, sweep_times *out) {
 
 /* ---- Recorded steps ---- */
 
-/* Microbatches of all stages that a prediction of the interleaved schedule records at most. */
+/* For the interleaved schedule: the largest number of microbatches that are recorded, summed over
+   all stages. */
 enum { INTERLEAVED_MICROBATCHES = 1024 };
 
-/* Every stage does the same for all microbatches between those with which it fills and drains, so
-   the time grows linearly from two rounds on. In the interleaved schedule stages wait for different
-   times before they are full, and the slowest one may limit the time only after many rounds; as
-   many as possible are recorded. Groups of that schedule stay whole. */
+/* A round is a group of microbatches in the interleaved schedule, and otherwise as many
+   microbatches as there are stages. Once the pipeline is full, every round takes the same time, so
+   the time of a step grows linearly from two rounds on. In the interleaved schedule, the stages
+   need different times to fill, and the slowest stage may determine the time only after many
+   rounds; therefore as many rounds as allowed are recorded. The recorded steps differ by exactly
+   one round. */
 int pretrain_recorded_steps(const pretrain *run, int64_t microbatches[2]) {
     const syn_plan *plan = &run->launch.parallel;
     const int64_t all = run->args->accumulation;
@@ -95,15 +98,15 @@ syn_status pretrain_shorter_step(pretrain *run, int32_t stage, syn_ctx ***ctx, s
     return SYN_OK;
 }
 
-/* How many times the difference between the two recorded steps is to be added; 0: the step was
-   recorded whole. */
+/* Returns how many times the difference between the two recorded steps must be added to the longer
+   one; 0: the step was recorded completely. */
 static double units_left(const pretrain *run, int64_t microbatches[2]) {
     if (pretrain_recorded_steps(run, microbatches) == 1) return 0;
     return (double)(run->args->accumulation - microbatches[1]) /
            (double)(microbatches[1] - microbatches[0]);
 }
 
-/* Adds the time of `units` times what t takes longer than `shorter`. */
+/* Adds `units` times the difference between t and `shorter` to t. */
 static void add_units(sweep_times *t, const sweep_times *shorter, double units) {
     const double ns = t->ns + units * (t->ns - shorter->ns);
     for (int i = 0; i < LIMITS_SHARES; i++) {
@@ -161,7 +164,8 @@ syn_status pretrain_predict_recorded(pretrain *run, int32_t rank, syn_error *err
 
 /* ---- Traced steps ---- */
 
-/* Without a pipeline, predicts from the rank's own trace on the rank that a prediction is for. */
+/* Without a pipeline: predicts the step from this rank's own trace. Does nothing unless this is the
+   rank that represents all others: rank 0 over MPI, otherwise launch.alone_rank. */
 static syn_status predict_one(pretrain *run, syn_ctx *ctx, int32_t rank, int64_t steps,
                               syn_error *err) {
     const comparison *c = &run->predicted;
@@ -175,7 +179,7 @@ static syn_status predict_one(pretrain *run, syn_ctx *ctx, int32_t rank, int64_t
     return SYN_OK;
 }
 
-/* Predicts from a graph of all ranks on each machine. */
+/* Predicts the step on each machine from a graph of all ranks. */
 static syn_status predict_stages(pretrain *run, const syn_graph *all, int64_t steps,
                                  syn_error *err) {
     const comparison *c = &run->predicted;
@@ -193,7 +197,9 @@ static syn_status predict_stages(pretrain *run, const syn_graph *all, int64_t st
     return SYN_OK;
 }
 
-/* Sets run->stage_bytes: on meta from the ranks that have run up to now, otherwise on rank 0. */
+/* Sets run->stage_bytes to the largest peak memory of each stage's ranks. On meta, only the ranks
+   that have run so far count. Otherwise the peaks of all ranks are sent to rank 0, and only its
+   result is complete. */
 static syn_status stage_memory(const pretrain *run, const syn_ctx *ctx, syn_comm *comm,
                                syn_error *err) {
     const launch *l = &run->launch;
@@ -218,7 +224,8 @@ syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
     if (run->predicted.n == 0) return SYN_OK;
     if (stages(run) == 1) {
         SYN_TRY(predict_one(run, ctx, comm->rank, steps, err));
-        /* On meta the machine's times of all ranks together are known. */
+        /* On meta, the graph of all ranks has the times predicted for the machine of the run,
+           including the times in which ranks wait for each other. */
         if (!all || !meta || !run->launch.hw) return SYN_OK;
         return time_graph(run->launch.hw, all, 1, steps, run->predicted.times, err);
     }

@@ -16,11 +16,12 @@
 
 typedef struct option {
     const char *name;
-    char text[200]; /* the value; of files: "name (checksum)" */
+    char text[200]; /* the value; for an option with files: "name (checksum)" */
     bool is_sum;
-    /* How ranks share the work. A resumed run may differ if its steps have as many samples. */
+    /* The option only determines how ranks share the work. A resumed run may change it if the
+       number of samples per step stays the same. */
     bool is_layout;
-    bool is_new; /* checkpoints of earlier versions lack it; then it was 1 */
+    bool is_new; /* checkpoints of earlier versions do not contain it, and its value is then 1 */
 } option;
 
 enum { OPTIONS = 23, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
@@ -109,10 +110,10 @@ static void list_options(const pretrain *run, options *o) {
 
 typedef struct differences {
     const pretrain *run;
-    const char *folder; /* of the checkpoint */
+    const char *folder; /* folder of the checkpoint */
     options want;
     bool seen[OPTIONS];
-    int64_t saved[OPTIONS]; /* of options of the layout */
+    int64_t saved[OPTIONS]; /* the checkpoint's values of the options with is_layout */
     char text[400];
 } differences;
 
@@ -134,8 +135,8 @@ static bool same_model(const differences *d) {
     return syn_model_config_hash(&saved, 0) == syn_model_config_hash(&d->run->config, 0);
 }
 
-/* Adds an option to the list of differences if it differs. Of files only checksums are compared:
-   they may have been moved or renamed. */
+/* Adds an option to the list of differences if it differs. For files, only the checksums are
+   compared, because files may have been moved or renamed. */
 static void compare_option(differences *d, int i, const char *saved) {
     const option *want = &d->want.at[i];
     const size_t cut = want->is_sum ? SUM_BYTES : 0, bytes = strlen(saved);
@@ -162,9 +163,9 @@ static int64_t saved_value(const differences *d, const char *name) {
     return 0;
 }
 
-/* Compares the layouts after all options are read, and sets state->written. Steps must have as many
-   samples as before. With --recipe reference the loss is a mean over ranks, so also as many
-   data-parallel ranks. */
+/* Compares the layouts after all options are read, and sets state->written. The number of samples
+   per step must be the same as in the checkpoint. With --recipe reference, the number of
+   data-parallel ranks must be the same, too, because the loss is then a mean over ranks. */
 static void compare_layout(differences *d, pretrain_state *state) {
     const pretrain *run = d->run;
     const pretrain_args *a = run->args;
@@ -194,7 +195,8 @@ bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {
 
 /* ---- Checksums ---- */
 
-/* The last line of training_state.json begins like this; it has the checksum of all text before. */
+/* The beginning of the last line of training_state.json, which has the checksum of all text before
+   it. */
 #define SUM_PREFIX "xxh64:"
 #define OWN_SUM    ",\n \"checksum\": \"" SUM_PREFIX
 
@@ -205,7 +207,7 @@ static const char *sum_text(uint64_t sum, char text[SUM_TEXT]) {
     return text;
 }
 
-/* The shard whose tensors are in the file; -1: another file. */
+/* Returns the index of the shard whose tensors are in the file `name`; -1: it is another file. */
 static int32_t shard_of(const char *name, int32_t n) {
     char tensors[PRETRAIN_TENSORS_NAME];
     for (int32_t i = 0; i < n; i++)
@@ -251,7 +253,8 @@ static syn_status write_sums(syn_sink *sink, const char *folder, const uint64_t 
     return s;
 }
 
-/* Verifies the file's own checksum. *found: it has one; files of earlier versions have none. */
+/* Verifies the file's checksum of its own text. Sets *found to whether it has one; files of earlier
+   versions do not. */
 static syn_status check_own_sum(const char *path, const char *data, bool *found, syn_error *err) {
     const char *at = NULL;
     char text[SUM_TEXT];
@@ -267,8 +270,8 @@ static syn_status check_own_sum(const char *path, const char *data, bool *found,
                     text, at);
 }
 
-/* Whether this rank verifies a file: those that it reads, and on rank 0 also files that no rank
-   reads. */
+/* Whether this rank verifies a file. Each rank verifies the files with tensors that it reads. Rank
+   0 also verifies all files without such tensors. */
 static bool verifies(const pretrain *run, const pretrain_state *state, const char *name) {
     const pretrain_layout *written = &state->written;
     const int32_t shard = shard_of(name, written->tp * written->pp);
@@ -356,7 +359,7 @@ static syn_status read_options(syn_json *json, differences *d, syn_error *err) {
     return json->type == SYN_JSON_OBJECT_END ? SYN_OK : err->code;
 }
 
-/* Reads the members of the state. *listed: it has checksums of files. */
+/* Reads the members of the state. Sets *listed if it has checksums of files. */
 static syn_status read_members(syn_json *json, pretrain_state *state, differences *d, bool *listed,
                                syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the training state"));
@@ -413,7 +416,7 @@ static syn_status read_state(const pretrain *run, const char *folder, const char
     if (s == SYN_OK) compare_layout(d, state);
     if (s == SYN_OK && listed && !summed)
         s = SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' is damaged: its checksum is missing", path);
-    /* the files of another run need not be read */
+    /* if the checkpoint belongs to another run, its files are not needed */
     if (s == SYN_OK && listed && !*d->text)
         s = verify_listed(run, state, folder, path, data, bytes, err);
     syn_free(data);
@@ -423,7 +426,7 @@ static syn_status read_state(const pretrain *run, const char *folder, const char
 syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain_state *state,
                                syn_error *err) {
     char path[FOLDER_PATH_BYTES];
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_error first = {.code = SYN_OK}; /* the JSON reader needs a syn_error, but err may be NULL */
     differences d = {.run = run, .folder = folder, .text = ""};
     list_options(run, &d.want);
     for (int i = 0; i < d.want.n; i++) d.saved[i] = 1;

@@ -103,7 +103,7 @@ syn_status pretrain_write_tensors(const pretrain_state *state, const char *folde
 typedef struct reader {
     const pretrain_state *state;
     const char *folder;
-    int32_t tp;              /* of the run that wrote the files */
+    int32_t tp;              /* tp of the run that wrote the files */
     syn_safetensors **files; /* by shard; NULL: not read */
     int32_t n_files;
     float *full, *shard; /* buffers for the parameter */
@@ -122,8 +122,9 @@ static syn_status fail_tensor(const reader *r, const char *name, syn_error *err)
                     r->folder, name);
 }
 
-/* The full tensor and the shard of it that file `i` has as x, which may be padded for another
-   number of ranks than in this run. False: x has another shape. */
+/* For the tensor x in file `i`: sets *full to the full tensor and *shard to the shard of it that x
+   is. The rows may be padded for another number of ranks than in this run. Returns false if x has
+   an unexpected shape. */
 static bool describe_shard(const reader *r, const syn_param_info *p, int32_t i,
                            const syn_safetensors_tensor *x, syn_spec *full, syn_shard *shard) {
     const int axis = p->shard.axis, rank = p->full.rank;
@@ -143,7 +144,7 @@ static bool describe_shard(const reader *r, const syn_param_info *p, int32_t i,
     return true;
 }
 
-/* Copies a shard to its place in the full tensor, or from there. */
+/* Copies a shard into the full tensor or, if `to_part` is set, out of it. */
 static void copy_shard(const syn_spec *full, syn_shard shard, float *whole, float *part,
                        bool to_part) {
     const syn__weights_slices slices = syn__weights_slice(full, shard);
@@ -154,15 +155,15 @@ static void copy_shard(const syn_spec *full, syn_shard shard, float *whole, floa
     }
 }
 
-/* Makes room for n elements, which are 0. */
+/* Makes the buffer large enough for n elements, and sets them to 0. */
 static syn_status grow(float **data, size_t *cap, int64_t n, syn_error *err) {
     SYN_TRY(syn_grow(data, cap, (size_t)n + 1, sizeof **data, err));
     memset(*data, 0, (size_t)n * sizeof **data);
     return SYN_OK;
 }
 
-/* Puts the tensor together in r->full from all files that have a shard of it. *full: its shape
-   there. */
+/* Assembles the full tensor in r->full from all files that have a shard of it. Sets *full to its
+   shape there, which may include other padding than in this run. */
 static syn_status assemble(reader *r, const syn_param_info *p, const char *name, syn_spec *full,
                            syn_error *err) {
     int missing = 1;

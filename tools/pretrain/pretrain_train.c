@@ -13,11 +13,12 @@
 
 struct rank;
 
-/* What the microbatches of a step need. The trainer may still use that of the previous step. */
+/* Data that the microbatches of a step need. The trainer may still use the data of the previous
+   step while the data of the next step is filled in. */
 typedef struct step_passes {
     struct rank *rank;
-    int64_t epoch, first; /* first: index in the epoch of its first microbatch */
-    float weight;         /* of each label in the loss */
+    int64_t epoch, first; /* first: index of the step's first microbatch in the epoch */
+    float weight;         /* weight of each label in the loss */
     bool empty;           /* there are no labels, so the loss is NaN */
 } step_passes;
 
@@ -26,15 +27,15 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_mesh mesh;
-    syn_model **chunks; /* one, or with --vp so many as each stage has */
+    syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
     char shared[64];    /* name of the parameter that the first and the last stage share */
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
     int64_t microbatches; /* per step */
     int64_t *which;       /* (batch_size): indices of the samples of a microbatch */
     syn_batch batch;
-    int64_t first_step; /* of this run */
-    /* of this step and the previous one, indexed by the lowest bit of the step number */
+    int64_t first_step; /* number of the first step of this run */
+    /* Data of this step and of the previous one, indexed by the lowest bit of the step number. */
     step_passes passes[2];
     pretrain_metrics metrics[2];
     int64_t noted;     /* number of steps of this run that are logged */
@@ -50,8 +51,8 @@ static int32_t dp_size(const rank *r) {
     return r->mesh.size[SYN_AXIS_DP];
 }
 
-/* Chooses the samples of data-parallel rank `who`. On meta a step may need more samples than there
-   are; then they repeat. */
+/* Chooses the samples of data-parallel rank `who`. On meta, samples repeat if a step needs more
+   than there are. */
 static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sampler, int64_t epoch,
                          int64_t micro, int32_t who) {
     const int64_t n = syn_texts_count(texts);
@@ -82,9 +83,10 @@ static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *h
     return labels;
 }
 
-/* Sets the weight of each label in the loss, which is the mean over the labels of all ranks, or
-   with --recipe reference the mean over ranks of each rank's mean. The mean of no labels is
-   reported as NaN, as in PyTorch, but other labels of the step still train the model. */
+/* Sets the weight of each label in the loss. The loss is the mean over the labels of all ranks.
+   With --recipe reference it is the mean of the ranks' means. A mean of no labels is reported as
+   NaN, as in PyTorch; if only some ranks have no labels, the labels of the other ranks still train
+   the model. */
 static void weigh(rank *r, step_passes *p, const syn_batch_how *how) {
     const bool reference = r->run->args->reference;
     const int32_t here = r->mesh.index[SYN_AXIS_DP];
@@ -167,7 +169,8 @@ static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err
     return syn_ctx_check(r->ctx, err);
 }
 
-/* Logs the step whose results are known: on an asynchronous device, the previous one. */
+/* Logs the latest step whose results are known. On an asynchronous device, this is the step before
+   the current one. */
 static void note_known(rank *r) {
     const syn_trained known = syn_trainer_known(r->trainer);
     const pretrain_args *args = r->run->args;

@@ -95,8 +95,8 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     fprintf(out, " %s\n", residuals_short(&t->error, a));
 }
 
-/* Explains the asterisks in the table. Of the rows' lists of extrapolations it prints the longest,
-   which usually contains the others. */
+/* Explains the asterisks in the table. Of the rows' lists of extrapolated properties, prints only
+   the longest, which usually contains the others. */
 static void print_extrapolated(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)

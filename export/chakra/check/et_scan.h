@@ -63,7 +63,8 @@ typedef struct syn__et_dag {
     uint32_t *order;       /* n_ordered node indices, breadth-first from the roots */
     uint32_t n_ordered;    /* less than n_nodes if there is a cycle: the other nodes are part of it
                               or depend on it */
-    uint32_t n_roots, widest_ready;
+    uint32_t n_roots, widest_ready; /* number of nodes without dependencies; largest number of
+                                       nodes that are ready at the same time */
 } syn__et_dag;
 
 syn_status syn__et_dag_open(syn__et_dag *dag, const syn__et_scan *scan,

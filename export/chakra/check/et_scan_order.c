@@ -13,9 +13,10 @@ void syn__et_dag_close(syn__et_dag *dag) {
     *dag = (syn__et_dag){0};
 }
 
-/* Fills `children`. At first, first_child[i + 2] is the number of children of node i, and then the
-   start of their entries. While the entries are filled in, first_child[i + 1] counts up from that
-   start, so that at the end first_child[i] is the start. */
+/* Fills `children` by a counting sort with shifted indices. First, first_child[i + 2] counts the
+   children of node i. The prefix sums make first_child[i + 1] the start of these children's
+   entries. Each entry that is filled in increments first_child[i + 1], so that at the end
+   first_child[i] is the start. */
 static void fill_children(syn__et_dag *dag, const syn__et_scan *scan) {
     const uint32_t n = scan->n_nodes;
     for (uint32_t k = 0; k < scan->first_dep[n]; k++) dag->first_child[scan->deps[k] + 2]++;
@@ -66,7 +67,8 @@ syn_status syn__et_dag_open(syn__et_dag *dag, const syn__et_scan *scan, syn_erro
    leads into a cycle. */
 syn_status syn__et_dag_cycle(const syn__et_dag *dag, const syn__et_scan *scan, uint32_t **out,
                              uint32_t *n, syn_error *err) {
-    /* Number of each node in `path`, counted from 1; 0: not visited; UINT32_MAX: ordered. */
+    /* Position of each node in `path`, counted from 1; 0: not visited; UINT32_MAX: the node is in
+       the order. */
     uint32_t *step = (uint32_t *)syn_calloc(scan->n_nodes, sizeof(uint32_t));
     uint32_t *path = (uint32_t *)syn_malloc(scan->n_nodes * sizeof(uint32_t));
     if (step == NULL || path == NULL) {

@@ -115,8 +115,7 @@ static void check_attributes(node_check *c) {
 
 /* ---- Compute ---- */
 
-/* Least bytes and ops of a node that takes 1 ns on a current accelerator (3.35 TB/s, 900
-   Tflop/s). */
+/* Bytes and ops that a current accelerator (3.35 TB/s, 900 Tflop/s) handles in 1 ns. */
 #define ROOT_BYTES 3350
 #define ROOT_OPS   900000
 

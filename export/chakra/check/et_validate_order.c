@@ -1,8 +1,8 @@
 /* Checks that dependencies order the collectives of each group on one rank. First it visits the
-   collectives of all groups in topological order. A collective that depends on the previous one
-   joins the chain of that one, otherwise it begins a new chain; the calls of a chain are ordered.
-   Then, group by group, it searches for a dependency between consecutive calls that are in
-   different chains. */
+   collectives of all groups in topological order. If a collective depends on the collective visited
+   just before, it joins that collective's chain; otherwise it begins a new chain. The calls of a
+   chain are therefore ordered. Then, group by group, it searches for a dependency between
+   consecutive calls that are in different chains. */
 #include <inttypes.h>
 
 #include "export/chakra/check/et_validate.h"
@@ -55,8 +55,8 @@ static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
     uint32_t last = UINT32_MAX, chain = 0;
     for (size_t i = 0; i < c->rank->n_calls; i++) {
         if (calls[i].group != SYN__NO_GROUP) at[calls[i].node] = (uint32_t)i + 1;
-        c->chain[i] = UINT32_MAX - (uint32_t)i; /* at first a chain of its own; calls that wait for
-                                                   a cycle keep it */
+        c->chain[i] = UINT32_MAX - (uint32_t)i; /* initially each call has a chain of its own; calls
+                                                   that wait for a cycle keep it */
     }
     for (uint32_t i = 0; i < dag->n_ordered; i++) {
         const uint32_t node = dag->order[i];

@@ -108,7 +108,7 @@ typedef struct syn__et_decoder {
     size_t n_deps[2], cap_deps[2];
     syn__et_attr *attrs;
     size_t n_attrs, cap_attrs;
-    const char *why; /* after SYN_E_FORMAT: what is wrong, as part of a sentence */
+    const char *why; /* after SYN_E_FORMAT: what is wrong, as part of an error message */
     const char *at;  /* after SYN_E_FORMAT: the position of the error in the input */
 } syn__et_decoder;
 

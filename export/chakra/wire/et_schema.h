@@ -97,8 +97,8 @@ const char *syn__et_node_type_name(uint32_t type); /* "COMM_COLL_NODE"; NULL if 
 bool syn__et_node_type_named(syn__str name, uint32_t *out);
 const char *syn__et_collective_name(int64_t comm_type); /* "ALL_REDUCE"; NULL if the schema lacks
                                                            the number */
-/* Converts a collective's kind to its number in the schema, -1 if it is not a collective; and the
-   reverse, SYN_COMM_NONE if unknown. */
+/* syn__et_comm_type converts a collective's kind to its number in the schema; -1 if it is not a
+   collective. syn__et_comm_kind converts the number back; SYN_COMM_NONE if it is unknown. */
 int32_t syn__et_comm_type(syn_comm_kind kind);
 syn_comm_kind syn__et_comm_kind(int64_t comm_type);
 

@@ -42,7 +42,7 @@ void syn__et_put_str(syn__buf *buf, uint32_t field, syn__str s);
 /* ---- Reading ---- */
 
 /* Iterates over the fields of one message. `why` is NULL or, after an error, says what is wrong at
-   `cur`, as part of a sentence. */
+   `cur`, as part of an error message. */
 typedef struct syn__et_reader {
     const char *cur, *end;
     const char *why;

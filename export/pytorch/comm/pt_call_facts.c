@@ -1,11 +1,14 @@
-/* Collects the properties of one communication that a kernel, a record_param_comms and the
-   enclosing ops record. Kernels and CPU events use Kineto's names for them ("In msg nelems"), and
-   host nodes use the names of ExecutionTraceObserver (in_msg_nelems). The inputs of
-   record_param_comms are identified by their positions: tensors, if any; the sequence number, or a
-   pair of the sequence number and whether the call is a message; a pair of name and description of
-   the group, or a number that identifies the group; the rank (for messages, the peer's rank within
-   the group); the name of the call; how input and output are split; first rank, stride and size of
-   the group. */
+/* Collects the properties of one communication from a kernel, from a record_param_comms op, and
+   from the ops around it. Kernels and CPU events use Kineto's names for these properties ("In msg
+   nelems"), and host nodes use the names of ExecutionTraceObserver (in_msg_nelems). The inputs of
+   record_param_comms have no names; their order is:
+   - the tensors, if any
+   - the sequence number, or a pair of the sequence number and whether the call is a message
+   - a pair of the name and the description of the group, or a number that identifies the group
+   - the rank; for messages, the peer's rank within the group
+   - the name of the call
+   - how the input and the output are split
+   - the first rank, the stride and the size of the group */
 #include "export/pytorch/comm/pt_call_facts.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_scan.h"
@@ -30,7 +33,7 @@ static char take_value(syn__pt_scan *s, syn__str *text) {
     return c;
 }
 
-/* Larger numbers of elements or bytes come from damage, because no memory is that large. */
+/* Larger numbers of elements or bytes are treated as damage, because no memory is that large. */
 #define MOST ((int64_t)1 << 48)
 
 static int64_t sane(int64_t amount) {

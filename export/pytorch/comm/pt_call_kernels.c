@@ -17,7 +17,7 @@
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_LOOK 4096 /* most calls without a kernel that are searched for one kernel */
+#define MAX_LOOK 4096 /* maximum number of calls without a kernel searched for one kernel */
 
 static syn__pt_kernel_library library_of(syn__pt_calls *c, const syn__pt_op *op) {
     if (op->event == SYN__PT_NONE) return syn__pt_kernel_library_of(syn__pt_op_name(c->rank, op));

@@ -10,7 +10,7 @@
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_WAITING 256 /* most calls that are searched for the call of a library op */
+#define MAX_WAITING 256 /* maximum number of calls searched for the call of a library op */
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 

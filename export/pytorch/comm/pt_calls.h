@@ -34,13 +34,13 @@ typedef struct syn__pt_calls {
     syn__pt_call *calls; /* ordered by their first op */
     size_t n_calls, calls_cap;
     size_t first_waiting;      /* all calls before this index have their library op */
-    uint32_t *call_of;         /* per op: the call to which the op, or else its nearest ancestor in
-                                  a call, belongs; SYN__PT_NONE: none */
+    uint32_t *call_of;         /* per op: its call or, if it belongs to none, the call of its
+                                  nearest ancestor that belongs to one; SYN__PT_NONE: none */
     uint8_t *in_record;        /* per op: 1 if it is a record_param_comms or within one */
     syn__pt_call_id *by_rf_id; /* sorted by rf_id: the ops that may have called a library op */
     size_t n_by_rf_id, by_rf_id_cap;
-    uint32_t *looked;     /* per lane: the last library op for which the calls of the lane were
-                             searched */
+    uint32_t *looked;     /* per lane (thread or stream): the last library op for which the calls of
+                             the lane were searched */
     uint8_t *name_level;  /* per host name: its class; 0: not determined yet */
     uint8_t *kernel_name; /* per device name: 1 + syn__pt_kernel_library; 0: not determined yet */
     size_t n_ops;         /* number of ops for which call_of was filled */
@@ -66,8 +66,8 @@ syn_status syn__pt_calls_open(syn__pt_calls *calls, syn__pt_rank *rank,
                               syn_error *err) SYN_MUST_USE;
 void syn__pt_calls_close(syn__pt_calls *calls);
 /* Assigns kernels to calls (pt_call_kernels.c). If several messages or collectives share a kernel,
-   the first gets the kernel, and for each other one an op with duration 0 is added after it.
-   Kernels that belong to no call are appended to `own`. */
+   the first of them gets the kernel. For each of the others, an op with duration 0 is added after
+   the kernel. Kernels that belong to no call are appended to `own`. */
 syn_status syn__pt_calls_kernels(syn__pt_calls *calls, uint32_t **own, size_t *n_own) SYN_MUST_USE;
 
 #ifdef __cplusplus

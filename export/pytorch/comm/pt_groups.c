@@ -12,7 +12,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/types.h"
 
-#define MAX_UNPACKED 4 /* how many times a description may be quoted */
+#define MAX_UNPACKED 4 /* maximum levels of JSON strings in which a description may be nested */
 
 enum { FROM_NOWHERE, FROM_CALL, FROM_DEVICE, FROM_HOST };
 
@@ -248,7 +248,7 @@ static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source
 }
 
 /* Reads the strings among the inputs of a process_group:init node. Each is a list of descriptions
-   that was quoted at least once. */
+   that was encoded as a JSON string at least once. */
 static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *node) {
     syn__pt_scan s = syn__pt_scan_of(syn__pt_inputs(node));
     syn__str text;

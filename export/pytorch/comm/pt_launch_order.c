@@ -50,8 +50,8 @@ static uint32_t class_of(const syn__pt_rank *r, uint32_t comm, bool by_group) {
     return syn__pt_is_device(op) ? op->lane : SYN__PT_NONE;
 }
 
-/* Reorders the comms of each class by their keys. The class as a whole keeps its positions in the
-   order. */
+/* Reorders the comms of each class by their keys. The positions that a class occupies in the order
+   do not change. */
 static syn_status keep_order(launches *l, bool by_group) {
     const syn__pt_rank *r = l->rank;
     const size_t n_classes = by_group ? r->n_groups + 1 : r->n_lanes;

@@ -193,7 +193,8 @@ static void mark_written(syn__converter *c) {
         if (n->gpu && called) n->ctrl_dep = true;
         else if (called) n->ctrl_dep = n->parent < i;
         else if (parent) {
-            const uint32_t above = parent->parent; /* when this one is converted, so is the node */
+            const uint32_t above = parent->parent; /* the parent is device work, so it is converted
+                                                      directly after this caller */
             n->ctrl_dep =
                 above != SYN__PT_NONE && above < i && syn__compat_is_cpu(&c->nodes[above]);
         }

@@ -74,7 +74,7 @@ static syn_status walk_tree(walk *w, uint32_t root) {
 
 /* Selects the roots of trees to walk. A root below another root adds nothing to the walk from the
    other, so only the highest roots matter. If roots are on a cycle of parents, the walks from two
-   of them make these wait for each other; more walks add nothing. */
+   of them make these two depend on each other; more walks add nothing. */
 typedef struct roots {
     const syn__converter *c;
     uint8_t *flags;
@@ -174,10 +174,10 @@ static bool goes_up(const syn__converter *c) {
     return true;
 }
 
-/* Removes nodes that have no open dependencies until none is left (Kahn 1962). *stuck: a node that
-   remains, if there is one. Scratch memory: per node, `left` has the number of open dependencies
-   and `first` its first dependent; per dependency, `next` has the next dependent and `owner` the
-   node that has the dependency. */
+/* Repeatedly removes the nodes whose dependencies have all been removed (Kahn 1962). *stuck: a node
+   that cannot be removed; SYN__PT_NONE: all were removed. Scratch memory: per node, `left` has the
+   number of open dependencies and `first` its first dependent; per dependency, `next` has the next
+   dependent and `owner` the node that has the dependency. */
 static void peel(const syn__converter *c, uint32_t *left, uint32_t *first, uint32_t *next,
                  uint32_t *owner, uint32_t *stack, uint32_t *stuck) {
     size_t n_stack = 0, n_left = c->n_nodes;

@@ -6,8 +6,9 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-/* Ops in some order. plain: for each position, the last position up to it whose op is not
-   nccl:coalesced, because the reference skips such ops for the work of NCCL. */
+/* Ops in some order. plain: for each position, that position or the nearest earlier one whose op is
+   not nccl:coalesced. The reference skips nccl:coalesced ops when it searches for the launch of
+   NCCL's work. */
 typedef struct listing {
     uint32_t *order, *plain;
 } listing;

@@ -39,7 +39,8 @@ static syn_status fail_negative(const syn__compat *c, const syn__compat_op *op) 
                     ts, dur);
 }
 
-/* Computes the exclusive duration of the op at position i. All later positions must be computed. */
+/* Computes the exclusive duration of the op at position i. All later positions must have been
+   computed. */
 static syn_status measure(const sweep *s, size_t i) {
     syn__compat_op *op = op_at(s, i);
     double begin = 0, end = 0;
@@ -121,8 +122,9 @@ syn_status syn__compat_exclusive(syn__compat *c) {
 
 /* ---- The preceding op of another thread ---- */
 
-/* For the ops with the same ts: the first op of the lowest thread among their threads, and the
-   first op of the second lowest thread. */
+/* Describes the ops that have the same ts. first: the first op of the thread with the lowest number
+   among their threads. second: the first op of the thread with the second lowest number;
+   SYN__PT_NONE: all of these ops are in one thread. */
 typedef struct tie {
     uint32_t first, second;
 } tie;

@@ -13,8 +13,8 @@ typedef struct writer {
     uint32_t host; /* host node whose texts are in io and base; its device work repeats them */
 } writer;
 
-/* Writes the length of everything after `at` in front of it. One byte was reserved for the length;
-   if it needs more, the text is moved. */
+/* Writes the length of the text in the byte that was reserved in front of it, at `at`. If the
+   length needs more bytes, the text is moved. */
 static void close_length(syn__buf *buf, size_t at) {
     if (buf->failed) return;
     const size_t bytes = buf->bytes - at - 1, width = syn__et_varint_bytes(bytes);

@@ -12,8 +12,8 @@ static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {
     return op->parent != SYN__PT_NONE ? c->when[op->parent] : SYN__PT_NO_NS;
 }
 
-/* Fills c->when. An op without a start gets the start of the previous op in its lane, or the time
-   of its launch. */
+/* Fills c->when. An op without a start gets the start of the previous op of its thread or stream,
+   or the time of its launch. */
 static syn_status date_ops(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     int64_t *last = syn_malloc((r->n_lanes + 1) * sizeof *last);

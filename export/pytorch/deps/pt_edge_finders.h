@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* pt_linked_edges.c: dependencies that a linker wrote into the host trace. */
+/* pt_linked_edges.c: dependencies that a linked trace lists. */
 syn_status syn__pt_find_linked(syn__pt_connector *c) SYN_MUST_USE;
 /* pt_sync.c: edges of class SYNC. */
 syn_status syn__pt_find_syncs(syn__pt_connector *c) SYN_MUST_USE;

@@ -14,10 +14,10 @@ typedef struct syn__pt_connector {
     int64_t gap_ns; /* if a thread is idle for longer than this, another thread is assumed to have
                        woken it up */
     syn_error *err;
-    int64_t *when;        /* per op: its start; if unknown, the start of the previous op in its
-                             lane */
-    uint32_t *lane_first; /* per lane: index of its first entry in lane_ops; one more element has
-                             the end */
+    int64_t *when;        /* per op: its start; if unknown, the start of the previous op of its
+                             thread or stream */
+    uint32_t *lane_first; /* per lane (thread or stream): index of its first entry in lane_ops; one
+                             more element has the end */
     uint32_t *lane_ops;   /* ops ordered by lane, `when` and index */
 } syn__pt_connector;
 

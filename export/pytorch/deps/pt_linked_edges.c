@@ -1,5 +1,5 @@
-/* Finds the dependencies that a linker wrote into a host trace: dependencies on ops of other
-   threads, and on device work for which the host waited. */
+/* Finds the dependencies that a linked trace lists: dependencies on ops of other threads, and on
+   device work for which the host waited. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_events.h"
 

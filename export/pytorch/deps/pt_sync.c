@@ -6,9 +6,10 @@
    interpreted:
    - A device-wide wait waits for the last work of every stream, and a blocking copy waits for
      itself.
-   - For waits for a stream or an event, the trace does not name the stream. They are assumed to
-     wait for the last work that the thread launched before the wait or, for an event, before the
-     last cudaEventRecord.
+   - If the host waits for a stream or an event, the trace does not name the stream. A wait for a
+     stream is assumed to wait for the last work that the thread launched before the wait. A wait
+     for an event is assumed to wait for the last work that the thread launched before its last
+     cudaEventRecord.
    - After a cudaStreamWaitEvent, the thread's next launch is assumed to wait for the last work on
      the other streams of the device.
 
@@ -41,7 +42,7 @@ typedef struct syncer {
     uint32_t *launched;         /* device ops in launch order */
     int64_t *launched_ns;
     size_t n_launched;
-    uint32_t *recorded; /* per host lane: its last cudaEventRecord so far */
+    uint32_t *recorded; /* per host thread: its last cudaEventRecord so far */
     bool has_sync_events;
 } syncer;
 
@@ -106,7 +107,7 @@ static syn_status list_launches(syncer *s) {
     return status;
 }
 
-/* The last op of a device lane that was launched before `ns`; SYN__PT_NONE: none. */
+/* The last op of a stream that was launched before `ns`; SYN__PT_NONE: none. */
 static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
     const uint32_t *ops = s->c->lane_ops;
     size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
@@ -119,7 +120,8 @@ static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
     return low > first ? ops[low - 1] : SYN__PT_NONE;
 }
 
-/* The first op of a lane that was launched at `ns` or later; for a host lane, that began then. */
+/* The first op of a stream that was launched at `ns` or later, or the first op of a thread that
+   began at `ns` or later. */
 static uint32_t next_in_lane(const syncer *s, size_t lane, int64_t ns) {
     const uint32_t *ops = s->c->lane_ops;
     const bool device = s->r->lanes[lane].device;

@@ -12,9 +12,11 @@
      ops, the first that began after the end of the communication is used. If the communication
      ended while the thread was idle directly before that op, the thread waited until this end.
      Otherwise the wait took no time.
-   - The thread waited if it was idle when the communication ended, and if the idle time was longer
-     than the thread gap, or came after the backward pass. Within autograd, and if the next op of
-     the thread launches communication, this is not assumed: the thread was probably stopped.
+   - If the thread was idle when the communication ended, it waited, provided that the idle time
+     fulfills a condition. If the communication was launched in the backward pass, the idle time
+     must come after that pass. Otherwise, it must be longer than the thread gap and outside of
+     autograd, and the next op of the thread must not launch communication. In all other cases, the
+     thread was probably stopped.
    If no rule applies, no wait is recorded.
    Functional collectives are different: the program waits for them only with the op wait_tensor,
    which has one of their tensors as input. */
@@ -25,7 +27,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_STORAGES 64 /* most storages of a communication that are tracked */
+#define MAX_STORAGES 64 /* maximum number of storages of a communication that are tracked */
 
 enum {
     SEEN = 1,
@@ -61,15 +63,15 @@ typedef struct waiter {
     syn__pt_rank *r;
     uint8_t *names;  /* flags per host name */
     uint8_t *inside; /* per op: 1 if it is within autograd */
-    work *works;     /* ordered by lane of the launcher, then by end */
+    work *works;     /* ordered by lane (thread) of the launcher, then by end */
     size_t n_works;
     work *at, *end; /* range of works of the current lane that have not ended yet */
     uint32_t *ops;  /* the lane's ops with times, ordered by time */
     size_t n_ops;
-    uint32_t *behind; /* per op of the lane: position of the first op from it that is outside
-                         autograd; n_ops: none */
-    uint32_t *step;   /* per op of the lane: position of the first optimizer step from it; n_ops:
-                         none */
+    uint32_t *behind; /* per op of the lane: position of the first op, from this op on, that is
+                         outside autograd; n_ops: none */
+    uint32_t *step;   /* per op of the lane: position of the first optimizer step from this op on;
+                         n_ops: none */
     syn__pt_map uses; /* storage -> list of the works with a tensor in it, ordered by end. The value
                          is the list's head in `links`, which is not a work itself */
     struct link {
@@ -103,8 +105,8 @@ static uint8_t flags_of(const waiter *w, uint32_t op) {
     return *flags;
 }
 
-/* Whether a communication belongs to a functional collective. Without tensor ids it does not count
-   as one, because they show which wait_tensor belongs to it. */
+/* Whether a communication belongs to a functional collective. Without tensor ids the answer is no,
+   because only tensor ids show which wait_tensor belongs to the communication. */
 static bool is_functional(const waiter *w, uint32_t op) {
     if (w->r->host.from_event) return false;
     for (uint32_t at = w->r->ops[op].parent; at != SYN__PT_NONE; at = w->r->ops[at].parent) {
@@ -196,8 +198,8 @@ static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_
     return to_ns - from_ns > w->c->gap_ns && !is_async && (top == NULL || !w->inside[top->op]);
 }
 
-/* Handles a span between two moments at which ops start or end. Within it the thread runs the same
-   ops. */
+/* Handles the span between two successive moments at which ops start or end. During this span the
+   set of open ops does not change. */
 static syn_status pass(waiter *w, int64_t from_ns, int64_t to_ns) {
     const open_op *top = w->depth != 0 ? &w->stack[w->depth - 1] : NULL;
     for (; w->at < w->end && w->at->end_ns <= to_ns; w->at++) {

@@ -1,6 +1,6 @@
 /* Finds threads that wake up other threads. If a thread was idle for a long time before an op, the
-   op is made to depend on the op that other threads finished last before it. Traces do not record
-   which thread really woke it up, so this is a guess. */
+   op is made to depend on the last op that another thread finished before it. Traces do not record
+   which thread really woke up the idle one, so this is a guess. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
@@ -8,7 +8,7 @@
 typedef struct ends {
     uint32_t *ops;   /* host ops with times, ordered by end */
     int64_t *ns;     /* ends of these ops */
-    uint32_t *other; /* per position: the last earlier position whose op is in another lane;
+    uint32_t *other; /* per position: the last earlier position whose op is in another thread;
                         SYN__PT_NONE: none */
     size_t n;
 } ends;
@@ -43,7 +43,7 @@ static syn_status list_ends(const syn__pt_connector *c, ends *e) {
     return s;
 }
 
-/* The op of another lane that finished last before `op` began. */
+/* The op of another thread that finished last before `op` began. */
 static uint32_t finished_before(const syn__pt_rank *r, const ends *e, uint32_t op) {
     size_t low = 0, high = e->n;
     while (low < high) {

@@ -1,8 +1,8 @@
 /* Matches host nodes and CPU events that have no common ids. Both files list the same calls,
    separately for each thread, but they may begin and end at different steps, and each has a few
-   calls that the other lacks. The match is found in three steps: threads are paired by the names
-   that they call, a vote finds the place where a pair of threads matches, and from there the calls
-   of both are paired in order. */
+   calls that the other lacks. The match is found in three steps: threads are paired by the names of
+   their calls, a vote finds the place where a pair of threads matches, and from there the calls of
+   both are paired in order. */
 #include "export/pytorch/match/pt_align.h"
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define MAX_THREADS 1024 /* most threads per file that are paired */
+#define MAX_THREADS 1024 /* maximum number of threads per file that are paired */
 
 /* ---- The two sides ---- */
 
@@ -172,7 +172,7 @@ static syn_status count_uses(const syn__pt_aligner *a, const syn__pt_side *s, us
 }
 
 /* Computes the score of each pair of threads: the number of calls that both threads could share.
-   score: [host thread][MAX_THREADS]. */
+   score: [host thread][device thread], in rows of MAX_THREADS elements. */
 static syn_status score_threads(const syn__pt_aligner *a, uint32_t *score) {
     use *host = NULL, *device = NULL;
     size_t n_host = 0, n_device = 0;

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 #define SYN__PT_SAMPLES    256   /* positions of the host thread that are sampled in a vote */
-#define SYN__PT_CANDIDATES 16384 /* most offsets among which a vote decides */
+#define SYN__PT_CANDIDATES 16384 /* maximum number of offsets among which a vote decides */
 
 /* The calls of one thread: list[begin .. end - 1] of its side. */
 typedef struct syn__pt_thread {

@@ -9,10 +9,10 @@
 
 #define SHORT_GRAM  4         /* consecutive names that identify a position */
 #define LONG_GRAM   64        /* long enough to distinguish most steps of a loop */
-#define MAX_WORK    200000000 /* most comparisons in all votes together */
-#define MAX_DRIFT   4         /* most calls by which a place may be wrong */
+#define MAX_WORK    200000000 /* maximum number of comparisons in all votes together */
+#define MAX_DRIFT   4         /* maximum number of calls by which a place may be wrong */
 #define MIN_NUMBERS 8         /* sequence numbers that are needed to compare the steps */
-#define LOOK_AHEAD  64        /* most extra calls that the lists may have in a row */
+#define LOOK_AHEAD  64        /* maximum number of extra calls in a row in one of the lists */
 
 static int compare_keys(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -114,8 +114,9 @@ static bool same_row(const syn__pt_aligner *a, size_t h, size_t d) {
     return true;
 }
 
-/* Compares several consecutive calls at h and d. Returns 2 if they are equal; 1 if they are equal
-   at a position next to d, as happens after calls that only one side has; 0 otherwise. */
+/* Compares several consecutive calls at h and d. Returns 2 if they are equal. Returns 1 if the
+   calls at h equal the calls at a position at most MAX_DRIFT away from d, which happens after calls
+   that only one side has. Returns 0 otherwise. */
 static size_t fits(const syn__pt_aligner *a, size_t h, size_t d, size_t d_first) {
     if (same_row(a, h, d)) return 2;
     for (size_t i = 1; i <= MAX_DRIFT; i++) {
@@ -141,8 +142,8 @@ typedef struct gap {
     uint64_t ns, nodes;
 } gap;
 
-/* Moves *h and *d to the first position from them at which both lists have the same call, given an
-   offset. Returns false if there is none. */
+/* Moves *h and *d forward to the first position with the given offset at which both lists have the
+   same call. Returns false if there is none. */
 static bool place(const syn__pt_aligner *a, uint64_t distance, size_t *h, size_t *d) {
     if (distance + *h < a->h_end + *d) *h = (size_t)(a->h_end + *d - distance);
     else *d = (size_t)(distance + *h - a->h_end);

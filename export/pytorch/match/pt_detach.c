@@ -4,11 +4,11 @@
 
    The calling thread creates the op of a collective, so the host trace gives the op the tid of that
    thread, but the op begins and ends on one of the library's threads. The op of a message begins
-   with its call and ends when the program has waited for it (pt_launch.c finds those). The observer
-   has one stack of open ops per tid. So the caller of a collective's op is whatever op was open
-   when it began, and while it is open, ops of the calling thread get wrong callers, too. The same
-   happens if the observer failed to write an op: the op then remains on the stack. The device trace
-   has the true threads and times. */
+   with its call and ends when the program has waited for it (pt_launch.c finds these ops). The
+   observer has one stack of open ops per tid. So the caller of a collective's op is whatever op was
+   open when it began, and while it is open, ops of the calling thread get wrong callers, too. The
+   same happens if the observer failed to write an op: the op then remains on the stack. The device
+   trace has the true threads and times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/base/memory.h"

@@ -6,8 +6,8 @@
 #include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_TRIES 16 /* most candidates that are checked if ids are not unique */
-#define MAX_OUTER 64 /* most enclosing ops that are searched for an External id */
+#define MAX_TRIES 16 /* maximum number of candidates if ids are not unique */
+#define MAX_OUTER 64 /* maximum number of enclosing ops searched for an External id */
 
 /* An op of a thread that is running. */
 typedef struct frame {
@@ -134,7 +134,7 @@ typedef struct lookup {
                                                 is in at most one chain */
     uint32_t *started;                       /* CPU events with a host node, ordered by start */
     size_t n_started;
-    int64_t first_ns, last_ns; /* time from the first start to the last end of these events */
+    int64_t first_ns, last_ns; /* first start and last end of these events */
 } lookup;
 
 static syn_status chain(lookup *l, syn__pt_map *map, int64_t key, uint32_t event, bool *twice) {

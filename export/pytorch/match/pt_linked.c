@@ -1,5 +1,6 @@
-/* Handles host traces to which a linker has already added times and device work. It makes events
-   from the nodes of device work, so that all later steps see the same data as with two files. */
+/* Handles linked traces: host traces to which chakra_trace_link or `syntorch link` has already
+   added times and device work. It makes events from the nodes of device work, so that all later
+   steps see the same data as with two files. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "syntorch/base/memory.h"

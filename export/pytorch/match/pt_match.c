@@ -8,7 +8,7 @@
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_TRIES 16 /* most candidates that are checked per record function id */
+#define MAX_TRIES 16 /* maximum number of candidates per record function id */
 
 static syn_status new_table(const syn__pt_matcher *m, uint32_t **out, size_t n) {
     *out = syn_malloc(n * sizeof **out);
@@ -190,8 +190,8 @@ static bool differs(const syn__pt_matcher *m, uint32_t node, uint32_t head, cons
     return left;
 }
 
-/* Visits the unmatched nodes for whose record function id there are events. take: match each of
-   these nodes. Returns how many of them differ from all their events in name. */
+/* Visits the unmatched nodes whose record function id also occurs in events. take: match these
+   nodes. Returns the number of nodes for which differs() is true. */
 static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next,
                             bool any_name, bool take) {
     const syn__pt_host *h = &m->rank->host;
@@ -251,8 +251,8 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
     return s;
 }
 
-/* Matches by External id. Some traces without "Record function id" have this id as External id. It
-   is used if at least nine of ten names agree. */
+/* Matches by External id. Some traces without "Record function id" have this id as External id.
+   External ids are used if at least nine of ten names agree. */
 static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_external) {
     const syn__pt_host *h = &m->rank->host;
     uint64_t hits = 0, agree = 0;
@@ -275,7 +275,7 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
     return SYN_OK;
 }
 
-/* Whether a node can be the parent of another. It can if it ran around the other node, or if
+/* Whether a node can be the parent of another. It can if it encloses the other node in time, or if
    neither of them ran while the profiler recorded. */
 static bool fits_as_parent(const syn__pt_matcher *m, uint32_t parent, uint32_t node) {
     const syn__pt_event *events = m->rank->device.events;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #define MAX_LANES  ((size_t)1 << 24)
-#define MAX_BESIDE 256 /* most lanes per thread of a library */
+#define MAX_BESIDE 256 /* maximum number of lanes (pt_rank.h) per thread of a library */
 
 typedef struct maker {
     syn__pt_matcher *m;
@@ -106,8 +106,9 @@ static bool is_root(const maker *k, uint32_t node) {
     return name == k->process_name || name == k->thread_name;
 }
 
-/* Sets the parent of an op. It is the parent of its node, if that is in the same thread or is a
-   root; otherwise the root of the thread; otherwise the root of the process. */
+/* Sets the parent of an op. If the parent of its node is in the same thread or is a root, and the
+   op is not detached, the op of that node becomes the parent. Otherwise it is the root of the
+   thread or, if there is none, the root of the process. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
     const uint32_t root = k->roots[op->lane];

@@ -1,6 +1,6 @@
 /* Makes host nodes if there is no host trace: one for each CPU op of the device trace. The parent
-   of a node is the op that encloses it. Its inputs are what Kineto records, which is shapes and
-   types, but no tensor ids. It has no outputs. */
+   of a node is the op that encloses it. Its inputs are those that Kineto records: shapes and types,
+   but no tensor ids. It has no outputs. */
 #include "export/pytorch/rank/pt_event_inputs.h"
 #include "export/pytorch/rank/pt_rank.h"
 #include "export/pytorch/read/pt_events.h"

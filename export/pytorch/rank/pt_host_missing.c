@@ -13,7 +13,7 @@
 #include "syntorch/base/memory.h"
 
 #define LONG_NS  1000000 /* ops of any kind that are at least this long are added */
-#define MAX_LOOK 256     /* most ops that are searched for the caller of a library op */
+#define MAX_LOOK 256     /* maximum number of ops searched for the caller of a library op */
 
 typedef struct finder {
     syn__pt_rank *rank;
@@ -73,8 +73,8 @@ static syn_status put_tid(finder *f, uint32_t tid, uint64_t host_tid) {
 }
 
 /* Compares the traces. *sure: whether the ids of both are from the same run, by the rule of
-   pt_match.c. Threads and times ignore ops of libraries, because the host trace gives these the
-   thread of their caller. */
+   pt_match.c. Also collects the pairs of thread ids and the time that both traces cover. This
+   ignores ops of libraries, because the host trace gives these ops the thread of their caller. */
 static syn_status compare(finder *f, bool *sure) {
     const syn__pt_device *d = &f->rank->device;
     uint64_t agree = 0, differ = 0;

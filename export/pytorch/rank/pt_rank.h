@@ -1,8 +1,7 @@
 /* One rank in default mode: its two traces, and what the steps of the conversion derive from them.
    Each step has its own folder:
      rank/   reads the traces
-     match/  matches host nodes and device events, and makes ops that know their times and what
-             launched them
+     match/  matches host nodes and device events, and makes ops with times, callers and launchers
      comm/   finds the ops that communicate, with kind, bytes, group and peer
      deps/   finds dependencies by class, and orders the ops topologically, dropping edges that
              close cycles

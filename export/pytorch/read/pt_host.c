@@ -129,7 +129,7 @@ static void take_double(syn__loose *l, double *out) {
         (void)syn__loose_double(text, out, &integer);
 }
 
-/* Reads the value of a key that linkers add. Sets *taken to false for other keys. */
+/* Reads the value of a key that only linked traces have. Sets *taken to false for other keys. */
 static syn_status take_linked(reader *r, syn__pt_host_node *n, syn__str key, bool *taken) {
     syn__loose *l = &r->loose;
     syn__pt_linked *at = NULL;

@@ -1,6 +1,6 @@
-/* Reads the host trace of ExecutionTraceObserver into memory, including fields that a linker added.
-   Strings stay in the file's text, and records point to them. docs/pytorch.md describes the
-   format. */
+/* Reads the host trace of ExecutionTraceObserver into memory, including fields that
+   chakra_trace_link or `syntorch link` added (linked traces). Strings stay in the file's text, and
+   records point to them. docs/pytorch.md describes the format. */
 #ifndef EXPORT_PT_HOST_H
 #define EXPORT_PT_HOST_H
 
@@ -29,7 +29,7 @@ enum {
     SYN__PT_MADE = 512      /* the node was made from an event of the device trace */
 };
 
-/* Fields that a linker added to a node. */
+/* Fields of a node that only linked traces have. */
 typedef struct syn__pt_linked {
     double inclusive_dur, exclusive_dur, ts; /* µs */
     uint64_t inter_thread_dep;               /* 0: none */

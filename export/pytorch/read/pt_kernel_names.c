@@ -36,8 +36,9 @@ static bool is_letter(char c) {
     return is_upper(c) || is_lower(c) || is_digit(c);
 }
 
-/* Whether a word begins at this character. In camelCase a word begins at each capital letter, and
-   of several capitals at the last one before a lower-case letter (A2ADispatch). */
+/* Whether a word begins at this character. In camelCase a word begins at each capital letter that
+   does not follow another capital. In a row of capitals, a word also begins at the last one if a
+   lower-case letter follows it: "Dispatch" in A2ADispatch. */
 static bool word_begins(const char *from, const char *at, const char *end) {
     if (at == from || !is_letter(at[-1])) return true;
     if (!is_upper(*at)) return false;

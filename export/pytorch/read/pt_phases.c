@@ -5,7 +5,7 @@
 #include "export/pytorch/read/pt_notes.h"
 #include "syntorch/base/memory.h"
 
-#define MAX_LOOK 64 /* most open events that are searched for the begin of an end event */
+#define MAX_LOOK 64 /* maximum number of open events searched for the begin of an end event */
 
 typedef struct pairing {
     syn__pt_device *device;

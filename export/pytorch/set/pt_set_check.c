@@ -38,8 +38,8 @@ typedef struct check_rank {
 typedef struct checker {
     syn__pt_set *s;
     check_rank *ranks;
-    uint32_t *arrived, *members, *first; /* per row: ranks that arrived, ranks that take part, first
-                                            entry */
+    uint32_t *arrived, *members, *first; /* per row: number of ranks that arrived, number of ranks
+                                            that take part, index of the first entry */
     uint32_t *next;                      /* per entry: the next entry of its row */
     check_item *queue;
     size_t n_queue, queue_cap;
@@ -56,8 +56,8 @@ static void *table(size_t n, size_t bytes) {
     return syn_calloc(n + 2, bytes);
 }
 
-/* Lists the dependencies between ops. The ops of a lane that have nodes depend on each other,
-   because they run one after the other. */
+/* Lists the dependencies between ops. The ops of a thread or stream that have nodes depend on each
+   other, because they run one after the other. */
 static syn_status list_edges(const syn__pt_rank *r, syn__pt_edge **out, size_t *n, syn_error *err) {
     syn__pt_edge *edges = table(r->n_deps + r->n_ops, sizeof *edges);
     uint32_t *last = table(r->n_lanes, sizeof *last);

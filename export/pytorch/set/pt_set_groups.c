@@ -1,6 +1,7 @@
-/* Makes the ranks of a trace set agree on their groups, and assigns ids to the groups. If a group
-   has different lists of ranks, each rank uses the list on which most of its members agree. Ranks
-   that are not in the set are removed from all lists. */
+/* Makes the ranks of a trace set agree on their groups, and assigns ids to the groups. If the ranks
+   have different lists of members for a group, each list gets one vote from each of its own members
+   that has it. Each rank then uses, of the lists that contain it, the list with the most votes.
+   Ranks that are not in the set are removed from all lists. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -149,9 +150,9 @@ static uint32_t count_here(const syn__pt_set *s, const syn__pt_group *group) {
     return n;
 }
 
-/* Picks a list for the rank from the lists of that name that contain the rank: the list on which
-   most of its members agree; among equal ones the longest; among these the first. NULL if there is
-   none. */
+/* Picks a list for the rank from the lists of that name that contain the rank: the list with the
+   most votes. Among lists with the same number of votes, the longest is picked, and among these the
+   first. NULL if no list contains the rank. */
 static const syn__pt_group *elect(const collector *c, const uint32_t *votes, const namesake *k,
                                   int32_t rank) {
     const syn__pt_group *best = NULL;
@@ -168,8 +169,8 @@ static const syn__pt_group *elect(const collector *c, const uint32_t *votes, con
     return best;
 }
 
-/* Votes on the lists. votes: per list, the number of its members that have it. elected: per group
-   of each rank, the list to use instead of its own; NULL: keep its own. */
+/* Votes on the lists. votes: per list, the number of its own members that have it. elected: per
+   group of each rank, the list to use instead of its own; NULL: keep its own. */
 static void vote(const collector *c, uint32_t *votes, const syn__pt_group **elected) {
     const syn__pt_set *s = c->s;
     for (size_t i = 0; i < s->n_ranks; i++) {

@@ -16,8 +16,9 @@ static void leave_out(const syn__pt_set *s, const syn__pt_entry *e, syn_pytorch_
     syn__pt_set_note(s, kind, e);
 }
 
-/* How the shorter of two lists is matched to the longer one: each entry to the next entry that
-   agrees in kind and size, to the next that agrees in kind, or to the next one. */
+/* How each entry of the shorter of two lists is matched to the longer list. BY_SIZE: to the next
+   entry of the same kind and size. BY_KIND: to the next entry of the same kind. BY_ORDER: to the
+   next entry. */
 typedef enum fit { BY_SIZE, BY_KIND, BY_ORDER } fit;
 
 static bool agree(const syn__pt_set *s, const syn__pt_entry *a, const syn__pt_entry *b, fit how) {

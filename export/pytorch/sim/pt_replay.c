@@ -1,5 +1,6 @@
 /* Replays profile full. One pass over the rank's ops in topological order is enough, because every
-   lane runs its ops in that order. Durations are whole microseconds, as pt_full.c writes them. */
+   thread and stream runs its ops in that order. Durations are whole microseconds, as pt_full.c
+   writes them. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -10,7 +11,7 @@ typedef struct replay {
     const syn__pt_rank *rank;
     int64_t origin;               /* first start in the trace */
     int64_t *ends;                /* per op */
-    int64_t *free_ns;             /* per lane: end of its last op so far */
+    int64_t *free_ns;             /* per lane (thread or stream): end of its last op so far */
     int64_t *carried_ns;          /* per lane: remainder from rounding */
     syn_pytorch_replay_row *rows; /* per lane */
 } replay;
@@ -34,7 +35,7 @@ static bool has_start(const syn__pt_op *op) {
 }
 
 /* The duration that is written for an op. The remainder of rounding is added to the next op of the
-   lane. */
+   same thread or stream. */
 static int64_t written_ns(replay *r, const syn__pt_op *op) {
     int64_t *carried = &r->carried_ns[op->lane];
     const int64_t ns = most(op->self_ns, 0);
@@ -79,8 +80,7 @@ static void run_all(replay *r, syn_pytorch_replay *out) {
         syn_pytorch_replay_row *row = &r->rows[i];
         name_row(&rank->lanes[i], row);
         row->replayed_ns = r->free_ns[i];
-        /* The durations of ops without called ops add up to the time in which the thread was in
-           ops. */
+        /* The self times of a thread's ops add up to the time in which the thread ran any op. */
         if (!rank->lanes[i].device)
             row->idle_ns = most(minus(row->measured_ns, plus(row->busy_ns, r->carried_ns[i])), 0);
         out->measured_ns = most(out->measured_ns, row->measured_ns);

@@ -3,9 +3,10 @@
 
    Dependencies. Host ops have no nodes. Instead, a node depends on the nodes that come before it
    through host ops; these are the nodes for which the host had waited when it launched the node.
-   Each lane is a chain. The collectives of a rank form one chain in launch order, and each also
-   depends on the sends that were launched before it, because a rank has one slot for communication.
-   A node that depends on a barrier depends on the dependencies of the barrier.
+   Each lane (thread or stream) is a chain. The collectives of a rank form one chain in launch
+   order, and each also depends on the sends that were launched before it, because a rank has one
+   slot for communication. A node that depends on a barrier depends on the dependencies of the
+   barrier.
 
    Delays. If computation waited for the host (Python, launches), the gap becomes a compute node
    "host delay" directly before the op. The delay ends at the start of the op. It begins at the
@@ -32,8 +33,8 @@
    wait counts as computation. The simulator has one slot for communication, so the time in which
    communications overlap is counted once. So these durations add up as well.
 
-   Durations are differences of rounded times. So along a lane without overlap, durations and delays
-   add up to the measured time, however many there are. */
+   Durations are differences of rounded times, so rounding errors do not accumulate: along a lane
+   without overlap, durations and delays add up to the measured time. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"

@@ -31,7 +31,7 @@ typedef struct syn__pt_sim_node {
     bool has_start;           /* the start is known; otherwise start_us is 0 and end_us is the
                                  duration */
     bool dominates;           /* the node gets the flops and bytes of the op that launched it */
-    const char *why;          /* stand-ins: the reason, as part of a sentence */
+    const char *why;          /* stand-ins: the reason, as part of a message */
     int64_t start_us, end_us; /* rounded, so that durations add up */
     int64_t delay_us;         /* duration of the "host delay" node before it; 0: there is none */
 } syn__pt_sim_node;

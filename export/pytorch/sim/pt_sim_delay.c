@@ -4,10 +4,12 @@
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
-/* An event of the sweep. */
+/* An event of the sweep: the end of a thread's wait (WAITED), the launch of a communication
+   (LAUNCHED), the start of computation or of a communication that keeps the host busy (STARTED), or
+   the start of a communication on a library's thread (TAKEN_UP). */
 typedef struct item {
-    uint32_t index; /* index of a node, or for WAITED of the rank's waits, or for TAKEN_UP of the
-                       rank's comms */
+    uint32_t index; /* index of a node; for WAITED, index into the rank's waits; for TAKEN_UP, index
+                       into the rank's comms */
     enum { WAITED, LAUNCHED, STARTED, TAKEN_UP } what;
 } item;
 
@@ -35,14 +37,14 @@ typedef struct sweep {
     int64_t last_end_ns, last_delay_ns;
     int64_t busy_us;     /* time until which the host or the compute slot is busy */
     int64_t before_us;   /* host_only: host work before barriers that has no delay yet */
-    uint32_t busy_delay; /* the delay before a communication that ended at busy_us; SYN__PT_NONE:
-                            none */
+    uint32_t busy_delay; /* if what ended at busy_us is the delay before a communication: this
+                            delay; otherwise SYN__PT_NONE */
     uint32_t *node_of;   /* host_only: per communication, its node; SYN__PT_NONE: none */
     uint32_t *awaited;   /* host_only: communication that the host has waited for since the last
                             delay */
     size_t n_awaited;
-    int64_t awaited_launch_ns; /* host_only: last launch of all communication that the host has
-                                  waited for */
+    int64_t awaited_launch_ns; /* host_only: time of the last launch among the communications that
+                                  the host has waited for */
     size_t next_wait;          /* index of the first of the rank's waits that has not ended */
     uint32_t *lane_comm;       /* per lane of a library: the communication that began last */
     moment last_taken;         /* the last delay of any library's thread */
@@ -126,8 +128,8 @@ static bool covers(const sweep *s, moment have, moment want) {
            have.node > want.node;
 }
 
-/* Whether the node depends on `want` already: directly, on a later node of the same lane, or
-   through the communication on which it depends. */
+/* Whether the node depends on `want` already: directly, on a later node of the same thread or
+   stream, or through the communication on which it depends. */
 static bool is_implied(const sweep *s, uint32_t node, moment want) {
     for (size_t k = s->first_dep[node]; k < s->first_dep[node + 1]; k++) {
         const moment from = {s->deps[k].from, false};
@@ -234,8 +236,8 @@ static const syn__pt_wait *waiting_at(sweep *s, int64_t ns) {
     return s->next_wait < n && waits[s->next_wait].start_ns < ns ? &waits[s->next_wait] : NULL;
 }
 
-/* The earliest time at which the library's thread could have begun the communication. *by: the
-   event that allowed it to begin. */
+/* The earliest time at which the library's thread could have begun the communication. *by: the node
+   or delay whose end allowed it to begin. */
 static int64_t could_begin(const sweep *s, uint32_t comm, uint32_t before, moment *by) {
     const syn__pt_rank *rank = s->sim->rank;
     const syn__pt_op *op = &rank->ops[rank->comms[comm].op];

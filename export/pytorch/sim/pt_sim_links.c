@@ -1,8 +1,8 @@
 /* Selects the ops that become nodes, and finds the dependencies between nodes through host ops. The
-   *frontier* of a host op consists of the latest node of each lane that comes before the op. The
-   ops of a thread share a frontier; only synchronization and other threads change it. A node
-   depends on the previous node of its lane, and on the nodes of its frontiers for which its lane
-   has not waited already. */
+   *frontier* of a host op consists of the latest node of each lane (thread or stream) that comes
+   before the op. The ops of a thread share a frontier; only synchronization and other threads
+   change it. A node depends on the previous node of its lane, and on the nodes of its frontiers for
+   which its lane has not waited already. */
 #include <assert.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"

@@ -10,7 +10,8 @@
 
 int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
     if (!rank->ops[op].detached) return syn__pt_launch_time(rank, op);
-    /* The launch was somewhere within the call, which may have done much before it. */
+    /* The launch happened somewhere within the call, possibly long after the start of the call, so
+       the end of the call is used. */
     const int64_t end_ns = syn__pt_op_end(&rank->ops[syn__pt_launched_by(rank, op)]);
     return end_ns > rank->ops[op].start_ns ? rank->ops[op].start_ns : end_ns;
 }
@@ -87,7 +88,7 @@ static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_err
 }
 
 /* Makes each collective depend on the previous one and on the sends between them. Only the last
-   send of each lane is needed, because it depends on the earlier ones. */
+   send of each thread or stream is needed, because it depends on the earlier ones. */
 static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, uint32_t *senders,
                         syn_error *err) {
     uint32_t last = SYN__PT_NONE;

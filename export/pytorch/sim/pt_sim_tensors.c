@@ -6,8 +6,8 @@
 
 enum { READ, MADE, LISTS };
 
-/* Most streams that are numbered separately. All further streams share one number, so the order of
-   their nodes is unknown. */
+/* Maximum number of streams that get a number of their own. All further streams share one number,
+   so the order of their nodes is unknown. */
 enum { OTHER_LANES = 63, MOST_LANES };
 
 typedef struct storage {
@@ -23,9 +23,9 @@ typedef struct finder {
     syn_intern ids;
     storage *storages;
     size_t n_storages, storages_cap;
-    /* Vector clocks: per node and lane, the number of nodes of the lane that precede the node,
-       including the node itself. Lanes are numbered on first use, because most of them are host
-       threads, which have no nodes. */
+    /* Vector clocks: per node and lane (thread or stream), the number of nodes of the lane that
+       precede the node, including the node itself. Lanes are numbered on first use, because most of
+       them are host threads, which have no nodes. */
     uint32_t *clocks, *counts, *lanes;
     size_t n_lanes;
     /* For the current node: the storages of its inputs, and those of its outputs, each once. */

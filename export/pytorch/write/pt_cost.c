@@ -3,14 +3,15 @@
    - Product of (m x k) and (k x n): 2mkn (Golub and Van Loan, Matrix Computations, 1.1).
    - Convolution: 2 flops for each combination of an element of the output, an input channel of its
      group, and a tap of the kernel. In backward, the gradient of the input and the gradient of the
-     weight cost as much each, because each is a convolution or its transpose (Dumoulin and Visin
-     2016, "A guide to convolution arithmetic"). For a transposed convolution, the elements of the
-     input count instead. A device trace alone does not record outputs; their sizes follow from
-     strides, paddings and dilations (relationship 15 of the guide).
+     weight each cost as much as the forward convolution, because each is a convolution or its
+     transpose (Dumoulin and Visin 2016, "A guide to convolution arithmetic"). For a transposed
+     convolution, the elements of the input count instead. A device trace alone does not record
+     outputs; their sizes follow from strides, paddings and dilations (relationship 15 of the
+     guide).
    - Attention of T queries and S keys with D elements each, and values with E elements: 2TSD for
-     the scores, and 2TSE for the product of scores and values. Backward computes the scores again,
-     dP and dV (E each), dQ and dK (D each): 2TS(3D + 2E) (Dao et al. 2022, FlashAttention,
-     algorithms 1 and 4). All T x S scores count, even with a mask. */
+     the scores, and 2TSE for the product of scores and values. In backward, the scores (computed
+     again), dQ and dK cost 2TSD each, and dP and dV cost 2TSE each, together 2TS(3D + 2E) (Dao et
+     al. 2022, FlashAttention, algorithms 1 and 4). All T x S scores count, even with a mask. */
 #include "export/pytorch/write/pt_cost.h"
 #include "export/pytorch/read/pt_tensors.h"
 

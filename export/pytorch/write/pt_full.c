@@ -28,7 +28,7 @@ typedef struct writer {
     syn__pt_modules modules;
     size_t io_at[7];
     uint32_t io_host;
-    int64_t *carried_ns;   /* per lane: remainder from rounding */
+    int64_t *carried_ns;   /* per lane (thread or stream): remainder from rounding */
     uint64_t *data, *same; /* ids of all dependencies; ids of the dependencies of one class */
     size_t ids_cap, same_cap;
     syn__et_attr attrs[MAX_ATTRS];
@@ -64,8 +64,8 @@ static syn__str decoded(writer *w, syn__str raw) {
     return s;
 }
 
-/* Adds the attributes of a host op. If the op ran concurrently with a thread, "tid" is Kineto's
-   number of the thread in which the op ran, not the thread that called the library. */
+/* Adds the attributes of a host op. If a communication library ran the op in a thread of its own,
+   "tid" is Kineto's number of that thread, not of the thread that called the library. */
 static void add_host_attributes(writer *w, const syn__pt_op *op) {
     const syn__pt_host_node *n = &w->rank->host.nodes[op->host];
     const uint64_t tid =
@@ -214,8 +214,8 @@ static syn__str name_of(writer *w, const syn__pt_op *op) {
     return decoded(w, syn__pt_op_name(w->rank, op));
 }
 
-/* The duration in whole microseconds. The remainder of rounding is added to the next op of the
-   lane. */
+/* The duration in whole microseconds. The remainder of rounding is added to the next op of the same
+   thread or stream. */
 static uint64_t duration_us(writer *w, const syn__pt_op *op) {
     int64_t *carried = &w->carried_ns[op->lane];
     const int64_t ns = (op->self_ns > 0 ? op->self_ns : 0);
@@ -225,8 +225,9 @@ static uint64_t duration_us(writer *w, const syn__pt_op *op) {
     return (uint64_t)(all / 1000);
 }
 
-/* Whether the op is written as communication. Communication in which no other rank takes part is
-   written as computation, except in a group of one rank. */
+/* Whether the op is written as communication. Communication that other ranks lack is written as
+   computation, because a simulator would wait for them forever. A collective of a group of one rank
+   needs no other rank and remains communication. */
 static bool communicates(const writer *w, const syn__pt_op *op) {
     if (op->comm == SYN__PT_NONE) return false;
     const syn__pt_comm *c = &w->rank->comms[op->comm];

@@ -3,7 +3,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define MAX_DEPTH 32 /* most modules in a path */
+#define MAX_DEPTH 32 /* maximum number of modules in a path */
 
 typedef struct finder {
     const syn__pt_rank *rank;

@@ -1,15 +1,18 @@
 /* Writes the nodes of a simulator.
 
-   Simulators read these attributes. All nodes: is_cpu_op (bool, false), inputs and outputs (string
-   lists in which names and sizes of tensors alternate; empty if the trace has none). Computation:
-   num_ops (int64), tensor_size (uint64). Collectives: comm_type, comm_size (int64), pg_name
-   (string). Messages: comm_src, comm_dst, comm_tag (int32), comm_size.
+   Simulators read these attributes:
+   - of all nodes: is_cpu_op (bool, false); inputs and outputs (string lists in which names and
+     sizes of tensors alternate; empty if the trace has none)
+   - of computation: num_ops (int64), tensor_size (uint64)
+   - of collectives: comm_type, comm_size (int64), pg_name (string)
+   - of messages: comm_src, comm_dst, comm_tag (int32), comm_size
 
-   Other attributes are for readers: op (the host op that launched the node), stream, pg_desc,
-   clamped, size_unknown, not_simulated and comm_kind (why communication is written as computation,
-   and of which kind it was), and the lists launch_deps, stream_deps, sync_deps, group_deps and
-   thread_deps, which have the data_deps of each class. A dependency through host ops has the class
-   of its last edge. */
+   Other attributes are for people:
+   - op: the host op that launched the node
+   - not_simulated: why communication is written as computation; comm_kind: its kind
+   - launch_deps, stream_deps, sync_deps, group_deps, thread_deps: the data_deps of each class; a
+     dependency through host ops has the class of its last edge
+   - stream, pg_desc, clamped, size_unknown */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -245,7 +245,8 @@ static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm,
     syn_ctx *ctx;
     SYN_TRY(syn_ctx_new(&ctx, device, comm, err));
     syn_param(ctx, "x", &spec, shard, SYN_INIT_ONE, 1.0, -1, 1);
-    const syn_status s = syn_weights_save(ctx, comm, NULL, &syn_gpt_family, NULL, in_folder(""), err);
+    const syn_status s =
+        syn_weights_save(ctx, comm, NULL, &syn_gpt_family, NULL, in_folder(""), err);
     syn_ctx_free(ctx);
     return s;
 }

@@ -5,6 +5,7 @@
 #include "models/bert.h"
 
 #include "models/family_private.h"
+#include "syntorch/gradient.h"
 
 struct bert {
     syn_tensor words, positions, types;
@@ -80,8 +81,7 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
     syn_ctx *ctx = m->ctx;
     const int64_t depth = syn__model_head_dim(m);
     syn_push_scope(ctx, "self");
-    if (syn__model_tp(m) > 1)
-        x = syn_tp_enter(ctx, x, m->options.tp); /* once for query, key and value */
+    x = syn__model_enter(m, x); /* once for query, key and value */
     const syn_tensor q = syn_heads_split(ctx, dense(m, x, &l->query, "query"), depth);
     const syn_tensor k = syn_heads_split(ctx, dense(m, x, &l->key, "key"), depth);
     const syn_tensor v = syn_heads_split(ctx, dense(m, x, &l->value, "value"), depth);
@@ -97,7 +97,8 @@ static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
                          syn__site site) {
     syn_ctx *ctx = m->ctx;
     syn_push_scope(ctx, "output");
-    x = syn_row_linear(ctx, x, layer, true, m->options.tp, "dense");
+    x = syn_row_linear_partial(ctx, x, layer, m->options.tp, "dense");
+    x = syn__model_reduce(m, x, layer->bias);
     x = syn__model_drop(m, x, i, site);
     x = syn_name(ctx, syn_add(ctx, x, residual), "residual");
     x = syn__model_norm(m, x, norm, "LayerNorm");
@@ -115,7 +116,7 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     syn_release(ctx, mark, &x, 1);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "intermediate");
-    y = syn_column_linear(ctx, x, &l->intermediate, false, m->options.tp, "dense");
+    y = dense(m, syn__model_enter(m, x), &l->intermediate, "dense");
     y = syn__model_activate(m, y);
     syn_pop_scope(ctx);
     return output(m, y, x, &l->output, &l->output_norm, i, SYN__SITE_MLP_OUT);
@@ -136,19 +137,19 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     const syn_tensor kinds =
         types.id ? syn_embedding(ctx, table, types, 0) : syn_slice(ctx, table, 0, 0, 1);
     x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
-    x = syn__model_norm(m, syn_add(ctx, x, positions), &bert->embeddings_norm, "LayerNorm");
+    x = syn__model_cut(m, syn_add(ctx, x, positions));
+    x = syn__model_norm(m, x, &bert->embeddings_norm, "LayerNorm");
     x = syn__model_drop(m, x, 0, SYN__SITE_EMBEDDING);
     syn_pop_scope(ctx);
     return x;
 }
 
-/* The context fails unless t has dtype `dtype` and the shape (B, T) of the first two dimensions of
-   x. An invalid t is allowed. */
-static void check_same_shape(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype,
-                             const char *what) {
+/* The context fails unless t has dtype `dtype` and the shape (B, T), with the B sequences of x and
+   T tokens each. An invalid t is allowed. */
+static void check_same_shape(syn_model *m, syn_tensor t, syn_tensor x, int64_t tokens,
+                             syn_dtype dtype, const char *what) {
     syn_ctx *ctx = m->ctx;
-    const int64_t *dims = syn_tensor_spec(ctx, x)->dims;
-    const syn_spec want = {(int32_t)dtype, 2, {dims[0], dims[1]}};
+    const syn_spec want = {(int32_t)dtype, 2, {syn_tensor_dim(ctx, x, 0), tokens}};
     if (!t.id || syn_spec_equal(syn_tensor_spec(ctx, t), &want)) return;
     char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
     syn_ctx_fail(ctx, SYN_E_SHAPE, "%s must be %s with the tokens' shape, not %s", what,
@@ -158,12 +159,20 @@ static void check_same_shape(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype
 
 static void check_inputs(syn_model *m, syn_tensor x, syn_tensor types, syn_tensor mask) {
     if (!syn__model_accepts(m, x, 1)) return;
-    const int64_t n = syn_tensor_dim(m->ctx, x, 1);
+    const int64_t n = syn__model_tokens(m, x);
     if (n > m->config.n_positions)
         syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
                      (long long)n, (long long)m->config.n_positions, m->config.name);
-    check_same_shape(m, types, x, SYN_I32, "token types");
-    check_same_shape(m, mask, x, SYN_F32, "the padding mask");
+    check_same_shape(m, types, x, n, SYN_I32, "token types");
+    check_same_shape(m, mask, x, n, SYN_F32, "the padding mask");
+    (void)syn__model_set_cut(m, n, !m->part.embed);
+}
+
+/* With sequence parallelism: whether the result is this rank's tokens, for the next stage or a
+   training loss. */
+static bool returns_cut(const syn_model *m, syn_tensor x) {
+    const bool whole = m->part.embed && m->part.head && m->part.n_layers == m->config.n_layer;
+    return !whole || syn_requires_grad(m->ctx, x);
 }
 
 syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, syn_tensor mask) {
@@ -175,7 +184,10 @@ syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, s
     m->visible = mask;
     if (m->part.embed) x = embed(m, x, types);
     syn_release(ctx, mark, &x, 1);
-    return syn__model_layers(m, x, mark);
+    x = syn__model_layers(m, x, mark);
+    if (!returns_cut(m, x)) x = syn__model_whole(m, x);
+    m->cut = false;
+    return x;
 }
 
 /* ---- heads ---- */
@@ -248,17 +260,34 @@ syn_tensor syn_bert_mlm(syn_model *m, syn_tensor hidden, syn_tensor positions) {
     return x;
 }
 
+/* Sets m->cut if `hidden` is this rank's tokens, which have fewer than the labels. */
+static void set_cut_hidden(syn_model *m, syn_tensor hidden, syn_tensor labels) {
+    const int64_t n = syn_tensor_dim(m->ctx, hidden, 1);
+    m->cut = m->options.sp && syn_tensor_spec(m->ctx, labels)->rank == 2 &&
+             syn_tensor_dim(m->ctx, labels, 1) == n * syn__model_tp(m);
+}
+
 syn_tensor syn_bert_mlm_loss(syn_model *m, syn_tensor hidden, syn_tensor labels,
                              syn_tensor weight) {
     const struct bert *bert = m->params;
     syn_ctx *ctx = m->ctx;
     const int64_t dims[2] = {-1, m->config.n_embd}, flat[1] = {-1};
     if (!ready(m, bert->word_bias, "MLM", hidden, 3)) return (syn_tensor){0};
-    check_same_shape(m, labels, hidden, SYN_I32, "labels");
+    set_cut_hidden(m, hidden, labels);
+    check_same_shape(m, labels, hidden,
+                     syn_tensor_dim(ctx, hidden, 1) * (m->cut ? syn__model_tp(m) : 1), SYN_I32,
+                     "labels");
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "cls.predictions");
-    syn_tensor x = transform(m, syn_reshape(ctx, hidden, dims, 2));
-    x = syn_vocab_logits(ctx, x, bert->word_head, bert->word_bias, m->options.tp, "decoder");
+    syn_tensor x;
+    if (m->cut) { /* gathered along T, before tokens become rows */
+        x = syn__model_enter(m, transform(m, hidden));
+        x = syn_vocab_logits(ctx, syn_reshape(ctx, x, dims, 2), bert->word_head, bert->word_bias,
+                             NULL, "decoder");
+    } else {
+        x = transform(m, syn_reshape(ctx, hidden, dims, 2));
+        x = syn_vocab_logits(ctx, x, bert->word_head, bert->word_bias, m->options.tp, "decoder");
+    }
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "loss");
     x = syn_vocab_loss(ctx, x, syn_reshape(ctx, labels, flat, 1), weight, m->config.vocab_size,

@@ -23,7 +23,9 @@ enum {
    type 0. mask: (B, T) f32, added to the attention scores of every query: 0 at tokens and -infinity
    at padding; SYN_NO_MASK: no padding. Returns the hidden states (B, T, C); those at padding are
    meaningless. A part of a model (syn_model_part) without the embedding gets the previous part's
-   output instead of tokens, (B, T, C) in the model's dtype, and no types. */
+   output instead of tokens, (B, T, C) in the model's dtype, and no types. With sequence parallelism
+   (syn_model_options), hidden states that require gradients, and those of parts, are this rank's
+   tokens, (B, T/tp, C); syn_bert_mlm_loss accepts these. */
 #define SYN_BERT_NO_TYPES (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_forward(syn_model *bert, syn_tensor tokens, syn_tensor types, syn_tensor mask);
 /* Pooler: hidden (B, T, C) -> (B, C). */

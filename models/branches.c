@@ -16,7 +16,8 @@ syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn
     for (const syn__branch *b = branches; b < branches + 2; b++) {
         syn_push_scope(ctx, b->scope);
         syn_tensor y = inside(m, layer, i, x, b);
-        y = syn_row_linear(ctx, y, b->out, true, m->options.tp, b->out_label);
+        y = syn_row_linear_partial(ctx, y, b->out, m->options.tp, b->out_label);
+        y = syn__model_reduce(m, y, b->out->bias);
         y = syn__model_drop(m, y, i, b->site);
         x = syn_name(ctx, syn_add(ctx, x, y), "residual");
         syn_release(ctx, mark, &x, 1);
@@ -32,7 +33,7 @@ static syn_tensor partial(syn_model *m, const void *layer, int64_t i, syn_tensor
     syn_push_scope(m->ctx, b->scope);
     syn_tensor y = inside(m, layer, i, x, b);
     y = syn_row_linear_partial(m->ctx, y, b->out, m->options.tp, b->out_label);
-    y = syn__model_drop(m, y, i, b->site);
+    y = syn__model_drop_whole(m, y, i, b->site);
     syn_pop_scope(m->ctx);
     return y;
 }
@@ -59,6 +60,9 @@ syn_tensor syn__model_parallel(syn_model *m, const void *layer, int64_t i, syn_t
     syn_tensor y = partial(m, layer, i, x, &branches[0]);
     syn_release(ctx, mark, &y, 1);
     y = syn_name(ctx, syn_add(ctx, y, partial(m, layer, i, x, &branches[1])), "branches");
-    y = syn_row_linear_reduce(ctx, y, biases_of(m, i, y, branches), m->options.tp);
+    if (m->cut) y = syn__model_reduce(m, y, SYN_NO_BIAS); /* then the biases have its shape */
+    const syn_tensor biases = biases_of(m, i, y, branches);
+    if (!m->cut) y = syn__model_reduce(m, y, biases);
+    else if (biases.id) y = syn_name(ctx, syn_add(ctx, y, biases), "bias");
     return syn_name(ctx, syn_add(ctx, x, y), "residual");
 }

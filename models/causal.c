@@ -181,8 +181,10 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
     const syn_mark mark = syn_ctx_mark(ctx);
     if (m->places.id) m->positions = syn_slice(ctx, m->places, 1, m->position, new_tokens);
     if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
-    if (m->part.embed) x = f->embed(m, x);
-    x = syn__model_layers(m, x, mark);
+    (void)syn__model_set_cut(m, new_tokens, false);
+    x = m->part.embed ? f->embed(m, x) : syn__model_cut(m, x);
+    x = syn__model_whole(m, syn__model_layers(m, x, mark));
+    m->cut = false;
     if (m->part.head) x = head(m, x);
     syn_release(ctx, mark, &x, 1);
     m->position += new_tokens;
@@ -197,17 +199,18 @@ static bool can_train(syn_model *m, syn_tensor x) {
     const syn_model_config *c = &m->config;
     const int64_t most = syn_model_max_tokens(c);
     if (!syn__model_accepts(m, x, 1)) return false;
-    if (syn_tensor_dim(m->ctx, x, 1) <= most) return true;
-    syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
-                 (long long)syn_tensor_dim(m->ctx, x, 1), (long long)most, c->name);
+    const int64_t n = syn__model_tokens(m, x);
+    if (n <= most) return syn__model_set_cut(m, n, true);
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s", (long long)n,
+                 (long long)most, c->name);
     return false;
 }
 
-/* Whether targets are i32 and have the shape (B, T) of x. If not, the context fails. */
+/* Whether targets are i32 and have the shape (B, T) of the tokens. If not, the context fails. */
 static bool check_targets(syn_model *m, syn_tensor x, syn_tensor targets) {
     const syn_spec *of_x = syn_tensor_spec(m->ctx, x), *spec = syn_tensor_spec(m->ctx, targets);
     if (spec->dtype == SYN_I32 && spec->rank == 2 && spec->dims[0] == of_x->dims[0] &&
-        spec->dims[1] == of_x->dims[1])
+        spec->dims[1] == syn__model_tokens(m, x))
         return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE, "targets must be i32 (batch, tokens) like the tokens of %s",
                  m->config.name);
@@ -235,13 +238,24 @@ syn_tensor syn__causal_sequences(syn_model *m, syn_tensor x, syn_tensor mask, sy
     return x;
 }
 
+/* x (B, T, C) -> logits of this rank's shard of the vocabulary, (B T, V/tp). With sequence
+   parallelism the tokens are gathered along T, before they become rows. */
+static syn_tensor training_logits(syn_model *m, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    const int64_t rows[2] = {-1, m->config.n_embd};
+    if (!m->cut) return syn__causal_logits(m, syn__causal_norm(m, syn_reshape(ctx, x, rows, 2)));
+    x = syn__model_enter(m, syn__causal_norm(m, x));
+    x = syn_vocab_logits(ctx, x, words(m), SYN_NO_BIAS, NULL, "lm_head");
+    const int64_t flat[2] = {-1, syn_tensor_dim(ctx, x, 2)};
+    return syn_reshape(ctx, x, flat, 2);
+}
+
 /* x (B, T, C), the output of the last layer -> the loss. */
 static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
-    const int64_t flat[1] = {-1}, rows[2] = {-1, m->config.n_embd};
+    const int64_t flat[1] = {-1};
     syn_push_scope(ctx, m->config.family->head_scope);
-    x = syn__causal_norm(m, syn_reshape(ctx, x, rows, 2));
-    x = syn__causal_logits(m, x);
+    x = training_logits(m, x);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "loss");
     x = syn_vocab_loss(ctx, x, syn_reshape(ctx, targets, flat, 1), weight, m->config.vocab_size,
@@ -254,7 +268,7 @@ syn_tensor syn_causal_stage(syn_model *m, syn_tensor x, syn_tensor mask, syn_ten
                             syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
     if (!can_train(m, x) || (m->part.head && !check_targets(m, x, targets))) return (syn_tensor){0};
-    const int64_t n = syn_tensor_dim(ctx, x, 1);
+    const int64_t n = syn__model_tokens(m, x);
     syn__model_set_frequencies(m, n);
     /* Created before the mark, because backward may run a layer again. */
     const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);

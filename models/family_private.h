@@ -197,6 +197,8 @@ struct syn_model {
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) padding tokens at the start of each sequence; NULL: none */
     bool training;    /* computes whole sequences, without caches */
+    bool cut;         /* sequence parallelism in the current step: between sharded layers, x is this
+                       * rank's tokens (B, T/tp, C) */
     /* Rotary embedding. short_frequencies: for sequences of up to n_positions tokens.
      * frequencies: those of the current step, which differ if its sequence is longer and the
      * scaling is dynamic. places: position ids (B or 1, max_tokens). positions: the current step's
@@ -247,9 +249,30 @@ typedef enum syn__site {
     SYN__SITE_ATTENTION_OUT,
     SYN__SITE_MLP_OUT
 } syn__site;
-/* In training, applies dropout to x (B, T, C), which is the same on all ranks; otherwise returns x.
- * i: number of the layer within the part. */
+/* In training, applies dropout to x (B, T, C), which is the same on all ranks or, with m->cut, is
+ * this rank's tokens; otherwise returns x. i: number of the layer within the part. */
 syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site);
+/* The same for x (B, T, C) with all tokens, also with m->cut. */
+syn_tensor syn__model_drop_whole(syn_model *m, syn_tensor x, int64_t i, syn__site site);
+/* The conversions around sharded layers; without tensor parallelism they return x. Before
+ * column-parallel layers: x -> (B, T, C), all tokens on every rank. */
+syn_tensor syn__model_enter(syn_model *m, syn_tensor x);
+/* After a row-parallel layer: y (B, T, C), this rank's partial sum -> the sum plus bias (or
+ * SYN_NO_BIAS), all tokens or with m->cut this rank's. */
+syn_tensor syn__model_reduce(syn_model *m, syn_tensor y, syn_tensor bias);
+/* Looks up tokens (B, T) in a table that is sharded over the ranks -> (B, T, C), all tokens or with
+ * m->cut this rank's. */
+syn_tensor syn__model_embed(syn_model *m, syn_tensor table, syn_tensor tokens);
+/* x (B, T, C), the same on all ranks -> with m->cut this rank's tokens. */
+syn_tensor syn__model_cut(syn_model *m, syn_tensor x);
+/* The opposite: all tokens on every rank, for results. Not for training. */
+syn_tensor syn__model_whole(syn_model *m, syn_tensor x);
+/* Number of tokens T of the sequences in x, an input of the part in training: with sequence
+ * parallelism, a part without the embedding gets (B, T/tp, C). */
+int64_t syn__model_tokens(const syn_model *m, syn_tensor x);
+/* Whether T tokens can be divided: sets m->cut. In training they must; otherwise the context
+ * fails. */
+bool syn__model_set_cut(syn_model *m, int64_t tokens, bool training);
 /* A branch of a pre-norm layer, attention or MLP. It consists of the norm, the function `inside`,
  * and a row-parallel layer whose output is added to the branch's input. */
 typedef struct syn__branch {

@@ -58,6 +58,7 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     const syn_tensor p =
         at.id ? syn_embedding(ctx, wpe, at, 0) : syn_slice(ctx, wpe, 0, m->position, n);
     syn_tensor y = syn_add(ctx, x, syn_name(ctx, p, "positions"));
+    y = syn__model_cut(m, y);
     y = syn__model_drop(m, y, 0, SYN__SITE_EMBEDDING);
     syn_pop_scope(ctx);
     return y;
@@ -73,7 +74,8 @@ static syn_tensor heads(syn_model *m, syn_tensor qkv, int which, const char *lab
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct gpt_layer *l = layer;
-    const syn_tensor qkv = syn_column_linear(m->ctx, x, &l->attn_qkv, false, m->options.tp, "qkv");
+    x = syn__model_enter(m, x);
+    const syn_tensor qkv = syn_column_linear(m->ctx, x, &l->attn_qkv, false, NULL, "qkv");
     const syn_tensor q = heads(m, qkv, 0, "q");
     const syn_tensor k = syn__causal_keys(m, i, heads(m, qkv, 1, "k"));
     const syn_tensor v = syn__causal_values(m, i, heads(m, qkv, 2, "v"));
@@ -83,7 +85,7 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
 static syn_tensor mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct gpt_layer *l = layer;
     (void)i;
-    x = syn_column_linear(m->ctx, x, &l->mlp_fc, false, m->options.tp, "fc");
+    x = syn_column_linear(m->ctx, syn__model_enter(m, x), &l->mlp_fc, false, NULL, "fc");
     return syn__model_activate(m, x);
 }
 

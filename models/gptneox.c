@@ -51,8 +51,7 @@ static const syn__param_row head_rows[] = {
 static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     const struct neox *neox = m->params;
     syn_push_scope(m->ctx, "embed_in");
-    syn_tensor x =
-        syn_vocab_embedding(m->ctx, neox->embed_in, tokens, -1, m->options.dtype, m->options.tp);
+    syn_tensor x = syn__model_embed(m, neox->embed_in, tokens);
     x = syn__model_drop(m, x, 0, SYN__SITE_EMBEDDING);
     syn_pop_scope(m->ctx);
     return x;
@@ -67,7 +66,7 @@ static syn_tensor part(syn_model *m, syn_tensor heads, int which, const char *la
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct neox_layer *l = layer;
-    x = syn_column_linear(m->ctx, x, &l->qkv, false, m->options.tp, "query_key_value");
+    x = syn_column_linear(m->ctx, syn__model_enter(m, x), &l->qkv, false, NULL, "query_key_value");
     x = syn_heads_split(m->ctx, x, 3 * syn__model_head_dim(m));
     const syn_tensor q = syn__model_apply_rotary(m, part(m, x, 0, "q"));
     const syn_tensor k = syn__model_apply_rotary(m, part(m, x, 1, "k"));
@@ -79,7 +78,7 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
 static syn_tensor mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct neox_layer *l = layer;
     (void)i;
-    x = syn_column_linear(m->ctx, x, &l->up, false, m->options.tp, "dense_h_to_4h");
+    x = syn_column_linear(m->ctx, syn__model_enter(m, x), &l->up, false, NULL, "dense_h_to_4h");
     return syn__model_activate(m, x);
 }
 

@@ -114,13 +114,18 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
                      init->seed);
 }
 
-syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
-                               syn_dtype dtype, const syn_group *tp) {
+syn_tensor syn_vocab_embedding_partial(syn_ctx *ctx, syn_tensor table, syn_tensor ids,
+                                       int64_t padding, syn_dtype dtype, const syn_group *tp) {
     const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
     table = syn_current_version(ctx, table);
     if (!syn_requires_grad(ctx, table)) padding = -1; /* only the gradient uses it */
     syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
-    x = syn_name(ctx, syn_cast(ctx, x, dtype), "tokens");
+    return syn_name(ctx, syn_cast(ctx, x, dtype), "tokens");
+}
+
+syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
+                               syn_dtype dtype, const syn_group *tp) {
+    const syn_tensor x = syn_vocab_embedding_partial(ctx, table, ids, padding, dtype, tp);
     return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;
 }
 

@@ -70,6 +70,9 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
  * the results. syn_embedding_padded describes `padding`. */
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
                                syn_dtype dtype, const syn_group *tp);
+/* The same without the all-reduce: the result of this rank's rows. */
+syn_tensor syn_vocab_embedding_partial(syn_ctx *ctx, syn_tensor table, syn_tensor ids,
+                                       int64_t padding, syn_dtype dtype, const syn_group *tp);
 /* Creates a bias with one element per row of such a table, all zeros, sharded like the table. */
 syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                               syn_dtype dtype, const syn_group *tp);

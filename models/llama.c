@@ -59,8 +59,7 @@ static const syn__param_row head_rows[] = {{"norm", SYN__RMS_NORM, 0, HIDDEN, .a
 static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     const struct llama *llama = m->params;
     syn_push_scope(m->ctx, "embed_tokens");
-    const syn_tensor x =
-        syn_vocab_embedding(m->ctx, llama->tokens, tokens, -1, m->options.dtype, m->options.tp);
+    const syn_tensor x = syn__model_embed(m, llama->tokens, tokens);
     syn_pop_scope(m->ctx);
     return x;
 }
@@ -76,7 +75,7 @@ static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
 
 static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
-    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp); /* once for q, k and v */
+    x = syn__model_enter(m, x); /* once for q, k and v */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
     syn_tensor k = syn__model_kv_linear(m, x, &l->k, "k_proj");
     syn_tensor v = syn__model_kv_linear(m, x, &l->v, "v_proj");
@@ -90,7 +89,7 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
 static syn_tensor mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
     (void)i;
-    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, m->options.tp);
+    x = syn__model_enter(m, x);
     const syn_tensor gate = syn_column_linear(m->ctx, x, &l->gate, false, NULL, "gate_proj");
     const syn_tensor up = syn_column_linear(m->ctx, x, &l->up, false, NULL, "up_proj");
     return syn_swiglu(m->ctx, gate, up);

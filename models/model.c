@@ -105,6 +105,14 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }
 
+/* With sequence parallelism, parameters that are used on a rank's own tokens, or on its own heads,
+   get only a part of their gradient. */
+static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
+    if (!m->options.sp) return;
+    syn_param_set_partial(m->ctx, weight);
+    syn_param_set_partial(m->ctx, bias);
+}
+
 /* Creates the parameters of a list of rows, in order, and stores them in the members of *to, the
    family's or the layer's struct of parameters. `before` is put in front of their names. */
 static void make_rows(syn_model *m, const syn__param_row *row, const char *before, void *to) {
@@ -115,16 +123,22 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
         snprintf(name, sizeof name, "%s%s", before, row->name);
         switch (row->kind) {
         case SYN__NORM:
-        case SYN__RMS_NORM:
-            *(syn_layer_norm *)member =
-                syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to),
-                                   row->kind == SYN__NORM, m->options.dtype);
+        case SYN__RMS_NORM: {
+            syn_layer_norm *norm = member;
+            *norm = syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to),
+                                       row->kind == SYN__NORM, m->options.dtype);
+            set_partial(m, norm->weight, norm->bias);
             break;
+        }
         case SYN__COLUMN_LINEAR:
         case SYN__ROW_LINEAR:
-        case SYN__REPLICATED_LINEAR:
-            *(syn_layer_linear *)member = linear_of(m, row, name);
+        case SYN__REPLICATED_LINEAR: {
+            syn_layer_linear *linear = member;
+            *linear = linear_of(m, row, name);
+            if (row->kind == SYN__ROW_LINEAR) set_partial(m, SYN_NO_BIAS, linear->bias);
+            if (row->kind == SYN__REPLICATED_LINEAR) set_partial(m, linear->weight, linear->bias);
             break;
+        }
         case SYN__TABLE:
         case SYN__VOCAB_TABLE:
         case SYN__VOCAB_BIAS:
@@ -229,6 +243,7 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
     m->config = *config;
     m->options = *options;
     m->options.part = NULL; /* owned by the caller; m->part is a copy */
+    m->options.sp = options->sp && options->tp && options->tp->size > 1;
     if (options->dtype != SYN_F32) m->options.weight_dtype = options->dtype;
     m->part = *part;
     syn_status s = alloc_members(m, err);
@@ -319,7 +334,8 @@ static syn_tensor shared(syn_model *m, syn_tensor w, const syn_group *group, int
 
 syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                                   const char *label) {
-    const syn_tensor w = shared(m, norm->weight, m->options.tp, syn__model_tp(m));
+    const int ranks = m->options.sp ? 1 : syn__model_tp(m); /* 1: summed once per step */
+    const syn_tensor w = shared(m, norm->weight, m->options.tp, ranks);
     x = syn_rmsnorm(m->ctx, x, w, m->config.norm_epsilon);
     return syn_name(m->ctx, x, label);
 }
@@ -393,11 +409,68 @@ static uint64_t seed_of(const syn_model *m, int64_t i, syn__site site) {
     return syn_hash(place, sizeof place, m->dropout.seed);
 }
 
-syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site) {
+/* row: number of the first token of x within its sequence. */
+static syn_tensor drop_from(syn_model *m, syn_tensor x, int64_t i, syn__site site, int64_t row) {
     const double p = site == SYN__SITE_EMBEDDING ? m->dropout.embedding : m->dropout.residual;
-    const syn_dropout_options how = {.p = p, .seed = seed_of(m, i, site)};
+    const syn_dropout_options how = {.p = p, .seed = seed_of(m, i, site), .row = row};
     if (!(p > 0) || !syn_requires_grad(m->ctx, x)) return x;
     return syn_dropout(m->ctx, x, m->dropout.keys, &how);
+}
+
+syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site) {
+    const int64_t index = m->cut ? m->options.tp->index : 0;
+    return drop_from(m, x, i, site, index * syn_tensor_dim(m->ctx, x, 1));
+}
+
+syn_tensor syn__model_drop_whole(syn_model *m, syn_tensor x, int64_t i, syn__site site) {
+    return drop_from(m, x, i, site, 0);
+}
+
+/* ---- around sharded layers ---- */
+
+int64_t syn__model_tokens(const syn_model *m, syn_tensor x) {
+    const int tp = m->options.sp && !m->part.embed ? syn__model_tp(m) : 1;
+    return tp * syn_tensor_dim(m->ctx, x, 1);
+}
+
+bool syn__model_set_cut(syn_model *m, int64_t tokens, bool training) {
+    const int tp = syn__model_tp(m);
+    m->cut = m->options.sp && tokens % tp == 0;
+    if (!m->options.sp || m->cut || !training) return true;
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE,
+                 "sequence parallelism: %lld tokens do not divide among %d ranks",
+                 (long long)tokens, tp);
+    return false;
+}
+
+syn_tensor syn__model_enter(syn_model *m, syn_tensor x) {
+    const syn_group *tp = m->options.tp;
+    if (syn__model_tp(m) == 1) return x;
+    return m->cut ? syn_gather_tokens(m->ctx, x, m->options.sp_keep, tp)
+                  : syn_tp_enter(m->ctx, x, tp);
+}
+
+syn_tensor syn__model_reduce(syn_model *m, syn_tensor y, syn_tensor bias) {
+    if (!m->cut) return syn_row_linear_reduce(m->ctx, y, bias, m->options.tp);
+    y = syn_reduce_scatter(m->ctx, y, SYN_REDUCE_SUM, 1, m->options.tp);
+    if (!bias.id) return y;
+    return syn_name(m->ctx, syn_add(m->ctx, y, syn_current_version(m->ctx, bias)), "bias");
+}
+
+syn_tensor syn__model_embed(syn_model *m, syn_tensor table, syn_tensor tokens) {
+    const syn_group *tp = m->options.tp;
+    if (!m->cut) return syn_vocab_embedding(m->ctx, table, tokens, -1, m->options.dtype, tp);
+    const syn_tensor x =
+        syn_vocab_embedding_partial(m->ctx, table, tokens, -1, m->options.dtype, tp);
+    return syn__model_reduce(m, x, SYN_NO_BIAS);
+}
+
+syn_tensor syn__model_cut(syn_model *m, syn_tensor x) {
+    return m->cut ? syn_cut_tokens(m->ctx, x, m->options.tp) : x;
+}
+
+syn_tensor syn__model_whole(syn_model *m, syn_tensor x) {
+    return m->cut ? syn_gather_tokens(m->ctx, x, true, m->options.tp) : x;
 }
 
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
@@ -420,14 +493,16 @@ static syn_tensor run_as_in_forward(const struct syn__recompute_arg *run, const 
                                     syn_tensor (*f)(syn_model *m, int64_t i,
                                                     const syn_tensor *in)) {
     syn_model *m = run->model;
-    const bool training = m->training;
+    const bool training = m->training, cut = m->cut;
     const syn_tensor visible = m->visible, keys = m->dropout.keys, positions = m->positions;
     m->training = true;
+    m->cut = m->options.sp;
     m->visible = behind[0];
     m->dropout.keys = behind[1];
     m->positions = behind[2];
     const syn_tensor y = f(m, run->layer, in);
     m->training = training;
+    m->cut = cut;
     m->visible = visible;
     m->dropout.keys = keys;
     m->positions = positions;

@@ -39,6 +39,12 @@ typedef struct syn_model_options {
     unsigned heads;             /* BERT: bits SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */
     syn_recompute_mode recompute;
+    /* Sequence parallelism (Korthikanti et al. 2022): between the sharded layers, each
+       tensor-parallel rank has its own tokens of each sequence, so norms, dropout and residuals are
+       divided, too. Their number must divide the tokens in training; other sequences are computed
+       without. Sets syn_param_set_partial. sp_keep: save gathered activations for backward instead
+       of gathering them again. */
+    bool sp, sp_keep;
     uint64_t seed;   /* seed of random weights, which do not depend on tp and part */
     syn_dtype dtype; /* dtype of parameters and activations: f32, f16 or bf16. Sums within ops are
                       * f32 */

@@ -40,7 +40,10 @@ syn_tensor syn_causal_hidden(syn_model *m, syn_tensor tokens) {
     syn__model_set_frequencies(m, n);
     const syn_mark mark = syn_ctx_mark(ctx);
     const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);
+    (void)syn__model_set_cut(m, n, false);
     syn_tensor x = syn__causal_sequences(m, tokens, SYN_NO_MASK, places, syn_ctx_mark(ctx));
+    x = syn__model_whole(m, x);
+    m->cut = false;
     syn_push_scope(ctx, m->config.family->head_scope);
     x = syn__causal_norm(m, x);
     syn_pop_scope(ctx);

@@ -209,6 +209,44 @@ SYN__GRAD(reduce_scatter) {
     else syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED, "reduce_scatter: only the sum has a gradient");
 }
 
+/* ---- sequence parallelism: gather_tokens, cut_tokens ---- */
+
+syn_tensor syn_gather_tokens(syn_ctx *ctx, syn_tensor x, bool keep, const syn_group *group) {
+    const syn_attr attr[2] = {{.i = 1}, {.i = keep}};
+    return collective(ctx, SYN_OP_GATHER_TOKENS, &x, attr, 2, group);
+}
+
+/* Each rank has a partial gradient of all tokens. */
+SYN__GRAD(gather_tokens) {
+    g->din[0] =
+        syn_reduce_scatter(g->ctx, syn_grad_out(g, 0), SYN_REDUCE_SUM, (int)g->attr[0].i, g->group);
+}
+
+SYN__INFER(cut_tokens) {
+    const int64_t axis = c->attr[0].i;
+    SYN_TRY(check_axis(c, axis));
+    int64_t *dim = &c->out[0].spec.dims[axis];
+    c->out[0] = c->in[0];
+    if (*dim % c->group->size)
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "%lld tokens do not divide among %d ranks",
+                        (long long)*dim, c->group->size);
+    *dim /= c->group->size;
+    c->out[0].offset += c->group->index * *dim * c->in[0].strides[axis];
+    return SYN_OK;
+}
+
+syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
+    const syn_attr attr[1] = {{.i = 1}};
+    syn_tensor out = {0};
+    if (ready(ctx, SYN_OP_CUT_TOKENS, group))
+        syn__call_op(ctx, SYN_OP_CUT_TOKENS, &x, 1, attr, 1, group, &out);
+    return out;
+}
+
+SYN__GRAD(cut_tokens) {
+    g->din[0] = syn_all_gather(g->ctx, syn_grad_out(g, 0), (int)g->attr[0].i, g->group);
+}
+
 /* ---- broadcast, barrier ---- */
 
 static syn_status check_root(const syn_call *c, int64_t root) {

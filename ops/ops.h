@@ -240,6 +240,13 @@ syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group 
    group->size must divide this dimension. */
 syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
                               const syn_group *group);
+/* Sequence parallelism (Korthikanti et al. 2022): ranks have different tokens of the same sequences.
+   syn_gather_tokens: x (B, T/n, ...) -> (B, T, ...), an all-gather whose gradient is a
+   reduce-scatter. The result is not saved for backward, but gathered again there, unless `keep`.
+   syn_cut_tokens: x (B, T, ...), the same on all ranks -> this rank's tokens (B, T/n, ...), a view
+   whose gradient is an all-gather. The group has n ranks, and n must divide T. */
+syn_tensor syn_gather_tokens(syn_ctx *ctx, syn_tensor x, bool keep, const syn_group *group);
+syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's
    contents are used. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);

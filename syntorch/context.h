@@ -140,7 +140,11 @@ typedef struct syn_param_info {
     syn_shard shard;
     int64_t valid_rows; /* < 0: all */
     syn_tensor tensor;  /* the shard */
+    bool partial;       /* see syn_param_set_partial */
 } syn_param_info;
+/* Declares that every tensor-parallel rank has the whole parameter but computes only a part of its
+   gradient, such as the part of its own tokens. A trainer sums these gradients once per step. */
+void syn_param_set_partial(syn_ctx *ctx, syn_tensor param);
 size_t syn_ctx_param_count(const syn_ctx *ctx);
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i);
 /* Creates a tensor with a copy of `data`, which is in row-major order. On meta, data is ignored and

@@ -195,6 +195,12 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
 /* Puts the last node of the trace on the tape and saves the tensors that its gradient rule
    needs. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
+/* The operands from which the gradients of the inputs in `need` are computed, as bits of SYN_KEEP:
+   bit i is input i, bit 8 + i output i. */
+uint32_t syn__kept_operands(const syn_opdef *def, uint32_t need);
+/* The node that runs again if backward needs this tensor, because the tensor is not saved
+   (SYN_OPF_AGAIN); 0: none. */
+uint32_t syn__again_node(const syn_trace *trace, uint32_t tensor);
 /* Releases the tensors that are saved for a region. */
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
 /* Releases the tensors that are saved for an op on the tape. */

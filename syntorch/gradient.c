@@ -19,7 +19,9 @@ typedef struct walk {
     syn_ctx *ctx;
     uint32_t first_row; /* of_row[0] is for this row */
     uint32_t n_rows;
-    bool split;   /* whether to leave out weight gradients (syn_backward_inputs) */
+    bool split;          /* whether to leave out weight gradients (syn_backward_inputs) */
+    uint32_t again_node; /* the node whose output `again` is; 0: none */
+    syn_tensor again;    /* computed again; its storage is kept */
     bool waiting; /* whether a rule was postponed and must be called again, with `later` */
     syn_grad_call later;
     syn__tape_entry later_entry; /* the tape entry of `later` */
@@ -250,12 +252,57 @@ static bool is_version(const syn_ctx *ctx, syn_tensor g, syn_tensor sum) {
     return sum.id && tensors[syn__row(ctx, g)].base == tensors[syn__row(ctx, sum)].base;
 }
 
+/* ---- tensors that are computed again ---- */
+
+static void drop_again(walk *w) {
+    syn_ctx *ctx = w->ctx;
+    if (w->again_node && w->again.id)
+        syn__storage_unkeep(&ctx->storages, syn__storage_number(ctx, syn__row(ctx, w->again)));
+    w->again_node = 0;
+}
+
+/* Runs a node again and returns its output. The last result is kept, because ops with the same
+   input follow each other. */
+static syn_tensor run_node_again(walk *w, uint32_t node) {
+    syn_ctx *ctx = w->ctx;
+    const syn_trace *t = ctx->trace;
+    if (w->again_node == node) return w->again;
+    drop_again(w);
+    const syn_trace_node n = t->nodes[node];
+    const syn_tensor in = syn__tensor(ctx, t->inputs[n.first_in]);
+    syn_attr attr[SYN_MAX_ATTRS];
+    const size_t bytes = syn_intern_entry_bytes(&t->blobs, n.attrs);
+    memcpy(attr, syn_intern_get(&t->blobs, n.attrs), bytes);
+    ctx->scopes[0] = n.scope;
+    ctx->n_scopes = 1;
+    syn__dispatch(ctx, syn_trace_op(t, &n), &in, 1, attr, (int)(bytes / sizeof *attr),
+                  n.group ? syn_ctx_group(ctx, node) : NULL, &w->again);
+    if (!w->again.id) return w->again;
+    w->again_node = node;
+    syn__storage_keep(&ctx->storages, syn__storage_number(ctx, syn__row(ctx, w->again)));
+    return w->again;
+}
+
+/* Replaces the inputs whose data the rule reads and that were not saved. */
+static void restore_inputs(walk *w, uint32_t node, syn_grad_call *c) {
+    const syn_trace *t = w->ctx->trace;
+    uint32_t need = 0;
+    for (int i = 0; i < c->n_in && i < 4; i++) need |= (uint32_t)c->need[i] << i;
+    const uint32_t operands = syn__kept_operands(c->def, need);
+    for (int i = 0; i < c->n_in && i < 8; i++) {
+        const uint32_t row = t->inputs[t->nodes[node].first_in + (uint32_t)i];
+        const uint32_t again = operands >> i & 1 ? syn__again_node(t, row) : 0;
+        if (again) c->in[i] = run_node_again(w, again);
+    }
+}
+
 /* Calls the rule for the inputs for which c->need is still set, and adds the gradients that the
    rule built. */
 static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
     const uint32_t first_in = t->nodes[node].first_in;
+    restore_inputs(w, node, c);
     const syn_mark mark = syn_ctx_mark(ctx);
     ctx->scopes[0] = t->nodes[node].scope;
     ctx->n_scopes = 1;
@@ -419,6 +466,7 @@ static void step(walk *w) {
     const uint32_t node = syn_trace_node_row(ctx->trace, entry.node);
     const bool waiting = w->waiting;
     syn_grad_call c;
+    if (node == w->again_node && !waiting) drop_again(w);
     if (describe(w, &entry, node, &c)) {
         if (leave_out_weights(w, &entry, node, &c)) return;
         c.comm_next = !w->split && exchange_below(ctx, &c);
@@ -532,6 +580,7 @@ static syn_status go_back(syn_ctx *ctx, const syn_tensor *out, const syn_tensor 
     enter(ctx, &around);
     while (ctx->gradients.tape.n > 0 && ctx->error.code == SYN_OK) step(&w);
     run_later(&w);
+    drop_again(&w);
     leave(ctx, &around);
     return ctx->error.code;
 }
@@ -551,28 +600,32 @@ syn_status syn_backward_inputs(syn_ctx *ctx, const syn_tensor *out, const syn_te
 
 /* Computes the weight gradients of an op that was left out. Only its output needs an entry in
    of_row: the gradients of weights are in their leaves. */
-static void compute_weights(syn_ctx *ctx, const syn__left_out *op) {
+static void compute_weights(walk *w, const syn__left_out *op) {
+    syn_ctx *ctx = w->ctx;
     const uint32_t node = syn_trace_node_row(ctx->trace, op->entry.node);
-    walk w = {.ctx = ctx, .first_row = ctx->trace->nodes[node].first_out};
     syn_grad_call c;
-    if (ctx->error.code != SYN_OK || !extend(&w, 1)) {
+    w->first_row = ctx->trace->nodes[node].first_out;
+    w->n_rows = 0;
+    if (ctx->error.code != SYN_OK || !extend(w, 1)) {
         syn__left_out_unpin(ctx, op);
         return;
     }
-    *place_of(&w, w.first_row) = op->dout;
-    describe(&w, &op->entry, node, &c);
-    restrict_to(&w, node, true, &c);
-    apply(&w, node, &c);
-    finish(&w, node, &c, &op->entry);
+    *place_of(w, w->first_row) = op->dout;
+    describe(w, &op->entry, node, &c);
+    restrict_to(w, node, true, &c);
+    apply(w, node, &c);
+    finish(w, node, &c, &op->entry);
 }
 
 syn_status syn_backward_weights(syn_ctx *ctx) {
     syn__tape *tape = &ctx->gradients.tape;
+    walk w = {.ctx = ctx};
     surroundings around;
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     enter(ctx, &around);
-    for (size_t i = 0; i < tape->n_left_out; i++) compute_weights(ctx, &tape->left_out[i]);
+    for (size_t i = 0; i < tape->n_left_out; i++) compute_weights(&w, &tape->left_out[i]);
     tape->n_left_out = 0;
+    drop_again(&w);
     leave(ctx, &around);
     return ctx->error.code;
 }

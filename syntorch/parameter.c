@@ -120,6 +120,11 @@ syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     return info;
 }
 
+void syn_param_set_partial(syn_ctx *ctx, syn_tensor param) {
+    for (size_t i = 0; param.id && i < ctx->n_params; i++)
+        if (ctx->params[i].tensor.id == param.id) ctx->params[i].partial = true;
+}
+
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
     for (size_t i = 0; i < ctx->n_params; i++) {
         const syn_param_info info = syn_ctx_param(ctx, i);
@@ -195,7 +200,7 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
     /* The copy of *full is necessary, because full may point into the trace, whose tables move as
        they grow. */
-    syn_param_info info = {name, *full, shard, valid_rows, {0, 0}};
+    syn_param_info info = {.name = name, .full = *full, .shard = shard, .valid_rows = valid_rows};
     uint32_t text;
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};
     syn_error err = {0};

@@ -22,7 +22,6 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
         {p->cp, 1, "context parallelism (cp)"},
         {p->ep, 1, "expert parallelism (ep)"},
         {p->etp, 1, "tensor parallelism of experts (etp)"},
-        {p->sp, 0, "sequence parallelism (sp)"},
         {p->zero, 0, "ZeRO"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)

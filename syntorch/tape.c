@@ -114,26 +114,35 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
                     &ctx->error);
 }
 
-/* The operands from which the gradients of the inputs in `need` are computed, as bits of
-   SYN_KEEP. */
-static uint32_t kept(const syn_opdef *def, uint32_t need) {
+uint32_t syn__kept_operands(const syn_opdef *def, uint32_t need) {
     uint32_t operands = 0;
     for (int i = 0; i < 4; i++)
         if (need >> i & 1) operands |= (uint32_t)(def->keeps >> (16 * i)) & 0xffff;
     return operands;
 }
 
+uint32_t syn__again_node(const syn_trace *t, uint32_t tensor) {
+    const uint32_t node = t->tensors[tensor].producer;
+    if (!node || !(syn_trace_op(t, &t->nodes[node])->flags & SYN_OPF_AGAIN)) return 0;
+    const uint32_t attrs = t->nodes[node].attrs;
+    const syn_attr *attr = syn_intern_get(&t->blobs, attrs);
+    const size_t n = syn_intern_entry_bytes(&t->blobs, attrs) / sizeof *attr;
+    return attr[n - 1].i ? 0 : node;
+}
+
 /* Calls f with the number of each storage that is saved for a tape entry. row: the row of the
-   entry's node. */
+   entry's node. Instead of the output of an op that runs again, the op's input is saved. */
 static void each_kept(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t row,
                       void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
     const syn_trace_node *n = &t->nodes[row];
-    const uint32_t operands = kept(syn_trace_op(t, n), entry->need);
+    const uint32_t operands = syn__kept_operands(syn_trace_op(t, n), entry->need);
     for (uint32_t i = 0; i < 16; i++) {
         const uint32_t k = i % 8;
         if (!(operands >> i & 1) || k >= (i < 8 ? n->n_in : n->n_out)) continue;
-        const uint32_t tensor = i < 8 ? t->inputs[n->first_in + k] : n->first_out + k;
+        uint32_t tensor = i < 8 ? t->inputs[n->first_in + k] : n->first_out + k;
+        const uint32_t again = i < 8 ? syn__again_node(t, tensor) : 0;
+        if (again) tensor = t->inputs[t->nodes[again].first_in];
         const uint32_t storage = syn__storage_number(ctx, tensor);
         if (storage) f(&ctx->storages, storage);
     }

@@ -130,12 +130,13 @@ static part heads_back(part p) {
     return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
 }
 
-static part scattered(const syn_call *c, const syn_group *g) {
-    return (part){.shard = {(int)c->attr[1].i, 1, g->index, g->size}};
+/* A shard along the dimension in attribute `attr`. */
+static part scattered(const syn_call *c, const syn_group *g, int attr) {
+    return (part){.shard = {(int)c->attr[attr].i, 1, g->index, g->size}};
 }
 
 /* The shard of output i. Only called if an input is a shard or a partial sum, or the op is
-   reduce_scatter. */
+   reduce_scatter or cut_tokens. */
 static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     const syn_spec *x = &c->in[0].spec, *y = &c->out[i].spec;
     switch (op) {
@@ -166,8 +167,12 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_ALL_GATHER:
     case SYN_OP_BROADCAST:
         return whole;
+    case SYN_OP_GATHER_TOKENS:
+        return whole;
     case SYN_OP_REDUCE_SCATTER:
-        return scattered(c, c->group);
+        return scattered(c, c->group, 1);
+    case SYN_OP_CUT_TOKENS:
+        return scattered(c, c->group, 0);
     case SYN_OP_ADD:
     case SYN_OP_ACCUMULATE:
     case SYN_OP_CAST:
@@ -195,7 +200,7 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *p
                          syn_call *call, syn_error *err) {
     const syn_trace_node *n = &t->nodes[node];
     part in[SYN_MAX_INPUTS];
-    bool any = n->op == SYN_OP_REDUCE_SCATTER;
+    bool any = n->op == SYN_OP_REDUCE_SCATTER || n->op == SYN_OP_CUT_TOKENS;
     for (uint32_t i = 0; i < n->n_in && !any; i++) any = parts->of[t->inputs[n->first_in + i]] != 0;
     if (!any) return SYN_OK;
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = part_of(parts, t->inputs[n->first_in + i]);

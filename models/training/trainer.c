@@ -155,6 +155,27 @@ static void sum_tied(syn_trainer *t) {
     syn_set_grad(t->ctx, was);
 }
 
+/* Sums the gradients of which each tensor-parallel rank has a part (syn_param_set_partial). */
+static void sum_partial(syn_trainer *t) {
+    const syn_group *tp = t->options.optimizer.tp;
+    const size_t n = tp ? syn_ctx_param_count(t->ctx) : 0;
+    syn_tensor grads[SYN_MAX_LIST];
+    int listed = 0;
+    const bool was = syn_set_grad(t->ctx, false);
+    syn_set_phase(t->ctx, SYN_PHASE_BACKWARD);
+    syn_push_scope(t->ctx, "sequence_parallel");
+    for (size_t i = 0; i < n; i++) {
+        const syn_param_info p = syn_ctx_param(t->ctx, i);
+        if (p.partial) grads[listed++] = syn_grad(t->ctx, p.tensor);
+        if (listed == 0 || (listed < SYN_MAX_LIST && i < n - 1)) continue;
+        syn_all_reduce_coalesced(t->ctx, grads, listed, SYN_REDUCE_SUM, tp);
+        listed = 0;
+    }
+    syn_pop_scope(t->ctx);
+    syn_set_phase(t->ctx, SYN_PHASE_FORWARD);
+    syn_set_grad(t->ctx, was);
+}
+
 /* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
    last stage has losses. After a microbatch only this sum and the gradients remain; its inputs and
    all other tensors are released, so memory does not grow with the number of microbatches. */
@@ -165,6 +186,7 @@ static syn_tensor run_passes(syn_trainer *t, const losses *work) {
     if (t->pipeline) {
         stage s = {t, work};
         sum = syn_pipeline_step(t->pipeline, stage_forward, stage_backward, &s);
+        sum_partial(t);
         sum_tied(t);
         return sum;
     }
@@ -179,6 +201,7 @@ static syn_tensor run_passes(syn_trainer *t, const losses *work) {
         if (t->forget_passes && !last) syn_forget(ctx, start, &sum, 1);
         else syn_release(ctx, start, &sum, 1);
     }
+    sum_partial(t);
     return sum;
 }
 

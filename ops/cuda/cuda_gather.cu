@@ -72,5 +72,6 @@ const syn__cuda_row syn__cuda_exchanges_rows[] = {
     {SYN_OP_ALL_GATHER, all_gather_cuda}, {SYN_OP_REDUCE_SCATTER, reduce_scatter_cuda},
     {SYN_OP_BROADCAST, described_cuda},   {SYN_OP_BROADCAST_COALESCED, described_cuda},
     {SYN_OP_BARRIER, described_cuda},     {SYN_OP_SEND, described_cuda},
-    {SYN_OP_RECV, described_cuda},        {SYN_OP_NONE, NULL},
+    {SYN_OP_RECV, described_cuda},        {SYN_OP_GATHER_TOKENS, all_gather_cuda},
+    {SYN_OP_NONE, NULL},
 };

@@ -15,7 +15,9 @@ SYN_API_BEGIN
    has neither this flag nor a gradient rule, the call of the op fails.
    GRAD_COMM: a view whose gradient is a collective.
    SPLIT: the gradients of weights can be computed later than those of other inputs
-   (syn_backward_inputs). */
+   (syn_backward_inputs).
+   AGAIN: the output is not saved for backward. If a gradient rule needs it, the op runs again. Its
+   last attribute turns this off if it is not 0. */
 #define SYN_OPF_VIEW      1u
 #define SYN_OPF_STRIDED   2u
 #define SYN_OPF_COMM      4u /* the kernel describes a collective or message */
@@ -23,6 +25,7 @@ SYN_API_BEGIN
 #define SYN_OPF_CONSTANT  16u
 #define SYN_OPF_GRAD_COMM 32u
 #define SYN_OPF_SPLIT     64u
+#define SYN_OPF_AGAIN     128u
 
 /* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, which are overwritten: a KV cache, or an
    optimizer's parameter and moments. No other input may share their storages. See syn_state in

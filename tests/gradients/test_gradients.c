@@ -445,7 +445,8 @@ static bool of_types(syn_op op) {
 
 /* Ops whose gradient communicates, and therefore needs several ranks. */
 static bool communicates_in_backward(syn_op op) {
-    return op == SYN_OP_TP_ENTER || (syn_op_table[op].flags & SYN_OPF_COMM);
+    return op == SYN_OP_TP_ENTER || op == SYN_OP_CUT_TOKENS ||
+           (syn_op_table[op].flags & SYN_OPF_COMM);
 }
 
 static void test_every_rule_has_a_case(void) {

@@ -1,6 +1,6 @@
 /* Tests training steps in a pipeline with data parallelism. Losses, gradient norms and parameters
-   must be those of a single rank, with clipping, and with a table that the first and the last stage
-   share. */
+   must be those of a single rank, with clipping, with sequence parallelism, and with a table that
+   the first and the last stage share. */
 #include "comm/comm.h"
 #include "models/causal.h"
 #include "models/training/trainer.h"
@@ -14,13 +14,15 @@ typedef struct job {
     const char *preset;       /* a small model of the family of this preset; NULL: small_gpt */
     syn_schedule_shape shape; /* 1 stage: without a pipeline */
     int dp, tp;
+    bool sp, sp_keep; /* sequence parallelism */
+    syn_recompute_mode recompute;
     bool tied;
     const char *shared; /* name of the shared table; NULL: the model's own */
     bool as_one;        /* call syn_trainer_step although there is a pipeline */
     syn_device device;
     int poison; /* in the second step, the loss weight of this microbatch is infinity; -1: none */
     double loss[MOST_RANKS][STEPS], norm[MOST_RANKS][STEPS];
-    uint64_t hash[MOST_RANKS];
+    uint64_t hash[MOST_RANKS], peak[MOST_RANKS]; /* of the trace; bytes */
     /* An element of the shared table after the last step; 0 on ranks without the table. */
     float table[MOST_RANKS];
 } job;
@@ -59,8 +61,13 @@ static syn_status open_chunks(rank *r, const syn_model_config *config, syn_error
     for (int c = 0; c < shape->chunks; c++) {
         syn_model_part part;
         SYN_TRY(syn_pipeline_part(&part, config, shape, r->mesh.index[SYN_AXIS_PP], c, err));
-        const syn_model_options how = {
-            .part = &part, .seed = 5, .tp = r->mesh.group[SYN_AXIS_TP], .fused_attention = true};
+        const syn_model_options how = {.part = &part,
+                                       .seed = 5,
+                                       .tp = r->mesh.group[SYN_AXIS_TP],
+                                       .sp = r->job->sp,
+                                       .sp_keep = r->job->sp_keep,
+                                       .recompute = r->job->recompute,
+                                       .fused_attention = true};
         SYN_TRY(syn_model_new(&r->chunks[c], r->ctx, config, &how, err));
     }
     return SYN_OK;
@@ -109,7 +116,7 @@ static syn_status run_rank(rank *r, syn_error *err) {
     const syn_pipeline_options pipeline = {
         .shape = j->shape,
         .pp = r->mesh.group[SYN_AXIS_PP],
-        .activation = {SYN_F32, 3, {BATCH, TOKENS, config.n_embd}}};
+        .activation = {SYN_F32, 3, {BATCH, j->sp ? TOKENS / j->tp : TOKENS, config.n_embd}}};
     const bool piped = j->shape.stages > 1, shares = piped && j->tied && r->mesh.embedding;
     const syn_trainer_options options = {
         .optimizer = {.max_grad_norm = 0.1, .tp = r->mesh.group[SYN_AXIS_TP]},
@@ -136,6 +143,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) s = run_rank(&r, err);
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
     r.job->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(r.ctx));
+    r.job->peak[comm->rank] = syn_ctx_peak_bytes(r.ctx);
     for (int c = 0; c < MOST_CHUNKS; c++) syn_model_free(r.chunks[c]);
     syn_ctx_free(r.ctx);
     return s;
@@ -148,6 +156,20 @@ static const job jobs[] = {
     {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 2},
     {.shape = {SYN_SCHEDULE_GPIPE, 2, 1, 1, 0}, .dp = 4, .tp = 1},
     {.shape = {SYN_SCHEDULE_ZB_H1, 4, 1, 4, 0}, .dp = 1, .tp = 2},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0}, .dp = 2, .tp = 1},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 4, 0}, .dp = 1, .tp = 2, .sp = true},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0}, .dp = 2, .tp = 2, .sp = true, .sp_keep = true},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0}, .dp = 2, .tp = 2, .sp = true},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0},
+     .dp = 1,
+     .tp = 2,
+     .sp = true,
+     .recompute = SYN_RECOMPUTE_FULL},
+    {.shape = {SYN_SCHEDULE_1F1B, 2, 1, 4, 0},
+     .dp = 1,
+     .tp = 2,
+     .sp = true,
+     .recompute = SYN_RECOMPUTE_SELECTIVE},
 };
 
 static void test_as_one_rank(void) {
@@ -178,7 +200,10 @@ static void test_as_one_rank(void) {
             job meta = j;
             meta.device = SYN_DEVICE_META;
             CHECK_OK(run_without_transport(n, rank_main, &meta, &err), err);
-            for (int r = 0; r < n; r++) CHECK_MSG(meta.hash[r] == j.hash[r], "rank %d", r);
+            for (int r = 0; r < n; r++)
+                CHECK_MSG(meta.hash[r] == j.hash[r] && meta.peak[r] == j.peak[r],
+                          "job %zu, rank %d: %llu and %llu bytes", i, r,
+                          (unsigned long long)meta.peak[r], (unsigned long long)j.peak[r]);
         }
     }
 }
@@ -200,6 +225,7 @@ static void test_families(void) {
             j.shape = k == 0 ? (syn_schedule_shape){SYN_SCHEDULE_1F1B, 4, 1, 4, 0}
                              : (syn_schedule_shape){SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0};
             j.tp = k == 0 ? 1 : 2;
+            j.sp = k == 1;
             CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
             CHECK_OK(syn_local_run(4, rank_main, &j, &err), err);
             for (int s = 0; s < STEPS; s++)

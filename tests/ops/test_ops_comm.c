@@ -123,6 +123,12 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
                 ok = !check || ref_check(ctx, z, &want, 1e-6);
             }
         }
+        if (spec.rank > 1 && ok) { /* cutting what was gathered gives the input */
+            naive_all_gather(x, size, 1, &want);
+            const syn_tensor y = syn_gather_tokens(ctx, t, round % 2, group);
+            const syn_tensor own = syn_cut_tokens(ctx, y, group);
+            ok = !check || (ref_check(ctx, y, &want, 0) && ref_check(ctx, own, &x[me], 0));
+        }
         for (int root = 0; root < size && ok; root++) {
             const syn_tensor y = syn_broadcast(ctx, t, root, group);
             ok = !check || ref_check(ctx, y, &x[root], 0);

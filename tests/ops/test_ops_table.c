@@ -197,7 +197,9 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(BROADCAST_COALESCED, together(c, F(2, 3), F(4), false, g), "f32[4]", 0, 40, 40, 40)          \
     X(SEND, (syn_send(c, F(2, 3), (me + 1) % WORLD, 7), none), "", 0, 24, 0, 24)                   \
     X(RECV, received(c, (me + WORLD - 1) % WORLD), "f32[2,3]", 0, 0, 24, 24)                       \
-    X(BARRIER, (syn_barrier(c, g), none), "", 0, 0, 0, 0)
+    X(BARRIER, (syn_barrier(c, g), none), "", 0, 0, 0, 0)                                          \
+    X(GATHER_TOKENS, syn_gather_tokens(c, F(2, 3, 2), false, g), "f32[2,12,2]", 0, 48, 192, 48)    \
+    X(CUT_TOKENS, syn_cut_tokens(c, F(2, 8, 3), g), "f32[2,2,3]", 0, 0, 0, 0)
 
 static const struct entry {
     syn_op op;
@@ -397,8 +399,8 @@ static void test_costs(void) {
     syn_comm_close(w.comm);
 }
 
-/* Ops with a group: all ops that need several ranks, and tp_enter, whose group no exporter writes.
-   From the row of each op, its open group must be found. */
+/* Ops with a group: all ops that need several ranks, and the views tp_enter and cut_tokens, whose
+   group no exporter writes. From the row of each op, its open group must be found. */
 static void test_groups_of_rows(void) {
     struct world w;
     syn_error err = {0};
@@ -416,12 +418,12 @@ static void test_groups_of_rows(void) {
         const syn_comm_kind kind = syn_op_table[op].comm;
         const bool collective =
             kind != SYN_COMM_NONE && kind != SYN_COMM_SEND && kind != SYN_COMM_RECV;
-        const bool has = collective || op == SYN_OP_TP_ENTER;
+        const bool has = collective || op == SYN_OP_TP_ENTER || op == SYN_OP_CUT_TOKENS;
         CHECK_MSG(syn_ctx_group(meta, node) == (has ? w.group : NULL), "%s", syn_op_table[op].name);
         CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
         seen += has;
     }
-    CHECK_INT(seen, 8);
+    CHECK_INT(seen, 10);
     CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

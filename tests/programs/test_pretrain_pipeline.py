@@ -1,4 +1,4 @@
-"""Pipelines of the pretraining program: the losses and parameters of one rank for every schedule,
+"""Pipelines and sequence parallelism of the pretraining program: the losses and parameters of one rank for every schedule,
 on threads and over MPI; checkpoints that resume in another layout; and predictions of a step, whose
 bubble is compared with the closed formulas of Narayanan et al. 2021."""
 import array
@@ -21,6 +21,8 @@ LAYOUTS = [
     "--num-gpus 4 --pp 2 --gradient-accumulation-steps 2 --schedule zb-h1",
     "--num-gpus 2 --pp 2 --gradient-accumulation-steps 4 --schedule interleaved --vp 2",
     "--num-gpus 8 --tp 2 --pp 2 --gradient-accumulation-steps 2 --activation-recompute full",
+    "--num-gpus 4 --tp 4 --sp --gradient-accumulation-steps 4",
+    "--num-gpus 8 --tp 2 --pp 2 --sp --gradient-accumulation-steps 2 --schedule zb-h1",
     "--num-gpus 4 --tp 2 --pp 2 --gradient-accumulation-steps 4 --schedule interleaved --vp 2"
     " --microbatch-group 4 --activation-recompute selective",
 ]
@@ -61,7 +63,7 @@ def as_one_rank(runs):
         with open(runs.path(f"{name}.json"), "w", encoding="utf-8") as f:
             json.dump(config, f)
         alone, one = runs.train(name, *OPTIONS, "--gradient-accumulation-steps", "4")
-        for layout in LAYOUTS if name == "gpt4" else LAYOUTS[2:5]:
+        for layout in LAYOUTS if name == "gpt4" else LAYOUTS[2:7]:
             rows, folder = runs.train(name, *OPTIONS, *layout.split())
             check(close(losses(rows), losses(alone)), f"{name} {layout}: {rows}")
             check(close(losses(rows, "eval_loss"), losses(alone, "eval_loss")),
@@ -96,6 +98,29 @@ def resumed_in_another_layout(runs):
             check(got == want if other == shape else close(got, want),
                   f"{shape} -> {other}: {got}, not {want}")
             shutil.rmtree(copy)
+
+
+def collectives(runs):
+    """Counts the collectives of sequence parallelism. Per layer and microbatch: 2 all-gathers and 2
+    reduce-scatters in forward; 4 and 2 in backward, where 2 all-gathers compute the inputs of the
+    sharded layers again (Korthikanti et al. 2022, section 4.2.2). --sp-keep omits these."""
+    layers, microbatches = 4, 3
+    for keep in ([], ["--sp-keep"]):
+        done = runs.start("--device", "meta", "--model-config", "llama4.json", "--num-gpus", "2",
+                          "--tp", "2", "--sp", *keep, "--gradient-accumulation-steps",
+                          str(microbatches), "--max-seq-length", "64", "--enable-tracing",
+                          "--visualize_trace", "--out-dir", "sp")
+        check(done.returncode == 0, done.stderr)
+        with open(runs.path("sp/trace_graph.json"), encoding="utf-8") as f:
+            ops = [n for n in json.load(f)["nodes"] if n["type"] == "op" and n["rank"] == 0]
+        for comm, phase, want in (("all_gather", "forward", 2), ("reduce_scatter", "forward", 2),
+                                  ("all_gather", "backward", 2 if keep else 4),
+                                  ("reduce_scatter", "backward", 2)):
+            got = sum(n.get("comm") == comm and n["phase"] == phase and n["layer"] >= 0
+                      for n in ops)
+            check(got == want * layers * microbatches, f"{keep} {phase} {comm}: {got}")
+        summed = [n for n in ops if n["scope"].startswith("sequence_parallel")]
+        check(len(summed) == 1 and summed[0]["comm"] == "all_reduce", f"{keep}: {summed}")
 
 
 def predicted(runs, *options):
@@ -138,5 +163,6 @@ with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     as_one_rank(program)
     resumed_in_another_layout(program)
+    collectives(program)
     predictions(program)
 finish()

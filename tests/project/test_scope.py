@@ -39,13 +39,13 @@ ROWS = {
     "tensor parallelism, data parallelism, both": [
         ([*GPT, "--tp", "2"], None), ([*TRAIN, "--num-gpus", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--tp", "2"], None)],
-    "pipeline parallelism in training": [
+    "pipeline parallelism in training; sequence parallelism": [
+        ([*GPT, "--tp", "2", "--sp"], None), ([*TRAIN, "--num-gpus", "2", "--tp", "2", "--sp"], None),
         ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
           "--vp", "2", "--gradient-accumulation-steps", "2"], None)],
-    "pipeline parallelism in inference, sequence parallelism, ZeRO": [
+    "pipeline parallelism in inference, ZeRO": [
         ([*GPT, "--pp", "2"], "pipeline parallelism (pp) is not supported in inference"),
-        ([*GPT, "--sp"], "sequence parallelism (sp) is not supported"),
         ([*TRAIN, "--zero", "1"], "ZeRO is not supported")],
     "mixture of experts": [(["inference", *META, "--model_config", "config.json"],
                             'is "mixtral", but only')],

@@ -160,7 +160,6 @@ static void shapes_that_are_refused(void) {
         {{.cp = 2}, "context parallelism (cp) is not supported"},
         {{.ep = 2}, "expert parallelism (ep) is not supported"},
         {{.etp = 2}, "tensor parallelism of experts (etp) is not supported"},
-        {{.sp = true}, "sequence parallelism (sp) is not supported"},
         {{.zero = 1}, "ZeRO is not supported"},
         {{.schedule = SYN_SCHEDULE_ZB_H1},
          "a pipeline schedule needs at least 2 stages (pp), not 1"},

@@ -23,6 +23,10 @@ static inference_args args = {.tp = 1,
 const cli_option inference_options[] = {
     {"tp", CLI_INT, &args.tp, "N",
      "tensor-parallel size: threads of this process, or MPI processes", 1, 65536},
+    {"sp", CLI_FLAG, &args.parallel.sp, NULL,
+     "sequence parallelism: tensor-parallel ranks divide the tokens of a prompt between sharded "
+     "layers; single tokens are not divided",
+     0, 0},
     PIPELINE_OPTION(args.parallel),
     PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,

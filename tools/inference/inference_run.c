@@ -44,6 +44,7 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_gr
     const syn_model_options how = {.tp = tp,
                                    .heads = run->heads,
                                    .fused_attention = run->fused_attention,
+                                   .sp = run->launch.parallel.sp,
                                    .seed = (uint64_t)run->args->seed,
                                    .dtype = run->dtype,
                                    .weight_dtype = run->weight_dtype,

@@ -18,9 +18,8 @@ typedef struct parallel_options {
     { "pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536 }
 #define PARALLEL_OPTIONS(o)                                                                       \
     {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, \
-        {"etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536},                                          \
-        {"zero", CLI_INT, &(o).zero, "0|1|2|3", NULL, 0, 3}, {                                    \
-        "sp", CLI_FLAG, &(o).sp, NULL, NULL, 0, 0                                                 \
+        {"etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536}, {                                        \
+        "zero", CLI_INT, &(o).zero, "0|1|2|3", NULL, 0, 3                                         \
     }
 
 /* Completes the plan for `ranks` ranks (0: as many as the degrees need) with the tensor-parallel

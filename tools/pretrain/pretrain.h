@@ -35,8 +35,8 @@ typedef struct pretrain_args {
     int recompute; /* syn_recompute_mode */
     int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference; /* 1: --recipe reference, see docs/training.md */
-    bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet,
-        json;
+    bool sp_keep, skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume,
+        quiet, json;
 } pretrain_args;
 
 /* A row of metrics.csv. */

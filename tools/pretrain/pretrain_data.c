@@ -97,6 +97,12 @@ static syn_status check_length(const pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--max-seq-length %lld exceeds the %lld positions of %s",
                         (long long)args->max_seq_length, (long long)most, run->config.name);
+    const syn_plan *plan = &run->launch.parallel;
+    if (plan->sp && args->max_seq_length % plan->tp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "with --sp, --max-seq-length must be a multiple of --tp: %lld is not one "
+                        "of %d",
+                        (long long)args->max_seq_length, plan->tp);
     return SYN_OK;
 }
 
@@ -442,6 +448,8 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--num-gpus", a->num_gpus},
                    {"--tp", a->tp},
                    {"--pp", run->launch.parallel.pp},
+                   {"--sp", run->launch.parallel.sp},
+                   {"--sp-keep", a->sp_keep},
                    {"--schedule", (int64_t)run->launch.parallel.schedule},
                    {"--vp", run->launch.parallel.vp},
                    {"--microbatch-group", run->launch.parallel.microbatch_group},

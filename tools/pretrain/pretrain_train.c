@@ -414,11 +414,12 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
     const pretrain *run = r->run;
     const pretrain_args *args = run->args;
+    const int64_t tokens =
+        args->max_seq_length / (run->launch.parallel.sp ? run->launch.parallel.tp : 1);
     const syn_pipeline_options pipeline = {
         .shape = *shape,
         .pp = r->mesh.group[SYN_AXIS_PP],
-        .activation = {
-            (int32_t)run->dtype, 3, {args->batch_size, args->max_seq_length, run->config.n_embd}}};
+        .activation = {(int32_t)run->dtype, 3, {args->batch_size, tokens, run->config.n_embd}}};
     const syn_trainer_options how = {
         .optimizer = {.weight_decay = args->weight_decay,
                       .no_decay = args->reference ? spared : NULL,
@@ -444,6 +445,8 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                .kv = r->mesh.kv,
                                .heads = syn_pretraining_heads(&run->config),
                                .fused_attention = true,
+                               .sp = run->launch.parallel.sp,
+                               .sp_keep = args->sp_keep,
                                .recompute = (syn_recompute_mode)args->recompute,
                                .dtype = run->dtype,
                                .seed = (uint64_t)args->seed};

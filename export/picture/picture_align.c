@@ -56,7 +56,7 @@ static syn_status find_stretches(side *s, syn_error *err) {
     const double height = col->cells->drawing->clusters[col->part->cluster].y1;
     s->stretches = syn_calloc(col->n_rows + 1, sizeof *s->stretches);
     if (s->stretches == NULL)
-        return SYN_FAIL_NOMEM(err, col->n_rows * sizeof *s->stretches, "bands of a picture");
+        return SYN_FAIL_NOMEM(err, col->n_rows * sizeof *s->stretches, "the rows of a picture");
     for (uint32_t i = 0; i < col->n_rows; i++) {
         const uint32_t r = col->up ? (uint32_t)col->n_rows - 1 - i : i;
         const syn__pic_row *row = &col->rows[r];
@@ -97,7 +97,7 @@ static syn_status match(const side *a, const side *b, uint32_t *pairs, syn_error
     uint32_t *best = syn_calloc((a->n + 1) * w, sizeof *best); /* length of the longest common
                                                                   subsequence that starts at (i,
                                                                   k) */
-    if (best == NULL) return SYN_FAIL_NOMEM(err, (a->n + 1) * w * 4, "bands of a picture");
+    if (best == NULL) return SYN_FAIL_NOMEM(err, (a->n + 1) * w * 4, "the rows of a picture");
     for (size_t i = a->n; i-- > 0;)
         for (size_t k = b->n; k-- > 0;) {
             const uint32_t down = best[(i + 1) * w + k], right = best[i * w + k + 1];
@@ -149,7 +149,7 @@ static syn_status align_sides(side *a, side *b, syn_error *err) {
     SYN_TRY(find_stretches(a, err));
     SYN_TRY(find_stretches(b, err));
     uint32_t *pairs = syn_calloc((size_t)a->n + 1, sizeof *pairs);
-    if (pairs == NULL) return SYN_FAIL_NOMEM(err, a->n * sizeof *pairs, "bands of a picture");
+    if (pairs == NULL) return SYN_FAIL_NOMEM(err, a->n * sizeof *pairs, "the rows of a picture");
     const syn_status s = match(a, b, pairs, err);
     if (s == SYN_OK) align(a, b, pairs);
     syn_free(pairs);

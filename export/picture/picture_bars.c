@@ -163,7 +163,7 @@ static void put_gradients(syn__pic_text *out, uint64_t tensors, uint64_t ops) {
     char count[SYN__PIC_NUMBER];
     if (tensors > 0)
         syn__pic_put(out, "%s gradient%s", syn__pic_count(tensors, count), tensors > 1 ? "s" : "");
-    else syn__pic_put(out, "of %s op%s", syn__pic_count(ops, count), ops == 1 ? "" : "s");
+    else syn__pic_put(out, "gradients of %s op%s", syn__pic_count(ops, count), ops == 1 ? "" : "s");
 }
 
 typedef struct label {
@@ -265,7 +265,7 @@ static syn_status label_many(bars *s, size_t i, syn_error *err) {
     add_line(&l, line.s, 10, "#000000", true);
     syn__pic_clear(&line);
     put_gradients(&line, tensors, ops);
-    syn__pic_put(&line, DOT "as they are there:");
+    syn__pic_put(&line, DOT "as they become ready:");
     add_line(&l, line.s, 8.5, "#000000", false);
     SYN_TRY(list_bars(s, i, &l, most, err));
     syn__pic_clear(&line);
@@ -289,7 +289,7 @@ static syn_status label_bar(bars *s, size_t i, syn_error *err) {
     SYN_TRY(syn__pic_node(plan, b->node, &plan->cursor, &n, err));
     snprintf(id, sizeof id, "r%d.o%" PRIu64, plan->graph->ranks[plan->rank].rank, n->id);
     b->id = syn__arena_copy(arena, id);
-    if (b->id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an id");
+    if (b->id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an id of a picture");
     return b->n > 1 ? label_many(s, i, err) : label_one(s, b, n, err);
 }
 

@@ -205,7 +205,7 @@ syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char *
                          syn_error *err) SYN_MUST_USE;
 /* Writes "\nstands for 12 layers" if the node represents several layers. */
 void syn__pic_put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node);
-/* Writes the shard of a tensor, "columns 0-63 of 128" or "term of a sum", followed by `then`.
+/* Writes the shard of a tensor, "columns 0-63 of 128" or "partial sum", followed by `then`.
    Writes nothing if the tensor is not sharded. */
 void syn__pic_put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const char *then);
 

@@ -63,11 +63,10 @@ static bool ready(syn__pic_chart *c, uint32_t lane, bool members[SYN__PIC_COLUMN
 
 /* ---- drawing items ---- */
 
-/* Formats the line below a lane's name: "3.2 GFLOP, 46.9 KiB into communication". */
+/* Formats the line below a lane's name: "3.2 GFLOP, 46.9 KiB payload". */
 static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
     char flops[SYN__PIC_NUMBER], comms[SYN__PIC_NUMBER];
-    snprintf(text, bytes, "%s" DOT "%s into communication",
-             syn__pic_flops(lane->plan.totals.flops, flops),
+    snprintf(text, bytes, "%s" DOT "%s payload", syn__pic_flops(lane->plan.totals.flops, flops),
              syn__pic_bytes(lane->plan.totals.comm_bytes, comms));
 }
 
@@ -176,7 +175,7 @@ static const char *bar_tip(syn__pic_chart *c, const bool members[], uint32_t fir
         syn__pic_put_measured(&t, &cost);
     }
     const char *tip = syn__arena_copy(&c->drawing->arena, t.s);
-    if (tip == NULL) SYN_FAIL_NOMEM(err, t.n + 1, "a tooltip");
+    if (tip == NULL) SYN_FAIL_NOMEM(err, t.n + 1, "a tooltip of a picture");
     return tip;
 }
 
@@ -197,7 +196,7 @@ static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *e
                                 : item->kind == SYN__PIC_BAR   ? SYN__PIC_COLLECTIVE
                                                                : SYN__PIC_MESSAGE,
                         .cluster = cluster_of(a)};
-    if (box.id == NULL) return SYN_FAIL_NOMEM(err, 64, "an id");
+    if (box.id == NULL) return SYN_FAIL_NOMEM(err, 64, "an id of a picture");
     if (last > first && (box.tip = bar_tip(c, members, first, err)) == NULL)
         return err != NULL ? err->code : SYN_E_NOMEM;
     for (uint32_t k = first; k <= last; k++)
@@ -243,7 +242,7 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     syn__pic_text name, t;
     syn__pic_clear(&name);
     if (item->level == 0 && syn__pic_is_bucket(&lane->plan, item->unit))
-        syn__pic_put(&name, "gradients, while backward runs");
+        syn__pic_put(&name, "gradients, during backward");
     else if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
     syn__pic_shorten(name.s, room, shown, sizeof shown);
@@ -262,7 +261,7 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     k->tip = syn__arena_copy(&c->drawing->arena, name.s);
     k->label_w = syn__pic_width(shown, size, true);
     k->label_h = size;
-    if (k->label == NULL || k->tip == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
+    if (k->label == NULL || k->tip == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label of a picture");
     return SYN_OK;
 }
 
@@ -357,7 +356,7 @@ static syn_status lane_heads(syn__pic_chart *c, double x, double y, double lane_
         SYN_TRY(syn__pic_add_text(d, name.s, left, y, 12, true, NULL, err));
         if (lane->n_ranks > 1)
             SYN_TRY(syn__pic_add_badge(d, lane->n_ranks, "identical", left + lane_w, y + 8, -1,
-                                       "ranks that do the same", err));
+                                       "identical ranks", err));
         lane_facts(lane, text, sizeof text);
         SYN_TRY(syn__pic_add_text(d, text, left, y + 18, 8.5, false, NULL, err));
         if (others.n > 0)

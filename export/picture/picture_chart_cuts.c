@@ -25,7 +25,7 @@ static syn_status add_text(syn__pic_chart *c, uint32_t lane, int32_t frame, doub
                                .h = TEXT_H,
                                .look = SYN__PIC_PLAIN,
                                .cluster = frame};
-    if (text.id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an id");
+    if (text.id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an id of a picture");
     return syn__pic_add_box(c->drawing, &text, box, err);
 }
 

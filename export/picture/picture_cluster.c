@@ -52,7 +52,7 @@ syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, 
                           .min_w = w + 24};
     c.label = syn__arena_copy(&d->arena, t.s);
     c.tip = syn__arena_copy(&d->arena, name);
-    if (c.label == NULL || c.tip == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
+    if (c.label == NULL || c.tip == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label of a picture");
     return syn__pic_add_cluster(d, &c, out, err);
 }
 
@@ -70,11 +70,10 @@ static syn_status phase_facts(syn__pic_column *col, syn__pic_text *out, syn_erro
                                              : n->phase == col->part->phase;
         if (inside) syn__pic_totals_add(&t, n);
     }
-    syn__pic_put(out, "%s%s op%s", s->count > 1 ? "each " : "", syn__pic_count(t.ops, a),
+    syn__pic_put(out, "%s%s op%s", s->count > 1 ? "per step: " : "", syn__pic_count(t.ops, a),
                  t.ops == 1 ? "" : "s");
     if (t.flops > 0) syn__pic_put(out, DOT "%s", syn__pic_flops(t.flops, b));
-    if (t.comms > 0)
-        syn__pic_put(out, DOT "%s into communication", syn__pic_bytes(t.comm_bytes, c));
+    if (t.comms > 0) syn__pic_put(out, DOT "%s payload", syn__pic_bytes(t.comm_bytes, c));
     return SYN_OK;
 }
 

@@ -57,21 +57,24 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
         folded +=
             c->lanes[k].plan.folded_units + c->lanes[k].plan.folded_steps + c->lanes[k].n_ranks - 1;
     if (options->no_fold && fold != SYN__PIC_FOLD_NONE)
-        syn__pic_put(&notes, "Unfolded, this would be too large to read, so repeats are folded.  ");
-    if (folded > 0) syn__pic_put(&notes, "What repeats is drawn once and marked \xC3\x97N.  ");
-    if (c->hidden > 0) syn__pic_put(&notes, "%u ranks of other kinds are not drawn.  ", c->hidden);
+        syn__pic_put(&notes, "Unfolded, the picture would be too large to read.  ");
+    if (folded > 0)
+        syn__pic_put(&notes,
+                     "Identical layers, steps and ranks are drawn once, marked \xC3\x97N.  ");
+    if (c->hidden > 0)
+        syn__pic_put(&notes, "%u ranks that differ from these are not drawn.  ", c->hidden);
     if (detail == SYN__PIC_LAYERS && options->detail == SYN_DETAIL_LAYERS)
         syn__pic_put(&notes, "Level of detail: layers.");
     else if (detail != SYN__PIC_FULL)
-        syn__pic_put(&notes, "To stay readable, %s is drawn as one box.",
+        syn__pic_put(&notes, "For readability, %s is drawn as one box.",
                      detail == SYN__PIC_LAYERS ? "every layer" : "every rank");
     else if (c->name_lines == 0)
-        syn__pic_put(&notes, "To stay readable, ops are counted, not named.");
+        syn__pic_put(&notes, "For readability, boxes show the number of ops instead of names.");
     h.title = syn__arena_copy(&d->arena, title.s);
     h.lines[1] = syn__arena_copy(&d->arena, kinds.s);
     h.lines[2] = syn__arena_copy(&d->arena, notes.s);
     if (h.title == NULL || h.lines[1] == NULL || h.lines[2] == NULL)
-        return SYN_FAIL_NOMEM(err, title.n + kinds.n + notes.n, "a title");
+        return SYN_FAIL_NOMEM(err, title.n + kinds.n + notes.n, "the title of a picture");
     return syn__pic_add_heading(d, &h, err);
 }
 

@@ -161,7 +161,8 @@ static syn_status add_text(syn__pic_cells *c, const syn__pic_cell *cell,
                                .h = cut_end->h,
                                .look = SYN__PIC_PLAIN,
                                .cluster = cell->cluster};
-    if (text.id == NULL || text.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
+    if (text.id == NULL || text.label == NULL)
+        return SYN_FAIL_NOMEM(err, t.n, "a label of a picture");
     return syn__pic_add_box(d, &text, box, err);
 }
 

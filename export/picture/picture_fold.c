@@ -423,7 +423,7 @@ void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase pha
     const int64_t last =
         syn__walk_step_number(plan->graph, plan->steps[step + s->count - 1].number, end);
     /* PyTorch traces have no phases, so they get a fixed title. */
-    const char *name = syn__walk_is_foreign(plan->graph) ? "recording" : syn_phase_name(phase);
+    const char *name = syn__walk_is_foreign(plan->graph) ? "PyTorch trace" : syn_phase_name(phase);
     if (phase == SYN_PHASE_PREFILL && s->count == 1) syn__pic_put(out, "%s", name);
     else if (s->count > 1)
         syn__pic_put(out, "%s, steps %" PRId64 " \xE2\x80\xA6 %" PRId64, name, first, last);

@@ -42,7 +42,7 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
         syn__pic_put_clean(&t, syn__pic_shorten(text, 40, cut, sizeof cut));
     }
     *out = syn__arena_copy(arena, t.s);
-    if (*out == NULL) return SYN_FAIL_NOMEM(err, t.n + 1, "a title");
+    if (*out == NULL) return SYN_FAIL_NOMEM(err, t.n + 1, "the title of a picture");
     return SYN_OK;
 }
 
@@ -68,7 +68,8 @@ syn_status syn__pic_add_text(syn__pic_drawing *d, const char *text, double x, do
                               .h = size * 1.4,
                               .look = SYN__PIC_PLAIN,
                               .cluster = -1};
-    if (box.id == NULL || box.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a title");
+    if (box.id == NULL || box.label == NULL)
+        return SYN_FAIL_NOMEM(err, t.n, "the title of a picture");
     if (w != NULL) *w = width;
     return syn__pic_add_box(d, &box, NULL, err);
 }
@@ -91,7 +92,8 @@ syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *w
                               .h = 15,
                               .look = SYN__PIC_BADGE,
                               .cluster = cluster};
-    if (box.id == NULL || box.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a badge");
+    if (box.id == NULL || box.label == NULL)
+        return SYN_FAIL_NOMEM(err, t.n, "a badge of a picture");
     return syn__pic_add_box(d, &box, NULL, err);
 }
 
@@ -131,7 +133,8 @@ static syn_status add_sample(legend *l, int look, syn_error *err) {
                               .h = ITEM_H,
                               .look = look,
                               .cluster = -1};
-    if (box.id == NULL || box.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a legend");
+    if (box.id == NULL || box.label == NULL)
+        return SYN_FAIL_NOMEM(err, t.n, "the legend of a picture");
     l->x += w + 8;
     return syn__pic_add_box(l->d, &box, NULL, err);
 }
@@ -149,14 +152,14 @@ static syn_status add_anchor(legend *l, double x, uint32_t *out, syn_error *err)
                               .h = 1,
                               .look = SYN__PIC_PLAIN,
                               .cluster = -1};
-    if (box.id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "a legend");
+    if (box.id == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "the legend of a picture");
     return syn__pic_add_box(l->d, &box, out, err);
 }
 
 static syn_status add_line_sample(legend *l, int line, syn_error *err) {
     static const char *const names[SYN__PIC_LINES] = {
-        "data",       "communication",     "residual (skip) connection",
-        "order only", "kept for backward", "tp_enter and its all_reduce"};
+        "data",       "communication",      "residual (skip) connection",
+        "order only", "saved for backward", "tp_enter and its all_reduce"};
     const double w = 34 + syn__pic_width(names[line], ITEM_PT, false) + 8;
     uint32_t a, b;
     make_room(l, w);

@@ -166,7 +166,7 @@ static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error 
                              .line = l->list[i].line,
                              .tip_text = l->list[i].line == SYN__PIC_PAIR
                                              ? "tp_enter, and the all_reduce of its gradient"
-                                             : "kept for backward"};
+                                             : "saved for backward"};
     const syn__pic_point out[] = {{a.x + EDGE_LEAD, a.y}, {a.x + EDGE_LEAD, leave}, {x0, leave}};
     const syn__pic_point in[] = {
         {tip.x - EDGE_LEAD, enter}, {tip.x - EDGE_LEAD, tip.y}, {tip.x - SYN__PIC_ARROW, tip.y}};

@@ -47,13 +47,13 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
     syn__pic_put(t, "}");
 }
 
-/* Writes a group; if its box also represents other groups, as "tp0 {0,1,2,3} and 31 like it". */
+/* Writes a group; if its box also represents other groups, as "tp0 {0,1,2,3} and 31 similar". */
 void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(plan->graph, group);
     put_group(t, plan->graph, group);
     const uint32_t n = g != NULL && plan->alike != NULL ? plan->alike[g - plan->graph->groups] : 0;
     if (n == SYN__PIC_SOME) syn__pic_put(t, " and others");
-    else if (n > 0) syn__pic_put(t, " and %u like it", n);
+    else if (n > 0) syn__pic_put(t, " and %u similar", n);
 }
 
 /* ---- Ops ---- */
@@ -61,21 +61,21 @@ void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t g
 syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char **out,
                          syn_error *err) {
     *out = syn__arena_copy(arena, t->s);
-    if (*out == NULL) return SYN_FAIL_NOMEM(err, t->n + 1, "a label");
+    if (*out == NULL) return SYN_FAIL_NOMEM(err, t->n + 1, "a label of a picture");
     return SYN_OK;
 }
 
 void syn__pic_put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node) {
     const syn__pic_unit *u = &plan->units[syn__pic_unit_of(plan, node)];
     const uint32_t steps = plan->steps[u->step_index].count;
-    if (u->count > 1) syn__pic_put(t, "\nstands for %u layers", u->count);
-    if (steps > 1) syn__pic_put(t, "\nstands for %u steps", steps);
+    if (u->count > 1) syn__pic_put(t, "\nrepresents %u layers", u->count);
+    if (steps > 1) syn__pic_put(t, "\nrepresents %u steps", steps);
 }
 
 void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     syn__pic_put(t, "%s", syn__pic_time(c->busy, buf));
-    if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
+    if (c->wait > 0) syn__pic_put(t, ", +%s wait", syn__pic_time(c->wait, buf));
 }
 
 /* Writes the measured time or, if there is none, "~" and the predicted time. Writes nothing if
@@ -111,7 +111,7 @@ void syn__pic_put_part(syn__pic_text *t, const syn_graph_tensor *tensor, const c
     char part[SYN_SHARD_TEXT];
     const bool cut = *syn_shard_text(&tensor->spec, &tensor->shard, part, sizeof part) != '\0';
     if (cut) syn__pic_put(t, "%s%s", part, then);
-    else if (tensor->flags & SYN_TENSOR_PARTIAL) syn__pic_put(t, "term of a sum%s", then);
+    else if (tensor->flags & SYN_TENSOR_PARTIAL) syn__pic_put(t, "partial sum%s", then);
 }
 
 static syn_status put_tensors(syn__pic_plan *plan, syn__pic_text *t, const char *what,
@@ -269,8 +269,8 @@ static void put_cut(syn__pic_text *t, const char *what, const syn_graph_tensor *
     if (t->n == none) syn__pic_clear(t);
 }
 
-/* Writes the shards of an op's weight and result, "weight: columns 0-63 of 128" and "result: term
-   of a sum". It is used for boxes without pills. */
+/* Writes the shards of an op's weight and result, "weight: columns 0-63 of 128" and "result:
+   partial sum". It is used for boxes without pills. */
 static syn_status put_cuts(syn__pic_plan *plan, uint32_t node, syn__pic_text *weight,
                            syn__pic_text *result, syn_error *err) {
     const syn_node *n;
@@ -368,7 +368,7 @@ syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_e
     const bool adds = n->category == SYN_CATEGORY_ELEMENTWISE &&
                       (strstr(n->op, "add") != NULL || strstr(n->label, "residual") != NULL);
     cell->id = id_of(arena, plan->graph->ranks[plan->rank].rank, 'o', n->id, 0);
-    if (cell->id == NULL) return SYN_FAIL_NOMEM(err, 32, "an id");
+    if (cell->id == NULL) return SYN_FAIL_NOMEM(err, 32, "an id of a picture");
     if (cell->first == cell->last) {
         cell->look = syn__pic_look_of(n);
         cell->adds = adds;

@@ -269,9 +269,9 @@ void syn__pic_lane_name(const syn__pic_chart *c, uint32_t k, syn__pic_text *name
     if (n == 0) syn__pic_put(name, "rank %d", rank);
     else if (between == 0 && n > 1) syn__pic_put(name, "ranks %d " TO " %d", rank, last);
     else if (n <= 3) syn__pic_put(name, "ranks %d%s", rank, others->s);
-    else syn__pic_put(name, "rank %d and %u like it", rank, n);
+    else syn__pic_put(name, "rank %d and %u identical", rank, n);
     const syn__pic_text first = *others;
     syn__pic_clear(others);
     if (n > 3 && between > 0)
-        syn__pic_put(others, "also %s%s%d", first.s + 2, n > 4 ? " " TO " " : ", ", last);
+        syn__pic_put(others, "identical: %s%s%d", first.s + 2, n > 4 ? " " TO " " : ", ", last);
 }

@@ -157,7 +157,7 @@ static syn_status make_slots(syn__pic_column *col, syn_error *err) {
     col->tracks = syn_calloc((size_t)col->n_links + 1, sizeof *col->tracks);
     if (col->tracks == NULL)
         return SYN_FAIL_NOMEM(err, (size_t)col->n_links * sizeof *col->tracks,
-                              "links of a picture");
+                              "the links of a picture");
     for (uint32_t i = 0; i < col->n_links; i++) SYN_TRY(make_track(col, i, err));
     return SYN_OK;
 }
@@ -173,7 +173,7 @@ static void append_slot(syn__pic_column *col, uint32_t slot) {
 static syn_status fill_order(syn__pic_column *col, syn_error *err) {
     col->order = syn_calloc(col->n_slots + 1, sizeof *col->order);
     if (col->order == NULL)
-        return SYN_FAIL_NOMEM(err, col->n_slots * sizeof *col->order, "rows of a picture");
+        return SYN_FAIL_NOMEM(err, col->n_slots * sizeof *col->order, "the rows of a picture");
     for (size_t r = 0; r < col->n_rows; r++) col->rows[r].begin = col->rows[r].end = 0;
     for (size_t i = 0; i < col->n_slots; i++) {
         col->rows[col->slots[i].row].end++;

@@ -43,7 +43,8 @@ static syn_status add_link(syn__pic_cells *c, const syn__pic_link *link, const c
     c->links[c->n_links] = *link;
     if (via != NULL && via[0] != '\0') {
         c->links[c->n_links].via = syn__arena_copy(&c->drawing->arena, via);
-        if (c->links[c->n_links].via == NULL) return SYN_FAIL_NOMEM(err, strlen(via), "a label");
+        if (c->links[c->n_links].via == NULL)
+            return SYN_FAIL_NOMEM(err, strlen(via), "a label of a picture");
     }
     c->n_links++;
     return SYN_OK;
@@ -214,7 +215,8 @@ static syn_status sum_pill(syn__pic_cells *c, size_t i, size_t n, int look, syn_
         .tensor = SYN_NO_TENSOR, .count = count, .look = look < 0 ? c->outers[n - 1].look : look};
     pill.name = pill.tip = syn__arena_copy(&c->drawing->arena, text.s);
     pill.detail = syn__arena_copy(&c->drawing->arena, syn__pic_bytes(bytes, size));
-    if (pill.name == NULL || pill.detail == NULL) return SYN_FAIL_NOMEM(err, text.n, "a label");
+    if (pill.name == NULL || pill.detail == NULL)
+        return SYN_FAIL_NOMEM(err, text.n, "a label of a picture");
     return add_pill(c, &pill, err);
 }
 

@@ -138,7 +138,7 @@ static syn_status add_node(syn__boxes *m, syn_graph *out, uint32_t index, uint64
                   .flops = b->flops, .deps = deps,     .n_deps = n_deps};
     n.phase = phases[b->section % SYN__BOX_PARTS];
     snprintf(host, sizeof host, "%u ops, %s", b->n_ops, syn__pic_time(b->host_ns, a));
-    snprintf(device, sizeof device, "%u pieces of work, %s", b->n_kernels,
+    snprintf(device, sizeof device, "%u kernels and copies, %s", b->n_kernels,
              syn__pic_time(b->device_ns, a));
     const syn_attribute attributes[] = {{"host", SYN_VALUE_TEXT, 0, 0, host},
                                         {"device", SYN_VALUE_TEXT, 0, 0, device}};
@@ -245,12 +245,12 @@ static syn_status add_facts(const syn__boxes *m, syn_graph *out) {
     uint32_t n = 0;
     for (size_t i = 0; i < t->n_windows; i++) n += t->windows[i].like == m->window;
     const char *name = w->name[0] != '\0' ? w->name : "run";
-    if (n > 1) snprintf(step, sizeof step, "%s, one of %u alike", name, n);
+    if (n > 1) snprintf(step, sizeof step, "%s, one of %u with the same ops", name, n);
     else snprintf(step, sizeof step, "%s", name);
     const syn_attribute facts[] = {
         {"recorded", SYN_VALUE_TEXT, 0, 0, step},
-        {"times", SYN_VALUE_TEXT, 0, 0, t->device ? "the device's" : "the host's"},
-        {"shown", SYN_VALUE_TEXT, 0, 0, "the beginning: the step is too long for a picture"}};
+        {"times", SYN_VALUE_TEXT, 0, 0, t->device ? "of the device" : "of the host"},
+        {"shown", SYN_VALUE_TEXT, 0, 0, "first part; the step is too long for a picture"}};
     for (size_t i = 0; i < (m->cut ? 3 : 2); i++)
         SYN_TRY(syn_graph_set_meta(out, &facts[i], m->err));
     return SYN_OK;

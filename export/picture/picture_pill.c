@@ -28,7 +28,7 @@ static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t nod
     const syn__pic_unit *b = &plan->units[syn__pic_unit_of(plan, node)];
     syn__pic_put(t, "from ");
     if (a->step_index != b->step_index && plan->steps[b->step_index].count > 1) {
-        syn__pic_put(t, "the step before");
+        syn__pic_put(t, "the previous step");
     } else if (a->step_index != b->step_index) {
         syn__pic_step_title(plan, plan->steps[a->step_index].rep, a->phase, t);
     } else if (a->phase != b->phase) {

@@ -59,7 +59,8 @@ static syn_status draw_pill(syn__pic_column *col, const syn__pic_cell *cell, uin
                               .h = p->h,
                               .look = p->look,
                               .cluster = cell->cluster};
-    if (box.id == NULL || box.label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
+    if (box.id == NULL || box.label == NULL)
+        return SYN_FAIL_NOMEM(err, t.n, "a label of a picture");
     return syn__pic_add_box(drawing(col), &box, &p->box, err);
 }
 
@@ -243,7 +244,7 @@ static syn_status label_edge(syn__pic_column *col, syn__pic_edge *e, const char 
     syn__pic_put_html(&t, cut);
     syn__pic_put(&t, "</i></font>");
     e->label = syn__arena_copy(&drawing(col)->arena, t.s);
-    if (e->label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
+    if (e->label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label of a picture");
     e->tip_text = text;
     e->label_w = syn__pic_width(cut, 8, false);
     e->lx = x + e->label_w / 2;

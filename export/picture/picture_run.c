@@ -145,8 +145,9 @@ static void choose_names(run_names *names, size_t max_chars) {
 syn_status syn__pic_put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
                               syn__pic_text *out, syn_error *err) {
     run_names *names = syn_calloc(1, sizeof *names);
-    syn_status s =
-        names != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *names, "the names of a run");
+    syn_status s = names != NULL
+                       ? SYN_OK
+                       : SYN_FAIL_NOMEM(err, sizeof *names, "the names of the ops of a box");
     for (uint32_t i = first; i <= last && s == SYN_OK; i++) {
         const syn_node *n;
         s = syn__pic_node(plan, i, &plan->cursor, &n, err);

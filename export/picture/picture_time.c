@@ -145,7 +145,7 @@ static void put_step(syn__pic_text *text, const syn__pic_times *t, uint32_t wind
     if (w->name[0] != '\0') syn__pic_put(text, "%s" DOT, w->name);
     syn__pic_put(text, "%s", syn__pic_time((double)(w->end - w->begin), a));
     if (n > 1)
-        syn__pic_put(text, DOT TIMES "%u alike, %s to %s", n, syn__pic_time((double)least, a),
+        syn__pic_put(text, DOT TIMES "%u steps, %s to %s", n, syn__pic_time((double)least, a),
                      syn__pic_time((double)most, b));
 }
 
@@ -198,7 +198,7 @@ static syn_status shade(syn__pic_times *t, const syn__pic_stretch *s, const syn_
     int32_t cluster;
     const double x = s->x + syn__pic_points(t, s->begin, cut->begin);
     const syn__pic_cluster c = {.label = "",
-                                .tip = "cut short: nothing begins or ends here",
+                                .tip = "shortened: no op starts or ends here",
                                 .x0 = x + 1,
                                 .x1 = x + SYN__PIC_CUT_PT - 1,
                                 .y0 = y,
@@ -236,27 +236,26 @@ static void put_busy(syn__pic_text *text, const syn__pic_times *t, const syn__pi
     char a[SYN__PIC_NUMBER];
     const char *between = DOT;
     if (t->n_drawn < t->n_windows) {
-        syn__pic_put(text, DOT "in what is drawn: ");
+        syn__pic_put(text, DOT "in the drawn steps: ");
         between = "";
     }
     if (b->host > 0) {
-        syn__pic_put(text, "%shost %s in ops", between, syn__pic_time((double)b->host, a));
+        syn__pic_put(text, "%shost ops %s", between, syn__pic_time((double)b->host, a));
         between = DOT;
     }
     if (b->device > 0) {
-        syn__pic_put(text, "%s%s %s", between, t->lanes.foreign ? "device computes" : "computes",
+        syn__pic_put(text, "%s%s %s", between, t->lanes.foreign ? "device compute" : "compute",
                      syn__pic_time((double)b->device, a));
         between = DOT;
     }
     if (b->comm > 0) {
-        syn__pic_put(text, "%scommunicates %s", between, syn__pic_time((double)b->comm, a));
-        syn__pic_put(text, ", %s of it beside computation",
-                     b->hidden > 0 ? syn__pic_time((double)b->hidden, a) : "none");
+        syn__pic_put(text, "%scommunication %s", between, syn__pic_time((double)b->comm, a));
+        syn__pic_put(text, ", %s overlapped",
+                     b->hidden > 0 ? syn__pic_time((double)b->hidden, a) : "not");
         between = DOT;
     }
     if (b->wait > 0)
-        syn__pic_put(text, "%swaits %s for other ranks", between,
-                     syn__pic_time((double)b->wait, a));
+        syn__pic_put(text, "%swait for other ranks %s", between, syn__pic_time((double)b->wait, a));
 }
 
 static syn_status draw_names(syn__pic_times *t, const syn__pic_block *b, double y, syn_error *err) {
@@ -286,7 +285,7 @@ static syn_status put_on_ground(syn__pic_drawing *d, syn_error *err) {
     syn__pic_clear(&label);
     syn__pic_put(&label, "%sbgcolor=\"#fafbfc\" %s", table, box->label + sizeof table - 1);
     box->label = syn__arena_copy(&d->arena, label.s);
-    return box->label != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, label.n, "a title");
+    return box->label != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, label.n, "the title of a picture");
 }
 
 static syn_status draw_frame(syn__pic_times *t, uint32_t block, uint32_t shelf, syn_error *err) {
@@ -306,8 +305,8 @@ static syn_status draw_frame(syn__pic_times *t, uint32_t block, uint32_t shelf, 
     uint32_t copies = 0;
     for (uint32_t r = 0; r < t->graph->n_ranks; r++)
         copies += syn__is_copy(&t->copies, r) && t->copies.of[r] == b->rank_index;
-    if (copies > 0) syn__pic_put(&title, " and %u like it", copies);
-    if (t->idle[shelf][block]) syn__pic_put(&title, DOT "nothing here");
+    if (copies > 0) syn__pic_put(&title, " and %u identical", copies);
+    if (t->idle[shelf][block]) syn__pic_put(&title, DOT "idle");
     else put_busy(&title, t, &b->busy);
     if (b->n_left_out > 0) syn__pic_put(&title, DOT "%u rows are not drawn", b->n_left_out);
     SYN_TRY(syn__pic_add_text(t->drawing, title.s, 8, y + 2, 8.5, true, NULL, err));
@@ -357,9 +356,9 @@ static const char *clock_says(syn__clock clock) {
     case SYN__CLOCK_PREDICTED:
         return "times are predicted";
     case SYN__CLOCK_DURATIONS:
-        return "durations are the trace's, begins follow from what waits for what";
+        return "durations are from the trace, start times are derived from dependencies";
     default:
-        return "without times: each op is as long as the next";
+        return "no times: all ops have the same length";
     }
 }
 
@@ -380,18 +379,18 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
     if (t->n_drawn + t->n_unlike < t->n_windows)
         syn__pic_put(
             &notes,
-            DOT "steps of the same ops are drawn once, marked " TIMES "N" DOT
+            DOT "steps with the same ops are drawn once, marked " TIMES "N" DOT
                 "all %u steps take %s",
             (unsigned)t->n_windows,
             syn__pic_time((double)(t->windows[t->n_windows - 1].end - t->windows[0].begin), time));
-    if (t->n_cuts > 0)
-        syn__pic_put(&notes, DOT "where nothing begins or ends, time is cut short: " DOTS);
+    if (t->n_cuts > 0) syn__pic_put(&notes, DOT "intervals without events are shortened: " DOTS);
     if (t->n_unlike > 0) syn__pic_put(&notes, DOT "%u other steps are not drawn", t->n_unlike);
-    if (t->copies.n > 0) syn__pic_put(&notes, DOT "ranks that do the same are drawn once");
-    syn__pic_put(&notes, DOT "ops too narrow to be seen are drawn together");
+    if (t->copies.n > 0) syn__pic_put(&notes, DOT "identical ranks are drawn once");
+    syn__pic_put(&notes, DOT "ops too short to see are merged");
     h.title = syn__arena_copy(&d->arena, title.s);
     h.lines[1] = syn__arena_copy(&d->arena, notes.s);
-    if (h.title == NULL || h.lines[1] == NULL) return SYN_FAIL_NOMEM(err, notes.n, "a title");
+    if (h.title == NULL || h.lines[1] == NULL)
+        return SYN_FAIL_NOMEM(err, notes.n, "the title of a picture");
     return syn__pic_add_heading(d, &h, err);
 }
 

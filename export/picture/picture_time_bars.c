@@ -125,7 +125,7 @@ static syn_status draw(writer *w, const char *id, const char *name, const char *
                               .look = look,
                               .cluster = -1};
     if (box.id == NULL || box.label == NULL || box.tip == NULL)
-        return SYN_FAIL_NOMEM(w->err, label.n, "a bar");
+        return SYN_FAIL_NOMEM(w->err, label.n, "a bar of a picture");
     return syn__pic_add_box(d, &box, out, w->err);
 }
 
@@ -133,7 +133,8 @@ static void put_times(syn__pic_text *tip, const writer *w, int64_t begin, int64_
     char a[SYN__PIC_NUMBER];
     const int64_t from = w->t->windows[w->stretch->window].begin;
     syn__pic_put(tip, "\n%s", syn__pic_time((double)(end - begin), a));
-    if (begin >= from) syn__pic_put(tip, " from %s on", syn__pic_time((double)(begin - from), a));
+    if (begin >= from)
+        syn__pic_put(tip, ", starts at %s", syn__pic_time((double)(begin - from), a));
 }
 
 static syn_status note_joint(writer *w, const syn__slice *s, const syn_node *node, uint32_t box,

@@ -61,13 +61,12 @@ static syn_status place_parts(syn__pic_cells *c, syn_error *err) {
 
 /* ---- level of detail ---- */
 
-static const char *const condensed[SYN__PIC_DETAILS] = {
-    "",
-    "tensors are not drawn",
-    "ops of one module are drawn as one box",
-    "ops of one layer are drawn as one box",
-    "all of a layer is drawn as one box",
-    "stretches of the trace are drawn as one box"};
+static const char *const condensed[SYN__PIC_DETAILS] = {"",
+                                                        "tensors are not drawn",
+                                                        "the ops of a module are one box",
+                                                        "the ops of a layer are one box",
+                                                        "a layer and its collectives are one box",
+                                                        "consecutive ops are one box"};
 
 typedef struct choice {
     syn__pic_level level;
@@ -96,36 +95,38 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
         syn__pic_put(&totals, DOT "%s communication%s, %s", syn__pic_count(t->comms, a),
                      t->comms == 1 ? "" : "s", syn__pic_bytes(t->comm_bytes, b));
     if (t->busy_ns != SYN_NO_TIME)
-        syn__pic_put(&totals, DOT "ops add up to %s measured", syn__pic_time(t->busy_ns, a));
-    if (t->wait_ns > 0) syn__pic_put(&totals, ", +%s waiting", syn__pic_time(t->wait_ns, a));
+        syn__pic_put(&totals, DOT "sum of op times: %s measured", syn__pic_time(t->busy_ns, a));
+    if (t->wait_ns > 0) syn__pic_put(&totals, ", +%s wait", syn__pic_time(t->wait_ns, a));
     if (t->predicted_ns != SYN_NO_TIME)
-        syn__pic_put(&totals, DOT "ops add up to %s predicted", syn__pic_time(t->predicted_ns, a));
+        syn__pic_put(&totals, DOT "sum of op times: %s predicted",
+                     syn__pic_time(t->predicted_ns, a));
     syn__pic_clear(&folds);
     if (options->no_fold && how->fold)
-        syn__pic_put(&folds, "Unfolded, this would be too large to read, so repeats are folded.  ");
+        syn__pic_put(&folds, "Unfolded, the picture would be too large to read.  ");
     if (plan->folded_steps > 0 || plan->folded_units > 0)
-        syn__pic_put(&folds,
-                     "What repeats is drawn once and marked \xC3\x97N; ranges of shapes cover all "
-                     "repeats.  ");
+        syn__pic_put(
+            &folds,
+            "Identical layers and steps are drawn once, as \xC3\x97N; ranges of shapes cover "
+            "all.  ");
     const bool asked = options->detail != SYN_DETAIL_AUTO &&
                        (int)how->level.detail == (int)options->detail - SYN_DETAIL_TENSORS;
     static const char *const levels[SYN__PIC_DETAILS] = {"tensors", "ops", "modules",
                                                          "layers",  "",    ""};
     if (options->detail != SYN_DETAIL_AUTO && !asked)
-        syn__pic_put(&folds, "Level of detail %s could not be read.  ",
+        syn__pic_put(&folds, "Level of detail %s is unreadable here.  ",
                      levels[options->detail - SYN_DETAIL_TENSORS]);
     if (asked) syn__pic_put(&folds, "Level of detail: %s.", levels[how->level.detail]);
     else if (how->level.detail != SYN__PIC_FULL)
-        syn__pic_put(&folds, "To stay readable, %s.", condensed[how->level.detail]);
+        syn__pic_put(&folds, "For readability, %s.", condensed[how->level.detail]);
     if (how->level.decode > how->level.detail)
-        syn__pic_put(&folds, "  Of decode steps, %s.", condensed[how->level.decode]);
+        syn__pic_put(&folds, "  In decode steps, %s.", condensed[how->level.decode]);
     if (how->level.outside > how->level.detail)
-        syn__pic_put(&folds, "  What is outside layers is drawn as one box.");
+        syn__pic_put(&folds, "  Ops outside of layers are one box.");
     h.title = syn__arena_copy(&d->arena, title.s);
     h.lines[1] = syn__arena_copy(&d->arena, totals.s);
     h.lines[2] = syn__arena_copy(&d->arena, folds.s);
     if (h.title == NULL || h.lines[1] == NULL || h.lines[2] == NULL)
-        return SYN_FAIL_NOMEM(err, title.n + totals.n + folds.n, "a title");
+        return SYN_FAIL_NOMEM(err, title.n + totals.n + folds.n, "the title of a picture");
     return syn__pic_add_heading(d, &h, err);
 }
 

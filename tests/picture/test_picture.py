@@ -108,7 +108,7 @@ def main():
 
         root = check_svg(at("a4.svg"))
         check({root.get("width"), root.get("height")} == {"595pt", "842pt"}, "A4")
-        check(any("To stay readable, tensors are not drawn" in t for t in texts(root)),
+        check(any("For readability, tensors are not drawn" in t for t in texts(root)),
               "a page shows what can be read on it")
         inside = [float(n) for n in re.findall(
             r"[\d.-]+", root.find(SVG + "g").get("transform").split("translate")[1])]

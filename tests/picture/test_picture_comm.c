@@ -74,7 +74,7 @@ static void check_mesh(int tp, int dp, const char *const *heads, const bar *bars
 static void test_mesh(void) {
     static const char *const by_four[] = {">ranks 0, 4<", ">ranks 1, 5<", ">ranks 2, 6<",
                                           ">ranks 3, 7<"};
-    static const bar wide[] = {{"tp0 {0,1,2,3} and 1 like it \xC2\xB7", 4},
+    static const bar wide[] = {{"tp0 {0,1,2,3} and 1 similar \xC2\xB7", 4},
                                {"dp0 {0,4} \xC2\xB7", 1},
                                {"dp1 {1,5} \xC2\xB7", 1},
                                {"dp2 {2,6} \xC2\xB7", 1},
@@ -83,16 +83,16 @@ static void test_mesh(void) {
     static const char *const by_two[] = {">rank 0<", ">rank 1<", ">ranks 2, 4, 6<",
                                          ">ranks 3, 5, 7<"};
     static const bar both[] = {{"tp0 {0,1} \xC2\xB7", 2},
-                               {"tp1 {2,3} and 2 like it \xC2\xB7", 2},
+                               {"tp1 {2,3} and 2 similar \xC2\xB7", 2},
                                {"dp0 {0,2,4,6} \xC2\xB7", 3},
                                {"dp1 {1,3,5,7} \xC2\xB7", 3}};
     check_mesh(2, 4, by_two, both, 4);
     static const char *const rest[] = {">rank 0<", "ranks 1 \xE2\x80\xA6 7", ">ranks 8, 16<",
-                                       "rank 9 and 13 like it"};
+                                       "rank 9 and 13 identical"};
     static const bar large[] = {{"tp0 {0,1,2,\xE2\x80\xA6,7} \xC2\xB7", 2},
-                                {"tp1 {8,9,10,\xE2\x80\xA6,15} and 1 like it \xC2\xB7", 2},
+                                {"tp1 {8,9,10,\xE2\x80\xA6,15} and 1 similar \xC2\xB7", 2},
                                 {"dp0 {0,8,16} \xC2\xB7", 3},
-                                {"dp1 {1,9,17} and 6 like it \xC2\xB7", 3}};
+                                {"dp1 {1,9,17} and 6 similar \xC2\xB7", 3}};
     check_mesh(8, 3, rest, large, 4);
 }
 
@@ -113,7 +113,7 @@ static void test_training_step(void) {
     small_training t;
     drawn x;
     CHECK(draw_mesh(&x, &t, 2, 2));
-    static const char *const frames[] = {"forward", "backward", "gradients, while backward runs",
+    static const char *const frames[] = {"forward", "backward", "gradients, during backward",
                                          "optimizer"};
     double before = 0, top = 0;
     for (int k = 0; k < 4; k++) {

@@ -28,10 +28,10 @@ static void test_waiting_stands_apart(void) {
     syn_graph *graph = full_graph();
     char *one = export_text(&syn_export_dot, graph, &plain),
          *all = export_text(&syn_export_dot, graph, &comm);
-    CHECK_HAS(one, "500 ns, +2 \xC2\xB5s waiting");
-    CHECK_HAS(one, "measured: 500 ns, +2 \xC2\xB5s waiting");
-    CHECK_HAS(one, "ops add up to 6.6 \xC2\xB5s measured, +2 \xC2\xB5s waiting");
-    CHECK_HAS(all, "rank 0 \xC2\xB7 500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(one, "500 ns, +2 \xC2\xB5s wait");
+    CHECK_HAS(one, "measured: 500 ns, +2 \xC2\xB5s wait");
+    CHECK_HAS(one, "sum of op times: 6.6 \xC2\xB5s measured, +2 \xC2\xB5s wait");
+    CHECK_HAS(all, "rank 0 \xC2\xB7 500 ns, +2 \xC2\xB5s wait");
     CHECK_HAS(all, "measured by rank 1: 500 ns");
     CHECK(strstr(one, "2.5 \xC2\xB5s") == NULL && strstr(all, "2.5 \xC2\xB5s") == NULL);
     free(one);
@@ -208,9 +208,9 @@ static void test_words(void) {
         drawn x;
         CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
         CHECK_MSG(draw(&x, g, k == 0 ? &plain : &comm), "%s", x.err.text);
-        int found = count_label(&x.d, SYN__PIC_PLAIN, "iB into communication");
+        int found = count_label(&x.d, SYN__PIC_PLAIN, "iB payload");
         for (size_t i = 0; i < x.d.n_clusters; i++)
-            found += strstr(x.d.clusters[i].label, "iB into communication") != NULL;
+            found += strstr(x.d.clusters[i].label, "iB payload") != NULL;
         CHECK(found > 0);
         CHECK(count_label(&x.d, SYN__PIC_PLAIN, "gpt3-style") > 0);
         CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "et.version"), 0);

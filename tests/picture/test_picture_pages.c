@@ -112,7 +112,7 @@ static void test_trace_levels(void) {
             draw_page(&x, rank_graph(t.ctx[0]), &o);
             snprintf(said, sizeof said, "Level of detail: %s.", names[i]);
             const int as_asked = count_label(&x.d, SYN__PIC_PLAIN, said);
-            snprintf(said, sizeof said, "Level of detail %s could not be read.", names[i]);
+            snprintf(said, sizeof said, "Level of detail %s is unreadable here.", names[i]);
             CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, said), !as_asked);
             obeyed += as_asked;
             const int cuts = count_label(&x.d, SYN__PIC_OP + SYN_CATEGORY_MATMUL, "weight: rows ");

@@ -62,7 +62,7 @@ static void make_title(const syn_graph *graph, const syn_export_options *options
     }
     if (n == 0)
         n = (size_t)snprintf(out, bytes, "%s",
-                             syn__walk_is_foreign(graph) ? "PyTorch recording" : "trace");
+                             syn__walk_is_foreign(graph) ? "PyTorch trace" : "trace");
     if (n < bytes)
         snprintf(out + n, bytes - n, ", %u rank%s", (unsigned)graph->n_ranks,
                  graph->n_ranks == 1 ? "" : "s");

@@ -45,7 +45,7 @@ static bool is_zero(const syn__buf *buf) {
    of the stored column. */
 static syn_status hold(syn__columns *c, syn__column column, uint32_t *number, syn_error *err) {
     syn__buf *buf = &c->open[column];
-    if (buf->failed) return SYN_FAIL_NOMEM(err, buf->bytes, "the columns of a page");
+    if (buf->failed) return SYN_FAIL_NOMEM(err, buf->bytes, "the columns of an HTML report");
     const size_t bytes = is_zero(buf) ? 0 : buf->bytes;
     buf->bytes = 0;
     return syn_intern_put(&c->held, bytes > 0 ? buf->data : "", bytes, number, err);
@@ -85,7 +85,7 @@ syn_status syn__columns_write(const syn__columns *c, syn__buf *out, syn_error *e
         syn__buf_put(out, syn_intern_get(&c->held, i), bytes);
     }
     for (size_t i = 0; i < SYN__COLUMN_COUNT * c->n_ranks; i++) put(out, c->whose[i]);
-    return out->failed ? SYN_FAIL_NOMEM(err, out->bytes, "the columns of a page") : SYN_OK;
+    return out->failed ? SYN_FAIL_NOMEM(err, out->bytes, "the columns of an HTML report") : SYN_OK;
 }
 
 void syn__columns_free(syn__columns *c) {

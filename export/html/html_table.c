@@ -80,12 +80,12 @@ static syn_status put_table(const syn__html_sums *sums, const char *what, bool i
                             syn_sink *sink, syn_error *err) {
     const size_t n = sums->keys.n_entries;
     row *rows = syn_calloc(n, sizeof *rows);
-    if (rows == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *rows, "a table");
+    if (rows == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *rows, "a table of an HTML report");
     for (size_t i = 0; i < n; i++)
         rows[i] = (row){&sums->at[i], syn_intern_get(&sums->keys, (uint32_t)i), (uint32_t)i};
     qsort(rows, n, sizeof *rows, compare_rows);
     syn_sink_printf(sink, "<table>\n<thead><tr><th scope=\"col\">%s</th><th>calls</th>", what);
-    if (!in_order) syn_sink_text(sink, "<th>time</th><th>waiting</th>");
+    if (!in_order) syn_sink_text(sink, "<th>time</th><th>wait</th>");
     syn_sink_text(sink, "<th>flops</th><th>bytes</th></tr></thead>\n<tbody>\n");
     for (size_t i = 0; i < n && i < MOST_ROWS; i++) put_row(&rows[i], in_order, sink);
     syn_sink_text(sink, "</tbody>\n</table>\n");
@@ -99,10 +99,10 @@ syn_status syn__html_put_tables(const syn__html_trace *trace, syn_sink *sink, sy
     syn_sink_printf(sink, "<p>%llu op%s on %u rank%s", (unsigned long long)trace->n_ops,
                     trace->n_ops == 1 ? "" : "s", (unsigned)trace->columns.n_ranks,
                     trace->columns.n_ranks == 1 ? "" : "s; sums over all ranks");
-    syn_sink_printf(sink, in_order ? "; no op has a time.</p>\n" : "; times are %s.</p>\n",
+    syn_sink_printf(sink, in_order ? "; the trace has no times.</p>\n" : "; times are %s.</p>\n",
                     trace->timeline.clock == SYN__CLOCK_MEASURED    ? "measured"
                     : trace->timeline.clock == SYN__CLOCK_PREDICTED ? "predicted"
-                                                                    : "durations as recorded");
+                                                                    : "durations of the trace");
     syn_sink_text(sink, "<h3>By op</h3>\n");
     SYN_TRY(put_table(&trace->by_op, "op", in_order, sink, err));
     syn_sink_text(sink, "<h3>By layer</h3>\n");

@@ -482,8 +482,9 @@ syn_status syn__html_trace_read(syn__html_trace *out, const syn_graph *graph,
     round_times(out);
     SYN_TRY(syn_sink_open_memory(&out->ranks, err));
     SYN_TRY(put_ranks(out, options, err));
-    return syn_sink_status(out->ranks) == SYN_OK ? SYN_OK
-                                                 : SYN_FAIL_NOMEM(err, 0, "the header of a page");
+    return syn_sink_status(out->ranks) == SYN_OK
+               ? SYN_OK
+               : SYN_FAIL_NOMEM(err, 0, "the header of an HTML report");
 }
 
 void syn__html_trace_free(syn__html_trace *t) {

@@ -20,7 +20,7 @@ const METRICS = {
     flops: {name: "flops", unit: "FLOP", scale: 1},
     bytes: {name: "bytes", unit: "B", scale: 1},
     intensity: {name: "flops per byte", unit: "FLOP/B", scale: 1},
-    change: {name: "change of time", unit: "", scale: 1},
+    change: {name: "time difference", unit: "", scale: 1},
 };
 
 function channels(hex) {
@@ -103,7 +103,7 @@ function timesOf(trace, r, nodes) {
 
 /* [name, text] pairs for the result of timesOf; a single pair if the rank has no host threads. */
 function timeTexts(trace, r, {host, device}) {
-    if (!hostLanes(trace, r).includes(true)) return [["time of its ops", duration(device || 0)]];
+    if (!hostLanes(trace, r).includes(true)) return [["op time", duration(device || 0)]];
     return [["host", host], ["device", device]].filter(([, ns]) => ns !== undefined)
         .map(([where, ns]) => [where, duration(ns)]);
 }

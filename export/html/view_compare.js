@@ -47,7 +47,7 @@ function changePaint(trace, r) {
 
 function otherLinks(view, at) {
     const {other, nodes} = matchesOf(view, at.trace, at.r);
-    if (nodes[at.i] < 0) return [make("div", "no op of this name and place")];
+    if (nodes[at.i] < 0) return [make("div", "no matching op")];
     const t = 1 - at.t, to = {trace: view.traces[t], t, r: other, i: nodes[at.i]};
     const mine = metricOf(at.trace, at.r, "time")[at.i],
           theirs = metricOf(to.trace, to.r, "time")[to.i];
@@ -117,8 +117,8 @@ function showComparison(view) {
     if (old) old.remove();
     if (view.traces.length < 2) return;
     const section = make("section", null, {class: "table", id: "comparison"});
-    section.append(make("h2", "A beside B"), make("p", labelsOf(view.traces).join("; ") +
-        ". The largest differences of time come first."),
+    section.append(make("h2", "A compared with B"), make("p", labelsOf(view.traces).join("; ") +
+        ". The largest time differences come first."),
         make("h3", "By op"), compareTable(view, "op", (trace, r, i) => trace.text(r, i, "op")),
         make("h3", "By layer"),
         compareTable(view, "layer", (trace, r, i) => layerOf(trace.text(r, i, "scope"))));

@@ -83,7 +83,7 @@ class Trace {
         const length = new DataView(bytes.buffer).getUint32(0, true);
         this.head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)));
         if (this.head.format !== "syntorch view" || this.head.format_version !== 1)
-            throw new Error("the data of this page have another version than its viewer");
+            throw new Error("the data of this report has another version than its viewer");
         this.texts = this.head.texts;
         this.ranks = this.head.ranks;
         for (const rank of this.ranks)

@@ -349,10 +349,11 @@ class GraphPicture {
         facts.push(["flops", amount(sum("flops"), "FLOP")], ["bytes", amount(sum("bytes"), "B")]);
         const comm = trace.column(r, "comm_bytes");
         const sent = item.nodes.reduce((all, i) => all + comm[i], 0);
-        if (sent > 0) facts.push(["sent", amount(sent, "B")]);
+        if (sent > 0) facts.push(["payload", amount(sent, "B")]);
         const parts = weightParts(trace, r, item.nodes);
         if (parts.length > 0) facts.push(["weights", parts.join("; ")]);
-        if (item.what.copies) facts.push(["alike", item.what.copies.length + ", drawn once"]);
+        if (item.what.copies)
+            facts.push(["identical", item.what.copies.length + " boxes, drawn once"]);
         return facts;
     }
 

@@ -166,6 +166,6 @@ async function readPage(text) {
     const page = new DOMParser().parseFromString(text, "text/html"); /* does not run scripts */
     const element = page.getElementById("trace0");
     if (!element || element.type !== "text/plain")
-        throw new Error("not a page that syntorch export --format html wrote");
+        throw new Error("not an HTML report of syntorch export --format html");
     return new Trace(await unpack(element));
 }

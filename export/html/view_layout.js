@@ -115,7 +115,7 @@ function boxTime(trace, r, item) {
 }
 
 /* "columns 0-63 of 128" of the output. Otherwise the shard of the parameter that the op reads, and
-   whether the output is a term of a sum; "" if nothing is sharded. */
+   whether the output is a partial sum; "" if nothing is sharded. */
 function partText(trace, r, i) {
     if (trace.ranks[r].parts.length === 0) return "";
     const uses = trace.uses(r), flags = trace.column(r, "tensor_flags");
@@ -123,7 +123,7 @@ function partText(trace, r, i) {
     const outputs = uses.tensors.subarray(uses.split[i], uses.first[i + 1]);
     const part = (tensors) => trace.tensorPart(r, tensors.find((t) => trace.tensorPart(r, t)));
     const weight = part(inputs.filter((t) => flags[t] & PARAMETER));
-    const term = outputs.some((t) => flags[t] & TERM) ? "makes a term of a sum" : "";
+    const term = outputs.some((t) => flags[t] & TERM) ? "output: partial sum" : "";
     return part(outputs) ||
         [weight ? "weight: " + weight : "", term].filter((s) => s !== "").join(", ");
 }

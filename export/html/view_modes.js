@@ -45,8 +45,8 @@ class TimeMode {
     reveal(at, close) {
         const view = this.view, {start, end} = at.trace.span(at.r), s = start[at.i], e = end[at.i];
         if (at.trace.column(at.r, "lane")[at.i] === 0) return view.say(isView(at)
-            ? "A view, which computes nothing and takes no time. The graph shows it: g, then Enter."
-            : "It took no time, so it is not drawn.");
+            ? "A view takes no time and is only in the graph: press g, then Enter."
+            : "This op took no time, so it is not drawn.");
         const width = view.t1 - view.t0, middle = (s + e) / 2;
         if (close || e - s < 3 * width / this.width || e - s > width) {
             const wide = Math.max(20 * (e - s), 60);
@@ -125,12 +125,12 @@ class GraphMode {
         this.picture.ready(w, h);
         let place = this.picture.placeOf(at);
         if (!place && isView(at)) {
-            if (!close) return view.say("A view, which computes nothing. Enter shows it.");
+            if (!close) return view.say("Views compute nothing and are hidden. Enter shows them.");
             view.setViews(true);
             this.picture.ready(w, h);
             place = this.picture.placeOf(at);
         }
-        if (!place) return view.say("It took no time, so it is not drawn.");
+        if (!place) return view.say("This op took no time, so it is not drawn.");
         if (close) view.z = Math.max(view.z, 1);
         const x = (place.x - view.gx) * view.z, y = (place.y - view.gy) * view.z;
         if (close || x < 0 || y < 0 || x + place.w * view.z > w || y + place.h * view.z > h) {

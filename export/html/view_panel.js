@@ -22,7 +22,7 @@ function showLegend(view) {
         view.categories.forEach(([name, place]) => {
             const off = view.hidden.has(name);
             const chip = make("button", null, {class: off ? "chip off" : "chip", title:
-                "click: show or hide; double click: this kind alone"});
+                "click: show or hide; double click: show only this kind"});
             const sample = make("i");
             sample.style.background = palette.css[place];
             chip.append(sample, CATEGORY_NAMES[name] || name);
@@ -57,7 +57,7 @@ function linesLegend(view) {
         chip.append(make("i", null, {class: "line " + name}), text);
         out.push(chip);
     };
-    if (parts.some(({edges}) => edges.some(isAcross))) add("kept", "kept for backward");
+    if (parts.some(({edges}) => edges.some(isAcross))) add("kept", "saved for backward");
     if (parts.some(({pairs}) => pairs.some(isBeside))) add("pair", "tp_enter and its all_reduce");
     return out;
 }
@@ -67,7 +67,7 @@ function rampLegend(view) {
     const stops = change ? CHANGE_STOPS : RAMP_STOPS;
     ramp.style.background = "linear-gradient(to right, " + stops.join(", ") + ")";
     if (change) return [make("span", "half the time or less"), ramp, make("span", "double or more"),
-        make("span", "(B beside A)"), colourChip(view, UNKNOWN, "in one of them alone")];
+        make("span", "(B compared with A)"), colourChip(view, UNKNOWN, "only in A or only in B")];
     const ranges = view.traces.map((trace) => metricRange(trace, view.colour));
     return [
         make("span", metricText(Math.min(...ranges.map((k) => k.low)), view.colour)), ramp,
@@ -89,19 +89,19 @@ function factsOf(view, at) {
     const {trace, r, i} = at, column = (name) => trace.column(r, name)[i], head = trace.head;
     const facts = [["op", trace.text(r, i, "op") + ", " + head.categories[column("category")]],
         ["rank", String(trace.ranks[r].rank)]];
-    if (column("lane") > 0) facts.push(["lane", trace.ranks[r].lanes[column("lane") - 1][0]]);
-    facts.push(["part", partName(trace, column("phase"), column("step"))]);
+    if (column("lane") > 0) facts.push(["track", trace.ranks[r].lanes[column("lane") - 1][0]]);
+    facts.push(["phase", partName(trace, column("phase"), column("step"))]);
     if (column("lane") > 0 && head.clock !== "order") {
         const {start} = trace.span(r), wait = column("wait");
         const whole = column("duration") - wait, itself = metricOf(trace, r, "time")[i];
         facts.push(["time", duration(whole) +
-            (itself < whole ? ", of it " + duration(itself) + " its own" : "")]);
-        if (wait > 0) facts.push(["waited", duration(wait) + " for other ranks"]);
-        facts.push(["began", duration(start[i])]);
+            (itself < whole ? ", self " + duration(itself) : "")]);
+        if (wait > 0) facts.push(["wait", duration(wait) + " for other ranks"]);
+        facts.push(["start", duration(start[i])]);
     }
     if (column("comm") > 0) {
         const group = column("group");
-        facts.push(["sent", amount(column("comm_bytes"), "B")]);
+        facts.push(["payload", amount(column("comm_bytes"), "B")]);
         if (group > 0) facts.push(["group", head.groups[group - 1].name + ", " +
             plural(head.groups[group - 1].ranks.length, "rank")]);
         if (column("peer") > 0) facts.push(["peer", "rank " + (column("peer") - 1)]);
@@ -112,7 +112,7 @@ function factsOf(view, at) {
         amount(column("written"), "B") + " written"]);
     if (bytes > 0 && column("flops") > 0)
         facts.push(["intensity", Number((column("flops") / bytes).toPrecision(3)) + " FLOP/B"]);
-    if (trace.text(r, i, "attributes")) facts.push(["options", trace.text(r, i, "attributes")]);
+    if (trace.text(r, i, "attributes")) facts.push(["attributes", trace.text(r, i, "attributes")]);
     if (view.critical) facts.push(["slack", slackText(view, at)]);
     facts.push(["id", trace.id(r, i)]);
     return facts;
@@ -120,8 +120,8 @@ function factsOf(view, at) {
 
 function slackText(view, at) {
     const found = view.criticalOf(at.trace);
-    if (found.on[at.r][at.i]) return "none: on the critical path";
-    return duration(found.slack[at.r][at.i]) + " later would delay nothing";
+    if (found.on[at.r][at.i]) return "none, because the op is on the critical path";
+    return "can take " + duration(found.slack[at.r][at.i]) + " longer without delaying the end";
 }
 
 function definitions(facts, name = "") {
@@ -138,8 +138,7 @@ function link(view, at, text, small) {
     return a;
 }
 
-const TENSOR_ROLES = ["parameter", "input", "kept between steps", "view",
-                      "a term of a sum"];
+const TENSOR_ROLES = ["parameter", "input", "persistent", "view", "partial sum"];
 
 function tensorText(trace, r, t) {
     const flags = trace.column(r, "tensor_flags")[t];
@@ -183,12 +182,12 @@ function showPanel(view) {
     add("Outputs", tensorLinks(view, at, false));
     add("Used by",
         usersOf(at).map((to) => link(view, to, opName(to), to.trace.text(to.r, to.i, "op"))));
-    add("Also waits for", waitsOf(view, at));
-    add("Together with", partnersOf(at).map((to) => link(view, to,
+    add("Other dependencies", waitsOf(view, at));
+    add("Same call on other ranks", partnersOf(at).map((to) => link(view, to,
         "rank " + to.trace.ranks[to.r].rank, opName(to))));
     const pair = pairedWith(at);
-    if (pair) add("Pair of tensor parallelism", [link(view, pair, opName(pair),
-        "what forward gives each rank alike, backward adds up")]);
+    if (pair) add("Tensor-parallel pair", [link(view, pair, opName(pair),
+        "forward copies a tensor to all ranks, backward sums its gradients")]);
     if (view.traces.length > 1) add("In the other trace", otherLinks(view, at));
     fill(panel, ...sections);
     panel.scrollTop = 0;
@@ -222,17 +221,17 @@ function criticalPanel(view, trace) {
     const share = (ns) => duration(ns) + ", " + Number((100 * ns / span).toPrecision(2)) + " %";
     const rows = [...sums].sort((a, b) => b[1] - a[1]).slice(0, 12);
     return [make("h3", "Critical path"), definitions(rows.map(([op, ns]) => [op, share(ns)])
-        .concat(span > all ? [["between ops", share(span - all)]] : []))];
+        .concat(span > all ? [["gaps between ops", share(span - all)]] : []))];
 }
 
 const WHAT_YOU_SEE = {
     time:
-        "Time goes to the right. A row of ops for each rank and stream; above them the parts of " +
-        "the run, layers and blocks. Red are collectives: there ranks exchange data. Pale red is " +
-        "the time that a rank waits for others.",
-    graph: "Ops from top to bottom, in boxes for parts of the run, layers and blocks. Red are " +
-        "collectives: there ranks exchange data. Boxes that are alike are drawn once, with their " +
-        "number. A click opens a box; on its title closes it.",
+        "Time runs from left to right. Each stream or thread of a rank has a track; the bands " +
+        "above the tracks are phases, layers and blocks. Communication between ranks is red, and " +
+        "the time in which a rank waits for others is pale red.",
+    graph: "Ops run from top to bottom, in boxes for phases, layers and blocks. Communication " +
+        "between ranks is red. Identical boxes are drawn once, with their number. Click a box to " +
+        "open it, and its title to close it.",
 };
 
 function overviewPanel(view) {
@@ -242,9 +241,9 @@ function overviewPanel(view) {
             sum + rowsOf(trace, r).reduce((n, row) => n + row.nodes.length, 0), 0);
         const facts = [["ops", ops.toLocaleString("en")], ["ranks", String(trace.ranks.length)]];
         if (trace.head.clock !== "order")
-            facts.push(["from begin to end", duration(trace.end - trace.begin)]);
+            facts.push(["duration", duration(trace.end - trace.begin)]);
         facts.push(["times", trace.head.clock === "order"
-            ? "unknown: only the order means anything"
+            ? "unknown, only the order of ops is known"
             : trace.head.clock + (trace.head.rounded ? ", rounded by less than 1 %" : "")]);
         if (view.critical) out.push(...criticalPanel(view, trace));
         out.push(make("h3", view.traces.length > 1 ? labelsOf(view.traces)[t] : "The run"),
@@ -263,7 +262,7 @@ function showTip(view, at, x, y) {
         return;
     }
     const facts =
-        at.facts || factsOf(view, at).filter(([name]) => name !== "id" && name !== "lane");
+        at.facts || factsOf(view, at).filter(([name]) => name !== "id" && name !== "track");
     fill(tip, make("b", at.name || opName(at)));
     for (const [name, text] of facts) {
         const line = make("div");

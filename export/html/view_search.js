@@ -116,7 +116,7 @@ class Hits {
 
     /* "3 of 32 found, 8 hidden" (by the legend) */
     text(view) {
-        if (this.count === 0) return "nothing found";
+        if (this.count === 0) return "no results";
         const hidden = this.hiddenIn(view), all = hidden === this.count;
         return (this.at >= 0 ? this.at + 1 + " of " : "") + this.count.toLocaleString("en") +
             " found" + (hidden === 0 ? ""

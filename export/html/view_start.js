@@ -3,13 +3,14 @@
 const KEYS = [
     ["w s, wheel", "zoom in, out"], ["a d, \u2190 \u2192", "move left, right"],
     ["\u2191 \u2193", "move up, down"], ["0", "show everything"], ["g", "timeline or graph"],
-    ["t", "tables"], ["/", "find"], ["n p", "next, previous that was found"],
-    ["c", "critical path, and slack of each op"], ["k", "next colouring"],
-    ["Enter", "zoom to the selected op"], ["[ ]", "op before, after in its lane"],
-    ["i o", "first input, first user"], ["e", "ranks lane by lane, or one line each"],
+    ["t", "tables"], ["/", "find"], ["n p", "next, previous search result"],
+    ["c", "critical path, and slack of each op"], ["k", "next colour scheme"],
+    ["Enter", "zoom to the selected op"], ["[ ]", "previous, next op of the track"],
+    ["i o", "first input, first op that uses its output"],
+    ["e", "timeline: all tracks, or one line per rank"],
     ["b", "this panel"], ["1 2 3", "graph: layers, blocks, ops"],
     ["v", "graph: views, which compute nothing"],
-    ["l", "light or dark"], ["Esc", "nothing selected or found"],
+    ["l", "light or dark theme"], ["Esc", "clear selection and search"],
 ];
 
 const NARROW = 700; /* CSS pixels; on narrower screens the panel opens only on request */
@@ -213,7 +214,7 @@ class View {
         const found = document.getElementById("found");
         found.textContent = this.hits ? this.hits.text(this) : "";
         found.title = this.hits && this.hits.hiddenIn(this) > 0
-            ? "The legend hides them: a click on a kind shows it again" : "";
+            ? "Hidden in the legend: click a kind to show it" : "";
     }
 
     /* Prints with the light theme, at the printer's resolution, and as large as fits a page. */

@@ -48,7 +48,7 @@ def check_parts(page, folder):
         else:
             check("-" not in text, f"{op}: {text}, but nothing is cut")
     check(cut > 20 and weights >= 6, f"{cut} cut, {weights} with a part of a weight")
-    check(any(t.endswith("makes a term of a sum") for t in texts.values()), "no term of a sum")
+    check(any(t.endswith("output: partial sum") for t in texts.values()), "no partial sum")
     page.do("view.setLevel(2)")
     page.frame()
     facts = page.do("""(() => { const p = view.picture.parts[1]; let out; const go = (k) => {

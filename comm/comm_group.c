@@ -14,7 +14,7 @@ static syn_status check_group(const syn_comm *comm, uint32_t id, const char *nam
         return SYN_FAIL(err, SYN_E_INVALID, "group %.64s has %d ranks in a world of %d", name,
                         (int)n_ranks, (int)comm->size);
     uint8_t *seen = syn_calloc((size_t)comm->size, 1);
-    if (seen == NULL) return SYN_FAIL_NOMEM(err, comm->size, "checking a group");
+    if (seen == NULL) return SYN_FAIL_NOMEM(err, comm->size, "the checks of a group");
     syn_status status = SYN_OK;
     *index = -1;
     for (int32_t i = 0; i < n_ranks && status == SYN_OK; i++) {

@@ -49,7 +49,7 @@ void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep)
     const size_t n = t->n_tensors - what.first_tensor;
     bool *stays = syn_calloc(n + 1, sizeof *stays);
     if (!stays) {
-        SYN_FAIL_NOMEM(&ctx->error, n, "forgetting rows");
+        SYN_FAIL_NOMEM(&ctx->error, n, "the rows to drop");
         return;
     }
     choose(ctx, what.first_tensor, stays, keep, n_keep);

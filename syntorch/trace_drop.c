@@ -35,7 +35,7 @@ static syn_status names_new(const syn_trace *t, struct names *names, syn_error *
     const size_t n =
         t->texts.n_entries + t->specs.n_entries + t->layouts.n_entries + t->blobs.n_entries;
     names->texts = syn_calloc(n, sizeof *names->texts);
-    if (!names->texts) return SYN_FAIL_NOMEM(err, n * sizeof *names->texts, "dropping rows");
+    if (!names->texts) return SYN_FAIL_NOMEM(err, n * sizeof *names->texts, "the rows to drop");
     names->specs = names->texts + t->texts.n_entries;
     names->layouts = names->specs + t->specs.n_entries;
     names->blobs = names->layouts + t->layouts.n_entries;
@@ -157,7 +157,7 @@ syn_status syn__trace_drop(syn_trace *t, const syn__drop_plan *what, syn_error *
         t->hashed.next_tensor = (uint32_t)t->n_tensors;
         sweep(t, what, &names);
     } else {
-        s = SYN_FAIL_NOMEM(err, n * sizeof *moved, "dropping rows");
+        s = SYN_FAIL_NOMEM(err, n * sizeof *moved, "the rows to drop");
     }
     syn_free(names.texts);
     syn_free(moved);

@@ -101,7 +101,7 @@ static syn_status find_inplace(struct view *v, syn_error *err) {
                       .overwritten = syn_calloc(t->n_tensors, 1)};
     syn_status s = u.heads && u.overwritten
                        ? SYN_OK
-                       : SYN_FAIL_NOMEM(err, t->n_tensors * 5, "a view of a trace");
+                       : SYN_FAIL_NOMEM(err, t->n_tensors * 5, "the graph view of a trace");
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
         for (int k = 0; k < syn_trace_versions(t, &t->nodes[i]); k++)
             u.overwritten[t->tensors[t->nodes[i].first_out + (uint32_t)k].base] = 1;
@@ -117,7 +117,7 @@ static syn_status find_inplace(struct view *v, syn_error *err) {
 static syn_status number_comms(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
     uint32_t *next = syn_calloc(t->n_groups + 1, sizeof *next);
-    if (!next) return SYN_FAIL_NOMEM(err, t->n_groups * sizeof *next, "a view of a trace");
+    if (!next) return SYN_FAIL_NOMEM(err, t->n_groups * sizeof *next, "the graph view of a trace");
     syn_status s = SYN_OK;
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
         if (syn_trace_op(t, &t->nodes[i])->flags & SYN_OPF_COMM)

@@ -56,7 +56,8 @@ static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_
 
 static syn_status verify_all_versions(const syn_trace *trace, syn_error *err) {
     uint32_t *newest = syn_calloc(trace->n_tensors, sizeof *newest);
-    if (!newest) return SYN_FAIL_NOMEM(err, trace->n_tensors * sizeof *newest, "checking a trace");
+    if (!newest)
+        return SYN_FAIL_NOMEM(err, trace->n_tensors * sizeof *newest, "the checks of a trace");
     syn_status s = SYN_OK;
     for (uint32_t id = 1; id < trace->n_tensors; id++) newest[id] = id;
     for (uint32_t i = 1; i < trace->n_nodes && s == SYN_OK; i++)

@@ -88,7 +88,7 @@ static syn_status put_batch(writer *w, bool is_meta) {
     size_t bytes;
     syn_sink_char(w->text, ']');
     const char *text = syn_sink_data(w->text, &bytes);
-    if (text == NULL) return SYN_FAIL_NOMEM(w->err, (size_t)BATCH_BYTES, "some messages as JSON");
+    if (text == NULL) return SYN_FAIL_NOMEM(w->err, (size_t)BATCH_BYTES, "messages as JSON");
     syn_json_free(&w->reader.json);
     syn_json_init(&w->reader.json, "", text, bytes, NULL);
     (void)syn_json_next(&w->reader.json);
@@ -153,7 +153,7 @@ syn_status syn_chakra_et_to_json(const char *name, const char *data, size_t byte
     *stats = (syn_chakra_json_stats){0};
     SYN_TRY(syn__et_supported(err));
     writer *w = (writer *)syn_calloc(1, sizeof *w);
-    if (w == NULL) return SYN_FAIL_NOMEM(err, sizeof *w, "some messages");
+    if (w == NULL) return SYN_FAIL_NOMEM(err, sizeof *w, "messages");
     w->frames = syn__et_frames_of(name, data, bytes);
     w->out = out;
     w->stats = stats;

@@ -18,7 +18,7 @@ syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint
     *out = NULL;
     SYN_TRY(syn__et_supported(err));
     syn__et_builder *b = (syn__et_builder *)syn_calloc(1, sizeof *b);
-    if (b == NULL) return SYN_FAIL_NOMEM(err, sizeof *b, "reading execution traces");
+    if (b == NULL) return SYN_FAIL_NOMEM(err, sizeof *b, "the nodes of execution traces");
     const syn_status status = syn_graph_new(&b->graph, ranks, n_ranks, 1, err);
     if (status != SYN_OK) {
         syn_free(b);

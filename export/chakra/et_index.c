@@ -22,7 +22,7 @@ void syn__et_index_close(syn__et_index *index) {
 }
 
 static syn_status no_memory(size_t bytes, syn_error *err) {
-    return SYN_FAIL_NOMEM(err, bytes, "reading an execution trace");
+    return SYN_FAIL_NOMEM(err, bytes, "the index of an execution trace");
 }
 
 /* ---- Framing ---- */

@@ -52,7 +52,8 @@ static syn_status read_groups(syn__et_builder *b, const char *path, syn_error *e
 static syn_status read_set(const syn__et_files *files, syn_graph **out, syn_error *err) {
     syn__et_builder *b;
     int32_t *ranks = (int32_t *)syn_malloc(files->n * sizeof *ranks);
-    if (ranks == NULL) return SYN_FAIL_NOMEM(err, files->n * sizeof *ranks, "the ranks of a set");
+    if (ranks == NULL)
+        return SYN_FAIL_NOMEM(err, files->n * sizeof *ranks, "the ranks of a trace set");
     for (size_t i = 0; i < files->n; i++) ranks[i] = files->list[i].rank;
     syn_status status = syn__et_builder_new(&b, ranks, (uint32_t)files->n, err);
     syn_free(ranks);

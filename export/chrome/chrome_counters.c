@@ -114,7 +114,7 @@ static syn_status put_memory(writer *w) {
     if (rank->n_tensors == 0) return SYN_OK;
     w->lives = syn_calloc(rank->n_tensors, sizeof *w->lives);
     if (w->lives == NULL)
-        return SYN_FAIL_NOMEM(w->err, rank->n_tensors * sizeof *w->lives, "a curve of memory");
+        return SYN_FAIL_NOMEM(w->err, rank->n_tensors * sizeof *w->lives, "a memory curve");
     for (uint32_t i = 0; i < rank->n_tensors; i++) w->lives[i] = (life){-1, -1};
     for (uint32_t i = 0; i < rank->n_nodes; i++) SYN_TRY(note_uses(w, i, rank->n_tensors));
     for (uint32_t i = 0; i < rank->n_tensors; i++) SYN_TRY(add_life(w, i, &before));

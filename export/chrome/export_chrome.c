@@ -54,12 +54,12 @@ static void put_thread_name(writer *w, const syn__track_thread *t) {
     syn__put_text(w->sink, "\"name\":", t->copy > 0 ? text : name);
 }
 
-/* Writes the ranks that this process represents: "rank 0", or "rank 0 and its copies 1, 2, 3". */
+/* Writes the ranks that this process represents: "rank 0", or "rank 0, identical: 1, 2, 3". */
 static void put_process_name(writer *w) {
     char text[512];
     const syn_graph *graph = w->timeline.graph;
     int n = snprintf(text, sizeof text, "rank %d", (int)w->walk.rank);
-    const char *between = " and its copies ";
+    const char *between = ", identical: ";
     for (uint32_t r = 0; w->copies.n > 0 && r < graph->n_ranks; r++) {
         if (r == w->walk.rank_index || w->copies.of[r] != w->walk.rank_index) continue;
         if ((size_t)n + 40 > sizeof text) between = ", ...";

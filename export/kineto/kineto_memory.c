@@ -103,7 +103,7 @@ syn_status syn__kineto_memory_find(syn__kineto_memory *out, const syn__kineto_pl
                 .lives = syn_calloc(n, sizeof *f.lives),
                 .err = err};
     const syn_status status =
-        f.lives != NULL ? find(&f) : SYN_FAIL_NOMEM(err, n * sizeof *f.lives, "lives");
+        f.lives != NULL ? find(&f) : SYN_FAIL_NOMEM(err, n * sizeof *f.lives, "tensor lifetimes");
     syn_free(f.lives);
     if (status != SYN_OK) syn__kineto_memory_free(out);
     return status;

@@ -423,7 +423,7 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
     SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, NULL, err));
     w->met = syn_calloc(w->links.timeline.n_meetings, 1);
     if (w->met == NULL)
-        return SYN_FAIL_NOMEM(err, w->links.timeline.n_meetings, "the meetings of ranks");
+        return SYN_FAIL_NOMEM(err, w->links.timeline.n_meetings, "the collectives of ranks");
     syn__graphml_put_header(w->sink, w->walk.graph);
     put_end(w);
     for (uint32_t r = first; r < end; r++) {

@@ -177,7 +177,7 @@ static syn_status inflate_all(unpacking *u, syn_error *err) {
         SYN_TRY(make_room(u, err));
         const int code = inflate_some(u);
         const char *in = (const char *)u->z.next_in;
-        if (code == Z_MEM_ERROR) return SYN_FAIL_NOMEM(err, 1 << 16, "unpacking");
+        if (code == Z_MEM_ERROR) return SYN_FAIL_NOMEM(err, 1 << 16, "unpacked data");
         if (code == Z_STREAM_END) {
             if (!is_gzip(in, (size_t)(end - in))) return SYN_OK;
             (void)inflateReset(&u->z);
@@ -195,7 +195,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
     u.z.zalloc = zlib_alloc;
     u.z.zfree = zlib_free;
     if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* +16 selects the gzip format */
-        return SYN_FAIL_NOMEM(err, 1 << 16, "unpacking");
+        return SYN_FAIL_NOMEM(err, 1 << 16, "unpacked data");
     u.z.next_in = (z_const Bytef *)(uintptr_t)file->data;
     make_guessed_room(&u);
     syn_status status = inflate_all(&u, err);
@@ -294,7 +294,7 @@ syn_status syn__file_text_memory(syn__file_text *file, const char *name, const c
     size_t all;
     *file = (syn__file_text){.name = name};
     char *copy = syn_add_size(bytes, SYN__LOOSE_PADDING, &all) ? (char *)syn_malloc(all) : NULL;
-    if (copy == NULL) return SYN_FAIL_NOMEM(err, bytes, "a copy of a text");
+    if (copy == NULL) return SYN_FAIL_NOMEM(err, bytes, "a copy of a file's text");
     if (bytes != 0) memcpy(copy, data, bytes);
     memset(copy + bytes, 0, SYN__LOOSE_PADDING);
     file->data = copy;

@@ -43,7 +43,7 @@ syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t by
         if (left == 0) break;
     }
     (void)deflateEnd(&z);
-    return ok ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "packing");
+    return ok ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "compressed data");
 }
 #else
 syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t bytes,

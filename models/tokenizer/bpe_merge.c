@@ -120,7 +120,7 @@ static syn_status work_reserve(syn__bpe_work *work, size_t elems, syn_error *err
     work->links = syn_malloc(elems * 3 * sizeof(uint32_t));
     if (work->heap == NULL || work->links == NULL) {
         syn__bpe_work_free(work);
-        return SYN_FAIL_NOMEM(err, bytes, "merging a long word");
+        return SYN_FAIL_NOMEM(err, bytes, "the merges of a long word");
     }
     work->elems = elems;
     return SYN_OK;

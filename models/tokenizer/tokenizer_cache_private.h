@@ -32,7 +32,7 @@ static inline syn_status syn__cache_new(syn__cached_word **out, size_t text_byte
     if (text_bytes < SYN__CACHE_FROM_BYTES) return SYN_OK;
     *out = (syn__cached_word *)syn_calloc(SYN__CACHE_SLOTS, sizeof **out);
     if (*out != NULL) return SYN_OK;
-    return SYN_FAIL_NOMEM(err, SYN__CACHE_SLOTS * sizeof **out, "remembering words");
+    return SYN_FAIL_NOMEM(err, SYN__CACHE_SLOTS * sizeof **out, "a cache of words");
 }
 
 /* Copies the ids of a word to `ids` and returns their number; 0 if the word is not cached. */

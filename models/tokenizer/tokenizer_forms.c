@@ -54,7 +54,8 @@ static syn_status sort_marks(syn__unit *marks, size_t n, syn_error *err) {
     }
     size_t count[256] = {0};
     syn__unit *sorted = syn_malloc(n * sizeof *sorted);
-    if (sorted == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *sorted, "a row of marks");
+    if (sorted == NULL)
+        return SYN_FAIL_NOMEM(err, n * sizeof *sorted, "the marks of a word's characters");
     for (size_t i = 0; i < n; i++)
         if (marks[i].order < 255) count[marks[i].order + 1]++;
     for (size_t i = 1; i < 256; i++) count[i] += count[i - 1];

@@ -301,13 +301,13 @@ void syn__regex_free(syn__regex *regex) {
 
 syn_status syn__match_new(syn__match **out, syn_error *err) {
     *out = syn_calloc(1, sizeof **out);
-    if (*out == NULL) return SYN_FAIL_NOMEM(err, sizeof **out, "matching words");
+    if (*out == NULL) return SYN_FAIL_NOMEM(err, sizeof **out, "the match of a regular expression");
     (*out)->general = pcre2_general_context_create(give_memory, take_memory, NULL);
     if ((*out)->general) (*out)->data = pcre2_match_data_create(1, (*out)->general);
     if ((*out)->data) return SYN_OK;
     syn__match_free(*out);
     *out = NULL;
-    return SYN_FAIL_NOMEM(err, 256, "matching words");
+    return SYN_FAIL_NOMEM(err, 256, "the match of a regular expression");
 }
 
 void syn__match_free(syn__match *match) {

@@ -175,7 +175,7 @@ static syn_status add_file(syn_squad *squad, const char *path, syn_error *err) {
 
 syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths, syn_error *err) {
     syn_squad *squad = syn_calloc(1, sizeof *squad);
-    if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions");
+    if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions of SQuAD");
     syn_status s = n_paths > 0 ? SYN_OK : SYN_FAIL(err, SYN_E_INVALID, "no SQuAD file was given");
     for (int i = 0; i < n_paths && s == SYN_OK; i++) s = add_file(squad, paths[i], err);
     if (s == SYN_OK) *out = squad;
@@ -186,7 +186,7 @@ syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths
 syn_status syn_squad_parse(syn_squad **out, const char *name, const char *json, size_t bytes,
                            syn_error *err) {
     syn_squad *squad = syn_calloc(1, sizeof *squad);
-    if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions");
+    if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions of SQuAD");
     const syn_status s = add_document(squad, name, json, bytes, err);
     if (s == SYN_OK) *out = squad;
     else syn_squad_free(squad);

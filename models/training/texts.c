@@ -47,7 +47,7 @@ static syn_status new_texts(syn_texts **out, int64_t n, syn_error *err) {
     if (t && t->begins && t->firsts) return SYN_OK;
     syn_texts_free(t);
     *out = NULL;
-    return SYN_FAIL_NOMEM(err, (size_t)n * 12, "texts");
+    return SYN_FAIL_NOMEM(err, (size_t)n * 12, "samples");
 }
 
 /* ---- one sample ---- */
@@ -173,7 +173,7 @@ static syn_status join(struct job *j, int64_t n_pieces, syn_error *err) {
         if (e->code != SYN_OK) return SYN_FAIL(err, e->code, "%s", e->text);
         n += j->pieces[i].n;
     }
-    if (!(t->ids = syn_malloc(n * sizeof *t->ids))) return SYN_FAIL_NOMEM(err, n * 4, "texts");
+    if (!(t->ids = syn_malloc(n * sizeof *t->ids))) return SYN_FAIL_NOMEM(err, n * 4, "samples");
     n = 0;
     for (int64_t i = 0; i < n_pieces; i++) {
         const struct piece *p = &j->pieces[i];
@@ -206,7 +206,7 @@ syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_toke
     SYN_TRY(new_texts(&j.texts, n, err));
     j.pieces = syn_calloc((size_t)n_pieces, sizeof *j.pieces);
     syn_status s = SYN_OK;
-    if (!j.pieces) s = SYN_FAIL_NOMEM(err, (size_t)n_pieces * sizeof *j.pieces, "texts");
+    if (!j.pieces) s = SYN_FAIL_NOMEM(err, (size_t)n_pieces * sizeof *j.pieces, "samples");
     if (s == SYN_OK) syn_workers_run(workers, n_pieces, do_piece, &j);
     if (s == SYN_OK) s = join(&j, n_pieces, err);
     for (int64_t i = 0; j.pieces && i < n_pieces; i++) syn_free(j.pieces[i].ids);
@@ -278,7 +278,7 @@ static syn_status parse(syn_texts **out, const char *data, size_t bytes, uint64_
     SYN_TRY(new_texts(&t, h.n, err));
     if (!(t->ids = syn_malloc((size_t)h.tokens * sizeof *t->ids))) {
         syn_texts_free(t);
-        return SYN_FAIL_NOMEM(err, (size_t)h.tokens * sizeof *t->ids, "texts");
+        return SYN_FAIL_NOMEM(err, (size_t)h.tokens * sizeof *t->ids, "samples");
     }
     at = take(t->begins, at, (size_t)(h.n + 1) * sizeof *t->begins);
     at = take(t->firsts, at, (size_t)h.n * sizeof *t->firsts);

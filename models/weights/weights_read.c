@@ -33,12 +33,12 @@ syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *w
                                   syn_error *err) {
     *out = NULL;
     syn_weights_reader *r = syn_calloc(1, sizeof *r);
-    if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a reader of weights");
+    if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a weights reader");
     r->weights = weights;
     r->taken = syn_calloc(weights->n_entries, sizeof *r->taken);
     if (!r->taken) {
         syn_weights_reader_free(r);
-        return SYN_FAIL_NOMEM(err, weights->n_entries, "a reader of weights");
+        return SYN_FAIL_NOMEM(err, weights->n_entries, "a weights reader");
     }
     *out = r;
     return SYN_OK;

@@ -167,7 +167,7 @@ syn_status syn_workers_new(syn_workers **out, int threads, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "%d threads requested; 1 to %d are supported", threads,
                         SYN_WORKERS_MAX);
     syn_workers *w = syn_calloc(1, sizeof *w);
-    if (!w) return SYN_FAIL_NOMEM(err, sizeof *w, "a pool of threads");
+    if (!w) return SYN_FAIL_NOMEM(err, sizeof *w, "a thread pool");
     w->threads = threads;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->begin, NULL);

@@ -52,7 +52,7 @@ static syn_status join(syn_graph *g, struct joined *j, syn_error *err) {
     g->groups = syn_calloc(n_groups, sizeof *g->groups);
     j->parts = syn_calloc(n_ranks, sizeof *j->parts);
     if (!g->ranks || !g->groups || !j->parts)
-        return SYN_FAIL_NOMEM(err, n_ranks * sizeof *g->ranks, "a joined graph");
+        return SYN_FAIL_NOMEM(err, n_ranks * sizeof *g->ranks, "the union of graphs");
     for (uint32_t i = 0; i < j->n_graphs; i++) {
         const syn_graph *from = j->graphs[i];
         if (from->world_size > g->world_size) g->world_size = from->world_size;
@@ -80,7 +80,7 @@ syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n
         syn_free(g);
         syn_free(j);
         syn_free(copy);
-        return SYN_FAIL_NOMEM(err, sizeof *g, "a joined graph");
+        return SYN_FAIL_NOMEM(err, sizeof *g, "the union of graphs");
     }
     for (uint32_t i = 0; i < n_graphs; i++) copy[i] = graphs[i];
     j->graphs = copy;

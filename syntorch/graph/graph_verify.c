@@ -61,7 +61,7 @@ static bool has_twice(uint64_t *keys, size_t n, uint64_t *twice) {
 
 static uint64_t *new_keys(size_t n, syn_error *err) {
     uint64_t *keys = (uint64_t *)syn_calloc(n, sizeof *keys);
-    if (keys == NULL) (void)SYN_FAIL_NOMEM(err, n * sizeof *keys, "checking a graph");
+    if (keys == NULL) (void)SYN_FAIL_NOMEM(err, n * sizeof *keys, "the checks of a graph");
     return keys;
 }
 
@@ -399,7 +399,8 @@ static syn_status check_rank(check *c) {
     c->produced = (uint8_t *)syn_calloc(n, 1);
     syn_status status = SYN_OK;
     if (c->producers == NULL || c->bases == NULL || c->versions == NULL || c->produced == NULL)
-        status = SYN_FAIL_NOMEM(c->err, (size_t)n * 3 * sizeof *c->producers, "checking a graph");
+        status =
+            SYN_FAIL_NOMEM(c->err, (size_t)n * 3 * sizeof *c->producers, "the checks of a graph");
     for (uint32_t i = 0; i < n && status == SYN_OK; i++) status = check_tensor(c, i);
     if (status == SYN_OK) status = check_nodes(c);
     if (status == SYN_OK) status = check_produced(c);
@@ -414,7 +415,7 @@ syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) {
     check c = {.graph = graph, .err = err};
     c.groups = (group_state *)syn_calloc(graph->n_groups, sizeof *c.groups);
     if (c.groups == NULL)
-        return SYN_FAIL_NOMEM(err, graph->n_groups * sizeof *c.groups, "checking a graph");
+        return SYN_FAIL_NOMEM(err, graph->n_groups * sizeof *c.groups, "the checks of a graph");
     syn_status status = check_ranks(&c);
     if (status == SYN_OK) status = check_groups(&c);
     if (status == SYN_OK) status = check_metadata(&c);

@@ -255,7 +255,7 @@ def check_set():
             if check(done.returncode == 0, f"export of {name}: {done.stderr.decode()}"):
                 with open(os.path.join(folder, f"{rank}.dot"), encoding="utf-8") as f:
                     text = f.read()
-                check("Communication between 2 ranks" in text and "recording" in text
+                check("Communication between 2 ranks" in text and "PyTorch trace" in text
                       and "forward, step" not in text and ">forward" not in text,
                       f"export of {name}: its words")
         os.remove(os.path.join(folder, "out", "t.1.et"))

@@ -184,7 +184,7 @@ static void timeline(void) {
     syn_graph *g = ranks_of(&shards);
     char *once = written(&syn_export_chrome, g, SYN_COPIES_ONCE);
     char *full = written(&syn_export_chrome, g, SYN_COPIES_FULL);
-    CHECK_HAS(once, "\"name\":\"rank 0 and its copies 1, 2, 3\"");
+    CHECK_HAS(once, "\"name\":\"rank 0, identical: 1, 2, 3\"");
     CHECK(strstr(once, "\"pid\":1") == NULL);
     CHECK_HAS(full, "\"name\":\"rank 3\"");
     CHECK_HAS(full, "\"pid\":3");

@@ -284,7 +284,8 @@ syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_
                     size_t n, bool given, int rounds, syn_error *err) {
     const size_t numbers = n * ((size_t)constants->n + 2);
     double *room = syn_calloc(numbers + 1, sizeof *room);
-    if (room == NULL) return SYN_FAIL_NOMEM(err, numbers * sizeof *room, "a fit");
+    if (room == NULL)
+        return SYN_FAIL_NOMEM(err, numbers * sizeof *room, "the fit of a stack's constants");
     syn_hardware best = *hw, other;
     problem p = {&best, constants, rows, n, room, room + n, room + 2 * n};
     double least = given ? fit_from(&p, rounds) : INFINITY;

@@ -98,7 +98,7 @@ static void mpi_log(void *user, const char *sentence) {
    ranks. */
 static syn_status share(uint64_t *numbers, syn_comm *comm, syn_error *err) {
     uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
-    if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "the ranks' numbers");
+    if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "the rank numbers");
     const syn_status s = gather_numbers(all, comm, numbers[comm->rank], err);
     for (int32_t r = 0; comm->rank == 0 && r < comm->size; r++) numbers[r] = all[r];
     syn_free(all);

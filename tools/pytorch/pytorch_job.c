@@ -106,7 +106,7 @@ static syn_status run(const pytorch_job *job, bool link, pytorch_outcome *o, syn
     syn_pytorch_options options = job->options;
     syn_pytorch_source *sources = syn_calloc(job->n_files, sizeof *sources);
     memset(o, 0, sizeof *o);
-    if (!sources) return SYN_FAIL_NOMEM(err, job->n_files * sizeof *sources, "names of files");
+    if (!sources) return SYN_FAIL_NOMEM(err, job->n_files * sizeof *sources, "file names");
     for (size_t i = 0; i < job->n_files; i++) {
         const pytorch_files *f = &job->files[i];
         sources[i] = (syn_pytorch_source){f->host, f->device, f->rank >= 0 ? &f->rank : NULL, true};

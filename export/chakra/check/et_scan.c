@@ -41,7 +41,7 @@ static bool next_message(scanner *s, syn__et_reader *r, syn__str *out) {
 }
 
 static syn_status no_memory(size_t bytes, syn_error *err) {
-    return SYN_FAIL_NOMEM(err, bytes, "checking an execution trace");
+    return SYN_FAIL_NOMEM(err, bytes, "the checks of an execution trace");
 }
 
 /* Reports a message that the decoder rejected, so that the scan continues. Fails only if memory is

@@ -366,5 +366,5 @@ syn_status syn__check_deadlock(syn_validator *v, syn_error *err) {
     ok = ok && !s.no_memory;
     if (ok && s.n_done < v->result.n_nodes) report_deadlock(&s);
     close_run(&s);
-    return ok ? SYN_OK : SYN_FAIL_NOMEM(err, v->result.n_nodes, "running through the set");
+    return ok ? SYN_OK : SYN_FAIL_NOMEM(err, v->result.n_nodes, "the simulation of a trace set");
 }

@@ -261,7 +261,7 @@ static syn_status take_host(syn__pt_calls *c, uint32_t index, uint32_t above) {
 /* Allocates a table of n entries and stores it in the pointer to which `out` points. */
 static syn_status new_table(syn__pt_calls *c, void *out, size_t n, size_t bytes, int fill) {
     void *table = syn_calloc(n != 0 ? n : 1, bytes);
-    if (table == NULL) return SYN_FAIL_NOMEM(c->err, n * bytes, "finding communication");
+    if (table == NULL) return SYN_FAIL_NOMEM(c->err, n * bytes, "the communication of a trace");
     memset(table, fill, n * bytes);
     memcpy(out, &table, sizeof table);
     return SYN_OK;

@@ -97,7 +97,7 @@ syn_status syn__pt_launch_order(const syn__pt_rank *rank, const int64_t *when, u
     l.head = (uint32_t *)syn_malloc(n * sizeof *l.head);
     syn_status s = SYN_OK;
     if (l.keys == NULL || l.next == NULL || l.head == NULL)
-        s = SYN_FAIL_NOMEM(err, n * sizeof *l.keys, "the order of communications");
+        s = SYN_FAIL_NOMEM(err, n * sizeof *l.keys, "the order of collectives and messages");
     if (s == SYN_OK) s = order_launches(&l, when);
     syn_free(l.keys);
     syn_free(l.next);

@@ -11,7 +11,8 @@
 void *syn__compat_array(syn__compat *c, size_t n, size_t elem_bytes) {
     size_t bytes = 0;
     void *array = syn_mul_size(n ? n : 1, elem_bytes, &bytes) ? syn_malloc(bytes) : NULL;
-    if (array == NULL) (void)SYN_FAIL_NOMEM(c->err, n * elem_bytes, "linking traces");
+    if (array == NULL)
+        (void)SYN_FAIL_NOMEM(c->err, n * elem_bytes, "the link of host and device traces");
     return array;
 }
 

@@ -86,7 +86,7 @@ static syn_status sort_equal(const syn__compat *c, uint32_t *order, size_t n) {
     }
     uint64_t *keys = syn_malloc(n * sizeof *keys);
     uint32_t *places = NULL;
-    if (keys == NULL) return SYN_FAIL_NOMEM(c->err, n * sizeof *keys, "sorting events");
+    if (keys == NULL) return SYN_FAIL_NOMEM(c->err, n * sizeof *keys, "sorted events");
     for (size_t i = 0; i < n; i++) keys[i] = syn__pt_double_key(c->ops[order[i]].dur);
     const syn_status s = syn__pt_sort(keys, n, &places, c->err);
     if (s == SYN_OK) syn__pt_permute(order, sizeof *order, places, n);

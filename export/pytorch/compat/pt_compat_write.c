@@ -98,7 +98,7 @@ static syn_status put_base(writer *w, const syn__pt_host_node *host) {
         put_int(&w->base, ints[i].name, (int64_t)ints[i].value);
     }
     const syn__compat_name *schema = syn__compat_host_text(w->c, host->op_schema);
-    if (schema == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for texts");
+    if (schema == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for strings");
     put_text(&w->base, "op_schema", schema->text);
     return SYN_OK;
 }
@@ -225,7 +225,7 @@ static syn_status meta_text(writer *w, syn__et_attr *attr, const char *name, syn
     if (value.bytes < 2 || *value.text != '"')
         return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is not a string", name);
     char *text = syn__arena_get(&w->c->arena, value.bytes);
-    if (text == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for texts");
+    if (text == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for strings");
     value.text++;
     value.bytes -= 2;
     *attr = (syn__et_attr){.name = syn__str_of(name), .field = SYN__ET_STRING};

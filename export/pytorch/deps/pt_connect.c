@@ -20,7 +20,7 @@ static syn_status date_ops(syn__pt_connector *c) {
     c->when = syn_malloc(r->n_ops * sizeof *c->when);
     if (!last || !c->when) {
         syn_free(last);
-        return SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *c->when, "times");
+        return SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *c->when, "the times of ops");
     }
     for (size_t i = 0; i < r->n_lanes; i++) last[i] = SYN__PT_NO_NS;
     for (size_t i = 0; i < r->n_ops; i++) {
@@ -43,7 +43,7 @@ static syn_status sort_lanes(syn__pt_connector *c) {
     c->lane_ops = syn_malloc(r->n_ops * sizeof *c->lane_ops);
     syn_status s = SYN_OK;
     if (!keys || !c->lane_first || !c->lane_ops)
-        s = SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *keys, "lanes");
+        s = SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *keys, "threads and streams");
     for (size_t i = 0; i < r->n_ops && s == SYN_OK; i++) keys[i] = syn__pt_i64_key(c->when[i]);
     if (s == SYN_OK) s = syn__pt_sort(keys, r->n_ops, &by_time, c->err);
     if (s == SYN_OK) {

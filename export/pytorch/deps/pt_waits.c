@@ -131,7 +131,8 @@ static syn_status list_works(waiter *w) {
     uint32_t *order = NULL;
     syn_status s = SYN_OK;
     w->works = syn_malloc((r->n_comms + 1) * sizeof *w->works);
-    if (!keys || !w->works) s = SYN_FAIL_NOMEM(w->c->err, r->n_comms * sizeof *keys, "waits");
+    if (!keys || !w->works)
+        s = SYN_FAIL_NOMEM(w->c->err, r->n_comms * sizeof *keys, "stream dependencies");
     for (size_t i = 0; s == SYN_OK && i < r->n_comms; i++) {
         const syn__pt_op *op = &r->ops[r->comms[i].op];
         if (!is_work(r, &r->comms[i])) continue;
@@ -448,7 +449,7 @@ syn_status syn__pt_find_waits(syn__pt_connector *c) {
         w.step = syn_malloc(n * sizeof *w.step);
         s = w.names && w.inside && w.ops && w.behind && w.step
                 ? find_all(&w)
-                : SYN_FAIL_NOMEM(c->err, n * sizeof *w.ops, "waits");
+                : SYN_FAIL_NOMEM(c->err, n * sizeof *w.ops, "stream dependencies");
     }
     syn_free(w.names);
     syn_free(w.inside);

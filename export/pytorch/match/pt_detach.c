@@ -78,7 +78,7 @@ syn_status syn__pt_pair_library_ops(syn__pt_matcher *m) {
     syn_free(f.excess);
     syn_free(next);
     syn_free(is_library);
-    return complete ? SYN_OK : SYN_FAIL_NOMEM(m->err, n_names * 8, "ops of libraries");
+    return complete ? SYN_OK : SYN_FAIL_NOMEM(m->err, n_names * 8, "library ops");
 }
 
 /* ---- Threads ---- */
@@ -183,8 +183,7 @@ syn_status syn__pt_find_detached(syn__pt_matcher *m) {
     if (m->rank->host.from_event) return SYN_OK;
     f.is_library = syn_calloc(m->rank->host.names.n_entries + 1, 1);
     const syn_status s =
-        f.is_library ? find(&f)
-                     : SYN_FAIL_NOMEM(m->err, m->rank->host.names.n_entries, "names of ops");
+        f.is_library ? find(&f) : SYN_FAIL_NOMEM(m->err, m->rank->host.names.n_entries, "op names");
     syn__pt_map_free(&f.by_tid);
     syn_free(f.threads);
     syn_free(f.is_library);

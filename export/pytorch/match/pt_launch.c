@@ -264,7 +264,8 @@ syn_status syn__pt_find_launches(syn__pt_matcher *m) {
     lookup l = {.m = m, .next = m->scratch};
     l.started = syn_malloc(n * sizeof *l.started);
     syn_status s = SYN_OK;
-    if (!l.started) s = SYN_FAIL_NOMEM(m->err, n * sizeof *l.started, "matching traces");
+    if (!l.started)
+        s = SYN_FAIL_NOMEM(m->err, n * sizeof *l.started, "the match of host and device traces");
     if (s == SYN_OK) s = sweep_all(m, l.started);
     if (s == SYN_OK) s = fill_lookup(&l);
     if (s == SYN_OK) /* sorted by ts_ns, because the doubles may be rounded */

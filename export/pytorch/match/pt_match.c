@@ -12,7 +12,8 @@
 
 static syn_status new_table(const syn__pt_matcher *m, uint32_t **out, size_t n) {
     *out = syn_malloc(n * sizeof **out);
-    if (!*out) return SYN_FAIL_NOMEM(m->err, n * sizeof **out, "matching traces");
+    if (!*out)
+        return SYN_FAIL_NOMEM(m->err, n * sizeof **out, "the match of host and device traces");
     memset(*out, 0xFF, n * sizeof **out); /* SYN__PT_NONE */
     return SYN_OK;
 }
@@ -351,7 +352,7 @@ static syn_status match_all(syn__pt_matcher *m) {
     m->guessed = syn_calloc(n_events + 1, 1);
     m->detached = syn_calloc(n_nodes + 1, 1);
     if (!m->self_ns || !m->guessed || !m->detached)
-        return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
+        return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "the times of ops");
     for (uint32_t i = 0; i < n_nodes; i++) SYN_TRY(resolve_parent(m, i));
     if (linked) {
         note_late_parents(m);

@@ -81,9 +81,8 @@ syn_status syn__pt_add_missing_by_name(syn__pt_rank *rank, syn_error *err) {
     lists l = {.events = syn_malloc(n_events * sizeof *l.events),
                .calls = syn_malloc(n_nodes * sizeof *l.calls)};
     uint64_t *keys = syn_malloc(n_nodes * sizeof *keys);
-    syn_status s = l.events && l.calls && keys
-                       ? SYN_OK
-                       : SYN_FAIL_NOMEM(err, n_nodes * 12, "calls of libraries");
+    syn_status s =
+        l.events && l.calls && keys ? SYN_OK : SYN_FAIL_NOMEM(err, n_nodes * 12, "library calls");
     for (int k = SYN__PT_CALL_ALL_REDUCE; k <= SYN__PT_CALL_REDUCE_SCATTER && s == SYN_OK; k++)
         s = add_kind(rank, k, &l, keys, err);
     for (size_t i = 0; i < sizeof others / sizeof others[0] && s == SYN_OK; i++)

@@ -38,7 +38,7 @@ syn_status syn__pt_sort(uint64_t *keys, size_t n, uint32_t **order, syn_error *e
     if (!more_keys || !more_order || !t || !*order) {
         syn_free(*order);
         *order = NULL;
-        s = SYN_FAIL_NOMEM(err, bytes, "sorting");
+        s = SYN_FAIL_NOMEM(err, bytes, "sorted events");
     } else {
         uint64_t *from = keys, *to = more_keys;
         uint32_t *from_order = *order, *to_order = more_order;

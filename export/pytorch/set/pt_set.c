@@ -141,20 +141,20 @@ static syn_status prepare(syn__pt_set *s) {
     s->number = (int32_t *)syn_malloc((s->n_ranks + 1) * sizeof *s->number);
     s->first = (size_t *)syn_malloc((s->n_ranks + 1) * sizeof *s->first);
     if (s->number == NULL || s->first == NULL)
-        return SYN_FAIL_NOMEM(s->err, s->n_ranks * 16, "a set of ranks");
+        return SYN_FAIL_NOMEM(s->err, s->n_ranks * 16, "the ranks of a trace set");
     for (size_t i = 0; i < s->n_ranks; i++) {
         s->number[i] = s->ranks[i].rank >= 0 ? s->ranks[i].rank : (int32_t)i;
         s->first[i] = n;
         n += s->ranks[i].n_groups;
         uint32_t *at = syn__pt_map_put(&s->by_number, (uint64_t)s->number[i]);
-        if (at == NULL) return SYN_FAIL_NOMEM(s->err, s->n_ranks * 16, "a set of ranks");
+        if (at == NULL) return SYN_FAIL_NOMEM(s->err, s->n_ranks * 16, "the ranks of a trace set");
         *at = (uint32_t)i;
     }
     s->n_groups = n;
     s->key = (uint32_t *)syn_malloc((n + 1) * sizeof *s->key);
     s->outside = (bool *)syn_calloc(n + 1, sizeof *s->outside);
     if (s->key == NULL || s->outside == NULL)
-        return SYN_FAIL_NOMEM(s->err, n * sizeof *s->key, "a set's groups");
+        return SYN_FAIL_NOMEM(s->err, n * sizeof *s->key, "the groups of a trace set");
     agree_world(s);
     compare_steps(s);
     return SYN_OK;
@@ -165,7 +165,7 @@ static syn_status prepare(syn__pt_set *s) {
 static syn_status agree_roles(syn__pt_set *s) {
     enum { RUNS = 1, CANNOT = 2, BOTH = 3 };
     uint8_t *roles = (uint8_t *)syn_calloc((size_t)s->n_rows + 1, 1);
-    if (roles == NULL) return SYN_FAIL_NOMEM(s->err, s->n_rows, "a set's communication");
+    if (roles == NULL) return SYN_FAIL_NOMEM(s->err, s->n_rows, "the communication of a trace set");
     for (size_t i = 0; i < s->n_entries; i++) {
         const syn__pt_entry *e = &s->entries[i];
         const syn__pt_rank *r = &s->ranks[e->rank];

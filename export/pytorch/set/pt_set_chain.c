@@ -36,7 +36,7 @@ syn_status syn__pt_set_chain(syn__pt_rank *r, syn_error *err) {
     uint32_t *before = (uint32_t *)syn_malloc((r->n_ops + 1) * sizeof *before);
     syn_status s = SYN_OK;
     if (last == NULL || before == NULL)
-        s = SYN_FAIL_NOMEM(err, r->n_ops * sizeof *before, "the order of communications");
+        s = SYN_FAIL_NOMEM(err, r->n_ops * sizeof *before, "the order of collectives and messages");
     for (size_t i = 0; s == SYN_OK && i <= r->n_groups; i++) last[i] = SYN__PT_NONE;
     for (size_t i = 0; s == SYN_OK && i < r->n_ops; i++) before[i] = SYN__PT_NONE;
     for (size_t i = 0; s == SYN_OK && i < r->n_comms; i++) {

@@ -65,7 +65,7 @@ static syn_status list_edges(const syn__pt_rank *r, syn__pt_edge **out, size_t *
     *out = edges;
     if (edges == NULL || last == NULL) {
         syn_free(last);
-        return SYN_FAIL_NOMEM(err, r->n_deps * sizeof *edges, "checking a set");
+        return SYN_FAIL_NOMEM(err, r->n_deps * sizeof *edges, "the checks of a trace set");
     }
     for (size_t i = 0; i <= r->n_lanes; i++) last[i] = SYN__PT_NONE;
     for (size_t i = 0; r->first_dep != NULL && i < r->n_ops; i++) {
@@ -107,11 +107,12 @@ static syn_status open_ops(checker *k, uint32_t rank) {
     size_t n;
     c->n_items = (uint32_t)r->n_ops;
     c->comm = table(r->n_ops, sizeof *c->comm);
-    if (c->comm == NULL) return SYN_FAIL_NOMEM(k->s->err, r->n_ops * 4, "checking a set");
+    if (c->comm == NULL)
+        return SYN_FAIL_NOMEM(k->s->err, r->n_ops * 4, "the checks of a trace set");
     for (size_t i = 0; i < r->n_ops; i++) c->comm[i] = r->ops[i].comm;
     syn_status s = list_edges(r, &edges, &n, k->s->err);
     if (s == SYN_OK && !list_items(r, c, edges, n))
-        s = SYN_FAIL_NOMEM(k->s->err, r->n_ops * 16, "checking a set");
+        s = SYN_FAIL_NOMEM(k->s->err, r->n_ops * 16, "the checks of a trace set");
     syn_free(edges);
     return s;
 }
@@ -125,7 +126,8 @@ static syn_status chain_nodes(const syn__pt_sim *sim, check_rank *c, syn_error *
     uint64_t *keys = table(n, sizeof *keys);
     uint32_t n_collectives = 0;
     syn_status s = SYN_OK;
-    if (before == NULL || keys == NULL) s = SYN_FAIL_NOMEM(err, n * sizeof *keys, "checking a set");
+    if (before == NULL || keys == NULL)
+        s = SYN_FAIL_NOMEM(err, n * sizeof *keys, "the checks of a trace set");
     for (size_t i = 0; s == SYN_OK && i < n; i++)
         n_collectives += sim->nodes[i].role == SYN__PT_SIM_COLLECTIVE;
     for (size_t i = n, left = n_collectives; s == SYN_OK && i-- > 0;) {
@@ -160,7 +162,7 @@ static syn_status list_nodes(const syn__pt_sim *sim, check_rank *c, syn_error *e
         c->comm[i] = delay ? SYN__PT_NONE : sim->rank->ops[node->op].comm;
     }
     if (c->comm == NULL || !list_items(sim->rank, c, sim->edges, sim->n_edges))
-        return SYN_FAIL_NOMEM(err, sim->n_nodes * 16, "checking a set");
+        return SYN_FAIL_NOMEM(err, sim->n_nodes * 16, "the checks of a trace set");
     return chain_nodes(sim, c, err);
 }
 
@@ -194,7 +196,8 @@ static syn_status open_rank(checker *k, uint32_t rank, bool of_nodes) {
     SYN_TRY(syn__pt_launch_order(r, NULL, &c->chain, k->s->err));
     c->entry = table(r->n_comms, sizeof *c->entry);
     c->state = table(r->n_comms, sizeof *c->state);
-    if (!c->entry || !c->state) return SYN_FAIL_NOMEM(k->s->err, r->n_comms * 16, "checking a set");
+    if (!c->entry || !c->state)
+        return SYN_FAIL_NOMEM(k->s->err, r->n_comms * 16, "the checks of a trace set");
     SYN_TRY(of_nodes ? open_nodes(k, rank) : open_ops(k, rank));
     if (!of_nodes) chain_launches(r, c);
     for (size_t i = 0; i < r->n_comms; i++) c->entry[i] = SYN__PT_NONE;
@@ -209,7 +212,7 @@ static syn_status open_rows(checker *k) {
     k->first = table(s->n_rows, sizeof *k->first);
     k->next = table(s->n_entries, sizeof *k->next);
     if (!k->arrived || !k->members || !k->first || !k->next)
-        return SYN_FAIL_NOMEM(s->err, s->n_entries * 16, "checking a set");
+        return SYN_FAIL_NOMEM(s->err, s->n_entries * 16, "the checks of a trace set");
     for (size_t i = 0; i < s->n_rows; i++) k->first[i] = SYN__PT_NONE;
     for (size_t i = s->n_entries; i-- > 0;) {
         const syn__pt_entry *e = &s->entries[i];
@@ -402,7 +405,8 @@ static void close_rank(check_rank *c) {
 static syn_status check(syn__pt_set *s, bool of_nodes, bool all, size_t *taken) {
     checker k = {.s = s, .of_nodes = of_nodes, .all = all};
     k.ranks = (check_rank *)syn_calloc(s->n_ranks, sizeof *k.ranks);
-    if (k.ranks == NULL) return SYN_FAIL_NOMEM(s->err, s->n_ranks * 64, "checking a set");
+    if (k.ranks == NULL)
+        return SYN_FAIL_NOMEM(s->err, s->n_ranks * 64, "the checks of a trace set");
     syn_status status = SYN_OK;
     for (uint32_t i = 0; i < s->n_ranks && status == SYN_OK; i++)
         status = open_rank(&k, i, of_nodes);

@@ -67,7 +67,7 @@ static syn_status count_names(collector *c) {
         }
     }
     c->of = (namesake *)syn_calloc(c->names.n_entries + 1, sizeof *c->of);
-    if (c->of == NULL) return SYN_FAIL_NOMEM(s->err, c->names.n_entries, "names of groups");
+    if (c->of == NULL) return SYN_FAIL_NOMEM(s->err, c->names.n_entries, "group names");
     for (size_t i = 0; i < s->n_ranks; i++) {
         for (size_t g = 0; g < s->ranks[i].n_groups; g++) {
             const syn__pt_group *group = &s->ranks[i].groups[g];
@@ -216,7 +216,7 @@ static syn_status settle_lists(collector *c) {
         (const syn__pt_group **)syn_calloc(s->n_groups + 1, sizeof *elected);
     syn_status status = SYN_OK;
     if (votes == NULL || elected == NULL)
-        status = SYN_FAIL_NOMEM(s->err, s->n_groups * 16, "a set's groups");
+        status = SYN_FAIL_NOMEM(s->err, s->n_groups * 16, "the groups of a trace set");
     else vote(c, votes, elected);
     if (status == SYN_OK) status = take_elected(c, elected);
     syn_free(votes);
@@ -270,8 +270,7 @@ static void give_ids(syn__pt_set *s, uint32_t *id, bool used) {
 /* Assigns ids to groups. Groups that communicate get ids first, so that their ids are small. */
 static syn_status number_groups(syn__pt_set *s) {
     uint32_t *id = (uint32_t *)syn_calloc(s->keys.n_entries + 1, sizeof *id);
-    if (id == NULL)
-        return SYN_FAIL_NOMEM(s->err, s->keys.n_entries * sizeof *id, "numbers of groups");
+    if (id == NULL) return SYN_FAIL_NOMEM(s->err, s->keys.n_entries * sizeof *id, "group ids");
     give_ids(s, id, true);
     give_ids(s, id, false);
     for (size_t i = 0; i < s->n_ranks; i++) {
@@ -290,7 +289,7 @@ static syn_status collect(collector *c) {
     c->groups = (const syn__pt_group **)syn_malloc(n * sizeof *c->groups);
     c->places = (uint32_t *)syn_malloc(n * sizeof *c->places);
     if (c->name == NULL || c->members == NULL || c->groups == NULL || c->places == NULL)
-        return SYN_FAIL_NOMEM(s->err, s->n_groups * 16, "a set's groups");
+        return SYN_FAIL_NOMEM(s->err, s->n_groups * 16, "the groups of a trace set");
     SYN_TRY(count_names(c));
     list_members(c);
     SYN_TRY(complete_lists(c));

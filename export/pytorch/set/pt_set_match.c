@@ -181,7 +181,7 @@ static syn_status open_runs(runs *r, syn__pt_set *s) {
     r->end = (const syn__pt_entry **)syn_malloc(bytes);
     r->how = (fit *)syn_malloc((s->n_ranks + 1) * sizeof *r->how);
     if (r->begin && r->at && r->end && r->how) return SYN_OK;
-    return SYN_FAIL_NOMEM(s->err, 4 * bytes, "matching collectives");
+    return SYN_FAIL_NOMEM(s->err, 4 * bytes, "the match of collectives");
 }
 
 syn_status syn__pt_match_collectives(syn__pt_set *s, size_t n) {

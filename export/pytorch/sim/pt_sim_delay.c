@@ -456,7 +456,7 @@ syn_status syn__pt_sim_delay(syn__pt_sim *sim, syn_error *err) {
         memset(s.lane_comm, 0xFF, rank->n_lanes * sizeof *s.lane_comm);
     }
     const syn_status status =
-        complete ? run(&s, err) : SYN_FAIL_NOMEM(err, n_items * sizeof(item), "delays");
+        complete ? run(&s, err) : SYN_FAIL_NOMEM(err, n_items * sizeof(item), "host delays");
     close_sweep(&s);
     return status;
 }

@@ -19,7 +19,7 @@ int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
 syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order, syn_error *err) {
     uint64_t *keys = (uint64_t *)syn_malloc((n + 1) * sizeof *keys);
     int64_t last = INT64_MIN;
-    if (keys == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *keys, "times of nodes");
+    if (keys == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *keys, "the times of nodes");
     for (size_t i = 0; i < n; i++) {
         if (times[i] != SYN__PT_NO_NS) last = times[i];
         keys[i] = syn__pt_i64_key(last);
@@ -32,7 +32,8 @@ syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order,
 /* Sorts nodes by start. A delay is sorted by the launch of the node after it. */
 static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_error *err) {
     int64_t *times = (int64_t *)syn_malloc((sim->n_nodes + 1) * sizeof *times);
-    if (times == NULL) return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *times, "times of nodes");
+    if (times == NULL)
+        return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *times, "the times of nodes");
     for (size_t i = 0; i < sim->n_nodes; i++) {
         const syn__pt_sim_node *node = &sim->nodes[i];
         if (node->role == SYN__PT_SIM_DELAY) times[i] = syn__pt_sim_launch(sim->rank, node->op);

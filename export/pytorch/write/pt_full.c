@@ -362,7 +362,7 @@ static syn_status write_meta(writer *w, const char *version) {
 
 static syn_status write_all(writer *w, const char *version) {
     w->carried_ns = syn_calloc(w->rank->n_lanes + 1, sizeof *w->carried_ns);
-    if (!w->carried_ns) return SYN_FAIL_NOMEM(w->err, w->rank->n_lanes * 8, "lanes");
+    if (!w->carried_ns) return SYN_FAIL_NOMEM(w->err, w->rank->n_lanes * 8, "threads and streams");
     SYN_TRY(syn__pt_modules_find(&w->modules, w->rank, w->err));
     SYN_TRY(write_meta(w, version));
     for (size_t i = 0; i < w->rank->n_ops; i++) SYN_TRY(write_op(w, w->rank->order[i]));

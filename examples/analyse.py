@@ -21,11 +21,11 @@ def load(path):
     except ValueError:  # not JSON, or not text
         data = None
     if not isinstance(data, dict) or "graph" not in data:
-        sys.exit(f"{path} is no node-link graph; syntorch export --input {path} "
-                 "--output graph.json makes one of execution traces, as files or as JSON")
+        sys.exit(f"{path} is not a node-link graph; to convert an execution trace, run "
+                 f"syntorch export --input {path} --output graph.json")
     if data["graph"].get("copies"):
-        sys.exit(f"{path} holds ranks once that do the same; syntorch export --copies full "
-                 "writes all of them")
+        sys.exit(f"{path} has identical ranks only once; syntorch export --copies full writes all "
+                 "ranks")
     if "links" not in data:  # older versions of networkx read links, newer ones edges
         data["links"] = data["edges"]
     return nx.node_link_graph(data)
@@ -217,12 +217,12 @@ def main():
     for n in path:
         on_path[short(g.nodes[n]["op"])[:60]] += g.nodes[n].get("critical_ns", ns(g.nodes[n]))
     changes = sum(g.nodes[m]["rank"] != g.nodes[n]["rank"] for m, n in zip(path, path[1:]))
-    show(f"critical path: {us(total)} us, {len(path)} ops, {changes} times from rank to rank",
+    show(f"critical path: {us(total)} us, {len(path)} ops, {changes} changes of rank",
          ("op", "us"), [(op, us(t)) for op, t in on_path.most_common()])
-    show("communication that nothing hides", ("rank", "us in all", "us exposed"),
+    show("exposed communication", ("rank", "total us", "exposed us"),
          [(rank, us(a), us(b)) for rank, a, b in exposed(g)])
     if len(sys.argv) == 3:
-        show(f"{sys.argv[2]} beside it, largest differences first", ("op", "us", "us there"),
+        show(f"{sys.argv[2]} in comparison, largest differences first", ("op", "us", "other us"),
              [(name, us(a), us(b)) for name, a, b in compare(g, load(sys.argv[2]))])
 
 

@@ -14,10 +14,10 @@ static struct way {
     const char *svg, *json, *title;
     int ranks, fc_by_rows, proj_by_rows, backward;
 } ways[] = {{"mlp_whole.svg", "mlp_whole.json", "An MLP on one rank", 1, 0, 0, 0},
-            {"mlp_columns.svg", "mlp_columns.json", "By columns: rank 0 of two", 2, 0, 0, 0},
-            {"mlp_rows.svg", "mlp_rows.json", "By rows: rank 0 of two", 2, 1, 1, 0},
-            {"mlp_both.svg", "mlp_both.json", "By columns, then by rows: rank 0", 2, 0, 1, 0},
-            {"mlp_step.svg", "mlp_step.json", "The same, and its backward pass", 2, 0, 1, 1}};
+            {"mlp_columns.svg", "mlp_columns.json", "Column-parallel: rank 0 of 2", 2, 0, 0, 0},
+            {"mlp_rows.svg", "mlp_rows.json", "Row-parallel: rank 0 of 2", 2, 1, 1, 0},
+            {"mlp_both.svg", "mlp_both.json", "Column-, then row-parallel: rank 0", 2, 0, 1, 0},
+            {"mlp_step.svg", "mlp_step.json", "Forward and backward: rank 0 of 2", 2, 0, 1, 1}};
 
 /* x (1, T, in) -> (1, T, out). pieces: whether the tensor between the two layers stays sharded, as
    in Megatron-LM. */

@@ -33,7 +33,7 @@ static syn_status model(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
 
 int main(int argc, char **argv) {
     const syn_plan shape = {.tp = argc > 1 ? atoi(argv[1]) : 4};
-    const syn_export_options how = {.title = "A model of one's own", .comm_graph = true};
+    const syn_export_options how = {.title = "A custom model", .comm_graph = true};
     syn_hardware a100; /* describes an A100, for predicted times */
     syn_graph *graph = NULL;
     syn_error err = {0};

@@ -40,7 +40,7 @@ static syn_status run(syn_ctx *ctx, syn_error *err) {
     if (!(apart < 1e-5f)) return SYN_FAIL(err, SYN_E_INVALID, "%g from the formulas", apart);
     printf("the op and its gradient match the formulas\n");
     const syn_trace *trace = syn_ctx_trace(ctx);
-    const syn_export_options how = {.title = "An op of one's own, forward and backward"};
+    const syn_export_options how = {.title = "A custom op, forward and backward"};
     syn_graph *graph = NULL;
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, NULL, err));
     const syn_status s = syn_export_file(graph, NULL, &how, "own_op.svg", err);

@@ -246,7 +246,7 @@ static int help(const cli_program *program) {
     char buf[CLI_SHOWN_BYTES];
     printf("Usage: %s [options]\n\n", program->name);
     print_words(program->summary, 0, 0);
-    printf("\n\nOptions (dashes and underscores are alike):\n");
+    printf("\n\nOptions (- and _ are equivalent):\n");
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help) continue;
         const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");

@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 
-static const char *const names[LIMITS_SHARES] = {"compute", "memory", "launches", "communication",
-                                                 "bubble"};
+static const char *const names[LIMITS_SHARES] = {"compute", "memory", "launch overhead",
+                                                 "communication", "bubble"};
+static const char *const keys[LIMITS_SHARES] = {"compute", "memory", "launches", "communication",
+                                                "bubble"}; /* in JSON */
 
 const char *limits_name(int limit) {
     return names[limit];
@@ -89,7 +91,7 @@ const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *
 
 void limits_shares_json(const double shares[LIMITS_SHARES], double utilisation, syn_sink *out) {
     for (int i = 0; i < n_shown(shares); i++) {
-        syn_sink_printf(out, "%s\"%s\": ", i ? ", " : "{", names[i]);
+        syn_sink_printf(out, "%s\"%s\": ", i ? ", " : "{", keys[i]);
         syn_sink_double(out, shares[i]);
     }
     syn_sink_text(out, ", \"utilisation\": ");

@@ -90,10 +90,10 @@ def check_training(folder):
     picture = exported(folder, "outputs/trace.0.et", "layers.dot")
     check("12 identical" in picture, "layers of an .et are drawn once")
     picture = exported(folder, "step.json", "step.dot", "--view", "timeline")
-    comm, hidden = took(picture, "communicates"), took(picture, r"communicates [0-9.]+ \S+,")
+    comm, hidden = took(picture, "communication"), took(picture, r"communication [0-9.]+ \S+,")
     for rank, a, b in analyse.exposed(g):
         check(near(a, comm) and abs(a - b - hidden) < 6e-3 * comm and b < a / 2,
-              f"rank {rank}: {b} of {a} exposed, drawn {comm} and {hidden} beside computation")
+              f"rank {rank}: {b} of {a} exposed, drawn {comm} and {hidden} overlapped")
 
 
 def check_recording(folder):
@@ -132,7 +132,7 @@ def check_recording(folder):
     picture = exported(folder, "t.0.et", "t.dot", "--view", "graph")
     work = sum(analyse.ns(op) for op in analyse.ops(g).values()
                if not analyse.is_range(op) or analyse.place(op) != "host")
-    check(near(took(picture, "ops add up to"), work, 1e-2), f"{work} ns of work in the picture")
+    check(near(took(picture, "sum of op times:"), work, 1e-2), f"{work} ns of work in the picture")
     # gloo's thread communicates. The communication is hidden while other threads execute ops.
     with open(files[1], encoding="utf-8") as f:
         events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]

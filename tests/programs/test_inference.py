@@ -273,15 +273,15 @@ def test_waiting_stands_apart():
             assert abs(row["us"] - sum(n.get("transfer_ns", n["wall_ns"])
                                        for n in reduces) / 1000) <= len(reduces), row
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for part in ("(all: sums over the ranks; critical: of the longest)",
+        for part in ("(all: sums over the ranks; critical path: the longest of one rank)",
                      "collectives, sums over 3 ranks ", "groups, sums over 3 ranks ",
                      "ops by time, sums over 3 ranks ", "ops by count, sums over 3 ranks ",
-                     "+waiting us"):
+                     "+wait us"):
             assert part in text, text
         one = subprocess.run([*command[:2], f / "out/trace.1.et"], check=True, capture_output=True,
                              text=True).stdout
-        assert "sums over" not in one and "+waiting us" in one, one
-        assert "+waiting" in expect_ok(f.run(*args[:4], "--model_config",
+        assert "sums over" not in one and "+wait us" in one, one
+        assert "+wait" in expect_ok(f.run(*args[:4], "--model_config",
                                              "odd.json")).split("ops of rank 0")[1].split("\n")[1]
 
 

@@ -59,7 +59,7 @@ def test_nothing_is_lost():
         timeline = load_json(f / "out/timeline.json")["traceEvents"]
         assert {e["pid"] for e in timeline} == {0}
         assert [e["args"]["name"] for e in timeline
-                if e["name"] == "process_name"] == ["rank 0 and its copies 1, 2, 3, 4, 5, 6, 7"]
+                if e["name"] == "process_name"] == ["rank 0, identical: 1, 2, 3, 4, 5, 6, 7"]
         # A file with the nodes of all ranks can be made from the files, and folded again.
         export(f, "out/tensor_trace_graph.json", "full.json", "--copies", "full", "--nx_key",
                "links")

@@ -99,7 +99,7 @@ for name, want in EXCHANGES.items():
     drawn = text(name + ".svg")
     check(all(f">{op}<" in drawn for op, _ in want), f"{name}.svg lacks a collective")
 for name, words in {"mlp_columns": "columns 0-383 of 768", "mlp_rows": "rows 0-383 of 768",
-                    "mlp_both": "term of a sum", "mlp_step": "tp_enter"}.items():
+                    "mlp_both": "partial sum", "mlp_step": "tp_enter"}.items():
     check(words in html.unescape(text(name + ".svg")), f"{name}.svg does not say {words!r}")
 check(example("mlp_two_ways", "--help").startswith("usage"), "mlp_two_ways --help")
 example("mlp_two_ways", "somewhere", ends=1)

@@ -28,10 +28,10 @@ LEVER = re.compile(r"((?:--\w+ \S+ )+)(-\d+)%( on \d+ ranks?)?( with [\d.]+ time
 
 
 def suggestions(out):
-    """Returns a list of (options, change of the time per sequence, ranks, sequences), such as
+    """Returns a list of (options, change of the time per token, ranks, sequences), such as
     (["--dtype", "bf16"], -0.41, " on 2 ranks", None). Ranks and sequences are None if the options
     do not change them."""
-    found = re.search(r"^suggestions: (.*) \(time per sequence; each change alone\)$", out, re.M)
+    found = re.search(r"^suggestions: (.*) \(time per token; each change alone\)$", out, re.M)
     return [(option.split(), int(change) / 100, ranks, texts)
             for option, change, ranks, texts in (LEVER.fullmatch(part).groups()
                                                  for part in found.group(1).split(", "))

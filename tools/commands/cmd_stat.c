@@ -91,8 +91,8 @@ static void print_ranks(const syn_statistics_set *set) {
     }
     if (set->n_ranks > SHOWN) printf("(%zu more ranks: see --json)\n", set->n_ranks - SHOWN);
     if (set->n_ranks > 1)
-        printf("(all: sums over the ranks; critical: %s)\n",
-               set->path_across ? "from rank to rank" : "of the longest");
+        printf("(all: sums over the ranks; critical path: %s)\n",
+               set->path_across ? "across ranks" : "the longest of one rank");
 }
 
 /* Added to table headings: ", sums over 2 ranks", or nothing for one file. */
@@ -107,7 +107,7 @@ static void print_heading(const char *what, const syn_statistics *s, bool bytes)
     char name[NAME_WIDTH + 1];
     snprintf(name, sizeof name, "%s%s", what, scope);
     printf("\n%-*s %10s %14s", NAME_WIDTH, name, "count", "us");
-    if (s->waiting_ns != 0) printf(" %14s", "+waiting us");
+    if (s->waiting_ns != 0) printf(" %14s", "+wait us");
     printf(bytes ? " %14s\n" : "\n", "input bytes");
 }
 

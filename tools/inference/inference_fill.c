@@ -100,7 +100,7 @@ static syn_status begin(inference *run, syn_error *err) {
     const syn_model_config *c = &run->config;
     const int64_t want = run->args->num_input_tokens;
     filling *work = syn_calloc(1, sizeof *work);
-    if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run");
+    if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run's data");
     run->work = work;
     SYN_TRY(run->tokenizer ? find_specials(run, work, err) : take_complete_ids(run, work, err));
     run->around = run->tokenizer ? 2 : 0;

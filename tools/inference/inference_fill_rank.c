@@ -106,7 +106,7 @@ static syn_status run_pieces(inference *run, syn_model *model, const inference_s
                              bool progress_shown, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(model);
     const int64_t at_once = inference_texts_at_once(run);
-    progress texts = {.what = "running", .unit = "texts", .quiet = !progress_shown};
+    progress texts = {.what = "running", .unit = "prompts", .quiet = !progress_shown};
     int64_t next = 0;
     progress_step(&texts, 0, run->batch);
     for (int64_t first = 0, n; first < run->batch; first += n) {

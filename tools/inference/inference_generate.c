@@ -57,7 +57,7 @@ static syn_status check_positions(const inference *run, int64_t prompt_tokens, s
 
 static syn_status begin(inference *run, syn_error *err) {
     run->work = syn_calloc(1, sizeof(continuation));
-    if (!run->work) return SYN_FAIL_NOMEM(err, sizeof(continuation), "a run");
+    if (!run->work) return SYN_FAIL_NOMEM(err, sizeof(continuation), "a run's data");
     run->new_tokens = run->args->num_output_tokens       ? run->args->num_output_tokens
                       : inference_only_scores(run->args) ? 0
                                                          : 16;

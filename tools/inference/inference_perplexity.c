@@ -96,7 +96,7 @@ static syn_status read_text(inference *run, const char *path, syn_error *err) {
 
 static syn_status begin(inference *run, syn_error *err) {
     perplexity *work = run->work = syn_calloc(1, sizeof *work);
-    if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run");
+    if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run's data");
     SYN_TRY(check_windows(run, err));
     SYN_TRY(read_text(run, run->args->perplexity, err));
     run->batch = 1;

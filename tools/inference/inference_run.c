@@ -169,7 +169,8 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     SYN_TRY(comparison_open(&run->comparison, run->args->compare, run->launch.hw, "serving",
                             run->launch.ranks, err));
     run->compared = syn_calloc((size_t)run->comparison.n, sizeof *run->compared);
-    return run->compared ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *run->compared, "--compare");
+    return run->compared ? SYN_OK
+                         : SYN_FAIL_NOMEM(err, sizeof *run->compared, "the runs of --compare");
 }
 
 /* Chooses the dtype of a run on meta if no option sets it. */

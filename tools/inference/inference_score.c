@@ -226,7 +226,7 @@ static syn_status move_padding(const inference_scoring *s, const int32_t *ids, i
     *out = NULL;
     if (!ids) return SYN_OK;
     *out = syn_calloc((size_t)(n * t), sizeof **out);
-    if (!*out) return SYN_FAIL_NOMEM(err, (size_t)(n * t) * sizeof **out, "texts");
+    if (!*out) return SYN_FAIL_NOMEM(err, (size_t)(n * t) * sizeof **out, "prompts");
     for (int64_t i = 0; i < n; i++) {
         const int64_t length = t - (s->padding ? s->padding[first + i] : 0);
         memcpy(*out + i * t, ids + (first + i + 1) * t - length, (size_t)length * sizeof **out);
@@ -250,7 +250,7 @@ static syn_status score_piece(const inference_scoring *s, const int32_t *ids, in
 syn_status inference_score_texts(inference *run, syn_model *model, const int32_t *ids,
                                  const int32_t *padding, bool progress_shown, syn_error *err) {
     const int64_t at_once = inference_texts_at_once(run);
-    progress texts = {.what = "scoring", .unit = "texts", .quiet = !progress_shown};
+    progress texts = {.what = "scoring", .unit = "prompts", .quiet = !progress_shown};
     inference_scoring s = {.run = run, .model = model, .padding = padding};
     syn_status came = inference_scoring_begin(&s, err);
     progress_step(&texts, 0, run->batch);

@@ -110,7 +110,7 @@ static void print_row(const report *r, const report_row *row, const char *name, 
 void report_print(const report *r, FILE *out) {
     fprintf(out, "  %-16s %9s", "op", "calls");
     if (r->measured) fprintf(out, " %10s", "time");
-    if (r->total.wait_ns > 0) fprintf(out, " %10s", "+waiting");
+    if (r->total.wait_ns > 0) fprintf(out, " %10s", "+wait");
     if (r->predicted) fprintf(out, " %10s", "predicted");
     if (r->measured || r->predicted) fprintf(out, " %7s", "share");
     fprintf(out, " %10s %12s", "flops", "read+written");
@@ -119,7 +119,7 @@ void report_print(const report *r, FILE *out) {
     for (uint32_t i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], r->rows[i].op, out);
     print_row(r, &r->total, "total", out);
     if (r->total.wait_ns > 0)
-        fprintf(out, "  (+waiting: for other ranks, not included in the time)\n");
+        fprintf(out, "  (+wait: wait time for other ranks, not included in the time)\n");
 }
 
 void report_json(const report *r, syn_sink *out) {
@@ -157,7 +157,7 @@ static void print_node(const syn_graph *graph, uint32_t rank, const syn_node *n,
     if (n->flops) fprintf(out, "  %llu flops", (unsigned long long)n->flops);
     if (n->wall_ns >= 0) fprintf(out, "  %.1f us", syn_node_busy_ns(n) / 1000);
     const double waiting = syn_node_wait_ns(n);
-    if (waiting > 0) fprintf(out, ", +%.1f us waiting", waiting / 1000);
+    if (waiting > 0) fprintf(out, ", +%.1f us wait", waiting / 1000);
     fputc('\n', out);
 }
 

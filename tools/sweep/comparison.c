@@ -10,8 +10,9 @@
 static syn_status alloc(comparison *c, size_t n, syn_error *err) {
     c->machines = syn_calloc(n, sizeof *c->machines);
     c->times = syn_calloc(n, sizeof *c->times);
-    return c->machines && c->times ? SYN_OK
-                                   : SYN_FAIL_NOMEM(err, n * sizeof *c->machines, "--compare");
+    return c->machines && c->times
+               ? SYN_OK
+               : SYN_FAIL_NOMEM(err, n * sizeof *c->machines, "the runs of --compare");
 }
 
 static syn_status read_list(comparison *c, const char *list, char *names, const char *stack,
@@ -39,7 +40,7 @@ syn_status comparison_open(comparison *c, const char *list, const syn_hardware *
     if (own) c->machines[c->n++] = *own;
     if (!list) return SYN_OK;
     char *names = syn_strdup(list);
-    if (!names) return SYN_FAIL_NOMEM(err, strlen(list), "--compare");
+    if (!names) return SYN_FAIL_NOMEM(err, strlen(list), "the runs of --compare");
     const syn_status s = read_list(c, list, names, stack, err);
     syn_free(names);
     for (int i = own != NULL; i < c->n; i++) syn_hardware_set_sharing(&c->machines[i], ranks);

@@ -154,7 +154,7 @@ void suggestions_print(const suggestions *l, FILE *out) {
                     cli_plural((uint64_t)x->t.ranks));
         if (texts != 1) fprintf(out, " with %g times the sequences", texts);
     }
-    if (l->n > 0) fprintf(out, " (time per sequence; each change alone)\n");
+    if (l->n > 0) fprintf(out, " (time per token; each change alone)\n");
 }
 
 /* ---- To fit ---- */

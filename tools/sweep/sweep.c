@@ -59,7 +59,7 @@ static syn_status too_large(sweep_row *row, const syn_hardware *hw, syn_error *e
              cli_bytes_text(row->t.rank_bytes, a, sizeof a), cli_shown(hw->name, name, sizeof name),
              cli_bytes_text(hw->memory_bytes, b, sizeof b));
     row->refused = syn_strdup(text);
-    return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof text, "--sweep");
+    return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof text, "the runs of --sweep");
 }
 
 /* Adds a row for each machine, with the combination `at`. */
@@ -81,7 +81,7 @@ static syn_status fill_row(const sweep *s, sweep_row *row, const sweep_times *ti
         return too_large(row, &s->machines[row->machine], err);
     }
     row->refused = syn_strdup(refused);
-    return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(refused) + 1, "--sweep");
+    return row->refused ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(refused) + 1, "the runs of --sweep");
 }
 
 static syn_status try_one(sweep *s, const int at[SWEEP_AXES], sweep_times *times, sweep_try *try,
@@ -169,7 +169,7 @@ static syn_status mark_front(sweep *s, syn_error *err) {
     int front = 0;
     double least = INFINITY;
     sweep_row **rows = sweep_in_order(s, &n);
-    if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "--sweep");
+    if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "the runs of --sweep");
     for (size_t i = 0; i < n; i++) {
         if (!(sweep_cost(rows[i]) < least)) continue;
         least = sweep_cost(rows[i]);
@@ -186,7 +186,7 @@ syn_status sweep_run(sweep *s, sweep_try *try, void *user, bool quiet, syn_error
     for (int i = 0; i < s->n_axes; i++)
         if (i != s->machine_axis) all *= s->axes[i].n;
     sweep_times *times = syn_calloc((size_t)s->n_machines, sizeof *times);
-    syn_status status = times ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *times, "--sweep");
+    syn_status status = times ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof *times, "the runs of --sweep");
     for (bool more = true; more && status == SYN_OK; more = advance(s, at)) {
         progress_step(&bar, done++, all);
         status = try_machines(s, at, times, try, user, err);

@@ -28,7 +28,7 @@ static syn_status split(sweep_axis *axis, char *list, syn_error *err) {
     size_t n = 1;
     for (const char *p = list; *p; p++) n += *p == ',';
     axis->values = syn_calloc(n, sizeof *axis->values);
-    if (!axis->values) return SYN_FAIL_NOMEM(err, n * sizeof *axis->values, "--sweep");
+    if (!axis->values) return SYN_FAIL_NOMEM(err, n * sizeof *axis->values, "the runs of --sweep");
     for (char *value = list, *end; value; value = end) {
         end = strchr(value, ',');
         if (end) *end++ = '\0';
@@ -68,7 +68,7 @@ static syn_status add_axes(sweep *s, const cli_texts *words, const char *const *
     size_t bytes = 0;
     for (int i = 0; i < words->n; i++) bytes += strlen(words->at[i]) + 1;
     s->words = syn_malloc(bytes + 1);
-    if (!s->words) return SYN_FAIL_NOMEM(err, bytes, "--sweep");
+    if (!s->words) return SYN_FAIL_NOMEM(err, bytes, "the runs of --sweep");
     char *next = s->words;
     for (int i = 0; i < words->n; i++) {
         char *word = strcpy(next, words->at[i]);
@@ -87,7 +87,8 @@ static syn_status load_machines(sweep *s, const char *own, const char *stack, sy
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--hw and --sweep hw= both choose the machine; give one");
     s->machines = syn_calloc((size_t)n, sizeof *s->machines);
-    if (!s->machines) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *s->machines, "--sweep");
+    if (!s->machines)
+        return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *s->machines, "the runs of --sweep");
     for (; s->n_machines < n; s->n_machines++) {
         const char *name = axis ? axis->values[s->n_machines] : own ? own : "a100-80g";
         SYN_TRY(syn_hardware_load(&s->machines[s->n_machines], name, stack, err));

@@ -178,7 +178,7 @@ static void draw_list(syn_sink *svg, const plot *p) {
     double y = TOP + 12;
     char text[512];
     text_at(svg, LIST, y, " font-weight=\"bold\" fill=\"#c62828\"",
-            "None is both faster and cheaper than");
+            "Pareto front: none is faster and cheaper");
     y += LINE;
     text_at(svg, LIST + 75, y, HEAD " text-anchor=\"end\"", "time");
     text_at(svg, LIST + 125, y, HEAD " text-anchor=\"end\"", "cost");

@@ -65,7 +65,7 @@ static void print_head(const sweep *s, FILE *out) {
         fprintf(out, " %*s", width_of(&s->axes[i]), s->axes[i].option->name);
     fprintf(out, " %9s", s->training ? "step" : "time");
     if (!s->training) fprintf(out, " %9s %9s", "prefill", "decode");
-    fprintf(out, " %8s %8s %8s %-18s %4s %4s\n", "tokens/s", "GPU-s/1k", "memory", " limited by",
+    fprintf(out, " %8s %8s %8s %-20s %4s %4s\n", "tokens/s", "GPU-s/1k", "memory", " limited by",
             "MFU", "+-");
 }
 
@@ -90,7 +90,7 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
         if (t->shares[i] > t->shares[most]) most = i;
     fprintf(out, " %8s %8.3g %8s", cli_count_text(t->tokens * 1e9 / t->ns, a, sizeof a),
             sweep_cost(row), cli_bytes_text(t->rank_bytes, b, sizeof b));
-    fprintf(out, " %3.0f%% %-13s %3.0f%%", 100 * t->shares[most], limits_name(most),
+    fprintf(out, " %3.0f%% %-15s %3.0f%%", 100 * t->shares[most], limits_name(most),
             100 * t->utilisation);
     fprintf(out, " %s\n", residuals_short(&t->error, a));
 }
@@ -163,7 +163,7 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
     sweep_row **rows = sweep_in_order(s, &n);
     const bool all = n <= TABLE_ROWS;
     char title[200], shown[CLI_SHOWN_BYTES];
-    if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "--sweep");
+    if (!rows) return SYN_FAIL_NOMEM(err, s->n * sizeof *rows, "the runs of --sweep");
     fprintf(out, "%s: %zu combination%s, %zu possible\n",
             cli_shown(sweep_title(s, title, sizeof title), shown, sizeof shown), s->n,
             cli_plural(s->n), n);

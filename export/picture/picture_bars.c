@@ -198,17 +198,18 @@ static syn_status close_label(bars *s, label *l, bar *b, size_t lines, syn_error
 
 static syn_status label_one(bars *s, bar *b, const syn_node *n, syn_error *err) {
     char bytes[SYN__PIC_NUMBER];
-    syn__pic_text line;
+    syn__pic_text line, range;
     label l;
     open_label(&l, 3);
     syn__pic_clear(&line);
+    syn__pic_clear(&range);
     syn__pic_put(&line, "%s  %s", syn_comm_kind_name(n->comm),
                  syn__pic_bytes(n->comm_bytes, bytes));
     add_line(&l, line.s, 10, "#000000", true);
     syn__pic_clear(&line);
     put_gradients(&line, n->n_inputs, b->n_ops);
-    if (b->n_ops > 0) syn__pic_put(&line, DOT);
-    SYN_TRY(put_range(s, b, &line, err));
+    SYN_TRY(put_range(s, b, &range, err));
+    if (range.n > 0) syn__pic_put(&line, DOT "%s", range.s); /* PyTorch's ops may have no scope */
     add_line(&l, line.s, 8.5, "#000000", false);
     syn__pic_clear(&line);
     SYN_TRY(syn__pic_put_comm_facts(s->cells->plan, b->node, &line, err));

@@ -91,7 +91,7 @@ class Panel:
             if far >= 0:  # names are in the lower right corner, where there are few points
                 yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * (NAMED - 1 - far), said, 10,
                            "end", FAR)
-        yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * NAMED, "farthest off", 10, "end",
+        yield text(self.x0 + SIDE - 8, TOP + SIDE - 10 - 14 * NAMED, "largest errors", 10, "end",
                    MUTED)
 
     def draw(self):

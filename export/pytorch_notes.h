@@ -10,7 +10,7 @@ SYN_API_BEGIN
 /* Anomalies: X(id, name, what was found (plural), how it was handled). */
 #define SYN_PYTORCH_ANOMALY_LIST(X)                                                                \
     X(TRUNCATED, "truncated", "files that end in the middle of a value",                           \
-      "what is complete before it is kept")                                                        \
+      "the complete values before it are kept")                                                    \
     X(EXTRA_COMMA, "extra-comma", "extra commas", "ignored")                                       \
     X(MISSING_COMMA, "missing-comma", "missing commas", "added")                                   \
     X(CONTROL, "control", "raw control characters in strings", "read as they are")                 \

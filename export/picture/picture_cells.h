@@ -180,7 +180,7 @@ syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t 
                                uint32_t last, const char **label, const char **tip, double *w,
                                double *h, syn_error *err) SYN_MUST_USE;
 /* Write parts of labels (picture_label.c):
-   - put_groups: a group, such as "tp0 {0,1} and 3 like it".
+   - put_groups: a group, such as "tp0 {0,1} and 3 similar".
    - put_payload: the input of a collective, such as "f32[16,768] . ", in views that do not draw
      tensors.
    - put_op: a table with an icon, the name in bold, a remark, and lines with properties. Sets *w,
@@ -203,7 +203,7 @@ syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_
 int syn__pic_look_of(const syn_node *node);
 syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char **out,
                          syn_error *err) SYN_MUST_USE;
-/* Writes "\nstands for 12 layers" if the node represents several layers. */
+/* Writes "\nrepresents 12 layers" if the node represents several layers. */
 void syn__pic_put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node);
 /* Writes the shard of a tensor, "columns 0-63 of 128" or "partial sum", followed by `then`.
    Writes nothing if the tensor is not sharded. */

@@ -86,8 +86,8 @@ syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
                                  syn_error *err) SYN_MUST_USE;
 /* Writes the name of a lane: "rank 3", "ranks 3 ... 7" (with the ellipsis character), "ranks 3, 7",
-   or "rank 3 and 31 like it". Only in the last case is `others` not empty: "also 7, 11, 15 ...
-   127". */
+   or "rank 3 and 31 identical". Only in the last case is `others` not empty: "identical: 7, 11, 15
+   ... 127". */
 void syn__pic_lane_name(const syn__pic_chart *c, uint32_t lane, syn__pic_text *name,
                         syn__pic_text *others);
 void syn__pic_chart_free(syn__pic_chart *chart);

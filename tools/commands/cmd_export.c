@@ -42,7 +42,7 @@ static const cli_option options[] = {
      "pictures: fit a sheet of paper or a slide; reduce detail if the text would be too small", 0,
      0},
     {"detail", CLI_CHOICE, &args.detail, "auto|tensors|ops|modules|layers",
-     "pictures: what a box stands for; auto: as much detail as is readable. A fixed level keeps "
+     "pictures: what a box represents; auto: as much detail as is readable. A fixed level keeps "
      "pictures comparable",
      0, 0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
@@ -50,7 +50,7 @@ static const cli_option options[] = {
     {"title", CLI_TEXT, &args.title, "TEXT", "pictures: title; default: from the trace's metadata",
      0, 0},
     {"compare", CLI_TEXT, &args.compare, "FILE",
-     "html: second trace on the same page, to compare with the first", 0, 0},
+     "html: second trace in the same report, compared with the first", 0, 0},
     {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
      "replace the file's times by predictions for this machine (docs/hardware.md); the file must "
      "have shapes (tensor_trace_graph.json)",

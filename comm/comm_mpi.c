@@ -178,6 +178,15 @@ static syn_status init_mpi(syn__mpi *self, syn_error *err) {
                     "with computation");
 }
 
+static syn_status read_max_tag(syn__mpi *self, syn_error *err) {
+    const int *most = NULL;
+    int found = 0;
+    SYN__TRY_MPI("MPI_Comm_get_attr",
+                 MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, (void *)&most, &found));
+    if (found) self->base.pub.max_tag = (int32_t)*most;
+    return SYN_OK;
+}
+
 static syn_status join_world(syn__mpi *self, syn_error *err) {
     int rank = 0, size = 0;
     int32_t announced = 0;
@@ -194,6 +203,7 @@ static syn_status join_world(syn__mpi *self, syn_error *err) {
     /* Duplicates inherit the error handler. */
     SYN__TRY_MPI("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &self->messages));
     SYN__TRY_MPI("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &self->checks));
+    SYN_TRY(read_max_tag(self, err));
     return syn__mpi_ops_new(self, err);
 }
 

@@ -334,8 +334,10 @@ static syn_status check_peer(const syn_call *c) {
     if (peer < 0 || peer >= c->comm->size || peer == c->comm->rank)
         return SYN_FAIL(c->err, SYN_E_INVALID, "rank %lld is not another rank of this world",
                         (long long)peer);
-    if (tag < 0 || tag > INT32_MAX)
-        return SYN_FAIL(c->err, SYN_E_INVALID, "the tag %lld is out of range", (long long)tag);
+    if (tag < 0 || tag > syn_comm_max_tag(c->comm))
+        return SYN_FAIL(c->err, SYN_E_INVALID,
+                        "the tag %lld is out of range: messages have tags of 0 to %d",
+                        (long long)tag, (int)syn_comm_max_tag(c->comm));
     return SYN_OK;
 }
 

@@ -33,6 +33,10 @@ const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id) {
     return comm->ops->next_group(comm, id);
 }
 
+int32_t syn_comm_max_tag(const syn_comm *comm) {
+    return comm->max_tag > 0 ? comm->max_tag : INT32_MAX;
+}
+
 const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
     const syn_group *group = id > 0 ? syn_comm_next_group(comm, id - 1) : NULL;
     return group != NULL && group->id == id ? group : NULL;

@@ -113,6 +113,7 @@ typedef struct syn_comm_ops {
 struct syn_comm {
     const syn_comm_ops *ops;
     int32_t rank, size;
+    int32_t max_tag;    /* the largest tag of a message; 0: INT32_MAX. See syn_comm_max_tag */
     bool closed;        /* syn_comm_close was called: no communication is possible */
     uint64_t origin_ns; /* a time of the monotonic clock. All ranks count their times from it, so
                            that times of different ranks can be compared. 0: each rank counts from
@@ -122,6 +123,10 @@ struct syn_comm {
 /* Ends this rank's communication. The communicator and its groups remain valid until the last
    context created with it is freed, but cannot be used to communicate. comm may be NULL. */
 void syn_comm_close(syn_comm *comm);
+
+/* The largest tag that messages may have. MPI libraries have a limit of their own (MPI_TAG_UB), which
+   is at least 32767. */
+int32_t syn_comm_max_tag(const syn_comm *comm);
 
 /* Opens a group of the given global ranks, which must include comm->rank. Every member calls it
    with the same arguments, in the same order. The group lives as long as the communicator. */

@@ -61,11 +61,13 @@ syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline
         return SYN_FAIL(err, SYN_E_INVALID, "a pipeline of %d stages on %d ranks",
                         (int)shape->stages, options->pp ? (int)options->pp->size : 1);
     const size_t n = (size_t)shape->chunks * (size_t)shape->microbatches;
-    if (n > (size_t)(INT32_MAX - FIRST_TAG) / 2 / (size_t)shape->stages)
-        return SYN_FAIL(
-            err, SYN_E_INVALID,
-            "%d microbatches in %d chunks of %d stages need more message tags than exist",
-            (int)shape->microbatches, (int)shape->chunks, (int)shape->stages);
+    const int32_t max_tag = syn_comm_max_tag(syn_ctx_comm(ctx));
+    if (max_tag < FIRST_TAG || n > (size_t)(max_tag - FIRST_TAG) / 2 / (size_t)shape->stages)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%d microbatches in %d chunks of %d stages need message tags above %d, the "
+                        "largest here",
+                        (int)shape->microbatches, (int)shape->chunks, (int)shape->stages,
+                        (int)max_tag);
     syn_pipeline *p = syn_calloc(1, sizeof *p);
     if (!p) return SYN_FAIL_NOMEM(err, sizeof *p, "a pipeline");
     *p = (syn_pipeline){.ctx = ctx, .options = *options, .stage = options->pp->index, .n_tapes = n};

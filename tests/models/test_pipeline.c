@@ -23,6 +23,7 @@ typedef struct job {
     syn_device device;
     syn_dtype dtype;
     syn_recompute_mode recompute;
+    int32_t max_tag; /* of messages; 0: the communicator's own */
     double loss[STEPS];
     uint64_t hash[MOST_RANKS];
     size_t peak[MOST_RANKS];
@@ -154,6 +155,7 @@ static syn_status run_rank(rank *r, syn_comm *comm, syn_error *err) {
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     rank r = {.job = arg, .stage = comm->rank};
+    comm->max_tag = r.job->max_tag;
     SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
     syn_status s = run_rank(&r, comm, err);
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
@@ -259,6 +261,11 @@ static void test_refusals(void) {
     config_of(&j);
     CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "leave a last group of 1");
+    j.shape.microbatches = 4;
+    j.max_tag = 32767; /* the least that the MPI standard guarantees */
+    err = (syn_error){0};
+    CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "need message tags above 32767");
 }
 
 static const test_case cases[] = {

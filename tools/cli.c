@@ -156,7 +156,9 @@ int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     case CLI_ALIAS: /* not reached: cli_find_option resolves aliases */
         return CLI_RUN;
     case CLI_FLAG:
-        *(bool *)o->value = true;
+        if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+            return cli_fail(program, CLI_USAGE, "--%s must be 0 or 1, not '%s'", o->name, text);
+        *(bool *)o->value = *text == '1';
         return CLI_RUN;
     case CLI_TEXT:
         *(const char **)o->value = text;
@@ -300,6 +302,7 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
         return cli_fail(program, CLI_USAGE, "--%s accepts no value", o->name);
     if (o->kind != CLI_FLAG && !equals && n == 0)
         return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
+    if (o->kind == CLI_FLAG) return cli_set(program, o, "1");
     if (o->kind != CLI_TEXTS) return cli_set(program, o, equals ? equals + 1 : argv[i + 1]);
     cli_texts *texts = o->value;
     if (texts->n > 0)

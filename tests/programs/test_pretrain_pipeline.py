@@ -1,7 +1,9 @@
-"""Pipelines and sequence parallelism of the pretraining program: the losses and parameters of one rank for every schedule,
-on threads and over MPI; checkpoints that resume in another layout; and predictions of a step, whose
-bubble is compared with the closed formulas of Narayanan et al. 2021."""
+"""Pipelines and sequence parallelism of the pretraining program: the losses and parameters of one
+rank for every schedule, on threads and over MPI; checkpoints that resume in another layout; counts
+of collectives; and predictions of a step, whose bubble is compared with the closed formulas of
+Narayanan et al. 2021."""
 import array
+import csv
 import json
 import os
 import shutil
@@ -159,10 +161,35 @@ def predictions(runs):
               and max(said["memory"]["stage_bytes"]) == said["memory"]["peak_bytes"], f"{said}")
 
 
+def swept(runs):
+    """A sweep over layouts gives the times of single predictions."""
+    done = runs.start("--model-config", "wide.json", "--batch-size", "1", "--max-seq-length",
+                      "1024", "--gradient-accumulation-steps", "8", "--sweep", "num_gpus=8",
+                      "tp=2", "pp=1,2", "sp=0,1", "schedule=1f1b,zb-h1", "hw=a100-80g",
+                      "--out-dir", "sweep")
+    check(done.returncode == 0, done.stderr)
+    with open(runs.path("sweep/sweep.csv"), encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    check(len(rows) == 8 and sum(bool(row["refused"]) for row in rows) == 2, f"{rows}")
+    for row in rows:
+        if row["refused"]:
+            check("at least 2 stages" in row["refused"] and row["pp"] == "1", f"{row}")
+            continue
+        one = runs.start("--device", "meta", "--json", "--model-config", "wide.json",
+                         "--batch-size", "1", "--max-seq-length", "1024",
+                         "--gradient-accumulation-steps", "8", "--num-gpus", "8", "--tp", "2",
+                         "--pp", row["pp"], "--schedule", row["schedule"], "--hw", "a100-80g",
+                         *(["--sp"] if row["sp"] == "1" else []))
+        said = json.loads(one.stdout)
+        check(abs(float(row["time_ns"]) - said["predicted_step_ns"]) < 1
+              and float(row["rank_bytes"]) == said["memory"]["peak_bytes"], f"{row} {said}")
+
+
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     as_one_rank(program)
     resumed_in_another_layout(program)
     collectives(program)
     predictions(program)
+    swept(program)
 finish()

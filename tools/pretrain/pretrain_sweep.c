@@ -12,6 +12,7 @@ static sweep swept;
 int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
     static const char *const keys[] = {"num_gpus",
                                        "tp",
+                                       "sp",
                                        "pp",
                                        "schedule",
                                        "vp",
@@ -121,6 +122,20 @@ static void add_tp(suggestions *l, const pretrain_args *a, int64_t tp, int64_t b
     if (batch > 0) suggestions_with_number(l, "batch_size", batch);
 }
 
+/* Adds sequence parallelism, which needs a length that is a multiple of the tensor-parallel size.
+ */
+static void add_sp(suggestions *l, const pretrain_args *a) {
+    if (a->tp > 1 && !a->parallel.sp && a->max_seq_length % a->tp == 0)
+        suggestions_add(l, "sp", NULL);
+}
+
+/* Adds pipelines on the same ranks. */
+static void add_stages(suggestions *l, const pretrain_args *a, int64_t layers) {
+    const int64_t now = a->parallel.pp > 0 ? a->parallel.pp : 1;
+    for (int64_t pp = 2 * now; pp <= layers && a->num_gpus % (a->tp * pp) == 0; pp *= 2)
+        if (layers % pp == 0) suggestions_add_number(l, "pp", pp);
+}
+
 static void add_faster(suggestions *l, const pretrain_args *a, const syn_hardware *hw,
                        syn_dtype dtype) {
     suggestions_add_dtypes(l, hw, dtype, true);
@@ -128,6 +143,7 @@ static void add_faster(suggestions *l, const pretrain_args *a, const syn_hardwar
     if (a->recompute == SYN_RECOMPUTE_FULL) suggestions_add(l, "activation_recompute", "selective");
     add_tp(l, a, 2 * a->tp, 2 * a->batch_size);
     if (a->tp % 2 == 0) add_tp(l, a, a->tp / 2, a->batch_size % 2 == 0 ? a->batch_size / 2 : 0);
+    add_sp(l, a);
     suggestions_add_number(l, "batch_size", 2 * a->batch_size);
     suggestions_add_number(l, "gradient_accumulation_steps", 2 * a->accumulation);
 }
@@ -138,14 +154,18 @@ static void add_degree(suggestions *l, const pretrain_args *a, int64_t tp) {
     if (a->num_gpus % tp != 0) suggestions_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
 }
 
-/* Adds changes that need less memory: recomputation, smaller batches, tensor-parallel sizes that
-   divide the number of heads, and finally these sizes together with full recomputation. */
-static void add_fitting(suggestions *l, const pretrain_args *a, int64_t heads) {
+/* Adds changes that need less memory: recomputation, sequence parallelism, smaller batches,
+   pipelines, tensor-parallel sizes that divide the number of heads, and finally these sizes
+   together with full recomputation. */
+static void add_fitting(suggestions *l, const pretrain_args *a, const syn_model_config *model) {
     const bool full = a->recompute == SYN_RECOMPUTE_FULL;
+    const int64_t heads = model->n_head;
     if (a->recompute == SYN_RECOMPUTE_NONE) suggestions_add(l, "activation_recompute", "selective");
     if (!full) suggestions_add(l, "activation_recompute", "full");
+    add_sp(l, a);
     for (int64_t batch = a->batch_size / 2; batch > 0; batch /= 2)
         suggestions_add_number(l, "batch_size", batch);
+    add_stages(l, a, model->n_layer);
     for (int64_t tp = a->tp + 1; tp <= heads; tp++)
         if (heads % tp == 0) add_degree(l, a, tp);
     for (int64_t tp = a->tp + 1; tp <= heads && !full; tp++) {
@@ -158,6 +178,7 @@ static void add_fitting(suggestions *l, const pretrain_args *a, int64_t heads) {
 void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
     const pretrain_args given = *run->args;
     const syn_hardware hw = run->hw;
+    const syn_model_config model = run->config;
     const bool mute = run->launch.program->mute;
     pretrain_swept w = {.run = run, .given = given, .once = once};
     pretrain_args *usual = &w.given;
@@ -171,7 +192,7 @@ void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
     usual->trace_skip_first = usual->trace_wait = usual->trace_warmup = 0;
     usual->trace_active = usual->trace_repeat = 1;
     if (fits) add_faster(&l, &given, &hw, run->dtype);
-    else add_fitting(&l, &given, run->config.n_head);
+    else add_fitting(&l, &given, &model);
     *run->args = *usual;
     (fits ? suggestions_find : suggestions_fit)(&l, run->launch.program, &hw, try_one, &w);
     *pretrain_arguments() = given;

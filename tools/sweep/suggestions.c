@@ -17,7 +17,8 @@ void suggestions_with(suggestions *l, const char *option, const char *value) {
     suggestion *last = &l->at[l->n - 1];
     struct suggestion_setting *next = &last->set[last->n++];
     next->option = option;
-    snprintf(next->value, sizeof next->value, "%s", value);
+    snprintf(next->value, sizeof next->value, "%s", value ? value : "1");
+    next->is_flag = !value;
 }
 
 static const char *number(int64_t value, char text[LEVER_BYTES]) {
@@ -138,8 +139,8 @@ void suggestions_find(suggestions *l, const cli_program *program, const syn_hard
 static void print_setting(const suggestion *x, FILE *out) {
     char value[CLI_SHOWN_BYTES];
     for (int i = 0; i < x->n; i++)
-        fprintf(out, "%s--%s %s", i ? " " : "", x->set[i].option,
-                cli_shown(x->set[i].value, value, sizeof value));
+        fprintf(out, "%s--%s%s%s", i ? " " : "", x->set[i].option, x->set[i].is_flag ? "" : " ",
+                x->set[i].is_flag ? "" : cli_shown(x->set[i].value, value, sizeof value));
 }
 
 void suggestions_print(const suggestions *l, FILE *out) {

@@ -11,6 +11,7 @@ typedef struct suggestion {
     struct suggestion_setting {
         const char *option; /* name without "--" */
         char value[LEVER_BYTES];
+        bool is_flag;      /* printed without the value */
     } set[LEVER_SETTINGS]; /* the suggested option first, then options that change with it */
     int n;
     /* set by suggestions_find; suggestions_fit sets only t */
@@ -24,7 +25,7 @@ typedef struct suggestions {
     sweep_times own; /* prediction for the unchanged run; set by suggestions_find */
 } suggestions;
 
-/* Adds a value to try. If there are LEVERS_MOST values already, it is ignored. */
+/* Adds a value to try; NULL: a flag. If there are LEVERS_MOST values already, it is ignored. */
 void suggestions_add(suggestions *l, const char *option, const char *value);
 void suggestions_add_number(suggestions *l, const char *option, int64_t value);
 /* Adds an option that changes together with the last value added. */

@@ -104,11 +104,16 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    layer_norm_eps, initializer_range, hidden_dropout_prob for embedding and residual (0.1),
    attention_probs_dropout_prob (0.1), pad_token_id, tie_word_embeddings. activation_function is
    ignored.
-   GPT-NeoX has the keys of Llama, and layer_norm_eps, hidden_act, hidden_dropout for embedding and
-   residual (0), use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and
-   rotary_emb_base (10000). The last two may also be in rope_parameters.
-   Llama, Mistral and Qwen: attention_dropout (0) is their only dropout key. Default of
-   num_key_value_heads: Llama the number of query heads, Mistral 8, Qwen 32. */
+   Llama, Mistral and Qwen require num_hidden_layers, hidden_size, num_attention_heads,
+   intermediate_size and vocab_size. Optional: num_key_value_heads (Llama: the number of query
+   heads, Mistral 8, Qwen 32), head_dim, max_position_embeddings, rms_norm_eps, initializer_range,
+   hidden_act, attention_dropout (0), tie_word_embeddings, rope_parameters (or rope_theta,
+   partial_rotary_factor and rope_scaling), eos_token_id, pad_token_id and bos_token_id. Some of
+   these families have further keys, which are the rows of their tables in models/llama.c.
+   GPT-NeoX requires the same keys. Optional: those of Llama except num_key_value_heads, head_dim
+   and rms_norm_eps; layer_norm_eps, hidden_dropout for embedding and residual (0),
+   use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and rotary_emb_base
+   (10000). The last two may also be in rope_parameters. */
 syn_status syn_model_config_load(syn_model_config *config, const char *path,
                                  syn_error *err) SYN_MUST_USE;
 syn_status syn_model_config_parse(syn_model_config *config, const char *name, const char *json,

@@ -19,8 +19,8 @@ const syn__setting_choice syn__activations[] = {{"gelu_new", SYN_GELU_TANH},
 
 const char *const syn__torch_dtypes[] = {"float32", "float16", "bfloat16"};
 
-/* Keys of models that compute something else: with experts, with scaled embeddings or logits, or
-   with other norms, biases, attention or positions. transformers ignores these keys in our
+/* Keys that stand for computations that our families do not have: experts, scaled embeddings or
+   logits, other norms, biases, attention or positions. transformers ignores these keys in our
    families. A file that has them was written for other code, so it is rejected here. The list is
    sorted. */
 const syn__setting_restricted syn__config_refused[] = {{"add_bias_linear", 0},

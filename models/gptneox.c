@@ -105,8 +105,8 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
            .n_inner = 4 * (hidden), .n_positions = 2048, .vocab_size = vocab,   \
            .activation = activation_, .end = {{0}, 1, 0, 0}, .dtype = "float16")
 
-/* Sizes: Biderman et al. 2023, table 1, and Black et al. 2022, section 2. Vocabulary sizes, which
-   include padding, and activations: the released configurations. */
+/* Sizes are from Biderman et al. 2023, table 1, and Black et al. 2022, section 2. Vocabulary sizes
+   (with padding) and activations are those of the released configurations. */
 static const syn_model_config presets[] = {
     PRESET("pythia-70m", 6, 512, 8, 50304, SYN_GELU_ERF),
     PRESET("pythia-160m", 12, 768, 12, 50304, SYN_GELU_ERF),

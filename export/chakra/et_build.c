@@ -75,8 +75,8 @@ static bool same_value(const syn_attribute *a, const syn_attribute *b) {
     return a->type == SYN_VALUE_F64 ? !(a->f64 < b->f64) && !(a->f64 > b->f64) : a->i64 == b->i64;
 }
 
-/* Whether this entry of the rank follows from the common entries. The common entry "rank"
-   represents the number of each rank. */
+/* Whether the rank need not store this entry, because the common entry has the same value. The
+   entry "rank" need not be stored if it is the rank's own number. */
 static bool is_common(const syn__et_builder *b, uint32_t rank, const syn_attribute *entry) {
     const syn_attribute *common = syn_graph_meta(b->graph, entry->name);
     if (common == NULL) return false;
@@ -85,8 +85,8 @@ static bool is_common(const syn__et_builder *b, uint32_t rank, const syn_attribu
     return same_value(entry, common);
 }
 
-/* The entries of the first rank are common to all ranks. A later rank stores an entry that differs
-   as "name@rank3". */
+/* Stores an entry of a rank. The entries of the first rank become the common entries. An entry of
+   rank 3 that is not among them is stored under the name "name@rank3". */
 static syn_status put_meta(syn__et_builder *b, uint32_t rank, const syn_attribute *entry,
                            syn_error *err) {
     const int32_t global = b->graph->ranks[rank].rank;

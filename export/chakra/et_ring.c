@@ -1,5 +1,6 @@
-/* Orders the ranks of a group for comm_group.json, so that in ASTRA-sim's ring, hops from node to
-   node keep their place within the node where possible. et_ring.h explains why. */
+/* Orders the ranks of a group for comm_group.json, so that where possible, each hop of ASTRA-sim's
+   ring from node to node joins two ranks with the same place, which is a rank's index within its
+   node. et_ring.h explains why. */
 #include "export/chakra/et_ring.h"
 
 #include "syntorch/base/memory.h"

@@ -42,7 +42,8 @@ typedef struct syn__boxes {
     const syn_graph *graph;
     syn__pic_times *times;
     uint32_t rank_index, window;
-    uint32_t *slice_of;   /* per node: its slice of the timeline; UINT32_MAX: not in the window */
+    uint32_t *slice_of;   /* per node: index of its slice (its bar in the timeline); UINT32_MAX: the
+                             node is outside of the chosen step */
     uint32_t *box_of;     /* per node: its box, or SYN__BOX_NONE */
     uint32_t *top_of;     /* per slice of a host thread: the outermost op around the slice */
     uint32_t *range_of;   /* per slice: the innermost user range around the slice; UINT32_MAX:

@@ -121,7 +121,7 @@ static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
 }
 
 /* Whether to try a combination. Fewer columns are only tried for pages. If the user requests a
-   level of detail, only this level is tried, and as a last resort chunks. */
+   level of detail, only this level is tried and, as a last resort, CHUNKS (one box per rank). */
 static bool is_tried(const choice *t, const syn_graph *graph, const syn_export_options *options) {
     const bool layers = options->detail == SYN_DETAIL_LAYERS;
     if (t->columns < SYN__PIC_COLUMNS &&

@@ -127,8 +127,9 @@ static syn_status add_bars(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit
     return add_item(c, lane, item, key, err);
 }
 
-/* Adds one bar per kind of collective in a unit. It is used for layers that are drawn as one box,
-   and for many buckets of gradients. */
+/* Adds one bar per kind of collective in a unit (consecutive nodes of one step, phase and layer;
+   picture_fold.h). It is used for layers that are drawn as one box, and for many buckets of
+   gradients. */
 static syn_status sum_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, syn_error *err) {
     const syn__pic_unit u = lane->plan.units[unit];
     for (uint32_t i = u.begin; i < u.end && !c->too_many; i++) {

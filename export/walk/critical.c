@@ -8,8 +8,8 @@
 #include "export/walk/timeline_tracks.h"
 #include "syntorch/base/memory.h"
 
-/* The bits of a lane from this one on contain the rank and whether the lane is a stream. The bits
-   below contain the number of the stream or thread. */
+/* The bit of a lane's number that is set if the lane is a stream. The bits above it are the rank,
+   and the bits below it are the number of the stream or thread. */
 #define DEVICE_BIT     39
 #define WAKE_NS        1e6 /* default of the conversion's --thread_gap */
 #define STREAM_WAIT_NS 2e4 /* usual gaps before a kernel are shorter */
@@ -113,8 +113,8 @@ typedef struct walk {
     double *path_ns;
     uint64_t lane;  /* lane on which the path currently is */
     double now_ns;  /* the path is known from this time to the end */
-    double late_ns; /* now_ns when the path last moved to another rank without moving back in time;
-                       -1: never */
+    double late_ns; /* the value that now_ns had when the path last moved to another rank without
+                       changing now_ns; -1: it never did */
 } walk;
 
 /* Returns the last segment of the lane that begins before `ns`; NULL if there is none. */
@@ -249,7 +249,9 @@ static double came_ns(const walk *w, const segment *s) {
 static bool waited_for_rank(walk *w, const segment *s) {
     const double ns = came_ns(w, s);
     if (ns < 0) return false;
-    if (ns == w->now_ns) w->late_ns = ns; /* at most once per time, to avoid an endless loop */
+    /* The path may move to another rank without going back in time only once for each value of
+       now_ns; otherwise it could loop forever. */
+    if (ns == w->now_ns) w->late_ns = ns;
     w->path_ns[s->op] += w->now_ns - ns;
     w->now_ns = ns;
     return true;

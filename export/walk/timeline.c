@@ -128,10 +128,10 @@ static syn_status match_messages(scan *s) {
 
 /* ---- Measured times ---- */
 
-#define LATE_NS 1e15 /* 12 days: later times do not count from the start of the run */
+#define LATE_NS 1e15 /* 12 days; times above this limit count from the epoch */
 
-/* Returns a time since base_us. Times that count from the epoch are whole microseconds in the file,
-   which a double represents exactly. */
+/* Returns a time in ns since base_us. If base_us is set, times count from the epoch. They are then
+   rounded to the whole microseconds of the file, because a double represents these exactly. */
 static double since(const syn__timeline *t, double start_ns) {
     return t->base_us == 0 ? start_ns : 1e3 * (nearbyint(start_ns / 1e3) - (double)t->base_us);
 }

@@ -106,7 +106,8 @@ static void name_of(writer *w, const char *kind, syn__str layer, const char *inf
     syn__buf_put(&w->name, what.text, what.bytes);
 }
 
-/* Writes the compute node of a layer's part, with the dependencies collected so far. */
+/* Writes the compute node of one of a layer's three computations, with the dependencies collected
+   so far. part: SYN__TEXT_FWD (forward), IG (input gradient) or WG (weight gradient). */
 static void compute(writer *w, size_t layer, int part) {
     static const char *const phases[] = {"FWD", "BWD_IG", "BWD_WG"};
     const syn__text_layer *l = &w->w->layers[layer];
@@ -318,7 +319,8 @@ static syn_status put_rank(writer *w, uint32_t npu) {
     return SYN_OK;
 }
 
-/* Only a MICRO workload can have no nodes, because it has nothing but collectives. */
+/* Fails if there is nothing to write. This can only happen to a MICRO workload, which has only the
+   collectives of weight gradients: collectives that move no bytes are omitted. */
 static syn_status check_work(const writer *w) {
     bool any = w->w->parallelism != SYN_TEXT_MICRO;
     for (size_t i = 0; i < w->w->n_layers && !any; i++)

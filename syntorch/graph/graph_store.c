@@ -74,8 +74,9 @@ static syn_status put_text(store *s, const char *text, uint32_t *id, syn_error *
 
 /* ---- Reading ---- */
 
-/* Unpacks the attributes of a node into the cursor's array. If the array is too small, uses the
-   cursor's growing buffer for dependencies, which this graph does not need for anything else. */
+/* Unpacks the attributes of a node into the cursor's array. If the array is too small, unpacks them
+   into cursor->deps, the cursor's growable buffer for dependencies. This kind of graph does not use
+   that buffer otherwise. */
 static const syn_attribute *read_attributes(const store *s, const node_row *row, syn_cursor *cursor,
                                             uint32_t *n) {
     const size_t bytes = syn_intern_entry_bytes(&s->blobs, row->attributes);

@@ -184,10 +184,10 @@ typedef enum syn_hw_holdout {
 /* The prediction errors of the constants. */
 #define SYN_HW_ROWS 320
 typedef struct syn_hw_errors {
-    char constants[64]; /* hash of the constants to which the rows of a file belong */
+    char constants[64]; /* hash of the constants with which the errors were computed */
     syn_hw_row rows[SYN_HW_ROWS];
     int32_t n;    /* 0: nothing was measured */
-    bool changed; /* the file's rows belonged to other constants and were dropped */
+    bool changed; /* the file's rows were dropped, because they belong to other constants */
     struct syn_hw_holdout_error {
         double error[SYN_HW_SPLITS]; /* root mean square; 0: unknown */
     } apart[2];                      /* [0]: inference, [1]: training */

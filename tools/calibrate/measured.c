@@ -261,7 +261,8 @@ void measured_free(measured *m) {
     *m = (measured){0};
 }
 
-/* Rebuilds the group of an op. Groups have at most as many ranks as a run, MEASURED_RANKS. */
+/* Rebuilds the group of an op. A group has at most as many ranks as its run, and a run has at most
+   MEASURED_RANKS. */
 static syn_graph_group group_of(const tally_row *op, int32_t ranks[MEASURED_RANKS]) {
     for (uint32_t r = 0; r < op->group_ranks; r++) ranks[r] = (int32_t)(r * op->group_stride);
     return (syn_graph_group){.id = 1, .ranks = ranks, .n_ranks = op->group_ranks};

@@ -51,7 +51,8 @@ struct syn_validator {
     uint32_t world;
     syn_validation result;
     size_t findings_cap;
-    syn_status status; /* stores SYN_E_NOMEM until the next step ends, which then returns it */
+    syn_status status; /* SYN_E_NOMEM if a finding could not be stored; syn_validator_add and
+                          syn_validator_close then return it */
     syn_intern names;
     syn__checked_group *groups;
     size_t groups_cap;

@@ -40,7 +40,8 @@ static void add_host_facts(const finder *f, syn__pt_properties *facts, uint32_t 
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
-    const bool made = (node->has & SYN__PT_MADE) != 0; /* then its event has all properties */
+    /* The converter made this node from an event, and the event has all properties of the call. */
+    const bool made = (node->has & SYN__PT_MADE) != 0;
     if (made && record) syn__pt_properties_from_event(facts, &r->device.events[op->event]);
     if (made && shaped && facts->in_bytes < 0)
         facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
@@ -83,8 +84,9 @@ static int64_t from_output(const syn__pt_properties *t, int64_t ranks) {
     if (out <= 0 || ranks < 1) return out;
     if (t->kind == SYN__PT_CALL_ALL_GATHER || t->kind == SYN__PT_CALL_GATHER)
         return out > ranks ? out / ranks : 1;
-    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root's tensors have a part
-                                                                    for each rank */
+    /* Whether the sizes are those of the host op's tensors. In a scatter, the root's tensors have a
+       part for each rank. */
+    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0;
     const bool has_all =
         t->kind == SYN__PT_CALL_REDUCE_SCATTER || (t->kind == SYN__PT_CALL_SCATTER && by_tensors);
     return has_all ? syn__pt_mul_i64(out, ranks) : out;

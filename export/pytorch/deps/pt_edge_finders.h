@@ -1,5 +1,5 @@
-/* The finders of dependencies that have their own files. pt_connect.c runs them, and finds all
-   other dependencies itself. */
+/* Declares the functions that find dependencies and have a source file of their own. pt_connect.c
+   calls them, and finds all other dependencies itself. */
 #ifndef EXPORT_PT_EDGE_FINDERS_H
 #define EXPORT_PT_EDGE_FINDERS_H
 

@@ -353,6 +353,8 @@ with tempfile.TemporaryDirectory() as work:
     saved_models(program)
     killed_and_resumed(program, "--num-gpus", "2")
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")
+    killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--pp", "2", "--sp",
+                       "--gradient-accumulation-steps", "4")
     full_disk(program)
     full_metrics(program)
     full_cache(program)

@@ -169,4 +169,6 @@ with tempfile.TemporaryDirectory() as work:
     refused(program)
     killed(program, "dp", [])
     killed(program, "tp", ["--tp", "2"])
+    killed(program, "pp", ["--pp", "2", "--schedule", "zb-h1", "--batch-size", "2",
+                           "--gradient-accumulation-steps", "2"])
 finish()

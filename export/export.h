@@ -114,6 +114,7 @@ extern const syn_exporter syn_export_svg;     /* picture */
 extern const syn_exporter syn_export_png;     /* picture */
 extern const syn_exporter syn_export_pdf;     /* picture */
 extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfetto */
+extern const syn_exporter syn_export_gantt;   /* SVG: passes of the microbatches by rank */
 extern const syn_exporter syn_export_html;    /* interactive report in one HTML file */
 extern const syn_exporter syn_export_chakra;  /* Chakra nodes of all ranks as protobuf JSON */
 extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execution trace */

@@ -17,6 +17,7 @@ static const syn_exporter *const exporters[] = {
     &syn_export_chakra,
     &syn_export_et,
     /* times */
+    &syn_export_gantt,
     &syn_export_chrome,
     &syn_export_kineto,
     &syn_export_host,
@@ -61,6 +62,7 @@ const syn_exporter *syn_exporter_by_path(const char *path) {
     if (ends_with(file, "timeline.json") || ends_with(file, ".trace.json") ||
         ends_with(file, "chrome.json"))
         return &syn_export_chrome;
+    if (ends_with(file, "gantt.svg")) return &syn_export_gantt;
     if (ends_with(file, "kineto.json")) return &syn_export_kineto;
     if (ends_with(file, "_host.json")) return &syn_export_host;
     if (ends_with(file, "stacks.txt")) return &syn_export_stacks;

@@ -6,10 +6,12 @@ import array
 import csv
 import json
 import os
+import re
 import shutil
 import struct
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
@@ -161,6 +163,42 @@ def predictions(runs):
               and max(said["memory"]["stage_bytes"]) == said["memory"]["peak_bytes"], f"{said}")
 
 
+def chart(runs):
+    """The Gantt chart has the passes of each stage in the order of Megatron-LM's 1F1B schedule
+    (core/pipeline_parallel/schedules.py): stage i of p starts with p - 1 - i forward passes, then
+    runs forward and backward passes alternately. For GPipe: all forward passes first. ZB-H1 splits
+    off weight gradients, each after the input gradients of its microbatch."""
+    stages, microbatches = 4, 6
+    for schedule in ("1f1b", "gpipe", "zb-h1"):
+        done = runs.start("--device", "meta", "--model-config", "gpt4.json", "--num-gpus", "4",
+                          "--pp", str(stages), "--schedule", schedule, "--max-seq-length", "64",
+                          "--gradient-accumulation-steps", str(microbatches), "--enable-tracing",
+                          "--visualize_trace", "--out-dir", "chart")
+        check(done.returncode == 0, done.stderr)
+        with open(runs.path("chart/trace_gantt.svg"), encoding="utf-8") as f:
+            svg = ElementTree.parse(f).getroot()
+        rows = {}
+        for box in svg.iter("{http://www.w3.org/2000/svg}rect"):
+            title = box.find("{http://www.w3.org/2000/svg}title")
+            if title is not None and not title.text.startswith("optimizer"):
+                kind, number = re.match(r"([a-z ]+) (\d+),", title.text).groups()
+                rows.setdefault(int(box.get("y")), []).append((kind, int(number)))
+        check(len(rows) == stages, f"{schedule}: {rows}")
+        for stage, y in enumerate(sorted(rows)):
+            row = rows[y]
+            warmup = {"gpipe": microbatches}.get(schedule, stages - 1 - stage)
+            order = [("forward", i + 1) for i in range(warmup)]
+            for i in range(microbatches):
+                order += [("forward", warmup + i + 1)] * (warmup + i < microbatches)
+                order.append(("backward", i + 1))
+            check([x for x in row if x[0] != "weight gradients"] == order,
+                  f"{schedule}, stage {stage}: {row}")
+            late = [n for kind, n in row if kind == "weight gradients"]
+            check(late == sorted(late) and (bool(late) == (schedule == "zb-h1" and stage > 0))
+                  and all(row.index(("backward", n)) < row.index(("weight gradients", n))
+                          for n in late), f"{schedule}, stage {stage}: {row}")
+
+
 def swept(runs):
     """A sweep over layouts gives the times of single predictions."""
     done = runs.start("--model-config", "wide.json", "--batch-size", "1", "--max-seq-length",
@@ -191,5 +229,6 @@ with tempfile.TemporaryDirectory() as work:
     resumed_in_another_layout(program)
     collectives(program)
     predictions(program)
+    chart(program)
     swept(program)
 finish()

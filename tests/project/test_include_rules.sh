@@ -45,6 +45,7 @@ export/text:
 export/walk: export
 export/nodelink: export export/walk
 export/chrome: export export/walk
+export/gantt: export export/walk
 export/kineto: export export/walk
 export/picture: export export/walk
 export/html: export export/walk

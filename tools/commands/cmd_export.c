@@ -221,7 +221,7 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
     static const syn_exporter *const once[] = {&syn_export_json, &syn_export_chakra,
                                                &syn_export_chrome, &syn_export_html, NULL};
     static const syn_exporter *const titled[] = {&syn_export_json, &syn_export_chrome,
-                                                 &syn_export_html, NULL};
+                                                 &syn_export_gantt, &syn_export_html, NULL};
     const size_t n = strlen(args.input);
     const bool picture = is_picture(exporter), kineto = exporter == &syn_export_kineto;
     const bool timeline = picture && args.view == SYN_VIEW_TIMELINE;
@@ -232,7 +232,7 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
         {timeline, {"comm"}, "draws a graph, but --view timeline draws times; omit one"},
         {!picture && !is_one_of(exporter, titled),
          {"title"},
-         "applies only to pictures, json, chrome and html; omit it"},
+         "applies only to pictures, json, chrome, gantt and html; omit it"},
         {exporter != &syn_export_json, {"nx_key"}, "applies only to json; omit it"},
         {!is_one_of(exporter, once),
          {"copies"},

@@ -150,6 +150,13 @@ static const struct {
     {"_graph.png", false, true},   {"_comm.svg", true, true}, {"_comm.png", true, true},
 };
 
+/* Of a pipeline, also a chart of the passes of its microbatches. */
+static syn_status draw_gantt(const char *prefix, const syn_graph *all, syn_error *err) {
+    char path[PREFIX_BYTES + 24];
+    snprintf(path, sizeof path, "%s_gantt.svg", prefix);
+    return syn_export_file(all, &syn_export_gantt, NULL, path, err);
+}
+
 /* Writes the graph as JSON, an HTML report, and pictures of the first rank and of all ranks. If
    pictures cannot be drawn, for example because graphviz is missing, prints only a warning. */
 static syn_status draw(pretrain *run, const struct pretrain_window *window, const char *prefix,
@@ -165,6 +172,7 @@ static syn_status draw(pretrain *run, const struct pretrain_window *window, cons
         else if (syn_export_file(all, NULL, &how, path, &why) == SYN_E_NOMEM)
             return SYN_FAIL(err, SYN_E_NOMEM, "%s", why.text);
     }
+    if (run->launch.parallel.pp > 1) SYN_TRY(draw_gantt(prefix, all, err));
     if (why.code == SYN_OK) return SYN_OK;
     if (why.code == SYN_E_IO) return SYN_FAIL(err, SYN_E_IO, "%s", why.text);
     pretrain_bar_clear(run);

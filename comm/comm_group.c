@@ -135,7 +135,7 @@ static bool reduces(syn_comm_kind kind) {
 
 /* Whether two calls agree in everything but the lengths of their segments. */
 static bool equal_except_lengths(const syn__call_sig *a, const syn__call_sig *b) {
-    const syn_comm_call *x = &a->exchange, *y = &b->exchange;
+    const syn_comm_call *x = &a->comm_call, *y = &b->comm_call;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;
     if (x->kind == SYN_COMM_BARRIER) return true;
     return x->dtype == y->dtype && a->n_elems == b->n_elems &&
@@ -149,8 +149,8 @@ bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b) {
 
 /* Writes "all_reduce(sum, f32, 128 elements)", or "all_reduce(sum, f32, 128 elements in 3
    tensors)". */
-static void call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
-    const syn_comm_call *x = &turn->exchange;
+static void call_text(const syn__call_sig *sig, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &sig->comm_call;
     char reduce[16] = "", list[32] = "", last[32] = "";
     if (x->kind == SYN_COMM_BARRIER) {
         snprintf(buf, buf_bytes, "barrier()");
@@ -161,26 +161,26 @@ static void call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
     if (syn__is_message(x->kind)) snprintf(last, sizeof last, ", tag %d", (int)x->tag);
     if (x->n_segments > 1) snprintf(list, sizeof list, " in %d tensors", (int)x->n_segments);
     snprintf(buf, buf_bytes, "%s(%s%s, %llu elements%s%s)", syn_comm_kind_name(x->kind), reduce,
-             syn_dtype_name(x->dtype), (unsigned long long)turn->n_elems, list, last);
+             syn_dtype_name(x->dtype), (unsigned long long)sig->n_elems, list, last);
 }
 
-char *syn__call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
-    const syn_comm_call *x = &turn->exchange;
+char *syn__call_text(const syn__call_sig *sig, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &sig->comm_call;
     char text[128];
-    call_text(turn, text, sizeof text);
+    call_text(sig, text, sizeof text);
     if (syn__is_message(x->kind))
         snprintf(buf, buf_bytes, "%s %s rank %d", text, x->kind == SYN_COMM_SEND ? "to" : "from",
                  (int)x->peer);
     else
         snprintf(buf, buf_bytes, "%s in group %.48s (#%llu)", text, x->group->name,
-                 (unsigned long long)turn->seq);
+                 (unsigned long long)sig->seq);
     return buf;
 }
 
 void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
                         const syn__call_sig *b, char *buf, size_t buf_bytes) {
-    const syn_comm_call *x = &a->exchange, *y = &b->exchange;
-    char text_a[SYN__PLACE_TEXT], text_b[SYN__PLACE_TEXT];
+    const syn_comm_call *x = &a->comm_call, *y = &b->comm_call;
+    char text_a[SYN__CALL_TEXT], text_b[SYN__CALL_TEXT];
     syn__call_text(a, text_a, sizeof text_a);
     if (!syn__is_message(x->kind) && !syn__is_message(y->kind) && x->group->id == y->group->id)
         call_text(b, text_b, sizeof text_b);

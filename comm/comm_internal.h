@@ -8,7 +8,7 @@
 /* The signature of one call: the operation that a rank calls, and the call's number. Members of a
    group compare their signatures. */
 typedef struct syn__call_sig {
-    syn_comm_call exchange;
+    syn_comm_call comm_call;
     size_t n_elems; /* number of elements of all segments together */
     uint64_t cut;   /* hash of the segments' lengths */
     uint64_t seq;   /* counts the group's collectives from 1; 0 for messages */
@@ -20,8 +20,8 @@ bool syn__is_message(syn_comm_kind kind);
 bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b);
 /* Describes a call in buf, such as "all_reduce(sum, f32, 128 elements) in group tp0 (#7)" or "...
    from rank 1". Returns buf. */
-#define SYN__PLACE_TEXT 224
-char *syn__call_text(const syn__call_sig *turn, char *buf, size_t buf_bytes);
+#define SYN__CALL_TEXT 224
+char *syn__call_text(const syn__call_sig *sig, char *buf, size_t buf_bytes);
 /* Describes a mismatch: "rank 0 calls ... in group tp0 (#7) but rank 1 calls ...". */
 void syn__mismatch_text(int32_t rank_a, const syn__call_sig *a, int32_t rank_b,
                         const syn__call_sig *b, char *buf, size_t buf_bytes);
@@ -44,7 +44,7 @@ typedef struct syn__unexpected {
 /* The mailbox of one rank: messages without a receive, and receives without a message. For a given
    source and tag, the mailbox never has both. */
 typedef struct syn__mailbox {
-    syn__unexpected *letters, **last_letter;
+    syn__unexpected *unexpected, **last_unexpected;
     syn_request *waiting, **last_waiting;
 } syn__mailbox;
 
@@ -53,7 +53,7 @@ syn_status syn__unexpected_new(syn__unexpected **out, int32_t from, const syn__c
                                syn_error *err);
 void syn__mailbox_init(syn__mailbox *box);
 /* Appends a message without a receive. */
-void syn__mailbox_add_message(syn__mailbox *box, syn__unexpected *letter);
+void syn__mailbox_add_message(syn__mailbox *box, syn__unexpected *message);
 /* Removes and returns the oldest message that matches the receive; NULL if there is none. */
 syn__unexpected *syn__mailbox_match_message(syn__mailbox *box, const syn_comm_call *recv);
 /* Appends a receive without a message. */

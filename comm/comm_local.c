@@ -76,7 +76,7 @@ syn_status syn_local_world_new(syn_local_world **out, int32_t size, syn_error *e
         syn__mailbox_init(&world->ranks[r].box);
         pthread_cond_init(&world->ranks[r].mail, NULL);
     }
-    atomic_init(&world->dead, false);
+    atomic_init(&world->aborted, false);
     *out = world;
     return SYN_OK;
 }
@@ -89,10 +89,10 @@ void syn_local_world_free(syn_local_world *world) {
     release(world);
 }
 
-void syn__local_die(syn_local_world *world, const char *sentence) {
-    if (atomic_load(&world->dead)) return;
-    snprintf(world->dead_text, sizeof world->dead_text, "%s", sentence);
-    atomic_store(&world->dead, true);
+void syn__local_abort(syn_local_world *world, const char *sentence) {
+    if (atomic_load(&world->aborted)) return;
+    snprintf(world->abort_text, sizeof world->abort_text, "%s", sentence);
+    atomic_store(&world->aborted, true);
     for (syn__local_group *g = world->groups; g != NULL; g = g->next) {
         atomic_fetch_or(&g->entered, SYN__ABORTED);
         pthread_cond_broadcast(&g->wake);
@@ -102,14 +102,14 @@ void syn__local_die(syn_local_world *world, const char *sentence) {
 
 syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_error *err) {
     pthread_mutex_lock(&world->lock);
-    if (sentence != NULL) syn__local_die(world, sentence);
+    if (sentence != NULL) syn__local_abort(world, sentence);
     pthread_mutex_unlock(&world->lock);
-    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written before `dead` */
+    return SYN_FAIL(err, SYN_E_COMM, "%s", world->abort_text); /* written before `aborted` */
 }
 
 void syn_local_world_abort(syn_local_world *world, const char *sentence) {
     pthread_mutex_lock(&world->lock);
-    syn__local_die(world, sentence);
+    syn__local_abort(world, sentence);
     pthread_mutex_unlock(&world->lock);
 }
 
@@ -156,7 +156,7 @@ static syn_status local_open_group(syn_comm *comm, syn_group *group, syn_error *
     if (!found && (shared = group_new(group)) != NULL) {
         shared->next = world->groups;
         world->groups = shared;
-        if (atomic_load(&world->dead)) atomic_store(&shared->entered, SYN__ABORTED);
+        if (atomic_load(&world->aborted)) atomic_store(&shared->entered, SYN__ABORTED);
     }
     pthread_mutex_unlock(&world->lock);
     if (shared == NULL) return SYN_FAIL_NOMEM(err, sizeof *shared, "a group of ranks");
@@ -188,8 +188,8 @@ static void local_close(syn_comm *comm) {
 
 static syn_status local_check(const syn_comm *comm, syn_error *err) {
     const syn_local_world *world = ((const syn__local *)comm)->world;
-    if (!atomic_load(&world->dead)) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written before `dead` */
+    if (!atomic_load(&world->aborted)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_COMM, "%s", world->abort_text); /* written before `aborted` */
 }
 
 static const syn_comm_ops local_ops = {

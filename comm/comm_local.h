@@ -79,8 +79,8 @@ struct syn_local_world {
     syn__local_group *groups; /* list of all groups */
     syn__local_rank *ranks;
     int32_t *stack; /* the search's stack; `size` entries */
-    _Atomic bool dead;
-    char dead_text[SYN_ERROR_TEXT];
+    _Atomic bool aborted;
+    char abort_text[SYN_ERROR_TEXT];
 };
 
 typedef struct syn__local {
@@ -90,7 +90,7 @@ typedef struct syn__local {
 
 /* Aborts the world with `sentence`, unless it was aborted before, and wakes all ranks. The caller
    holds the lock. */
-void syn__local_die(syn_local_world *world, const char *sentence);
+void syn__local_abort(syn_local_world *world, const char *sentence);
 /* Aborts the world with the error message `sentence`, unless it was aborted before, and returns
    SYN_E_COMM with the message that the world was aborted with. `sentence` may be NULL if the world
    was aborted before. The caller does not hold the lock. */

@@ -4,24 +4,24 @@
 #include <string.h>
 
 static const syn__local_member *member_of(const syn_request *r, int32_t member) {
-    const syn__local_group *shared = r->turn.exchange.group->impl;
+    const syn__local_group *shared = r->sig.comm_call.group->impl;
     return &shared->members[member];
 }
 
 static const syn_segment *segments_of(const syn_request *r, int32_t member) {
-    return member_of(r, member)->slots[r->turn.seq & 1].exchange.segments;
+    return member_of(r, member)->slots[r->sig.seq & 1].comm_call.segments;
 }
 
 /* The inputs that a member copied, one after another, before it entered. The member's list of
    segments may not exist any more, but its lengths were the same as those of the caller's list. */
 static const unsigned char *inlined_of(const syn_request *r, int32_t member) {
-    return member_of(r, member)->inlined[r->turn.seq & 1];
+    return member_of(r, member)->inlined[r->sig.seq & 1];
 }
 
 /* The inputs of all members for one segment, in this member's scratch memory. `outputs` does the
    same for outputs. */
 static const void **inputs(const syn_request *r, int32_t segment) {
-    const syn_group *group = r->turn.exchange.group;
+    const syn_group *group = r->sig.comm_call.group;
     const syn__local_group *shared = group->impl;
     const void **ins = shared->ins + (size_t)group->index * (size_t)group->size;
     for (int32_t i = 0; i < group->size; i++) ins[i] = segments_of(r, i)[segment].in;
@@ -29,7 +29,7 @@ static const void **inputs(const syn_request *r, int32_t segment) {
 }
 
 static void *const *outputs(const syn_request *r, int32_t segment) {
-    const syn_group *group = r->turn.exchange.group;
+    const syn_group *group = r->sig.comm_call.group;
     const syn__local_group *shared = group->impl;
     void **outs = shared->outs + (size_t)group->index * (size_t)group->size;
     for (int32_t i = 0; i < group->size; i++) outs[i] = segments_of(r, i)[segment].out;
@@ -37,7 +37,7 @@ static void *const *outputs(const syn_request *r, int32_t segment) {
 }
 
 static const void **inlined_inputs(const syn_request *r, size_t at_bytes) {
-    const syn_group *group = r->turn.exchange.group;
+    const syn_group *group = r->sig.comm_call.group;
     const syn__local_group *shared = group->impl;
     const void **ins = shared->ins + (size_t)group->index * (size_t)group->size;
     for (int32_t i = 0; i < group->size; i++) ins[i] = inlined_of(r, i) + at_bytes;
@@ -58,11 +58,11 @@ typedef struct place {
 
 /* The position where a member's share of the elements begins. Its offset in the segment is a
    multiple of a cache line. */
-static place share_begin(const syn__call_sig *turn, int32_t member, size_t elem_bytes) {
-    const size_t size = (size_t)turn->exchange.group->size, m = (size_t)member;
-    place p = {0, turn->n_elems / size * m + turn->n_elems % size * m / size};
-    const syn_segment *segments = turn->exchange.segments;
-    while (p.segment < turn->exchange.n_segments && p.at >= segments[p.segment].n_elems)
+static place share_begin(const syn__call_sig *sig, int32_t member, size_t elem_bytes) {
+    const size_t size = (size_t)sig->comm_call.group->size, m = (size_t)member;
+    place p = {0, sig->n_elems / size * m + sig->n_elems % size * m / size};
+    const syn_segment *segments = sig->comm_call.segments;
+    while (p.segment < sig->comm_call.n_segments && p.at >= segments[p.segment].n_elems)
         p.at -= segments[p.segment++].n_elems;
     p.at -= p.at % (SYN__LINE / elem_bytes);
     return p;
@@ -70,10 +70,10 @@ static place share_begin(const syn__call_sig *turn, int32_t member, size_t elem_
 
 /* Reduces this member's share of the elements into the outputs of all members. */
 static void reduce_share(const syn_request *r, size_t elem_bytes) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     const int32_t index = x->group->index, size = x->group->size;
-    const place begin = share_begin(&r->turn, index, elem_bytes),
-                end = share_begin(&r->turn, index + 1, elem_bytes);
+    const place begin = share_begin(&r->sig, index, elem_bytes),
+                end = share_begin(&r->sig, index + 1, elem_bytes);
     for (int32_t i = begin.segment; i <= end.segment && i < x->n_segments; i++) {
         const size_t from = i == begin.segment ? begin.at : 0;
         const size_t to = i == end.segment ? end.at : x->segments[i].n_elems;
@@ -85,7 +85,7 @@ static void reduce_share(const syn_request *r, size_t elem_bytes) {
 
 /* Reduces all elements of the copied inputs into this member's output. */
 static void reduce_inlined(const syn_request *r, size_t elem_bytes) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     size_t at = 0;
     for (int32_t i = 0; i < x->n_segments; i++) {
         const syn_segment *s = &x->segments[i];
@@ -96,8 +96,8 @@ static void reduce_inlined(const syn_request *r, size_t elem_bytes) {
 }
 
 static syn_status all_reduce(syn__local *self, syn_request *r, syn_error *err) {
-    const size_t elem_bytes = syn_dtype_bytes(r->turn.exchange.dtype);
-    const bool small = is_small(self, r->turn.n_elems * elem_bytes);
+    const size_t elem_bytes = syn_dtype_bytes(r->sig.comm_call.dtype);
+    const bool small = is_small(self, r->sig.n_elems * elem_bytes);
     SYN_TRY(syn__local_enter(self, r, small, err));
     if (small) {
         reduce_inlined(r, elem_bytes);
@@ -111,8 +111,8 @@ static syn_status all_reduce(syn__local *self, syn_request *r, syn_error *err) {
 /* ---- Other collectives ---- */
 
 static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_group *group = r->turn.exchange.group;
-    const size_t bytes = r->turn.n_elems * syn_dtype_bytes(r->turn.exchange.dtype);
+    const syn_group *group = r->sig.comm_call.group;
+    const size_t bytes = r->sig.n_elems * syn_dtype_bytes(r->sig.comm_call.dtype);
     const bool small = is_small(self, bytes);
     SYN_TRY(syn__local_enter(self, r, small, err));
     if (bytes == 0) return SYN_OK;
@@ -127,9 +127,9 @@ static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
 }
 
 static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     const size_t size = (size_t)x->group->size, elem_bytes = syn_dtype_bytes(x->dtype);
-    const size_t n_elems = r->turn.n_elems;
+    const size_t n_elems = r->sig.n_elems;
     const bool small = is_small(self, n_elems * elem_bytes * size);
     SYN_TRY(syn__local_enter(self, r, small, err));
     if (n_elems == 0) return SYN_OK;
@@ -142,9 +142,9 @@ static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *er
 }
 
 static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
-    const bool small = is_small(self, r->turn.n_elems * elem_bytes),
+    const bool small = is_small(self, r->sig.n_elems * elem_bytes),
                is_root = x->group->index == x->root;
     SYN_TRY(syn__local_enter(self, r, small && is_root, err));
     const unsigned char *inlined = inlined_of(r, x->root);
@@ -161,8 +161,8 @@ static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
 
 syn_status syn__local_run_collective(syn__comm *comm, syn_request *request, syn_error *err) {
     syn__local *self = (syn__local *)comm;
-    if (request->turn.exchange.elsewhere) return syn__local_enter(self, request, false, err);
-    switch (request->turn.exchange.kind) {
+    if (request->sig.comm_call.elsewhere) return syn__local_enter(self, request, false, err);
+    switch (request->sig.comm_call.kind) {
     case SYN_COMM_ALL_REDUCE:
         return all_reduce(self, request, err);
     case SYN_COMM_ALL_GATHER:

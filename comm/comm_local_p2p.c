@@ -13,7 +13,7 @@ static syn_status compare_ends(syn_local_world *world, int32_t from, const syn__
 }
 
 static void copy(const syn_request *recv, const void *data) {
-    const size_t bytes = recv->turn.n_elems * syn_dtype_bytes(recv->turn.exchange.dtype);
+    const size_t bytes = recv->sig.n_elems * syn_dtype_bytes(recv->sig.comm_call.dtype);
     if (bytes > 0) memcpy(recv->segments->out, data, bytes);
 }
 
@@ -21,10 +21,10 @@ static void copy(const syn_request *recv, const void *data) {
 static syn_status fill(syn__local *self, const syn__call_sig *send, syn_request *recv,
                        syn_error *err) {
     syn_local_world *world = self->world;
-    const int32_t to = send->exchange.peer;
+    const int32_t to = send->comm_call.peer;
     const syn_status status =
-        compare_ends(world, self->base.pub.rank, send, to, &recv->turn, &recv->error);
-    if (status == SYN_OK) copy(recv, send->exchange.segments->in);
+        compare_ends(world, self->base.pub.rank, send, to, &recv->sig, &recv->error);
+    if (status == SYN_OK) copy(recv, send->comm_call.segments->in);
     else SYN_FAIL(err, status, "%s", recv->error.text);
     pthread_mutex_lock(&world->lock);
     syn__message_done(recv);
@@ -39,39 +39,39 @@ static syn_status send_to_ended(const syn__local *self, const syn_comm_call *sen
 }
 
 /* Finds the waiting receive that matches a send. If there is none, sets *recv to NULL and, if
- * *letter is not NULL, moves *letter to the peer's queue of unexpected messages and sets *letter to
- * NULL. */
-static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unexpected **letter,
+ * *message is not NULL, moves *message to the peer's queue of unexpected messages and sets *message
+ * to NULL. */
+static syn_status deliver(syn__local *self, const syn_comm_call *send, syn__unexpected **message,
                           syn_request **recv, syn_error *err) {
     syn_local_world *world = self->world;
     syn__local_rank *to = &world->ranks[send->peer];
     pthread_mutex_lock(&world->lock);
-    const bool dead = atomic_load(&world->dead), ended = to->ended;
+    const bool aborted = atomic_load(&world->aborted), ended = to->ended;
     *recv = NULL;
-    if (!dead && !ended)
+    if (!aborted && !ended)
         *recv = syn__mailbox_match_receive(&to->box, self->base.pub.rank, send->tag);
     if (*recv != NULL) {
         (*recv)->times.wait_ns = syn__clock_ns() - (*recv)->times.begin_ns;
         atomic_store(&(*recv)->state, SYN__FILLING);
-    } else if (!dead && !ended && *letter != NULL) {
-        syn__mailbox_add_message(&to->box, *letter);
-        *letter = NULL;
+    } else if (!aborted && !ended && *message != NULL) {
+        syn__mailbox_add_message(&to->box, *message);
+        *message = NULL;
     }
     pthread_mutex_unlock(&world->lock);
-    if (dead) return syn__local_fail(world, NULL, err);
+    if (aborted) return syn__local_fail(world, NULL, err);
     return ended ? send_to_ended(self, send, err) : SYN_OK;
 }
 
 /* An unexpected message is copied without the lock, so a receive may be posted meanwhile. Therefore
    deliver is called again after the copy. */
 static syn_status send_message(syn__local *self, const syn__call_sig *send, syn_error *err) {
-    syn__unexpected *letter = NULL;
+    syn__unexpected *message = NULL;
     syn_request *recv = NULL;
-    SYN_TRY(deliver(self, &send->exchange, &letter, &recv, err));
+    SYN_TRY(deliver(self, &send->comm_call, &message, &recv, err));
     if (recv != NULL) return fill(self, send, recv, err);
-    SYN_TRY(syn__unexpected_new(&letter, self->base.pub.rank, send, err));
-    syn_status status = deliver(self, &send->exchange, &letter, &recv, err);
-    syn_free(letter);
+    SYN_TRY(syn__unexpected_new(&message, self->base.pub.rank, send, err));
+    syn_status status = deliver(self, &send->comm_call, &message, &recv, err);
+    syn_free(message);
     if (recv != NULL) status = fill(self, send, recv, err);
     return status;
 }
@@ -80,25 +80,26 @@ static syn_status receive(syn__local *self, syn_request *r, syn_error *err) {
     syn_local_world *world = self->world;
     const int32_t rank = self->base.pub.rank;
     pthread_mutex_lock(&world->lock);
-    const bool dead = atomic_load(&world->dead);
-    syn__unexpected *letter =
-        dead ? NULL : syn__mailbox_match_message(&world->ranks[rank].box, &r->turn.exchange);
-    if (!dead && letter == NULL) syn__mailbox_add_receive(&world->ranks[rank].box, r);
+    const bool aborted = atomic_load(&world->aborted);
+    syn__unexpected *message =
+        aborted ? NULL : syn__mailbox_match_message(&world->ranks[rank].box, &r->sig.comm_call);
+    if (!aborted && message == NULL) syn__mailbox_add_receive(&world->ranks[rank].box, r);
     pthread_mutex_unlock(&world->lock);
-    if (dead) return syn__local_fail(world, NULL, err);
-    if (letter == NULL) return SYN_OK;
-    const syn_status status = compare_ends(world, letter->from, &letter->send, rank, &r->turn, err);
-    if (status == SYN_OK) copy(r, letter->data);
-    syn_free(letter);
+    if (aborted) return syn__local_fail(world, NULL, err);
+    if (message == NULL) return SYN_OK;
+    const syn_status status =
+        compare_ends(world, message->from, &message->send, rank, &r->sig, err);
+    if (status == SYN_OK) copy(r, message->data);
+    syn_free(message);
     syn__message_done(r);
     return status;
 }
 
 syn_status syn__local_post(syn__comm *comm, syn_request *message, syn_error *err) {
     syn__local *self = (syn__local *)comm;
-    if (message->turn.exchange.kind == SYN_COMM_RECV) return receive(self, message, err);
+    if (message->sig.comm_call.kind == SYN_COMM_RECV) return receive(self, message, err);
     syn__message_done(message);
-    return send_message(self, &message->turn, err);
+    return send_message(self, &message->sig, err);
 }
 
 /* Sleeps until a receive is done. Returns false if the receive must be cancelled because the world
@@ -109,7 +110,7 @@ static bool sleep_filled(syn__local *self, syn_request *message) {
     for (;;) {
         const uint64_t state = atomic_load(&message->state);
         if (state == SYN__DONE) return true;
-        if (state == SYN__OPEN && atomic_load(&world->dead)) return false;
+        if (state == SYN__OPEN && atomic_load(&world->aborted)) return false;
         if (state == SYN__OPEN) syn__local_sleep(self, message, &me->mail);
         else pthread_cond_wait(&me->mail, &world->lock); /* the sender is writing the buffer */
     }

@@ -42,8 +42,8 @@ static syn_status report(const syn_local_world *world, const rank_thread *thread
         if (shown == NULL || (shown->error.code == SYN_E_COMM && t->error.code != SYN_E_COMM))
             shown = t;
     }
-    if (shown == NULL && atomic_load(&world->dead))
-        return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text);
+    if (shown == NULL && atomic_load(&world->aborted))
+        return SYN_FAIL(err, SYN_E_COMM, "%s", world->abort_text);
     if (shown == NULL) return SYN_OK;
     if (shown->error.code == SYN_E_COMM || size == 1)
         return SYN_FAIL(err, shown->error.code, "%s", shown->error.text);

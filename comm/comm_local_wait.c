@@ -20,26 +20,26 @@
 
 /* Whether a member has started the collective. */
 static bool has_started(const syn_request *collective, int32_t member) {
-    const syn__local_group *shared = collective->turn.exchange.group->impl;
-    return atomic_load(&shared->members[member].started) >= collective->turn.seq;
+    const syn__local_group *shared = collective->sig.comm_call.group->impl;
+    return atomic_load(&shared->members[member].started) >= collective->sig.seq;
 }
 
 /* Whether the blocked rank `waiter` needs `rank` to act before it can continue. */
 static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
     const syn_request *r = world->ranks[waiter].awaited;
     if (r == NULL) return false;
-    const syn_group *group = r->turn.exchange.group;
-    if (syn__is_message(r->turn.exchange.kind))
-        return r->turn.exchange.peer == rank && atomic_load(&r->state) == SYN__OPEN;
+    const syn_group *group = r->sig.comm_call.group;
+    if (syn__is_message(r->sig.comm_call.kind))
+        return r->sig.comm_call.peer == rank && atomic_load(&r->state) == SYN__OPEN;
     for (int32_t i = 0; i < group->size; i++)
         if (group->ranks[i] == rank) return !has_started(r, i);
     return false;
 }
 
 /* Aborts the world with "rank 1 finished while rank 0 waits in all_reduce #5 of group tp0". */
-static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) {
-    const syn__call_sig *turn = &world->ranks[waiter].awaited->turn;
-    const syn_comm_call *x = &turn->exchange;
+static void abort_for_ended_rank(syn_local_world *world, int32_t ended, int32_t waiter) {
+    const syn__call_sig *sig = &world->ranks[waiter].awaited->sig;
+    const syn_comm_call *x = &sig->comm_call;
     char sentence[256];
     const char *what = world->ranks[ended].opened ? "finished" : "never started";
     if (syn__is_message(x->kind))
@@ -48,46 +48,46 @@ static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) 
     else
         snprintf(sentence, sizeof sentence,
                  "rank %d %s while rank %d waits in %s #%llu of group %.64s", (int)ended, what,
-                 (int)waiter, syn_comm_kind_name(x->kind), (unsigned long long)turn->seq,
+                 (int)waiter, syn_comm_kind_name(x->kind), (unsigned long long)sig->seq,
                  x->group->name);
-    syn__local_die(world, sentence);
+    syn__local_abort(world, sentence);
 }
 
 /* Aborts the world because of the cycle first -> ... -> last -> first, which the search found. The
    members `parent` lead from last back to first. */
-static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
-    char sentence[SYN_ERROR_TEXT], place[SYN__PLACE_TEXT];
-    const syn__call_sig *a = &world->ranks[first].awaited->turn,
-                        *b = &world->ranks[last].awaited->turn;
-    if (world->ranks[last].parent == first && first != last && !syn__is_message(a->exchange.kind) &&
-        !syn__is_message(b->exchange.kind)) {
+static void abort_for_deadlock(syn_local_world *world, int32_t first, int32_t last) {
+    char sentence[SYN_ERROR_TEXT], place[SYN__CALL_TEXT];
+    const syn__call_sig *a = &world->ranks[first].awaited->sig,
+                        *b = &world->ranks[last].awaited->sig;
+    if (world->ranks[last].parent == first && first != last &&
+        !syn__is_message(a->comm_call.kind) && !syn__is_message(b->comm_call.kind)) {
         const bool in_order = first < last;
         syn__mismatch_text(in_order ? first : last, in_order ? a : b, in_order ? last : first,
                            in_order ? b : a, sentence, sizeof sentence);
-        syn__local_die(world, sentence);
+        syn__local_abort(world, sentence);
         return;
     }
     int n = snprintf(sentence, sizeof sentence, "ranks wait for each other");
     const char *separator = ": ";
     for (int32_t r = last; n > 0 && (size_t)n < sizeof sentence; r = world->ranks[r].parent) {
         n += snprintf(sentence + n, sizeof sentence - (size_t)n, "%srank %d in %s", separator,
-                      (int)r, syn__call_text(&world->ranks[r].awaited->turn, place, sizeof place));
+                      (int)r, syn__call_text(&world->ranks[r].awaited->sig, place, sizeof place));
         separator = "; ";
         if (r == first) break;
     }
-    syn__local_die(world, sentence);
+    syn__local_abort(world, sentence);
 }
 
 /* Continues the search from a rank to one that it waits for. Returns true if the world was
    aborted. */
 static bool follow(syn_local_world *world, int32_t from, int32_t to, int32_t start, size_t *top) {
     if (to == start) {
-        die_of_cycle(world, start, from);
+        abort_for_deadlock(world, start, from);
         return true;
     }
     syn__local_rank *r = &world->ranks[to];
     if (r->ended) {
-        die_of_ended(world, to, from);
+        abort_for_ended_rank(world, to, from);
         return true;
     }
     if (r->visit == world->visits) return false;
@@ -108,9 +108,9 @@ static void search(syn_local_world *world, int32_t start) {
     while (top > 0) {
         const int32_t from = world->stack[--top];
         const syn_request *r = world->ranks[from].awaited;
-        const syn_group *group = r->turn.exchange.group;
-        if (syn__is_message(r->turn.exchange.kind)) {
-            const int32_t peer = r->turn.exchange.peer;
+        const syn_group *group = r->sig.comm_call.group;
+        if (syn__is_message(r->sig.comm_call.kind)) {
+            const int32_t peer = r->sig.comm_call.peer;
             if (waits_for(world, from, peer) && follow(world, from, peer, start, &top)) return;
             continue;
         }
@@ -123,7 +123,7 @@ void syn__local_rank_ended(syn_local_world *world, int32_t rank) {
     world->ranks[rank].ended = true;
     for (int32_t r = 0; r < world->size; r++)
         if (r != rank && waits_for(world, r, rank)) {
-            die_of_ended(world, rank, r);
+            abort_for_ended_rank(world, rank, r);
             return;
         }
 }
@@ -162,13 +162,13 @@ void syn__local_sleep(syn__local *self, const syn_request *awaited, pthread_cond
     syn__local_rank *me = &world->ranks[self->base.pub.rank];
     me->awaited = awaited;
     search(world, self->base.pub.rank);
-    if (!atomic_load(&world->dead)) pthread_cond_wait(wake, &world->lock);
+    if (!atomic_load(&world->aborted)) pthread_cond_wait(wake, &world->lock);
     me->awaited = NULL;
 }
 
 /* Sleeps until all members have entered or `entered` has the bit SYN__ABORTED. */
 static void sleep_entered(syn__local *self, const syn_request *r, uint64_t target) {
-    syn__local_group *shared = r->turn.exchange.group->impl;
+    syn__local_group *shared = r->sig.comm_call.group->impl;
     pthread_mutex_t *lock = &self->world->lock;
     pthread_mutex_lock(lock);
     atomic_fetch_add(&shared->sleepers, 1);
@@ -193,11 +193,11 @@ static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
 
 /* Aborts the world unless all members have entered the same call. */
 static syn_status compare_calls(syn__local *self, const syn_request *r, syn_error *err) {
-    const syn_group *group = r->turn.exchange.group;
+    const syn_group *group = r->sig.comm_call.group;
     const syn__local_group *shared = group->impl;
-    const syn__call_sig *first = &shared->members[0].slots[r->turn.seq & 1];
+    const syn__call_sig *first = &shared->members[0].slots[r->sig.seq & 1];
     for (int32_t i = 1; i < group->size; i++) {
-        const syn__call_sig *other = &shared->members[i].slots[r->turn.seq & 1];
+        const syn__call_sig *other = &shared->members[i].slots[r->sig.seq & 1];
         if (syn__call_sig_equal(first, other)) continue;
         char sentence[SYN_ERROR_TEXT];
         syn__mismatch_text(group->ranks[0], first, group->ranks[i], other, sentence,
@@ -209,7 +209,7 @@ static syn_status compare_calls(syn__local *self, const syn_request *r, syn_erro
 
 /* Copies all inputs, one after another. */
 static void copy_inputs(const syn_request *r, unsigned char *to) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     const size_t blocks = x->kind == SYN_COMM_REDUCE_SCATTER ? (size_t)x->group->size : 1;
     for (int32_t i = 0; i < x->n_segments; i++) {
         const size_t bytes = r->segments[i].n_elems * blocks * syn_dtype_bytes(x->dtype);
@@ -221,22 +221,22 @@ static void copy_inputs(const syn_request *r, unsigned char *to) {
 /* Publishes this rank's call. The slot is free, because the members read it for the last time
    before they entered the previous call. */
 static void publish(const syn_request *r, bool inlined) {
-    const syn_group *group = r->turn.exchange.group;
+    const syn_group *group = r->sig.comm_call.group;
     syn__local_group *shared = group->impl;
     syn__local_member *me = &shared->members[group->index];
-    syn__call_sig *slot = &me->slots[r->turn.seq & 1];
-    *slot = r->turn;
-    slot->exchange.group = &shared->group; /* outlives this rank's own copy */
-    if (inlined) copy_inputs(r, me->inlined[r->turn.seq & 1]);
+    syn__call_sig *slot = &me->slots[r->sig.seq & 1];
+    *slot = r->sig;
+    slot->comm_call.group = &shared->group; /* outlives this rank's own copy */
+    if (inlined) copy_inputs(r, me->inlined[r->sig.seq & 1]);
 }
 
 syn_status syn__local_enter(syn__local *self, syn_request *r, bool inlined, syn_error *err) {
-    syn__local_group *shared = r->turn.exchange.group->impl;
+    syn__local_group *shared = r->sig.comm_call.group->impl;
     /* After a failure, other members may still read the slots. */
     if (atomic_load_explicit(&shared->entered, memory_order_acquire) & SYN__ABORTED)
         return syn__local_fail(self->world, NULL, err);
     publish(r, inlined);
-    const uint64_t target = r->turn.seq * (uint64_t)shared->group.size;
+    const uint64_t target = r->sig.seq * (uint64_t)shared->group.size;
     bool last = false;
     if (!count_in(shared, target, &last)) return syn__local_fail(self->world, NULL, err);
     if (last) {
@@ -252,8 +252,8 @@ syn_status syn__local_enter(syn__local *self, syn_request *r, bool inlined, syn_
 }
 
 void syn__local_leave(syn__local *self, syn_request *r) {
-    syn__local_group *shared = r->turn.exchange.group->impl;
-    syn__local_member *me = &shared->members[r->turn.exchange.group->index];
+    syn__local_group *shared = r->sig.comm_call.group->impl;
+    syn__local_member *me = &shared->members[r->sig.comm_call.group->index];
     const uint64_t target = ++me->left * (uint64_t)shared->group.size;
     if (atomic_fetch_add(&shared->left, 1) + 1 == target) {
         wake_sleepers(self->world, shared);
@@ -275,11 +275,11 @@ void syn__local_leave(syn__local *self, syn_request *r) {
 
 void syn__local_numbered(syn__comm *comm, const syn_request *request) {
     (void)comm;
-    const syn_group *group = request->turn.exchange.group;
+    const syn_group *group = request->sig.comm_call.group;
     syn__local_group *shared = group->impl;
     /* Other ranks read `started` under the lock when they search for deadlocks. This rank takes the
        lock before it waits itself, so the store needs no lock. */
-    atomic_store_explicit(&shared->members[group->index].started, request->turn.seq,
+    atomic_store_explicit(&shared->members[group->index].started, request->sig.seq,
                           memory_order_release);
 }
 

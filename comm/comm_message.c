@@ -19,7 +19,7 @@ syn_status syn__check_peer(const syn_comm *comm, const syn_comm_call *message, s
 
 syn_status syn__compare_ends(int32_t from, const syn__call_sig *send, int32_t to,
                              const syn__call_sig *recv, syn_error *err) {
-    if (send->exchange.dtype == recv->exchange.dtype && send->n_elems == recv->n_elems)
+    if (send->comm_call.dtype == recv->comm_call.dtype && send->n_elems == recv->n_elems)
         return SYN_OK;
     char sentence[SYN_ERROR_TEXT];
     syn__mismatch_text(from, send, to, recv, sentence, sizeof sentence);
@@ -28,39 +28,39 @@ syn_status syn__compare_ends(int32_t from, const syn__call_sig *send, int32_t to
 
 syn_status syn__unexpected_new(syn__unexpected **out, int32_t from, const syn__call_sig *send,
                                syn_error *err) {
-    const size_t data_bytes = send->n_elems * syn_dtype_bytes(send->exchange.dtype);
-    syn__unexpected *letter = syn_malloc(sizeof *letter + data_bytes);
-    if (letter == NULL) return SYN_FAIL_NOMEM(err, sizeof *letter + data_bytes, "a sent message");
-    *letter = (syn__unexpected){.from = from, .send = *send, .data = letter + 1};
-    letter->send.exchange.segments = NULL;
-    if (data_bytes > 0) memcpy(letter->data, send->exchange.segments->in, data_bytes);
-    *out = letter;
+    const size_t data_bytes = send->n_elems * syn_dtype_bytes(send->comm_call.dtype);
+    syn__unexpected *message = syn_malloc(sizeof *message + data_bytes);
+    if (message == NULL) return SYN_FAIL_NOMEM(err, sizeof *message + data_bytes, "a sent message");
+    *message = (syn__unexpected){.from = from, .send = *send, .data = message + 1};
+    message->send.comm_call.segments = NULL;
+    if (data_bytes > 0) memcpy(message->data, send->comm_call.segments->in, data_bytes);
+    *out = message;
     return SYN_OK;
 }
 
 void syn__mailbox_init(syn__mailbox *box) {
-    box->letters = NULL;
-    box->last_letter = &box->letters;
+    box->unexpected = NULL;
+    box->last_unexpected = &box->unexpected;
     box->waiting = NULL;
     box->last_waiting = &box->waiting;
 }
 
-void syn__mailbox_add_message(syn__mailbox *box, syn__unexpected *letter) {
-    letter->next = NULL;
-    *box->last_letter = letter;
-    box->last_letter = &letter->next;
+void syn__mailbox_add_message(syn__mailbox *box, syn__unexpected *message) {
+    message->next = NULL;
+    *box->last_unexpected = message;
+    box->last_unexpected = &message->next;
 }
 
 syn__unexpected *syn__mailbox_match_message(syn__mailbox *box, const syn_comm_call *recv) {
-    syn__unexpected **link = &box->letters;
+    syn__unexpected **link = &box->unexpected;
     while (*link != NULL &&
-           ((*link)->from != recv->peer || (*link)->send.exchange.tag != recv->tag))
+           ((*link)->from != recv->peer || (*link)->send.comm_call.tag != recv->tag))
         link = &(*link)->next;
-    syn__unexpected *letter = *link;
-    if (letter == NULL) return NULL;
-    *link = letter->next;
-    if (letter->next == NULL) box->last_letter = link;
-    return letter;
+    syn__unexpected *message = *link;
+    if (message == NULL) return NULL;
+    *link = message->next;
+    if (message->next == NULL) box->last_unexpected = link;
+    return message;
 }
 
 void syn__mailbox_add_receive(syn__mailbox *box, syn_request *recv) {
@@ -80,7 +80,7 @@ static syn_request *unlink_waiting(syn__mailbox *box, syn_request **link) {
 syn_request *syn__mailbox_match_receive(syn__mailbox *box, int32_t from, int32_t tag) {
     syn_request **link = &box->waiting;
     while (*link != NULL &&
-           ((*link)->turn.exchange.peer != from || (*link)->turn.exchange.tag != tag))
+           ((*link)->sig.comm_call.peer != from || (*link)->sig.comm_call.tag != tag))
         link = &(*link)->next;
     return unlink_waiting(box, link);
 }
@@ -92,10 +92,10 @@ void syn__mailbox_remove_receive(syn__mailbox *box, syn_request *recv) {
 }
 
 void syn__mailbox_free(syn__mailbox *box) {
-    while (box->letters != NULL) {
-        syn__unexpected *letter = box->letters;
-        box->letters = letter->next;
-        syn_free(letter);
+    while (box->unexpected != NULL) {
+        syn__unexpected *message = box->unexpected;
+        box->unexpected = message->next;
+        syn_free(message);
     }
     syn__mailbox_init(box);
 }

@@ -55,10 +55,10 @@ static syn_status mpi_open_group(syn_comm *comm, syn_group *group, syn_error *er
         sizeof(syn__mpi_group) + wires_bytes + (self->check ? 2 * size * sizeof(MPI_Request) : 0);
     syn__mpi_group *shared = syn_calloc(1, bytes);
     if (shared == NULL) return SYN_FAIL_NOMEM(err, bytes, "a group of ranks");
-    shared->wires = (syn__mpi_sig *)(void *)(shared + 1);
+    shared->sigs = (syn__mpi_sig *)(void *)(shared + 1);
     shared->requests = (MPI_Request *)(void *)((char *)(shared + 1) + wires_bytes);
     shared->scratch = syn_aligned_malloc(SYN__MPI_SCRATCH_BYTES);
-    const syn__call_sig opening = {.exchange = {.kind = SYN_COMM_NONE, .group = group}};
+    const syn__call_sig opening = {.comm_call = {.kind = SYN_COMM_NONE, .group = group}};
     syn__watchdog_enter(self->dog, &opening);
     const syn_status status = shared->scratch == NULL
                                   ? SYN_FAIL_NOMEM(err, SYN__MPI_SCRATCH_BYTES, "a scratch buffer")
@@ -106,7 +106,7 @@ void syn__mpi_backoff(void) {
 }
 
 static void mpi_block(syn__comm *comm, const syn_request *request) {
-    syn__watchdog_enter(((syn__mpi *)comm)->dog, &request->turn);
+    syn__watchdog_enter(((syn__mpi *)comm)->dog, &request->sig);
 }
 
 static void mpi_unblock(syn__comm *comm) {
@@ -115,7 +115,7 @@ static void mpi_unblock(syn__comm *comm) {
 
 static void mpi_close(syn_comm *comm) {
     syn__mpi *self = (syn__mpi *)comm;
-    const syn__call_sig closing = {.exchange = {.kind = SYN_COMM_NONE}};
+    const syn__call_sig closing = {.comm_call = {.kind = SYN_COMM_NONE}};
     syn__comm_finish(&self->base);
     syn__watchdog_enter(self->dog, &closing);
     syn__mpi_messages_end(self);

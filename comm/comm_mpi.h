@@ -30,7 +30,7 @@ typedef struct syn__mpi_progress {
     pthread_cond_t wake;
     pthread_t thread;
     bool runs, stop; /* runs: the thread was started; stop: it must end */
-    int under_way;   /* number of messages in flight */
+    int in_flight;   /* number of messages in flight */
 } syn__mpi_progress;
 
 typedef struct syn__mpi {
@@ -56,7 +56,7 @@ typedef struct syn__mpi_sig {
 typedef struct syn__mpi_group {
     MPI_Comm comm;
     unsigned char *scratch; /* SYN__MPI_SCRATCH_BYTES */
-    syn__mpi_sig *wires;    /* `size` entries, if check */
+    syn__mpi_sig *sigs;     /* `size` entries, if check */
     MPI_Request *requests;  /* 2 * size entries, if check */
 } syn__mpi_group;
 

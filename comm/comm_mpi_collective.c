@@ -93,26 +93,26 @@ static syn_status await_all(const syn_request *r, int n, MPI_Request *requests, 
     }
 }
 
-static void sig_of(const syn__mpi_sig *w, syn_group *group, syn__call_sig *turn) {
+static void sig_of(const syn__mpi_sig *w, syn_group *group, syn__call_sig *sig) {
     *group = (syn_group){.id = (uint32_t)w->group_id, .name = w->group};
-    *turn = (syn__call_sig){.exchange = {.kind = (syn_comm_kind)w->kind,
+    *sig = (syn__call_sig){.comm_call = {.kind = (syn_comm_kind)w->kind,
                                          .dtype = (syn_dtype)w->dtype,
                                          .reduce = (syn_reduce)w->reduce,
                                          .root = (int32_t)w->root,
                                          .n_segments = (int32_t)w->n_segments,
                                          .group = group},
-                            .n_elems = (size_t)w->n_elems,
-                            .cut = (uint64_t)w->cut,
-                            .seq = (uint64_t)w->seq};
+                           .n_elems = (size_t)w->n_elems,
+                           .cut = (uint64_t)w->cut,
+                           .seq = (uint64_t)w->seq};
 }
 
-static syn_status compare_wires(const syn_group *group, const syn__mpi_sig *wires, syn_error *err) {
+static syn_status compare_sigs(const syn_group *group, const syn__mpi_sig *sigs, syn_error *err) {
     syn_group first_group, other_group;
     syn__call_sig first, other;
-    sig_of(&wires[0], &first_group, &first);
+    sig_of(&sigs[0], &first_group, &first);
     for (int32_t i = 1; i < group->size; i++) {
         char sentence[SYN_ERROR_TEXT];
-        sig_of(&wires[i], &other_group, &other);
+        sig_of(&sigs[i], &other_group, &other);
         if (syn__call_sig_equal(&first, &other)) continue;
         syn__mismatch_text(group->ranks[0], &first, group->ranks[i], &other, sentence,
                            sizeof sentence);
@@ -126,10 +126,10 @@ static syn_status compare_wires(const syn_group *group, const syn__mpi_sig *wire
    groups to which both belong. With threads, a rank's groups run concurrently, so only calls within
    a group can be compared. */
 static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *err) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     const syn_group *group = x->group;
     syn__mpi_group *shared = group->impl;
-    syn__mpi_sig *mine = &shared->wires[group->index];
+    syn__mpi_sig *mine = &shared->sigs[group->index];
     const bool apart = self->base.threads;
     MPI_Comm comm = apart ? shared->comm : self->checks;
     int n = 0;
@@ -137,28 +137,28 @@ static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *er
                            .dtype = (int64_t)x->dtype,
                            .reduce = (int64_t)x->reduce,
                            .root = x->root,
-                           .n_elems = (int64_t)r->turn.n_elems,
+                           .n_elems = (int64_t)r->sig.n_elems,
                            .n_segments = x->n_segments,
-                           .cut = (int64_t)r->turn.cut,
+                           .cut = (int64_t)r->sig.cut,
                            .group_id = group->id,
-                           .seq = (int64_t)r->turn.seq};
+                           .seq = (int64_t)r->sig.seq};
     snprintf(mine->group, sizeof mine->group, "%s", group->name);
     for (int32_t i = 0; i < group->size; i++) {
         if (i == group->index) continue;
         const int peer = apart ? i : group->ranks[i];
-        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(&shared->wires[i], (int)sizeof(syn__mpi_sig), MPI_BYTE,
+        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(&shared->sigs[i], (int)sizeof(syn__mpi_sig), MPI_BYTE,
                                             peer, 0, comm, &shared->requests[n++]));
         SYN__TRY_MPI("MPI_Isend", MPI_Isend(mine, (int)sizeof(syn__mpi_sig), MPI_BYTE, peer, 0,
                                             comm, &shared->requests[n++]));
     }
     SYN_TRY(await_all(r, n, shared->requests, err));
-    return compare_wires(group, shared->wires, err);
+    return compare_sigs(group, shared->sigs, err);
 }
 
 /* Waits until all members have entered. With threads, they meet before MPI moves data, because MPI
    would wait for missing members without leaving the core to other threads. */
 static syn_status meet(syn__mpi *self, const syn_request *r, syn_error *err) {
-    syn__mpi_group *shared = r->turn.exchange.group->impl;
+    syn__mpi_group *shared = r->sig.comm_call.group->impl;
     if (self->check) return check_call(self, r, err);
     if (!self->base.threads) {
         SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(shared->comm));
@@ -229,7 +229,7 @@ static cursor pass(const syn_comm_call *x, cursor c, unsigned char *scratch, siz
 }
 
 /* Runs the collective on n elements in the scratch buffer. */
-static syn_status exchange_scratch(syn__mpi *self, const syn_comm_call *x, int n, syn_error *err) {
+static syn_status run_scratch(syn__mpi *self, const syn_comm_call *x, int n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const syn_dtype dtype = scratch_dtype(x);
     if (x->kind == SYN_COMM_BROADCAST) {
@@ -246,8 +246,8 @@ static syn_status exchange_scratch(syn__mpi *self, const syn_comm_call *x, int n
 }
 
 /* Runs the collective on n segments that are joined, in pieces that fit in the scratch buffer. */
-static syn_status exchange_joined(syn__mpi *self, const syn_comm_call *x, const syn_segment *first,
-                                  int32_t n, syn_error *err) {
+static syn_status run_joined(syn__mpi *self, const syn_comm_call *x, const syn_segment *first,
+                             int32_t n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
     const bool loads = x->kind != SYN_COMM_BROADCAST || x->group->index == x->root;
     const size_t most =
@@ -258,27 +258,27 @@ static syn_status exchange_joined(syn__mpi *self, const syn_comm_call *x, const 
     while (left > 0) {
         const size_t k = min_size(most, left);
         if (loads) from = pass(x, from, shared->scratch, k, load);
-        SYN_TRY(exchange_scratch(self, x, (int)k, err));
+        SYN_TRY(run_scratch(self, x, (int)k, err));
         to = pass(x, to, shared->scratch, k, store);
         left -= k;
     }
     return SYN_OK;
 }
 
-typedef syn_status exchange_one(syn__mpi *self, const syn_comm_call *x, const syn_segment *s,
-                                syn_error *err);
+typedef syn_status run_segment(syn__mpi *self, const syn_comm_call *x, const syn_segment *s,
+                               syn_error *err);
 
 /* Runs the collective on a list of segments: long segments one by one, consecutive short segments
    joined. */
-static syn_status exchange_list(syn__mpi *self, const syn_comm_call *x, exchange_one *one,
-                                syn_error *err) {
+static syn_status run_list(syn__mpi *self, const syn_comm_call *x, run_segment *one,
+                           syn_error *err) {
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
     for (int32_t i = 0, end = 0; i < x->n_segments; i = end) {
         while (end < x->n_segments &&
                (is_widened(x) || x->segments[end].n_elems * elem_bytes < JOINED_BYTES))
             end++;
         if (end - i > 1 || is_widened(x)) {
-            SYN_TRY(exchange_joined(self, x, &x->segments[i], end - i, err));
+            SYN_TRY(run_joined(self, x, &x->segments[i], end - i, err));
         } else {
             end = i + 1;
             SYN_TRY(one(self, x, &x->segments[i], err));
@@ -384,7 +384,7 @@ static syn_status broadcast_one(syn__mpi *self, const syn_comm_call *x, const sy
 }
 
 static syn_status barrier(syn_request *r, syn_error *err) {
-    const syn__mpi_group *shared = r->turn.exchange.group->impl;
+    const syn__mpi_group *shared = r->sig.comm_call.group->impl;
     const uint64_t begin_ns = syn__clock_ns();
     SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(shared->comm));
     r->times.wait_ns += syn__clock_ns() - begin_ns;
@@ -392,19 +392,19 @@ static syn_status barrier(syn_request *r, syn_error *err) {
 }
 
 static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     if (x->elsewhere && !self->check) return SYN_OK;
     SYN_TRY(begin(self, r, err));
     if (x->elsewhere) return SYN_OK;
     switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
-        return exchange_list(self, x, all_reduce_one, err);
+        return run_list(self, x, all_reduce_one, err);
     case SYN_COMM_ALL_GATHER:
         return all_gather(self, x, err);
     case SYN_COMM_REDUCE_SCATTER:
         return reduce_scatter(self, x, err);
     case SYN_COMM_BROADCAST:
-        return exchange_list(self, x, broadcast_one, err);
+        return run_list(self, x, broadcast_one, err);
     default:
         return barrier(r, err);
     }
@@ -413,7 +413,7 @@ static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
 syn_status syn__mpi_run_collective(syn__comm *comm, syn_request *request, syn_error *err) {
     syn__mpi *self = (syn__mpi *)comm;
     if (!request->on_main) return run(self, request, err);
-    syn__watchdog_enter(self->dog, &request->turn);
+    syn__watchdog_enter(self->dog, &request->sig);
     const syn_status status = run(self, request, err);
     syn__watchdog_leave(self->dog);
     return status;

@@ -20,7 +20,7 @@ static void *move(void *arg) {
     int flag = 0;
     pthread_mutex_lock(&mover->lock);
     while (!mover->stop) {
-        if (mover->under_way == 0) {
+        if (mover->in_flight == 0) {
             pthread_cond_wait(&mover->wake, &mover->lock);
             continue;
         }
@@ -46,8 +46,8 @@ static syn_status start_mover(syn__mpi *self, syn_error *err) {
 static void count(syn__mpi *self, int messages) {
     syn__mpi_progress *mover = &self->mover;
     pthread_mutex_lock(&mover->lock);
-    mover->under_way += messages;
-    if (mover->under_way > 0) pthread_cond_signal(&mover->wake);
+    mover->in_flight += messages;
+    if (mover->in_flight > 0) pthread_cond_signal(&mover->wake);
     pthread_mutex_unlock(&mover->lock);
 }
 
@@ -55,9 +55,9 @@ static void count(syn__mpi *self, int messages) {
 
 /* Allocates a message with space for data_bytes bytes and its requests. NULL if out of
    memory. */
-static syn__mpi_message *message_new(syn__mpi *self, const syn__call_sig *turn, size_t data_bytes,
+static syn__mpi_message *message_new(syn__mpi *self, const syn__call_sig *sig, size_t data_bytes,
                                      syn_error *err) {
-    const size_t n_pieces = turn->n_elems / self->limit + (turn->n_elems % self->limit != 0);
+    const size_t n_pieces = sig->n_elems / self->limit + (sig->n_elems % self->limit != 0);
     const size_t requests_bytes = (n_pieces + 3) / 2 * 2 * sizeof(MPI_Request);
     const size_t bytes = sizeof(syn__mpi_message) + requests_bytes + data_bytes;
     syn__mpi_message *m = syn_malloc(bytes);
@@ -65,7 +65,7 @@ static syn__mpi_message *message_new(syn__mpi *self, const syn__call_sig *turn, 
         SYN_FAIL_NOMEM(err, bytes, "a message");
         return NULL;
     }
-    *m = (syn__mpi_message){.header = {(int64_t)turn->exchange.dtype, (int64_t)turn->n_elems},
+    *m = (syn__mpi_message){.header = {(int64_t)sig->comm_call.dtype, (int64_t)sig->n_elems},
                             .requests = (MPI_Request *)(void *)(m + 1)};
     m->data = (char *)(m + 1) + requests_bytes;
     count(self, 1);
@@ -111,12 +111,12 @@ void syn__mpi_messages_end(syn__mpi *self) {
 
 static syn_status post_sends(syn__mpi *self, const syn_request *r, syn__mpi_message *m,
                              syn_error *err) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     SYN__TRY_MPI("MPI_Isend", MPI_Isend(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
                                         &m->requests[m->n_requests]));
     m->n_requests++;
-    for (size_t at = 0; at < r->turn.n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, r->turn.n_elems - at);
+    for (size_t at = 0; at < r->sig.n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, r->sig.n_elems - at);
         SYN__TRY_MPI("MPI_Isend", MPI_Isend((char *)m->data + at * syn_dtype_bytes(x->dtype), n,
                                             syn__mpi_type(x->dtype), x->peer, x->tag,
                                             self->messages, &m->requests[m->n_requests]));
@@ -127,13 +127,13 @@ static syn_status post_sends(syn__mpi *self, const syn_request *r, syn__mpi_mess
 
 static syn_status post_receives(syn__mpi *self, const syn_request *r, syn__mpi_message *m,
                                 syn_error *err) {
-    const syn_comm_call *x = &r->turn.exchange;
+    const syn_comm_call *x = &r->sig.comm_call;
     char *to = r->segments->out;
     SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
                                         &m->requests[m->n_requests]));
     m->n_requests++;
-    for (size_t at = 0; at < r->turn.n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, r->turn.n_elems - at);
+    for (size_t at = 0; at < r->sig.n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, r->sig.n_elems - at);
         SYN__TRY_MPI("MPI_Irecv",
                      MPI_Irecv(to + at * syn_dtype_bytes(x->dtype), n, syn__mpi_type(x->dtype),
                                x->peer, x->tag, self->messages, &m->requests[m->n_requests]));
@@ -143,8 +143,8 @@ static syn_status post_receives(syn__mpi *self, const syn_request *r, syn__mpi_m
 }
 
 static syn_status send_message(syn__mpi *self, syn_request *r, syn_error *err) {
-    const size_t data_bytes = r->turn.n_elems * syn_dtype_bytes(r->turn.exchange.dtype);
-    syn__mpi_message *m = message_new(self, &r->turn, data_bytes, err);
+    const size_t data_bytes = r->sig.n_elems * syn_dtype_bytes(r->sig.comm_call.dtype);
+    syn__mpi_message *m = message_new(self, &r->sig, data_bytes, err);
     if (m == NULL) return SYN_E_NOMEM;
     if (data_bytes > 0) memcpy(m->data, r->segments->in, data_bytes);
     /* Keep the message even if posting fails halfway, because MPI may still read it. */
@@ -156,11 +156,11 @@ static syn_status send_message(syn__mpi *self, syn_request *r, syn_error *err) {
 
 syn_status syn__mpi_post(syn__comm *comm, syn_request *message, syn_error *err) {
     syn__mpi *self = (syn__mpi *)comm;
-    const syn_comm_call *x = &message->turn.exchange;
+    const syn_comm_call *x = &message->sig.comm_call;
     if (comm->threads && !x->now && !self->mover.runs) SYN_TRY(start_mover(self, err));
     SYN_TRY(syn__mpi_free_sent(self, err));
     if (x->kind == SYN_COMM_SEND) return send_message(self, message, err);
-    syn__mpi_message *m = message_new(self, &message->turn, 0, err);
+    syn__mpi_message *m = message_new(self, &message->sig, 0, err);
     if (m == NULL) return SYN_E_NOMEM;
     message->impl = m;
     const syn_status status = post_receives(self, message, m, err);
@@ -183,12 +183,12 @@ static syn_status receive(syn__mpi *self, syn_request *r, syn_error *err) {
     SYN__TRY_MPI("MPI_Wait", MPI_Wait(&m->requests[0], MPI_STATUS_IGNORE));
     r->times.wait_ns = syn__clock_ns() - r->times.begin_ns;
     const int32_t rank = self->base.pub.rank;
-    const syn__call_sig send = {.exchange = {.kind = SYN_COMM_SEND,
-                                             .dtype = (syn_dtype)m->header[0],
-                                             .peer = rank,
-                                             .tag = r->turn.exchange.tag},
+    const syn__call_sig send = {.comm_call = {.kind = SYN_COMM_SEND,
+                                              .dtype = (syn_dtype)m->header[0],
+                                              .peer = rank,
+                                              .tag = r->sig.comm_call.tag},
                                 .n_elems = (size_t)m->header[1]};
-    SYN_TRY(syn__compare_ends(r->turn.exchange.peer, &send, rank, &r->turn, err));
+    SYN_TRY(syn__compare_ends(r->sig.comm_call.peer, &send, rank, &r->sig, err));
     SYN__TRY_MPI("MPI_Waitall",
                  MPI_Waitall(m->n_requests - 1, m->requests + 1, MPI_STATUSES_IGNORE));
     return SYN_OK;
@@ -196,7 +196,7 @@ static syn_status receive(syn__mpi *self, syn_request *r, syn_error *err) {
 
 syn_status syn__mpi_settle(syn__comm *comm, syn_request *message, syn_error *err) {
     syn__mpi *self = (syn__mpi *)comm;
-    syn__watchdog_enter(self->dog, &message->turn);
+    syn__watchdog_enter(self->dog, &message->sig);
     const syn_status status = receive(self, message, err);
     syn__mpi_withdraw(comm, message); /* after a failure, cancels requests that are not done */
     syn__watchdog_leave(self->dog);

@@ -68,27 +68,27 @@ syn_status syn_ranks_compute(const syn_plan *plan, syn_device device, syn_rank_p
 
 /* The source of a graph that owns the contexts of its traces. `source` is a copy of the source that
    syn_trace_graph created, except that its `free` also frees the contexts. */
-typedef struct kept {
+typedef struct traced_ranks {
     syn_graph_source source; /* must be the first member: graph->source points to it */
     const syn_graph_source *of_traces;
     const syn_trace **traces;
     int32_t n;
     syn_ctx *ctx[];
-} kept;
+} traced_ranks;
 
-static void free_contexts(kept *k) {
+static void free_contexts(traced_ranks *k) {
     for (int32_t r = 0; r < k->n; r++) syn_ctx_free(k->ctx[r]);
     syn_free(k->traces);
     syn_free(k);
 }
 
 static void free_graph(syn_graph *graph) {
-    kept *k = (kept *)graph->source;
+    traced_ranks *k = (traced_ranks *)graph->source;
     k->of_traces->free(graph);
     free_contexts(k);
 }
 
-static syn_status trace(kept *k, int32_t size, const work *w, syn_error *err) {
+static syn_status trace(traced_ranks *k, int32_t size, const work *w, syn_error *err) {
     for (syn_status s = SYN_OK; k->n < size;) {
         const int32_t r = k->n++;
         syn_comm *comm;
@@ -106,8 +106,8 @@ syn_status syn_ranks_trace(syn_graph **out, const syn_plan *plan, const syn_hard
     syn_plan whole = *plan;
     SYN_TRY(syn_plan_complete(&whole, err));
     const int32_t size = whole.ranks;
-    const size_t bytes = sizeof(kept) + (size_t)size * sizeof(syn_ctx *);
-    kept *k = syn_calloc(1, bytes);
+    const size_t bytes = sizeof(traced_ranks) + (size_t)size * sizeof(syn_ctx *);
+    traced_ranks *k = syn_calloc(1, bytes);
     if (!k) return SYN_FAIL_NOMEM(err, bytes, "ranks");
     k->traces = syn_calloc((size_t)size, sizeof *k->traces);
     syn_status s = k->traces ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "ranks");

@@ -17,7 +17,7 @@ static syn__stream *stream_of(const syn_group *group) {
    failed. */
 static void run(syn__comm *self, syn_request *r) {
     syn__stream *s = r->stream;
-    const bool timed = !r->turn.exchange.now;
+    const bool timed = !r->sig.comm_call.now;
     const uint64_t cpu_ns = timed ? syn__thread_clock_ns() : 0;
     if (timed) r->times.begin_ns = syn__clock_ns();
     if (s->error.code != SYN_OK) r->error = s->error;
@@ -45,7 +45,7 @@ static void run_head(syn__comm *self, syn__stream *s, bool on_main) {
 /* Whether the stream's thread has something to run. Collectives that the rank waits for immediately
    (`now`) are left to the rank. */
 static bool has_work(const syn__stream *s) {
-    return s->head != NULL && s->running == NULL && !s->head->turn.exchange.now;
+    return s->head != NULL && s->running == NULL && !s->head->sig.comm_call.now;
 }
 
 static void *stream_main(void *arg) {
@@ -92,11 +92,11 @@ static void await_done(syn__comm *self, const syn_request *r) {
 }
 
 static syn_status start_collective(syn__comm *self, syn_request *r, syn_error *err) {
-    syn__stream *s = stream_of(r->turn.exchange.group);
-    const bool now = r->turn.exchange.now || !self->threads;
+    syn__stream *s = stream_of(r->sig.comm_call.group);
+    const bool now = r->sig.comm_call.now || !self->threads;
     if (!now && !s->has_thread) SYN_TRY(start_thread(s, err));
     r->stream = s;
-    r->turn.seq = ++s->started;
+    r->sig.seq = ++s->started;
     if (self->transport->numbered != NULL) self->transport->numbered(self, r);
     if (!s->has_thread) { /* no other thread can be running it */
         r->on_main = true;
@@ -178,30 +178,30 @@ static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error 
 
 /* Copies the operation and its segments to the request. */
 static void describe(syn_request *r, const syn_comm_call *x) {
-    r->turn = (syn__call_sig){.exchange = *x};
-    r->turn.exchange.segments = r->segments;
-    if (x->kind == SYN_COMM_BARRIER) r->turn.exchange.n_segments = 0;
-    for (int32_t i = 0; i < r->turn.exchange.n_segments; i++) {
+    r->sig = (syn__call_sig){.comm_call = *x};
+    r->sig.comm_call.segments = r->segments;
+    if (x->kind == SYN_COMM_BARRIER) r->sig.comm_call.n_segments = 0;
+    for (int32_t i = 0; i < r->sig.comm_call.n_segments; i++) {
         r->segments[i] = x->segments[i];
-        r->turn.n_elems += x->segments[i].n_elems;
-        r->turn.cut = syn_hash(&x->segments[i].n_elems, sizeof(size_t), r->turn.cut);
+        r->sig.n_elems += x->segments[i].n_elems;
+        r->sig.cut = syn_hash(&x->segments[i].n_elems, sizeof(size_t), r->sig.cut);
     }
 }
 
-syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *exchange, syn_request **request,
+syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *call, syn_request **request,
                            syn_error *err) {
     syn__comm *self = (syn__comm *)comm;
-    SYN_TRY(check(comm, exchange, err));
+    SYN_TRY(check(comm, call, err));
     syn_request *r = request_new(self);
     if (r == NULL) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
     r->next = NULL;
-    describe(r, exchange);
+    describe(r, call);
     r->stream = NULL;
     r->times = (syn_comm_times){0};
     r->error.code = SYN_OK;
     atomic_store_explicit(&r->state, SYN__OPEN, memory_order_relaxed);
     syn_status status = SYN_OK;
-    if (syn__is_message(exchange->kind)) {
+    if (syn__is_message(call->kind)) {
         r->times.begin_ns = syn__clock_ns();
         status = self->transport->post(self, r, err);
     } else {
@@ -252,7 +252,7 @@ void syn__comm_finish(syn__comm *comm) {
         if (message_open(r)) /* not completed while it was being cancelled */
             SYN_FAIL(&r->error, SYN_E_COMM,
                      "rank %d closed its communicator before recv(tag %d) from rank %d completed",
-                     (int)comm->pub.rank, (int)r->turn.exchange.tag, (int)r->turn.exchange.peer);
+                     (int)comm->pub.rank, (int)r->sig.comm_call.tag, (int)r->sig.comm_call.peer);
         syn__message_done(r);
     }
 }

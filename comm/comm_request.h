@@ -41,7 +41,7 @@ typedef enum syn__request_state {
 struct syn_request {
     syn_request *next;      /* the next request in a stream, a mailbox or the idle list */
     syn_request *made;      /* the request that was allocated before it */
-    syn__call_sig turn;     /* its segments are those below */
+    syn__call_sig sig;      /* its segments are those below */
     syn__stream *stream;    /* NULL for messages */
     bool on_main;           /* the rank's own thread runs it */
     _Atomic uint64_t state; /* syn__request_state */
@@ -105,7 +105,7 @@ syn_status syn__comm_open_group(syn_comm *comm, uint32_t id, const char *name, c
 const syn_group *syn__comm_next_group(const syn_comm *comm, uint32_t id);
 void syn__comm_add_user(syn_comm *comm);
 void syn__comm_drop_user(syn_comm *comm);
-syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *exchange, syn_request **request,
+syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *call, syn_request **request,
                            syn_error *err);
 syn_status syn__comm_wait(syn_comm *comm, syn_request *request, syn_comm_times *times,
                           syn_error *err);

@@ -18,37 +18,37 @@ static void copy(const syn_segment *to, const void *from, syn_dtype dtype) {
 /* A collective over one rank is a copy. */
 static syn_status self_run(syn__comm *comm, syn_request *request, syn_error *err) {
     (void)comm, (void)err;
-    const syn_comm_call *x = &request->turn.exchange;
+    const syn_comm_call *x = &request->sig.comm_call;
     for (int32_t i = 0; i < x->n_segments; i++) copy(&x->segments[i], x->segments[i].in, x->dtype);
     return SYN_OK;
 }
 
 static syn_status send(self_comm *self, syn_request *r, syn_error *err) {
-    syn_request *recv = syn__mailbox_match_receive(&self->box, 0, r->turn.exchange.tag);
+    syn_request *recv = syn__mailbox_match_receive(&self->box, 0, r->sig.comm_call.tag);
     syn__message_done(r);
     if (recv == NULL) {
-        syn__unexpected *letter = NULL;
-        SYN_TRY(syn__unexpected_new(&letter, 0, &r->turn, err));
-        syn__mailbox_add_message(&self->box, letter);
+        syn__unexpected *message = NULL;
+        SYN_TRY(syn__unexpected_new(&message, 0, &r->sig, err));
+        syn__mailbox_add_message(&self->box, message);
         return SYN_OK;
     }
-    if (syn__compare_ends(0, &r->turn, 0, &recv->turn, &recv->error) == SYN_OK)
-        copy(recv->segments, r->segments->in, recv->turn.exchange.dtype);
+    if (syn__compare_ends(0, &r->sig, 0, &recv->sig, &recv->error) == SYN_OK)
+        copy(recv->segments, r->segments->in, recv->sig.comm_call.dtype);
     syn__message_done(recv);
     return SYN_OK;
 }
 
 static syn_status self_post(syn__comm *comm, syn_request *r, syn_error *err) {
     self_comm *self = (self_comm *)comm;
-    if (r->turn.exchange.kind == SYN_COMM_SEND) return send(self, r, err);
-    syn__unexpected *letter = syn__mailbox_match_message(&self->box, &r->turn.exchange);
-    if (letter == NULL) {
+    if (r->sig.comm_call.kind == SYN_COMM_SEND) return send(self, r, err);
+    syn__unexpected *message = syn__mailbox_match_message(&self->box, &r->sig.comm_call);
+    if (message == NULL) {
         syn__mailbox_add_receive(&self->box, r);
         return SYN_OK;
     }
-    if (syn__compare_ends(0, &letter->send, 0, &r->turn, &r->error) == SYN_OK)
-        copy(r->segments, letter->data, r->turn.exchange.dtype);
-    syn_free(letter);
+    if (syn__compare_ends(0, &message->send, 0, &r->sig, &r->error) == SYN_OK)
+        copy(r->segments, message->data, r->sig.comm_call.dtype);
+    syn_free(message);
     syn__message_done(r);
     return SYN_OK;
 }
@@ -61,7 +61,7 @@ static syn_status self_settle(syn__comm *comm, syn_request *message, syn_error *
     self_withdraw(comm, message);
     return SYN_FAIL(err, SYN_E_COMM,
                     "rank 0 waits in recv(tag %d) for itself, but nothing was sent",
-                    (int)message->turn.exchange.tag);
+                    (int)message->sig.comm_call.tag);
 }
 
 static void self_abort(syn_comm *comm, const char *reason) {

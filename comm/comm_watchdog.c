@@ -12,16 +12,16 @@ struct syn__watchdog {
     pthread_mutex_t lock;
     pthread_cond_t stopping;
     pthread_t thread;
-    bool stop, inside;  /* inside: the rank is in a call */
-    syn__call_sig turn; /* the current call, entered at since_ns */
+    bool stop, inside; /* inside: the rank is in a call */
+    syn__call_sig sig; /* the current call, entered at since_ns */
     uint64_t since_ns;
     double next_log_s; /* when to log next, in seconds since since_ns */
 };
 
 /* Describes a call in buf, such as "all_reduce #5 of group tp0", "recv(tag 3) from rank 1" or
    "close, ...". */
-static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
-    const syn_comm_call *x = &turn->exchange;
+static void describe(const syn__call_sig *sig, char *buf, size_t buf_bytes) {
+    const syn_comm_call *x = &sig->comm_call;
     const char *name = syn_comm_kind_name(x->kind);
     if (x->kind == SYN_COMM_NONE && x->group != NULL)
         snprintf(buf, buf_bytes, "opening group %.64s", x->group->name);
@@ -31,7 +31,7 @@ static void describe(const syn__call_sig *turn, char *buf, size_t buf_bytes) {
         snprintf(buf, buf_bytes, "%s(tag %d) %s rank %d", name, (int)x->tag,
                  x->kind == SYN_COMM_SEND ? "to" : "from", (int)x->peer);
     else
-        snprintf(buf, buf_bytes, "%s #%llu of group %.64s", name, (unsigned long long)turn->seq,
+        snprintf(buf, buf_bytes, "%s #%llu of group %.64s", name, (unsigned long long)sig->seq,
                  x->group->name);
 }
 
@@ -42,7 +42,7 @@ static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, 
     char what[160];
     *end = o->abort_s > 0 && waited_s >= o->abort_s;
     if (!*end && (o->log_s <= 0 || waited_s < dog->next_log_s)) return false;
-    describe(&dog->turn, what, sizeof what);
+    describe(&dog->sig, what, sizeof what);
     snprintf(sentence, bytes, "rank %d has waited %.*f s in %s%s", (int)dog->rank,
              waited_s < 10 ? 1 : 0, waited_s, what, *end ? "; aborting the job" : "");
     dog->next_log_s *= 2;
@@ -108,11 +108,11 @@ syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
     return SYN_OK;
 }
 
-void syn__watchdog_enter(syn__watchdog *dog, const syn__call_sig *turn) {
+void syn__watchdog_enter(syn__watchdog *dog, const syn__call_sig *sig) {
     if (dog == NULL) return;
     pthread_mutex_lock(&dog->lock);
     dog->inside = true;
-    dog->turn = *turn;
+    dog->sig = *sig;
     dog->since_ns = syn__clock_ns();
     dog->next_log_s = dog->options.log_s;
     pthread_mutex_unlock(&dog->lock);

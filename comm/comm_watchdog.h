@@ -17,9 +17,9 @@ typedef struct syn__watchdog syn__watchdog;
 /* *out is NULL if both times are 0; the other functions accept NULL. */
 syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
                              const syn__watchdog_options *options, syn_error *err) SYN_MUST_USE;
-/* Call these two functions when the rank enters and leaves a call. turn's group must stay valid
+/* Call these two functions when the rank enters and leaves a call. sig's group must stay valid
    until the rank leaves the call. */
-void syn__watchdog_enter(syn__watchdog *dog, const syn__call_sig *turn);
+void syn__watchdog_enter(syn__watchdog *dog, const syn__call_sig *sig);
 void syn__watchdog_leave(syn__watchdog *dog);
 void syn__watchdog_free(syn__watchdog *dog);
 

@@ -41,7 +41,7 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
 }
 
 /* Prints and saves the results, on rank 0. The graph contains the traces of all ranks. */
-static syn_status tell(syn_error *err) {
+static syn_status print_result(syn_error *err) {
     const inference_args *args = run.args;
     if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, err));
     SYN_TRY(inference_print(&run, err));
@@ -56,7 +56,7 @@ static syn_status tell(syn_error *err) {
 static syn_status infer(syn_error *err) {
     launch *l = &run.launch;
     l->plan = inference_plan;
-    l->facts = inference_metadata;
+    l->metadata = inference_metadata;
     l->main = rank_main;
     l->user = &run;
     syn_status s = inference_prepare(&run, err);
@@ -68,7 +68,7 @@ static syn_status infer_all(syn_error *err) {
     if (run.args->sweep.n > 0) return inference_sweep(&run, infer, err);
     SYN_TRY(infer(err));
     if (program.mute) return SYN_OK;
-    SYN_TRY(tell(err));
+    SYN_TRY(print_result(err));
     inference_suggest(&run, infer);
     return SYN_OK;
 }

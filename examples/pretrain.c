@@ -17,7 +17,7 @@ static cli_program program = {
 
 static pretrain run;
 
-static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
+static syn_status metadata(void *unused, syn_graph *graph, syn_error *err) {
     (void)unused;
     (void)graph;
     (void)err;
@@ -30,7 +30,7 @@ static syn_status train(syn_error *err) {
     l->quiet = run.args->quiet;
     l->plan = pretrain_plan;
     l->parts = pretrain_parts;
-    l->facts = facts;
+    l->metadata = metadata;
     l->main = pretrain_rank;
     l->user = &run;
     syn_status s = pretrain_prepare(&run, err);
@@ -46,7 +46,7 @@ static syn_status train_all(syn_error *err) {
     const pretrain_args given = *run.args;
     SYN_TRY(train(err));
     pretrain_list_saved(&run);
-    SYN_TRY(pretrain_tell(&run, err));
+    SYN_TRY(pretrain_report(&run, err));
     *run.args = given; /* a run fills in options that were not given */
     pretrain_suggest(&run, train);
     return SYN_OK;

@@ -43,7 +43,7 @@ static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
     }
     const syn_group *pp = mesh->group[SYN_AXIS_PP];
     const syn_pipeline_options pipeline = {s.shape, pp, {SYN_BF16, 3, {1, TOKENS, gpt.n_embd}}};
-    const syn_trainer_options how = {.passes = s.shape.microbatches, .pipeline = &pipeline};
+    const syn_trainer_options how = {.microbatches = s.shape.microbatches, .pipeline = &pipeline};
     SYN_TRY(syn_trainer_new(&trainer, ctx, &how, err));
     const syn_status status = syn_trainer_step_stage(trainer, forward, &s, 1e-4, NULL, err);
     syn_trainer_free(trainer);

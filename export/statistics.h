@@ -23,13 +23,13 @@ typedef struct syn_statistics_row {
     char *name;
     uint64_t count, bytes, micros; /* bytes: sum of comm_size, the bytes that this rank
                                       contributes */
-    uint64_t waiting_ns;           /* time spent waiting for other ranks, if the nodes record it;
-                                      not included in micros */
+    uint64_t wait_ns;              /* time spent waiting for other ranks, if the nodes record it;
+                                         not included in micros */
 } syn_statistics_row;
 
-typedef struct syn_statistics_fact {
+typedef struct syn_statistics_metadata {
     char *name, *value; /* value: JSON text */
-} syn_statistics_fact;
+} syn_statistics_metadata;
 
 typedef struct syn_statistics {
     int32_t rank; /* -1: total of all ranks, or unknown */
@@ -47,7 +47,7 @@ typedef struct syn_statistics {
        In other traces the path is the chain of dependencies with the largest total duration. */
     uint64_t critical_micros, critical_nodes;
     uint64_t sum_micros, n_timed;        /* sum of durations; number of nodes that have one */
-    uint64_t waiting_ns;                 /* wait time, which sum_micros does not include */
+    uint64_t wait_ns;                    /* wait time, which sum_micros does not include */
     uint64_t num_ops, tensor_bytes;      /* sums over compute nodes */
     uint64_t n_cpu, n_cpu_communication; /* number of nodes with is_cpu_op set, and how many of them
                                             are communication */
@@ -60,8 +60,8 @@ typedef struct syn_statistics {
     uint64_t n_never;                             /* nodes that never run because they are part of a
                                                      cycle or depend on one */
     char *version;                                /* version of the schema; NULL: none recorded */
-    syn_statistics_fact *facts;                   /* metadata attributes */
-    size_t n_facts;
+    syn_statistics_metadata *metadata;            /* metadata attributes */
+    size_t n_metadata;
 } syn_statistics;
 
 typedef struct syn_statistics_set {

@@ -65,7 +65,7 @@ const char *syn_finding_name(syn_finding_kind kind);
 bool syn_finding_is_problem(syn_finding_kind kind);
 const char *syn_finding_why(syn_finding_kind kind);
 
-#define SYN_FINDINGS_KEPT 100 /* stored findings of each kind; others are only counted */
+#define SYN_MAX_FINDINGS 100 /* stored findings of each kind; others are only counted */
 
 typedef struct syn_finding {
     syn_finding_kind kind;

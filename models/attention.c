@@ -42,8 +42,8 @@ static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v
     syn_release(ctx, mark, &y, 1);
     y = syn_name(ctx, syn_softmax(ctx, y), "probs");
     syn_release(ctx, mark, &y, 1);
-    if (how->dropping.p > 0) {
-        y = syn_name(ctx, syn_dropout(ctx, y, how->keys, &how->dropping), "dropped");
+    if (how->dropout.p > 0) {
+        y = syn_name(ctx, syn_dropout(ctx, y, how->keys, &how->dropout), "dropped");
         syn_release(ctx, mark, &y, 1);
     }
     y = syn_matmul(ctx, regroup(ctx, y, shared), v, false, false);
@@ -64,14 +64,14 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
     const double scale = 1.0 / sqrt((double)syn_tensor_dim(ctx, q, 3));
     const bool grad =
         syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
-    if (how->fused && (grad || how->dropping.p > 0)) {
+    if (how->fused && (grad || how->dropout.p > 0)) {
         const syn_attention_options train = {.mask = how->mask,
                                              .scale = scale,
                                              .causal = how->causal,
                                              .offset = how->position,
                                              .window = how->window,
                                              .keys = how->keys,
-                                             .dropping = how->dropping};
+                                             .dropout = how->dropout};
         return syn_reshape(ctx, syn_attention_train(ctx, q, k, v, &train), dims, 3);
     }
     const syn_tensor y =

@@ -169,7 +169,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
     SYN_TRY(find_family(&f, name, json, bytes, err));
     memset(&file, 0, sizeof file);
     file.config = *f->defaults;
-    file.beside = file.config.rotary; /* initially the family's defaults */
+    file.top_level = file.config.rotary; /* initially the family's defaults */
     file.config.rotary.theta = file.config.rotary.part = 0;
     file.rope_scaling = file.config.rotary;
     syn__settings_begin(&s, name, json, bytes);

@@ -30,7 +30,7 @@ typedef struct syn__config_file {
     int64_t layer_types, full_layers;        /* layer_types: number of entries of this key;
                                                 full_layers: number of entries at its start that
                                                 have no window */
-    syn_rotary beside, rope_scaling; /* beside: theta and part from top-level keys, initially the
+    syn_rotary top_level, rope_scaling; /* beside: theta and part from top-level keys, initially the
                                         family's defaults. rope_scaling: the value of this old key,
                                         which replaces rope_parameters if both are given */
 } syn__config_file;
@@ -153,7 +153,7 @@ syn_status syn__stop_fill(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__stop_begin(syn__settings *s, void *member) SYN_MUST_USE;
 /* Drops ids outside the vocabulary and sets missing ones: `fill` defaults to the first stop id, and
    so does `begin` if the file does not give bos_token_id. */
-void syn__stop_normalize(syn_stop_criteria *ending, int64_t vocab);
+void syn__stop_normalize(syn_stop_criteria *criteria, int64_t vocab);
 /* Writes the ids as entries of config.json. */
 void syn__stop_write(syn_sink *out, const void *member);
 #define SYN__NOT_GIVEN (-2)

@@ -118,9 +118,9 @@ double syn__rotary_factor(const syn_model_config *config);
         .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE,      \
         .offset = offsetof(syn__config_file, rope_scaling), .group = &syn__rotary_table \
     }
-#define SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key)                                 \
-    SYN__ROW_F64(theta_key, 0, offsetof(syn__config_file, beside.theta), 1.0001, 1e12), \
-        SYN__ROW_F64(part_key, 0, offsetof(syn__config_file, beside.part), 0.001, 1)
+#define SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key)                                    \
+    SYN__ROW_F64(theta_key, 0, offsetof(syn__config_file, top_level.theta), 1.0001, 1e12), \
+        SYN__ROW_F64(part_key, 0, offsetof(syn__config_file, top_level.part), 0.001, 1)
 /* For presets and defaults: rotary embedding with base theta_, without scaling, of the fraction
  * part_ of each head. */
 #define SYN__ROTARY(theta_, part_) \

@@ -66,8 +66,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
 
 /* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has head norms, then with the
    rotary embedding applied. */
-static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
-                         const char *label) {
+static syn_tensor rotated(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
+                          const char *label) {
     x = syn_heads_split(m->ctx, x, syn__model_head_dim(m));
     if (norm->weight.id) x = syn__model_shared_norm(m, x, norm, label);
     return syn__model_apply_rotary(m, x);
@@ -79,8 +79,8 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
     syn_tensor k = syn__model_kv_linear(m, x, &l->k, "k_proj");
     syn_tensor v = syn__model_kv_linear(m, x, &l->v, "v_proj");
-    q = turned(m, q, &l->q_norm, "q_norm");
-    k = turned(m, k, &l->k_norm, "k_norm");
+    q = rotated(m, q, &l->q_norm, "q_norm");
+    k = rotated(m, k, &l->k_norm, "k_norm");
     v = syn_heads_split(m->ctx, v, syn__model_head_dim(m));
     const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
     return syn__model_attend(m, i, q, keys, values);

@@ -547,10 +547,9 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);
         how.keys = m->dropout.keys;
-        how.dropping =
-            (syn_dropout_options){.p = m->dropout.attention,
-                                  .seed = seed_of(m, i, SYN__SITE_ATTENTION),
-                                  .row = m->options.tp ? m->options.tp->index * rows : 0};
+        how.dropout = (syn_dropout_options){.p = m->dropout.attention,
+                                            .seed = seed_of(m, i, SYN__SITE_ATTENTION),
+                                            .row = m->options.tp ? m->options.tp->index * rows : 0};
     }
     return syn_heads_attend(m->ctx, in[0], in[1], in[2], &how);
 }

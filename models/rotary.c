@@ -168,8 +168,8 @@ static void resolve_rotary_keys(const syn__settings *s, const syn__setting_table
     syn_rotary *r = &file->config.rotary;
     if (syn__settings_key(s, table, offsetof(syn__config_file, rope_scaling)))
         *r = file->rope_scaling;
-    if (r->theta == 0) r->theta = file->beside.theta;
-    if (r->part == 0) r->part = file->beside.part;
+    if (r->theta == 0) r->theta = file->top_level.theta;
+    if (r->part == 0) r->part = file->top_level.part;
 }
 
 syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
@@ -192,11 +192,11 @@ syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
     if (syn__rotary_pairs(c) < 1 || (r->scaling == SYN_ROPE_DYNAMIC && syn__rotary_pairs(c) < 2))
         return syn__settings_fail(s, "a head_dim of %lld is too small for rotary embeddings",
                                   (long long)syn__model_config_head_dim(c));
-    const int64_t turned = rotary_elems(c);
-    if (turned % 2 != 0)
+    const int64_t rotated = rotary_elems(c);
+    if (rotated % 2 != 0)
         return syn__settings_fail(s,
                                   "rotary embeddings rotate pairs, but head_dim %lld gives an odd "
                                   "number of rotated elements, %lld",
-                                  (long long)syn__model_config_head_dim(c), (long long)turned);
+                                  (long long)syn__model_config_head_dim(c), (long long)rotated);
     return SYN_OK;
 }

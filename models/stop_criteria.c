@@ -11,35 +11,35 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-bool syn_is_stop_token(const syn_stop_criteria *ending, int32_t token) {
-    for (int32_t i = 0; i < ending->n_ids; i++)
-        if (ending->ids[i] == token) return true;
+bool syn_is_stop_token(const syn_stop_criteria *criteria, int32_t token) {
+    for (int32_t i = 0; i < criteria->n_ids; i++)
+        if (criteria->ids[i] == token) return true;
     return false;
 }
 
 /* ---- ids ---- */
 
-static syn_status read_stop_id(syn__settings *s, syn_stop_criteria *ending) {
+static syn_status read_stop_id(syn__settings *s, syn_stop_criteria *criteria) {
     if (s->json.type != SYN_JSON_NUMBER || !s->json.is_integer)
         return syn__settings_fail(s, "\"%s\" must be an integer, a list of integers or null",
                                   s->path);
-    if (ending->n_ids == SYN_MAX_STOP_IDS)
+    if (criteria->n_ids == SYN_MAX_STOP_IDS)
         return syn__settings_fail(s, "\"%s\" lists more than %d ids", s->path, SYN_MAX_STOP_IDS);
     const int64_t id = s->json.integer;
-    ending->ids[ending->n_ids++] = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
+    criteria->ids[criteria->n_ids++] = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
     return SYN_OK;
 }
 
 syn_status syn__stop_ids(syn__settings *s, void *member) {
-    syn_stop_criteria *ending = member;
+    syn_stop_criteria *criteria = member;
     syn_json_type type = syn_json_next(&s->json);
-    ending->n_ids = 0; /* replaces the default */
+    criteria->n_ids = 0; /* replaces the default */
     if (type == SYN_JSON_NULL) return SYN_OK;
     if (type != SYN_JSON_ARRAY_BEGIN)
-        return type == SYN_JSON_ERROR ? s->error.code : read_stop_id(s, ending);
+        return type == SYN_JSON_ERROR ? s->error.code : read_stop_id(s, criteria);
     while ((type = syn_json_next(&s->json)) != SYN_JSON_ARRAY_END) {
         if (type == SYN_JSON_ERROR) return s->error.code;
-        SYN_TRY(read_stop_id(s, ending));
+        SYN_TRY(read_stop_id(s, criteria));
     }
     return SYN_OK;
 }
@@ -58,14 +58,15 @@ syn_status syn__stop_begin(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
-void syn__stop_normalize(syn_stop_criteria *ending, int64_t vocab) {
+void syn__stop_normalize(syn_stop_criteria *criteria, int64_t vocab) {
     syn_stop_criteria kept = {.begin = -1};
-    for (int32_t i = 0; i < ending->n_ids; i++)
-        if (ending->ids[i] >= 0 && ending->ids[i] < vocab) kept.ids[kept.n_ids++] = ending->ids[i];
-    kept.fill = ending->fill >= 0 && ending->fill < vocab ? ending->fill : kept.ids[0];
-    if (ending->begin == SYN__NOT_GIVEN) kept.begin = kept.n_ids > 0 ? kept.ids[0] : -1;
-    else if (ending->begin < vocab) kept.begin = ending->begin;
-    *ending = kept;
+    for (int32_t i = 0; i < criteria->n_ids; i++)
+        if (criteria->ids[i] >= 0 && criteria->ids[i] < vocab)
+            kept.ids[kept.n_ids++] = criteria->ids[i];
+    kept.fill = criteria->fill >= 0 && criteria->fill < vocab ? criteria->fill : kept.ids[0];
+    if (criteria->begin == SYN__NOT_GIVEN) kept.begin = kept.n_ids > 0 ? kept.ids[0] : -1;
+    else if (criteria->begin < vocab) kept.begin = criteria->begin;
+    *criteria = kept;
 }
 
 static void put_id(syn_sink *out, const char *key, int32_t id) {
@@ -90,7 +91,7 @@ void syn__stop_write(syn_sink *out, const void *member) {
 #define IGNORED_KEYS_BYTES 400
 
 typedef struct generation_file {
-    syn_stop_criteria ending;
+    syn_stop_criteria criteria;
     syn_sampling_defaults sampling;
     bool do_sample;
     char unread[IGNORED_KEYS_BYTES];
@@ -143,9 +144,9 @@ static syn_status read_do_sample(syn__settings *s, void *member) {
 #define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(generation_file, unread), read_with_one)
 
 static const syn__setting rows[] = {
-    SYN__ROW_CUSTOM("eos_token_id", offsetof(generation_file, ending), syn__stop_ids),
-    SYN__ROW_CUSTOM("pad_token_id", offsetof(generation_file, ending.fill), syn__stop_fill),
-    SYN__ROW_CUSTOM("bos_token_id", offsetof(generation_file, ending.begin), syn__stop_begin),
+    SYN__ROW_CUSTOM("eos_token_id", offsetof(generation_file, criteria), syn__stop_ids),
+    SYN__ROW_CUSTOM("pad_token_id", offsetof(generation_file, criteria.fill), syn__stop_fill),
+    SYN__ROW_CUSTOM("bos_token_id", offsetof(generation_file, criteria.begin), syn__stop_begin),
     SYN__ROW_CUSTOM("do_sample", offsetof(generation_file, do_sample), read_do_sample),
     REAL(temperature),
     REAL(top_k),
@@ -175,21 +176,21 @@ static const syn__setting rows[] = {
 };
 static const syn__setting_table table = SYN__TABLE_OF(rows);
 
-syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_sampling_defaults *sampling,
+syn_status syn_stop_criteria_load(syn_stop_criteria *criteria, syn_sampling_defaults *sampling,
                                   const char *path, int64_t vocab, char *unread,
                                   size_t unread_bytes, syn_error *err) {
     char *json;
     size_t bytes;
     syn__settings s;
-    generation_file file = {.ending = SYN__NO_STOP_IDS, .sampling = {NAN, NAN, NAN, NAN, NAN}};
+    generation_file file = {.criteria = SYN__NO_STOP_IDS, .sampling = {NAN, NAN, NAN, NAN, NAN}};
     SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
     syn__settings_begin(&s, path, json, bytes);
     (void)syn__settings_read(&s, &table, &file);
     const syn_status status = syn__settings_end(&s, err);
     syn_free(json);
     SYN_TRY(status);
-    syn__stop_normalize(&file.ending, vocab);
-    *ending = file.ending;
+    syn__stop_normalize(&file.criteria, vocab);
+    *criteria = file.criteria;
     if (!file.do_sample)
         file.sampling =
             (syn_sampling_defaults){NAN, NAN, NAN, NAN, file.sampling.repetition_penalty};
@@ -217,13 +218,13 @@ static void write_sampling(syn_sink *out, const syn_sampling_defaults *s) {
 }
 
 /* transformers sets _from_model_config in a file that only repeats settings of config.json. */
-syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
+syn_status syn_stop_criteria_save(const syn_stop_criteria *criteria,
                                   const syn_sampling_defaults *sampling, const char *path,
                                   syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));
     syn_sink_text(out, "{\n  \"_from_model_config\": true");
-    syn__stop_write(out, ending);
+    syn__stop_write(out, criteria);
     if (sampling) write_sampling(out, sampling);
     syn_sink_text(out, "\n}\n");
     return syn_sink_close(out, true, err);

@@ -22,7 +22,7 @@ typedef struct syn_sampling_defaults {
     double repetition_penalty;
 } syn_sampling_defaults;
 
-bool syn_is_stop_token(const syn_stop_criteria *ending, int32_t token);
+bool syn_is_stop_token(const syn_stop_criteria *criteria, int32_t token);
 
 /* Reads a generation_config.json. If that file exists, config.json is ignored, even for keys that
    the file lacks; transformers does the same. Keys read: eos_token_id and pad_token_id (each an id
@@ -30,12 +30,12 @@ bool syn_is_stop_token(const syn_stop_criteria *ending, int32_t token);
    can never occur and are dropped. Stores in `unread` the names of settings that change what
    transformers generates but are not supported here, separated by ", "; "" if there are none.
    Values in `sampling` are not range-checked. */
-syn_status syn_stop_criteria_load(syn_stop_criteria *ending, syn_sampling_defaults *sampling,
+syn_status syn_stop_criteria_load(syn_stop_criteria *criteria, syn_sampling_defaults *sampling,
                                   const char *path, int64_t vocab, char *unread,
                                   size_t unread_bytes, syn_error *err) SYN_MUST_USE;
 
 /* Writes a generation_config.json; sampling may be NULL. */
-syn_status syn_stop_criteria_save(const syn_stop_criteria *ending,
+syn_status syn_stop_criteria_save(const syn_stop_criteria *criteria,
                                   const syn_sampling_defaults *sampling, const char *path,
                                   syn_error *err) SYN_MUST_USE;
 

@@ -105,16 +105,16 @@ LANE_FN int64_t padded(int64_t depth) {
     return (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
 }
 
-/* n rows of x from row s on: in place if x is f32, otherwise converted to the buffer `room` (BLOCK,
-   padded). */
+/* n rows of x from row s on: in place if x is f32, otherwise converted to the buffer `buffer`
+   (BLOCK, padded). */
 static block block_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t s,
-                      int64_t n, float *room) {
+                      int64_t n, float *buffer) {
     if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
     const uint16_t *from = (const uint16_t *)x + s * stride;
     const int64_t pad = padded(a->depth);
     for (int64_t i = 0; i < n; i++)
-        syn__row_kernels()->widen(from + i * stride, a->dtype, room + i * pad, a->depth);
-    return (block){room, pad};
+        syn__row_kernels()->widen(from + i * stride, a->dtype, buffer + i * pad, a->depth);
+    return (block){buffer, pad};
 }
 
 /* State of a tile: its scratch memory, and the running maximum and sum of its queries. */
@@ -123,7 +123,7 @@ typedef struct tile {
     int vecs;         /* vectors that contain queries */
     product multiply; /* the function for that many vectors */
     float *q, *p, *o; /* q (depth, TILE), p (BLOCK, TILE), o (depth + 3, TILE) */
-    float *room;      /* (BLOCK, padded), for 16-bit keys and values */
+    float *buffer;    /* (BLOCK, padded), for 16-bit keys and values */
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: factor of the sums so far */
 } tile;
 
@@ -151,7 +151,7 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
    multiple of ROWS, the last key's scores are computed more than once. */
 static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     const syn_attention_tile *a = t->a;
-    const block k = block_of(a, a->k, a->k_stride, s0, n, t->room);
+    const block k = block_of(a, a->k, a->k_stride, s0, n, t->buffer);
     for (int64_t s = 0; s < n; s += ROWS) {
         const float *rows[ROWS];
         for (int r = 0; r < ROWS; r++) rows[r] = k.x + (s + r < n ? s + r : n - 1) * k.stride;
@@ -182,7 +182,7 @@ static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
 /* Adds the block's weighted values to t->o. */
 static void add_block(const tile *t, int64_t s0, int64_t n) {
     const syn_attention_tile *a = t->a;
-    const block v = block_of(a, a->v, a->v_stride, s0, n, t->room);
+    const block v = block_of(a, a->v, a->v_stride, s0, n, t->buffer);
     for (int64_t d = 0; d < a->depth; d += ROWS) {
         const float *rows[ROWS];
         for (int r = 0; r < ROWS; r++) rows[r] = v.x + (d + r < a->depth ? d + r : a->depth - 1);
@@ -193,13 +193,13 @@ static void add_block(const tile *t, int64_t s0, int64_t n) {
 /* Sets the weights that dropout removes to zero, for keys s0 .. s0 + n - 1. */
 static void drop_block(const tile *t, int64_t s0, int64_t n) {
     const syn_attention_tile *a = t->a;
-    uint32_t start[TILE] = {0}, twist[TILE] = {0};
+    uint32_t start[TILE] = {0}, salt[TILE] = {0};
     for (int64_t i = 0; i < a->queries; i++) {
         start[i] = a->drop[i].start + a->column + (uint32_t)s0;
-        twist[i] = a->drop[i].twist;
+        salt[i] = a->drop[i].salt;
     }
     for (int v = 0; v < t->vecs; v++) {
-        const vec_int at = int_load(start + v * SYN_LANES), key = int_load(twist + v * SYN_LANES);
+        const vec_int at = int_load(start + v * SYN_LANES), key = int_load(salt + v * SYN_LANES);
         float *p = t->p + v * SYN_LANES;
         for (int64_t s = 0; s < n; s++, p += TILE) {
             const vec_mask drops =
@@ -245,7 +245,7 @@ static void attend_tile(const syn_attention_tile *a) {
     t.multiply = products[t.vecs - 1];
     t.p = t.q + a->depth * TILE;
     t.o = t.p + BLOCK * TILE;
-    t.room = t.o + (a->depth + ROWS) * TILE;
+    t.buffer = t.o + (a->depth + ROWS) * TILE;
     for (int v = 0; v < VECS; v++) {
         t.max[v] = vec_set(-INFINITY);
         t.sum[v] = vec_set(0.0f);

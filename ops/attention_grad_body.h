@@ -110,12 +110,12 @@ static void multiply_add(sums p, int64_t rows, int64_t across) {
    missing queries; q and dout are (queries, pad). */
 typedef struct grad_tile {
     const syn_attention_grad_tile *g;
-    int64_t width, pad;                          /* queries and depth, in whole vectors */
-    float *q_transposed, *dout_transposed, *dq;  /* q_transposed: q times scale and log2 e */
-    float *q, *dout;                             /* q times scale */
-    float *p, *ds;                               /* (BLOCK, GRAD_TILE): p and ds */
-    float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* log_sum: base 2; mean: out dout */
-    uint32_t start[GRAD_TILE], twist[GRAD_TILE]; /* dropout state per query */
+    int64_t width, pad;                         /* queries and depth, in whole vectors */
+    float *q_transposed, *dout_transposed, *dq; /* q_transposed: q times scale and log2 e */
+    float *q, *dout;                            /* q times scale */
+    float *p, *ds;                              /* (BLOCK, GRAD_TILE): p and ds */
+    float log_sum[GRAD_TILE], mean[GRAD_TILE];  /* log_sum: base 2; mean: out dout */
+    uint32_t start[GRAD_TILE], salt[GRAD_TILE]; /* dropout state per query */
 } grad_tile;
 
 static void load_queries(grad_tile *t) {
@@ -126,7 +126,7 @@ static void load_queries(grad_tile *t) {
     for (int64_t i = 0; a->drop && i < t->width; i++) {
         const syn_dropout_row none = {0}, *drop = i < a->queries ? &a->drop[i] : &none;
         t->start[i] = drop->start + a->column;
-        t->twist[i] = drop->twist;
+        t->salt[i] = drop->salt;
     }
     for (int64_t i = 0; i < a->queries; i++) {
         const float *q = a->q + i * a->q_stride, *dout = g->dout + i * g->dout_stride,
@@ -183,7 +183,7 @@ LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p,
         vec dp = vec_load(ds + i), dropped = w;
         if (drop) {
             const vec_int at = int_add(int_load(t->start + i), int_set((uint32_t)key));
-            const vec_mask drops = vec_drops_at(at, int_load(t->twist + i), a->drop->limit);
+            const vec_mask drops = vec_drops_at(at, int_load(t->salt + i), a->drop->limit);
             const vec factor = vec_select(drops, vec_set(0.0f), vec_set(a->drop->keep));
             dp = vec_mul(dp, factor);
             dropped = vec_mul(w, factor);

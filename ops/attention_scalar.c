@@ -19,9 +19,9 @@ static float dot(const float *x, const float *y, int64_t n) {
 /* Row i of the keys or values; 16-bit rows are converted to scratch memory behind the weights. */
 static const float *row_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t i) {
     if (a->dtype == SYN_F32) return (const float *)x + i * stride;
-    float *room = a->scratch + a->keys;
-    syn_half_widen((const uint16_t *)x + i * stride, room, (size_t)a->depth, a->dtype);
-    return room;
+    float *buffer = a->scratch + a->keys;
+    syn_half_widen((const uint16_t *)x + i * stride, buffer, (size_t)a->depth, a->dtype);
+    return buffer;
 }
 
 static float score(const syn_attention_tile *a, int64_t query, int64_t key) {

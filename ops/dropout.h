@@ -10,9 +10,9 @@
 
 /* The generator of one row. */
 typedef struct syn_dropout_row {
-    uint32_t start, twist; /* 64 hash bits of (seed, sample, row) */
-    int32_t limit;         /* an element is zeroed if its hash is below the limit */
-    float keep;            /* factor of the other elements: 1 / (1 - p) */
+    uint32_t start, salt; /* 64 hash bits of (seed, sample, row) */
+    int32_t limit;        /* an element is zeroed if its hash is below the limit */
+    float keep;           /* factor of the other elements: 1 / (1 - p) */
 } syn_dropout_row;
 
 /* p must be in [0, 1). */
@@ -26,14 +26,14 @@ SYN_ANYWHERE syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t s
 }
 
 /* Multipliers of MurmurHash3's finalizer (Appleby 2011). syn__drops hashes start + column with
-   them, in 32 bits. `twist` is mixed in between the two rounds, so that rows with nearby starts get
+   them, in 32 bits. `salt` is mixed in between the two rounds, so that rows with nearby starts get
    different masks. */
 #define SYN__DROP_FIRST  0x85ebca6bu
 #define SYN__DROP_SECOND 0xc2b2ae35u
 
 SYN_ANYWHERE bool syn__drops(const syn_dropout_row *d, uint32_t column) {
     uint32_t x = d->start + column;
-    x = (x ^ (x >> 16)) * SYN__DROP_FIRST ^ d->twist;
+    x = (x ^ (x >> 16)) * SYN__DROP_FIRST ^ d->salt;
     x = (x ^ (x >> 13)) * SYN__DROP_SECOND;
     return (int32_t)x < d->limit;
 }

@@ -7,9 +7,9 @@
 
 #if SYN_LANES > 0
 /* syn__drops for arbitrary columns. x: start + column of each lane. */
-LANE_FN vec_mask vec_drops_at(vec_int x, vec_int twist, int32_t limit) {
+LANE_FN vec_mask vec_drops_at(vec_int x, vec_int salt, int32_t limit) {
     x = int_mul(int_xor(x, int_shift_right(x, 16)), int_set(SYN__DROP_FIRST));
-    x = int_xor(x, twist);
+    x = int_xor(x, salt);
     x = int_mul(int_xor(x, int_shift_right(x, 13)), int_set(SYN__DROP_SECOND));
     return int_less(x, int_set((uint32_t)limit));
 }
@@ -17,7 +17,7 @@ LANE_FN vec_mask vec_drops_at(vec_int x, vec_int twist, int32_t limit) {
 /* syn__drops for the columns column .. column + SYN_LANES - 1. */
 LANE_FN vec_mask vec_drops(const syn_dropout_row *d, uint32_t column) {
     const vec_int x = int_add(int_set(d->start + column), int_lane_number());
-    return vec_drops_at(x, int_set(d->twist), d->limit);
+    return vec_drops_at(x, int_set(d->salt), d->limit);
 }
 #endif
 

@@ -87,12 +87,12 @@ SYN__COST(attention) {
                        syn__output_bytes(c)};
 }
 
-enum { MOST_QUERIES = 64 }; /* largest tile of queries of any kernel */
+enum { MAX_QUERIES = 64 }; /* largest tile of queries of any kernel */
 
 /* Sets up dropout for the queries of `a`. first: number of the first of these queries within the
    head. */
 static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64_t first,
-                        syn_dropout_row rows[MOST_QUERIES], syn_attention_tile *a) {
+                        syn_dropout_row rows[MAX_QUERIES], syn_attention_tile *a) {
     if (c->n_attr < N_ATTR || c->attr[P].f == 0) return;
     const int64_t row = c->attr[ROW].i + h * c->in[0].spec.dims[2] + first;
     const int32_t key = keys ? ((const int32_t *)c->in[keys].data)[b * c->in[keys].strides[0]]
@@ -112,21 +112,21 @@ static const void *element(const syn_operand *o, int64_t at) {
     return (const char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-/* Returns n rows of o as f32: in place, *stride apart, or converted to dense rows in `room`. */
+/* Returns n rows of o as f32: in place, *stride apart, or converted to dense rows in `buffer`. */
 static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t depth,
-                            int64_t *stride, float *room) {
+                            int64_t *stride, float *buffer) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
     for (int64_t i = 0; i < n; i++)
-        (void)syn__load_row(o, at + i * *stride, depth, room + i * depth);
+        (void)syn__load_row(o, at + i * *stride, depth, buffer + i * depth);
     *stride = depth;
-    return room;
+    return buffer;
 }
 
 /* Returns the kernel arguments, except results and scratch memory, for n queries of a head from
-   `first` on. optional: number of the first optional input. room: buffer for the queries as f32. */
+   `first` on. optional: number of the first optional input. buffer: for the queries as f32. */
 static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b, int64_t h,
-                                     int64_t first, int64_t n, syn_dropout_row rows[MOST_QUERIES],
-                                     float *room) {
+                                     int64_t first, int64_t n, syn_dropout_row rows[MAX_QUERIES],
+                                     float *buffer) {
     const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
     const int64_t keys = k->spec.dims[2], offset = c->attr[OFFSET].i;
     const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* the k/v head */
@@ -146,7 +146,7 @@ static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b,
         .visible = keys,
         .scale = (float)c->attr[SCALE].f,
     };
-    a.q = rows_in(q, place_of(q, b, h, first), n, a.depth, &a.q_stride, room);
+    a.q = rows_in(q, place_of(q, b, h, first), n, a.depth, &a.q_stride, buffer);
     a.window = window_of(c);
     if (c->attr[CAUSAL].i && (offset < keys || a.window)) {
         a.visible = offset + first + 1;
@@ -163,9 +163,10 @@ struct heads {
                                         the result */
     float *log_sum;                  /* (B, H, T), or NULL */
     float *scratch;                  /* memory of all workers, scratch_floats each */
-    size_t scratch_floats, room;     /* room: number of these floats that the kernel uses; a tile of
-                                        queries or results as f32 follows */
-    int64_t tile, tiles;             /* queries per task, tasks per head */
+    size_t scratch_floats;
+    size_t buffer_floats; /* number of these floats that the kernel uses; a tile of
+                             queries or results as f32 follows */
+    int64_t tile, tiles;  /* queries per task, tasks per head */
 };
 
 /* Computes one tile of queries of a head. The last tiles attend to the most keys, so they run
@@ -175,19 +176,20 @@ static void attend_task(void *arg, int64_t i, int worker) {
     const int64_t *n = t->c->in[0].spec.dims;
     const int64_t head = i / t->tiles, b = head / n[1], h = head % n[1];
     const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile, left = n[2] - first;
-    syn_dropout_row rows[MOST_QUERIES];
+    syn_dropout_row rows[MAX_QUERIES];
     const syn_operand *out = &t->c->out[0];
     const int64_t to = b * n[1] * n[2] * n[3] + h * t->head_stride + first * t->row_stride;
-    float *scratch = t->scratch + (size_t)worker * t->scratch_floats, *room = scratch + t->room;
+    float *scratch = t->scratch + (size_t)worker * t->scratch_floats,
+          *buffer = scratch + t->buffer_floats;
     syn_attention_tile a =
-        queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, room);
-    a.out = syn__row_dest(out, to, room); /* f32 results go directly to their place */
+        queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, buffer);
+    a.out = syn__row_dest(out, to, buffer); /* f32 results go directly to their place */
     a.out_stride = syn__is_f32(out) ? t->row_stride : n[3];
     if (t->log_sum) a.log_sum = t->log_sum + head * n[2] + first;
     a.scratch = scratch;
     t->kernels->attend(&a);
     for (int64_t q = 0; q < a.queries; q++)
-        syn__store_row(out, to + q * t->row_stride, n[3], room + q * n[3]);
+        syn__store_row(out, to + q * t->row_stride, n[3], buffer + q * n[3]);
 }
 
 /* Rounds up to whole cache lines, so that workers do not share one. */
@@ -209,9 +211,9 @@ static syn_status attend_heads(struct heads *t) {
     t->kernels = syn__attention_kernels_at(syn_simd_level());
     t->tile = n[2] < t->kernels->tile ? n[2] : t->kernels->tile;
     t->tiles = (n[2] + t->tile - 1) / t->tile;
-    t->room = whole_lines(t->kernels->scratch_floats(n[3], keys));
+    t->buffer_floats = whole_lines(t->kernels->scratch_floats(n[3], keys));
     const bool wide = syn__is_f32(&c->in[0]);
-    t->scratch_floats = t->room + whole_lines(wide ? 0 : (size_t)(t->tile * n[3]));
+    t->scratch_floats = t->buffer_floats + whole_lines(wide ? 0 : (size_t)(t->tile * n[3]));
     syn_workers *workers = workers_for(c);
     void *scratch;
     SYN_TRY(
@@ -276,7 +278,7 @@ SYN__CPU(attention_train) {
 
 syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                const syn_attention_options *how) {
-    const syn_dropout_options *d = &how->dropping;
+    const syn_dropout_options *d = &how->dropout;
     syn_tensor out[2], in[5] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
                                 syn__dense_last_dim(ctx, v)};
     int n = 3;
@@ -355,11 +357,11 @@ SYN__COST(attention_grad) {
 struct heads_grad {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    int64_t parts, part; /* number of parts per head; number of keys per part */
-    int64_t chunk;       /* keys that are copied and processed at a time */
-    int64_t pad;         /* row stride of the copies, in floats */
-    int64_t room;        /* number of floats in the buffers for a tile of queries */
-    float *dq;           /* sums (parts, B, T, H, D); without the first part if output dq is f32 */
+    int64_t parts, part;   /* number of parts per head; number of keys per part */
+    int64_t chunk;         /* keys that are copied and processed at a time */
+    int64_t pad;           /* row stride of the copies, in floats */
+    int64_t buffer_floats; /* number of floats in the buffers for a tile of queries */
+    float *dq;      /* sums (parts, B, T, H, D); without the first part if output dq is f32 */
     float *scratch; /* per worker: k, v, dk, dv (chunk, pad); q, out, dout (tile, D) unless they are
                        f32; the kernel's scratch memory */
     size_t scratch_floats; /* per worker, including the kernel's own scratch memory */
@@ -373,12 +375,12 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
     const syn_operand *out = &c->in[3], *dout = &c->in[5];
     const int64_t *dims = c->in[0].spec.dims, tile = t->kernels->grad_tile, depth = dims[3],
                   size = t->chunk * t->pad;
-    float *room = scratch + 4 * size; /* buffers for a tile of queries */
-    syn_dropout_row rows[MOST_QUERIES];
+    float *buffer = scratch + 4 * size; /* buffers for a tile of queries */
+    syn_dropout_row rows[MAX_QUERIES];
     for (int64_t i = 0; i < dims[2]; i += tile) {
         const int64_t queries = dims[2] - i < tile ? dims[2] - i : tile;
         syn_attention_grad_tile g = {
-            .of = queries_of(c, OPTIONAL, b, h, i, queries, rows, room),
+            .of = queries_of(c, OPTIONAL, b, h, i, queries, rows, buffer),
             .dout_stride = dout->strides[1],
             .dq = dq ? dq + ((b * dims[2] + i) * dims[1] + h) * depth : NULL,
             .dq_stride = dims[1] * depth,
@@ -390,9 +392,9 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         syn_attention_tile *a = &g.of;
         a->out_stride = out->strides[1];
         a->out = (float *)rows_in(out, place_of(out, b, i, h), queries, depth, &a->out_stride,
-                                  room + tile * depth);
+                                  buffer + tile * depth);
         g.dout = rows_in(dout, place_of(dout, b, i, h), queries, depth, &g.dout_stride,
-                         room + 2 * tile * depth);
+                         buffer + 2 * tile * depth);
         a->log_sum = (float *)c->in[4].data + b * c->in[4].strides[0] + h * c->in[4].strides[1] + i;
         a->k = scratch;
         a->v = scratch + size;
@@ -403,7 +405,7 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         a->visible -= first;
         a->keys = n;
         if (!a->step) a->visible = n;
-        a->scratch = room + t->room;
+        a->scratch = buffer + t->buffer_floats;
         t->kernels->attend_grad(&g);
     }
 }
@@ -485,8 +487,8 @@ SYN__CPU(attention_grad) {
     t.parts = (keys + t.part - 1) / t.part;
     t.chunk = t.part < CHUNK ? t.part : CHUNK;
     t.pad = (depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
-    t.room = wide ? 0 : syn__padded_floats(3 * t.kernels->grad_tile * depth);
-    t.scratch_floats = whole_lines((size_t)(4 * t.chunk * t.pad + t.room) +
+    t.buffer_floats = wide ? 0 : syn__padded_floats(3 * t.kernels->grad_tile * depth);
+    t.scratch_floats = whole_lines((size_t)(4 * t.chunk * t.pad + t.buffer_floats) +
                                    t.kernels->grad_scratch_floats(depth, t.chunk));
     syn_workers *workers = workers_for(c);
     const size_t floats = (size_t)syn_workers_count(workers) * t.scratch_floats,

@@ -1,5 +1,5 @@
 /* Collectives and messages. Their kernels move no data: they describe the operation in
-   call->exchange, and syn__dispatch runs it. Also tp_enter, a view that records the group of its
+   call->comm_call, and syn__dispatch runs it. Also tp_enter, a view that records the group of its
    gradient's all-reduce. */
 #include <string.h>
 
@@ -23,11 +23,11 @@ static void describe(syn_call *c, const syn_operand *counted) {
         c->segments[i] =
             (syn_segment){c->n_in ? c->in[i].data : NULL, c->n_out ? c->out[i].data : NULL,
                           (size_t)syn_spec_elems(&counted[i].spec)};
-    c->exchange = (syn_comm_call){.kind = c->def->comm,
-                                  .dtype = dtype(counted),
-                                  .n_segments = n,
-                                  .group = c->group,
-                                  .segments = c->segments};
+    c->comm_call = (syn_comm_call){.kind = c->def->comm,
+                                   .dtype = dtype(counted),
+                                   .n_segments = n,
+                                   .group = c->group,
+                                   .segments = c->segments};
 }
 
 static syn_status check_reduce(const syn_call *c, int64_t reduce) {
@@ -90,7 +90,7 @@ SYN__CPU(all_reduce) {
     describe(c, c->in);
     /* The reduction is the last attribute, because coalesced ops have the number of tensors before
        it. */
-    c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i;
+    c->comm_call.reduce = (syn_reduce)c->attr[c->n_attr - 1].i;
     return SYN_OK;
 }
 
@@ -186,7 +186,7 @@ SYN__INFER(reduce_scatter) {
 SYN__CPU(reduce_scatter) {
     size_t outer, inner_bytes;
     describe(c, c->out);
-    c->exchange.reduce = (syn_reduce)c->attr[0].i;
+    c->comm_call.reduce = (syn_reduce)c->attr[0].i;
     split(&c->out[0], c->attr[1].i, &outer, &inner_bytes);
     if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->in[0].spec);
@@ -262,7 +262,7 @@ SYN__INFER(broadcast) {
 
 SYN__CPU(broadcast) {
     describe(c, c->in);
-    c->exchange.root = (int32_t)c->attr[c->n_attr - 1].i;
+    c->comm_call.root = (int32_t)c->attr[c->n_attr - 1].i;
     return SYN_OK;
 }
 
@@ -319,7 +319,7 @@ SYN__INFER(barrier) {
 }
 
 SYN__CPU(barrier) {
-    c->exchange = (syn_comm_call){.kind = SYN_COMM_BARRIER, .group = c->group};
+    c->comm_call = (syn_comm_call){.kind = SYN_COMM_BARRIER, .group = c->group};
     return SYN_OK;
 }
 
@@ -347,8 +347,8 @@ SYN__INFER(send) {
 
 SYN__CPU(send) {
     describe(c, c->in);
-    c->exchange.peer = (int32_t)c->attr[0].i;
-    c->exchange.tag = (int32_t)c->attr[1].i;
+    c->comm_call.peer = (int32_t)c->attr[0].i;
+    c->comm_call.tag = (int32_t)c->attr[1].i;
     return SYN_OK;
 }
 
@@ -373,8 +373,8 @@ SYN__INFER(recv) {
 
 SYN__CPU(recv) {
     describe(c, c->out);
-    c->exchange.peer = (int32_t)c->attr[0].i;
-    c->exchange.tag = (int32_t)c->attr[1].i;
+    c->comm_call.peer = (int32_t)c->attr[0].i;
+    c->comm_call.tag = (int32_t)c->attr[1].i;
     return SYN_OK;
 }
 

@@ -122,10 +122,10 @@ struct scatter {
 /* Adds the n elements of x from `at` on, converted to f32, to `to`. */
 static void add_widened(const syn_operand *x, int64_t at, float *to, int64_t n) {
     const int64_t piece = syn__is_f32(x) ? n : SYN__PIECE;
-    float room[SYN__PIECE];
+    float buffer[SYN__PIECE];
     for (int64_t i = 0, some; i < n; i += some) {
         some = n - i < piece ? n - i : piece;
-        syn__row_kernels()->add(to + i, syn__load_row(x, at + i, some, room), to + i, some);
+        syn__row_kernels()->add(to + i, syn__load_row(x, at + i, some, buffer), to + i, some);
     }
 }
 
@@ -217,8 +217,8 @@ SYN__COST(rope) {
 /* Each worker has a buffer for cosines, sines and one head. */
 struct rope {
     const syn_call *c;
-    float *rooms;
-    int64_t room;
+    float *buffers;
+    int64_t buffer_floats;
 };
 
 /* Rotates all heads of tokens begin .. end - 1, counted over all sequences. */
@@ -228,7 +228,8 @@ static void rotate_tokens(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t *n = x->spec.dims, half = s->c->in[2].spec.dims[0];
     const float factor = (float)s->c->attr[0].f;
     const syn_row_kernels *k = syn__row_kernels();
-    float *cosines = s->rooms + worker * s->room, *sines = cosines + half, *room = sines + half;
+    float *cosines = s->buffers + worker * s->buffer_floats, *sines = cosines + half,
+          *buffer = sines + half;
     for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / n[2], t = i % n[2];
         const int64_t place = (at->spec.dims[0] > 1 ? b * at->strides[0] : 0) + t * at->strides[1];
@@ -237,26 +238,26 @@ static void rotate_tokens(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t h = 0; h < n[1]; h++) {
             const int64_t from = b * x->strides[0] + h * x->strides[1] + t * x->strides[2];
             const int64_t to = ((b * n[1] + h) * n[2] + t) * n[3];
-            const float *in = syn__load_row(x, from, n[3], room);
-            float *out = syn__row_dest(y, to, room);
-            k->turn(in, cosines, sines, out, half);
+            const float *in = syn__load_row(x, from, n[3], buffer);
+            float *out = syn__row_dest(y, to, buffer);
+            k->rotate(in, cosines, sines, out, half);
             if (in != out)
                 memcpy(out + 2 * half, in + 2 * half, (size_t)(n[3] - 2 * half) * sizeof *out);
-            syn__store_row(y, to, n[3], room);
+            syn__store_row(y, to, n[3], buffer);
         }
     }
 }
 
 SYN__CPU(rope) {
     const int64_t *n = c->in[0].spec.dims, tokens = n[0] * n[2], each = n[1] * n[3];
-    struct rope s = {.c = c, .room = syn__padded_floats(2 * c->in[2].spec.dims[0] + n[3])};
+    struct rope s = {.c = c, .buffer_floats = syn__padded_floats(2 * c->in[2].spec.dims[0] + n[3])};
     if (tokens * each == 0) return SYN_OK;
-    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
+    SYN_TRY(syn__worker_buffers(c, s.buffer_floats, &s.buffers));
     syn_workers_ranges(c->workers, tokens, SYN__GRAIN_MOVE / each + 1, rotate_tokens, &s);
     return SYN_OK;
 }
 
-static syn_tensor turn(syn_ctx *ctx, const syn_tensor x[3], double factor, bool back) {
+static syn_tensor rotate(syn_ctx *ctx, const syn_tensor x[3], double factor, bool back) {
     syn_tensor out;
     const syn_tensor in[3] = {syn__dense_last_dim(ctx, x[0]), syn__dense_last_dim(ctx, x[1]),
                               syn__dense_last_dim(ctx, x[2])};
@@ -267,11 +268,11 @@ static syn_tensor turn(syn_ctx *ctx, const syn_tensor x[3], double factor, bool 
 
 syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
                     double factor) {
-    return turn(ctx, (const syn_tensor[]){x, positions, frequencies}, factor, false);
+    return rotate(ctx, (const syn_tensor[]){x, positions, frequencies}, factor, false);
 }
 
 /* The gradient is the inverse rotation. */
 SYN__GRAD(rope) {
     const syn_tensor in[3] = {syn_grad_out(g, 0), g->in[1], g->in[2]};
-    g->din[0] = turn(g->ctx, in, g->attr[0].f, g->attr[1].i == 0);
+    g->din[0] = rotate(g->ctx, in, g->attr[0].f, g->attr[1].i == 0);
 }

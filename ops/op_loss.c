@@ -55,39 +55,39 @@ SYN__COST(cross_entropy) {
 struct losses {
     const syn_call *c;
     double *of_row;
-    float *rooms; /* a buffer for one row per worker; NULL if the logits are f32 */
-    int64_t room;
+    float *buffers; /* a buffer for one row per worker; NULL if the logits are f32 */
+    int64_t buffer_floats;
     float weight;
     int64_t classes, width, first;
-    const float *max, *sum, *meant; /* values reduced over all ranks; NULL: this rank has all
+    const float *max, *sum, *target_logit; /* values reduced over all ranks; NULL: this rank has all
                                        classes */
 };
 
 /* Replaces the logits x of one row by their gradient and returns the row's loss. */
 static double whole_row(const struct losses *s, float *x, int32_t target) {
-    const float meant = x[target];
+    const float target_logit = x[target];
     float log_sum;
     syn__row_kernels()->softmax_log(x, s->weight, &log_sum, x, s->classes);
     x[target] -= s->weight;
-    return (double)log_sum - (double)meant;
+    return (double)log_sum - (double)target_logit;
 }
 
 static double part_of_row(const struct losses *s, float *x, int64_t row, int32_t target) {
     const int64_t at = target - s->first;
     syn__row_kernels()->exp_scale(x, s->max[row], s->weight / s->sum[row], x, s->classes);
     if (at >= 0 && at < s->classes) x[at] -= s->weight;
-    return log((double)s->sum[row]) + (double)s->max[row] - (double)s->meant[row];
+    return log((double)s->sum[row]) + (double)s->max[row] - (double)s->target_logit[row];
 }
 
 static void row_losses(void *arg, int64_t begin, int64_t end, int worker) {
     const struct losses *s = arg;
     const syn_operand *logits = &s->c->in[0];
     const int32_t *targets = s->c->in[1].data;
-    float *room = s->rooms ? s->rooms + worker * s->room : NULL;
+    float *buffer = s->buffers ? s->buffers + worker * s->buffer_floats : NULL;
     syn_row_iter r;
     syn__seek_row(&r, &logits->spec, &logits, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        float *x = syn__row_dest(logits, r.at[0], room);
+        float *x = syn__row_dest(logits, r.at[0], buffer);
         const bool ignored = targets[row] == SYN_IGNORED_TARGET;
         const int64_t kept = ignored ? 0 : s->classes;
         (void)syn__load_row(logits, r.at[0], kept, x);
@@ -129,13 +129,13 @@ static syn_status all_losses(syn_call *c, struct losses *s, int weight) {
     s->width = c->in[0].spec.dims[c->in[0].spec.rank - 1];
     s->weight = c->n_in > weight ? *(const float *)c->in[weight].data
                                  : 1.0f / (float)(counted ? counted : 1);
-    s->room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(s->width);
-    const int64_t rooms = syn_workers_count(c->workers) * s->room;
+    s->buffer_floats = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(s->width);
+    const int64_t buffers = syn_workers_count(c->workers) * s->buffer_floats;
     void *scratch;
-    SYN_TRY(syn__scratch(c, (size_t)rows * sizeof *s->of_row + (size_t)rooms * sizeof *s->rooms,
+    SYN_TRY(syn__scratch(c, (size_t)rows * sizeof *s->of_row + (size_t)buffers * sizeof *s->buffers,
                          "losses", &scratch));
-    s->rooms = rooms ? scratch : NULL;
-    s->of_row = (double *)((float *)scratch + rooms);
+    s->buffers = buffers ? scratch : NULL;
+    s->of_row = (double *)((float *)scratch + buffers);
     syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (s->width + 1) + 1, row_losses, s);
     for (int64_t i = 0; i < rows; i++) sum += s->of_row[i];
     *(float *)c->out[1].data = (float)(sum * (double)s->weight);
@@ -189,24 +189,24 @@ static void part_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = s->c;
     const syn_operand *logits = &c->in[0];
     const int32_t *targets = c->in[1].data;
-    float *max = c->out[0].data, *sum = c->out[1].data, *meant = c->out[2].data;
-    float *room = s->rooms ? s->rooms + worker * s->room : NULL;
+    float *max = c->out[0].data, *sum = c->out[1].data, *target_logit = c->out[2].data;
+    float *buffer = s->buffers ? s->buffers + worker * s->buffer_floats : NULL;
     syn_row_iter r;
     syn__seek_row(&r, &logits->spec, &logits, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        const float *x = syn__load_row(logits, r.at[0], c->attr[0].i, room);
+        const float *x = syn__load_row(logits, r.at[0], c->attr[0].i, buffer);
         const int64_t at = targets[row] - c->attr[1].i;
         syn__row_kernels()->exp_sum(x, &max[row], &sum[row], c->attr[0].i);
-        meant[row] = at >= 0 && at < c->attr[0].i ? x[at] : 0;
+        target_logit[row] = at >= 0 && at < c->attr[0].i ? x[at] : 0;
         syn__next_row(&r, &logits->spec, &logits, 1);
     }
 }
 
 SYN__CPU(cross_entropy_part) {
     const int64_t rows = syn_spec_elems(&c->in[1].spec);
-    struct losses s = {.c = c,
-                       .room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(c->attr[0].i)};
-    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
+    struct losses s = {
+        .c = c, .buffer_floats = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(c->attr[0].i)};
+    SYN_TRY(syn__worker_buffers(c, s.buffer_floats, &s.buffers));
     syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (c->attr[0].i + 1) + 1, part_rows, &s);
     return SYN_OK;
 }
@@ -247,8 +247,10 @@ SYN__INFER(cross_entropy_join) {
 }
 
 SYN__CPU(cross_entropy_join) {
-    struct losses s = {
-        .first = c->attr[1].i, .max = c->in[2].data, .sum = c->in[3].data, .meant = c->in[4].data};
+    struct losses s = {.first = c->attr[1].i,
+                       .max = c->in[2].data,
+                       .sum = c->in[3].data,
+                       .target_logit = c->in[4].data};
     return all_losses(c, &s, 5);
 }
 

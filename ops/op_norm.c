@@ -25,47 +25,48 @@ SYN__COST(rmsnorm) {
     *cost = (syn_cost){4 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Each worker has an f32 buffer for three rows; `room` is 0 if all tensors are f32. */
+/* Each worker has an f32 buffer for three rows; `buffer_floats` is 0 if all tensors are f32. */
 struct norm {
     const syn_call *c;
-    float *rooms;
-    int64_t room, width;
+    float *buffers;
+    int64_t buffer_floats, width;
 };
 
 static struct norm norm_of(const syn_call *c) {
     const int64_t width = c->in[1].spec.dims[0];
-    const int64_t room = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(3 * width);
-    return (struct norm){.c = c, .room = room, .width = width};
+    const int64_t buffer_floats = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(3 * width);
+    return (struct norm){.c = c, .buffer_floats = buffer_floats, .width = width};
 }
 
 /* Row i of a worker's buffer. */
-static float *norm_room(const struct norm *s, int worker, int i) {
-    return s->rooms ? s->rooms + worker * s->room + i * s->width : NULL;
+static float *norm_buffer(const struct norm *s, int worker, int i) {
+    return s->buffers ? s->buffers + worker * s->buffer_floats + i * s->width : NULL;
 }
 
 static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const struct norm *s = arg;
     const syn_operand *x = &s->c->in[0], *y = &s->c->out[0];
     const int64_t n = s->width;
-    const float *weight = syn__load_row(&s->c->in[1], 0, n, norm_room(s, worker, 0)), *bias = NULL;
+    const float *weight = syn__load_row(&s->c->in[1], 0, n, norm_buffer(s, worker, 0)),
+                *bias = NULL;
     const double eps = s->c->attr[0].f;
-    if (s->c->n_in > 2) bias = syn__load_row(&s->c->in[2], 0, n, norm_room(s, worker, 1));
-    float *room = norm_room(s, worker, 2);
+    if (s->c->n_in > 2) bias = syn__load_row(&s->c->in[2], 0, n, norm_buffer(s, worker, 1));
+    float *buffer = norm_buffer(s, worker, 2);
     syn_row_iter r;
     syn__seek_row(&r, &x->spec, &x, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        const float *in = syn__load_row(x, r.at[0], n, room);
-        float *out = syn__row_dest(y, row * n, room);
+        const float *in = syn__load_row(x, r.at[0], n, buffer);
+        float *out = syn__row_dest(y, row * n, buffer);
         if (bias) syn__row_kernels()->layernorm(in, weight, bias, eps, out, n);
         else syn__row_kernels()->rmsnorm(in, weight, eps, out, n);
-        syn__store_row(y, row * n, n, room);
+        syn__store_row(y, row * n, n, buffer);
         syn__next_row(&r, &x->spec, &x, 1);
     }
 }
 
 SYN__CPU(norm) {
     struct norm s = norm_of(c);
-    SYN_TRY(syn__worker_buffers(c, s.room, &s.rooms));
+    SYN_TRY(syn__worker_buffers(c, s.buffer_floats, &s.buffers));
     const int64_t rows = syn_spec_elems(&c->in[0].spec) / s.width;
     if (rows > 0)
         syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / s.width + 1, norm_rows, &s);
@@ -145,19 +146,20 @@ static void norm_grad_piece(void *arg, int64_t i, int worker) {
     const int64_t end = (i + 1) * s->piece < s->rows ? (i + 1) * s->piece : s->rows;
     const double eps = c->attr[0].f;
     float *dweight = s->sums + i * 2 * n, *dbias = dweight + n;
-    const float *weight = syn__load_row(&c->in[1], 0, n, norm_room(&s->norm, worker, 0));
-    float *x_room = norm_room(&s->norm, worker, 1), *dy_room = norm_room(&s->norm, worker, 2);
+    const float *weight = syn__load_row(&c->in[1], 0, n, norm_buffer(&s->norm, worker, 0));
+    float *x_buffer = norm_buffer(&s->norm, worker, 1),
+          *dy_buffer = norm_buffer(&s->norm, worker, 2);
     syn_row_iter r;
     memset(dweight, 0, 2 * (size_t)n * sizeof *dweight);
     syn__seek_row(&r, &x->spec, operands, 2, i * s->piece);
     for (int64_t row = i * s->piece; row < end; row++) {
-        const float *in = syn__load_row(x, r.at[0], n, x_room),
-                    *d = syn__load_row(dy, r.at[1], n, dy_room);
-        float *out = syn__row_dest(dx, row * n, dy_room);
+        const float *in = syn__load_row(x, r.at[0], n, x_buffer),
+                    *d = syn__load_row(dy, r.at[1], n, dy_buffer);
+        float *out = syn__row_dest(dx, row * n, dy_buffer);
         if (c->n_out > 2)
             syn__row_kernels()->layernorm_grad(in, weight, d, eps, out, dweight, dbias, n);
         else syn__row_kernels()->rmsnorm_grad(in, weight, d, eps, out, dweight, n);
-        syn__store_row(dx, row * n, n, dy_room);
+        syn__store_row(dx, row * n, n, dy_buffer);
         syn__next_row(&r, &x->spec, operands, 2);
     }
 }
@@ -165,15 +167,15 @@ static void norm_grad_piece(void *arg, int64_t i, int worker) {
 SYN__CPU(norm_grad) {
     enum { PIECES = 32 };
     struct norm_grad s = {.norm = norm_of(c)};
-    const int64_t n = s.norm.width, rooms = syn_workers_count(c->workers) * s.norm.room;
+    const int64_t n = s.norm.width, buffers = syn_workers_count(c->workers) * s.norm.buffer_floats;
     s.rows = syn_spec_elems(&c->in[0].spec) / n;
     s.piece = s.rows / PIECES + 1;
     const int64_t pieces = (s.rows + s.piece - 1) / s.piece;
     void *scratch;
-    SYN_TRY(syn__scratch(c, (size_t)(rooms + pieces * 2 * n) * sizeof *s.sums,
+    SYN_TRY(syn__scratch(c, (size_t)(buffers + pieces * 2 * n) * sizeof *s.sums,
                          "sums of a norm's gradients", &scratch));
-    s.norm.rooms = rooms ? scratch : NULL;
-    s.sums = (float *)scratch + rooms;
+    s.norm.buffers = buffers ? scratch : NULL;
+    s.sums = (float *)scratch + buffers;
     syn_workers_run(c->workers, pieces, norm_grad_piece, &s);
     for (int k = 0; k + 1 < c->n_out; k++) {
         float *out = c->out[1 + k].data;

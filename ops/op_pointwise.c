@@ -249,7 +249,7 @@ static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) 
     const syn_operand *operands[3] = {&c->in[0], &c->in[1], &c->in[2]};
     const int64_t n = c->in[0].spec.dims[c->in[0].spec.rank - 1];
     const int64_t piece = syn__is_f32(&c->in[0]) ? n : SYN__PIECE;
-    float room[5][SYN__PIECE];
+    float buffer[5][SYN__PIECE];
     syn_row_iter r;
     (void)worker;
     syn__seek_row(&r, &c->in[0].spec, operands, 3, begin);
@@ -257,13 +257,13 @@ static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) 
         for (int64_t i = 0, some; i < n; i += some) {
             const int64_t to = row * n + i;
             some = n - i < piece ? n - i : piece;
-            syn__row_kernels()->swiglu_grad(syn__load_row(&c->in[0], r.at[0] + i, some, room[0]),
-                                            syn__load_row(&c->in[1], r.at[1] + i, some, room[1]),
-                                            syn__load_row(&c->in[2], r.at[2] + i, some, room[2]),
-                                            syn__row_dest(&c->out[0], to, room[3]),
-                                            syn__row_dest(&c->out[1], to, room[4]), some);
-            syn__store_row(&c->out[0], to, some, room[3]);
-            syn__store_row(&c->out[1], to, some, room[4]);
+            syn__row_kernels()->swiglu_grad(syn__load_row(&c->in[0], r.at[0] + i, some, buffer[0]),
+                                            syn__load_row(&c->in[1], r.at[1] + i, some, buffer[1]),
+                                            syn__load_row(&c->in[2], r.at[2] + i, some, buffer[2]),
+                                            syn__row_dest(&c->out[0], to, buffer[3]),
+                                            syn__row_dest(&c->out[1], to, buffer[4]), some);
+            syn__store_row(&c->out[0], to, some, buffer[3]);
+            syn__store_row(&c->out[1], to, some, buffer[4]);
         }
 }
 

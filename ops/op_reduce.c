@@ -107,12 +107,12 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t step = s->from->strides[last];
     (void)worker;
     for (int64_t at = begin, n; at < end; at += n) {
-        float sum[PIECE], room[PIECE];
+        float sum[PIECE], buffer[PIECE];
         int64_t rows = 0, place = 0;
         syn_row_iter r = {.started = false};
         n = end - at < PIECE ? end - at : PIECE;
         while (syn__next_row(&r, &s->from->spec, operands, 2)) {
-            const float *x = syn__load_strided(s->from, r.at[0] + at * step, step, n, room);
+            const float *x = syn__load_strided(s->from, r.at[0] + at * step, step, n, buffer);
             if (rows > 0 && (rows == BLOCK || r.at[1] != place)) {
                 float *out = (float *)s->to.data + place + at;
                 syn__row_kernels()->add(out, sum, out, n);
@@ -143,9 +143,9 @@ static void sum_rows(const struct sums *s) {
         }
         place = r.at[1];
         for (int64_t at = 0, some; at < n; at += some) {
-            float room[PIECE];
+            float buffer[PIECE];
             some = n - at < PIECE ? n - at : PIECE;
-            const float *x = syn__load_strided(s->from, r.at[0] + at * step, step, some, room);
+            const float *x = syn__load_strided(s->from, r.at[0] + at * step, step, some, buffer);
             for (int64_t i = 0; i < some; i++) sum += (double)x[i];
         }
     }
@@ -191,11 +191,11 @@ struct addition {
 /* Adds `elems` elements at the given offsets and strides, PIECE at a time, through f32 buffers. */
 static void add_pieces(const struct addition *a, int64_t to, int64_t to_step, int64_t from,
                        int64_t step, int64_t elems) {
-    float sum[PIECE], room[PIECE];
+    float sum[PIECE], buffer[PIECE];
     for (int64_t i = 0, n; i < elems; i += n, to += n * to_step, from += n * step) {
         n = elems - i < PIECE ? elems - i : PIECE;
         syn__row_kernels()->add(syn__load_strided(a->to, to, to_step, n, sum),
-                                syn__load_strided(a->from, from, step, n, room), sum, n);
+                                syn__load_strided(a->from, from, step, n, buffer), sum, n);
         syn__store_strided(a->to, to, to_step, n, sum);
     }
 }

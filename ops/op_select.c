@@ -34,15 +34,15 @@ struct candidate {
 
 /* Allocates `count` candidates and, before them, an f32 buffer for one row unless the logits are
    f32. */
-static syn_status row_and(const syn_call *c, int64_t count, float **room,
+static syn_status row_and(const syn_call *c, int64_t count, float **buffer,
                           struct candidate **candidates) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t n = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(shape->dims[shape->rank - 1]);
     void *scratch;
-    SYN_TRY(syn__scratch(c, (size_t)n * sizeof **room + (size_t)count * sizeof **candidates,
+    SYN_TRY(syn__scratch(c, (size_t)n * sizeof **buffer + (size_t)count * sizeof **candidates,
                          "logits and candidates", &scratch));
-    *room = scratch;
-    if (candidates) *candidates = (struct candidate *)(*room + n);
+    *buffer = scratch;
+    if (candidates) *candidates = (struct candidate *)(*buffer + n);
     return SYN_OK;
 }
 
@@ -68,10 +68,10 @@ SYN__CPU(argmax) {
     const int64_t n = shape->dims[shape->rank - 1];
     const syn_operand *operands[1] = {&c->in[0]};
     int32_t *out = c->out[0].data;
-    float *room;
-    SYN_TRY(row_and(c, 0, &room, NULL));
+    float *buffer;
+    SYN_TRY(row_and(c, 0, &buffer, NULL));
     for (syn_row_iter r = {0}; syn__next_row(&r, shape, operands, 1);)
-        *out++ = argmax_row(syn__load_row(&c->in[0], r.at[0], n, room), n);
+        *out++ = argmax_row(syn__load_row(&c->in[0], r.at[0], n, buffer), n);
     return SYN_OK;
 }
 
@@ -135,14 +135,14 @@ SYN__CPU(top_k) {
     int32_t *indices = c->out[1].data;
     int64_t at = 0;
     struct candidate *heap;
-    float *room;
-    SYN_TRY(row_and(c, k, &room, &heap));
+    float *buffer;
+    SYN_TRY(row_and(c, k, &buffer, &heap));
     for (syn_row_iter r = {0}; syn__next_row(&r, shape, operands, 1); at += k) {
-        best_k(syn__load_row(&c->in[0], r.at[0], n, room), n, k, heap);
+        best_k(syn__load_row(&c->in[0], r.at[0], n, buffer), n, k, heap);
         for (int64_t i = 0; i < k; i++) indices[at + i] = heap[i].index;
-        float *values = syn__row_dest(&c->out[0], at, room); /* the values fit, because k <= n */
+        float *values = syn__row_dest(&c->out[0], at, buffer); /* the values fit, because k <= n */
         for (int64_t i = 0; i < k; i++) values[i] = heap[i].value;
-        syn__store_row(&c->out[0], at, k, room);
+        syn__store_row(&c->out[0], at, k, buffer);
     }
     return SYN_OK;
 }
@@ -181,16 +181,16 @@ static syn_status penalize(const syn_call *c, int64_t row, const int32_t *seen) 
     const float penalty = (float)c->attr[0].f;
     const int64_t vocab = c->in[0].spec.dims[1], from = row * c->in[0].strides[0];
     for (int64_t i = 0; i < c->in[1].spec.dims[1]; i++) {
-        float room;
+        float buffer;
         if (seen[i] < 0) continue;
         if (seen[i] >= vocab)
             return SYN_FAIL(c->err, SYN_E_INVALID,
                             "token id %d is out of range: there are %lld tokens", seen[i],
                             (long long)vocab);
-        const float x = *syn__load_row(&c->in[0], from + seen[i], 1, &room);
-        *syn__row_dest(&c->out[0], row * vocab + seen[i], &room) =
+        const float x = *syn__load_row(&c->in[0], from + seen[i], 1, &buffer);
+        *syn__row_dest(&c->out[0], row * vocab + seen[i], &buffer) =
             x < 0 ? x * penalty : x / penalty;
-        syn__store_row(&c->out[0], row * vocab + seen[i], 1, &room);
+        syn__store_row(&c->out[0], row * vocab + seen[i], 1, &buffer);
     }
     return SYN_OK;
 }
@@ -312,12 +312,12 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
 SYN__CPU(sample) {
     const int64_t rows = c->in[0].spec.dims[0], n = c->in[0].spec.dims[1];
     struct candidate *scratch;
-    float *room;
-    SYN_TRY(row_and(c, n, &room, &scratch));
+    float *buffer;
+    SYN_TRY(row_and(c, n, &buffer, &scratch));
     const uint64_t key = syn__counter_hash((uint64_t)c->attr[3].i, (uint64_t)c->attr[4].i + 1);
     int32_t *out = c->out[0].data;
     for (int64_t b = 0; b < rows; b++)
-        out[b] = sample_row(c, syn__load_row(&c->in[0], b * c->in[0].strides[0], n, room), n,
+        out[b] = sample_row(c, syn__load_row(&c->in[0], b * c->in[0].strides[0], n, buffer), n,
                             scratch, syn__counter_uniform(key, (uint64_t)b));
     return SYN_OK;
 }

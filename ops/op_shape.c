@@ -321,10 +321,10 @@ SYN__INFER(cast) {
 /* Converts `elems` elements of x, `step` apart, to dense elements of y. */
 static void cast_elements(const syn_operand *x, int64_t from, int64_t step, const syn_operand *y,
                           int64_t to, int64_t elems) {
-    float room[SYN__PIECE];
+    float buffer[SYN__PIECE];
     for (int64_t i = 0, n; i < elems; i += n) {
         n = elems - i < SYN__PIECE ? elems - i : SYN__PIECE;
-        float *out = syn__row_dest(y, to + i, room);
+        float *out = syn__row_dest(y, to + i, buffer);
         const float *in = syn__load_strided(x, from + i * step, step, n, out);
         if (in != out && syn__is_f32(y)) memcpy(out, in, (size_t)n * sizeof *out);
         syn__store_row(y, to + i, n, in);

@@ -5,7 +5,7 @@ const syn_opdef syn_op_table[SYN_OP_COUNT] = {
     [SYN_OP_NONE] = {SYN_OP_NONE, "none", SYN_CATEGORY_OTHER, 0, 0, 0, 0, SYN_COMM_NONE, "", NULL,
                      NULL, NULL, NULL, 0},
 #define SYN_OP(id, name, category, min_in, max_in, n_out, flags, comm, attrs, infer, cost, cpu, \
-               grad, keeps)                                                                     \
+               grad, saves)                                                                     \
     [SYN_OP_##id] = {SYN_OP_##id,                                                               \
                      name,                                                                      \
                      SYN_CATEGORY_##category,                                                   \
@@ -19,6 +19,6 @@ const syn_opdef syn_op_table[SYN_OP_COUNT] = {
                      cost,                                                                      \
                      cpu,                                                                       \
                      grad,                                                                      \
-                     keeps},
+                     saves},
 #include "ops/ops.def"
 };

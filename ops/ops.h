@@ -110,9 +110,9 @@ typedef struct syn_attention_options {
     double scale;
     bool causal;
     int64_t offset, window; /* window: 0, or as in syn_attention_window */
-    /* Dropout of the softmax, like syn_dropout of (B, H, T, S). dropping.p 0: none. */
+    /* Dropout of the softmax, like syn_dropout of (B, H, T, S). dropout.p 0: none. */
     syn_tensor keys;
-    syn_dropout_options dropping;
+    syn_dropout_options dropout;
 } syn_attention_options;
 syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                const syn_attention_options *how);
@@ -240,8 +240,8 @@ syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group 
    group->size must divide this dimension. */
 syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
                               const syn_group *group);
-/* Sequence parallelism (Korthikanti et al. 2022): ranks have different tokens of the same sequences.
-   syn_gather_tokens: x (B, T/n, ...) -> (B, T, ...), an all-gather whose gradient is a
+/* Sequence parallelism (Korthikanti et al. 2022): ranks have different tokens of the same
+   sequences. syn_gather_tokens: x (B, T/n, ...) -> (B, T, ...), an all-gather whose gradient is a
    reduce-scatter. The result is not saved for backward, but gathered again there, unless `keep`.
    syn_cut_tokens: x (B, T, ...), the same on all ranks -> this rank's tokens (B, T/n, ...), a view
    whose gradient is an all-gather. The group has n ranks, and n must divide T. */

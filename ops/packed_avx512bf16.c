@@ -3,7 +3,7 @@
 
 #if SYN_LANES == 16
 int64_t syn__packed_buffer_floats_avx512bf16(const syn_product *p) {
-    return room(p);
+    return buffer_floats(p);
 }
 
 void syn__packed_avx512bf16(const syn_product *p, float *memory) {

@@ -110,7 +110,7 @@ LANE_FN void eight_across(const void *from, int64_t ld, uint32_t *to,
 }
 
 /* Transposes a 16 x 16 matrix: lane j of r[i] becomes lane i of r[j]. */
-LANE_FN void turn(__m512i *r) {
+LANE_FN void transpose(__m512i *r) {
     __m512i t[16];
     FOR_EACH(i, 8, 8) {
         t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
@@ -152,7 +152,7 @@ LANE_FN void pack_along(const void *from, int64_t ld, int64_t lanes, int64_t dep
         LANE_UNROLL
         for (int i = 0; i < 16; i++)
             _mm_prefetch(element(from, (16 + i) * ld + u * PER_UNIT, dtype), _MM_HINT_T0);
-        turn(r);
+        transpose(r);
         LANE_UNROLL
         for (int i = 0; i < 16; i++)
             if (i < units - u) _mm512_mask_storeu_epi32(to + (u + i) * width, mask, r[i]);
@@ -414,7 +414,7 @@ static int64_t panels(const job *s, int64_t lanes, int64_t width) {
     return lanes / width * panel_units(s->deep / PER_UNIT, width);
 }
 
-static int64_t room(const syn_product *p) {
+static int64_t buffer_floats(const syn_product *p) {
     const job s = plan(p);
     const int64_t sums = aside(p) ? s.high * s.across : 0;
     return panels(&s, s.high, TILE_ROWS) + panels(&s, s.across, TILE_COLUMNS) + s.across + sums +

@@ -109,13 +109,13 @@ static void share(const syn_product *p, method how, kernel run, syn_workers *wor
 
 /* ---- one row ---- */
 
-#define MOST_SUMS 16384
+#define MAX_SUMS 16384
 
 struct split {
     const syn_product *p;
     int64_t parts;
     kernel run;
-    float sums[MOST_SUMS]; /* n sums for each part but the first, which writes to the output */
+    float sums[MAX_SUMS]; /* n sums for each part but the first, which writes to the output */
 };
 
 static void one_piece(void *arg, int64_t i, int worker) {
@@ -139,7 +139,7 @@ static bool split(const syn_product *p, kernel run, syn_workers *workers) {
     s.parts = syn_workers_count(workers);
     s.run = run;
     if (p->m != 1 || p->transpose_x || p->transpose_w || syn_product_is_small(p, 1)) return false;
-    if (s.parts < 2 || s.parts > 4 || (s.parts - 1) * p->n > MOST_SUMS) return false;
+    if (s.parts < 2 || s.parts > 4 || (s.parts - 1) * p->n > MAX_SUMS) return false;
     if (p->k < s.parts * COLUMN_UNIT) return false;
     syn_workers_run(workers, s.parts, one_piece, &s);
     float *out = p->out;
@@ -268,9 +268,9 @@ static void in_blocks(const syn_product *p, kernel run) {
 
 /* ---- few rows of 16-bit x: converts all of x to f32 once ---- */
 
-#define MOST_X    196608 /* maximum number of elements of x */
-#define MOST_WIDE 262144 /* maximum number of elements of x, bias and output together */
-#define LEAST     1024   /* minimum number of columns at a time, unless n is smaller */
+#define MAX_X    196608 /* maximum number of elements of x */
+#define MAX_WIDE 262144 /* maximum number of elements of x, bias and output together */
+#define LEAST    1024   /* minimum number of columns at a time, unless n is smaller */
 
 static bool is_plain(const syn_product *p) {
     return p->x_dtype == SYN_F32 && p->out_dtype == SYN_F32 && !p->add;
@@ -278,12 +278,12 @@ static bool is_plain(const syn_product *p) {
 
 /* Number of columns computed at a time. */
 static int64_t wide_columns(const syn_product *p) {
-    const int64_t fit = (MOST_WIDE - p->m * p->k) / (p->m + 1);
+    const int64_t fit = (MAX_WIDE - p->m * p->k) / (p->m + 1);
     return p->n <= fit ? p->n : fit - fit % COLUMN_UNIT;
 }
 
 static bool wide_fits(const syn_product *p) {
-    return !p->add && p->k > 0 && p->m * p->k <= MOST_X &&
+    return !p->add && p->k > 0 && p->m * p->k <= MAX_X &&
            (wide_columns(p) == p->n || wide_columns(p) >= LEAST);
 }
 

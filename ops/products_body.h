@@ -11,13 +11,13 @@
 #include "ops/products_tiles.h"
 
 #if SYN_LANES > 0
-#define DOT_ROWS   (SYN_LANES == 16 ? 6 : 3) /* rows of x, each with DOTS vectors of sums */
-#define DOTS       4                         /* columns whose sums run along k */
-#define LENGTH     1536                      /* maximum number of elements in a sum along k */
-#define BESIDE     32                        /* columns per group of rows of x */
-#define NEAR       8192                      /* prefetch distance in w, in bytes */
-#define MANY_ALONG 384                       /* minimum number of rows for copying w (n, k) */
-#define SHORT      256                       /* if k is below this, MANY_ACROSS applies instead */
+#define DOT_ROWS      (SYN_LANES == 16 ? 6 : 3) /* rows of x, each with DOTS vectors of sums */
+#define DOTS          4                         /* columns whose sums run along k */
+#define LENGTH        1536                      /* maximum number of elements in a sum along k */
+#define GROUP_COLUMNS 32                        /* columns per group of rows of x */
+#define NEAR          8192                      /* prefetch distance in w, in bytes */
+#define MANY_ALONG    384                       /* minimum number of rows for copying w (n, k) */
+#define SHORT         256 /* if k is below this, MANY_ACROSS applies instead */
 
 /* ---- one row, w (k, n) ---- */
 
@@ -192,7 +192,7 @@ LANE_FN void long_dots(const syn_product *p, /* constant */ syn_dtype dtype) {
 LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
     const int64_t pieces = (p->k + LENGTH - 1) / LENGTH, whole = p->n - p->n % DOTS;
     const bool few = p->m < MANY_ACROSS;
-    const int64_t step = few ? DOTS : BESIDE, blocks = (whole + step - 1) / step;
+    const int64_t step = few ? DOTS : GROUP_COLUMNS, blocks = (whole + step - 1) / step;
     const int64_t bytes = DOTS * p->k / pieces * (int64_t)syn_dtype_bytes(dtype);
     const int64_t ahead = 1 + NEAR / bytes; /* prefetch distance in blocks */
     for (int64_t i = 0; i < pieces * blocks; i++) {

@@ -16,10 +16,10 @@
 #define TILE_ROWS 12 /* with 2 vectors, or half as many with 4: 24 of 32 registers hold sums */
 /* Up to this many rows, tiles with 4 vectors are faster if 2 vectors of w have less than 128
    bytes. */
-#define MOST_WIDE 6
+#define MAX_WIDE 6
 #else
 #define TILE_ROWS 6 /* with 2 vectors each: 12 of 16 registers hold sums */
-#define MOST_WIDE 9
+#define MAX_WIDE  9
 #endif
 #define COLUMNS     (2 * SYN_LANES) /* columns per tile */
 #define WIDTH       256             /* columns per block */
@@ -172,38 +172,38 @@ LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, flo
     }
 }
 
-#define TURNED 16 /* columns that are transposed at a time: one cache line per row */
+#define TRANSPOSED 16 /* columns that are transposed at a time: one cache line per row */
 
 /* Transposes a piece: to[i][c] = from[c][i]. */
-static void turn(float (*from)[DEPTH], int64_t n, float *to) {
+static void transpose(float (*from)[DEPTH], int64_t n, float *to) {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
-        for (int c = 0; c < TURNED; c += 4) {
+        for (int c = 0; c < TRANSPOSED; c += 4) {
             __m128 a[4];
             for (int q = 0; q < 4; q++) a[q] = _mm_load_ps(from[c + q] + i);
             _MM_TRANSPOSE4_PS(a[0], a[1], a[2], a[3]);
             for (int q = 0; q < 4; q++) _mm_storeu_ps(to + (i + q) * W_ROW + c, a[q]);
         }
     for (; i < n; i++)
-        for (int c = 0; c < TURNED; c++) to[i * W_ROW + c] = from[c][i];
+        for (int c = 0; c < TRANSPOSED; c++) to[i * W_ROW + c] = from[c][i];
 }
 
-/* Transposes columns of a w stored as (n, k). Writes a multiple of TURNED columns, which may be
+/* Transposes columns of a w stored as (n, k). Writes a multiple of TRANSPOSED columns, which may be
    more than n. */
 LANE_FN void transpose_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
                                /* constant */ syn_dtype dtype) {
-    _Alignas(64) float columns[TURNED][DEPTH];
+    _Alignas(64) float columns[TRANSPOSED][DEPTH];
     const int64_t whole = depth - depth % SYN_LANES;
-    for (int64_t c = 0; c < n; c += TURNED) {
-        for (int64_t q = 0; q < TURNED; q++) {
+    for (int64_t c = 0; c < n; c += TRANSPOSED) {
+        for (int64_t q = 0; q < TRANSPOSED; q++) {
             const int64_t at = MIN(c + q, n - 1) * ldw;
             for (int64_t i = 0; i < whole; i += SYN_LANES) {
                 vec_store(columns[q] + i, widen(w, at + i, dtype));
-                prefetch_l2(element(w, at + TURNED * ldw + i, dtype), vector_bytes(dtype));
+                prefetch_l2(element(w, at + TRANSPOSED * ldw + i, dtype), vector_bytes(dtype));
             }
             widen_few(w, at + whole, columns[q] + whole, depth - whole, dtype);
         }
-        turn(columns, depth, to + c);
+        transpose(columns, depth, to + c);
     }
 }
 
@@ -221,9 +221,9 @@ static void copy_w(const syn_product *p, int64_t k, int64_t depth, int64_t j, in
     if (p->w_dtype == SYN_F32) copy_w_of(p, k, depth, j, n, to, SYN_F32);
     else if (p->w_dtype == SYN_F16) copy_w_of(p, k, depth, j, n, to, SYN_F16);
     else copy_w_of(p, k, depth, j, n, to, SYN_BF16);
-    const int64_t beside = (COLUMNS - n % COLUMNS) % COLUMNS;
-    for (int64_t i = 0; beside && i < depth; i++)
-        memset(to + i * W_ROW + n, 0, (size_t)beside * sizeof *to);
+    const int64_t padding = (COLUMNS - n % COLUMNS) % COLUMNS;
+    for (int64_t i = 0; padding && i < depth; i++)
+        memset(to + i * W_ROW + n, 0, (size_t)padding * sizeof *to);
 }
 
 static void copy_x(const syn_product *p, int64_t i, int64_t rows, int64_t k, int64_t depth,
@@ -250,7 +250,7 @@ static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k
    the next tile is prefetched. Tiles are 128 bytes wide, the width at which memory is fastest. */
 static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
     _Alignas(64) float x[MANY_ACROSS * X_ROW];
-    const bool wide = 2 * vector_bytes(p->w_dtype) < 128 && p->m <= MOST_WIDE;
+    const bool wide = 2 * vector_bytes(p->w_dtype) < 128 && p->m <= MAX_WIDE;
     const int64_t most = wide ? TILE_ROWS / 2 : TILE_ROWS, groups = (p->m + most - 1) / most;
     const int64_t step = wide ? 2 * COLUMNS : COLUMNS, n = p->n - p->n % step;
     tile t = {.k = depth, .ldw = p->ldw};

@@ -37,62 +37,62 @@ static void *element(const syn_operand *o, int64_t at) {
     return (char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
 }
 
-const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *room) {
+const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *buffer) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
-    syn__row_kernels()->widen(element(o, at), (syn_dtype)o->spec.dtype, room, n);
-    return room;
+    syn__row_kernels()->widen(element(o, at), (syn_dtype)o->spec.dtype, buffer, n);
+    return buffer;
 }
 
 const float *syn__load_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
-                               float *room) {
+                               float *buffer) {
     enum { SOME = 64 };
-    if (step == 1) return syn__load_row(o, at, n, room);
+    if (step == 1) return syn__load_row(o, at, n, buffer);
     if (syn__is_f32(o)) {
         const float *x = (const float *)o->data + at;
-        for (int64_t i = 0; i < n; i++) room[i] = x[i * step];
-        return room;
+        for (int64_t i = 0; i < n; i++) buffer[i] = x[i * step];
+        return buffer;
     }
     for (int64_t i = 0; i < n; i += SOME) {
         const uint16_t *x = element(o, at + i * step);
         const int64_t some = n - i < SOME ? n - i : SOME;
         uint16_t side_by_side[SOME];
         for (int64_t k = 0; k < some; k++) side_by_side[k] = x[k * step];
-        syn__row_kernels()->widen(side_by_side, (syn_dtype)o->spec.dtype, room + i, some);
+        syn__row_kernels()->widen(side_by_side, (syn_dtype)o->spec.dtype, buffer + i, some);
     }
-    return room;
+    return buffer;
 }
 
-float *syn__row_dest(const syn_operand *o, int64_t at, float *room) {
-    return syn__is_f32(o) ? (float *)o->data + at : room;
+float *syn__row_dest(const syn_operand *o, int64_t at, float *buffer) {
+    return syn__is_f32(o) ? (float *)o->data + at : buffer;
 }
 
-void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *room) {
+void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *buffer) {
     if (syn__is_f32(o)) return;
-    syn__row_kernels()->narrow(room, (syn_dtype)o->spec.dtype, element(o, at), n);
+    syn__row_kernels()->narrow(buffer, (syn_dtype)o->spec.dtype, element(o, at), n);
 }
 
 void syn__store_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
-                        const float *room) {
+                        const float *buffer) {
     enum { SOME = 64 };
     if (syn__is_f32(o)) {
         float *y = (float *)o->data + at;
-        for (int64_t i = 0; i < n; i++) y[i * step] = room[i];
+        for (int64_t i = 0; i < n; i++) y[i * step] = buffer[i];
         return;
     }
     for (int64_t i = 0; i < n; i += SOME) {
         uint16_t *y = element(o, at + i * step);
         const int64_t some = n - i < SOME ? n - i : SOME;
         uint16_t side_by_side[SOME];
-        syn__row_kernels()->narrow(room + i, (syn_dtype)o->spec.dtype, side_by_side, some);
+        syn__row_kernels()->narrow(buffer + i, (syn_dtype)o->spec.dtype, side_by_side, some);
         for (int64_t k = 0; k < some; k++) y[k * step] = side_by_side[k];
     }
 }
 
-syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **rooms) {
+syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **buffers) {
     const size_t all = (size_t)syn_workers_count(c->workers) * (size_t)syn__padded_floats(floats);
-    void *room = NULL;
-    if (floats > 0) SYN_TRY(syn__scratch(c, all * sizeof **rooms, "rows as f32", &room));
-    *rooms = room;
+    void *buffer = NULL;
+    if (floats > 0) SYN_TRY(syn__scratch(c, all * sizeof **buffers, "rows as f32", &buffer));
+    *buffers = buffer;
     return SYN_OK;
 }
 
@@ -101,20 +101,20 @@ syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **rooms)
 struct spread {
     const syn_call *c;
     syn_each_row f;
-    float *rooms;
-    int64_t room;
+    float *buffers;
+    int64_t buffer_floats;
 };
 
 static void some_elements(void *arg, int64_t begin, int64_t end, int worker) {
     const struct spread *s = arg;
     const syn_operand *in = &s->c->in[0], *out = &s->c->out[0];
     const int64_t piece = syn__is_f32(in) ? end - begin : SYN__PIECE;
-    float room[SYN__PIECE];
+    float buffer[SYN__PIECE];
     (void)worker;
     for (int64_t at = begin; at < end; at += piece) {
         const int64_t n = end - at < piece ? end - at : piece;
-        s->f(s->c, syn__load_row(in, at, n, room), syn__row_dest(out, at, room), n, at);
-        syn__store_row(out, at, n, room);
+        s->f(s->c, syn__load_row(in, at, n, buffer), syn__row_dest(out, at, buffer), n, at);
+        syn__store_row(out, at, n, buffer);
     }
 }
 
@@ -122,13 +122,13 @@ static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const struct spread *s = arg;
     const syn_operand *in = &s->c->in[0], *out = &s->c->out[0];
     const int64_t n = in->spec.dims[in->spec.rank - 1];
-    float *room = s->rooms ? s->rooms + worker * s->room : NULL;
+    float *buffer = s->buffers ? s->buffers + worker * s->buffer_floats : NULL;
     syn_row_iter r;
     syn__seek_row(&r, &in->spec, &in, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        s->f(s->c, syn__load_row(in, r.at[0], n, room), syn__row_dest(out, row * n, room), n,
+        s->f(s->c, syn__load_row(in, r.at[0], n, buffer), syn__row_dest(out, row * n, buffer), n,
              row * n);
-        syn__store_row(out, row * n, n, room);
+        syn__store_row(out, row * n, n, buffer);
         syn__next_row(&r, &in->spec, &in, 1);
     }
 }
@@ -144,8 +144,8 @@ syn_status syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool 
     }
     const int64_t n = shape->dims[shape->rank - 1];
     if (!syn__is_f32(&c->in[0])) {
-        SYN_TRY(syn__worker_buffers(c, n, &s.rooms));
-        s.room = syn__padded_floats(n);
+        SYN_TRY(syn__worker_buffers(c, n, &s.buffers));
+        s.buffer_floats = syn__padded_floats(n);
     }
     syn_workers_ranges(c->workers, elems / n, grain / n + 1, some_rows, &s);
     return SYN_OK;

@@ -32,7 +32,7 @@ typedef struct syn_adamw {
    swiglu: silu(gate) * up.
    angles: for n frequencies, factor * cos(a) and sine_factor * sin(a) of the angle a = position *
    frequency, rounded to float and below 2^20.
-   turn: rotates the pairs x[i], x[n + i] by n such angles.
+   rotate: rotates the pairs x[i], x[n + i] by n such angles.
    scale_mask: x * scale + mask (NULL: none) for the first `visible` elements, then -infinity.
    dropout: dropout of a row's elements from `column` on.
    widen, narrow: convert from and to f16 or bf16 (syn_half_widen); x and y must not overlap. */
@@ -68,7 +68,7 @@ typedef struct syn_adamw {
                      float *dweight, int64_t n))                                                   \
     X(angles, (const float *frequencies, float position, float factor, float sine_factor,          \
                float *cosines, float *sines, int64_t n))                                           \
-    X(turn, (const float *x, const float *cosines, const float *sines, float *y, int64_t n))       \
+    X(rotate, (const float *x, const float *cosines, const float *sines, float *y, int64_t n))     \
     X(square_sum, (const float *x, double *sum, int64_t n))                                        \
     X(adamw, (float *p, float *m, float *v, const float *g, const syn_adamw *how, int64_t n))      \
     X(widen, (const uint16_t *x, syn_dtype dtype, float *y, int64_t n))                            \
@@ -97,7 +97,7 @@ extern const syn_row_kernels syn__rows_scalar, syn__rows_avx2, syn__rows_avx512;
    nanosecond per element, and for copies. */
 enum { SYN__GRAIN_MATH = 8192, SYN__GRAIN_MOVE = 32768 };
 
-/* Kernels compute in f32. Rows of f16 and bf16 are converted to an f32 buffer (`room`), processed
+/* Kernels compute in f32. Rows of f16 and bf16 are converted to an f32 buffer (`buffer`), processed
    there, and rounded once. Rows of f32 are used in place. */
 
 /* Elements in a buffer on the stack, which fits the L1 cache. For rows that can be split
@@ -107,21 +107,21 @@ static inline bool syn__is_f32(const syn_operand *o) {
     return o->spec.dtype == SYN_F32;
 }
 /* Returns the n elements of `o` that begin at element `at` of its storage: in place, or converted
-   to `room`. */
-const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *room);
-/* The same for elements that are `step` apart. Unless step is 1, they are copied to `room`. */
+   to `buffer`. */
+const float *syn__load_row(const syn_operand *o, int64_t at, int64_t n, float *buffer);
+/* The same for elements that are `step` apart. Unless step is 1, they are copied to `buffer`. */
 const float *syn__load_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
-                               float *room);
-/* Returns where a kernel must write such elements: in place, or in `room`, which syn__store_row
+                               float *buffer);
+/* Returns where a kernel must write such elements: in place, or in `buffer`, which syn__store_row
    then rounds to `o`. */
-float *syn__row_dest(const syn_operand *o, int64_t at, float *room);
-void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *room);
+float *syn__row_dest(const syn_operand *o, int64_t at, float *buffer);
+void syn__store_row(const syn_operand *o, int64_t at, int64_t n, const float *buffer);
 /* The same for elements that are `step` apart. */
 void syn__store_strided(const syn_operand *o, int64_t at, int64_t step, int64_t n,
-                        const float *room);
+                        const float *buffer);
 /* Allocates a buffer of `floats` floats per worker in the call's scratch memory. Worker w's buffer
-   is at rooms + w * syn__padded_floats(floats). floats 0: *rooms becomes NULL. */
-syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **rooms) SYN_MUST_USE;
+   is at buffers + w * syn__padded_floats(floats). floats 0: *buffers becomes NULL. */
+syn_status syn__worker_buffers(const syn_call *c, int64_t floats, float **buffers) SYN_MUST_USE;
 /* Rounds up to whole cache lines, so that workers do not share one. */
 static inline int64_t syn__padded_floats(int64_t floats) {
     return (floats + 31) / 32 * 32;

@@ -323,8 +323,8 @@ static void row_angles(const float *frequencies, float position, float factor, f
     }
 }
 
-static void row_turn(const float *x, const float *cosines, const float *sines, float *y,
-                     int64_t n) {
+static void row_rotate(const float *x, const float *cosines, const float *sines, float *y,
+                       int64_t n) {
     FOR_LANES(i, n) {
         const vec a = load(x, i, n), b = load(x + n, i, n);
         const vec c = load(cosines, i, n), s = load(sines, i, n);

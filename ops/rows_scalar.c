@@ -209,8 +209,8 @@ static void row_angles(const float *frequencies, float position, float factor, f
     }
 }
 
-static void row_turn(const float *x, const float *cosines, const float *sines, float *y,
-                     int64_t n) {
+static void row_rotate(const float *x, const float *cosines, const float *sines, float *y,
+                       int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const float a = x[i], b = x[n + i];
         y[i] = a * cosines[i] - b * sines[i];

@@ -64,7 +64,7 @@ typedef struct syn_backend {
     void (*begin)(void *device, uint32_t node);
     void (*end)(void *device, uint32_t node);
     /* Run collectives and messages whose buffers the communicator cannot access; NULL if on_host is
-       true. start begins the operation that the op's kernel described in call->exchange; it runs
+       true. start begins the operation that the op's kernel described in call->comm_call; it runs
        concurrently with work that is queued later. wait frees the request. Work that is queued
        after wait begins when the operation is done. The backend reports times as for kernels. */
     syn_status (*start)(void *device, syn_call *call, uint32_t node, void **request,
@@ -76,12 +76,12 @@ typedef struct syn_backend {
     /* Turns calls of syn_ctx_add_work on or off. NULL: the backend never calls it. */
     void (*record_work)(void *device, bool keep);
     /* NULL unless the device has memory of its own. describe writes a description for people, such
-       as "NVIDIA H100 PCIe, 79.2 GiB, compute capability 9.0". room returns free and total memory
-       in bytes. */
+       as "NVIDIA H100 PCIe, 79.2 GiB, compute capability 9.0". memory_info returns free and total
+       memory in bytes. */
     void (*describe)(void *device, char *text, size_t bytes);
-    syn_status (*room)(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err);
+    syn_status (*memory_info)(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err);
     /* Fills in *out, which describes the device for programs. May be NULL. */
-    void (*facts)(void *device, syn_device_info *out);
+    void (*device_info)(void *device, syn_device_info *out);
 } syn_backend;
 
 /* Finds the backend of a device; *out lives as long as the process. The CUDA backend is a module

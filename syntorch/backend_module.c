@@ -50,7 +50,7 @@ static const syn_module_host host = {
 
 /* Writes to `path` the folder of `file`, with its slash, followed by `below`. Returns false if this
    path is too long or `file` has no folder. */
-static bool beside(char *path, const char *file, const char *below) {
+static bool sibling(char *path, const char *file, const char *below) {
     const char *slash = file ? strrchr(file, '/') : NULL;
     const int folder = slash ? (int)(slash - file) + 1 : 0;
     const int n = snprintf(path, MAX_PATH, "%.*s%s", folder, file ? file : "", below);
@@ -65,9 +65,9 @@ static bool find_module(char *path) {
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     program[n > 0 ? n : 0] = '\0';
     for (int i = 0; i < 2; i++)
-        if (beside(path, program, from_program[i]) && access(path, R_OK) == 0) return true;
+        if (sibling(path, program, from_program[i]) && access(path, R_OK) == 0) return true;
     Dl_info library;
-    return dladdr(&host, &library) && beside(path, library.dli_fname, "syntorch/" MODULE) &&
+    return dladdr(&host, &library) && sibling(path, library.dli_fname, "syntorch/" MODULE) &&
            access(path, R_OK) == 0;
 }
 

@@ -18,7 +18,7 @@ typedef struct syn_module_host {
     void (*add_work)(struct syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
                      const char *const *names); /* syn_ctx_add_work */
     /* syn_ctx_add_unowned_work */
-    void (*add_between)(struct syn_ctx *ctx, const syn_unowned_piece *piece);
+    void (*add_unowned)(struct syn_ctx *ctx, const syn_unowned_piece *piece);
     /* Writes the op and the scope of the node with this number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
     /* For a module whose allocation has failed. trim_pool, called after a sync of the device, frees

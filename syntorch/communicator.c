@@ -42,9 +42,9 @@ const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
     return group != NULL && group->id == id ? group : NULL;
 }
 
-syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *exchange, uint64_t *wait_ns,
+syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *call, uint64_t *wait_ns,
                         syn_error *err) {
-    syn_comm_call now = *exchange;
+    syn_comm_call now = *call;
     syn_comm_times times = {0};
     syn_request *request = NULL;
     now.now = true;

@@ -86,11 +86,11 @@ typedef struct syn_comm_ops {
        may be called from any thread. */
     void (*hold)(syn_comm *comm);
     void (*release)(syn_comm *comm);
-    /* Starts the operation *exchange, which is copied with its list of segments. The arrays belong
+    /* Starts the operation *call, which is copied with its list of segments. The arrays belong
        to the communicator until the rank has waited for the operation. start fails, and starts
        nothing, if the arguments are invalid or memory or threads run out. Later failures are
        reported by wait. */
-    syn_status (*start)(syn_comm *comm, const syn_comm_call *exchange, syn_request **request,
+    syn_status (*start)(syn_comm *comm, const syn_comm_call *call, syn_request **request,
                         syn_error *err);
     /* Waits until the operation is done or has failed, and frees the request in both cases. times
        may be NULL. */
@@ -124,8 +124,8 @@ struct syn_comm {
    context created with it is freed, but cannot be used to communicate. comm may be NULL. */
 void syn_comm_close(syn_comm *comm);
 
-/* The largest tag that messages may have. MPI libraries have a limit of their own (MPI_TAG_UB), which
-   is at least 32767. */
+/* The largest tag that messages may have. MPI libraries have a limit of their own (MPI_TAG_UB),
+   which is at least 32767. */
 int32_t syn_comm_max_tag(const syn_comm *comm);
 
 /* Opens a group of the given global ranks, which must include comm->rank. Every member calls it
@@ -138,7 +138,7 @@ const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id);
 const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id);
 
 /* Starts an operation and waits for it. wait_ns may be NULL; see syn_comm_times. */
-syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *exchange, uint64_t *wait_ns,
+syn_status syn_comm_run(syn_comm *comm, const syn_comm_call *call, uint64_t *wait_ns,
                         syn_error *err) SYN_MUST_USE;
 /* Send or receive a message, and wait until the operation is done. */
 syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,

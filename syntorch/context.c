@@ -14,8 +14,8 @@
    addresses or start times, and the tag hashes both: two contexts collide with probability
    2^-32. */
 static uint32_t new_tag(const syn_ctx *ctx) {
-    const uint64_t facts[2] = {(uint64_t)(uintptr_t)ctx, syn__clock_ns()};
-    const uint32_t tag = (uint32_t)syn_hash(facts, sizeof facts, 0);
+    const uint64_t device_info[2] = {(uint64_t)(uintptr_t)ctx, syn__clock_ns()};
+    const uint32_t tag = (uint32_t)syn_hash(device_info, sizeof device_info, 0);
     return tag ? tag : 1;
 }
 
@@ -78,14 +78,14 @@ void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes) {
 
 void syn_ctx_device_info(const syn_ctx *ctx, syn_device_info *out) {
     *out = (syn_device_info){"", 0, 0};
-    if (ctx->backend->facts) ctx->backend->facts(ctx->device, out);
+    if (ctx->backend->device_info) ctx->backend->device_info(ctx->device, out);
 }
 
 syn_status syn_ctx_memory(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes,
                           syn_error *err) {
     *free_bytes = *all_bytes = 0;
-    if (!ctx->backend->room) return SYN_OK;
-    return ctx->backend->room(ctx->device, free_bytes, all_bytes, err);
+    if (!ctx->backend->memory_info) return SYN_OK;
+    return ctx->backend->memory_info(ctx->device, free_bytes, all_bytes, err);
 }
 
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
@@ -124,12 +124,12 @@ void syn_ctx_add_unowned_work(syn_ctx *ctx, const syn_unowned_piece *piece) {
     const syn_trace *t = ctx->trace;
     syn_unowned_piece own = *piece;
     if (own.after && !syn_trace_node_row(t, own.after)) {
-        if (own.piece.call_ns < ctx->forgot_ns) return; /* syn_forget has dropped it */
+        if (own.piece.call_ns < ctx->forget_ns) return; /* syn_forget has dropped it */
         own.after = t->n_nodes > 1 ? syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes - 1) : 0;
     }
     own.piece.call_ns -= ctx->start_ns;
     own.piece.start_ns -= ctx->start_ns;
-    const syn_status s = syn_work_add_between(&ctx->trace->work, &own, &ctx->error);
+    const syn_status s = syn_work_add_unowned(&ctx->trace->work, &own, &ctx->error);
     (void)s; /* out of memory: a failure of the context */
 }
 

@@ -185,9 +185,8 @@ syn_status syn_tensor_read_scalars(syn_ctx *ctx, const syn_tensor *ts, int n,
    queues the read and sets *asked to its id. syn_tensor_read_end must be called once for each id.
    It waits until the values have arrived, but not for work that was queued after the read. A read
    has at most SYN_ASYNC_READ_VALUES values, and at most SYN_ASYNC_READS reads may be in flight. */
-syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n,
-                                 int *asked) SYN_MUST_USE;
-syn_status syn_tensor_read_end(syn_ctx *ctx, int asked, float *out) SYN_MUST_USE;
+syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n, int *id) SYN_MUST_USE;
+syn_status syn_tensor_read_end(syn_ctx *ctx, int id, float *out) SYN_MUST_USE;
 /* Turns the NaN and infinity check on or off. While it is on, all values that ops read and write
    are checked, which takes much longer than the ops. The context remembers the first tensor with a
    NaN or infinity whose op had no such inputs, until the check is turned on again. -infinity is

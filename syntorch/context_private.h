@@ -84,10 +84,10 @@ typedef struct syn__finite_check {
 } syn__finite_check;
 
 /* An asynchronous read in flight (syn_tensor_read_begin). */
-typedef struct syn__asked {
+typedef struct syn__async_read {
     int n;                                /* values; 0: this slot is free */
     float numbers[SYN_ASYNC_READ_VALUES]; /* the values, if the device is not asynchronous */
-} syn__asked;
+} syn__async_read;
 
 struct syn_ctx {
     uint32_t tag; /* the tag of its tensors; never 0 */
@@ -108,15 +108,15 @@ struct syn_ctx {
     int n_scopes;
     syn_phase phase;
     uint64_t start_ns;     /* a time of the monotonic clock, from which the trace's times count */
-    uint64_t forgot_ns;    /* time at which syn_forget last dropped rows; 0: never */
+    uint64_t forget_ns;    /* time at which syn_forget last dropped rows; 0: never */
     bool unhashed;         /* syn_forget does not hash the rows that it drops
                               (syn_ctx_set_hashing) */
     bool overlap;          /* collectives and receives are waited for later (syn_ctx_set_overlap) */
     syn__pending *pending; /* operations in flight, in the order in which they were started */
     size_t n_pending, pending_cap;
     syn__gradients gradients;
-    syn__finite_check watch;
-    syn__asked asked[SYN_ASYNC_READS];
+    syn__finite_check finite_check;
+    syn__async_read async_reads[SYN_ASYNC_READS];
 };
 
 /* The row of a tensor; 0 if the tensor is invalid, forgotten or of another context. */
@@ -195,7 +195,7 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
 /* Puts the last node of the trace on the tape and saves the tensors that its gradient rule
    needs. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
-/* The operands from which the gradients of the inputs in `need` are computed, as bits of SYN_KEEP:
+/* The operands from which the gradients of the inputs in `need` are computed, as bits of SYN_SAVE:
    bit i is input i, bit 8 + i output i. */
 uint32_t syn__kept_operands(const syn_opdef *def, uint32_t need);
 /* The node that runs again if backward needs this tensor, because the tensor is not saved
@@ -230,12 +230,12 @@ void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
    (barriers and sends) are waited for immediately, because a barrier has to wait, and no later op
    would wait for a send. */
 bool syn__is_async(const syn_ctx *ctx, const syn_opdef *def);
-/* Starts the operation that the kernel described in call->exchange, and waits for it. */
-syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,
+/* Starts the operation that the kernel described in call->comm_call, and waits for it. */
+syn_status syn__run_comm(syn_ctx *ctx, syn_call *call, uint32_t node,
                          uint64_t *wait_ns) SYN_MUST_USE;
 /* Starts the operation that the kernel described, for the node in row `node`. On meta it only
    records that the operation is in flight. Takes ownership of call->scratch. */
-syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
+syn_status syn__start_comm(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
 /* Waits for operations in flight that write the storage of tensor row `tensor`. overwritten: also
    waits for operations that read it. A failure is recorded in the context. */
 syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;

@@ -197,7 +197,7 @@ static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint3
     ctx->backend->begin(ctx->device, number);
     syn_status s = kernel(call);
     if (s == SYN_OK && (call->def->flags & SYN_OPF_COMM))
-        s = syn__exchange(ctx, call, number, &wait_ns);
+        s = syn__run_comm(ctx, call, number, &wait_ns);
     ctx->backend->end(ctx->device, number);
     ctx->trace->times[node].wait_ns = (float)wait_ns;
     return s;
@@ -216,7 +216,7 @@ static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t 
         if (kernel) s = compute(ctx, kernel, call, node);
     } else {
         if (kernel) s = kernel(call);
-        if (s == SYN_OK) s = syn__exchange_start(ctx, call, node);
+        if (s == SYN_OK) s = syn__start_comm(ctx, call, node);
     }
     syn_free(call->scratch);
     return s;
@@ -251,7 +251,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     if (s == SYN_OK) s = check_overwritten(ctx, &call, rows);
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
-    const bool watched = s == SYN_OK && ctx->watch.on && kernel;
+    const bool watched = s == SYN_OK && ctx->finite_check.on && kernel;
     const unsigned bad = watched ? syn__check_inputs(ctx, rows, n_in) : 0;
     if (s == SYN_OK && (s = record(ctx, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* this failure is recorded again below, with op and scope */

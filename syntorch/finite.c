@@ -13,8 +13,8 @@ static unsigned kind(float x) {
 }
 
 /* Returns which of NaN, infinity and -infinity the tensor of a row contains; 0 for integers. The
-   index of the first value of one of the kinds in `asked` is stored in *element. */
-static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *element) {
+   index of the first value of one of the kinds in `wanted` is stored in *element. */
+static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned wanted, int64_t *element) {
     const syn_spec *spec = syn_trace_spec(ctx->trace, row);
     const int64_t n = syn_spec_elems(spec);
     unsigned found = 0;
@@ -27,24 +27,24 @@ static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *eleme
     if (syn_tensor_read_f32(ctx, syn__tensor(ctx, row), x, (size_t)n) == SYN_OK)
         for (int64_t i = n; i-- > 0;) {
             found |= kind(x[i]);
-            if (kind(x[i]) & asked) *element = i;
+            if (kind(x[i]) & wanted) *element = i;
         }
     syn_free(x);
     return found;
 }
 
 static void remember(syn_ctx *ctx, uint32_t row, unsigned bad) {
-    syn__finite_check *w = &ctx->watch;
-    const unsigned asked = bad & HAS_NAN ? HAS_NAN : bad;
+    syn__finite_check *w = &ctx->finite_check;
+    const unsigned wanted = bad & HAS_NAN ? HAS_NAN : bad;
     if (w->tensor || !bad) return;
-    (void)kinds(ctx, row, asked, &w->element);
-    w->is_nan = asked == HAS_NAN;
+    (void)kinds(ctx, row, wanted, &w->element);
+    w->is_nan = wanted == HAS_NAN;
     w->tensor = syn_trace_tensor_number(ctx->trace, row);
 }
 
 unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
     unsigned all = 0;
-    for (int i = 0; i < n && !ctx->watch.tensor; i++) {
+    for (int i = 0; i < n && !ctx->finite_check.tensor; i++) {
         int64_t unused;
         const syn_trace_tensor *t = &ctx->trace->tensors[rows[i]];
         const unsigned found = kinds(ctx, rows[i], 0, &unused);
@@ -61,7 +61,7 @@ unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
 void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
     const syn_trace_node *n = &ctx->trace->nodes[node];
     const syn_opdef *def = syn_trace_op(ctx->trace, n);
-    if (ctx->watch.tensor || (def->flags & SYN_OPF_COMM)) return;
+    if (ctx->finite_check.tensor || (def->flags & SYN_OPF_COMM)) return;
     for (uint32_t i = 0; i < n->n_out; i++) {
         int64_t unused;
         const uint32_t row = n->first_out + i;
@@ -74,12 +74,12 @@ void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
 }
 
 void syn_ctx_check_finite(syn_ctx *ctx, bool on) {
-    if (on) ctx->watch = (syn__finite_check){.on = ctx->backend->has_data};
-    ctx->watch.on = on && ctx->backend->has_data;
+    if (on) ctx->finite_check = (syn__finite_check){.on = ctx->backend->has_data};
+    ctx->finite_check.on = on && ctx->backend->has_data;
 }
 
 bool syn_ctx_first_nonfinite(const syn_ctx *ctx, char *text, size_t bytes) {
-    const syn__finite_check *w = &ctx->watch;
+    const syn__finite_check *w = &ctx->finite_check;
     const syn_trace *t = ctx->trace;
     const uint32_t row = w->tensor ? syn_trace_tensor_row(t, w->tensor) : 0;
     char name[SYN_MAX_NAME], made[SYN_MAX_NAME + 64] = "set by the caller";

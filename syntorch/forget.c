@@ -55,7 +55,7 @@ void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep)
     choose(ctx, what.first_tensor, stays, keep, n_keep);
     what.stays = stays;
     if (syn__trace_drop(t, &what, &ctx->error) == SYN_OK) forget_params(ctx);
-    ctx->forgot_ns = syn__clock_ns();
+    ctx->forget_ns = syn__clock_ns();
     syn_free(stays);
 }
 

@@ -22,7 +22,7 @@ typedef struct walk {
     bool split;          /* whether to leave out weight gradients (syn_backward_inputs) */
     uint32_t again_node; /* the node whose output `again` is; 0: none */
     syn_tensor again;    /* computed again; its storage is kept */
-    bool waiting; /* whether a rule was postponed and must be called again, with `later` */
+    bool waiting;        /* whether a rule was postponed and must be called again, with `later` */
     syn_grad_call later;
     syn__tape_entry later_entry; /* the tape entry of `later` */
 } walk;
@@ -39,7 +39,7 @@ static void hold(syn_ctx *ctx, uint32_t tensor) {
 }
 
 /* Undoes hold. */
-static void let_go(syn_ctx *ctx, uint32_t tensor) {
+static void unhold(syn_ctx *ctx, uint32_t tensor) {
     const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
     const uint32_t number = syn__storage_number(ctx, row);
     if (!number) return; /* the context has failed */
@@ -49,7 +49,7 @@ static void let_go(syn_ctx *ctx, uint32_t tensor) {
 
 /* The current version of a gradient. Only this file and the rules that it calls write to a
    gradient, so later versions in its storage are the same gradient. */
-static uint32_t newest(const syn_ctx *ctx, uint32_t tensor) {
+static uint32_t current_version(const syn_ctx *ctx, uint32_t tensor) {
     const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
     const syn_storage *s = syn__storage(ctx, row);
     return s && s->version > tensor ? s->version : tensor;
@@ -59,11 +59,12 @@ static uint32_t newest(const syn_ctx *ctx, uint32_t tensor) {
 
 syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t) {
     const syn__leaf *leaf = syn__leaf_of(ctx, syn__row(ctx, t));
-    return leaf && leaf->grad ? (syn_tensor){newest(ctx, leaf->grad), ctx->tag} : (syn_tensor){0};
+    return leaf && leaf->grad ? (syn_tensor){current_version(ctx, leaf->grad), ctx->tag}
+                              : (syn_tensor){0};
 }
 
 static void drop(syn_ctx *ctx, syn__leaf *leaf) {
-    if (leaf->grad) let_go(ctx, leaf->grad);
+    if (leaf->grad) unhold(ctx, leaf->grad);
     leaf->grad = 0;
 }
 
@@ -182,12 +183,12 @@ static void add(walk *w, uint32_t row, syn_tensor g) {
     if (!in_place || dtype != SYN_F32) g = cast(ctx, g, dtype); /* an f32 sum accepts any dtype */
     if (!g.id) return;
     if (*place) {
-        const syn_tensor pair[2] = {{newest(ctx, *place), ctx->tag}, g};
+        const syn_tensor pair[2] = {{current_version(ctx, *place), ctx->tag}, g};
         syn_tensor sum;
         syn__dispatch(ctx, row_of_op(ctx, in_place ? SYN_OP_ACCUMULATE : SYN_OP_ADD), pair, 2, NULL,
                       0, NULL, &sum);
         if (!sum.id || in_place) return;
-        let_go(ctx, *place);
+        unhold(ctx, *place);
         hold(ctx, sum.id);
         *place = sum.id;
         return;
@@ -235,7 +236,7 @@ static bool describe(walk *w, const syn__tape_entry *entry, uint32_t node, syn_g
         if (!place || !*place) continue;
         any = true;
         if (*place == SEED) c->seed = i;
-        else c->dout[i] = (syn_tensor){newest(ctx, *place), ctx->tag};
+        else c->dout[i] = (syn_tensor){current_version(ctx, *place), ctx->tag};
     }
     for (int i = 0; i < c->n_in; i++) {
         const uint32_t row = t->inputs[n->first_in + (uint32_t)i];
@@ -308,8 +309,9 @@ static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     ctx->n_scopes = 1;
     for (int i = 0; i < c->n_in; i++) {
         const uint32_t *place = c->need[i] ? place_of(w, t->inputs[first_in + (uint32_t)i]) : NULL;
-        c->sum[i] = place && alone(ctx, *place) ? (syn_tensor){newest(ctx, *place), ctx->tag}
-                                                : (syn_tensor){0};
+        c->sum[i] = place && alone(ctx, *place)
+                        ? (syn_tensor){current_version(ctx, *place), ctx->tag}
+                        : (syn_tensor){0};
     }
     c->attr = syn_intern_get(&t->blobs, t->nodes[node].attrs);
     c->n_attr = (int)(syn_intern_entry_bytes(&t->blobs, t->nodes[node].attrs) / sizeof *c->attr);
@@ -331,7 +333,7 @@ static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__ta
     const syn_trace *t = ctx->trace;
     for (int i = 0; i < c->n_out; i++) {
         uint32_t *place = place_of(w, t->nodes[node].first_out + (uint32_t)i);
-        if (place && *place && *place != SEED) let_go(ctx, *place);
+        if (place && *place && *place != SEED) unhold(ctx, *place);
         if (place) *place = 0;
     }
     syn__tape_unpin(ctx, entry);
@@ -358,7 +360,7 @@ static void run_later(walk *w) {
 
 /* Whether the op that produced input 0 is the next op of the walk and has a collective as its
    gradient. */
-static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
+static bool comm_follows(const syn_ctx *ctx, const syn_grad_call *c) {
     const syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
     if (c->n_in == 0 || g->tape.n == 0) return false;
@@ -408,7 +410,7 @@ static void run_again(walk *w) {
 
 void syn__left_out_unpin(syn_ctx *ctx, const syn__left_out *op) {
     syn__tape_unpin(ctx, &op->entry);
-    let_go(ctx, op->dout);
+    unhold(ctx, op->dout);
 }
 
 /* Whether input i of a node is a parameter that requires a gradient. */
@@ -439,7 +441,7 @@ static bool leave_out_weights(walk *w, const syn__tape_entry *entry, uint32_t no
     uint32_t *place = place_of(w, ctx->trace->nodes[node].first_out);
     if (!w->split || !(c->def->flags & SYN_OPF_SPLIT) || !place || !*place || *place == SEED)
         return false;
-    const uint32_t dout = newest(ctx, *place);
+    const uint32_t dout = current_version(ctx, *place);
     syn_grad_call inputs = *c;
     if (!restrict_to(w, node, false, &inputs)) return false;
     if (syn_grow(&tape->left_out, &tape->left_out_cap, tape->n_left_out + 1, sizeof *tape->left_out,
@@ -469,7 +471,7 @@ static void step(walk *w) {
     if (node == w->again_node && !waiting) drop_again(w);
     if (describe(w, &entry, node, &c)) {
         if (leave_out_weights(w, &entry, node, &c)) return;
-        c.comm_next = !w->split && exchange_below(ctx, &c);
+        c.comm_next = !w->split && comm_follows(ctx, &c);
         apply(w, node, &c);
     }
     if (waiting) run_later(w);
@@ -550,14 +552,14 @@ static bool begin(walk *w, const syn_tensor *out, const syn_tensor *dout, int n)
 
 /* The members of the context that a backward pass changes while it runs, and restores
    afterwards. */
-typedef struct surroundings {
+typedef struct saved_state {
     uint32_t scopes[SYN__SCOPE_DEPTH];
     int n_scopes;
     syn_phase phase;
     bool grad;
-} surroundings;
+} saved_state;
 
-static void enter(syn_ctx *ctx, surroundings *s) {
+static void enter(syn_ctx *ctx, saved_state *s) {
     s->n_scopes = ctx->n_scopes;
     s->phase = ctx->phase;
     s->grad = syn_set_grad(ctx, false);
@@ -565,7 +567,7 @@ static void enter(syn_ctx *ctx, surroundings *s) {
     ctx->phase = SYN_PHASE_BACKWARD;
 }
 
-static void leave(syn_ctx *ctx, const surroundings *s) {
+static void leave(syn_ctx *ctx, const saved_state *s) {
     ctx->phase = s->phase;
     memcpy(ctx->scopes, s->scopes, sizeof s->scopes);
     ctx->n_scopes = s->n_scopes;
@@ -575,7 +577,7 @@ static void leave(syn_ctx *ctx, const surroundings *s) {
 static syn_status go_back(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n,
                           bool split) {
     walk w = {.ctx = ctx, .split = split};
-    surroundings around;
+    saved_state around;
     if (ctx->error.code != SYN_OK || !begin(&w, out, dout, n)) return ctx->error.code;
     enter(ctx, &around);
     while (ctx->gradients.tape.n > 0 && ctx->error.code == SYN_OK) step(&w);
@@ -620,7 +622,7 @@ static void compute_weights(walk *w, const syn__left_out *op) {
 syn_status syn_backward_weights(syn_ctx *ctx) {
     syn__tape *tape = &ctx->gradients.tape;
     walk w = {.ctx = ctx};
-    surroundings around;
+    saved_state around;
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     enter(ctx, &around);
     for (size_t i = 0; i < tape->n_left_out; i++) compute_weights(&w, &tape->left_out[i]);

@@ -35,13 +35,13 @@ typedef struct syn_operand {
 /* The operands from which the gradient of input number `input` (0 to 3) is computed, and which are
    therefore saved for backward. X0 to X2 are inputs (bits 0 to 7), and Y0 is an output (bits 8 to
    15). */
-#define SYN_KEEP(input, what) ((uint64_t)(SYN_KEEP_##what) << (16 * (input)))
-#define SYN_KEEP_X0           1
-#define SYN_KEEP_X1           2
-#define SYN_KEEP_X0X1         3
-#define SYN_KEEP_X1X2         6
-#define SYN_KEEP_Y0           256
-#define SYN_KEEP_ALL          0xffff
+#define SYN_SAVE(input, what) ((uint64_t)(SYN_SAVE_##what) << (16 * (input)))
+#define SYN_SAVE_X0           1
+#define SYN_SAVE_X1           2
+#define SYN_SAVE_X0X1         3
+#define SYN_SAVE_X1X2         6
+#define SYN_SAVE_Y0           256
+#define SYN_SAVE_ALL          0xffff
 
 typedef struct syn_opdef syn_opdef;
 typedef struct syn_grad_call syn_grad_call; /* gradient.h */
@@ -62,10 +62,10 @@ struct syn_call {
     syn_arena *arena;       /* scratch memory, valid until the kernel returns */
     void *device;           /* the backend's state (backend.h), such as a stream */
     syn_error *err;
-    /* A communication kernel moves no data itself. It describes the operation in `exchange` and
+    /* A communication kernel moves no data itself. It describes the operation in `comm_call` and
        `segments`, and its caller runs the operation. When the operation is done, the caller calls
        `finish`, unless it is NULL, and then frees `scratch`, which is NULL or from syn_malloc. */
-    syn_comm_call exchange;
+    syn_comm_call comm_call;
     syn_segment segments[SYN_MAX_LIST];
     void (*finish)(syn_call *call);
     void *scratch;
@@ -93,7 +93,7 @@ struct syn_opdef {
     /* The gradient rule, which builds the gradients of the inputs. NULL: the op has none; see
        SYN_OPF_CONSTANT. */
     void (*grad)(syn_grad_call *call);
-    uint64_t keeps; /* see SYN_KEEP */
+    uint64_t saves; /* see SYN_SAVE */
 };
 
 /* The number of inputs that an op overwrites (SYN_OPF_INPLACE); 0 for other ops. attr: the

@@ -114,9 +114,9 @@ syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
     /* The current version is not a parameter if an op wrote it through a view of the parameter. */
-    const uint32_t newest = storage ? syn_trace_tensor_row(ctx->trace, storage->version) : 0;
-    if (ctx->trace->tensors[newest].flags & SYN_TENSOR_PARAM)
-        info.tensor = syn__tensor(ctx, newest);
+    const uint32_t current_row = storage ? syn_trace_tensor_row(ctx->trace, storage->version) : 0;
+    if (ctx->trace->tensors[current_row].flags & SYN_TENSOR_PARAM)
+        info.tensor = syn__tensor(ctx, current_row);
     return info;
 }
 

@@ -17,22 +17,22 @@ bool syn__is_async(const syn_ctx *ctx, const syn_opdef *def) {
     return ctx->overlap && (def->flags & SYN_OPF_COMM) && def->n_out != 0;
 }
 
-syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node, uint64_t *wait_ns) {
+syn_status syn__run_comm(syn_ctx *ctx, syn_call *call, uint32_t node, uint64_t *wait_ns) {
     const syn_backend *backend = ctx->backend;
     if (backend->start) {
         void *request;
-        call->exchange.now = true;
+        call->comm_call.now = true;
         SYN_TRY(backend->start(ctx->device, call, node, &request, call->err));
         return backend->wait(ctx->device, request, call->err);
     }
-    const syn_status s = syn_comm_run(call->comm, &call->exchange, wait_ns, call->err);
+    const syn_status s = syn_comm_run(call->comm, &call->comm_call, wait_ns, call->err);
     if (s == SYN_OK && call->finish) call->finish(call);
     return s;
 }
 
 /* Marks a storage as used by an operation in flight. */
 static void occupy(syn_storages *s, uint32_t storage) {
-    s->at[storage].under_way++;
+    s->at[storage].in_flight++;
 }
 
 /* Calls f for the storage of each input and output of a node. */
@@ -45,14 +45,14 @@ static void each_storage(syn_ctx *ctx, const syn_trace_node *row,
         f(&ctx->storages, syn__storage_number(ctx, row->first_out + i));
 }
 
-syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) {
+syn_status syn__start_comm(syn_ctx *ctx, syn_call *call, uint32_t node) {
     syn__pending p = {.node = node, .finish = call->finish, .scratch = call->scratch};
     SYN_TRY(syn_grow(&ctx->pending, &ctx->pending_cap, ctx->n_pending + 1, sizeof p, call->err));
     if (ctx->backend->start)
         SYN_TRY(ctx->backend->start(ctx->device, call, syn_trace_node_number(ctx->trace, node),
                                     &p.of_device, call->err));
     else if (ctx->backend->has_data)
-        SYN_TRY(call->comm->ops->start(call->comm, &call->exchange, &p.request, call->err));
+        SYN_TRY(call->comm->ops->start(call->comm, &call->comm_call, &p.request, call->err));
     each_storage(ctx, &ctx->trace->nodes[node], occupy);
     ctx->pending[ctx->n_pending++] = p;
     call->scratch = NULL;
@@ -109,7 +109,7 @@ static bool touches(const syn_ctx *ctx, const uint32_t *list, uint32_t first, ui
 syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten) {
     if (ctx->n_pending == 0) return ctx->error.code;
     const uint32_t number = syn__storage_number(ctx, tensor);
-    for (size_t i = 0; i < ctx->n_pending && ctx->storages.at[number].under_way > 0;) {
+    for (size_t i = 0; i < ctx->n_pending && ctx->storages.at[number].in_flight > 0;) {
         const syn_trace_node *row = &ctx->trace->nodes[ctx->pending[i].node];
         if (touches(ctx, NULL, row->first_out, row->n_out, number) ||
             (overwritten && touches(ctx, ctx->trace->inputs, row->first_in, row->n_in, number)))

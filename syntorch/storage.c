@@ -61,7 +61,7 @@ static void unlink_storage(syn_storages *s, uint32_t number) {
 
 /* Reserves space for another storage. The hash table gets at least as many buckets as there are
    storages. */
-static syn_status make_room(syn_storages *s, syn_error *err) {
+static syn_status grow_tables(syn_storages *s, syn_error *err) {
     if (s->count == 0) s->count = 1; /* number 0 means none */
     SYN_TRY(syn_grow(&s->at, &s->cap, s->count + 1, sizeof *s->at, err));
     if (s->count < s->n_buckets) return SYN_OK;
@@ -121,7 +121,8 @@ syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, cons
                                        syn_error *err) {
     size_t left, all;
     syn_error ignored = {0};
-    if (!s->backend->room || s->backend->room(s->device, &left, &all, &ignored) != SYN_OK)
+    if (!s->backend->memory_info ||
+        s->backend->memory_info(s->device, &left, &all, &ignored) != SYN_OK)
         return SYN_FAIL_NOMEM(err, bytes, what);
     return SYN_FAIL(err, SYN_E_NOMEM,
                     "out of memory: %zu bytes for %s, but only %.2f of the device's %.2f GiB are "
@@ -133,7 +134,7 @@ syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, cons
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
     const uint16_t c = class_of(bytes);
     size_t used;
-    SYN_TRY(make_room(s, err));
+    SYN_TRY(grow_tables(s, err));
     if (!syn_add_size(s->used_bytes, class_bytes(c), &used))
         return SYN_FAIL_NOMEM(err, bytes, "a tensor");
     uint32_t number = s->waiting[c];
@@ -156,9 +157,9 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
 }
 
 /* Returns a storage to the pool if it is released and nothing uses it. */
-static void give_back_unused(syn_storages *s, uint32_t number) {
+static void free_unused(syn_storages *s, uint32_t number) {
     syn_storage *storage = &s->at[number];
-    if (!storage->released || storage->pins > 0 || storage->under_way > 0 || storage->kept > 0)
+    if (!storage->released || storage->pins > 0 || storage->in_flight > 0 || storage->kept > 0)
         return;
     leave(s, number);
     s->used_bytes -= class_bytes(storage->size_class);
@@ -171,22 +172,22 @@ void syn__storage_release(syn_storages *s, uint32_t number) {
     if (s->at[number].released) return;
     unlink_storage(s, number);
     s->at[number].released = true;
-    give_back_unused(s, number);
+    free_unused(s, number);
 }
 
 void syn__storage_unpin(syn_storages *s, uint32_t number) {
     s->at[number].pins--;
-    give_back_unused(s, number);
+    free_unused(s, number);
 }
 
 void syn__storage_unkeep(syn_storages *s, uint32_t number) {
     s->at[number].kept--;
-    give_back_unused(s, number);
+    free_unused(s, number);
 }
 
 void syn__storage_op_done(syn_storages *s, uint32_t number) {
-    s->at[number].under_way--;
-    give_back_unused(s, number);
+    s->at[number].in_flight--;
+    free_unused(s, number);
 }
 
 void syn__storages_free(syn_storages *s) {

@@ -26,7 +26,7 @@ typedef struct syn_storage {
        of vacant entries, `older` is the next entry. */
     uint32_t older, newer;
     uint32_t next;            /* next in the same hash bucket */
-    uint32_t pins, under_way; /* number of calls of syn_pin that were not undone; number of
+    uint32_t pins, in_flight; /* number of calls of syn_pin that were not undone; number of
                                  operations in flight that use it */
     uint32_t kept;            /* number of gradients in it, plus number of tape entries for which it
                                  is saved */

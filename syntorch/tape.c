@@ -117,7 +117,7 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
 uint32_t syn__kept_operands(const syn_opdef *def, uint32_t need) {
     uint32_t operands = 0;
     for (int i = 0; i < 4; i++)
-        if (need >> i & 1) operands |= (uint32_t)(def->keeps >> (16 * i)) & 0xffff;
+        if (need >> i & 1) operands |= (uint32_t)(def->saves >> (16 * i)) & 0xffff;
     return operands;
 }
 
@@ -132,8 +132,8 @@ uint32_t syn__again_node(const syn_trace *t, uint32_t tensor) {
 
 /* Calls f with the number of each storage that is saved for a tape entry. row: the row of the
    entry's node. Instead of the output of an op that runs again, the op's input is saved. */
-static void each_kept(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t row,
-                      void (*f)(syn_storages *s, uint32_t storage)) {
+static void each_saved(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t row,
+                       void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
     const syn_trace_node *n = &t->nodes[row];
     const uint32_t operands = syn__kept_operands(syn_trace_op(t, n), entry->need);
@@ -162,7 +162,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
         if (leaf && !g->again) leaf->uses++;
     }
     if (g->counting) return;
-    each_kept(ctx, &entry, row, syn__storage_keep);
+    each_saved(ctx, &entry, row, syn__storage_keep);
     g->tape.entries[g->tape.n++] = entry;
 }
 
@@ -215,7 +215,7 @@ syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_ten
 }
 
 void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry) {
-    each_kept(ctx, entry, syn_trace_node_row(ctx->trace, entry->node), syn__storage_unkeep);
+    each_saved(ctx, entry, syn_trace_node_row(ctx->trace, entry->node), syn__storage_unkeep);
 }
 
 static void clear(syn_ctx *ctx, syn__tape *tape) {

@@ -155,16 +155,16 @@ syn_status syn_tensor_read_scalars(syn_ctx *ctx, const syn_tensor *ts, int n, fl
     return i > 0 ? finish_reading(ctx, s) : s;
 }
 
-syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n, int *asked) {
+syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n, int *id) {
     const void *from[SYN_ASYNC_READ_VALUES];
     int which = 0;
-    while (which < SYN_ASYNC_READS && ctx->asked[which].n > 0) which++;
+    while (which < SYN_ASYNC_READS && ctx->async_reads[which].n > 0) which++;
     if (n < 1 || n > SYN_ASYNC_READ_VALUES || which == SYN_ASYNC_READS)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "a read of %d numbers is not possible: a read has 1 to %d numbers, and at "
                         "most %d reads may be pending",
                         n, SYN_ASYNC_READ_VALUES, SYN_ASYNC_READS);
-    syn__asked *a = &ctx->asked[which];
+    syn__async_read *a = &ctx->async_reads[which];
     for (int i = 0; i < n; i++) {
         const char *data;
         SYN_TRY(find_number(ctx, ts[i], &data));
@@ -173,19 +173,19 @@ syn_status syn_tensor_read_begin(syn_ctx *ctx, const syn_tensor *ts, int n, int 
     if (!ctx->backend->ask) SYN_TRY(syn_tensor_read_scalars(ctx, ts, n, a->numbers));
     else SYN_TRY(ctx->backend->ask(ctx->device, which, from, n, &ctx->error));
     a->n = n;
-    *asked = which;
+    *id = which;
     return SYN_OK;
 }
 
-syn_status syn_tensor_read_end(syn_ctx *ctx, int asked, float *out) {
-    syn__asked *a = asked >= 0 && asked < SYN_ASYNC_READS ? &ctx->asked[asked] : NULL;
+syn_status syn_tensor_read_end(syn_ctx *ctx, int id, float *out) {
+    syn__async_read *a = id >= 0 && id < SYN_ASYNC_READS ? &ctx->async_reads[id] : NULL;
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     if (!a || a->n == 0)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "syn_tensor_read_end has no matching syn_tensor_read_begin");
     const int n = a->n;
     a->n = 0;
-    if (ctx->backend->get) return ctx->backend->get(ctx->device, asked, out, n, &ctx->error);
+    if (ctx->backend->get) return ctx->backend->get(ctx->device, id, out, n, &ctx->error);
     memcpy(out, a->numbers, (size_t)n * sizeof *out);
     return SYN_OK;
 }
@@ -238,7 +238,7 @@ static uint32_t writable(syn_ctx *ctx, syn_tensor t) {
     return ctx->error.code == SYN_OK ? row : 0;
 }
 
-static syn_status have_data(syn_ctx *ctx, uint32_t row) {
+static syn_status check_data(syn_ctx *ctx, uint32_t row) {
     if (syn__storage(ctx, row)) return SYN_OK;
     return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' was released",
                     name_of(ctx, row));
@@ -251,7 +251,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
     if (bytes != want)
         return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %llu bytes, but %zu were given",
                         name_of(ctx, row), (unsigned long long)want, bytes);
-    SYN_TRY(have_data(ctx, row));
+    SYN_TRY(check_data(ctx, row));
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }
 
@@ -262,7 +262,7 @@ syn_status syn_tensor_write_range(syn_ctx *ctx, syn_tensor t, int64_t first, int
     if (!row) return ctx->error.code;
     syn_trace_operand(ctx->trace, row, &o);
     SYN_TRY(check_some(ctx, t, &o.spec, first, n_elems));
-    SYN_TRY(have_data(ctx, row));
+    SYN_TRY(check_data(ctx, row));
     const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
     char *to = syn__data(syn__storage(ctx, row), &o);
     if (!data || !to) return SYN_OK; /* meta has no data */

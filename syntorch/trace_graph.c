@@ -190,8 +190,8 @@ struct writing {
 };
 
 static void append_text(struct writing *w, const char *text) {
-    const size_t room = (size_t)(w->end - w->at), bytes = strlen(text);
-    const size_t n = bytes < room ? bytes : room;
+    const size_t left = (size_t)(w->end - w->at), bytes = strlen(text);
+    const size_t n = bytes < left ? bytes : left;
     memcpy(w->at, text, n);
     w->at += n;
     *w->at = '\0';
@@ -295,7 +295,7 @@ static void fill_work(const syn_call *call, syn_node *node) {
 
 /* Whether an embedding lookup follows another lookup of the same batch, or its table is an
    activation instead of a parameter. */
-static bool is_repeated_lookup(const syn_trace *t, uint32_t id, const syn_node *node) {
+static bool is_secondary_lookup(const syn_trace *t, uint32_t id, const syn_node *node) {
     const syn_trace_tensor *table = &t->tensors[t->inputs[t->nodes[id].first_in]];
     const bool param = ((table->flags | t->tensors[table->base].flags) & SYN_TENSOR_PARAM) != 0;
     if (table->producer != 0 && !param) return true;
@@ -350,7 +350,7 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
     fill_work(&call, &cur->node);
-    if (syn__is_lookup(op) && is_repeated_lookup(t, id, &cur->node))
+    if (syn__is_lookup(op) && is_secondary_lookup(t, id, &cur->node))
         cur->node.flags |= SYN_NODE_SECONDARY_LOOKUP;
     if (sh->hw) syn__hardware_fill(sh->hw, graph, rank, &cur->node);
     return &cur->node;
@@ -382,7 +382,7 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
                                      .base = row->base - 1,
                                      .name = syn_trace_tensor_name(t, index + 1, cur->name)};
     const uint32_t part = v->parts.of ? v->parts.of[index + 1] : 0;
-    if (part & SYN__TERM) cur->tensor.flags |= SYN_TENSOR_PARTIAL;
+    if (part & SYN__PARTIAL) cur->tensor.flags |= SYN_TENSOR_PARTIAL;
     else if (part) cur->tensor.shard = v->parts.shards[part - 1];
     return &cur->tensor;
 }

@@ -10,12 +10,12 @@ syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *number
 
 /* The shard of each tensor row, as far as it can be derived from the shards of parameters. */
 typedef struct syn__trace_shards {
-    uint16_t *of; /* by row: index in shards + 1, 0 (not sharded) or SYN__TERM; NULL if no parameter
-                     is sharded */
+    uint16_t *of; /* by row: index in shards + 1, 0 (not sharded) or SYN__PARTIAL; NULL if no
+                     parameter is sharded */
     syn_shard *shards;
     size_t n, cap;
 } syn__trace_shards;
-#define SYN__TERM 0x8000u /* a partial sum (SYN_TENSOR_PARTIAL) */
+#define SYN__PARTIAL 0x8000u /* a partial sum (SYN_TENSOR_PARTIAL) */
 /* Finds the shards. The caller frees parts->of and parts->shards, even after a failure. */
 syn_status syn__trace_shards_find(const syn_trace *trace, syn__trace_shards *parts,
                                   syn_error *err) SYN_MUST_USE;

@@ -14,7 +14,7 @@ static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard s
             break;
     }
     if (*out == *n) {
-        if (*n + 1 >= SYN__TERM)
+        if (*n + 1 >= SYN__PARTIAL)
             return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                             "tensors have more than 32,766 different shards");
         SYN_TRY(syn_grow(shards, cap, *n + 1, sizeof **shards, err));
@@ -31,10 +31,10 @@ syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *out, s
 /* ---- Rules ---- */
 
 /* What is known about a tensor: its shard (count 0: not sharded), or that it is a partial sum
-   (term). */
+   (`partial`). */
 typedef struct part {
     syn_shard shard;
-    bool term;
+    bool partial;
 } part;
 
 static const part whole;
@@ -57,7 +57,7 @@ static part aligned(part p, const syn_spec *x, const syn_spec *y) {
 static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool linear) {
     part p = whole;
     for (int i = 0; i < c->n_in && !p.shard.count; i++) p = aligned(in[i], &c->in[i].spec, y);
-    p.term = linear && in[0].term;
+    p.partial = linear && in[0].partial;
     return p;
 }
 
@@ -110,7 +110,7 @@ static part multiplied(const syn_call *c, const part *in) {
     const int out_axis = c->attr[0].i ? 0 : 1, last = c->out[0].spec.rank - 1;
     const part x = in[0], w = in[1];
     if (w.shard.count && w.shard.axis == out_axis) return cut(w, last);
-    if (w.shard.count || (x.shard.count && x.shard.axis == last)) return (part){.term = true};
+    if (w.shard.count || (x.shard.count && x.shard.axis == last)) return (part){.partial = true};
     return x;
 }
 
@@ -122,11 +122,11 @@ static part product(const syn_call *c, const part *in, int first) {
     if (a.shard.count && a.shard.axis < rank - 2) return a;
     if (a.shard.count && a.shard.axis == rows) return cut(a, rank - 2);
     if (b.shard.count && b.shard.axis == columns) return cut(b, rank - 1);
-    return (part){.term = a.shard.count || b.shard.count};
+    return (part){.partial = a.shard.count || b.shard.count};
 }
 
 /* The output of attention, which has inputs (B, H, T, D) and the output (B, T, H, D). */
-static part heads_back(part p) {
+static part attention_output(part p) {
     return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
 }
 
@@ -147,7 +147,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_MATMUL_ADD:
         return product(c, in, 1);
     case SYN_OP_EMBEDDING:
-        return (part){.term = in[0].shard.count > 0};
+        return (part){.partial = in[0].shard.count > 0};
     case SYN_OP_RESHAPE:
         return reshaped(in[0], x, y);
     case SYN_OP_PERMUTE:
@@ -160,9 +160,9 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
         return aligned(in[1], &c->in[1].spec, y);
     case SYN_OP_ATTENTION:
     case SYN_OP_ATTENTION_TRAIN: /* output 1 has one number per query, (B, H, T) */
-        return i == 0 ? heads_back(in[0]) : in[0];
+        return i == 0 ? attention_output(in[0]) : in[0];
     case SYN_OP_ATTENTION_GRAD:
-        return heads_back(in[i]);
+        return attention_output(in[i]);
     case SYN_OP_ALL_REDUCE:
     case SYN_OP_ALL_GATHER:
     case SYN_OP_BROADCAST:
@@ -191,7 +191,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
 
 static part part_of(const syn__trace_shards *parts, uint32_t row) {
     const uint32_t number = parts->of[row];
-    if (number & SYN__TERM) return (part){.term = true};
+    if (number & SYN__PARTIAL) return (part){.partial = true};
     return number ? (part){.shard = parts->shards[number - 1]} : whole;
 }
 
@@ -209,7 +209,7 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *p
         const part p = rule(n->op, call, in, (int)i);
         uint16_t *out = &parts->of[n->first_out + i];
         if (*out) continue; /* the shard of a parameter is recorded */
-        if (p.term) *out = SYN__TERM;
+        if (p.partial) *out = SYN__PARTIAL;
         else if (p.shard.count && p.shard.axis < call->out[i].spec.rank)
             SYN_TRY(number(&parts->shards, &parts->n, &parts->cap, p.shard, out, err));
     }

@@ -35,34 +35,34 @@ static syn_status verify_references(const syn_trace *trace, syn_error *err) {
 
 /* Checks that a node reads only current versions, and records the versions that it writes.
    newest[row], for the row that owns a storage, is the current version in the storage. */
-static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_t *newest,
+static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_t *current,
                                   syn_error *err) {
     const syn_trace_node *n = &trace->nodes[node];
     const uint32_t *inputs = trace->inputs + n->first_in;
     for (uint32_t k = 0; k < n->n_in; k++)
-        if (inputs[k] < newest[trace->tensors[inputs[k]].base])
+        if (inputs[k] < current[trace->tensors[inputs[k]].base])
             return SYN_FAIL(
                 err, SYN_E_FORMAT, "trace node %u reads tensor %u, which node %u overwrote", node,
-                inputs[k], trace->tensors[newest[trace->tensors[inputs[k]].base]].producer);
+                inputs[k], trace->tensors[current[trace->tensors[inputs[k]].base]].producer);
     for (uint32_t k = 0; k < (uint32_t)syn_trace_versions(trace, n); k++) {
         const uint32_t base = trace->tensors[n->first_out + k].base;
         if (k >= n->n_in || base != trace->tensors[inputs[k]].base)
             return SYN_FAIL(err, SYN_E_FORMAT,
                             "trace node %u: output %u is not a new version of its input", node, k);
-        newest[base] = n->first_out + k;
+        current[base] = n->first_out + k;
     }
     return SYN_OK;
 }
 
 static syn_status verify_all_versions(const syn_trace *trace, syn_error *err) {
-    uint32_t *newest = syn_calloc(trace->n_tensors, sizeof *newest);
-    if (!newest)
-        return SYN_FAIL_NOMEM(err, trace->n_tensors * sizeof *newest, "the checks of a trace");
+    uint32_t *current = syn_calloc(trace->n_tensors, sizeof *current);
+    if (!current)
+        return SYN_FAIL_NOMEM(err, trace->n_tensors * sizeof *current, "the checks of a trace");
     syn_status s = SYN_OK;
-    for (uint32_t id = 1; id < trace->n_tensors; id++) newest[id] = id;
+    for (uint32_t id = 1; id < trace->n_tensors; id++) current[id] = id;
     for (uint32_t i = 1; i < trace->n_nodes && s == SYN_OK; i++)
-        s = verify_versions(trace, i, newest, err);
-    syn_free(newest);
+        s = verify_versions(trace, i, current, err);
+    syn_free(current);
     return s;
 }
 

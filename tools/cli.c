@@ -405,7 +405,7 @@ int cli_parse_inputs(const cli_program *program, int argc, char **argv, const ch
 
 /* Whether a terminal would interpret the character instead of showing it: control characters, and
    characters that change the writing direction or end a line. */
-static bool is_obeyed(const unsigned char *p, size_t n) {
+static bool is_control(const unsigned char *p, size_t n) {
     if (n == 1) return p[0] < 0x20 || p[0] == 0x7F;
     if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C);
     if (n != 3 || p[0] != 0xE2) return false;
@@ -424,7 +424,7 @@ static size_t escape(const char *text, size_t bytes, char out[ESCAPED_BYTES]) {
     const char letter = *p == '\n' ? 'n' : *p == '\t' ? 't' : *p == '\\' ? '\\' : '\0';
     if (letter) {
         snprintf(out, ESCAPED_BYTES, "\\%c", letter);
-    } else if (n == 0 || is_obeyed(p, n)) {
+    } else if (n == 0 || is_control(p, n)) {
         for (size_t k = 0; k < all; k++) snprintf(out + 4 * k, 5, "\\x%02x", p[k]);
     } else {
         memcpy(out, p, n);
@@ -512,7 +512,7 @@ static bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes) {
+bool cli_find_sibling(const char *weights, const char *name, char *path, size_t path_bytes) {
     const char *slash = strrchr(weights, '/');
     const int folder = is_folder(weights) ? (int)strlen(weights)
                        : slash            ? (int)(slash - weights)

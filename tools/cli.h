@@ -125,7 +125,7 @@ const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
 bool cli_find_data(const char *name, char *path, size_t path_bytes);
 /* Finds the path of the file `name` next to weights: in the folder `weights`, or in the folder of
    the file `weights`. Returns false if it does not exist. */
-bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes);
+bool cli_find_sibling(const char *weights, const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
 /* Exits with an error message if the address space limit (ulimit -v) is too small for OpenBLAS.
    Each OpenBLAS thread allocates 128 MiB; if the allocation fails, the thread retries forever, even

@@ -8,7 +8,7 @@
 
 #include "tools/cli.h"
 
-#define LEAST_SHARE 0.01
+#define MIN_SHARE 0.01
 
 enum { TEXT_BYTES = 1024 };
 
@@ -22,7 +22,7 @@ static void add(extrapolation *e, const syn_hw_extrapolation *b, double ns, bool
     while (i < e->n &&
            (e->at[i].worst.extent != b->extent || strcmp(e->at[i].worst.what, b->what) != 0))
         i++;
-    if (i == EXTRAPOLATION_MOST) return;
+    if (i == EXTRAPOLATION_MAX) return;
     if (i == e->n) e->at[e->n++] = (struct extrapolated){*b, 0, measured};
     e->at[i].ns += ns;
     if (off(b) > off(&e->at[i].worst)) e->at[i].worst = *b;
@@ -30,17 +30,17 @@ static void add(extrapolation *e, const syn_hw_extrapolation *b, double ns, bool
 
 void extrapolation_add(extrapolation *e, const syn_hardware *hw, const syn_node *node,
                        const syn_graph_group *group, double ns) {
-    syn_hw_extrapolation beyond[SYN_HW_EXTENTS];
+    syn_hw_extrapolation extrapolated[SYN_HW_EXTENTS];
     const bool measured = hw->alone.ranks > 0 && node->kind == SYN_NODE_COMPUTE;
-    const int n = syn_hardware_extrapolated(hw, node, group, beyond);
+    const int n = syn_hardware_extrapolated(hw, node, group, extrapolated);
     e->ns += ns;
-    for (int i = 0; i < n; i++) add(e, &beyond[i], ns, measured);
+    for (int i = 0; i < n; i++) add(e, &extrapolated[i], ns, measured);
 }
 
 static bool is_reported(const extrapolation *e, const struct extrapolated *x) {
     const bool structure =
         x->worst.extent == SYN_HW_EXTENT_RANKS || x->worst.extent == SYN_HW_EXTENT_NODES;
-    return structure || x->ns >= LEAST_SHARE * e->ns;
+    return structure || x->ns >= MIN_SHARE * e->ns;
 }
 
 void extrapolation_merge(extrapolation *e, const extrapolation *from) {

@@ -7,7 +7,7 @@
 
 #include "syntorch/hardware/hardware.h"
 
-enum { EXTRAPOLATION_MOST = 12 };
+enum { EXTRAPOLATION_MAX = 12 };
 
 typedef struct extrapolation {
     struct extrapolated {
@@ -16,7 +16,7 @@ typedef struct extrapolation {
         double ns;     /* total time of these ops, in ns */
         bool measured; /* the range is the range of sizes at which kernels were measured, not of a
                           fit */
-    } at[EXTRAPOLATION_MOST];
+    } at[EXTRAPOLATION_MAX];
     int n;     /* number of entries */
     double ns; /* total time of all nodes, in ns */
 } extrapolation;

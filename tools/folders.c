@@ -91,8 +91,8 @@ static const char *nearest(char *path) {
     return ".";
 }
 
-/* The longest ending of the file names of a trace set with up to 1,000 ranks. */
-static const char ending[] = ".999_kineto.json";
+/* The longest suffix of the file names of a trace set with up to 1,000 ranks. */
+static const char suffix[] = ".999_kineto.json";
 
 syn_status folder_check_prefix(const char *prefix, syn_error *err) {
     const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
@@ -100,11 +100,11 @@ syn_status folder_check_prefix(const char *prefix, syn_error *err) {
     syn_error why = {.code = SYN_OK};
     if ((size_t)snprintf(above, sizeof above, "%s", prefix) >= sizeof above)
         return SYN_FAIL(err, SYN_E_INVALID, "the name '%.100s...' is too long", prefix);
-    if (strlen(name) + sizeof ending > NAME_MAX)
+    if (strlen(name) + sizeof suffix > NAME_MAX)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the name '%.100s...' is too long: with endings such as %s it would have "
                         "more than %d bytes",
-                        name, ending, NAME_MAX);
+                        name, suffix, NAME_MAX);
     const char *folder = nearest(above);
     SYN_TRY(folder_path(path, err, folder, ".lock"));
     if (folder_check_output(path, &why) == SYN_OK) return SYN_OK;

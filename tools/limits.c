@@ -22,7 +22,7 @@ void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint3
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     double parts[SYN_LIMIT_COUNT];
     const double ns = syn_hardware_predict_parts(hw, node, group, graph->ranks[rank].rank, parts);
-    extrapolation_add(&l->beyond, hw, node, group, ns);
+    extrapolation_add(&l->extrapolated, hw, node, group, ns);
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) l->ns[node->phase][i] += parts[i];
     const bool counts =
         node->category == SYN_CATEGORY_MATMUL || node->category == SYN_CATEGORY_ATTENTION;

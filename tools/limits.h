@@ -12,8 +12,8 @@ typedef struct limits {
                                                     op */
     double at_peak_ns[SYN_PHASE_COUNT]; /* time that matrix products and attention would take at the
                                            peak rate of their dtype, without recomputation */
-    extrapolation beyond;               /* ops outside the ranges that the constants were fitted
-                                           to */
+    extrapolation extrapolated;         /* ops outside the ranges that the constants were fitted
+                                     to */
 } limits;
 
 #define LIMITS_ALL ((1u << SYN_PHASE_COUNT) - 1)

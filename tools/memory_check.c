@@ -82,8 +82,8 @@ static double of_groups(const char *root, const char *mount, const char *path,
     double least = INFINITY;
     snprintf(folder, sizeof folder, "%s%s", mount, path);
     for (char *end;;) {
-        const double room = of_group(root, folder, f);
-        if (room < least) least = room;
+        const double free_bytes = of_group(root, folder, f);
+        if (free_bytes < least) least = free_bytes;
         end = strrchr(folder, '/');
         if (!end || strlen(folder) <= strlen(mount)) return least;
         *end = '\0';
@@ -98,13 +98,13 @@ static double of_container(const char *root) {
         line[strcspn(line, "\n")] = '\0';
         char *controllers = strchr(line, ':'), *path = strchr(line, '/');
         if (!controllers || !path) continue;
-        double room = INFINITY;
+        double free_bytes = INFINITY;
         if (strncmp(controllers, "::", 2) == 0)
-            room = fmin(of_groups(root, "/sys/fs/cgroup", path, &version_2),
-                        of_groups(root, "/sys/fs/cgroup/unified", path, &version_2));
+            free_bytes = fmin(of_groups(root, "/sys/fs/cgroup", path, &version_2),
+                              of_groups(root, "/sys/fs/cgroup/unified", path, &version_2));
         else if (strncmp(controllers, ":memory:", 8) == 0)
-            room = of_groups(root, "/sys/fs/cgroup/memory", path, &version_1);
-        if (room < least) least = room;
+            free_bytes = of_groups(root, "/sys/fs/cgroup/memory", path, &version_1);
+        if (free_bytes < least) least = free_bytes;
     }
     if (file) fclose(file);
     return least;

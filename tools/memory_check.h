@@ -1,11 +1,11 @@
 /* Determines how much memory is available, for checks before large allocations. */
-#ifndef TOOLS_MEMORY_ROOM_H
-#define TOOLS_MEMORY_ROOM_H
+#ifndef TOOLS_MEMORY_CHECK_H
+#define TOOLS_MEMORY_CHECK_H
 
 typedef struct memory_check {
-    double bytes;     /* available bytes; infinity: unknown */
-    const char *says; /* beginning of a sentence for messages, such as "this machine has", which the
-                         caller continues with the size */
+    double bytes;       /* available bytes; infinity: unknown */
+    const char *source; /* beginning of a sentence for messages, such as "this machine has", which
+                         the caller continues with the size */
 } memory_check;
 
 /* Returns the memory available on this machine, or in this container if that is less. Swap and file

@@ -45,8 +45,8 @@ static void show(progress *p, double now, int64_t done, int64_t of) {
     snprintf(part, sizeof part, "%s/%s%s%.12s", a, b, gap, unit);
     snprintf(speed, sizeof speed, "%s/s", c);
     snprintf(left, sizeof left, "%s left", time);
-    const char *const facts[] = {part, left, speed, NULL};
-    progress_line_draw(&p->line, p->what, done, of, facts);
+    const char *const fields[] = {part, left, speed, NULL};
+    progress_line_draw(&p->line, p->what, done, of, fields);
 }
 
 void progress_step(void *user, int64_t done, int64_t of) {

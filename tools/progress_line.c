@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-enum { LINE_BYTES = 512, BAR_MOST = 30, BAR_LEAST = 6 };
+enum { LINE_BYTES = 512, BAR_MAX = 30, BAR_MIN = 6 };
 
 /* The number of columns that a line may use. */
 static int columns_of(FILE *out) {
@@ -22,32 +22,32 @@ static bool append(char *text, int columns, const char *more) {
     return true;
 }
 
-/* Appends a bar that fills the space that the facts do not need. If not all facts fit, the bar has
-   its minimum width. If even the first fact would not fit after that bar, the bar is omitted. */
-static void append_bar(char *text, int columns, double part, const char *const facts[]) {
-    char bar[BAR_MOST + 4] = " [";
+/* Appends a bar that fills the space that the fields do not need. If not all fields fit, the bar
+   has its minimum width. If even the first field would not fit after that bar, it is omitted. */
+static void append_bar(char *text, int columns, double part, const char *const fields[]) {
+    char bar[BAR_MAX + 4] = " [";
     int left = columns - (int)strlen(text) - (int)strlen(" []"), least = 0;
-    for (size_t i = 0; facts[i]; i++) {
-        left -= (int)strlen("  ") + (int)strlen(facts[i]);
+    for (size_t i = 0; fields[i]; i++) {
+        left -= (int)strlen("  ") + (int)strlen(fields[i]);
         if (i == 0) least = left;
     }
-    if (least < BAR_LEAST) return;
-    const int width = left < BAR_LEAST ? BAR_LEAST : left < BAR_MOST ? left : BAR_MOST;
+    if (least < BAR_MIN) return;
+    const int width = left < BAR_MIN ? BAR_MIN : left < BAR_MAX ? left : BAR_MAX;
     for (int i = 0; i < width; i++) bar[2 + i] = i < part * width ? '#' : '.';
     bar[2 + width] = ']';
     (void)append(text, columns, bar);
 }
 
 void progress_line_draw(progress_line *line, const char *head, int64_t done, int64_t of,
-                        const char *const facts[]) {
+                        const char *const fields[]) {
     char text[LINE_BYTES] = "";
     const int columns = columns_of(line->out);
     const double part = of > 0 ? (double)done / (double)of : 1;
     snprintf(text, (size_t)columns + 1, "%s", head);
-    append_bar(text, columns, part, facts);
-    for (size_t i = 0; facts[i]; i++) {
+    append_bar(text, columns, part, fields);
+    for (size_t i = 0; fields[i]; i++) {
         char fact[LINE_BYTES];
-        snprintf(fact, sizeof fact, "  %s", facts[i]);
+        snprintf(fact, sizeof fact, "  %s", fields[i]);
         if (!append(text, columns, fact)) break;
     }
     const int n = (int)strlen(text);

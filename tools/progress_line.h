@@ -13,10 +13,10 @@ typedef struct progress_line {
     int filled; /* number of columns of the drawn line; 0: no line is drawn */
 } progress_line;
 
-/* Draws `head`, a bar for `done` of `of` units, and as many of the texts in `facts` as fit. `facts`
-   begins with the most important text and ends with NULL. All text must be ASCII. */
+/* Draws `head`, a bar for `done` of `of` units, and as many of the texts in `fields` as fit.
+   `fields` begins with the most important text and ends with NULL. All text must be ASCII. */
 void progress_line_draw(progress_line *line, const char *head, int64_t done, int64_t of,
-                        const char *const facts[]);
+                        const char *const fields[]);
 /* Erases the line and puts the cursor at its beginning. */
 void progress_line_clear(progress_line *line);
 /* Ends the line so that it stays visible. */

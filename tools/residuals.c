@@ -39,18 +39,19 @@ static void add(near_rows *near, double distance, double error) {
 }
 
 static void name(run_error *e, const char *what) {
-    const size_t used = strlen(e->beyond);
-    snprintf(e->beyond + used, sizeof e->beyond - used, "%s%s", used > 0 ? ", " : "", what);
+    const size_t used = strlen(e->extrapolated);
+    snprintf(e->extrapolated + used, sizeof e->extrapolated - used, "%s%s", used > 0 ? ", " : "",
+             what);
 }
 
-/* Adds the dimensions in which the run is outside the range of all rows to e->beyond, and raises
-   the error to at least the error of their splits. */
-static void look_beyond(run_error *e, const double *at, const double *least, const double *most,
-                        const struct syn_hw_holdout_error *apart) {
+/* Adds the dimensions in which the run is outside the range of all rows to e->extrapolated, and
+   raises the error to at least the error of their splits. */
+static void add_extrapolated(run_error *e, const double *at, const double *least,
+                             const double *most, const struct syn_hw_holdout_error *holdout) {
     for (int d = 0; d < DIMENSIONS; d++) {
         if (at[d] >= least[d] && at[d] <= most[d]) continue;
         name(e, names[d]);
-        if (splits[d] < SYN_HW_SPLITS) e->error = fmax(e->error, apart->error[splits[d]]);
+        if (splits[d] < SYN_HW_SPLITS) e->error = fmax(e->error, holdout->error[splits[d]]);
     }
 }
 
@@ -79,7 +80,7 @@ run_error residuals_near(const syn_hardware *hw, const run_shape *shape) {
     if (e.n_rows == 0) return e;
     for (int i = 0; i < near.n; i++) e.error += near.error[i] * near.error[i] / near.n;
     e.error = sqrt(e.error);
-    look_beyond(&e, at, least, most, &hw->errors.apart[shape->training]);
+    add_extrapolated(&e, at, least, most, &hw->errors.holdout[shape->training]);
     for (size_t i = 0; i < sizeof shape->unlike / sizeof shape->unlike[0] && shape->unlike[i]; i++)
         name(&e, shape->unlike[i]);
     return e;
@@ -88,7 +89,7 @@ run_error residuals_near(const syn_hardware *hw, const run_shape *shape) {
 const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf, size_t bytes) {
     if (e->n_rows > 0)
         snprintf(buf, bytes, "+-%.0f %% on the nearest of %d measured runs%s%s", 100 * e->error,
-                 e->n_rows, e->beyond[0] ? "; extrapolated in " : "", e->beyond);
+                 e->n_rows, e->extrapolated[0] ? "; extrapolated in " : "", e->extrapolated);
     else if (hw->errors.changed)
         snprintf(buf, bytes, "unknown: constants of %s+%s were changed after the fit", hw->name,
                  hw->stack.name);
@@ -100,7 +101,7 @@ const char *residuals_text(const run_error *e, const syn_hardware *hw, char *buf
 
 const char *residuals_short(const run_error *e, char buf[16]) {
     if (e->n_rows > 0)
-        snprintf(buf, 16, "%3.0f%%%s", 100 * fmin(e->error, 1e6), e->beyond[0] ? "*" : "");
+        snprintf(buf, 16, "%3.0f%%%s", 100 * fmin(e->error, 1e6), e->extrapolated[0] ? "*" : "");
     else snprintf(buf, 16, "   ?");
     return buf;
 }

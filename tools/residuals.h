@@ -16,10 +16,10 @@ typedef struct run_error {
     int n_rows;   /* number of measured runs for these constants; 0: the error is unknown */
     double error; /* expected relative error: the root mean square of the nearest runs' errors, or,
                      if that is larger, the cross-validation error for a dimension listed in
-                     `beyond` */
-    char beyond[120]; /* properties in which the run is extrapolated, separated by commas: those
-                         that no measured run had, and those whose value is outside the measured
-                         range; "": none */
+                     `extrapolated` */
+    char extrapolated[120]; /* properties in which the run is extrapolated, separated by commas:
+                         those that no measured run had, and those whose value is outside the
+                         measured range; "": none */
 } run_error;
 
 /* Returns the expected error. It is based on cross-validation: each measured run was predicted with

@@ -17,9 +17,9 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* OTHERS_NS: how long to wait for the failure of a rank that ended, and for NCCL's aborts.
-   LOOKS_MS: polling interval of the watchdog. */
-enum { OTHERS_NS = 2000000000, LOOKS_MS = 50 };
+/* ABORT_WAIT_NS: how long to wait for the failure of a rank that ended, and for NCCL's aborts.
+   POLL_MS: polling interval of the watchdog. */
+enum { ABORT_WAIT_NS = 2000000000, POLL_MS = 50 };
 
 void syn__nccl_poll_pause(uint64_t since_ns) {
     const struct timespec rest = {0, 50000};
@@ -76,7 +76,7 @@ void syn__nccl_abort_all(syn__cuda_comms *x) {
 bool syn__nccl_aborted(void) {
     const uint64_t since_ns = syn__clock_ns();
     while (__atomic_load_n(&aborting, __ATOMIC_ACQUIRE) > 0) {
-        if (syn__clock_ns() - since_ns > OTHERS_NS) return false;
+        if (syn__clock_ns() - since_ns > ABORT_WAIT_NS) return false;
         syn__nccl_poll_pause(since_ns);
     }
     return true;
@@ -92,7 +92,7 @@ syn_status syn__nccl_check_others(const syn__cuda_comms *x, syn_error *err) {
 syn_status syn__nccl_or_others(const syn__cuda_comms *x, syn_status s, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     if (s == SYN_OK || x->comm->closed || !x->comm->ops->check) return s;
-    while (syn__clock_ns() - since_ns < OTHERS_NS) {
+    while (syn__clock_ns() - since_ns < ABORT_WAIT_NS) {
         SYN_TRY(syn__nccl_check_others(x, err));
         syn__nccl_poll_pause(since_ns);
     }
@@ -137,11 +137,11 @@ static void end_call(syn__cuda_comms *x, uint64_t since_ns, const syn_error *why
     pthread_mutex_unlock(&x->lock);
 }
 
-/* Sleeps for up to LOOKS_MS; true if the watchdog must stop. */
+/* Sleeps for up to POLL_MS; true if the watchdog must stop. */
 static bool stopped(syn__cuda_comms *x) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += LOOKS_MS * 1000000L;
+    until.tv_nsec += POLL_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&x->lock);

@@ -217,7 +217,7 @@ syn_status syn__cuda_comms_open(syn__cuda_comms **out, syn__cuda *device, syn_co
     return SYN_OK;
 }
 
-void syn__cuda_exchanges_close(syn__cuda_comms *x) {
+void syn__cuda_comms_close(syn__cuda_comms *x) {
     if (!x) return;
 #ifdef SYN_HAVE_NCCL
     close_groups(x);

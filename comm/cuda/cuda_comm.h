@@ -59,7 +59,7 @@ typedef struct syn__cuda_request {
     uint64_t begin_ns;           /* start time, if the operation runs through the host */
     uint64_t call_ns, called_ns; /* NCCL: times when the host's call began and ended; call_ns is 0
                                     if work is not recorded */
-    syn_comm_call exchange;      /* as the op described it, with the copied `segments` */
+    syn_comm_call comm_call;     /* as the op described it, with the copied `segments` */
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
     char *pinned; /* staging memory on the host */
     size_t pinned_bytes;
@@ -107,7 +107,7 @@ syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
 /* Creates NCCL's communicators for all groups that are open. All ranks must call it. */
 syn_status syn__cuda_comms_open(syn__cuda_comms **out, syn__cuda *device, syn_comm *comm,
                                 syn_error *err) SYN_MUST_USE;
-void syn__cuda_exchanges_close(syn__cuda_comms *x); /* NULL is allowed */
+void syn__cuda_comms_close(syn__cuda_comms *x); /* NULL is allowed */
 /* Waits for an event of the compute stream, which may depend on other ranks. Fails, and aborts
    NCCL, if another rank has failed or SYNTORCH_NCCL_TIMEOUT_S seconds (600 by default) have passed.
    x may be NULL. */

@@ -10,8 +10,8 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-static syn__cuda_comms *exchanges_of(void *device) {
-    return static_cast<syn__cuda *>(device)->exchanges;
+static syn__cuda_comms *comms_of(void *device) {
+    return static_cast<syn__cuda *>(device)->comms;
 }
 
 /* ---- requests ---- */
@@ -53,20 +53,20 @@ static void kernel_name(const syn_comm_call *e, char *name, size_t bytes) {
 }
 
 /* Reports the device work of an operation to the context. */
-static void give_work(const syn__cuda_comms *x, const syn__cuda_request *r, uint64_t start_ns,
-                      uint64_t wall_ns) {
+static void report_work(const syn__cuda_comms *x, const syn__cuda_request *r, uint64_t start_ns,
+                        uint64_t wall_ns) {
     char name[64];
     const char *const names[] = {name};
     syn_piece piece = {};
     syn_node_work work = {};
     if (!r->call_ns) return;
-    kernel_name(&r->exchange, name, sizeof name);
+    kernel_name(&r->comm_call, name, sizeof name);
     work.node = r->node;
     work.n_pieces = 1;
     work.call_ns = piece.call_ns = r->call_ns;
     work.call_wall_ns = piece.call_wall_ns = r->called_ns - r->call_ns;
     piece.device = (uint32_t)x->device->device;
-    piece.stream = SYN__CUDA_COMPUTE_STREAM + r->exchange.group->id;
+    piece.stream = SYN__CUDA_COMPUTE_STREAM + r->comm_call.group->id;
     piece.start_ns = start_ns;
     piece.wall_ns = wall_ns;
     syn__cuda_host->add_work(x->device->ctx, &work, &piece, names);
@@ -86,7 +86,7 @@ void syn__cuda_comms_times(syn__cuda_comms *x) {
             const uint64_t wall_ns = (uint64_t)((double)ms * 1e6);
             syn__cuda_host->set_time(x->device->ctx, r->node, start_ns, wall_ns, 0);
 #ifdef SYN_HAVE_NCCL
-            give_work(x, r, start_ns, wall_ns);
+            report_work(x, r, start_ns, wall_ns);
 #endif
         }
         x->timed = r->next;
@@ -115,9 +115,9 @@ static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t
     r->host = NULL;
     r->in_stream = false;
     r->call_ns = 0;
-    r->exchange = call->exchange;
-    r->exchange.segments = r->segments;
-    for (int i = 0; i < r->exchange.n_segments; i++) r->segments[i] = call->exchange.segments[i];
+    r->comm_call = call->comm_call;
+    r->comm_call.segments = r->segments;
+    for (int i = 0; i < r->comm_call.n_segments; i++) r->segments[i] = call->comm_call.segments[i];
     *out = r;
     return SYN_OK;
 }
@@ -125,16 +125,16 @@ static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t
 /* ---- blocks of ranks, and rows ---- */
 
 static int64_t elem_bytes(const syn__cuda_request *r) {
-    return (int64_t)syn_dtype_bytes(r->exchange.dtype);
+    return (int64_t)syn_dtype_bytes(r->comm_call.dtype);
 }
 
 /* If the gathered or scattered dimension is not the first, the operation itself uses contiguous
    blocks in the request's `interleaved` memory. */
 static syn_status find_rows(syn__cuda_comms *x, syn__cuda_request *r, const syn_call *call,
                             syn_error *err) {
-    const bool gather = r->exchange.kind == SYN_COMM_ALL_GATHER;
+    const bool gather = r->comm_call.kind == SYN_COMM_ALL_GATHER;
     r->outer = 1;
-    if (!gather && r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
+    if (!gather && r->comm_call.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
     const syn_spec *part = gather ? &call->in[0].spec : &call->out[0].spec;
     const int64_t axis = call->attr[gather ? 0 : 1].i;
     for (int64_t d = 0; d < axis; d++) r->outer *= part->dims[d];
@@ -143,7 +143,7 @@ static syn_status find_rows(syn__cuda_comms *x, syn__cuda_request *r, const syn_
         return SYN_OK;
     }
     const size_t part_bytes = r->segments[0].n_elems * (size_t)elem_bytes(r);
-    const size_t bytes = part_bytes * (size_t)r->exchange.group->size;
+    const size_t bytes = part_bytes * (size_t)r->comm_call.group->size;
     r->inner_bytes = (int64_t)part_bytes / r->outer;
     if (bytes <= r->interleaved_bytes) return SYN_OK;
     SYN_TRY(syn__cuda_grow(x->device, &r->interleaved, &r->interleaved_bytes, bytes, bytes,
@@ -152,25 +152,25 @@ static syn_status find_rows(syn__cuda_comms *x, syn__cuda_request *r, const syn_
 }
 
 /* Before a reduce-scatter of an inner dimension: converts rows to blocks. */
-static syn_status weave_before(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
-    if (r->outer == 1 || r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
+static syn_status interleave_before(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
+    if (r->outer == 1 || r->comm_call.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
     SYN_TRY(syn__cuda_interleave(x->device->at.stream, r->segments[0].in, r->interleaved,
-                                 r->exchange.group->size, r->outer, r->inner_bytes, false, err));
+                                 r->comm_call.group->size, r->outer, r->inner_bytes, false, err));
     r->segments[0].in = r->interleaved;
     return SYN_OK;
 }
 
 /* After an all-gather of an inner dimension: converts blocks to rows. */
-static syn_status weave_after(syn__cuda_comms *x, syn__cuda_request *r, void *rows,
-                              syn_error *err) {
-    if (r->outer == 1 || r->exchange.kind != SYN_COMM_ALL_GATHER) return SYN_OK;
-    return syn__cuda_interleave(x->device->at.stream, r->interleaved, rows, r->exchange.group->size,
-                                r->outer, r->inner_bytes, true, err);
+static syn_status interleave_after(syn__cuda_comms *x, syn__cuda_request *r, void *rows,
+                                   syn_error *err) {
+    if (r->outer == 1 || r->comm_call.kind != SYN_COMM_ALL_GATHER) return SYN_OK;
+    return syn__cuda_interleave(x->device->at.stream, r->interleaved, rows,
+                                r->comm_call.group->size, r->outer, r->inner_bytes, true, err);
 }
 
 /* Where the operation itself writes segment i. */
 static void *target(const syn__cuda_request *r, int i) {
-    return r->outer > 1 && r->exchange.kind == SYN_COMM_ALL_GATHER ? r->interleaved
+    return r->outer > 1 && r->comm_call.kind == SYN_COMM_ALL_GATHER ? r->interleaved
                                                                    : r->segments[i].out;
 }
 
@@ -184,13 +184,13 @@ static bool reads(const syn_comm_call *x) {
 /* Number of bytes that segment i reads; bytes_out: number of bytes that it writes. */
 static size_t bytes_in(const syn__cuda_request *r, int i) {
     const size_t size =
-        r->exchange.kind == SYN_COMM_REDUCE_SCATTER ? (size_t)r->exchange.group->size : 1;
+        r->comm_call.kind == SYN_COMM_REDUCE_SCATTER ? (size_t)r->comm_call.group->size : 1;
     return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
 }
 static size_t bytes_out(const syn__cuda_request *r, int i) {
-    if (r->exchange.kind == SYN_COMM_SEND) return 0;
+    if (r->comm_call.kind == SYN_COMM_SEND) return 0;
     const size_t size =
-        r->exchange.kind == SYN_COMM_ALL_GATHER ? (size_t)r->exchange.group->size : 1;
+        r->comm_call.kind == SYN_COMM_ALL_GATHER ? (size_t)r->comm_call.group->size : 1;
     return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
 }
 
@@ -199,7 +199,7 @@ static size_t bytes_out(const syn__cuda_request *r, int i) {
    again, because the writes come after r->end. */
 static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
     size_t bytes = 0;
-    for (int i = 0; i < r->exchange.n_segments; i++)
+    for (int i = 0; i < r->comm_call.n_segments; i++)
         bytes += (bytes_in(r, i) + 15) / 16 * 16 + (bytes_out(r, i) + 15) / 16 * 16;
     if (bytes > r->pinned_bytes) {
         if (r->pinned) {
@@ -212,7 +212,7 @@ static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
         r->pinned_bytes = bytes;
     }
     char *at = r->pinned;
-    for (int i = 0; i < r->exchange.n_segments; i++) {
+    for (int i = 0; i < r->comm_call.n_segments; i++) {
         r->of_host[i].n_elems = r->segments[i].n_elems;
         r->of_host[i].in = at;
         at += (bytes_in(r, i) + 15) / 16 * 16;
@@ -224,7 +224,7 @@ static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
 
 static syn_status start_through_host(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     cudaStream_t stream = x->device->at.stream;
-    syn_comm_call host = r->exchange;
+    syn_comm_call host = r->comm_call;
     host.segments = r->of_host;
     SYN_TRY(place_segments(r, err));
     for (int i = 0; i < host.n_segments && reads(&host); i++)
@@ -251,13 +251,13 @@ static syn_status wait_through_host(syn__cuda_comms *x, syn__cuda_request *r, sy
     }
     syn__cuda_host->set_time(x->device->ctx, r->node, times.begin_ns, times.end_ns - times.begin_ns,
                              times.cpu_ns);
-    for (int i = 0; i < r->exchange.n_segments; i++)
+    for (int i = 0; i < r->comm_call.n_segments; i++)
         if (bytes_out(r, i) > 0)
             SYN_CUDA(cudaMemcpyAsync(target(r, i), r->of_host[i].out, bytes_out(r, i),
                                      cudaMemcpyHostToDevice, stream),
                      "a copy to the device", err);
     SYN_CUDA(cudaEventRecord(r->copied, stream), "an event", err);
-    return weave_after(x, r, r->segments[0].out, err);
+    return interleave_after(x, r, r->segments[0].out, err);
 }
 
 /* ---- through NCCL ---- */
@@ -294,12 +294,12 @@ static ncclRedOp_t reduction_of(syn_reduce reduce) {
     }
 }
 
-static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_group *g) {
+static ncclResult_t launch_one(const syn__cuda_request *r, int i, const syn__nccl_group *g) {
     const syn_segment *s = &r->segments[i];
-    const ncclDataType_t type = type_of(r->exchange.dtype);
-    const ncclRedOp_t reduction = reduction_of(r->exchange.reduce);
+    const ncclDataType_t type = type_of(r->comm_call.dtype);
+    const ncclRedOp_t reduction = reduction_of(r->comm_call.reduce);
     void *out = target(r, i);
-    switch (r->exchange.kind) {
+    switch (r->comm_call.kind) {
     case SYN_COMM_ALL_REDUCE:
         return syn__nccl.AllReduce(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
     case SYN_COMM_ALL_GATHER:
@@ -307,33 +307,33 @@ static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_g
     case SYN_COMM_REDUCE_SCATTER:
         return syn__nccl.ReduceScatter(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
     default:
-        return syn__nccl.Broadcast(s->in, out, s->n_elems, type, r->exchange.root, g->comm,
+        return syn__nccl.Broadcast(s->in, out, s->n_elems, type, r->comm_call.root, g->comm,
                                    g->stream);
     }
 }
 
 /* Launches all segments of a list as one NCCL group. */
-static ncclResult_t ask_all(const syn__cuda_request *r, const syn__nccl_group *g) {
+static ncclResult_t launch_all(const syn__cuda_request *r, const syn__nccl_group *g) {
     ncclResult_t code = syn__nccl.GroupStart();
     if (code != ncclSuccess) return code;
-    for (int i = 0; i < r->exchange.n_segments; i++)
-        if (r->segments[i].n_elems > 0 && code == ncclSuccess) code = ask_one(r, i, g);
+    for (int i = 0; i < r->comm_call.n_segments; i++)
+        if (r->segments[i].n_elems > 0 && code == ncclSuccess) code = launch_one(r, i, g);
     const ncclResult_t end = syn__nccl.GroupEnd();
     return code != ncclSuccess ? code : end;
 }
 
-static syn_status told(ncclResult_t code, const syn__nccl_group *g, syn_error *err) {
+static syn_status check_code(ncclResult_t code, const syn__nccl_group *g, syn_error *err) {
     SYN_NCCL(code, g->comm, g->group->name, err);
     return SYN_OK;
 }
 
 /* Launches the collective. May block until other ranks arrive. */
-static syn_status ask(syn__cuda_comms *x, const syn__cuda_request *r, const syn__nccl_group *g,
-                      syn_error *err) {
+static syn_status launch_collective(syn__cuda_comms *x, const syn__cuda_request *r,
+                                    const syn__nccl_group *g, syn_error *err) {
     syn__nccl_enter(x);
-    const ncclResult_t code = ask_all(r, g);
+    const ncclResult_t code = launch_all(r, g);
     syn_status s = syn__nccl_leave(x, err);
-    if (s == SYN_OK) s = syn__nccl_or_others(x, told(code, g, err), err);
+    if (s == SYN_OK) s = syn__nccl_or_others(x, check_code(code, g, err), err);
     if (s != SYN_OK) syn__nccl_abort_all(x);
     return s;
 }
@@ -342,7 +342,7 @@ static syn_status ask(syn__cuda_comms *x, const syn__cuda_request *r, const syn_
    mismatch then fails with that communicator's error message. If the rank waits immediately, the
    comparison comes before the operation; otherwise they run concurrently. */
 static syn_status start_comparison(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
-    syn_comm_call host = r->exchange;
+    syn_comm_call host = r->comm_call;
     host.elsewhere = true;
     SYN_TRY(x->comm->ops->start(x->comm, &host, &r->host, err));
     if (!host.now) return SYN_OK;
@@ -353,13 +353,13 @@ static syn_status start_comparison(syn__cuda_comms *x, syn__cuda_request *r, syn
 
 static syn_status start_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     syn__nccl_group *g;
-    SYN_TRY(syn__nccl_group_get(x, r->exchange.group, &g, err));
+    SYN_TRY(syn__nccl_group_get(x, r->comm_call.group, &g, err));
     SYN_TRY(start_comparison(x, r, err));
     if (x->device->work.keep) r->call_ns = syn__clock_ns();
     SYN_CUDA(cudaEventRecord(r->end, x->device->at.stream), "an event", err);
     SYN_CUDA(cudaStreamWaitEvent(g->stream, r->end, 0), "an event", err);
     SYN_CUDA(cudaEventRecord(r->begin, g->stream), "an event", err);
-    SYN_TRY(ask(x, r, g, err));
+    SYN_TRY(launch_collective(x, r, g, err));
     SYN_CUDA(cudaEventRecord(r->end, g->stream), "an event", err);
     r->called_ns = syn__clock_ns();
     r->in_stream = true;
@@ -375,11 +375,11 @@ static syn_status wait_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_e
     }
     SYN_TRY(syn__nccl_check(x, err));
     SYN_CUDA(cudaStreamWaitEvent(x->device->at.stream, r->end, 0), "an event", err);
-    return weave_after(x, r, r->segments[0].out, err);
+    return interleave_after(x, r, r->segments[0].out, err);
 }
 
-static bool by_nccl(const syn__cuda_comms *x, const syn_comm_call *exchange) {
-    return x->nccl && exchange->group && exchange->kind != SYN_COMM_BARRIER;
+static bool by_nccl(const syn__cuda_comms *x, const syn_comm_call *comm_call) {
+    return x->nccl && comm_call->group && comm_call->kind != SYN_COMM_BARRIER;
 }
 
 #endif
@@ -398,15 +398,15 @@ static void give_up(syn__cuda_comms *x, syn__cuda_request *r) {
 
 syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **request,
                            syn_error *err) {
-    syn__cuda_comms *x = exchanges_of(device);
+    syn__cuda_comms *x = comms_of(device);
     syn__cuda_request *r = NULL;
     SYN_TRY(syn__cuda_late(x->device, err));
     SYN_TRY(syn__cuda_flush_deferred(x->device, err));
     SYN_TRY(request_new(x, call, node, &r, err));
     syn_status s = find_rows(x, r, call, err);
-    if (s == SYN_OK) s = weave_before(x, r, err);
+    if (s == SYN_OK) s = interleave_before(x, r, err);
 #ifdef SYN_HAVE_NCCL
-    if (s == SYN_OK && by_nccl(x, &r->exchange)) s = start_in_stream(x, r, err);
+    if (s == SYN_OK && by_nccl(x, &r->comm_call)) s = start_in_stream(x, r, err);
     else
 #endif
         if (s == SYN_OK)
@@ -417,7 +417,7 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
 }
 
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err) {
-    syn__cuda_comms *x = exchanges_of(device);
+    syn__cuda_comms *x = comms_of(device);
     syn__cuda_request *r = static_cast<syn__cuda_request *>(request);
     syn_status s = syn__cuda_flush_deferred(x->device, err);
     if (s != SYN_OK) {

@@ -5,15 +5,15 @@
 #include "comm/cuda/cuda_comm.h"
 #include "syntorch/base/memory.h"
 
-enum { TAG_PLACE = INT32_MAX - 1, MOST_DEVICES = 64 };
+enum { TAG_PLACE = INT32_MAX - 1, MAX_DEVICES = 64 };
 
 /* The devices that a process sees, identified by their UUIDs, which are the same in every process.
    Host names and device numbers do not identify devices: containers on several machines may have
    the same name, and each rank may see only one device. */
-typedef struct sight {
+typedef struct visible_devices {
     int32_t n;
-    cudaUUID_t ids[MOST_DEVICES];
-} sight;
+    cudaUUID_t ids[MAX_DEVICES];
+} visible_devices;
 
 /* What rank 0 sends to each rank. */
 typedef struct place {
@@ -27,10 +27,10 @@ bool syn__cuda_sharing(void) {
     return text && strcmp(text, "1") == 0;
 }
 
-static syn_status look(int n_devices, sight *out, syn_error *err) {
+static syn_status list_devices(int n_devices, visible_devices *out, syn_error *err) {
     struct cudaDeviceProp p;
     memset(out, 0, sizeof *out);
-    out->n = n_devices < MOST_DEVICES ? n_devices : (int)MOST_DEVICES;
+    out->n = n_devices < MAX_DEVICES ? n_devices : (int)MAX_DEVICES;
     for (int i = 0; i < out->n; i++) {
         SYN_CUDA(cudaGetDeviceProperties(&p, i), "looking at a device", err);
         out->ids[i] = p.uuid;
@@ -39,20 +39,20 @@ static syn_status look(int n_devices, sight *out, syn_error *err) {
 }
 
 /* How many of the first n ranks use this device. */
-static int users(const sight *sights, const place *places, int n, const cudaUUID_t *id) {
+static int users(const visible_devices *visible, const place *places, int n, const cudaUUID_t *id) {
     int count = 0;
     for (int r = 0; r < n; r++)
-        count += memcmp(&sights[r].ids[places[r].device], id, sizeof *id) == 0;
+        count += memcmp(&visible[r].ids[places[r].device], id, sizeof *id) == 0;
     return count;
 }
 
 /* Assigns each rank, in rank order, the first of its devices with the fewest users. */
-static void choose_all(const sight *sights, place *places, int size) {
+static void choose_all(const visible_devices *visible, place *places, int size) {
     int lacking = -1;
     for (int r = 0; r < size; r++) {
         int fewest = INT32_MAX;
-        for (int i = 0; i < sights[r].n && fewest > 0; i++) {
-            const int n = users(sights, places, r, &sights[r].ids[i]);
+        for (int i = 0; i < visible[r].n && fewest > 0; i++) {
+            const int n = users(visible, places, r, &visible[r].ids[i]);
             if (n >= fewest) continue;
             fewest = n;
             places[r].device = i;
@@ -61,48 +61,49 @@ static void choose_all(const sight *sights, place *places, int size) {
     }
     for (int r = 0; r < size; r++) {
         places[r].lacking = lacking;
-        places[r].seen = lacking < 0 ? 0 : sights[lacking].n;
+        places[r].seen = lacking < 0 ? 0 : visible[lacking].n;
     }
 }
 
 enum {
-    SIGHT_WORDS = sizeof(sight) / sizeof(int32_t),
+    VISIBLE_WORDS = sizeof(visible_devices) / sizeof(int32_t),
     PLACE_WORDS = sizeof(place) / sizeof(int32_t)
 };
 
 /* Rank 0: receives the devices of all ranks, chooses, and sends each rank its device. */
-static syn_status tell_places(syn_comm *comm, sight *sights, place *places, syn_error *err) {
+static syn_status distribute_devices(syn_comm *comm, visible_devices *visible, place *places,
+                                    syn_error *err) {
     for (int r = 1; r < comm->size; r++)
-        SYN_TRY(syn__cuda_host->recv(comm, &sights[r], SIGHT_WORDS, SYN_I32, r, TAG_PLACE, err));
-    choose_all(sights, places, comm->size);
+        SYN_TRY(syn__cuda_host->recv(comm, &visible[r], VISIBLE_WORDS, SYN_I32, r, TAG_PLACE, err));
+    choose_all(visible, places, comm->size);
     for (int r = 1; r < comm->size; r++)
         SYN_TRY(syn__cuda_host->send(comm, &places[r], PLACE_WORDS, SYN_I32, r, TAG_PLACE, err));
     return SYN_OK;
 }
 
-static syn_status gather(syn_comm *comm, const sight *mine, place *out, syn_error *err) {
+static syn_status gather(syn_comm *comm, const visible_devices *mine, place *out, syn_error *err) {
     const size_t n = (size_t)comm->size;
-    sight *sights = static_cast<sight *>(syn_calloc(n, sizeof *sights));
+    visible_devices *visible = static_cast<visible_devices *>(syn_calloc(n, sizeof *visible));
     place *places = static_cast<place *>(syn_calloc(n, sizeof *places));
     syn_status s = SYN_OK;
-    if (!sights || !places) {
-        s = SYN_FAIL_NOMEM(err, n * sizeof *sights, "the devices of ranks");
+    if (!visible || !places) {
+        s = SYN_FAIL_NOMEM(err, n * sizeof *visible, "the devices of ranks");
     } else {
-        sights[0] = *mine;
-        s = tell_places(comm, sights, places, err);
+        visible[0] = *mine;
+        s = distribute_devices(comm, visible, places, err);
         *out = places[0];
     }
-    syn_free(sights);
+    syn_free(visible);
     syn_free(places);
     return s;
 }
 
 /* Chooses the device if the ranks are in several processes. */
 static syn_status find_place(syn_comm *comm, int n_devices, place *out, syn_error *err) {
-    sight mine;
-    SYN_TRY(look(n_devices, &mine, err));
+    visible_devices mine;
+    SYN_TRY(list_devices(n_devices, &mine, err));
     if (comm->rank == 0) return gather(comm, &mine, out, err);
-    SYN_TRY(syn__cuda_host->send(comm, &mine, SIGHT_WORDS, SYN_I32, 0, TAG_PLACE, err));
+    SYN_TRY(syn__cuda_host->send(comm, &mine, VISIBLE_WORDS, SYN_I32, 0, TAG_PLACE, err));
     return syn__cuda_host->recv(comm, out, PLACE_WORDS, SYN_I32, 0, TAG_PLACE, err);
 }
 

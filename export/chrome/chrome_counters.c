@@ -17,7 +17,7 @@ typedef struct writer {
     syn_sink *sink;
     const syn__timeline *timeline;
     syn__walk *walk;
-    const syn__tracks *lanes;
+    const syn__tracks *tracks;
     life *lives; /* per tensor; only used for tensors that own their storage */
     change *changes;
     size_t n, cap;
@@ -126,8 +126,8 @@ static syn_status put_memory(writer *w) {
 /* ---- Communication ---- */
 
 static syn_status put_in_flight(writer *w) {
-    for (size_t i = 0; i < w->lanes->n_slices; i++) {
-        const syn__slice *s = &w->lanes->slices[i];
+    for (size_t i = 0; i < w->tracks->n_slices; i++) {
+        const syn__slice *s = &w->tracks->slices[i];
         const syn_node *node;
         SYN_TRY(syn__walk_node(w->walk, s->node, &node, w->err));
         if (!syn__walk_is_comm(node) || node->comm_bytes == 0 || node->comm_bytes > INT64_MAX / 4)
@@ -141,8 +141,8 @@ static syn_status put_in_flight(writer *w) {
 }
 
 syn_status syn__chrome_put_counters(syn_sink *sink, const syn__timeline *timeline, syn__walk *walk,
-                                    const syn__tracks *lanes, syn_error *err) {
-    writer w = {.sink = sink, .timeline = timeline, .walk = walk, .lanes = lanes, .err = err};
+                                    const syn__tracks *tracks, syn_error *err) {
+    writer w = {.sink = sink, .timeline = timeline, .walk = walk, .tracks = tracks, .err = err};
     syn_status s = put_memory(&w);
     if (s == SYN_OK) s = put_in_flight(&w);
     syn_free(w.lives);

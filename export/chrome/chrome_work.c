@@ -31,13 +31,13 @@ typedef struct placed {
 
 /* Returns the number of the piece's track: 0 for the host's waits, otherwise the number of its
    stream. */
-static uint32_t lane(const syn_piece *p) {
+static uint32_t track(const syn_piece *p) {
     return p->kind == SYN_PIECE_WAIT ? 0 : p->stream;
 }
 
 static int compare(const void *a, const void *b) {
     const syn_piece *x = ((const placed *)a)->piece, *y = ((const placed *)b)->piece;
-    if (lane(x) != lane(y)) return lane(x) < lane(y) ? -1 : 1;
+    if (track(x) != track(y)) return track(x) < track(y) ? -1 : 1;
     if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
     return x < y ? -1 : x > y;
 }
@@ -75,7 +75,7 @@ static void put_slice(writer *w, const placed *at, int64_t start, int64_t end) {
     syn_sink_text(w->sink, ",\"cat\":");
     syn_sink_json_string(w->sink, kinds[p->kind].category);
     syn__put_i64(w->sink, ",\"pid\":", w->walk->rank);
-    syn__put_i64(w->sink, ",\"tid\":", (int64_t)w->first_tid + lane(p));
+    syn__put_i64(w->sink, ",\"tid\":", (int64_t)w->first_tid + track(p));
     syn__put_us(w->sink, ",\"ts\":", w->timeline->base_us, start);
     syn__put_us(w->sink, ",\"dur\":", 0, end - start);
     syn_sink_text(w->sink, ",\"args\":{");
@@ -107,8 +107,8 @@ static void put_all(writer *w, const placed *pieces, size_t n) {
     int64_t free_at = 0;
     for (size_t i = 0; i < n; i++) {
         const syn_piece *p = pieces[i].piece;
-        if (i == 0 || lane(p) != lane(pieces[i - 1].piece)) {
-            put_thread(w, lane(p));
+        if (i == 0 || track(p) != track(pieces[i - 1].piece)) {
+            put_thread(w, track(p));
             free_at = 0;
         }
         int64_t start = whole_ns(w, p->start_ns), end = whole_ns(w, p->start_ns + p->wall_ns);
@@ -123,7 +123,7 @@ syn_status syn__chrome_put_work(syn_sink *sink, const syn__timeline *timeline, s
                                 uint32_t first_tid, syn_error *err) {
     const syn_work *work = walk->graph->ranks[walk->rank_index].work;
     writer w = {sink, timeline, walk, work, first_tid};
-    const size_t most = work ? work->n_pieces + work->n_between : 0;
+    const size_t most = work ? work->n_pieces + work->n_unowned : 0;
     size_t n = 0;
     if (most == 0 || timeline->clock != SYN__CLOCK_MEASURED) return SYN_OK;
     placed *pieces = syn_calloc(most, sizeof *pieces);
@@ -131,8 +131,8 @@ syn_status syn__chrome_put_work(syn_sink *sink, const syn__timeline *timeline, s
     for (size_t i = 0; i < work->n_nodes; i++)
         for (uint32_t k = 0; k < work->nodes[i].n_pieces && n < work->n_pieces; k++)
             pieces[n++] = (placed){&work->pieces[work->nodes[i].first + k], &work->nodes[i]};
-    for (size_t i = 0; i < work->n_between; i++)
-        pieces[n++] = (placed){&work->between[i].piece, NULL};
+    for (size_t i = 0; i < work->n_unowned; i++)
+        pieces[n++] = (placed){&work->unowned[i].piece, NULL};
     qsort(pieces, n, sizeof *pieces, compare);
     put_all(&w, pieces, n);
     syn_free(pieces);

@@ -25,7 +25,7 @@ typedef struct writer {
     syn__walk walk;
     syn_sink *sink;
     syn_error *err;
-    syn__tracks lanes;
+    syn__tracks tracks;
     syn__chrome_flows flows;
     bool first;
 } writer;
@@ -49,7 +49,7 @@ static void begin_metadata(writer *w, const char *name, uint32_t tid) {
 
 static void put_thread_name(writer *w, const syn__track_thread *t) {
     char name[128], text[160];
-    syn__track_name(&w->lanes, w->timeline.graph, t, name, sizeof name);
+    syn__track_name(&w->tracks, w->timeline.graph, t, name, sizeof name);
     if (t->copy > 0) snprintf(text, sizeof text, "%s (overlap %u)", name, (unsigned)t->copy);
     syn__put_text(w->sink, "\"name\":", t->copy > 0 ? text : name);
 }
@@ -79,13 +79,13 @@ static void put_rank_metadata(writer *w) {
     begin_metadata(w, "process_sort_index", 0);
     syn__put_i64(w->sink, "\"sort_index\":", w->walk.rank);
     put(w, "}}");
-    for (size_t i = 0; i < w->lanes.n_threads; i++) {
-        const syn__track_thread *t = &w->lanes.threads[i];
+    for (size_t i = 0; i < w->tracks.n_threads; i++) {
+        const syn__track_thread *t = &w->tracks.threads[i];
         begin_metadata(w, "thread_name", t->tid);
         put_thread_name(w, t);
         put(w, "}}");
         begin_metadata(w, "thread_sort_index", t->tid);
-        syn__put_u64(w->sink, "\"sort_index\":", t->host ? i : w->lanes.n_threads + i);
+        syn__put_u64(w->sink, "\"sort_index\":", t->host ? i : w->tracks.n_threads + i);
         put(w, "}}");
     }
 }
@@ -170,7 +170,7 @@ static syn_status put_args(writer *w, const syn__slice *s, const syn_node *node)
     syn__put_u64(w->sink, "\",\"External id\":", node->id);
     syn__put_text(w->sink, ",\"op\":", node->op);
     if (node->scope[0] != '\0') syn__put_text(w->sink, ",\"scope\":", node->scope);
-    if (!w->lanes.foreign) {
+    if (!w->tracks.foreign) {
         syn__put_text(w->sink, ",\"phase\":", syn_phase_name(node->phase));
         syn__put_u64(w->sink, ",\"step\":", node->step);
     }
@@ -240,11 +240,11 @@ static syn_status put_slice(writer *w, const syn__slice *s, uint32_t rank_index)
 
 static syn_status put_rank(writer *w, uint32_t rank_index) {
     syn__walk_select(&w->walk, rank_index);
-    SYN_TRY(syn__tracks_fill(&w->lanes, &w->timeline, &w->walk, rank_index, w->err));
+    SYN_TRY(syn__tracks_fill(&w->tracks, &w->timeline, &w->walk, rank_index, w->err));
     put_rank_metadata(w);
-    for (size_t i = 0; i < w->lanes.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
-        SYN_TRY(put_slice(w, &w->lanes.slices[i], rank_index));
-    SYN_TRY(syn__chrome_put_counters(w->sink, &w->timeline, &w->walk, &w->lanes, w->err));
+    for (size_t i = 0; i < w->tracks.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
+        SYN_TRY(put_slice(w, &w->tracks.slices[i], rank_index));
+    SYN_TRY(syn__chrome_put_counters(w->sink, &w->timeline, &w->walk, &w->tracks, w->err));
     return syn__chrome_put_work(w->sink, &w->timeline, &w->walk,
                                 syn__tracks_first_host(w->timeline.graph), w->err);
 }
@@ -317,7 +317,7 @@ static syn_status write_chrome(const syn_graph *graph, const syn_export_options 
     syn__walk_free(&w.walk);
     syn__timeline_free(&w.timeline);
     syn__copies_free(&w.copies);
-    syn__tracks_free(&w.lanes);
+    syn__tracks_free(&w.tracks);
     syn__chrome_flows_free(&w.flows);
     return status;
 }

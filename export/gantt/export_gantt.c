@@ -101,8 +101,8 @@ static syn_status add_node(chart *c, state *s, size_t first, const syn_node *nod
     return SYN_OK;
 }
 
-/* A message ends the pass whose result it sends. Receives are posted early and belong to no pass.
- */
+/* A message ends the pass whose result it sends. Receives are posted early, so they belong to no
+   pass. */
 static syn_status add_rank(chart *c, uint32_t place, syn_error *err) {
     const syn__timeline *t = c->timeline;
     const uint32_t rank = t->ranks[place];

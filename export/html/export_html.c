@@ -44,7 +44,7 @@ static syn_status put_data(const syn__html_trace *trace, const char *title, cons
 /* Writes a title such as "gpt3-175b, tp 8, 2 ranks". */
 static void make_title(const syn_graph *graph, const syn_export_options *options, char *out,
                        size_t bytes) {
-    static const char *const facts[] = {"model", "tp", "dp", "dtype", "device"};
+    static const char *const names[] = {"model", "tp", "dp", "dtype", "device"};
     char value[128];
     size_t n = 0;
     if (options != NULL && options->title != NULL) {
@@ -52,12 +52,12 @@ static void make_title(const syn_graph *graph, const syn_export_options *options
         return;
     }
     out[0] = '\0';
-    for (size_t i = 0; i < sizeof facts / sizeof facts[0] && n < bytes; i++) {
-        const syn_attribute *a = syn_graph_meta(graph, facts[i]);
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && n < bytes; i++) {
+        const syn_attribute *a = syn_graph_meta(graph, names[i]);
         if (a == NULL) continue;
-        const bool degree = facts[i][1] == 'p';
+        const bool degree = names[i][1] == 'p';
         n += (size_t)snprintf(out + n, bytes - n, "%s%s%s%s", n > 0 ? ", " : "",
-                              degree ? facts[i] : "", degree ? " " : "",
+                              degree ? names[i] : "", degree ? " " : "",
                               syn_attribute_text(a, value, sizeof value));
     }
     if (n == 0)

@@ -5,7 +5,7 @@
 #include "export/html/html_trace.h"
 #include "syntorch/base/memory.h"
 
-#define MOST_ROWS 400 /* maximum number of rows of a table */
+#define MAX_ROWS 400 /* maximum number of rows of a table */
 
 syn_status syn__html_sums_add(syn__html_sums *sums, bool host, const char *text, size_t bytes,
                               const syn__html_sum *more, syn_error *err) {
@@ -87,9 +87,9 @@ static syn_status put_table(const syn__html_sums *sums, const char *what, bool i
     syn_sink_printf(sink, "<table>\n<thead><tr><th scope=\"col\">%s</th><th>calls</th>", what);
     if (!in_order) syn_sink_text(sink, "<th>time</th><th>wait</th>");
     syn_sink_text(sink, "<th>flops</th><th>bytes</th></tr></thead>\n<tbody>\n");
-    for (size_t i = 0; i < n && i < MOST_ROWS; i++) put_row(&rows[i], in_order, sink);
+    for (size_t i = 0; i < n && i < MAX_ROWS; i++) put_row(&rows[i], in_order, sink);
     syn_sink_text(sink, "</tbody>\n</table>\n");
-    if (n > MOST_ROWS) syn_sink_printf(sink, "<p>and %zu more with less time</p>\n", n - MOST_ROWS);
+    if (n > MAX_ROWS) syn_sink_printf(sink, "<p>and %zu more with less time</p>\n", n - MAX_ROWS);
     syn_free(rows);
     return SYN_OK;
 }

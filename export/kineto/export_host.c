@@ -161,10 +161,10 @@ static syn_status put_args(writer *w, const char *key, uint32_t n, const syn_nod
     return SYN_OK;
 }
 
-typedef struct facts {
+typedef struct node_attrs {
     int64_t rf_id, sequence, scope, tid, fw_tid;
     const char *schema;
-} facts;
+} node_attrs;
 
 static void put_number(writer *w, const char *name, const char *type, int64_t value) {
     syn__put_text(w->sink, ",{\"name\":", name);
@@ -179,7 +179,7 @@ static void put_string(writer *w, const char *name, const char *value) {
     put(w, "}");
 }
 
-static void begin_attrs(writer *w, const facts *f) {
+static void begin_attrs(writer *w, const node_attrs *f) {
     syn__put_i64(w->sink,
                  ",\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":", f->rf_id);
     put(w, "}");
@@ -195,7 +195,7 @@ static void begin_attrs(writer *w, const facts *f) {
 }
 
 static syn_status put_root(writer *w, int64_t id, const char *name, int64_t parent, int64_t tid) {
-    const facts f = {0, -1, SCOPE_USER, tid, 0, ""};
+    const node_attrs f = {0, -1, SCOPE_USER, tid, 0, ""};
     begin_node(w, id, name, parent);
     SYN_TRY(put_args(w, ",\"inputs\":", 0, NULL));
     SYN_TRY(put_args(w, ",\"outputs\":", 0, NULL));
@@ -227,7 +227,7 @@ static void put_group(writer *w, syn_sink *text, const syn_graph_group *group, b
 /* Writes the groups and their members as a JSON list within a string. */
 static syn_status put_groups(writer *w) {
     const syn_graph *graph = w->r->graph;
-    const facts f = {SYN__KINETO_FIRST_RF - 1, -1, SCOPE_USER, SYN__KINETO_MAIN + 1, 0, ""};
+    const node_attrs f = {SYN__KINETO_FIRST_RF - 1, -1, SCOPE_USER, SYN__KINETO_MAIN + 1, 0, ""};
     syn_sink *text;
     size_t bytes;
     if (graph->world_size < 2) return SYN_OK;
@@ -313,12 +313,12 @@ static syn_status put_event(writer *w, uint32_t index) {
     n = syn__kineto_outputs(e, node, w->args);
     SYN_TRY(put_args(w, ",\"outputs\":", n, NULL));
     const bool backward = e->sequence != 0 && e->kind != SYN__KINETO_OP;
-    const facts f = {.rf_id = (int64_t)index + SYN__KINETO_FIRST_RF,
-                     .sequence = e->sequence != 0 ? (int64_t)e->sequence : -1,
-                     .scope = scope_of(e),
-                     .tid = (int64_t)e->thread + 1,
-                     .fw_tid = backward ? SYN__KINETO_MAIN + 1 : 0,
-                     .schema = schema};
+    const node_attrs f = {.rf_id = (int64_t)index + SYN__KINETO_FIRST_RF,
+                          .sequence = e->sequence != 0 ? (int64_t)e->sequence : -1,
+                          .scope = scope_of(e),
+                          .tid = (int64_t)e->thread + 1,
+                          .fw_tid = backward ? SYN__KINETO_MAIN + 1 : 0,
+                          .schema = schema};
     begin_attrs(w, &f);
     if (e->kind == SYN__KINETO_RECORD) SYN_TRY(put_record_attrs(w, node));
     put(w, "]}");

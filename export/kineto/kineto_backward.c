@@ -6,7 +6,7 @@
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 
-enum { LOOKED_AT = 64 }; /* maximum number of forward ops searched, from the last */
+enum { MAX_SEARCHED = 64 }; /* maximum number of forward ops searched, from the last */
 
 /* The length of an op's name without endings such as "_grad". */
 static size_t base_bytes(const char *op) {
@@ -51,7 +51,7 @@ syn_status syn__kineto_forward(syn__kineto_forwards *forwards, const syn_node *n
 /* Makes the last matching forward op the current group, and removes the forward ops after it, which
    have no backward op. */
 static bool claim(syn__kineto_forwards *f, const syn__kineto_mark *like) {
-    for (size_t i = f->n; i > 0 && f->n - i < LOOKED_AT; i--) {
+    for (size_t i = f->n; i > 0 && f->n - i < MAX_SEARCHED; i--) {
         const syn__kineto_mark *m = &f->marks[i - 1];
         const bool same = like->product ? m->product : m->op == like->op;
         if (m->scope != like->scope || !same) continue;
@@ -65,7 +65,7 @@ static bool claim(syn__kineto_forwards *f, const syn__kineto_mark *like) {
 syn__kineto_belongs syn__kineto_backward(syn__kineto_forwards *f, const syn_node *node, bool open) {
     const syn__kineto_mark own = mark_of(node);
     const bool joins = open && own.scope == f->group.scope;
-    if (is_helper(node->op)) return joins ? SYN__KINETO_JOINS : SYN__KINETO_ALONE;
+    if (is_helper(node->op)) return joins ? SYN__KINETO_JOINS : SYN__KINETO_UNMATCHED;
     if (own.product && f->n_products == 1 && own.scope == f->product.scope &&
         strcmp(node->op, "linear") != 0) {
         f->n_products++;
@@ -73,7 +73,7 @@ syn__kineto_belongs syn__kineto_backward(syn__kineto_forwards *f, const syn_node
         f->group = f->product;
         return SYN__KINETO_AGAIN;
     }
-    if (!claim(f, &own)) return joins ? SYN__KINETO_JOINS : SYN__KINETO_ALONE;
+    if (!claim(f, &own)) return joins ? SYN__KINETO_JOINS : SYN__KINETO_UNMATCHED;
     if (own.product) {
         f->product = f->group;
         f->n_products = 1;

@@ -30,10 +30,10 @@ typedef struct syn__kineto_forwards {
 } syn__kineto_forwards;
 
 typedef enum syn__kineto_belongs {
-    SYN__KINETO_ALONE,  /* belongs to no known forward op */
-    SYN__KINETO_JOINS,  /* belongs to the forward op of the previous op */
-    SYN__KINETO_BEGINS, /* belongs to forwards->group.event, as its first backward op */
-    SYN__KINETO_AGAIN   /* belongs to forwards->group.event, which had other backward ops earlier */
+    SYN__KINETO_UNMATCHED, /* belongs to no known forward op */
+    SYN__KINETO_JOINS,     /* belongs to the forward op of the previous op */
+    SYN__KINETO_BEGINS,    /* belongs to forwards->group.event, as its first backward op */
+    SYN__KINETO_AGAIN /* belongs to forwards->group.event, which had other backward ops earlier */
 } syn__kineto_belongs;
 
 /* Adds a forward op. */

@@ -7,7 +7,7 @@
 
 enum { WAIT_NS = 4 };    /* duration of a wait on the device */
 enum { CALL_NS = 1000 }; /* duration of a call of a communication, if there is time */
-enum { MOST_LEVELS = 4 };
+enum { MAX_LEVELS = 4 };
 
 typedef struct call_span {
     int64_t start, end;
@@ -19,7 +19,7 @@ typedef struct planner {
     syn__walk *walk;
     syn__kineto_order order;
     syn__kineto_forwards forwards;
-    size_t next_comm, next_between;
+    size_t next_comm, next_unowned;
     int64_t now[SYN__KINETO_THREADS]; /* per thread: earliest time of its next start or end */
     uint32_t step, optimizer, autograd, backward; /* open events; SYN__KINETO_NONE: none */
     uint32_t step_number, sequence;
@@ -73,7 +73,7 @@ static call_span host_call(planner *p, const syn_node_work *work, uint32_t besid
         if (end > p->work_end) p->work_end = end;
     }
     if (s.start < p->now[SYN__KINETO_MAIN]) s.start = p->now[SYN__KINETO_MAIN];
-    const int64_t least = s.start + 2 * ((int64_t)work->n_pieces + besides + MOST_LEVELS);
+    const int64_t least = s.start + 2 * ((int64_t)work->n_pieces + besides + MAX_LEVELS);
     if (s.end < least) s.end = least;
     return s;
 }
@@ -81,22 +81,22 @@ static call_span host_call(planner *p, const syn_node_work *work, uint32_t besid
 /* The next piece that belongs to no node, if the host queued it before `until`; otherwise NULL. */
 static const syn_piece *piece_before(const planner *p, size_t i, int64_t until) {
     const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
-    if (!all || i >= all->n_between) return NULL;
-    const syn_piece *piece = &all->between[i].piece;
+    if (!all || i >= all->n_unowned) return NULL;
+    const syn_piece *piece = &all->unowned[i].piece;
     return host_ns(p, piece->call_ns) < until ? piece : NULL;
 }
 
 /* Adds the next n pieces that belong to no node. */
-static syn_status add_between(planner *p, size_t n, uint32_t around) {
+static syn_status add_unowned(planner *p, size_t n, uint32_t around) {
     syn__kineto_plan *plan = p->plan;
     int64_t *now = &p->now[SYN__KINETO_MAIN];
-    SYN_TRY(syn_grow(&plan->between, &plan->between_cap, plan->n_between + n, sizeof *plan->between,
+    SYN_TRY(syn_grow(&plan->unowned, &plan->unowned_cap, plan->n_unowned + n, sizeof *plan->unowned,
                      p->err));
     for (; n > 0; n--) {
-        const syn_piece *piece = piece_before(p, p->next_between++, INT64_MAX);
-        syn__kineto_between *b = &plan->between[plan->n_between++];
+        const syn_piece *piece = piece_before(p, p->next_unowned++, INT64_MAX);
+        syn__kineto_unowned *b = &plan->unowned[plan->n_unowned++];
         const int64_t done = host_ns(p, piece->start_ns + piece->wall_ns);
-        *b = (syn__kineto_between){host_ns(p, piece->call_ns),
+        *b = (syn__kineto_unowned){host_ns(p, piece->call_ns),
                                    host_ns(p, piece->call_ns + piece->call_wall_ns), piece, around};
         if (b->start < *now) b->start = *now;
         if (b->end <= b->start) b->end = b->start + 1;
@@ -108,7 +108,7 @@ static syn_status add_between(planner *p, size_t n, uint32_t around) {
 
 static size_t count_before(const planner *p, int64_t until) {
     size_t n = 0;
-    while (piece_before(p, p->next_between + n, until)) n++;
+    while (piece_before(p, p->next_unowned + n, until)) n++;
     return n;
 }
 
@@ -117,7 +117,7 @@ static size_t count_before(const planner *p, int64_t until) {
 static size_t count_waited_for(const planner *p, int64_t until) {
     const syn_piece *piece;
     size_t n = 0;
-    for (size_t i = 0; (piece = piece_before(p, p->next_between + i, until)) != NULL; i++)
+    for (size_t i = 0; (piece = piece_before(p, p->next_unowned + i, until)) != NULL; i++)
         if (piece->kind == SYN_PIECE_WAIT) n = i + 1;
     return n;
 }
@@ -182,17 +182,17 @@ static syn_status close_step(planner *p, int64_t until) {
 static syn_status open_step(planner *p, uint32_t index, const syn_node *node, int64_t until) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     if (p->step != SYN__KINETO_NONE && node->step == p->step_number)
-        return add_between(p, count_before(p, until), innermost(p));
+        return add_unowned(p, count_before(p, until), innermost(p));
     const size_t n_before = count_waited_for(p, until);
-    if (p->step == SYN__KINETO_NONE) p->next_between += n_before; /* omitted */
-    else SYN_TRY(add_between(p, n_before, innermost(p)));
-    const syn_piece *first = piece_before(p, p->next_between, until);
+    if (p->step == SYN__KINETO_NONE) p->next_unowned += n_before; /* omitted */
+    else SYN_TRY(add_unowned(p, n_before, innermost(p)));
+    const syn_piece *first = piece_before(p, p->next_unowned, until);
     const int64_t begin = first != NULL ? host_ns(p, first->call_ns) : until;
     if (p->step == SYN__KINETO_NONE && begin > *now) *now = begin;
     SYN_TRY(close_step(p, begin));
     p->step_number = node->step;
     SYN_TRY(open_event(p, SYN__KINETO_STEP, index, SYN__KINETO_NONE, &p->step));
-    return add_between(p, count_before(p, until), p->step);
+    return add_unowned(p, count_before(p, until), p->step);
 }
 
 static syn_status open_backward(planner *p, bool first) {
@@ -265,7 +265,7 @@ static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *n
     uint32_t around;
     call_span s = {p->now[SYN__KINETO_MAIN], until - 1};
     if (s.end > s.start + CALL_NS) s.end = s.start + CALL_NS;
-    if (s.end < s.start + 2 * MOST_LEVELS) s.end = s.start + 2 * MOST_LEVELS;
+    if (s.end < s.start + 2 * MAX_LEVELS) s.end = s.start + 2 * MAX_LEVELS;
     p->now[SYN__KINETO_MAIN] = s.end + 1;
     return push_call(p, comm->node, node, s, SYN__KINETO_RECORD, &around);
 }
@@ -297,7 +297,7 @@ static syn_status add_inputs(planner *p, size_t comm, uint32_t *first, uint32_t 
 static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node *node,
                              const syn_node_work *work) {
     uint32_t around, first = 0, n = 0;
-    SYN_TRY(add_between(p, count_before(p, host_ns(p, work->call_ns)), innermost(p)));
+    SYN_TRY(add_unowned(p, count_before(p, host_ns(p, work->call_ns)), innermost(p)));
     if (p->exact) SYN_TRY(add_inputs(p, (size_t)(comm - p->order.comms), &first, &n));
     const call_span s = host_call(p, work, n + 3);
     comm->end = s.end;
@@ -424,7 +424,7 @@ static syn_status finish(planner *p) {
     syn__kineto_plan *plan = p->plan;
     if (p->step != SYN__KINETO_NONE) {
         close_inner(p);
-        SYN_TRY(add_between(p, count_before(p, INT64_MAX), p->step));
+        SYN_TRY(add_unowned(p, count_before(p, INT64_MAX), p->step));
     }
     SYN_TRY(close_step(p, INT64_MAX));
     plan->begin = plan->n_events > 0 ? plan->events[0].start : 0;
@@ -463,7 +463,7 @@ syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *tim
 
 void syn__kineto_plan_free(syn__kineto_plan *plan) {
     syn_free(plan->events);
-    syn_free(plan->between);
+    syn_free(plan->unowned);
     syn_free(plan->inputs);
     syn__kineto_modules_free(&plan->modules);
     *plan = (syn__kineto_plan){0};

@@ -78,17 +78,17 @@ typedef struct syn__kineto_event {
 } syn__kineto_event;
 
 /* Device work that belongs to no op, and the call in the main thread that queues it. */
-typedef struct syn__kineto_between {
+typedef struct syn__kineto_unowned {
     int64_t start, end;
     const syn_piece *piece;
     uint32_t around; /* the enclosing event */
-} syn__kineto_between;
+} syn__kineto_unowned;
 
 typedef struct syn__kineto_plan {
     syn__kineto_event *events;
     size_t n_events, events_cap;
-    syn__kineto_between *between; /* in order of time */
-    size_t n_between, between_cap;
+    syn__kineto_unowned *unowned; /* in order of time */
+    size_t n_unowned, unowned_cap;
     uint32_t *inputs; /* nodes that communications wait for */
     size_t n_inputs, inputs_cap;
     bool threads[SYN__KINETO_THREADS]; /* whether each thread has events */

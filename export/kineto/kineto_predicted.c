@@ -20,7 +20,7 @@ typedef struct predictor {
     uint64_t now;     /* current time on the host */
     uint64_t done;    /* end of the compute stream's last kernel */
     uint64_t shift;   /* delay of the device relative to the timeline */
-    uint32_t step, newest;
+    uint32_t step, last_node;
     syn_error *err;
 } predictor;
 
@@ -108,7 +108,7 @@ static syn_status name_piece(predictor *p, const syn_node *node, syn_piece *piec
    token. */
 static syn_status end_step(predictor *p) {
     const uint64_t end = p->done > p->now ? p->done : p->now;
-    const syn_unowned_piece wait = {p->newest,
+    const syn_unowned_piece wait = {p->last_node,
                                     {.kind = SYN_PIECE_WAIT,
                                      .stream = COMPUTE_STREAM,
                                      .call_ns = p->now,
@@ -117,7 +117,7 @@ static syn_status end_step(predictor *p) {
                                      .wall_ns = end - p->now}};
     if (p->work->n_nodes == 0) return SYN_OK;
     p->now = end;
-    return syn_work_add_between(p->work, &wait, p->err);
+    return syn_work_add_unowned(p->work, &wait, p->err);
 }
 
 /* Returns the call of a node. The host makes each call as soon as it can, and at the latest
@@ -157,7 +157,7 @@ static syn_status add_node(predictor *p, uint32_t index, const syn_node *node,
     else p->done = piece.start_ns + piece.wall_ns;
     work.n_pieces = syn__walk_is_comm(node) || end > start;
     p->step = node->step;
-    p->newest = work.node;
+    p->last_node = work.node;
     SYN_TRY(name_piece(p, node, &piece));
     return syn_work_add(p->work, &work, &piece, p->err);
 }

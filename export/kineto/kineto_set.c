@@ -99,22 +99,22 @@ const syn_exporter syn_export_memory_csv = {"memory", "memory.csv", write_memory
 
 /* ---- The set ---- */
 
-static syn_status open_named(syn_sink **out, const char *prefix, const char *ending,
+static syn_status open_named(syn_sink **out, const char *prefix, const char *suffix,
                              syn_error *err) {
-    const size_t bytes = strlen(prefix) + strlen(ending) + 1;
+    const size_t bytes = strlen(prefix) + strlen(suffix) + 1;
     char *path = syn_malloc(bytes);
     if (path == NULL) return SYN_FAIL_NOMEM(err, bytes, "a file name");
-    snprintf(path, bytes, "%s%s", prefix, ending);
+    snprintf(path, bytes, "%s%s", prefix, suffix);
     const syn_status status = syn_sink_open_file(out, path, err);
     syn_free(path);
     return status;
 }
 
-static syn_status write_named(syn__kineto_recording *r, const char *prefix, const char *ending,
+static syn_status write_named(syn__kineto_recording *r, const char *prefix, const char *suffix,
                               write_fn *write) {
     char name[64];
     syn_sink *sink;
-    snprintf(name, sizeof name, ".%d_%s", (int)r->walk.rank, ending);
+    snprintf(name, sizeof name, ".%d_%s", (int)r->walk.rank, suffix);
     SYN_TRY(open_named(&sink, prefix, name, r->err));
     const syn_status status = write(r, sink);
     const syn_status closed = syn_sink_close(sink, status == SYN_OK, r->err);

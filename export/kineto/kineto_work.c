@@ -23,7 +23,7 @@ typedef struct writer {
     size_t n_streams, streams_cap;
     int64_t correlation; /* correlation id of the last call */
     int64_t *records;    /* per node: correlation id of the call that recorded its end; 0: none */
-    size_t next_between;
+    size_t next_unowned;
     uint32_t compute; /* the compute stream */
     int64_t n_waits;
 } writer;
@@ -91,7 +91,7 @@ static syn_status stream_of(writer *w, const syn_piece *p, stream **out) {
 }
 
 /* Writes a host wait for a stream, which ends when the stream's work is done. */
-static syn_status put_host_wait(writer *w, const syn__kineto_between *b) {
+static syn_status put_host_wait(writer *w, const syn__kineto_unowned *b) {
     const int kind = SYN_PIECE_WAIT;
     stream *s;
     SYN_TRY(stream_of(w, b->piece, &s));
@@ -207,10 +207,10 @@ static syn_status put_both(writer *w, uint32_t event, const syn_node *node, cons
 }
 
 /* Writes the pieces before `until` that belong to no op. */
-static syn_status put_between(writer *w, int64_t until) {
+static syn_status put_unowned(writer *w, int64_t until) {
     const syn__kineto_plan *plan = &w->r->plan;
-    for (; w->next_between < plan->n_between; w->next_between++) {
-        const syn__kineto_between *b = &plan->between[w->next_between];
+    for (; w->next_unowned < plan->n_unowned; w->next_unowned++) {
+        const syn__kineto_unowned *b = &plan->unowned[w->next_unowned];
         if (b->start >= until) return SYN_OK;
         if (b->piece->kind == SYN_PIECE_WAIT) SYN_TRY(put_host_wait(w, b));
         else SYN_TRY(put_both(w, b->around, NULL, b->piece, b->start, b->end));
@@ -335,11 +335,11 @@ syn_status syn__kineto_write_work(syn__kineto_recording *r, syn_sink *sink) {
     status = find_compute(&w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) {
         const syn__kineto_event *e = &r->plan.events[i];
-        status = put_between(&w, e->start);
+        status = put_unowned(&w, e->start);
         if (status != SYN_OK || !e->device) continue;
         status = e->kind == SYN__KINETO_WAIT ? put_awaited(&w, i) : put_pieces(&w, i);
     }
-    if (status == SYN_OK) status = put_between(&w, INT64_MAX);
+    if (status == SYN_OK) status = put_unowned(&w, INT64_MAX);
     if (status == SYN_OK) put_names(&w);
     syn_free(w.streams);
     syn_free(w.records);

@@ -34,7 +34,7 @@ static const colour edge_black = {"#000000", 0, 0, 0};
 
 typedef struct writer {
     syn__walk walk;
-    syn__links links;
+    syn__rank_edges links;
     syn_sink *sink;
     const syn_node *op;    /* current node, whose edges are being written */
     double op_ns, late_ns; /* length of edges that begin at `op`; additional length of edges that
@@ -314,15 +314,15 @@ static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
         end_data(w->sink);
     }
     end_edge(w, w->walk.comm[from] != 0 || syn__walk_is_comm(w->op), true, 1,
-             syn__links_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
+             syn__rank_edges_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
 }
 
-static void put_link(void *arg, const syn__link *link) {
+static void put_link(void *arg, const syn__rank_edge *link) {
     writer *w = arg;
     syn_sink_text(w->sink, "<edge source=\"");
-    syn__links_put_end(w->sink, &link->from);
+    syn__rank_edges_put_end(w->sink, &link->from);
     syn_sink_text(w->sink, "\" target=\"");
-    syn__links_put_end(w->sink, &link->to);
+    syn__rank_edges_put_end(w->sink, &link->to);
     syn_sink_text(w->sink, "\">");
     data_text(w->sink, "ekind", link->kind);
     data_text(w->sink, "elabel", link->kind);
@@ -332,9 +332,9 @@ static void put_link(void *arg, const syn__link *link) {
 
 /* ---- Meeting nodes and the end node, which belong to no rank and are written as rank -1 ---- */
 
-static void put_point(writer *w, const syn__link_end *id, const char *type, const look *l) {
+static void put_point(writer *w, const syn__rank_edge_end *id, const char *type, const look *l) {
     syn_sink_text(w->sink, "<node id=\"");
-    syn__links_put_end(w->sink, id);
+    syn__rank_edges_put_end(w->sink, id);
     syn_sink_text(w->sink, "\">");
     put_look(w->sink, l);
     data_text(w->sink, "type", type);
@@ -349,7 +349,7 @@ static void put_end(writer *w) {
                     .fill = &blue,
                     .x = -COLUMN_WIDTH / 2};
     if (!w->links.has_end) return;
-    put_point(w, &(syn__link_end){.kind = 'e'}, "end", &l);
+    put_point(w, &(syn__rank_edge_end){.kind = 'e'}, "end", &l);
     syn_sink_text(w->sink, "</node>\n");
 }
 
@@ -360,7 +360,7 @@ static void put_meeting(writer *w, uint32_t index) {
     const uint32_t number = syn__timeline_course(t, w->walk.rank_index, index)->meeting;
     if (number == SYN__NO_MEETING || w->met[number]) return;
     const syn__meeting *m = &t->meetings[number];
-    if (!syn__links_has_point(m)) return;
+    if (!syn__rank_edges_has_point(m)) return;
     const syn_graph_group *group = &t->graph->groups[m->group];
     const look l = {.label = syn_comm_kind_name(m->comm),
                     .shape = "diamond",
@@ -369,7 +369,7 @@ static void put_meeting(writer *w, uint32_t index) {
                     .x = (int64_t)w->rank_column * COLUMN_WIDTH + COLUMN_WIDTH / 2,
                     .y = (int64_t)w->row * ROW_HEIGHT};
     w->met[number] = 1;
-    put_point(w, &(syn__link_end){'g', group->id, m->number}, "meeting", &l);
+    put_point(w, &(syn__rank_edge_end){'g', group->id, m->number}, "meeting", &l);
     data_text(w->sink, "comm", l.label);
     data_i64(w->sink, "group", group->id);
     if (group->name[0] != '\0') data_text(w->sink, "group_name", group->name);
@@ -380,8 +380,8 @@ static void put_meeting(writer *w, uint32_t index) {
 /* Writes an op and the tensors that it introduces, each before the edges that refer to it. */
 static syn_status put_step(writer *w, uint32_t index, const syn_node *node, syn_error *err) {
     w->op = node;
-    w->op_ns = syn__links_ns(&w->links, w->walk.rank_index, index);
-    w->late_ns = syn__links_late_ns(&w->links, w->walk.rank_index, index);
+    w->op_ns = syn__rank_edges_ns(&w->links, w->walk.rank_index, index);
+    w->late_ns = syn__rank_edges_late_ns(&w->links, w->walk.rank_index, index);
     w->slots_left = w->slots_right = 0;
     for (uint32_t i = 0; i < node->n_inputs; i++) SYN_TRY(put_tensor(w, node->inputs[i], -1, err));
     SYN_TRY(put_op(w, node, err));
@@ -390,7 +390,7 @@ static syn_status put_step(writer *w, uint32_t index, const syn_node *node, syn_
     SYN_TRY(syn__walk_uses(&w->walk, node->inputs, node->n_inputs, err));
     put_tensor_edges(w, node->n_inputs, true);
     SYN_TRY(syn__walk_deps(&w->walk, node, put_dep_edge, w, err));
-    SYN_TRY(syn__links_of(&w->links, &w->walk, index, node, put_link, w, err));
+    SYN_TRY(syn__rank_edges_of(&w->links, &w->walk, index, node, put_link, w, err));
     SYN_TRY(syn__walk_uses(&w->walk, node->outputs, node->n_outputs, err));
     put_tensor_edges(w, node->n_outputs, false);
     const uint32_t slots = w->slots_left > w->slots_right ? w->slots_left : w->slots_right;
@@ -405,7 +405,7 @@ static syn_status put_rank(writer *w, uint32_t rank_index, syn_error *err) {
     w->sizes = syn_calloc(rank->n_tensors, sizeof *w->sizes);
     if (w->sizes == NULL)
         return SYN_FAIL_NOMEM(err, rank->n_tensors * sizeof *w->sizes, "a rank's tensors");
-    SYN_TRY(syn__links_begin(&w->links, rank_index, err));
+    SYN_TRY(syn__rank_edges_begin(&w->links, rank_index, err));
     w->row = 0;
     for (uint32_t i = 0; i < rank->n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
@@ -420,7 +420,7 @@ static syn_status put_rank(writer *w, uint32_t rank_index, syn_error *err) {
 static syn_status write_document(writer *w, const syn_export_options *options, syn_error *err) {
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
-    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, NULL, err));
+    SYN_TRY(syn__rank_edges_open(&w->links, w->walk.graph, options, NULL, err));
     w->met = syn_calloc(w->links.timeline.n_meetings, 1);
     if (w->met == NULL)
         return SYN_FAIL_NOMEM(err, w->links.timeline.n_meetings, "the collectives of ranks");
@@ -440,7 +440,7 @@ static syn_status write_graphml(const syn_graph *graph, const syn_export_options
     syn__walk_init(&w.walk, graph);
     const syn_status status = write_document(&w, options, err);
     syn__walk_free(&w.walk);
-    syn__links_close(&w.links);
+    syn__rank_edges_close(&w.links);
     syn_free(w.sizes);
     syn_free(w.met);
     return status;

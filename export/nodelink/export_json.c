@@ -27,7 +27,7 @@
 
 typedef struct writer {
     syn__walk walk;
-    syn__links links;
+    syn__rank_edges links;
     syn_copied_ranks copies;
     syn_sink *sink;
     uint8_t *made; /* per tensor of the rank: 1 if an edge names its producer */
@@ -359,17 +359,17 @@ static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
     syn_sink_text(w->sink, ",\"kind\":\"");
     syn__walk_put_classes(w->sink, classes);
     syn_sink_char(w->sink, '"');
-    put_duration(w->sink, syn__links_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
+    put_duration(w->sink, syn__rank_edges_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
     syn_sink_char(w->sink, '}');
 }
 
-static void put_link(void *arg, const syn__link *link) {
+static void put_link(void *arg, const syn__rank_edge *link) {
     writer *w = arg;
     next_line(w);
     syn_sink_text(w->sink, "{\"source\":\"");
-    syn__links_put_end(w->sink, &link->from);
+    syn__rank_edges_put_end(w->sink, &link->from);
     syn_sink_text(w->sink, "\",\"target\":\"");
-    syn__links_put_end(w->sink, &link->to);
+    syn__rank_edges_put_end(w->sink, &link->to);
     syn__put_text(w->sink, "\",\"kind\":", link->kind);
     put_duration(w->sink, link->ns);
     syn_sink_text(w->sink, ",\"derived\":true}");
@@ -378,17 +378,17 @@ static void put_link(void *arg, const syn__link *link) {
 static syn_status put_rank_edges(writer *w, uint32_t rank_index, syn_error *err) {
     const uint32_t n_nodes = w->walk.graph->ranks[rank_index].n_nodes;
     SYN_TRY(syn__walk_load(&w->walk, rank_index, err));
-    SYN_TRY(syn__links_begin(&w->links, rank_index, err));
+    SYN_TRY(syn__rank_edges_begin(&w->links, rank_index, err));
     for (uint32_t i = 0; i < n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
         w->op_id = node->id;
-        w->op_ns = syn__links_ns(&w->links, rank_index, i);
-        w->late_ns = syn__links_late_ns(&w->links, rank_index, i);
+        w->op_ns = syn__rank_edges_ns(&w->links, rank_index, i);
+        w->late_ns = syn__rank_edges_late_ns(&w->links, rank_index, i);
         SYN_TRY(syn__walk_uses(&w->walk, node->inputs, node->n_inputs, err));
         put_tensor_edges(w, node->n_inputs, true);
         SYN_TRY(syn__walk_deps(&w->walk, node, put_dep_edge, w, err));
-        SYN_TRY(syn__links_of(&w->links, &w->walk, i, node, put_link, w, err));
+        SYN_TRY(syn__rank_edges_of(&w->links, &w->walk, i, node, put_link, w, err));
         SYN_TRY(syn__walk_uses(&w->walk, node->outputs, node->n_outputs, err));
         put_tensor_edges(w, node->n_outputs, false);
     }
@@ -403,10 +403,10 @@ static void put_meetings(writer *w) {
     for (size_t i = 0; i < t->n_meetings; i++) {
         const syn__meeting *m = &t->meetings[i];
         const syn_graph_group *group = &t->graph->groups[m->group];
-        if (!syn__links_has_point(m)) continue;
+        if (!syn__rank_edges_has_point(m)) continue;
         next_line(w);
         syn_sink_text(w->sink, "{\"id\":\"");
-        syn__links_put_end(w->sink, &(syn__link_end){'g', group->id, m->number});
+        syn__rank_edges_put_end(w->sink, &(syn__rank_edge_end){'g', group->id, m->number});
         syn__put_text(w->sink,
                       "\",\"type\":\"meeting\",\"rank\":-1,\"name\":", syn_comm_kind_name(m->comm));
         syn__put_text(w->sink, ",\"comm\":", syn_comm_kind_name(m->comm));
@@ -444,7 +444,7 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
     SYN_TRY(syn__copies_find(&w->copies, w->walk.graph, options, err));
-    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, &w->copies, err));
+    SYN_TRY(syn__rank_edges_open(&w->links, w->walk.graph, options, &w->copies, err));
     SYN_TRY(syn__critical_of_graph(&w->path_ns, w->walk.graph, err));
     SYN_TRY(put_header(w, options, first, end, err));
     SYN_TRY(put_nodes(w, err));
@@ -460,7 +460,7 @@ static syn_status write_json(const syn_graph *graph, const syn_export_options *o
     syn__walk_init(&w.walk, graph);
     const syn_status status = write_document(&w, options, err);
     syn__walk_free(&w.walk);
-    syn__links_close(&w.links);
+    syn__rank_edges_close(&w.links);
     syn__copies_free(&w.copies);
     syn_free(w.made);
     syn_free(w.path_ns);

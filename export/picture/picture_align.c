@@ -60,8 +60,8 @@ static syn_status find_stretches(side *s, syn_error *err) {
     for (uint32_t i = 0; i < col->n_rows; i++) {
         const uint32_t r = col->up ? (uint32_t)col->n_rows - 1 - i : i;
         const syn__pic_row *row = &col->rows[r];
-        const double first = row->top - syn__pic_room_above(row);
-        const double last = row->bottom + (r + 1 < col->n_rows ? syn__pic_room_below(row) : 0);
+        const double first = row->top - syn__pic_space_above(row);
+        const double last = row->bottom + (r + 1 < col->n_rows ? syn__pic_space_below(row) : 0);
         const double top = col->up ? height - last : first;
         stretch *t = s->n > 0 ? &s->stretches[s->n - 1] : NULL;
         if (t == NULL || t->band != row->band) {
@@ -77,7 +77,7 @@ static syn_status find_stretches(side *s, syn_error *err) {
 
 /* Adds space in one column: `gap` between the stretches `above` and `below` (NULL: the end of the
    column), and `slack` within `below`. */
-static void make_room(side *s, const stretch *above, const stretch *below, double gap,
+static void add_space(side *s, const stretch *above, const stretch *below, double gap,
                       double slack) {
     syn__pic_column *col = &s->col;
     const stretch *later = col->up ? above : below, *earlier = col->up ? below : above;
@@ -137,8 +137,8 @@ static void align(side *a, side *b, const uint32_t *pairs) {
         double high_a = 0, high_b = 0;
         if (x != NULL) high_a = x->bottom - x->top, high_b = y->bottom - y->top;
         const double high = fmax(high_a, high_b);
-        make_room(a, above_a, x, gap - gap_a, high - high_a);
-        make_room(b, above_b, y, gap - gap_b, high - high_b);
+        add_space(a, above_a, x, gap - gap_a, high - high_a);
+        add_space(b, above_b, y, gap - gap_b, high - high_b);
         if (x == NULL) break;
         at_a = x->bottom, at_b = y->bottom;
         above_a = x, above_b = y;
@@ -163,13 +163,13 @@ static syn_status draw_sides(side *a, side *b, double between, syn_error *err) {
     const syn__pic_mark mark = {drawn.boxes, drawn.edges, (size_t)b->col.first_cluster,
                                 drawn.points};
     SYN_TRY(syn__pic_column_finish(&b->col, err));
-    syn__pic_turn_over(d, mark, b->col.part->height);
+    syn__pic_flip(d, mark, b->col.part->height);
     syn__pic_shift(d, mark, a->col.part->width + between, 0);
     return SYN_OK;
 }
 
-static syn_status beside(syn__pic_cells *cells, uint32_t part, double between, double *width,
-                         syn_error *err) {
+static syn_status side_by_side(syn__pic_cells *cells, uint32_t part, double between, double *width,
+                               syn_error *err) {
     double bars;
     *width = cells->parts[part].width + between + cells->parts[part + 1].width;
     SYN_TRY(syn__pic_draw_bars(cells, part + 1, *width + SYN__PIC_SIDE_X, &bars, err));
@@ -186,8 +186,8 @@ syn_status syn__pic_layout_pair(syn__pic_cells *cells, uint32_t part, double *wi
     b.col.up = true;
     if (s == SYN_OK) s = align_sides(&a, &b, err);
     if (s == SYN_OK) s = draw_sides(&a, &b, between, err);
-    if (s == SYN_OK) s = syn__pic_draw_kept(cells, part, err);
-    if (s == SYN_OK) s = beside(cells, part, between, width, err);
+    if (s == SYN_OK) s = syn__pic_draw_saved(cells, part, err);
+    if (s == SYN_OK) s = side_by_side(cells, part, between, width, err);
     syn__pic_column_free(&a.col);
     syn__pic_column_free(&b.col);
     syn_free(a.stretches);

@@ -11,16 +11,16 @@
 
 #include "syntorch/base/memory.h"
 
-#define DOT         " \xC2\xB7 "
-#define TO          "\xE2\x80\xA6"
-#define GREY        "#4a5560"
-#define BAR_H       46.0 /* height of a bar with three lines of text */
-#define LIST_H      10.0 /* height of each further line */
-#define BAR_GAP     6.0
-#define MOST_LISTED 24   /* maximum number of collectives listed in a bar */
-#define HEAD_W      34.0 /* width of the icon and of the space around the text */
-#define PANEL_W     12.0 /* distance from the panel's border to the bars */
-#define HEAD_PT     26.0 /* height of the panel's title */
+#define DOT        " \xC2\xB7 "
+#define TO         "\xE2\x80\xA6"
+#define GREY       "#4a5560"
+#define BAR_H      46.0 /* height of a bar with three lines of text */
+#define LIST_H     10.0 /* height of each further line */
+#define BAR_GAP    6.0
+#define MAX_LISTED 24   /* maximum number of collectives listed in a bar */
+#define HEAD_W     34.0 /* width of the icon and of the space around the text */
+#define PANEL_W    12.0 /* distance from the panel's border to the bars */
+#define HEAD_PT    26.0 /* height of the panel's title */
 
 typedef struct bar {
     uint32_t node; /* place of the collective */
@@ -212,7 +212,7 @@ static syn_status label_one(bars *s, bar *b, const syn_node *n, syn_error *err) 
     if (range.n > 0) syn__pic_put(&line, DOT "%s", range.s); /* PyTorch's ops may have no scope */
     add_line(&l, line.s, 8.5, "#000000", false);
     syn__pic_clear(&line);
-    SYN_TRY(syn__pic_put_comm_facts(s->cells->plan, b->node, &line, err));
+    SYN_TRY(syn__pic_put_comm_info(s->cells->plan, b->node, &line, err));
     add_line(&l, line.s, 8, GREY, false);
     return close_label(s, &l, b, 3, err);
 }
@@ -246,8 +246,8 @@ static syn_status list_bars(bars *s, size_t i, label *l, uint32_t most, syn_erro
 static syn_status label_many(bars *s, size_t i, syn_error *err) {
     bar *b = &s->list[i];
     syn__pic_plan *plan = s->cells->plan;
-    const double room = (s->part->height - HEAD_PT - 5 - PANEL_W - BAR_H) / LIST_H;
-    const uint32_t most = room < 3 ? 3 : room > MOST_LISTED ? MOST_LISTED : (uint32_t)room;
+    const double space = (s->part->height - HEAD_PT - 5 - PANEL_W - BAR_H) / LIST_H;
+    const uint32_t most = space < 3 ? 3 : space > MAX_LISTED ? MAX_LISTED : (uint32_t)space;
     const uint32_t shown = b->n < most ? b->n : most;
     uint64_t bytes = 0, tensors = 0, ops = 0;
     char sum[SYN__PIC_NUMBER];
@@ -371,13 +371,13 @@ static syn_status draw_ready(bars *s, const bar *b, uint32_t box, syn_error *err
 
 static syn_status draw_bars(bars *s, double x, double *width, syn_error *err) {
     syn__pic_drawing *d = s->cells->drawing;
-    syn__pic_text facts;
+    syn__pic_text info;
     char count[SYN__PIC_NUMBER], bytes[SYN__PIC_NUMBER];
-    syn__pic_clear(&facts);
-    syn__pic_put(&facts, "%s collective%s" DOT "%s", syn__pic_count(s->n, count),
+    syn__pic_clear(&info);
+    syn__pic_put(&info, "%s collective%s" DOT "%s", syn__pic_count(s->n, count),
                  s->n == 1 ? "" : "s", syn__pic_bytes(s->bytes, bytes));
     int32_t panel;
-    SYN_TRY(syn__pic_new_cluster(d, -1, 0, "gradients", facts.s, &panel, err));
+    SYN_TRY(syn__pic_new_cluster(d, -1, 0, "gradients", info.s, &panel, err));
     syn__pic_cluster *k = &d->clusters[panel];
     *width = fmax(k->min_w, 2 * PANEL_W + s->lanes * s->lane_w + (s->lanes - 1) * BAR_GAP);
     k->x0 = x, k->x1 = x + *width, k->y0 = 0, k->y1 = s->part->height;

@@ -101,11 +101,11 @@ static syn_status collect(syn__boxes *m, call *calls, size_t *n) {
    step, so it does not count as forward. */
 static void find_next(call *calls, size_t n) {
     mark next = UNKNOWN;
-    bool is_async = false;
+    bool backward_follows = false;
     for (size_t i = n; i-- > 0;) {
         call *c = &calls[i];
-        is_async = is_async || c->self == BACKWARD;
-        if (c->self == FORWARD && !is_async) c->self = UNKNOWN;
+        backward_follows = backward_follows || c->self == BACKWARD;
+        if (c->self == FORWARD && !backward_follows) c->self = UNKNOWN;
         c->next = next;
         if (c->self != UNKNOWN) next = c->self;
     }

@@ -9,11 +9,11 @@
 #include "syntorch/base/memory.h"
 
 /* If a step has more boxes, paths are shortened by a level and the boxes are built again. */
-#define MOST_BOXES 160
-#define LEVELS     8
+#define MAX_BOXES 160
+#define LEVELS    8
 /* Factor of device times when the ops and categories of a box are ranked, so that host time only
    decides among boxes without device work. */
-#define DEVICE_TELLS 1e6
+#define DEVICE_WEIGHT 1e6
 
 /* ---- names ---- */
 
@@ -185,12 +185,12 @@ static syn_status add_device(syn__boxes *m, uint32_t i, const syn_node *node) {
     m->box_of[m->times->lanes.slices[i].node] = at;
     syn__box *b = &m->at[at];
     b->device_ns += work.wall_ns;
-    b->ns[work.category] += DEVICE_TELLS * work.wall_ns;
+    b->ns[work.category] += DEVICE_WEIGHT * work.wall_ns;
     b->flops += work.flops;
     b->n_kernels++;
     SYN_TRY(syn__walk_node(&m->times->walk, m->times->lanes.slices[top].node, &node, m->err));
     const bool counted = b->n_ops > 0 || b->last_top == top;
-    add_op(b, node->op, counted ? 0 : 1, DEVICE_TELLS * work.wall_ns);
+    add_op(b, node->op, counted ? 0 : 1, DEVICE_WEIGHT * work.wall_ns);
     b->last_top = counted ? b->last_top : top;
     return SYN_OK;
 }
@@ -202,7 +202,7 @@ static syn_status make_boxes(syn__boxes *m) {
         const syn_node *node;
         const uint32_t s = m->slice_of[i];
         m->box_of[i] = SYN__BOX_NONE;
-        if (s == UINT32_MAX || m->n > MOST_BOXES) continue;
+        if (s == UINT32_MAX || m->n > MAX_BOXES) continue;
         SYN_TRY(syn__walk_node(&m->times->walk, i, &node, m->err));
         if (m->times->slices[s].is_comm) {
             const uint32_t after = latest(m, node), by = launcher(m, node);
@@ -277,10 +277,9 @@ syn_status syn__boxes_make(syn__boxes *m) {
     m->window = choose_window(t);
     SYN_TRY(index_slices(m));
     SYN_TRY(syn__boxes_sections(m));
-    m->n = MOST_BOXES + 1;
-    for (m->levels = LEVELS; m->levels > 0 && m->n > MOST_BOXES; m->levels--)
-        SYN_TRY(make_boxes(m));
-    m->cut = m->n > MOST_BOXES;
+    m->n = MAX_BOXES + 1;
+    for (m->levels = LEVELS; m->levels > 0 && m->n > MAX_BOXES; m->levels--) SYN_TRY(make_boxes(m));
+    m->cut = m->n > MAX_BOXES;
     return SYN_OK;
 }
 

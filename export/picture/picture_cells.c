@@ -9,9 +9,9 @@
 
 #include "syntorch/base/memory.h"
 
-#define RUN_OPS       40 /* maximum ops in a run, so that traces without scopes have structure */
-#define MOST_PERIOD   4  /* maximum number of ops in the sequence that an optimizer repeats */
-#define LEAST_REPEATS 3
+#define RUN_OPS     40 /* maximum ops in a run, so that traces without scopes have structure */
+#define MAX_PERIOD  4  /* maximum number of ops in the sequence that an optimizer repeats */
+#define MIN_REPEATS 3
 
 void syn__pic_cells_free(syn__pic_cells *c) {
     syn_free(c->cells);
@@ -97,14 +97,14 @@ static syn_status find_repeats(syn__pic_cells *c, uint32_t begin, uint32_t end, 
     if (p->order == NULL || c->detail > SYN__PIC_OPS || !p->folds ||
         p->units[syn__pic_unit_of(p, begin)].section % SYN__PIC_SECTIONS != SYN__PIC_REST)
         return SYN_OK;
-    for (uint32_t period = 1; period <= MOST_PERIOD; period++) {
+    for (uint32_t period = 1; period <= MAX_PERIOD; period++) {
         uint32_t i = begin + period;
         for (bool same = true; i < end; i++) {
             SYN_TRY(same_op(c, i - period, i, &same, err));
             if (!same) break;
         }
         const uint32_t n = (i - begin) / period;
-        if (n < LEAST_REPEATS || n * period <= *length) continue;
+        if (n < MIN_REPEATS || n * period <= *length) continue;
         *length = n * period;
         *repeats = n;
     }

@@ -185,21 +185,21 @@ syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t 
      tensors.
    - put_op: a table with an icon, the name in bold, a remark, and lines with properties. Sets *w,
      the width.
-   - put_time: the measured or predicted time. `facts`: length of the text before the properties.
+   - put_time: the measured or predicted time. `info`: length of the text before the properties.
    - put_cost: the cost lines of a tooltip. */
 void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group);
 syn_status syn__pic_put_payload(syn__pic_text *t, syn__pic_plan *plan, uint32_t node,
                                 const syn_node *n, syn_error *err) SYN_MUST_USE;
-typedef struct syn__pic_facts_of {
+typedef struct syn__pic_node_lines {
     const char *costs, *weight, *result; /* one line each; "": no such line */
-} syn__pic_facts_of;
+} syn__pic_node_lines;
 void syn__pic_put_op(syn__pic_text *t, const syn__pic_style *style, const char *name,
-                     const char *remark, const syn__pic_facts_of *facts, double *w);
-void syn__pic_put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c);
+                     const char *remark, const syn__pic_node_lines *info, double *w);
+void syn__pic_put_time(syn__pic_text *t, size_t info, const syn__pic_cost *c);
 void syn__pic_put_cost(syn__pic_text *t, const syn__pic_cost *c);
 /* Writes the second line of a collective's box, its group and time: "dp0 {0,1}, ~12 us". */
-syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
-                                   syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_put_comm_info(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
+                                  syn_error *err) SYN_MUST_USE;
 int syn__pic_look_of(const syn_node *node);
 syn_status syn__pic_keep(syn__arena *arena, const syn__pic_text *t, const char **out,
                          syn_error *err) SYN_MUST_USE;

@@ -64,7 +64,7 @@ static bool ready(syn__pic_chart *c, uint32_t lane, bool members[SYN__PIC_COLUMN
 /* ---- drawing items ---- */
 
 /* Formats the line below a lane's name: "3.2 GFLOP, 46.9 KiB payload". */
-static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
+static void lane_summary(const syn__pic_lane *lane, char *text, size_t bytes) {
     char flops[SYN__PIC_NUMBER], comms[SYN__PIC_NUMBER];
     snprintf(text, bytes, "%s" DOT "%s payload", syn__pic_flops(lane->plan.totals.flops, flops),
              syn__pic_bytes(lane->plan.totals.comm_bytes, comms));
@@ -84,7 +84,7 @@ static double lane_width(syn__pic_chart *c) {
     char text[96];
     syn__pic_text name, others;
     for (uint32_t k = 0; k < c->n_lanes; k++) {
-        lane_facts(&c->lanes[k], text, sizeof text);
+        lane_summary(&c->lanes[k], text, sizeof text);
         w = fmax(w, syn__pic_width(text, 8.5, false));
         syn__pic_lane_name(c, k, &name, &others);
         const double badge = c->lanes[k].n_ranks > 1 ? 104 : 0;
@@ -238,20 +238,20 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     const syn__pic_unit *u = &lane->plan.units[item->unit];
     double size = item->level == 0 ? 12 : 10.5;
     char shown[128];
-    size_t room = 64;
+    size_t space = 64;
     syn__pic_text name, t;
     syn__pic_clear(&name);
     if (item->level == 0 && syn__pic_is_bucket(&lane->plan, item->unit))
         syn__pic_put(&name, "gradients, during backward");
     else if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
-    syn__pic_shorten(name.s, room, shown, sizeof shown);
+    syn__pic_shorten(name.s, space, shown, sizeof shown);
     /* Fit the label to the left of the arrows: first reduce its font size, then truncate it. */
     if (item->level > 0) {
         const double most = lane_w / 2 - 8;
         while (size > 8 && syn__pic_width(shown, size, true) > most) size -= 0.5;
-        while (room > 4 && syn__pic_width(shown, size, true) > most)
-            syn__pic_shorten(name.s, --room, shown, sizeof shown);
+        while (space > 4 && syn__pic_width(shown, size, true) > most)
+            syn__pic_shorten(name.s, --space, shown, sizeof shown);
     }
     syn__pic_clear(&t);
     syn__pic_put(&t, "<font point-size=\"%g\"><b>", size);
@@ -271,13 +271,13 @@ static syn_status open_frame(syn__pic_chart *c, const bool members[], double lan
     uint32_t first, last;
     const double y = span(c, members, &first, &last);
     const int level = current(&c->lanes[first])->level;
-    const double room = level == 0 ? 22 : 11, head = level == 0 ? 28 : 24;
+    const double space = level == 0 ? 22 : 11, head = level == 0 ? 28 : 24;
     for (uint32_t k = first, end; k <= last; k = end) {
         for (end = k + 1; end <= last && members[end] == members[k];) end++;
         if (!members[k]) continue;
         syn__pic_lane *a = &c->lanes[k], *b = &c->lanes[end - 1];
-        syn__pic_cluster cluster = {.x0 = a->x - lane_w / 2 - room,
-                                    .x1 = b->x + lane_w / 2 + room,
+        syn__pic_cluster cluster = {.x0 = a->x - lane_w / 2 - space,
+                                    .x1 = b->x + lane_w / 2 + space,
                                     .y0 = y,
                                     .y1 = y,
                                     .level = level,
@@ -357,7 +357,7 @@ static syn_status lane_heads(syn__pic_chart *c, double x, double y, double lane_
         if (lane->n_ranks > 1)
             SYN_TRY(syn__pic_add_badge(d, lane->n_ranks, "identical", left + lane_w, y + 8, -1,
                                        "identical ranks", err));
-        lane_facts(lane, text, sizeof text);
+        lane_summary(lane, text, sizeof text);
         SYN_TRY(syn__pic_add_text(d, text, left, y + 18, 8.5, false, NULL, err));
         if (others.n > 0)
             SYN_TRY(syn__pic_add_text(d, others.s, left, y + 31, 8.5, false, NULL, err));

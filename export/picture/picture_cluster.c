@@ -31,7 +31,7 @@ double syn__pic_cluster_head(const syn__pic_drawing *d, int level) {
 }
 
 syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, const char *name,
-                                const char *facts, int32_t *out, syn_error *err) {
+                                const char *info, int32_t *out, syn_error *err) {
     syn__pic_text t;
     char shown[96];
     syn__pic_clear(&t);
@@ -39,11 +39,11 @@ syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, 
     syn__pic_put_html(&t, syn__pic_shorten(name, 60, shown, sizeof shown));
     syn__pic_put(&t, "</b></font>");
     double w = syn__pic_width(shown, label_size[level], true);
-    if (facts[0] != '\0') {
+    if (info[0] != '\0') {
         syn__pic_put(&t, "<font point-size=\"8.5\" color=\"#4a5560\">&#160;&#160;&#160;");
-        syn__pic_put_html(&t, facts);
+        syn__pic_put_html(&t, info);
         syn__pic_put(&t, "</font>");
-        w += syn__pic_width(facts, 8.5, false) + 10;
+        w += syn__pic_width(info, 8.5, false) + 10;
     }
     syn__pic_cluster c = {.parent = parent,
                           .level = level,
@@ -57,7 +57,7 @@ syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, 
 }
 
 /* Writes the totals over all nodes of this part's phase and step, whether drawn or not. */
-static syn_status phase_facts(syn__pic_column *col, syn__pic_text *out, syn_error *err) {
+static syn_status phase_summary(syn__pic_column *col, syn__pic_text *out, syn_error *err) {
     syn__pic_plan *p = col->cells->plan;
     const syn__pic_step *s = &p->steps[col->part->step_index];
     char a[SYN__PIC_NUMBER], b[SYN__PIC_NUMBER], c[SYN__PIC_NUMBER];
@@ -79,21 +79,21 @@ static syn_status phase_facts(syn__pic_column *col, syn__pic_text *out, syn_erro
 
 static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
     syn__pic_part *part = col->part;
-    syn__pic_text name, facts;
+    syn__pic_text name, info;
     syn__pic_clear(&name);
-    syn__pic_clear(&facts);
+    syn__pic_clear(&info);
     if (col->cells->detail == SYN__PIC_CHUNKS) {
         syn__pic_put(&name, "all steps");
     } else {
         syn__pic_step_title(col->cells->plan, part->step_index, part->phase, &name);
         /* Not on a page, where a long title would make the column wider than its ops. */
-        if (col->cells->drawing->page == SYN_PAGE_NONE) SYN_TRY(phase_facts(col, &facts, err));
+        if (col->cells->drawing->page == SYN_PAGE_NONE) SYN_TRY(phase_summary(col, &info, err));
     }
     if (part->of > 1) {
         syn__pic_put(&name, "  (%u of %u)", part->number, part->of);
-        if (part->number > 1) syn__pic_clear(&facts);
+        if (part->number > 1) syn__pic_clear(&info);
     }
-    SYN_TRY(syn__pic_new_cluster(col->cells->drawing, -1, 0, name.s, facts.s, &part->cluster, err));
+    SYN_TRY(syn__pic_new_cluster(col->cells->drawing, -1, 0, name.s, info.s, &part->cluster, err));
     if (col->cells->plan->steps[part->step_index].count > 1)
         col->cells->drawing->clusters[part->cluster].min_w += BADGE_W;
     return SYN_OK;
@@ -195,11 +195,11 @@ static void count_legs(syn__pic_column *col) {
     }
 }
 
-double syn__pic_room_above(const syn__pic_row *row) {
+double syn__pic_space_above(const syn__pic_row *row) {
     return 5.0 * row->legs_above + (row->labels_above ? 12 : 0);
 }
 
-double syn__pic_room_below(const syn__pic_row *row) {
+double syn__pic_space_below(const syn__pic_row *row) {
     return 5.0 * row->legs_below;
 }
 
@@ -216,7 +216,7 @@ void syn__pic_place_rows(syn__pic_column *col) {
         int same = 0;
         while (same < n_open && same < n_next && open[same] == next[same]) same++;
         const bool closes = n_open > same, opens = n_next > same;
-        if (r > 0 && more) y += syn__pic_room_below(&col->rows[r - 1]);
+        if (r > 0 && more) y += syn__pic_space_below(&col->rows[r - 1]);
         for (bool innermost = true; n_open > same; n_open--, innermost = false) {
             if (n_open == 1) y += col->end_gap;
             y += border(col, n_open - 1, col->up, innermost);
@@ -235,7 +235,7 @@ void syn__pic_place_rows(syn__pic_column *col) {
         }
         if (r == col->n_rows) break;
         syn__pic_row *row = &col->rows[r];
-        row->top = y += row->before + syn__pic_room_above(row);
+        row->top = y += row->before + syn__pic_space_above(row);
         double height = 0;
         for (uint32_t i = row->begin; i < row->end; i++) {
             const syn__pic_slot *s = &col->slots[col->order[i]];
@@ -284,8 +284,8 @@ static void place_rails(syn__pic_column *col, int level) {
             for (uint32_t r = lo; r <= hi; r++)
                 if (col->rows[r].max_x + 16 > x) x = col->rows[r].max_x + 16;
             const syn__pic_cell *to = &col->cell[col->link[i].to - col->part->cell_begin];
-            const double room = col->link[i].line != SYN__PIC_RESIDUAL ? 20 : on_page(d) ? 44 : 54;
-            if (x < to->x + to->w / 2 + room) x = to->x + to->w / 2 + room;
+            const double space = col->link[i].line != SYN__PIC_RESIDUAL ? 20 : on_page(d) ? 44 : 54;
+            if (x < to->x + to->w / 2 + space) x = to->x + to->w / 2 + space;
             t->rail_x = x;
             for (uint32_t r = lo; r <= hi; r++) col->rows[r].max_x = x;
         }

@@ -49,7 +49,7 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
     else
         syn__pic_put(&title, "Communication between %d rank%s", c->graph->world_size,
                      c->graph->world_size == 1 ? "" : "s");
-    SYN_TRY(syn__pic_facts(&d->arena, c->graph, &h.lines[0], err));
+    SYN_TRY(syn__pic_metadata(&d->arena, c->graph, &h.lines[0], err));
     syn__pic_clear(&kinds);
     SYN_TRY(put_kinds(c, &kinds, err));
     syn__pic_clear(&notes);

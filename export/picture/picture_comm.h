@@ -61,9 +61,9 @@ typedef struct syn__pic_chart {
     syn__pic_drawing *drawing;
     syn__pic_lane lanes[SYN__PIC_COLUMNS];
     uint32_t n_lanes;
-    uint32_t hidden;  /* number of ranks that no lane represents */
-    uint8_t *lane_of; /* per rank index: the lane that represents the rank; UINT8_MAX: none */
-    uint32_t *alike;  /* per group of the graph; see syn__pic_plan */
+    uint32_t hidden;     /* number of ranks that no lane represents */
+    uint8_t *lane_of;    /* per rank index: the lane that represents the rank; UINT8_MAX: none */
+    uint32_t *n_similar; /* per group of the graph; see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
     uint32_t columns;         /* maximum number of lanes, at most SYN__PIC_COLUMNS */
@@ -82,7 +82,7 @@ typedef struct syn__pic_chart {
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
                                syn_error *err) SYN_MUST_USE;
-/* Chooses the ranks (picture_lanes.c): sets c->lane_of, c->alike and the ranks of the lanes. */
+/* Chooses the ranks (picture_lanes.c): sets c->lane_of, c->n_similar and the ranks of the lanes. */
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
                                  syn_error *err) SYN_MUST_USE;
 /* Writes the name of a lane: "rank 3", "ranks 3 ... 7" (with the ellipsis character), "ranks 3, 7",

@@ -126,12 +126,12 @@ void syn__pic_size_cut_ends(syn__pic_cells *c, syn__pic_cell *cell, bool first, 
     cell->above = cell->below = 0;
     for (uint32_t i = 0; i < cell->n_cut_ends; i++) {
         syn__pic_cut_end *s = &c->cut_ends[cell->first_cut_end + i];
-        double *room = s->out ? &cell->below : &cell->above;
-        s->upright = (s->out ? last : first) && !(*room > 0) && cell->n_outs == 0;
+        double *space = s->out ? &cell->below : &cell->above;
+        s->upright = (s->out ? last : first) && !(*space > 0) && cell->n_outs == 0;
         s->h = s->upright ? TEXT_H : 2 * TEXT_H;
         s->w = syn__pic_width(s->upright ? s->name : second_line(s), TEXT_PT, false) + 3;
         if (!s->out && s->w < FROM_W) s->w = FROM_W;
-        if (s->upright) *room = s->h + GAP;
+        if (s->upright) *space = s->h + GAP;
     }
 }
 

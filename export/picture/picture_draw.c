@@ -126,7 +126,7 @@ bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, d
     return true;
 }
 
-void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height) {
+void syn__pic_flip(syn__pic_drawing *d, syn__pic_mark from, double height) {
     for (size_t i = from.boxes; i < d->n_boxes; i++) d->boxes[i].y = height - d->boxes[i].y;
     for (size_t i = from.points; i < d->n_points; i++) d->points[i].y = height - d->points[i].y;
     for (size_t i = from.edges; i < d->n_edges; i++) {

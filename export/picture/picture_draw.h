@@ -52,7 +52,7 @@ typedef enum syn__pic_line {
     SYN__PIC_RED,      /* communication */
     SYN__PIC_RESIDUAL, /* residual (skip) connection */
     SYN__PIC_ORDER,    /* dependency without data */
-    SYN__PIC_KEPT,     /* saved by forward for backward */
+    SYN__PIC_SAVED,    /* saved by forward for backward */
     SYN__PIC_PAIR,     /* from a tp_enter to the all-reduce of its gradient */
     SYN__PIC_LINES,
     SYN__PIC_GRID = SYN__PIC_LINES /* vertical line of a time axis; not in the legend */
@@ -135,7 +135,7 @@ void syn__pic_shift(syn__pic_drawing *d, syn__pic_mark from, double dx, double d
 /* Whether no box is in the way from p to the right by dx, or downwards by dy. */
 bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, double dy);
 /* Mirrors the elements after `from` vertically within y from 0 to `height`. Texts stay upright. */
-void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height);
+void syn__pic_flip(syn__pic_drawing *d, syn__pic_mark from, double height);
 
 /* A part of the drawing that is placed as a whole: everything that was added after `mark`. Its
    upper left corner is drawn at (0, top). */
@@ -155,7 +155,7 @@ double syn__pic_smallest(const syn__pic_drawing *d);
 bool syn__pic_readable(const syn__pic_drawing *d);
 /* Sets *w and *h to the largest size of a drawing on a landscape page at which texts of `smallest`
    points are readable. */
-void syn__pic_page_room(syn_page page, double smallest, double *w, double *h);
+void syn__pic_page_space(syn_page page, double smallest, double *w, double *h);
 
 #define SYN__PIC_ARROW 6.0 /* length of an arrow head */
 
@@ -183,8 +183,8 @@ syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *w
 const char *syn__pic_node_name(const syn_node *node, char buf[SYN__PIC_ID_BYTES]);
 
 /* Formats the metadata (model, tp, dtype ...) in one line (picture_head.c). */
-syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
-                          syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_metadata(syn__arena *arena, const syn_graph *graph, const char **out,
+                             syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

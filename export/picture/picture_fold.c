@@ -117,7 +117,7 @@ static void mix_input(sigs *s, uint32_t node, const syn_graph_tensor *t, uint32_
 
 /* Whether an attribute describes what a node does, and not when or where it ran or which tensors it
    used. */
-static bool says_what(const char *name) {
+static bool describes_work(const char *name) {
     static const char *const others[] = {"_ns", "seed", "layer", "step", "tag", "puts@string_list"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(name, others[i]) != NULL) return false;
@@ -130,7 +130,7 @@ static void mix_attributes(sigs *s, const syn_node *node) {
     uint64_t h = s->h[SIG_UNIT];
     for (uint32_t i = 0; i < node->n_attributes; i++) {
         const syn_attribute *a = &node->attributes[i];
-        if (!says_what(a->name)) continue;
+        if (!describes_work(a->name)) continue;
         uint64_t bits = (uint64_t)a->i64;
         if (a->type == SYN_VALUE_F64) memcpy(&bits, &a->f64, sizeof bits);
         h = mix_text(h, a->name, "");

@@ -83,9 +83,9 @@ typedef struct syn__pic_plan {
     bool bars;             /* a communication within a box of several ops is drawn as a bar next to
                               the box */
     syn__pic_waits *waits; /* per place, set for drawn units; NULL: not computed yet */
-    const uint32_t *alike; /* per group of the graph: number of other groups that the group's boxes
-                              also represent; SYN__PIC_SOME: several, but their number is not the
-                              same for all lanes; NULL: none */
+    const uint32_t *n_similar; /* per group of the graph: number of other groups that the group's
+                              boxes also represent; SYN__PIC_SOME: several, but their number is not
+                              the same for all lanes; NULL: none */
     syn_cursor cursor, other, tensor_cursor; /* for callers of syn__pic_node and syn__pic_tensor:
                                                 two nodes and a tensor can be used at the same
                                                 time */

@@ -13,7 +13,7 @@
 
 /* Whether a metadata entry is hidden because it describes the tracing or the machine and not the
    run. */
-static bool is_clerical(const char *name) {
+static bool is_hidden(const char *name) {
     static const char *const names[] = {"pid",       "schema",     "start_ts",
                                         "finish_ts", "node_ranks", "hardware_constants"};
     const size_t n = strcspn(name, "@");
@@ -22,8 +22,8 @@ static bool is_clerical(const char *name) {
     return false;
 }
 
-syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
-                          syn_error *err) {
+syn_status syn__pic_metadata(syn__arena *arena, const syn_graph *graph, const char **out,
+                             syn_error *err) {
     syn__pic_text t;
     char value[256], cut[96];
     syn__pic_clear(&t);
@@ -33,7 +33,7 @@ syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char 
         if (strncmp(a->name, "et.", 3) == 0) continue;
         /* Not shown, because "hardware" is more informative. */
         if (strcmp(a->name, "multiprocessors") == 0) continue;
-        if (is_clerical(a->name)) continue;
+        if (is_hidden(a->name)) continue;
         const char *text = syn_attribute_text(a, value, sizeof value);
         if (text[0] == '\0' || strlen(text) > 90) continue;
         if (t.n > 0) syn__pic_put(&t, DOT);
@@ -102,7 +102,7 @@ typedef struct legend {
     double x, y, left, right;
 } legend;
 
-static void make_room(legend *l, double w) {
+static void grow(legend *l, double w) {
     if (l->x > l->left && l->x + w > l->right) {
         l->x = l->left;
         l->y += ITEM_H + 6;
@@ -122,7 +122,7 @@ static syn_status add_sample(legend *l, int look, syn_error *err) {
     syn__pic_put(&t, "</font>");
     const double w =
         (syn__pic_width(text, ITEM_PT, false) + 2 * style->pad + 6) / (1 - 2 * style->slant);
-    make_room(l, w);
+    grow(l, w);
     snprintf(id, sizeof id, "legend%d", look);
     const syn__pic_box box = {.id = syn__arena_copy(&l->d->arena, id),
                               .label = syn__arena_copy(&l->d->arena, t.s),
@@ -162,7 +162,7 @@ static syn_status add_line_sample(legend *l, int line, syn_error *err) {
         "order only", "saved for backward", "tp_enter and its all_reduce"};
     const double w = 34 + syn__pic_width(names[line], ITEM_PT, false) + 8;
     uint32_t a, b;
-    make_room(l, w);
+    grow(l, w);
     const double x = l->x + 1, y = l->y + ITEM_H / 2; /* the invisible ends of the line are boxes
                                                          one point wide */
     SYN_TRY(add_anchor(l, x, &a, err));
@@ -202,7 +202,7 @@ static const char *fitted(const syn__pic_drawing *d, const char *text, double si
 
 /* Returns the length of the first fact or sentence of a text. *between: the separator after it; ""
    at the end of the text. */
-static size_t first_fact(const char *text, const char **between) {
+static size_t first_item(const char *text, const char **between) {
     static const char *const ends[] = {DOT, "  "};
     size_t n = strlen(text);
     *between = "";
@@ -213,7 +213,7 @@ static size_t first_fact(const char *text, const char **between) {
     return n;
 }
 
-/* Adds lines of text that start at *y, broken between facts or sentences where the line would be
+/* Adds lines of text that start at *y, broken between items or sentences where the line would be
    wider than the page. Advances *y. */
 static syn_status add_lines(syn__pic_drawing *d, const char *text, double width, double *y,
                             syn_error *err) {
@@ -221,9 +221,9 @@ static syn_status add_lines(syn__pic_drawing *d, const char *text, double width,
         syn__pic_text line, longer;
         syn__pic_clear(&line);
         const char *rest = text, *before = "";
-        do { /* add facts as long as they fit on the line */
+        do { /* add items as long as they fit on the line */
             const char *between;
-            const size_t n = first_fact(rest, &between);
+            const size_t n = first_item(rest, &between);
             longer = line;
             syn__pic_put(&longer, "%s%.*s", before, (int)n, rest);
             if (line.n > 0 && syn__pic_width(longer.s, LINE_PT, false) > width - 8) break;
@@ -259,11 +259,12 @@ syn_status syn__pic_add_heading(syn__pic_drawing *d, const syn__pic_heading *h, 
     y += 8;
     /* Move the contents down by the heading's height. The legend goes between the texts and the
        contents, or on a page to the right of the title if there is space. */
-    const bool beside = d->page != SYN_PAGE_NONE && !(l.y > ITEM_H) && title_w + 40 < right - l.x;
-    const double head = beside ? y + 4 : y + l.y + 20;
+    const bool same_line =
+        d->page != SYN_PAGE_NONE && !(l.y > ITEM_H) && title_w + 40 < right - l.x;
+    const double head = same_line ? y + 4 : y + l.y + 20;
     syn__pic_shift(d, (syn__pic_mark){0}, 0, head);
-    syn__pic_shift(d, content, beside ? right - l.x : 0, (beside ? 0 : y) - head);
-    syn__pic_shift(d, after_legend, beside ? l.x - right : 0, beside ? 0 : -y);
+    syn__pic_shift(d, content, same_line ? right - l.x : 0, (same_line ? 0 : y) - head);
+    syn__pic_shift(d, after_legend, same_line ? l.x - right : 0, same_line ? 0 : -y);
     for (size_t i = after_legend.boxes; i < d->n_boxes; i++) {
         const double end = d->boxes[i].x + d->boxes[i].w / 2;
         if (end > right) right = end; /* a single fact is wider than the page */

@@ -6,7 +6,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_BARS 3 /* maximum bars for buckets of gradients; more are combined by kind */
+#define MAX_BARS 3 /* maximum bars for buckets of gradients; more are combined by kind */
 
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
@@ -20,7 +20,7 @@ syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn
                 : syn__pic_plan_passes(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold,
                                        err));
         c->lanes[i].plan.spans_ranks = c->n_lanes > 1;
-        c->lanes[i].plan.alike = c->alike;
+        c->lanes[i].plan.n_similar = c->n_similar;
     }
     return SYN_OK;
 }
@@ -33,7 +33,7 @@ void syn__pic_chart_free(syn__pic_chart *c) {
     syn_free(c->panels);
     syn_free(c->cuts);
     syn_free(c->lane_of);
-    syn_free(c->alike);
+    syn_free(c->n_similar);
     *c = (syn__pic_chart){0};
 }
 
@@ -201,7 +201,7 @@ static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_de
         if (detail == SYN__PIC_FULL) {
             if (layer) SYN_TRY(frame(c, lane, SYN__PIC_OPEN, 1, u, err));
             const bool many =
-                syn__pic_is_bucket(p, u) && p->units[u].end - p->units[u].begin > MOST_BARS;
+                syn__pic_is_bucket(p, u) && p->units[u].end - p->units[u].begin > MAX_BARS;
             SYN_TRY(many ? sum_items(c, lane, u, err) : unit_items(c, lane, u, err));
             if (layer) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 1, u, err));
         } else if (detail == SYN__PIC_LAYERS) {

@@ -7,15 +7,15 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct kept {
+typedef struct saved_line {
     uint32_t from, to; /* boxes */
-    int line;          /* SYN__PIC_KEPT or SYN__PIC_PAIR */
-} kept;
+    int line;          /* SYN__PIC_SAVED or SYN__PIC_PAIR */
+} saved_line;
 
 typedef struct lines {
     syn__pic_cells *cells;
     const syn__pic_part *forward;
-    kept *list;
+    saved_line *list;
     size_t n, cap;
 } lines;
 
@@ -24,7 +24,7 @@ static syn_status add_line(lines *l, uint32_t from, uint32_t to, int line, syn_e
         if (l->list[i].from == from && l->list[i].to == to && l->list[i].line == line)
             return SYN_OK;
     SYN_TRY(syn_grow(&l->list, &l->cap, l->n + 1, sizeof *l->list, err));
-    l->list[l->n++] = (kept){from, to, line};
+    l->list[l->n++] = (saved_line){from, to, line};
     return SYN_OK;
 }
 
@@ -55,7 +55,7 @@ static syn_status lines_of_deps(lines *l, const syn__pic_cell *c, syn_error *err
             }
             const uint32_t from = forward_cell(l, place, i);
             if (from != UINT32_MAX)
-                SYN_TRY(add_line(l, l->cells->cells[from].box, c->box, SYN__PIC_KEPT, err));
+                SYN_TRY(add_line(l, l->cells->cells[from].box, c->box, SYN__PIC_SAVED, err));
         }
     }
     return SYN_OK;
@@ -72,7 +72,7 @@ static syn_status lines_of_pills(lines *l, const syn__pic_cell *c, syn_error *er
         if (t->producer == SYN_NO_NODE) continue;
         const uint32_t from = forward_cell(l, syn__pic_place_of(plan, t->producer), c->first);
         if (from == UINT32_MAX) continue;
-        SYN_TRY(add_line(l, l->cells->cells[from].box, p->box, SYN__PIC_KEPT, err));
+        SYN_TRY(add_line(l, l->cells->cells[from].box, p->box, SYN__PIC_SAVED, err));
     }
     return SYN_OK;
 }
@@ -176,7 +176,7 @@ static syn_status draw_line(lines *l, size_t i, double x0, double x1, syn_error 
     return syn__pic_corners_to(d, in, 3, err);
 }
 
-syn_status syn__pic_draw_kept(syn__pic_cells *cells, uint32_t part, syn_error *err) {
+syn_status syn__pic_draw_saved(syn__pic_cells *cells, uint32_t part, syn_error *err) {
     const syn__pic_part *backward = &cells->parts[part + 1];
     lines l = {.cells = cells, .forward = &cells->parts[part]};
     const double x0 = cells->drawing->clusters[l.forward->cluster].x1;

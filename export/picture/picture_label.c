@@ -51,7 +51,8 @@ static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) 
 void syn__pic_put_groups(syn__pic_text *t, const syn__pic_plan *plan, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(plan->graph, group);
     put_group(t, plan->graph, group);
-    const uint32_t n = g != NULL && plan->alike != NULL ? plan->alike[g - plan->graph->groups] : 0;
+    const uint32_t n =
+        g != NULL && plan->n_similar != NULL ? plan->n_similar[g - plan->graph->groups] : 0;
     if (n == SYN__PIC_SOME) syn__pic_put(t, " and others");
     else if (n > 0) syn__pic_put(t, " and %u similar", n);
 }
@@ -80,11 +81,11 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
 
 /* Writes the measured time or, if there is none, "~" and the predicted time. Writes nothing if
    there is neither. Puts a separator before the time if the text already has properties, that is,
-   if it is longer than `facts`. */
-void syn__pic_put_time(syn__pic_text *t, size_t facts, const syn__pic_cost *c) {
+   if it is longer than `info`. */
+void syn__pic_put_time(syn__pic_text *t, size_t info, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
-    if (t->n > facts) syn__pic_put(t, DOT);
+    if (t->n > info) syn__pic_put(t, DOT);
     if (c->busy != SYN_NO_TIME) syn__pic_put_measured(t, c);
     else syn__pic_put(t, "~%s", syn__pic_time(c->predicted, buf));
 }
@@ -212,8 +213,8 @@ static void put_metadata(syn__pic_text *t, const syn__pic_plan *plan, const syn_
     syn__pic_put_time(t, begin, c);
 }
 
-syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
-                                   syn_error *err) {
+syn_status syn__pic_put_comm_info(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
+                                  syn_error *err) {
     const syn_node *n;
     syn__pic_cost c;
     SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
@@ -231,8 +232,8 @@ static void put_row(syn__pic_text *t, const char *text, const char *color, doubl
 }
 
 void syn__pic_put_op(syn__pic_text *t, const syn__pic_style *style, const char *name,
-                     const char *remark, const syn__pic_facts_of *facts, double *w) {
-    const int rows = 2 + (facts->weight[0] != '\0') + (facts->result[0] != '\0');
+                     const char *remark, const syn__pic_node_lines *info, double *w) {
+    const int rows = 2 + (info->weight[0] != '\0') + (info->result[0] != '\0');
     double width = syn__pic_width(name, 10, true);
     if (remark[0] != '\0') width += syn__pic_width(remark, 10, false) + 7;
     syn__pic_put(t,
@@ -251,9 +252,9 @@ void syn__pic_put_op(syn__pic_text *t, const syn__pic_style *style, const char *
         syn__pic_put(t, "</font>");
     }
     syn__pic_put(t, "</td></tr>");
-    put_row(t, facts->costs, GREY, &width);
-    if (facts->weight[0] != '\0') put_row(t, facts->weight, GREEN, &width);
-    if (facts->result[0] != '\0') put_row(t, facts->result, GREEN, &width);
+    put_row(t, info->costs, GREY, &width);
+    if (info->weight[0] != '\0') put_row(t, info->weight, GREEN, &width);
+    if (info->result[0] != '\0') put_row(t, info->result, GREEN, &width);
     if (style->foot > 0)
         syn__pic_put(t, "<tr><td fixedsize=\"true\" width=\"1\" height=\"%g\"></td></tr>",
                      style->foot);
@@ -295,15 +296,15 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
                                double *h, syn_error *err) {
     syn__pic_cost c;
     SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
-    syn__pic_text t, facts;
+    syn__pic_text t, info;
     syn__pic_clear(&t);
     SYN_TRY(node_tip(plan, &t, node, &c, err));
     SYN_TRY(syn__pic_keep(arena, &t, tip, err));
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
-    syn__pic_clear(&facts);
-    SYN_TRY(syn__pic_put_payload(&facts, plan, node, n, err));
-    put_metadata(&facts, plan, n, &c);
+    syn__pic_clear(&info);
+    SYN_TRY(syn__pic_put_payload(&info, plan, node, n, err));
+    put_metadata(&info, plan, n, &c);
     char id[SYN__PIC_ID_BYTES], name[128], remark[192] = "";
     syn__pic_shorten(syn__pic_node_name(n, id), 26, name, sizeof name);
     /* The remark gets the space that the name does not need. */
@@ -323,7 +324,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     if (cuts) SYN_TRY(put_cuts(plan, node, &weight, &result, err));
     syn__pic_clear(&t);
     syn__pic_put_op(&t, syn__pic_style_of(look), name, remark,
-                    &(syn__pic_facts_of){facts.s, weight.s, result.s}, w);
+                    &(syn__pic_node_lines){info.s, weight.s, result.s}, w);
     if (*w < 96) *w = 96;
     *h = 32 + syn__pic_style_of(look)->more + 10 * ((weight.n > 0) + (result.n > 0));
     return syn__pic_keep(arena, &t, label, err);

@@ -199,8 +199,8 @@ static bool holds(const syn_graph_group *g, int32_t rank) {
 /* Returns the number of other groups that the bar of group `g` also represents: 0 if all ranks of
    its columns are in the group, 2 if the columns represent three times as many ranks. Returns
    SYN__PIC_SOME if this number is not the same for all columns. */
-static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
-    uint32_t inside[SYN__PIC_COLUMNS] = {0}, alike = UINT32_MAX;
+static uint32_t count_similar(const syn__pic_chart *c, const syn_graph_group *g) {
+    uint32_t inside[SYN__PIC_COLUMNS] = {0}, n_similar = UINT32_MAX;
     for (uint32_t i = 0; i < g->n_ranks; i++) {
         const uint32_t r = index_of(c->graph, g->ranks[i]);
         if (r != UINT32_MAX && c->lane_of[r] != NONE) inside[c->lane_of[r]]++;
@@ -209,11 +209,11 @@ static uint32_t count_alike(const syn__pic_chart *c, const syn_graph_group *g) {
         const syn__pic_lane *lane = &c->lanes[k];
         if (!holds(g, c->graph->ranks[lane->rank_index].rank)) continue;
         const uint32_t times = lane->n_ranks / inside[k];
-        if (lane->n_ranks % inside[k] != 0 || (alike != UINT32_MAX && alike != times - 1))
+        if (lane->n_ranks % inside[k] != 0 || (n_similar != UINT32_MAX && n_similar != times - 1))
             return SYN__PIC_SOME;
-        alike = times - 1;
+        n_similar = times - 1;
     }
-    return alike == UINT32_MAX ? 0 : alike;
+    return n_similar == UINT32_MAX ? 0 : n_similar;
 }
 
 /* ---- all ranks ---- */
@@ -226,7 +226,7 @@ static void fill_lanes(syn__pic_chart *c) {
         if (c->lane_of[r] >= c->n_lanes) c->n_lanes = c->lane_of[r] + 1u;
     }
     for (uint32_t g = 0; g < c->graph->n_groups; g++)
-        c->alike[g] = count_alike(c, &c->graph->groups[g]);
+        c->n_similar[g] = count_similar(c, &c->graph->groups[g]);
 }
 
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
@@ -237,8 +237,8 @@ syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copi
     uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
     kind *kinds = syn_calloc(n_ranks + 1, sizeof *kinds);
     c->lane_of = syn_calloc(n_ranks + 1, sizeof *c->lane_of);
-    c->alike = syn_calloc(c->graph->n_groups + 1, sizeof *c->alike);
-    const bool ok = kind_of != NULL && kinds != NULL && c->lane_of != NULL && c->alike != NULL;
+    c->n_similar = syn_calloc(c->graph->n_groups + 1, sizeof *c->n_similar);
+    const bool ok = kind_of != NULL && kinds != NULL && c->lane_of != NULL && c->n_similar != NULL;
     syn_status s =
         ok ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
            : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");

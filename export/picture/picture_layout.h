@@ -49,7 +49,7 @@ typedef struct syn__pic_track {
     bool rail;
     double rail_x;
     double enter_x; /* x at which the link enters the top of its cell */
-    double room;    /* space for a label to the right of the rail */
+    double space;   /* space for a label to the right of the rail */
 } syn__pic_track;
 
 typedef struct syn__pic_column {
@@ -104,10 +104,10 @@ syn_status syn__pic_layout_pair(syn__pic_cells *cells, uint32_t part, double *wi
                                 syn_error *err) SYN_MUST_USE;
 /* syn__pic_draw_bars draws a bar for each collective over the gradients of backward part `part`,
    next to its column at x (picture_bars.c). *width: width of all bars; 0: there is none.
-   syn__pic_draw_kept draws the lines from forward part `part` to the next part (picture_kept.c). */
+   syn__pic_draw_saved draws the lines from forward part `part` to the next (picture_kept.c). */
 syn_status syn__pic_draw_bars(syn__pic_cells *cells, uint32_t part, double x, double *width,
                               syn_error *err) SYN_MUST_USE;
-syn_status syn__pic_draw_kept(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_draw_saved(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
 /* Steps of the layout. make computes the x of all slots. finish draws the column with its top left
    corner at (0, 0). The caller frees the column even after a failure. */
 syn_status syn__pic_column_make(syn__pic_column *col, syn__pic_cells *cells, uint32_t part,
@@ -115,9 +115,9 @@ syn_status syn__pic_column_make(syn__pic_column *col, syn__pic_cells *cells, uin
 syn_status syn__pic_column_finish(syn__pic_column *col, syn_error *err) SYN_MUST_USE;
 void syn__pic_column_free(syn__pic_column *col);
 
-/* Adds a cluster whose position is set later. Its label is `name`, followed by `facts`. */
+/* Adds a cluster whose position is set later. Its label is `name`, followed by `info`. */
 syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, const char *name,
-                                const char *facts, int32_t *out, syn_error *err) SYN_MUST_USE;
+                                const char *info, int32_t *out, syn_error *err) SYN_MUST_USE;
 /* Writes the first segment of a cell's scope after the layer: "attn" of "h.3.attn.c_attn". */
 syn_status syn__pic_part_name(syn__pic_column *col, uint32_t cell, char *out, size_t out_bytes,
                               syn_error *err) SYN_MUST_USE;
@@ -127,8 +127,8 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) SYN_MUST
    of the box. */
 bool syn__pic_starts_aside(const syn__pic_column *col, const syn__pic_link *link);
 /* Space that the lines above and below the cells of a row need. */
-double syn__pic_room_above(const syn__pic_row *row);
-double syn__pic_room_below(const syn__pic_row *row);
+double syn__pic_space_above(const syn__pic_row *row);
+double syn__pic_space_below(const syn__pic_row *row);
 /* Sets the y of rows and clusters so that all rows have the space they need. */
 void syn__pic_place_rows(syn__pic_column *col);
 /* Sets the rectangles of the clusters, the y of the rows and the x of the rails. The x of all slots

@@ -12,7 +12,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define MOST_NAMES 4 /* maximum number of op names after the name of a box */
+#define MAX_NAMES 4 /* maximum number of op names after the name of a box */
 
 /* ---- nodes ---- */
 
@@ -82,17 +82,17 @@ static void split_path(const syn__boxes *m, const syn__box *b, bool outer, syn__
 
 /* Writes the names of the ops with the most time: "27 CudnnBatchNorm, 26 Convolution, 3 more". */
 static void put_names(const syn__box *b, syn__pic_text *t) {
-    bool told[SYN__BOX_NAMES] = {false};
+    bool named[SYN__BOX_NAMES] = {false};
     uint32_t left = b->n_other;
     for (int k = 0; k < SYN__BOX_NAMES; k++) left += b->ops[k].count;
     syn__pic_clear(t);
-    for (int n = 0; n < MOST_NAMES && left > 0; n++) {
+    for (int n = 0; n < MAX_NAMES && left > 0; n++) {
         int most = -1;
         for (int k = 0; k < SYN__BOX_NAMES; k++)
-            if (b->ops[k].count > 0 && !told[k] && (most < 0 || b->ops[k].ns > b->ops[most].ns))
+            if (b->ops[k].count > 0 && !named[k] && (most < 0 || b->ops[k].ns > b->ops[most].ns))
                 most = k;
         if (most < 0) break;
-        told[most] = true;
+        named[most] = true;
         left -= b->ops[most].count;
         if (n > 0) syn__pic_put(t, ", ");
         if (b->ops[most].count > 1) syn__pic_put(t, "%u ", b->ops[most].count);
@@ -236,7 +236,7 @@ static syn_status add_nodes(syn__boxes *m, bool *waits, syn_graph *out) {
     return s;
 }
 
-static syn_status add_facts(const syn__boxes *m, syn_graph *out) {
+static syn_status add_metadata(const syn__boxes *m, syn_graph *out) {
     for (uint32_t g = 0; g < m->graph->n_groups; g++)
         SYN_TRY(syn_graph_add_group(out, &m->graph->groups[g], m->err));
     const syn__pic_times *t = m->times;
@@ -247,12 +247,12 @@ static syn_status add_facts(const syn__boxes *m, syn_graph *out) {
     const char *name = w->name[0] != '\0' ? w->name : "run";
     if (n > 1) snprintf(step, sizeof step, "%s, one of %u with the same ops", name, n);
     else snprintf(step, sizeof step, "%s", name);
-    const syn_attribute facts[] = {
+    const syn_attribute info[] = {
         {"recorded", SYN_VALUE_TEXT, 0, 0, step},
         {"times", SYN_VALUE_TEXT, 0, 0, t->device ? "of the device" : "of the host"},
         {"shown", SYN_VALUE_TEXT, 0, 0, "first part; the step is too long for a picture"}};
     for (size_t i = 0; i < (m->cut ? 3 : 2); i++)
-        SYN_TRY(syn_graph_set_meta(out, &facts[i], m->err));
+        SYN_TRY(syn_graph_set_meta(out, &info[i], m->err));
     return SYN_OK;
 }
 
@@ -263,7 +263,7 @@ static syn_status build(syn__boxes *m, syn_graph **out) {
     bool *waits = NULL;
     SYN_TRY(syn__boxes_make(m));
     SYN_TRY(syn_graph_new(out, &rank->rank, 1, m->graph->world_size, m->err));
-    SYN_TRY(add_facts(m, *out));
+    SYN_TRY(add_metadata(m, *out));
     syn_status s = mark_waits(m, &waits);
     if (s == SYN_OK) s = add_nodes(m, waits, *out);
     syn_free(waits);

@@ -56,7 +56,7 @@ bool syn__pic_readable(const syn__pic_drawing *d) {
            syn__pic_smallest(d) * syn__pic_page_scale(d, d->page, &w, &h) >= least[d->page];
 }
 
-void syn__pic_page_room(syn_page page, double smallest, double *w, double *h) {
+void syn__pic_page_space(syn_page page, double smallest, double *w, double *h) {
     const syn__pic_drawing nothing = {0};
     (void)syn__pic_page_scale(&nothing, page, w, h);
     if (page == SYN_PAGE_A4) {

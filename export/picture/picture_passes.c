@@ -40,7 +40,7 @@ static uint32_t part_of(syn_phase phase) {
 
 /* Whether a forward node after a backward begins a new pass. It does only if another backward
    follows in the same step. Otherwise it processes the loss at the end of the step. */
-static syn_status is_async(sorter *s, uint32_t i, uint32_t step, bool *out, syn_error *err) {
+static syn_status begins_pass(sorter *s, uint32_t i, uint32_t step, bool *out, syn_error *err) {
     syn__pic_plan *p = s->plan;
     for (*out = false; i < p->n_nodes && !*out; i++) {
         const syn_node *n;
@@ -68,7 +68,7 @@ static syn_status find_sections(sorter *s, bool *training, syn_error *err) {
         step = n->step;
         if (new_step || part != SYN__PIC_FORWARD) late = false;
         if (!new_step && part == SYN__PIC_FORWARD && seen > 1u << SYN__PIC_FORWARD && !late) {
-            SYN_TRY(is_async(s, i, step, &new_pass, err));
+            SYN_TRY(begins_pass(s, i, step, &new_pass, err));
             late = !new_pass;
         }
         if (new_pass) pass++, seen = 0;

@@ -209,7 +209,7 @@ static void place_entries(syn__pic_column *col, uint32_t begin, uint32_t end) {
         const double most = n > 1 ? 2 * (meets(c, true) - 3) / (n - 1) : 0;
         const double step = most < 60 ? most : 60;
         col->tracks[i].enter_x = c->x + (k - (n - 1) / 2.0) * step;
-        col->tracks[i].room = k + 1 < n ? step - 10 : 110;
+        col->tracks[i].space = k + 1 < n ? step - 10 : 110;
     }
 }
 
@@ -226,18 +226,18 @@ static syn__pic_edge link_edge(syn__pic_column *col, const syn__pic_link *link) 
     return e;
 }
 
-/* Adds the label `text` with its left end at x. If a list of views is wider than `room`, only the
+/* Adds the label `text` with its left end at x. If a list of views is wider than `space`, only the
    first views are shown. */
 static syn_status label_edge(syn__pic_column *col, syn__pic_edge *e, const char *text, double x,
-                             double y, double room, syn_error *err) {
+                             double y, double space, syn_error *err) {
     char cut[128];
     syn__pic_text t;
     syn__pic_shorten(text, 24, cut, sizeof cut);
-    for (char *end; syn__pic_width(cut, 8, false) > room && (end = strrchr(cut, ' ')) != NULL;) {
+    for (char *end; syn__pic_width(cut, 8, false) > space && (end = strrchr(cut, ' ')) != NULL;) {
         *end = '\0'; /* remove the last view, then the dot before it */
         if ((end = strrchr(cut, ' ')) != NULL) *end = '\0';
     }
-    for (size_t n = 20; syn__pic_width(cut, 8, false) > room && n > 1; n--)
+    for (size_t n = 20; syn__pic_width(cut, 8, false) > space && n > 1; n--)
         syn__pic_shorten(text, n, cut, sizeof cut);
     syn__pic_clear(&t);
     syn__pic_put(&t, "<font point-size=\"8\" color=\"#333333\"><i>");
@@ -263,7 +263,7 @@ static syn_status draw_down(syn__pic_column *col, uint32_t i, syn_error *err) {
     e.tip = (syn__pic_point){t->enter_x, op_top(b)};
     const double row_top = col->rows[t->to_row].top;
     if (link->via != NULL)
-        SYN_TRY(label_edge(col, &e, link->via, t->enter_x + 4, row_top - 11, t->room, err));
+        SYN_TRY(label_edge(col, &e, link->via, t->enter_x + 4, row_top - 11, t->space, err));
     SYN_TRY(syn__pic_begin_edge(d, &e, (syn__pic_point){fx, fy}, err));
     double x = fx;
     for (uint32_t r = t->from_row; r < t->to_row; r++) {

@@ -15,7 +15,7 @@
 #define TITLE_CHARS 48u
 #define TIP_CHARS   1200u
 #define LINE_CHARS  52  /* maximum number of characters of a line of names */
-#define LINE_LEAST  36u /* fewest characters before a break, because a name has up to 16 */
+#define LINE_MIN    36u /* fewest characters before a break, because a name has up to 16 */
 
 bool syn__pic_same_comm(const syn_node *a, const syn_node *b) {
     return a->kind == SYN_NODE_COLLECTIVE && b->kind == SYN_NODE_COLLECTIVE && a->comm == b->comm &&
@@ -27,23 +27,23 @@ syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t 
                                double *h, syn_error *err) {
     const syn_node *a, *n;
     uint64_t count = 0, bytes = 0, tensors = 0;
-    bool alike = true;
+    bool uniform = true;
     char name[128], buf[SYN__PIC_NUMBER];
-    syn__pic_text facts, t;
+    syn__pic_text info, t;
     for (uint32_t i = first; i <= last; i++) {
         SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &a, err));
         SYN_TRY(syn__pic_node(plan, i, &plan->other, &n, err));
         if (!syn__pic_same_comm(a, n)) continue;
-        alike = alike && n->comm_bytes == a->comm_bytes && n->n_inputs == 1;
+        uniform = uniform && n->comm_bytes == a->comm_bytes && n->n_inputs == 1;
         count++, bytes += n->comm_bytes, tensors += n->n_inputs;
     }
-    syn__pic_clear(&facts);
-    if (tensors > count) syn__pic_put(&facts, "%s tensors" DOT, syn__pic_count(tensors, buf));
-    else if (alike) SYN_TRY(syn__pic_put_payload(&facts, plan, first, a, err));
+    syn__pic_clear(&info);
+    if (tensors > count) syn__pic_put(&info, "%s tensors" DOT, syn__pic_count(tensors, buf));
+    else if (uniform) SYN_TRY(syn__pic_put_payload(&info, plan, first, a, err));
     SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &a, err));
-    syn__pic_put_groups(&facts, plan, a->group);
-    syn__pic_put(&facts, DOT "%s%s", syn__pic_bytes(alike ? a->comm_bytes : bytes, buf),
-                 alike ? " each" : "");
+    syn__pic_put_groups(&info, plan, a->group);
+    syn__pic_put(&info, DOT "%s%s", syn__pic_bytes(uniform ? a->comm_bytes : bytes, buf),
+                 uniform ? " each" : "");
     const uint32_t times = syn__pic_times_of(plan, first);
     const int n_name = snprintf(name, sizeof name, "%s %s", syn__pic_count(count, buf),
                                 syn_comm_kind_name(a->comm));
@@ -51,11 +51,11 @@ syn_status syn__pic_label_bars(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_clear(&t);
     syn__pic_put_op(&t, syn__pic_style_of(SYN__PIC_COLLECTIVE), name,
                     a->reduce >= 0 ? syn_reduce_name((syn_reduce)a->reduce) : "",
-                    &(syn__pic_facts_of){facts.s, "", ""}, w);
+                    &(syn__pic_node_lines){info.s, "", ""}, w);
     *h = 32;
     SYN_TRY(syn__pic_keep(arena, &t, label, err));
     syn__pic_clear(&t);
-    syn__pic_put(&t, "%s, %s", name, facts.s);
+    syn__pic_put(&t, "%s, %s", name, info.s);
     return syn__pic_keep(arena, &t, tip, err);
 }
 
@@ -175,8 +175,8 @@ syn_status syn__pic_put_names(syn__pic_plan *plan, uint32_t first, uint32_t last
 }
 
 /* Writes "9 ops, 12 MFLOP, 3 MiB". */
-static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const syn__pic_cost *c,
-                          bool comms) {
+static void put_run_summary(syn__pic_text *t, const syn__pic_totals *totals, const syn__pic_cost *c,
+                            bool comms) {
     char buf[SYN__PIC_NUMBER];
     syn__pic_put(t, "%s op%s" DOT, syn__pic_count(totals->ops, buf), totals->ops == 1 ? "" : "s");
     if (c->flops_hi > 0) {
@@ -238,7 +238,7 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
     syn__pic_cost c;
     syn__pic_totals totals;
     const syn_node *n;
-    syn__pic_text names, shown, facts, t;
+    syn__pic_text names, shown, info, t;
     char title[256];
     SYN_TRY(syn__pic_cost_of(plan, first, last, &c, err));
     syn__pic_totals_init(&totals);
@@ -250,16 +250,16 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
     SYN_TRY(syn__pic_put_names(plan, first, last, TIP_CHARS, &names, err));
     syn__pic_clear(&shown);
     SYN_TRY(syn__pic_put_names(plan, first, last,
-                               name[0] != '\0' ? (size_t)lines * LINE_LEAST : TITLE_CHARS - 6,
-                               &shown, err));
-    syn__pic_clear(&facts);
-    put_run_facts(&facts, &totals, &c, !plan->bars);
+                               name[0] != '\0' ? (size_t)lines * LINE_MIN : TITLE_CHARS - 6, &shown,
+                               err));
+    syn__pic_clear(&info);
+    put_run_summary(&info, &totals, &c, !plan->bars);
     syn__pic_shorten(name[0] != '\0' ? name : shown.s, TITLE_CHARS, title, sizeof title);
     const uint32_t times = syn__pic_times_of(plan, first);
     if (times > 1)
         snprintf(title + strlen(title), sizeof title - strlen(title), "  \xC3\x97%u", times);
     syn__pic_clear(&t);
-    *w = syn__pic_width(facts.s, 8, false);
+    *w = syn__pic_width(info.s, 8, false);
     syn__pic_put(&t, "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\">"
                      "<tr><td align=\"left\"><b>");
     syn__pic_put_html(&t, title);
@@ -267,7 +267,7 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
     if (syn__pic_width(title, 10, true) > *w) *w = syn__pic_width(title, 10, true);
     const int rows = name[0] != '\0' ? put_name_rows(&t, shown.s, lines, w) : 0;
     syn__pic_put(&t, "<tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
-    syn__pic_put_html(&t, facts.s);
+    syn__pic_put_html(&t, info.s);
     syn__pic_put(&t, "</font></td></tr></table>");
     *w += 2 * syn__pic_style_of(SYN__PIC_RUN)->pad + 6;
     *h = 34 + rows * 11.5;

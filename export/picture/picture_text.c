@@ -16,11 +16,11 @@ void syn__pic_clear(syn__pic_text *t) {
 void syn__pic_put(syn__pic_text *t, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    const size_t room = sizeof t->s - t->n;
-    const int n = vsnprintf(t->s + t->n, room, fmt, args);
+    const size_t space = sizeof t->s - t->n;
+    const int n = vsnprintf(t->s + t->n, space, fmt, args);
     va_end(args);
     /* Nothing is appended if the text does not fit. */
-    if (n < 0 || (size_t)n >= room) t->s[t->n] = '\0';
+    if (n < 0 || (size_t)n >= space) t->s[t->n] = '\0';
     else t->n += (size_t)n;
 }
 

@@ -53,11 +53,11 @@ static syn_status place(syn__pic_times *t, uint32_t *out, syn_error *err) {
         const syn__pic_window *w = &t->windows[t->drawn[i]];
         for (int64_t from = w->begin; from < w->end;) {
             const double shelf = fmin(floor((at + 1e-6) / t->width), shelves - 1);
-            double room = (shelf + 1) * t->width - at;
+            double space = (shelf + 1) * t->width - at;
             /* Rounding can make the steps slightly wider than the shelves. The last shelf gets the
                excess. */
-            if (shelf + 1 >= shelves) room = 2 * t->width;
-            const int64_t to = syn__pic_time_after(t, from, w->end, room);
+            if (shelf + 1 >= shelves) space = 2 * t->width;
+            const int64_t to = syn__pic_time_after(t, from, w->end, space);
             SYN_TRY(syn_grow(&t->stretches, &t->stretches_cap, t->n_stretches + 1,
                              sizeof *t->stretches, err));
             t->stretches[t->n_stretches++] = (syn__pic_stretch){t->drawn[i], (uint32_t)shelf, from,
@@ -183,10 +183,10 @@ static syn_status draw_axis(syn__pic_times *t, const syn__pic_stretch *s, double
         put_tick(tick, sizeof tick, at, step);
         const double text_w = syn__pic_width(tick, TEXT_PT, false) + 6;
         const bool free = x > end && cut_at(t, syn__pic_time_after(t, ns, s->end, text_w)) == NULL;
-        const bool room = free && (at <= 0 || x + text_w < s->x + width);
+        const bool space = free && (at <= 0 || x + text_w < s->x + width);
         SYN_TRY(
-            syn__pic_add_text(d, room ? tick : " ", x + 1.5, y + 14, TEXT_PT, false, NULL, err));
-        if (room) end = x + text_w;
+            syn__pic_add_text(d, space ? tick : " ", x + 1.5, y + 14, TEXT_PT, false, NULL, err));
+        if (space) end = x + text_w;
         SYN_TRY(grid_line(d, x, y + 14, bottom, err));
     }
     return SYN_OK;
@@ -349,7 +349,7 @@ static syn_status draw_page(syn__pic_times *t, syn_error *err) {
 
 /* ---- heading ---- */
 
-static const char *clock_says(syn__clock clock) {
+static const char *clock_text(syn__clock clock) {
     switch (clock) {
     case SYN__CLOCK_MEASURED:
         return "times are measured";
@@ -373,10 +373,10 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
         syn__pic_put(&title, "Timeline of rank %d of %d",
                      t->graph->ranks[t->blocks[0].rank_index].rank, t->graph->world_size);
     else syn__pic_put(&title, "Timeline of %u of %d ranks", t->n_blocks, t->graph->world_size);
-    SYN_TRY(syn__pic_facts(&d->arena, t->graph, &h.lines[0], err));
+    SYN_TRY(syn__pic_metadata(&d->arena, t->graph, &h.lines[0], err));
     syn__pic_clear(&notes);
-    syn__pic_put(&notes, "%s", clock_says(t->timeline.clock));
-    if (t->n_drawn + t->n_unlike < t->n_windows)
+    syn__pic_put(&notes, "%s", clock_text(t->timeline.clock));
+    if (t->n_drawn + t->n_different < t->n_windows)
         syn__pic_put(
             &notes,
             DOT "steps with the same ops are drawn once, marked " TIMES "N" DOT
@@ -384,7 +384,8 @@ static syn_status heading(syn__pic_times *t, const syn_export_options *options, 
             (unsigned)t->n_windows,
             syn__pic_time((double)(t->windows[t->n_windows - 1].end - t->windows[0].begin), time));
     if (t->n_cuts > 0) syn__pic_put(&notes, DOT "intervals without events are shortened: " DOTS);
-    if (t->n_unlike > 0) syn__pic_put(&notes, DOT "%u other steps are not drawn", t->n_unlike);
+    if (t->n_different > 0)
+        syn__pic_put(&notes, DOT "%u other steps are not drawn", t->n_different);
     if (t->copies.n > 0) syn__pic_put(&notes, DOT "identical ranks are drawn once");
     syn__pic_put(&notes, DOT "ops too short to see are merged");
     h.title = syn__arena_copy(&d->arena, title.s);
@@ -454,7 +455,7 @@ syn_status syn__pic_time_view(syn__pic_drawing *d, const syn_graph *graph,
     double width = WIDTH, height = HEIGHT;
     if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
     if (options->page != SYN_PAGE_NONE) {
-        syn__pic_page_room(options->page, SYN__PIC_TIME_TEXT, &width, &height);
+        syn__pic_page_space(options->page, SYN__PIC_TIME_TEXT, &width, &height);
         width -= LEFT + 8;
         height -= HEAD_H;
     }

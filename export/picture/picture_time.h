@@ -96,8 +96,8 @@ typedef struct syn__pic_times {
     size_t n_windows, windows_cap;
     uint32_t drawn[SYN__PIC_WINDOWS];
     uint32_t n_drawn;
-    uint32_t n_unlike; /* number of different steps that are not drawn for lack of space */
-    bool device;       /* whether the trace has device work or was recorded by Syntorch */
+    uint32_t n_different; /* number of different steps that are not drawn for lack of space */
+    bool device;          /* whether the trace has device work or was recorded by Syntorch */
     syn__pic_block blocks[SYN__PIC_RANKS];
     uint32_t n_blocks;
     syn__pic_stretch *stretches; /* sorted by shelf and x */

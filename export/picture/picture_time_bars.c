@@ -9,13 +9,13 @@
 
 #include "syntorch/base/memory.h"
 
-#define NARROW_PT  2.0 /* bars that are narrower are joined */
-#define JOINED_PT  3.5 /* largest width of a joined bar */
-#define GAP_PT     0.8 /* largest gap within a joined bar */
-#define LEAST_PT   0.35
-#define BRIDGE_PT  5.0 /* largest gap over which a layer or module continues */
-#define TEXT_PT    SYN__PIC_TIME_TEXT
-#define MOST_LINES 100 /* maximum number of lines from a rank to others; more would hide bars */
+#define NARROW_PT 2.0 /* bars that are narrower are joined */
+#define JOINED_PT 3.5 /* largest width of a joined bar */
+#define GAP_PT    0.8 /* largest gap within a joined bar */
+#define MIN_PT    0.35
+#define BRIDGE_PT 5.0 /* largest gap over which a layer or module continues */
+#define TEXT_PT   SYN__PIC_TIME_TEXT
+#define MAX_LINES 100 /* maximum number of lines from a rank to others; more would hide bars */
 
 typedef struct bar {
     double x0, x1;
@@ -113,7 +113,7 @@ static syn_status draw(writer *w, const char *id, const char *name, const char *
         snprintf(number, sizeof number, "bar%zu", d->n_boxes);
         id = number;
     }
-    if (x1 - x0 < LEAST_PT) x1 = x0 + LEAST_PT;
+    if (x1 - x0 < MIN_PT) x1 = x0 + MIN_PT;
     put_label(&label, name, x1 - x0, look);
     const syn__pic_box box = {.id = syn__arena_copy(&d->arena, id),
                               .label = syn__arena_copy(&d->arena, label.s),
@@ -171,7 +171,7 @@ static syn_status draw_slice(writer *w, size_t i, double x0, double x1) {
     put_times(&tip, w, s->start + s->wait, s->end);
     if (p->is_comm) syn__pic_put(&tip, "\n%s", syn__pic_bytes(node->comm_bytes, a));
     const int64_t begin = s->start + s->wait;
-    if (s->wait > 0 && x_of(w, begin) - x0 > LEAST_PT) {
+    if (s->wait > 0 && x_of(w, begin) - x0 > MIN_PT) {
         SYN_TRY(draw(w, NULL, "", "waits for other ranks", x0, x_of(w, begin), SYN__PIC_TIME_WAIT,
                      NULL));
         x0 = x_of(w, begin);
@@ -232,7 +232,7 @@ static syn_status draw_frame(writer *w, const syn__pic_slice *p, int level, int6
     syn__pic_text tip;
     if (p == NULL || end <= w->stretch->begin || begin >= w->stretch->end) return SYN_OK;
     const double x0 = x_of(w, begin), x1 = x_of(w, end);
-    if (x1 - x0 < LEAST_PT) return SYN_OK;
+    if (x1 - x0 < MIN_PT) return SYN_OK;
     syn__pic_clear(&tip);
     for (int k = 0; k <= level; k++) {
         if (k > 0) syn__pic_put(&tip, " \xE2\x80\xBA "); /* a guillemet */
@@ -312,7 +312,7 @@ static const syn__pic_joint *find_joint(const syn__pic_times *t, uint32_t rank, 
 }
 
 syn_status syn__pic_times_join(syn__pic_times *t, syn_error *err) {
-    if (t->n_blocks < 2 || t->n_joints > (size_t)MOST_LINES * t->n_blocks) return SYN_OK;
+    if (t->n_blocks < 2 || t->n_joints > (size_t)MAX_LINES * t->n_blocks) return SYN_OK;
     if (t->n_joints > 1) qsort(t->joints, t->n_joints, sizeof *t->joints, compare_joints);
     for (size_t i = 1; i < t->n_joints; i++) {
         const syn__pic_joint *a = &t->joints[i - 1], *b = &t->joints[i];

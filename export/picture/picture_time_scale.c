@@ -8,7 +8,7 @@
 
 #include "syntorch/base/memory.h"
 
-#define LEAST_SLICES 40 /* with fewer slices, all are visible without cuts */
+#define MIN_SLICES 40 /* with fewer slices, all are visible without cuts */
 /* An interval is cut if it is longer than a fraction of the time that is not cut yet. The fraction
    is 1 / LONG_PART if something runs in the interval, and 1 / IDLE_PART if nothing runs. The limit
    is lower for idle time, because long ops are more informative. */
@@ -92,7 +92,7 @@ syn_status syn__pic_times_cuts(syn__pic_times *t, syn_error *err) {
         if (s == SYN_OK) s = add_moments(t, &m, err);
         n_slices += t->lanes.n_slices;
     }
-    if (s == SYN_OK && n_slices >= LEAST_SLICES) {
+    if (s == SYN_OK && n_slices >= MIN_SLICES) {
         int64_t rest = drawn_ns(t);
         qsort(m.at, m.n, sizeof *m.at, compare_moments);
         for (; t->n_cuts < SYN__PIC_CUTS && find_cut(t, &m, rest, &t->cuts[t->n_cuts]); t->n_cuts++)

@@ -126,7 +126,7 @@ static void choose(syn__pic_times *t, bool fold) {
         }
         if (w->like != i) continue;
         if (t->n_drawn < SYN__PIC_WINDOWS) t->drawn[t->n_drawn++] = i;
-        else t->n_unlike++;
+        else t->n_different++;
     }
 }
 

@@ -86,7 +86,7 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
         syn__pic_put(&title, "Tensor trace of rank %d of %d", graph->ranks[plan->rank].rank,
                      graph->world_size);
     else syn__pic_put(&title, "Tensor trace");
-    SYN_TRY(syn__pic_facts(&d->arena, graph, &h.lines[0], err));
+    SYN_TRY(syn__pic_metadata(&d->arena, graph, &h.lines[0], err));
     syn__pic_clear(&totals);
     syn__pic_put(&totals, "%s op%s", syn__pic_count(t->ops, a), t->ops == 1 ? "" : "s");
     if (t->flops > 0) syn__pic_put(&totals, DOT "%s", syn__pic_flops(t->flops, b));

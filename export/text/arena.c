@@ -7,7 +7,7 @@
 #include "syntorch/base/utf8.h"
 
 #define FIRST_BYTES ((size_t)4096)
-#define MOST_BYTES  ((size_t)1 << 20) /* largest block; each is twice the previous one */
+#define MAX_BYTES   ((size_t)1 << 20) /* largest block; each is twice the previous one */
 
 struct syn__arena_block {
     syn__arena_block *older;
@@ -21,7 +21,7 @@ void *syn__arena_get(syn__arena *arena, size_t bytes) {
     bytes = (bytes + align - 1) / align * align;
     if (arena->blocks == NULL || arena->blocks->cap - arena->used < bytes) {
         size_t cap = arena->blocks != NULL ? arena->blocks->cap * 2 : FIRST_BYTES;
-        if (cap > MOST_BYTES) cap = MOST_BYTES;
+        if (cap > MAX_BYTES) cap = MAX_BYTES;
         if (cap < bytes) cap = bytes;
         syn__arena_block *block = (syn__arena_block *)syn_malloc(sizeof *block + cap);
         if (block == NULL) return NULL;

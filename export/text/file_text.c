@@ -111,7 +111,7 @@ static void zlib_free(voidpf opaque, voidpf address) {
 /* Allocates memory for the whole decompressed text, whose length modulo 2^32 is in the last four
    bytes of a gzip member. Does nothing if this length is not plausible. Failure to allocate is not
    an error, because the length may be wrong. */
-static void make_guessed_room(unpacking *u) {
+static void reserve_guess(unpacking *u) {
     const size_t n = u->packed->bytes;
     if (n < 18) return; /* size of the shortest member */
     const unsigned char *end = (const unsigned char *)u->packed->data + n;
@@ -144,7 +144,7 @@ static syn_status check_length(const unpacking *u, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status make_room(unpacking *u, syn_error *err) {
+static syn_status grow_buffer(unpacking *u, syn_error *err) {
     SYN_TRY(check_length(u, err));
     if (u->cap_bytes - u->bytes > SYN__LOOSE_PADDING) return SYN_OK;
     const syn_status status = syn_grow(&u->data, &u->cap_bytes, u->bytes + STEP_BYTES, 1, NULL);
@@ -157,13 +157,13 @@ static syn_status make_room(unpacking *u, syn_error *err) {
 static int inflate_some(unpacking *u) {
     const char *in = (const char *)u->z.next_in;
     const size_t left = (size_t)(u->packed->data + u->packed->bytes - in);
-    size_t room = u->cap_bytes - u->bytes - SYN__LOOSE_PADDING;
-    if (room > STEP_BYTES) room = STEP_BYTES;
+    size_t space = u->cap_bytes - u->bytes - SYN__LOOSE_PADDING;
+    if (space > STEP_BYTES) space = STEP_BYTES;
     u->z.avail_in = left < STEP_BYTES ? (uInt)left : (uInt)STEP_BYTES;
-    u->z.avail_out = (uInt)room;
+    u->z.avail_out = (uInt)space;
     u->z.next_out = (Bytef *)u->data + u->bytes;
     const int code = inflate(&u->z, Z_NO_FLUSH);
-    u->bytes += room - u->z.avail_out;
+    u->bytes += space - u->z.avail_out;
     syn__file_text_done(u->packed, (const char *)u->z.next_in);
     return code;
 }
@@ -174,7 +174,7 @@ static int inflate_some(unpacking *u) {
 static syn_status inflate_all(unpacking *u, syn_error *err) {
     const char *end = u->packed->data + u->packed->bytes;
     for (;;) {
-        SYN_TRY(make_room(u, err));
+        SYN_TRY(grow_buffer(u, err));
         const int code = inflate_some(u);
         const char *in = (const char *)u->z.next_in;
         if (code == Z_MEM_ERROR) return SYN_FAIL_NOMEM(err, 1 << 16, "unpacked data");
@@ -197,7 +197,7 @@ static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_
     if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* +16 selects the gzip format */
         return SYN_FAIL_NOMEM(err, 1 << 16, "unpacked data");
     u.z.next_in = (z_const Bytef *)(uintptr_t)file->data;
-    make_guessed_room(&u);
+    reserve_guess(&u);
     syn_status status = inflate_all(&u, err);
     (void)inflateEnd(&u.z);
     if (status == SYN_OK) status = check_length(&u, err);
@@ -305,13 +305,14 @@ syn_status syn__file_text_memory(syn__file_text *file, const char *name, const c
 void syn__file_text_done(syn__file_text *file, const char *upto) {
     if (file->mapped_bytes == 0) return;
     const size_t at = (size_t)(upto - file->data) / SYN__FILE_TEXT_STEP * SYN__FILE_TEXT_STEP;
-    if (upto == file->data) file->given_back = 0; /* the caller begins another pass over the text */
-    if (at <= file->given_back) return;
+    if (upto == file->data)
+        file->released_bytes = 0; /* the caller begins another pass over the text */
+    if (at <= file->released_bytes) return;
     /* The pages were not changed, so they are only removed from the process's memory. They are read
        from the file again when needed. */
-    (void)madvise((void *)(uintptr_t)(file->data + file->given_back), at - file->given_back,
+    (void)madvise((void *)(uintptr_t)(file->data + file->released_bytes), at - file->released_bytes,
                   MADV_DONTNEED);
-    file->given_back = at;
+    file->released_bytes = at;
 }
 
 void syn__file_text_close(syn__file_text *file) {

@@ -16,7 +16,7 @@ typedef struct syn__file_text {
     const char *data;
     size_t bytes;
     size_t mapped_bytes; /* 0: data is allocated, not mapped */
-    size_t given_back;
+    size_t released_bytes;
     bool packed;
     bool cut; /* the file is compressed, but damaged or truncated: `data` is the part that could be
                  decompressed */

@@ -218,11 +218,11 @@ static char quote_of(const char *p, const char *end) {
 /* Writes a string that needs escapes; p is the start of its text and `end` its closing quote. */
 static bool put_string(syn__pen *pen, const char *p, const char *end, bool json) {
     const char quote = json ? '"' : quote_of(p, end);
-    if (!syn__pen_room(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
+    if (!syn__pen_reserve(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
     *pen->p++ = quote;
     while (p < end) {
         p = syn__pen_plain(pen, p, end);
-        if (!syn__pen_room(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
+        if (!syn__pen_reserve(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
         if (p < end) pen->p = put_special(pen->p, syn__python_decode(&p, end), quote, json);
     }
     *pen->p++ = quote;
@@ -234,7 +234,7 @@ FORM_FN const char *take_string(syn__pen *pen, const char *p, const char *end, b
     /* Most strings are short and need no escapes. All others are written again from the start. */
     const char *const near = end - p > PLAIN_REACH ? p + PLAIN_REACH : end;
     const char quote = json ? '"' : '\'';
-    if (!syn__pen_room(pen, PLAIN_REACH + SYN__PEN_SLACK)) return NULL;
+    if (!syn__pen_reserve(pen, PLAIN_REACH + SYN__PEN_SLACK)) return NULL;
     char *const begin = pen->p;
     *pen->p++ = quote;
     const char *q = syn__pen_plain(pen, p + 1, near);
@@ -259,14 +259,14 @@ FORM_FN const char *take_word(syn__pen *pen, const char *p, const char *end, boo
     if (q != NULL && !(part && syn__loose_in_word(q[1]))) return q;
     pen->p = begin;
     q = syn__python_word(p, end, at_member, json, space, &text);
-    if (!syn__pen_room(pen, text.bytes + SYN__PEN_SLACK)) return NULL;
+    if (!syn__pen_reserve(pen, text.bytes + SYN__PEN_SLACK)) return NULL;
     syn__pen_put(pen, text.text, text.bytes);
     return q;
 }
 
 static inline bool put_line(syn__pen *pen, size_t level) {
     const size_t spaces = level < MAX_LEVEL ? 4 * level : 0;
-    if (!syn__pen_room(pen, spaces + SYN__PEN_SLACK)) return false;
+    if (!syn__pen_reserve(pen, spaces + SYN__PEN_SLACK)) return false;
     *pen->p++ = '\n';
     for (size_t i = 0; i < spaces; i += 16) memcpy(pen->p + i, "                ", 16);
     pen->p += spaces;
@@ -274,7 +274,7 @@ static inline bool put_line(syn__pen *pen, size_t level) {
 }
 
 static inline bool put_none(syn__pen *pen, bool json) {
-    if (!syn__pen_room(pen, SYN__PEN_SLACK)) return false;
+    if (!syn__pen_reserve(pen, SYN__PEN_SLACK)) return false;
     syn__pen_put(pen, json ? "null" : "None", 4);
     return true;
 }
@@ -303,7 +303,7 @@ FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bo
             continue;
         }
         if (!begins && depth == 0) return p;
-        if (!syn__pen_room(pen, SYN__PEN_SLACK)) return NULL;
+        if (!syn__pen_reserve(pen, SYN__PEN_SLACK)) return NULL;
         if (begins && at == AFTER_VALUE) syn__pen_put(pen, ", ", json ? 1 : 2);
         if (json && begins && at != AFTER_COLON && !put_line(pen, level + depth)) return NULL;
         if (mark == SYN__PYTHON_VALUE) {

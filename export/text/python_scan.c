@@ -121,7 +121,7 @@ static syn__str word_text(syn__str word, bool json) {
 }
 
 /* Whether the value may continue after the name or number that ended at p. */
-static bool is_async(const char *p, const char *end, bool at_member) {
+static bool may_continue(const char *p, const char *end, bool at_member) {
     if (at_member && end - p > 1 && *p == ',') return syn__loose_in_word(p[1]);
     while (p < end && (unsigned char)*p <= ' ') p++;
     if (p < end && syn__loose_in_word(*p)) return at_member;
@@ -136,7 +136,7 @@ const char *syn__python_word(const char *p, const char *end, bool at_member, boo
     text->bytes = (size_t)(q - p);
     double value = 0;
     bool integer = false;
-    if (q == p || is_async(q, end, at_member)) {
+    if (q == p || may_continue(q, end, at_member)) {
         q = syn__loose_word_end(p, end, at_member);
         if (q != p + text->bytes) text->bytes = 0;
     }

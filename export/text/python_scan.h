@@ -23,7 +23,7 @@ typedef struct syn__pen {
 
 /* Ensures capacity for `bytes` more bytes. Returns false if memory is out. */
 bool syn__pen_grow(syn__pen *pen, size_t bytes);
-static inline bool syn__pen_room(syn__pen *pen, size_t bytes) {
+static inline bool syn__pen_reserve(syn__pen *pen, size_t bytes) {
     return (size_t)(pen->limit - pen->p) >= bytes || syn__pen_grow(pen, bytes);
 }
 static inline bool syn__pen_open(syn__pen *pen, syn__buf *buf) {

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#define MOST_KINDS 64     /* number of kinds with which a rank is compared */
-#define LARGE      100000 /* AUTO writes graphs of up to this many ops in full */
+#define MAX_KINDS 64     /* number of kinds with which a rank is compared */
+#define LARGE     100000 /* AUTO writes graphs of up to this many ops in full */
 
 static bool same_text(const char *a, const char *b) {
     return a == b || strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
@@ -158,7 +158,7 @@ static syn_status place(syn_copied_ranks *out, comparison *c, uint32_t rank, uin
         out->of[rank] = c->a;
         out->n_changed[rank] = c->n_changed;
         out->n++;
-    } else if (*n_kinds < MOST_KINDS) {
+    } else if (*n_kinds < MAX_KINDS) {
         kinds[(*n_kinds)++] = rank;
     }
     return SYN_OK;
@@ -166,7 +166,7 @@ static syn_status place(syn_copied_ranks *out, comparison *c, uint32_t rank, uin
 
 static syn_status find(syn_copied_ranks *out, const syn_graph *graph, syn_error *err) {
     comparison c = {.graph = graph, .err = err};
-    uint32_t kinds[MOST_KINDS], n_kinds = 0;
+    uint32_t kinds[MAX_KINDS], n_kinds = 0;
     syn_status status = SYN_OK;
     out->of = syn_calloc(graph->n_ranks, sizeof *out->of);
     out->n_changed = syn_calloc(graph->n_ranks, sizeof *out->n_changed);

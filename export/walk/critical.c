@@ -14,7 +14,7 @@
 #define WAKE_NS        1e6 /* default of the conversion's --thread_gap */
 #define STREAM_WAIT_NS 2e4 /* usual gaps before a kernel are shorter */
 
-uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint64_t number) {
+uint64_t syn__critical_track(uint32_t rank, bool is_device, uint64_t device, uint64_t number) {
     return ((uint64_t)rank << 1 | is_device) << DEVICE_BIT | (device & 0x7f) << 32 |
            (number & 0xffffffff);
 }
@@ -23,22 +23,22 @@ uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint
 
 typedef struct segment {
     double begin_ns, end_ns;
-    uint64_t lane;
+    uint64_t track;
     uint32_t op;
 } segment;
 
 typedef struct segments {
     segment *at; /* ordered by lane, then time; segments of a lane do not overlap */
     size_t n, cap;
-    size_t *lanes; /* first segment of each lane */
-    size_t n_lanes, lanes_cap;
+    size_t *tracks; /* first segment of each lane */
+    size_t n_tracks, tracks_cap;
     segment *open; /* while segments are made: stack of open ops, innermost last */
     size_t n_open, open_cap;
 } segments;
 
 static int compare_segments(const void *a, const void *b) {
     const segment *x = a, *y = b;
-    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
+    if (x->track != y->track) return x->track < y->track ? -1 : 1;
     if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
     if (x->end_ns != y->end_ns) return x->end_ns > y->end_ns ? -1 : 1;
     return x->op < y->op ? -1 : x->op > y->op;
@@ -52,7 +52,7 @@ static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_e
         const double end_ns = fmin(top->end_ns, until_ns);
         if (end_ns > *now_ns) {
             SYN_TRY(syn_grow(&s->at, &s->cap, s->n + 1, sizeof *s->at, err));
-            s->at[s->n++] = (segment){*now_ns, end_ns, top->lane, top->op};
+            s->at[s->n++] = (segment){*now_ns, end_ns, top->track, top->op};
             *now_ns = end_ns;
         }
         if (top->end_ns > until_ns) return SYN_OK;
@@ -65,8 +65,8 @@ static syn_status close_open(segments *s, double *now_ns, double until_ns, syn_e
 static syn_status cut_segments(segments *s, const segment *ops, size_t n, syn_error *err) {
     double now_ns = 0;
     for (size_t i = 0; i < n; i++) {
-        const bool new_lane = i == 0 || ops[i].lane != ops[i - 1].lane;
-        SYN_TRY(close_open(s, &now_ns, new_lane ? INFINITY : ops[i].begin_ns, err));
+        const bool new_track = i == 0 || ops[i].track != ops[i - 1].track;
+        SYN_TRY(close_open(s, &now_ns, new_track ? INFINITY : ops[i].begin_ns, err));
         now_ns = ops[i].begin_ns;
         SYN_TRY(syn_grow(&s->open, &s->open_cap, s->n_open + 1, sizeof *s->open, err));
         s->open[s->n_open++] = ops[i];
@@ -74,11 +74,11 @@ static syn_status cut_segments(segments *s, const segment *ops, size_t n, syn_er
     return close_open(s, &now_ns, INFINITY, err);
 }
 
-static syn_status list_lanes(segments *s, syn_error *err) {
+static syn_status list_tracks(segments *s, syn_error *err) {
     for (size_t i = 0; i < s->n; i++) {
-        if (i > 0 && s->at[i].lane == s->at[i - 1].lane) continue;
-        SYN_TRY(syn_grow(&s->lanes, &s->lanes_cap, s->n_lanes + 1, sizeof *s->lanes, err));
-        s->lanes[s->n_lanes++] = i;
+        if (i > 0 && s->at[i].track == s->at[i - 1].track) continue;
+        SYN_TRY(syn_grow(&s->tracks, &s->tracks_cap, s->n_tracks + 1, sizeof *s->tracks, err));
+        s->tracks[s->n_tracks++] = i;
     }
     return SYN_OK;
 }
@@ -90,18 +90,18 @@ static syn_status make_segments(segments *s, const syn__critical_op *ops, uint32
     if (!all) return SYN_FAIL_NOMEM(err, n * sizeof *all, "the critical path");
     for (uint32_t i = 0; i < n; i++)
         if (!ops[i].is_range && ops[i].end_ns > ops[i].begin_ns)
-            all[n_all++] = (segment){ops[i].begin_ns, ops[i].end_ns, ops[i].lane, i};
+            all[n_all++] = (segment){ops[i].begin_ns, ops[i].end_ns, ops[i].track, i};
     qsort(all, n_all, sizeof *all, compare_segments);
     syn_status status = cut_segments(s, all, n_all, err);
     syn_free(all);
-    if (status == SYN_OK) status = list_lanes(s, err);
+    if (status == SYN_OK) status = list_tracks(s, err);
     return status;
 }
 
 static void free_segments(segments *s) {
     syn_free(s->at);
     syn_free(s->open);
-    syn_free(s->lanes);
+    syn_free(s->tracks);
 }
 
 /* ---- The walk ---- */
@@ -111,29 +111,29 @@ typedef struct walk {
     const uint32_t *first_dep, *deps;
     segments segments;
     double *path_ns;
-    uint64_t lane;  /* lane on which the path currently is */
+    uint64_t track; /* lane on which the path currently is */
     double now_ns;  /* the path is known from this time to the end */
     double late_ns; /* the value that now_ns had when the path last moved to another rank without
                        changing now_ns; -1: it never did */
 } walk;
 
 /* Returns the last segment of the lane that begins before `ns`; NULL if there is none. */
-static const segment *segment_before(const walk *w, uint64_t lane, double ns) {
+static const segment *segment_before(const walk *w, uint64_t track, double ns) {
     size_t low = 0, high = w->segments.n;
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
         const segment *s = &w->segments.at[mid];
-        if (s->lane < lane || (s->lane == lane && s->begin_ns < ns)) low = mid + 1;
+        if (s->track < track || (s->track == track && s->begin_ns < ns)) low = mid + 1;
         else high = mid;
     }
-    if (low == 0 || w->segments.at[low - 1].lane != lane) return NULL;
+    if (low == 0 || w->segments.at[low - 1].track != track) return NULL;
     return &w->segments.at[low - 1];
 }
 
 /* Returns the time until which a dependency on another lane kept the op from starting; -1 if it did
    not delay the start. may_run: see last_release. */
 static double release_ns(const syn__critical_op *op, const syn__critical_op *dep, bool may_run) {
-    if (dep->is_range || dep->lane == op->lane || dep->begin_ns >= op->begin_ns) return -1;
+    if (dep->is_range || dep->track == op->track || dep->begin_ns >= op->begin_ns) return -1;
     if (dep->end_ns <= op->begin_ns) return dep->end_ns;
     return may_run ? op->begin_ns : -1;
 }
@@ -156,11 +156,11 @@ static const syn__critical_op *last_release(const walk *w, uint32_t at, bool may
 
 /* Returns the index of the first lane whose number is not less than `lane`. The lanes are sorted by
    number. */
-static size_t first_lane(const segments *s, uint64_t lane) {
-    size_t low = 0, high = s->n_lanes;
+static size_t first_track(const segments *s, uint64_t track) {
+    size_t low = 0, high = s->n_tracks;
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
-        if (s->at[s->lanes[mid]].lane < lane) low = mid + 1;
+        if (s->at[s->tracks[mid]].track < track) low = mid + 1;
         else high = mid;
     }
     return low;
@@ -170,13 +170,13 @@ static size_t first_lane(const segments *s, uint64_t lane) {
    host op) or other streams (for device work). NULL if none of them ended after after_ns. */
 static const segment *last_elsewhere(const walk *w, const syn__critical_op *op, double after_ns) {
     const segments *s = &w->segments;
-    const uint64_t kind = op->lane >> DEVICE_BIT; /* threads of the rank, or streams of the rank */
+    const uint64_t kind = op->track >> DEVICE_BIT; /* threads of the rank, or streams of the rank */
     const segment *last = NULL;
-    for (size_t i = first_lane(s, kind << DEVICE_BIT); i < s->n_lanes; i++) {
-        const segment *first = &s->at[s->lanes[i]];
-        if (first->lane >> DEVICE_BIT != kind) break;
-        if (first->lane == op->lane) continue;
-        const segment *one = segment_before(w, first->lane, op->begin_ns);
+    for (size_t i = first_track(s, kind << DEVICE_BIT); i < s->n_tracks; i++) {
+        const segment *first = &s->at[s->tracks[i]];
+        if (first->track >> DEVICE_BIT != kind) break;
+        if (first->track == op->track) continue;
+        const segment *one = segment_before(w, first->track, op->begin_ns);
         if (one && one->end_ns > op->begin_ns) one = one > first ? one - 1 : NULL;
         if (one && one->end_ns > after_ns && (!last || one->end_ns > last->end_ns)) last = one;
     }
@@ -191,7 +191,7 @@ static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
     if (op->begin_ns - idle_since_ns <= (op->is_device ? STREAM_WAIT_NS : WAKE_NS)) return false;
     const segment *last = last_elsewhere(w, op, idle_since_ns);
     if (!last) return false;
-    w->lane = last->lane;
+    w->track = last->track;
     w->now_ns = fmin(w->now_ns, last->end_ns);
     return true;
 }
@@ -200,17 +200,17 @@ static bool woken(walk *w, const syn__critical_op *op, double idle_since_ns) {
    at the op. */
 static bool leave(walk *w, uint32_t at) {
     const syn__critical_op *op = &w->ops[at];
-    const segment *before = segment_before(w, op->lane, op->begin_ns);
+    const segment *before = segment_before(w, op->track, op->begin_ns);
     double ns;
     const syn__critical_op *dep = last_release(w, at, op->is_device || op->is_comm || !before, &ns);
-    w->lane = op->lane;
+    w->track = op->track;
     if (woken(w, op, fmax(before ? before->end_ns : 0, ns))) return true;
     if (!dep) return before != NULL;
     const double ended_ns = before ? before->end_ns : -1;
     const bool called = before && !op->is_device && (dep->is_device || dep->is_comm);
     if (ns <= (called ? before->begin_ns : ended_ns)) return true;
     if (called && ns < ended_ns) w->path_ns[before->op] += ended_ns - ns; /* after the wait */
-    w->lane = dep->lane;
+    w->track = dep->track;
     w->now_ns = fmin(w->now_ns, ns);
     return true;
 }
@@ -221,13 +221,13 @@ static bool waited_within(walk *w, const segment *s) {
     const syn__critical_op *op = &w->ops[s->op], *last = NULL;
     for (uint32_t k = w->first_dep[s->op]; k < w->first_dep[s->op + 1] && !op->is_device; k++) {
         const syn__critical_op *dep = &w->ops[w->deps[k]];
-        const bool waits = (dep->is_device || dep->is_comm) && dep->lane != op->lane &&
+        const bool waits = (dep->is_device || dep->is_comm) && dep->track != op->track &&
                            dep->end_ns > s->begin_ns && dep->end_ns < w->now_ns;
         if (waits && (!last || dep->end_ns > last->end_ns)) last = dep;
     }
     if (!last) return false;
     w->path_ns[s->op] += w->now_ns - last->end_ns;
-    w->lane = last->lane;
+    w->track = last->track;
     w->now_ns = last->end_ns;
     return true;
 }
@@ -258,7 +258,7 @@ static bool waited_for_rank(walk *w, const segment *s) {
 }
 
 static void go_back(walk *w) {
-    for (const segment *s; (s = segment_before(w, w->lane, w->now_ns)) != NULL;) {
+    for (const segment *s; (s = segment_before(w, w->track, w->now_ns)) != NULL;) {
         if (s->end_ns < w->now_ns) w->now_ns = s->end_ns;
         if (waited_for_rank(w, s)) {
             if (!leave(w, w->ops[s->op].last_member)) return;
@@ -280,7 +280,7 @@ syn_status syn__critical_find(double *path_ns, const syn__critical_op *ops, uint
     for (size_t i = 0; i < w.segments.n && status == SYN_OK; i++)
         if (!last || w.segments.at[i].end_ns > last->end_ns) last = &w.segments.at[i];
     if (last && status == SYN_OK) {
-        w.lane = last->lane;
+        w.track = last->track;
         w.now_ns = last->end_ns;
         go_back(&w);
     }
@@ -346,8 +346,8 @@ static syn__critical_op op_of(const syn_node *node, uint32_t rank) {
     syn__critical_op op = {.last_member = SYN_NO_NODE, .is_comm = syn__walk_is_comm(node)};
     op.is_device = !syn__is_host_op(node, &host);
     op.is_range = !op.is_device && syn__walk_is_idle_range(node);
-    op.lane = syn__critical_lane(rank, op.is_device, op.is_device ? number_of(node, "device") : 0,
-                                 op.is_device ? number_of(node, "stream") : (uint64_t)host.tid);
+    op.track = syn__critical_track(rank, op.is_device, op.is_device ? number_of(node, "device") : 0,
+                                   op.is_device ? number_of(node, "stream") : (uint64_t)host.tid);
     if (node->start_ns == SYN_NO_TIME || !(node->start_ns >= 0)) return op;
     const double ns = op.is_device ? node->wall_ns : 1e3 * (double)host.inclusive_us;
     op.begin_ns = op.end_ns = fmin(node->start_ns, SYN__MAX_NS);
@@ -368,7 +368,7 @@ static syn_status add_message(collector *c, const syn_node *node, int32_t rank, 
     /* Messages that a thread launched but did not run itself do not wait for each other, so each
        gets its own lane. */
     if (!c->ops[op].is_device && is_launched(node))
-        c->ops[op].lane = syn__critical_lane(c->walk.rank_index, false, 1, op);
+        c->ops[op].track = syn__critical_track(c->walk.rank_index, false, 1, op);
     if (node->peer < 0) return SYN_OK;
     SYN_TRY(syn_grow(&list->at, &list->cap, list->n + 1, sizeof *list->at, err));
     list->at[list->n++] =

@@ -28,8 +28,8 @@ extern "C" {
 typedef struct syn__critical_op {
     double begin_ns, end_ns; /* end_ns of host ops: when they return. An op without times has end_ns
                                 <= begin_ns */
-    uint64_t lane;           /* number of the thread or stream; equal for all its ops, different for
-                                all others */
+    uint64_t track;          /* number of the thread or stream; equal for all its ops, different for
+                               all others */
     uint32_t last_member;    /* for a collective or message: the op of it that began last; otherwise
                                 SYN_NO_NODE */
     bool is_device;          /* runs on a stream */
@@ -38,8 +38,8 @@ typedef struct syn__critical_op {
     bool is_range;   /* a user annotation, which runs nothing itself */
 } syn__critical_op;
 
-/* Returns the lane of a stream of a device or, with device 0, of a host thread. */
-uint64_t syn__critical_lane(uint32_t rank, bool is_device, uint64_t device, uint64_t number);
+/* Returns the track of a stream of a device or, with device 0, of a host thread. */
+uint64_t syn__critical_track(uint32_t rank, bool is_device, uint64_t device, uint64_t number);
 
 /* Sets path_ns[i] to the part of op i's duration that is on the path; 0 if the op is not on it. The
    dependencies of op i are deps[first_dep[i] .. first_dep[i + 1] - 1]. */

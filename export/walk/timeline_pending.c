@@ -24,7 +24,7 @@ syn_status syn__pendings_add(syn__pendings *p, uint32_t index, uint32_t node, ui
                              uint32_t *out, syn_error *err) {
     if (p->free_entry != NONE) {
         *out = p->free_entry;
-        p->free_entry = p->at[*out].also_there;
+        p->free_entry = p->at[*out].next_entry;
     } else {
         SYN_TRY(syn_grow(&p->at, &p->cap, p->n + 1, sizeof *p->at, err));
         *out = (uint32_t)p->n++;
@@ -49,7 +49,7 @@ syn_status syn__pendings_wait(syn__pendings *p, uint32_t who, uint32_t on, syn_e
 
 void syn__pendings_close(syn__pendings *p, uint32_t who) {
     if (--p->at[who].n_open > 0) return;
-    p->at[who].also_there = p->ready;
+    p->at[who].next_entry = p->ready;
     p->ready = who;
 }
 
@@ -60,6 +60,6 @@ void syn__pendings_end(syn__pendings *p, uint32_t who) {
         p->free_wait = w;
         syn__pendings_close(p, p->waits[w].who);
     }
-    p->at[who] = (syn__pending){.index = NONE, .also_there = p->free_entry};
+    p->at[who] = (syn__pending){.index = NONE, .next_entry = p->free_entry};
     p->free_entry = who;
 }

@@ -21,7 +21,7 @@ typedef struct syn__pending {
     uint32_t before;      /* index of the previous node on its stream, plus one; 0: none */
     uint32_t n_open;      /* number of events it waits for */
     uint32_t waits;       /* private */
-    uint32_t also_there;  /* index of the next entry in the list that contains this entry */
+    uint32_t next_entry;  /* index of the next entry in the list that contains this entry */
     size_t message;       /* the message that it waits for, or SYN__NO_MESSAGE */
     double arrived;       /* time of arrival at its collective, ns */
 } syn__pending;

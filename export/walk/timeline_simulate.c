@@ -155,7 +155,7 @@ static syn_status note_meeting(simulation *s, uint32_t group) {
                      s->err));
     syn__member *members = t->members + t->n_members;
     uint32_t n = 0;
-    for (uint32_t at = g->arrivals; at != NONE; at = s->pendings.at[at].also_there) {
+    for (uint32_t at = g->arrivals; at != NONE; at = s->pendings.at[at].next_entry) {
         const syn__pending *p = &s->pendings.at[at];
         const syn_node *node;
         SYN_TRY(node_of(s, p->index, p->node, &node));
@@ -178,7 +178,7 @@ static syn_status release_group(simulation *s, uint32_t group) {
     g->n_before++;
     for (uint32_t at = g->arrivals, next; at != NONE; at = next) {
         const syn__pending p = s->pendings.at[at];
-        next = p.also_there;
+        next = p.next_entry;
         finish(s, p.index, p.node, p.arrived, begin, end);
     }
     g->n_arrived = 0;
@@ -203,7 +203,7 @@ static syn_status arrive(simulation *s, uint32_t index, uint32_t number, const s
     if (own > 0) own--;
     else SYN_TRY(put_aside(s, index, number, 0, &own));
     s->pendings.at[own].arrived = ready;
-    s->pendings.at[own].also_there = g->arrivals;
+    s->pendings.at[own].next_entry = g->arrivals;
     g->arrivals = own;
     g->latest = fmax(g->latest, ready);
     g->longest = fmax(g->longest, duration(s, node));
@@ -250,7 +250,7 @@ static size_t message_from(const simulation *s, uint32_t index, uint32_t node) {
 }
 
 /* Whether the message has a send that has not run yet. */
-static bool is_on_the_way(const simulation *s, size_t message) {
+static bool is_in_transit(const simulation *s, size_t message) {
     if (message == NO_MESSAGE) return false;
     const syn__timeline_message *m = &s->t->messages[message];
     return !is_done(s, s->t->place[m->from_rank], m->from_node);
@@ -262,7 +262,7 @@ static void receive(simulation *s, uint32_t index, uint32_t number, const syn_no
                     double ready) {
     const size_t message = message_to(s, index, number);
     double begin = ready, end = ready + duration(s, node);
-    if (message != NO_MESSAGE && !is_on_the_way(s, message)) {
+    if (message != NO_MESSAGE && !is_in_transit(s, message)) {
         syn__timeline_message *m = &s->t->messages[message];
         const syn__span *sent = span_of(s, s->t->place[m->from_rank], m->from_node);
         m->in_order = true;
@@ -361,7 +361,7 @@ static syn_status step(simulation *s, uint32_t index, visit *out) {
     s->ranks[index].next++;
     const bool shown = is_shown(node), receives = shown && node->kind == SYN_NODE_RECV;
     size_t message = receives ? message_to(s, index, number) : NO_MESSAGE;
-    if (!is_on_the_way(s, message)) message = NO_MESSAGE;
+    if (!is_in_transit(s, message)) message = NO_MESSAGE;
     if (message != NO_MESSAGE || has_open(s, index, node, before, call))
         SYN_TRY(keep(s, index, number, node, before, call, message));
     else SYN_TRY(run_node(s, index, number, node, before));
@@ -388,7 +388,7 @@ static syn_status run_ready(simulation *s) {
     const uint32_t own = s->pendings.ready;
     const syn__pending p = s->pendings.at[own];
     const syn_node *node;
-    s->pendings.ready = p.also_there;
+    s->pendings.ready = p.next_entry;
     SYN_TRY(node_of(s, p.index, p.node, &node));
     return run_node(s, p.index, p.node, node, p.before);
 }

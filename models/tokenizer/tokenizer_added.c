@@ -61,7 +61,7 @@ syn_status syn__added_put(syn__added *added, const char *text, size_t bytes,
                                  .found_bytes = bytes,
                                  .shown = copy,
                                  .shown_bytes = bytes,
-                                 .said = -1,
+                                 .given = -1,
                                  .id = -1};
     return SYN_OK;
 }

@@ -17,7 +17,7 @@ typedef struct syn__added_token {
     size_t found_bytes;
     char *shown; /* the text that decoders get: `found`, or the bytes that it spells */
     size_t shown_bytes;
-    int64_t said; /* id given in a file; -1: none */
+    int64_t given; /* id given in a file; -1: none */
     int32_t id;
     bool single_word;    /* matches only if no letter, number, mark or underscore is next to it */
     bool lstrip, rstrip; /* the match includes white space before it, after it */

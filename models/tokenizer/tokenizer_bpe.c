@@ -23,13 +23,13 @@ static bool is_named(const syn__tokenizer_files *f, const syn__file_token *t) {
 }
 
 static bool is_normalized(const syn__tokenizer_files *f, const syn__file_token *t) {
-    return t->normalized_said ? t->normalized : !(t->special || is_named(f, t));
+    return t->normalized_given ? t->normalized : !(t->special || is_named(f, t));
 }
 
 /* Whether transformers treats both tokens as equal. A token that is a string in the file never
    equals a token that is an object. */
-static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
-                  const syn__file_token *b) {
+static bool same_token(const syn__tokenizer_files *f, const syn__file_token *a,
+                       const syn__file_token *b) {
     return syn__file_token_is(a, b->text, b->bytes) && a->is_object == b->is_object &&
            a->single_word == b->single_word && a->lstrip == b->lstrip && a->rstrip == b->rstrip &&
            is_normalized(f, a) == is_normalized(f, b);
@@ -49,7 +49,7 @@ static const syn__file_token *special(const syn__tokenizer_files *f, size_t i) {
 
 static void set_flags(const syn__tokenizer_files *f, syn__added_token *token,
                       const syn__file_token *t) {
-    token->said = t->id;
+    token->given = t->id;
     token->single_word = t->single_word;
     token->lstrip = t->lstrip;
     token->rstrip = t->rstrip;
@@ -67,9 +67,9 @@ static syn_status put_special(const syn__tokenizer_files *f, syn__added *out, si
     const size_t before = out->n;
     if (!t->text || t->bytes == 0) return SYN_OK;
     SYN_TRY(syn__added_put(out, t->text, t->bytes, &token, err));
-    if (out->n == before && token->said >= 0) return SYN_OK;
+    if (out->n == before && token->given >= 0) return SYN_OK;
     for (size_t k = 0; out->n == before && k < i; k++)
-        if (alike(f, special(f, k), t)) return SYN_OK;
+        if (same_token(f, special(f, k), t)) return SYN_OK;
     set_flags(f, token, t);
     return SYN_OK;
 }
@@ -82,7 +82,7 @@ static syn_status put_decoded(const syn__tokenizer_files *f, syn__added *out,
     SYN_TRY(syn__added_put(out, t->text, t->bytes, &token, err));
     if (out->n == before)
         return SYN_FAIL(err, SYN_E_FORMAT, "%s: the added token \"%.40s\" has two ids, %d and %d",
-                        f->folder, t->text, (int)token->said, (int)t->id);
+                        f->folder, t->text, (int)token->given, (int)t->id);
     set_flags(f, token, t);
     return SYN_OK;
 }

@@ -92,9 +92,9 @@ static syn_status decode_wordpiece(const syn__step *step, const row *in, row *ou
         size_t bytes;
         const char *text = text_of(in, i, &bytes);
         const size_t before = out->bytes;
-        const bool is_async = begins(text, bytes, step->text, step->text_bytes);
-        if (i > 0 && !is_async) SYN_TRY(add(out, " ", 1, err));
-        const size_t skip = i > 0 && is_async ? step->text_bytes : 0;
+        const bool is_continuation = begins(text, bytes, step->text, step->text_bytes);
+        if (i > 0 && !is_continuation) SYN_TRY(add(out, " ", 1, err));
+        const size_t skip = i > 0 && is_continuation ? step->text_bytes : 0;
         SYN_TRY(add(out, text + skip, bytes - skip, err));
         if (step->cleanup) clean_up(out, before);
         SYN_TRY(close_text(out, err));

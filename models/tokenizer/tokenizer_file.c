@@ -222,11 +222,11 @@ static syn_status put_added(reader *r, const char *name, syn_error *err) {
         if (r->tok->added.n == before)
             return SYN_FAIL(err, SYN_E_FORMAT, "%s: the added token \"%.40s\" appears twice", name,
                             t->text);
-        token->said = t->id;
+        token->given = t->id;
         token->single_word = t->single_word;
         token->lstrip = t->lstrip;
         token->rstrip = t->rstrip;
-        token->normalized = t->normalized_said ? t->normalized : !t->special;
+        token->normalized = t->normalized_given ? t->normalized : !t->special;
         token->special = t->special;
     }
     return SYN_OK;

@@ -45,7 +45,7 @@ static syn_status read_member(syn_json *json, syn__file_token *t, syn_error *err
                  {"special", &t->special}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (strcmp(json->text, flags[i].key) == 0) {
-            t->normalized_said |= flags[i].value == &t->normalized;
+            t->normalized_given |= flags[i].value == &t->normalized;
             return syn__tok_bool(json, flags[i].value, flags[i].key);
         }
     if (strcmp(json->text, "id") == 0)
@@ -147,7 +147,7 @@ static syn_status read_named(syn__tokenizer_files *f, syn_json *json, syn__file_
     syn__file_token *t;
     for (int i = 0; i < SYN__NAMED_TOKENS; i++)
         if (strcmp(json->text, named_keys[i]) == 0) {
-            f->said[i] = true;
+            f->given[i] = true;
             return read_token(json, &f->named[i], named_keys[i], special, err);
         }
     if (!ends_in_token(json->text)) return syn__tok_skip(json, err);
@@ -165,7 +165,7 @@ static bool is_extra(const char *key) {
 static syn_status read_extra(syn__tokenizer_files *f, syn_json *json, bool special,
                              syn_error *err) {
     if (json->text[0] == 'a') {
-        f->additional_said = true;
+        f->additional_given = true;
         syn__file_tokens_free(&f->additional); /* the last file wins */
         return syn__file_tokens_read(json, &f->additional, NULL, "additional_special_tokens",
                                      special, err);
@@ -174,7 +174,7 @@ static syn_status read_extra(syn__tokenizer_files *f, syn_json *json, bool speci
     SYN_TRY(syn__file_tokens_read(json, &f->extra, &f->config_more, "extra_special_tokens", special,
                                   err));
     f->extra_named = f->config_more.n > before; /* named tokens are not part of the list */
-    f->extra_said = !f->extra_named;
+    f->extra_given = !f->extra_named;
     return SYN_OK;
 }
 
@@ -183,15 +183,15 @@ static syn_status read_extra(syn__tokenizer_files *f, syn_json *json, bool speci
    is present. */
 static void settle_extra(syn__tokenizer_files *f, bool in_config) {
     if (in_config && f->extra_named) return;
-    const bool old_counts = in_config ? f->extra.n == 0 : !f->extra_said;
-    if (f->additional_said && old_counts) {
+    const bool old_counts = in_config ? f->extra.n == 0 : !f->extra_given;
+    if (f->additional_given && old_counts) {
         syn__file_tokens_free(&f->extra);
         f->extra = f->additional;
         f->additional = (syn__file_tokens){0};
-        f->extra_said = true;
+        f->extra_given = true;
     }
     syn__file_tokens_free(&f->additional);
-    f->additional_said = false;
+    f->additional_given = false;
 }
 
 static syn_status read_config(void *user, syn_json *json, syn_error *err) {
@@ -227,9 +227,9 @@ bool syn__file_token_is(const syn__file_token *t, const char *text, size_t bytes
 }
 
 /* Whether a file that was read so far gives the text as a special token. */
-static bool said_special(const syn__tokenizer_files *f, const char *text, size_t bytes) {
+static bool is_given_special(const syn__tokenizer_files *f, const char *text, size_t bytes) {
     for (int i = 0; i < SYN__NAMED_TOKENS; i++)
-        if (f->said[i] && f->named[i].special && syn__file_token_is(&f->named[i], text, bytes))
+        if (f->given[i] && f->named[i].special && syn__file_token_is(&f->named[i], text, bytes))
             return true;
     for (size_t i = 0; i < f->extra.n; i++)
         if (syn__file_token_is(&f->extra.at[i], text, bytes)) return true;
@@ -242,8 +242,8 @@ static syn_status read_added(void *user, syn_json *json, syn_error *err) {
     syn__file_token *t;
     SYN_TRY(syn__file_tokens_append(&f->decoder, &t, err));
     SYN_TRY(syn__file_token_set(t, json->text, json->text_bytes, err));
-    t->normalized = !said_special(f, t->text, t->bytes);
-    t->normalized_said = true;
+    t->normalized = !is_given_special(f, t->text, t->bytes);
+    t->normalized_given = true;
     return syn_json_expect_i64(json, "the id of an added token", 0, INT32_MAX - 1, &t->id);
 }
 

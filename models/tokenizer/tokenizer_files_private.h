@@ -19,7 +19,7 @@ typedef struct syn__file_token {
     size_t bytes;
     int64_t id;   /* -1: none */
     size_t order; /* position in which it was read */
-    bool single_word, lstrip, rstrip, normalized, normalized_said;
+    bool single_word, lstrip, rstrip, normalized, normalized_given;
     bool is_object;
     bool special; /* the file says so, or the token is a string or an object in a list of special
                      tokens */
@@ -33,12 +33,12 @@ typedef struct syn__file_tokens {
 typedef struct syn__tokenizer_files {
     const char *folder;
     syn__file_token named[SYN__NAMED_TOKENS];
-    bool said[SYN__NAMED_TOKENS]; /* a file gave this token; false: `named` is the default */
+    bool given[SYN__NAMED_TOKENS]; /* a file gave this token; false: `named` is the default */
     syn__file_tokens config_more, map_more; /* other keys that end in "_token" */
     syn__file_tokens extra;                 /* extra_special_tokens, or its old key
                                                additional_special_tokens */
     syn__file_tokens additional; /* additional_special_tokens of the file that is being read */
-    bool extra_said, extra_named, additional_said;
+    bool extra_given, extra_named, additional_given;
     syn__file_tokens decoder;
     bool has_decoder, has_json;
     bool prefix_space, add_bos, add_eos, split_special;

@@ -71,7 +71,7 @@ static syn_status decompose(const form *f, const syn__text *in, size_t begin, si
     size_t marks = 0; /* beginning of the current run of marks */
     r->n = 0;
     while (begin < end) {
-        uint32_t parts[SYN__CHAR_MOST];
+        uint32_t parts[SYN__CHAR_MAX];
         const uint32_t c = syn__char_read(in->at, &begin);
         const size_t n =
             f->compat ? syn__char_decompose_compat(c, parts) : syn__char_decompose(c, parts);

@@ -70,10 +70,10 @@ syn_status syn__tok_number_added(syn_tokenizer *tok, syn__find_token *find, cons
         if (is_new && tok->vocab_elems == INT32_MAX - 1)
             return SYN_FAIL(err, SYN_E_FORMAT, "%s: too many added tokens", name);
         if (is_new) t->id = tok->vocab_elems++;
-        if (t->said >= 0 && t->said != t->id)
+        if (t->given >= 0 && t->given != t->id)
             return SYN_FAIL(err, SYN_E_FORMAT,
                             "%s: the added token \"%s\" has the id %lld, but %s %d", name,
-                            syn__quote(shown, t->text, t->bytes), (long long)t->said,
+                            syn__quote(shown, t->text, t->bytes), (long long)t->given,
                             is_new ? "the next free one is" : "its id in the vocabulary is", t->id);
     }
     return SYN_OK;

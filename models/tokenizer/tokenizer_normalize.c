@@ -66,20 +66,20 @@ syn__text syn__text_part(const syn__text *in, size_t begin, size_t end) {
 /* ---- character by character ---- */
 
 /* Maps a code point to its replacement. Returns the number of code points in the replacement. */
-typedef size_t change_char(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]);
+typedef size_t change_char(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MAX]);
 
-static size_t lower(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+static size_t lower(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MAX]) {
     (void)step;
     return syn__char_lower(c, out);
 }
 
-static size_t strip_mark(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+static size_t strip_mark(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MAX]) {
     (void)step;
     out[0] = c;
     return !syn__char_is_any_mark(c);
 }
 
-static size_t clean(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+static size_t clean(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MAX]) {
     const syn__char_kind kind = syn__char_kind_of(c);
     out[0] = c;
     if (step->clean && kind == SYN__CHAR_DROPPED) return 0;
@@ -90,7 +90,7 @@ static size_t clean(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MO
     return 3;
 }
 
-static size_t fold(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+static size_t fold(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MAX]) {
     out[0] = c;
     if (step->accents && syn__char_is_mark(c)) return 0;
     return step->lower ? syn__char_lower(c, out) : 1;
@@ -99,7 +99,7 @@ static size_t fold(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOS
 /* Fills a table with the replacements of ASCII characters; 0 if a replacement is not a single ASCII
    character. */
 static void make_ascii(const syn__step *step, change_char *change, char ascii[256]) {
-    uint32_t out[SYN__CHAR_MOST];
+    uint32_t out[SYN__CHAR_MAX];
     memset(ascii, 0, 256);
     for (uint32_t c = 0; c < 128; c++)
         if (change(step, c, out) == 1 && out[0] < 128) ascii[c] = (char)out[0];
@@ -127,7 +127,7 @@ static syn_status change_ascii(const syn__text *in, size_t *at, const char ascii
 static syn_status change_all(const syn__step *step, change_char *change, const syn__text *in,
                              syn__text_buffer *out, syn_error *err) {
     char ascii[256], utf8[4];
-    uint32_t became[SYN__CHAR_MOST];
+    uint32_t became[SYN__CHAR_MAX];
     const bool followed = in->from != NULL;
     make_ascii(step, change, ascii);
     for (size_t at = 0; at < in->n;) {

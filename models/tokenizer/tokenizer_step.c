@@ -68,7 +68,7 @@ static const struct {
 
 typedef struct object {
     char type[SYN__TOK_NAME_BYTES];
-    uint32_t said, on; /* said: keys that are present; on: flags that are true */
+    uint32_t given, on; /* given: keys that are present; on: flags that are true */
     char *text, *pattern;
     size_t text_bytes, pattern_bytes;
     bool is_regex;
@@ -87,7 +87,7 @@ static void object_free(object *o) {
 /* ---- from objects to steps ---- */
 
 static bool on(const object *o, uint32_t bit, bool otherwise) {
-    return o->said & bit ? (o->on & bit) != 0 : otherwise;
+    return o->given & bit ? (o->on & bit) != 0 : otherwise;
 }
 
 static syn_status add_sequence(object *o, syn__steps *to, syn_error *err) {
@@ -303,17 +303,17 @@ static syn_status set_names(const object *o, syn_json *json, syn__steps *to) {
     int index = SYN__ISOLATED;
     syn__step *step = &to->at[to->n - 1];
     if (step->kind == SYN__CUT_PUNCTUATION) step->behavior = SYN__ISOLATED;
-    if (o->said & SAYS_BEHAVIOR) {
+    if (o->given & SAYS_BEHAVIOR) {
         SYN_TRY(name_index(json, "behavior", o->behavior, behaviors, 5, &index));
         step->behavior = (syn__behavior)index;
     }
-    if (o->said & SAYS_SCHEME) {
+    if (o->given & SAYS_SCHEME) {
         SYN_TRY(name_index(json, "prepend_scheme", o->scheme, schemes, 3, &index));
         step->scheme = (syn__scheme)index;
     }
     const bool is_meta = step->kind == SYN__CUT_META || step->kind == SYN__DECODE_META;
     if (!is_meta || on(o, SAYS_PREFIX_SPACE, true)) return SYN_OK;
-    if (o->said & SAYS_SCHEME && step->scheme != SYN__NEVER)
+    if (o->given & SAYS_SCHEME && step->scheme != SYN__NEVER)
         return syn_json_fail(json, "add_prefix_space contradicts prepend_scheme");
     step->scheme = SYN__NEVER;
     return SYN_OK;
@@ -328,7 +328,7 @@ static syn_status check_texts(const object *o, const syn__step *step, syn_json *
     if (one_char && step->text_bytes > 0) (void)syn__char_read(step->text, &at);
     if (one_char && (at == 0 || at != step->text_bytes))
         return syn_json_fail(json, "%s must be one character",
-                             o->said & SAYS_CONTENT ? "content" : "replacement");
+                             o->given & SAYS_CONTENT ? "content" : "replacement");
     return SYN_OK;
 }
 
@@ -339,12 +339,12 @@ static syn_status add_object(object *o, syn__step_group group, syn_json *json, s
     if (!o->type[0]) return syn_json_fail(json, "a %s has no type", groups[group].what);
     if (!t->name)
         return syn_json_fail(json, "the %s \"%s\" is not supported", groups[group].what, o->type);
-    if (t->must & ~o->said)
+    if (t->must & ~o->given)
         return syn_json_fail(json, "the %s \"%s\" has no %s", groups[group].what, t->name,
-                             key_of(t->must & ~o->said));
-    if (o->said & ~(t->must | t->may))
+                             key_of(t->must & ~o->given));
+    if (o->given & ~(t->must | t->may))
         return syn_json_fail(json, "%s is not supported for the %s \"%s\"",
-                             key_of(o->said & ~(t->must | t->may)), groups[group].what, t->name);
+                             key_of(o->given & ~(t->must | t->may)), groups[group].what, t->name);
     const size_t before = to->n;
     syn__step *step;
     if (t->add) SYN_TRY(t->add(o, to, err));
@@ -381,7 +381,7 @@ static syn_status read_pattern(object *o, syn_json *json, syn_error *err) {
 static syn_status read_flag(object *o, syn_json *json, size_t k) {
     const syn_json_type type = syn_json_next(json);
     if (type == SYN_JSON_NULL && keys[k].value == FLAG_OR_NULL) {
-        o->said &= ~keys[k].bit;
+        o->given &= ~keys[k].bit;
         return SYN_OK;
     }
     if (type != SYN_JSON_BOOL) return syn_json_fail(json, "%s must be true or false", keys[k].key);
@@ -401,7 +401,7 @@ static syn_status read_value(object *o, syn__step_group group, syn_json *json, s
     char *unused = NULL;
     size_t unused_bytes;
     syn_status status;
-    o->said |= keys[k].bit;
+    o->given |= keys[k].bit;
     switch (keys[k].value) {
     case FLAG:
     case FLAG_OR_NULL:

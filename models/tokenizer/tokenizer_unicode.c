@@ -159,14 +159,14 @@ bool syn__char_is_any_mark(uint32_t c) {
            !WITHIN(no_marks, c);
 }
 
-size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
-    utf8proc_int32_t buffer[SYN__CHAR_MOST];
+size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MAX]) {
+    utf8proc_int32_t buffer[SYN__CHAR_MAX];
     int unused = 0;
     out[0] = c;
     if (c < 0xa0) return 1;
     const utf8proc_ssize_t n = utf8proc_decompose_char(
-        (utf8proc_int32_t)c, buffer, SYN__CHAR_MOST, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &unused);
-    if (n < 1 || n > SYN__CHAR_MOST || WITHIN(no_compat, c)) return 1;
+        (utf8proc_int32_t)c, buffer, SYN__CHAR_MAX, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &unused);
+    if (n < 1 || n > SYN__CHAR_MAX || WITHIN(no_compat, c)) return 1;
     for (utf8proc_ssize_t i = 0; i < n; i++) out[i] = (uint32_t)buffer[i];
     return (size_t)n;
 }
@@ -298,7 +298,7 @@ unsigned syn__char_combining(uint32_t c) {
     return 0;
 }
 
-size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MAX]) {
     out[0] = c;
     return 1;
 }

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SYN__CHAR_MOST 32 /* maximum number of code points in a decomposition */
+#define SYN__CHAR_MAX 32 /* maximum number of code points in a decomposition */
 
 /* How BERT treats a code point. */
 typedef enum syn__char_kind {
@@ -35,7 +35,7 @@ unsigned syn__char_combining(uint32_t c);
 /* Canonical decomposition (NFD without reordering). Returns the number of code points. */
 size_t syn__char_decompose(uint32_t c, uint32_t out[4]);
 /* The same with compatibility decomposition (NFKD). */
-size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]);
+size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MAX]);
 /* Lowercases. Returns the number of code points. */
 size_t syn__char_lower(uint32_t c, uint32_t out[2]);
 

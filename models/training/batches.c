@@ -20,28 +20,28 @@ static double uniform(uint64_t number) {
     return (double)(number >> 40) * 0x1p-24;
 }
 
-static bool is_special(const syn_batch_how *how, int32_t id) {
+static bool is_special(const syn_batch_options *how, int32_t id) {
     for (int i = 0; i < how->n_special; i++)
         if (how->special[i] == id) return true;
     return false;
 }
 
 /* The id that the model sees in place of a token that it must predict. */
-static int32_t hidden(const syn_batch_how *how, uint64_t key, int64_t position, int32_t id) {
+static int32_t hidden(const syn_batch_options *how, uint64_t key, int64_t position, int32_t id) {
     const double fate = uniform(draw(key, position, FATE));
     if (fate < 0.8) return how->mask;
     if (how->masking == SYN_MASKING_ONLY || fate >= 0.9) return id;
     return (int32_t)(draw(key, position, WORD) % (uint64_t)how->vocab);
 }
 
-static uint64_t key_of(const syn_batch_how *how, int64_t text) {
+static uint64_t key_of(const syn_batch_options *how, int64_t text) {
     const uint64_t epoch = syn__counter_hash(how->seed, (uint64_t)how->epoch);
     return syn__counter_hash(epoch, (uint64_t)text);
 }
 
 /* Fills the ids and labels of a row. Returns the number of labels that are not ignored. */
 static int64_t fill_masked(int32_t *ids, int32_t *labels, syn_text text, uint64_t key,
-                           const syn_batch_how *how) {
+                           const syn_batch_options *how) {
     int64_t count = 0;
     for (int64_t t = 0; t < how->tokens; t++) {
         const int32_t id = t < text.n ? text.ids[t] : how->pad;
@@ -54,7 +54,8 @@ static int64_t fill_masked(int32_t *ids, int32_t *labels, syn_text text, uint64_
     return count;
 }
 
-static int64_t fill_causal(int32_t *ids, int32_t *labels, syn_text text, const syn_batch_how *how) {
+static int64_t fill_causal(int32_t *ids, int32_t *labels, syn_text text,
+                           const syn_batch_options *how) {
     const int64_t n = text.n < how->tokens ? text.n : how->tokens;
     const bool pads = how->predict_padding && text.ids;
     const int64_t last = pads ? how->tokens : n; /* end of the tokens that are targets */
@@ -67,7 +68,7 @@ static int64_t fill_causal(int32_t *ids, int32_t *labels, syn_text text, const s
 }
 
 int64_t syn_batch_fill(const syn_batch *out, const syn_texts *texts, const int64_t *which,
-                       int64_t n, const syn_batch_how *how) {
+                       int64_t n, const syn_batch_options *how) {
     const int64_t tokens = how->tokens;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {

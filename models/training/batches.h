@@ -15,7 +15,7 @@ typedef enum syn_masking {
     SYN_MASKING_ONLY  /* 80 % [MASK], 20 % unchanged */
 } syn_masking;
 
-typedef struct syn_batch_how {
+typedef struct syn_batch_options {
     int64_t tokens;       /* sequence length T: shorter samples are padded at their end, longer ones
                              truncated */
     int32_t pad;          /* id of the padding token */
@@ -28,7 +28,7 @@ typedef struct syn_batch_how {
     int n_special;
     uint64_t seed;
     int64_t epoch;
-} syn_batch_how;
+} syn_batch_options;
 
 /* The caller's arrays to fill, (n, T) each. NULL: not needed. */
 typedef struct syn_batch {
@@ -41,7 +41,7 @@ typedef struct syn_batch {
 /* Fills n rows. Row i gets sample which[i]; if that is -1, it gets padding, with labels that are
  * all ignored and a mask that is all 0. Returns the number of labels that are not ignored. */
 int64_t syn_batch_fill(const syn_batch *out, const syn_texts *texts, const int64_t *which,
-                       int64_t n, const syn_batch_how *how);
+                       int64_t n, const syn_batch_options *how);
 
 SYN_API_END
 #endif

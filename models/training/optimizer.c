@@ -339,7 +339,7 @@ static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
 
 /* If several gradients are not finite, names the parameter that was created first. Its gradient is
  * the one that the backward pass computed last. */
-syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
+syn_status syn__optimizer_fail_nonfinite(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
@@ -355,7 +355,7 @@ syn_status syn__optimizer_blame(syn_optimizer *o, syn_error *err) {
                     (long long)o->step + 1);
 }
 
-static syn_status bad_loss(const syn_optimizer *o, float loss, syn_error *err) {
+static syn_status fail_loss(const syn_optimizer *o, float loss, syn_error *err) {
     return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the loss is %s", (long long)o->step + 1,
                     isnan(loss) ? "NaN" : "infinite");
 }
@@ -383,8 +383,8 @@ static syn_status look(syn_optimizer *o, syn_tensor squares, syn_tensor loss, fl
     SYN_TRY(syn_tensor_read_scalars(o->ctx, asked, n, x));
     if (o->looked) o->squares = x[n - 1];
     if (loss.id) *value = x[0];
-    if (checked && loss.id && !isfinite(x[0])) return bad_loss(o, x[0], err);
-    return checked && !isfinite(o->squares) ? syn__optimizer_blame(o, err) : SYN_OK;
+    if (checked && loss.id && !isfinite(x[0])) return fail_loss(o, x[0], err);
+    return checked && !isfinite(o->squares) ? syn__optimizer_fail_nonfinite(o, err) : SYN_OK;
 }
 
 /* Queues the same reads without waiting. *asked: identifies them for syn__optimizer_settle. */
@@ -445,7 +445,7 @@ syn_status syn__optimizer_settle(syn_optimizer *o, int asked, float *loss, doubl
     *norm = norm_of(x[1]);
     if (o->options.unchecked || (isfinite(x[0]) && isfinite(x[1]))) return SYN_OK;
     o->step--;
-    return isfinite(x[0]) ? SYN_FAIL(err, SYN_E_INVALID, "%s", "") : bad_loss(o, x[0], err);
+    return isfinite(x[0]) ? SYN_FAIL(err, SYN_E_INVALID, "%s", "") : fail_loss(o, x[0], err);
 }
 
 double syn__optimizer_looked(const syn_optimizer *o) {

@@ -8,7 +8,7 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
 
-#define MOST_BYTES ((size_t)2 << 30)
+#define MAX_BYTES ((size_t)2 << 30)
 
 /* A range of bytes in syn_squad.text. */
 typedef struct span {
@@ -167,7 +167,7 @@ static syn_status add_document(syn_squad *squad, const char *name, const char *j
 static syn_status add_file(syn_squad *squad, const char *path, syn_error *err) {
     char *data;
     size_t bytes;
-    SYN_TRY(syn_read_file(path, MOST_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, MAX_BYTES, &data, &bytes, err));
     const syn_status s = add_document(squad, path, data, bytes, err);
     syn_free(data);
     return s;

@@ -57,7 +57,7 @@ static syn_status new_texts(syn_texts **out, int64_t n, syn_error *err) {
 struct job {
     const syn_squad *squad;
     const syn_tokenizer *tok;
-    const syn_texts_how *how;
+    const syn_texts_options *how;
     syn_texts *texts;
     int32_t cls, sep;
     struct piece {
@@ -199,7 +199,7 @@ static syn_status check(struct job *j, syn_error *err) {
 }
 
 syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_tokenizer *tok,
-                         const syn_texts_how *how, syn_workers *workers, syn_error *err) {
+                         const syn_texts_options *how, syn_workers *workers, syn_error *err) {
     const int64_t n = (int64_t)syn_squad_count(squad), n_pieces = (n + PIECE - 1) / PIECE;
     struct job j = {.squad = squad, .tok = tok, .how = how};
     SYN_TRY(check(&j, err));
@@ -226,7 +226,7 @@ struct header {
     int64_t n, tokens;
 };
 
-uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_how *how) {
+uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_options *how) {
     const int64_t options[3] = {1, how->form, how->max_tokens}; /* 1: version of the file format */
     uint64_t key = syn_hash(options, sizeof options, tokenizer);
     for (size_t i = 0; i < syn_squad_count(squad); i++) {

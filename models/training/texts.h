@@ -20,17 +20,17 @@ typedef enum syn_texts_form {
                         but all ids have type 0 */
 } syn_texts_form;
 
-typedef struct syn_texts_how {
+typedef struct syn_texts_options {
     syn_texts_form form;
     int64_t max_tokens; /* per sample, including special tokens; longer samples are truncated at
                            their end, pairs at the end of the longer text ("longest_first" in
                            transformers) */
-} syn_texts_how;
+} syn_texts_options;
 
 /* Tokenizes all questions, using the workers. Fails with SYN_E_INVALID and the question's number if
  * a text is not UTF-8. */
 syn_status syn_texts_new(syn_texts **out, const syn_squad *squad, const syn_tokenizer *tok,
-                         const syn_texts_how *how, syn_workers *workers,
+                         const syn_texts_options *how, syn_workers *workers,
                          syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_texts_free(syn_texts *texts);
@@ -47,7 +47,7 @@ int64_t syn_texts_tokens(const syn_texts *texts);
 
 /* A hash of everything that the samples depend on: questions, tokenizer, form and length.
  * tokenizer: its syn_tokenizer_checksum; 0 for the byte tokenizer. */
-uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_how *how);
+uint64_t syn_texts_key(const syn_squad *squad, uint64_t tokenizer, const syn_texts_options *how);
 /* Writes the samples to a file. An existing file is replaced only when the new one is complete. */
 syn_status syn_texts_save(const syn_texts *texts, const char *path, uint64_t key,
                           syn_error *err) SYN_MUST_USE;

@@ -12,8 +12,8 @@
 
 /* The functions that compute the losses of a step. */
 typedef struct losses {
-    syn_pass *pass;             /* without a pipeline */
-    syn_stage_forward *forward; /* in a pipeline */
+    syn_microbatch_loss *microbatch_loss; /* without a pipeline */
+    syn_stage_forward *forward;           /* in a pipeline */
     void *arg;
 } losses;
 
@@ -26,8 +26,8 @@ struct syn_trainer {
     syn_pipeline *pipeline; /* NULL: none */
     size_t tied;            /* number of the parameter options.tied; SIZE_MAX: none */
     syn_mark mark;          /* rows before it are never dropped */
-    bool hold;
-    bool forget_passes;
+    bool keep_rows;
+    bool forget_microbatches;
     bool ahead;
     struct {
         bool waits; /* the last step's loss and norm are not read yet; the fields below are for that
@@ -35,16 +35,16 @@ struct syn_trainer {
         int asked;
         losses work; /* to run its microbatches again if loss or norm is not finite */
     } before;
-    syn_trained known;
+    syn_step_result known;
 };
 
-/* Creates the pipeline for `passes` microbatches per step, which replaces the previous one. Without
-   a pipeline in the options it does nothing. */
-static syn_status make_pipeline(syn_trainer *t, int passes, syn_error *err) {
+/* Creates the pipeline for that many microbatches per step, which replaces the previous one.
+   Without a pipeline in the options it does nothing. */
+static syn_status make_pipeline(syn_trainer *t, int microbatches, syn_error *err) {
     syn_pipeline *made;
     if (!t->options.pipeline) return SYN_OK;
     syn_pipeline_options how = *t->options.pipeline;
-    how.shape.microbatches = passes;
+    how.shape.microbatches = microbatches;
     SYN_TRY(syn_pipeline_new(&made, t->ctx, &how, err));
     syn_pipeline_free(t->pipeline);
     t->pipeline = made;
@@ -75,7 +75,7 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     if (!t) return SYN_FAIL_NOMEM(err, sizeof *t, "a trainer");
     t->ctx = ctx;
     t->options = *options;
-    if (t->options.passes == 0) t->options.passes = 1;
+    if (t->options.microbatches == 0) t->options.microbatches = 1;
     if (options->pipeline) {
         t->pipeline_options = *options->pipeline;
         t->options.pipeline = &t->pipeline_options;
@@ -83,7 +83,7 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     t->ahead = options->ahead && syn_ctx_is_async(ctx) &&
                (options->optimizer.max_grad_norm > 0 || options->optimizer.unchecked);
     const syn_mark before = syn_ctx_mark(ctx);
-    syn_status s = make_pipeline(t, t->options.passes, err);
+    syn_status s = make_pipeline(t, t->options.microbatches, err);
     if (s == SYN_OK) s = find_tied(t, err);
     if (s == SYN_OK) s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
     syn_forget(ctx, before, NULL, 0); /* the broadcast of parameters belongs to no step's trace */
@@ -105,17 +105,17 @@ void syn_trainer_free(syn_trainer *t) {
     syn_free(t);
 }
 
-void syn_trainer_hold(syn_trainer *t, bool hold) {
-    t->hold = hold;
+void syn_trainer_keep_rows(syn_trainer *t, bool keep) {
+    t->keep_rows = keep;
 }
 
-void syn_trainer_forget_passes(syn_trainer *t, bool forget) {
-    t->forget_passes = forget;
+void syn_trainer_forget_microbatches(syn_trainer *t, bool forget) {
+    t->forget_microbatches = forget;
 }
 
-syn_status syn_trainer_set_passes(syn_trainer *t, int passes, syn_error *err) {
-    SYN_TRY(make_pipeline(t, passes, err));
-    t->options.passes = passes;
+syn_status syn_trainer_set_microbatches(syn_trainer *t, int microbatches, syn_error *err) {
+    SYN_TRY(make_pipeline(t, microbatches, err));
+    t->options.microbatches = microbatches;
     return SYN_OK;
 }
 
@@ -179,7 +179,7 @@ static void sum_partial(syn_trainer *t) {
 /* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
    last stage has losses. After a microbatch only this sum and the gradients remain; its inputs and
    all other tensors are released, so memory does not grow with the number of microbatches. */
-static syn_tensor run_passes(syn_trainer *t, const losses *work) {
+static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
     syn_ctx *ctx = t->ctx;
     const syn_mark start = syn_ctx_mark(ctx);
     syn_tensor sum = {0};
@@ -190,15 +190,15 @@ static syn_tensor run_passes(syn_trainer *t, const losses *work) {
         sum_tied(t);
         return sum;
     }
-    for (int i = 0; i < t->options.passes; i++) {
-        const bool last = i == t->options.passes - 1;
+    for (int i = 0; i < t->options.microbatches; i++) {
+        const bool last = i == t->options.microbatches - 1;
         syn_data_parallel_sync(t->parallel, last);
-        const syn_tensor loss = work->pass(work->arg, i);
+        const syn_tensor loss = work->microbatch_loss(work->arg, i);
         syn_backward(ctx, loss);
         const bool was = syn_set_grad(ctx, false);
         sum = sum.id ? syn_add(ctx, sum, loss) : loss;
         syn_set_grad(ctx, was);
-        if (t->forget_passes && !last) syn_forget(ctx, start, &sum, 1);
+        if (t->forget_microbatches && !last) syn_forget(ctx, start, &sum, 1);
         else syn_release(ctx, start, &sum, 1);
     }
     sum_partial(t);
@@ -249,19 +249,20 @@ static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduc
 /* Runs the microbatches again with nan/inf checks to find the op that first produced a value that
  * is not finite. All ranks call this, and all fail. The message gives the op of the lowest rank
  * that found one. It begins with `what` or, if that is empty, with the message of
- * syn__optimizer_blame. */
+ * syn__optimizer_fail_nonfinite. */
 static syn_status explain(syn_trainer *t, const losses *work, const char *what, syn_error *err) {
-    enum { NOBODY = INT32_MAX };
+    enum { NO_RANK = INT32_MAX };
     syn_ctx *ctx = t->ctx;
     syn_error blamed = {0};
-    int32_t who = NOBODY, words[128] = {0};
+    int32_t who = NO_RANK, words[128] = {0};
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
     syn_ctx_check_finite(ctx, true);
-    run_passes(t, work);
+    run_microbatches(t, work);
     syn_ctx_check_finite(ctx, false);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
-    if (!*what && syn__optimizer_blame(t->optimizer, &blamed) != SYN_OK) what = blamed.text;
+    if (!*what && syn__optimizer_fail_nonfinite(t->optimizer, &blamed) != SYN_OK)
+        what = blamed.text;
     if (syn_ctx_first_nonfinite(ctx, (char *)words, sizeof words)) who = syn_ctx_rank(ctx);
     const bool mine = of_all(t, &who, 1, SYN_REDUCE_MIN) == SYN_OK && who == syn_ctx_rank(ctx);
     if (!mine) memset(words, 0, sizeof words);
@@ -269,7 +270,7 @@ static syn_status explain(syn_trainer *t, const losses *work, const char *what, 
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
     SYN_TRY(syn_ctx_check(ctx, err));
-    if (who == NOBODY) return SYN_FAIL(err, SYN_E_INVALID, "%s", what);
+    if (who == NO_RANK) return SYN_FAIL(err, SYN_E_INVALID, "%s", what);
     return SYN_FAIL(err, SYN_E_INVALID, "%s; first on rank %d: %s", what, (int)who,
                     (const char *)words);
 }
@@ -284,11 +285,11 @@ syn_status syn_trainer_settle(syn_trainer *t, syn_error *err) {
     if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
         return explain(t, &t->before.work, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
-    t->known = (syn_trained){t->known.steps + 1, (double)loss, norm};
+    t->known = (syn_step_result){t->known.steps + 1, (double)loss, norm};
     return SYN_OK;
 }
 
-syn_trained syn_trainer_known(const syn_trainer *t) {
+syn_step_result syn_trainer_last_result(const syn_trainer *t) {
     return t->known;
 }
 
@@ -307,8 +308,8 @@ static syn_status train_step(syn_trainer *t, const losses *work, double learning
                              syn_error *err) {
     syn_error inner = {0};
     float value = 0;
-    if (!t->hold) syn_forget(t->ctx, t->mark, NULL, 0);
-    const syn_tensor sum = run_passes(t, work);
+    if (!t->keep_rows) syn_forget(t->ctx, t->mark, NULL, 0);
+    const syn_tensor sum = run_microbatches(t, work);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
     const syn_tensor all = sum_over_ranks(t, sum);
     if (t->ahead) {
@@ -322,14 +323,14 @@ static syn_status train_step(syn_trainer *t, const losses *work, double learning
     if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK) return explain(t, work, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
     t->known =
-        (syn_trained){t->known.steps + 1, (double)value, syn__optimizer_looked(t->optimizer)};
+        (syn_step_result){t->known.steps + 1, (double)value, syn__optimizer_looked(t->optimizer)};
     syn_next_step(t->ctx);
     return syn_ctx_check(t->ctx, err);
 }
 
-syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
-                            double *loss, syn_error *err) {
-    const losses work = {.pass = pass, .arg = arg};
+syn_status syn_trainer_step(syn_trainer *t, syn_microbatch_loss *forward, void *arg,
+                            double learning_rate, double *loss, syn_error *err) {
+    const losses work = {.microbatch_loss = forward, .arg = arg};
     if (t->pipeline) return SYN_FAIL(err, SYN_E_INVALID, "a pipeline needs syn_trainer_step_stage");
     return train_step(t, &work, learning_rate, loss, err);
 }

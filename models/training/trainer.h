@@ -13,9 +13,9 @@ typedef struct syn_trainer syn_trainer;
 typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
     const syn_group *dp; /* data-parallel ranks (syn_data_parallel_new); NULL: one rank */
-    int passes;          /* microbatches per step (gradient accumulation); 0: 1 */
-    /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is `passes`.
-     * The trainer sets the optimizer's pp and copy. */
+    int microbatches;    /* microbatches per step (gradient accumulation); 0: 1 */
+    /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is
+     * `microbatches`. The trainer sets the optimizer's pp and copy. */
     const syn_pipeline_options *pipeline;
     /* If embedding and head share a table and are on different stages: the name of this parameter,
      * and the group of the first and the last stage, over which the parameter's gradients are
@@ -36,20 +36,20 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
                            syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_trainer_free(syn_trainer *trainer);
-/* Computes this rank's share of the loss for microbatch number `pass` of a step, counted from 0:
-   one f32 scalar. The loss of the step is the sum over microbatches and data-parallel ranks. If the
-   loss or a gradient is not finite, the trainer calls the function again for the same microbatches,
-   and the function must then compute the same as before. With `ahead`, these calls may come after
-   the first call for the next step, but they get the arg of the failed step. */
-typedef syn_tensor syn_pass(void *arg, int pass);
+/* Computes this rank's share of the loss for microbatch number `microbatch` of a step, counted from
+   0: one f32 scalar. The loss of the step is the sum over microbatches and data-parallel ranks. If
+   the loss or a gradient is not finite, the trainer calls the function again for the same
+   microbatches, and the function must then compute the same as before. With `ahead`, these calls
+   may come after the first call for the next step, but they get the arg of the failed step. */
+typedef syn_tensor syn_microbatch_loss(void *arg, int microbatch);
 /* Trains one step, then calls syn_next_step. The trace rows of a step are dropped when the next
-   step begins, unless syn_trainer_hold is set. If loss is not NULL, *loss becomes the loss before
-   the update, or 0 on meta. With `ahead`, it becomes the loss of the previous step instead
-   (syn_trainer_known). Unless optimizer.unchecked, a step whose loss or gradients are not finite
-   fails on all ranks. The message has name, scope and op of the first tensor that is not finite.
-   Parameters, moments and the context are then as before the step. */
-syn_status syn_trainer_step(syn_trainer *trainer, syn_pass *pass, void *arg, double learning_rate,
-                            double *loss, syn_error *err) SYN_MUST_USE;
+   step begins, unless syn_trainer_keep_rows is set. If loss is not NULL, *loss becomes the loss
+   before the update, or 0 on meta. With `ahead`, it becomes the loss of the previous step instead
+   (syn_trainer_last_result). Unless optimizer.unchecked, a step whose loss or gradients are not
+   finite fails on all ranks. The message has name, scope and op of the first tensor that is not
+   finite. Parameters, moments and the context are then as before the step. */
+syn_status syn_trainer_step(syn_trainer *trainer, syn_microbatch_loss *forward, void *arg,
+                            double learning_rate, double *loss, syn_error *err) SYN_MUST_USE;
 /* The same for a trainer with a pipeline. All stages get the loss. */
 syn_status syn_trainer_step_stage(syn_trainer *trainer, syn_stage_forward *forward, void *arg,
                                   double learning_rate, double *loss, syn_error *err) SYN_MUST_USE;
@@ -62,21 +62,22 @@ syn_tensor syn_trainer_evaluate(syn_trainer *trainer, syn_stage_forward *forward
 syn_status syn_trainer_settle(syn_trainer *trainer, syn_error *err) SYN_MUST_USE;
 /* The last step whose result is known. steps: the number of steps up to and including this one; 0:
  * none. grad_norm is 0 without clipping and on meta. */
-typedef struct syn_trained {
+typedef struct syn_step_result {
     int64_t steps;
     double loss, grad_norm;
-} syn_trained;
-syn_trained syn_trainer_known(const syn_trainer *trainer);
+} syn_step_result;
+syn_step_result syn_trainer_last_result(const syn_trainer *trainer);
 /* Sets whether the trace rows of a step are kept when the next step begins, for traces of several
  * steps. Off by default. */
-void syn_trainer_hold(syn_trainer *trainer, bool hold);
+void syn_trainer_keep_rows(syn_trainer *trainer, bool keep);
 /* Sets whether the trace rows of each microbatch but the last are dropped when it ends, so that
  * memory does not grow with the number of microbatches. For steps that are not traced. Off by
  * default. */
-void syn_trainer_forget_passes(syn_trainer *trainer, bool forget);
+void syn_trainer_forget_microbatches(syn_trainer *trainer, bool forget);
 /* Sets the number of microbatches per step, at least 1, from the next step on. Fails if the
    pipeline's schedule does not exist for this number. */
-syn_status syn_trainer_set_passes(syn_trainer *trainer, int passes, syn_error *err) SYN_MUST_USE;
+syn_status syn_trainer_set_microbatches(syn_trainer *trainer, int microbatches,
+                                        syn_error *err) SYN_MUST_USE;
 /* Owned by the trainer. */
 syn_optimizer *syn_trainer_optimizer(const syn_trainer *trainer);
 

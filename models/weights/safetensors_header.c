@@ -105,18 +105,18 @@ static syn_status read_dtype(parser *p, const char *tensor, const syn__safetenso
                          tensor, syn__safetensors_shown(p->json.text, shown));
 }
 
-/* Reads an array of at most `room` non-negative integers. `what` and `tensor` are for errors. */
+/* Reads an array of at most `capacity` non-negative integers. `what`, `tensor`: for errors. */
 static syn_status read_integers(parser *p, const char *tensor, const char *what, int64_t *out,
-                                int room, int *n) {
+                                int capacity, int *n) {
     SYN_TRY(syn_json_expect(&p->json, SYN_JSON_ARRAY_BEGIN, what));
     for (*n = 0; syn_json_next(&p->json) != SYN_JSON_ARRAY_END; ++*n) {
         if (p->json.type == SYN_JSON_ERROR) return p->err->code;
         if (p->json.type != SYN_JSON_NUMBER || !p->json.is_integer || p->json.integer < 0)
             return syn_json_fail(&p->json, "%s of '%s' must be integers from 0 to %" PRId64, what,
                                  tensor, INT64_MAX);
-        if (*n == room)
+        if (*n == capacity)
             return syn_json_fail(&p->json, "%s of '%s' has more than %d numbers", what, tensor,
-                                 room);
+                                 capacity);
         out[*n] = p->json.integer;
     }
     return SYN_OK;

@@ -288,14 +288,14 @@ enum { NAMES_SHOWN = 2, NAME_BYTES = 70 };
 
 static void summarize(summary *sum, problem_kind kind, const char *line) {
     char *names = sum->names[kind];
-    const size_t used = strlen(names), room = sizeof sum->names[kind] - used;
+    const size_t used = strlen(names), left = sizeof sum->names[kind] - used;
     const size_t n = sum->count[kind]++;
     const char *colon = strstr(line, ": ");
     const int bytes = colon ? (int)(colon - line) : (int)strlen(line);
     if (n < NAMES_SHOWN)
-        snprintf(names + used, room, "%s'%.*s'", n ? ", " : "",
+        snprintf(names + used, left, "%s'%.*s'", n ? ", " : "",
                  bytes < NAME_BYTES ? bytes : NAME_BYTES, line);
-    else if (n == NAMES_SHOWN) snprintf(names + used, room, ", ...");
+    else if (n == NAMES_SHOWN) snprintf(names + used, left, ", ...");
 }
 
 /* Whether tensor i was not used and is none of the tensors that may be unused: buffers, heads and,

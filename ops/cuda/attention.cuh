@@ -91,14 +91,14 @@ static __device__ __forceinline__ bool syn_sees_all(syn_band band, int last, int
     return band.from + last <= 0 && band.until >= n;
 }
 
-/* Dropout start and twist of a query; limit and keep are the same for all queries. */
+/* Dropout start and salt of a query; limit and keep are the same for all queries. */
 static __device__ __forceinline__ uint2 syn_drop_row(const syn_attention &a, int64_t b, int64_t h,
                                                      int64_t t) {
     const int32_t sample = a.samples ? a.samples[b * a.samples_stride] : (int32_t)(a.sample + b);
     const syn_dropout_row row = syn__dropout_row(0, a.seed, sample, a.row + h * a.queries + t);
     uint2 d;
     d.x = row.start + a.column;
-    d.y = row.twist;
+    d.y = row.salt;
     return d;
 }
 static __device__ __forceinline__ bool syn_drops(const syn_attention &a, uint2 row, int64_t key) {

@@ -140,8 +140,8 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     constexpr int R = Tile::R, C = Tile::C, OTHER = Tile::OTHER, KEYS = OTHER * Tile::ROW;
     SYN_DYNAMIC_SHARED(E, own);
     E *const others = own + Tile::OWN * Tile::ROW; /* keys and values of each stage */
-    float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
-    float *const biases = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
+    float *const buffer = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
+    float *const biases = buffer + Tile::WEIGHTS; /* (STAGES, OTHER) */
     const float scale = a.scale * SYN_LOG2_E;
     /* If so, the largest product is also the largest score, so products need not be scaled
        first. */
@@ -221,7 +221,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             }
             weigh<Tile>(s, ready ? scale : 1, sums, max, sum);
             if (a.drop) drop<Tile>(a, cut, task, s0, s);
-            Tile::add(sums, s, keys + KEYS, room);
+            Tile::add(sums, s, keys + KEYS, buffer);
             __syncthreads();
             if (Tile::STAGES > 1) stage ^= 1;
             else if (more) fetch(s0 + OTHER, 0);

@@ -99,8 +99,8 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     constexpr int R = Tile::R, C = Tile::C;
     SYN_DYNAMIC_SHARED(E, own);
     E *const others = own + 2 * in::OWN;
-    float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * in::OTHER);
-    float *const biases = room + Tile::WEIGHTS;
+    float *const buffer = reinterpret_cast<float *>(others + Tile::STAGES * 2 * in::OTHER);
+    float *const biases = buffer + Tile::WEIGHTS;
     const int pieces = syn_depth_pieces<Tile>(a.depth);
     for (int64_t number = blockIdx.x; number < a.batches * a.heads * tiles * pieces;
          number += gridDim.x) {
@@ -173,7 +173,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
                 [&](int r, int) { return of[r]; },
                 [&](int, int c) { return bias[Tile::column(c)]; },
                 [&](int, int c) { return s0 + Tile::column(c); });
-            Tile::add(sums, dp, keys, room);
+            Tile::add(sums, dp, keys, buffer);
             __syncthreads();
             if (Tile::STAGES > 1) stage ^= 1;
             else if (more) fetch(s0 + Tile::OTHER, 0);
@@ -199,7 +199,7 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
     E *const others = own + 2 * in::OWN;
     grad_query *const queries =
         reinterpret_cast<grad_query *>(others + Tile::STAGES * 2 * in::OTHER);
-    float *const room = reinterpret_cast<float *>(queries + Tile::STAGES * Tile::OTHER);
+    float *const buffer = reinterpret_cast<float *>(queries + Tile::STAGES * Tile::OTHER);
     const int pieces = syn_depth_pieces<Tile>(a.depth);
     for (int64_t number = blockIdx.x; number < a.batches * a.shared * tiles * pieces;
          number += gridDim.x) {
@@ -278,8 +278,8 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
                 [&](int, int c) { return of[Tile::column(c)]; },
                 [&](int r, int) { return bias[r]; },
                 [&](int r, int) { return first + Tile::row(r); });
-            if (rows.dv.data) Tile::add(dv_sums, s, dout, room);
-            if (rows.dk.data) Tile::add(dk_sums, dp, q, room);
+            if (rows.dv.data) Tile::add(dv_sums, s, dout, buffer);
+            if (rows.dk.data) Tile::add(dk_sums, dp, q, buffer);
             __syncthreads();
             if (Tile::STAGES > 1) stage ^= 1;
             else if (more) fetch(step + 1, 0);

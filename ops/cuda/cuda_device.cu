@@ -88,7 +88,7 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
 static void cuda_close(void *device) {
     syn__cuda *d = cuda_of(device);
     cudaSetDevice(d->device);
-    syn__cuda_exchanges_close(d->exchanges);
+    syn__cuda_comms_close(d->comms);
     syn__graphs_close(d->graphs);
     syn__cuda_times_close(&d->times);
     syn__cuda_work_close(&d->work);
@@ -120,7 +120,7 @@ static syn_status cuda_open(void **device, struct syn_ctx *ctx, syn_error *err) 
     syn_comm *comm = syn__cuda_host->comm(ctx);
     syn_status s = choose_device(d, comm, err);
     if (s == SYN_OK) s = open_parts(d, err);
-    if (s == SYN_OK) s = syn__cuda_comms_open(&d->exchanges, d, comm, err);
+    if (s == SYN_OK) s = syn__cuda_comms_open(&d->comms, d, comm, err);
     if (s == SYN_OK) *device = d;
     else cuda_close(d);
     return s;
@@ -138,7 +138,7 @@ static void *cuda_alloc(void *device, size_t bytes) {
 
 static void cuda_free(void *device, void *data) {
     cudaSetDevice(cuda_of(device)->device);
-    syn__cuda_comms_drain(cuda_of(device)->exchanges);
+    syn__cuda_comms_drain(cuda_of(device)->comms);
     cudaFree(data);
 }
 
@@ -157,9 +157,9 @@ static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t 
                                syn_error *err) {
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_flush_deferred(d, err));
-    syn__cuda_between_begin(d);
+    syn__cuda_unowned_begin(d);
     const syn_status s = syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
-    syn__cuda_between_end(d, SYN_PIECE_COPY_IN, bytes);
+    syn__cuda_unowned_end(d, SYN_PIECE_COPY_IN, bytes);
     return s;
 }
 
@@ -167,9 +167,9 @@ static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t
                                 syn_error *err) {
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_flush_deferred(d, err));
-    syn__cuda_between_begin(d);
+    syn__cuda_unowned_begin(d);
     const syn_status s = syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
-    syn__cuda_between_end(d, SYN_PIECE_COPY_OUT, bytes);
+    syn__cuda_unowned_end(d, SYN_PIECE_COPY_OUT, bytes);
     return s;
 }
 
@@ -177,16 +177,16 @@ static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_
     syn__cuda *d = cuda_of(device);
     SYN_TRY(syn__cuda_flush_deferred(d, err));
     if (bytes == 0) return SYN_OK;
-    syn__cuda_between_begin(d);
+    syn__cuda_unowned_begin(d);
     const cudaError_t code = cudaMemsetAsync(to, byte, bytes, d->at.stream);
-    syn__cuda_between_end(d, SYN_PIECE_FILL, bytes);
+    syn__cuda_unowned_end(d, SYN_PIECE_FILL, bytes);
     SYN_CUDA(code, "a fill", err);
     return SYN_OK;
 }
 
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) {
-    syn__cuda_comms_drain(d->exchanges);
+    syn__cuda_comms_drain(d->comms);
     SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", err);
     if (*data) SYN_CUDA(cudaFree(*data), "a buffer", err);
     *bytes = want;
@@ -255,11 +255,11 @@ static syn_status report_async_error(syn__cuda *d, cudaError_t code, syn_error *
 static cudaError_t wait_for_stream(syn__cuda *d) {
     const uint64_t from_ns = syn__clock_ns();
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
-    if (code == cudaSuccess && d->exchanges &&
-        syn__cuda_comms_sync(d->exchanges, d->times.anchors[1], &d->late) != SYN_OK)
+    if (code == cudaSuccess && d->comms &&
+        syn__cuda_comms_sync(d->comms, d->times.anchors[1], &d->late) != SYN_OK)
         d->first_node = 0; /* d->late has the error */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
-    if (d->exchanges) syn__cuda_comms_times(d->exchanges);
+    if (d->comms) syn__cuda_comms_times(d->comms);
     syn__cuda_times_finish(d, code == cudaSuccess);
     syn__cuda_waited(d, from_ns);
     return code;
@@ -287,10 +287,10 @@ static syn_status cuda_ask(void *device, int which, const void *const *from, int
     syn__cuda_async_read *a = &d->asked[which];
     SYN_TRY(syn__cuda_flush_deferred(d, err));
     for (int i = 0; i < n; i++) {
-        syn__cuda_between_begin(d);
+        syn__cuda_unowned_begin(d);
         const cudaError_t code = cudaMemcpyAsync(&a->numbers[i], from[i], sizeof *a->numbers,
                                                  cudaMemcpyDeviceToHost, d->at.stream);
-        syn__cuda_between_end(d, SYN_PIECE_COPY_OUT, sizeof *a->numbers);
+        syn__cuda_unowned_end(d, SYN_PIECE_COPY_OUT, sizeof *a->numbers);
         SYN_CUDA(code, "a copy from the device", err);
     }
     SYN_CUDA(cudaMemcpyAsync(&a->fault, d->at.fault, sizeof a->fault, cudaMemcpyDeviceToHost,
@@ -308,7 +308,7 @@ static syn_status cuda_get(void *device, int which, float *out, int n, syn_error
     SYN_TRY(syn__cuda_late(d, err));
     SYN_TRY(syn__cuda_flush_deferred(d, err));
     const uint64_t from_ns = syn__clock_ns();
-    if (d->exchanges) SYN_TRY(syn__cuda_comms_sync(d->exchanges, done, err));
+    if (d->comms) SYN_TRY(syn__cuda_comms_sync(d->comms, done, err));
     const cudaError_t code = cudaEventSynchronize(done);
     syn__cuda_waited(d, from_ns);
     if (code != cudaSuccess) return report_async_error(d, code, err);
@@ -361,7 +361,7 @@ static syn_status run(syn_call *c) {
 
 /* Launches deferred ops, because the call starts or ends the mode in which ops are launched one by
    one. */
-static void cuda_keep_work(void *device, bool keep) {
+static void cuda_record_work(void *device, bool keep) {
     syn__cuda *d = cuda_of(device);
     if (keep != d->work.keep && syn__cuda_flush_deferred(d, &d->late) == SYN_OK)
         d->work.keep = keep;
@@ -434,9 +434,9 @@ const syn_backend *syn__cuda_backend(void) {
     backend.begin = cuda_begin;
     backend.end = cuda_end;
     backend.step = cuda_step;
-    backend.record_work = cuda_keep_work;
+    backend.record_work = cuda_record_work;
     backend.describe = cuda_describe;
-    backend.room = cuda_memory_info;
-    backend.facts = cuda_properties;
+    backend.memory_info = cuda_memory_info;
+    backend.device_info = cuda_properties;
     return &backend;
 }

@@ -93,15 +93,15 @@ typedef struct syn__cuda_call {
     uint32_t span;
 } syn__cuda_call;
 /* Work that belongs to no node, between two marks; waits have no marks. */
-typedef struct syn__cuda_between {
+typedef struct syn__cuda_unowned {
     syn_unowned_piece it;
     uint32_t begins, ends;
-} syn__cuda_between;
+} syn__cuda_unowned;
 typedef struct syn__cuda_work {
     bool keep;
-    syn__cuda_between *between; /* since the last sync */
-    size_t n_between, between_cap;
-    bool open;             /* between[n_between] has begun but not ended */
+    syn__cuda_unowned *unowned; /* since the last sync */
+    size_t n_unowned, unowned_cap;
+    bool open;             /* unowned[n_unowned] has begun but not ended */
     syn__cuda_call *calls; /* since the last sync */
     size_t n_calls, calls_cap, next;
     syn__cuda_piece *pieces;
@@ -120,8 +120,8 @@ void syn__cuda_work_end(syn__cuda *d);
 bool syn__cuda_work_launch(const syn__launch *launch);
 /* Call these two before and after a copy or fill that belongs to no node. They do nothing unless
    work is recorded. */
-void syn__cuda_between_begin(syn__cuda *d);
-void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
+void syn__cuda_unowned_begin(syn__cuda *d);
+void syn__cuda_unowned_end(syn__cuda *d, syn_piece_kind kind, size_t bytes);
 /* Reports to the context that the host waited from from_ns until now. */
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns);
 /* Passes the call of span number `span` to the context. begin_ns: time at the span's first mark. */
@@ -151,7 +151,7 @@ struct syn__cuda {
     cudaEvent_t async_read_done[SYN_ASYNC_READS];
     syn__graphs *graphs; /* NULL: graphs are disabled */
     syn__cuda_blas blas;
-    struct syn__cuda_comms *exchanges; /* owned by comm/cuda; NULL: a world of one rank */
+    struct syn__cuda_comms *comms; /* owned by comm/cuda; NULL: a world of one rank */
     void *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* changes whenever the scratch memory moves */

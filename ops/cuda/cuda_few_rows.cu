@@ -3,7 +3,7 @@
 #include "ops/cuda/cuda_products.h"
 #include "ops/cuda/device.cuh"
 
-enum { MOST_ROWS = 4, THREADS = 256, WARPS = THREADS / SYN_WARP };
+enum { MAX_ROWS = 4, THREADS = 256, WARPS = THREADS / SYN_WARP };
 
 struct few_rows {
     int64_t n, k, ldx, ldw;
@@ -222,11 +222,11 @@ static syn_status run_rows(const syn_call *c, const syn__product *p) {
     s.ldx = p->ldx;
     s.ldw = p->ldw;
     s.m = (int)p->m;
-    return s.m == 1 ? run<X, W, 1>(c, p, s) : run<X, W, MOST_ROWS>(c, p, s);
+    return s.m == 1 ? run<X, W, 1>(c, p, s) : run<X, W, MAX_ROWS>(c, p, s);
 }
 
 bool syn__product_has_few_rows(const syn__product *p) {
-    return p->m <= MOST_ROWS && p->k > 0 && p->batch == 1 && !p->transpose_x && !p->add &&
+    return p->m <= MAX_ROWS && p->k > 0 && p->batch == 1 && !p->transpose_x && !p->add &&
            p->out_dtype == p->x_dtype;
 }
 

@@ -14,12 +14,12 @@ static void describe(syn_call *c, const syn_operand *part) {
     c->segments[0].in = c->in[0].data;
     c->segments[0].out = c->out[0].data;
     c->segments[0].n_elems = (size_t)syn_spec_elems(&part->spec);
-    c->exchange = syn_comm_call();
-    c->exchange.kind = c->def->comm;
-    c->exchange.dtype = (syn_dtype)part->spec.dtype;
-    c->exchange.n_segments = 1;
-    c->exchange.group = c->group;
-    c->exchange.segments = c->segments;
+    c->comm_call = syn_comm_call();
+    c->comm_call.kind = c->def->comm;
+    c->comm_call.dtype = (syn_dtype)part->spec.dtype;
+    c->comm_call.n_segments = 1;
+    c->comm_call.group = c->group;
+    c->comm_call.segments = c->segments;
 }
 
 static syn_status all_gather_cuda(syn_call *c) {
@@ -29,7 +29,7 @@ static syn_status all_gather_cuda(syn_call *c) {
 
 static syn_status reduce_scatter_cuda(syn_call *c) {
     describe(c, &c->out[0]);
-    c->exchange.reduce = (syn_reduce)c->attr[0].i;
+    c->comm_call.reduce = (syn_reduce)c->attr[0].i;
     return SYN_OK;
 }
 
@@ -48,8 +48,8 @@ static __global__ void interleave(const W *from, W *to, int64_t n, int64_t outer
 }
 
 template <typename W>
-static void launch_weave(cudaStream_t stream, const void *from, void *to, int64_t n, int64_t outer,
-                         int64_t inner_bytes, bool to_rows) {
+static void launch_interleave(cudaStream_t stream, const void *from, void *to, int64_t n,
+                              int64_t outer, int64_t inner_bytes, bool to_rows) {
     const int64_t inner = inner_bytes / (int64_t)sizeof(W);
     SYN_LAUNCH(interleave<W>, syn_blocks(n * outer * inner, 256, 1), 256, 0, stream,
                static_cast<const W *>(from), static_cast<W *>(to), n, outer, inner, to_rows);
@@ -59,15 +59,15 @@ syn_status syn__cuda_interleave(cudaStream_t stream, const void *from, void *to,
                                 int64_t outer, int64_t inner_bytes, bool to_rows, syn_error *err) {
     const uint64_t bits =
         (uint64_t)(uintptr_t)from | (uint64_t)(uintptr_t)to | (uint64_t)inner_bytes;
-    if (bits % 16 == 0) launch_weave<uint4>(stream, from, to, n, outer, inner_bytes, to_rows);
+    if (bits % 16 == 0) launch_interleave<uint4>(stream, from, to, n, outer, inner_bytes, to_rows);
     else if (bits % 4 == 0)
-        launch_weave<uint32_t>(stream, from, to, n, outer, inner_bytes, to_rows);
-    else launch_weave<uint16_t>(stream, from, to, n, outer, inner_bytes, to_rows);
+        launch_interleave<uint32_t>(stream, from, to, n, outer, inner_bytes, to_rows);
+    else launch_interleave<uint16_t>(stream, from, to, n, outer, inner_bytes, to_rows);
     SYN_CUDA(cudaGetLastError(), "a launch", err);
     return SYN_OK;
 }
 
-const syn__cuda_row syn__cuda_exchanges_rows[] = {
+const syn__cuda_row syn__cuda_comm_rows[] = {
     {SYN_OP_ALL_REDUCE, described_cuda},  {SYN_OP_ALL_REDUCE_COALESCED, described_cuda},
     {SYN_OP_ALL_GATHER, all_gather_cuda}, {SYN_OP_REDUCE_SCATTER, reduce_scatter_cuda},
     {SYN_OP_BROADCAST, described_cuda},   {SYN_OP_BROADCAST_COALESCED, described_cuda},

@@ -71,7 +71,7 @@ struct scattering {
     int64_t step, width;
 };
 
-static __device__ __forceinline__ bool is_async(const scattering &s, int64_t end) {
+static __device__ __forceinline__ bool id_continues(const scattering &s, int64_t end) {
     return end < s.n && s.ids[end] == s.ids[end - 1];
 }
 
@@ -88,7 +88,7 @@ static __global__ void chunks_kernel(const scattering s, const T *dy, const syn_
         syn_walk_to(walk, s.places[i], at);
         sum += syn_to_float(dy[at[0] + column]);
         if (i + 1 < end && s.ids[i + 1] == s.ids[i]) continue;
-        const bool behind = i + 1 == end && is_async(s, end);
+        const bool behind = i + 1 == end && id_continues(s, end);
         if (before || behind)
             s.parts[((int64_t)blockIdx.x * 2 + (before ? 0 : 1)) * s.width + column] = sum;
         else s.table[(int64_t)s.ids[i] * s.step + column] += sum;
@@ -101,7 +101,7 @@ static __global__ void chunks_kernel(const scattering s, const T *dy, const syn_
 static __global__ void parts_kernel(const scattering s) {
     const int64_t column = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
     int64_t chunk = blockIdx.x, first = chunk * CHUNK, end = first + CHUNK;
-    if (column >= s.width || !is_async(s, end)) return;
+    if (column >= s.width || !id_continues(s, end)) return;
     const uint32_t id = s.ids[end - 1];
     if (id == s.none || (first > 0 && s.ids[first - 1] == id)) return;
     float sum = s.parts[(chunk * 2 + 1) * s.width + column];
@@ -109,7 +109,7 @@ static __global__ void parts_kernel(const scattering s) {
         chunk++;
         end = (chunk + 1) * CHUNK;
         sum += s.parts[chunk * 2 * s.width + column];
-    } while (end < s.n && s.ids[end - 1] == id && is_async(s, end));
+    } while (end < s.n && s.ids[end - 1] == id && id_continues(s, end));
     s.table[(int64_t)id * s.step + column] += sum;
 }
 
@@ -183,7 +183,7 @@ static syn_status embedding_grad_add_cuda(syn_call *c) {
 
 /* ---- rope ---- */
 
-struct turning {
+struct rotation {
     int64_t heads, tokens, depth, half, x_strides[3], at_strides[2];
     float factor, sine_factor;
 };
@@ -191,7 +191,7 @@ struct turning {
 /* Each block rotates all heads of one token, so the angles are computed once. */
 template <typename T>
 static __global__ void rope_kernel(const T *x, const int32_t *positions, const float *frequencies,
-                                   T *y, const turning r) {
+                                   T *y, const rotation r) {
     SYN_DYNAMIC_SHARED(float, cosines);
     float *sines = cosines + r.half;
     const int64_t b = blockIdx.x / r.tokens, t = blockIdx.x % r.tokens;
@@ -220,7 +220,7 @@ static __global__ void rope_kernel(const T *x, const int32_t *positions, const f
 static syn_status rope_cuda(syn_call *c) {
     const syn_operand *x = &c->in[0], *at = &c->in[1];
     const int64_t *n = x->spec.dims;
-    turning r = {};
+    rotation r = {};
     r.heads = n[1];
     r.tokens = n[2];
     r.depth = n[3];

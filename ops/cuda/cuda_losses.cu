@@ -3,7 +3,7 @@
 #include "ops/cuda/walk.cuh"
 #include "ops/ops.h"
 
-enum { MOST_THREADS = 512, SUM_THREADS = 1024 };
+enum { MAX_THREADS = 512, SUM_THREADS = 1024 };
 
 /* ---- rows ---- */
 
@@ -91,8 +91,8 @@ struct losses {
     syn_walk<1> at;
     int64_t rows, classes, width, first; /* first class of this rank */
     const int32_t *targets;
-    /* max, sum and meant are reduced over all ranks; NULL: this rank has all classes. */
-    const float *weight, *max, *sum, *meant;
+    /* max, sum and target_logit are reduced over all ranks; NULL: this rank has all classes. */
+    const float *weight, *max, *sum, *target_logit;
     double *of_row;
     syn__fault *fault;
     uint32_t node;
@@ -114,11 +114,11 @@ template <typename T> static __global__ void loss_kernel(T *logits, const losses
             if (threadIdx.x == 0) s.of_row[row] = 0;
             continue;
         }
-        const float meant = s.max ? s.meant[row] : syn_to_float(x[target]);
+        const float target_logit = s.max ? s.target_logit[row] : syn_to_float(x[target]);
         const row_sum sum =
             s.max ? row_sum{s.max[row], s.sum[row]} : sum_of_row(x, s.classes, space);
         if (threadIdx.x == 0)
-            s.of_row[row] = log((double)sum.sum) + (double)sum.max - (double)meant;
+            s.of_row[row] = log((double)sum.sum) + (double)sum.max - (double)target_logit;
         const float weight = *s.weight;
         __syncthreads(); /* all threads have read the target's logit */
         each_pack<true>(
@@ -129,7 +129,7 @@ template <typename T> static __global__ void loss_kernel(T *logits, const losses
 
 template <typename T>
 static __global__ void part_kernel(const T *logits, const losses s, float *max, float *sum,
-                                   float *meant) {
+                                   float *target_logit) {
     __shared__ float space[SYN_WARP];
     for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
         int64_t at[1];
@@ -140,7 +140,7 @@ static __global__ void part_kernel(const T *logits, const losses s, float *max, 
         const int64_t target = s.targets[row] - s.first;
         max[row] = part.max;
         sum[row] = part.sum;
-        meant[row] = target >= 0 && target < s.classes ? syn_to_float(x[target]) : 0.0f;
+        target_logit[row] = target >= 0 && target < s.classes ? syn_to_float(x[target]) : 0.0f;
     }
 }
 
@@ -214,7 +214,7 @@ static syn_status all_losses(const syn_call *c, losses s, int weight) {
         SYN_LAUNCH(mean_kernel, 1, sum_threads, 0, stream, s.targets, s.rows, mean);
     SYN_WITH_FLOAT(c->in[0].spec.dtype, T,
                    SYN_LAUNCH(loss_kernel<T>, syn_blocks(s.rows, 1, 1),
-                              threads_for(s.width, syn_wide<T>::n, MOST_THREADS), 0, stream,
+                              threads_for(s.width, syn_wide<T>::n, MAX_THREADS), 0, stream,
                               static_cast<T *>(c->in[0].data), s));
     SYN_LAUNCH(sum_kernel, 1, sum_threads, 0, stream, s.of_row, s.rows, s.weight,
                static_cast<float *>(c->out[1].data));
@@ -229,19 +229,19 @@ static syn_status cross_entropy_join_cuda(syn_call *c) {
     losses s = losses_of(c);
     s.max = static_cast<const float *>(c->in[2].data);
     s.sum = static_cast<const float *>(c->in[3].data);
-    s.meant = static_cast<const float *>(c->in[4].data);
+    s.target_logit = static_cast<const float *>(c->in[4].data);
     return all_losses(c, s, 5);
 }
 
 static syn_status cross_entropy_part_cuda(syn_call *c) {
     const losses s = losses_of(c);
     float *max = static_cast<float *>(c->out[0].data), *sum = static_cast<float *>(c->out[1].data),
-          *meant = static_cast<float *>(c->out[2].data);
+          *target_logit = static_cast<float *>(c->out[2].data);
     SYN_WITH_FLOAT(c->in[0].spec.dtype, T,
                    SYN_LAUNCH(part_kernel<T>, syn_blocks(s.rows, 1, 1),
-                              threads_for(s.classes, syn_wide<T>::n, MOST_THREADS), 0,
+                              threads_for(s.classes, syn_wide<T>::n, MAX_THREADS), 0,
                               syn__cuda_of(c)->stream, static_cast<const T *>(c->in[0].data), s,
-                              max, sum, meant));
+                              max, sum, target_logit));
     return syn__launched(c);
 }
 

@@ -110,7 +110,7 @@ static syn_status scale_cuda(syn_call *c) {
 /* ---- ops that also depend on the element's position ---- */
 
 /* x (B, ..., C): each sample has `rows` rows of `columns` packs. */
-struct dropping {
+struct dropout_params {
     uint64_t seed;
     int64_t sample, row, column;
     syn_divisor rows, columns;
@@ -121,7 +121,7 @@ struct dropping {
 
 /* A pack is within one row, so the row's generator is computed once per pack. */
 template <typename T, int W>
-static __global__ void dropout_kernel(const syn_each_pointers<T, 1, 1> p, const dropping d,
+static __global__ void dropout_kernel(const syn_each_pointers<T, 1, 1> p, const dropout_params d,
                                       int64_t n) {
     const int64_t step = (int64_t)gridDim.x * SYN_EACH_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * SYN_EACH_THREADS + threadIdx.x; i < n; i += step) {
@@ -142,7 +142,8 @@ static __global__ void dropout_kernel(const syn_each_pointers<T, 1, 1> p, const 
     }
 }
 
-template <typename T> static void launch_dropout(const syn_call *c, dropping d, int64_t columns) {
+template <typename T>
+static void launch_dropout(const syn_call *c, dropout_params d, int64_t columns) {
     constexpr int W = syn_wide<T>::n;
     const cudaStream_t stream = syn__cuda_of(c)->stream;
     syn_each_pointers<T, 1, 1> p;
@@ -159,7 +160,7 @@ static syn_status dropout_cuda(syn_call *c) {
     const int64_t n = syn_elems(x), columns = x->dims[x->rank - 1];
     if (n == 0) return SYN_OK;
     const syn_dropout_row how = syn__dropout_row(c->attr[0].f, 0, 0, 0);
-    dropping d = {};
+    dropout_params d = {};
     d.seed = (uint64_t)c->attr[1].i;
     d.sample = c->attr[2].i;
     d.row = c->attr[3].i;

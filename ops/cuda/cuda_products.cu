@@ -112,7 +112,7 @@ static syn_status widen(const syn_call *c, syn__product *p) {
 /* ---- the ops ---- */
 
 /* largest batch of one cuBLASLt call */
-enum { MOST_ENTRIES = 65535 };
+enum { MAX_ENTRIES = 65535 };
 
 static syn_status product(const syn_call *c, syn__product p) {
     bool done = false;
@@ -204,12 +204,12 @@ static syn_status multiply(const syn_call *c, const syn_operand *in, bool add) {
     p.out_step = steps[2];
     for (int d = 0; d < outer.rank; d++) others *= outer.dims[d];
     for (int64_t i = 0; i < others; i++)
-        for (int64_t first = 0; first < n; first += MOST_ENTRIES) {
+        for (int64_t first = 0; first < n; first += MAX_ENTRIES) {
             int64_t rest = i;
             for (int k = 0; k < 3; k++) at[k] = first * steps[k];
             for (int d = outer.rank - 1; d >= 0; rest /= outer.dims[d--])
                 for (int k = 0; k < 3; k++) at[k] += rest % outer.dims[d] * outer.strides[k][d];
-            p.batch = n - first < MOST_ENTRIES ? n - first : (int64_t)MOST_ENTRIES;
+            p.batch = n - first < MAX_ENTRIES ? n - first : (int64_t)MAX_ENTRIES;
             p.x = ahead(in[0].data, at[0], p.x_dtype);
             p.w = ahead(in[1].data, at[1], p.w_dtype);
             p.out = ahead(out->data, at[2], p.out_dtype);

@@ -254,13 +254,13 @@ static __device__ __forceinline__ void keep_likely(const sorted_runs &r, double 
     }
 }
 
-static __global__ void pick_kernel(const uint64_t *keys, const double *masses, int32_t *room,
+static __global__ void pick_kernel(const uint64_t *keys, const double *masses, int32_t *buffer,
                                    int32_t *out, const syn_select_rows r, int64_t length,
                                    const sampling s) {
     __shared__ span spans[MOST];
     __shared__ double space[MOST];
     for (int64_t b = blockIdx.x; b < r.rows; b += gridDim.x) {
-        int32_t *own = room + 3 * b * r.runs;
+        int32_t *own = buffer + 3 * b * r.runs;
         sorted_runs all = {
             keys + b * r.runs * length, NULL, r.runs, length, own, own + r.runs, own + 2 * r.runs};
         for (int64_t i = threadIdx.x; i < r.runs; i += blockDim.x) {
@@ -313,12 +313,12 @@ static syn_status sample_the_best(const syn_call *c, const syn_select_rows &r, c
     SYN_TRY(syn__cuda_scratch(c, (size_t)runs * bytes, &scratch));
     uint64_t *keys = static_cast<uint64_t *>(scratch);
     double *masses = reinterpret_cast<double *>(keys + runs * length);
-    int32_t *room = reinterpret_cast<int32_t *>(masses + runs * length);
+    int32_t *buffer = reinterpret_cast<int32_t *>(masses + runs * length);
     syn__launch_runs(c, r, length, keys);
     SYN_LAUNCH(run_mass_kernel, syn_blocks(runs, 1, 1), syn_select_threads(r.n, SYN_EACH_OF_RUN), 0,
                stream, keys, masses, r, length, s);
     SYN_LAUNCH(pick_kernel, syn_blocks(r.rows, 1, 1), syn_select_threads(r.runs, 1), 0, stream,
-               keys, masses, room, static_cast<int32_t *>(c->out[0].data), r, length, s);
+               keys, masses, buffer, static_cast<int32_t *>(c->out[0].data), r, length, s);
     return syn__launched(c);
 }
 

@@ -67,7 +67,7 @@ static __global__ void copy_kernel(E *to, const E *from, const syn_walk<2> walk,
 
 /* A transposing copy: `to` is dense in one dimension and `from` is dense in another. around: a walk
    over all other dimensions. */
-struct turn {
+struct transposition {
     syn_walk<2> around;
     int64_t rows, columns; /* dimensions of `from`, whose rows are dense */
     int64_t from_step, to_step;
@@ -75,7 +75,7 @@ struct turn {
 };
 
 template <typename E, int SIDE>
-static __global__ void transpose_kernel(E *to, const E *from, const turn t) {
+static __global__ void transpose_kernel(E *to, const E *from, const transposition t) {
     __shared__ E tile[SIDE][SIDE + (sizeof(E) < 4 ? 2 : 1)]; /* padded so that a column uses all
                                                                 banks */
     const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
@@ -108,20 +108,20 @@ static int transposed_dimension(const syn_walk<2> &walk) {
 }
 
 template <typename E>
-static void launch_turn(cudaStream_t stream, const syn_walk<2> &walk, int turned, void *to,
-                        const void *from) {
+static void launch_transpose(cudaStream_t stream, const syn_walk<2> &walk, int transposed, void *to,
+                             const void *from) {
     constexpr int side = sizeof(E) < 4 ? 64 : 32; /* tile rows of at least 128 bytes */
     const int last = walk.rank - 1;
-    turn t = {};
+    transposition t = {};
     for (int d = 0; d < last; d++) {
         const int64_t strides[2] = {walk.strides[0][d], walk.strides[1][d]};
-        if (d != turned) syn_walk_add(&t.around, walk.dims[d], strides);
+        if (d != transposed) syn_walk_add(&t.around, walk.dims[d], strides);
     }
     const int64_t around = syn_walk_done(&t.around);
     t.rows = walk.dims[last];
-    t.columns = walk.dims[turned];
+    t.columns = walk.dims[transposed];
     t.from_step = walk.strides[1][last];
-    t.to_step = walk.strides[0][turned];
+    t.to_step = walk.strides[0][transposed];
     t.across = (t.columns + side - 1) / side;
     t.tiles = t.across * ((t.rows + side - 1) / side) * around;
     SYN_LAUNCH((transpose_kernel<E, side>), syn_blocks(t.tiles, 1, 1), THREADS, 0, stream,
@@ -134,9 +134,9 @@ static void launch_copy(cudaStream_t stream, const syn_operand *to, const syn_op
     syn_walk<2> walk;
     const syn_operand *const operands[2] = {to, from ? from : to};
     if (syn_walk_over(&walk, &to->spec, operands) == 0) return;
-    const int turned = from ? transposed_dimension(walk) : -1;
-    if (turned >= 0) {
-        launch_turn<E>(stream, walk, turned, to->data, from->data);
+    const int transposed = from ? transposed_dimension(walk) : -1;
+    if (transposed >= 0) {
+        launch_transpose<E>(stream, walk, transposed, to->data, from->data);
         return;
     }
     const places<2> p = {{static_cast<char *>(to->data), static_cast<char *>(operands[1]->data)},

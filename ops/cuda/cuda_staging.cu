@@ -32,8 +32,8 @@ syn_status syn__cuda_staging_in(syn__cuda_staging *s, cudaStream_t stream, void 
                                 const void *from, size_t bytes, syn_error *err) {
     for (size_t done = 0, n; done < bytes; done += n) {
         if (s->in_used == SYN__STAGED_IN) SYN_TRY(next_half(s, stream, err));
-        const size_t room = SYN__STAGED_IN - s->in_used;
-        n = bytes - done < room ? bytes - done : room;
+        const size_t left = SYN__STAGED_IN - s->in_used;
+        n = bytes - done < left ? bytes - done : left;
         char *piece = s->in[s->half] + s->in_used;
         memcpy(piece, (const char *)from + done, n);
         s->in_used += n;

@@ -125,16 +125,16 @@ static void give_spans(syn__cuda *d) {
     }
 }
 
-static void give_between(syn__cuda *d) {
+static void give_unowned(syn__cuda *d) {
     const syn__cuda_times *t = &d->times;
     cursor c = {t->anchors[0], t->anchor_ns, 0};
-    for (size_t i = 0; i < d->work.n_between && d->work.between[i].ends < t->n_events; i++) {
-        syn__cuda_between *b = &d->work.between[i];
+    for (size_t i = 0; i < d->work.n_unowned && d->work.unowned[i].ends < t->n_events; i++) {
+        syn__cuda_unowned *b = &d->work.unowned[i];
         if (b->it.piece.kind != SYN_PIECE_WAIT) {
             b->it.piece.start_ns = when(t, &c, b->begins);
             b->it.piece.wall_ns = syn__cuda_times_between(t, b->begins, b->ends);
         }
-        syn__cuda_host->add_between(d->ctx, &b->it);
+        syn__cuda_host->add_unowned(d->ctx, &b->it);
     }
 }
 
@@ -143,7 +143,7 @@ void syn__cuda_times_finish(syn__cuda *d, bool given) {
     const uint64_t synced_ns = syn__clock_ns();
     if (given) {
         give_spans(d);
-        give_between(d);
+        give_unowned(d);
     }
     syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;

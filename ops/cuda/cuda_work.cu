@@ -138,16 +138,16 @@ void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes) 
 
 /* Returns NULL if all marks are in use. Work between nodes is not recorded then, and the next node
    synchronizes. */
-static syn__cuda_between *next_between(syn__cuda *d) {
+static syn__cuda_unowned *next_unowned(syn__cuda *d) {
     syn__cuda_work *w = &d->work;
     if (!w->keep || d->times.n_marks + 3 > SYN__CUDA_MARKS ||
-        syn_grow(&w->between, &w->between_cap, w->n_between + 1, sizeof *w->between, NULL))
+        syn_grow(&w->unowned, &w->unowned_cap, w->n_unowned + 1, sizeof *w->unowned, NULL))
         return NULL;
-    return &w->between[w->n_between];
+    return &w->unowned[w->n_unowned];
 }
 
-void syn__cuda_between_begin(syn__cuda *d) {
-    syn__cuda_between *b = next_between(d);
+void syn__cuda_unowned_begin(syn__cuda *d) {
+    syn__cuda_unowned *b = next_unowned(d);
     d->work.open = b != NULL;
     if (!b) return;
     memset(b, 0, sizeof *b);
@@ -160,9 +160,9 @@ void syn__cuda_between_begin(syn__cuda *d) {
     d->times.idle = false;
 }
 
-void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes) {
+void syn__cuda_unowned_end(syn__cuda *d, syn_piece_kind kind, size_t bytes) {
     if (!d->work.open) return;
-    syn__cuda_between *b = &d->work.between[d->work.n_between++];
+    syn__cuda_unowned *b = &d->work.unowned[d->work.n_unowned++];
     d->work.open = false;
     b->it.piece.kind = kind;
     b->it.piece.bytes = bytes;
@@ -172,7 +172,7 @@ void syn__cuda_between_end(syn__cuda *d, syn_piece_kind kind, size_t bytes) {
 
 void syn__cuda_waited(syn__cuda *d, uint64_t from_ns) {
     syn__cuda_work *w = &d->work;
-    syn__cuda_between b;
+    syn__cuda_unowned b;
     if (!w->keep) return;
     memset(&b, 0, sizeof b);
     b.it.after = d->at.node;
@@ -181,9 +181,9 @@ void syn__cuda_waited(syn__cuda *d, uint64_t from_ns) {
     b.it.piece.stream = SYN__CUDA_COMPUTE_STREAM;
     b.it.piece.call_ns = b.it.piece.start_ns = from_ns;
     b.it.piece.call_wall_ns = b.it.piece.wall_ns = syn__clock_ns() - from_ns;
-    if (w->n_between == 0) syn__cuda_host->add_between(d->ctx, &b.it);
-    else if (!syn_grow(&w->between, &w->between_cap, w->n_between + 1, sizeof b, NULL))
-        w->between[w->n_between++] = b;
+    if (w->n_unowned == 0) syn__cuda_host->add_unowned(d->ctx, &b.it);
+    else if (!syn_grow(&w->unowned, &w->unowned_cap, w->n_unowned + 1, sizeof b, NULL))
+        w->unowned[w->n_unowned++] = b;
 }
 
 /* ---- after a sync ---- */
@@ -209,12 +209,12 @@ void syn__cuda_work_report(syn__cuda *d, uint32_t span, uint64_t begin_ns) {
 
 void syn__cuda_work_clear(syn__cuda_work *w) {
     for (size_t i = 0; i < w->n_pieces; i++) syn_free(w->pieces[i].name);
-    w->n_calls = w->n_pieces = w->n_between = w->next = 0;
+    w->n_calls = w->n_pieces = w->n_unowned = w->next = 0;
 }
 
 void syn__cuda_work_close(syn__cuda_work *w) {
     syn__cuda_work_clear(w);
-    syn_free(w->between);
+    syn_free(w->unowned);
     syn_free(w->calls);
     syn_free(w->pieces);
     syn_free(w->given);

@@ -37,14 +37,14 @@ struct syn_registers { /* elements of the registers as floats */
     float a[4][2], b[2][2];
 };
 
-static inline void syn_emulated_matrices(unsigned (&to)[4], const void *row, bool turned) {
+static inline void syn_emulated_matrices(unsigned (&to)[4], const void *row, bool transposed) {
     const unsigned short *mine = static_cast<const unsigned short *>(row);
     emulated_align(row, 16);
     const syn_lanes<unsigned short> lanes(mine);
     const int g = emulated_lane() / 4, t = emulated_lane() % 4;
     for (int m = 0; m < 4; m++) {
         const unsigned short *const *rows = lanes.of + 8 * m;
-        to[m] = turned ? rows[2 * t][g] | (unsigned)rows[2 * t + 1][g] << 16
+        to[m] = transposed ? rows[2 * t][g] | (unsigned)rows[2 * t + 1][g] << 16
                        : rows[g][2 * t] | (unsigned)rows[g][2 * t + 1] << 16;
     }
 }

@@ -68,21 +68,22 @@ struct syn_plain_tile {
         }
     }
 
-    /* Passes weights to the other lanes of a row through `room`, WEIGHTS floats of shared
+    /* Passes weights to the other lanes of a row through `buffer`, WEIGHTS floats of shared
        memory. */
     static __device__ __forceinline__ void add(float (&sums)[R][A], const float (&weights)[R][C],
-                                               const float *other, float *room) {
+                                               const float *other, float *buffer) {
         __syncwarp();
 #pragma unroll
         for (int r = 0; r < R; r++)
 #pragma unroll
-            for (int c = 0; c < C; c++) room[row(r) * WEIGHTS_ROW + column(c)] = weights[r][c];
+            for (int c = 0; c < C; c++) buffer[row(r) * WEIGHTS_ROW + column(c)] = weights[r][c];
         __syncwarp();
 #pragma unroll 1
         for (int i = 0; i < OTHER; i += 4) {
             syn_pack<float, 4> w[R];
 #pragma unroll
-            for (int r = 0; r < R; r++) w[r] = syn_load<float, 4>(room + row(r) * WEIGHTS_ROW + i);
+            for (int r = 0; r < R; r++)
+                w[r] = syn_load<float, 4>(buffer + row(r) * WEIGHTS_ROW + i);
 #pragma unroll
             for (int k = 0; k < 4; k++)
 #pragma unroll
@@ -152,9 +153,9 @@ template <typename T, int D, int WARPS, int M, int N> struct syn_tensor_tile {
     }
 
     static __device__ __forceinline__ void add(float (&sums)[R][A], const float (&weights)[R][C],
-                                               const T *other, float *room) {
+                                               const T *other, float *buffer) {
         const int half = lane() / 8 % 2 * 8, upper = lane() / 16 * 8, low = lane() % 8;
-        (void)room;
+        (void)buffer;
 #pragma unroll
         for (int i = 0; i < N / 16; i++) {
             unsigned a[M][4];

@@ -103,7 +103,7 @@ syn_status syn_json_fail(syn_json *json, const char *fmt, ...) {
 
 /* ---- Strings ---- */
 
-static bool scratch_room(syn_json *json, size_t bytes) {
+static bool reserve_scratch(syn_json *json, size_t bytes) {
     const syn_status status = syn_grow(&json->scratch, &json->scratch_cap, bytes, 1, json->err);
     if (status != SYN_OK) fail_with(json, status);
     return status == SYN_OK;
@@ -111,7 +111,7 @@ static bool scratch_room(syn_json *json, size_t bytes) {
 
 /* Appends bytes to the *used bytes in scratch, and leaves space for a NUL. */
 static bool append(syn_json *json, size_t *used, const char *data, size_t bytes) {
-    if (!scratch_room(json, *used + bytes + 1)) return false;
+    if (!reserve_scratch(json, *used + bytes + 1)) return false;
     memcpy(json->scratch + *used, data, bytes);
     *used += bytes;
     return true;

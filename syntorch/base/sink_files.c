@@ -71,7 +71,7 @@ typedef struct reading {
     size_t cap_bytes, used_bytes;
 } reading;
 
-static syn_status make_room(reading *r, size_t want, syn_error *err) {
+static syn_status grow_buffer(reading *r, size_t want, syn_error *err) {
     const syn_status status = syn_grow(&r->buf, &r->cap_bytes, want, 1, NULL);
     if (status == SYN_OK) return status;
     return SYN_FAIL(err, status, "out of memory: %zu bytes to read " SHOWN, want, r->path);
@@ -96,10 +96,10 @@ static syn_status fail_read(const char *path, int code, syn_error *err) {
 /* Reads to the end of the file. The buffer grows as needed; one byte stays free for the NUL. */
 static syn_status read_all(reading *r, syn_error *err) {
     for (;;) {
-        SYN_TRY(make_room(r, r->used_bytes + 2, err));
-        size_t room = r->cap_bytes - r->used_bytes - 1;
-        if (room > SSIZE_MAX) room = SSIZE_MAX;
-        const ssize_t n = read(r->fd, r->buf + r->used_bytes, room);
+        SYN_TRY(grow_buffer(r, r->used_bytes + 2, err));
+        size_t left = r->cap_bytes - r->used_bytes - 1;
+        if (left > SSIZE_MAX) left = SSIZE_MAX;
+        const ssize_t n = read(r->fd, r->buf + r->used_bytes, left);
         if (n == 0) return SYN_OK;
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail_read(r->path, errno, err);
@@ -161,7 +161,7 @@ static syn_status prepare(reading *r, syn_error *err) {
     if (size == 0) r->memory_bytes /= 2;
     /* Of the two additional bytes, one is for the NUL. The other lets the read that finds the end
        of the file run without growing the buffer. */
-    SYN_TRY(make_room(r, (size_t)size + 2, err));
+    SYN_TRY(grow_buffer(r, (size_t)size + 2, err));
     if (S_ISFIFO(info.st_mode)) SYN_TRY(await_writer(r, err));
     /* The file was opened non-blocking, so that open does not wait for a writer; but reads must
        block. */

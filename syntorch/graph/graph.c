@@ -130,10 +130,10 @@ const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const
 /* ---- Metadata ---- */
 
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) {
-    enum { MOST_FACTS = 4096 }; /* limited, because entries are found by linear search */
+    enum { MAX_METADATA = 4096 }; /* limited, because entries are found by linear search */
     const bool is_text = entry->type == SYN_VALUE_TEXT;
-    if (graph->n_metadata >= MOST_FACTS)
-        return SYN_FAIL(err, SYN_E_FORMAT, "a graph has at most %d metadata entries", MOST_FACTS);
+    if (graph->n_metadata >= MAX_METADATA)
+        return SYN_FAIL(err, SYN_E_FORMAT, "a graph has at most %d metadata entries", MAX_METADATA);
     SYN_TRY(syn_grow(&graph->metadata, &graph->metadata_cap, (size_t)graph->n_metadata + 1,
                      sizeof *graph->metadata, err));
     char *name = syn_strdup(entry->name);

@@ -294,8 +294,8 @@ static bool has_time(const syn_node *node) {
 }
 
 /* Reserves space in all arrays of the rank, so that a failure leaves no incomplete row. */
-static syn_status make_room(const syn_graph *graph, uint32_t rank, const syn_node *node,
-                            syn_error *err) {
+static syn_status grow_tables(const syn_graph *graph, uint32_t rank, const syn_node *node,
+                              syn_error *err) {
     rank_rows *rows = &((store *)graph->self)->ranks[rank];
     const size_t n_nodes = graph->ranks[rank].n_nodes;
     const uint64_t refs = (uint64_t)rows->n_refs + node->n_inputs + node->n_outputs;
@@ -355,7 +355,7 @@ syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *n
     store *s = (store *)graph->self;
     rank_rows *rows = &s->ranks[rank];
     SYN_TRY(check_node(graph, rank, node, err));
-    SYN_TRY(make_room(graph, rank, node, err));
+    SYN_TRY(grow_tables(graph, rank, node, err));
     node_row row = {
         .id = node->id,
         .flops = node->flops,

@@ -249,10 +249,10 @@ static bool has_data_dep(const syn_node *n, uint32_t producer) {
 
 /* Whether tensor t is older than the current version in its storage. */
 static bool is_stale(const check *c, uint32_t t) {
-    const uint32_t newest = c->versions[c->bases[t]];
-    if (newest == 0) return false;
-    if (c->producers[t] == SYN_NO_NODE) return t < newest - 1;
-    return c->producers[t] < c->producers[newest - 1];
+    const uint32_t current = c->versions[c->bases[t]];
+    if (current == 0) return false;
+    if (c->producers[t] == SYN_NO_NODE) return t < current - 1;
+    return c->producers[t] < c->producers[current - 1];
 }
 
 /* A node whose output is in the storage of one of its inputs overwrites this storage, unless the

@@ -7,7 +7,7 @@
 
 void syn_work_free(syn_work *work) {
     syn_free(work->nodes);
-    syn_free(work->between);
+    syn_free(work->unowned);
     syn_free(work->pieces);
     syn_intern_free(&work->names);
     *work = (syn_work){0};
@@ -62,25 +62,25 @@ syn_status syn_work_add(syn_work *work, const syn_node_work *node, const syn_pie
     return SYN_OK;
 }
 
-syn_status syn_work_add_between(syn_work *work, const syn_unowned_piece *piece, syn_error *err) {
-    SYN_TRY(syn_grow(&work->between, &work->between_cap, work->n_between + 1, sizeof *work->between,
+syn_status syn_work_add_unowned(syn_work *work, const syn_unowned_piece *piece, syn_error *err) {
+    SYN_TRY(syn_grow(&work->unowned, &work->unowned_cap, work->n_unowned + 1, sizeof *work->unowned,
                      err));
-    work->between[work->n_between++] = *piece;
+    work->unowned[work->n_unowned++] = *piece;
     return SYN_OK;
 }
 
-static void drop_between(syn_work *work, uint32_t node) {
+static void drop_unowned(syn_work *work, uint32_t node) {
     size_t n = 0;
-    for (size_t i = 0; i < work->n_between; i++)
-        if (work->between[i].after < node) work->between[n++] = work->between[i];
-    work->n_between = n;
+    for (size_t i = 0; i < work->n_unowned; i++)
+        if (work->unowned[i].after < node) work->unowned[n++] = work->unowned[i];
+    work->n_unowned = n;
 }
 
 /* Nodes may have been added out of order, so pieces are dropped only after the last piece that a
    remaining node uses. */
 void syn_work_drop(syn_work *work, uint32_t node) {
     const size_t stay = lower_bound(work, node);
-    drop_between(work, node);
+    drop_unowned(work, node);
     if (stay == work->n_nodes) return;
     work->n_nodes = stay;
     size_t end = 0;
@@ -93,13 +93,13 @@ void syn_work_drop(syn_work *work, uint32_t node) {
 
 size_t syn_work_memory_bytes(const syn_work *work) {
     return work->nodes_cap * sizeof *work->nodes + work->pieces_cap * sizeof *work->pieces +
-           work->between_cap * sizeof *work->between + syn_intern_memory_bytes(&work->names);
+           work->unowned_cap * sizeof *work->unowned + syn_intern_memory_bytes(&work->names);
 }
 
 /* ---- As bytes: counts, nodes, pieces, pieces between nodes, names with their NULs ---- */
 
 typedef struct packed_head {
-    uint64_t magic, nodes, pieces, between, names, name_bytes;
+    uint64_t magic, nodes, pieces, unowned, names, name_bytes;
 } packed_head;
 static const uint64_t MAGIC = 0x32306b726f776e79; /* "ynwork02" */
 
@@ -110,12 +110,12 @@ static char *put(char *to, const void *from, size_t bytes) {
 
 syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes, syn_error *err) {
     packed_head head = {MAGIC,           work->n_nodes,         work->n_pieces,
-                        work->n_between, work->names.n_entries, 0};
+                        work->n_unowned, work->names.n_entries, 0};
     for (uint32_t i = 0; i < head.names; i++)
         head.name_bytes += syn_intern_entry_bytes(&work->names, i) + 1;
     const size_t of_nodes = work->n_nodes * sizeof *work->nodes,
                  of_pieces = work->n_pieces * sizeof *work->pieces,
-                 of_between = work->n_between * sizeof *work->between;
+                 of_between = work->n_unowned * sizeof *work->unowned;
     const size_t all = sizeof head + of_nodes + of_pieces + of_between + (size_t)head.name_bytes;
     *bytes = (all + 7) / 8 * 8;
     char *to = *out = syn_calloc(*bytes, 1);
@@ -123,7 +123,7 @@ syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes, syn_er
     to = put(to, &head, sizeof head);
     to = put(to, work->nodes, of_nodes);
     to = put(to, work->pieces, of_pieces);
-    to = put(to, work->between, of_between);
+    to = put(to, work->unowned, of_between);
     for (uint32_t i = 0; i < head.names; i++)
         to = put(to, syn_intern_get(&work->names, i), syn_intern_entry_bytes(&work->names, i) + 1);
     return SYN_OK;
@@ -141,7 +141,7 @@ static bool fits(const packed_head *head, size_t bytes) {
     uint64_t left = bytes - sizeof *head;
     return head->magic == MAGIC && take(&left, head->nodes, sizeof(syn_node_work)) &&
            take(&left, head->pieces, sizeof(syn_piece)) &&
-           take(&left, head->between, sizeof(syn_unowned_piece)) && head->name_bytes <= left &&
+           take(&left, head->unowned, sizeof(syn_unowned_piece)) && head->name_bytes <= left &&
            left - head->name_bytes < 8;
 }
 
@@ -180,8 +180,8 @@ static syn_status check_read(const syn_work *work, syn_error *err) {
     }
     for (size_t i = 0; i < work->n_pieces; i++)
         known = known && work->pieces[i].kind < SYN_PIECE_KIND_COUNT;
-    for (size_t i = 0; i < work->n_between; i++)
-        known = known && work->between[i].piece.kind < SYN_PIECE_KIND_COUNT;
+    for (size_t i = 0; i < work->n_unowned; i++)
+        known = known && work->unowned[i].piece.kind < SYN_PIECE_KIND_COUNT;
     if (known) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT, "a device work record has a piece of unknown kind");
 }
@@ -192,8 +192,8 @@ static syn_status read_all(syn_work *work, const packed_head *head, const char *
                        sizeof *work->nodes, &from, err));
     SYN_TRY(read_array(&work->pieces, &work->n_pieces, &work->pieces_cap, head->pieces,
                        sizeof *work->pieces, &from, err));
-    SYN_TRY(read_array(&work->between, &work->n_between, &work->between_cap, head->between,
-                       sizeof *work->between, &from, err));
+    SYN_TRY(read_array(&work->unowned, &work->n_unowned, &work->unowned_cap, head->unowned,
+                       sizeof *work->unowned, &from, err));
     SYN_TRY(check_read(work, err));
     return read_names(work, head, from, err);
 }

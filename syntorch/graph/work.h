@@ -52,8 +52,8 @@ typedef struct syn_unowned_piece {
 typedef struct syn_work {
     syn_node_work *nodes; /* ascending by number */
     size_t n_nodes, nodes_cap;
-    syn_unowned_piece *between; /* in the order in which they were queued */
-    size_t n_between, between_cap;
+    syn_unowned_piece *unowned; /* in the order in which they were queued */
+    size_t n_unowned, unowned_cap;
     syn_piece *pieces;
     size_t n_pieces, pieces_cap;
     syn_intern names;
@@ -69,7 +69,7 @@ const char *syn_work_name(const syn_work *work, const syn_piece *piece);
    node already has work. */
 syn_status syn_work_add(syn_work *work, const syn_node_work *node, const syn_piece *pieces,
                         syn_error *err) SYN_MUST_USE;
-syn_status syn_work_add_between(syn_work *work, const syn_unowned_piece *piece,
+syn_status syn_work_add_unowned(syn_work *work, const syn_unowned_piece *piece,
                                 syn_error *err) SYN_MUST_USE;
 /* The work of a node; NULL if none was recorded. work may be NULL. */
 const syn_node_work *syn_work_of(const syn_work *work, uint64_t node);

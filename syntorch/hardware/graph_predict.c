@@ -39,8 +39,8 @@ static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn
 
 /* Whether an embedding lookup follows another lookup of the same batch, or its table is an
    activation. */
-static bool is_repeated_lookup(const syn_graph *graph, uint32_t rank, uint32_t index,
-                               const syn_node *node, syn_cursor *cursor) {
+static bool is_secondary_lookup(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                const syn_node *node, syn_cursor *cursor) {
     const syn_graph_tensor *table =
         node->n_inputs > 0 ? syn_graph_tensor_at(graph, rank, node->inputs[0], cursor) : NULL;
     if (table && table->producer != SYN_NO_NODE && (table->flags & SYN_TENSOR_PARAM) == 0)
@@ -65,7 +65,7 @@ static const syn_node *predicted_node(const syn_graph *graph, uint32_t rank, uin
     if (from != node) *node = *from;
     node->start_ns = node->wall_ns = node->cpu_ns = node->wait_ns = SYN_NO_TIME;
     fill_work(p->graph, rank, node, &tensors);
-    if (syn__is_lookup(node->op) && is_repeated_lookup(p->graph, rank, index, node, &tensors))
+    if (syn__is_lookup(node->op) && is_secondary_lookup(p->graph, rank, index, node, &tensors))
         node->flags |= SYN_NODE_SECONDARY_LOOKUP;
     syn_cursor_free(&tensors);
     syn__hardware_fill(&p->hw, graph, rank, node);
@@ -116,11 +116,11 @@ syn_status syn_graph_set_hardware(syn_graph *graph, const syn_hardware *hw, syn_
     return SYN_OK;
 }
 
-static bool is_replaced(const char *fact) {
+static bool is_replaced(const char *entry) {
     static const char *const names[] = {"oversubscribed", "multiprocessors", "hardware_constants",
                                         "node_ranks"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(fact, names[i]) == 0) return true;
+        if (strcmp(entry, names[i]) == 0) return true;
     return false;
 }
 

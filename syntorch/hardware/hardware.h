@@ -171,7 +171,7 @@ typedef struct syn_hw_row {
     double error; /* predicted / measured - 1 */
 } syn_hw_row;
 
-/* How the rows were split for `apart` below: constants were fitted without the rows of one model,
+/* How the rows were split for `holdout` below: constants were fitted without the rows of one model,
    tensor-parallel size, batch size or sequence length, and then predicted these rows. */
 typedef enum syn_hw_holdout {
     SYN_HW_MODEL,
@@ -190,7 +190,7 @@ typedef struct syn_hw_errors {
     bool changed; /* the file's rows were dropped, because they belong to other constants */
     struct syn_hw_holdout_error {
         double error[SYN_HW_SPLITS]; /* root mean square; 0: unknown */
-    } apart[2];                      /* [0]: inference, [1]: training */
+    } holdout[2];                    /* [0]: inference, [1]: training */
 } syn_hw_errors;
 
 typedef struct syn_hardware {

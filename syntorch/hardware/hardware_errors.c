@@ -18,11 +18,11 @@ static const struct known_row {
 #undef Y
 };
 
-static const struct known_apart {
+static const struct known_holdout {
     const char *stack;
     int training;
-    struct syn_hw_holdout_error apart;
-} known_aparts[] = {
+    struct syn_hw_holdout_error holdout;
+} known_holdouts[] = {
 #define X(stack, training, layers, hidden, tp, dp, batch, tokens, new_tokens, error)
 #define Y(stack, training, model, tp, batch, length) \
     {stack, training, {{model, tp, batch, length}}},
@@ -40,9 +40,9 @@ void syn__hardware_known_errors(syn_hardware *hw) {
     for (size_t i = 0; i < sizeof known_rows / sizeof known_rows[0]; i++)
         if (strcmp(known_rows[i].stack, hw->stack.name) == 0 && e->n < SYN_HW_ROWS)
             e->rows[e->n++] = known_rows[i].row;
-    for (size_t i = 0; i < sizeof known_aparts / sizeof known_aparts[0]; i++)
-        if (strcmp(known_aparts[i].stack, hw->stack.name) == 0)
-            e->apart[known_aparts[i].training] = known_aparts[i].apart;
+    for (size_t i = 0; i < sizeof known_holdouts / sizeof known_holdouts[0]; i++)
+        if (strcmp(known_holdouts[i].stack, hw->stack.name) == 0)
+            e->holdout[known_holdouts[i].training] = known_holdouts[i].holdout;
 }
 
 /* ---- Files ---- */
@@ -103,10 +103,10 @@ static void write_rows(syn_sink *out, const void *member) {
         .max = 1e6, .scale = 1                                                                 \
     }
 
-static const syn__setting apart_rows[] = {APART("model", SYN_HW_MODEL), APART("tp", SYN_HW_TP),
-                                          APART("batch", SYN_HW_BATCH),
-                                          APART("length", SYN_HW_LENGTH)};
-static const syn__setting_table apart_table = {apart_rows, SYN_HW_SPLITS, false, NULL};
+static const syn__setting holdout_rows[] = {APART("model", SYN_HW_MODEL), APART("tp", SYN_HW_TP),
+                                            APART("batch", SYN_HW_BATCH),
+                                            APART("length", SYN_HW_LENGTH)};
+static const syn__setting_table holdout_table = {holdout_rows, SYN_HW_SPLITS, false, NULL};
 
 #define ERRORS(member) offsetof(syn_hw_errors, member)
 
@@ -121,12 +121,12 @@ static const syn__setting error_rows[] = {
      .write = write_rows},
     {.key = "inference",
      .type = SYN__SETTING_GROUP,
-     .offset = ERRORS(apart),
-     .group = &apart_table},
+     .offset = ERRORS(holdout),
+     .group = &holdout_table},
     {.key = "training",
      .type = SYN__SETTING_GROUP,
-     .offset = ERRORS(apart) + sizeof(struct syn_hw_holdout_error),
-     .group = &apart_table},
+     .offset = ERRORS(holdout) + sizeof(struct syn_hw_holdout_error),
+     .group = &holdout_table},
 };
 const syn__setting_table syn__hardware_errors_table = {
     error_rows, sizeof error_rows / sizeof error_rows[0], false, NULL};

@@ -112,7 +112,7 @@ int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
     int n = 0;
     if ((node->flags & SYN_NODE_VIRTUAL) != 0) return 0;
     if (hw->alone.ranks > 0 && node->kind == SYN_NODE_COMPUTE)
-        return syn__hardware_beyond_curve(hw, node, &out[0]) ? 1 : 0;
+        return syn__hardware_outside_curve(hw, node, &out[0]) ? 1 : 0;
     const char *what = extents_of(hw, node, group, at);
     if (what == NULL || !known(hw, what, node->kind == SYN_NODE_COLLECTIVE, range)) return 0;
     bool any = false;

@@ -89,8 +89,8 @@ double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, dou
     return ns * longer;
 }
 
-bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node,
-                                syn_hw_extrapolation *out) {
+bool syn__hardware_outside_curve(const syn_hardware *hw, const syn_node *node,
+                                 syn_hw_extrapolation *out) {
     const struct syn_hw_width *width = width_of(&hw->alone, node);
     const bool product = node->category == SYN_CATEGORY_MATMUL;
     const bool queries = (node->flags & SYN_NODE_FUSED) != 0 && node->extents.rows > 1;

@@ -5,8 +5,8 @@
 
 #include "syntorch/hardware/hardware_private.h"
 
-#define TILE       128.0 /* columns of a tile, and its maximum number of rows */
-#define TILE_LEAST 16.0  /* minimum rows of a tile in 16-bit dtypes, because of the tensor cores */
+#define TILE     128.0 /* columns of a tile, and its maximum number of rows */
+#define TILE_MIN 16.0  /* minimum rows of a tile in 16-bit dtypes, because of the tensor cores */
 
 /* The time for copies in a collective with one pass, as a fraction of that in an all-reduce. Fitted
    to all-gathers, reduce-scatters and all-to-alls on 2 to 8 A100 and H100 GPUs. */
@@ -43,7 +43,7 @@ static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) 
 /* The number of rows of a tile. Products with few rows have smaller tiles; in f32, tiles of one row
    exist. */
 static double tile_rows(double rows, syn_dtype dtype) {
-    double tile = dtype == SYN_F32 ? 1 : TILE_LEAST;
+    double tile = dtype == SYN_F32 ? 1 : TILE_MIN;
     while (tile < rows && tile < TILE) tile *= 2;
     return tile;
 }
@@ -85,7 +85,7 @@ static double attention_ns(const syn_hardware *hw, const syn_node *node, double 
 /* Whether the node's op is `op`, one of the ops of unfused attention, on a stack that does not fuse
    attention. On such a stack score_passes is larger than 2, which is how often the two products
    alone move the scores. */
-static bool is_apart(const syn_hardware *hw, const syn_node *node, const char *op) {
+static bool is_holdout(const syn_hardware *hw, const syn_node *node, const char *op) {
     return hw->multiprocessors > 0 && hw->stack.score_passes > 2 && strcmp(node->op, op) == 0;
 }
 
@@ -111,9 +111,9 @@ static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fuse
     const double kernels = op_value(known, node->op, 1);
     if (fused && e->rows == 1) return min2(kernels, 1);
     if (fused && e->rows > 0) return attention_kernels(&hw->stack, node->op, e);
-    const bool softmax = is_apart(hw, node, "softmax");
+    const bool softmax = is_holdout(hw, node, "softmax");
     if (node->phase == SYN_PHASE_DECODE &&
-        (softmax || is_apart(hw, node, "matmul") || is_apart(hw, node, "scale_mask")))
+        (softmax || is_holdout(hw, node, "matmul") || is_holdout(hw, node, "scale_mask")))
         return 0.25;
     if (!softmax || e->rows == 0) return kernels;
     const double others = 2 * op_value(known, "matmul", 1) + op_value(known, "scale_mask", 1);
@@ -143,7 +143,7 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     if (fused && node->flops > 0) computed = attention_ns(hw, node, rate);
     if (product && node->flops > 0) computed = product_ns(hw, node, rate);
     double traffic = bytes / (hw->memory_bytes_per_ns * moved);
-    if (node->phase != SYN_PHASE_DECODE && is_apart(hw, node, "softmax"))
+    if (node->phase != SYN_PHASE_DECODE && is_holdout(hw, node, "softmax"))
         traffic = softmax_ns(hw, node, traffic);
     const struct syn_hw_phase *phase = &stack->phases[node->phase];
     const double kernels = kernels_of(hw, node, fused), host = or_else(phase->launch, 1);
@@ -152,9 +152,10 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     *work = max2(computed, traffic) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
     if (launches > device) *work = 0; /* the device waits for the host */
-    const bool beside =
+    const bool concurrent =
         (node->flags & SYN_NODE_SECONDARY_LOOKUP) != 0; /* not the first of its batch */
-    return max2(device, launches) + (beside ? 0 : op_value(&stack->overhead, node->op, 0) * host);
+    return max2(device, launches) +
+           (concurrent ? 0 : op_value(&stack->overhead, node->op, 0) * host);
 }
 
 /* ---- Communication ---- */

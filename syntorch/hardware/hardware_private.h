@@ -62,8 +62,8 @@ double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, dou
 
 /* Whether the node's size is outside the curve from which its time is predicted. The extrapolation
    is then stored in *out. */
-bool syn__hardware_beyond_curve(const syn_hardware *hw, const syn_node *node,
-                                syn_hw_extrapolation *out);
+bool syn__hardware_outside_curve(const syn_hardware *hw, const syn_node *node,
+                                 syn_hw_extrapolation *out);
 
 /* Sets predicted_ns of a node. `rank` is the index of its rank in the graph. */
 void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,

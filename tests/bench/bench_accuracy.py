@@ -118,7 +118,7 @@ def residual(row, hw, training):
             f'{off(row, "left_out_ms"):.3f})')
 
 
-def apart(found, hw, training):
+def holdout_errors(found, hw, training):
     rms = found["left_out_rms"]
     numbers = ", ".join(f"{rms.get(s, 0):.3f}" for s in SPLITS[1:])
     return f'Y("{stack_of(hw)}", {training:d}, {numbers})'
@@ -142,7 +142,7 @@ def main():
                 (name_of(r), float(r["measured_ms"]), float(r["predicted_ms"])) for r in rows]))
         if not name.startswith(("all_reduce", "collectives")):
             errors += [residual(r, hw, training) for r in rows]
-            errors += [apart(found, hw, training)] if fixed else []
+            errors += [holdout_errors(found, hw, training)] if fixed else []
         missed += given["mean"] > limit or out.get(SPLITS[0], 0) > limit_left_out
         numbers = [given[k] for k in ("mean", "median", "worst")] + [out.get(s) for s in SPLITS]
         cells = [what, f"`{stack_of(hw)}`", len(rows), *map(percent, numbers)]

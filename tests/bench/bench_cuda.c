@@ -282,7 +282,7 @@ static void decode(void) {
 
 /* ---- several devices ---- */
 
-enum { MOST_RANKS = 64, REDUCTIONS = 10 };
+enum { MAX_RANKS = 64, REDUCTIONS = 10 };
 
 typedef struct reducing {
     int64_t n;            /* number of elements */
@@ -291,7 +291,7 @@ typedef struct reducing {
 
 static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
     reducing *all = arg;
-    int32_t ranks[MOST_RANKS];
+    int32_t ranks[MAX_RANKS];
     syn_group *group = NULL;
     syn_ctx *ctx = NULL;
     for (int32_t i = 0; i < comm->size; i++) ranks[i] = i;
@@ -320,7 +320,7 @@ static syn_status reduce_rank(syn_comm *comm, void *arg, syn_error *err) {
    in nccl-tests: the bytes that a ring sends over each link, per second. */
 static void reduce(void) {
     static const int64_t megabytes[] = {25, 256};
-    const int devices = ref_cuda_devices(), n = devices < MOST_RANKS ? devices : MOST_RANKS;
+    const int devices = ref_cuda_devices(), n = devices < MAX_RANKS ? devices : MAX_RANKS;
     if (n < 2) {
         printf("all-reduce: not measured, for there is one device\n");
         return;

@@ -14,7 +14,7 @@
 #include "tools/cli.h"
 
 #define OUT ((size_t)3072 * 3072) /* enough for 64 rows of logits or 2048 of a layer */
-enum { MOST_PRODUCTS = 49, MOST_ROWS = 2048, MOST_COLUMNS = 50257, MOST_RUNS = 64 };
+enum { MAX_PRODUCTS = 49, MAX_ROWS = 2048, MAX_COLUMNS = 50257, MAX_RUNS = 64 };
 /* Number of elements of GPT-2 124M's matrices. */
 #define WEIGHTS ((size_t)12 * 768 * 9216 + (size_t)768 * 50257)
 
@@ -27,7 +27,7 @@ static uint64_t sums[SYN_WORKERS_MAX];
 /* ---- Timed functions ---- */
 
 typedef struct work {
-    syn_product p[MOST_PRODUCTS];
+    syn_product p[MAX_PRODUCTS];
     int n;
     size_t elems; /* number of weights so far */
 } work;
@@ -145,7 +145,7 @@ typedef struct pair {
 } pair;
 
 static pair in_turn(const work *a, how way_a, const work *b, how way_b, int runs) {
-    double t[3][MOST_RUNS];
+    double t[3][MAX_RUNS];
     for (int i = -1; i < runs; i++) {
         const double sa = seconds(a, way_a), sb = seconds(b, way_b);
         if (i < 0) continue;
@@ -257,8 +257,8 @@ int main(int argc, char **argv) {
     threads = cli_cores();
     weights = syn_aligned_malloc(WEIGHTS * sizeof *weights);
     halves = syn_aligned_malloc(WEIGHTS * sizeof *halves);
-    x = syn_aligned_malloc((size_t)MOST_ROWS * 3072 * sizeof *x);
-    half_x = syn_aligned_malloc((size_t)MOST_ROWS * 3072 * sizeof *half_x);
+    x = syn_aligned_malloc((size_t)MAX_ROWS * 3072 * sizeof *x);
+    half_x = syn_aligned_malloc((size_t)MAX_ROWS * 3072 * sizeof *half_x);
     out = syn_aligned_malloc(OUT * sizeof *out);
     if (!weights || !halves || !x || !half_x || !out ||
         syn_workers_new(&workers, threads, &err) != SYN_OK) {
@@ -268,8 +268,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < WEIGHTS; i++) weights[i] = 0.001f * (float)(i % 1999) - 1;
     /* 0x3c00 is 1 in f16 and 2^-7 in bf16, so it is not subnormal in either type. */
     for (size_t i = 0; i < WEIGHTS; i++) halves[i] = (uint16_t)(0x3c00 + i % 512);
-    for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) x[i] = 0.01f * (float)(i % 101) - 0.5f;
-    for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) half_x[i] = (uint16_t)(0x3c00 + i % 301);
+    for (size_t i = 0; i < (size_t)MAX_ROWS * 3072; i++) x[i] = 0.01f * (float)(i % 101) - 0.5f;
+    for (size_t i = 0; i < (size_t)MAX_ROWS * 3072; i++) half_x[i] = (uint16_t)(0x3c00 + i % 301);
     memset(out, 0, OUT * sizeof *out);
     syn_blas_set_threads(threads);
     printf("%s, %s kernels of ours, %d threads\n", syn_blas_describe(text, sizeof text),

@@ -24,7 +24,7 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-def tell(what, value, limit, unit):
+def report(what, value, limit, unit):
     global missed
     missed += value > limit
     print(f"{what}: {value:.4g} {unit} (limit {limit} {unit}){': MISSED' if value > limit else ''}",
@@ -58,7 +58,7 @@ def frames(page, move):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         path = record(folder)
-        tell("file", os.path.getsize(path) / 1e6, 2, "MB")
+        report("file", os.path.getsize(path) / 1e6, 2, "MB")
         if not chromium():
             print("no chromium: the page is not opened")
             return
@@ -70,20 +70,20 @@ def main():
             ops = page.do("view.traces[0].ranks.reduce((sum, _, r) => sum +"
                           "view.traces[0].column(r, 'lane').filter((l) => l > 0).length, 0)")
             print(f"{ops} ops of {RANKS} ranks")
-            tell("first picture", median(first), 1000, "ms")
+            report("first picture", median(first), 1000, "ms")
             page.do("new Promise((r) => setTimeout(r, 1000))")
-            tell("frame, all of it", frames(page, "view.now.zoom(%d ? 0.999 : 1, 700, 300)"), 20,
+            report("frame, all of it", frames(page, "view.now.zoom(%d ? 0.999 : 1, 700, 300)"), 20,
                  "ms")
             page.do("view.now.zoom(0.02, 700, 300)")
-            tell("frame, a fiftieth", frames(page, "view.now.move(5 + %d, 0)"), 20, "ms")
+            report("frame, a fiftieth", frames(page, "view.now.move(5 + %d, 0)"), 20, "ms")
             page.do("for (const {rank} of view.traces[0].ranks) view.open.set('0.' + rank, true);"
                     "view.redraw('all')")
-            tell("frame, ranks unfolded", frames(page, "view.now.move(-5 - %d, 3)"), 20, "ms")
+            report("frame, ranks unfolded", frames(page, "view.now.move(-5 - %d, 3)"), 20, "ms")
             found = []
             for k in range(ROUNDS):
                 page.do(f"view.find('{['h.1', 'attn', 'matmul'][k % 3]} {k % 10}')")
                 found.append(page.do("view.findMs"))
-            tell("search", median(found), 30, "ms")
+            report("search", median(found), 30, "ms")
             if page.errors:
                 print("console:", page.errors[:3])
                 sys.exit(1)

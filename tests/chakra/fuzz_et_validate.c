@@ -32,7 +32,7 @@ static void check_result(const syn_validation *v) {
     for (int kind = 0; kind < SYN_FINDING_KINDS; kind++) {
         const uint64_t n = v->counts[kind];
         all[syn_finding_is_problem((syn_finding_kind)kind)] += n;
-        kept += n < SYN_FINDINGS_KEPT ? n : SYN_FINDINGS_KEPT;
+        kept += n < SYN_MAX_FINDINGS ? n : SYN_MAX_FINDINGS;
     }
     if (all[0] != v->n_warnings || all[1] != v->n_problems || kept != v->n_findings) abort();
     for (size_t i = 1; i < v->n_findings; i++)

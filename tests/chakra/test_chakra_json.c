@@ -55,7 +55,7 @@ static void conversion_out_of_memory(void) {
     CHECK_OK(syn_sink_close(json, false, &err), err);
 }
 
-static void tells_json_from_et(void) {
+static void distinguishes_json_from_et(void) {
     static const struct {
         const char *text;
         bool json;
@@ -77,7 +77,7 @@ static void tells_json_from_et(void) {
 
 static const test_case cases[] = {
     {"conversion_out_of_memory", conversion_out_of_memory},
-    {"tells_json_from_et", tells_json_from_et},
+    {"distinguishes_json_from_et", distinguishes_json_from_et},
 };
 
 TEST_MAIN(cases)

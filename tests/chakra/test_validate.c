@@ -94,7 +94,7 @@ static void no_ops(et_set *s, set_node *n) {
     (void)s;
     set_value(&n[2], "num_ops", 0);
 }
-static void ops_not_told(et_set *s, set_node *n) {
+static void ops_not_given(et_set *s, set_node *n) {
     (void)s;
     set_drop(&n[2], "num_ops");
 }
@@ -134,7 +134,7 @@ static void nothing_sent(et_set *s, set_node *n) {
     (void)n;
     both(s, "comm_size", 0);
 }
-static void size_not_told(et_set *s, set_node *n) {
+static void size_not_given(et_set *s, set_node *n) {
     (void)n;
     for (int r = 0; r < 2; r++) set_drop(&s->nodes[r][6], "comm_size");
 }
@@ -328,7 +328,7 @@ static const struct edit {
     {"cpu comm", cpu_communication, SIMULATOR, SYN_FINDING_CPU_NODE, 1, 7, "communicates"},
     {"ops", no_ops, SIMULATOR, SYN_FINDING_COST, 1, 3, "num_ops is 0"},
     {"ops, any", no_ops, ANY_NODE, -1, 0, -1, ""},
-    {"ops absent", ops_not_told, SIMULATOR, SYN_FINDING_COST, 1, 3, "num_ops is not given"},
+    {"ops absent", ops_not_given, SIMULATOR, SYN_FINDING_COST, 1, 3, "num_ops is not given"},
     {"bytes", no_bytes, SIMULATOR, SYN_FINDING_COST, 1, 3, "tensor_size is 0"},
     {"negative", negative_bytes, SIMULATOR, SYN_FINDING_COST, 1, 3, "tensor_size is -1"},
     {"huge", huge, SIMULATOR, -1, 0, -1, ""},
@@ -339,7 +339,7 @@ static const struct edit {
     {"barrier, any", barrier, ANY_NODE, -1, 0, -1, ""},
     {"size", nothing_sent, SIMULATOR, SYN_FINDING_COMM_SIZE, 2, 7, "comm_size is 0"},
     {"size, single", nothing_sent, SINGLE, SYN_FINDING_COMM_SIZE, 1, 7, "comm_size is 0"},
-    {"no size", size_not_told, ANY_NODE, SYN_FINDING_COMM_SIZE, 2, 7, "is not given"},
+    {"no size", size_not_given, ANY_NODE, SYN_FINDING_COMM_SIZE, 2, 7, "is not given"},
     {"empty", empty_message, SIMULATOR, SYN_FINDING_COMM_SIZE, 2, 5, "comm_size is 0"},
     {"itself", to_itself, SINGLE, SYN_FINDING_PEER, 1, 5, "send from 0 to 0, tag 3"},
     {"another", from_another, SINGLE, SYN_FINDING_PEER, 1, 5, "send from 5 to 1"},
@@ -389,10 +389,10 @@ static const struct edit {
      "receive 9 (tag 9) for rank 0"},
 };
 
-static bool as_told(const struct edit *e, const syn_validation *v, char *why, size_t room) {
+static bool as_expected(const struct edit *e, const syn_validation *v, char *why, size_t capacity) {
     const uint64_t all = v->n_problems + v->n_warnings;
     const char *first = v->n_findings == 0 ? "nothing" : v->findings[0].text;
-    snprintf(why, room, "%s: %" PRIu64 " findings, first: %s (%s)", e->name, all, first,
+    snprintf(why, capacity, "%s: %" PRIu64 " findings, first: %s (%s)", e->name, all, first,
              v->n_findings == 0 ? "" : syn_finding_name(v->findings[0].kind));
     if (e->kind < 0) return all == 0 && v->n_findings == 0;
     if (v->n_findings == 0) return false;
@@ -411,7 +411,7 @@ static void every_edit(void) {
         et_set s = set_clean();
         edits[i].make(&s, s.nodes[0]);
         CHECK_OK(validate(&s, edits[i].mode, &v, &err), err);
-        const bool ok = as_told(&edits[i], &v, why, sizeof why), executed = v.executed;
+        const bool ok = as_expected(&edits[i], &v, why, sizeof why), executed = v.executed;
         const bool runs = edits[i].mode == SIMULATOR && v.n_problems == 0;
         syn_validation_free(&v);
         CHECK_MSG(ok, "%s", why);
@@ -501,7 +501,7 @@ static void missing_numbers(void) {
         {one_without_size, "ALL_REDUCE without comm_size, but rank 1", false},
         {least_size, "comm_size is -9223372036854775807", true},
         {near_without_size, "differs in size: (none) bytes", false},
-        {size_not_told, "comm_size is not given", false},
+        {size_not_given, "comm_size is not given", false},
     };
     for (size_t m = 0; m < sizeof made / sizeof made[0]; m++) {
         syn_error err = {0};

@@ -88,7 +88,7 @@ static void wide_frontier(void) {
     check_many(16384, none, -1, 0, 0, "");
 }
 static void kept_in_part(void) {
-    check_many(150, absent, SYN_FINDING_DANGLING, 150, SYN_FINDINGS_KEPT, "depends on node 1001");
+    check_many(150, absent, SYN_FINDING_DANGLING, 150, SYN_MAX_FINDINGS, "depends on node 1001");
 }
 
 /* Validates a file with two chains of collectives, one of odd and one of even ids. `group_of` gives

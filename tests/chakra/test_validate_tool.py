@@ -164,7 +164,7 @@ def damage(r, raw):
 # ---- Both checkers ----
 
 
-def etcheck_says(module, args):
+def etcheck_output(module, args):
     """Returns etcheck's exit code and text. The code is None if etcheck raised, as it does on odd
     bytes."""
     out, old = io.StringIO(), sys.argv
@@ -194,7 +194,7 @@ def kinds(report):
 def compare(module, target, etcheck_flags, flags, what, damaged=False):
     """Compares both verdicts on one trace set and returns whether validate reports a problem. On a
     damaged set validate may report more than etcheck."""
-    theirs, text = etcheck_says(module, [target] + etcheck_flags)
+    theirs, text = etcheck_output(module, [target] + etcheck_flags)
     code, report = run_validate([target] + flags)
     check(code in (0, 1) and (code == 1) == (report["problems"] > 0), f"{what}: exit {code}")
     if theirs == 1:

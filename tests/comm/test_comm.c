@@ -232,7 +232,7 @@ static syn_status leaving_rank(syn_comm *comm, void *arg, syn_error *err) {
     const struct timespec moment = {0, 1000000};
     while (comm->rank == 1 && atomic_load(&shared->left) == 0) sched_yield();
     if (comm->rank == 1) nanosleep(&moment, NULL);
-    syn_request r = {.turn = {.exchange = {.group = group}}, .on_main = true};
+    syn_request r = {.sig = {.comm_call = {.group = group}}, .on_main = true};
     syn__local_leave((syn__local *)(void *)comm, &r);
     waited_ns[comm->rank] = r.times.wait_ns;
     return origin_ns != 0 ? SYN_OK : SYN_FAIL(err, SYN_E_FORMAT, "times have no common origin");

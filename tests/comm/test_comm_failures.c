@@ -70,7 +70,7 @@ static int32_t cut(const step *s, void *in, void *out, syn_segment *segments) {
     return n;
 }
 
-static syn_comm_call exchange_of(const step *s, syn_group *const *groups) {
+static syn_comm_call call_of(const step *s, syn_group *const *groups) {
     return (syn_comm_call){.kind = kinds[s->what],
                            .dtype = s->dtype,
                            .reduce = (syn_reduce)s->arg,
@@ -86,7 +86,7 @@ static syn_status do_step(syn_comm *comm, syn_group *const *groups, const step *
     if (s->what == FAIL || s->what == SLEEP_FAIL)
         return SYN_FAIL(err, SYN_E_IO, "the disk is full");
     if (s->what == NOTHING || s->what == SLEEP) return SYN_OK;
-    syn_comm_call x = exchange_of(s, groups);
+    syn_comm_call x = call_of(s, groups);
     syn_segment segments[3];
     x.n_segments = cut(s, in, out, segments);
     x.segments = segments;

@@ -118,7 +118,7 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
     for (int g = 0; g < 2; g++)
         for (int i = 0; i < DEPTH; i++) {
             operation *o = &all[(g ^ first) * DEPTH + i];
-            SYN_TRY(start_exchange(comm, o->x, &o->request, err));
+            SYN_TRY(start_call(comm, o->x, &o->request, err));
         }
     for (int k = 0; k < 2; k++) {
         sent[k][ELEMS - 1] = (float)(comm->rank * 2 + k);
@@ -218,7 +218,7 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
                                  .n_segments = 1,
                                  .group = world,
                                  .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
-        SYN_TRY(start_exchange(comm, x, &requests[i], err));
+        SYN_TRY(start_call(comm, x, &requests[i], err));
     }
     /* This fails because an earlier operation has failed. */
     return wait_for(comm, requests[2], err);

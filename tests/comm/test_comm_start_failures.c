@@ -123,7 +123,7 @@ static syn_status check_refused_list(syn_comm *comm, syn_comm_call x, int32_t n,
     syn_error refused = {0};
     x.root = 0;
     x.n_segments = n;
-    if (start_exchange(comm, x, &request, &refused) == SYN_E_INVALID &&
+    if (start_call(comm, x, &request, &refused) == SYN_E_INVALID &&
         strcmp(refused.text, sentence) == 0)
         return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT, "%d tensors: %s", (int)n, refused.text);
@@ -139,7 +139,7 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_segment many[SYN_MAX_LIST + 1] = {{&data, &data, 1}};
     syn_comm_call x = {
         .kind = SYN_COMM_BROADCAST, .root = 2, .n_segments = 1, .group = group, .segments = many};
-    if (start_exchange(comm, x, &request, &refused) != SYN_E_INVALID)
+    if (start_call(comm, x, &request, &refused) != SYN_E_INVALID)
         return SYN_FAIL(err, SYN_E_FORMAT, "root 2 of 2 was taken");
     if (strcmp(refused.text, "broadcast has root 2 in group pair of 2 ranks") != 0)
         return SYN_FAIL(err, SYN_E_FORMAT, "%s", refused.text);
@@ -149,10 +149,10 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     x.kind = SYN_COMM_ALL_GATHER;
     SYN_TRY(check_refused_list(comm, x, 2, "all_gather got 2 tensors but accepts 1", err));
     x.kind = SYN_COMM_ALL_TO_ALL;
-    if (start_exchange(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
+    if (start_call(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
         return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");
     x.kind = SYN_COMM_ALL_REDUCE; /* nothing was started, so this is the group's first call */
-    SYN_TRY(start_exchange(comm, x, &request, err));
+    SYN_TRY(start_call(comm, x, &request, err));
     return wait_for(comm, request, err);
 }
 
@@ -238,9 +238,9 @@ static void requests_can_be_waited_for_after_close(void) {
     for (int r = 0; r < 2; r++) {
         CHECK_OK(wait_for(ranks[r].comm, ranks[r].reduced, &err), err);
         CHECK_OK(f32_all_are(ranks[r].out, LARGE, 2, &err), err);
-        syn_error told = {0};
-        CHECK_INT(wait_for(ranks[r].comm, ranks[r].received, &told), SYN_E_COMM);
-        CHECK_HAS(told.text, " closed its communicator before recv(tag 4) from rank ");
+        syn_error reported = {0};
+        CHECK_INT(wait_for(ranks[r].comm, ranks[r].received, &reported), SYN_E_COMM);
+        CHECK_HAS(reported.text, " closed its communicator before recv(tag 4) from rank ");
         check_refused(ranks[r].comm);
         syn__comm_release(ranks[r].comm);
     }

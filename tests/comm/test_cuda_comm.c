@@ -279,16 +279,16 @@ static void ranks_share_devices_only_if_asked_to(void) {
     unsetenv("SYNTORCH_CUDA_SHARED");
 }
 
-typedef struct told {
+typedef struct reported {
     /* This sum is the first one, so the ranks of the group connect during the call, and their hosts
        wait in it. */
     bool first;
     syn_error by[RANKS];
-} told;
+} reported;
 
 /* Rank 2 fails while the other ranks run a sum or are about to call it. */
 static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
-    told *t = arg;
+    reported *t = arg;
     syn_ctx *ctx = NULL;
     syn_group *group = NULL;
     SYN_TRY(open_group(comm, 1, everybody, comm->size, &group, err));
@@ -308,7 +308,7 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
 static void a_rank_that_fails_ends_the_others(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int repeat = 0; repeat < 5; repeat++) {
-        told t = {.first = repeat % 2 != 0};
+        reported t = {.first = repeat % 2 != 0};
         if (t.first) setenv("NCCL_RUNTIME_CONNECT", "1", 1);
         syn_error err = {0};
         CHECK(syn_local_run(RANKS, failing_rank, &t, &err) != SYN_OK);
@@ -413,7 +413,7 @@ static bool have_processes(void) {
     return ref_has_cuda() && have_mpi();
 }
 
-static void processes_exchange_the_same(void) {
+static void processes_give_the_same(void) {
     if (!have_processes()) SKIP("no CUDA device, or no MPI");
     for (int n = 2; n <= RANKS; n += 2) {
         CHECK_MSG(run_mpi("values", n) == 0, "%s", output);
@@ -477,7 +477,7 @@ static const test_case cases[] = {
     {"ranks_share_devices_only_if_asked_to", ranks_share_devices_only_if_asked_to},
     {"a_rank_that_fails_ends_the_others", a_rank_that_fails_ends_the_others},
     {"waiting_for_a_rank_times_out", waiting_for_a_rank_times_out},
-    {"processes_exchange_the_same", processes_exchange_the_same},
+    {"processes_give_the_same", processes_give_the_same},
     {"processes_may_each_see_one_device", processes_may_each_see_one_device},
     {"waiting_for_a_process_times_out", waiting_for_a_process_times_out},
     {"a_lost_process_is_reported", a_lost_process_is_reported},

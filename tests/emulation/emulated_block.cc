@@ -123,7 +123,7 @@ int emulated_lane() {
 }
 
 /* Called when all lanes have arrived: copies each lane's data and makes all lanes ready. */
-static void exchange(thread *lanes, unsigned mask, size_t bytes) {
+static void comm_call(thread *lanes, unsigned mask, size_t bytes) {
     unsigned set = 0;
     const void *whole = NULL;
     for (unsigned left = mask; left; left &= left - 1) {
@@ -179,7 +179,7 @@ unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int fr
     w.waiting |= 1u << (t - first);
     if (complete(lanes, w, mask, bytes)) {
         w.waiting &= ~mask;
-        exchange(lanes, mask, bytes);
+        comm_call(lanes, mask, bytes);
     } else {
         wait_as(IN_WARP);
     }

@@ -18,7 +18,7 @@
 #endif
 
 enum { GUARD = 256, PATTERN = 0xa5, FRESH = 0xff };
-enum { FREED = 64, FREED_BYTES = 64 << 20, LOOKED_AT = 256, PINNED_FREED = 8 };
+enum { FREED = 64, FREED_BYTES = 64 << 20, MAX_SEARCHED = 256, PINNED_FREED = 8 };
 
 struct piece {
     size_t bytes;
@@ -79,7 +79,7 @@ static void keep_freed(const piece &p) {
 void emulated_check_guards() {
     std::lock_guard<std::mutex> hold(lock);
     for (const auto &one : pieces) check_guards(one.first, one.second);
-    for (const piece &one : freed) check_freed(one, LOOKED_AT);
+    for (const piece &one : freed) check_freed(one, MAX_SEARCHED);
 }
 
 void emulated_check_range(const void *at, size_t bytes, const char *what) {

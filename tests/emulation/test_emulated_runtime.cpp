@@ -116,10 +116,10 @@ static void strays() {
     CHECK_DIES("fill", "a fill to the end of 11 bytes at 0 of a buffer of 10");
     CHECK_DIES("freed", "a write at 8 of a buffer of 40 that was freed");
     const ended quiet = run_child("leak", "LSAN_OPTIONS=detect_leaks=0");
-    const ended told = run_child("leak", "SYN_EMULATED_LEAKS=1");
+    const ended reported = run_child("leak", "SYN_EMULATED_LEAKS=1");
     CHECK_MSG(quiet.code == 0, "%s", quiet.text.c_str());
-    CHECK(told.code != 0);
-    CHECK_HAS(told.text.c_str(), "1 buffers were not freed, the first of 123 bytes");
+    CHECK(reported.code != 0);
+    CHECK_HAS(reported.text.c_str(), "1 buffers were not freed, the first of 123 bytes");
 }
 
 /* ---- streams and events ---- */

@@ -259,7 +259,7 @@ static syn_tensor attention(inputs *in) {
         .scale = 0.6,
         .causal = number(in, 0, 1),
         .offset = s - t,
-        .dropping = {.p = number(in, 0, 1) ? 0.4 : 0, .seed = 3, .row = 11, .column = 2}};
+        .dropout = {.p = number(in, 0, 1) ? 0.4 : 0, .seed = 3, .row = 11, .column = 2}};
     if (how.causal && number(in, 0, 1)) how.window = number(in, 1, s + 1);
     if (number(in, 0, 1)) how.keys = some_ids(in, b, 0, 1000, 0);
     return syn_attention_train(in->ctx, q, k, v, &how);

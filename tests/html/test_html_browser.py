@@ -198,7 +198,7 @@ def check_boxes(page, level):
     check(outside == 0, f"{outside} boxes stick out of theirs at level {level}")
 
 
-def check_beside(page, folder):
+def check_side_by_side(page, folder):
     """In a training step of one rank, backward is drawn next to forward, layer by layer and
     upwards, and so is recomputation. With several microbatches, backward is drawn below forward."""
     def step(name, *options):
@@ -486,7 +486,7 @@ def main():
             check_hostile(page, folder, two)
             check_two(page, folder, one, two)
             check_recording(page, folder)
-            check_beside(page, folder)
+            check_side_by_side(page, folder)
             check_many_ranks(page, folder)
             check_shares(page)
             check_joins(page, folder)

@@ -105,11 +105,11 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 
 /* ---- A simulated device ---- */
 
-enum { CALL_NS = 3000, MOST_STREAMS = 64, COMPUTE = 7, FIRST_GROUP = 20 };
+enum { CALL_NS = 3000, MAX_STREAMS = 64, COMPUTE = 7, FIRST_GROUP = 20 };
 
 typedef struct made_up {
     uint64_t *end_ns; /* for each node, the time at which it finishes on the device */
-    uint64_t now_ns, free_ns[MOST_STREAMS];
+    uint64_t now_ns, free_ns[MAX_STREAMS];
 } made_up;
 
 /* Adds simulated device work for a node. The node's call launches a kernel, and for every third
@@ -118,7 +118,7 @@ typedef struct made_up {
 static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node *node) {
     const bool comm = node->kind != SYN_NODE_COMPUTE;
     const uint32_t stream =
-        comm ? FIRST_GROUP + node->group % (MOST_STREAMS - FIRST_GROUP) : COMPUTE;
+        comm ? FIRST_GROUP + node->group % (MAX_STREAMS - FIRST_GROUP) : COMPUTE;
     syn_piece pieces[2] = {{.kind = SYN_PIECE_FILL, .bytes = 64},
                            {.grid = {7, 2, 1}, .block = {128, 1, 1}, .bytes = 48}};
     const char *const names[2] = {NULL, comm ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL" : "made"};
@@ -147,7 +147,7 @@ static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node
 
 /* Adds the work between two steps: the host reads a result, waits for it, and copies the next
    samples to the device. */
-static void invent_between(made_up *m, syn_ctx *ctx, uint32_t after) {
+static void invent_unowned(made_up *m, syn_ctx *ctx, uint32_t after) {
     syn_unowned_piece b = {after, {.kind = SYN_PIECE_COPY_OUT, .bytes = 4, .stream = COMPUTE}};
     for (int i = 0; i < 3; i++, m->now_ns += 500) {
         b.piece.call_ns = b.piece.start_ns = m->now_ns;
@@ -179,7 +179,7 @@ static void invent_work(syn_ctx *ctx) {
     uint32_t step = UINT32_MAX, newest = 0;
     for (uint32_t i = 0; i < n; i++) {
         const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
-        if (node->step != step) invent_between(&m, ctx, newest);
+        if (node->step != step) invent_unowned(&m, ctx, newest);
         step = node->step;
         newest = (uint32_t)node->id;
         if (node->flags &
@@ -191,7 +191,7 @@ static void invent_work(syn_ctx *ctx) {
             invent_node(&m, ctx, i, node);
         }
     }
-    invent_between(&m, ctx, newest);
+    invent_unowned(&m, ctx, newest);
     free(m.end_ns);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

@@ -25,11 +25,11 @@ static void check_batch(const syn_texts *texts, int64_t which) {
     const syn_batch out = {ids, labels, types, mask};
     int64_t said, count;
     for (int kind = 0; kind < 3; kind++) {
-        const syn_batch_how how = {.tokens = TOKENS,
-                                   .mask = 1,
-                                   .vocab = 256,
-                                   .causal = kind > 0,
-                                   .predict_padding = kind > 1};
+        const syn_batch_options how = {.tokens = TOKENS,
+                                       .mask = 1,
+                                       .vocab = 256,
+                                       .causal = kind > 0,
+                                       .predict_padding = kind > 1};
         said = syn_batch_fill(&out, texts, &which, 1, &how);
         count = 0;
         for (int t = 0; t < TOKENS; t++) {
@@ -44,7 +44,7 @@ static void check_batch(const syn_texts *texts, int64_t which) {
 static void check_texts(const syn_squad *squad) {
     static syn_tokenizer *bytes;
     static syn_workers *workers;
-    const syn_texts_how how = {SYN_TEXTS_PLAIN, TOKENS};
+    const syn_texts_options how = {SYN_TEXTS_PLAIN, TOKENS};
     syn_texts *texts = NULL;
     syn_error err = {0};
     if (!bytes) REQUIRE(syn_tokenizer_open_bytes(&bytes, &err) == SYN_OK);

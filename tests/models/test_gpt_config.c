@@ -247,7 +247,7 @@ static void saved_files(void) {
 }
 
 /* Every number of a file except dropout is part of the hash. The name is not part of it. */
-static void hashes_tell_models_apart(void) {
+static void hashes_distinguish_models(void) {
     static const char *const changes[][2] = {{"\"n_layer\":2", "\"n_layer\":3"},
                                              {"\"n_embd\":64", "\"n_embd\":128"},
                                              {"\"n_head\":4", "\"n_head\":8"},
@@ -545,7 +545,7 @@ static const test_case cases[] = {
     {"names_of_models", names_of_models},
     {"dropout_rates", dropout_rates},
     {"saved_files", saved_files},
-    {"hashes_tell_models_apart", hashes_tell_models_apart},
+    {"hashes_distinguish_models", hashes_distinguish_models},
     {"refuses_bad_files", refuses_bad_files},
     {"refuses_every_cut", refuses_every_cut},
     {"refuses_nesting_bombs", refuses_nesting_bombs},

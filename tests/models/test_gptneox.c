@@ -5,7 +5,7 @@
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-enum { MOST_RANKS = 8, LAYERS = 2, WIDTH = 32, INNER = 72, BATCH = 2, PROMPT = 5 };
+enum { MAX_RANKS = 8, LAYERS = 2, WIDTH = 32, INNER = 72, BATCH = 2, PROMPT = 5 };
 
 static syn_model_config small(bool parallel) {
     return (syn_model_config){.family = &syn_gpt_neox_family,
@@ -77,7 +77,7 @@ static void a_parallel_residual_has_one_all_reduce(void) {
                               .batch = BATCH,
                               .prompt = PROMPT,
                               .new_tokens = 1};
-        syn_ctx *ctx[MOST_RANKS] = {NULL};
+        syn_ctx *ctx[MAX_RANKS] = {NULL};
         CHECK(keep_ranks(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, generation_rank, &job, ctx));
         for (int r = 0; r < tp; r++) {
             struct sums s = {0};
@@ -91,7 +91,7 @@ static void a_parallel_residual_has_one_all_reduce(void) {
             CHECK_INT(s.joins, parallel ? 0 : 2 * LAYERS);
             CHECK_INT(s.bytes, LAYERS * reduces * BATCH * PROMPT * WIDTH * 4);
         }
-        drop_ranks(MOST_RANKS, ctx);
+        drop_ranks(MAX_RANKS, ctx);
     }
 }
 

@@ -14,7 +14,7 @@
 #define SLACK     1.1
 #define SLACK_CUT 1.25
 
-enum { MOST_LOGITS = 40 * 500 };
+enum { MAX_LOGITS = 40 * 500 };
 
 static int number_of(const char *name) {
     int p = 0;
@@ -124,7 +124,7 @@ static syn_status run_gpt(const job *j, syn_model *m, float *logits, syn_error *
 }
 
 static syn_status run_bert(const job *j, syn_model *m, float *logits, syn_error *err) {
-    static _Thread_local float all[2 * MOST_LOGITS];
+    static _Thread_local float all[2 * MAX_LOGITS];
     syn_ctx *ctx = syn_model_ctx(m);
     const int64_t *dims = known(j, "mask")->dims, n = dims[0] * dims[1],
                   v = syn_model_get_config(m)->vocab_size;
@@ -193,7 +193,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     }
     syn_ctx_set_param_source(me->ctx, &source);
     if (s == SYN_OK) s = syn_model_new(&m, me->ctx, &config, &how, err);
-    float *logits = calloc(MOST_LOGITS, sizeof *logits);
+    float *logits = calloc(MAX_LOGITS, sizeof *logits);
     if (s == SYN_OK && logits)
         s = (syn_model_is_causal(&config) ? run_gpt : run_bert)(j, m, logits, err);
     if (s == SYN_OK) s = check_params(j, me->ctx, err);

@@ -6,7 +6,7 @@
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-enum { MOST_RANKS = 8 };
+enum { MAX_RANKS = 8 };
 
 /* A model with 8 query heads and 2 key/value heads. Not every tp divides its MLP and vocabulary
    sizes. */
@@ -85,7 +85,7 @@ static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
 /* Checks a decode step with `context` tokens in the cache, on every rank. */
 static void check_preset(const char *name, int tp) {
     generation_job job = {.tp = tp, .fused = true, .batch = 2, .prompt = 99, .new_tokens = 3};
-    syn_ctx *ctx[MOST_RANKS] = {NULL};
+    syn_ctx *ctx[MAX_RANKS] = {NULL};
     syn_error err = {0};
     CHECK_OK(syn_model_config_preset(&job.config, name, &err), err);
     const syn_model_config *c = &job.config;
@@ -110,7 +110,7 @@ static void check_preset(const char *name, int tp) {
         CHECK_INT(s.reduces, tp > 1 ? 2 * l : 0);
         CHECK_INT((int64_t)s.all_bytes, tp > 1 ? 2 * l * b * h * 4 : 0);
     }
-    drop_ranks(MOST_RANKS, ctx);
+    drop_ranks(MAX_RANKS, ctx);
     /* Replicated on every rank: norms, and a bias that is added after the all-reduce. On `copies`
        ranks each: the weights of keys and values. */
     const int64_t again = (c->qkv_bias || c->attention_bias ? 2 : 0) * c->n_kv_head * depth +
@@ -151,7 +151,7 @@ static void costs_are_those_of_the_formulas(void) {
     static const char *const names[] = {"llama-2-7b",   "llama-3-8b", "mistral-7b",
                                         "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-72b"};
     for (size_t i = 0; i < COUNT(names) && test_failures == 0; i++)
-        for (int tp = 1; tp <= MOST_RANKS; tp *= 2) check_preset(names[i], tp);
+        for (int tp = 1; tp <= MAX_RANKS; tp *= 2) check_preset(names[i], tp);
 }
 
 /* Settings that are not supported are rejected with their names. Settings that transformers 5

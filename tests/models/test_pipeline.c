@@ -15,7 +15,7 @@
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-enum { STEPS = 3, BATCH = 2, TOKENS = 6, LAYERS = 8, MOST_RANKS = 4, MOST_CHUNKS = 4 };
+enum { STEPS = 3, BATCH = 2, TOKENS = 6, LAYERS = 8, MAX_RANKS = 4, MAX_CHUNKS = 4 };
 
 typedef struct job {
     syn_model_config config;
@@ -25,8 +25,8 @@ typedef struct job {
     syn_recompute_mode recompute;
     int32_t max_tag; /* of messages; 0: the communicator's own */
     double loss[STEPS];
-    uint64_t hash[MOST_RANKS];
-    size_t peak[MOST_RANKS];
+    uint64_t hash[MAX_RANKS];
+    size_t peak[MAX_RANKS];
     syn_ctx **keep; /* the ranks' contexts are stored here; NULL: they are freed */
 } job;
 
@@ -34,12 +34,12 @@ typedef struct job {
 typedef struct rank {
     job *job;
     syn_ctx *ctx;
-    syn_model *chunks[MOST_CHUNKS];
+    syn_model *chunks[MAX_CHUNKS];
     int step, stage;
     /* By chunk: the number of calls of count_backward, and the number of calls with `last` set.
        after_last: the most recent call did not have `last` set. */
-    int backward[MOST_CHUNKS], last[MOST_CHUNKS];
-    bool after_last[MOST_CHUNKS];
+    int backward[MAX_CHUNKS], last[MAX_CHUNKS];
+    bool after_last[MAX_CHUNKS];
 } rank;
 
 static void inputs(const rank *r, int microbatch, syn_tensor *tokens, syn_tensor *targets,
@@ -113,7 +113,7 @@ static syn_status train(rank *r, syn_pipeline *pipeline, syn_optimizer *optimize
     job *j = r->job;
     for (r->step = 0; r->step < STEPS; r->step++) {
         const syn_mark mark = syn_ctx_mark(r->ctx);
-        for (int c = 0; c < MOST_CHUNKS; c++) r->backward[c] = r->last[c] = 0;
+        for (int c = 0; c < MAX_CHUNKS; c++) r->backward[c] = r->last[c] = 0;
         const syn_tensor sum = pipeline ? syn_pipeline_step(pipeline, forward, count_backward, r)
                                         : without_pipeline(r);
         SYN_TRY(syn_ctx_check(r->ctx, err));
@@ -161,7 +161,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
     r.job->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(r.ctx));
     r.job->peak[comm->rank] = syn_ctx_peak_bytes(r.ctx);
-    for (int c = 0; c < MOST_CHUNKS; c++) syn_model_free(r.chunks[c]);
+    for (int c = 0; c < MAX_CHUNKS; c++) syn_model_free(r.chunks[c]);
     if (r.job->keep) r.job->keep[comm->rank] = r.ctx;
     else syn_ctx_free(r.ctx);
     return s;
@@ -229,8 +229,8 @@ static void test_simulated(void) {
     syn_error err = {0};
     CHECK_OK(syn_hardware_load(&hw, "a100-80g", NULL, &err), err);
     for (size_t i = 0; i < COUNT(shapes); i++) {
-        syn_ctx *ctx[MOST_RANKS] = {NULL};
-        const syn_trace *traces[MOST_RANKS];
+        syn_ctx *ctx[MAX_RANKS] = {NULL};
+        const syn_trace *traces[MAX_RANKS];
         const int n = shapes[i].stages;
         syn_graph *graph;
         syn_validation found;

@@ -8,7 +8,7 @@
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-enum { STEPS = 4, BATCH = 2, TOKENS = 6, LAYERS = 4, MOST_RANKS = 8, MOST_CHUNKS = 2, ALL = 4 };
+enum { STEPS = 4, BATCH = 2, TOKENS = 6, LAYERS = 4, MAX_RANKS = 8, MAX_CHUNKS = 2, ALL = 4 };
 
 typedef struct job {
     const char *preset;       /* a small model of the family of this preset; NULL: small_gpt */
@@ -20,18 +20,19 @@ typedef struct job {
     const char *shared; /* name of the shared table; NULL: the model's own */
     bool as_one;        /* call syn_trainer_step although there is a pipeline */
     syn_device device;
-    int poison; /* in the second step, the loss weight of this microbatch is infinity; -1: none */
-    double loss[MOST_RANKS][STEPS], norm[MOST_RANKS][STEPS];
-    uint64_t hash[MOST_RANKS], peak[MOST_RANKS]; /* of the trace; bytes */
+    int infinite_microbatch; /* in the second step, the loss weight of this microbatch is infinity;
+                                -1: none */
+    double loss[MAX_RANKS][STEPS], norm[MAX_RANKS][STEPS];
+    uint64_t hash[MAX_RANKS], peak[MAX_RANKS]; /* of the trace; bytes */
     /* An element of the shared table after the last step; 0 on ranks without the table. */
-    float table[MOST_RANKS];
+    float table[MAX_RANKS];
 } job;
 
 typedef struct rank {
     job *job;
     syn_ctx *ctx;
     syn_mesh mesh;
-    syn_model *chunks[MOST_CHUNKS];
+    syn_model *chunks[MAX_CHUNKS];
     int step;
 } rank;
 
@@ -41,8 +42,9 @@ static syn_tensor forward(void *arg, int chunk, int pass, syn_tensor x) {
     rank *r = arg;
     const int dp = r->mesh.size[SYN_AXIS_DP], at = pass * dp + r->mesh.index[SYN_AXIS_DP];
     const syn_spec ids = {SYN_I32, 2, {BATCH, TOKENS}}, scalar = {SYN_F32, 0, {0}};
-    const float weight =
-        at == r->job->poison && r->step == 1 ? INFINITY : 1.0f / (BATCH * TOKENS * ALL);
+    const float weight = at == r->job->infinite_microbatch && r->step == 1
+                             ? INFINITY
+                             : 1.0f / (BATCH * TOKENS * ALL);
     int32_t text[2][BATCH * TOKENS];
     for (int i = 0; i < BATCH * TOKENS; i++)
         for (int k = 0; k < 2; k++) text[k][i] = (i * 7 + (at + k) * 13) % 37;
@@ -81,7 +83,7 @@ static syn_status train(rank *r, syn_trainer *trainer, syn_error *err) {
         if (j->shape.stages > 1 && !j->as_one)
             SYN_TRY(syn_trainer_step_stage(trainer, forward, r, 0.01, loss, err));
         else SYN_TRY(syn_trainer_step(trainer, whole_pass, r, 0.01, loss, err));
-        j->norm[me][r->step] = syn_trainer_known(trainer).grad_norm;
+        j->norm[me][r->step] = syn_trainer_last_result(trainer).grad_norm;
     }
     for (size_t i = 0; i < syn_ctx_param_count(r->ctx) && j->device == SYN_DEVICE_CPU; i++) {
         const syn_param_info p = syn_ctx_param(r->ctx, i);
@@ -121,7 +123,7 @@ static syn_status run_rank(rank *r, syn_error *err) {
     const syn_trainer_options options = {
         .optimizer = {.max_grad_norm = 0.1, .tp = r->mesh.group[SYN_AXIS_TP]},
         .dp = r->mesh.group[SYN_AXIS_DP],
-        .passes = ALL / r->mesh.size[SYN_AXIS_DP],
+        .microbatches = ALL / r->mesh.size[SYN_AXIS_DP],
         .pipeline = piped ? &pipeline : NULL,
         .tied = !shares     ? NULL
                 : j->shared ? j->shared
@@ -144,7 +146,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
     r.job->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(r.ctx));
     r.job->peak[comm->rank] = syn_ctx_peak_bytes(r.ctx);
-    for (int c = 0; c < MOST_CHUNKS; c++) syn_model_free(r.chunks[c]);
+    for (int c = 0; c < MAX_CHUNKS; c++) syn_model_free(r.chunks[c]);
     syn_ctx_free(r.ctx);
     return s;
 }
@@ -178,7 +180,7 @@ static void test_as_one_rank(void) {
                      .dp = 1,
                      .tp = 1,
                      .tied = tied,
-                     .poison = -1,
+                     .infinite_microbatch = -1,
                      .device = SYN_DEVICE_CPU};
         syn_error err = {0};
         CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
@@ -186,7 +188,7 @@ static void test_as_one_rank(void) {
             job j = jobs[i];
             const int n = j.shape.stages * j.dp * j.tp;
             j.tied = tied;
-            j.poison = -1;
+            j.infinite_microbatch = -1;
             j.device = SYN_DEVICE_CPU;
             CHECK_OK(syn_local_run(n, rank_main, &j, &err), err);
             for (int r = 0; r < n; r++) {
@@ -218,7 +220,7 @@ static void test_families(void) {
                          .shape = {SYN_SCHEDULE_1F1B, 1, 1, ALL, 0},
                          .dp = 1,
                          .tp = 1,
-                         .poison = -1,
+                         .infinite_microbatch = -1,
                          .device = SYN_DEVICE_CPU};
             job j = alone;
             syn_error err = {0};
@@ -238,7 +240,7 @@ static void test_not_finite(void) {
     job j = jobs[1];
     syn_error err = {0};
     j.device = SYN_DEVICE_CPU;
-    j.poison = 2;
+    j.infinite_microbatch = 2;
     CHECK_INT(syn_local_run(8, rank_main, &j, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "step 2: the loss is");
     CHECK_HAS(err.text, "weight");
@@ -248,7 +250,7 @@ static void test_refusals(void) {
     job j = jobs[0];
     syn_error err = {0};
     j.device = SYN_DEVICE_META;
-    j.poison = -1;
+    j.infinite_microbatch = -1;
     j.tied = true;
     j.shared = "no.weight";
     CHECK_INT(run_without_transport(2, rank_main, &j, &err), SYN_E_INVALID);

@@ -4,7 +4,7 @@
 #include "syntorch/base/memory.h"
 #include "tests/support/test.h"
 
-enum { MOST_STAGES = 8, PASSES = 3 };
+enum { MAX_STAGES = 8, PASSES = 3 };
 
 /* Writes a stage's actions as "F0 F1 BW0 ...", with a prime for each chunk after the first. */
 static void describe(const syn_schedule_shape *shape, int32_t stage, char *text, size_t bytes) {
@@ -65,7 +65,7 @@ typedef struct stage {
 
 typedef struct pipeline {
     syn_schedule_shape shape;
-    stage stages[MOST_STAGES];
+    stage stages[MAX_STAGES];
     double cost[SYN_ACTION_KINDS];
 } pipeline;
 
@@ -190,7 +190,7 @@ static void check_shape(const syn_schedule_shape *shape) {
 }
 
 static void test_all_shapes(void) {
-    for (int p = 1; p <= MOST_STAGES; p++)
+    for (int p = 1; p <= MAX_STAGES; p++)
         for (int m = 1; m <= 24; m++) {
             check_shape(&(syn_schedule_shape){SYN_SCHEDULE_GPIPE, p, 1, m, 0});
             check_shape(&(syn_schedule_shape){SYN_SCHEDULE_1F1B, p, 1, m, 0});

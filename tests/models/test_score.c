@@ -313,7 +313,7 @@ static void perplexity_refuses_with_the_numbers(void) {
     }
 }
 
-static void a_loss_that_is_no_number_is_told(void) {
+static void a_loss_that_is_no_number_is_reported(void) {
     int32_t text[LONG];
     fill_long(text);
     ref_model m = ref_filled(&small_gpt);
@@ -371,7 +371,7 @@ static const test_case cases[] = {
     {"rows_are_the_same_without_data", rows_are_the_same_without_data},
     {"windows_can_be_forgotten", windows_can_be_forgotten},
     {"perplexity_refuses_with_the_numbers", perplexity_refuses_with_the_numbers},
-    {"a_loss_that_is_no_number_is_told", a_loss_that_is_no_number_is_told},
+    {"a_loss_that_is_no_number_is_reported", a_loss_that_is_no_number_is_reported},
     {"hidden_states_refuse", hidden_states_refuse},
     {"slices_of_logits_are_bounded", slices_of_logits_are_bounded},
 };

@@ -127,19 +127,19 @@ static void long_lines(void) {
 #define HAVE_TOKENIZERS 0
 #endif
 
-enum { PLAIN, PAIR, JOINED, KINDS, MOST_IDS = 512, MOST_CASES = 128 };
+enum { PLAIN, PAIR, JOINED, KINDS, MAX_IDS = 512, MAX_CASES = 128 };
 
 /* One line of texts.json. */
 struct expected {
     int64_t max;
-    int32_t ids[KINDS][MOST_IDS], types[MOST_IDS];
+    int32_t ids[KINDS][MAX_IDS], types[MAX_IDS];
     int n[KINDS], n_types;
 };
 
 static void read_ids(syn_json *json, int32_t *ids, int *n) {
     NEED(syn_json_next(json) == SYN_JSON_ARRAY_BEGIN, "no list of ids");
     while (syn_json_next(json) == SYN_JSON_NUMBER) {
-        NEED(*n < MOST_IDS, "too many ids");
+        NEED(*n < MAX_IDS, "too many ids");
         ids[(*n)++] = (int32_t)json->integer;
     }
 }
@@ -156,7 +156,7 @@ static int read_expected(struct expected *out) {
     NEED(syn_json_next(&json) == SYN_JSON_ARRAY_BEGIN, "no list of texts");
     for (; syn_json_next(&json) == SYN_JSON_OBJECT_BEGIN; n++) {
         struct expected *e = &out[n];
-        NEED(n < MOST_CASES, "too many texts");
+        NEED(n < MAX_CASES, "too many texts");
         memset(e, 0, sizeof *e);
         while (syn_json_next(&json) == SYN_JSON_KEY) {
             for (int k = 0; k < KINDS; k++)
@@ -164,7 +164,7 @@ static int read_expected(struct expected *out) {
             if (json.type == SYN_JSON_KEY && strcmp(json.text, "types") == 0)
                 read_ids(&json, e->types, &e->n_types);
             else if (json.type == SYN_JSON_KEY)
-                NEED_OK(syn_json_expect_i64(&json, "max", 1, MOST_IDS, &e->max), err);
+                NEED_OK(syn_json_expect_i64(&json, "max", 1, MAX_IDS, &e->max), err);
         }
     }
     syn_json_free(&json);
@@ -188,7 +188,7 @@ static bool same_text(syn_text t, const struct expected *e, int kind) {
 }
 
 static void ids_are_those_of_transformers(void) {
-    static struct expected all[MOST_CASES];
+    static struct expected all[MAX_CASES];
     if (!HAVE_TOKENIZERS) SKIP("built without PCRE2 or utf8proc");
     const int n = read_expected(all);
     syn_tokenizer *gpt = example_tokenizer("tiny-gpt2"), *bert = example_tokenizer("tiny-bert");
@@ -197,7 +197,7 @@ static void ids_are_those_of_transformers(void) {
     CHECK(n > 0 && n % count == 0);
     for (int i = 0; i < n; i += (int)count)
         for (int kind = 0; kind < KINDS; kind++) {
-            const syn_texts_how how = {(syn_texts_form)kind, all[i].max};
+            const syn_texts_options how = {(syn_texts_form)kind, all[i].max};
             syn_error err = {0};
             syn_texts *texts;
             CHECK_OK(syn_texts_new(&texts, squad, kind == PLAIN ? gpt : bert, &how, NULL, &err),
@@ -231,7 +231,7 @@ static syn_squad *letters(int n) {
 }
 
 static syn_texts *plain_texts(const syn_squad *squad, int64_t max, syn_workers *workers) {
-    const syn_texts_how how = {SYN_TEXTS_PLAIN, max};
+    const syn_texts_options how = {SYN_TEXTS_PLAIN, max};
     syn_error err = {0};
     syn_tokenizer *bytes;
     syn_texts *texts;
@@ -272,8 +272,8 @@ static void any_number_of_threads(void) {
 
 static void what_is_no_text(void) {
     const char *path = put_text("squad.json", QUESTION(WHOLE));
-    const syn_texts_how none = {SYN_TEXTS_PLAIN, 0}, pair = {SYN_TEXTS_PAIR, 3};
-    const syn_texts_how framed = {SYN_TEXTS_JOINED, 8};
+    const syn_texts_options none = {SYN_TEXTS_PLAIN, 0}, pair = {SYN_TEXTS_PAIR, 3};
+    const syn_texts_options framed = {SYN_TEXTS_JOINED, 8};
     syn_error err = {0};
     syn_tokenizer *bytes;
     syn_texts *texts = NULL;
@@ -290,7 +290,7 @@ static void what_is_no_text(void) {
 }
 
 static syn_status all_of_it(void *arg, syn_error *err) {
-    static const syn_texts_how how = {SYN_TEXTS_PLAIN, 9};
+    static const syn_texts_options how = {SYN_TEXTS_PLAIN, 9};
     const char *path = in_folder("squad.json"), *kept = in_folder("kept");
     syn_squad *squad = NULL;
     syn_texts *texts = NULL, *again = NULL;
@@ -316,7 +316,7 @@ static void no_memory(void) {
 /* ---- The cache file ---- */
 
 static void kept_in_a_file(void) {
-    const syn_texts_how how = {SYN_TEXTS_PLAIN, 20}, other = {SYN_TEXTS_PLAIN, 21};
+    const syn_texts_options how = {SYN_TEXTS_PLAIN, 20}, other = {SYN_TEXTS_PLAIN, 21};
     const char *path = in_folder("texts.bin");
     syn_squad *squad = letters(70), *fewer = letters(69);
     syn_texts *texts = plain_texts(squad, 20, NULL), *again;
@@ -370,7 +370,7 @@ static void next_tokens(void) {
     const syn_batch out = {ids, labels, types, mask};
     syn_squad *squad = letters(30);
     syn_texts *texts = plain_texts(squad, 20, NULL);
-    syn_batch_how how = {.tokens = T, .pad = 0, .causal = true};
+    syn_batch_options how = {.tokens = T, .pad = 0, .causal = true};
     CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), 5 + 4 + 7);
     static const char row[] = "B1? ab"; /* the text of the second sequence */
     for (int t = 0; t < T; t++) {
@@ -403,13 +403,13 @@ static void hidden_words(void) {
     const int32_t special[] = {PAD, MASK, ' ', '?'};
     syn_squad *squad = letters(N);
     syn_texts *texts = plain_texts(squad, T, NULL);
-    syn_batch_how how = {.tokens = T,
-                         .pad = PAD,
-                         .mask = MASK,
-                         .vocab = VOCAB,
-                         .special = special,
-                         .n_special = COUNT(special),
-                         .seed = 3};
+    syn_batch_options how = {.tokens = T,
+                             .pad = PAD,
+                             .mask = MASK,
+                             .vocab = VOCAB,
+                             .special = special,
+                             .n_special = COUNT(special),
+                             .seed = 3};
     for (int policy = SYN_MASKING_BERT; policy <= SYN_MASKING_ONLY; policy++) {
         int64_t words = 0, chosen = 0, masked = 0, kept = 0, total = 0;
         how.masking = (syn_masking)policy;
@@ -449,7 +449,7 @@ static void rows_of_nothing(void) {
     syn_squad *squad = letters(1);
     syn_texts *texts = plain_texts(squad, 20, NULL);
     for (int kind = 0; kind < 3; kind++) {
-        const syn_batch_how how = {
+        const syn_batch_options how = {
             .tokens = T, .pad = 9, .mask = 1, .causal = kind > 0, .predict_padding = kind > 1};
         const int64_t alone = syn_batch_fill(&(syn_batch){.ids = NULL}, texts, &which[1], 1, &how);
         CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), alone);
@@ -473,7 +473,7 @@ static void rows_do_not_depend_on_the_batch(void) {
     int64_t which[N], changed = 0;
     syn_squad *squad = letters(N);
     syn_texts *texts = plain_texts(squad, T, NULL);
-    syn_batch_how how = {.tokens = T, .mask = 1, .vocab = 256, .seed = 9};
+    syn_batch_options how = {.tokens = T, .mask = 1, .vocab = 256, .seed = 9};
     for (int i = 0; i < N; i++) which[i] = (i * 7) % N;
     const int64_t total = syn_batch_fill(&all, texts, which, N, &how);
     int64_t sum = 0;

@@ -315,7 +315,7 @@ static int by_hash(const void *a, const void *b) {
 }
 
 /* The word cache must distinguish two words that have the same hash and occur alternately. */
-static void equal_hashes_are_told_apart(void) {
+static void equal_hashes_are_distinguished(void) {
     enum { WORDS = 1 << 18, REPEATS = 2000 };
     syn_tokenizer *tok = load_tiny();
     hashed_word *words = calloc(WORDS, sizeof *words);
@@ -509,7 +509,7 @@ static const test_case cases[] = {
     {"tokens and their names", tokens_and_their_names},
     {"any utf8 round trips", any_utf8_round_trips},
     {"cache changes nothing", cache_changes_nothing},
-    {"equal hashes are told apart", equal_hashes_are_told_apart},
+    {"equal hashes are told apart", equal_hashes_are_distinguished},
     {"bad utf8 is refused", bad_utf8_is_refused},
     {"missing and oversized files", missing_and_oversized_files},
     {"every allocation may fail", every_allocation_may_fail},

@@ -8,9 +8,9 @@
 
 #if defined SYN_HAVE_PCRE2 && defined SYN_HAVE_UTF8PROC
 
-#define MOST_BITS 64
+#define MAX_BITS 64
 
-static text_buffer bits[MOST_BITS];
+static text_buffer bits[MAX_BITS];
 static size_t n_bits;
 
 /* ---- Hash of a text's results ---- */
@@ -166,7 +166,7 @@ static uint32_t points_hash(const syn_tokenizer *tok, unsigned first) {
 
 static void add_bit(const char *hex) {
     char text[256];
-    CHECK(n_bits < MOST_BITS);
+    CHECK(n_bits < MAX_BITS);
     text_add(&bits[n_bits++], text, fixture_unhex(hex, strcspn(hex, " "), text));
 }
 

@@ -26,7 +26,7 @@ typedef struct job {
     int passes;
     const accident *accident; /* NULL: no accident */
     waiting_how how;
-    bool forget_passes;
+    bool forget_microbatches;
     double losses[STEPS];
     /* Numbers of bytes: of the rows of the last step, and peak of the whole run. */
     size_t rows, peak_bytes;
@@ -71,12 +71,12 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
     rank bad = *r; /* a copy, so that the microbatches of the next step are not affected */
     if (a->param) was = set(ctx, a->param, a->value);
     else bad.bad_weight = syn_ctx_rank(ctx) == 1;
-    const int64_t before = syn_trainer_known(trainer).steps;
+    const int64_t before = syn_trainer_last_result(trainer).steps;
     syn_status s = syn_trainer_step(trainer, pass, &bad, 0.001, &loss, &inner);
     if (s == SYN_OK && r->job->how == AHEAD)
         s = syn_trainer_step(trainer, pass, r, 0.001, &loss, &inner);
     if (s == SYN_OK && r->job->how == SETTLED) s = syn_trainer_settle(trainer, &inner);
-    if (syn_trainer_known(trainer).steps > before + (r->job->how == AHEAD))
+    if (syn_trainer_last_result(trainer).steps > before + (r->job->how == AHEAD))
         return SYN_FAIL(err, SYN_E_FORMAT, "a step that failed is known");
     if (s != SYN_E_INVALID || strcmp(inner.text, a->sentence) != 0)
         return SYN_FAIL(err, SYN_E_FORMAT, "got \"%s\", want \"%s\"", inner.text, a->sentence);
@@ -85,8 +85,8 @@ static syn_status have_accident(rank *r, syn_trainer *trainer, syn_error *err) {
 }
 
 /* Stores the loss of the last step whose results are known. This loss covers all ranks. */
-static syn_trained note(job *j, const syn_comm *comm, const syn_trainer *trainer) {
-    const syn_trained known = syn_trainer_known(trainer);
+static syn_step_result note(job *j, const syn_comm *comm, const syn_trainer *trainer) {
+    const syn_step_result known = syn_trainer_last_result(trainer);
     if (known.steps > 0 && comm->rank == 0) j->losses[known.steps - 1] = known.loss;
     return known;
 }
@@ -100,13 +100,13 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_model_options options = {.tp = r.mesh.group[SYN_AXIS_TP]};
     const syn_trainer_options how = {.optimizer = {.max_grad_norm = 1, .tp = options.tp},
                                      .dp = r.mesh.group[SYN_AXIS_DP],
-                                     .passes = j->passes,
+                                     .microbatches = j->passes,
                                      .ahead = j->how != AT_ONCE};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_status s = syn_model_new(&r.model, ctx, &small_gpt, &options, err);
     if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
-    if (s == SYN_OK) syn_trainer_forget_passes(trainer, j->forget_passes);
+    if (s == SYN_OK) syn_trainer_forget_microbatches(trainer, j->forget_microbatches);
     for (int i = 0; i < STEPS && s == SYN_OK; i++) {
         double loss = 0;
         if (i == ACCIDENT && j->accident) s = have_accident(&r, trainer, err);
@@ -114,7 +114,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
         note(j, comm, trainer);
         if (s == SYN_OK && (j->how == SETTLED || i == STEPS - 1))
             s = syn_trainer_settle(trainer, err);
-        const syn_trained known = note(j, comm, trainer);
+        const syn_step_result known = note(j, comm, trainer);
         if (s == SYN_OK && j->how == AT_ONCE && loss != known.loss)
             s = SYN_FAIL(err, SYN_E_FORMAT, "loss %g, or %g", loss, known.loss);
     }
@@ -151,9 +151,9 @@ static void test_steps(void) {
 /* Forgetting the rows of microbatches changes neither losses nor hash. A step then has the rows of
    one microbatch. Its memory does not grow with the number of microbatches in either case. */
 static void test_many_passes(void) {
-    job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_passes = true};
+    job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_microbatches = true};
     job held = {.shape = few.shape, .passes = 5};
-    job many = {.shape = few.shape, .passes = 5, .forget_passes = true};
+    job many = {.shape = few.shape, .passes = 5, .forget_microbatches = true};
     syn_error err = {0};
     CHECK_OK(syn_local_run(1, train, &few, &err), err);
     CHECK_OK(syn_local_run(1, train, &held, &err), err);
@@ -240,10 +240,10 @@ static syn_status waiting(syn_comm *comm, void *arg, syn_error *err) {
         w->events = ref_cuda_calls("cudaEventSynchronize") - w->events;
     }
     if (s == SYN_OK) s = syn_trainer_settle(trainer, err);
-    if (w->how == AT_ONCE && norm != syn_trainer_known(trainer).grad_norm)
+    if (w->how == AT_ONCE && norm != syn_trainer_last_result(trainer).grad_norm)
         s = SYN_FAIL(err, SYN_E_FORMAT, "norm %g, or %g", norm,
-                     syn_trainer_known(trainer).grad_norm);
-    norm = syn_trainer_known(trainer).grad_norm;
+                     syn_trainer_last_result(trainer).grad_norm);
+    norm = syn_trainer_last_result(trainer).grad_norm;
     if (s == SYN_OK) {
         const syn_tensor t = syn_optimizer_norm(syn_trainer_optimizer(trainer));
         s = syn_tensor_read(ctx, t, &from_tensor, sizeof from_tensor);

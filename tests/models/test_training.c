@@ -12,7 +12,7 @@
 
 enum { STEPS = 3, BATCH = 2, TOKENS = 11 };
 
-enum { MOST_PARAMS = 64 };
+enum { MAX_PARAMS = 64 };
 
 /* A full parameter, or its gradient. */
 typedef struct whole {
@@ -424,7 +424,7 @@ static void check_shapes(const char *folder, const char *fixture) {
 /* Dropout masks must be the same fused or unfused, with or without recomputation, and on any number
    of ranks. */
 static void check_masks(const char *folder, const char *fixture) {
-    whole grads[MOST_PARAMS] = {{0}};
+    whole grads[MAX_PARAMS] = {{0}};
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
     /* With reduced rounds, runs 0, 7 and 14 are tested. They differ in attention, recomputation and
        shape. */
@@ -437,7 +437,7 @@ static void check_masks(const char *folder, const char *fixture) {
                  .grads = grads};
         check_training(folder, fixture, &j);
     }
-    for (int i = 0; i < MOST_PARAMS; i++) free(grads[i].values);
+    for (int i = 0; i < MAX_PARAMS; i++) free(grads[i].values);
 }
 
 /* The results must not be farther from double precision than PyTorch's bf16 results. Tested on any

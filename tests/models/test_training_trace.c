@@ -66,7 +66,7 @@ static void test_accumulation(void) {
 typedef struct counts {
     uint64_t flops[SYN_PHASE_COUNT]; /* flops of matrix products */
     /* Number of activation collectives of the tensor-parallel group. */
-    int exchanges[SYN_PHASE_COUNT];
+    int collectives[SYN_PHASE_COUNT];
     uint64_t bytes[SYN_PHASE_COUNT]; /* bytes of these collectives */
     /* Number of collectives with one number per target, of gradient buckets, and of parameter
        buckets. */
@@ -90,7 +90,7 @@ static void count_node(counts *c, const syn_graph *graph, const syn_node *n, uin
         c->of_gradients++;
         c->gradient_bytes += n->comm_bytes;
     } else if (n->comm_bytes == activation) {
-        c->exchanges[n->phase]++;
+        c->collectives[n->phase]++;
         c->bytes[n->phase] += n->comm_bytes;
     } else if (n->phase == SYN_PHASE_FORWARD) {
         c->of_targets++;
@@ -142,8 +142,8 @@ static void check_counts(const small_training *j, const syn_ctx *ctx) {
     CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(j, batch));
     /* Each layer has two collectives in forward and two in backward. The embedding has one in
        forward, and the head has one in backward. */
-    CHECK_INT(c.exchanges[SYN_PHASE_FORWARD], tp * STEPS * (2 * layers + 1));
-    CHECK_INT(c.exchanges[SYN_PHASE_BACKWARD], tp * STEPS * (2 * layers + 1));
+    CHECK_INT(c.collectives[SYN_PHASE_FORWARD], tp * STEPS * (2 * layers + 1));
+    CHECK_INT(c.collectives[SYN_PHASE_BACKWARD], tp * STEPS * (2 * layers + 1));
     CHECK_INT(c.of_targets, tp * STEPS * 3);
     CHECK_INT(c.gradient_bytes, (uint64_t)(dp * STEPS) * 4 * params);
     CHECK_INT(c.param_bytes, (uint64_t)dp * size * params);
@@ -224,7 +224,7 @@ static void check_expected(const small_training *t, const syn_ctx *ctx) {
               steps * (expected(NULL, "matrix_flops_train") + 3 * flops +
                        (uint64_t)(t->micro - 1) * matrices(c, t->shape.tp)));
     CHECK_INT(
-        n.exchanges[SYN_PHASE_FORWARD] + n.exchanges[SYN_PHASE_BACKWARD],
+        n.collectives[SYN_PHASE_FORWARD] + n.collectives[SYN_PHASE_BACKWARD],
         steps * (expected("layer_all_reduce", "count") + expected("outside_all_reduce", "count")));
     CHECK_INT(
         n.bytes[SYN_PHASE_FORWARD] + n.bytes[SYN_PHASE_BACKWARD],
@@ -332,7 +332,7 @@ static void test_recompute_counts(void) {
               (uint64_t)batch * TRAINED_TOKENS * (uint64_t)j.config->n_embd * sizeof(float));
         CHECK_INT(c.flops[SYN_PHASE_RECOMPUTE], STEPS * (forward_flops(&j, batch) - head));
         CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(&j, batch));
-        CHECK_INT(c.exchanges[SYN_PHASE_RECOMPUTE],
+        CHECK_INT(c.collectives[SYN_PHASE_RECOMPUTE],
                   (j.shape.tp > 1) * STEPS * 2 * (int)j.config->n_layer);
         drop_ranks(small_training_ranks(&j), j.ctx);
     }

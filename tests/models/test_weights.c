@@ -259,14 +259,14 @@ struct prompt {
     double logits[VOCAB]; /* logits at the last position */
 };
 
-/* Reads numbers until the end of the array. If there are more than `room`, keeps the last ones. */
-static int read_numbers(syn_json *json, double *out, int room) {
+/* Reads numbers until the end of the array. Keeps the last `capacity` numbers. */
+static int read_numbers(syn_json *json, double *out, int capacity) {
     const int depth = json->depth;
     int n = 0;
     do {
         const syn_json_type type = syn_json_next(json);
         if (type == SYN_JSON_ERROR || type == SYN_JSON_END) return -1;
-        if (type == SYN_JSON_NUMBER) out[n++ % room] = json->number;
+        if (type == SYN_JSON_NUMBER) out[n++ % capacity] = json->number;
     } while (json->depth > depth);
     return n;
 }
@@ -397,7 +397,7 @@ static syn_status load_in_steps(syn_comm *comm, void *arg, syn_error *err) {
 
 /* The reported progress goes from zero to all bytes of the file on every rank, whatever part of the
    file the rank reads. */
-static void reading_tells_how_far_it_is(void) {
+static void reading_reports_progress(void) {
     syn_error err = {0};
     syn_safetensors *st;
     int64_t all = 0;
@@ -419,7 +419,7 @@ static void reading_tells_how_far_it_is(void) {
 }
 
 static const test_case cases[] = {
-    {"reading_tells_how_far_it_is", reading_tells_how_far_it_is},
+    {"reading_reports_progress", reading_reports_progress},
     {"names_become_parameters", names_become_parameters},
     {"each_rank_reads_its_slices", each_rank_reads_its_slices},
     {"parts_read_what_is_theirs", parts_read_what_is_theirs},

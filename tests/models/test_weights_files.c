@@ -86,7 +86,7 @@ static void check_misfits(syn_device device) {
     bench_close(&b);
 }
 
-static void all_misfits_are_told_at_once(void) {
+static void all_misfits_are_reported_at_once(void) {
     put_misfits();
     check_misfits(SYN_DEVICE_CPU);
     check_misfits(SYN_DEVICE_META);
@@ -127,7 +127,7 @@ static void another_family_is_refused(void) {
 
 /* Ranks compare this hash to make sure that they read the same checkpoint. It is the same for equal
    files, and differs if a single number differs. */
-static void hashes_tell_checkpoints_apart(void) {
+static void hashes_distinguish_checkpoints(void) {
     uint64_t hashes[4];
     static const int of[4] = {0, 0, 1, 2};
     for (int i = 0; i < 4; i++) {
@@ -370,7 +370,7 @@ static syn_status read_misfits(syn_error *err) {
     return s;
 }
 
-static syn_status misfits_are_told(void *unused, syn_error *err) {
+static syn_status misfits_are_reported(void *unused, syn_error *err) {
     (void)unused;
     const syn_status s = read_misfits(err);
     return s == SYN_E_SHAPE ? SYN_OK : s;
@@ -378,14 +378,14 @@ static syn_status misfits_are_told(void *unused, syn_error *err) {
 
 static void every_allocation_may_fail(void) {
     put_misfits();
-    CHECK(test_without_memory(misfits_are_told, NULL) > 0);
+    CHECK(test_without_memory(misfits_are_reported, NULL) > 0);
 }
 
 static const test_case cases[] = {
-    {"all_misfits_are_told_at_once", all_misfits_are_told_at_once},
+    {"all_misfits_are_reported_at_once", all_misfits_are_reported_at_once},
     {"many_misfits_are_one_sentence", many_misfits_are_one_sentence},
     {"another_family_is_refused", another_family_is_refused},
-    {"hashes_tell_checkpoints_apart", hashes_tell_checkpoints_apart},
+    {"hashes_distinguish_checkpoints", hashes_distinguish_checkpoints},
     {"names_that_meet_are_refused", names_that_meet_are_refused},
     {"one_number_makes_another_head", one_number_makes_another_head},
     {"the_bias_of_words_has_two_names", the_bias_of_words_has_two_names},

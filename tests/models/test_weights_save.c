@@ -300,7 +300,7 @@ static void wide_types_come_first(void) {
 }
 
 /* A full disk gives an error with a message on every rank. */
-static void a_full_disk_is_told(void) {
+static void a_full_disk_is_reported(void) {
     syn_error err = {0};
     syn_weights *weights = NULL;
     if (access("/dev/full", W_OK) != 0) SKIP("there is no /dev/full");
@@ -330,7 +330,7 @@ static const test_case cases[] = {
     {"random_models_come_back", random_models_come_back},
     {"what_cannot_be_saved", what_cannot_be_saved},
     {"wide_types_come_first", wide_types_come_first},
-    {"a_full_disk_is_told", a_full_disk_is_told},
+    {"a_full_disk_is_reported", a_full_disk_is_reported},
     {"every_allocation_may_fail", every_allocation_may_fail},
 };
 

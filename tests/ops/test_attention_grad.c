@@ -369,7 +369,7 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
         x[i] = syn_permute(ctx, leaf[i], order, 4);
     }
     syn_heads_options how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
-    how.dropping = (syn_dropout_options){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
+    how.dropout = (syn_dropout_options){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
     if (s->masked) how.mask = random_input(ctx, 2, of_m, true);
     const syn_tensor y = syn_heads_attend(ctx, x[0], x[1], x[2], &how);
     const syn_tensor w = syn_reshape(ctx, random_input(ctx, 4, of_q, false), flat, 3);
@@ -455,15 +455,15 @@ static void test_shards_of_dropout(void) {
     ref_seed(1);
     const syn_tensor x = random_input(ctx, 4, dims, false),
                      keys = syn_input(ctx, "keys", &of_keys, numbers);
-    syn_attention_options how = {.scale = 1, .dropping = {.p = 0.5, .seed = 77, .sample = 1}};
+    syn_attention_options how = {.scale = 1, .dropout = {.p = 0.5, .seed = 77, .sample = 1}};
     how.keys = keys;
     read_all(ctx, syn_attention_train(ctx, x, x, x, &how), whole);
     for (int b = 0; b < B; b++)
         for (int h = 0; h < H; h += 2) {
             const syn_tensor some = syn_slice(ctx, syn_slice(ctx, x, 0, b, 1), 1, h, 2);
             how.keys = b % 2 ? syn_slice(ctx, keys, 0, b, 1) : SYN_NO_KEYS;
-            how.dropping.sample = numbers[b];
-            how.dropping.row = h * T;
+            how.dropout.sample = numbers[b];
+            how.dropout.row = h * T;
             read_all(ctx, syn_attention_train(ctx, some, some, some, &how), part);
             for (int i = 0; i < 2 * T * D; i++)
                 CHECK(part[i] == whole[((b * T + i / 2 / D) * H + h) * D + i % (2 * D)]);

@@ -38,8 +38,8 @@ static syn_tensor random_input(syn_ctx *ctx, const syn_spec *spec, uint64_t dice
     return syn_input(ctx, "x", spec, data);
 }
 
-static void exchange(syn_ctx *ctx, const lists *l, syn_tensor *xs, int n, uint64_t dice,
-                     const syn_group *group) {
+static void run_collectives(syn_ctx *ctx, const lists *l, syn_tensor *xs, int n, uint64_t dice,
+                            const syn_group *group) {
     const syn_reduce reduce = (syn_reduce)(dice % SYN_REDUCE_COUNT);
     const int root = (int)((dice >> 8) % (uint64_t)group->size);
     const bool reduces = dice >> 16 & 1;
@@ -65,7 +65,8 @@ static syn_status lists_rank(const test_rank *me, void *arg, syn_error *err) {
         const syn_spec spec = random_spec(dtype, dice);
         xs[i] = random_input(me->ctx, &spec, dice, me->index);
     }
-    for (int i = 0; i < 3; i++) exchange(me->ctx, l, xs, n, random_u64(&state) >> 20, me->tp);
+    for (int i = 0; i < 3; i++)
+        run_collectives(me->ctx, l, xs, n, random_u64(&state) >> 20, me->tp);
     l->hash[me->index] = syn_trace_hash(syn_ctx_trace(me->ctx));
     for (int i = 0; i < n && l->device == SYN_DEVICE_CPU; i++) {
         static _Thread_local float data[LONGEST];
@@ -110,10 +111,10 @@ static void three_inputs(syn_ctx *ctx, syn_tensor *xs, float value) {
     }
 }
 
-static int under_way(const syn_ctx *ctx, const syn_tensor *xs, int n) {
+static int in_flight(const syn_ctx *ctx, const syn_tensor *xs, int n) {
     int count = 0;
     for (int i = 0; i < n; i++)
-        count += ctx->storages.at[syn__storage_number(ctx, syn__row(ctx, xs[i]))].under_way > 0;
+        count += ctx->storages.at[syn__storage_number(ctx, syn__row(ctx, xs[i]))].in_flight > 0;
     return count;
 }
 
@@ -128,7 +129,7 @@ static syn_status meanwhile_rank(const test_rank *me, void *arg, syn_error *err)
     three_inputs(ctx, xs, (float)me->index + 1);
     if (me->index == 1) syn_scale(ctx, syn_recv(ctx, &four, 0, GO), 1);
     syn_all_reduce_coalesced(ctx, xs, 3, SYN_REDUCE_SUM, me->tp);
-    if (me->index == 0 && under_way(ctx, xs, 3) != 3)
+    if (me->index == 0 && in_flight(ctx, xs, 3) != 3)
         SYN_FAIL(err, SYN_E_FORMAT, "not all of the list are under way");
     syn_drop(ctx, xs[0]);
     if (me->index == 0) {
@@ -137,7 +138,7 @@ static syn_status meanwhile_rank(const test_rank *me, void *arg, syn_error *err)
         syn_send(ctx, other[0], 1, GO);
     }
     syn_scale(ctx, xs[2], 1);
-    if (under_way(ctx, xs + 1, 2) != 0)
+    if (in_flight(ctx, xs + 1, 2) != 0)
         SYN_FAIL(err, SYN_E_FORMAT, "one was waited for, and the others were not done");
     if (syn_tensor_read(ctx, xs[1], got, sizeof got) == SYN_OK && got[3] != 3)
         SYN_FAIL(err, SYN_E_FORMAT, "the sum is %g", (double)got[3]);

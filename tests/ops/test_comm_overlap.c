@@ -358,7 +358,7 @@ static void times_are_stored_after_the_wait(void) {
 
 typedef struct failing {
     int how;
-    syn_error told[2];
+    syn_error reported[2];
 } failing;
 
 /* Rank 1 has an operation in flight that rank 0 never starts. Then rank 1 fails (possibly after it
@@ -384,13 +384,13 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_pop_scope(ctx);
     if (second.id) syn_scale(ctx, second, 1);
     const syn_status s = syn_ctx_check(ctx, err);
-    f->told[comm->rank] = *err;
+    f->reported[comm->rank] = *err;
     syn_ctx_free(ctx);
     return s;
 }
 
 static void failures_end_operations_in_flight(void) {
-    static const char *const told[4][2] = {
+    static const char *const reported[4][2] = {
         {"all_reduce in layer: rank 1 failed: add in layer: ", "add in layer: "},
         {"all_reduce in layer: rank 0 calls all_reduce(sum, f32, 20000 elements) in group all (#2) "
          "but rank 1 calls all_gather(f32, 20000 elements)",
@@ -403,7 +403,7 @@ static void failures_end_operations_in_flight(void) {
             failing f = {.how = how};
             syn_error err = {0};
             CHECK(syn_local_run(2, failing_rank, &f, &err) != SYN_OK);
-            for (int r = 0; r < 2; r++) CHECK_HAS(f.told[r].text, told[how][r]);
+            for (int r = 0; r < 2; r++) CHECK_HAS(f.reported[r].text, reported[how][r]);
         }
 }
 

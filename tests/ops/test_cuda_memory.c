@@ -114,11 +114,11 @@ static void test_what_a_device_is(void) {
     for (int k = 0; k < 2; k++) {
         syn_error err = {0};
         syn_ctx *ctx = NULL;
-        syn_device_info facts;
+        syn_device_info device_info;
         NEED_OK(syn_ctx_new(&ctx, k ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU, NULL, &err), err);
-        syn_ctx_device_info(ctx, &facts);
-        CHECK((facts.name[0] != '\0') == k && (facts.multiprocessors > 0) == k);
-        CHECK_INT(facts.devices, k ? ref_cuda_devices() : 0);
+        syn_ctx_device_info(ctx, &device_info);
+        CHECK((device_info.name[0] != '\0') == k && (device_info.multiprocessors > 0) == k);
+        CHECK_INT(device_info.devices, k ? ref_cuda_devices() : 0);
         syn_ctx_free(ctx);
     }
 }

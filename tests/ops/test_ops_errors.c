@@ -40,7 +40,7 @@ static void concat(syn_ctx *c, syn_tensor a, syn_tensor b, int n, int axis) {
 }
 
 static void attend(syn_ctx *c, syn_tensor mask, syn_tensor keys, double p) {
-    const syn_attention_options how = {.mask = mask, .keys = keys, .dropping = {.p = p}};
+    const syn_attention_options how = {.mask = mask, .keys = keys, .dropout = {.p = p}};
     const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4);
     syn_attention_train(c, q, k, k, &how);
 }

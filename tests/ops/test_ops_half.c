@@ -293,7 +293,7 @@ static heads some_heads(half_call *c) {
     x.v = SOME(b, g, s, depth);
     x.how = (syn_attention_options){.scale = 0.4, .causal = ref_int(0, 1) != 0, .offset = s - t};
     x.how.mask = ref_int(0, 1) ? number(c, SYN_F32, SHAPE(b, s), -4, 0) : SYN_NO_MASK;
-    x.how.dropping = (syn_dropout_options){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
+    x.how.dropout = (syn_dropout_options){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
     return x;
 }
 static void attention(half_call *c) {
@@ -321,7 +321,7 @@ static void grad_of(half_call *c, heads x) {
                               dense(c, SOME(b, t, h, d)),
                               how->mask};
     const syn_attr attr[9] = {
-        {.f = how->scale}, {.i = how->causal}, {.i = how->offset}, {.f = how->dropping.p}, {.i = 5},
+        {.f = how->scale}, {.i = how->causal}, {.i = how->offset}, {.f = how->dropout.p}, {.i = 5},
         {.i = 0},          {.i = 0},           {.i = 0},           {.i = ref_int(1, 6)}};
     build(c, SYN_OP_ATTENTION_GRAD, in, how->mask.id ? 7 : 6, attr, ref_int(0, 1) ? 8 : 9);
 }

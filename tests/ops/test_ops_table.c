@@ -36,7 +36,7 @@ static syn_tensor received(syn_ctx *c, int32_t from) {
 }
 
 static syn_tensor trained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor mask, double p) {
-    const syn_attention_options how = {.mask = mask, .scale = 0.5, .dropping = {.p = p}};
+    const syn_attention_options how = {.mask = mask, .scale = 0.5, .dropout = {.p = p}};
     return syn_attention_train(c, q, k, k, &how);
 }
 

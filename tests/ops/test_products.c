@@ -13,7 +13,7 @@
 /* The dtypes and the orientation of a product. */
 typedef struct kind {
     syn_dtype x, w, out;
-    bool turn_x, turn_w, bias, add;
+    bool transpose_x, transpose_w, bias, add;
 } kind;
 
 typedef struct problem {
@@ -71,7 +71,7 @@ static void *random_matrix(unsigned char **buffer, syn_dtype dtype, int64_t rows
 
 /* Addresses are aligned only to an element. The bytes around the output must not change. */
 static problem make(int64_t m, int64_t n, int64_t k, kind of) {
-    const bool tx = of.turn_x, tw = of.turn_w;
+    const bool tx = of.transpose_x, tw = of.transpose_w;
     problem q = {.p = {.m = m, .n = n, .k = k, .transpose_x = tx, .transpose_w = tw}};
     syn_product *p = &q.p;
     p->x_dtype = of.x;
@@ -221,8 +221,9 @@ static kind kind_of(int64_t number) {
         {SYN_F16, SYN_F16, SYN_F16}, {SYN_BF16, SYN_BF16, SYN_F32}, {SYN_BF16, SYN_BF16, SYN_BF16},
         {SYN_F16, SYN_F16, SYN_F32}};
     const syn_dtype *d = of[number % 7];
-    kind k = {.x = d[0], .w = d[1], .out = d[2], .turn_w = number / 7 % 2, .bias = ref_int(0, 1)};
-    k.turn_x = number / 14 % 2;
+    kind k = {
+        .x = d[0], .w = d[1], .out = d[2], .transpose_w = number / 7 % 2, .bias = ref_int(0, 1)};
+    k.transpose_x = number / 14 % 2;
     k.add = k.out == SYN_F32 && ref_int(0, 2) == 0;
     return k;
 }
@@ -312,8 +313,8 @@ static void test_threads_of_blas(void) {
     for (int i = 0; i < 12; i++) {
         ref_seed((uint64_t)i);
         const kind of = {.w = i < 8 ? SYN_F32 : SYN_BF16,
-                         .turn_x = i / 2 % 4 == 1,
-                         .turn_w = i % 2,
+                         .transpose_x = i / 2 % 4 == 1,
+                         .transpose_w = i % 2,
                          .bias = i % 3 == 0};
         problem q = make(i % 4 ? 70 : 1, 300, 200, of);
         solve(&q);

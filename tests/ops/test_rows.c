@@ -260,8 +260,8 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     case KERNEL_angles:
         k->angles(r->x, 12345.0f, 0.5f, -0.7f, r->y, r->more, n);
         break;
-    case KERNEL_turn: /* an odd last element must not change */
-        k->turn(r->x, r->a, r->b, r->y, n / 2);
+    case KERNEL_rotate: /* an odd last element must not change */
+        k->rotate(r->x, r->a, r->b, r->y, n / 2);
         if (n % 2) r->y[n - 1] = r->x[n - 1];
         break;
     case KERNEL_softmax:

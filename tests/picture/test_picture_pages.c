@@ -61,7 +61,7 @@ static bool train(small_training *t, const syn_model_config *config, int tp, int
 
 static syn_graph *all_ranks(const small_training *t) {
     const int n = t->shape.tp * t->shape.dp;
-    syn_graph *graphs[TRAINING_MOST_RANKS], *all = NULL;
+    syn_graph *graphs[TRAINING_MAX_RANKS], *all = NULL;
     syn_error err = {0};
     for (int r = 0; r < n; r++) graphs[r] = rank_graph(t->ctx[r]);
     return syn_graph_union(&all, graphs, (uint32_t)n, &err) == SYN_OK ? all : NULL;

@@ -444,7 +444,7 @@ static void test_two_passes(void) {
 
 /* Communication inside a call of its own thread overlaps with nothing. Computation of another
  * thread during that time overlaps with it. */
-static void test_beside(void) {
+static void test_side_by_side(void) {
     static const host_call step[] = {{EVALUATE "AccumulateGrad", 1, 0, 100, 0, -1},
                                      {"gloo:all_reduce", 1, 20, 40, 0, -1},
                                      {"aten::mul", 2, 50, 30, 0, -1}};
@@ -535,6 +535,6 @@ static const test_case cases[] = {{"ranks", test_ranks},
                                   {"step_number", test_step_number},
                                   {"narrow_layers", test_narrow_layers},
                                   {"titles_have_a_ground", test_titles_have_a_ground},
-                                  {"beside", test_beside},
+                                  {"beside", test_side_by_side},
                                   {"cut_short", test_cut_short}};
 TEST_MAIN(cases)

@@ -163,7 +163,7 @@ static const char *tip_of(const drawn *x, int32_t cluster) {
 
 /* The number of frames of backward that have the same name, the same parent's name and the same
    vertical extent as frame `f` of forward. */
-static int count_beside(const drawn *x, const syn__pic_cluster *f) {
+static int count_side_by_side(const drawn *x, const syn__pic_cluster *f) {
     int n = 0;
     for (size_t i = 0; i < x->d.n_clusters; i++) {
         const syn__pic_cluster *b = &x->d.clusters[i];
@@ -190,8 +190,8 @@ static void check_bands(const variant *v, int least) {
         if (f->level == 0 || strncmp(up->tip, "forward", 7) != 0) continue;
         if (strcmp(f->tip, "loss") == 0 || strcmp(f->tip, "data_parallel") == 0) continue;
         n++;
-        CHECK_MSG(count_beside(&x, f) == 1, "%s has %d frames beside it", f->tip,
-                  count_beside(&x, f));
+        CHECK_MSG(count_side_by_side(&x, f) == 1, "%s has %d frames beside it", f->tip,
+                  count_side_by_side(&x, f));
     }
     CHECK_MSG(n >= least, "%d frames", n);
     drop(&x);
@@ -415,7 +415,7 @@ static void test_kept(void) {
     for (size_t i = 0; i < x.d.n_edges; i++) {
         const syn__pic_edge *e = &x.d.edges[i];
         const syn__pic_box *a = &x.d.boxes[e->from], *b = &x.d.boxes[e->to];
-        if (e->line != SYN__PIC_KEPT || a->look == SYN__PIC_PLAIN) continue;
+        if (e->line != SYN__PIC_SAVED || a->look == SYN__PIC_PLAIN) continue;
         lines++;
         CHECK(is_in_panel(&x, a, "forward") && is_in_panel(&x, b, "backward"));
     }

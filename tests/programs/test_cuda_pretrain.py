@@ -32,7 +32,7 @@ def compare(runs, model, steps, tol, *how):
     check(near(norms[1], norms[0], 100 * tol), f"{model} {how}: norms {norms}")
 
 
-def goes_on(runs):
+def check_resume(runs):
     """A run that is resumed from a checkpoint in its middle writes the same last checkpoint as an
     uninterrupted run, bit for bit."""
     how = ["--device", "cuda", "--max-steps", "8", "--save-steps", "4", *SHORT]
@@ -73,7 +73,7 @@ def counted(trace):
     return {k: v for k, v in total.items() if isinstance(v, int) and k in COUNTED}
 
 
-def traces_are_alike(runs):
+def traces_match(runs):
     """Traces of both devices have the same numbers of nodes, flops and bytes. The Kineto trace of
     CUDA also has the copies of samples to the device, the kernels of the optimizer, and kernels
     that start before the wait for the previous step ends."""
@@ -131,9 +131,9 @@ def main():
         compare(runs, "bert", 20, 1e-5)
         compare(runs, "gpt", 6, 1e-5, "--num-gpus", "4", "--tp", "2")
         compare(runs, "gpt", 6, 2e-2, "--dtype", "bf16")
-        goes_on(runs)
+        check_resume(runs)
         goes_wrong(runs)
-        traces_are_alike(runs)
+        traces_match(runs)
         timeline_has_waits()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -58,7 +58,7 @@ def test_16_bits_are_penalized_as_f32():
         assert "cast" not in {row["op"] for row in plain["ops"]}
 
 
-def test_what_the_files_say_is_told():
+def test_file_settings_are_reported():
     with Folder() as f:
         shutil.copytree(GPT2[1], f / "w")
         f.write("w/generation_config.json", '{"do_sample": true, "temperature": 0.5, "top_k": 20, '
@@ -85,7 +85,7 @@ def test_what_the_files_say_is_told():
         refuse(f, how, 1, '"do_sample" must be true, false or null')
 
 
-def test_an_older_configuration_says_it():
+def test_an_older_configuration_is_used():
     """Without generation_config.json, the sampling options in config.json are used, as in
     transformers' GenerationConfig.from_model_config. A saved model has them in
     generation_config.json."""

@@ -34,7 +34,7 @@ def test_attention_is_fused_unless_its_ops_are_to_be_seen():
         assert drawn >= separate and "attention" not in drawn
 
 
-def test_tp_is_said_and_counted():
+def test_tp_is_reported_and_counted():
     with Folder() as f:
         for tp in (2, 4):
             out = expect_ok(f.run("--tp", tp))

@@ -168,7 +168,7 @@ def test_perplexity_over_mpi():
             perplexity_of(folder, want, "--tp", 2, launcher=MPI)
 
 
-def test_perplexity_is_told():
+def test_perplexity_is_reported():
     with Folder() as folder:
         run = ["--weights", GPT2, *tokenizer("plain"), "--perplexity", TEXT, "--stride", 20]
         text = expect_ok(folder.run(*run))

@@ -34,7 +34,7 @@ def test_weights_are_in_memory_once():
             assert peaks[1] <= 1.1 * bytes_of[1] + 150e6, (how, peaks, bytes_of)
 
 
-def test_larger_than_memory_is_told_before_loading():
+def test_larger_than_memory_is_reported_before_loading():
     with open("/proc/meminfo", encoding="utf-8") as lines:
         total = 1024 * int(next(n for n in lines if n.startswith("MemTotal")).split()[1])
     with Folder() as f:

@@ -43,9 +43,9 @@ static memory_check machine(void) {
 
 static void the_machine(void) {
     put("proc/meminfo", MEMINFO);
-    const memory_check room = machine();
-    CHECK_NEAR(room.bytes, 650000 * KIB, 0.5);
-    CHECK_STR(room.says, "this machine has");
+    const memory_check memory = machine();
+    CHECK_NEAR(memory.bytes, 650000 * KIB, 0.5);
+    CHECK_STR(memory.source, "this machine has");
     clear_system();
     CHECK(machine().bytes > 1e7); /* without /proc, the machine's total memory is used */
 }
@@ -59,7 +59,7 @@ static void container_with_cgroup_v2(void) {
     put("sys/fs/cgroup/user/memory.max", "400000000\n");
     put("sys/fs/cgroup/user/memory.current", "150000000\n");
     CHECK_NEAR(machine().bytes, 250000000, 0.5);
-    CHECK_STR(machine().says, "this container has");
+    CHECK_STR(machine().source, "this container has");
     /* File caches count as free. "inactive_file_x" is another key. */
     put("sys/fs/cgroup/user/memory.stat",
         "anon 1\ninactive_file_x 7\ninactive_file 20000000\nactive_file 30000000\n");
@@ -101,9 +101,9 @@ static void limits_of_the_shell(void) {
     const char *root = in_folder("");
     CHECK(isinf(memory_free_in_process(root, INFINITY, INFINITY).bytes));
     CHECK_NEAR(memory_free_in_process(root, 100000 * KIB, INFINITY).bytes, 20000 * KIB, 0);
-    CHECK_HAS(memory_free_in_process(root, 100000 * KIB, INFINITY).says, "ulimit -v");
+    CHECK_HAS(memory_free_in_process(root, 100000 * KIB, INFINITY).source, "ulimit -v");
     CHECK_NEAR(memory_free_in_process(root, 100000 * KIB, 1000 * KIB).bytes, 700 * KIB, 0);
-    CHECK_HAS(memory_free_in_process(root, 100000 * KIB, 1000 * KIB).says, "ulimit -d");
+    CHECK_HAS(memory_free_in_process(root, 100000 * KIB, 1000 * KIB).source, "ulimit -d");
     CHECK_NEAR(memory_free_in_process(root, 70000 * KIB, INFINITY).bytes, 0, 0);
     clear_system();
 }

@@ -26,7 +26,7 @@ def options(case):
             *(bert if "Bert" in case["class"] else ["--temperature", 0, "--num_output_tokens", 1])]
 
 
-def said_unused(result):
+def reported_unused(result):
     lines = [line for line in result.stderr.decode().splitlines() if "unused: " in line]
     assert len(lines) <= 1, lines
     return lines[0].split("unused: ")[1] if lines else ""
@@ -38,7 +38,7 @@ def names(said):
 
 def test_predictions_are_transformers():
     with Folder() as f:
-        told = {}
+        reported = {}
         for folder, case in checkpoints(f):
             if case["missing"]:
                 continue
@@ -46,17 +46,18 @@ def test_predictions_are_transformers():
                 result = f.run("--weights", folder, *options(case), "--save_logits", "l.npy",
                                "--tp", tp)
                 expect_ok(result)
-                told[case["class"]] = said_unused(result)
-                assert names(told[case["class"]]) == case["unused"], (told, case["unused"])
+                reported[case["class"]] = reported_unused(result)
+                assert names(reported[case["class"]]) == case["unused"], (reported, case["unused"])
                 got = read_npy(f / "l.npy")[1]
                 largest = max(map(abs, case["logits"]))
                 assert max(abs(a - b) for a, b in zip(got, case["logits"], strict=True)) \
                     < 1e-5 * largest, case["class"]
-        assert told["GPT2DoubleHeadsModel"].endswith("summary.weight (a head for choices)"), told
-        assert told["GPT2ForTokenClassification"] == \
-            "classifier.bias, classifier.weight (a head for classification)", told
-        assert told["BertForMaskedLM"] == "" == told["LlamaModel"], told
-        assert len(told) == 10, told
+        assert reported["GPT2DoubleHeadsModel"].endswith("summary.weight (a head for choices)"), \
+            reported
+        assert reported["GPT2ForTokenClassification"] == \
+            "classifier.bias, classifier.weight (a head for classification)", reported
+        assert reported["BertForMaskedLM"] == "" == reported["LlamaModel"], reported
+        assert len(reported) == 10, reported
 
 
 def test_no_head_is_made_up():
@@ -76,7 +77,7 @@ def test_no_head_is_made_up():
             result = f.run("--weights", folder, "--prompt_ids", "ids.txt", "--embeddings", "e.npy",
                            "--pooling", "mean")
             expect_ok(result)
-            assert names(said_unused(result)) == case["unused"], case["class"]
+            assert names(reported_unused(result)) == case["unused"], case["class"]
             assert read_npy(f / "e.npy")[0] == (1, 8)
         assert n == 8, n
 

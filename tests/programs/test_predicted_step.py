@@ -36,7 +36,7 @@ PREDICTED = ("predicted step: ", "limits: ", "prediction error: ", "memory: ", "
              "suggestions: ")
 
 
-def told(out):
+def printed(out):
     return [line for line in out.splitlines() if line.startswith(PREDICTED)]
 
 
@@ -44,15 +44,15 @@ for more in ([], ["--hw", "h100", "--dtype", "bf16"], ["--hw", "cpu"],
              ["--activation-recompute", "full", "--model", "bert-base-uncased"]):
     alone = start(*META, *RUN, *more)
     check(os.listdir(".") == [], f"{more}: {os.listdir('.')}")
-    check(alone.splitlines() == told(alone), f"{more}: {alone}")
+    check(alone.splitlines() == printed(alone), f"{more}: {alone}")
     for steps in ("1", "3"):
         traced = start(*META, *RUN, *more, "--enable-tracing", "--trace-active-steps", steps,
                        "--out-dir", "traced")
         check(os.path.exists("traced/trace.3.et"), f"{more}: {os.listdir('.')}")
-        check(told(traced)[0] == told(alone)[0] and len(told(traced)) == len(told(alone)),
-              f"{more}: {traced} and {alone}")
+        check(printed(traced)[0] == printed(alone)[0] and
+              len(printed(traced)) == len(printed(alone)), f"{more}: {traced} and {alone}")
         if steps == "1":
-            check(told(traced) == told(alone), f"{more}: {traced} and {alone}")
+            check(printed(traced) == printed(alone), f"{more}: {traced} and {alone}")
         subprocess.run(["rm", "-r", "traced"], check=True)
 # A trace has all seven microbatches. A prediction records three and counts the others.
 SEVEN = [*META, *RUN[:-1], "7", "--hw", "h100"]
@@ -68,7 +68,7 @@ MANY = json.loads(start(*SEVEN[:-3], "20000", "--hw", "h100", "--json", memory_b
 check(MANY["memory"] == alone["memory"], f"{MANY}")
 # The tensor-parallel group of ranks 6 to 11 spans two nodes; that of ranks 0 to 5 does not.
 SPREAD = [*META, "--model", "gpt2", "--num-gpus", "12", "--tp", "6", "--dtype", "bf16"]
-check(told(start(*SPREAD)) == told(start(*SPREAD, "--enable-tracing", "--out-dir", "x")),
+check(printed(start(*SPREAD)) == printed(start(*SPREAD, "--enable-tracing", "--out-dir", "x")),
       "a group across nodes")
 subprocess.run(["rm", "-r", "x"], check=True)
 large = start(*META, "--model", "gpt3-6.7b", "--dtype", "bf16", "--num-gpus", "256", "--tp",
@@ -81,7 +81,7 @@ check("predicted step: " in large and os.listdir(".") == [], f"{large}, {os.list
 WIDE = [*META, "--model", "gpt2", "--dtype", "bf16", "--max-seq-length", "128"]
 
 
-def beyond(*more):
+def extrapolated_ops(*more):
     text = [line for line in start(*WIDE, *more).splitlines() if line.startswith("extrapolated: ")]
     listed = json.loads(start(*WIDE, *more, "--json"))["extrapolations"]
     check(text == (["extrapolated: " + ", ".join(listed)] if listed else []), f"{text}, {listed}")
@@ -106,7 +106,7 @@ for machine, ranks, words in (
         ("a100-80g", 512, ["all-reduce over 512 ranks (fitted for 2 to 128)"]),
         ("own.json", 200, []), ("own.json", 2, ["all-reduce over 2 ranks (fitted for 3 to 200)"]),
         ("own.json", 201, ["all-reduce over 201 ranks (fitted for 3 to 200)"])):
-    got = beyond("--hw", machine, "--num-gpus", str(ranks))
+    got = extrapolated_ops("--hw", machine, "--num-gpus", str(ranks))
     check([x for x in got if " over " in x] == words, f"{ranks} on {machine}: {got}")
 os.remove("own.json")
 # Sums of gradients overlap computation, so a step on 64 nodes takes as long as one on 4 nodes.
@@ -178,7 +178,7 @@ number = float(rate.rstrip("k ")) * (1000 if rate.endswith("k") else 1)
 check(abs(number * ns * 1e-9 / (2 * 4 * 32) - 1) < 0.02, out)
 FOUND = PREDICTED[:3] + ("extrapolated: ",)
 alone = start(*META, *HERE, "--hw", "h100")
-check([line for line in told(out) if line.startswith(FOUND)] ==
-      [line for line in told(alone) if line.startswith(FOUND)] and
+check([line for line in printed(out) if line.startswith(FOUND)] ==
+      [line for line in printed(alone) if line.startswith(FOUND)] and
       "b200+megatron" in out and "suggestions" not in out, out)
 finish()

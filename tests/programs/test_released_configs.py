@@ -135,7 +135,7 @@ def test_released():
                 assert float(got) == float(rounded), (name, got, unit, params)
 
 
-def test_heads_that_are_on_several_ranks_are_told():
+def test_heads_that_are_on_several_ranks_are_reported():
     with Folder() as f:
         for tp, says in ((8, "heads:   32 query heads share 8 key/value heads\n"),
                          (32, "heads:   32 query heads share 8 key/value heads, each "

@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_not_called_missing():
                 "symbolic links")
 
 
-def test_permission_is_said():
+def test_permission_is_reported():
     if os.geteuid() == 0:
         raise Skip("root may read everything")
     with Folder() as f:
@@ -139,7 +139,7 @@ def test_permission_is_said():
             os.chmod(f / "out", 0o700)
 
 
-def test_a_link_to_nothing_is_told():
+def test_a_link_to_nothing_is_reported():
     with Folder() as f:
         host_and_device(f, "p")
         os.unlink(f / "p_host.json")

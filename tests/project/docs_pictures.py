@@ -74,7 +74,7 @@ def read(path):
         return f.read()
 
 
-def alike(made, kept):
+def same_picture(made, kept):
     """Whether two SVG files are equal, or come from different versions of graphviz, which place
     elements differently."""
     made, kept = read(made), read(kept)
@@ -109,7 +109,7 @@ def stale(folder, page, update):
             yield f"{page}: no command has made {made_as}, which is docs/images/{name}"
             continue
         if name in DRAWN:
-            same = os.path.exists(kept) and alike(path, kept)
+            same = os.path.exists(kept) and same_picture(path, kept)
         else:
             path, differs = photograph(folder, name)
             same = differs == 0 if update else differs < (1 if name == MEASURED else 0.01)

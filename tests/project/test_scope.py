@@ -40,7 +40,8 @@ ROWS = {
         ([*GPT, "--tp", "2"], None), ([*TRAIN, "--num-gpus", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--tp", "2"], None)],
     "pipeline parallelism in training; sequence parallelism": [
-        ([*GPT, "--tp", "2", "--sp"], None), ([*TRAIN, "--num-gpus", "2", "--tp", "2", "--sp"], None),
+        ([*GPT, "--tp", "2", "--sp"], None),
+        ([*TRAIN, "--num-gpus", "2", "--tp", "2", "--sp"], None),
         ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
           "--vp", "2", "--gradient-accumulation-steps", "2"], None)],

@@ -38,7 +38,7 @@ def host_cut(p, base):
                                             if kind not in ("host ops", "metadata")}}
             if good(what, r, got_kinds, made_up="no-root" in want):
                 check_anomalies(what, r, {**want,
-                                          **{k: v for k, v in told(r).items()
+                                          **{k: v for k, v in reported(r).items()
                                              if k in LOST_WITH_HOST}})
                 check(r.rank["matches"]["device_events"] == len(p.gpu()), what)
             refused(what, convert(whole[:at], p.texts()[1], "--strict"), "truncated")
@@ -49,7 +49,7 @@ def host_cut(p, base):
               == [(n.id, n.name, n.deps) for n in base.nodes], "another trace")
 
 
-def told(r):
+def reported(r):
     return {k: (a["count"], a.get("byte"), a.get("node")) for k, a in r.anomalies.items()}
 
 

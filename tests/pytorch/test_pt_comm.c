@@ -17,7 +17,7 @@
 
 /* PyTorch 2.9 records all properties in the args of the kernel, which win over all other
    sources. */
-static void test_told_by_kernel(void) {
+static void test_known_from_kernel(void) {
     traces *t = one_call("c10d::allreduce_",
                          RECORD_INPUTS(TENSOR("10", "4"), "allreduce", "0", "0", "1", "2"),
                          ATTR("collective_name", "\"allreduce\"") "," ATTR("in_msg_nelems", "10"),
@@ -242,10 +242,10 @@ static void test_batches(void) {
         CHECK_INT(op->comm, i);
         CHECK_INT(op->wall_ns, i < 3 ? 4000 : 0);
     }
-    /* The further ops of a kernel have its start, lane and parent, and higher indices. */
+    /* The further ops of a kernel have its start, track and parent, and higher indices. */
     CHECK_INT(r->ops[r->comms[3].op].start_ns, r->ops[r->comms[0].op].start_ns);
     CHECK_INT(r->ops[r->comms[5].op].start_ns, r->ops[r->comms[1].op].start_ns);
-    CHECK_INT(r->ops[r->comms[3].op].lane, r->ops[r->comms[0].op].lane);
+    CHECK_INT(r->ops[r->comms[3].op].track, r->ops[r->comms[0].op].track);
     CHECK_INT(r->ops[r->comms[3].op].parent, r->ops[r->comms[0].op].parent);
     end_traces(t);
 }
@@ -278,7 +278,7 @@ static void test_by_time(void) {
 }
 
 static const test_case cases[] = {
-    {"told_by_kernel", test_told_by_kernel},
+    {"told_by_kernel", test_known_from_kernel},
     {"sources", test_sources},
     {"one_node_a_call", test_one_node_a_call},
     {"peers", test_peers},

@@ -8,10 +8,10 @@
 
 typedef syn_status (*replayer)(const syn__pt_rank *rank, syn_pytorch_replay *out, syn_error *err);
 
-static syn_pytorch_replay_row lanes[8];
+static syn_pytorch_replay_row tracks[8];
 static syn_pytorch_replay end;
 
-/* Replays a rank with these rows and communications. Sets `end`, and copies its rows to `lanes`. */
+/* Replays a rank with these rows and communications. Sets `end`, copies its rows to `tracks`. */
 static syn_status replay(replayer run, const hand_op *rows, size_t n, syn__pt_comm *comms,
                          size_t n_comms, syn_error *err) {
     hand h;
@@ -19,8 +19,8 @@ static syn_status replay(replayer run, const hand_op *rows, size_t n, syn__pt_co
     h.rank.comms = comms;
     h.rank.n_comms = n_comms;
     const syn_status status = run(&h.rank, &end, err);
-    memset(lanes, 0, sizeof lanes);
-    if (status == SYN_OK) memcpy(lanes, end.rows, end.n_rows * sizeof *lanes);
+    memset(tracks, 0, sizeof tracks);
+    if (status == SYN_OK) memcpy(tracks, end.rows, end.n_rows * sizeof *tracks);
     syn_free(end.rows);
     hand_free(&h);
     return status;
@@ -48,18 +48,18 @@ static void test_times(void) {
     REPLAY(rows);
     CHECK_INT(end.n_rows, 8);
     CHECK_INT(end.measured_ns, 200 US);
-    CHECK_INT(lanes[0].measured_ns, 100 US);
-    CHECK_INT(lanes[0].replayed_ns, 90 US);
-    CHECK_INT(lanes[0].busy_ns, 90 US);
-    CHECK_INT(lanes[0].idle_ns, 10 US);
-    CHECK_INT(lanes[0].n_ops, 2);
-    CHECK_INT(lanes[2].measured_ns, 200 US);
-    CHECK_INT(lanes[2].replayed_ns, (50 + 100 + 60) US);
-    CHECK_INT(lanes[2].busy_ns, 160 US);
-    CHECK_INT(lanes[2].idle_ns, 0);
+    CHECK_INT(tracks[0].measured_ns, 100 US);
+    CHECK_INT(tracks[0].replayed_ns, 90 US);
+    CHECK_INT(tracks[0].busy_ns, 90 US);
+    CHECK_INT(tracks[0].idle_ns, 10 US);
+    CHECK_INT(tracks[0].n_ops, 2);
+    CHECK_INT(tracks[2].measured_ns, 200 US);
+    CHECK_INT(tracks[2].replayed_ns, (50 + 100 + 60) US);
+    CHECK_INT(tracks[2].busy_ns, 160 US);
+    CHECK_INT(tracks[2].idle_ns, 0);
     CHECK_INT(end.replayed_ns, 210 US);
-    CHECK_INT(lanes[3].n_ops, 0);
-    CHECK_INT(lanes[3].replayed_ns, 0);
+    CHECK_INT(tracks[3].n_ops, 0);
+    CHECK_INT(tracks[3].replayed_ns, 0);
 }
 
 static void test_whole_micros(void) {
@@ -70,10 +70,10 @@ static void test_whole_micros(void) {
                             {"K", KERNEL, 2, 3000, 999, .deps = "1L"},
                             {"c", HOST, 0, 3000, 1700, .deps = "1P"}};
     REPLAY(rows);
-    CHECK_INT(lanes[0].replayed_ns, 4 US);
-    CHECK_INT(lanes[0].busy_ns, 4 US);
-    CHECK_INT(lanes[0].idle_ns, 0);
-    CHECK_INT(lanes[2].replayed_ns, 3 US);
+    CHECK_INT(tracks[0].replayed_ns, 4 US);
+    CHECK_INT(tracks[0].busy_ns, 4 US);
+    CHECK_INT(tracks[0].idle_ns, 0);
+    CHECK_INT(tracks[2].replayed_ns, 3 US);
     CHECK_INT(end.measured_ns, 4700);
 }
 
@@ -84,23 +84,23 @@ static void test_callers(void) {
                             {"c", HOST, 0, 10 US, 30 US, .deps = "0C 0P", .parent = 1},
                             {"K", KERNEL, 2, 41 US, 5 US, .deps = "1L", .parent = 2}};
     REPLAY(rows);
-    CHECK_INT(lanes[0].replayed_ns, 100 US);
-    CHECK_INT(lanes[0].idle_ns, 0);
-    CHECK_INT(lanes[2].replayed_ns, 105 US);
+    CHECK_INT(tracks[0].replayed_ns, 100 US);
+    CHECK_INT(tracks[0].idle_ns, 0);
+    CHECK_INT(tracks[2].replayed_ns, 105 US);
 }
 
 static void test_waits(void) {
     /* Op b depends on K, op `woken` on another thread, and K2 on another stream. The times in the
-       trace do not matter. A lane runs one op at a time, so K3 begins at the end of K2. */
+       trace do not matter. A track runs one op at a time, so K3 begins at the end of K2. */
     const hand_op rows[] = {
         {"a", HOST, 0, 0, 5 US, .deps = NULL},      {"K", KERNEL, 2, 500 US, 60 US, .deps = "0L"},
         {"b", HOST, 0, 10 US, 40 US, .deps = "1Y"}, {"woken", HOST, 1, 0, 10 US, .deps = "2T"},
         {"K2", KERNEL, 3, 0, 7 US, .deps = "1Y"},   {"K3", KERNEL, 3, 0, 8 US, .deps = NULL}};
     REPLAY(rows);
-    CHECK_INT(lanes[2].replayed_ns, 65 US);
-    CHECK_INT(lanes[0].replayed_ns, 105 US);
-    CHECK_INT(lanes[1].replayed_ns, 115 US);
-    CHECK_INT(lanes[3].replayed_ns, (65 + 7 + 8) US);
+    CHECK_INT(tracks[2].replayed_ns, 65 US);
+    CHECK_INT(tracks[0].replayed_ns, 105 US);
+    CHECK_INT(tracks[1].replayed_ns, 115 US);
+    CHECK_INT(tracks[3].replayed_ns, (65 + 7 + 8) US);
 }
 
 static void test_without_times(void) {
@@ -111,14 +111,14 @@ static void test_without_times(void) {
                             {"K2", KERNEL, 2, none, none, .deps = "2S"}};
     REPLAY(rows);
     CHECK_INT(end.measured_ns, 20 US); /* from the start of a */
-    CHECK_INT(lanes[0].replayed_ns, 20 US);
-    CHECK_INT(lanes[2].measured_ns, 0);
-    CHECK_INT(lanes[2].replayed_ns, 27 US);
+    CHECK_INT(tracks[0].replayed_ns, 20 US);
+    CHECK_INT(tracks[2].measured_ns, 0);
+    CHECK_INT(tracks[2].replayed_ns, 27 US);
     const hand_op nothing[] = {{"K", KERNEL, 2, none, none, .deps = NULL}};
     REPLAY(nothing);
     CHECK_INT(end.measured_ns, 0);
     CHECK_INT(end.replayed_ns, 0);
-    CHECK_INT(lanes[2].n_ops, 1);
+    CHECK_INT(tracks[2].n_ops, 1);
 }
 
 static void test_extremes(void) {
@@ -149,9 +149,9 @@ static void test_slots(void) {
     CHECK_INT(end.n_rows, 2);
     CHECK_INT(end.measured_ns, 30 US);
     CHECK_INT(end.replayed_ns, 40 US);
-    CHECK_INT(lanes[0].busy_ns, 40 US);
-    CHECK_INT(lanes[0].n_ops, 4);
-    CHECK_INT(lanes[1].n_ops, 0);
+    CHECK_INT(tracks[0].busy_ns, 40 US);
+    CHECK_INT(tracks[0].n_ops, 4);
+    CHECK_INT(tracks[1].n_ops, 0);
 }
 
 static void test_communication(void) {
@@ -165,12 +165,12 @@ static void test_communication(void) {
                             {"K1", KERNEL, 2, 40 US, 1 US, .deps = "0S"},
                             {"z", HOST, 0, 50 US, 20 US, .deps = NULL}};
     REPLAY_WITH(syn__pt_replay_sim, rows, &comm, 1);
-    CHECK_INT(lanes[0].replayed_ns, 41 US);
-    CHECK_INT(lanes[0].measured_ns, 41 US);
-    CHECK_INT(lanes[0].busy_ns, 41 US);
-    CHECK_INT(lanes[1].replayed_ns, 60 US);
-    CHECK_INT(lanes[1].busy_ns, 50 US);
-    CHECK_INT(lanes[1].n_ops, 1);
+    CHECK_INT(tracks[0].replayed_ns, 41 US);
+    CHECK_INT(tracks[0].measured_ns, 41 US);
+    CHECK_INT(tracks[0].busy_ns, 41 US);
+    CHECK_INT(tracks[1].replayed_ns, 60 US);
+    CHECK_INT(tracks[1].busy_ns, 50 US);
+    CHECK_INT(tracks[1].n_ops, 1);
     CHECK_INT(end.replayed_ns, 60 US);
     CHECK_INT(end.measured_ns, 70 US);
 }
@@ -185,8 +185,8 @@ static void test_launch_bound(void) {
         {"K1", KERNEL, 2, 30 US, 60 US, .deps = "0S"},
         {"C", KERNEL, 3, 95 US, 5 US, .deps = NULL, .comm = 1, .launched = 40 US}};
     REPLAY_WITH(syn__pt_replay_sim, rows, &comm, 1);
-    CHECK_INT(lanes[1].replayed_ns, 35 US);
-    CHECK_INT(lanes[0].replayed_ns, 90 US);
+    CHECK_INT(tracks[1].replayed_ns, 35 US);
+    CHECK_INT(tracks[0].replayed_ns, 90 US);
 }
 
 static void test_lowest_id(void) {
@@ -199,8 +199,8 @@ static void test_lowest_id(void) {
                             {"K2", KERNEL, 4, 11 US, 10 US, .deps = NULL},
                             {"C", KERNEL, 5, 60 US, 5 US, .deps = "2Y", .comm = 1, .launched = 1}};
     REPLAY_WITH(syn__pt_replay_sim, rows, &comm, 1);
-    CHECK_INT(lanes[1].replayed_ns, 35 US);
-    CHECK_INT(lanes[0].replayed_ns, 70 US);
+    CHECK_INT(tracks[1].replayed_ns, 35 US);
+    CHECK_INT(tracks[0].replayed_ns, 70 US);
 }
 
 static void test_nothing(void) {

@@ -155,7 +155,7 @@ static void test_groups(void) {
 /* Rank 1's trace does not list the ranks of its group, so it gets the list of rank 0's trace, which
    contains rank 1. Rank 3 is in neither of the two lists, so the ranks of its group stay
    unknown. */
-static void test_told_elsewhere(void) {
+static void test_known_elsewhere(void) {
     set s = {0};
     const group_row a[] = {{"x", 2, 2, {1, 0}}}, b[] = {{"x", 2, 0, {0}}},
                     c[] = {{"x", 2, 2, {2, 5}}};
@@ -306,17 +306,17 @@ static void test_times_lost(void) {
 }
 
 /* Makes the communications of a rank kernels. Each array has an element for each communication: its
-   lane, the time of its launch, and its start. */
-static void make_kernels(syn__pt_rank *r, const uint32_t *lanes, const int64_t *launched,
+   track, the time of its launch, and its start. */
+static void make_kernels(syn__pt_rank *r, const uint32_t *tracks, const int64_t *launched,
                          const int64_t *begun) {
-    r->n_lanes = 2;
+    r->n_tracks = 2;
     r->device.n_events = r->n_comms;
     r->device.events = (syn__pt_event *)syn_calloc(r->n_comms, sizeof *r->device.events);
     for (uint32_t i = 0; i < r->n_comms; i++) {
         r->device.events[i].flags = SYN__PT_EVENT_TS;
         r->device.events[i].ts_ns = launched[i];
         r->ops[i].kind = SYN_PYTORCH_OP_KERNEL;
-        r->ops[i].lane = lanes[i];
+        r->ops[i].track = tracks[i];
         r->ops[i].launch = i;
         r->ops[i].start_ns = begun[i];
     }
@@ -326,12 +326,12 @@ static void make_kernels(syn__pt_rank *r, const uint32_t *lanes, const int64_t *
 static void test_launches(void) {
     set s = {0};
     const row rows[] = {COLL(0, 8, 0), COLL(2, 8, 0), COLL(1, 8, 0)};
-    const uint32_t lanes[] = {0, 1, 0}, one_lane[] = {0, 0, 0};
+    const uint32_t tracks[] = {0, 1, 0}, one_track[] = {0, 0, 0};
     const int64_t launched[] = {1, 2, 3}, begun[] = {10, 20, 30}, late[] = {25, 20, 30};
     RANK(&s, 0, 0, pair, rows);
     RANK(&s, 1, 1, pair, rows);
-    make_kernels(&s.ranks[0], lanes, launched, begun);
-    make_kernels(&s.ranks[1], lanes, launched, late);
+    make_kernels(&s.ranks[0], tracks, launched, begun);
+    make_kernels(&s.ranks[1], tracks, launched, late);
     CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "...");
     CHECK_STR(alone(&s.ranks[1]), "...");
@@ -339,7 +339,7 @@ static void test_launches(void) {
     /* Kernels on one stream are ordered by their start. */
     for (int same = 0; same < 2; same++) {
         uint32_t *order;
-        for (int i = 0; i < 3; i++) s.ranks[1].ops[i].lane = same ? one_lane[i] : lanes[i];
+        for (int i = 0; i < 3; i++) s.ranks[1].ops[i].track = same ? one_track[i] : tracks[i];
         CHECK_OK(syn__pt_launch_order(&s.ranks[1], late, &order, &s.err), s.err);
         CHECK_INT(order[0], same);
         CHECK_INT(order[1], !same);
@@ -349,7 +349,7 @@ static void test_launches(void) {
     /* Once ops have ids, the collectives of one group are ordered by id. */
     uint32_t ids[] = {2, 1, 3}, *order;
     s.ranks[1].ids = ids;
-    s.ranks[1].ops[1].lane = 1;
+    s.ranks[1].ops[1].track = 1;
     CHECK_OK(syn__pt_launch_order(&s.ranks[1], NULL, &order, &s.err), s.err);
     CHECK_INT(order[0], 1);
     CHECK_INT(order[1], 0);
@@ -579,7 +579,7 @@ static void test_gloo(void) {
 
 static const test_case cases[] = {
     {"groups", test_groups},
-    {"told_elsewhere", test_told_elsewhere},
+    {"told_elsewhere", test_known_elsewhere},
     {"no_groups", test_no_groups},
     {"shifted", test_shifted},
     {"sequence", test_sequence},

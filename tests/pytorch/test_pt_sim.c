@@ -64,8 +64,8 @@ static void test_sync(void) {
 }
 
 static void test_later_sync(void) {
-    /* A dependency on a node implies dependencies on the earlier nodes of its lane. A node has only
-       the dependencies that the earlier nodes of its own lane do not imply. */
+    /* A dependency on a node implies dependencies on the earlier nodes of its track. A node has
+       only the dependencies that the earlier nodes of its own track do not imply. */
     const hand_op rows[] = {{"K0", KERNEL, 2, 0, 1 US, .deps = NULL},
                             {"a", HOST, 0, 1 US, 0, .deps = "0Y"},
                             {"K1", KERNEL, 3, 1 US, 1 US, .deps = "1L"},
@@ -157,7 +157,7 @@ static void test_delay_sync(void) {
                     "4 host delay 100+7 1S 3L | 5 K1 107+1 4L | 6 K2 108+1");
 }
 
-static void test_delay_beside_communication(void) {
+static void test_delay_during_communication(void) {
     /* K1 does not depend on the collective C, so its delay overlaps C. */
     syn__pt_comm comm = {.op = 1, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = 0};
     int32_t both[] = {0, 1};
@@ -209,7 +209,7 @@ static void test_rounding(void) {
                                            "4S", "5S", "6S", "7S", "8S"};
         rows[i] = (hand_op){.name = "K",
                             .kind = KERNEL,
-                            .lane = 2,
+                            .track = 2,
                             .start = 1400 * i,
                             .wall = 1400,
                             .deps = deps[i]};
@@ -305,7 +305,7 @@ static void test_roles(void) {
     for (int i = 0; i < 10; i++)
         rows[i] = (hand_op){.name = names[i],
                             .kind = KERNEL,
-                            .lane = i < 9 ? 3 : 2,
+                            .track = i < 9 ? 3 : 2,
                             .start = i * (5 US),
                             .wall = 5 US,
                             .deps = deps[i],
@@ -350,7 +350,7 @@ static void test_world_of_one(void) {
 }
 
 static void test_host_collective(void) {
-    /* A collective on the CPU is a node in the lane of its thread. Everything that the thread
+    /* A collective on the CPU is a node in the track of its thread. Everything that the thread
        launches later depends on it. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
@@ -422,7 +422,7 @@ static void test_contradiction(void) {
 
 static void test_sends_first(void) {
     /* A collective depends on the collective before it and on the sends before it, of which the
-       last in each lane is enough. The receive has no dependencies, and no node depends on it. */
+       last in each track is enough. The receive has no dependencies, and no node depends on it. */
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
     syn__pt_comm comms[] = {
@@ -458,7 +458,7 @@ static void test_sends_between(void) {
         snprintf(deps[i], sizeof deps[i], "%dS", i - 2);
         rows[i] = (hand_op){.name = "C",
                             .kind = KERNEL,
-                            .lane = 2 + (uint32_t)i % 2,
+                            .track = 2 + (uint32_t)i % 2,
                             .start = i * (1 US),
                             .wall = 1 US,
                             .deps = i > 1 ? deps[i] : NULL,
@@ -480,7 +480,7 @@ static const test_case cases[] = {{"streams", test_streams},
                                   {"time_order", test_time_order},
                                   {"delay", test_delay},
                                   {"delay_sync", test_delay_sync},
-                                  {"delay_beside_communication", test_delay_beside_communication},
+                                  {"delay_beside_communication", test_delay_during_communication},
                                   {"delay_stand_in", test_delay_stand_in},
                                   {"delay_barrier", test_delay_barrier},
                                   {"rounding", test_rounding},

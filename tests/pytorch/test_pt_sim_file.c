@@ -157,7 +157,7 @@ static void test_messages(void) {
         {.op = 6, .type = SYN__ET_COMM_SEND_NODE, .bytes = 1, .peer = 1, .alone = true}};
     hand_op rows[7];
     for (int i = 0; i < 7; i++)
-        rows[i] = (hand_op){.name = "M", .kind = HOST, .lane = 0, .wall = 0, .comm = i + 1};
+        rows[i] = (hand_op){.name = "M", .kind = HOST, .track = 0, .wall = 0, .comm = i + 1};
     syn_error err = {0};
     hand h;
     hand_make(&h, rows, 7);
@@ -292,7 +292,7 @@ static void make_random(hand_op *rows, char (*deps)[64], char (*names)[16], uint
         snprintf(names[i], 16, "%d", i);
         rows[i] = (hand_op){.name = names[i],
                             .kind = device ? KERNEL : HOST,
-                            .lane = device ? 2 + random_u32(seed) % 3 : random_u32(seed) % 2,
+                            .track = device ? 2 + random_u32(seed) % 3 : random_u32(seed) % 2,
                             .start = (int64_t)i * 1000 + random_u32(seed) % 9000,
                             .wall = random_u32(seed) % 4000,
                             .deps = deps[i]};
@@ -306,7 +306,7 @@ static void reach_of_rows(const hand *h) {
         for (uint32_t k = h->first_dep[i]; k < h->first_dep[i + 1]; k++)
             reach_ops[h->deps[k].from][i] = true;
         for (uint32_t k = 0; k < i; k++)
-            if (h->ops[i].lane >= 2 && h->ops[k].lane == h->ops[i].lane) reach_ops[k][i] = true;
+            if (h->ops[i].track >= 2 && h->ops[k].track == h->ops[i].track) reach_ops[k][i] = true;
     }
     close_over(reach_ops);
 }
@@ -394,7 +394,7 @@ static void make_large(syn__pt_rank *r) {
                              .launch = SYN__PT_NONE};
         *kernel = *host;
         kernel->kind = KERNEL;
-        kernel->lane = 1 + i % STREAMS;
+        kernel->track = 1 + i % STREAMS;
         kernel->wall_ns = 1000;
         r->first_dep[2 * i] = (uint32_t)r->n_deps;
         if (i > 0) r->deps[r->n_deps++] = (syn__pt_dep){2 * i - 2, SYN_PYTORCH_EDGE_PROGRAM};
@@ -427,14 +427,14 @@ static uint64_t count_deps(const char *data, size_t bytes, uint64_t *nodes) {
 }
 
 static void test_large(void) {
-    static syn__pt_lane lanes[STREAMS + 1];
+    static syn__pt_track tracks[STREAMS + 1];
     const syn_pytorch_options options = {0};
     syn_error err = {0};
     syn_sink *sink;
     size_t bytes;
     uint64_t nodes = 0;
-    for (int i = 1; i <= STREAMS; i++) lanes[i].device = true;
-    syn__pt_rank r = {.lanes = lanes, .n_lanes = STREAMS + 1, .world_size = 1};
+    for (int i = 1; i <= STREAMS; i++) tracks[i].device = true;
+    syn__pt_rank r = {.tracks = tracks, .n_tracks = STREAMS + 1, .world_size = 1};
     r.ops = calloc(2 * LARGE, sizeof *r.ops);
     r.deps = calloc(6 * LARGE, sizeof *r.deps);
     r.first_dep = calloc(2 * LARGE + 1, sizeof *r.first_dep);

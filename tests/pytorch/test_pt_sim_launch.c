@@ -46,7 +46,7 @@ static void test_launched_first(void) {
     CHECK_STR(text, "1 host delay 0+100 | 2 C 120+10 1L | 3 host delay 100+30 1L | 4 K 130+5 3L");
 }
 
-static void test_launched_beside(void) {
+static void test_launched_concurrently(void) {
     /* C0 was launched at 60 us, while K1 ran, so it depends on K0, which had ended last. C2 follows
        C0 on its stream and needs no dependency on K0 of its own. C1 was launched at 115 us, when K1
        had just ended, and depends on K1 anyway. */
@@ -142,7 +142,7 @@ static void test_host_threads(void) {
 }
 
 static const test_case cases[] = {{"launched_first", test_launched_first},
-                                  {"launched_beside", test_launched_beside},
+                                  {"launched_beside", test_launched_concurrently},
                                   {"launched_after_delay", test_launched_after_delay},
                                   {"launched_after_wait", test_launched_after_wait},
                                   {"contradiction", test_contradiction},

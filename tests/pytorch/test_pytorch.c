@@ -256,7 +256,7 @@ static void note_step(void *user, int64_t done, int64_t of) {
     s->of = of;
 }
 
-static void progress_is_told(void) {
+static void progress_is_reported(void) {
     const syn_pytorch_source ranks[] = {example(0), example(1)};
     for (int fails = 0; fails < 2; fails++) {
         steps s = {.forward = true};
@@ -413,7 +413,7 @@ static const test_case cases[] = {
     {"edges_that_are_not_wanted", edges_that_are_not_wanted},
     {"one_object_of_several", one_object_of_several},
     {"same_ids", same_ids},
-    {"progress_is_told", progress_is_told},
+    {"progress_is_reported", progress_is_reported},
     {"the_rank_is_given", the_rank_is_given},
     {"compatible_mode", compatible_mode},
     {"linked_and_read_again", linked_and_read_again},

@@ -7,7 +7,7 @@
 static const char text[] = "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[NaN,]]]]}], \"end\": 2}"
                            "{\"pid\": 2, \"nodes\": [{\"id\": 2, \"a\": \"x\ny\"}, {\"id\": 3";
 
-static syn_status repair(syn_pytorch_object object, char *out, size_t room, syn_error *err) {
+static syn_status repair(syn_pytorch_object object, char *out, size_t capacity, syn_error *err) {
     syn__pt_repaired repaired;
     syn__file_text input;
     syn_sink *sink = NULL;
@@ -17,7 +17,7 @@ static syn_status repair(syn_pytorch_object object, char *out, size_t room, syn_
     if (status == SYN_OK) status = syn__pt_repair(&repaired, &input, object, sink, err);
     syn__file_text_close(&input);
     const char *made = status == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
-    if (made != NULL) snprintf(out, room, "%s", made);
+    if (made != NULL) snprintf(out, capacity, "%s", made);
     const syn_status closed = syn_sink_close(sink, true, err);
     return status != SYN_OK ? status : closed;
 }

@@ -61,7 +61,8 @@ def fill(model, seed):
     return model.eval()
 
 
-def turn_part(q, k, cos, sin, unsqueeze_dim=1, whole=modeling_llama.apply_rotary_pos_emb):
+def apply_partial_rotary(q, k, cos, sin, unsqueeze_dim=1,
+                         whole=modeling_llama.apply_rotary_pos_emb):
     """Llama's function with partial_rotary_factor, which transformers supports only in other
     models."""
     n = cos.shape[-1]
@@ -94,7 +95,7 @@ def main():
     (HERE / "llama.json").write_text(json.dumps(out) + "\n")
     config, model = classes("Llama")
     variants = []
-    modeling_llama.apply_rotary_pos_emb = turn_part
+    modeling_llama.apply_rotary_pos_emb = apply_partial_rotary
     for i, rope in enumerate(VARIANTS):
         more = dict(FAMILIES["llama"][1], rope_parameters=rope)
         if i >= len(VARIANTS) - SHORT:

@@ -1,8 +1,8 @@
 /* Implements comm_calls.h: builds the syn_comm_call of each operation and starts it. */
 #include "tests/support/comm_calls.h"
 
-static syn_comm_call exchange(syn_comm_kind kind, const syn_group *group, const syn_segment *one,
-                              syn_dtype dtype) {
+static syn_comm_call make_call(syn_comm_kind kind, const syn_group *group, const syn_segment *one,
+                               syn_dtype dtype) {
     return (syn_comm_call){
         .kind = kind, .dtype = dtype, .n_segments = 1, .group = group, .segments = one};
 }
@@ -10,7 +10,7 @@ static syn_comm_call exchange(syn_comm_kind kind, const syn_group *group, const 
 syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
     const syn_segment one = {in, out, n_elems};
-    syn_comm_call x = exchange(SYN_COMM_ALL_REDUCE, group, &one, dtype);
+    syn_comm_call x = make_call(SYN_COMM_ALL_REDUCE, group, &one, dtype);
     x.reduce = reduce;
     return syn_comm_run(comm, &x, NULL, err);
 }
@@ -18,7 +18,7 @@ syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in
 syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,
                               size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
     const syn_segment one = {in, out, n_elems};
-    syn_comm_call x = exchange(SYN_COMM_REDUCE_SCATTER, group, &one, dtype);
+    syn_comm_call x = make_call(SYN_COMM_REDUCE_SCATTER, group, &one, dtype);
     x.reduce = reduce;
     return syn_comm_run(comm, &x, NULL, err);
 }
@@ -26,41 +26,41 @@ syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void
 syn_status run_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_error *err) {
     const syn_segment one = {in, out, n_elems};
-    const syn_comm_call x = exchange(SYN_COMM_ALL_GATHER, group, &one, dtype);
+    const syn_comm_call x = make_call(SYN_COMM_ALL_GATHER, group, &one, dtype);
     return syn_comm_run(comm, &x, NULL, err);
 }
 
 syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
                          size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err) {
     const syn_segment one = {in, out, n_elems};
-    syn_comm_call x = exchange(SYN_COMM_BROADCAST, group, &one, dtype);
+    syn_comm_call x = make_call(SYN_COMM_BROADCAST, group, &one, dtype);
     x.root = root;
     return syn_comm_run(comm, &x, NULL, err);
 }
 
 syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err) {
-    const syn_comm_call x = exchange(SYN_COMM_BARRIER, group, NULL, SYN_F32);
+    const syn_comm_call x = make_call(SYN_COMM_BARRIER, group, NULL, SYN_F32);
     return syn_comm_run(comm, &x, NULL, err);
 }
 
-syn_status start_exchange(syn_comm *comm, syn_comm_call x, syn_request **request, syn_error *err) {
+syn_status start_call(syn_comm *comm, syn_comm_call x, syn_request **request, syn_error *err) {
     return comm->ops->start(comm, &x, request, err);
 }
 
 syn_status start_f32_sum(syn_comm *comm, const syn_group *group, const void *in, void *out,
                          size_t n_elems, syn_request **request, syn_error *err) {
     const syn_segment one = {in, out, n_elems};
-    const syn_comm_call x = exchange(SYN_COMM_ALL_REDUCE, group, &one, SYN_F32);
-    return start_exchange(comm, x, request, err);
+    const syn_comm_call x = make_call(SYN_COMM_ALL_REDUCE, group, &one, SYN_F32);
+    return start_call(comm, x, request, err);
 }
 
 syn_status start_f32_message(syn_comm *comm, syn_comm_kind kind, void *data, size_t n_elems,
                              int32_t peer, int32_t tag, syn_request **request, syn_error *err) {
     const syn_segment one = {data, data, n_elems};
-    syn_comm_call x = exchange(kind, NULL, &one, SYN_F32);
+    syn_comm_call x = make_call(kind, NULL, &one, SYN_F32);
     x.peer = peer;
     x.tag = tag;
-    return start_exchange(comm, x, request, err);
+    return start_call(comm, x, request, err);
 }
 
 syn_status wait_for(syn_comm *comm, syn_request *request, syn_error *err) {

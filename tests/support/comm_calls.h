@@ -15,10 +15,10 @@ syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in,
                          size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err);
 syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err);
 
-/* Start an operation and return its request, without waiting: start_exchange any operation,
+/* Start an operation and return its request, without waiting: start_call any operation,
    start_f32_sum an all-reduce, start_f32_message a message that is sent from `data` or received
    into it. wait_for waits for the request. */
-syn_status start_exchange(syn_comm *comm, syn_comm_call x, syn_request **request, syn_error *err);
+syn_status start_call(syn_comm *comm, syn_comm_call x, syn_request **request, syn_error *err);
 syn_status start_f32_sum(syn_comm *comm, const syn_group *group, const void *in, void *out,
                          size_t n_elems, syn_request **request, syn_error *err);
 syn_status start_f32_message(syn_comm *comm, syn_comm_kind kind, void *data, size_t n_elems,

@@ -15,7 +15,7 @@ enum {
     ELEMS = 700,
     N_OPEN = 12,
     AHEAD = 5, /* a rank chooses among the next AHEAD operations */
-    POISON = 0xa5
+    FILL_BYTE = 0xa5
 };
 
 typedef struct operation {
@@ -72,7 +72,7 @@ static bool is_message(const syn_comm_call *x) {
 }
 
 /* Sets *x to the operation of a step on this rank. Returns false if the rank does not take part. */
-static bool exchange_of(const rank_state *s, int step, syn_comm_call *x, size_t *n_elems) {
+static bool call_at(const rank_state *s, int step, syn_comm_call *x, size_t *n_elems) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
                                           SYN_COMM_BARRIER};
@@ -133,8 +133,8 @@ static void place(const operation *o, void *to, const void *from, size_t n_elems
 }
 
 static void expect(operation *o, const void *result, size_t n_elems) {
-    memset(o->want, POISON, sizeof o->want);
-    memset(o->out, POISON, sizeof o->out);
+    memset(o->want, FILL_BYTE, sizeof o->want);
+    memset(o->out, FILL_BYTE, sizeof o->out);
     place(o, o->want, result, n_elems);
 }
 
@@ -215,10 +215,10 @@ static int choose(const rank_state *s, uint64_t dice) {
     syn_comm_call x, earlier;
     size_t n_elems;
     if (s->program->in_order || step >= s->program->n_steps || s->started[step] ||
-        !exchange_of(s, step, &x, &n_elems))
+        !call_at(s, step, &x, &n_elems))
         return s->first;
     for (int i = s->first; i < step; i++)
-        if (!s->started[i] && exchange_of(s, i, &earlier, &n_elems) && ordered(&x, &earlier))
+        if (!s->started[i] && call_at(s, i, &earlier, &n_elems) && ordered(&x, &earlier))
             return s->first;
     return step;
 }
@@ -239,11 +239,11 @@ static syn_status start(rank_state *s, int step, syn_error *err) {
     }
     o->step = step;
     s->started[step] = true;
-    if (!exchange_of(s, step, &o->x, &o->n_elems)) return SYN_OK;
+    if (!call_at(s, step, &o->x, &o->n_elems)) return SYN_OK;
     if (is_message(&o->x)) plan_message(s, o);
     else plan_collective(s, o);
     const bool blocks = step == s->first && (random_u64(&s->own) >> 40) % 4 == 0;
-    if (!blocks) return start_exchange(s->comm, o->x, &o->request, err);
+    if (!blocks) return start_call(s->comm, o->x, &o->request, err);
     SYN_TRY(syn_comm_run(s->comm, &o->x, NULL, err));
     return check(o, err);
 }

@@ -7,7 +7,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-enum { MOST_RANKS = 8 };
+enum { MAX_RANKS = 8 };
 
 /* The contexts of a graph. They live as long as the graph, which is a view of their traces. */
 typedef struct run {
@@ -15,13 +15,13 @@ typedef struct run {
     const syn_graph_source *view;
     const gpt_shape *shape;
     syn_hardware hw;
-    syn_ctx *ctx[MOST_RANKS];
+    syn_ctx *ctx[MAX_RANKS];
 } run;
 
 static void free_graph(syn_graph *graph) {
     run *r = (run *)(void *)(uintptr_t)graph->source;
     r->view->free(graph);
-    drop_ranks(MOST_RANKS, r->ctx);
+    drop_ranks(MAX_RANKS, r->ctx);
     free(r);
 }
 
@@ -50,7 +50,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     return status;
 }
 
-static syn_status add_facts(syn_graph *g, const gpt_shape *s, syn_error *err) {
+static syn_status add_metadata(syn_graph *g, const gpt_shape *s, syn_error *err) {
     const syn_attribute facts[] = {{.name = "model", .type = SYN_VALUE_TEXT, .text = "gpt3-style"},
                                    {.name = "layers", .type = SYN_VALUE_I64, .i64 = s->layers},
                                    {.name = "tp", .type = SYN_VALUE_I64, .i64 = s->tp},
@@ -61,7 +61,7 @@ static syn_status add_facts(syn_graph *g, const gpt_shape *s, syn_error *err) {
 }
 
 syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
-    const syn_trace *traces[MOST_RANKS];
+    const syn_trace *traces[MAX_RANKS];
     run *r = calloc(1, sizeof *r);
     syn_graph *g = NULL;
     syn_error err = {0};
@@ -77,7 +77,7 @@ syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
     r->source = *r->view;
     r->source.free = free_graph;
     g->source = &r->source;
-    NEED_OK(add_facts(g, shape, &err), err);
+    NEED_OK(add_metadata(g, shape, &err), err);
     return g;
 }
 

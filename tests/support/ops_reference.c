@@ -158,7 +158,7 @@ syn_tensor ref_wild(syn_ctx *ctx, const ref *r) {
 
 /* Ops whose results ref_check compared with a reference. If SYN_TEST_COMPARED is set, the program
    prints them at exit; test_ops_table sets it to find ops that no test compares. */
-static atomic_bool ref_compared[SYN_OP_COUNT], ref_tells;
+static atomic_bool ref_compared[SYN_OP_COUNT], ref_prints;
 
 static void ref_print_compared(void) {
     for (int op = 1; op < SYN_OP_COUNT; op++)
@@ -170,7 +170,7 @@ static void ref_note_compared(const syn_ctx *ctx, syn_tensor t) {
     const uint32_t producer = trace->tensors[t.id].producer;
     if (!producer || !getenv("SYN_TEST_COMPARED")) return;
     ref_compared[trace->nodes[producer].op] = true;
-    if (!atomic_exchange(&ref_tells, true)) atexit(ref_print_compared);
+    if (!atomic_exchange(&ref_prints, true)) atexit(ref_print_compared);
 }
 
 bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double tol) {

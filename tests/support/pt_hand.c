@@ -31,7 +31,7 @@ static void hand_one(hand *h, const hand_op *row, size_t i) {
     *op = (syn__pt_op){.host = SYN__PT_NONE,
                        .event = SYN__PT_NONE,
                        .parent = row->parent != 0 ? (uint32_t)row->parent - 1 : SYN__PT_NONE,
-                       .lane = row->lane,
+                       .track = row->track,
                        .comm = row->comm != 0 ? (uint32_t)row->comm - 1 : SYN__PT_NONE,
                        .kind = (uint8_t)row->kind,
                        .start_ns = row->start,
@@ -69,16 +69,16 @@ void hand_make(hand *h, const hand_op *rows, size_t n) {
     r->rank = 0;
     r->world_size = 2;
     r->ops = h->ops;
-    r->lanes = h->lanes;
+    r->tracks = h->tracks;
     r->host.nodes = h->nodes;
     r->device.events = h->events;
     r->deps = h->deps;
     r->first_dep = h->first_dep;
     r->order = h->order;
     r->n_ops = n;
-    r->n_lanes = 8;
+    r->n_tracks = 8;
     for (uint32_t i = 0; i < 8; i++)
-        h->lanes[i] = (syn__pt_lane){.device = i >= 2, .stream = 5 + (int64_t)i};
+        h->tracks[i] = (syn__pt_track){.device = i >= 2, .stream = 5 + (int64_t)i};
     for (size_t i = 0; i < n; i++) {
         hand_deps(h, i, rows[i].deps);
         hand_one(h, &rows[i], i);

@@ -15,7 +15,7 @@
 typedef struct hand_op {
     const char *name;
     syn_pytorch_op_kind kind;
-    uint32_t lane;
+    uint32_t track;
     int64_t start, wall;
     /* Dependencies as "3L 4S": index of the op and first letter of the class; Y: sync. */
     const char *deps;
@@ -30,7 +30,7 @@ typedef struct hand_op {
 typedef struct hand {
     syn__pt_rank rank;
     syn__pt_op ops[HAND_MAX];
-    syn__pt_lane lanes[8];
+    syn__pt_track tracks[8];
     syn__pt_host_node nodes[HAND_MAX];
     syn__pt_event events[2 * HAND_MAX];
     syn__pt_dep deps[HAND_MAX * 8];
@@ -39,7 +39,7 @@ typedef struct hand {
     size_t n_texts;
 } hand;
 
-/* Fills *h from n rows, in their order. Lanes 0 and 1 are threads; lanes 2, 3, ... are streams 7,
+/* Fills *h from n rows, in their order. Tracks 0 and 1 are threads; tracks 2, 3, ... are streams 7,
    8, ... */
 void hand_make(hand *h, const hand_op *rows, size_t n);
 

@@ -4,7 +4,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
 
-static syn_status add_facts(syn_graph *g, syn_error *err) {
+static syn_status add_metadata(syn_graph *g, syn_error *err) {
     static const int32_t pair[2] = {0, 1}, one[1] = {1};
     const syn_graph_group groups[2] = {{1, "tp0", pair, 2}, {9, "odd <&\"'> \xC3\xA9", one, 1}};
     const syn_attribute facts[] = {
@@ -162,7 +162,7 @@ syn_graph *full_graph(void) {
     syn_graph *g = NULL;
     syn_error err = {0};
     NEED_OK(syn_graph_new(&g, ranks, 2, 3, &err), err);
-    NEED_OK(add_facts(g, &err), err);
+    NEED_OK(add_metadata(g, &err), err);
     for (uint32_t r = 0; r < 2; r++) NEED_OK(add_rank(g, r, &err), err);
     NEED_OK(syn_graph_verify(g, &err), err);
     return g;

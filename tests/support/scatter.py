@@ -43,8 +43,8 @@ class Panel:
         self.x0, self.title, self.rows = x0, title, rows
         all_ms = [ms for row in rows for ms in row[1:]]
         low, high = math.log10(min(all_ms)), math.log10(max(all_ms))
-        room = 0.06 * (high - low) + 0.02
-        self.low, self.high = low - room, high + room
+        margin = 0.06 * (high - low) + 0.02
+        self.low, self.high = low - margin, high + margin
 
     def at(self, ms):
         return (math.log10(ms) - self.low) / (self.high - self.low) * SIDE

@@ -9,7 +9,7 @@
 #include "tests/support/small_models.h"
 
 /* Number of samples of all ranks together, tokens per sample, and largest number of ranks. */
-enum { TRAINED_TEXTS = 4, TRAINED_TOKENS = 8, TRAINING_MOST_RANKS = 24 };
+enum { TRAINED_TEXTS = 4, TRAINED_TOKENS = 8, TRAINING_MAX_RANKS = 24 };
 
 typedef struct small_training {
     const syn_model_config *config; /* small_gpt or small_bert */
@@ -26,9 +26,9 @@ typedef struct small_training {
        the last bucket is in flight. If the function makes the context fail, the run fails. */
     void (*around_backward)(syn_ctx *ctx, int step, bool after);
     /* The results of each rank. */
-    uint64_t hash[TRAINING_MOST_RANKS];
-    size_t peak[TRAINING_MOST_RANKS];
-    syn_ctx *ctx[TRAINING_MOST_RANKS];
+    uint64_t hash[TRAINING_MAX_RANKS];
+    size_t peak[TRAINING_MAX_RANKS];
+    syn_ctx *ctx[TRAINING_MAX_RANKS];
 } small_training;
 
 /* Trains on one rank; a syn_rank_main whose arg points to the small_training. */

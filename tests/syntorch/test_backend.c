@@ -42,7 +42,7 @@ struct far {
 static int n_open, n_buffers;
 /* The largest number of bytes that all buffers may have together, and the number that they have
    now. */
-static size_t room = SIZE_MAX, held;
+static size_t memory_limit = SIZE_MAX, held;
 static const char *failing; /* name of the backend function that fails, or NULL */
 static int good_copies;     /* copies to the host that succeed before one fails */
 static int n_copies_out;
@@ -70,7 +70,7 @@ enum { BEFORE = 64 }; /* bytes before each buffer, which store its size */
 
 static void *far_alloc(void *device, size_t bytes) {
     (void)device;
-    if (fails("alloc") || bytes > room - held) return NULL;
+    if (fails("alloc") || bytes > memory_limit - held) return NULL;
     n_buffers++;
     held += bytes;
     char *data = malloc(BEFORE + bytes);
@@ -447,7 +447,7 @@ static void test_memory_of_other_sizes(void) {
     float data[2048], back[2048];
     syn_ctx *ctx = far_ctx();
     size_t count = 0;
-    room = 3 * sizeof data;
+    memory_limit = 3 * sizeof data;
     for (int i = 0; i < 2048; i++) data[i] = (float)i;
     for (int round = 0; round < ROUNDS; round++) {
         const syn_mark mark = syn_ctx_mark(ctx);
@@ -469,7 +469,7 @@ static void test_memory_of_other_sizes(void) {
     CHECK_INT(syn_input(ctx, "more", &more, NULL).id, 0);
     CHECK_INT(syn_ctx_status(ctx), SYN_E_NOMEM);
     syn_ctx_free(ctx);
-    room = SIZE_MAX;
+    memory_limit = SIZE_MAX;
     CHECK(n_open == 0 && n_buffers == 0 && held == 0);
 }
 
@@ -479,14 +479,14 @@ static void test_a_device_lost_while_memory_is_out(void) {
     const syn_spec small = {SYN_F32, 1, {64}}, large = {SYN_F32, 1, {128}};
     syn_ctx *ctx = far_ctx();
     const syn_mark mark = syn_ctx_mark(ctx);
-    room = 512;
+    memory_limit = 512;
     syn_input(ctx, "x", &small, NULL);
     syn_forget(ctx, mark, NULL, 0);
     failing = "sync";
     CHECK_INT(syn_input(ctx, "y", &large, NULL).id, 0);
     failing = NULL;
     CHECK_STR(syn_ctx_error(ctx)->text, "the far device is lost");
-    room = SIZE_MAX;
+    memory_limit = SIZE_MAX;
     syn_ctx_free(ctx);
 }
 

@@ -33,15 +33,15 @@ static bool has(const syn_work *work, uint32_t n) {
 }
 
 /* Adds a piece of n bytes that belongs to no node and comes after node n. */
-static void add_between(syn_work *work, uint32_t n) {
+static void add_unowned(syn_work *work, uint32_t n) {
     const syn_unowned_piece between = {n, {.kind = SYN_PIECE_COPY_OUT, .bytes = n}};
     syn_error err = {0};
-    CHECK_OK(syn_work_add_between(work, &between, &err), err);
+    CHECK_OK(syn_work_add_unowned(work, &between, &err), err);
 }
 
-static bool has_between(const syn_work *work, size_t i, uint32_t n) {
-    return i < work->n_between && work->between[i].after == n &&
-           work->between[i].piece.kind == SYN_PIECE_COPY_OUT && work->between[i].piece.bytes == n;
+static bool has_unowned(const syn_work *work, size_t i, uint32_t n) {
+    return i < work->n_unowned && work->unowned[i].after == n &&
+           work->unowned[i].piece.kind == SYN_PIECE_COPY_OUT && work->unowned[i].piece.bytes == n;
 }
 
 /* Work can be added in any order. Adding it twice has no effect. Dropped work is gone, and can be
@@ -65,14 +65,14 @@ static void found_by_number(void) {
                   "%u", (unsigned)order[i]);
     add(&work, 8);
     CHECK(has(&work, 8) && has(&work, 7));
-    for (uint32_t i = 0; i < 12; i += 4) add_between(&work, i);
+    for (uint32_t i = 0; i < 12; i += 4) add_unowned(&work, i);
     syn_work_drop(&work, 8);
-    CHECK(work.n_between == 2 && has_between(&work, 0, 0) && has_between(&work, 1, 4));
-    add_between(&work, 9);
+    CHECK(work.n_unowned == 2 && has_unowned(&work, 0, 0) && has_unowned(&work, 1, 4));
+    add_unowned(&work, 9);
     syn_work_drop(&work, 9); /* node 9 has no work */
-    CHECK(work.n_between == 2);
+    CHECK(work.n_unowned == 2);
     syn_work_drop(&work, 0);
-    CHECK(work.n_nodes == 0 && work.n_pieces == 0 && work.n_between == 0);
+    CHECK(work.n_nodes == 0 && work.n_pieces == 0 && work.n_unowned == 0);
     syn_work_free(&work);
 }
 
@@ -85,13 +85,13 @@ static void as_bytes(void) {
     size_t bytes = 0;
     for (uint32_t n = 1; n < 40; n++) {
         add(&work, n);
-        add_between(&work, n);
+        add_unowned(&work, n);
     }
     CHECK_OK(syn_work_pack(&work, &data, &bytes, &err), err);
     CHECK(bytes % 8 == 0);
     NEED_OK(syn_work_unpack(&back, data, bytes, &err), err);
     for (uint32_t n = 1; n < 40; n++)
-        CHECK_MSG(has(&back, n) && has_between(&back, n - 1, n), "%u", (unsigned)n);
+        CHECK_MSG(has(&back, n) && has_unowned(&back, n - 1, n), "%u", (unsigned)n);
     CHECK(back.n_nodes == work.n_nodes && back.n_pieces == work.n_pieces);
     syn_work_free(&back);
     for (size_t cut = 0; cut < bytes; cut += 8)
@@ -140,19 +140,19 @@ static void of_a_context(void) {
         const syn_unowned_piece between = {n, {.call_ns = now + n, .start_ns = now + 9}};
         syn_ctx_add_unowned_work(ctx, &between);
     }
-    CHECK(work->n_between == 3 && work->between[2].piece.call_ns == first->call_ns + 2 &&
-          work->between[2].piece.start_ns == first->call_ns + 9);
+    CHECK(work->n_unowned == 3 && work->unowned[2].piece.call_ns == first->call_ns + 2 &&
+          work->unowned[2].piece.start_ns == first->call_ns + 9);
     CHECK(syn_trace_hash(syn_ctx_trace(ctx)) == hash);
     syn_forget(ctx, mark, NULL, 0);
-    CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2) && work->n_between == 2);
+    CHECK(syn_work_of(work, 1) && !syn_work_of(work, 2) && work->n_unowned == 2);
     /* Work after node 2 that is reported late: it began before node 2 was forgotten, or after
        that. */
     for (int since = 0; since < 2; since++) {
         const syn_unowned_piece late = {2, {.call_ns = since ? syn__clock_ns() : now}};
         syn_ctx_add_unowned_work(ctx, &late);
-        CHECK_INT((int)work->n_between, 2 + since);
+        CHECK_INT((int)work->n_unowned, 2 + since);
     }
-    CHECK_INT(work->between[2].after, 1);
+    CHECK_INT(work->unowned[2].after, 1);
     CHECK_INT(syn_ctx_status(ctx), SYN_OK);
     syn_ctx_free(ctx);
 }

@@ -82,7 +82,7 @@ static void giving_back(void) {
     const long before = resident_kib();
     for (size_t at = 0; at <= input.bytes; at += 777) syn__file_text_done(&input, input.data + at);
     syn__file_text_done(&input, input.data + input.bytes);
-    CHECK_INT(input.given_back, 3 * SYN__FILE_TEXT_STEP);
+    CHECK_INT(input.released_bytes, 3 * SYN__FILE_TEXT_STEP);
     const long after = resident_kib();
     if (before >= 0)
         CHECK_MSG(before - after > (long)(SYN__FILE_TEXT_STEP >> 10) * 2, "%ld KiB, then %ld KiB",
@@ -90,9 +90,9 @@ static void giving_back(void) {
     CHECK(holds(&input, text, LARGE));
     /* Reads the text a second time. */
     syn__file_text_done(&input, input.data);
-    CHECK_INT(input.given_back, 0);
+    CHECK_INT(input.released_bytes, 0);
     syn__file_text_done(&input, input.data + SYN__FILE_TEXT_STEP + 1);
-    CHECK_INT(input.given_back, SYN__FILE_TEXT_STEP);
+    CHECK_INT(input.released_bytes, SYN__FILE_TEXT_STEP);
     CHECK(holds(&input, text, LARGE));
     syn__file_text_close(&input);
     CHECK_OK(syn__file_text_memory(&input, "memory", text, LARGE, &err), err);
@@ -197,17 +197,17 @@ static void copies(void) {
 static unsigned char *pack(const char *text, size_t bytes, size_t *packed_bytes) {
     z_stream z = {0};
     if (deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK) return NULL;
-    const uLong room = deflateBound(&z, (uLong)bytes) + 100;
-    unsigned char *out = malloc(room);
+    const uLong capacity = deflateBound(&z, (uLong)bytes) + 100;
+    unsigned char *out = malloc(capacity);
     char *in = malloc(bytes + 1);
     if (out == NULL || in == NULL) return NULL;
     memcpy(in, text, bytes);
     z.next_in = (Bytef *)in;
     z.avail_in = (uInt)bytes;
     z.next_out = out;
-    z.avail_out = (uInt)room;
+    z.avail_out = (uInt)capacity;
     if (deflate(&z, Z_FINISH) != Z_STREAM_END) return NULL;
-    *packed_bytes = room - z.avail_out;
+    *packed_bytes = capacity - z.avail_out;
     deflateEnd(&z);
     free(in);
     return out;

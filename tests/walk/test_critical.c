@@ -6,17 +6,17 @@
 enum { MOST = 16 };
 
 static uint64_t host(uint32_t rank, uint64_t thread) {
-    return syn__critical_lane(rank, false, 0, thread);
+    return syn__critical_track(rank, false, 0, thread);
 }
 
 static uint64_t stream(uint64_t number) {
-    return syn__critical_lane(0, true, 0, number);
+    return syn__critical_track(0, true, 0, number);
 }
 
 /* An op from `begin` to `end`, in microseconds. */
-static syn__critical_op op(uint64_t lane, double begin, double end) {
+static syn__critical_op op(uint64_t track, double begin, double end) {
     return (syn__critical_op){
-        .begin_ns = 1e3 * begin, .end_ns = 1e3 * end, .lane = lane, .last_member = SYN_NO_NODE};
+        .begin_ns = 1e3 * begin, .end_ns = 1e3 * end, .track = track, .last_member = SYN_NO_NODE};
 }
 
 /* Checks how much each op contributes to the critical path, in microseconds. pairs: {op,

@@ -24,7 +24,7 @@ typedef struct findings {
     fit_errors before, after;
     fit_free constants;
     syn_hardware start, fitted;
-    extrapolation beyond;          /* extrapolations of the rows, with the constants in `start` */
+    extrapolation extrapolated;    /* extrapolations of the rows, with the constants in `start` */
     double *predicted[FIT_SPLITS]; /* for each row, the time in ns predicted by a fit to the rows of
                                       all other parts (see fit_leave_out) */
     double left_out[FIT_SPLITS], square[FIT_SPLITS]; /* mean absolute and mean squared error of
@@ -59,17 +59,17 @@ static int size_of(const measured_row *row) {
     return row->bytes < 1u << 20 ? SMALL : row->bytes < 1u << 26 ? MIDDLE : LARGE;
 }
 
-static bool is_alike(const measured_row *a, const measured_row *b) {
+static bool is_same_group(const measured_row *a, const measured_row *b) {
     return a->comm == b->comm && a->tp == b->tp;
 }
 
-static void print_alike(const findings *f, size_t first) {
+static void print_group(const findings *f, size_t first) {
     double sum[SIZES] = {0};
     int n[SIZES] = {0};
     const measured_row *row = f->all[first];
     for (size_t i = first; i < f->rows->n; i++) {
         const int size = size_of(f->all[i]);
-        if (!is_alike(f->all[i], row)) continue;
+        if (!is_same_group(f->all[i], row)) continue;
         sum[size] += fabs(measured_predict_ns(f->all[i], &f->start) / f->all[i]->ns - 1);
         n[size]++;
     }
@@ -96,8 +96,8 @@ static void print_kinds(const findings *f) {
            "above");
     for (size_t i = 0; i < f->rows->n; i++) {
         bool seen = false;
-        for (size_t j = 0; j < i && !seen; j++) seen = is_alike(f->all[i], f->all[j]);
-        if (!seen) print_alike(f, i);
+        for (size_t j = 0; j < i && !seen; j++) seen = is_same_group(f->all[i], f->all[j]);
+        if (!seen) print_group(f, i);
     }
 }
 
@@ -105,7 +105,7 @@ static void print_findings(const findings *f) {
     if (f->rows->n_skipped > 0) printf("%zu rows with pipelines are skipped\n", f->rows->n_skipped);
     print_errors(f->title, &f->before, f->rows);
     print_kinds(f);
-    extrapolation_print(&f->beyond, stdout);
+    extrapolation_print(&f->extrapolated, stdout);
     if (has_several_stacks(f->rows))
         printf("note: the rows are of several stacks; select one with --rows_stack\n");
     if (args.check) return;
@@ -150,7 +150,7 @@ static syn_status print_json(const findings *f, syn_error *err) {
     syn_sink_printf(out, ", \"skipped\": %zu", f->rows->n_skipped);
     put_errors(out, "given", &f->before, f->rows);
     syn_sink_text(out, ", \"extrapolations\": ");
-    extrapolation_json(&f->beyond, out);
+    extrapolation_json(&f->extrapolated, out);
     if (!args.check) {
         put_errors(out, "fitted", &f->after, f->rows);
         syn_sink_text(out, ", \"constants\": {");
@@ -219,7 +219,7 @@ static void keep_errors(findings *f) {
                                        f->predicted[FIT_TENTH][i] / r->ns - 1};
     }
     for (int s = FIT_MODEL; s < FIT_SPLITS; s++)
-        if (f->parts[s] > 1) e->apart[training].error[splits[s]] = sqrt(f->square[s]);
+        if (f->parts[s] > 1) e->holdout[training].error[splits[s]] = sqrt(f->square[s]);
 }
 
 /* Stores the ranges of the rows' sizes in the fitted hardware description. */
@@ -243,7 +243,7 @@ static syn_status fit(findings *f, syn_error *err) {
     return SYN_OK;
 }
 
-static void tell_written(const char *path) {
+static void report_written(const char *path) {
     char shown[CLI_SHOWN_BYTES];
     if (!args.json && strcmp(path, "-") != 0)
         printf("written: %s\n", cli_shown(path, shown, sizeof shown));
@@ -267,7 +267,7 @@ static syn_status write_predictions(const findings *f, syn_error *err) {
         syn_sink_char(out, '\n');
     }
     SYN_TRY(syn_sink_close(out, true, err));
-    tell_written(args.predictions);
+    report_written(args.predictions);
     return SYN_OK;
 }
 
@@ -277,7 +277,7 @@ static syn_status write_file(const syn_hardware *hw, syn_error *err) {
     SYN_TRY(syn_sink_open_file(&sink, args.output, err));
     syn_hardware_write(hw, sink);
     SYN_TRY(syn_sink_close(sink, true, err));
-    tell_written(args.output);
+    report_written(args.output);
     return SYN_OK;
 }
 
@@ -303,7 +303,7 @@ static void find_extrapolations(findings *f) {
     for (size_t i = 0; i < f->rows->n; i++) {
         extrapolation one = {.n = 0};
         measured_extrapolate(f->all[i], &f->start, &one);
-        extrapolation_merge(&f->beyond, &one);
+        extrapolation_merge(&f->extrapolated, &one);
     }
 }
 

@@ -283,11 +283,11 @@ static double fit_from(const problem *p, int rounds) {
 syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_row *const *rows,
                     size_t n, bool given, int rounds, syn_error *err) {
     const size_t numbers = n * ((size_t)constants->n + 2);
-    double *room = syn_calloc(numbers + 1, sizeof *room);
-    if (room == NULL)
-        return SYN_FAIL_NOMEM(err, numbers * sizeof *room, "the fit of a stack's constants");
+    double *buffer = syn_calloc(numbers + 1, sizeof *buffer);
+    if (buffer == NULL)
+        return SYN_FAIL_NOMEM(err, numbers * sizeof *buffer, "the fit of a stack's constants");
     syn_hardware best = *hw, other;
-    problem p = {&best, constants, rows, n, room, room + n, room + 2 * n};
+    problem p = {&best, constants, rows, n, buffer, buffer + n, buffer + 2 * n};
     double least = given ? fit_from(&p, rounds) : INFINITY;
     p.hw = &other;
     for (int start = 0; start < STARTS; start++) {
@@ -298,7 +298,7 @@ syn_status fit_rows(syn_hardware *hw, const fit_free *constants, const measured_
         least = fmin(least, loss);
     }
     *hw = best;
-    syn_free(room);
+    syn_free(buffer);
     return SYN_OK;
 }
 
@@ -356,9 +356,9 @@ static bool is_first(const measured *all, size_t index, fit_split split, const c
 syn_status fit_leave_out(double *predicted_ns, int *n_parts, fit_split split,
                          const syn_hardware *start, const fit_free *constants, const measured *all,
                          int rounds, syn_error *err) {
-    const measured_row **room = syn_calloc(2 * all->n + 1, sizeof *room);
-    if (room == NULL) return SYN_FAIL_NOMEM(err, 2 * all->n * sizeof *room, "rows");
-    halves h = {room, room + all->n, 0, 0};
+    const measured_row **buffer = syn_calloc(2 * all->n + 1, sizeof *buffer);
+    if (buffer == NULL) return SYN_FAIL_NOMEM(err, 2 * all->n * sizeof *buffer, "rows");
+    halves h = {buffer, buffer + all->n, 0, 0};
     syn_status s = SYN_OK;
     *n_parts = 0;
     for (size_t i = 0; i < all->n && s == SYN_OK; i++) {
@@ -372,6 +372,6 @@ syn_status fit_leave_out(double *predicted_ns, int *n_parts, fit_split split,
         for (size_t k = 0; k < h.n_out; k++)
             predicted_ns[h.out[k] - all->rows] = measured_predict_ns(h.out[k], &hw);
     }
-    syn_free(room);
+    syn_free(buffer);
     return s;
 }

@@ -59,9 +59,9 @@ static job shared_by(const job *what, int32_t ranks, syn_dtype dtype) {
 /* State of a measurement. */
 typedef struct measuring {
     uint64_t begun_ns;
-    double disturbed; /* highest fraction of the cores that other processes used during any of the
-                         jobs whose times count */
-    double own_ns;    /* measured duration of an op with almost no work */
+    double background_load; /* highest fraction of the cores that other processes used during any of
+                         the jobs whose times count */
+    double own_ns;          /* measured duration of an op with almost no work */
 } measuring;
 
 /* Runs a job. While there is time, repeats it if other processes used the cores. */
@@ -77,7 +77,7 @@ static syn_status run_quietly(measuring *m, const job *what, timed_ops *ops, job
         s = job_run(what, &fresh, times, err);
         others = idle_others(&mark);
     }
-    m->disturbed = fmax(m->disturbed, others);
+    m->background_load = fmax(m->background_load, others);
     if (s == SYN_OK) s = timed_ops_add(ops, &fresh, err);
     timed_ops_free(&fresh);
     return s;
@@ -233,8 +233,8 @@ static void print_machine(const syn_hardware *hw, const measuring *m) {
         print_link(&hw->intra, hw->shared.ranks, "threads");
     }
     printf("measured in %.0f s; other processes used up to %.0f %% of the cores%s\n",
-           1e-9 * (double)(syn__clock_ns() - m->begun_ns), 100 * m->disturbed,
-           m->disturbed > SPOILED ? "; measure again without them" : "");
+           1e-9 * (double)(syn__clock_ns() - m->begun_ns), 100 * m->background_load,
+           m->background_load > SPOILED ? "; measure again without them" : "");
 }
 
 static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_error *err) {

@@ -84,7 +84,7 @@ static double best_memory(const timed_ops *ops) {
    number of ranks in the group of the collectives. */
 static syn_status add_rows(measured *m, const timed_ops *ops, uint32_t ranks, syn_error *err) {
     for (size_t i = 0; i < ops->n; i++) {
-        measured_row row = {.ns = ops->at[i].ns, .beside = 1, .tp = 1, .dp = 1};
+        measured_row row = {.ns = ops->at[i].ns, .overlap_factor = 1, .tp = 1, .dp = 1};
         if (!(row.ns > 0)) continue;
         SYN_TRY(syn_grow(&row.ops, &row.cap_ops, 1, sizeof *row.ops, err));
         row.n_ops = 1;

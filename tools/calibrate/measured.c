@@ -276,16 +276,17 @@ double measured_predict_ns(const measured_row *row, const syn_hardware *hw) {
         const syn_graph_group group = group_of(op, ranks);
         ns += (double)op->count * syn_hardware_predict_ns(hw, &op->node, &group, 0);
     }
-    return ns * row->beside;
+    return ns * row->overlap_factor;
 }
 
-void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond) {
+void measured_extrapolate(const measured_row *row, const syn_hardware *hw,
+                          extrapolation *extrapolated) {
     int32_t ranks[MEASURED_RANKS];
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *op = &row->ops[i];
         const syn_graph_group group = group_of(op, ranks);
         const double ns = (double)op->count * syn_hardware_predict_ns(hw, &op->node, &group, 0);
-        extrapolation_add(beyond, hw, &op->node, &group, ns);
+        extrapolation_add(extrapolated, hw, &op->node, &group, ns);
     }
 }
 

@@ -31,12 +31,12 @@ typedef struct measured_row {
     int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp;
     syn_comm_kind comm; /* kind of collective; `bytes` is the size of the whole buffer */
     uint64_t bytes;
-    const char *path; /* path of the CSV file; owned by the caller */
-    int64_t line;     /* line number in the file */
-    double ns;        /* measured time */
-    double beside;    /* predicted duration / sum of the predicted op times; below 1 if ops
-                         overlap */
-    tally_row *ops;   /* distinct ops with their counts; set by measured_record */
+    const char *path;      /* path of the CSV file; owned by the caller */
+    int64_t line;          /* line number in the file */
+    double ns;             /* measured time */
+    double overlap_factor; /* predicted duration / sum of the predicted op times; below 1 if ops
+                      overlap */
+    tally_row *ops;        /* distinct ops with their counts; set by measured_record */
     size_t n_ops, cap_ops;
 } measured_row;
 
@@ -54,11 +54,12 @@ syn_status measured_read(measured *m, const char *path, const char *stack,
                          syn_error *err) SYN_MUST_USE;
 void measured_free(measured *m);
 
-/* Records the row's run and counts its ops. The overlap of ops (`beside`) is computed with the
-   times that hw predicts; predictions with other constants assume the same overlap. */
+/* Records the row's run and counts its ops. The overlap of ops (`overlap_factor`) is computed with
+   the times that hw predicts; predictions with other constants assume the same overlap. */
 syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
-/* Adds those ops of the row to *beyond that are outside the ranges that hw was fitted to. */
-void measured_extrapolate(const measured_row *row, const syn_hardware *hw, extrapolation *beyond);
+/* Adds those ops of the row to *extrapolated that are outside the ranges that hw was fitted to. */
+void measured_extrapolate(const measured_row *row, const syn_hardware *hw,
+                          extrapolation *extrapolated);
 /* Extends the ranges in *fitted to include the row's ops. */
 void measured_fitted_to(const measured_row *row, const syn_hardware *hw, syn_hw_fit_ranges *fitted);
 /* Whether two nodes have the same predicted time on any hardware. */

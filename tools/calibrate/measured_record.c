@@ -159,7 +159,7 @@ static syn_status record_step(measured_row *row, syn_trainer *trainer, struct tr
     const syn_trace *trace = syn_ctx_trace(ctx);
     uint64_t last = 0;
     syn_graph *graph;
-    SYN_TRY(syn_trainer_set_passes(trainer, passes, err));
+    SYN_TRY(syn_trainer_set_microbatches(trainer, passes, err));
     SYN_TRY(syn_trainer_step(trainer, loss_of, t, 1e-4, NULL, err));
     SYN_TRY(count_trace(row, ctx, 0, &last, err));
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, hw, err));
@@ -191,7 +191,7 @@ static syn_status record_steps(measured_row *row, syn_trainer *trainer, struct t
     if (s == SYN_OK) {
         add_passes(row, &fewer, (uint64_t)more);
         ns += (double)more * (ns - fewer_ns);
-        row->beside = ns / measured_predict_ns(row, hw);
+        row->overlap_factor = ns / measured_predict_ns(row, hw);
     }
     syn_free(fewer.ops);
     return s;
@@ -254,7 +254,7 @@ static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *
 
 syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) {
     syn_comm *comm;
-    row->beside = 1;
+    row->overlap_factor = 1;
     if (row->kind == MEASURED_COLLECTIVE) return count_collective(row, err);
     syn_error why = {0};
     SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));

@@ -20,7 +20,7 @@ typedef struct kind {
     void (*call)(prober *p, const syn_tensor in[3]);
 } kind;
 
-static const kind product, sum, gelu, norm, turned, attention;
+static const kind product, sum, gelu, norm, transposed, attention;
 
 /* A series of measurements of one op. Sizes are powers of two, with exponents from `first` to
    `last` in increments of `step`. The size is the number of columns and the inner size of a matrix
@@ -43,17 +43,17 @@ static const series all[] = {
     BOTH(&product, 6, 13, 1, 1, false),   BOTH(&product, 6, 13, 1, 16, false),
     BOTH(&product, 6, 13, 1, 256, false), BOTH(&product, 6, 13, 1, 2048, false),
     BOTH(&sum, 10, 28, 3, 0, false),      BOTH(&gelu, 10, 28, 3, 0, false),
-    BOTH(&norm, 10, 28, 3, 0, false),     BOTH(&turned, 10, 28, 3, 0, false),
+    BOTH(&norm, 10, 28, 3, 0, false),     BOTH(&transposed, 10, 28, 3, 0, false),
     BOTH(&attention, 3, 13, 1, 1, false), BOTH(&attention, 3, 13, 1, 8, false),
     BOTH(&attention, 3, 15, 2, 8, true),
 };
 
 enum { SERIES = sizeof all / sizeof all[0] };
 enum { HEADS = 16, HEAD = 64, NORM = 1024 };
-enum { LEAST_RUNS = 3, MOST_RUNS = 40 };         /* calls per size */
+enum { MIN_RUNS = 3, MAX_RUNS = 40 };            /* calls per size */
 enum { LAYERS = 20, LAYER_OPS = 5, ROUNDS = 5 }; /* for measuring launch overhead */
 enum { NOISE = 1 << 18 };                        /* number of random values; operands repeat them */
-enum { HELD_MOST = 8192 };
+enum { HELD_MAX = 8192 };
 #define POOL_BYTES 1073741824.0 /* maximum bytes of all operands; exceeds any cache */
 #define LONG_NS    4e6          /* a series ends at the first size that takes longer */
 #define RUNS_NS    30e6         /* approximate total time per size */
@@ -138,7 +138,7 @@ static const kind product = {product_operands, product_call};
 static const kind sum = {sum_operands, sum_call};
 static const kind gelu = {gelu_operands, gelu_call};
 static const kind norm = {norm_operands, norm_call};
-static const kind turned = {transposed_operands, transposed_call};
+static const kind transposed = {transposed_operands, transposed_call};
 static const kind attention = {attention_operands, attention_call};
 
 /* ---- Operands ---- */
@@ -225,7 +225,7 @@ static void hold(prober *p, double ns) {
 }
 
 static syn_status find_hold(prober *p, syn_error *err) {
-    for (int64_t size = 64; size <= HELD_MOST && p->held_ns < HELD_NS; size *= 2) {
+    for (int64_t size = 64; size <= HELD_MAX && p->held_ns < HELD_NS; size *= 2) {
         const syn_spec spec = {SYN_F32, 2, {size, size}};
         p->held = syn_state(p->ctx, "held", &spec);
         p->held_ns = HELD_NS;
@@ -272,9 +272,9 @@ static syn_status measure_size(prober *p, int64_t size, double *ns, syn_error *e
     double host_ns;
     SYN_TRY(warm_up(p, size, ns, &host_ns, err));
     syn_forget(p->ctx, mark, NULL, 0);
-    const int runs = (int)fmin(fmax(RUNS_NS / *ns, *ns < RUNS_NS ? LEAST_RUNS : 1), MOST_RUNS);
-    const double room = p->pool_bytes / (double)syn_dtype_bytes(p->series->dtype);
-    make_pool(p, (int64_t)fmax(fmin(runs * elems, room), elems));
+    const int runs = (int)fmin(fmax(RUNS_NS / *ns, *ns < RUNS_NS ? MIN_RUNS : 1), MAX_RUNS);
+    const double pool_elems = p->pool_bytes / (double)syn_dtype_bytes(p->series->dtype);
+    make_pool(p, (int64_t)fmax(fmin(runs * elems, pool_elems), elems));
     hold(p, 2 * host_ns * runs);
     count_from_here(p);
     (void)call_often(p, size, runs);
@@ -333,7 +333,7 @@ static syn_status measure_launch(prober *p, syn_error *err) {
 
 /* ---- All measurements ---- */
 
-static syn_status find_room(prober *p, syn_error *err) {
+static syn_status measure_memory(prober *p, syn_error *err) {
     size_t free_bytes, all_bytes;
     SYN_TRY(syn_ctx_memory(p->ctx, &free_bytes, &all_bytes, err));
     p->out->memory_bytes = (double)all_bytes;
@@ -360,7 +360,7 @@ syn_status probe_device(probed *out, syn_device device, uint64_t until_ns, syn_e
     SYN_TRY(syn_ctx_new(&p.ctx, device, NULL, err));
     syn_ctx_set_hashing(p.ctx, false);
     syn_ctx_device_info(p.ctx, &out->device);
-    syn_status s = find_room(&p, err);
+    syn_status s = measure_memory(&p, err);
     if (s == SYN_OK) s = find_hold(&p, err);
     if (s == SYN_OK) s = measure_types(&p, err);
     syn_ctx_free(p.ctx);

@@ -73,7 +73,7 @@ static syn_status check(trace_set *set, syn_error *err) {
     return s;
 }
 
-static const char *fact(const syn_graph *graph, const char *name) {
+static const char *metadata_text(const syn_graph *graph, const char *name) {
     const syn_attribute *a = syn_graph_meta(graph, name);
     return a && a->type == SYN_VALUE_TEXT ? a->text : NULL;
 }
@@ -89,10 +89,10 @@ static bool is_preset(const char *name) {
    `*assumed`. */
 static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_graph *first,
                                   syn_error *err) {
-    const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
+    const char *name = metadata_text(first, "hardware"), *stack = metadata_text(first, "stack");
     *assumed = !args.hw && !name;
     if (args.hw) name = args.hw;
-    else if (name && (!is_preset(name) || fact(first, "hardware_constants")))
+    else if (name && (!is_preset(name) || metadata_text(first, "hardware_constants")))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "this set was timed with the hardware file of '%.80s+%.40s', not with a "
                         "preset: give the file with --hw",
@@ -103,7 +103,7 @@ static syn_status choose_hardware(syn_hardware *hw, bool *assumed, const syn_gra
 /* Without --roofline, ASTRA-sim uses the compute times in the set. The set must have such times,
    for the same machine whose links are described. */
 static syn_status check_times(const syn_hardware *hw, const syn_graph *first, syn_error *err) {
-    const char *name = fact(first, "hardware"), *stack = fact(first, "stack");
+    const char *name = metadata_text(first, "hardware"), *stack = metadata_text(first, "stack");
     syn_cursor cursor = {.deps = NULL};
     syn_status s = SYN_OK;
     bool timed = false;

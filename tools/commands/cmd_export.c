@@ -131,10 +131,10 @@ static bool is_recording(const syn_exporter *exporter) {
            (n < 5 || strcmp(args.output + n - 5, ".json") != 0);
 }
 
-static syn_status keep_named(const syn__input_files *inputs, const char *name, const char *ending,
+static syn_status keep_named(const syn__input_files *inputs, const char *name, const char *suffix,
                              syn_error *err) {
     char path[PREFIX_BYTES];
-    if ((size_t)snprintf(path, sizeof path, "%s%s%s", args.output, name, ending) >= sizeof path)
+    if ((size_t)snprintf(path, sizeof path, "%s%s%s", args.output, name, suffix) >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the output's name is too long; give a shorter --output");
     return syn__input_files_keep(inputs, path, err);
@@ -299,7 +299,7 @@ int command_export(int argc, char **argv) {
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     if (s == SYN_OK && args.hw)
-        s = export_tell(graph, &hw, strcmp(args.output, "-") == 0 ? stderr : stdout, &err);
+        s = export_report(graph, &hw, strcmp(args.output, "-") == 0 ? stderr : stdout, &err);
     syn_graph_free(graph);
     syn_graph_free(other);
     return cli_done(&program, s, &err);

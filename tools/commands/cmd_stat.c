@@ -38,18 +38,18 @@ static const cli_program program = {
 
 /* ---- Warnings ---- */
 
-typedef struct oddity {
+typedef struct anomaly {
     const char *text;
     uint64_t count;
-} oddity;
+} anomaly;
 
-#define N_ODDITIES 8
+#define N_ANOMALIES 8
 
 /* All warnings with their counts; a count is 0 if the warning does not apply. */
-static void find_oddities(const syn_statistics *s, oddity out[N_ODDITIES]) {
+static void find_anomalies(const syn_statistics *s, anomaly out[N_ANOMALIES]) {
     const uint64_t on_device = s->n_communication - s->n_cpu_communication;
     const bool communicates = s->n_communication != 0;
-    const oddity all[N_ODDITIES] = {
+    const anomaly all[N_ANOMALIES] = {
         {"damaged or missing messages were skipped", s->n_damaged},
         {"ids occur more than once", s->n_duplicates},
         {"dependencies are not in the file", s->n_dangling},
@@ -107,7 +107,7 @@ static void print_heading(const char *what, const syn_statistics *s, bool bytes)
     char name[NAME_WIDTH + 1];
     snprintf(name, sizeof name, "%s%s", what, scope);
     printf("\n%-*s %10s %14s", NAME_WIDTH, name, "count", "us");
-    if (s->waiting_ns != 0) printf(" %14s", "+wait us");
+    if (s->wait_ns != 0) printf(" %14s", "+wait us");
     printf(bytes ? " %14s\n" : "\n", "input bytes");
 }
 
@@ -139,7 +139,7 @@ static void print_row(const char *name, const syn_statistics_row *row, const syn
     char text[32];
     print_name(name, NAME_WIDTH);
     printf(" %10" PRIu64 " %14" PRIu64, row->count, row->micros);
-    if (s->waiting_ns != 0) printf(" %14" PRIu64, row->waiting_ns / 1000);
+    if (s->wait_ns != 0) printf(" %14" PRIu64, row->wait_ns / 1000);
     if (bytes) printf(" %14s", cli_bytes_text((double)row->bytes, text, sizeof text));
     putchar('\n');
 }
@@ -180,31 +180,31 @@ static void print_ops(const syn_statistics *s) {
     free(rows);
 }
 
-static void print_facts(const syn_statistics *s) {
+static void print_metadata(const syn_statistics *s) {
     printf("\nschema          ");
     cli_print_escaped(stdout, s->version ? s->version : "(no version)",
                       strlen(s->version ? s->version : "(no version)"));
     putchar('\n');
-    for (size_t i = 0; i < s->n_facts && i < SHOWN; i++) {
-        print_name(s->facts[i].name, 15);
+    for (size_t i = 0; i < s->n_metadata && i < SHOWN; i++) {
+        print_name(s->metadata[i].name, 15);
         putchar(' ');
-        const size_t bytes = strlen(s->facts[i].value);
-        cli_print_escaped(stdout, s->facts[i].value, bytes < 200 ? bytes : 200);
+        const size_t bytes = strlen(s->metadata[i].value);
+        cli_print_escaped(stdout, s->metadata[i].value, bytes < 200 ? bytes : 200);
         printf("%s\n", bytes < 200 ? "" : "...");
     }
-    if (s->n_facts > SHOWN) printf("(%zu more attributes: see --json)\n", s->n_facts - SHOWN);
+    if (s->n_metadata > SHOWN) printf("(%zu more attributes: see --json)\n", s->n_metadata - SHOWN);
 }
 
 static void print_text(const syn_statistics_set *set) {
-    oddity odd[N_ODDITIES];
+    anomaly odd[N_ANOMALIES];
     name_scope(set->n_ranks);
     print_ranks(set);
     print_counts(&set->total);
     print_communication(&set->total);
     print_ops(&set->total);
-    print_facts(&set->ranks[0]);
-    find_oddities(&set->total, odd);
-    for (size_t i = 0; i < N_ODDITIES; i++)
+    print_metadata(&set->ranks[0]);
+    find_anomalies(&set->total, odd);
+    for (size_t i = 0; i < N_ANOMALIES; i++)
         if (odd[i].count != 0) printf("warning: %" PRIu64 " %s\n", odd[i].count, odd[i].text);
 }
 
@@ -218,7 +218,7 @@ static void put_rows(syn_sink *sink, const char *key, const syn_statistics_row *
         syn_sink_printf(sink,
                         ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"us\": %" PRIu64
                         ", \"waiting_us\": %" PRIu64 "}",
-                        rows[i].count, rows[i].bytes, rows[i].micros, rows[i].waiting_ns / 1000);
+                        rows[i].count, rows[i].bytes, rows[i].micros, rows[i].wait_ns / 1000);
     }
     syn_sink_char(sink, ']');
 }
@@ -238,7 +238,7 @@ static void put_numbers(syn_sink *sink, const syn_statistics *s) {
     put_count(sink, "critical_us", s->critical_micros);
     put_count(sink, "critical_nodes", s->critical_nodes);
     put_count(sink, "sum_us", s->sum_micros);
-    put_count(sink, "waiting_us", s->waiting_ns / 1000);
+    put_count(sink, "waiting_us", s->wait_ns / 1000);
     put_count(sink, "timed_nodes", s->n_timed);
     put_count(sink, "num_ops", s->num_ops);
     put_count(sink, "tensor_bytes", s->tensor_bytes);
@@ -275,7 +275,7 @@ static void put_counts(syn_sink *sink, const syn_statistics *s) {
                         "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64
                         ", \"us\": %" PRIu64 ", \"waiting_us\": %" PRIu64 "}",
                         comma, syn_statistics_collective_name(i), row->count, row->bytes,
-                        row->micros, row->waiting_ns / 1000);
+                        row->micros, row->wait_ns / 1000);
         comma = ", ";
     }
     syn_sink_char(sink, '}');
@@ -286,18 +286,18 @@ static void put_metadata(syn_sink *sink, const syn_statistics *s) {
     if (s->version == NULL) syn_sink_text(sink, "null");
     else syn_sink_json_string(sink, s->version);
     syn_sink_text(sink, ", \"metadata\": [");
-    for (size_t i = 0; i < s->n_facts; i++) {
+    for (size_t i = 0; i < s->n_metadata; i++) {
         syn_sink_text(sink, i ? ",\n  {\"name\": " : "\n  {\"name\": ");
-        syn_sink_json_string(sink, s->facts[i].name);
+        syn_sink_json_string(sink, s->metadata[i].name);
         syn_sink_text(sink, ", \"value\": ");
-        syn_sink_text(sink, s->facts[i].value);
+        syn_sink_text(sink, s->metadata[i].value);
         syn_sink_char(sink, '}');
     }
     syn_sink_char(sink, ']');
 }
 
 static void put_one(syn_sink *sink, const syn_statistics *s, bool total) {
-    oddity odd[N_ODDITIES];
+    anomaly odd[N_ANOMALIES];
     const char *comma = "";
     syn_sink_text(sink, "{");
     put_numbers(sink, s);
@@ -306,8 +306,8 @@ static void put_one(syn_sink *sink, const syn_statistics *s, bool total) {
     put_rows(sink, "ops", s->ops, s->n_ops);
     if (!total) put_metadata(sink, s);
     syn_sink_text(sink, ",\n \"warnings\": [");
-    find_oddities(s, odd);
-    for (size_t i = 0; i < N_ODDITIES; i++) {
+    find_anomalies(s, odd);
+    for (size_t i = 0; i < N_ANOMALIES; i++) {
         if (odd[i].count == 0) continue;
         syn_sink_printf(sink, "%s{\"count\": %" PRIu64 ", \"text\": ", comma, odd[i].count);
         syn_sink_json_string(sink, odd[i].text);

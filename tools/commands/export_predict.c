@@ -56,49 +56,49 @@ syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
 
 /* Returns a number in the run's metadata, which .et files store as text; `other` if it is
    missing. */
-static int64_t fact(const syn_graph *graph, const char *name, int64_t other) {
+static int64_t metadata_number(const syn_graph *graph, const char *name, int64_t other) {
     const syn_attribute *a = syn_graph_meta(graph, name);
     if (!a) return other;
     return a->type == SYN_VALUE_TEXT ? strtoll(a->text, NULL, 10) : a->i64;
 }
 
-static void tell_rate(double tokens, double ns, FILE *out) {
+static void report_rate(double tokens, double ns, FILE *out) {
     char rate[64];
     if (tokens > 0 && ns > 0)
         fprintf(out, ", %s tokens/s", cli_count_text(tokens * 1e9 / ns, rate, sizeof rate));
     fputc('\n', out);
 }
 
-static void tell_error(const syn_graph *graph, const syn_hardware *hw, const struct sums *s,
-                       FILE *out) {
+static void report_error(const syn_graph *graph, const syn_hardware *hw, const struct sums *s,
+                         FILE *out) {
     char text[256];
     const syn_attribute *dtype = syn_graph_meta(graph, "dtype");
     const bool trains = (s->phases & training) != 0;
-    const run_shape shape = {.training = trains,
-                             .wide = !dtype || dtype->type != SYN_VALUE_TEXT ||
-                                     strstr(dtype->text, "f32") != NULL,
-                             .layers = fact(graph, "layers", 0),
-                             .hidden = fact(graph, "hidden", 0),
-                             .tp = fact(graph, "tp", 1),
-                             .dp = fact(graph, "dp", 1),
-                             .batch = fact(graph, "batch", 1),
-                             .tokens = fact(graph, trains ? "tokens" : "prompt_tokens", 0),
-                             .new_tokens = fact(graph, "new_tokens", 0)};
+    const run_shape shape = {
+        .training = trains,
+        .wide = !dtype || dtype->type != SYN_VALUE_TEXT || strstr(dtype->text, "f32") != NULL,
+        .layers = metadata_number(graph, "layers", 0),
+        .hidden = metadata_number(graph, "hidden", 0),
+        .tp = metadata_number(graph, "tp", 1),
+        .dp = metadata_number(graph, "dp", 1),
+        .batch = metadata_number(graph, "batch", 1),
+        .tokens = metadata_number(graph, trains ? "tokens" : "prompt_tokens", 0),
+        .new_tokens = metadata_number(graph, "new_tokens", 0)};
     const run_error e = residuals_near(hw, &shape);
     fprintf(out, "prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
 }
 
 /* Prints times of prefill and decode. They are sums over rank 0's ops, which run one after
    another. */
-static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *out) {
+static void report_generation(const syn_graph *graph, const struct sums *s, FILE *out) {
     const double prefill = s->ns[SYN_PHASE_PREFILL], decode = s->ns[SYN_PHASE_DECODE];
-    const double made = (double)fact(graph, "batch", 0) * s->last_step;
+    const double made = (double)metadata_number(graph, "batch", 0) * s->last_step;
     char text[256];
     if (prefill > 0)
         fprintf(out, "predicted prefill: %s\n", cli_time_text(prefill, text, sizeof text));
     if (decode > 0) {
         fprintf(out, "predicted decode:  %s", cli_time_text(decode, text, sizeof text));
-        tell_rate(made, decode, out);
+        report_rate(made, decode, out);
     }
     if (prefill > 0)
         fprintf(out, "limits of prefill: %s\n",
@@ -109,24 +109,27 @@ static void tell_generation(const syn_graph *graph, const struct sums *s, FILE *
 }
 
 /* Prints the time of a training step, or of a trace of another kind, over all ranks together. */
-static syn_status tell_steps(const syn_graph *graph, const struct sums *s, FILE *out,
-                             syn_error *err) {
+static syn_status report_steps(const syn_graph *graph, const struct sums *s, FILE *out,
+                               syn_error *err) {
     const bool trains = (s->phases & training) != 0;
     const double steps = trains && s->steps > 0 ? s->steps : 1;
     char text[256];
     double ns, tokens = 0;
     SYN_TRY(syn_predicted_duration(&ns, graph, err));
     if (trains)
-        tokens = (double)fact(graph, "batch", 0) * (double)fact(graph, "accumulation", 1) *
-                 (double)fact(graph, "tokens", 0) * (double)fact(graph, "dp", 1);
+        tokens = (double)metadata_number(graph, "batch", 0) *
+                 (double)metadata_number(graph, "accumulation", 1) *
+                 (double)metadata_number(graph, "tokens", 0) *
+                 (double)metadata_number(graph, "dp", 1);
     fprintf(out, "predicted%s: %s", trains ? " step" : "",
             cli_time_text(ns / steps, text, sizeof text));
-    tell_rate(tokens, ns / steps, out);
+    report_rate(tokens, ns / steps, out);
     fprintf(out, "limits: %s\n", limits_text(&s->limits, LIMITS_ALL, ns, text, sizeof text));
     return SYN_OK;
 }
 
-syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out, syn_error *err) {
+syn_status export_report(const syn_graph *graph, const syn_hardware *hw, FILE *out,
+                         syn_error *err) {
     char title[160], name[CLI_SHOWN_BYTES];
     struct sums s;
     SYN_TRY(sum(graph, hw, &s, err));
@@ -137,9 +140,9 @@ syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out
         fprintf(out, " in %s", cli_shown(dtype->text, name, sizeof name));
     fputc('\n', out);
     if (s.phases & (1u << SYN_PHASE_PREFILL | 1u << SYN_PHASE_DECODE))
-        tell_generation(graph, &s, out);
-    else SYN_TRY(tell_steps(graph, &s, out, err));
-    tell_error(graph, hw, &s, out);
-    extrapolation_print(&s.limits.beyond, out);
+        report_generation(graph, &s, out);
+    else SYN_TRY(report_steps(graph, &s, out, err));
+    report_error(graph, hw, &s, out);
+    extrapolation_print(&s.limits.extrapolated, out);
     return SYN_OK;
 }

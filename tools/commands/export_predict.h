@@ -12,7 +12,7 @@
 syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
                           syn_error *err) SYN_MUST_USE;
 /* Prints time, tokens/s and limits of a graph that export_predict returned. */
-syn_status export_tell(const syn_graph *graph, const syn_hardware *hw, FILE *out,
-                       syn_error *err) SYN_MUST_USE;
+syn_status export_report(const syn_graph *graph, const syn_hardware *hw, FILE *out,
+                         syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -27,7 +27,7 @@ static syn_status find_config(const inference_args *args, char *found, size_t fo
     if (stat(args->weights, &st) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot open the weights '%.300s': %s", args->weights,
                         strerror(errno));
-    if (cli_find_beside(args->weights, "config.json", found, found_bytes)) return SYN_OK;
+    if (cli_find_sibling(args->weights, "config.json", found, found_bytes)) return SYN_OK;
     return SYN_FAIL(
         err, SYN_E_IO,
         "there is no config.json next to the weights '%.200s'; give --model or --model_config",
@@ -117,19 +117,19 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 
 /* Reads stop criteria and sampling parameters from generation_config.json. If there is no such
    file, reads them from config.json, which has them in older checkpoints. */
-static syn_status read_ending(inference *run, syn_error *err) {
+static syn_status read_stop_criteria(inference *run, syn_error *err) {
     char path[4200], unread[300];
     const inference_args *args = run->args;
     syn_model_config *c = &run->config;
     syn_stop_criteria end;
-    run->said_by = "generation_config.json";
-    const bool own = cli_find_beside(args->weights, run->said_by, path, sizeof path);
-    if (!own) run->said_by = "config.json";
+    run->defaults_file = "generation_config.json";
+    const bool own = cli_find_sibling(args->weights, run->defaults_file, path, sizeof path);
+    if (!own) run->defaults_file = "config.json";
     if (!own && (args->model || args->model_config ||
-                 !cli_find_beside(args->weights, run->said_by, path, sizeof path)))
+                 !cli_find_sibling(args->weights, run->defaults_file, path, sizeof path)))
         return SYN_OK;
-    SYN_TRY(
-        syn_stop_criteria_load(&end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
+    SYN_TRY(syn_stop_criteria_load(&end, &run->defaults, path, c->vocab_size, unread, sizeof unread,
+                                   err));
     if (own) c->end = end;
     if (*unread)
         inference_note(run, "%s sets %s, which is not supported and is ignored", path, unread);
@@ -138,7 +138,7 @@ static syn_status read_ending(inference *run, syn_error *err) {
 
 /* If the configuration ties the output head to the embeddings, but the weights contain a different
    head, uses the head of the weights. */
-static syn_status untie(inference *run, syn_error *err) {
+static syn_status untie_embeddings(inference *run, syn_error *err) {
     syn_weights_head head;
     if (!run->config.tied) return SYN_OK;
     SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
@@ -159,8 +159,8 @@ syn_status checkpoint_open(inference *run, syn_error *err) {
     SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->config.family, err));
     if (run->args->dtype < 0 && run->args->weight_dtype < 0)
         run->weight_dtype = syn_weights_dtype(run->weights);
-    if (syn_model_is_causal(&run->config)) SYN_TRY(read_ending(run, err));
-    return untie(run, err);
+    if (syn_model_is_causal(&run->config)) SYN_TRY(read_stop_criteria(run, err));
+    return untie_embeddings(run, err);
 }
 
 /* ---- Saving ---- */
@@ -194,11 +194,11 @@ syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, s
     model_folder model = {.config = &config,
                           .plan = &run->launch.parallel,
                           .heads = run->heads,
-                          .said = &run->said,
+                          .defaults = &run->defaults,
                           .as_in = as_read ? run->weights : NULL,
                           .tokenizer = tokenizer_of(args, tokenizer, sizeof tokenizer)};
     if (args->weights &&
-        cli_find_beside(args->weights, "generation_config.json", generation, sizeof generation))
+        cli_find_sibling(args->weights, "generation_config.json", generation, sizeof generation))
         model.generation = generation;
     return model_folder_write(&model, ctx, comm, run->partial, err);
 }

@@ -93,13 +93,13 @@ struct inference {
     int64_t params; /* number of parameters */
     const inference_task *task;
     void *work;
-    syn_sampling_defaults said;    /* sampling parameters from the file said_by */
-    const char *said_by;           /* "generation_config.json" or "config.json" */
-    syn_tokenizer *tokenizer;      /* NULL: prompts and output are token ids */
-    syn_weights *weights;          /* NULL: random */
-    char *partial;                 /* temporary folder of --save_weights; NULL: not saving */
-    syn_dtype dtype, weight_dtype; /* compute dtype; dtype of the weight matrices */
-    bool fused_attention;          /* choice of --attention, also for auto */
+    syn_sampling_defaults defaults; /* sampling parameters from the file defaults_file */
+    const char *defaults_file;      /* "generation_config.json" or "config.json" */
+    syn_tokenizer *tokenizer;       /* NULL: prompts and output are token ids */
+    syn_weights *weights;           /* NULL: random */
+    char *partial;                  /* temporary folder of --save_weights; NULL: not saving */
+    syn_dtype dtype, weight_dtype;  /* compute dtype; dtype of the weight matrices */
+    bool fused_attention;           /* choice of --attention, also for auto */
     syn_hardware hw;
     const char **prompts; /* n_prompts texts, one per line of the file or the single text of
                              --prompt */
@@ -200,7 +200,7 @@ void inference_json_pass(const report *r, const char *key, int64_t tokens, doubl
    inference_check_memory fails if this machine does not have enough memory for them. */
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;
-/* Adds metadata of the run, shown in pictures and files; see launch.facts. */
+/* Adds metadata of the run, shown in pictures and files; see launch.metadata. */
 syn_status inference_metadata(void *run, syn_graph *graph, syn_error *err) SYN_MUST_USE;
 /* Prints the summary or the JSON object. With --debug, prints all ops before that. */
 syn_status inference_print(inference *run, syn_error *err) SYN_MUST_USE;

@@ -364,7 +364,7 @@ static void json_predicted(const inference *run, const report *r, syn_sink *out)
     syn_sink_text(out, ", \"predicted_error\": ");
     syn_sink_double(out, e.error);
     syn_sink_text(out, ", \"extrapolated\": ");
-    syn_sink_json_string(out, e.beyond);
+    syn_sink_json_string(out, e.extrapolated);
 }
 
 static void json(const inference *run, const report *r, syn_sink *out) {

@@ -43,7 +43,7 @@ static syn_status add_all(syn__input_files *inputs, const inference_args *args, 
         SYN_TRY(syn__input_files_add(inputs, named[i], err));
     if (args->tokenizer) SYN_TRY(add_folder(inputs, args->tokenizer, err));
     if (!args->weights) return SYN_OK;
-    (void)cli_find_beside(args->weights, ".", folder, sizeof folder); /* the folder itself */
+    (void)cli_find_sibling(args->weights, ".", folder, sizeof folder); /* the folder itself */
     return add_folder(inputs, folder, err);
 }
 

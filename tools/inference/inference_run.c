@@ -64,7 +64,7 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_gr
 
 /* Like inference_check_memory, but for devices with their own memory; each rank has its own
    device. */
-static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error *err) {
+static syn_status check_device_memory(const inference *run, const syn_ctx *ctx, syn_error *err) {
     char a[32], b[32];
     size_t left, all;
     const double want = inference_resident_bytes(run) / (double)run->launch.ranks;
@@ -81,7 +81,7 @@ static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error
 syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
                                 syn_model **model, syn_error *err) {
     syn_weights_reader *reader = NULL;
-    SYN_TRY(check_room(run, ctx, err));
+    SYN_TRY(check_device_memory(run, ctx, err));
     if (run->weights) SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
     syn_status s = inference_make_model(run, ctx, tp, reader, model, err);
     if (s == SYN_OK && reader) s = syn_weights_finish(reader, *model, NULL, err);
@@ -143,14 +143,14 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
     const memory_check machine = memory_free_in_machine(""),
                        process = memory_free_in_this_process();
     const bool limited = own > process.bytes;
-    const memory_check *room = limited ? &process : &machine;
+    const memory_check *memory = limited ? &process : &machine;
     const double want = limited ? own : here;
-    if (run->launch.device != SYN_DEVICE_CPU || want <= room->bytes) return SYN_OK;
+    if (run->launch.device != SYN_DEVICE_CPU || want <= memory->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
                     "out of memory: the weights of %s and the KV cache of %lld sequences need %s, "
                     "but %s %s available; --device meta needs no memory for tensors",
                     run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
-                    room->says, cli_bytes_text(room->bytes, b, sizeof b));
+                    memory->source, cli_bytes_text(memory->bytes, b, sizeof b));
 }
 
 /* ---- Before and after ---- */
@@ -179,9 +179,9 @@ static void choose_dtype(inference *run) {
     if (run->launch.device != SYN_DEVICE_META || args->dtype >= 0 || args->weight_dtype >= 0)
         return;
     syn_dtype published = run->weight_dtype;
-    const bool said = syn_model_config_dtype(&run->config, &published) || run->weights;
+    const bool defaults = syn_model_config_dtype(&run->config, &published) || run->weights;
     const meta_run how = {.hw = inference_deciding_machine(run),
-                          .published = said ? &published : NULL,
+                          .published = defaults ? &published : NULL,
                           .chosen = args->hw || args->model,
                           .has_f16 = true};
     run->dtype = meta_dtype(&how);
@@ -194,7 +194,7 @@ syn_status inference_prepare(inference *run, syn_error *err) {
         *err = run->unknown;
         return err->code;
     }
-    run->said = (syn_sampling_defaults){NAN, NAN, NAN, NAN, NAN};
+    run->defaults = (syn_sampling_defaults){NAN, NAN, NAN, NAN, NAN};
     SYN_TRY(choose_hardware(run, err));
     if (args->weights) SYN_TRY(checkpoint_open(run, err));
     choose_dtype(run);

@@ -109,24 +109,24 @@ static syn_status choose(const choice *c, bool file_counts, const char *file, sy
 
 syn_status sampling_choose(const inference *run, inference_sampling *out, syn_error *err) {
     const inference_args *a = run->args;
-    const syn_sampling_defaults *said = &run->said;
+    const syn_sampling_defaults *defaults = &run->defaults;
     syn_sampling *how = &out->how;
     double top_k;
     const double k = a->top_k >= 0 ? (double)a->top_k : NAN;
     const double temperature = a->greedy ? 0 : a->temperature;
     const choice choices[] = {
-        {"temperature", temperature, said->temperature, 1, 0, 1e6, &how->temperature},
-        {"top_k", k, said->top_k, 0, 0, 1e9, &top_k},
-        {"top_p", a->top_p, said->top_p, 1, 1e-9, 1, &how->top_p},
-        {"min_p", a->min_p, said->min_p, 0, 0, 1, &how->min_p},
-        {"repetition_penalty", a->repetition_penalty, said->repetition_penalty, 1, 1e-6, 1e6,
+        {"temperature", temperature, defaults->temperature, 1, 0, 1e6, &how->temperature},
+        {"top_k", k, defaults->top_k, 0, 0, 1e9, &top_k},
+        {"top_p", a->top_p, defaults->top_p, 1, 1e-9, 1, &how->top_p},
+        {"min_p", a->min_p, defaults->min_p, 0, 0, 1, &how->min_p},
+        {"repetition_penalty", a->repetition_penalty, defaults->repetition_penalty, 1, 1e-6, 1e6,
          &out->repetition_penalty},
     };
     const size_t n = sizeof choices / sizeof *choices;
     for (size_t i = 0; i < n; i++) /* with temperature 0, the file's other values have no effect:
                                       only the penalty changes which token is the likeliest */
-        SYN_TRY(
-            choose(&choices[i], i == 0 || i == n - 1 || how->temperature > 0, run->said_by, err));
+        SYN_TRY(choose(&choices[i], i == 0 || i == n - 1 || how->temperature > 0,
+                       run->defaults_file, err));
     how->top_k = (int64_t)top_k;
     how->seed = (uint64_t)a->seed;
     return choose_end(run, &out->end, err);
@@ -142,19 +142,19 @@ uint64_t sampling_hash(const inference_sampling *s, uint64_t hash) {
 
 void sampling_print(const inference *run, const inference_sampling *s) {
     const inference_args *a = run->args;
-    const syn_sampling_defaults *said = &run->said;
+    const syn_sampling_defaults *defaults = &run->defaults;
     const bool samples = s->how.temperature > 0;
     const struct {
         const char *name;
         bool chosen;
         double value;
     } list[] = {
-        {"temperature", isnan(a->temperature) && !a->greedy && !isnan(said->temperature),
+        {"temperature", isnan(a->temperature) && !a->greedy && !isnan(defaults->temperature),
          s->how.temperature},
-        {"top_k", samples && a->top_k < 0 && !isnan(said->top_k), (double)s->how.top_k},
-        {"top_p", samples && isnan(a->top_p) && !isnan(said->top_p), s->how.top_p},
-        {"min_p", samples && isnan(a->min_p) && !isnan(said->min_p), s->how.min_p},
-        {"repetition_penalty", isnan(a->repetition_penalty) && !isnan(said->repetition_penalty),
+        {"top_k", samples && a->top_k < 0 && !isnan(defaults->top_k), (double)s->how.top_k},
+        {"top_p", samples && isnan(a->top_p) && !isnan(defaults->top_p), s->how.top_p},
+        {"min_p", samples && isnan(a->min_p) && !isnan(defaults->min_p), s->how.min_p},
+        {"repetition_penalty", isnan(a->repetition_penalty) && !isnan(defaults->repetition_penalty),
          s->repetition_penalty},
     };
     const char *before = "sampling: ";
@@ -163,7 +163,7 @@ void sampling_print(const inference *run, const inference_sampling *s) {
         printf("%s%s %g", before, list[i].name, list[i].value);
         before = ", ";
     }
-    if (before[0] == ',') printf(", as %s says\n", run->said_by);
+    if (before[0] == ',') printf(", as %s says\n", run->defaults_file);
 }
 
 void sampling_json(const inference_sampling *s, syn_sink *out) {

@@ -7,15 +7,15 @@
 #include "tools/inference/inference.h"
 #include "tools/sweep/suggestions.h"
 
-enum { DTYPE_FACT_BYTES = 48 };
+enum { DTYPE_TEXT_BYTES = 48 };
 
 static const char *attention_name(const inference *run) {
     return run->fused_attention ? "fused" : "unfused";
 }
 
-static const char *dtype_fact(const inference *run, char text[DTYPE_FACT_BYTES]) {
+static const char *dtype_text(const inference *run, char text[DTYPE_TEXT_BYTES]) {
     const bool differ = run->weight_dtype != run->dtype;
-    snprintf(text, DTYPE_FACT_BYTES, "%s%s", syn_dtype_name(run->weight_dtype),
+    snprintf(text, DTYPE_TEXT_BYTES, "%s%s", syn_dtype_name(run->weight_dtype),
              differ ? " weights, f32 arithmetic" : "");
     return text;
 }
@@ -23,7 +23,7 @@ static const char *dtype_fact(const inference *run, char text[DTYPE_FACT_BYTES])
 syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
     const inference *run = user;
     const syn_model_config *m = &run->config;
-    char cores[64], dtype[DTYPE_FACT_BYTES];
+    char cores[64], dtype[DTYPE_TEXT_BYTES];
     const syn_attribute list[] = {
         {.name = "model", .type = SYN_VALUE_TEXT, .text = m->name},
         {.name = "layers", .i64 = m->n_layer},
@@ -32,7 +32,7 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
         {.name = "vocabulary", .i64 = m->vocab_size},
         {.name = "parameters", .i64 = run->params},
         {.name = "tp", .i64 = run->args->tp},
-        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_fact(run, dtype)},
+        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_text(run, dtype)},
         {.name = "batch", .i64 = run->batch},
         {.name = "prompt_tokens", .i64 = run->prompt_tokens},
         {.name = "new_tokens", .i64 = run->new_tokens},
@@ -82,12 +82,12 @@ static void print_shared_heads(const inference *run) {
 /* Prints model, device and dtype. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
-    char a[64], name[CLI_SHOWN_BYTES], device[256], title[160], dtype[DTYPE_FACT_BYTES];
+    char a[64], name[CLI_SHOWN_BYTES], device[256], title[160], dtype[DTYPE_TEXT_BYTES];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
            "%s attention, %s\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
            (long long)m->n_head, cli_count_text((double)run->params, a, sizeof a),
-           (long long)run->args->tp, attention_name(run), dtype_fact(run, dtype));
+           (long long)run->args->tp, attention_name(run), dtype_text(run, dtype));
     print_shared_heads(run);
     if (run->weights)
         printf("weights: %s, %s\n", cli_shown(run->args->weights, name, sizeof name),
@@ -157,7 +157,7 @@ static void print_summary(const inference *run) {
     char title[160], name[CLI_SHOWN_BYTES];
     print_model(run);
     run->task->print(run, r);
-    if (run->launch.hw) extrapolation_print(&r->limits.beyond, stdout);
+    if (run->launch.hw) extrapolation_print(&r->limits.extrapolated, stdout);
     printf("trace:   %llu nodes on %d rank%s\n", (unsigned long long)all_nodes(run),
            run->launch.ranks, cli_plural((uint64_t)run->launch.ranks));
     if (run->launch.device != SYN_DEVICE_META)
@@ -197,7 +197,7 @@ static syn_status print_json(const inference *run, syn_error *err) {
         syn_sink_json_string(out, run->hw.stack.name);
         syn_sink_printf(out, ", \"fits\": %s, \"extrapolations\": ",
                         sweep_fits(&run->hw, &own) ? "true" : "false");
-        extrapolation_json(&r->limits.beyond, out);
+        extrapolation_json(&r->limits.extrapolated, out);
         syn_sink_text(out, ", ");
     }
     run->task->json(run, r, out);

@@ -40,13 +40,13 @@ int inference_check_sweep(const inference *run, int argc, char **argv) {
         "save_weights", "temperature",     "top_k",       "top_p",
         "min_p",        "greedy",          "seed",        NULL};
     inference_args *args = inference_arguments();
-    const sweep_how how = {.program = run->launch.program,
-                           .words = &args->sweep,
-                           .keys = keys,
-                           .useless = useless,
-                           .hw = args->hw,
-                           .device = args->device,
-                           .stack = "serving"};
+    const sweep_options how = {.program = run->launch.program,
+                               .words = &args->sweep,
+                               .keys = keys,
+                               .useless = useless,
+                               .hw = args->hw,
+                               .device = args->device,
+                               .stack = "serving"};
     if (args->sweep.n == 0) return CLI_RUN;
     if (run->launch.mpi) return cli_fail(how.program, CLI_USAGE, "%s", SWEEP_ALONE);
     const int code = sweep_open(&swept, &how, argc, argv);
@@ -89,7 +89,7 @@ sweep_times inference_times(const inference *run, const report *r, const syn_har
                      .tokens = (double)(run->batch * tokens),
                      .rank_bytes = (double)syn_ctx_peak_bytes(run->launch.ctx[0]),
                      .dtype = run->dtype,
-                     .beyond = r->limits.beyond,
+                     .extrapolated = r->limits.extrapolated,
                      .ranks = run->launch.ranks};
     limits_shares(&r->limits, LIMITS_ALL, t.ns, t.shares, &t.utilisation);
     if (!run->task->shape) return t;
@@ -132,7 +132,7 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
     syn_status s = sweep_open_folder(&swept, given.out_dir, "--out_dir", err);
     if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *inference_arguments() = given;
-    if (s == SYN_OK) s = sweep_tell(&swept, given.out_dir, given.json, given.quiet, err);
+    if (s == SYN_OK) s = sweep_report(&swept, given.out_dir, given.json, given.quiet, err);
     sweep_free(&swept);
     syn_free(other_machines);
     return s;

@@ -63,7 +63,7 @@ static const struct {
 };
 
 /* Fails with one error that names everything that is missing; succeeds if nothing is missing. */
-static syn_status tell_missing(const syn_error missing[N_NEEDS], syn_error *err) {
+static syn_status report_missing(const syn_error missing[N_NEEDS], syn_error *err) {
     const syn_error *first = NULL;
     for (int i = 0; i < N_NEEDS; i++) {
         if (missing[i].code == SYN_OK) continue;
@@ -86,18 +86,18 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
         if (why->code != SYN_OK) continue; /* would fail for the same reason */
         const syn_status s =
             write_one(graph, files[i].exporter, &options, folder, files[i].name, list, why);
-        const bool is_async = files[i].need == NEEDS_GRAPHVIZ ||
-                              (files[i].need == NEEDS_PROTOBUF && s == SYN_E_UNSUPPORTED);
-        if (s != SYN_OK && !is_async) return SYN_FAIL(err, s, "%s", why->text);
+        const bool is_optional = files[i].need == NEEDS_GRAPHVIZ ||
+                                 (files[i].need == NEEDS_PROTOBUF && s == SYN_E_UNSUPPORTED);
+        if (s != SYN_OK && !is_optional) return SYN_FAIL(err, s, "%s", why->text);
     }
     if (missing[NEEDS_PROTOBUF].code == SYN_OK)
         (void)write_et_set(graph, how, folder, list, &missing[NEEDS_PROTOBUF]);
-    return tell_missing(missing, err);
+    return report_missing(missing, err);
 }
 
 /* For a large run, prints what its files omit, and the commands that write it. */
-static void say_less(const syn_graph *graph, const syn_copied_ranks *copies, const char *folder,
-                     FILE *list) {
+static void report_omitted(const syn_graph *graph, const syn_copied_ranks *copies,
+                           const char *folder, FILE *list) {
     const uint32_t n = syn_copies_count(copies);
     char shown[CLI_SHOWN_BYTES];
     if (!list || !syn_graph_is_large(graph)) return;
@@ -122,7 +122,7 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
     SYN_TRY(syn_make_folder(folder, err));
     SYN_TRY(syn_copies_find(&copies, graph, &how, err));
     how.known_copies = copies;
-    say_less(graph, copies, folder, list);
+    report_omitted(graph, copies, folder, list);
     const syn_status s = write_files(graph, &how, folder, list, err);
     syn_copies_free(copies);
     return s;

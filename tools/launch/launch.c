@@ -110,7 +110,7 @@ static syn_status share_graph(launch *l, syn_comm *comm, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(l->ctx[comm->rank]);
     syn_graph *mine;
     SYN_TRY(syn_trace_graph(&mine, &trace, 1, l->hw, err));
-    syn_status s = l->facts(l->user, mine, err);
+    syn_status s = l->metadata(l->user, mine, err);
     if (s == SYN_OK) s = gather_graphs(&l->graph, comm, mine, err);
     syn_graph_free(mine);
     return s;
@@ -118,7 +118,7 @@ static syn_status share_graph(launch *l, syn_comm *comm, syn_error *err) {
 
 /* Prints how `rank` differs from rank 0. These two ranks must both call it; the others return at
    once. */
-static void tell_difference(const launch *l, syn_comm *comm, int32_t rank) {
+static void report_difference(const launch *l, syn_comm *comm, int32_t rank) {
     launch_part parts[LAUNCH_PARTS];
     uint64_t hashes[LAUNCH_PARTS];
     syn_error err = {0};
@@ -151,7 +151,7 @@ static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_erro
     if (start.failed < 0 && start.differs < 0) return true;
     /* Print before the other ranks exit, because a launcher stops all ranks as soon as one has
        failed. */
-    if (start.failed < 0) tell_difference(l, comm, start.differs);
+    if (start.failed < 0) report_difference(l, comm, start.differs);
     if (start.failed == 0 && comm->rank == 0) cli_fail(l->program, CLI_FAILED, "%s", err->text);
     if (start.failed > 0 && comm->rank == start.failed)
         cli_fail(l->program, CLI_FAILED, "rank %d: %s", start.failed, err->text);
@@ -226,7 +226,7 @@ static syn_status make_graph(launch *l, syn_error *err) {
     const syn_status s = syn_trace_graph(&l->graph, traces, (uint32_t)l->ranks, l->hw, err);
     syn_free(traces);
     SYN_TRY(s);
-    return l->facts(l->user, l->graph, err);
+    return l->metadata(l->user, l->graph, err);
 }
 
 syn_status launch_run(launch *l, syn_status before, syn_error *err) {

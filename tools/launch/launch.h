@@ -38,7 +38,7 @@ typedef struct launch {
     /* The parts of the plan, to name the one that differs; returns their number. May be NULL. */
     int (*parts)(void *user, launch_part[LAUNCH_PARTS]);
     /* Adds the run's metadata to the graph. */
-    syn_status (*facts)(void *user, syn_graph *, syn_error *err);
+    syn_status (*metadata)(void *user, syn_graph *, syn_error *err);
     launch_main *main;
     void *user; /* passed to the functions above */
     /* Set by launch_begin and launch_threads: */

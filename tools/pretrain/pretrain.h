@@ -76,7 +76,7 @@ typedef struct pretrain {
     uint64_t model_sum, data_sum, eval_sum,
         tokenizer_sum; /* checksums of the files of model, data, validation data and tokenizer; 0:
                           no file */
-    syn_batch_how batches;
+    syn_batch_options batches;
     int32_t special[8];
     int64_t n_texts;                /* number of training samples; on meta at least as many as the
                                        traced steps need */
@@ -293,7 +293,7 @@ syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
                                    const syn_graph *all, int64_t steps,
                                    syn_error *err) SYN_MUST_USE;
 /* Prints the predictions; with --json, as one JSON object. */
-syn_status pretrain_tell(const pretrain *run, syn_error *err) SYN_MUST_USE;
+syn_status pretrain_report(const pretrain *run, syn_error *err) SYN_MUST_USE;
 
 /* Warns if the run ended before all traces were recorded. */
 void pretrain_end_trace(const pretrain *run);

@@ -73,7 +73,7 @@ static syn_status agree(syn_comm *comm, syn_status mine, syn_error *err) {
 
 /* Exchanges two names atomically. Removes b and returns false if that is impossible, for example
    because b does not exist. */
-static bool exchange(const char *a, const char *b) {
+static bool swap_folders(const char *a, const char *b) {
 #if defined __linux__ && defined SYS_renameat2
     enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE, whose header needs _GNU_SOURCE */
     if (syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE) == 0) return true;
@@ -89,7 +89,7 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
     SYN_TRY(folder_path(path, err, run->args->save_dir, name));
     if (!folder_is(path) && syn_file_exists(path))
         return SYN_FAIL(err, SYN_E_IO, "'%.300s' must be a folder, but is a file; remove it", path);
-    if (exchange(partial, path)) folder_remove(partial); /* now the older one */
+    if (swap_folders(partial, path)) folder_remove(partial); /* now the older one */
     else if (rename(partial, path) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot rename a folder to '%.300s': %s", path,
                         strerror(errno));

@@ -17,7 +17,7 @@ static syn_status open_weights(pretrain *run, syn_error *err) {
     const char *weights = run->args->weights;
     char path[4200];
     syn_weights_head head;
-    if (!cli_find_beside(weights, "config.json", path, sizeof path))
+    if (!cli_find_sibling(weights, "config.json", path, sizeof path))
         return SYN_FAIL(err, SYN_E_IO, "there is no config.json next to the weights '%.300s'",
                         weights);
     SYN_TRY(syn_model_config_load(&run->config, path, err));
@@ -204,7 +204,7 @@ static syn_status find_tokenizer(pretrain *run, syn_error *err) {
 
 /* Sets start and stop tokens to those of the tokenizer, because a preset has the tokens of the
    tokenizer that it was published with. */
-static void set_ending(pretrain *run) {
+static void set_stop_criteria(pretrain *run) {
     const int32_t eos = syn_tokenizer_eos(run->tokenizer), bos = syn_tokenizer_bos(run->tokenizer);
     syn_stop_criteria *end = &run->config.end;
     if (eos >= 0 && !syn_is_stop_token(end, eos))
@@ -241,7 +241,7 @@ static syn_status open_tokenizer(pretrain *run, syn_error *err) {
     if (is_default && syn_tokenizer_vocab_size(run->tokenizer) > c->vocab_size)
         SYN_TRY(open_bytes(run, err));
     SYN_TRY(check_tokenizer(run, err));
-    if (syn_model_is_causal(c)) set_ending(run);
+    if (syn_model_is_causal(c)) set_stop_criteria(run);
     if (!*run->tokenizer_folder) return SYN_OK;
     return syn_tokenizer_checksum(run->tokenizer_folder, &run->tokenizer_sum, err);
 }
@@ -251,7 +251,7 @@ static syn_status open_tokenizer(pretrain *run, syn_error *err) {
 static syn_status plan_batches(pretrain *run, syn_error *err) {
     static const char *const names[] = {"[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"};
     const syn_tokenizer *tok = run->tokenizer;
-    syn_batch_how *how = &run->batches;
+    syn_batch_options *how = &run->batches;
     how->tokens = run->args->max_seq_length;
     how->causal = syn_model_is_causal(&run->config);
     how->seed = (uint64_t)run->args->seed;
@@ -285,7 +285,7 @@ static void save_texts(const pretrain *run, const syn_texts *texts, const char *
 }
 
 static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *squad, uint64_t key,
-                             const char *cache, const syn_texts_how *how, syn_error *err) {
+                             const char *cache, const syn_texts_options *how, syn_error *err) {
     syn_workers *workers;
     if (*cache) SYN_TRY(syn_texts_load(out, cache, key, err));
     if (*out) return SYN_OK;
@@ -298,12 +298,12 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
 
 /* Opens training or validation data, from the cache if possible. */
 static syn_status open_texts(pretrain *run, bool training, const cli_texts *paths, syn_error *err) {
-    const syn_texts_how how = {run->batches.causal    ? SYN_TEXTS_PLAIN
-                               : run->args->reference ? SYN_TEXTS_JOINED
-                                                      : SYN_TEXTS_PAIR,
-                               run->args->max_seq_length};
+    const syn_texts_options how = {run->batches.causal    ? SYN_TEXTS_PLAIN
+                                   : run->args->reference ? SYN_TEXTS_JOINED
+                                                          : SYN_TEXTS_PAIR,
+                                   run->args->max_seq_length};
     char cache[4200] = "";
-    static const syn_texts_how any = {SYN_TEXTS_PLAIN, 0};
+    static const syn_texts_options any = {SYN_TEXTS_PLAIN, 0};
     syn_squad *squad;
     SYN_TRY(syn_squad_read(&squad, paths->at, paths->n, err));
     const uint64_t key = syn_texts_key(squad, run->tokenizer_sum, &how);

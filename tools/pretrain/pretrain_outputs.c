@@ -88,7 +88,7 @@ syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error 
 }
 
 /* Prints model, dtype, device and dropout, and which option or file sets the dropout. */
-static void tell_run(const pretrain *run) {
+static void report_run(const pretrain *run) {
     const pretrain_args *a = run->args;
     char rates[200], name[CLI_SHOWN_BYTES];
     if (a->quiet) return;
@@ -111,7 +111,7 @@ syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
         return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
     run->log->csv = -1;
     SYN_TRY(begin_file(run->log, path, done, err));
-    tell_run(run);
+    report_run(run);
     pretrain_bar_begin(run, done);
     if ((run->log->csv = open(path, O_WRONLY | O_APPEND | O_CLOEXEC)) >= 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
@@ -241,7 +241,7 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
     syn_model_config config = run->config;
     char path[4200];
     const bool says = weights && syn_model_is_causal(&config) &&
-                      cli_find_beside(weights, "generation_config.json", path, sizeof path);
+                      cli_find_sibling(weights, "generation_config.json", path, sizeof path);
     syn_model_config_set_dtype(&config, run->dtype);
     const model_folder model = {.config = &config,
                                 .plan = &run->launch.parallel,

@@ -20,7 +20,7 @@ static syn_status time_graph(const syn_hardware *hw, const syn_graph *graph, uin
     if (n > 1) SYN_TRY(syn_predicted_use_of(&use, graph, err));
     else SYN_TRY(syn_predicted_duration(&use.ns, graph, err));
     limits_shares(&l, LIMITS_ALL, use.ns * n, out->shares, &out->utilisation);
-    out->beyond = l.beyond;
+    out->extrapolated = l.extrapolated;
     if (use.ns > 0) split_bubble(out, use.idle_ns / use.ns);
     out->ns = use.ns / (double)steps;
     return SYN_OK;
@@ -264,7 +264,7 @@ static void print_own(const pretrain *run) {
            cli_shown(syn_hardware_title(hw, title, sizeof title), on, sizeof on));
     printf("limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
     printf("prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
-    extrapolation_print(&t->beyond, stdout);
+    extrapolation_print(&t->extrapolated, stdout);
     print_memory(run, t);
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
              syn_dtype_name(run->dtype));
@@ -288,10 +288,10 @@ static void put_own(const pretrain *run, syn_sink *out) {
         syn_sink_text(out, ", \"predicted_error\": ");
         syn_sink_double(out, e.error);
         syn_sink_text(out, ", \"extrapolated\": ");
-        syn_sink_json_string(out, e.beyond);
+        syn_sink_json_string(out, e.extrapolated);
     }
     syn_sink_text(out, ", \"extrapolations\": ");
-    extrapolation_json(&t->beyond, out);
+    extrapolation_json(&t->extrapolated, out);
     syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f",
                     sweep_fits(&run->hw, t) ? "true" : "false", t->rank_bytes);
     for (int32_t i = 0; i < t->stages && t->stages > 1; i++)
@@ -328,7 +328,7 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
     return syn_sink_close(out, true, err);
 }
 
-syn_status pretrain_tell(const pretrain *run, syn_error *err) {
+syn_status pretrain_report(const pretrain *run, syn_error *err) {
     const comparison *c = &run->predicted;
     if (run->launch.program->mute || c->n == 0 || !(c->times->ns > 0)) return SYN_OK;
     if (run->args->json) return put_json(run, err);

@@ -24,8 +24,8 @@ static void draw(pretrain *run, const pretrain_metrics *m) {
     snprintf(time, sizeof time, left == 0 ? "took %s" : "%s left", took);
     snprintf(speed, sizeof speed, "%.0f tokens/s", m->tokens_per_s);
     snprintf(rate, sizeof rate, "lr %.1e", m->learning_rate);
-    const char *const facts[] = {loss, time, speed, rate, NULL};
-    progress_line_draw(&run->bar.line, head, m->step, run->steps, facts);
+    const char *const fields[] = {loss, time, speed, rate, NULL};
+    progress_line_draw(&run->bar.line, head, m->step, run->steps, fields);
 }
 
 void pretrain_bar_step(pretrain *run, const pretrain_metrics *m) {

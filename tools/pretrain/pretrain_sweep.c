@@ -32,14 +32,14 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
         "trace_repeat",     "trace_active_steps", "visualize_trace",  "profile_memory",
         "with_stack",       "enable_tracing",     "compare",          NULL};
     pretrain_args *args = pretrain_arguments();
-    const sweep_how how = {.program = run->launch.program,
-                           .training = true,
-                           .words = &args->sweep,
-                           .keys = keys,
-                           .useless = useless,
-                           .hw = args->hw,
-                           .device = args->device,
-                           .stack = "megatron"};
+    const sweep_options how = {.program = run->launch.program,
+                               .training = true,
+                               .words = &args->sweep,
+                               .keys = keys,
+                               .useless = useless,
+                               .hw = args->hw,
+                               .device = args->device,
+                               .stack = "megatron"};
     if (args->sweep.n == 0) return CLI_RUN;
     if (run->launch.mpi) return cli_fail(how.program, CLI_USAGE, "%s", SWEEP_ALONE);
     const int code = sweep_open(&swept, &how, argc, argv);
@@ -107,7 +107,7 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err), syn
     syn_status s = sweep_open_folder(&swept, given.out_dir, "--out-dir", err);
     if (s == SYN_OK) s = sweep_run(&swept, try_one, &w, given.quiet, err);
     *run->args = given;
-    if (s == SYN_OK) s = sweep_tell(&swept, given.out_dir, given.json, given.quiet, err);
+    if (s == SYN_OK) s = sweep_report(&swept, given.out_dir, given.json, given.quiet, err);
     sweep_free(&swept);
     return s;
 }
@@ -122,8 +122,7 @@ static void add_tp(suggestions *l, const pretrain_args *a, int64_t tp, int64_t b
     if (batch > 0) suggestions_with_number(l, "batch_size", batch);
 }
 
-/* Adds sequence parallelism, which needs a length that is a multiple of the tensor-parallel size.
- */
+/* Adds sequence parallelism if the tensor-parallel size divides the sequence length. */
 static void add_sp(suggestions *l, const pretrain_args *a) {
     if (a->tp > 1 && !a->parallel.sp && a->max_seq_length % a->tp == 0)
         suggestions_add(l, "sp", NULL);

@@ -95,8 +95,8 @@ static const char *prefix_of(const pretrain_args *args, int64_t step, char out[P
     return out;
 }
 
-static void tell(pretrain *run, const struct pretrain_window *window, const char *prefix,
-                 uint32_t ranks) {
+static void report_window(pretrain *run, const struct pretrain_window *window, const char *prefix,
+                          uint32_t ranks) {
     char shown[CLI_SHOWN_BYTES], part[96] = "";
     if (run->args->quiet) return;
     if (window->n_steps < run->args->trace_active)
@@ -143,7 +143,7 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
 }
 
 static const struct {
-    const char *ending;
+    const char *suffix;
     bool comm_graph, picture;
 } views[] = {
     {"_graph.json", false, false}, {".html", false, false},   {"_graph.svg", false, true},
@@ -166,7 +166,7 @@ static syn_status draw(pretrain *run, const struct pretrain_window *window, cons
         const syn_export_options how = {.version = "syntorch " SYN_VERSION,
                                         .comm_graph = views[i].comm_graph};
         char path[PREFIX_BYTES + 24];
-        snprintf(path, sizeof path, "%s%s", prefix, views[i].ending);
+        snprintf(path, sizeof path, "%s%s", prefix, views[i].suffix);
         if (views[i].comm_graph && all->n_ranks < 2) continue;
         if (!views[i].picture) SYN_TRY(syn_export_file(all, NULL, &how, path, err));
         else if (syn_export_file(all, NULL, &how, path, &why) == SYN_E_NOMEM)
@@ -193,7 +193,7 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     const syn_status s = syn_export_et_set(all, &how, prefix, &missing);
     if (s != SYN_OK && s != SYN_E_UNSUPPORTED) return SYN_FAIL(err, s, "%s", missing.text);
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
-    tell(run, window, prefix, all->n_ranks);
+    report_window(run, window, prefix, all->n_ranks);
     if (run->args->visualize_trace) SYN_TRY(draw(run, window, prefix, all, err));
     return s != SYN_OK ? SYN_FAIL(err, s, "%s", missing.text) : SYN_OK;
 }

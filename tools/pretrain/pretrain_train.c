@@ -41,8 +41,8 @@ typedef struct rank {
     int64_t noted;     /* number of steps of this run that are logged */
     uint64_t begun_ns; /* when the last step was logged */
     pretrain_state state;
-    bool judged; /* a validation had labels, so that there is a best model */
-    bool done;   /* stop before the next step */
+    bool validated; /* a validation had labels, so that there is a best model */
+    bool done;      /* stop before the next step */
 } rank;
 
 /* ---- Batches ---- */
@@ -63,8 +63,8 @@ static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sam
 
 /* Number of labels in the microbatches of data-parallel ranks first .. end - 1. */
 static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *sampler,
-                            int64_t epoch, int64_t micro, const syn_batch_how *how, int32_t first,
-                            int32_t end) {
+                            int64_t epoch, int64_t micro, const syn_batch_options *how,
+                            int32_t first, int32_t end) {
     const syn_batch nothing = {.ids = NULL};
     int64_t n = 0;
     for (int32_t other = first; other < end; other++) {
@@ -75,7 +75,8 @@ static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *
 }
 
 /* Number of labels of data-parallel rank `who` in all microbatches of a step. */
-static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *how, int32_t who) {
+static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_options *how,
+                           int32_t who) {
     int64_t labels = 0;
     for (int64_t i = 0; i < r->run->args->accumulation; i++)
         labels +=
@@ -87,7 +88,7 @@ static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_how *h
    With --recipe reference it is the mean of the ranks' means. A mean of no labels is reported as
    NaN, as in PyTorch; if only some ranks have no labels, the labels of the other ranks still train
    the model. */
-static void weigh(rank *r, step_passes *p, const syn_batch_how *how) {
+static void weigh(rank *r, step_passes *p, const syn_batch_options *how) {
     const bool reference = r->run->args->reference;
     const int32_t here = r->mesh.index[SYN_AXIS_DP];
     int64_t all = 0, own = 0;
@@ -108,7 +109,7 @@ static void weigh(rank *r, step_passes *p, const syn_batch_how *how) {
 
 static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
                                          const syn_sampler *sampler, int64_t epoch, int64_t micro,
-                                         const syn_batch_how *how, float weight) {
+                                         const syn_batch_options *how, float weight) {
     const syn_spec ids = {SYN_I32, 2, {sampler->batch, how->tokens}}, one = {SYN_F32, 0, {0}};
     const syn_spec floats = {SYN_F32, 2, {sampler->batch, how->tokens}};
     syn_pretraining_batch b = {.tokens = {0, 0}};
@@ -146,7 +147,7 @@ static syn_tensor stage_of(void *arg, int chunk, int pass, syn_tensor x) {
     const step_passes *p = arg;
     rank *r = p->rank;
     const int64_t micro = p->first + pass;
-    syn_batch_how how = r->run->batches;
+    syn_batch_options how = r->run->batches;
     how.epoch = p->epoch;
     choose_texts(r, r->run->texts, &r->sampler, p->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
     if (pretrain_drops(r->run)) set_dropout(r, r->chunks[chunk], p->epoch);
@@ -155,7 +156,7 @@ static syn_tensor stage_of(void *arg, int chunk, int pass, syn_tensor x) {
     return syn_pretraining_stage(r->chunks[chunk], x, &b);
 }
 
-/* The loss of a microbatch on a rank that has the whole model; a syn_pass. */
+/* The loss of a microbatch on a rank that has the whole model; a syn_microbatch_loss. */
 static syn_tensor loss_of(void *arg, int pass) {
     return stage_of(arg, 0, pass, (syn_tensor){0});
 }
@@ -172,7 +173,7 @@ static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err
 /* Logs the latest step whose results are known. On an asynchronous device, this is the step before
    the current one. */
 static void note_known(rank *r) {
-    const syn_trained known = syn_trainer_known(r->trainer);
+    const syn_step_result known = syn_trainer_last_result(r->trainer);
     const pretrain_args *args = r->run->args;
     if (known.steps == r->noted) return;
     const int which = (r->first_step + r->noted) & 1;
@@ -191,7 +192,7 @@ static void note_known(rank *r) {
 static syn_status one_step(rank *r, int64_t step, syn_error *err) {
     const pretrain *run = r->run;
     const pretrain_args *args = run->args;
-    syn_batch_how how = run->batches;
+    syn_batch_options how = run->batches;
     step_passes *p = &r->passes[step & 1];
     pretrain_metrics *m = &r->metrics[step & 1];
     m->step = step + 1;
@@ -239,7 +240,7 @@ static syn_status save_checkpoint(rank *r, int64_t step, syn_error *err) {
 static syn_status save_last(rank *r, int64_t step, syn_error *err) {
     const pretrain_args *args = r->run->args;
     bool saved;
-    if (r->judged || (args->skip_eval && args->enable_tracing)) return SYN_OK;
+    if (r->validated || (args->skip_eval && args->enable_tracing)) return SYN_OK;
     return save(r, "last_model", step, false, &saved, err);
 }
 
@@ -282,7 +283,7 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     }
     progress_step(&bar, batches, batches);
     const double loss = labels ? sum / (double)labels : NAN;
-    r->judged = r->judged || labels > 0;
+    r->validated = r->validated || labels > 0;
     if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);
     r->begun_ns = syn__clock_ns();
     bool saved = false;
@@ -310,7 +311,7 @@ static syn_status after_step(rank *r, int64_t step, syn_error *err) {
         SYN_TRY(syn_trainer_settle(r->trainer, err));
         note_known(r);
     }
-    syn_trainer_hold(r->trainer, tracing == PRETRAIN_ACTIVE);
+    syn_trainer_keep_rows(r->trainer, tracing == PRETRAIN_ACTIVE);
     if (tracing >= PRETRAIN_WINDOW) {
         if (!meta && r->comm->rank == 0)
             run->measured_ns = pretrain_step_tokens(run) * 1e9 / r->metrics[step & 1].tokens_per_s;
@@ -341,7 +342,7 @@ static syn_status all_steps(rank *r, syn_error *err) {
             pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
         if (tracing != PRETRAIN_UNTRACED) SYN_TRY(before_traced(r, step, err));
         syn_ctx_record_work(r->ctx, tracing != PRETRAIN_UNTRACED);
-        syn_trainer_forget_passes(r->trainer, tracing == PRETRAIN_UNTRACED);
+        syn_trainer_forget_microbatches(r->trainer, tracing == PRETRAIN_UNTRACED);
         SYN_TRY(one_step(r, step, err));
         SYN_TRY(after_step(r, step, err));
     }
@@ -426,7 +427,7 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
                       .max_grad_norm = args->max_grad_norm,
                       .tp = r->mesh.group[SYN_AXIS_TP]},
         .dp = r->mesh.group[SYN_AXIS_DP],
-        .passes = (int)r->microbatches,
+        .microbatches = (int)r->microbatches,
         .pipeline = pipeline.pp ? &pipeline : NULL,
         .tied = r->mesh.embedding
                     ? syn_model_tied_parameter(&run->config, r->shared, sizeof r->shared)
@@ -478,7 +479,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     SYN_TRY(set_masters(r, err));
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
-    r->judged = isfinite(r->state.best);
+    r->validated = isfinite(r->state.best);
     return r->comm->rank == 0 ? pretrain_log_open(run, r->state.step, err) : SYN_OK;
 }
 

@@ -48,11 +48,11 @@ bool recorded_name_parse(recorded_name *out, const char *name) {
 char *recorded_name_stem(const recorded_name *n) {
     const char *head = n->head_bytes > 0 ? n->name : "trace";
     const size_t head_bytes = n->head_bytes > 0 ? n->head_bytes - 1 : strlen(head);
-    const size_t rank_bytes = n->tail_bytes - strlen(JSON), room = head_bytes + rank_bytes + 1;
-    char *stem = syn_malloc(room);
+    const size_t rank_bytes = n->tail_bytes - strlen(JSON), capacity = head_bytes + rank_bytes + 1;
+    char *stem = syn_malloc(capacity);
     if (!stem) return NULL;
     memcpy(stem, head, head_bytes);
     memcpy(stem + head_bytes, n->name + n->tail_at, rank_bytes);
-    stem[room - 1] = '\0';
+    stem[capacity - 1] = '\0';
     return stem;
 }

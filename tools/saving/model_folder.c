@@ -29,7 +29,7 @@ const char *const model_folder_tokenizer[] = {"tokenizer.json",
 bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
     static const char *const files[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!cli_find_beside(weights, files[i], folder, folder_bytes)) continue;
+        if (!cli_find_sibling(weights, files[i], folder, folder_bytes)) continue;
         char *slash = strrchr(folder, '/');
         if (slash) *slash = '\0';
         else snprintf(folder, folder_bytes, ".");
@@ -79,7 +79,7 @@ syn_status model_folder_write(const model_folder *m, syn_ctx *ctx, syn_comm *com
     SYN_TRY(folder_path(path, err, folder, "generation_config.json"));
     if (m->generation) SYN_TRY(copy_file(m->generation, folder, "generation_config.json", err));
     else if (syn_model_is_causal(m->config)) /* transformers does not write this file for BERT */
-        SYN_TRY(syn_stop_criteria_save(&m->config->end, m->said, path, err));
+        SYN_TRY(syn_stop_criteria_save(&m->config->end, m->defaults, path, err));
     return m->tokenizer ? copy_tokenizer(m->tokenizer, folder, err) : SYN_OK;
 }
 

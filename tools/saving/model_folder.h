@@ -19,8 +19,8 @@ typedef struct model_folder {
                                  none */
     const char *tokenizer;    /* folder whose tokenizer files are copied; NULL: none */
     const char *generation;   /* path of a generation_config.json to copy; NULL: for causal models,
-                                 one is written from the configuration's stop tokens and `said` */
-    const syn_sampling_defaults *said; /* sampling settings for the written file; NULL: none */
+                                 one is written from the stop tokens and `defaults` */
+    const syn_sampling_defaults *defaults; /* sampling settings for the written file; NULL: none */
 } model_folder;
 
 /* Writes all files to `folder`, which must exist and contain no other weights. Every rank that has

@@ -87,7 +87,7 @@ void comparison_print(const comparison *c, const char *all, FILE *out) {
     }
     for (int i = c->own; i < c->n; i++) {
         char text[1024];
-        if (!*extrapolation_text(&c->times[i].beyond, text, sizeof text)) continue;
+        if (!*extrapolation_text(&c->times[i].extrapolated, text, sizeof text)) continue;
         syn_hardware_title(&c->machines[i], title, sizeof title);
         fprintf(out, "  extrapolated on %s: %s\n", cli_shown(title, name, sizeof name), text);
     }
@@ -115,9 +115,9 @@ void comparison_json(const comparison *c, bool training, syn_sink *out) {
         put_number(out, "tokens_per_second", t->tokens * 1e9 / t->ns);
         put_number(out, "predicted_error", t->error.n_rows > 0 ? t->error.error : NAN);
         syn_sink_text(out, ", \"extrapolated\": ");
-        syn_sink_json_string(out, t->error.beyond);
+        syn_sink_json_string(out, t->error.extrapolated);
         syn_sink_text(out, ", \"extrapolations\": ");
-        extrapolation_json(&t->beyond, out);
+        extrapolation_json(&t->extrapolated, out);
         syn_sink_printf(
             out, ", \"fits\": %s, \"limits\": ", sweep_fits(&c->machines[i], t) ? "true" : "false");
         limits_shares_json(t->shares, t->utilisation, out);

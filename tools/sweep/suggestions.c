@@ -8,7 +8,7 @@
 /* ---- What to try ---- */
 
 void suggestions_add(suggestions *l, const char *option, const char *value) {
-    if (l->n == LEVERS_MOST) return;
+    if (l->n == SUGGESTIONS_MAX) return;
     l->at[l->n++] = (suggestion){.n = 0};
     suggestions_with(l, option, value);
 }
@@ -21,18 +21,18 @@ void suggestions_with(suggestions *l, const char *option, const char *value) {
     next->is_flag = !value;
 }
 
-static const char *number(int64_t value, char text[LEVER_BYTES]) {
-    snprintf(text, LEVER_BYTES, "%lld", (long long)value);
+static const char *number(int64_t value, char text[SUGGESTION_BYTES]) {
+    snprintf(text, SUGGESTION_BYTES, "%lld", (long long)value);
     return text;
 }
 
 void suggestions_add_number(suggestions *l, const char *option, int64_t value) {
-    char text[LEVER_BYTES];
+    char text[SUGGESTION_BYTES];
     suggestions_add(l, option, number(value, text));
 }
 
 void suggestions_with_number(suggestions *l, const char *option, int64_t value) {
-    char text[LEVER_BYTES];
+    char text[SUGGESTION_BYTES];
     suggestions_with(l, option, number(value, text));
 }
 
@@ -133,7 +133,7 @@ void suggestions_find(suggestions *l, const cli_program *program, const syn_hard
     }
     l->n = kept;
     sort(l);
-    if (l->n > LEVERS_SHOWN) l->n = LEVERS_SHOWN;
+    if (l->n > SUGGESTIONS_SHOWN) l->n = SUGGESTIONS_SHOWN;
 }
 
 static void print_setting(const suggestion *x, FILE *out) {
@@ -165,7 +165,7 @@ void suggestions_fit(suggestions *l, const cli_program *program, const syn_hardw
     trial t;
     int kept = 0;
     begin(&t, program, own, try, user);
-    for (int i = 0; i < l->n && kept < LEVERS_SHOWN; i++) {
+    for (int i = 0; i < l->n && kept < SUGGESTIONS_SHOWN; i++) {
         suggestion *x = &l->at[i];
         if (kept_of(l, kept, x->set->option) || !run(&t, x, &x->t)) continue;
         if (sweep_fits(own, &x->t)) l->at[kept++] = *x;

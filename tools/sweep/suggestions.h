@@ -1,18 +1,23 @@
 /* Finds suggestions for a predicted run: option values that make it faster, or that make it fit its
    machine's memory. Each suggestion has been tried by predicting the changed run. */
-#ifndef TOOLS_LEVERS_H
-#define TOOLS_LEVERS_H
+#ifndef TOOLS_SUGGESTIONS_H
+#define TOOLS_SUGGESTIONS_H
 
 #include "tools/sweep/sweep.h"
 
-enum { LEVERS_MOST = 60, LEVERS_SHOWN = 3, LEVER_SETTINGS = 3, LEVER_BYTES = 64 };
+enum {
+    SUGGESTIONS_MAX = 60,
+    SUGGESTIONS_SHOWN = 3,
+    SUGGESTION_SETTINGS = 3,
+    SUGGESTION_BYTES = 64
+};
 
 typedef struct suggestion {
     struct suggestion_setting {
         const char *option; /* name without "--" */
-        char value[LEVER_BYTES];
-        bool is_flag;      /* printed without the value */
-    } set[LEVER_SETTINGS]; /* the suggested option first, then options that change with it */
+        char value[SUGGESTION_BYTES];
+        bool is_flag;           /* printed without the value */
+    } set[SUGGESTION_SETTINGS]; /* the suggested option first, then options that change with it */
     int n;
     /* set by suggestions_find; suggestions_fit sets only t */
     double change; /* relative change of the time per token; -0.41: 41 % less */
@@ -20,12 +25,12 @@ typedef struct suggestion {
 } suggestion;
 
 typedef struct suggestions {
-    suggestion at[LEVERS_MOST];
+    suggestion at[SUGGESTIONS_MAX];
     int n;
     sweep_times own; /* prediction for the unchanged run; set by suggestions_find */
 } suggestions;
 
-/* Adds a value to try; NULL: a flag. If there are LEVERS_MOST values already, it is ignored. */
+/* Adds a value to try; NULL: a flag. If there are SUGGESTIONS_MAX values already, it is ignored. */
 void suggestions_add(suggestions *l, const char *option, const char *value);
 void suggestions_add_number(suggestions *l, const char *option, int64_t value);
 /* Adds an option that changes together with the last value added. */
@@ -39,7 +44,7 @@ void suggestions_add_dtypes(suggestions *l, const syn_hardware *hw, syn_dtype ow
    the least time per token, if the run then fits the machine `own` and takes at least 1 % less time
    per token. Sorts the suggestions: first those with the same number of ranks and the same batch,
    then those with more ranks, then those with larger batches; within each group, the largest gain
-   first. Keeps the first LEVERS_SHOWN, or none if the unchanged run fails. */
+   first. Keeps the first SUGGESTIONS_SHOWN, or none if the unchanged run fails. */
 void suggestions_find(suggestions *l, const cli_program *program, const syn_hardware *own,
                       sweep_try *try, void *user);
 /* Prints "suggestions: --dtype bf16 -41%, --tp 4 -12% on 4 ranks (time per sequence; each change
@@ -47,7 +52,7 @@ void suggestions_find(suggestions *l, const cli_program *program, const syn_hard
 void suggestions_print(const suggestions *l, FILE *out);
 
 /* For a run that does not fit its machine's memory: keeps, for each option, the first added value
-   with which the run fits. Keeps at most LEVERS_SHOWN suggestions. */
+   with which the run fits. Keeps at most SUGGESTIONS_SHOWN suggestions. */
 void suggestions_fit(suggestions *l, const cli_program *program, const syn_hardware *own,
                      sweep_try *try, void *user);
 /* Prints "to fit: --tp 16 --num_gpus 16 (61.2 GiB per rank), --batch_size 2 (75.0 GiB per rank)",

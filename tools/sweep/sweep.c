@@ -95,7 +95,7 @@ static syn_status try_one(sweep *s, const int at[SWEEP_AXES], sweep_times *times
 }
 
 /* Whether runs without --dtype have the same dtype on both machines. */
-static bool alike(const syn_hardware *a, const syn_hardware *b) {
+static bool same_machine(const syn_hardware *a, const syn_hardware *b) {
     const double *x = a->peak_flops_per_ns, *y = b->peak_flops_per_ns;
     return (a->multiprocessors > 0) == (b->multiprocessors > 0) &&
            (x[SYN_F16] > 0) == (y[SYN_F16] > 0) && (x[SYN_BF16] > 0) == (y[SYN_BF16] > 0);
@@ -110,14 +110,14 @@ static syn_status try_machines(sweep *s, const int at[SWEEP_AXES], sweep_times *
     for (int m = 0; m < s->n_machines; m++) {
         syn_error why = {0};
         int k = 0;
-        while (!alike(&s->machines[k], &s->machines[m])) k++;
+        while (!same_machine(&s->machines[k], &s->machines[m])) k++;
         if (k < m) continue; /* a machine of this group was tried before */
         s->deciding = m;
         cli_keep_messages(&why);
         const bool refused = try_one(s, at, times, try, user, &why) != SYN_OK;
         cli_keep_messages(NULL);
         for (; k < s->n_machines; k++)
-            if (alike(&s->machines[k], &s->machines[m]))
+            if (same_machine(&s->machines[k], &s->machines[m]))
                 SYN_TRY(fill_row(s, &s->rows[first + (size_t)k], times, refused ? why.text : NULL,
                                  err));
     }

@@ -30,8 +30,8 @@ typedef struct sweep_times {
     int64_t ranks;                             /* number of GPUs */
     double shares[LIMITS_SHARES], utilisation; /* see limits_shares */
     run_error error;                           /* expected error */
-    extrapolation beyond;                      /* ops outside the ranges that the constants were
-                                                  fitted to */
+    extrapolation extrapolated;                /* ops outside the ranges that the constants were
+                                            fitted to */
 } sweep_times;
 
 typedef struct sweep_row {
@@ -61,7 +61,7 @@ typedef struct sweep {
     output_lock lock; /* lock of the output files, held until sweep_free */
 } sweep;
 
-typedef struct sweep_how {
+typedef struct sweep_options {
     const cli_program *program;
     bool training;
     const cli_texts *words;                   /* the arguments of --sweep */
@@ -70,12 +70,12 @@ typedef struct sweep_how {
                                                  end with NULL */
     const char *hw, *device;                  /* the values of --hw and --device; NULL: not given */
     const char *stack;                        /* stack of machines whose name has no stack */
-} sweep_how;
+} sweep_options;
 
 #define SWEEP_ALONE "--sweep predicts all ranks in one process; start it without a launcher"
 /* Parses the arguments of --sweep and loads the machines; call it after cli_parse. Returns CLI_RUN,
    or an exit code after an error message. */
-int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv);
+int sweep_open(sweep *s, const sweep_options *how, int argc, char **argv);
 void sweep_free(sweep *s);
 
 /* Predicts one combination and sets times[i] for s->machines[i]. The caller has set the options to
@@ -114,8 +114,8 @@ syn_status sweep_open_folder(sweep *s, const char *folder, const char *option,
                              syn_error *err) SYN_MUST_USE;
 /* Writes sweep.csv and sweep.svg to the folder, and prints the table or, with `json`, the rows as a
    JSON array. Fails after that if no combination is possible. */
-syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet,
-                      syn_error *err) SYN_MUST_USE;
+syn_status sweep_report(const sweep *s, const char *folder, bool json, bool quiet,
+                        syn_error *err) SYN_MUST_USE;
 /* Writes the picture: time against cost, or columns if only one option varies. */
 syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) SYN_MUST_USE;
 

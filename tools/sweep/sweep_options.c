@@ -96,7 +96,7 @@ static syn_status load_machines(sweep *s, const char *own, const char *stack, sy
     return SYN_OK;
 }
 
-static syn_status open_words(sweep *s, const sweep_how *how, syn_error *err) {
+static syn_status open_words(sweep *s, const sweep_options *how, syn_error *err) {
     SYN_TRY(add_axes(s, how->words, how->keys, err));
     SYN_TRY(load_machines(s, how->hw, how->stack, err));
     double rows = 1;
@@ -118,7 +118,7 @@ static int check_values(const sweep *s) {
     return CLI_RUN;
 }
 
-int sweep_open(sweep *s, const sweep_how *how, int argc, char **argv) {
+int sweep_open(sweep *s, const sweep_options *how, int argc, char **argv) {
     const cli_program *program = how->program;
     syn_error err = {0};
     *s = (sweep){.program = program, .training = how->training, .machine_axis = -1};

@@ -8,7 +8,7 @@
 #include "tools/sweep/sweep.h"
 
 /* Positions and sizes of the page and of the plot on it, in pixels. */
-enum { LEAST_WIDTH = 900, LEFT = 80, TOP = 70, WIDTH = 500, HEIGHT = 440, LIST = 610 };
+enum { MIN_WIDTH = 900, LEFT = 80, TOP = 70, WIDTH = 500, HEIGHT = 440, LIST = 610 };
 enum { PAGE_HEIGHT = TOP + HEIGHT + 60, LINE = 19, LISTED = 15, COLORS = 6 };
 
 /* Colours of machines. */
@@ -42,9 +42,9 @@ static double y_of(const plot *p, double cost) {
 
 /* Adds a margin, and widens the axis to at least half a decade. */
 static void settle(axis *a) {
-    const double room = fmax(0.06 * (a->to - a->from), (0.5 - (a->to - a->from)) / 2);
-    a->from -= room;
-    a->to += room;
+    const double margin = fmax(0.06 * (a->to - a->from), (0.5 - (a->to - a->from)) / 2);
+    a->from -= margin;
+    a->to += margin;
 }
 
 static void widen(axis *a, double value) {
@@ -209,7 +209,7 @@ static void draw_list(syn_sink *svg, const plot *p) {
 
 /* ---- One option alone ---- */
 
-enum { LEAST_COLUMN = 76, BAR = 48, MOST_COLUMNS = 16 };
+enum { MIN_COLUMN = 76, BAR = 48, MAX_COLUMNS = 16 };
 
 static const char *const limit_colors[LIMITS_SHARES] = {[SYN_LIMIT_COMPUTE] = "#4f7aa8",
                                                         [SYN_LIMIT_MEMORY] = "#4c9f70",
@@ -233,7 +233,7 @@ static const sweep_axis *only_axis(const sweep *s) {
         if (only) return NULL;
         only = &s->axes[i];
     }
-    return only && only->n <= MOST_COLUMNS ? only : NULL;
+    return only && only->n <= MAX_COLUMNS ? only : NULL;
 }
 
 static double middle_of(const plot *p, size_t row) {
@@ -347,12 +347,12 @@ static void place_columns(plot *p) {
         p->columns[i] = x;
         x += 6.6 * (double)most + 16;
     }
-    p->width = fmax(LEAST_WIDTH, x);
+    p->width = fmax(MIN_WIDTH, x);
 }
 
 static void place_bars(plot *p) {
     p->only = only_axis(p->s);
-    p->column = LEAST_COLUMN;
+    p->column = MIN_COLUMN;
     for (int i = 0; p->only && i < p->only->n; i++)
         p->column = fmax(p->column, 7.6 * (double)strlen(p->only->values[i]) + 14);
     if (p->only) p->width = LEFT + p->column * p->only->n + 220;

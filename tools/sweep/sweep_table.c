@@ -100,12 +100,13 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
 static void print_extrapolated(sweep_row *const *rows, size_t n, FILE *out) {
     const char *most = "";
     for (size_t i = 0; i < n; i++)
-        if (strlen(rows[i]->t.error.beyond) > strlen(most)) most = rows[i]->t.error.beyond;
+        if (strlen(rows[i]->t.error.extrapolated) > strlen(most))
+            most = rows[i]->t.error.extrapolated;
     if (*most) fprintf(out, "\n* extrapolated in %s; see column extrapolated of sweep.csv\n", most);
-    extrapolation beyond = {.n = 0};
-    for (size_t i = 0; i < n; i++) extrapolation_merge(&beyond, &rows[i]->t.beyond);
-    if (beyond.n > 0 && !*most) fputc('\n', out);
-    extrapolation_print(&beyond, out);
+    extrapolation extrapolated = {.n = 0};
+    for (size_t i = 0; i < n; i++) extrapolation_merge(&extrapolated, &rows[i]->t.extrapolated);
+    if (extrapolated.n > 0 && !*most) fputc('\n', out);
+    extrapolation_print(&extrapolated, out);
 }
 
 /* Prints for each machine the number of combinations that do not fit its memory, and the least
@@ -250,10 +251,10 @@ static void put_figure(syn_sink *out, double value) {
 }
 
 /* Writes in which properties and sizes the prediction of a row is extrapolated; returns buf. */
-static const char *beyond_text(const sweep_row *row, char *buf, size_t bytes) {
+static const char *extrapolated_text(const sweep_row *row, char *buf, size_t bytes) {
     char text[1024];
-    const char *error = row->t.error.beyond;
-    extrapolation_text(&row->t.beyond, text, sizeof text);
+    const char *error = row->t.error.extrapolated;
+    extrapolation_text(&row->t.extrapolated, text, sizeof text);
     snprintf(buf, bytes, "%s%s%s", error, *error && *text ? ", " : "", text);
     return buf;
 }
@@ -267,7 +268,7 @@ static const char *column_name(const sweep *s, int axis) {
 
 static void put_csv(const sweep *s, syn_sink *out) {
     double figures[FIGURES];
-    char beyond[1200];
+    char extrapolated[1200];
     for (int i = 0; i < s->n_axes; i++)
         syn_sink_printf(out, "%s%s", i ? "," : "", column_name(s, i));
     const bool own_dtype = varies(s, "dtype");
@@ -291,7 +292,7 @@ static void put_csv(const sweep *s, syn_sink *out) {
             if (!isnan(figures[i])) put_figure(out, figures[i]);
         }
         syn_sink_char(out, ',');
-        put_csv_text(out, beyond_text(row, beyond, sizeof beyond));
+        put_csv_text(out, extrapolated_text(row, extrapolated, sizeof extrapolated));
         syn_sink_char(out, ',');
         if (row->refused) put_csv_text(out, row->refused);
         syn_sink_char(out, '\n');
@@ -321,9 +322,9 @@ static void put_json(const sweep *s, syn_sink *out) {
             else put_figure(out, figures[i]);
         }
         syn_sink_text(out, ", \"extrapolated\": ");
-        syn_sink_json_string(out, row->t.error.beyond);
+        syn_sink_json_string(out, row->t.error.extrapolated);
         syn_sink_text(out, ", \"extrapolations\": ");
-        extrapolation_json(&row->t.beyond, out);
+        extrapolation_json(&row->t.extrapolated, out);
         syn_sink_text(out, ", \"refused\": ");
         if (row->refused) syn_sink_json_string(out, row->refused);
         else syn_sink_text(out, "null");
@@ -394,7 +395,8 @@ static syn_status write_files(const sweep *s, const char *folder, bool quiet, sy
     return sweep_draw(s, path, err);
 }
 
-static syn_status tell(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
+static syn_status report(const sweep *s, const char *folder, bool json, bool quiet,
+                         syn_error *err) {
     char shown[CLI_SHOWN_BYTES];
     syn_sink *out;
     SYN_TRY(write_files(s, folder, quiet || json, err));
@@ -416,8 +418,8 @@ static bool is_any_possible(const sweep *s) {
     return false;
 }
 
-syn_status sweep_tell(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
-    SYN_TRY(tell(s, folder, json, quiet, err));
+syn_status sweep_report(const sweep *s, const char *folder, bool json, bool quiet, syn_error *err) {
+    SYN_TRY(report(s, folder, json, quiet, err));
     if (s->n == 0 || is_any_possible(s)) return SYN_OK;
     if (s->n == 1)
         return SYN_FAIL(err, SYN_E_INVALID, "--sweep: its only combination is not possible: %s",

@@ -21,13 +21,13 @@ typedef struct scanner {
     bool ascending;
 } scanner;
 
-static void tell(const scanner *s, syn__et_fault what, uint32_t node, const char *at, uint64_t id,
-                 const char *why) {
-    if (s->on->trouble == NULL) return;
+static void report_fault(const scanner *s, syn__et_fault what, uint32_t node, const char *at,
+                         uint64_t id, const char *why) {
+    if (s->on->fault == NULL) return;
     const uint64_t offset = at != NULL           ? (uint64_t)(at - s->begin)
                             : node != UINT32_MAX ? s->scan->offsets[node]
                                                  : SYN__ET_NO_OFFSET;
-    s->on->trouble(s->on->user, what, node, offset, id, why);
+    s->on->fault(s->on->user, what, node, offset, id, why);
 }
 
 /* ---- Messages ---- */
@@ -35,8 +35,9 @@ static void tell(const scanner *s, syn__et_fault what, uint32_t node, const char
 static bool next_message(scanner *s, syn__et_reader *r, syn__str *out) {
     const char *start = r->cur;
     const bool more = syn__et_read_message(r, out);
-    if (r->why != NULL) tell(s, SYN__ET_FAULT_FRAME, UINT32_MAX, start, 0, r->why);
-    else if (more && out->bytes == 0) tell(s, SYN__ET_FAULT_EMPTY, UINT32_MAX, start, 0, NULL);
+    if (r->why != NULL) report_fault(s, SYN__ET_FAULT_FRAME, UINT32_MAX, start, 0, r->why);
+    else if (more && out->bytes == 0)
+        report_fault(s, SYN__ET_FAULT_EMPTY, UINT32_MAX, start, 0, NULL);
     return more;
 }
 
@@ -49,8 +50,8 @@ static syn_status no_memory(size_t bytes, syn_error *err) {
 static syn_status pass_over(const scanner *s, syn_status status, syn_error *err) {
     if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
     const bool text = strstr(s->decoder.why, "UTF-8") != NULL;
-    tell(s, text ? SYN__ET_FAULT_TEXT : SYN__ET_FAULT_MESSAGE, UINT32_MAX, s->decoder.at, 0,
-         s->decoder.why);
+    report_fault(s, text ? SYN__ET_FAULT_TEXT : SYN__ET_FAULT_MESSAGE, UINT32_MAX, s->decoder.at, 0,
+                 s->decoder.why);
     return SYN_OK;
 }
 
@@ -104,14 +105,15 @@ static syn_status take_meta(scanner *s, syn__str message, syn_error *err) {
     if (as_node == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
     const bool is_node = as_node == SYN_OK && (node.id != 0 || node.type != 0);
     if (is_node) why = "the first message is a node, but must be the metadata";
-    tell(s, SYN__ET_FAULT_META, UINT32_MAX, at, 0, why);
+    report_fault(s, SYN__ET_FAULT_META, UINT32_MAX, at, 0, why);
     return is_node ? take_node(s, message, err) : SYN_OK;
 }
 
 static syn_status read_messages(scanner *s, size_t bytes, syn_error *err) {
     syn__et_reader r = {s->begin, s->begin + bytes, NULL};
     syn__str message;
-    if (bytes == 0) tell(s, SYN__ET_FAULT_META, UINT32_MAX, s->begin, 0, "the file is empty");
+    if (bytes == 0)
+        report_fault(s, SYN__ET_FAULT_META, UINT32_MAX, s->begin, 0, "the file is empty");
     if (!next_message(s, &r, &message)) return SYN_OK;
     SYN_TRY(take_meta(s, message, err));
     while (next_message(s, &r, &message)) SYN_TRY(take_node(s, message, err));
@@ -125,7 +127,8 @@ static syn_status index_ids(scanner *s, syn_error *err) {
     const syn__et_scan *scan = s->scan;
     SYN_TRY(syn__et_ids_open(&s->ids, scan->ids, sizeof *scan->ids, scan->n_nodes, err));
     for (uint32_t i = 0; i < scan->n_nodes; i++)
-        if (!syn__et_ids_add(&s->ids, i)) tell(s, SYN__ET_FAULT_ID, i, NULL, scan->ids[i], NULL);
+        if (!syn__et_ids_add(&s->ids, i))
+            report_fault(s, SYN__ET_FAULT_ID, i, NULL, scan->ids[i], NULL);
     return SYN_OK;
 }
 
@@ -165,8 +168,9 @@ static syn_status resolve(scanner *s, syn_error *err) {
         for (uint32_t k = from; k < to; k++) {
             uint32_t dep;
             SYN_TRY(find(s, i, s->dep_ids[k], &dep, err));
-            if (dep == ABSENT) tell(s, SYN__ET_FAULT_DANGLING, i, NULL, s->dep_ids[k], NULL);
-            else if (dep == i) tell(s, SYN__ET_FAULT_SELF, i, NULL, s->dep_ids[k], NULL);
+            if (dep == ABSENT)
+                report_fault(s, SYN__ET_FAULT_DANGLING, i, NULL, s->dep_ids[k], NULL);
+            else if (dep == i) report_fault(s, SYN__ET_FAULT_SELF, i, NULL, s->dep_ids[k], NULL);
             else if (is_new(out->deps, n - begin > LOOK_BACK ? n - LOOK_BACK : begin, n, dep))
                 out->deps[n++] = dep;
         }

@@ -32,8 +32,8 @@ typedef struct syn__et_listener {
                        syn_error *err);
     /* node: index of the node, or UINT32_MAX if no node is concerned. id: the id that the fault is
        about. why: the reason as part of a sentence, or NULL. */
-    void (*trouble)(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
-                    const char *why);
+    void (*fault)(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
+                  const char *why);
 } syn__et_listener;
 
 typedef struct syn__et_scan {

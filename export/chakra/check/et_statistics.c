@@ -70,7 +70,7 @@ static void add_row(syn_statistics_row *row, const syn_statistics_row *more) {
     add(&row->count, more->count);
     add(&row->bytes, more->bytes);
     add(&row->micros, more->micros);
-    add(&row->waiting_ns, more->waiting_ns);
+    add(&row->wait_ns, more->wait_ns);
 }
 
 static syn_status add_to(table *t, const char *name, size_t bytes, const syn_statistics_row *more,
@@ -184,11 +184,11 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
         recorded = recorded || syn__str_is(meta->attrs[i].name, "source");
     }
     ((collector *)user)->scoped = ours && !recorded;
-    out->facts = (syn_statistics_fact *)syn_calloc(meta->n_attrs, sizeof *out->facts);
-    if (out->facts == NULL)
-        return SYN_FAIL_NOMEM(err, meta->n_attrs * sizeof *out->facts, "metadata");
+    out->metadata = (syn_statistics_metadata *)syn_calloc(meta->n_attrs, sizeof *out->metadata);
+    if (out->metadata == NULL)
+        return SYN_FAIL_NOMEM(err, meta->n_attrs * sizeof *out->metadata, "metadata");
     for (size_t i = 0; i < meta->n_attrs; i++) {
-        syn_statistics_fact *fact = &out->facts[out->n_facts++];
+        syn_statistics_metadata *fact = &out->metadata[out->n_metadata++];
         fact->name = syn_strndup(meta->attrs[i].name.text, meta->attrs[i].name.bytes);
         if (fact->name == NULL) return SYN_FAIL_NOMEM(err, 0, "a name");
         SYN_TRY(value_text(&meta->attrs[i], &fact->value, err));
@@ -200,7 +200,7 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
 
 /* Values of a node's attributes. Missing and negative sizes are 0. */
 typedef struct node_properties {
-    uint64_t num_ops, tensor_size, comm_size, waiting_ns;
+    uint64_t num_ops, tensor_size, comm_size, wait_ns;
     int64_t comm_type; /* -1 if absent */
     uint64_t inclusive_micros, tid, device, stream;
     bool is_cpu, has_inclusive, has_stream, is_range;
@@ -240,7 +240,7 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_prop
     if (syn__str_is(s, "num_ops")) t->num_ops = size_of(a);
     else if (syn__str_is(s, "tensor_size")) t->tensor_size = size_of(a);
     else if (syn__str_is(s, "comm_size")) t->comm_size = size_of(a);
-    else if (syn__str_is(s, "wait_ns")) t->waiting_ns = size_of(a);
+    else if (syn__str_is(s, "wait_ns")) t->wait_ns = size_of(a);
     else if (syn__str_is(s, "comm_type")) (void)syn__et_attr_integer(a, &t->comm_type);
     else if (syn__str_is(s, "is_cpu_op")) t->is_cpu = size_of(a) != 0;
     else if (syn__str_is(s, "inclusive_dur")) {
@@ -262,7 +262,7 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_prop
 
 static syn_status take_collective(collector *c, const node_properties *t, uint64_t micros,
                                   syn_error *err) {
-    const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->waiting_ns};
+    const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->wait_ns};
     const bool known = syn__et_collective_name(t->comm_type) != NULL;
     add(&c->out->collective_bytes, t->comm_size);
     add_row(
@@ -282,7 +282,7 @@ static syn__critical_op times_of(const syn__et_node *node, const node_properties
     return (syn__critical_op){
         .begin_ns = begin_ns,
         .end_ns = begin_ns + (node->start_micros > 0 ? 1e3 * (double)micros : 0),
-        .lane = syn__critical_lane(0, device, t->device, device ? t->stream : t->tid),
+        .track = syn__critical_track(0, device, t->device, device ? t->stream : t->tid),
         .last_member = SYN_NO_NODE,
         .is_device = device,
         .is_comm = comm,
@@ -309,7 +309,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     out->n_ctrl_deps += node->n_ctrl;
     out->n_data_deps += node->n_data;
     add(&out->sum_micros, node->duration_micros);
-    add(&out->waiting_ns, t.waiting_ns);
+    add(&out->wait_ns, t.wait_ns);
     out->n_timed += node->duration_micros != 0;
     out->n_cpu += t.is_cpu;
     out->n_communication += comm;
@@ -323,12 +323,12 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     if (node->type == SYN__ET_COMM_COLL_NODE)
         SYN_TRY(take_collective(c, &t, node->duration_micros, err));
     const syn_statistics_row op = {NULL, 1, comm ? t.comm_size : 0, node->duration_micros,
-                                   t.waiting_ns};
+                                   t.wait_ns};
     return add_to(&c->ops, t.op.text, t.op.bytes, &op, err);
 }
 
-static void on_trouble(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
-                       const char *why) {
+static void on_fault(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
+                     const char *why) {
     syn_statistics *out = ((collector *)user)->out;
     (void)node;
     (void)offset;
@@ -345,7 +345,7 @@ static void on_trouble(void *user, syn__et_fault what, uint32_t node, uint64_t o
 static syn_status collect(collector *c, const char *data, size_t bytes, syn_error *err) {
     syn__et_scan scan = {0};
     syn__et_dag dag = {0};
-    const syn__et_listener listener = {c, on_meta, on_node, on_trouble};
+    const syn__et_listener listener = {c, on_meta, on_node, on_fault};
     c->out->file_bytes = bytes;
     syn_status status = syn__et_scan_open(&scan, data, bytes, &listener, err);
     if (status == SYN_OK) status = syn__et_dag_open(&dag, &scan, err);
@@ -372,7 +372,7 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
     syn__file_text_close(&input);
-    const bool is_bare = out->n_nodes == 0 && out->n_facts == 0 && out->version == NULL;
+    const bool is_bare = out->n_nodes == 0 && out->n_metadata == 0 && out->version == NULL;
     if (status == SYN_OK && c.n_nodes_named == 0 &&
         (out->n_damaged > 0 || out->n_nodes > 0 || is_bare))
         status = SYN_FAIL(err, SYN_E_FORMAT,
@@ -400,7 +400,7 @@ static syn_status add_rank(collector *c, const syn_statistics *r, syn_error *err
                 {&out->widest_ready, r->widest_ready},
                 {&out->sum_micros, r->sum_micros},
                 {&out->n_timed, r->n_timed},
-                {&out->waiting_ns, r->waiting_ns},
+                {&out->wait_ns, r->wait_ns},
                 {&out->num_ops, r->num_ops},
                 {&out->tensor_bytes, r->tensor_bytes},
                 {&out->n_cpu, r->n_cpu},
@@ -428,9 +428,9 @@ static syn_status add_rank(collector *c, const syn_statistics *r, syn_error *err
 }
 
 static bool is_recording(const syn_statistics *s) {
-    for (size_t i = 0; i < s->n_facts; i++)
-        if (strcmp(s->facts[i].name, "source") == 0)
-            return strcmp(s->facts[i].value, "\"pytorch\"") == 0;
+    for (size_t i = 0; i < s->n_metadata; i++)
+        if (strcmp(s->metadata[i].name, "source") == 0)
+            return strcmp(s->metadata[i].value, "\"pytorch\"") == 0;
     return false;
 }
 
@@ -469,11 +469,11 @@ static void free_rows(syn_statistics_row *rows, size_t n) {
 static void free_one(syn_statistics *s) {
     free_rows(s->ops, s->n_ops);
     free_rows(s->groups, s->n_groups);
-    for (size_t i = 0; i < s->n_facts; i++) {
-        syn_free(s->facts[i].name);
-        syn_free(s->facts[i].value);
+    for (size_t i = 0; i < s->n_metadata; i++) {
+        syn_free(s->metadata[i].name);
+        syn_free(s->metadata[i].value);
     }
-    syn_free(s->facts);
+    syn_free(s->metadata);
     syn_free(s->version);
 }
 

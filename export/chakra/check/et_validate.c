@@ -35,7 +35,7 @@ void syn__report_finding(syn_validator *v, syn_finding_kind kind, syn__finding_l
     syn_error text = {0};
     va_list args;
     *(kinds[kind].problem ? &r->n_problems : &r->n_warnings) += 1;
-    if (r->counts[kind]++ >= SYN_FINDINGS_KEPT || v->status != SYN_OK) return;
+    if (r->counts[kind]++ >= SYN_MAX_FINDINGS || v->status != SYN_OK) return;
     char sentence[sizeof text.text + 8];
     va_start(args, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, args);
@@ -131,8 +131,8 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     return syn__check_node(f->v, f->rank, index, offset, node, err);
 }
 
-static void on_trouble(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
-                       const char *why) {
+static void on_fault(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
+                     const char *why) {
     file_check *f = (file_check *)user;
     const bool has_node = node != UINT32_MAX;
     const syn__finding_location spot = {f->rank->rank, has_node, has_node ? f->scan->ids[node] : 0,
@@ -236,7 +236,7 @@ static syn_status check_file(syn_validator *v, syn__checked_rank *rank, const ch
     syn__et_scan scan = {0};
     syn__et_dag dag = {0};
     file_check f = {v, rank, &scan};
-    const syn__et_listener listener = {&f, NULL, on_node, on_trouble};
+    const syn__et_listener listener = {&f, NULL, on_node, on_fault};
     syn_status status = syn__et_scan_open(&scan, data, bytes, &listener, err);
     if (status == SYN_OK) status = check_graph(v, rank, &scan, &dag, err);
     syn__et_dag_close(&dag);

@@ -45,8 +45,8 @@ static const char *size_text(const syn__checked_call *call, char out[48]) {
     return out;
 }
 
-static void tell_mismatch(syn_validator *v, uint32_t group, const calls_of *want,
-                          const calls_of *got, size_t at) {
+static void report_mismatch(syn_validator *v, uint32_t group, const calls_of *want,
+                            const calls_of *got, size_t at) {
     const char *name = syn__checked_group_name(v, group);
     char size[48], other[48];
     if (at < want->n && at < got->n) {
@@ -72,7 +72,7 @@ static void compare(syn_validator *v, uint32_t group, const calls_of *want, cons
     while (at < want->n && at < got->n && want->first[at].kind == got->first[at].kind &&
            want->first[at].size == got->first[at].size)
         at++;
-    if (at < want->n || at < got->n) tell_mismatch(v, group, want, got, at);
+    if (at < want->n || at < got->n) report_mismatch(v, group, want, got, at);
 }
 
 /* In the group of all ranks, compares only the ranks that were read, which may be few. */

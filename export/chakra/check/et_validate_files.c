@@ -35,7 +35,7 @@ static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error
 }
 
 /* Reports the missing ranks `from` to `to` - 1 as one finding. */
-static void tell_missing(syn_validator *v, int32_t from, int32_t to) {
+static void report_missing(syn_validator *v, int32_t from, int32_t to) {
     const syn__finding_location spot = {from, false, 0, SYN__ET_NO_OFFSET};
     if (from + 1 == to)
         syn__report_finding(v, SYN_FINDING_MISSING, spot, "the set has no file for this rank");
@@ -49,13 +49,13 @@ static syn_status check_files(syn_validator *v, const syn__et_files *files, cons
     SYN_TRY(add_groups(v, files, groups, err));
     for (size_t i = 0; i < files->n; i++) {
         const syn__et_file *file = &files->list[i];
-        if (files->is_set) tell_missing(v, i == 0 ? 0 : file[-1].rank + 1, file->rank);
+        if (files->is_set) report_missing(v, i == 0 ? 0 : file[-1].rank + 1, file->rank);
         SYN_TRY(add_file(v, file, err));
     }
     return SYN_OK;
 }
 
-static void tell_recording(syn_validator *v, const syn_validation *seen) {
+static void report_recording(syn_validator *v, const syn_validation *seen) {
     syn__report_finding(
         v, SYN_FINDING_RECORDING, (syn__finding_location){-1, false, 0, SYN__ET_NO_OFFSET},
         "this is a trace of a real run: %" PRIu64 " of its %" PRIu64
@@ -74,7 +74,7 @@ static syn_status check_set(syn_validation *out, const syn__et_files *files,
     const bool alone = files->n == 1 && !files->is_set;
     const uint32_t world = alone ? 0 : (uint32_t)files->list[files->n - 1].rank + 1;
     SYN_TRY(syn_validator_open(&v, how, world, err));
-    if (recording != NULL) tell_recording(v, recording);
+    if (recording != NULL) report_recording(v, recording);
     const syn_status status = check_files(v, files, how->groups, err);
     const syn_status closed = syn_validator_close(v, status == SYN_OK ? out : NULL, err);
     return status != SYN_OK ? status : closed;

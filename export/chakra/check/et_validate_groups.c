@@ -8,7 +8,7 @@
 
 /* ASTRA-sim's message tags are (id * 1e6 + count) mod 5e8, so they wrap around for ids of at least
    500. */
-#define MOST_IDS 500
+#define MAX_IDS 500
 
 static const syn__finding_location whole_set = {-1, false, 0, SYN__ET_NO_OFFSET};
 
@@ -28,9 +28,9 @@ static void check_key(syn_validator *v, const char *key) {
     if (!good_key(key, &id))
         syn__report_finding(v, SYN_FINDING_GROUPS, whole_set,
                             "the group's key '%.60s' is not an integer above 0", key);
-    else if (id >= MOST_IDS)
+    else if (id >= MAX_IDS)
         syn__report_finding(v, SYN_FINDING_GROUP_ID, whole_set,
-                            "the group's id %.60s must be below %d", key, MOST_IDS);
+                            "the group's id %.60s must be below %d", key, MAX_IDS);
 }
 
 static int compare_ranks(const void *a, const void *b) {

@@ -220,25 +220,25 @@ static int32_t missing_member(const run *s, const rank_run *r, uint32_t call) {
 }
 
 /* Writes to `text` what the rank waits for. Returns the rank for which it waits, or -1. */
-static int32_t describe_wait(const run *s, int32_t rank, char *text, size_t room) {
+static int32_t describe_wait(const run *s, int32_t rank, char *text, size_t capacity) {
     const rank_run *r = &s->ranks[rank];
     uint32_t call = r->busy;
     for (uint32_t i = 0; i < r->of->n_calls && call == NONE; i++)
         if (r->waiting[i]) call = i;
     if (call == NONE) {
-        snprintf(text, room, "rank %" PRId32 " has nothing to issue", rank);
+        snprintf(text, capacity, "rank %" PRId32 " has nothing to issue", rank);
         return -1;
     }
     const syn__checked_call *c = &r->of->calls[call];
     const bool message = c->type == SYN__ET_COMM_RECV_NODE;
     const int32_t peer = message ? (int32_t)c->src : missing_member(s, r, call);
     if (message)
-        snprintf(text, room,
+        snprintf(text, capacity,
                  "rank %" PRId32 " waits in receive %" PRIu64 " (tag %" PRId64
                  ") for rank %" PRId32,
                  rank, c->id, c->tag, peer);
     else
-        snprintf(text, room,
+        snprintf(text, capacity,
                  "rank %" PRId32 " waits in collective %" PRIu64 " (group %.40s) for rank %" PRId32,
                  rank, c->id, syn__checked_group_name(s->v, c->group), peer);
     return peer;

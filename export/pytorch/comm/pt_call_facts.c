@@ -14,12 +14,15 @@
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 
-void syn__pt_properties_init(syn__pt_properties *facts) {
-    memset(facts, 0, sizeof *facts);
-    facts->kind = SYN__PT_CALL_UNKNOWN;
-    facts->in_elems = facts->out_elems = facts->in_bytes = facts->out_bytes = -1;
-    facts->sequence = facts->peer = facts->source = facts->target = facts->backend = -1;
-    facts->group_start = facts->group_stride = facts->group_size = facts->filled_elems = -1;
+void syn__pt_properties_init(syn__pt_properties *properties) {
+    memset(properties, 0, sizeof *properties);
+    properties->kind = SYN__PT_CALL_UNKNOWN;
+    properties->in_elems = properties->out_elems = properties->in_bytes = properties->out_bytes =
+        -1;
+    properties->sequence = properties->peer = properties->source = properties->target =
+        properties->backend = -1;
+    properties->group_start = properties->group_stride = properties->group_size =
+        properties->filled_elems = -1;
 }
 
 /* Reads the value after a key, or the current element of a list. A list or object is read as a
@@ -58,8 +61,8 @@ static void set_text(syn__str *to, syn__str text) {
     if (to->bytes == 0) *to = text;
 }
 
-static void set_kind(syn__pt_properties *facts, syn__str name) {
-    if (facts->kind == SYN__PT_CALL_UNKNOWN) facts->kind = syn__pt_call_kind(name);
+static void set_kind(syn__pt_properties *properties, syn__str name) {
+    if (properties->kind == SYN__PT_CALL_UNKNOWN) properties->kind = syn__pt_call_kind(name);
 }
 
 static bool is_one_of(syn__str key, const char *a, const char *b) {
@@ -97,18 +100,18 @@ static bool take_json(syn__loose *l, syn__str *value) {
     return kind != SYN__LOOSE_NONE;
 }
 
-void syn__pt_properties_from_event(syn__pt_properties *facts, const syn__pt_event *event) {
+void syn__pt_properties_from_event(syn__pt_properties *properties, const syn__pt_event *event) {
     const syn__str whole = {event->text, event->text_bytes};
     const syn__str args = syn__loose_find(whole, "args");
     syn__loose l;
     syn__str key, value;
     syn__loose_init(&l, args.text, args.bytes);
     if (args.bytes == 0 || syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return;
-    while (syn__loose_member(&l, &key) && take_json(&l, &value)) set_field(facts, key, value);
+    while (syn__loose_member(&l, &key) && take_json(&l, &value)) set_field(properties, key, value);
 }
 
 /* Reads the attributes of a node: [{"name": ..., "type": ..., "value": ...}, ...]. */
-static void take_attrs(syn__pt_properties *facts, const syn__pt_host_node *node) {
+static void take_attrs(syn__pt_properties *properties, const syn__pt_host_node *node) {
     const syn__str attrs = {node->text + node->attrs, node->attrs_bytes};
     syn__loose l;
     syn__str key, text;
@@ -118,7 +121,7 @@ static void take_attrs(syn__pt_properties *facts, const syn__pt_host_node *node)
         if (syn__loose_value(&l, &text) != SYN__LOOSE_OBJECT) continue;
         while (syn__loose_member(&l, &key) && take_json(&l, &text)) {
             if (syn__str_is(key, "name")) name = text;
-            else if (syn__str_is(key, "value")) set_field(facts, name, text);
+            else if (syn__str_is(key, "value")) set_field(properties, name, text);
         }
     }
 }
@@ -133,7 +136,7 @@ static syn__str values_of(syn__str io) {
 
 /* Reads a pair: the name and description of a group, or a sequence number and whether the call is a
    message (*sequence). text: the list or tuple. */
-static bool take_pair(syn__pt_properties *facts, syn__str text, bool *sequence) {
+static bool take_pair(syn__pt_properties *properties, syn__str text, bool *sequence) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str a, b, end;
     *sequence = false;
@@ -141,12 +144,12 @@ static bool take_pair(syn__pt_properties *facts, syn__str text, bool *sequence) 
     const char first = syn__pt_scan_next(&s, &a), second = syn__pt_scan_next(&s, &b);
     if ((first != 's' && first != 'w') || syn__pt_scan_next(&s, &end) != ']') return false;
     if (second == 's') {
-        set_text(&facts->group, a);
-        set_text(&facts->group_desc, b);
+        set_text(&properties->group, a);
+        set_text(&properties->group_desc, b);
         return true;
     }
     *sequence = second == 'w' && (*b.text == 't' || *b.text == 'f');
-    if (*sequence) set_number(&facts->sequence, a);
+    if (*sequence) set_number(&properties->sequence, a);
     return *sequence;
 }
 
@@ -156,14 +159,14 @@ typedef struct positions {
     bool named, pair, sequence;
 } positions;
 
-static void take_position(syn__pt_properties *facts, positions *at, char c, syn__str text) {
+static void take_position(syn__pt_properties *properties, positions *at, char c, syn__str text) {
     int64_t v;
     bool sequence = false;
-    if (c == '[' && !at->named && take_pair(facts, text, &sequence)) {
+    if (c == '[' && !at->named && take_pair(properties, text, &sequence)) {
         if (sequence) at->sequence = true;
         else at->pair = true;
     } else if (c == 's' && !at->named && text.bytes != 0 && *text.text != '<') {
-        set_kind(facts, text);
+        set_kind(properties, text);
         at->named = true;
     } else if (c == 'w' && syn__pt_scan_i64(text, &v)) {
         if (at->named && at->n_after < 3) at->after[at->n_after++] = v;
@@ -171,63 +174,66 @@ static void take_position(syn__pt_properties *facts, positions *at, char c, syn_
     }
 }
 
-static void use_positions(syn__pt_properties *facts, const positions *at) {
+static void use_positions(syn__pt_properties *properties, const positions *at) {
     int next = 0;
     if (!at->named) return;
-    if (!at->sequence && at->n_before > 0 && facts->sequence < 0) facts->sequence = at->before[0];
+    if (!at->sequence && at->n_before > 0 && properties->sequence < 0)
+        properties->sequence = at->before[0];
     if (!at->sequence) next++;
-    if (!at->pair && at->n_before - next == 2) facts->backend = at->before[next++];
-    if (next < at->n_before && facts->peer < 0) facts->peer = at->before[next];
+    if (!at->pair && at->n_before - next == 2) properties->backend = at->before[next++];
+    if (next < at->n_before && properties->peer < 0) properties->peer = at->before[next];
     const int size = at->n_after == 3 ? 2 : 0;
-    if (size == 2 && facts->group_start < 0 && facts->group_stride < 0) {
-        facts->group_start = at->after[0];
-        facts->group_stride = at->after[1];
+    if (size == 2 && properties->group_start < 0 && properties->group_stride < 0) {
+        properties->group_start = at->after[0];
+        properties->group_stride = at->after[1];
     }
-    if (at->n_after > size && facts->group_size < 0) facts->group_size = at->after[size];
+    if (at->n_after > size && properties->group_size < 0) properties->group_size = at->after[size];
 }
 
 /* Reads all properties except sizes from the inputs of a record_param_comms. Returns the inputs. */
-static syn__str take_record(syn__pt_properties *facts, const syn__pt_host_node *node) {
+static syn__str take_record(syn__pt_properties *properties, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
     const syn__str values = values_of(syn__pt_inputs(node));
     syn__pt_scan s = syn__pt_scan_of(values);
     syn__str text;
-    take_attrs(facts, node);
+    take_attrs(properties, node);
     if (syn__pt_scan_next(&s, &text) == '[') {
         char c = take_value(&s, &text);
-        for (; c != 0 && c != ']'; c = take_value(&s, &text)) take_position(facts, &at, c, text);
+        for (; c != 0 && c != ']'; c = take_value(&s, &text))
+            take_position(properties, &at, c, text);
     }
-    use_positions(facts, &at);
+    use_positions(properties, &at);
     return values;
 }
 
-void syn__pt_properties_from_record(syn__pt_properties *facts, const syn__pt_host_node *node) {
-    const syn__str values = take_record(facts, node);
-    if (facts->in_bytes < 0) facts->in_bytes = tensor_bytes(values);
-    if (facts->out_bytes < 0) facts->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
+void syn__pt_properties_from_record(syn__pt_properties *properties, const syn__pt_host_node *node) {
+    const syn__str values = take_record(properties, node);
+    if (properties->in_bytes < 0) properties->in_bytes = tensor_bytes(values);
+    if (properties->out_bytes < 0)
+        properties->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
 }
 
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
-    syn__pt_properties facts;
-    syn__pt_properties_init(&facts);
+    syn__pt_properties properties;
+    syn__pt_properties_init(&properties);
     const syn__pt_host_node *node = &rank->host.nodes[op->host];
     if (!(node->has & SYN__PT_MADE)) {
-        (void)take_record(&facts, node);
-        return facts.kind;
+        (void)take_record(&properties, node);
+        return properties.kind;
     }
-    syn__pt_properties_from_event(&facts, &rank->device.events[op->event]);
-    return facts.kind >= 0 ? facts.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 has no
-                                                                kind */
+    syn__pt_properties_from_event(&properties, &rank->device.events[op->event]);
+    return properties.kind >= 0 ? properties.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2
+                                                                has no kind */
 }
 
 /* Reads the rank after the arrow of "nccl:send 0->1" or "nccl:recv 0<-1". */
-static void take_arrow(syn__pt_properties *facts, syn__str name) {
+static void take_arrow(syn__pt_properties *properties, syn__str name) {
     for (size_t i = 1; i + 2 < name.bytes; i++) {
         const bool arrow = (name.text[i] == '-' && name.text[i + 1] == '>') ||
                            (name.text[i] == '<' && name.text[i + 1] == '-');
         const syn__str rest = {name.text + i + 2, name.bytes - i - 2};
         if (!arrow) continue;
-        set_number(&facts->peer, rest);
+        set_number(&properties->peer, rest);
         return;
     }
 }
@@ -262,12 +268,12 @@ static void read_arguments(syn__str values, arguments *a) {
     }
 }
 
-static void take_message(syn__pt_properties *facts, const arguments *a, syn__str name) {
+static void take_message(syn__pt_properties *properties, const arguments *a, syn__str name) {
     const bool any = syn__str_is(name, "c10d::recv_any_source_");
     const int tag = any ? 0 : 1;
-    if (!any && a->n_numbers > 0 && facts->peer < 0 && a->numbers[0] >= 0)
-        facts->peer = a->numbers[0];
-    if (a->n_numbers > tag && facts->tag == 0) facts->tag = a->numbers[tag];
+    if (!any && a->n_numbers > 0 && properties->peer < 0 && a->numbers[0] >= 0)
+        properties->peer = a->numbers[0];
+    if (a->n_numbers > tag && properties->tag == 0) properties->tag = a->numbers[tag];
 }
 
 /* Whether the op is a functional collective, such as _c10d_functional::all_reduce(tensor, "sum",
@@ -287,18 +293,18 @@ static int64_t argument_bytes(const syn__pt_host_node *node, size_t index) {
                           : -1;
 }
 
-void syn__pt_properties_from_call(syn__pt_properties *facts, const syn__pt_host_node *node,
+void syn__pt_properties_from_call(syn__pt_properties *properties, const syn__pt_host_node *node,
                                   syn__str name) {
     const bool api = syn__str_begins(name, "c10d::");
     const syn__str values = values_of(syn__pt_inputs(node));
     const int kind = syn__pt_call_kind(name);
     arguments a;
-    set_kind(facts, name);
+    set_kind(properties, name);
     read_arguments(values, &a);
-    take_arrow(facts, name);
+    take_arrow(properties, name);
     if ((api || is_functional(name)) && (kind == SYN__PT_CALL_SEND || kind == SYN__PT_CALL_RECV))
-        take_message(facts, &a, name);
-    if (is_functional(name) && a.last_text.bytes != 0) set_text(&facts->group, a.last_text);
+        take_message(properties, &a, name);
+    if (is_functional(name) && a.last_text.bytes != 0) set_text(&properties->group, a.last_text);
     int64_t in = tensor_bytes(values);
     int64_t out = tensor_bytes(values_of(syn__pt_outputs(node)));
     if (api && output_first(kind)) {
@@ -310,7 +316,8 @@ void syn__pt_properties_from_call(syn__pt_properties *facts, const syn__pt_host_
     }
     if (api && in < 0) in = argument_bytes(node, output_first(kind) ? 1 : 0);
     if (api && out < 0) out = argument_bytes(node, 0);
-    if (api && in < 0 && output_first(kind)) facts->filled_elems = syn__pt_argument_elems(node, 0);
-    if (facts->in_bytes < 0) facts->in_bytes = in;
-    if (facts->out_bytes < 0) facts->out_bytes = out;
+    if (api && in < 0 && output_first(kind))
+        properties->filled_elems = syn__pt_argument_elems(node, 0);
+    if (properties->in_bytes < 0) properties->in_bytes = in;
+    if (properties->out_bytes < 0) properties->out_bytes = out;
 }

@@ -29,14 +29,14 @@ typedef struct syn__pt_properties {
 } syn__pt_properties;
 
 /* Sets all fields to unknown. */
-void syn__pt_properties_init(syn__pt_properties *facts);
+void syn__pt_properties_init(syn__pt_properties *properties);
 /* The next three functions fill in fields that are still unknown. This one reads the args of a
    kernel or of a CPU event. */
-void syn__pt_properties_from_event(syn__pt_properties *facts, const syn__pt_event *event);
+void syn__pt_properties_from_event(syn__pt_properties *properties, const syn__pt_event *event);
 /* Reads the inputs of a record_param_comms. */
-void syn__pt_properties_from_record(syn__pt_properties *facts, const syn__pt_host_node *node);
+void syn__pt_properties_from_record(syn__pt_properties *properties, const syn__pt_host_node *node);
 /* Reads another op of the call: c10d::*, _c10d_functional::*, nccl:*, gloo:*, ... */
-void syn__pt_properties_from_call(syn__pt_properties *facts, const syn__pt_host_node *node,
+void syn__pt_properties_from_call(syn__pt_properties *properties, const syn__pt_host_node *node,
                                   syn__str name);
 /* The kind of call of a record_param_comms op. */
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op);

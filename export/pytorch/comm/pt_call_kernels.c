@@ -44,7 +44,7 @@ static bool same_kind(int kernel, int call) {
 
 static bool same_thread(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t call_op) {
     const uint32_t parent = syn__pt_known_launcher(kernel);
-    return parent == SYN__PT_NONE || rank->ops[parent].lane == rank->ops[call_op].lane;
+    return parent == SYN__PT_NONE || rank->ops[parent].track == rank->ops[call_op].track;
 }
 
 /* Whether the call had begun when the kernel was launched, by time or, if unknown, by order. */
@@ -67,7 +67,7 @@ typedef struct batch {
 } batch;
 
 /* Sort key of a call within its kernel: sends, then receives, then all others. */
-static int turn(const syn__pt_call *call) {
+static int sort_key(const syn__pt_call *call) {
     return call->kind == SYN__PT_CALL_SEND ? 0 : call->kind == SYN__PT_CALL_RECV ? 1 : 2;
 }
 
@@ -93,7 +93,7 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
     b->n_taken = 0;
     for (int t = 0; t < 3; t++)
         for (size_t i = 0; i < n; i++)
-            if (turn(&calls[b->found[i]]) == t) b->taken[b->n_taken++] = b->found[i];
+            if (sort_key(&calls[b->found[i]]) == t) b->taken[b->n_taken++] = b->found[i];
 }
 
 static syn_status carry_waiting(batch *b, uint32_t kernel) {

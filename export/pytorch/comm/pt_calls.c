@@ -120,7 +120,7 @@ static syn_status add_by_rf_id(syn__pt_calls *c, uint32_t op, uint32_t call) {
     SYN_TRY(
         syn_grow(&c->by_rf_id, &c->by_rf_id_cap, c->n_by_rf_id + 1, sizeof *c->by_rf_id, c->err));
     memmove(c->by_rf_id + at + 1, c->by_rf_id + at, n_behind * sizeof *c->by_rf_id);
-    c->by_rf_id[at] = (syn__pt_call_id){node->rf_id, call, c->rank->ops[op].lane};
+    c->by_rf_id[at] = (syn__pt_call_id){node->rf_id, call, c->rank->ops[op].track};
     c->n_by_rf_id++;
     return SYN_OK;
 }
@@ -146,7 +146,7 @@ static bool holds(syn__str text, syn__str part) {
 
 /* How similar a call and a library op are: 2 points for the same tensor, and 1 point for the same
    thread. A device trace alone does not have the calling thread, so all calls get this point. */
-static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
+static int match_score(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
     const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
     const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
     const syn__str tensor = innermost(syn__pt_inputs(node));
@@ -154,12 +154,12 @@ static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t o
            (c->rank->host.from_event != NULL || caller->tid == node->tid);
 }
 
-enum { NO_LIKENESS = -1, FULL_LIKENESS = 3 };
+enum { NO_MATCH = -1, FULL_MATCH = 3 };
 
 static void consider(const syn__pt_calls *c, uint32_t call, uint32_t op, int kind, int *best,
                      uint32_t *out) {
-    if (*best == FULL_LIKENESS || !fits(&c->calls[call], kind)) return;
-    const int how = likeness(c, &c->calls[call], op);
+    if (*best == FULL_MATCH || !fits(&c->calls[call], kind)) return;
+    const int how = match_score(c, &c->calls[call], op);
     if (how <= *best) return;
     *best = how;
     *out = call;
@@ -170,12 +170,12 @@ static void consider(const syn__pt_calls *c, uint32_t call, uint32_t op, int kin
    chosen. */
 static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
-    int best = NO_LIKENESS;
+    int best = NO_MATCH;
     size_t i = count_below(c, host_node(c, op)->rf_id);
     for (int tries = 0; i > 0 && tries < MAX_WAITING; tries++) {
         const syn__pt_call_id *m = &c->by_rf_id[--i];
-        if (c->looked[m->lane] == op) continue;
-        c->looked[m->lane] = op;
+        if (c->looked[m->track] == op) continue;
+        c->looked[m->track] = op;
         consider(c, m->call, op, kind, &best, &out);
     }
     return out;
@@ -186,7 +186,7 @@ static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
    yet. */
 static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
-    int best = NO_LIKENESS;
+    int best = NO_MATCH;
     while (c->first_waiting < c->n_calls && c->calls[c->first_waiting].backend != SYN__PT_NONE)
         c->first_waiting++;
     for (size_t i = c->first_waiting; i < c->n_calls && i < c->first_waiting + MAX_WAITING; i++)
@@ -209,7 +209,7 @@ static void detach(syn__pt_calls *c, uint32_t op, const syn__pt_call *call) {
                         : call->record != SYN__PT_NONE ? call->record
                                                        : call->functional;
     syn__pt_op *o = &c->rank->ops[op];
-    if (by == SYN__PT_NONE || by >= op || c->rank->ops[by].lane == o->lane) return;
+    if (by == SYN__PT_NONE || by >= op || c->rank->ops[by].track == o->track) return;
     o->detached = true;
     o->till_wait = in_one_thread(c->rank, o, &c->rank->ops[by]);
     o->parent = by;
@@ -274,7 +274,7 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     c->n_ops = rank->n_ops;
     SYN_TRY(new_table(c, &c->call_of, rank->n_ops, sizeof *c->call_of, 0xFF));
     SYN_TRY(new_table(c, &c->in_record, rank->n_ops, 1, 0));
-    SYN_TRY(new_table(c, &c->looked, rank->n_lanes, sizeof *c->looked, 0xFF));
+    SYN_TRY(new_table(c, &c->looked, rank->n_tracks, sizeof *c->looked, 0xFF));
     SYN_TRY(new_table(c, &c->name_level, rank->host.names.n_entries, 1, UNSEEN));
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {

@@ -25,7 +25,7 @@ typedef struct syn__pt_call {
 /* An op that may have created ops of a library, with its call. */
 typedef struct syn__pt_call_id {
     uint64_t rf_id;
-    uint32_t call, lane;
+    uint32_t call, track;
 } syn__pt_call_id;
 
 typedef struct syn__pt_calls {
@@ -39,9 +39,9 @@ typedef struct syn__pt_calls {
     uint8_t *in_record;        /* per op: 1 if it is a record_param_comms or within one */
     syn__pt_call_id *by_rf_id; /* sorted by rf_id: the ops that may have called a library op */
     size_t n_by_rf_id, by_rf_id_cap;
-    uint32_t *looked;     /* per lane (thread or stream): the last library op for which the calls of
-                             the lane were searched */
-    uint8_t *name_level;  /* per host name: its class; 0: not determined yet */
+    uint32_t *looked;    /* per track (thread or stream): the last library op for which the calls of
+                            the track were searched */
+    uint8_t *name_level; /* per host name: its class; 0: not determined yet */
     uint8_t *kernel_name; /* per device name: 1 + syn__pt_kernel_library; 0: not determined yet */
     size_t n_ops;         /* number of ops for which call_of was filled */
 } syn__pt_calls;

@@ -34,47 +34,47 @@ static void note(const finder *f, syn_pytorch_anomaly kind, const syn__pt_op *op
 
 /* Adds the properties that a host op records. record: it is a record_param_comms. shaped: its first
    tensor is the input of the call. */
-static void add_host_facts(const finder *f, syn__pt_properties *facts, uint32_t index, bool record,
-                           bool shaped) {
+static void add_host_properties(const finder *f, syn__pt_properties *properties, uint32_t index,
+                                bool record, bool shaped) {
     const syn__pt_rank *r = f->rank;
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
     /* The converter made this node from an event, and the event has all properties of the call. */
     const bool made = (node->has & SYN__PT_MADE) != 0;
-    if (made && record) syn__pt_properties_from_event(facts, &r->device.events[op->event]);
-    if (made && shaped && facts->in_bytes < 0)
-        facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
-    if (r->host.from_event && shaped && facts->elem_bytes == 0)
-        facts->elem_bytes = syn__pt_argument_elem_bytes(node, 0);
+    if (made && record) syn__pt_properties_from_event(properties, &r->device.events[op->event]);
+    if (made && shaped && properties->in_bytes < 0)
+        properties->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
+    if (r->host.from_event && shaped && properties->elem_bytes == 0)
+        properties->elem_bytes = syn__pt_argument_elem_bytes(node, 0);
     if (!record) {
-        syn__pt_properties_from_call(facts, node, syn__pt_host_name(&r->host, node->name));
+        syn__pt_properties_from_call(properties, node, syn__pt_host_name(&r->host, node->name));
         return;
     }
-    syn__pt_properties_from_record(facts, node);
+    syn__pt_properties_from_record(properties, node);
     if (op->event != SYN__PT_NONE)
-        syn__pt_properties_from_event(facts, &r->device.events[op->event]);
+        syn__pt_properties_from_event(properties, &r->device.events[op->event]);
 }
 
-static void find_facts(const finder *f, syn__pt_properties *facts, uint32_t kernel,
-                       const syn__pt_call *call) {
+static void find_properties(const finder *f, syn__pt_properties *properties, uint32_t kernel,
+                            const syn__pt_call *call) {
     const syn__pt_rank *r = f->rank;
-    syn__pt_properties_init(facts);
+    syn__pt_properties_init(properties);
     const bool grouped = call != NULL && call->grouped;
     if (!grouped && kernel != SYN__PT_NONE && r->ops[kernel].event != SYN__PT_NONE)
-        syn__pt_properties_from_event(facts, &r->device.events[r->ops[kernel].event]);
+        syn__pt_properties_from_event(properties, &r->device.events[r->ops[kernel].event]);
     if (call != NULL) {
-        add_host_facts(f, facts, call->record, true, true);
-        add_host_facts(f, facts, call->api, false, false);
-        add_host_facts(f, facts, call->functional, false, true);
-        add_host_facts(f, facts, call->backend, false, true);
+        add_host_properties(f, properties, call->record, true, true);
+        add_host_properties(f, properties, call->api, false, false);
+        add_host_properties(f, properties, call->functional, false, true);
+        add_host_properties(f, properties, call->backend, false, true);
     }
-    if (facts->kind >= 0 || kernel == SYN__PT_NONE) return;
+    if (properties->kind >= 0 || kernel == SYN__PT_NONE) return;
     const syn__str name = syn__pt_op_name(r, &r->ops[kernel]);
-    facts->kind = syn__pt_kernel_kind(name);
-    if (facts->kind == SYN__PT_CALL_SEND &&
+    properties->kind = syn__pt_kernel_kind(name);
+    if (properties->kind == SYN__PT_CALL_SEND &&
         syn__pt_kernel_library_of(name) != SYN__PT_KERNEL_OF_OTHER) /* ncclDevKernel_SendRecv */
-        facts->kind = SYN__PT_CALL_ALL_TO_ALL;
+        properties->kind = SYN__PT_CALL_ALL_TO_ALL;
 }
 
 /* The bytes of a call's input, computed from its output. */
@@ -136,20 +136,20 @@ static void set_type(syn__pt_comm *c, const syn__pt_properties *t) {
 
 static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_call *call) {
     syn__pt_rank *r = f->rank;
-    syn__pt_properties facts;
-    find_facts(f, &facts, kernel, call);
-    if (facts.kind == SYN__PT_CALL_NONE && kernel == SYN__PT_NONE) return SYN_OK;
+    syn__pt_properties properties;
+    find_properties(f, &properties, kernel, call);
+    if (properties.kind == SYN__PT_CALL_NONE && kernel == SYN__PT_NONE) return SYN_OK;
     SYN_TRY(syn_grow(&r->comms, &r->comms_cap, r->n_comms + 1, sizeof *r->comms, f->err));
     SYN_TRY(syn_grow(&f->local_peer, &f->local_cap, r->n_comms + 1, sizeof *f->local_peer, f->err));
     syn__pt_comm *c = &r->comms[r->n_comms];
     memset(c, 0, sizeof *c);
     c->op = op;
-    c->sequence = facts.sequence;
-    set_type(c, &facts);
-    SYN_TRY(syn__pt_groups_find(&f->groups, &facts, &c->group));
-    c->bytes = bytes_of(&facts, ranks_of(f, &facts, c->group));
+    c->sequence = properties.sequence;
+    set_type(c, &properties);
+    SYN_TRY(syn__pt_groups_find(&f->groups, &properties, &c->group));
+    c->bytes = bytes_of(&properties, ranks_of(f, &properties, c->group));
     const bool message = c->type != SYN__ET_COMM_COLL_NODE;
-    f->local_peer[r->n_comms] = message && c->peer < 0 ? facts.peer : -1;
+    f->local_peer[r->n_comms] = message && c->peer < 0 ? properties.peer : -1;
     r->ops[op].comm = (uint32_t)r->n_comms++;
     if (!message && c->collective < 0) note(f, SYN_PYTORCH_ANOMALY_UNKNOWN_COLLECTIVE, &r->ops[op]);
     if (c->bytes > 0) return SYN_OK;
@@ -208,10 +208,11 @@ static bool is_unfinished(const finder *f, const syn__pt_call *call) {
    call that finished. */
 static void note_unfinished(const finder *f) {
     const syn__pt_calls *c = &f->calls;
-    bool beside = syn__str_has(f->rank->device.distributed_info, "gloo");
-    for (size_t i = 0; i < c->n_calls && !beside; i++)
-        beside = c->calls[i].backend != SYN__PT_NONE && f->rank->ops[c->calls[i].latest].detached;
-    for (size_t i = 0; i < c->n_calls && beside; i++)
+    bool concurrent = syn__str_has(f->rank->device.distributed_info, "gloo");
+    for (size_t i = 0; i < c->n_calls && !concurrent; i++)
+        concurrent =
+            c->calls[i].backend != SYN__PT_NONE && f->rank->ops[c->calls[i].latest].detached;
+    for (size_t i = 0; i < c->n_calls && concurrent; i++)
         if (is_unfinished(f, &c->calls[i]))
             note(f, SYN_PYTORCH_ANOMALY_UNFINISHED,
                  &f->rank->ops[syn__pt_call_op(f->rank, &c->calls[i])]);

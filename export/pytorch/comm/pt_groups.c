@@ -293,18 +293,18 @@ syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn_
     return take_groups(f, rank->device.distributed_info, FROM_DEVICE);
 }
 
-syn_status syn__pt_groups_find(syn__pt_group_finder *f, const syn__pt_properties *facts,
+syn_status syn__pt_groups_find(syn__pt_group_finder *f, const syn__pt_properties *properties,
                                uint32_t *group) {
-    described d = {facts->group,
-                   facts->group_desc,
-                   facts->group_ranks,
-                   facts->group_size,
-                   facts->group_start,
-                   facts->group_stride,
+    described d = {properties->group,
+                   properties->group_desc,
+                   properties->group_ranks,
+                   properties->group_size,
+                   properties->group_start,
+                   properties->group_stride,
                    -1,
                    FROM_CALL};
-    if (d.name.bytes == 0 && facts->backend >= 0) {
-        *group = syn__pt_map_get(&f->backends, (uint64_t)facts->backend);
+    if (d.name.bytes == 0 && properties->backend >= 0) {
+        *group = syn__pt_map_get(&f->backends, (uint64_t)properties->backend);
         if (*group != SYN__PT_NONE) return merge(f, *group, &d);
     }
     return take_group(f, &d, group);

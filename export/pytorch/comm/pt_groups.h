@@ -24,7 +24,7 @@ typedef struct syn__pt_group_finder {
 syn_status syn__pt_groups_open(syn__pt_group_finder *finder, syn__pt_rank *rank,
                                syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 /* Finds or adds the group of a call. *group: index into rank->groups, or SYN__PT_NONE. */
-syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_properties *facts,
+syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_properties *properties,
                                uint32_t *group) SYN_MUST_USE;
 /* Derives the lists of ranks that are still unknown from the world size. */
 syn_status syn__pt_groups_finish(syn__pt_group_finder *finder) SYN_MUST_USE;

@@ -47,14 +47,14 @@ static uint32_t class_of(const syn__pt_rank *r, uint32_t comm, bool by_group) {
     const syn__pt_comm *c = &r->comms[comm];
     const syn__pt_op *op = &r->ops[c->op];
     if (by_group) return syn__pt_group_of(r, c);
-    return syn__pt_is_device(op) ? op->lane : SYN__PT_NONE;
+    return syn__pt_is_device(op) ? op->track : SYN__PT_NONE;
 }
 
 /* Reorders the comms of each class by their keys. The positions that a class occupies in the order
    do not change. */
 static syn_status keep_order(launches *l, bool by_group) {
     const syn__pt_rank *r = l->rank;
-    const size_t n_classes = by_group ? r->n_groups + 1 : r->n_lanes;
+    const size_t n_classes = by_group ? r->n_groups + 1 : r->n_tracks;
     uint32_t *sorted = NULL;
     for (size_t i = 0; i < n_classes; i++) l->head[i] = SYN__PT_NONE;
     SYN_TRY(syn__pt_sort(l->keys, r->n_comms, &sorted, l->err));
@@ -90,7 +90,7 @@ static syn_status order_launches(launches *l, const int64_t *when) {
 
 syn_status syn__pt_launch_order(const syn__pt_rank *rank, const int64_t *when, uint32_t **order,
                                 syn_error *err) {
-    const size_t n = rank->n_comms + rank->n_lanes + rank->n_groups + 1;
+    const size_t n = rank->n_comms + rank->n_tracks + rank->n_groups + 1;
     launches l = {.rank = rank, .err = err};
     l.keys = (uint64_t *)syn_malloc((rank->n_comms + 1) * sizeof *l.keys);
     l.next = (uint32_t *)syn_malloc((rank->n_comms + 1) * sizeof *l.next);

@@ -16,17 +16,17 @@ static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {
    or the time of its launch. */
 static syn_status date_ops(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
-    int64_t *last = syn_malloc((r->n_lanes + 1) * sizeof *last);
+    int64_t *last = syn_malloc((r->n_tracks + 1) * sizeof *last);
     c->when = syn_malloc(r->n_ops * sizeof *c->when);
     if (!last || !c->when) {
         syn_free(last);
         return SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *c->when, "the times of ops");
     }
-    for (size_t i = 0; i < r->n_lanes; i++) last[i] = SYN__PT_NO_NS;
+    for (size_t i = 0; i < r->n_tracks; i++) last[i] = SYN__PT_NO_NS;
     for (size_t i = 0; i < r->n_ops; i++) {
         const syn__pt_op *op = &r->ops[i];
-        if (op->start_ns != SYN__PT_NO_NS) last[op->lane] = op->start_ns;
-        c->when[i] = last[op->lane];
+        if (op->start_ns != SYN__PT_NO_NS) last[op->track] = op->start_ns;
+        c->when[i] = last[op->track];
         if (op->start_ns != SYN__PT_NO_NS || !syn__pt_is_device(op)) continue;
         const int64_t launch = launched_at(c, op);
         if (launch > c->when[i]) c->when[i] = launch;
@@ -35,35 +35,35 @@ static syn_status date_ops(syn__pt_connector *c) {
     return SYN_OK;
 }
 
-static syn_status sort_lanes(syn__pt_connector *c) {
+static syn_status sort_tracks(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     uint64_t *keys = syn_malloc(r->n_ops * sizeof *keys);
     uint32_t *by_time = NULL;
-    c->lane_first = syn_calloc(r->n_lanes + 2, sizeof *c->lane_first);
-    c->lane_ops = syn_malloc(r->n_ops * sizeof *c->lane_ops);
+    c->track_first = syn_calloc(r->n_tracks + 2, sizeof *c->track_first);
+    c->track_ops = syn_malloc(r->n_ops * sizeof *c->track_ops);
     syn_status s = SYN_OK;
-    if (!keys || !c->lane_first || !c->lane_ops)
+    if (!keys || !c->track_first || !c->track_ops)
         s = SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *keys, "threads and streams");
     for (size_t i = 0; i < r->n_ops && s == SYN_OK; i++) keys[i] = syn__pt_i64_key(c->when[i]);
     if (s == SYN_OK) s = syn__pt_sort(keys, r->n_ops, &by_time, c->err);
     if (s == SYN_OK) {
-        for (size_t i = 0; i < r->n_ops; i++) c->lane_first[r->ops[i].lane + 2]++;
-        for (size_t i = 2; i <= r->n_lanes; i++) c->lane_first[i] += c->lane_first[i - 1];
+        for (size_t i = 0; i < r->n_ops; i++) c->track_first[r->ops[i].track + 2]++;
+        for (size_t i = 2; i <= r->n_tracks; i++) c->track_first[i] += c->track_first[i - 1];
         for (size_t i = 0; i < r->n_ops; i++)
-            c->lane_ops[c->lane_first[r->ops[by_time[i]].lane + 1]++] = by_time[i];
+            c->track_ops[c->track_first[r->ops[by_time[i]].track + 1]++] = by_time[i];
     }
     syn_free(by_time);
     syn_free(keys);
     return s;
 }
 
-static syn_status connect_lanes(syn__pt_connector *c) {
+static syn_status connect_tracks(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
-    for (size_t lane = 0; lane < r->n_lanes; lane++) {
+    for (size_t track = 0; track < r->n_tracks; track++) {
         const syn_pytorch_edge_class class_ =
-            r->lanes[lane].device ? SYN_PYTORCH_EDGE_STREAM : SYN_PYTORCH_EDGE_PROGRAM;
-        for (size_t i = c->lane_first[lane] + 1; i < c->lane_first[lane + 1]; i++)
-            SYN_TRY(syn__pt_add_edge(c, c->lane_ops[i - 1], c->lane_ops[i], class_));
+            r->tracks[track].device ? SYN_PYTORCH_EDGE_STREAM : SYN_PYTORCH_EDGE_PROGRAM;
+        for (size_t i = c->track_first[track] + 1; i < c->track_first[track + 1]; i++)
+            SYN_TRY(syn__pt_add_edge(c, c->track_ops[i - 1], c->track_ops[i], class_));
     }
     return SYN_OK;
 }
@@ -100,9 +100,9 @@ static syn_status connect_groups(syn__pt_connector *c) {
 
 static syn_status connect_all(syn__pt_connector *c) {
     SYN_TRY(date_ops(c));
-    SYN_TRY(sort_lanes(c));
+    SYN_TRY(sort_tracks(c));
     SYN_TRY(connect_parents(c));
-    SYN_TRY(connect_lanes(c));
+    SYN_TRY(connect_tracks(c));
     SYN_TRY(connect_groups(c));
     SYN_TRY(syn__pt_find_linked(c));
     SYN_TRY(syn__pt_find_syncs(c));
@@ -117,7 +117,7 @@ syn_status syn__pt_connect(syn__pt_rank *rank, const syn_pytorch_options *option
     c.gap_ns = options->thread_gap_ns == 0 ? THREAD_GAP_NS : options->thread_gap_ns;
     const syn_status s = connect_all(&c);
     syn_free(c.when);
-    syn_free(c.lane_first);
-    syn_free(c.lane_ops);
+    syn_free(c.track_first);
+    syn_free(c.track_ops);
     return s;
 }

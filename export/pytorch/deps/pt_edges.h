@@ -14,11 +14,11 @@ typedef struct syn__pt_connector {
     int64_t gap_ns; /* if a thread is idle for longer than this, another thread is assumed to have
                        woken it up */
     syn_error *err;
-    int64_t *when;        /* per op: its start; if unknown, the start of the previous op of its
-                             thread or stream */
-    uint32_t *lane_first; /* per lane (thread or stream): index of its first entry in lane_ops; one
-                             more element has the end */
-    uint32_t *lane_ops;   /* ops ordered by lane, `when` and index */
+    int64_t *when;         /* per op: its start; if unknown, the start of the previous op of its
+                              thread or stream */
+    uint32_t *track_first; /* per track (thread or stream): index of its first entry in track_ops;
+                             one more element has the end */
+    uint32_t *track_ops;   /* ops ordered by track, `when` and index */
 } syn__pt_connector;
 
 static inline bool syn__pt_wants(const syn__pt_connector *c, syn_pytorch_edge_class class_) {

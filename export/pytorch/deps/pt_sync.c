@@ -108,9 +108,9 @@ static syn_status list_launches(syncer *s) {
 }
 
 /* The last op of a stream that was launched before `ns`; SYN__PT_NONE: none. */
-static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
-    const uint32_t *ops = s->c->lane_ops;
-    size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
+static uint32_t last_launched(const syncer *s, size_t track, int64_t ns) {
+    const uint32_t *ops = s->c->track_ops;
+    size_t low = s->c->track_first[track], high = s->c->track_first[track + 1];
     const size_t first = low;
     while (low < high) { /* binary search, because a stream runs its work in launch order */
         const size_t mid = low + (high - low) / 2;
@@ -122,17 +122,17 @@ static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
 
 /* The first op of a stream that was launched at `ns` or later, or the first op of a thread that
    began at `ns` or later. */
-static uint32_t next_in_lane(const syncer *s, size_t lane, int64_t ns) {
-    const uint32_t *ops = s->c->lane_ops;
-    const bool device = s->r->lanes[lane].device;
-    size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
+static uint32_t next_in_track(const syncer *s, size_t track, int64_t ns) {
+    const uint32_t *ops = s->c->track_ops;
+    const bool device = s->r->tracks[track].device;
+    size_t low = s->c->track_first[track], high = s->c->track_first[track + 1];
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
         const int64_t at = device ? launch_ns(s->r, ops[mid]) : s->c->when[ops[mid]];
         if (at < ns) low = mid + 1;
         else high = mid;
     }
-    return low < s->c->lane_first[lane + 1] ? ops[low] : SYN__PT_NONE;
+    return low < s->c->track_first[track + 1] ? ops[low] : SYN__PT_NONE;
 }
 
 static size_t first_launched_at(const syncer *s, int64_t ns) {
@@ -147,7 +147,7 @@ static size_t first_launched_at(const syncer *s, int64_t ns) {
 
 static bool same_thread(const syncer *s, uint32_t work, uint32_t op) {
     const uint32_t parent = s->r->ops[work].parent;
-    return parent != SYN__PT_NONE && s->r->ops[parent].lane == s->r->ops[op].lane;
+    return parent != SYN__PT_NONE && s->r->ops[parent].track == s->r->ops[op].track;
 }
 
 /* The last device work that the thread of `op` launched before `ns` or, if `next`, the first that
@@ -168,28 +168,29 @@ static syn_status host_waits(syncer *s, uint32_t work, const syn__pt_event *e) {
     const int64_t end = syn__pt_event_end(e);
     if (work == SYN__PT_NONE || caller == SYN__PT_NONE) return SYN_OK;
     if (syn__pt_op_end(&s->r->ops[work]) > end + CLOCK_SLACK_NS) return SYN_OK;
-    return syn__pt_add_edge(s->c, work, next_in_lane(s, s->r->ops[caller].lane, end),
+    return syn__pt_add_edge(s->c, work, next_in_track(s, s->r->ops[caller].track, end),
                             SYN_PYTORCH_EDGE_SYNC);
 }
 
 static syn_status host_waits_for_all(syncer *s, const syn__pt_event *e) {
-    for (size_t lane = 0; lane < s->r->n_lanes; lane++)
-        if (s->r->lanes[lane].device) SYN_TRY(host_waits(s, last_launched(s, lane, e->ts_ns), e));
+    for (size_t track = 0; track < s->r->n_tracks; track++)
+        if (s->r->tracks[track].device)
+            SYN_TRY(host_waits(s, last_launched(s, track, e->ts_ns), e));
     return SYN_OK;
 }
 
 static syn_status work_waits(syncer *s, uint32_t from, uint32_t to) {
     if (from == SYN__PT_NONE || to == SYN__PT_NONE) return SYN_OK;
-    if (s->r->ops[from].lane == s->r->ops[to].lane) return SYN_OK;
+    if (s->r->ops[from].track == s->r->ops[to].track) return SYN_OK;
     if (syn__pt_op_end(&s->r->ops[from]) > s->r->ops[to].start_ns + CLOCK_SLACK_NS) return SYN_OK;
     return syn__pt_add_edge(s->c, from, to, SYN_PYTORCH_EDGE_SYNC);
 }
 
 /* ---- With cuda_sync events ---- */
 
-static uint32_t find_lane(const syncer *s, int32_t device, int64_t stream) {
-    for (uint32_t i = 0; i < s->r->n_lanes; i++) {
-        const syn__pt_lane *l = &s->r->lanes[i];
+static uint32_t find_track(const syncer *s, int32_t device, int64_t stream) {
+    for (uint32_t i = 0; i < s->r->n_tracks; i++) {
+        const syn__pt_track *l = &s->r->tracks[i];
         if (l->device && l->stream == stream && (l->device_id == device || device < 0)) return i;
     }
     return SYN__PT_NONE;
@@ -211,9 +212,9 @@ static int64_t argument(const syn__pt_event *e, const char *name) {
 /* The last work that was launched before the call that recorded the event. */
 static uint32_t recorded_work(const syncer *s, const syn__pt_event *sync) {
     const uint32_t record = runtime_of(s, argument(sync, "wait_on_cuda_event_record_corr_id"));
-    const uint32_t lane = find_lane(s, sync->device, argument(sync, "wait_on_stream"));
-    if (record == SYN__PT_NONE || lane == SYN__PT_NONE) return SYN__PT_NONE;
-    return last_launched(s, lane, s->r->device.events[record].ts_ns);
+    const uint32_t track = find_track(s, sync->device, argument(sync, "wait_on_stream"));
+    if (record == SYN__PT_NONE || track == SYN__PT_NONE) return SYN__PT_NONE;
+    return last_launched(s, track, s->r->device.events[record].ts_ns);
 }
 
 static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
@@ -226,10 +227,10 @@ static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
         return host_waits_for_all(s, call_event);
     }
     if (syn__str_begins(name, "Stream Sync")) {
-        const uint32_t lane = find_lane(s, e->device, e->stream);
-        if (lane == SYN__PT_NONE) return SYN_OK;
+        const uint32_t track = find_track(s, e->device, e->stream);
+        if (track == SYN__PT_NONE) return SYN_OK;
         s->settled[at] = 1;
-        return host_waits(s, last_launched(s, lane, call_event->ts_ns), call_event);
+        return host_waits(s, last_launched(s, track, call_event->ts_ns), call_event);
     }
     const uint32_t work = recorded_work(s, e);
     if (syn__str_begins(name, "Event Sync")) {
@@ -238,9 +239,9 @@ static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
     }
     if (!syn__str_begins(name, "Stream Wait")) return SYN_OK;
     s->settled[at] = 1;
-    const uint32_t lane = find_lane(s, e->device, e->stream);
-    if (lane == SYN__PT_NONE) return SYN_OK;
-    return work_waits(s, work, next_in_lane(s, lane, call_event->ts_ns));
+    const uint32_t track = find_track(s, e->device, e->stream);
+    if (track == SYN__PT_NONE) return SYN_OK;
+    return work_waits(s, work, next_in_track(s, track, call_event->ts_ns));
 }
 
 /* ---- Without cuda_sync events ---- */
@@ -249,11 +250,11 @@ static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
 static syn_status guess_wait(syncer *s, const syn__pt_event *e, uint32_t caller) {
     const uint32_t next = own_launch(s, caller, e->ts_ns, true);
     if (s->has_sync_events || next == SYN__PT_NONE) return SYN_OK;
-    const syn__pt_lane *own = &s->r->lanes[s->r->ops[next].lane];
-    for (size_t lane = 0; lane < s->r->n_lanes; lane++) {
-        const syn__pt_lane *l = &s->r->lanes[lane];
+    const syn__pt_track *own = &s->r->tracks[s->r->ops[next].track];
+    for (size_t track = 0; track < s->r->n_tracks; track++) {
+        const syn__pt_track *l = &s->r->tracks[track];
         if (l->device && l->device_id == own->device_id)
-            SYN_TRY(work_waits(s, last_launched(s, lane, e->ts_ns), next));
+            SYN_TRY(work_waits(s, last_launched(s, track, e->ts_ns), next));
     }
     return SYN_OK;
 }
@@ -263,7 +264,7 @@ static syn_status take_call(syncer *s, uint32_t event) {
     const uint32_t caller = s->r->event_op[event];
     const call what = call_of(s, e);
     if (what == CALL_OTHER || caller == SYN__PT_NONE) return SYN_OK;
-    uint32_t *recorded = &s->recorded[s->r->ops[caller].lane];
+    uint32_t *recorded = &s->recorded[s->r->ops[caller].track];
     if (what == CALL_RECORD) {
         *recorded = event;
         return SYN_OK;
@@ -291,10 +292,10 @@ static syn_status prepare(syncer *s) {
     const syn__pt_device *d = &s->r->device;
     s->calls = syn_calloc(d->names.n_entries, 1);
     s->settled = syn_calloc(d->n_events, 1);
-    s->recorded = syn_malloc((s->r->n_lanes + 1) * sizeof *s->recorded);
+    s->recorded = syn_malloc((s->r->n_tracks + 1) * sizeof *s->recorded);
     if (!s->calls || !s->settled || !s->recorded)
         return SYN_FAIL_NOMEM(s->c->err, d->n_events, "synchronisation");
-    memset(s->recorded, 0xFF, (s->r->n_lanes + 1) * sizeof *s->recorded);
+    memset(s->recorded, 0xFF, (s->r->n_tracks + 1) * sizeof *s->recorded);
     for (uint32_t i = 0; i < d->n_events; i++) {
         const syn__pt_event *e = &d->events[i];
         s->has_sync_events = s->has_sync_events || e->class_ == SYN__PT_SYNC;

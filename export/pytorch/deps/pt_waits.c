@@ -63,14 +63,14 @@ typedef struct waiter {
     syn__pt_rank *r;
     uint8_t *names;  /* flags per host name */
     uint8_t *inside; /* per op: 1 if it is within autograd */
-    work *works;     /* ordered by lane (thread) of the launcher, then by end */
+    work *works;     /* ordered by track (thread) of the launcher, then by end */
     size_t n_works;
-    work *at, *end; /* range of works of the current lane that have not ended yet */
-    uint32_t *ops;  /* the lane's ops with times, ordered by time */
+    work *at, *end; /* range of works of the current track that have not ended yet */
+    uint32_t *ops;  /* the track's ops with times, ordered by time */
     size_t n_ops;
-    uint32_t *behind; /* per op of the lane: position of the first op, from this op on, that is
+    uint32_t *behind; /* per op of the track: position of the first op, from this op on, that is
                          outside autograd; n_ops: none */
-    uint32_t *step;   /* per op of the lane: position of the first optimizer step from this op on;
+    uint32_t *step;   /* per op of the track: position of the first optimizer step from this op on;
                          n_ops: none */
     syn__pt_map uses; /* storage -> list of the works with a tensor in it, ordered by end. The value
                          is the list's head in `links`, which is not a work itself */
@@ -141,10 +141,10 @@ static syn_status list_works(waiter *w) {
                                       .end_ns = syn__pt_op_end(op)};
         w->n_works++;
     }
-    for (int by_lane = 0; by_lane < 2 && s == SYN_OK; by_lane++) {
+    for (int by_track = 0; by_track < 2 && s == SYN_OK; by_track++) {
         for (size_t i = 0; i < w->n_works; i++)
-            keys[i] = by_lane ? r->ops[r->ops[w->works[i].op].parent].lane
-                              : syn__pt_i64_key(w->works[i].end_ns);
+            keys[i] = by_track ? r->ops[r->ops[w->works[i].op].parent].track
+                               : syn__pt_i64_key(w->works[i].end_ns);
         s = syn__pt_sort(keys, w->n_works, &order, w->c->err);
         if (s == SYN_OK) syn__pt_permute(w->works, sizeof *w->works, order, w->n_works);
         syn_free(order);
@@ -154,7 +154,7 @@ static syn_status list_works(waiter *w) {
     return s;
 }
 
-/* The position of the lane's first op at `ns` or later; n_ops if there is none. */
+/* The position of the track's first op at `ns` or later; n_ops if there is none. */
 static size_t first_at(const waiter *w, int64_t ns) {
     size_t low = 0, high = w->n_ops;
     while (low < high) {
@@ -182,7 +182,7 @@ static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns)
     return add_wait_of(w, k, next < w->n_ops ? w->ops[next] : SYN__PT_NONE, start_ns, end_ns);
 }
 
-/* ---- A sweep over a lane's time ---- */
+/* ---- A sweep over a track's time ---- */
 
 /* Whether a thread waits for `k` between from_ns and to_ns, a span in which it only runs `top`
    (NULL: nothing). */
@@ -195,8 +195,8 @@ static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_
     if (to_ns >= k->by_ns) return true;
     if (k->in_autograd) return from_ns >= k->behind_ns;
     const size_t next = first_at(w, to_ns);
-    const bool is_async = next < w->n_ops && flags_of(w, w->ops[next]) & CALLS;
-    return to_ns - from_ns > w->c->gap_ns && !is_async && (top == NULL || !w->inside[top->op]);
+    const bool next_launches = next < w->n_ops && flags_of(w, w->ops[next]) & CALLS;
+    return to_ns - from_ns > w->c->gap_ns && !next_launches && (top == NULL || !w->inside[top->op]);
 }
 
 /* Handles the span between two successive moments at which ops start or end. During this span the
@@ -242,19 +242,19 @@ static syn_status sweep(waiter *w) {
     return pass_until(w, &now_ns, INT64_MAX);
 }
 
-/* ---- A lane ---- */
+/* ---- A track ---- */
 
 static bool is_inside(const waiter *w, uint32_t op) {
     const uint32_t parent = w->r->ops[op].parent;
     return (flags_of(w, op) & AUTOGRAD) || (parent != SYN__PT_NONE && w->inside[parent]);
 }
 
-static void take_ops(waiter *w, uint32_t lane) {
+static void take_ops(waiter *w, uint32_t track) {
     const syn__pt_connector *c = w->c;
     w->n_ops = 0;
-    for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
-        const syn__pt_op *op = &w->r->ops[c->lane_ops[i]];
-        if (op->start_ns != SYN__PT_NO_NS && !op->detached) w->ops[w->n_ops++] = c->lane_ops[i];
+    for (size_t i = c->track_first[track]; i < c->track_first[track + 1]; i++) {
+        const syn__pt_op *op = &w->r->ops[c->track_ops[i]];
+        if (op->start_ns != SYN__PT_NO_NS && !op->detached) w->ops[w->n_ops++] = c->track_ops[i];
     }
     uint32_t behind = (uint32_t)w->n_ops, step = behind;
     for (uint32_t i = behind; i-- > 0;) {
@@ -402,8 +402,8 @@ static syn_status find_uses(waiter *w, work *works, size_t n) {
     return SYN_OK;
 }
 
-static syn_status find_in_lane(waiter *w, work *works, size_t n) {
-    take_ops(w, w->r->ops[w->r->ops[works->op].parent].lane);
+static syn_status find_in_track(waiter *w, work *works, size_t n) {
+    take_ops(w, w->r->ops[w->r->ops[works->op].parent].track);
     find_habits(w, works, n);
     find_ends(w, works, n);
     SYN_TRY(find_uses(w, works, n));
@@ -428,10 +428,10 @@ static syn_status find_all(waiter *w) {
     const syn__pt_rank *r = w->r;
     for (uint32_t i = 0; i < r->n_ops; i++) w->inside[i] = is_inside(w, i);
     for (size_t i = 0, end; i < w->n_works; i = end) {
-        const uint32_t lane = r->ops[r->ops[w->works[i].op].parent].lane;
+        const uint32_t track = r->ops[r->ops[w->works[i].op].parent].track;
         for (end = i + 1; end < w->n_works; end++)
-            if (r->ops[r->ops[w->works[end].op].parent].lane != lane) break;
-        SYN_TRY(find_in_lane(w, w->works + i, end - i));
+            if (r->ops[r->ops[w->works[end].op].parent].track != track) break;
+        SYN_TRY(find_in_track(w, w->works + i, end - i));
     }
     if (r->n_waits > 1) qsort(r->waits, r->n_waits, sizeof *r->waits, by_end);
     return SYN_OK;

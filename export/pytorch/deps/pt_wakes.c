@@ -34,7 +34,7 @@ static syn_status list_ends(const syn__pt_connector *c, ends *e) {
         e->ns[i] = syn__pt_op_end(&r->ops[e->ops[i]]);
         e->other[i] = SYN__PT_NONE;
         if (i == 0) continue;
-        const bool same = r->ops[e->ops[i - 1]].lane == r->ops[e->ops[i]].lane;
+        const bool same = r->ops[e->ops[i - 1]].track == r->ops[e->ops[i]].track;
         e->other[i] = same ? e->other[i - 1] : i - 1;
     }
     syn_free(order);
@@ -53,15 +53,15 @@ static uint32_t finished_before(const syn__pt_rank *r, const ends *e, uint32_t o
     }
     if (low == 0) return SYN__PT_NONE;
     const size_t at = low - 1;
-    if (r->ops[e->ops[at]].lane != r->ops[op].lane) return e->ops[at];
+    if (r->ops[e->ops[at]].track != r->ops[op].track) return e->ops[at];
     return e->other[at] == SYN__PT_NONE ? SYN__PT_NONE : e->ops[e->other[at]];
 }
 
-static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane) {
+static syn_status connect_track(syn__pt_connector *c, const ends *e, size_t track) {
     const syn__pt_rank *r = c->rank;
     int64_t busy_until = SYN__PT_NO_NS;
-    for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
-        const uint32_t op = c->lane_ops[i];
+    for (size_t i = c->track_first[track]; i < c->track_first[track + 1]; i++) {
+        const uint32_t op = c->track_ops[i];
         const int64_t start = r->ops[op].start_ns, end = syn__pt_op_end(&r->ops[op]);
         /* A detached op is started by its launch. */
         if (start == SYN__PT_NO_NS || r->ops[op].detached) continue;
@@ -78,8 +78,8 @@ syn_status syn__pt_find_wakes(syn__pt_connector *c) {
     ends e = {0};
     if (!syn__pt_wants(c, SYN_PYTORCH_EDGE_THREAD)) return SYN_OK;
     syn_status s = list_ends(c, &e);
-    for (size_t lane = 0; lane < c->rank->n_lanes && s == SYN_OK; lane++)
-        if (!c->rank->lanes[lane].device) s = connect_lane(c, &e, lane);
+    for (size_t track = 0; track < c->rank->n_tracks && s == SYN_OK; track++)
+        if (!c->rank->tracks[track].device) s = connect_track(c, &e, track);
     syn_free(e.ops);
     syn_free(e.ns);
     syn_free(e.other);

@@ -132,24 +132,24 @@ static bool is_library(finder *f, uint32_t node) {
 
 /* Makes the op that encloses the node in time its parent, or removes the parent if there is no such
    op. */
-static void mend_parent(finder *f, uint32_t node) {
+static void repair_parent(finder *f, uint32_t node) {
     syn__pt_matcher *m = f->m;
     const uint32_t around = m->around[node];
     if (m->detached[node]) m->parent[node] = SYN__PT_NONE;
     else if (around == SYN__PT_NONE || m->place[around] < m->place[node]) m->parent[node] = around;
 }
 
-static bool is_mended(const finder *f, uint32_t node) {
+static bool is_repaired(const finder *f, uint32_t node) {
     return f->m->node_event[node] != SYN__PT_NONE && thread_of(f, node)->muddled;
 }
 
-static void mend_parents(finder *f) {
+static void repair_parents(finder *f) {
     syn__pt_matcher *m = f->m;
     size_t n_late = 0;
     for (uint32_t i = 0; i < m->rank->host.n_nodes; i++)
-        if (is_mended(f, i)) mend_parent(f, i);
+        if (is_repaired(f, i)) repair_parent(f, i);
     for (size_t i = 0; i < m->n_late; i++)
-        if (!is_mended(f, m->late[i])) m->late[n_late++] = m->late[i];
+        if (!is_repaired(f, m->late[i])) m->late[n_late++] = m->late[i];
     m->n_late = n_late;
 }
 
@@ -173,7 +173,7 @@ static syn_status find(finder *f) {
         if (is_library(f, i) && event_tid(f, i) != t->tid) m->detached[i] = true;
         if (m->detached[i] || lacks_caller(m, i)) t->muddled = true;
     }
-    if (any) mend_parents(f);
+    if (any) repair_parents(f);
     return SYN_OK;
 }
 

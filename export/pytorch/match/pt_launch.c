@@ -49,7 +49,8 @@ static syn_status push(sweep *s, uint32_t event) {
     if (s->depth > 0) {
         const frame *outer = &s->stack[s->depth - 1];
         const bool longer = outer->end_ns < syn__pt_event_end(e);
-        if (node != SYN__PT_NONE && syn__pt_runs_beside(&s->m->rank->device, e, outer->end_ns)) {
+        if (node != SYN__PT_NONE &&
+            syn__pt_runs_concurrently(&s->m->rank->device, e, outer->end_ns)) {
             s->m->detached[node] = true;
             s->m->around[node] = outer->node;
             s->m->self_ns[node] = e->dur_ns;

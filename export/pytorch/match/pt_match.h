@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Fills ops, event_op, lanes and matches of the rank. */
+/* Fills ops, event_op, tracks and matches of the rank. */
 syn_status syn__pt_match(syn__pt_rank *rank, const syn_pytorch_options *options,
                          syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 

@@ -23,7 +23,7 @@ syn_status syn__pt_find_detached(syn__pt_matcher *m);
    syn__pt_take_linked matches these events with the host nodes. */
 syn_status syn__pt_split_linked(syn__pt_matcher *m);
 syn_status syn__pt_take_linked(syn__pt_matcher *m);
-/* pt_ops.c: makes the rank's ops and lanes from the matches. */
+/* pt_ops.c: makes the rank's ops and tracks from the matches. */
 syn_status syn__pt_make_ops(syn__pt_matcher *m);
 
 #ifdef __cplusplus

@@ -8,17 +8,17 @@
 
 #include <stdio.h>
 
-#define MAX_LANES  ((size_t)1 << 24)
-#define MAX_BESIDE 256 /* maximum number of lanes (pt_rank.h) per thread of a library */
+#define MAX_TRACKS         ((size_t)1 << 24)
+#define MAX_LIBRARY_TRACKS 256 /* maximum number of tracks (pt_rank.h) per thread of a library */
 
 typedef struct maker {
     syn__pt_matcher *m;
     syn__pt_rank *rank;
-    syn__pt_map host_lanes, library_lanes, device_lanes;
-    int64_t *busy_until; /* per lane: end of its last op, for lanes of libraries; other lanes:
+    syn__pt_map host_tracks, library_tracks, device_tracks;
+    int64_t *busy_until; /* per track: end of its last op, for tracks of libraries; other tracks:
                             INT64_MIN */
     size_t n_busy, busy_cap;
-    uint32_t *roots; /* per lane: the root op of the thread; SYN__PT_NONE: none */
+    uint32_t *roots; /* per track: the root op of the thread; SYN__PT_NONE: none */
     size_t roots_cap;
     uint32_t *node_op;      /* per host node */
     uint32_t *first, *work; /* device events, grouped by host node; events without a node are the
@@ -26,56 +26,56 @@ typedef struct maker {
     uint32_t process_name, thread_name, process_op;
 } maker;
 
-static syn_status add_lane(maker *k, const syn__pt_lane *lane, uint32_t *out) {
+static syn_status add_track(maker *k, const syn__pt_track *track, uint32_t *out) {
     syn__pt_rank *r = k->rank;
-    if (r->n_lanes == MAX_LANES)
+    if (r->n_tracks == MAX_TRACKS)
         return SYN_FAIL(k->m->err, SYN_E_UNSUPPORTED, "%.200s: more than %zu threads and streams",
-                        r->host_input.name, MAX_LANES);
-    SYN_TRY(syn_grow(&r->lanes, &r->lanes_cap, r->n_lanes + 1, sizeof *r->lanes, k->m->err));
-    SYN_TRY(syn_grow(&k->roots, &k->roots_cap, r->n_lanes + 1, sizeof *k->roots, k->m->err));
-    *out = (uint32_t)r->n_lanes;
+                        r->host_input.name, MAX_TRACKS);
+    SYN_TRY(syn_grow(&r->tracks, &r->tracks_cap, r->n_tracks + 1, sizeof *r->tracks, k->m->err));
+    SYN_TRY(syn_grow(&k->roots, &k->roots_cap, r->n_tracks + 1, sizeof *k->roots, k->m->err));
+    *out = (uint32_t)r->n_tracks;
     k->roots[*out] = SYN__PT_NONE;
-    r->lanes[r->n_lanes++] = *lane;
+    r->tracks[r->n_tracks++] = *track;
     return SYN_OK;
 }
 
-static syn_status lane_of(maker *k, syn__pt_map *map, uint64_t key, const syn__pt_lane *lane,
-                          uint32_t *out) {
+static syn_status track_of(maker *k, syn__pt_map *map, uint64_t key, const syn__pt_track *track,
+                           uint32_t *out) {
     uint32_t *at = syn__pt_map_put(map, key);
     if (!at) return SYN_FAIL_NOMEM(k->m->err, map->n * 16, "threads and streams");
-    if (*at == SYN__PT_NONE) SYN_TRY(add_lane(k, lane, at));
+    if (*at == SYN__PT_NONE) SYN_TRY(add_track(k, track, at));
     *out = *at;
     return SYN_OK;
 }
 
-static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
-    const syn__pt_lane lane = {.tid = (uint32_t)tid, .device_id = -1, .stream = -1};
-    return lane_of(k, &k->host_lanes, tid, &lane, out);
+static syn_status host_track(maker *k, uint64_t tid, uint32_t *out) {
+    const syn__pt_track track = {.tid = (uint32_t)tid, .device_id = -1, .stream = -1};
+    return track_of(k, &k->host_tracks, tid, &track, out);
 }
 
-/* Finds the lane of an op that runs concurrently with a thread. It is the lane of the library's
+/* Finds the track of an op that runs concurrently with a thread. It is the track of the library's
    thread, which only the device trace knows. If ops of this thread overlap, they get additional
-   lanes. */
-static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
+   tracks. */
+static syn_status library_track(maker *k, uint32_t event, uint32_t *out) {
     const syn__pt_event *e = &k->rank->device.events[event];
     int64_t tid = 0;
     (void)syn__loose_i64(syn__pt_device_name(&k->rank->device, e->tid), &tid);
-    const syn__pt_lane lane = {.tid = (uint32_t)tid, .device_id = -1, .stream = -1};
-    for (uint64_t i = 0; i < MAX_BESIDE; i++) {
-        SYN_TRY(lane_of(k, &k->library_lanes, i << 32 | e->tid, &lane, out));
-        SYN_TRY(syn_grow(&k->busy_until, &k->busy_cap, k->rank->n_lanes, sizeof *k->busy_until,
+    const syn__pt_track track = {.tid = (uint32_t)tid, .device_id = -1, .stream = -1};
+    for (uint64_t i = 0; i < MAX_LIBRARY_TRACKS; i++) {
+        SYN_TRY(track_of(k, &k->library_tracks, i << 32 | e->tid, &track, out));
+        SYN_TRY(syn_grow(&k->busy_until, &k->busy_cap, k->rank->n_tracks, sizeof *k->busy_until,
                          k->m->err));
-        for (; k->n_busy < k->rank->n_lanes; k->n_busy++) k->busy_until[k->n_busy] = INT64_MIN;
+        for (; k->n_busy < k->rank->n_tracks; k->n_busy++) k->busy_until[k->n_busy] = INT64_MIN;
         if (k->busy_until[*out] <= e->ts_ns) break;
     }
     k->busy_until[*out] = syn__pt_event_end(e);
     return SYN_OK;
 }
 
-static syn_status device_lane(maker *k, const syn__pt_event *e, uint32_t *out) {
-    const syn__pt_lane lane = {.device = true, .device_id = e->device, .stream = e->stream};
+static syn_status device_track(maker *k, const syn__pt_event *e, uint32_t *out) {
+    const syn__pt_track track = {.device = true, .device_id = e->device, .stream = e->stream};
     const uint64_t key = ((uint64_t)(uint32_t)e->device << 32) ^ (uint64_t)e->stream;
-    return lane_of(k, &k->device_lanes, key, &lane, out);
+    return track_of(k, &k->device_tracks, key, &track, out);
 }
 
 static syn_status add_op(maker *k, const syn__pt_op *op) {
@@ -111,10 +111,10 @@ static bool is_root(const maker *k, uint32_t node) {
    thread or, if there is none, the root of the process. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
-    const uint32_t root = k->roots[op->lane];
+    const uint32_t root = k->roots[op->track];
     if (p != SYN__PT_NONE && !k->m->detached[node]) {
         const uint32_t parent = k->node_op[p];
-        if (is_root(k, p) || k->rank->ops[parent].lane == op->lane) {
+        if (is_root(k, p) || k->rank->ops[parent].track == op->track) {
             op->parent = parent;
             return;
         }
@@ -139,16 +139,17 @@ static syn_status add_host(maker *k, uint32_t node) {
     if (p == SYN__PT_NONE && around != SYN__PT_NONE && k->m->place[around] < k->m->place[node])
         op.around = k->node_op[around];
     if (event != SYN__PT_NONE) take_times(&op, &r->device.events[event]);
-    if (k->m->detached[node]) SYN_TRY(library_lane(k, event, &op.lane));
-    else if (!(n->has & SYN__PT_HAS_TID) && p != SYN__PT_NONE) op.lane = r->ops[k->node_op[p]].lane;
-    else SYN_TRY(host_lane(k, n->has & SYN__PT_HAS_TID ? n->tid : 0, &op.lane));
+    if (k->m->detached[node]) SYN_TRY(library_track(k, event, &op.track));
+    else if (!(n->has & SYN__PT_HAS_TID) && p != SYN__PT_NONE)
+        op.track = r->ops[k->node_op[p]].track;
+    else SYN_TRY(host_track(k, n->has & SYN__PT_HAS_TID ? n->tid : 0, &op.track));
     if (n->name == k->process_name && k->process_op == SYN__PT_NONE) {
         k->process_op = index;
         SYN_TRY(add_op(k, &op));
     } else {
         set_parent(k, node, &op);
-        if (n->name == k->thread_name && k->roots[op.lane] == SYN__PT_NONE)
-            k->roots[op.lane] = index;
+        if (n->name == k->thread_name && k->roots[op.track] == SYN__PT_NONE)
+            k->roots[op.track] = index;
         SYN_TRY(add_op(k, &op));
     }
     k->node_op[node] = index;
@@ -172,7 +173,7 @@ static syn_status add_work(maker *k, uint32_t event) {
     if (node != SYN__PT_NONE) op.parent = k->node_op[node];
     take_times(&op, e);
     op.self_ns = op.wall_ns == SYN__PT_NO_NS ? 0 : op.wall_ns;
-    SYN_TRY(device_lane(k, e, &op.lane));
+    SYN_TRY(device_track(k, e, &op.track));
     r->event_op[event] = (uint32_t)r->n_ops;
     return add_op(k, &op);
 }
@@ -209,12 +210,12 @@ static syn_status add_slice(maker *k, size_t slot) {
 
 /* The id of the name "[pytorch|profiler|execution_trace|ENDING]". Until schema 1.0.1 the name has
    "execution_graph" instead. */
-static uint32_t find_root(const maker *k, const char *ending) {
+static uint32_t find_root(const maker *k, const char *suffix) {
     static const char *const kinds[] = {"trace", "graph"};
     const syn_intern *names = &k->rank->host.names;
     char text[64];
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        snprintf(text, sizeof text, "[pytorch|profiler|execution_%s|%s]", kinds[i], ending);
+        snprintf(text, sizeof text, "[pytorch|profiler|execution_%s|%s]", kinds[i], suffix);
         for (uint32_t name = 0; name < names->n_entries; name++)
             if (syn__str_is(syn__pt_host_name(&k->rank->host, name), text)) return name;
     }
@@ -258,7 +259,7 @@ static syn_status make(maker *k) {
         if (!r->host.from_event)
             syn__pt_note_at(k->m->notes, SYN_PYTORCH_ANOMALY_NO_ROOT, r->host_input.name,
                             SYN_PYTORCH_NO_PLACE, 1);
-        SYN_TRY(host_lane(k, 0, &op.lane));
+        SYN_TRY(host_track(k, 0, &op.track));
         k->process_op = 0;
         SYN_TRY(add_op(k, &op));
     }
@@ -278,11 +279,11 @@ static syn_status make(maker *k) {
 syn_status syn__pt_make_ops(syn__pt_matcher *m) {
     maker k = {.m = m, .rank = m->rank, .process_op = SYN__PT_NONE};
     const syn_status s = make(&k);
-    syn__pt_map_free(&k.host_lanes);
-    syn__pt_map_free(&k.library_lanes);
+    syn__pt_map_free(&k.host_tracks);
+    syn__pt_map_free(&k.library_tracks);
     syn_free(k.busy_until);
     syn_free(k.roots);
-    syn__pt_map_free(&k.device_lanes);
+    syn__pt_map_free(&k.device_tracks);
     syn_free(k.node_op);
     syn_free(k.first);
     syn_free(k.work);

@@ -11,8 +11,8 @@
 typedef struct maker {
     syn__pt_rank *rank;
     syn_error *err;
-    uint32_t *node;    /* per event: the node made from it */
-    syn__pt_map lanes; /* "tid" as in the file -> number of the thread, from 1 */
+    uint32_t *node;     /* per event: the node made from it */
+    syn__pt_map tracks; /* "tid" as in the file -> number of the thread, from 1 */
 } maker;
 
 static syn_status make_node(maker *k, uint32_t event) {
@@ -20,12 +20,12 @@ static syn_status make_node(maker *k, uint32_t event) {
     const syn__pt_event *e = &k->rank->device.events[event];
     const syn__str name = syn__pt_device_name(&k->rank->device, e->name);
     syn__pt_host_node *n = &h->nodes[h->n_nodes];
-    uint32_t *lane = syn__pt_map_put(&k->lanes, e->tid);
-    if (!lane) return SYN_FAIL_NOMEM(k->err, k->lanes.n * 16, "threads");
-    if (*lane == SYN__PT_NONE) *lane = (uint32_t)k->lanes.n;
+    uint32_t *track = syn__pt_map_put(&k->tracks, e->tid);
+    if (!track) return SYN_FAIL_NOMEM(k->err, k->tracks.n * 16, "threads");
+    if (*track == SYN__PT_NONE) *track = (uint32_t)k->tracks.n;
     *n = (syn__pt_host_node){.id = h->n_nodes + 1,
                              .rf_id = e->rf_id,
-                             .tid = *lane,
+                             .tid = *track,
                              .text = "",
                              .has = SYN__PT_HAS_TID | SYN__PT_HAS_SEQ_ID | SYN__PT_MADE,
                              .linked = SYN__PT_NONE};
@@ -55,8 +55,8 @@ static void find_callers(const maker *k, const uint32_t *list, size_t n, uint32_
         const int64_t end_ns = syn__pt_event_end(e);
         if (i > 0 && events[list[i - 1]].tid != e->tid) depth = 0;
         while (depth > 0 && syn__pt_event_end(&events[stack[depth - 1]]) <= e->ts_ns) depth--;
-        if (depth > 0 &&
-            syn__pt_runs_beside(&k->rank->device, e, syn__pt_event_end(&events[stack[depth - 1]])))
+        if (depth > 0 && syn__pt_runs_concurrently(&k->rank->device, e,
+                                                   syn__pt_event_end(&events[stack[depth - 1]])))
             continue;
         while (depth > 0 && syn__pt_event_end(&events[stack[depth - 1]]) < end_ns) depth--;
         if (depth > 0) {
@@ -81,7 +81,7 @@ static syn_status make(maker *k, uint32_t *list, uint32_t *stack) {
     syn__file_text_done(&k->rank->device_input, kept);
     for (size_t i = 0; i < n; i++) {
         SYN_TRY(make_node(k, list[i]));
-        if (d->events[list[i]].text <= kept + SYN__PT_GIVE_BACK) continue;
+        if (d->events[list[i]].text <= kept + SYN__PT_RELEASE_BYTES) continue;
         kept = d->events[list[i]].text;
         syn__file_text_done(&k->rank->device_input, kept);
     }
@@ -108,7 +108,7 @@ syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) {
     if (s == SYN_OK && h->n_nodes == 0 && rank->device.n_class[SYN__PT_KERNEL] == 0)
         s = SYN_FAIL(err, SYN_E_FORMAT, "%.200s has neither CPU ops nor kernels",
                      rank->device_input.name);
-    syn__pt_map_free(&k.lanes);
+    syn__pt_map_free(&k.tracks);
     syn_free(k.node);
     syn_free(list);
     syn_free(stack);

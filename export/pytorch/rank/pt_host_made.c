@@ -14,17 +14,17 @@
 static syn_status write_text(syn__arena *arena, syn__pt_host_node *n, syn__str name,
                              syn__str inputs, syn_error *err) {
     static const char none[] = "{\"values\": [], \"shapes\": [], \"types\": []}";
-    const size_t room = TEXT_BYTES + name.bytes + inputs.bytes;
-    char *text = syn__arena_get(arena, room), *at = text;
-    if (!text) return SYN_FAIL_NOMEM(err, room, "a host node");
+    const size_t capacity = TEXT_BYTES + name.bytes + inputs.bytes;
+    char *text = syn__arena_get(arena, capacity), *at = text;
+    if (!text) return SYN_FAIL_NOMEM(err, capacity, "a host node");
     if (inputs.bytes == 0) inputs = syn__str_of(none);
-    at += snprintf(at, room, "{\"id\": %" PRIu64 ", \"name\": \"%.*s\", \"inputs\": ", n->id,
+    at += snprintf(at, capacity, "{\"id\": %" PRIu64 ", \"name\": \"%.*s\", \"inputs\": ", n->id,
                    (int)name.bytes, name.text);
     n->inputs = (uint32_t)(at - text);
     n->inputs_bytes = (uint32_t)inputs.bytes;
     memcpy(at, inputs.text, inputs.bytes);
     at += inputs.bytes;
-    at += snprintf(at, room - (size_t)(at - text),
+    at += snprintf(at, capacity - (size_t)(at - text),
                    ", \"outputs\": %s, \"attrs\": "
                    "[{\"name\": \"rf_id\", \"type\": \"uint64\", \"value\": %" PRIu64 "}, "
                    "{\"name\": \"fw_parent\", \"type\": \"uint64\", \"value\": 0}, "

@@ -153,8 +153,8 @@ static const syn__pt_host_node *find_caller(const finder *f, size_t begun) {
    because no other ops run there; their ops get the tid of their caller. */
 static syn_status tid_of(finder *f, const syn__pt_event *e, size_t begun, uint64_t *tid) {
     uint32_t at = syn__pt_map_get(&f->tids, e->tid);
-    const bool beside = at == SYN__PT_NONE && syn__pt_is_library_call(name_of(f, e));
-    const syn__pt_host_node *caller = beside ? find_caller(f, begun) : NULL;
+    const bool concurrent = at == SYN__PT_NONE && syn__pt_is_library_call(name_of(f, e));
+    const syn__pt_host_node *caller = concurrent ? find_caller(f, begun) : NULL;
     if (caller) {
         *tid = caller->tid;
         return SYN_OK;

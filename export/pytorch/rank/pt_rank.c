@@ -158,7 +158,7 @@ syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {
 void syn__pt_rank_free(syn__pt_rank *rank) {
     syn_free(rank->ops);
     syn_free(rank->event_op);
-    syn_free(rank->lanes);
+    syn_free(rank->tracks);
     syn_free(rank->comms);
     syn_free(rank->waits);
     syn_free(rank->groups);

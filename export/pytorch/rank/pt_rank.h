@@ -31,7 +31,7 @@ typedef struct syn__pt_op {
     uint32_t event;  /* device work: its event; host op: its CPU event; SYN__PT_NONE: none */
     uint32_t parent; /* host op: the op that called it; device work: the op that launched it;
                         SYN__PT_NONE: none */
-    uint32_t lane;   /* index into lanes */
+    uint32_t track;  /* index into tracks */
     uint32_t comm;   /* index into comms; SYN__PT_NONE: none */
     uint8_t kind;    /* syn_pytorch_op_kind */
     int64_t start_ns, wall_ns; /* start_ns: time since the origin of the trace's times;
@@ -63,13 +63,13 @@ static inline bool syn__pt_is_launched(const syn__pt_op *op) {
     return syn__pt_is_device(op) || op->detached;
 }
 
-/* A lane is a thread of the host, or a stream of a device. */
-typedef struct syn__pt_lane {
+/* A track is a thread of the host, or a stream of a device. */
+typedef struct syn__pt_track {
     bool device;
     uint32_t tid;      /* host: "tid" of the host trace, truncated to 32 bits */
     int32_t device_id; /* device: number of the device */
     int64_t stream;    /* device: number of the stream; -1: unknown */
-} syn__pt_lane;
+} syn__pt_track;
 
 typedef struct syn__pt_edge {
     uint32_t from, to; /* ops; `to` depends on `from` */
@@ -135,8 +135,8 @@ typedef struct syn__pt_rank {
     size_t n_ops, ops_cap;
     uint32_t *event_op; /* per event: its op; for a runtime event, the op that called it;
                            SYN__PT_NONE: none */
-    syn__pt_lane *lanes;
-    size_t n_lanes, lanes_cap;
+    syn__pt_track *tracks;
+    size_t n_tracks, tracks_cap;
     syn__pt_comm *comms; /* ordered by op */
     size_t n_comms, comms_cap;
     syn__pt_wait *waits; /* ordered by end_ns; filled by syn__pt_connect */

@@ -274,7 +274,7 @@ static syn_status take_event(reader *r) {
         const char *at = l->cur;
         note(r, SYN_PYTORCH_ANOMALY_BROKEN, at);
         syn__loose_skip(l, NULL);
-        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at, r->first_key, &r->cuts);
+        if (l->broken || l->cur == at) (void)syn__pt_resume(l, at, r->first_key, &r->cuts);
         return SYN_OK;
     }
     const syn__str none = {"", 0};
@@ -295,7 +295,7 @@ static syn_status take_event(reader *r) {
         take_member(r, &d, key);
     }
     if (l->broken || (size_t)(l->cur - d.event.text) > UINT32_MAX) {
-        const bool cut = l->cut, more = syn__pt_go_on(l, d.event.text, r->first_key, &r->cuts);
+        const bool cut = l->cut, more = syn__pt_resume(l, d.event.text, r->first_key, &r->cuts);
         if (more || !cut) note(r, SYN_PYTORCH_ANOMALY_BROKEN, d.event.text);
         if (!more) note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, d.event.text);
         return SYN_OK;
@@ -314,7 +314,7 @@ static syn_status take_events(reader *r) {
     const char *kept = l->cur;
     while (syn__loose_element(l)) {
         SYN_TRY(take_event(r));
-        if ((size_t)(l->cur - kept) > SYN__PT_GIVE_BACK) {
+        if ((size_t)(l->cur - kept) > SYN__PT_RELEASE_BYTES) {
             syn__file_text_done(r->device->input, l->cur);
             kept = l->cur;
         }

@@ -26,8 +26,8 @@ bool syn__pt_is_annotation(const syn__pt_event *e);
 /* Whether the event is an op of a communication library that ends later than outer_end_ns, the end
    of the op in which it began. The difference must be larger than the error of times that were
    rounded to whole microseconds. */
-static inline bool syn__pt_runs_beside(const syn__pt_device *device, const syn__pt_event *e,
-                                       int64_t outer_end_ns) {
+static inline bool syn__pt_runs_concurrently(const syn__pt_device *device, const syn__pt_event *e,
+                                             int64_t outer_end_ns) {
     const int64_t end_ns = syn__pt_event_end(e);
     return end_ns > outer_end_ns && end_ns - outer_end_ns > 1000 &&
            syn__pt_is_library_call(syn__pt_device_name(device, e->name));

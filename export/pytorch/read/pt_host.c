@@ -224,7 +224,7 @@ static syn_status take_node(reader *r) {
         const char *at = l->cur;
         note(r, SYN_PYTORCH_ANOMALY_BROKEN, at, SYN_PYTORCH_NO_PLACE);
         syn__loose_skip(l, NULL);
-        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at, r->first_key, &r->cuts);
+        if (l->broken || l->cur == at) (void)syn__pt_resume(l, at, r->first_key, &r->cuts);
         return SYN_OK;
     }
     syn__pt_host_node n = {.text = l->cur, .linked = SYN__PT_NONE, .name = 0, .op_schema = 0};
@@ -236,7 +236,7 @@ static syn_status take_node(reader *r) {
         SYN_TRY(take_member(r, &n, key, &has_id));
     }
     if (l->broken || (size_t)(l->cur - n.text) > UINT32_MAX) {
-        const bool cut = l->cut, more = syn__pt_go_on(l, n.text, r->first_key, &r->cuts);
+        const bool cut = l->cut, more = syn__pt_resume(l, n.text, r->first_key, &r->cuts);
         if (more || !cut)
             note(r, SYN_PYTORCH_ANOMALY_BROKEN, n.text, has_id ? n.id : SYN_PYTORCH_NO_PLACE);
         if (!more) note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, n.text, SYN_PYTORCH_NO_PLACE);
@@ -255,7 +255,7 @@ static syn_status take_nodes(reader *r) {
     const char *kept = l->cur;
     while (syn__loose_element(l)) {
         SYN_TRY(take_node(r));
-        if ((size_t)(l->cur - kept) > SYN__PT_GIVE_BACK) {
+        if ((size_t)(l->cur - kept) > SYN__PT_RELEASE_BYTES) {
             syn__file_text_done(r->host->input, l->cur);
             kept = l->cur;
         }

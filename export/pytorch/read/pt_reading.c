@@ -13,7 +13,7 @@ static bool past_brackets(syn__loose *l, const char *p) {
     return next == ',' || next == ']';
 }
 
-bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *cuts) {
+bool syn__pt_resume(syn__loose *l, const char *element, syn__str first_key, int *cuts) {
     const bool cut = l->cut;
     if (cut && ++*cuts > SYN__PT_MAX_CUTS) element = l->end;
     if (element < l->end && syn__loose_resume(l, element + 1, first_key)) return true;

@@ -12,7 +12,7 @@ extern "C" {
 /* After this many recoveries that reached the end of the text, the rest counts as cut off. */
 #define SYN__PT_MAX_CUTS 64
 /* Memory pages that were read are released whenever this many bytes have been read. */
-#define SYN__PT_GIVE_BACK ((size_t)8 << 20)
+#define SYN__PT_RELEASE_BYTES ((size_t)8 << 20)
 
 /* Compares a slice with a literal. It is inline, so the compiler turns it into a comparison with
    constants. */
@@ -26,7 +26,7 @@ static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
    element, if its brackets match. Otherwise moves to the end of the text, returns false and leaves
    the parser in the states `broken` and `cut`. *cuts counts the recoveries in this file that
    reached the end of the text. */
-bool syn__pt_go_on(syn__loose *l, const char *element, syn__str first_key, int *cuts);
+bool syn__pt_resume(syn__loose *l, const char *element, syn__str first_key, int *cuts);
 /* Adds the parser's counts of damage to the notes. */
 void syn__pt_note_faults(const syn__loose *l, syn_pytorch_note *notes, const char *file);
 

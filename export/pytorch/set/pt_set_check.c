@@ -60,23 +60,23 @@ static void *table(size_t n, size_t bytes) {
    other, because they run one after the other. */
 static syn_status list_edges(const syn__pt_rank *r, syn__pt_edge **out, size_t *n, syn_error *err) {
     syn__pt_edge *edges = table(r->n_deps + r->n_ops, sizeof *edges);
-    uint32_t *last = table(r->n_lanes, sizeof *last);
+    uint32_t *last = table(r->n_tracks, sizeof *last);
     *n = 0;
     *out = edges;
     if (edges == NULL || last == NULL) {
         syn_free(last);
         return SYN_FAIL_NOMEM(err, r->n_deps * sizeof *edges, "the checks of a trace set");
     }
-    for (size_t i = 0; i <= r->n_lanes; i++) last[i] = SYN__PT_NONE;
+    for (size_t i = 0; i <= r->n_tracks; i++) last[i] = SYN__PT_NONE;
     for (size_t i = 0; r->first_dep != NULL && i < r->n_ops; i++) {
-        const uint32_t op = r->order != NULL ? r->order[i] : (uint32_t)i, lane = r->ops[op].lane;
+        const uint32_t op = r->order != NULL ? r->order[i] : (uint32_t)i, track = r->ops[op].track;
         const char *why;
         for (size_t k = r->first_dep[op]; k < r->first_dep[op + 1]; k++)
             edges[(*n)++] = (syn__pt_edge){r->deps[k].from, op, r->deps[k].class_};
         if (syn__pt_sim_role_of(r, &r->ops[op], &why) == SYN__PT_SIM_ABSENT) continue;
-        if (last[lane] != SYN__PT_NONE)
-            edges[(*n)++] = (syn__pt_edge){last[lane], op, SYN_PYTORCH_EDGE_STREAM};
-        last[lane] = op;
+        if (last[track] != SYN__PT_NONE)
+            edges[(*n)++] = (syn__pt_edge){last[track], op, SYN_PYTORCH_EDGE_STREAM};
+        last[track] = op;
     }
     syn_free(last);
     return SYN_OK;

@@ -211,7 +211,8 @@ static void match_pair(syn__pt_set *s, const syn__pt_entry *x, const syn__pt_ent
     set_row(s, y, s->n_rows++);
 }
 
-static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool whole, int32_t *tag) {
+static void leave_unmatched(const syn__pt_set *s, const syn__pt_entry *e, bool whole,
+                            int32_t *tag) {
     comm_of(s, e)->tag = (*tag)++;
     if (whole) leave_out(s, e, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED);
 }
@@ -230,9 +231,9 @@ static void match_way(syn__pt_set *s, const syn__pt_entry *sends, size_t n_sends
     for (size_t j = 0; j < n_many; j++) {
         if (whole && i < n_few && agree(s, &few[i], &many[j], how))
             match_pair(s, &few[i++], &many[j], (*tag)++);
-        else leave_message(s, &many[j], whole, tag);
+        else leave_unmatched(s, &many[j], whole, tag);
     }
-    for (; i < n_few; i++) leave_message(s, &few[i], whole, tag);
+    for (; i < n_few; i++) leave_unmatched(s, &few[i], whole, tag);
 }
 
 void syn__pt_match_messages(syn__pt_set *s, size_t first) {

@@ -11,9 +11,9 @@ typedef struct replay {
     const syn__pt_rank *rank;
     int64_t origin;               /* first start in the trace */
     int64_t *ends;                /* per op */
-    int64_t *free_ns;             /* per lane (thread or stream): end of its last op so far */
-    int64_t *carried_ns;          /* per lane: remainder from rounding */
-    syn_pytorch_replay_row *rows; /* per lane */
+    int64_t *free_ns;             /* per track (thread or stream): end of its last op so far */
+    int64_t *carried_ns;          /* per track: remainder from rounding */
+    syn_pytorch_replay_row *rows; /* per track */
 } replay;
 
 static int64_t most(int64_t a, int64_t b) {
@@ -37,7 +37,7 @@ static bool has_start(const syn__pt_op *op) {
 /* The duration that is written for an op. The remainder of rounding is added to the next op of the
    same thread or stream. */
 static int64_t written_ns(replay *r, const syn__pt_op *op) {
-    int64_t *carried = &r->carried_ns[op->lane];
+    int64_t *carried = &r->carried_ns[op->track];
     const int64_t ns = most(op->self_ns, 0);
     if (ns > INT64_MAX - *carried) return ns / 1000 * 1000;
     const int64_t all = ns + *carried;
@@ -48,12 +48,12 @@ static int64_t written_ns(replay *r, const syn__pt_op *op) {
 static void run_op(replay *r, uint32_t index) {
     const syn__pt_rank *rank = r->rank;
     const syn__pt_op *op = &rank->ops[index];
-    syn_pytorch_replay_row *row = &r->rows[op->lane];
+    syn_pytorch_replay_row *row = &r->rows[op->track];
     const int64_t takes = written_ns(r, op);
-    int64_t now = r->free_ns[op->lane];
+    int64_t now = r->free_ns[op->track];
     for (uint32_t i = rank->first_dep[index]; i < rank->first_dep[index + 1]; i++)
         now = most(now, r->ends[rank->deps[i].from]);
-    r->ends[index] = r->free_ns[op->lane] = plus(now, takes);
+    r->ends[index] = r->free_ns[op->track] = plus(now, takes);
     row->busy_ns = plus(row->busy_ns, takes);
     row->n_ops++;
     if (!has_start(op)) return;
@@ -61,11 +61,11 @@ static void run_op(replay *r, uint32_t index) {
     row->measured_ns = most(row->measured_ns, end);
 }
 
-static void name_row(const syn__pt_lane *lane, syn_pytorch_replay_row *row) {
-    if (lane->device)
-        snprintf(row->name, sizeof row->name, "device %d stream %" PRId64, (int)lane->device_id,
-                 lane->stream);
-    else snprintf(row->name, sizeof row->name, "thread %u", lane->tid);
+static void name_row(const syn__pt_track *track, syn_pytorch_replay_row *row) {
+    if (track->device)
+        snprintf(row->name, sizeof row->name, "device %d stream %" PRId64, (int)track->device_id,
+                 track->stream);
+    else snprintf(row->name, sizeof row->name, "thread %u", track->tid);
 }
 
 static void run_all(replay *r, syn_pytorch_replay *out) {
@@ -76,12 +76,12 @@ static void run_all(replay *r, syn_pytorch_replay *out) {
             r->origin = rank->ops[i].start_ns;
     }
     for (size_t i = 0; i < rank->n_ops; i++) run_op(r, rank->order[i]);
-    for (size_t i = 0; i < rank->n_lanes; i++) {
+    for (size_t i = 0; i < rank->n_tracks; i++) {
         syn_pytorch_replay_row *row = &r->rows[i];
-        name_row(&rank->lanes[i], row);
+        name_row(&rank->tracks[i], row);
         row->replayed_ns = r->free_ns[i];
         /* The self times of a thread's ops add up to the time in which the thread ran any op. */
-        if (!rank->lanes[i].device)
+        if (!rank->tracks[i].device)
             row->idle_ns = most(minus(row->measured_ns, plus(row->busy_ns, r->carried_ns[i])), 0);
         out->measured_ns = most(out->measured_ns, row->measured_ns);
         out->replayed_ns = most(out->replayed_ns, row->replayed_ns);
@@ -90,11 +90,11 @@ static void run_all(replay *r, syn_pytorch_replay *out) {
 
 syn_status syn__pt_replay(const syn__pt_rank *rank, syn_pytorch_replay *out, syn_error *err) {
     replay r = {.rank = rank};
-    r.rows = (syn_pytorch_replay_row *)syn_calloc(rank->n_lanes + 1, sizeof *r.rows);
-    r.free_ns = (int64_t *)syn_calloc(rank->n_lanes + 1, sizeof *r.free_ns);
-    r.carried_ns = (int64_t *)syn_calloc(rank->n_lanes + 1, sizeof *r.carried_ns);
+    r.rows = (syn_pytorch_replay_row *)syn_calloc(rank->n_tracks + 1, sizeof *r.rows);
+    r.free_ns = (int64_t *)syn_calloc(rank->n_tracks + 1, sizeof *r.free_ns);
+    r.carried_ns = (int64_t *)syn_calloc(rank->n_tracks + 1, sizeof *r.carried_ns);
     r.ends = (int64_t *)syn_calloc(rank->n_ops + 1, sizeof *r.ends);
-    *out = (syn_pytorch_replay){0, 0, r.rows, rank->n_lanes};
+    *out = (syn_pytorch_replay){0, 0, r.rows, rank->n_tracks};
     const bool complete =
         r.rows != NULL && r.free_ns != NULL && r.carried_ns != NULL && r.ends != NULL;
     if (complete) run_all(&r, out);

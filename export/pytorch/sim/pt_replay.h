@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Replays profile full. The result has one row per lane (thread or stream) of the rank. The caller
+/* Replays profile full. The result has one row per track (thread or stream) of the rank. The caller
    frees the rows (syn_free). */
 syn_status syn__pt_replay(const syn__pt_rank *rank, syn_pytorch_replay *out,
                           syn_error *err) SYN_MUST_USE;

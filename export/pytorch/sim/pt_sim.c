@@ -3,7 +3,7 @@
 
    Dependencies. Host ops have no nodes. Instead, a node depends on the nodes that come before it
    through host ops; these are the nodes for which the host had waited when it launched the node.
-   Each lane (thread or stream) is a chain. The collectives of a rank form one chain in launch
+   Each track (thread or stream) is a chain. The collectives of a rank form one chain in launch
    order, and each also depends on the sends that were launched before it, because a rank has one
    slot for communication. A node that depends on a barrier depends on the dependencies of the
    barrier.
@@ -33,14 +33,14 @@
    wait counts as computation. The simulator has one slot for communication, so the time in which
    communications overlap is counted once. So these durations add up as well.
 
-   Durations are differences of rounded times, so rounding errors do not accumulate: along a lane
+   Durations are differences of rounded times, so rounding errors do not accumulate: along a track
    without overlap, durations and delays add up to the measured time. */
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
 /* The number of ranks in a group; if the group is unknown, the number of all ranks; 0: unknown. */
-static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
+static uint32_t rank_count(const syn__pt_rank *rank, const syn__pt_group *group) {
     if (group != NULL && group->n_ranks != 0) return group->n_ranks;
     if (group != NULL && group->size != 0) return group->size;
     return rank->world_size > 0 ? (uint32_t)rank->world_size : 0;
@@ -55,9 +55,9 @@ static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_com
                            kind == SYN_COMM_REDUCE_SCATTER;
     if (kind == SYN_COMM_NONE) return "a collective of an unknown kind";
     if (!simulated) return "a collective that simulators do not run";
-    if (company(rank, group) == 1) return "a group of one rank";
+    if (rank_count(rank, group) == 1) return "a group of one rank";
     if (group != NULL && group->n_ranks == 0 && rank->world_size > 0 &&
-        company(rank, group) != (uint32_t)rank->world_size)
+        rank_count(rank, group) != (uint32_t)rank->world_size)
         return "a group with unknown ranks";
     if (group != NULL && group->n_ranks != 0 && rank->rank >= 0 &&
         !syn__pt_group_has(group, rank->rank))

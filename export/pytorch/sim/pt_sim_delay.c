@@ -46,7 +46,7 @@ typedef struct sweep {
     int64_t awaited_launch_ns; /* host_only: time of the last launch among the communications that
                                   the host has waited for */
     size_t next_wait;          /* index of the first of the rank's waits that has not ended */
-    uint32_t *lane_comm;       /* per lane of a library: the communication that began last */
+    uint32_t *track_comm;      /* per track of a library: the communication that began last */
     moment last_taken;         /* the last delay of any library's thread */
     int64_t taken_us;          /* the end of last_taken */
 } sweep;
@@ -123,8 +123,8 @@ static bool covers(const sweep *s, moment have, moment want) {
     if (have.node == SYN__PT_NONE) return false;
     if (have.node == want.node) return want.of_delay || !have.of_delay;
     if (have.node >= s->n_real || want.node >= s->n_real) return false;
-    return sim->rank->ops[sim->nodes[have.node].op].lane ==
-               sim->rank->ops[sim->nodes[want.node].op].lane &&
+    return sim->rank->ops[sim->nodes[have.node].op].track ==
+               sim->rank->ops[sim->nodes[want.node].op].track &&
            have.node > want.node;
 }
 
@@ -260,10 +260,10 @@ static syn_status take_up(sweep *s, uint32_t comm, syn_error *err) {
     const syn__pt_rank *rank = s->sim->rank;
     const syn__pt_op *op = &rank->ops[rank->comms[comm].op];
     const syn__pt_wait *wait = waiting_at(s, op->start_ns);
-    const uint32_t node = s->node_of[comm], before = s->lane_comm[op->lane];
+    const uint32_t node = s->node_of[comm], before = s->track_comm[op->track];
     const int64_t start_us = syn__pt_sim_micros(op->start_ns);
     moment by, delay = {SYN__PT_NONE, false};
-    s->lane_comm[op->lane] = comm;
+    s->track_comm[op->track] = comm;
     if (wait == NULL || node == SYN__PT_NONE || launched(s, node) < s->awaited_launch_ns)
         return SYN_OK;
     int64_t from_us = could_begin(s, comm, before, &by);
@@ -423,7 +423,7 @@ static void close_sweep(sweep *s) {
     syn_free(s->bounds);
     syn_free(s->node_of);
     syn_free(s->awaited);
-    syn_free(s->lane_comm);
+    syn_free(s->track_comm);
 }
 
 syn_status syn__pt_sim_delay(syn__pt_sim *sim, syn_error *err) {
@@ -447,13 +447,13 @@ syn_status syn__pt_sim_delay(syn__pt_sim *sim, syn_error *err) {
                .awaited_launch_ns = INT64_MIN,
                .last_taken = none,
                .taken_us = INT64_MIN,
-               .lane_comm = (uint32_t *)syn_malloc((rank->n_lanes + 1) * sizeof(uint32_t))};
+               .track_comm = (uint32_t *)syn_malloc((rank->n_tracks + 1) * sizeof(uint32_t))};
     const bool complete = s.items != NULL && s.times != NULL && s.by_end != NULL &&
                           s.first_dep != NULL && s.deps != NULL && s.bounds != NULL &&
-                          s.node_of != NULL && s.awaited != NULL && s.lane_comm != NULL;
+                          s.node_of != NULL && s.awaited != NULL && s.track_comm != NULL;
     if (complete) { /* fills with SYN__PT_NONE */
         memset(s.node_of, 0xFF, rank->n_comms * sizeof *s.node_of);
-        memset(s.lane_comm, 0xFF, rank->n_lanes * sizeof *s.lane_comm);
+        memset(s.track_comm, 0xFF, rank->n_tracks * sizeof *s.track_comm);
     }
     const syn_status status =
         complete ? run(&s, err) : SYN_FAIL_NOMEM(err, n_items * sizeof(item), "host delays");

@@ -46,25 +46,25 @@ static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_er
 
 /* ---- Communication in launch order ---- */
 
-typedef struct talk {
+typedef struct comm_list {
     uint32_t *nodes; /* collectives and sends */
     size_t n;
-} talk;
+} comm_list;
 
-static bool talks(const syn__pt_sim_node *node) {
+static bool communicates(const syn__pt_sim_node *node) {
     return node->role == SYN__PT_SIM_COLLECTIVE || node->role == SYN__PT_SIM_SEND;
 }
 
 /* Lists collectives and sends in the order on which the ranks of a set agree
    (pt_launch_order.c). */
-static syn_status find_talk(const syn__pt_sim *sim, talk *t, syn_error *err) {
+static syn_status list_comms(const syn__pt_sim *sim, comm_list *t, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
     uint32_t *node_of = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *node_of), *order = NULL;
     if (node_of == NULL)
         return SYN_FAIL_NOMEM(err, rank->n_ops * sizeof *node_of, "the order of collectives");
     memset(node_of, 0xFF, rank->n_ops * sizeof *node_of); /* SYN__PT_NONE */
     for (uint32_t i = 0; i < sim->n_nodes; i++)
-        if (talks(&sim->nodes[i])) node_of[sim->nodes[i].op] = i;
+        if (communicates(&sim->nodes[i])) node_of[sim->nodes[i].op] = i;
     const syn_status status = syn__pt_launch_order(rank, NULL, &order, err);
     for (size_t i = 0; i < rank->n_comms && status == SYN_OK; i++) {
         const uint32_t node = node_of[rank->comms[order[i]].op];
@@ -75,14 +75,14 @@ static syn_status find_talk(const syn__pt_sim *sim, talk *t, syn_error *err) {
     return status;
 }
 
-static uint32_t lane_of(const syn__pt_sim *sim, uint32_t node) {
-    return sim->rank->ops[sim->nodes[node].op].lane;
+static uint32_t track_of(const syn__pt_sim *sim, uint32_t node) {
+    return sim->rank->ops[sim->nodes[node].op].track;
 }
 
 static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_error *err) {
     if (from == SYN__PT_NONE) return SYN_OK;
-    if (from < to && lane_of(sim, from) == lane_of(sim, to))
-        return SYN_OK; /* the order of the lane implies it */
+    if (from < to && track_of(sim, from) == track_of(sim, to))
+        return SYN_OK; /* the order of the track implies it */
     SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
     sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN_PYTORCH_EDGE_GROUP};
     return SYN_OK;
@@ -90,16 +90,16 @@ static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_err
 
 /* Makes each collective depend on the previous one and on the sends between them. Only the last
    send of each thread or stream is needed, because it depends on the earlier ones. */
-static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, uint32_t *senders,
-                        syn_error *err) {
+static syn_status chain(syn__pt_sim *sim, const comm_list *t, uint32_t *last_send,
+                        uint32_t *senders, syn_error *err) {
     uint32_t last = SYN__PT_NONE;
     size_t n_senders = 0;
-    for (size_t i = 0; i < sim->rank->n_lanes; i++) last_send[i] = SYN__PT_NONE;
+    for (size_t i = 0; i < sim->rank->n_tracks; i++) last_send[i] = SYN__PT_NONE;
     for (size_t i = 0; i < t->n; i++) {
-        const uint32_t node = t->nodes[i], lane = lane_of(sim, node);
+        const uint32_t node = t->nodes[i], track = track_of(sim, node);
         if (sim->nodes[node].role == SYN__PT_SIM_SEND) {
-            if (last_send[lane] == SYN__PT_NONE) senders[n_senders++] = lane;
-            last_send[lane] = node;
+            if (last_send[track] == SYN__PT_NONE) senders[n_senders++] = track;
+            last_send[track] = node;
             continue;
         }
         SYN_TRY(wait_for(sim, last, node, err));
@@ -115,18 +115,18 @@ static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, ui
 
 /* Chains collectives and sends. in_launch_order: in launch order; otherwise in the topological
    order of the ops, which no other dependency can contradict. */
-static syn_status chain_talk(syn__pt_sim *sim, bool in_launch_order, syn_error *err) {
-    const size_t n_lanes = sim->rank->n_lanes;
-    talk t = {(uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *t.nodes), 0};
-    uint32_t *scratch = (uint32_t *)syn_malloc((2 * n_lanes + 1) * sizeof *scratch);
+static syn_status chain_comms(syn__pt_sim *sim, bool in_launch_order, syn_error *err) {
+    const size_t n_tracks = sim->rank->n_tracks;
+    comm_list t = {(uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *t.nodes), 0};
+    uint32_t *scratch = (uint32_t *)syn_malloc((2 * n_tracks + 1) * sizeof *scratch);
     syn_status status = SYN_OK;
     if (t.nodes == NULL || scratch == NULL)
         status = SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *t.nodes, "the order of collectives");
-    else if (in_launch_order) status = find_talk(sim, &t, err);
+    else if (in_launch_order) status = list_comms(sim, &t, err);
     for (uint32_t i = 0; status == SYN_OK && !in_launch_order && i < sim->n_nodes; i++) {
-        if (talks(&sim->nodes[i])) t.nodes[t.n++] = i;
+        if (communicates(&sim->nodes[i])) t.nodes[t.n++] = i;
     }
-    if (status == SYN_OK) status = chain(sim, &t, scratch, scratch + n_lanes, err);
+    if (status == SYN_OK) status = chain(sim, &t, scratch, scratch + n_tracks, err);
     syn_free(t.nodes);
     syn_free(scratch);
     return status;
@@ -200,7 +200,7 @@ static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_
 
 /* Shortens communication that overlapped on a library's threads, so that overlapping time counts
    once. The simulator has one slot for communication. */
-static void take_turns(syn__pt_sim *sim) {
+static void remove_overlap(syn__pt_sim *sim) {
     int64_t until_us = INT64_MIN;
     for (size_t i = 0; i < sim->n_nodes; i++) {
         syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];
@@ -247,7 +247,7 @@ static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
 static syn_status try_order(syn__pt_sim *sim, bool in_launch_order, bool *complete,
                             syn_error *err) {
     uint32_t *order;
-    SYN_TRY(chain_talk(sim, in_launch_order, err));
+    SYN_TRY(chain_comms(sim, in_launch_order, err));
     SYN_TRY(nodes_by_time(sim, &order, err));
     const syn_status status = number(sim, order, complete, err);
     syn_free(order);
@@ -279,7 +279,7 @@ syn_status syn__pt_sim_arrange(syn__pt_sim *sim, size_t n_real, size_t n_links, 
     if (sim->first_dep == NULL || sim->deps == NULL)
         return SYN_FAIL_NOMEM(err, sim->n_edges * sizeof *sim->deps, "dependencies of nodes");
     syn__pt_sim_list_edges(sim, true, sim->first_dep, sim->deps);
-    take_turns(sim);
+    remove_overlap(sim);
     uint32_t id = 0;
     for (size_t i = 0; i < sim->n_nodes; i++) {
         syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];

@@ -5,7 +5,7 @@
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/base/memory.h"
 
-enum { COMPUTE, TALK, SLOTS };
+enum { COMPUTE, COMMUNICATE, SLOTS };
 
 /* A slot for computation or communication. It runs steps, because a node with a delay has two: step
    2 * i is the delay and step 2 * i + 1 is the node, where i is the position of the node in the
@@ -44,7 +44,7 @@ static uint32_t entry(const replay *r, uint32_t node) {
 static void make_ready(replay *r, uint32_t step) {
     const bool compute = syn__pt_sim_is_compute(node_of(r, step)); /* the delay of a node has the
                                                                       node's slot */
-    syn__pt_sim_push(&r->slots[compute ? COMPUTE : TALK].ready, step);
+    syn__pt_sim_push(&r->slots[compute ? COMPUTE : COMMUNICATE].ready, step);
 }
 
 static void take(replay *r, int which) {
@@ -74,7 +74,7 @@ static void finish(replay *r, slot *s) {
 static void run(replay *r) {
     const syn__pt_sim *sim = r->sim;
     memcpy(r->rows[COMPUTE].name, "compute", sizeof "compute");
-    memcpy(r->rows[TALK].name, "communication", sizeof "communication");
+    memcpy(r->rows[COMMUNICATE].name, "communication", sizeof "communication");
     syn__pt_sim_list_edges(sim, false, r->first, r->children);
     for (uint32_t i = 0; i < sim->n_nodes; i++) r->place[sim->sequence[i]] = i;
     for (size_t i = 0; i < sim->n_edges; i++) r->left[entry(r, sim->edges[i].to)]++;
@@ -123,7 +123,8 @@ static void measure(const syn__pt_sim *sim, syn_pytorch_replay *out) {
     }
     for (size_t i = 0; i < sim->n_nodes; i++) {
         const syn__pt_sim_node *node = &sim->nodes[i];
-        syn_pytorch_replay_row *row = &out->rows[syn__pt_sim_is_compute(node) ? COMPUTE : TALK];
+        syn_pytorch_replay_row *row =
+            &out->rows[syn__pt_sim_is_compute(node) ? COMPUTE : COMMUNICATE];
         const int64_t end = node->role == SYN__PT_SIM_DELAY
                                 ? (node->end_us - syn__pt_sim_micros(origin)) * 1000
                                 : end_after(&rank->ops[node->op], origin);

@@ -8,7 +8,7 @@ enum { READ, MADE, LISTS };
 
 /* Maximum number of streams that get a number of their own. All further streams share one number,
    so the order of their nodes is unknown. */
-enum { OTHER_LANES = 63, MOST_LANES };
+enum { OTHER_TRACKS = 63, MAX_TRACKS };
 
 typedef struct storage {
     uint32_t tensor;        /* the last tensor in the storage; SYN__PT_NONE: none yet */
@@ -23,11 +23,11 @@ typedef struct finder {
     syn_intern ids;
     storage *storages;
     size_t n_storages, storages_cap;
-    /* Vector clocks: per node and lane (thread or stream), the number of nodes of the lane that
-       precede the node, including the node itself. Lanes are numbered on first use, because most of
-       them are host threads, which have no nodes. */
-    uint32_t *clocks, *counts, *lanes;
-    size_t n_lanes;
+    /* Vector clocks: per node and track (thread or stream), the number of nodes of the track that
+       precede the node, including the node itself. Tracks are numbered on first use, because most
+       of them are host threads, which have no nodes. */
+    uint32_t *clocks, *counts, *tracks;
+    size_t n_tracks;
     /* For the current node: the storages of its inputs, and those of its outputs, each once. */
     struct listed {
         uint32_t storage;
@@ -38,39 +38,39 @@ typedef struct finder {
 
 /* ---- Order ---- */
 
-static uint32_t lane_of(const finder *f, uint32_t node) {
-    return f->lanes[f->sim->rank->ops[f->sim->nodes[node].op].lane];
+static uint32_t track_of(const finder *f, uint32_t node) {
+    return f->tracks[f->sim->rank->ops[f->sim->nodes[node].op].track];
 }
 
-static void number_lanes(finder *f) {
+static void number_tracks(finder *f) {
     const syn__pt_sim *sim = f->sim;
-    for (size_t i = 0; i < sim->rank->n_lanes; i++) f->lanes[i] = SYN__PT_NONE;
+    for (size_t i = 0; i < sim->rank->n_tracks; i++) f->tracks[i] = SYN__PT_NONE;
     for (size_t i = 0; i < sim->n_nodes; i++) {
-        uint32_t *lane = &f->lanes[sim->rank->ops[sim->nodes[i].op].lane];
-        if (*lane != SYN__PT_NONE) continue;
-        *lane = f->n_lanes < OTHER_LANES ? (uint32_t)f->n_lanes : OTHER_LANES;
-        if (f->n_lanes < MOST_LANES) f->n_lanes++;
+        uint32_t *track = &f->tracks[sim->rank->ops[sim->nodes[i].op].track];
+        if (*track != SYN__PT_NONE) continue;
+        *track = f->n_tracks < OTHER_TRACKS ? (uint32_t)f->n_tracks : OTHER_TRACKS;
+        if (f->n_tracks < MAX_TRACKS) f->n_tracks++;
     }
 }
 
 static void set_clock(finder *f, uint32_t node) {
     const syn__pt_sim *sim = f->sim;
-    uint32_t *own = f->clocks + node * f->n_lanes;
+    uint32_t *own = f->clocks + node * f->n_tracks;
     for (size_t d = sim->first_dep[node]; d < sim->first_dep[node + 1]; d++) {
-        const uint32_t *from = f->clocks + sim->deps[d].from * f->n_lanes;
+        const uint32_t *from = f->clocks + sim->deps[d].from * f->n_tracks;
         if ((sim->deps[d].class_ & SYN__PT_SIM_OF_DELAY) != 0) continue;
-        for (size_t lane = 0; lane < f->n_lanes; lane++)
-            if (from[lane] > own[lane]) own[lane] = from[lane];
+        for (size_t track = 0; track < f->n_tracks; track++)
+            if (from[track] > own[track]) own[track] = from[track];
     }
-    const uint32_t lane = lane_of(f, node);
-    if (sim->nodes[node].role != SYN__PT_SIM_DELAY) own[lane] = ++f->counts[lane];
+    const uint32_t track = track_of(f, node);
+    if (sim->nodes[node].role != SYN__PT_SIM_DELAY) own[track] = ++f->counts[track];
 }
 
 /* Whether `node` depends on `other`, an earlier node, directly or indirectly. */
 static bool waits_for(const finder *f, uint32_t node, uint32_t other) {
-    const uint32_t lane = lane_of(f, other);
-    if (lane == OTHER_LANES) return false;
-    return f->clocks[node * f->n_lanes + lane] >= f->clocks[other * f->n_lanes + lane];
+    const uint32_t track = track_of(f, other);
+    if (track == OTHER_TRACKS) return false;
+    return f->clocks[node * f->n_tracks + track] >= f->clocks[other * f->n_tracks + track];
 }
 
 /* ---- Tensors ---- */
@@ -167,7 +167,7 @@ static syn_status add_node(finder *f, uint32_t node, syn_error *err) {
     if (at->role == SYN__PT_SIM_DELAY || op->host == SYN__PT_NONE) return SYN_OK;
     if (!at->dominates && at->role == SYN__PT_SIM_COMPUTE) return SYN_OK;
     const syn__pt_io io = syn__pt_io_of(&rank->host.nodes[op->host]);
-    const bool device = rank->lanes[op->lane].device;
+    const bool device = rank->tracks[op->track].device;
     SYN_TRY(list_storages(f, node, READ, io.values[0], device, err));
     SYN_TRY(list_storages(f, node, MADE, io.values[1], device, err));
     SYN_TRY(add_reads(f, node, use, err));
@@ -180,12 +180,12 @@ static syn_status find_all(finder *f, syn_error *err) {
     const syn__pt_sim *sim = f->sim;
     const size_t n = sim->n_nodes;
     f->out->nodes = syn_calloc(n + 1, sizeof *f->out->nodes);
-    f->lanes = syn_calloc(sim->rank->n_lanes + 1, sizeof *f->lanes);
-    if (f->lanes != NULL) number_lanes(f);
-    f->clocks = syn_calloc((n + 1) * (f->n_lanes + 1), sizeof *f->clocks);
-    f->counts = syn_calloc(f->n_lanes + 1, sizeof *f->counts);
-    if (f->out->nodes == NULL || f->lanes == NULL || f->clocks == NULL || f->counts == NULL)
-        return SYN_FAIL_NOMEM(err, n * (f->n_lanes + 1) * sizeof *f->clocks,
+    f->tracks = syn_calloc(sim->rank->n_tracks + 1, sizeof *f->tracks);
+    if (f->tracks != NULL) number_tracks(f);
+    f->clocks = syn_calloc((n + 1) * (f->n_tracks + 1), sizeof *f->clocks);
+    f->counts = syn_calloc(f->n_tracks + 1, sizeof *f->counts);
+    if (f->out->nodes == NULL || f->tracks == NULL || f->clocks == NULL || f->counts == NULL)
+        return SYN_FAIL_NOMEM(err, n * (f->n_tracks + 1) * sizeof *f->clocks,
                               "the tensors of a rank");
     for (size_t i = 0; i < n; i++) {
         set_clock(f, sim->sequence[i]);
@@ -203,7 +203,7 @@ syn_status syn__pt_sim_tensors_find(syn__pt_sim_tensors *t, const syn__pt_sim *s
     syn_free(f.storages);
     syn_free(f.clocks);
     syn_free(f.counts);
-    syn_free(f.lanes);
+    syn_free(f.tracks);
     for (int list = 0; list < LISTS; list++) syn_free(f.lists[list]);
     return s;
 }

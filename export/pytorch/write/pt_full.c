@@ -57,9 +57,9 @@ static bool is_plain(syn__str s) {
    capacity must be large enough. */
 static syn__str decoded(writer *w, syn__str raw) {
     if (is_plain(raw)) return raw;
-    char *room = syn__buf_reserve(&w->text, raw.bytes);
-    if (!room) return (syn__str){"", 0};
-    const syn__str s = {room, syn__loose_decode(raw, room)};
+    char *buffer = syn__buf_reserve(&w->text, raw.bytes);
+    if (!buffer) return (syn__str){"", 0};
+    const syn__str s = {buffer, syn__loose_decode(raw, buffer)};
     w->text.bytes += s.bytes;
     return s;
 }
@@ -69,7 +69,7 @@ static syn__str decoded(writer *w, syn__str raw) {
 static void add_host_attributes(writer *w, const syn__pt_op *op) {
     const syn__pt_host_node *n = &w->rank->host.nodes[op->host];
     const uint64_t tid =
-        op->detached && !w->rank->host.from_event ? w->rank->lanes[op->lane].tid : n->tid;
+        op->detached && !w->rank->host.from_event ? w->rank->tracks[op->track].tid : n->tid;
     if (n->has & SYN__PT_HAS_RF_ID) add(w, "rf_id", SYN__ET_INT64, n->rf_id);
     if (n->has & SYN__PT_HAS_FW_PARENT) add(w, "fw_parent", SYN__ET_INT64, n->fw_parent);
     if (n->has & SYN__PT_HAS_SEQ_ID) add(w, "seq_id", SYN__ET_INT64, (uint64_t)n->seq_id);
@@ -82,9 +82,9 @@ static void add_host_attributes(writer *w, const syn__pt_op *op) {
 
 /* Appends a number, such as a group id, to `text` as a string. */
 static syn__str number_text(writer *w, uint32_t number) {
-    char *room = syn__buf_reserve(&w->text, 16);
-    if (!room) return (syn__str){"", 0};
-    const syn__str s = {room, (size_t)snprintf(room, 16, "%u", (unsigned)number)};
+    char *buffer = syn__buf_reserve(&w->text, 16);
+    if (!buffer) return (syn__str){"", 0};
+    const syn__str s = {buffer, (size_t)snprintf(buffer, 16, "%u", (unsigned)number)};
     w->text.bytes += s.bytes;
     return s;
 }
@@ -217,7 +217,7 @@ static syn__str name_of(writer *w, const syn__pt_op *op) {
 /* The duration in whole microseconds. The remainder of rounding is added to the next op of the same
    thread or stream. */
 static uint64_t duration_us(writer *w, const syn__pt_op *op) {
-    int64_t *carried = &w->carried_ns[op->lane];
+    int64_t *carried = &w->carried_ns[op->track];
     const int64_t ns = (op->self_ns > 0 ? op->self_ns : 0);
     if (ns > INT64_MAX - *carried) return (uint64_t)(ns / 1000);
     const int64_t all = ns + *carried;
@@ -263,24 +263,24 @@ static void close_message(syn__buf *out, size_t begin) {
 /* Adds the path of the module that called the op: "Net_0/Block_1/Linear_0". */
 static void add_module(writer *w, uint32_t op) {
     const size_t n = syn__pt_module_path(w->rank, &w->modules, op, NULL);
-    char *room = n > 0 ? syn__buf_reserve(&w->text, n) : NULL;
-    if (room == NULL) return;
-    (void)syn__pt_module_path(w->rank, &w->modules, op, room);
+    char *buffer = n > 0 ? syn__buf_reserve(&w->text, n) : NULL;
+    if (buffer == NULL) return;
+    (void)syn__pt_module_path(w->rank, &w->modules, op, buffer);
     w->text.bytes += n;
-    add_text(w, "module", (syn__str){room, n});
+    add_text(w, "module", (syn__str){buffer, n});
 }
 
-static size_t text_room(const writer *w, const syn__pt_op *op) {
+static size_t text_capacity(const writer *w, const syn__pt_op *op) {
     const syn__pt_host *h = &w->rank->host;
-    size_t room =
+    size_t bytes =
         64 + syn__pt_module_path(w->rank, &w->modules, (uint32_t)(op - w->rank->ops), NULL);
     if (op->host != SYN__PT_NONE)
-        room += syn_intern_entry_bytes(&h->names, h->nodes[op->host].name) +
-                syn_intern_entry_bytes(&h->names, h->nodes[op->host].op_schema);
+        bytes += syn_intern_entry_bytes(&h->names, h->nodes[op->host].name) +
+                 syn_intern_entry_bytes(&h->names, h->nodes[op->host].op_schema);
     if (syn__pt_is_device(op))
-        room +=
+        bytes +=
             syn_intern_entry_bytes(&w->rank->device.names, w->rank->device.events[op->event].name);
-    return room;
+    return bytes;
 }
 
 /* The duration including the called ops. It is rounded so that an op does not end after its
@@ -296,7 +296,8 @@ static syn_status write_op(writer *w, uint32_t index) {
     syn__et_node node = {.id = w->rank->ids[index]};
     w->n_attrs = 0;
     w->lists.bytes = w->text.bytes = 0;
-    if (!syn__buf_reserve(&w->text, text_room(w, op))) return SYN_FAIL_NOMEM(w->err, 1, "a name");
+    if (!syn__buf_reserve(&w->text, text_capacity(w, op)))
+        return SYN_FAIL_NOMEM(w->err, 1, "a name");
     node.name = name_of(w, op);
     node.type = type_of(w, op);
     if (op->start_ns > 0) node.start_micros = (uint64_t)op->start_ns / 1000;
@@ -309,9 +310,9 @@ static syn_status write_op(writer *w, uint32_t index) {
     if ((on_host || node.duration_micros == 0) && op->start_ns > 0 && op->wall_ns >= 0)
         add(w, "inclusive_dur", SYN__ET_INT64, inclusive_us(op));
     if (syn__pt_is_device(op)) {
-        const syn__pt_lane *lane = &w->rank->lanes[op->lane];
-        add(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);
-        if (lane->device_id >= 0) add(w, "device", SYN__ET_INT64, (uint64_t)lane->device_id);
+        const syn__pt_track *track = &w->rank->tracks[op->track];
+        add(w, "stream", SYN__ET_INT64, (uint64_t)track->stream);
+        if (track->device_id >= 0) add(w, "device", SYN__ET_INT64, (uint64_t)track->device_id);
     }
     if (communicates(w, op)) add_comm(w, &w->rank->comms[op->comm]);
     else if (op->comm != SYN__PT_NONE) add(w, "alone", SYN__ET_BOOL, 1);
@@ -361,8 +362,8 @@ static syn_status write_meta(writer *w, const char *version) {
 }
 
 static syn_status write_all(writer *w, const char *version) {
-    w->carried_ns = syn_calloc(w->rank->n_lanes + 1, sizeof *w->carried_ns);
-    if (!w->carried_ns) return SYN_FAIL_NOMEM(w->err, w->rank->n_lanes * 8, "threads and streams");
+    w->carried_ns = syn_calloc(w->rank->n_tracks + 1, sizeof *w->carried_ns);
+    if (!w->carried_ns) return SYN_FAIL_NOMEM(w->err, w->rank->n_tracks * 8, "threads and streams");
     SYN_TRY(syn__pt_modules_find(&w->modules, w->rank, w->err));
     SYN_TRY(write_meta(w, version));
     for (size_t i = 0; i < w->rank->n_ops; i++) SYN_TRY(write_op(w, w->rank->order[i]));

@@ -92,8 +92,8 @@ syn_status syn__pt_modules_find(syn__pt_modules *out, const syn__pt_rank *rank, 
     f.of_event = syn_calloc(n, sizeof *f.of_event);
     out->outer = syn_calloc(n, sizeof *out->outer);
     out->of_op = syn_calloc(rank->n_ops, sizeof *out->of_op);
-    const bool room = f.of_event != NULL && out->outer != NULL && out->of_op != NULL;
-    syn_status s = room ? nest(&f) : SYN_FAIL_NOMEM(err, n * sizeof *out->outer, "modules");
+    const bool allocated = f.of_event != NULL && out->outer != NULL && out->of_op != NULL;
+    syn_status s = allocated ? nest(&f) : SYN_FAIL_NOMEM(err, n * sizeof *out->outer, "modules");
     if (s == SYN_OK) s = note_forward(&f);
     if (s == SYN_OK) {
         take_backward(&f);

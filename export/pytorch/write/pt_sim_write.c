@@ -225,13 +225,13 @@ static void add_waits(writer *w, syn__et_node *out) {
 /* Adds the host op that launched the node, as attribute `name`. */
 static void add_op(writer *w, const char *name, const syn__pt_op *op) {
     const syn__pt_rank *rank = w->sim->rank;
-    const syn__pt_lane *lane = &rank->lanes[op->lane];
+    const syn__pt_track *track = &rank->tracks[op->track];
     const uint32_t host = op->detached ? rank->ops[op->parent].host : op->host;
     if (host != SYN__PT_NONE && syn__pt_is_launched(op))
         add(w, name, SYN__ET_STRING, 0,
             decoded(w, syn__pt_host_name(&rank->host, rank->host.nodes[host].name)));
-    if (lane->device && lane->stream >= 0)
-        add_number(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);
+    if (track->device && track->stream >= 0)
+        add_number(w, "stream", SYN__ET_INT64, (uint64_t)track->stream);
 }
 
 static void add_compute(writer *w, uint64_t flops, uint64_t bytes, bool is_root) {

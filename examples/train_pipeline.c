@@ -37,7 +37,7 @@ static syn_status train(syn_ctx *ctx, const syn_mesh *mesh, void *arg, syn_error
     gpt.tied = false;
     for (int c = 0; c < s.shape.chunks; c++) {
         syn_model_part part;
-        SYN_TRY(syn_pipeline_part(&part, &gpt, &s.shape, mesh->index[SYN_AXIS_PP], c, err));
+        SYN_TRY(syn_pipeline_part(&part, &gpt, &s.shape, NULL, mesh->index[SYN_AXIS_PP], c, err));
         const syn_model_options how = {.part = &part, .fused_attention = true, .dtype = SYN_BF16};
         SYN_TRY(syn_model_new(&s.chunk[c], ctx, &gpt, &how, err));
     }

@@ -237,6 +237,12 @@ static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, 
     *sum = sum->id ? syn_add(ctx, *sum, squares) : squares;
 }
 
+/* Zero, as a scalar. */
+static syn_tensor no_squares(const syn_optimizer *o) {
+    const syn_tensor one = syn_reshape(o->ctx, o->one, (const int64_t[]){1}, 1);
+    return syn_reshape(o->ctx, syn_scale(o->ctx, one, 0), NULL, 0);
+}
+
 /* The sum of squares of all gradients, in which each shard counts once. Squares of sharded
  * parameters are summed over the tensor-parallel ranks; if several ranks have the same shard, its
  * squares are first divided by the number of these ranks. Parameters that are not sharded have the
@@ -274,6 +280,7 @@ static syn_tensor all_squares(syn_optimizer *o) {
     if (shards.id && o->options.tp)
         shards = syn_all_reduce(ctx, shards, SYN_REDUCE_SUM, o->options.tp);
     syn_tensor sum = !shards.id ? whole : whole.id ? syn_add(ctx, shards, whole) : shards;
+    if (!sum.id) sum = no_squares(o); /* a stage without parameters */
     return o->options.pp ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, o->options.pp) : sum;
 }
 

@@ -10,7 +10,7 @@
 /* The state of a microbatch in a chunk between its forward and its backward pass. */
 typedef struct flight {
     /* The input, which is invalid on the first virtual stage, and the result, which may have been
-       released. */
+       released. A chunk without layers returns its input. */
     syn_tensor x, y;
     uint32_t tape; /* number of the tape that recorded its forward pass */
 } flight;
@@ -38,20 +38,6 @@ typedef struct run {
     size_t posted_for;
     syn_tensor loss; /* sum of the losses up to now */
 } run;
-
-syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
-                             const syn_schedule_shape *shape, int32_t stage, int32_t chunk,
-                             syn_error *err) {
-    const int64_t parts = (int64_t)shape->stages * shape->chunks;
-    const int64_t at = (int64_t)chunk * shape->stages + stage, layers = config->n_layer / parts;
-    if (config->n_layer % parts != 0)
-        return SYN_FAIL(
-            err, SYN_E_INVALID,
-            "the %lld layers of %s cannot be divided into %d stages with %d chunks each",
-            (long long)config->n_layer, config->name, (int)shape->stages, (int)shape->chunks);
-    *out = (syn_model_part){at * layers, layers, at == 0, at == parts - 1};
-    return SYN_OK;
-}
 
 syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline_options *options,
                             syn_error *err) {
@@ -192,16 +178,17 @@ static void begin_backward(run *r, const syn_action *a) {
 static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
     syn_pipeline *p = r->p;
     flight *f = flight_of(p, a);
-    const bool whole = a->kind == SYN_ACTION_BACKWARD;
+    const bool whole = a->kind == SYN_ACTION_BACKWARD, empty = f->x.id && f->x.id == f->y.id;
     syn_set_tape(p->ctx, f->tape);
     begin_backward(r, a);
-    if (whole) syn_backward_from(p->ctx, &f->y, &dy, 1);
+    if (empty) pass_on(p, a, dy);
+    else if (whole) syn_backward_from(p->ctx, &f->y, &dy, 1);
     else syn_backward_inputs(p->ctx, &f->y, &dy, 1);
-    if (f->x.id) {
+    if (f->x.id && !empty) {
         pass_on(p, a, syn_grad(p->ctx, f->x));
         syn_drop_grad(p->ctx, f->x);
-        syn_drop(p->ctx, f->x);
     }
+    if (f->x.id) syn_drop(p->ctx, f->x);
     if (dy.id) syn_drop(p->ctx, dy);
     if (whole) p->taken[f->tape] = false;
 }

@@ -4,16 +4,11 @@
 #define MODELS_PIPELINE_H
 
 #include "models/model.h"
+#include "models/training/division.h"
 #include "models/training/schedule.h"
 #include "ops/ops.h"
 
 SYN_API_BEGIN
-
-/* Computes which part of a model a chunk of a stage has if all chunks have the same number of
-   layers. Fails if the layers cannot be divided evenly. */
-syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
-                             const syn_schedule_shape *shape, int32_t stage, int32_t chunk,
-                             syn_error *err) SYN_MUST_USE;
 
 typedef struct syn_pipeline syn_pipeline;
 

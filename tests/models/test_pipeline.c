@@ -19,7 +19,8 @@ enum { STEPS = 3, BATCH = 2, TOKENS = 6, LAYERS = 8, MAX_RANKS = 4, MAX_CHUNKS =
 
 typedef struct job {
     syn_model_config config;
-    syn_schedule_shape shape; /* 1 stage: the whole model, without a pipeline */
+    syn_schedule_shape shape;           /* 1 stage: the whole model, without a pipeline */
+    const syn_layer_division *division; /* NULL: evenly */
     syn_device device;
     syn_dtype dtype;
     syn_recompute_mode recompute;
@@ -75,7 +76,8 @@ static syn_status open_chunks(rank *r, syn_error *err) {
     const syn_schedule_shape *shape = &r->job->shape;
     for (int c = 0; c < shape->chunks; c++) {
         syn_model_part part;
-        SYN_TRY(syn_pipeline_part(&part, &r->job->config, shape, r->stage, c, err));
+        SYN_TRY(
+            syn_pipeline_part(&part, &r->job->config, shape, r->job->division, r->stage, c, err));
         const syn_model_options how = {.part = &part,
                                        .seed = 5,
                                        .dtype = r->job->dtype,
@@ -183,14 +185,16 @@ static const syn_schedule_shape shapes[] = {
     {SYN_SCHEDULE_ZB_H1, 4, 1, 7, 0},
 };
 
-static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
-                      syn_recompute_mode recompute) {
+static void check_job(const syn_schedule_shape *shape, const syn_layer_division *division,
+                      syn_dtype dtype, syn_recompute_mode recompute) {
     job alone = {.shape = {SYN_SCHEDULE_1F1B, 1, 1, shape->microbatches, 0},
                  .device = SYN_DEVICE_CPU,
                  .dtype = dtype,
                  .recompute = recompute};
-    job cpu = {.shape = *shape, .device = SYN_DEVICE_CPU, .dtype = dtype, .recompute = recompute};
+    job cpu = alone;
     syn_error err = {0};
+    cpu.shape = *shape;
+    cpu.division = division;
     config_of(&alone);
     config_of(&cpu);
     CHECK_OK(syn_local_run(1, rank_main, &alone, &err), err);
@@ -211,14 +215,37 @@ static void check_job(const syn_schedule_shape *shape, syn_dtype dtype,
 }
 
 static void test_every_schedule(void) {
-    for (size_t i = 0; i < COUNT(shapes); i++) check_job(&shapes[i], SYN_F32, SYN_RECOMPUTE_NONE);
+    for (size_t i = 0; i < COUNT(shapes); i++)
+        check_job(&shapes[i], NULL, SYN_F32, SYN_RECOMPUTE_NONE);
 }
 
 static void test_bf16_and_recompute(void) {
-    check_job(&shapes[2], SYN_BF16, SYN_RECOMPUTE_NONE);
-    check_job(&shapes[4], SYN_F32, SYN_RECOMPUTE_FULL);
-    check_job(&shapes[6], SYN_BF16, SYN_RECOMPUTE_SELECTIVE);
-    check_job(&shapes[12], SYN_BF16, SYN_RECOMPUTE_FULL);
+    check_job(&shapes[2], NULL, SYN_BF16, SYN_RECOMPUTE_NONE);
+    check_job(&shapes[4], NULL, SYN_F32, SYN_RECOMPUTE_FULL);
+    check_job(&shapes[6], NULL, SYN_BF16, SYN_RECOMPUTE_SELECTIVE);
+    check_job(&shapes[12], NULL, SYN_BF16, SYN_RECOMPUTE_FULL);
+}
+
+/* Stages with different numbers of layers, also with only the embedding, only the head, or without
+   layers in between. */
+static void test_uneven(void) {
+    static const struct {
+        syn_schedule_shape shape;
+        syn_layer_division division;
+    } uneven[] = {
+        {{SYN_SCHEDULE_1F1B, 2, 1, 4, 0}, {.layers = "3,5"}},
+        {{SYN_SCHEDULE_GPIPE, 3, 1, 3, 0}, {.count_loss = true}},
+        {{SYN_SCHEDULE_1F1B, 4, 1, 6, 0}, {.layout = "E|t*5|t*3|L"}},
+        {{SYN_SCHEDULE_1F1B, 4, 1, 3, 0}, {.layers = "4,0,4,0"}},
+        {{SYN_SCHEDULE_ZB_H1, 4, 1, 7, 0}, {.layout = "Et|t*3|(t)*3|tL"}},
+        {{SYN_SCHEDULE_ZB_H1, 4, 1, 4, 0}, {.layers = "0,8,0,0"}},
+        {{SYN_SCHEDULE_INTERLEAVED, 2, 2, 5, 3}, {.layers = "1,4,0,3"}},
+        {{SYN_SCHEDULE_INTERLEAVED, 2, 4, 2, 0}, {.layout = "Et|tt(|t)*4|t|L"}},
+    };
+    for (size_t i = 0; i < COUNT(uneven); i++) {
+        check_job(&uneven[i].shape, &uneven[i].division, SYN_F32, SYN_RECOMPUTE_NONE);
+        check_job(&uneven[i].shape, &uneven[i].division, SYN_BF16, SYN_RECOMPUTE_FULL);
+    }
 }
 
 /* The .et trace set of every schedule is valid, every message has a partner, and a replay
@@ -271,6 +298,7 @@ static void test_refusals(void) {
 static const test_case cases[] = {
     {"every schedule", test_every_schedule},
     {"bf16 and recompute", test_bf16_and_recompute},
+    {"uneven", test_uneven},
     {"simulated", test_simulated},
     {"refusals", test_refusals},
 };

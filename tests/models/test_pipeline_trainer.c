@@ -13,6 +13,7 @@ enum { STEPS = 4, BATCH = 2, TOKENS = 6, LAYERS = 4, MAX_RANKS = 8, MAX_CHUNKS =
 typedef struct job {
     const char *preset;       /* a small model of the family of this preset; NULL: small_gpt */
     syn_schedule_shape shape; /* 1 stage: without a pipeline */
+    syn_layer_division division;
     int dp, tp;
     bool sp, sp_keep; /* sequence parallelism */
     syn_recompute_mode recompute;
@@ -62,7 +63,8 @@ static syn_status open_chunks(rank *r, const syn_model_config *config, syn_error
     const syn_schedule_shape *shape = &r->job->shape;
     for (int c = 0; c < shape->chunks; c++) {
         syn_model_part part;
-        SYN_TRY(syn_pipeline_part(&part, config, shape, r->mesh.index[SYN_AXIS_PP], c, err));
+        SYN_TRY(syn_pipeline_part(&part, config, shape, &r->job->division,
+                                  r->mesh.index[SYN_AXIS_PP], c, err));
         const syn_model_options how = {.part = &part,
                                        .seed = 5,
                                        .tp = r->mesh.group[SYN_AXIS_TP],
@@ -172,6 +174,21 @@ static const job jobs[] = {
      .tp = 2,
      .sp = true,
      .recompute = SYN_RECOMPUTE_SELECTIVE},
+    {.shape = {SYN_SCHEDULE_1F1B, 2, 1, 2, 0}, .division = {.layers = "1,3"}, .dp = 2, .tp = 2},
+    {.shape = {SYN_SCHEDULE_1F1B, 3, 1, 4, 0},
+     .division = {.count_embedding = true, .count_loss = true},
+     .dp = 1,
+     .tp = 1},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 4, 1, 2, 0},
+     .division = {.layout = "E|t*4||L"},
+     .dp = 2,
+     .tp = 1},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 4, 0},
+     .division = {.layout = "Et||(t)*3|L"},
+     .dp = 1,
+     .tp = 2,
+     .sp = true,
+     .recompute = SYN_RECOMPUTE_FULL},
 };
 
 static void test_as_one_rank(void) {

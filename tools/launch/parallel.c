@@ -1,6 +1,64 @@
 /* Converts the options for parallelism to a plan. */
 #include "tools/launch/parallel.h"
 
+#include <string.h>
+
+enum { ORDERS = 6 };
+
+static const struct {
+    const char *text;
+    syn_axis axes[SYN_AXES];
+} orders[ORDERS] = {
+    {"tp-dp-pp", {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}},
+    {"tp-pp-dp", {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP}},
+    {"dp-tp-pp", {SYN_AXIS_DP, SYN_AXIS_TP, SYN_AXIS_PP}},
+    {"dp-pp-tp", {SYN_AXIS_DP, SYN_AXIS_PP, SYN_AXIS_TP}},
+    {"pp-tp-dp", {SYN_AXIS_PP, SYN_AXIS_TP, SYN_AXIS_DP}},
+    {"pp-dp-tp", {SYN_AXIS_PP, SYN_AXIS_DP, SYN_AXIS_TP}},
+};
+
+int parallel_order_number(const syn_plan *plan) {
+    int i = ORDERS - 1;
+    while (i > 0 && memcmp(orders[i].axes, plan->order, sizeof orders[i].axes) != 0) i--;
+    return i;
+}
+
+const char *parallel_order_text(const syn_plan *plan) {
+    return orders[parallel_order_number(plan)].text;
+}
+
+/* Reads the order's axes, separated by "-" or ",", and finds the entry of `orders` with the same
+   axes. cp and ep are allowed and ignored, because they have one rank. */
+static syn_status find_order(const syn_axis **out, const char *text, syn_error *err) {
+    static const char *const names[] = {"tp", "dp", "pp", "cp", "ep"};
+    enum { NAMES = sizeof names / sizeof *names };
+    syn_axis axes[SYN_AXES] = {SYN_AXIS_TP};
+    bool seen[NAMES] = {false};
+    int n = 0;
+    for (const char *at = text;; at++) {
+        const size_t bytes = strcspn(at, "-,");
+        size_t i = 0;
+        while (i < NAMES && (bytes != 2 || strncmp(at, names[i], 2) != 0)) i++;
+        if (i == NAMES)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "rank order '%.100s': '%.*s' is none of tp, dp, pp, cp and ep", text,
+                            (int)(bytes < 100 ? bytes : 100), at);
+        if (seen[i])
+            return SYN_FAIL(err, SYN_E_INVALID, "rank order '%.100s' has %s twice", text, names[i]);
+        seen[i] = true;
+        if (i < SYN_AXES) axes[n++] = (syn_axis)i;
+        at += bytes;
+        if (*at == '\0') break;
+    }
+    for (int i = 0; i < SYN_AXES; i++)
+        if (!seen[i])
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "rank order '%.100s' lacks %s: it must have tp, dp and pp", text,
+                            names[i]);
+    *out = orders[parallel_order_number(&(syn_plan){.order = axes})].axes;
+    return SYN_OK;
+}
+
 syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t ranks, int64_t tp,
                          syn_error *err) {
     *plan = (syn_plan){.ranks = (int32_t)ranks,
@@ -14,5 +72,6 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t rank
                        .zero = (int32_t)o->zero,
                        .sp = o->sp,
                        .schedule = (syn_schedule)o->schedule};
+    if (o->rank_order) SYN_TRY(find_order(&plan->order, o->rank_order, err));
     return syn_plan_complete(plan, err);
 }

@@ -8,7 +8,8 @@
 /* Degrees of parallelism; 0: not given. */
 typedef struct parallel_options {
     int64_t pp, vp, microbatch_group, cp, ep, etp, zero;
-    int schedule; /* syn_schedule */
+    int schedule;           /* syn_schedule */
+    const char *rank_order; /* such as "tp-dp-pp"; NULL: not given */
     bool sp;
 } parallel_options;
 
@@ -26,5 +27,8 @@ typedef struct parallel_options {
    size tp. */
 syn_status parallel_plan(syn_plan *plan, const parallel_options *options, int64_t ranks, int64_t tp,
                          syn_error *err) SYN_MUST_USE;
+/* The order of the axes as text, such as "tp-dp-pp", and as a number, which is 0 for tp, dp, pp. */
+const char *parallel_order_text(const syn_plan *plan);
+int parallel_order_number(const syn_plan *plan);
 
 #endif

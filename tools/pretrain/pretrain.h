@@ -1,4 +1,5 @@
-/* The pretraining program: options (pretrain_options.c), data (pretrain_data.c), training on one
+/* The pretraining program: options (pretrain_options.c), data (pretrain_data.c), pipeline stages
+   (pretrain_division.c), training on one
    rank (pretrain_train.c), progress, metrics and checkpoints (pretrain_progress.c,
    pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_tensors.c,
    pretrain_state.c), traces (pretrain_trace.c) and predictions (pretrain_predict.c,
@@ -23,6 +24,7 @@ typedef struct pretrain_args {
     const char *model, *model_config, *weights, *tokenizer, *cache_dir;
     cli_texts data, eval_data, sweep;
     parallel_options parallel;
+    syn_layer_division division;
     const char *device, *hw, *compare, *save_dir, *out_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1 if not given */, accumulation,
         max_seq_length;
@@ -78,6 +80,8 @@ typedef struct pretrain {
                           no file */
     syn_batch_options batches;
     int32_t special[8];
+    syn_model_part *parts; /* of all virtual stages; see syn_pipeline_parts */
+    char *uneven; /* numbers of their layers, such as "7,8,8,7"; NULL: all have the same number */
     int64_t n_texts;                /* number of training samples; on meta at least as many as the
                                        traced steps need */
     int64_t steps_per_epoch, steps; /* optimizer steps */
@@ -133,6 +137,11 @@ const syn_hardware *pretrain_deciding_machine(const pretrain *run);
 
 /* The schedule of a step; one stage without --pp. */
 syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches);
+/* Sets run->parts and run->uneven. Fails if the schedule does not exist for the shape, or the
+   layers cannot be divided. */
+syn_status pretrain_divide(pretrain *run, syn_error *err) SYN_MUST_USE;
+/* Hash of the numbers of layers of all virtual stages; 0: all have the same number. */
+uint64_t pretrain_division(const pretrain *run);
 /* Sets up model, tokenizer and data, and everything derived from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
 void pretrain_free(pretrain *run);
@@ -187,6 +196,7 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
 /* How the ranks of a run share the model. */
 typedef struct pretrain_layout {
     int32_t tp, pp, vp;
+    uint64_t division; /* see pretrain_division */
 } pretrain_layout;
 
 /* Training state of one rank after `step` steps. */

@@ -62,22 +62,6 @@ static void follow_reference(pretrain *run) {
     run->batches.predict_padding = true;
 }
 
-syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches) {
-    const syn_plan *plan = &run->launch.parallel;
-    return (syn_schedule_shape){.schedule = plan->schedule,
-                                .stages = plan->pp,
-                                .chunks = plan->vp,
-                                .microbatches = (int32_t)microbatches,
-                                .group = plan->microbatch_group};
-}
-
-static syn_status check_schedule(const pretrain *run, syn_error *err) {
-    const syn_schedule_shape shape = pretrain_schedule(run, run->args->accumulation);
-    syn_model_part part;
-    SYN_TRY(syn_schedule_check(&shape, err));
-    return syn_pipeline_part(&part, &run->config, &shape, 0, 0, err);
-}
-
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
@@ -87,7 +71,7 @@ static syn_status check_model(pretrain *run, syn_error *err) {
             run->config.name);
     SYN_TRY(syn_model_plan_check(&run->config, &run->launch.parallel, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
-    return check_schedule(run, err);
+    return pretrain_divide(run, err);
 }
 
 static syn_status check_length(const pretrain *run, syn_error *err) {
@@ -453,6 +437,8 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--schedule", (int64_t)run->launch.parallel.schedule},
                    {"--vp", run->launch.parallel.vp},
                    {"--microbatch-group", run->launch.parallel.microbatch_group},
+                   {"division of layers into stages", (int64_t)pretrain_division(run)},
+                   {"--rank-order", parallel_order_number(&run->launch.parallel)},
                    {"--seed", a->seed},
                    {"--activation-recompute", a->recompute},
                    {"--mask-policy", a->masking},
@@ -522,6 +508,8 @@ void pretrain_free(pretrain *run) {
         syn_ctx_free(run->shorter[i]);
     syn_free(run->shorter);
     syn_free(run->stage_bytes);
+    syn_free(run->parts);
+    syn_free(run->uneven);
     comparison_free(&run->predicted);
     syn_weights_free(run->weights);
     syn_texts_free(run->texts);

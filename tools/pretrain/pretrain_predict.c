@@ -299,12 +299,22 @@ static void put_own(const pretrain *run, syn_sink *out) {
     syn_sink_text(out, t->stages > 1 ? "]}" : "}");
 }
 
+/* Adds the members that describe a pipeline. */
+static void put_pipeline(const pretrain *run, syn_sink *out) {
+    const syn_plan *plan = &run->launch.parallel;
+    if (plan->pp == 1) return;
+    syn_sink_printf(out, ", \"pp\": %d, \"schedule\": \"%s\", \"vp\": %d, \"layers_per_stage\": [",
+                    plan->pp, syn_schedule_name(plan->schedule), plan->vp);
+    for (int64_t i = 0; i < (int64_t)plan->pp * plan->vp; i++)
+        syn_sink_printf(out, "%s%lld", i ? ", " : "", (long long)run->parts[i].n_layers);
+    syn_sink_text(out, "]");
+}
+
 static syn_status put_json(const pretrain *run, syn_error *err) {
     static const char *const recomputes[] = {[SYN_RECOMPUTE_NONE] = "none",
                                              [SYN_RECOMPUTE_SELECTIVE] = "selective",
                                              [SYN_RECOMPUTE_FULL] = "full"};
     const pretrain_args *a = run->args;
-    const syn_plan *plan = &run->launch.parallel;
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
@@ -316,9 +326,7 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
                     (long long)a->tp, a->device, syn_dtype_name(run->dtype), run->launch.ranks,
                     (long long)a->batch_size, (long long)a->max_seq_length,
                     (long long)a->accumulation, recomputes[a->recompute]);
-    if (plan->pp > 1)
-        syn_sink_printf(out, ", \"pp\": %d, \"schedule\": \"%s\", \"vp\": %d", plan->pp,
-                        syn_schedule_name(plan->schedule), plan->vp);
+    put_pipeline(run, out);
     put_own(run, out);
     if (a->compare) {
         syn_sink_text(out, ", \"compared\": ");

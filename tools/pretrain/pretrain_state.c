@@ -21,10 +21,11 @@ typedef struct option {
     /* The option only determines how ranks share the work. A resumed run may change it if the
        number of samples per step stays the same. */
     bool is_layout;
-    bool is_new; /* checkpoints of earlier versions do not contain it, and its value is then 1 */
+    bool is_new; /* checkpoints of earlier versions do not contain it, and its value is then 1; for
+                    an option with is_sum 0 */
 } option;
 
-enum { OPTIONS = 23, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 24, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -74,6 +75,12 @@ static void add_files(options *o, const char *name, const cli_texts *named, cons
     add_sum(o, name, named->n > 0 ? list : own, sum);
 }
 
+/* Adds the layers of each virtual stage; for the same number in all stages, "even". */
+static void add_division(options *o, const pretrain *run) {
+    add_sum(o, "--layers-per-stage", run->uneven ? run->uneven : "even", pretrain_division(run));
+    o->at[o->n - 1].is_layout = o->at[o->n - 1].is_new = true;
+}
+
 static void list_options(const pretrain *run, options *o) {
     const pretrain_args *a = run->args;
     o->n = 0;
@@ -91,6 +98,7 @@ static void list_options(const pretrain *run, options *o) {
     add_layout(o, "--tp", a->tp, false);
     add_layout(o, "--pp", run->launch.parallel.pp, true);
     add_layout(o, "--vp", run->launch.parallel.vp, true);
+    add_division(o, run);
     add_text(o, "--dtype", syn_dtype_name(run->dtype));
     add_text(o, "--recipe", a->reference ? "reference" : "default");
     add_i64(o, "--num-epochs", a->num_epochs);
@@ -113,7 +121,8 @@ typedef struct differences {
     const char *folder; /* folder of the checkpoint */
     options want;
     bool seen[OPTIONS];
-    int64_t saved[OPTIONS]; /* the checkpoint's values of the options with is_layout */
+    int64_t saved[OPTIONS]; /* the checkpoint's values of the options with is_layout; their
+                               checksums if is_sum */
     char text[400];
 } differences;
 
@@ -144,7 +153,9 @@ static void compare_option(differences *d, int i, const char *saved) {
     char what[400];
     d->seen[i] = true;
     if (want->is_layout) {
-        d->saved[i] = strtoll(saved, NULL, 10);
+        if (want->is_sum)
+            d->saved[i] = (int64_t)strtoull(saved + (bytes < cut ? 0 : had + 2), NULL, 16);
+        else d->saved[i] = strtoll(saved, NULL, 10);
         return;
     }
     if (strcmp(saved + (cut ? had : 0), want->text + (cut ? wanted : 0)) == 0) return;
@@ -175,13 +186,15 @@ static void compare_layout(differences *d, pretrain_state *state) {
     const int64_t samples =
         dp * saved_value(d, "--batch-size") * saved_value(d, "--gradient-accumulation-steps");
     const int64_t now = run->launch.parallel.dp * a->batch_size * a->accumulation;
-    state->written = (pretrain_layout){(int32_t)tp, (int32_t)pp, (int32_t)vp};
+    state->written = (pretrain_layout){(int32_t)tp, (int32_t)pp, (int32_t)vp,
+                                       (uint64_t)saved_value(d, "--layers-per-stage")};
     const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536;
     if (plausible && samples == now && (!a->reference || dp == run->launch.parallel.dp)) return;
     for (int i = 0; i < d->want.n; i++) {
         const option *want = &d->want.at[i];
         char what[100];
-        if (!want->is_layout || !d->seen[i] || d->saved[i] == strtoll(want->text, NULL, 10))
+        if (!want->is_layout || want->is_sum || !d->seen[i] ||
+            d->saved[i] == strtoll(want->text, NULL, 10))
             continue;
         snprintf(what, sizeof what, "was %lld, not %.20s", (long long)d->saved[i], want->text);
         add_difference(d, want->name, what);
@@ -190,7 +203,8 @@ static void compare_layout(differences *d, pretrain_state *state) {
 
 bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {
     const syn_plan *plan = &run->launch.parallel;
-    return layout->tp == plan->tp && layout->pp == plan->pp && layout->vp == plan->vp;
+    return layout->tp == plan->tp && layout->pp == plan->pp && layout->vp == plan->vp &&
+           layout->division == pretrain_division(run);
 }
 
 /* ---- Checksums ---- */
@@ -429,7 +443,7 @@ syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain
     syn_error first = {.code = SYN_OK}; /* the JSON reader needs a syn_error, but err may be NULL */
     differences d = {.run = run, .folder = folder, .text = ""};
     list_options(run, &d.want);
-    for (int i = 0; i < d.want.n; i++) d.saved[i] = 1;
+    for (int i = 0; i < d.want.n; i++) d.saved[i] = !d.want.at[i].is_sum;
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     const syn_status s = read_state(run, folder, path, state, &d, &first);
     if (s != SYN_OK) return SYN_FAIL(err, s, "%s", first.text);

@@ -17,6 +17,8 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                        "schedule",
                                        "vp",
                                        "microbatch_group",
+                                       "layout",
+                                       "rank_order",
                                        "batch_size",
                                        "max_seq_length",
                                        "dtype",

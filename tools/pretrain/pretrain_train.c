@@ -372,10 +372,7 @@ static syn_status make_chunks(rank *r, const syn_schedule_shape *shape, syn_mode
     r->chunks = syn_calloc((size_t)shape->chunks, sizeof *r->chunks);
     if (!r->chunks) return SYN_FAIL_NOMEM(err, (size_t)shape->chunks * sizeof *r->chunks, "stages");
     for (int32_t c = 0; c < shape->chunks; c++) {
-        syn_model_part part;
-        SYN_TRY(
-            syn_pipeline_part(&part, &r->run->config, shape, r->mesh.index[SYN_AXIS_PP], c, err));
-        how->part = &part;
+        how->part = &r->run->parts[c * shape->stages + r->mesh.index[SYN_AXIS_PP]];
         SYN_TRY(make_model(r, &r->chunks[c], how, err));
     }
     return SYN_OK;

@@ -1,0 +1,43 @@
+/* Divides the layers of the pretraining program's model into pipeline stages. */
+#include "syntorch/base/intern.h"
+#include "syntorch/base/memory.h"
+#include "tools/pretrain/pretrain.h"
+
+#include <string.h>
+
+syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches) {
+    const syn_plan *plan = &run->launch.parallel;
+    return (syn_schedule_shape){.schedule = plan->schedule,
+                                .stages = plan->pp,
+                                .chunks = plan->vp,
+                                .microbatches = (int32_t)microbatches,
+                                .group = plan->microbatch_group};
+}
+
+/* Sets run->uneven if the n virtual stages have different numbers of layers. */
+static syn_status describe(pretrain *run, size_t n, syn_error *err) {
+    enum { NUMBER_BYTES = 21 };
+    size_t used = 0, same = 0;
+    while (same < n && run->parts[same].n_layers == run->parts[0].n_layers) same++;
+    if (same == n) return SYN_OK;
+    run->uneven = syn_malloc(n * NUMBER_BYTES);
+    if (!run->uneven) return SYN_FAIL_NOMEM(err, n * NUMBER_BYTES, "the layers of stages");
+    for (size_t i = 0; i < n; i++)
+        used += (size_t)snprintf(run->uneven + used, n * NUMBER_BYTES - used, "%s%lld",
+                                 i > 0 ? "," : "", (long long)run->parts[i].n_layers);
+    return SYN_OK;
+}
+
+syn_status pretrain_divide(pretrain *run, syn_error *err) {
+    const syn_schedule_shape shape = pretrain_schedule(run, run->args->accumulation);
+    const size_t n = (size_t)shape.stages * (size_t)shape.chunks;
+    SYN_TRY(syn_schedule_check(&shape, err));
+    run->parts = syn_calloc(n, sizeof *run->parts);
+    if (!run->parts) return SYN_FAIL_NOMEM(err, n * sizeof *run->parts, "the stages of a pipeline");
+    SYN_TRY(syn_pipeline_parts(run->parts, &run->config, &shape, &run->args->division, err));
+    return describe(run, n, err);
+}
+
+uint64_t pretrain_division(const pretrain *run) {
+    return run->uneven ? syn_hash(run->uneven, strlen(run->uneven), 0) : 0;
+}

@@ -31,6 +31,7 @@ DIFFERENT = [
     (["--tokenizer", "bytes"], "pretrain: rank 1 was started with another --tokenizer than"),
     (["--save-dir", "elsewhere"], "pretrain: rank 1 was started with another --save-dir than"),
     (["--model-config", "other.json"], "pretrain: rank 1 was started with another model than"),
+    (["--rank-order", "pp-dp-tp"], "pretrain: rank 1 was started with another --rank-order than"),
     (["--bogus"], "pretrain: rank 1: unknown option --bogus"),
     (["--num-gpus", "4"], "pretrain: rank 1: 2 MPI processes were started, but --num-gpus is 4"),
     (["--trace-name", "x"], "pretrain: rank 1: --trace-name has no effect without"),

@@ -2,13 +2,11 @@
 rank for every schedule, on threads and over MPI; checkpoints that resume in another layout; counts
 of collectives; and predictions of a step, whose bubble is compared with the closed formulas of
 Narayanan et al. 2021."""
-import array
 import csv
 import json
 import os
 import re
 import shutil
-import struct
 import sys
 import tempfile
 from xml.etree import ElementTree
@@ -16,7 +14,7 @@ from xml.etree import ElementTree
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish  # noqa: E402
-from pretrain_runs import BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses  # noqa: E402
+from pretrain_runs import BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses, same_model  # noqa: E402
 
 # All have four microbatches of two samples per step in total.
 LAYOUTS = [
@@ -31,32 +29,6 @@ LAYOUTS = [
     " --microbatch-group 4 --activation-recompute selective",
 ]
 OPTIONS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
-
-
-def tensors(folder):
-    """Returns the f32 tensors of a model by name."""
-    with open(os.path.join(folder, "model.safetensors"), "rb") as f:
-        data = f.read()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: array.array("f", data[8 + size + x["data_offsets"][0]:
-                                        8 + size + x["data_offsets"][1]])
-            for name, x in header.items()}
-
-
-def same_model(got, want):
-    """Whether all parameters agree within 1e-4 of the largest of their tensor. The bias of keys has
-    no effect, so that its gradient is rounding error alone, which Adam scales up."""
-    a, b = tensors(got), tensors(want)
-    if list(a) != list(b):
-        return False
-    for name in a:
-        most = max(map(abs, b[name]))
-        if any(abs(x - y) > 1e-4 * most for x, y in zip(a[name], b[name])) and \
-                not name.endswith(("key.bias", "k_proj.bias", "c_attn.bias")):
-            return False
-    return True
 
 
 def as_one_rank(runs):

@@ -143,30 +143,28 @@ static void limit_checkpoints(const pretrain *run) {
     }
 }
 
-/* `all` has one number for each rank. Moves the numbers of the ranks that save a shard to the
-   beginning, in the order of the shards. */
-static void pick_shards(const pretrain *run, uint64_t *all) {
+/* Sets sums[i] to the number of the rank that saves shard i. `all` has one number for each rank. */
+static void pick_shards(const pretrain *run, const uint64_t *all, uint64_t *sums) {
     const syn_plan *plan = &run->launch.parallel;
     int32_t stride[SYN_AXES];
     syn_plan_strides(plan, stride);
-    uint64_t *to = all;
     for (int32_t stage = 0; stage < plan->pp; stage++)
         for (int32_t t = 0; t < plan->tp; t++)
-            *to++ = all[stage * stride[SYN_AXIS_PP] + t * stride[SYN_AXIS_TP]];
+            *sums++ = all[stage * stride[SYN_AXIS_PP] + t * stride[SYN_AXIS_TP]];
 }
 
 /* Writes training_state.json with the checksums of all ranks' files. */
 static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *partial,
                               uint64_t checksum, syn_error *err) {
     syn_comm *comm = state->comm;
-    uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
-    syn_status s =
-        all ? SYN_OK : SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "checksums");
+    const size_t n = (size_t)comm->size;
+    uint64_t *all = syn_calloc(2 * n, sizeof *all), *sums = all + n;
+    syn_status s = all ? SYN_OK : SYN_FAIL_NOMEM(err, 2 * n * sizeof *all, "checksums");
     s = agree(comm, s, err);
     if (s == SYN_OK) s = gather_numbers(all, comm, checksum, err);
     if (s == SYN_OK && comm->rank == 0) {
-        pick_shards(run, all);
-        s = pretrain_write_state(run, state, partial, all, err);
+        pick_shards(run, all, sums);
+        s = pretrain_write_state(run, state, partial, sums, err);
     }
     syn_free(all);
     return s;

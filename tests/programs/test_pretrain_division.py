@@ -109,7 +109,7 @@ def predicted_exactly(runs):
                     " --layers-per-stage 1,4,3,0",
                     "--num-gpus 4 --pp 4 --gradient-accumulation-steps 30 --schedule zb-h1"
                     " --layout Ettt|t|tttt|L",
-                    "--num-gpus 4 --pp 4 --gradient-accumulation-steps 512 --schedule interleaved"
+                    "--num-gpus 4 --pp 4 --gradient-accumulation-steps 288 --schedule interleaved"
                     " --vp 2 --layout E|ttt|(t|)*5L"):
         said = predicted(runs, *options.split())
         whole = predicted(runs, *options.split(), "--enable-tracing")
@@ -123,7 +123,7 @@ def predicted_exactly(runs):
 def traced(runs, folder, *options):
     """Traces a step on meta. Returns the folder of the trace."""
     done = runs.start("--device", "meta", "--model-config", "gpt4.json", "--enable-tracing",
-                      "--max-seq-length", "16", "--batch-size", "1", "--visualize_trace",
+                      "--max-seq-length", "16", "--batch-size", "1",
                       "--gradient-accumulation-steps", "4", "--out-dir", folder, *options)
     check(done.returncode == 0, f"{options}: {done.stderr}")
     return runs.path(folder)
@@ -136,8 +136,8 @@ def metadata(runs):
                           ("--num-gpus 2 --pp 2 --layout Et*3|tL", {"layers_per_stage": "3,1"}),
                           ("--num-gpus 2 --pp 2 --rank-order pp,dp,tp",
                            {"rank_order": "pp-dp-tp"})):
-        with open(os.path.join(traced(runs, "meta", *options.split()), "trace_graph.json"),
-                  encoding="utf-8") as f:
+        folder = traced(runs, "meta", "--visualize_trace", *options.split())
+        with open(os.path.join(folder, "trace_graph.json"), encoding="utf-8") as f:
             found = json.load(f)["graph"]["metadata"]
         got = {k: v for k, v in found.items() if k in ("layers_per_stage", "rank_order")}
         check(got == want, f"{options}: {got}")

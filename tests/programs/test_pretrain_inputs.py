@@ -345,7 +345,7 @@ REFUSED = [
     (["--num-gpus", "2", "--pp", "2", "--layers-per-stage", "1;1"],
      "layers per stage '1;1': character 2 should end a number of layers"),
     (["--num-gpus", "2", "--pp", "2", "--layout", "Ett|tttL"],
-     "layout 'Ett|tttL' has 5 layers, but gpt2-mini has 4: the first one too many is at character 7"),
+     "'Ett|tttL' has 5 layers, but gpt2-mini has 4: the first one too many is at character 7"),
     (["--num-gpus", "2", "--pp", "2", "--layout", "E(t|)*2L"],
      "layout 'E(t|)*2L' has 3 virtual stages, but 2 stages with 1 chunks each need 2"),
     (["--num-gpus", "2", "--pp", "2", "--layout", "Et|tmL"],

@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish  # noqa: E402
-from pretrain_runs import BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses, same_model  # noqa: E402
+from pretrain_runs import (BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses,  # noqa: E402
+                           same_model)
 
 # All have four microbatches of two samples per step in total.
 LAYOUTS = [

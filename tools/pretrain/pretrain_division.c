@@ -1,9 +1,9 @@
 /* Divides the layers of the pretraining program's model into pipeline stages. */
+#include <string.h>
+
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 #include "tools/pretrain/pretrain.h"
-
-#include <string.h>
 
 syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches) {
     const syn_plan *plan = &run->launch.parallel;

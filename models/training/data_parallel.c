@@ -18,17 +18,32 @@ static void begin_pass(syn_data_parallel *p) {
     for (size_t i = 0; i < p->buckets.n; i++) p->waiting[i] = p->buckets.at[i].n;
 }
 
-static void ready(void *user, size_t param) {
-    syn_data_parallel *p = user;
-    const uint32_t i = p->buckets.of_param[param];
-    const syn__bucket *b = &p->buckets.at[i];
+static void sum_bucket(syn_data_parallel *p, const syn__bucket *b) {
     syn_tensor grads[SYN_MAX_LIST];
-    if (!p->sync || --p->waiting[i] > 0) return;
     for (int k = 0; k < b->n; k++)
         grads[k] = syn_grad(p->ctx, syn_ctx_param(p->ctx, b->last - (size_t)k).tensor);
     syn_push_scope(p->ctx, "data_parallel");
     syn_all_reduce_coalesced(p->ctx, grads, b->n, SYN_REDUCE_SUM, p->dp);
     syn_pop_scope(p->ctx);
+}
+
+static void ready(void *user, size_t param) {
+    syn_data_parallel *p = user;
+    const uint32_t i = p->buckets.of_param[param];
+    if (!p->sync || --p->waiting[i] > 0) return;
+    sum_bucket(p, &p->buckets.at[i]);
+}
+
+void syn_data_parallel_sum(syn_data_parallel *p) {
+    if (!p->dp) return;
+    const bool was = syn_set_grad(p->ctx, false);
+    syn_set_phase(p->ctx, SYN_PHASE_BACKWARD);
+    for (size_t i = 0; i < p->buckets.n; i++) {
+        sum_bucket(p, &p->buckets.at[i]);
+        p->waiting[i] = 0;
+    }
+    syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
+    syn_set_grad(p->ctx, was);
 }
 
 static void broadcast(syn_data_parallel *p) {

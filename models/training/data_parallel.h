@@ -23,6 +23,9 @@ void syn_data_parallel_free(syn_data_parallel *parallel);
  * communicate; the first backward pass with communication on again sums the accumulated gradients
  * over the group. On by default. */
 void syn_data_parallel_sync(syn_data_parallel *parallel, bool on);
+/* Sums the gradients of all buckets over the group now. Call it after a backward pass while
+   communication is off, to sum gradients without overlap. */
+void syn_data_parallel_sum(syn_data_parallel *parallel);
 /* Call it after each backward pass that communicates. Fails if the backward pass failed or a
  * parameter got no gradient. */
 syn_status syn_data_parallel_check(syn_data_parallel *parallel, syn_error *err) SYN_MUST_USE;

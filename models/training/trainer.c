@@ -138,7 +138,7 @@ static syn_tensor stage_forward(void *arg, int chunk, int microbatch, syn_tensor
 static void stage_backward(void *arg, int chunk, bool last) {
     const stage *s = arg;
     (void)chunk;
-    syn_data_parallel_sync(s->trainer->parallel, last);
+    syn_data_parallel_sync(s->trainer->parallel, last && !s->trainer->options.late_sums);
 }
 
 /* Sums the gradient of the shared table over the first and the last stage, which each have a
@@ -186,13 +186,14 @@ static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
     if (t->pipeline) {
         stage s = {t, work};
         sum = syn_pipeline_step(t->pipeline, stage_forward, stage_backward, &s);
+        if (t->options.late_sums) syn_data_parallel_sum(t->parallel);
         sum_partial(t);
         sum_tied(t);
         return sum;
     }
     for (int i = 0; i < t->options.microbatches; i++) {
         const bool last = i == t->options.microbatches - 1;
-        syn_data_parallel_sync(t->parallel, last);
+        syn_data_parallel_sync(t->parallel, last && !t->options.late_sums);
         const syn_tensor loss = work->microbatch_loss(work->arg, i);
         syn_backward(ctx, loss);
         const bool was = syn_set_grad(ctx, false);
@@ -201,6 +202,7 @@ static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
         if (t->forget_microbatches && !last) syn_forget(ctx, start, &sum, 1);
         else syn_release(ctx, start, &sum, 1);
     }
+    if (t->options.late_sums) syn_data_parallel_sum(t->parallel);
     sum_partial(t);
     return sum;
 }

@@ -14,6 +14,9 @@ typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
     const syn_group *dp; /* data-parallel ranks (syn_data_parallel_new); NULL: one rank */
     int microbatches;    /* microbatches per step (gradient accumulation); 0: 1 */
+    /* Sum the gradients over dp after the last backward pass, as Megatron-LM does by default,
+     * instead of while it runs. */
+    bool late_sums;
     /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is
      * `microbatches`. The trainer sets the optimizer's pp and copy. */
     const syn_pipeline_options *pipeline;

@@ -15,6 +15,7 @@ typedef struct syn__stream_slot {
 } slot;
 
 syn__stream_key syn__stream_of(const syn_node *node) {
+    if ((node->flags & SYN_NODE_BLOCKING) != 0) return (syn__stream_key){STREAM, 0, 0};
     if (node->kind == SYN_NODE_SEND) return (syn__stream_key){SEND, (uint32_t)node->peer, 0};
     if (node->kind == SYN_NODE_RECV)
         return (syn__stream_key){RECV, (uint32_t)node->peer, node->tag};

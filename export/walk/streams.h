@@ -1,7 +1,8 @@
 /* Streams of a rank: nodes of one stream run one after the other, in program order. Computation and
    collectives run on the stream that the graph specifies for them. Messages do not: all sends to
    one peer share a stream, and so do all receives of one tag from one peer. A receive that was
-   posted early therefore delays only later receives with the same peer and tag. */
+   posted early therefore delays only later receives with the same peer and tag. Blocking nodes
+   (SYN_NODE_BLOCKING) run on the stream of computation. */
 #ifndef EXPORT_STREAMS_H
 #define EXPORT_STREAMS_H
 

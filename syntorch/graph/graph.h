@@ -84,6 +84,7 @@ const char *syn_category_name(syn_category c);
 /* Flags of a node. */
 #define SYN_NODE_VIRTUAL          1u /* no work, no data (views, identities); not in .et files */
 #define SYN_NODE_FUSED            2u /* one kernel for the work of several ops */
+#define SYN_NODE_BLOCKING         8u /* communication for which computation of its rank waits */
 #define SYN_NODE_SECONDARY_LOOKUP 4u /* lookup: in activations, or not the first of its batch */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */

@@ -38,6 +38,7 @@
     static void write_##what(syn_sink *out, const void *member)
 READS_AND_WRITES(kernels);
 READS_AND_WRITES(overhead);
+READS_AND_WRITES(traffic);
 
 /* ---- Machine ---- */
 
@@ -125,6 +126,7 @@ static const syn__setting stack_rows[] = {
     F64("attention_efficiency", 0, STACK(attention_efficiency), 1e-3, 1, 1),
     F64("score_passes", 0, STACK(score_passes), 0, 1e3, 1),
     I32("score_heads", 0, STACK(score_heads), 1024),
+    I32("blocking", 0, STACK(blocking), 1),
     F64("score_kernels", 0, STACK(score_kernels), 0, 1e3, 1),
     F64("memory_efficiency", REQUIRED, STACK(memory_efficiency), 1e-3, 1, 1),
     F64("vector_efficiency", 0, STACK(vector_efficiency), 1e-3, 1, 1),
@@ -134,6 +136,7 @@ static const syn__setting stack_rows[] = {
     F64("collective_hop_us", 0, STACK(collective_hop_ns), 0, 1e6, 1e3),
     CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
     CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
+    CUSTOM("traffic", STACK(traffic), read_traffic, write_traffic),
     GROUP("phases", 0, STACK(phases), phases_table),
     CUSTOM("fitted", STACK(fitted), syn__hardware_read_fitted, syn__hardware_write_fitted),
 };
@@ -207,6 +210,10 @@ static syn_status read_overhead(syn__settings *s, void *member) {
     return read_ops(s, member, 1e9, 1e3);
 }
 
+static syn_status read_traffic(syn__settings *s, void *member) {
+    return read_ops(s, member, 1e3, 1);
+}
+
 /* Links need alpha_us, unless a collective library defines the latencies. A missing alpha_us is a
    negative number here. */
 static void check_alphas(syn__settings *s, syn_hardware *hw) {
@@ -253,6 +260,10 @@ static void write_kernels(syn_sink *out, const void *member) {
 
 static void write_overhead(syn_sink *out, const void *member) {
     write_ops(member, 1e3, out);
+}
+
+static void write_traffic(syn_sink *out, const void *member) {
+    write_ops(member, 1, out);
 }
 
 static int32_t custom_entries(const syn__setting *row, const char *member) {

@@ -142,7 +142,8 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     if (fused || product) computed = 0;
     if (fused && node->flops > 0) computed = attention_ns(hw, node, rate);
     if (product && node->flops > 0) computed = product_ns(hw, node, rate);
-    double traffic = bytes / (hw->memory_bytes_per_ns * moved);
+    double traffic =
+        bytes * op_value(&stack->traffic, node->op, 1) / (hw->memory_bytes_per_ns * moved);
     if (node->phase != SYN_PHASE_DECODE && is_holdout(hw, node, "softmax"))
         traffic = softmax_ns(hw, node, traffic);
     const struct syn_hw_phase *phase = &stack->phases[node->phase];
@@ -400,6 +401,9 @@ void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t
                         syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
     const double ns = syn_hardware_predict_ns(hw, node, group, graph->ranks[rank].rank);
+    node->flags &= ~SYN_NODE_BLOCKING; /* of another machine */
+    if (hw->stack.blocking && (node->kind == SYN_NODE_COLLECTIVE || node->kind == SYN_NODE_SEND))
+        node->flags |= SYN_NODE_BLOCKING;
     node->predicted_ns = round(ns * 1000) / 1000; /* rounded to picoseconds, so that text formats
                                                      need few digits */
 }

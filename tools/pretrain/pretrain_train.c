@@ -424,6 +424,7 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
                       .max_grad_norm = args->max_grad_norm,
                       .tp = r->mesh.group[SYN_AXIS_TP]},
         .dp = r->mesh.group[SYN_AXIS_DP],
+        .late_sums = !syn_ctx_has_data(r->ctx) && run->launch.hw && run->launch.hw->stack.blocking,
         .microbatches = (int)r->microbatches,
         .pipeline = pipeline.pp ? &pipeline : NULL,
         .tied = r->mesh.embedding

@@ -253,15 +253,15 @@ static syn_status write_predictions(const findings *f, syn_error *err) {
     syn_sink *out;
     if (args.predictions == NULL) return SYN_OK;
     SYN_TRY(syn_sink_open_file(&out, args.predictions, err));
-    syn_sink_text(out, "line,model,layers,hidden,tp,dp,batch,tokens,new_tokens,bytes,"
+    syn_sink_text(out, "line,model,layers,hidden,tp,dp,pp,batch,tokens,new_tokens,bytes,"
                        "measured_ms,predicted_ms,left_out_ms\n");
     for (size_t i = 0; i < f->rows->n; i++) {
         const measured_row *row = f->all[i];
-        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%llu,%.9g,%.9g,",
+        syn_sink_printf(out, "%lld,%s,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%lld,%llu,%.9g,%.9g,",
                         (long long)row->line, row->model, (long long)row->layers,
                         (long long)row->hidden, (long long)row->tp, (long long)row->dp,
-                        (long long)row->batch, (long long)row->tokens, (long long)row->new_tokens,
-                        (unsigned long long)row->bytes, row->ns / 1e6,
+                        (long long)row->pp, (long long)row->batch, (long long)row->tokens,
+                        (long long)row->new_tokens, (unsigned long long)row->bytes, row->ns / 1e6,
                         measured_predict_ns(row, &f->fitted) / 1e6);
         if (f->parts[FIT_TENTH] > 1) syn_sink_printf(out, "%.9g", f->predicted[FIT_TENTH][i] / 1e6);
         syn_sink_char(out, '\n');

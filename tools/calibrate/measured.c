@@ -137,6 +137,16 @@ static syn_status read_inference(const reading *r, measured_row *row) {
     return SYN_OK;
 }
 
+/* Reads the optional column `sp`. */
+static syn_status read_sp(const reading *r, measured_row *row) {
+    if (!is_given(r, "sp")) return SYN_OK;
+    const char *text = field(&r->names, &r->at, "sp");
+    row->sp = strcmp(text, "1") == 0;
+    if (row->sp || strcmp(text, "0") == 0) return SYN_OK;
+    return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: \"sp\" must be 0 or 1, not \"%.32s\"", r->path,
+                    (long long)r->line, text);
+}
+
 static syn_status read_training(const reading *r, measured_row *row) {
     int64_t global;
     double ms;
@@ -149,6 +159,7 @@ static syn_status read_training(const reading *r, measured_row *row) {
     SYN_TRY(integer(r, "global_batch", &global));
     SYN_TRY(integer(r, "tp", &row->tp));
     SYN_TRY(integer(r, "dp", &row->dp));
+    SYN_TRY(read_sp(r, row));
     SYN_TRY(number(r, "iter_ms", 1e9, &ms));
     row->passes = global / (row->dp * row->batch);
     if (row->passes * row->dp * row->batch != global)
@@ -201,12 +212,11 @@ static syn_status read_collective(const reading *r, measured_row *row) {
 }
 
 static syn_status read_row(reading *r, measured *m, const char *stack) {
-    int64_t stages = 1;
-    measured_row row = {.path = r->path, .line = r->line, .tp = 1, .dp = 1, .passes = 1};
+    measured_row row = {.path = r->path, .line = r->line, .tp = 1, .dp = 1, .pp = 1, .passes = 1};
     const char *own = field(&r->names, &r->at, "stack");
     if (stack != NULL && own != NULL && strcmp(own, stack) != 0) return SYN_OK;
-    if (is_given(r, "pp")) SYN_TRY(integer(r, "pp", &stages));
-    if (stages > 1) {
+    if (is_given(r, "pp")) SYN_TRY(integer(r, "pp", &row.pp));
+    if (row.pp > 1 && field(&r->names, &r->names, "iter_ms") == NULL) {
         m->n_skipped++;
         return SYN_OK;
     }
@@ -218,9 +228,9 @@ static syn_status read_row(reading *r, measured *m, const char *stack) {
                         "%s:1: a column of times is missing: \"latency_ms\" for inference, "
                         "\"iter_ms\" for training or \"ip_ns\" for collectives",
                         r->path);
-    if (row.tp * row.dp > MEASURED_RANKS)
+    if (row.tp * row.dp * row.pp > MEASURED_RANKS)
         return SYN_FAIL(r->err, SYN_E_FORMAT, "%s:%lld: %lld ranks exceed the limit of %d", r->path,
-                        (long long)r->line, (long long)(row.tp * row.dp), MEASURED_RANKS);
+                        (long long)r->line, (long long)(row.tp * row.dp * row.pp), MEASURED_RANKS);
     SYN_TRY(syn_grow(&m->rows, &m->cap, m->n + 1, sizeof *m->rows, r->err));
     m->rows[m->n++] = row;
     return SYN_OK;

@@ -16,7 +16,7 @@ typedef enum measured_kind {
     MEASURED_COLLECTIVE
 } measured_kind;
 
-/* The ops of a rank that have the same cost, and their number. */
+/* The ops of a run that have the same cost, and their number. */
 typedef struct tally_row {
     syn_node node; /* without deps, tensors and attributes */
     /* A collective's group consists of group_ranks ranks: 0, group_stride, 2 * group_stride, ...
@@ -28,14 +28,16 @@ typedef struct tally_row {
 typedef struct measured_row {
     measured_kind kind;
     char model[64], stack[32]; /* "": not given */
-    int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp;
+    int64_t layers, heads, hidden, batch, tokens, new_tokens, passes, tp, dp, pp;
+    bool sp;            /* sequence parallelism */
     syn_comm_kind comm; /* kind of collective; `bytes` is the size of the whole buffer */
     uint64_t bytes;
     const char *path;      /* path of the CSV file; owned by the caller */
     int64_t line;          /* line number in the file */
     double ns;             /* measured time */
-    double overlap_factor; /* predicted duration / sum of the predicted op times; below 1 if ops
-                      overlap */
+    double overlap_factor; /* predicted duration / sum of the predicted op times. Without a pipeline
+                              it is below 1 if ops overlap. With a pipeline the sum is over one rank
+                              of each stage, and the duration includes messages and waiting. */
     tally_row *ops;        /* distinct ops with their counts; set by measured_record */
     size_t n_ops, cap_ops;
 } measured_row;
@@ -43,8 +45,8 @@ typedef struct measured_row {
 typedef struct measured {
     measured_row *rows;
     size_t n, cap;
-    size_t n_skipped; /* number of rows that were skipped because they have pipeline stages, which
-                         cannot be predicted */
+    size_t n_skipped; /* number of rows that were skipped because they are inference with pipeline
+                         stages, which cannot be predicted */
 } measured;
 
 /* Reads a CSV file and appends its rows. The column names in the first line determine the kind of

@@ -1,5 +1,5 @@
-/* Records the runs of measured rows on meta. Only rank 0 is recorded, because all ranks run the
-   same ops in these runs. */
+/* Records the runs of measured rows on meta. Without a pipeline only rank 0 is recorded, because
+   all ranks run the same ops in these runs. With a pipeline one rank of each stage is recorded. */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,6 +70,9 @@ static syn_status count_trace(measured_row *row, const syn_ctx *ctx, uint64_t af
         const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
         if (node == NULL) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
         if (node == NULL || node->id <= after || (node->flags & SYN_NODE_VIRTUAL) != 0) continue;
+        /* The time of a message depends on its two ranks. Like waiting, it is part of
+         * `overlap_factor`. */
+        if (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV) continue;
         *last = node->id;
         s = count_node(row, graph, node, err);
     }
@@ -129,12 +132,18 @@ static syn_status generate(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh
 
 /* ---- Training ---- */
 
+static syn_plan plan_of(const measured_row *row) {
+    return (syn_plan){
+        .tp = (int32_t)row->tp, .dp = (int32_t)row->dp, .pp = (int32_t)row->pp, .sp = row->sp};
+}
+
 struct training {
     const measured_row *row;
     syn_model *model;
 };
 
-static syn_tensor loss_of(void *arg, int pass) {
+static syn_tensor stage_of(void *arg, int chunk, int pass, syn_tensor x) {
+    (void)chunk;
     const struct training *t = arg;
     syn_ctx *ctx = syn_model_ctx(t->model);
     const syn_spec ids = {SYN_I32, 2, {t->row->batch, t->row->tokens}}, one = {SYN_F32, 0, {0}},
@@ -148,7 +157,11 @@ static syn_tensor loss_of(void *arg, int pass) {
     const syn_pretraining_batch batch = {.tokens = syn_input(ctx, "tokens", &ids, NULL),
                                          .targets = syn_input(ctx, "targets", &ids, NULL),
                                          .weight = syn_input(ctx, "weight", &one, NULL)};
-    return syn_pretraining_loss(t->model, &batch);
+    return syn_pretraining_stage(t->model, x, &batch);
+}
+
+static syn_tensor loss_of(void *arg, int pass) {
+    return stage_of(arg, 0, pass, (syn_tensor){0});
 }
 
 /* Records a step of `passes` microbatches, counts its ops in *row, and sets *ns to the predicted
@@ -197,18 +210,28 @@ static syn_status record_steps(measured_row *row, syn_trainer *trainer, struct t
     return s;
 }
 
+static syn_model_options model_options(const measured_row *row, const syn_mesh *mesh) {
+    const syn_model_config config = config_of(row);
+    return (syn_model_options){.tp = mesh->group[SYN_AXIS_TP],
+                               .heads = syn_pretraining_heads(&config),
+                               .fused_attention = true,
+                               .sp = row->sp,
+                               .recompute = SYN_RECOMPUTE_FULL,
+                               .dtype = SYN_BF16};
+}
+
+static syn_trainer_options trainer_options(const syn_mesh *mesh, const syn_hardware *hw) {
+    return (syn_trainer_options){
+        .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = mesh->group[SYN_AXIS_TP]},
+        .dp = mesh->group[SYN_AXIS_DP],
+        .late_sums = hw->stack.blocking != 0};
+}
+
 static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
                         const syn_hardware *hw, syn_error *err) {
     const syn_model_config config = config_of(row);
-    const syn_group *tp = mesh->group[SYN_AXIS_TP];
-    const syn_model_options how = {.tp = tp,
-                                   .heads = syn_pretraining_heads(&config),
-                                   .fused_attention = true,
-                                   .recompute = SYN_RECOMPUTE_FULL,
-                                   .dtype = SYN_BF16};
-    const syn_trainer_options training = {
-        .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
-        .dp = mesh->group[SYN_AXIS_DP]};
+    const syn_model_options how = model_options(row, mesh);
+    const syn_trainer_options training = trainer_options(mesh, hw);
     struct training t = {row, NULL};
     syn_trainer *trainer = NULL;
     SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
@@ -216,6 +239,119 @@ static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
     if (s == SYN_OK) s = record_steps(row, trainer, &t, hw, err);
     syn_trainer_free(trainer);
     syn_model_free(t.model);
+    return s;
+}
+
+/* ---- Pipelines ---- */
+
+/* The pipeline of a row. The ranks `first`, `first` + `step`, ... are one rank of each stage. */
+typedef struct pipeline {
+    syn_plan plan;
+    int32_t first, step;
+    const syn_hardware *hw;
+    syn_ctx **ctx; /* per stage */
+} pipeline;
+
+/* Records a step of `microbatches` microbatches on this rank's stage. */
+static syn_status train_stage(const measured_row *row, const pipeline *p, const syn_mesh *mesh,
+                              int64_t microbatches, syn_ctx *ctx, syn_error *err) {
+    const syn_schedule_shape shape = {p->plan.schedule, p->plan.pp, 1, (int32_t)microbatches, 0};
+    const syn_model_config config = config_of(row);
+    const int64_t tokens = row->tokens / (row->sp ? row->tp : 1);
+    const syn_pipeline_options stages = {
+        .shape = shape,
+        .pp = mesh->group[SYN_AXIS_PP],
+        .activation = {SYN_BF16, 3, {row->batch, tokens, row->hidden}}};
+    syn_model_part part;
+    char shared[64];
+    struct training t = {row, NULL};
+    syn_trainer *trainer = NULL;
+    SYN_TRY(syn_pipeline_part(&part, &config, &shape, NULL, mesh->index[SYN_AXIS_PP], 0, err));
+    syn_model_options how = model_options(row, mesh);
+    how.part = &part;
+    syn_trainer_options training = trainer_options(mesh, p->hw);
+    training.microbatches = (int)microbatches;
+    training.pipeline = &stages;
+    training.embedding = mesh->embedding;
+    if (mesh->embedding) training.tied = syn_model_tied_parameter(&config, shared, sizeof shared);
+    SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
+    syn_status s = syn_trainer_new(&trainer, ctx, &training, err);
+    if (s == SYN_OK) s = syn_trainer_step_stage(trainer, stage_of, &t, 1e-4, NULL, err);
+    syn_trainer_free(trainer);
+    syn_model_free(t.model);
+    return s;
+}
+
+/* Records a step on one stage, in a new context that the caller frees. */
+static syn_status record_stage(const measured_row *row, const pipeline *p, int32_t stage,
+                               int64_t microbatches, syn_error *err) {
+    syn_comm *comm;
+    syn_mesh mesh;
+    SYN_TRY(syn_comm_fake_new(&comm, p->first + stage * p->step, p->plan.ranks, err));
+    syn_status s = syn_mesh_open(&mesh, comm, &p->plan, err);
+    if (s == SYN_OK) s = syn_ctx_new(&p->ctx[stage], SYN_DEVICE_META, comm, err);
+    if (s == SYN_OK) {
+        syn_ctx_set_hashing(p->ctx[stage], false);
+        s = train_stage(row, p, &mesh, microbatches, p->ctx[stage], err);
+    }
+    syn_comm_close(comm);
+    return s;
+}
+
+/* Sets *ns to the predicted duration of the step that the stages have recorded. */
+static syn_status replay_stages(const pipeline *p, double *ns, syn_error *err) {
+    const uint32_t n = (uint32_t)p->plan.pp;
+    syn_graph *graph = NULL;
+    const syn_trace **traces = syn_calloc(n, sizeof *traces);
+    if (!traces) return SYN_FAIL_NOMEM(err, n * sizeof *traces, "traces");
+    for (uint32_t i = 0; i < n; i++) traces[i] = syn_ctx_trace(p->ctx[i]);
+    syn_status s = syn_trace_graph(&graph, traces, n, p->hw, err);
+    if (s == SYN_OK) s = syn_predicted_duration(ns, graph, err);
+    syn_graph_free(graph);
+    syn_free(traces);
+    return s;
+}
+
+/* Records a step on all stages, adds their ops to *row, and sets *ns to the predicted duration. */
+static syn_status record_stages(measured_row *row, pipeline *p, int64_t microbatches, double *ns,
+                                syn_error *err) {
+    uint64_t last = 0;
+    syn_status s = SYN_OK;
+    p->ctx = syn_calloc((size_t)p->plan.pp, sizeof *p->ctx);
+    if (!p->ctx) return SYN_FAIL_NOMEM(err, (size_t)p->plan.pp * sizeof *p->ctx, "contexts");
+    for (int32_t i = 0; i < p->plan.pp && s == SYN_OK; i++) {
+        s = record_stage(row, p, i, microbatches, err);
+        if (s == SYN_OK) s = count_trace(row, p->ctx[i], 0, &last, err);
+    }
+    if (s == SYN_OK) s = replay_stages(p, ns, err);
+    for (int32_t i = 0; i < p->plan.pp; i++) syn_ctx_free(p->ctx[i]);
+    syn_free(p->ctx);
+    return s;
+}
+
+/* Records a step with a pipeline, which runs 1F1B. A full pipeline takes the same time for every
+   `pp` further microbatches. So fewer than 4 * pp microbatches are recorded, and the others are
+   added by calculation. */
+static syn_status train_stages(measured_row *row, const syn_hardware *hw, syn_error *err) {
+    pipeline p = {.plan = plan_of(row), .hw = hw};
+    measured_row fewer = *row;
+    int32_t stride[SYN_AXES];
+    double ns = 0, fewer_ns = 0;
+    SYN_TRY(syn_plan_complete(&p.plan, err));
+    syn_plan_strides(&p.plan, stride);
+    p.step = stride[SYN_AXIS_PP];
+    p.first = syn_plan_slowest_rank(&p.plan, hw->node_ranks) % p.step;
+    const int64_t rounds = row->passes / row->pp, more = rounds > 3 ? rounds - 3 : 0;
+    const int64_t recorded = row->passes - more * row->pp;
+    syn_status s = SYN_OK;
+    if (more > 0) s = record_stages(&fewer, &p, recorded - row->pp, &fewer_ns, err);
+    if (s == SYN_OK) s = record_stages(row, &p, recorded, &ns, err);
+    if (s == SYN_OK) {
+        add_passes(row, &fewer, (uint64_t)more);
+        ns += (double)more * (ns - fewer_ns);
+        row->overlap_factor = ns / measured_predict_ns(row, hw);
+    }
+    syn_free(fewer.ops);
     return s;
 }
 
@@ -239,7 +375,7 @@ static syn_status count_collective(measured_row *row, syn_error *err) {
 
 static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *hw,
                          syn_error *err) {
-    const syn_plan shape = {.tp = (int32_t)row->tp, .dp = (int32_t)row->dp};
+    const syn_plan shape = plan_of(row);
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
@@ -252,14 +388,19 @@ static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *
     return s;
 }
 
-syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) {
+static syn_status record_alone(measured_row *row, const syn_hardware *hw, syn_error *err) {
     syn_comm *comm;
+    SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
+    const syn_status s = record(row, comm, hw, err);
+    syn_comm_close(comm);
+    return s;
+}
+
+syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error *err) {
     row->overlap_factor = 1;
     if (row->kind == MEASURED_COLLECTIVE) return count_collective(row, err);
     syn_error why = {0};
-    SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
-    const syn_status s = record(row, comm, hw, &why);
-    syn_comm_close(comm);
+    const syn_status s = row->pp > 1 ? train_stages(row, hw, &why) : record_alone(row, hw, &why);
     if (s == SYN_OK) return SYN_OK;
     return SYN_FAIL(err, s, "%s:%lld: %s", row->path, (long long)row->line, why.text);
 }

@@ -30,6 +30,8 @@ ELSEWHERE = {
              "memory_efficiency", "kernels.scale_mask", "kernels.softmax",
              "simple.link_efficiency"],
 }
+# Megatron without overlap, on nodes with four 200 Gb/s network cards.
+BLOCKING = os.path.join(SOURCE, "tests/measured/megatron_a100_4x200.json")
 # (description, machine and stack, file, stack column, key in ELSEWHERE or None if nothing is
 # fitted, limit of the mean error, limit of the mean error when a tenth of the rows is left out)
 SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
@@ -40,6 +42,10 @@ SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",
          "training", 0.06, 0.06),
         ("Megatron training, 8-256 GPUs", "a100-80g+megatron", "training_a100_nodes.csv", None,
          None, 0.2, 1),
+        ("Megatron training, 2-8 GPUs, pipelines", BLOCKING, "training_a100_pipelines.csv", None,
+         None, 0.06, 1),
+        ("Megatron training, 64-512 GPUs", BLOCKING, "training_a100_cluster.csv", None, None, 0.08,
+         1),
         ("NCCL all-reduce, 2-8 GPUs", "a100-80g+pytorch-eager", "all_reduce_a100.csv",
          None, "sums", 0.05, 0.05),
         ("NCCL, 8 A100, three other runs", "a100-80g+pytorch-eager", "all_reduce_a100_8.csv", None,
@@ -79,9 +85,11 @@ def percent(value):
 
 
 def stack_of(hw):
-    """Returns the stack after the "+". A file has none and is read with the stack of the
-    all-reduces."""
-    return hw.partition("+")[2] or "pytorch-eager"
+    """Returns the stack after the "+", or the stack of a file."""
+    if not hw.endswith(".json"):
+        return hw.partition("+")[2]
+    with open(hw, encoding="utf-8") as f:
+        return json.load(f)["stack"]["name"]
 
 
 def mean(values):
@@ -140,7 +148,7 @@ def main():
         if fixed:
             panels.append((f"{what}: {stack_of(hw)}", [
                 (name_of(r), float(r["measured_ms"]), float(r["predicted_ms"])) for r in rows]))
-        if not name.startswith(("all_reduce", "collectives")):
+        if not hw.endswith(".json") and not name.startswith(("all_reduce", "collectives")):
             errors += [residual(r, hw, training) for r in rows]
             errors += [holdout_errors(found, hw, training)] if fixed else []
         missed += given["mean"] > limit or out.get(SPLITS[0], 0) > limit_left_out

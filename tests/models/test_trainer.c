@@ -26,7 +26,7 @@ typedef struct job {
     int passes;
     const accident *accident; /* NULL: no accident */
     waiting_how how;
-    bool forget_microbatches;
+    bool forget_microbatches, late_sums;
     double losses[STEPS];
     /* Numbers of bytes: of the rows of the last step, and peak of the whole run. */
     size_t rows, peak_bytes;
@@ -101,6 +101,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_trainer_options how = {.optimizer = {.max_grad_norm = 1, .tp = options.tp},
                                      .dp = r.mesh.group[SYN_AXIS_DP],
                                      .microbatches = j->passes,
+                                     .late_sums = j->late_sums,
                                      .ahead = j->how != AT_ONCE};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true);
@@ -150,6 +151,17 @@ static void test_steps(void) {
 
 /* Forgetting the rows of microbatches changes neither losses nor hash. A step then has the rows of
    one microbatch. Its memory does not grow with the number of microbatches in either case. */
+/* The gradients of two ranks have the same sums during the backward pass and after it. */
+static void test_late_sums(void) {
+    job early = {.shape = {.tp = 1, .dp = 2}, .passes = 2}, late = early;
+    syn_error err = {0};
+    late.late_sums = true;
+    CHECK_OK(syn_local_run(2, train, &early, &err), err);
+    CHECK_OK(syn_local_run(2, train, &late, &err), err);
+    CHECK(early.rows == late.rows && early.hash != late.hash);
+    for (int i = 0; i < STEPS; i++) CHECK(early.losses[i] == late.losses[i]);
+}
+
 static void test_many_passes(void) {
     job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_microbatches = true};
     job held = {.shape = few.shape, .passes = 5};
@@ -284,6 +296,7 @@ static void test_ahead(void) {
 
 static const test_case cases[] = {
     {"steps", test_steps},
+    {"late sums", test_late_sums},
     {"many passes", test_many_passes},
     {"a parameter that is no number", test_bad_parameter},
     {"a product that overflows", test_overflow},

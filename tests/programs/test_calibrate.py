@@ -36,6 +36,10 @@ COLLECTIVES = (("a100-80g+pytorch-eager", "a100", 132, 0.23),
                ("h100+pytorch-eager", "h100", 132, 0.1))
 
 
+# Megatron without overlap, on nodes with four 200 Gb/s network cards.
+BLOCKING = os.path.join(MEASURED, "megatron_a100_4x200.json")
+
+
 def run(*args):
     done = checks.run("calibrate", *args)
     done.stderr = done.stderr.decode() if isinstance(done.stderr, bytes) else done.stderr
@@ -61,12 +65,17 @@ def some_rows(folder, name, keep):
 
 
 def built_in_stacks(folder):
-    """The built-in stacks predict the measured rows with mean errors below these limits."""
+    """The built-in stacks, and the stack of BLOCKING, predict the measured rows with mean errors
+    below these limits."""
+    piped = some_rows(folder, "training_a100_pipelines.csv", lambda i, r: i % 4 == 0)
+    cluster = some_rows(folder, "training_a100_cluster.csv", lambda i, r: int(r["pp"]) <= 4)
     short = some_rows(folder, "gpt_inference_a100.csv", lambda i, r: int(r["output_tokens"]) <= 20)
     steps = some_rows(folder, "training_a100.csv", lambda i, r: i % 3 == 0)
     for hw, rows, stack, n, mean in (("a100-80g+serving", short, "ft", 93, 0.045),
                                      ("a100-80g+megatron", short, "megatron", 4, 0.06),
                                      ("a100-80g+megatron", steps, None, 47, 0.06),
+                                     (BLOCKING, piped, None, 40, 0.065),
+                                     (BLOCKING, cluster, None, 14, 0.06),
                                      *((hw, os.path.join(MEASURED, f"all_reduce_{name}.csv"),
                                         None, n, mean) for hw, name, n, mean in ALL_REDUCES),
                                      *((hw, os.path.join(MEASURED, f"collectives_{name}.csv"),
@@ -199,16 +208,29 @@ def few_rows(folder):
 
 
 def steps_as_printed(folder):
-    """For a training row, calibrate predicts the time that pretrain prints, including the overlap
-    of all-reduces with products."""
-    rows = some_rows(folder, "training_a100.csv", lambda i, r: r["tp"] == "4" and i < 60)
-    times = os.path.join(folder, "steps.csv")
-    calibrate("--check", "--hw", "a100-80g+megatron", "--rows", rows, "--predictions", times)
-    with open(rows, encoding="utf-8") as f:
-        source = next(csv.DictReader(f))
-    with open(times, encoding="utf-8") as f:
-        got = float(next(csv.DictReader(f))["predicted_ms"])
-    config = os.path.join(folder, "config.json")
+    """For a training row, calibrate predicts the time that pretrain prints: with overlap of
+    all-reduces and products, without overlap, and with pipelines of all lengths."""
+    config, times = os.path.join(folder, "config.json"), os.path.join(folder, "steps.csv")
+    for name, hw, keep in (
+            ("training_a100.csv", "a100-80g+megatron", lambda i, r: r["tp"] == "4" and i < 60),
+            ("training_a100.csv", BLOCKING, lambda i, r: r["dp"] == "4" and i < 9),
+            ("training_a100_pipelines.csv", BLOCKING, lambda i, r: i < 12),
+            ("training_a100_pipelines.csv", "a100-80g+megatron", lambda i, r: i < 3),
+            ("training_a100_cluster.csv", BLOCKING, lambda i, r: r["dp"] == "32" and i < 5)):
+        rows = some_rows(folder, name, keep)
+        calibrate("--check", "--hw", hw, "--rows", rows, "--predictions", times)
+        with open(rows, encoding="utf-8") as f:
+            sources = list(csv.DictReader(f))[-2:]
+        with open(times, encoding="utf-8") as f:
+            results = list(csv.DictReader(f))[-2:]
+        for source, result in zip(sources, results):
+            got, printed = float(result["predicted_ms"]), printed_step(config, source, hw)
+            check(abs(printed / got - 1) < 2e-3,
+                  f"{hw}, {source}: calibrate {got} ms, pretrain {printed} ms")
+
+
+def printed_step(config, source, hw):
+    """The time in ms that pretrain predicts for a row."""
     with open(config, "w", encoding="utf-8") as f:
         json.dump({"model_type": "gpt2", "vocab_size": 51200, "n_positions": int(source["seq"]),
                    "n_embd": int(source["hidden"]), "n_layer": int(source["layers"]),
@@ -216,12 +238,28 @@ def steps_as_printed(folder):
     passes = int(source["global_batch"]) // int(source["micro_batch"]) // int(source["dp"])
     done = subprocess.run(
         [os.path.join(BUILD, "pretrain"), "--device", "meta", "--model-config", config,
-         "--num-gpus", source["gpus"], "--tp", source["tp"], "--dtype", "bf16", "--batch-size",
-         source["micro_batch"], "--gradient-accumulation-steps", str(passes), "--max-seq-length",
-         source["seq"], "--activation-recompute", "full", "--tokenizer", "bytes", "--json", "--hw",
-         "a100-80g+megatron"], check=True, stdout=subprocess.PIPE)
-    printed = json.loads(done.stdout)["predicted_step_ns"] / 1e6
-    check(abs(printed / got - 1) < 2e-3, f"{source}: calibrate {got} ms, pretrain {printed} ms")
+         "--num-gpus", source["gpus"], "--tp", source["tp"], "--pp", source["pp"], "--dtype",
+         "bf16", "--batch-size", source["micro_batch"], "--gradient-accumulation-steps",
+         str(passes), "--max-seq-length", source["seq"], "--activation-recompute", "full",
+         "--tokenizer", "bytes", "--json", "--hw", hw], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)["predicted_step_ns"] / 1e6
+
+
+def sequence_parallelism(folder):
+    """The column sp says whether a row has sequence parallelism."""
+    path, times = os.path.join(folder, "sp.csv"), os.path.join(folder, "sp_ms.csv")
+    def predict(pp, values):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,sp,iter_ms\n")
+            f.writelines(f"8,4,2048,16,16,1024,4,1,{pp},{sp},200\n" for sp in values)
+        return run("--check", "--hw", "a100-80g+megatron", "--rows", path, "--predictions", times)
+    for pp in (1, 2):
+        check(predict(pp, (0, 1)).returncode == 0, f"pp {pp}")
+        with open(times, encoding="utf-8") as f:
+            without, having = (float(row["predicted_ms"]) for row in csv.DictReader(f))
+        check(0.5 < having / without < 1.2 and having != without, f"pp {pp}: {without} {having}")
+    done = predict(2, (2,))
+    check(done.returncode == 1 and '"sp" must be 0 or 1' in done.stderr, done.stderr)
 
 
 def passes_are_counted(folder):
@@ -362,6 +400,7 @@ with tempfile.TemporaryDirectory() as where:
     errors_of_own_rows(where)
     few_rows(where)
     steps_as_printed(where)
+    sequence_parallelism(where)
     passes_are_counted(where)
     constants_come_back(where)
     quoted_fields(where)

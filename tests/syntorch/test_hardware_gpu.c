@@ -33,6 +33,19 @@ static double toy_ns(const syn_node *node) {
     return syn_hardware_predict_ns(&hw, node, NULL, 0);
 }
 
+/* stack.traffic multiplies the bytes of an op. */
+static void kernels_move_more_bytes(void) {
+    syn_hardware hw;
+    syn_node n = {.kind = SYN_NODE_COMPUTE,
+                  .category = SYN_CATEGORY_REDUCTION,
+                  .op = "cross_entropy",
+                  .bytes_read = 4000000};
+    load(&hw, toy);
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 1e5 + 1000, 1e-6);
+    hw.stack.traffic = (syn_hw_ops){{{"cross_entropy", 13}}, 1};
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 13e5 + 1000, 1e-6);
+}
+
 static void products_come_in_tiles(void) {
     /* 256 x 1280 is 20 tiles of 128 x 128, that is 2 waves of 10 tiles, plus half a wave for the
        tail. Each tile takes 2 * 128 * 128 * 1000 flops at 5e12 / 10 flop/s. The kernel takes 1 us
@@ -574,6 +587,7 @@ static void nccl_all_reduce_on_v100(void) {
 
 static const test_case cases[] = {
     {"products_come_in_tiles", products_come_in_tiles},
+    {"kernels_move_more_bytes", kernels_move_more_bytes},
     {"attention_moves_its_scores", attention_moves_its_scores},
     {"attention_in_separate_ops", attention_in_separate_ops},
     {"stacks_fuse_and_wait", stacks_fuse_and_wait},

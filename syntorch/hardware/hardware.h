@@ -72,9 +72,9 @@ typedef struct syn_stack {
        kernels. score_heads 0: there are never additional kernels. */
     int32_t score_heads;
     double score_kernels;
-    /* 1: nothing overlaps. A rank computes nothing while it takes part in a collective or sends, and
-       it sums its gradients after the backward pass. 0: only data dependencies and streams delay
-       communication. */
+    /* 1: nothing overlaps. A rank computes nothing while it takes part in a collective or sends,
+       and it sums its gradients after the backward pass. 0: only data dependencies and streams
+       delay communication. */
     int32_t blocking;
     double memory_efficiency;  /* fraction of the memory bandwidth */
     double vector_efficiency;  /* the same fraction for ops other than products and fused attention;
@@ -82,9 +82,9 @@ typedef struct syn_stack {
     double collective_ns;      /* minimum time of a collective of two ranks */
     double collective_rank_ns; /* added to this minimum for each further rank, up to the number of
                                   ranks of a node */
-    double collective_kernel_ns;  /* added to the collective library's time */
-    double collective_hop_ns;     /* added to the library's time for each doubling of the number of
-                                     nodes */
+    double collective_kernel_ns; /* added to the collective library's time */
+    double collective_hop_ns;    /* added to the library's time for each doubling of the number of
+                                    nodes */
     /* kernels: kernels per op. overhead: extra time per op in ns. traffic: how many times the bytes
        that our op moves the stack's kernels move. An op that is not listed has 1, 0 and 1. */
     syn_hw_ops kernels, overhead, traffic;

@@ -3,7 +3,6 @@ on threads and over MPI; checkpoints that resume with another division; predicti
 stage; and the metadata and groups of traces."""
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,8 +10,8 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish  # noqa: E402
-from pretrain_runs import (BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses,  # noqa: E402
-                           same_model)
+from pretrain_runs import (GPT, MPIRUN, RESUMED_STEPS, Runs, as_one_rank,  # noqa: E402
+                           launcher, losses, resumed_as)
 
 # All have four microbatches of two samples per step in total. The third and the fourth have parts
 # without layers.
@@ -25,50 +24,19 @@ UNEVEN = [
     "--num-gpus 8 --pp 4 --gradient-accumulation-steps 2 --schedule zb-h1 --layout Et|(t)*3||L",
     "--num-gpus 3 --pp 3 --gradient-accumulation-steps 4 --count-embedding --count-loss",
 ]
-OPTIONS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
-
-
-def as_one_rank(runs):
-    for name, config in (("gpt4", {**GPT, "n_layer": 4}),
-                         ("bert4", {**BERT, "num_hidden_layers": 4}),
-                         ("llama4", {**LLAMA, "num_hidden_layers": 4,
-                                     "tie_word_embeddings": True})):
-        with open(runs.path(f"{name}.json"), "w", encoding="utf-8") as f:
-            json.dump(config, f)
-        alone, one = runs.train(name, *OPTIONS, "--gradient-accumulation-steps", "4")
-        for layout in UNEVEN if name == "gpt4" else UNEVEN[2:4]:
-            over_mpi = [launcher("4")] if MPIRUN and layout == UNEVEN[2] else []
-            for how in ([], *over_mpi):
-                rows, folder = runs.train(name, *OPTIONS, *layout.split(), launcher=how)
-                check(close(losses(rows), losses(alone)), f"{name} {how} {layout}: {rows}")
-                check(close(losses(rows, "eval_loss"), losses(alone, "eval_loss")),
-                      f"{name} {how} {layout}: validation: {rows}")
-                check(same_model(os.path.join(folder, "best_model"),
-                                 os.path.join(one, "best_model")),
-                      f"{name} {how} {layout}: parameters")
 
 
 def resumed(runs):
     """A checkpoint resumes with another division, as if the run had not been interrupted; with the
     same one, bit for bit, however it is given."""
-    steps = ["--skip-eval", "--save-steps", "2", "--batch-size", "2"]
     shapes = ["--num-gpus 2 --pp 2 --gradient-accumulation-steps 4", *UNEVEN]
     same = {UNEVEN[0]: "--num-gpus 2 --pp 2 --gradient-accumulation-steps 4 --layout Et*3|tL",
             shapes[0]: shapes[0] + " --layers-per-stage 2,2"}
     for i, shape in enumerate(shapes):
-        whole, _ = runs.train("gpt4", *steps, "--max-steps", "4", *shape.split())
-        _, folder = runs.train("gpt4", *steps, "--max-steps", "2", *shape.split())
-        for other in (same.get(shape, shape), shapes[(i + 1) % len(shapes)]):
-            copy = f"{folder}_copy"
-            shutil.copytree(folder, copy)
-            done = runs.start("--model-config", "gpt4.json", "--max-seq-length", "64",
-                              "--learning-rate", "3e-3", *steps, "--max-steps", "4", "--resume",
-                              *other.split(), "--save-dir", copy)
-            check(done.returncode == 0, f"{shape} -> {other}: {done.stderr}")
-            got, want = losses(runs.rows(copy)), losses(whole)
-            check(got == want if other == same.get(shape, shape) else close(got, want),
-                  f"{shape} -> {other}: {got}, not {want}")
-            shutil.rmtree(copy)
+        whole, _ = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "4", *shape.split())
+        _, folder = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "2", *shape.split())
+        resumed_as(runs, folder, whole, same.get(shape, shape), True)
+        resumed_as(runs, folder, whole, shapes[(i + 1) % len(shapes)], False)
 
 
 def different_ranks(runs):
@@ -168,7 +136,10 @@ def groups(runs):
 
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
-    as_one_rank(program)
+    threads = [(layout, ()) for layout in UNEVEN]
+    mpi = [(UNEVEN[2], launcher("4"))] if MPIRUN else []
+    as_one_rank(program, {"gpt4": threads + mpi, "bert4": threads[2:4] + mpi,
+                          "llama4": threads[2:4] + mpi})
     resumed(program)
     different_ranks(program)
     with open(program.path("wide.json"), "w", encoding="utf-8") as f:

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 from xml.etree import ElementTree
@@ -14,8 +13,8 @@ from xml.etree import ElementTree
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish  # noqa: E402
-from pretrain_runs import (BERT, GPT, LLAMA, MPIRUN, Runs, close, launcher, losses,  # noqa: E402
-                           same_model)
+from pretrain_runs import (GPT, MPIRUN, RESUMED_STEPS, Runs, as_one_rank,  # noqa: E402
+                           launcher, losses, resumed_as)
 
 # All have four microbatches of two samples per step in total.
 LAYOUTS = [
@@ -29,29 +28,6 @@ LAYOUTS = [
     "--num-gpus 4 --tp 2 --pp 2 --gradient-accumulation-steps 4 --schedule interleaved --vp 2"
     " --microbatch-group 4 --activation-recompute selective",
 ]
-OPTIONS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
-
-
-def as_one_rank(runs):
-    for name, config in (("gpt4", {**GPT, "n_layer": 4}),
-                         ("bert4", {**BERT, "num_hidden_layers": 4}),
-                         ("llama4", {**LLAMA, "num_hidden_layers": 4,
-                                     "tie_word_embeddings": True})):
-        with open(runs.path(f"{name}.json"), "w", encoding="utf-8") as f:
-            json.dump(config, f)
-        alone, one = runs.train(name, *OPTIONS, "--gradient-accumulation-steps", "4")
-        for layout in LAYOUTS if name == "gpt4" else LAYOUTS[2:7]:
-            rows, folder = runs.train(name, *OPTIONS, *layout.split())
-            check(close(losses(rows), losses(alone)), f"{name} {layout}: {rows}")
-            check(close(losses(rows, "eval_loss"), losses(alone, "eval_loss")),
-                  f"{name} {layout}: validation: {rows}")
-            check(same_model(os.path.join(folder, "best_model"), os.path.join(one, "best_model")),
-                  f"{name} {layout}: parameters")
-        if MPIRUN and name != "bert4":
-            rows, folder = runs.train(name, *OPTIONS, *LAYOUTS[-1].split(), launcher=launcher("4"))
-            check(close(losses(rows), losses(alone)), f"{name} over MPI: {rows}")
-            check(same_model(os.path.join(folder, "best_model"), os.path.join(one, "best_model")),
-                  f"{name} over MPI: parameters")
 
 
 def resumed_in_another_layout(runs):
@@ -60,21 +36,11 @@ def resumed_in_another_layout(runs):
     shapes = ["--gradient-accumulation-steps 4",
               "--num-gpus 2 --tp 2 --gradient-accumulation-steps 4",
               *LAYOUTS[3:]]
-    steps = ["--skip-eval", "--save-steps", "2", "--batch-size", "2"]
     for i, shape in enumerate(shapes):
-        whole, _ = runs.train("gpt4", *steps, "--max-steps", "4", *shape.split())
-        _, folder = runs.train("gpt4", *steps, "--max-steps", "2", *shape.split())
+        whole, _ = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "4", *shape.split())
+        _, folder = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "2", *shape.split())
         for other in (shape, shapes[(i + 1) % len(shapes)], shapes[(i + 2) % len(shapes)]):
-            copy = f"{folder}_copy"
-            shutil.copytree(folder, copy)
-            done = runs.start("--model-config", "gpt4.json", "--max-seq-length", "64",
-                              "--learning-rate", "3e-3", *steps, "--max-steps", "4", "--resume",
-                              *other.split(), "--save-dir", copy)
-            check(done.returncode == 0, f"{shape} -> {other}: {done.stderr}")
-            got, want = losses(runs.rows(copy)), losses(whole)
-            check(got == want if other == shape else close(got, want),
-                  f"{shape} -> {other}: {got}, not {want}")
-            shutil.rmtree(copy)
+            resumed_as(runs, folder, whole, other, other == shape)
 
 
 def collectives(runs):
@@ -198,7 +164,10 @@ def swept(runs):
 
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
-    as_one_rank(program)
+    threads = [(layout, ()) for layout in LAYOUTS]
+    mpi = [(LAYOUTS[-1], launcher("4"))] if MPIRUN else []
+    as_one_rank(program, {"gpt4": threads + mpi, "bert4": threads[2:7],
+                          "llama4": threads[2:7] + mpi})
     resumed_in_another_layout(program)
     collectives(program)
     predictions(program)

@@ -110,6 +110,44 @@ def same_model(got, want):
     return True
 
 
+DEEP = {"gpt4": {**GPT, "n_layer": 4}, "bert4": {**BERT, "num_hidden_layers": 4},
+        "llama4": {**LLAMA, "num_hidden_layers": 4, "tie_word_embeddings": True}}
+DEEP_STEPS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
+RESUMED_STEPS = ["--skip-eval", "--save-steps", "2", "--batch-size", "2"]
+
+
+def as_one_rank(runs, layouts):
+    """Trains models of 4 layers with each layout, which must have four microbatches of two samples
+    per step. Losses, validation losses and parameters must be those of one rank. layouts: per model
+    of DEEP a list of (options, launcher)."""
+    for name, each in layouts.items():
+        with open(runs.path(f"{name}.json"), "w", encoding="utf-8") as f:
+            json.dump(DEEP[name], f)
+        alone, one = runs.train(name, *DEEP_STEPS, "--gradient-accumulation-steps", "4")
+        for layout, how in each:
+            what = f"{name} {how} {layout}"
+            rows, folder = runs.train(name, *DEEP_STEPS, *layout.split(), launcher=how)
+            check(close(losses(rows), losses(alone)), f"{what}: {rows}")
+            check(close(losses(rows, "eval_loss"), losses(alone, "eval_loss")),
+                  f"{what}: validation: {rows}")
+            check(same_model(os.path.join(folder, "best_model"), os.path.join(one, "best_model")),
+                  f"{what}: parameters")
+
+
+def resumed_as(runs, folder, whole, layout, exactly):
+    """Resumes a copy of a run of two steps up to step 4. It must have the losses of `whole`, the
+    rows of a run that was not interrupted; exactly: bit for bit."""
+    copy = f"{folder}_copy"
+    shutil.copytree(folder, copy)
+    done = runs.start("--model-config", "gpt4.json", "--max-seq-length", "64", "--learning-rate",
+                      "3e-3", *RESUMED_STEPS, "--max-steps", "4", "--resume", *layout.split(),
+                      "--save-dir", copy)
+    check(done.returncode == 0, f"{folder} -> {layout}: {done.stderr}")
+    got, want = losses(runs.rows(copy)), losses(whole)
+    check(got == want if exactly else close(got, want), f"{folder} -> {layout}: {got}, not {want}")
+    shutil.rmtree(copy)
+
+
 def launcher(n):
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False)
     open_mpi = "Open MPI" in version.stdout

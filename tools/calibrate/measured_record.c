@@ -1,5 +1,5 @@
-/* Records the runs of measured rows on meta. Without a pipeline only rank 0 is recorded, because
-   all ranks run the same ops in these runs. With a pipeline one rank of each stage is recorded. */
+/* Records the runs of measured rows on meta: one rank of each pipeline stage, because all ranks of
+   a stage run the same ops in these runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -164,50 +164,13 @@ static syn_tensor loss_of(void *arg, int pass) {
     return stage_of(arg, 0, pass, (syn_tensor){0});
 }
 
-/* Records a step of `passes` microbatches, counts its ops in *row, and sets *ns to the predicted
-   duration of the step, in which ops overlap. */
-static syn_status record_step(measured_row *row, syn_trainer *trainer, struct training *t,
-                              int passes, const syn_hardware *hw, double *ns, syn_error *err) {
-    syn_ctx *ctx = syn_model_ctx(t->model);
-    const syn_trace *trace = syn_ctx_trace(ctx);
-    uint64_t last = 0;
-    syn_graph *graph;
-    SYN_TRY(syn_trainer_set_microbatches(trainer, passes, err));
-    SYN_TRY(syn_trainer_step(trainer, loss_of, t, 1e-4, NULL, err));
-    SYN_TRY(count_trace(row, ctx, 0, &last, err));
-    SYN_TRY(syn_trace_graph(&graph, &trace, 1, hw, err));
-    const syn_status s = syn_predicted_duration(ns, graph, err);
-    syn_graph_free(graph);
-    return s;
-}
-
-/* Adds the ops of `passes` more microbatches to `row`. `fewer` is the same step with one microbatch
-   less, so the difference between the two rows is the ops of one microbatch. */
-static void add_passes(measured_row *row, const measured_row *fewer, uint64_t passes) {
+/* Adds the ops of `rounds` more rounds to `row`. `fewer` is the same step with one round less, so
+   the difference between the two rows is the ops of one round. */
+static void add_rounds(measured_row *row, const measured_row *fewer, uint64_t rounds) {
     for (size_t i = 0; i < row->n_ops; i++) {
         const tally_row *other = find_op(fewer, &row->ops[i]);
-        row->ops[i].count += passes * (row->ops[i].count - (other != NULL ? other->count : 0));
+        row->ops[i].count += rounds * (row->ops[i].count - (other != NULL ? other->count : 0));
     }
-}
-
-/* Records a training step. All microbatches between the first and the last have the same ops. So at
-   most 3 microbatches are recorded, and the others are added by calculation. */
-static syn_status record_steps(measured_row *row, syn_trainer *trainer, struct training *t,
-                               const syn_hardware *hw, syn_error *err) {
-    enum { RECORDED = 3 };
-    measured_row fewer = {0};
-    double ns, fewer_ns = 0;
-    syn_status s = SYN_OK;
-    const int64_t more = row->passes > RECORDED ? row->passes - RECORDED : 0;
-    if (more > 0) s = record_step(&fewer, trainer, t, RECORDED - 1, hw, &fewer_ns, err);
-    if (s == SYN_OK) s = record_step(row, trainer, t, (int)(row->passes - more), hw, &ns, err);
-    if (s == SYN_OK) {
-        add_passes(row, &fewer, (uint64_t)more);
-        ns += (double)more * (ns - fewer_ns);
-        row->overlap_factor = ns / measured_predict_ns(row, hw);
-    }
-    syn_free(fewer.ops);
-    return s;
 }
 
 static syn_model_options model_options(const measured_row *row, const syn_mesh *mesh) {
@@ -227,38 +190,22 @@ static syn_trainer_options trainer_options(const syn_mesh *mesh, const syn_hardw
         .late_sums = hw->stack.blocking != 0};
 }
 
-static syn_status train(measured_row *row, syn_ctx *ctx, const syn_mesh *mesh,
-                        const syn_hardware *hw, syn_error *err) {
-    const syn_model_config config = config_of(row);
-    const syn_model_options how = model_options(row, mesh);
-    const syn_trainer_options training = trainer_options(mesh, hw);
-    struct training t = {row, NULL};
-    syn_trainer *trainer = NULL;
-    SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
-    syn_status s = syn_trainer_new(&trainer, ctx, &training, err);
-    if (s == SYN_OK) s = record_steps(row, trainer, &t, hw, err);
-    syn_trainer_free(trainer);
-    syn_model_free(t.model);
-    return s;
-}
-
-/* ---- Pipelines ---- */
-
-/* The pipeline of a row. The ranks `first`, `first` + `step`, ... are one rank of each stage. */
-typedef struct pipeline {
+/* The stages of a row's run, at least one. The ranks `first`, `first` + `step`, ... are one rank of
+ * each stage. */
+typedef struct stages {
     syn_plan plan;
     int32_t first, step;
     const syn_hardware *hw;
     syn_ctx **ctx; /* per stage */
-} pipeline;
+} stages;
 
 /* Records a step of `microbatches` microbatches on this rank's stage. */
-static syn_status train_stage(const measured_row *row, const pipeline *p, const syn_mesh *mesh,
+static syn_status train_stage(const measured_row *row, const stages *p, const syn_mesh *mesh,
                               int64_t microbatches, syn_ctx *ctx, syn_error *err) {
     const syn_schedule_shape shape = {p->plan.schedule, p->plan.pp, 1, (int32_t)microbatches, 0};
     const syn_model_config config = config_of(row);
     const int64_t tokens = row->tokens / (row->sp ? row->tp : 1);
-    const syn_pipeline_options stages = {
+    const syn_pipeline_options pipeline = {
         .shape = shape,
         .pp = mesh->group[SYN_AXIS_PP],
         .activation = {SYN_BF16, 3, {row->batch, tokens, row->hidden}}};
@@ -271,19 +218,21 @@ static syn_status train_stage(const measured_row *row, const pipeline *p, const 
     how.part = &part;
     syn_trainer_options training = trainer_options(mesh, p->hw);
     training.microbatches = (int)microbatches;
-    training.pipeline = &stages;
+    training.pipeline = pipeline.pp ? &pipeline : NULL;
     training.embedding = mesh->embedding;
     if (mesh->embedding) training.tied = syn_model_tied_parameter(&config, shared, sizeof shared);
     SYN_TRY(syn_model_new(&t.model, ctx, &config, &how, err));
     syn_status s = syn_trainer_new(&trainer, ctx, &training, err);
-    if (s == SYN_OK) s = syn_trainer_step_stage(trainer, stage_of, &t, 1e-4, NULL, err);
+    if (s == SYN_OK && pipeline.pp)
+        s = syn_trainer_step_stage(trainer, stage_of, &t, 1e-4, NULL, err);
+    else if (s == SYN_OK) s = syn_trainer_step(trainer, loss_of, &t, 1e-4, NULL, err);
     syn_trainer_free(trainer);
     syn_model_free(t.model);
     return s;
 }
 
 /* Records a step on one stage, in a new context that the caller frees. */
-static syn_status record_stage(const measured_row *row, const pipeline *p, int32_t stage,
+static syn_status record_stage(const measured_row *row, const stages *p, int32_t stage,
                                int64_t microbatches, syn_error *err) {
     syn_comm *comm;
     syn_mesh mesh;
@@ -291,6 +240,7 @@ static syn_status record_stage(const measured_row *row, const pipeline *p, int32
     syn_status s = syn_mesh_open(&mesh, comm, &p->plan, err);
     if (s == SYN_OK) s = syn_ctx_new(&p->ctx[stage], SYN_DEVICE_META, comm, err);
     if (s == SYN_OK) {
+        syn_ctx_set_overlap(p->ctx[stage], true);
         syn_ctx_set_hashing(p->ctx[stage], false);
         s = train_stage(row, p, &mesh, microbatches, p->ctx[stage], err);
     }
@@ -299,7 +249,7 @@ static syn_status record_stage(const measured_row *row, const pipeline *p, int32
 }
 
 /* Sets *ns to the predicted duration of the step that the stages have recorded. */
-static syn_status replay_stages(const pipeline *p, double *ns, syn_error *err) {
+static syn_status replay_stages(const stages *p, double *ns, syn_error *err) {
     const uint32_t n = (uint32_t)p->plan.pp;
     syn_graph *graph = NULL;
     const syn_trace **traces = syn_calloc(n, sizeof *traces);
@@ -313,7 +263,7 @@ static syn_status replay_stages(const pipeline *p, double *ns, syn_error *err) {
 }
 
 /* Records a step on all stages, adds their ops to *row, and sets *ns to the predicted duration. */
-static syn_status record_stages(measured_row *row, pipeline *p, int64_t microbatches, double *ns,
+static syn_status record_stages(measured_row *row, stages *p, int64_t microbatches, double *ns,
                                 syn_error *err) {
     uint64_t last = 0;
     syn_status s = SYN_OK;
@@ -329,11 +279,11 @@ static syn_status record_stages(measured_row *row, pipeline *p, int64_t microbat
     return s;
 }
 
-/* Records a step with a pipeline, which runs 1F1B. A full pipeline takes the same time for every
-   `pp` further microbatches. So fewer than 4 * pp microbatches are recorded, and the others are
-   added by calculation. */
-static syn_status train_stages(measured_row *row, const syn_hardware *hw, syn_error *err) {
-    pipeline p = {.plan = plan_of(row), .hw = hw};
+/* Records a training step; pipelines run 1F1B. A full pipeline takes the same time for every round
+   of `pp` further microbatches. So at most three rounds and the remaining microbatches are
+   recorded, and the other rounds are added by calculation. */
+static syn_status train(measured_row *row, const syn_hardware *hw, syn_error *err) {
+    stages p = {.plan = plan_of(row), .hw = hw};
     measured_row fewer = *row;
     int32_t stride[SYN_AXES];
     double ns = 0, fewer_ns = 0;
@@ -347,7 +297,7 @@ static syn_status train_stages(measured_row *row, const syn_hardware *hw, syn_er
     if (more > 0) s = record_stages(&fewer, &p, recorded - row->pp, &fewer_ns, err);
     if (s == SYN_OK) s = record_stages(row, &p, recorded, &ns, err);
     if (s == SYN_OK) {
-        add_passes(row, &fewer, (uint64_t)more);
+        add_rounds(row, &fewer, (uint64_t)more);
         ns += (double)more * (ns - fewer_ns);
         row->overlap_factor = ns / measured_predict_ns(row, hw);
     }
@@ -373,25 +323,24 @@ static syn_status count_collective(measured_row *row, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status record(measured_row *row, syn_comm *comm, const syn_hardware *hw,
-                         syn_error *err) {
-    const syn_plan shape = plan_of(row);
+static syn_status generate_on(measured_row *row, syn_comm *comm, syn_error *err) {
+    const syn_plan plan = plan_of(row);
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &plan, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_ctx_set_hashing(ctx, false);
-    const syn_status s = row->kind == MEASURED_TRAINING ? train(row, ctx, &mesh, hw, err)
-                                                        : generate(row, ctx, &mesh, err);
+    const syn_status s = generate(row, ctx, &mesh, err);
     syn_ctx_free(ctx);
     return s;
 }
 
-static syn_status record_alone(measured_row *row, const syn_hardware *hw, syn_error *err) {
+/* Records a run of inference on rank 0. */
+static syn_status infer(measured_row *row, syn_error *err) {
     syn_comm *comm;
     SYN_TRY(syn_comm_fake_new(&comm, 0, (int32_t)(row->tp * row->dp), err));
-    const syn_status s = record(row, comm, hw, err);
+    const syn_status s = generate_on(row, comm, err);
     syn_comm_close(comm);
     return s;
 }
@@ -400,7 +349,7 @@ syn_status measured_record(measured_row *row, const syn_hardware *hw, syn_error 
     row->overlap_factor = 1;
     if (row->kind == MEASURED_COLLECTIVE) return count_collective(row, err);
     syn_error why = {0};
-    const syn_status s = row->pp > 1 ? train_stages(row, hw, &why) : record_alone(row, hw, &why);
+    const syn_status s = row->kind == MEASURED_TRAINING ? train(row, hw, &why) : infer(row, &why);
     if (s == SYN_OK) return SYN_OK;
     return SYN_FAIL(err, s, "%s:%lld: %s", row->path, (long long)row->line, why.text);
 }

@@ -57,7 +57,7 @@ typedef struct syn__leaf {
     size_t param;    /* index of the parameter; SIZE_MAX: not a parameter */
 } syn__leaf;
 
-/* The state of gradient.c and tape.c. */
+/* The state of gradient.c, backward.c and tape.c. */
 typedef struct syn__gradients {
     bool off;
     bool counting;  /* in a region's first run: uses are counted, but ops are not put on the tape */
@@ -69,8 +69,10 @@ typedef struct syn__gradients {
     size_t others_cap;
     syn__leaf *leaves;
     size_t n_leaves, leaves_cap;
-    uint32_t *of_row; /* during syn_backward, by tensor row: number of the gradient */
+    uint32_t *of_row; /* during syn_backward, by tensor row: number of the gradient; 0: none. The
+                         gradients of leaves are in `leaves`. */
     size_t of_row_cap;
+    uint32_t first_row, n_rows;              /* the rows of of_row; of_row[0] is for first_row */
     void (*ready)(void *user, size_t param); /* set by syn_ctx_on_grad */
     void *user;
 } syn__gradients;
@@ -213,6 +215,30 @@ void syn__tape_clear(syn_ctx *ctx);
 /* The leaf that a tensor row is a version of; NULL if there is none. */
 syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);
 void syn__gradients_free(syn__gradients *gradients);
+
+/* ---- gradient.c ---- */
+
+#define SYN__GRAD_SEED UINT32_MAX /* represents the gradient of the loss itself, which is 1 */
+
+/* Empties of_row; its first entry will be for first_row. */
+void syn__grad_begin(syn_ctx *ctx, uint32_t first_row);
+/* Extends of_row to the rows before `end`. Returns false after a failure. */
+bool syn__grad_extend(syn_ctx *ctx, uint32_t end) SYN_MUST_USE;
+/* The place for the gradient of a tensor row; NULL if there is none. */
+uint32_t *syn__grad_place(syn_ctx *ctx, uint32_t row);
+/* Keeps the storage of a gradient allocated, and counts the gradient. */
+void syn__grad_hold(syn_ctx *ctx, uint32_t tensor);
+/* Undoes syn__grad_hold. */
+void syn__grad_unhold(syn_ctx *ctx, uint32_t tensor);
+/* The current version of a gradient. Only gradient.c and the gradient rules write to a gradient, so
+   later versions in its storage are the same gradient. */
+uint32_t syn__grad_version(const syn_ctx *ctx, uint32_t tensor);
+/* Whether a gradient may be overwritten, because it is the only gradient in its storage. */
+bool syn__grad_alone(syn_ctx *ctx, uint32_t tensor);
+/* Adds g to the gradient of a tensor row. */
+void syn__grad_add(syn_ctx *ctx, uint32_t row, syn_tensor g);
+/* Whether a tensor has the shape of a tensor row. */
+bool syn__same_shape(const syn_ctx *ctx, syn_tensor a, uint32_t row);
 
 /* ---- finite.c ---- */
 

@@ -1,5 +1,5 @@
 /* Records tapes: the ops that syn_backward will walk over, which of their inputs require a
-   gradient, and the tensors that are saved for their gradient rules. gradient.c walks over the
+   gradient, and the tensors that are saved for their gradient rules. backward.c walks over the
    tapes. */
 #include "syntorch/base/memory.h"
 #include "syntorch/context_private.h"

@@ -129,6 +129,10 @@ bool syn__is_message(syn_comm_kind kind) {
     return kind == SYN_COMM_SEND || kind == SYN_COMM_RECV;
 }
 
+bool syn__has_part(syn_comm_kind kind) {
+    return kind == SYN_COMM_ALL_GATHER || kind == SYN_COMM_REDUCE_SCATTER;
+}
+
 static bool reduces(syn_comm_kind kind) {
     return kind == SYN_COMM_ALL_REDUCE || kind == SYN_COMM_REDUCE_SCATTER;
 }
@@ -148,7 +152,7 @@ bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b) {
 }
 
 /* Writes "all_reduce(sum, f32, 128 elements)", or "all_reduce(sum, f32, 128 elements in 3
-   tensors)". */
+   tensors)". For kinds with parts, writes the number of elements of a part. */
 static void call_text(const syn__call_sig *sig, char *buf, size_t buf_bytes) {
     const syn_comm_call *x = &sig->comm_call;
     char reduce[16] = "", list[32] = "", last[32] = "";
@@ -159,9 +163,10 @@ static void call_text(const syn__call_sig *sig, char *buf, size_t buf_bytes) {
     if (reduces(x->kind)) snprintf(reduce, sizeof reduce, "%s, ", syn_reduce_name(x->reduce));
     if (x->kind == SYN_COMM_BROADCAST) snprintf(last, sizeof last, ", root %d", (int)x->root);
     if (syn__is_message(x->kind)) snprintf(last, sizeof last, ", tag %d", (int)x->tag);
+    const size_t n_elems = syn__has_part(x->kind) ? x->n_part : sig->n_elems;
     if (x->n_segments > 1) snprintf(list, sizeof list, " in %d tensors", (int)x->n_segments);
     snprintf(buf, buf_bytes, "%s(%s%s, %llu elements%s%s)", syn_comm_kind_name(x->kind), reduce,
-             syn_dtype_name(x->dtype), (unsigned long long)sig->n_elems, list, last);
+             syn_dtype_name(x->dtype), (unsigned long long)n_elems, list, last);
 }
 
 char *syn__call_text(const syn__call_sig *sig, char *buf, size_t buf_bytes) {

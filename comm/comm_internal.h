@@ -16,6 +16,8 @@ typedef struct syn__call_sig {
 
 /* Whether the kind is SEND or RECV. */
 bool syn__is_message(syn_comm_kind kind);
+/* Whether the kind uses syn_comm_call.part. */
+bool syn__has_part(syn_comm_kind kind);
 /* Whether two collectives agree in everything that the members of a group must agree on. */
 bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b);
 /* Describes a call in buf, such as "all_reduce(sum, f32, 128 elements) in group tp0 (#7)" or "...

@@ -49,21 +49,26 @@ static bool is_small(const syn__local *self, size_t bytes) {
     return bytes <= self->world->inline_bytes;
 }
 
-/* ---- all_reduce ---- */
-
+/* A position in the array that the segments form. */
 typedef struct place {
     int32_t segment;
     size_t at;
 } place;
 
+static place find_place(const syn_comm_call *x, size_t elem) {
+    place p = {0, elem};
+    while (p.segment < x->n_segments && p.at >= x->segments[p.segment].n_elems)
+        p.at -= x->segments[p.segment++].n_elems;
+    return p;
+}
+
+/* ---- all_reduce ---- */
+
 /* The position where a member's share of the elements begins. Its offset in the segment is a
    multiple of a cache line. */
 static place share_begin(const syn__call_sig *sig, int32_t member, size_t elem_bytes) {
     const size_t size = (size_t)sig->comm_call.group->size, m = (size_t)member;
-    place p = {0, sig->n_elems / size * m + sig->n_elems % size * m / size};
-    const syn_segment *segments = sig->comm_call.segments;
-    while (p.segment < sig->comm_call.n_segments && p.at >= segments[p.segment].n_elems)
-        p.at -= segments[p.segment++].n_elems;
+    place p = find_place(&sig->comm_call, sig->n_elems / size * m + sig->n_elems % size * m / size);
     p.at -= p.at % (SYN__LINE / elem_bytes);
     return p;
 }
@@ -108,38 +113,73 @@ static syn_status all_reduce(syn__local *self, syn_request *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- Other collectives ---- */
+/* ---- all_gather, reduce_scatter ---- */
+
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Copies the part of a member into this member's outputs. */
+static void store_part(const syn_comm_call *x, int32_t member, const char *part) {
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    size_t left = x->n_part;
+    for (place p = find_place(x, x->n_part * (size_t)member); p.segment < x->n_segments && left > 0;
+         p = (place){p.segment + 1, 0}) {
+        const syn_segment *s = &x->segments[p.segment];
+        const size_t n = min_size(left, s->n_elems - p.at);
+        if (n > 0) memcpy((char *)s->out + p.at * elem_bytes, part, n * elem_bytes);
+        part += n * elem_bytes;
+        left -= n;
+    }
+}
 
 static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_group *group = r->sig.comm_call.group;
-    const size_t bytes = r->sig.n_elems * syn_dtype_bytes(r->sig.comm_call.dtype);
-    const bool small = is_small(self, bytes);
+    const syn_comm_call *x = &r->sig.comm_call;
+    const syn_group *group = x->group;
+    const bool small = is_small(self, x->n_part * syn_dtype_bytes(x->dtype));
     SYN_TRY(syn__local_enter(self, r, small, err));
-    if (bytes == 0) return SYN_OK;
-    const void *const *ins = small ? inlined_inputs(r, 0) : inputs(r, 0);
+    if (x->n_part == 0) return SYN_OK;
     /* Each member begins with its own part, so that not all members read the same part at once. */
     for (int32_t k = 0; k < group->size; k++) {
         const int32_t from = (group->index + k) % group->size;
-        memcpy((char *)r->segments->out + (size_t)from * bytes, ins[from], bytes);
+        const void *part = member_of(r, from)->slots[r->sig.seq & 1].comm_call.part;
+        store_part(x, from, small ? (const void *)inlined_of(r, from) : part);
     }
     if (!small) syn__local_leave(self, r);
     return SYN_OK;
 }
 
+/* Reduces n elements into this member's part, from its element `at` on. ins: the members' inputs,
+   from their element `from` on. */
+static void reduce_part(const syn_comm_call *x, const void **ins, size_t from, size_t at,
+                        size_t n) {
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    void *out = (char *)x->part + at * elem_bytes;
+    for (int32_t i = 0; i < x->group->size; i++) ins[i] = (const char *)ins[i] + from * elem_bytes;
+    syn__reduce(ins, x->group->size, &out, 1, 0, n, x->dtype, x->reduce);
+}
+
 static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *err) {
     const syn_comm_call *x = &r->sig.comm_call;
-    const size_t size = (size_t)x->group->size, elem_bytes = syn_dtype_bytes(x->dtype);
-    const size_t n_elems = r->sig.n_elems;
-    const bool small = is_small(self, n_elems * elem_bytes * size);
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    const size_t begin = min_size(x->n_part * (size_t)x->group->index, r->sig.n_elems);
+    const size_t n_elems = min_size(x->n_part, r->sig.n_elems - begin);
+    const bool small = is_small(self, r->sig.n_elems * elem_bytes);
     SYN_TRY(syn__local_enter(self, r, small, err));
-    if (n_elems == 0) return SYN_OK;
-    const void **ins = small ? inlined_inputs(r, 0) : inputs(r, 0);
-    const size_t part_at = n_elems * (size_t)x->group->index * elem_bytes;
-    for (size_t i = 0; i < size; i++) ins[i] = (const char *)ins[i] + part_at;
-    syn__reduce(ins, x->group->size, &r->segments->out, 1, 0, n_elems, x->dtype, x->reduce);
+    if (small && n_elems > 0) reduce_part(x, inlined_inputs(r, 0), begin, 0, n_elems);
+    place p = find_place(x, begin);
+    for (size_t at = 0; !small && at < n_elems; p = (place){p.segment + 1, 0}) {
+        const size_t n = min_size(n_elems - at, x->segments[p.segment].n_elems - p.at);
+        if (n > 0) reduce_part(x, inputs(r, p.segment), p.at, at, n);
+        at += n;
+    }
+    if (x->n_part > n_elems)
+        memset((char *)x->part + n_elems * elem_bytes, 0, (x->n_part - n_elems) * elem_bytes);
     if (!small) syn__local_leave(self, r);
     return SYN_OK;
 }
+
+/* ---- broadcast ---- */
 
 static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
     const syn_comm_call *x = &r->sig.comm_call;

@@ -210,9 +210,12 @@ static syn_status compare_calls(syn__local *self, const syn_request *r, syn_erro
 /* Copies all inputs, one after another. */
 static void copy_inputs(const syn_request *r, unsigned char *to) {
     const syn_comm_call *x = &r->sig.comm_call;
-    const size_t blocks = x->kind == SYN_COMM_REDUCE_SCATTER ? (size_t)x->group->size : 1;
+    if (x->kind == SYN_COMM_ALL_GATHER) {
+        if (x->n_part > 0) memcpy(to, x->part, x->n_part * syn_dtype_bytes(x->dtype));
+        return;
+    }
     for (int32_t i = 0; i < x->n_segments; i++) {
-        const size_t bytes = r->segments[i].n_elems * blocks * syn_dtype_bytes(x->dtype);
+        const size_t bytes = r->segments[i].n_elems * syn_dtype_bytes(x->dtype);
         if (bytes > 0) memcpy(to, r->segments[i].in, bytes);
         to += bytes;
     }

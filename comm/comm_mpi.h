@@ -49,7 +49,7 @@ typedef struct syn__mpi {
 
 /* A signature (syn__call_sig) in the form in which ranks send it to each other. */
 typedef struct syn__mpi_sig {
-    int64_t kind, dtype, reduce, root, n_elems, n_segments, cut, group_id, seq;
+    int64_t kind, dtype, reduce, root, n_elems, n_segments, n_part, cut, group_id, seq;
     char group[SYN__MPI_NAME_BYTES];
 } syn__mpi_sig;
 

@@ -100,6 +100,7 @@ static void sig_of(const syn__mpi_sig *w, syn_group *group, syn__call_sig *sig) 
                                          .reduce = (syn_reduce)w->reduce,
                                          .root = (int32_t)w->root,
                                          .n_segments = (int32_t)w->n_segments,
+                                         .n_part = (size_t)w->n_part,
                                          .group = group},
                            .n_elems = (size_t)w->n_elems,
                            .cut = (uint64_t)w->cut,
@@ -139,6 +140,7 @@ static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *er
                            .root = x->root,
                            .n_elems = (int64_t)r->sig.n_elems,
                            .n_segments = x->n_segments,
+                           .n_part = (int64_t)x->n_part,
                            .cut = (int64_t)r->sig.cut,
                            .group_id = group->id,
                            .seq = (int64_t)r->sig.seq};
@@ -187,7 +189,8 @@ static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
 /* is_widened: whether the data goes through the scratch buffer in a wider dtype. scratch_dtype: the
    data's dtype in the buffer. */
 static bool is_widened(const syn_comm_call *x) {
-    return x->kind == SYN_COMM_ALL_REDUCE && syn__wide_dtype(x->dtype, x->reduce) != x->dtype;
+    return (x->kind == SYN_COMM_ALL_REDUCE || x->kind == SYN_COMM_REDUCE_SCATTER) &&
+           syn__wide_dtype(x->dtype, x->reduce) != x->dtype;
 }
 
 static syn_dtype scratch_dtype(const syn_comm_call *x) {
@@ -305,47 +308,109 @@ static syn_status all_reduce_one(syn__mpi *self, const syn_comm_call *x, const s
     return SYN_OK;
 }
 
-/* Runs a reduce-scatter in pieces. A piece consists of the same range of every block. The ranges
-   are packed one after another in the scratch buffer. */
+/* ---- all_gather, reduce_scatter ---- */
+
+/* Whether the parts of all ranks are one array without padding, so that MPI can use the arrays
+   themselves. */
+static bool is_one_array(const syn__mpi *self, const syn_comm_call *x) {
+    return x->n_segments == 1 && x->segments->n_elems == x->n_part * (size_t)x->group->size &&
+           x->segments->n_elems <= self->limit;
+}
+
+/* The number of elements of a piece. The scratch buffer has room for a piece of each rank's part,
+   and for `more` further pieces. */
+static syn_status piece_elems(const syn__mpi *self, const syn_comm_call *x, size_t more,
+                              size_t *piece, syn_error *err) {
+    const size_t bytes = syn_dtype_bytes(scratch_dtype(x));
+    const size_t most = min_size(SYN__MPI_SCRATCH_BYTES / bytes, self->limit);
+    *piece = most / ((size_t)x->group->size + more);
+    if (*piece > 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%s over %d ranks is too wide",
+                    syn_comm_kind_name(x->kind), (int)x->group->size);
+}
+
+/* Copies elements begin to begin + n - 1 of the array that the segments form to or from the scratch
+   buffer. Returns the number of elements that are not padding. */
+static size_t pass_range(const syn_comm_call *x, size_t begin, size_t n, unsigned char *scratch,
+                         void (*move)(const syn_comm_call *x, cursor c, unsigned char *scratch,
+                                      size_t n)) {
+    const syn_segment *s = x->segments, *end = s + x->n_segments;
+    size_t left = 0;
+    while (s < end && begin >= s->n_elems) begin -= s++->n_elems;
+    for (const syn_segment *k = s; k < end && left < begin + n; k++) left += k->n_elems;
+    const size_t real = left > begin ? min_size(n, left - begin) : 0;
+    if (real > 0) pass(x, (cursor){s, begin}, scratch, real, move);
+    return real;
+}
+
+/* Runs a reduce-scatter in pieces. A piece consists of the same range of every part. The ranges are
+   packed one after another in the scratch buffer. */
 static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
-    const syn_segment *s = x->segments;
-    const syn_dtype wide = syn__wide_dtype(x->dtype, x->reduce);
+    const syn_dtype wide = scratch_dtype(x);
     const size_t wide_bytes = syn_dtype_bytes(wide), size = (size_t)x->group->size;
-    size_t piece = min_size(SYN__MPI_SCRATCH_BYTES / wide_bytes, self->limit) / (size + 1);
-    if (piece == 0)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "reduce_scatter over %d ranks is too wide",
-                        (int)x->group->size);
+    size_t piece;
+    SYN_TRY(piece_elems(self, x, 1, &piece, err));
     unsigned char *mine = shared->scratch + size * piece * wide_bytes;
-    for (size_t at = 0; at < s->n_elems; at += piece) {
-        const size_t n = min_size(piece, s->n_elems - at);
-        for (size_t k = 0; k < size; k++)
-            syn__wide_load(s->in, k * s->n_elems + at, shared->scratch + k * n * wide_bytes, n,
-                           x->dtype, x->reduce);
+    for (size_t at = 0; at < x->n_part; at += piece) {
+        const size_t n = min_size(piece, x->n_part - at);
+        for (size_t k = 0; k < size; k++) {
+            unsigned char *to = shared->scratch + k * n * wide_bytes;
+            const size_t real = pass_range(x, k * x->n_part + at, n, to, load);
+            memset(to + real * wide_bytes, 0, (n - real) * wide_bytes);
+        }
         SYN__TRY_MPI("MPI_Reduce_scatter_block",
                      MPI_Reduce_scatter_block(shared->scratch, mine, (int)n,
                                               reduce_type(wide, x->reduce),
                                               reduce_op(self, wide, x->reduce), shared->comm));
         if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(mine, n, wide, x->group->size);
-        syn__wide_store(mine, s->out, at, n, x->dtype, x->reduce);
+        if (is_widened(x)) syn__wide_store(mine, x->part, at, n, x->dtype, x->reduce);
+        else memcpy((char *)x->part + at * wide_bytes, mine, n * wide_bytes);
     }
     return SYN_OK;
 }
 
 static syn_status reduce_scatter(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
-    const syn_segment *s = x->segments;
-    if (s->n_elems == 0) return SYN_OK;
-    if (syn__wide_dtype(x->dtype, x->reduce) != x->dtype ||
-        s->n_elems > self->limit / (size_t)x->group->size)
-        return reduce_scatter_pieces(self, x, err);
+    if (x->n_part == 0) return SYN_OK;
+    if (is_widened(x) || !is_one_array(self, x)) return reduce_scatter_pieces(self, x, err);
     SYN__TRY_MPI("MPI_Reduce_scatter_block",
-                 MPI_Reduce_scatter_block(s->in, s->out, (int)s->n_elems,
+                 MPI_Reduce_scatter_block(x->segments->in, x->part, (int)x->n_part,
                                           reduce_type(x->dtype, x->reduce),
                                           reduce_op(self, x->dtype, x->reduce), shared->comm));
-    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(s->out, s->n_elems, x->dtype, x->group->size);
+    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(x->part, x->n_part, x->dtype, x->group->size);
     return SYN_OK;
 }
+
+/* Gathers the same range of every part at a time, in the scratch buffer. */
+static syn_status all_gather_pieces(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype), size = (size_t)x->group->size;
+    const MPI_Datatype type = syn__mpi_type(x->dtype);
+    size_t piece;
+    SYN_TRY(piece_elems(self, x, 0, &piece, err));
+    for (size_t at = 0; at < x->n_part; at += piece) {
+        const size_t n = min_size(piece, x->n_part - at);
+        SYN__TRY_MPI("MPI_Allgather",
+                     MPI_Allgather((const char *)x->part + at * elem_bytes, (int)n, type,
+                                   shared->scratch, (int)n, type, shared->comm));
+        for (size_t k = 0; k < size; k++)
+            pass_range(x, k * x->n_part + at, n, shared->scratch + k * n * elem_bytes, store);
+    }
+    return SYN_OK;
+}
+
+static syn_status all_gather(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const MPI_Datatype type = syn__mpi_type(x->dtype);
+    if (x->n_part == 0) return SYN_OK;
+    if (!is_one_array(self, x)) return all_gather_pieces(self, x, err);
+    SYN__TRY_MPI("MPI_Allgather", MPI_Allgather(x->part, (int)x->n_part, type, x->segments->out,
+                                                (int)x->n_part, type, shared->comm));
+    return SYN_OK;
+}
+
+/* ---- broadcast, barrier ---- */
 
 /* Broadcasts n_elems elements of buf from `root`, in pieces. */
 static syn_status spread(syn__mpi *self, const syn_comm_call *x, void *buf, size_t n_elems,
@@ -356,23 +421,6 @@ static syn_status spread(syn__mpi *self, const syn_comm_call *x, void *buf, size
         SYN__TRY_MPI("MPI_Bcast", MPI_Bcast((char *)buf + at * syn_dtype_bytes(x->dtype), n,
                                             syn__mpi_type(x->dtype), root, shared->comm));
     }
-    return SYN_OK;
-}
-
-static syn_status all_gather(syn__mpi *self, const syn_comm_call *x, syn_error *err) {
-    const syn__mpi_group *shared = x->group->impl;
-    const syn_segment *s = x->segments;
-    const size_t bytes = s->n_elems * syn_dtype_bytes(x->dtype);
-    const MPI_Datatype type = syn__mpi_type(x->dtype);
-    if (s->n_elems == 0) return SYN_OK;
-    if (s->n_elems <= self->limit / (size_t)x->group->size) {
-        SYN__TRY_MPI("MPI_Allgather", MPI_Allgather(s->in, (int)s->n_elems, type, s->out,
-                                                    (int)s->n_elems, type, shared->comm));
-        return SYN_OK;
-    }
-    memcpy((char *)s->out + (size_t)x->group->index * bytes, s->in, bytes);
-    for (int32_t k = 0; k < x->group->size; k++)
-        SYN_TRY(spread(self, x, (char *)s->out + (size_t)k * bytes, s->n_elems, k, err));
     return SYN_OK;
 }
 

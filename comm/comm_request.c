@@ -146,7 +146,7 @@ static void request_end(syn__comm *self, syn_request *r) {
 }
 
 static syn_status check_segments(const syn_comm_call *x, syn_error *err) {
-    const bool list = x->kind == SYN_COMM_ALL_REDUCE || x->kind == SYN_COMM_BROADCAST;
+    const bool list = !syn__is_message(x->kind);
     const int32_t most = list ? SYN_MAX_LIST : 1;
     if (x->kind == SYN_COMM_BARRIER || (x->n_segments >= 1 && x->n_segments <= most)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "%s got %d tensors but accepts %s%d",
@@ -154,15 +154,28 @@ static syn_status check_segments(const syn_comm_call *x, syn_error *err) {
                     (int)most);
 }
 
+/* The parts of all ranks must hold all elements. */
+static syn_status check_part(const syn_comm_call *x, syn_error *err) {
+    size_t left = x->n_part * (size_t)x->group->size;
+    for (int32_t i = 0; i < x->n_segments; i++) {
+        if (x->segments[i].n_elems > left)
+            return SYN_FAIL(err, SYN_E_INVALID, "%s: %d parts of %zu elements do not hold the list",
+                            syn_comm_kind_name(x->kind), (int)x->group->size, x->n_part);
+        left -= x->segments[i].n_elems;
+    }
+    return SYN_OK;
+}
+
 static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error *err) {
     SYN_TRY(syn__comm_check_open(comm, err));
     SYN_TRY(check_segments(x, err));
     switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
-    case SYN_COMM_ALL_GATHER:
-    case SYN_COMM_REDUCE_SCATTER:
     case SYN_COMM_BARRIER:
         return SYN_OK;
+    case SYN_COMM_ALL_GATHER:
+    case SYN_COMM_REDUCE_SCATTER:
+        return check_part(x, err);
     case SYN_COMM_BROADCAST:
         if (x->root >= 0 && x->root < x->group->size) return SYN_OK;
         return SYN_FAIL(err, SYN_E_INVALID, "broadcast has root %d in group %.64s of %d ranks",
@@ -186,6 +199,7 @@ static void describe(syn_request *r, const syn_comm_call *x) {
         r->sig.n_elems += x->segments[i].n_elems;
         r->sig.cut = syn_hash(&x->segments[i].n_elems, sizeof(size_t), r->sig.cut);
     }
+    if (syn__has_part(x->kind)) r->sig.cut = syn_hash(&x->n_part, sizeof(size_t), r->sig.cut);
 }
 
 syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *call, syn_request **request,

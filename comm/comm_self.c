@@ -19,7 +19,18 @@ static void copy(const syn_segment *to, const void *from, syn_dtype dtype) {
 static syn_status self_run(syn__comm *comm, syn_request *request, syn_error *err) {
     (void)comm, (void)err;
     const syn_comm_call *x = &request->sig.comm_call;
-    for (int32_t i = 0; i < x->n_segments; i++) copy(&x->segments[i], x->segments[i].in, x->dtype);
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype), n_elems = request->sig.n_elems;
+    char *part = x->part;
+    for (int32_t i = 0; i < x->n_segments; i++) {
+        const syn_segment *s = &x->segments[i];
+        const size_t bytes = s->n_elems * elem_bytes;
+        if (!syn__has_part(x->kind)) copy(s, s->in, x->dtype);
+        else if (x->kind == SYN_COMM_ALL_GATHER) copy(s, part, x->dtype);
+        else if (bytes > 0) memcpy(part, s->in, bytes);
+        if (syn__has_part(x->kind) && bytes > 0) part += bytes;
+    }
+    if (x->kind == SYN_COMM_REDUCE_SCATTER && x->n_part > n_elems)
+        memset(part, 0, (x->n_part - n_elems) * elem_bytes);
     return SYN_OK;
 }
 

@@ -147,7 +147,9 @@ static void interleave_gathered(syn_call *c) {
 
 SYN__CPU(all_gather) {
     size_t outer, inner_bytes;
-    describe(c, c->in);
+    describe(c, c->out);
+    c->comm_call.part = c->in[0].data;
+    c->comm_call.n_part = (size_t)syn_spec_elems(&c->in[0].spec);
     split(&c->in[0], c->attr[0].i, &outer, &inner_bytes);
     if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->out[0].spec);
@@ -185,8 +187,10 @@ SYN__INFER(reduce_scatter) {
 
 SYN__CPU(reduce_scatter) {
     size_t outer, inner_bytes;
-    describe(c, c->out);
+    describe(c, c->in);
     c->comm_call.reduce = (syn_reduce)c->attr[0].i;
+    c->comm_call.part = c->out[0].data;
+    c->comm_call.n_part = (size_t)syn_spec_elems(&c->out[0].spec);
     split(&c->out[0], c->attr[1].i, &outer, &inner_bytes);
     if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->in[0].spec);
@@ -281,14 +285,18 @@ static syn_status check_list(const syn_call *c) {
     return SYN_OK;
 }
 
+static bool check_length(syn_ctx *ctx, syn_op op, int n) {
+    if (n >= 1 && n <= SYN_MAX_LIST) return true;
+    syn_ctx_fail(ctx, SYN_E_INVALID, "%s got %d tensors but accepts 1 to %d", syn_op_table[op].name,
+                 n, SYN_MAX_LIST);
+    return false;
+}
+
 static void coalesced(syn_ctx *ctx, syn_op op, syn_tensor *xs, int n, int64_t how,
                       const syn_group *group) {
     const syn_attr attr[2] = {{.i = n}, {.i = how}};
     syn_tensor out[SYN_MAX_OUTPUTS];
-    if (n < 1 || n > SYN_MAX_LIST)
-        syn_ctx_fail(ctx, SYN_E_INVALID, "%s got %d tensors but accepts 1 to %d",
-                     syn_op_table[op].name, n, SYN_MAX_LIST);
-    if (!ready(ctx, op, group)) return;
+    if (!check_length(ctx, op, n) || !ready(ctx, op, group)) return;
     syn__call_op(ctx, op, xs, n, attr, 2, group, out);
     for (int i = 0; i < n; i++) xs[i] = out[i];
 }
@@ -311,6 +319,80 @@ SYN__INFER(broadcast_coalesced) {
 void syn_broadcast_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, int root,
                              const syn_group *group) {
     coalesced(ctx, SYN_OP_BROADCAST_COALESCED, xs, n, root, group);
+}
+
+/* Fails if group->size parts of `part` elements are shorter than the first n inputs together. */
+static syn_status check_parts(const syn_call *c, int n_list, int64_t part) {
+    int64_t all, n = 0;
+    for (int i = 0; i < n_list; i++) n += syn_spec_elems(&c->in[i].spec);
+    if (part >= 0 && syn_mul_i64(part, c->group->size, &all) && all >= n) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_SHAPE,
+                    "%d parts of %lld elements are shorter than the list of %lld elements",
+                    c->group->size, (long long)part, (long long)n);
+}
+
+SYN__INFER(reduce_scatter_coalesced) {
+    const int64_t part = c->attr[1].i;
+    SYN_TRY(check_reduce(c, c->attr[0].i));
+    SYN_TRY(check_list(c));
+    SYN_TRY(check_parts(c, c->n_in, part));
+    c->out[0].spec = (syn_spec){(int32_t)dtype(&c->in[0]), 1, {part}};
+    return SYN_OK;
+}
+
+SYN__CPU(reduce_scatter_coalesced) {
+    describe(c, c->in);
+    c->comm_call.reduce = (syn_reduce)c->attr[0].i;
+    c->comm_call.part = c->out[0].data;
+    c->comm_call.n_part = (size_t)c->attr[1].i;
+    return SYN_OK;
+}
+
+syn_tensor syn_reduce_scatter_coalesced(syn_ctx *ctx, const syn_tensor *xs, int n,
+                                        syn_reduce reduce, int64_t part, const syn_group *group) {
+    const syn_attr attr[2] = {{.i = reduce}, {.i = part}};
+    syn_tensor out = {0};
+    if (ready(ctx, SYN_OP_REDUCE_SCATTER_COALESCED, group))
+        syn__call_op(ctx, SYN_OP_REDUCE_SCATTER_COALESCED, xs, n, attr, 2, group, &out);
+    return out;
+}
+
+/* inputs: the tensors to overwrite, then this rank's part */
+SYN__INFER(all_gather_coalesced) {
+    const int n = c->n_in - 1;
+    if (c->attr[0].i != n)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "got a list of %d tensors for %lld results", n,
+                        (long long)c->attr[0].i);
+    SYN_TRY(check_list(c));
+    return check_parts(c, n, syn_spec_elems(&c->in[n].spec));
+}
+
+/* The old elements of the list are not read. */
+SYN__COST(all_gather_coalesced) {
+    const uint64_t part = syn_spec_bytes(&c->in[c->n_in - 1].spec);
+    *cost = (syn_cost){0, part, syn__output_bytes(c)};
+}
+
+SYN__CPU(all_gather_coalesced) {
+    const syn_operand *part = &c->in[c->n_in - 1];
+    describe(c, c->in);
+    c->comm_call.n_segments = c->n_out;
+    c->comm_call.part = part->data;
+    c->comm_call.n_part = (size_t)syn_spec_elems(&part->spec);
+    return SYN_OK;
+}
+
+void syn_all_gather_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_tensor part,
+                              const syn_group *group) {
+    const syn_attr attr[1] = {{.i = n}};
+    syn_tensor in[SYN_MAX_LIST + 1], out[SYN_MAX_OUTPUTS];
+    if (!check_length(ctx, SYN_OP_ALL_GATHER_COALESCED, n) ||
+        !ready(ctx, SYN_OP_ALL_GATHER_COALESCED, group))
+        return;
+    for (int i = 0; i < n; i++) in[i] = xs[i];
+    in[n] = part;
+    syn__call_op(ctx, SYN_OP_ALL_GATHER_COALESCED, in, n + 1, attr, 1, group, out);
+    for (int i = 0; i < n; i++) xs[i] = out[i];
 }
 
 SYN__INFER(barrier) {

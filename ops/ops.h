@@ -251,6 +251,16 @@ syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
    contents are used. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);
 void syn_broadcast_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, int root, const syn_group *group);
+/* A list of 1 to SYN_MAX_LIST dense tensors of one dtype counts as one array: the elements of xs[0],
+   then those of xs[1], and so on. Each rank of the group has a part of `part` elements of this array
+   (ZeRO, Rajbhandari et al. 2020). Elements beyond the array's end are padding.
+   syn_reduce_scatter_coalesced returns this rank's part of the reduction of the ranks' lists,
+   (part); its padding is 0. syn_all_gather_coalesced overwrites the list with the parts of all
+   ranks, and replaces each tensor by its new version. */
+syn_tensor syn_reduce_scatter_coalesced(syn_ctx *ctx, const syn_tensor *xs, int n,
+                                        syn_reduce reduce, int64_t part, const syn_group *group);
+void syn_all_gather_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_tensor part,
+                              const syn_group *group);
 /* peer: global rank. tag >= 0. */
 void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag);
 syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag);

@@ -136,7 +136,7 @@ static part scattered(const syn_call *c, const syn_group *g, int attr) {
 }
 
 /* The shard of output i. Only called if an input is a shard or a partial sum, or the op is
-   reduce_scatter or cut_tokens. */
+   a reduce-scatter or cut_tokens. */
 static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     const syn_spec *x = &c->in[0].spec, *y = &c->out[i].spec;
     switch (op) {
@@ -173,6 +173,8 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
         return scattered(c, c->group, 1);
     case SYN_OP_CUT_TOKENS:
         return scattered(c, c->group, 0);
+    case SYN_OP_REDUCE_SCATTER_COALESCED:
+        return (part){.shard = {0, 1, c->group->index, c->group->size}};
     case SYN_OP_ADD:
     case SYN_OP_ACCUMULATE:
     case SYN_OP_CAST:
@@ -200,7 +202,8 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *p
                          syn_call *call, syn_error *err) {
     const syn_trace_node *n = &t->nodes[node];
     part in[SYN_MAX_INPUTS];
-    bool any = n->op == SYN_OP_REDUCE_SCATTER || n->op == SYN_OP_CUT_TOKENS;
+    bool any = n->op == SYN_OP_REDUCE_SCATTER || n->op == SYN_OP_REDUCE_SCATTER_COALESCED ||
+               n->op == SYN_OP_CUT_TOKENS;
     for (uint32_t i = 0; i < n->n_in && !any; i++) any = parts->of[t->inputs[n->first_in + i]] != 0;
     if (!any) return SYN_OK;
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = part_of(parts, t->inputs[n->first_in + i]);

@@ -59,16 +59,19 @@ typedef struct syn__cuda_request {
     uint64_t begin_ns;           /* start time, if the operation runs through the host */
     uint64_t call_ns, called_ns; /* NCCL: times when the host's call began and ended; call_ns is 0
                                     if work is not recorded */
-    syn_comm_call comm_call;     /* as the op described it, with the copied `segments` */
+    syn_comm_call comm_call;     /* as the op described it, but its segments are `segments`, or
+                                    `whole` if the operation is packed */
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
+    int n_list;   /* number of `segments` */
     char *pinned; /* staging memory on the host */
     size_t pinned_bytes;
-    void *interleaved; /* device memory for the ranks' blocks, if they are converted to or from
-                          rows */
-    size_t interleaved_bytes;
+    char *host_part;   /* where the part is in `pinned` */
+    bool packed;       /* the operation uses `blocks`, which is copied from or to the segments */
+    syn_segment whole; /* all of `blocks` */
+    void *blocks;      /* device memory: the parts of all ranks */
+    size_t blocks_bytes;
     /* outer: product of the dimensions before the gathered or scattered dimension. inner_bytes:
-       bytes of one rank's part of such a row. If outer is 1, the blocks are contiguous and
-       `interleaved` is not needed. */
+       bytes of one rank's part of such a row. If outer is 1, the blocks are contiguous. */
     int64_t outer, inner_bytes;
 } syn__cuda_request;
 

@@ -21,7 +21,7 @@ void syn__cuda_request_free(syn__cuda_request *r) {
     if (r->end) cudaEventDestroy(r->end);
     if (r->copied) cudaEventDestroy(r->copied);
     if (r->pinned) cudaFreeHost(r->pinned);
-    if (r->interleaved) cudaFree(r->interleaved);
+    if (r->blocks) cudaFree(r->blocks);
     syn_free(r);
 }
 
@@ -117,89 +117,120 @@ static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t
     r->call_ns = 0;
     r->comm_call = call->comm_call;
     r->comm_call.segments = r->segments;
-    for (int i = 0; i < r->comm_call.n_segments; i++) r->segments[i] = call->comm_call.segments[i];
+    r->n_list = r->comm_call.n_segments;
+    r->packed = false;
+    for (int i = 0; i < r->n_list; i++) r->segments[i] = call->comm_call.segments[i];
     *out = r;
     return SYN_OK;
 }
 
-/* ---- blocks of ranks, and rows ---- */
+/* ---- blocks of ranks ---- */
 
 static int64_t elem_bytes(const syn__cuda_request *r) {
     return (int64_t)syn_dtype_bytes(r->comm_call.dtype);
 }
 
-/* If the gathered or scattered dimension is not the first, the operation itself uses contiguous
-   blocks in the request's `interleaved` memory. */
-static syn_status find_rows(syn__cuda_comms *x, syn__cuda_request *r, const syn_call *call,
-                            syn_error *err) {
-    const bool gather = r->comm_call.kind == SYN_COMM_ALL_GATHER;
-    r->outer = 1;
-    if (!gather && r->comm_call.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
-    const syn_spec *part = gather ? &call->in[0].spec : &call->out[0].spec;
-    const int64_t axis = call->attr[gather ? 0 : 1].i;
-    for (int64_t d = 0; d < axis; d++) r->outer *= part->dims[d];
-    if (r->outer <= 1 || r->segments[0].n_elems == 0) {
-        r->outer = 1;
-        return SYN_OK;
-    }
-    const size_t part_bytes = r->segments[0].n_elems * (size_t)elem_bytes(r);
-    const size_t bytes = part_bytes * (size_t)r->comm_call.group->size;
-    r->inner_bytes = (int64_t)part_bytes / r->outer;
-    if (bytes <= r->interleaved_bytes) return SYN_OK;
-    SYN_TRY(syn__cuda_grow(x->device, &r->interleaved, &r->interleaved_bytes, bytes, bytes,
-                           "blocks of ranks", err));
-    return syn__cuda_late(x->device, err);
+static bool has_part(const syn_comm_call *x) {
+    return x->kind == SYN_COMM_ALL_GATHER || x->kind == SYN_COMM_REDUCE_SCATTER;
 }
 
-/* Before a reduce-scatter of an inner dimension: converts rows to blocks. */
-static syn_status interleave_before(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
-    if (r->outer == 1 || r->comm_call.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
-    SYN_TRY(syn__cuda_interleave(x->device->at.stream, r->segments[0].in, r->interleaved,
-                                 r->comm_call.group->size, r->outer, r->inner_bytes, false, err));
-    r->segments[0].in = r->interleaved;
+/* An all-gather or reduce-scatter uses one array, which consists of the ranks' parts. If the
+   tensors are not such an array, because the dimension is not the first, or because they are a list
+   or have padding, the operation uses `blocks` instead. */
+static syn_status find_blocks(syn__cuda_comms *x, syn__cuda_request *r, const syn_call *call,
+                              syn_error *err) {
+    const bool gather = r->comm_call.kind == SYN_COMM_ALL_GATHER;
+    const size_t all = r->comm_call.n_part * (size_t)r->comm_call.group->size;
+    r->outer = 1;
+    if (all == 0) return SYN_OK;
+    if (r->n_list == 1 && r->segments[0].n_elems == all) {
+        const syn_spec *part = gather ? &call->in[0].spec : &call->out[0].spec;
+        const int64_t axis = call->attr[gather ? 0 : 1].i;
+        for (int64_t d = 0; d < axis; d++) r->outer *= part->dims[d];
+        if (r->outer == 1) return SYN_OK;
+        r->inner_bytes = (int64_t)r->comm_call.n_part * elem_bytes(r) / r->outer;
+    }
+    r->packed = true;
+    const size_t bytes = all * (size_t)elem_bytes(r);
+    if (bytes > r->blocks_bytes) {
+        SYN_TRY(syn__cuda_grow(x->device, &r->blocks, &r->blocks_bytes, bytes, bytes,
+                               "blocks of ranks", err));
+        SYN_TRY(syn__cuda_late(x->device, err));
+    }
+    r->whole.in = r->whole.out = r->blocks;
+    r->whole.n_elems = all;
+    r->comm_call.segments = &r->whole;
+    r->comm_call.n_segments = 1;
     return SYN_OK;
 }
 
-/* After an all-gather of an inner dimension: converts blocks to rows. */
-static syn_status interleave_after(syn__cuda_comms *x, syn__cuda_request *r, void *rows,
-                                   syn_error *err) {
-    if (r->outer == 1 || r->comm_call.kind != SYN_COMM_ALL_GATHER) return SYN_OK;
-    return syn__cuda_interleave(x->device->at.stream, r->interleaved, rows,
-                                r->comm_call.group->size, r->outer, r->inner_bytes, true, err);
+static syn_status copy_on_device(cudaStream_t stream, void *to, const void *from, size_t bytes,
+                                 syn_error *err) {
+    if (bytes > 0)
+        SYN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream), "a copy", err);
+    return SYN_OK;
 }
 
-/* Where the operation itself writes segment i. */
-static void *target(const syn__cuda_request *r, int i) {
-    return r->outer > 1 && r->comm_call.kind == SYN_COMM_ALL_GATHER ? r->interleaved
-                                                                   : r->segments[i].out;
+/* Before a reduce-scatter: copies its tensors to `blocks`. */
+static syn_status pack(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
+    cudaStream_t stream = x->device->at.stream;
+    if (!r->packed || r->comm_call.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
+    if (r->outer > 1)
+        return syn__cuda_interleave(stream, r->segments[0].in, r->blocks, r->comm_call.group->size,
+                                    r->outer, r->inner_bytes, false, err);
+    char *at = static_cast<char *>(r->blocks);
+    char *end = at + r->whole.n_elems * (size_t)elem_bytes(r);
+    for (int i = 0; i < r->n_list; i++) {
+        const size_t bytes = r->segments[i].n_elems * (size_t)elem_bytes(r);
+        SYN_TRY(copy_on_device(stream, at, r->segments[i].in, bytes, err));
+        at += bytes;
+    }
+    if (at < end) SYN_CUDA(cudaMemsetAsync(at, 0, (size_t)(end - at), stream), "padding", err);
+    return SYN_OK;
+}
+
+/* After an all-gather: copies `blocks` to its tensors. */
+static syn_status unpack(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
+    cudaStream_t stream = x->device->at.stream;
+    if (!r->packed || r->comm_call.kind != SYN_COMM_ALL_GATHER) return SYN_OK;
+    if (r->outer > 1)
+        return syn__cuda_interleave(stream, r->blocks, r->segments[0].out, r->comm_call.group->size,
+                                    r->outer, r->inner_bytes, true, err);
+    const char *at = static_cast<const char *>(r->blocks);
+    for (int i = 0; i < r->n_list; i++) {
+        const size_t bytes = r->segments[i].n_elems * (size_t)elem_bytes(r);
+        SYN_TRY(copy_on_device(stream, r->segments[i].out, at, bytes, err));
+        at += bytes;
+    }
+    return SYN_OK;
 }
 
 /* ---- through the host ---- */
 
-static bool reads(const syn_comm_call *x) {
-    return x->kind != SYN_COMM_RECV &&
-           (x->kind != SYN_COMM_BROADCAST || x->group->index == x->root);
-}
-
-/* Number of bytes that segment i reads; bytes_out: number of bytes that it writes. */
+/* Number of bytes that the operation reads from segment i, and that it writes to it. Number -1 is
+   the part. */
 static size_t bytes_in(const syn__cuda_request *r, int i) {
-    const size_t size =
-        r->comm_call.kind == SYN_COMM_REDUCE_SCATTER ? (size_t)r->comm_call.group->size : 1;
-    return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
+    const syn_comm_call *x = &r->comm_call;
+    if (i < 0) return x->kind == SYN_COMM_ALL_GATHER ? x->n_part * (size_t)elem_bytes(r) : 0;
+    if (x->kind == SYN_COMM_RECV || x->kind == SYN_COMM_ALL_GATHER ||
+        (x->kind == SYN_COMM_BROADCAST && x->group->index != x->root))
+        return 0;
+    return x->segments[i].n_elems * (size_t)elem_bytes(r);
 }
 static size_t bytes_out(const syn__cuda_request *r, int i) {
-    if (r->comm_call.kind == SYN_COMM_SEND) return 0;
-    const size_t size =
-        r->comm_call.kind == SYN_COMM_ALL_GATHER ? (size_t)r->comm_call.group->size : 1;
-    return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
+    const syn_comm_call *x = &r->comm_call;
+    if (i < 0) return x->kind == SYN_COMM_REDUCE_SCATTER ? x->n_part * (size_t)elem_bytes(r) : 0;
+    if (x->kind == SYN_COMM_SEND || x->kind == SYN_COMM_REDUCE_SCATTER) return 0;
+    return x->segments[i].n_elems * (size_t)elem_bytes(r);
 }
 
-/* Lays out staging memory: for each segment the data that it reads, then the data that it writes,
-   each aligned to 16 bytes. Earlier copies from this memory are finished before it is written
-   again, because the writes come after r->end. */
+/* Lays out staging memory: for the part and for each segment, the data that is read and the data
+   that is written, each aligned to 16 bytes. Earlier copies from this memory are finished before it
+   is written again, because the writes come after r->end. */
 static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
+    const int first = has_part(&r->comm_call) ? -1 : 0;
     size_t bytes = 0;
-    for (int i = 0; i < r->comm_call.n_segments; i++)
+    for (int i = first; i < r->comm_call.n_segments; i++)
         bytes += (bytes_in(r, i) + 15) / 16 * 16 + (bytes_out(r, i) + 15) / 16 * 16;
     if (bytes > r->pinned_bytes) {
         if (r->pinned) {
@@ -212,8 +243,10 @@ static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
         r->pinned_bytes = bytes;
     }
     char *at = r->pinned;
+    r->host_part = at;
+    if (first < 0) at += (r->comm_call.n_part * (size_t)elem_bytes(r) + 15) / 16 * 16;
     for (int i = 0; i < r->comm_call.n_segments; i++) {
-        r->of_host[i].n_elems = r->segments[i].n_elems;
+        r->of_host[i].n_elems = r->comm_call.segments[i].n_elems;
         r->of_host[i].in = at;
         at += (bytes_in(r, i) + 15) / 16 * 16;
         r->of_host[i].out = at;
@@ -222,16 +255,33 @@ static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
     return SYN_OK;
 }
 
+static syn_status copy_to_host(cudaStream_t stream, const void *to, const void *from, size_t bytes,
+                               syn_error *err) {
+    if (bytes > 0)
+        SYN_CUDA(
+            cudaMemcpyAsync(const_cast<void *>(to), from, bytes, cudaMemcpyDeviceToHost, stream),
+            "a copy from the device", err);
+    return SYN_OK;
+}
+
+static syn_status copy_to_device(cudaStream_t stream, void *to, const void *from, size_t bytes,
+                                 syn_error *err) {
+    if (bytes > 0)
+        SYN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
+                 "a copy to the device", err);
+    return SYN_OK;
+}
+
 static syn_status start_through_host(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     cudaStream_t stream = x->device->at.stream;
     syn_comm_call host = r->comm_call;
-    host.segments = r->of_host;
     SYN_TRY(place_segments(r, err));
-    for (int i = 0; i < host.n_segments && reads(&host); i++)
-        if (bytes_in(r, i) > 0)
-            SYN_CUDA(cudaMemcpyAsync(const_cast<void *>(r->of_host[i].in), r->segments[i].in,
-                                     bytes_in(r, i), cudaMemcpyDeviceToHost, stream),
-                     "a copy from the device", err);
+    host.segments = r->of_host;
+    host.part = r->host_part;
+    SYN_TRY(copy_to_host(stream, r->host_part, r->comm_call.part, bytes_in(r, -1), err));
+    for (int i = 0; i < host.n_segments; i++)
+        SYN_TRY(copy_to_host(stream, r->of_host[i].in, r->comm_call.segments[i].in, bytes_in(r, i),
+                             err));
     SYN_CUDA(cudaEventRecord(r->end, stream), "an event", err);
     SYN_TRY(syn__cuda_comms_sync(x, r->end, err));
     SYN_CUDA(cudaEventSynchronize(r->end), "waiting for a copy", err);
@@ -251,13 +301,12 @@ static syn_status wait_through_host(syn__cuda_comms *x, syn__cuda_request *r, sy
     }
     syn__cuda_host->set_time(x->device->ctx, r->node, times.begin_ns, times.end_ns - times.begin_ns,
                              times.cpu_ns);
+    SYN_TRY(copy_to_device(stream, r->comm_call.part, r->host_part, bytes_out(r, -1), err));
     for (int i = 0; i < r->comm_call.n_segments; i++)
-        if (bytes_out(r, i) > 0)
-            SYN_CUDA(cudaMemcpyAsync(target(r, i), r->of_host[i].out, bytes_out(r, i),
-                                     cudaMemcpyHostToDevice, stream),
-                     "a copy to the device", err);
+        SYN_TRY(copy_to_device(stream, r->comm_call.segments[i].out, r->of_host[i].out,
+                               bytes_out(r, i), err));
     SYN_CUDA(cudaEventRecord(r->copied, stream), "an event", err);
-    return interleave_after(x, r, r->segments[0].out, err);
+    return unpack(x, r, err);
 }
 
 /* ---- through NCCL ---- */
@@ -295,20 +344,20 @@ static ncclRedOp_t reduction_of(syn_reduce reduce) {
 }
 
 static ncclResult_t launch_one(const syn__cuda_request *r, int i, const syn__nccl_group *g) {
-    const syn_segment *s = &r->segments[i];
-    const ncclDataType_t type = type_of(r->comm_call.dtype);
-    const ncclRedOp_t reduction = reduction_of(r->comm_call.reduce);
-    void *out = target(r, i);
-    switch (r->comm_call.kind) {
+    const syn_comm_call *x = &r->comm_call;
+    const syn_segment *s = &x->segments[i];
+    const ncclDataType_t type = type_of(x->dtype);
+    const ncclRedOp_t reduction = reduction_of(x->reduce);
+    switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
-        return syn__nccl.AllReduce(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
+        return syn__nccl.AllReduce(s->in, s->out, s->n_elems, type, reduction, g->comm, g->stream);
     case SYN_COMM_ALL_GATHER:
-        return syn__nccl.AllGather(s->in, out, s->n_elems, type, g->comm, g->stream);
+        return syn__nccl.AllGather(x->part, s->out, x->n_part, type, g->comm, g->stream);
     case SYN_COMM_REDUCE_SCATTER:
-        return syn__nccl.ReduceScatter(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
+        return syn__nccl.ReduceScatter(s->in, x->part, x->n_part, type, reduction, g->comm,
+                                       g->stream);
     default:
-        return syn__nccl.Broadcast(s->in, out, s->n_elems, type, r->comm_call.root, g->comm,
-                                   g->stream);
+        return syn__nccl.Broadcast(s->in, s->out, s->n_elems, type, x->root, g->comm, g->stream);
     }
 }
 
@@ -317,7 +366,7 @@ static ncclResult_t launch_all(const syn__cuda_request *r, const syn__nccl_group
     ncclResult_t code = syn__nccl.GroupStart();
     if (code != ncclSuccess) return code;
     for (int i = 0; i < r->comm_call.n_segments; i++)
-        if (r->segments[i].n_elems > 0 && code == ncclSuccess) code = launch_one(r, i, g);
+        if (r->comm_call.segments[i].n_elems > 0 && code == ncclSuccess) code = launch_one(r, i, g);
     const ncclResult_t end = syn__nccl.GroupEnd();
     return code != ncclSuccess ? code : end;
 }
@@ -344,6 +393,8 @@ static syn_status launch_collective(syn__cuda_comms *x, const syn__cuda_request 
 static syn_status start_comparison(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
     syn_comm_call host = r->comm_call;
     host.elsewhere = true;
+    host.segments = r->segments;
+    host.n_segments = r->n_list;
     SYN_TRY(x->comm->ops->start(x->comm, &host, &r->host, err));
     if (!host.now) return SYN_OK;
     syn_request *done = r->host;
@@ -375,7 +426,7 @@ static syn_status wait_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_e
     }
     SYN_TRY(syn__nccl_check(x, err));
     SYN_CUDA(cudaStreamWaitEvent(x->device->at.stream, r->end, 0), "an event", err);
-    return interleave_after(x, r, r->segments[0].out, err);
+    return unpack(x, r, err);
 }
 
 static bool by_nccl(const syn__cuda_comms *x, const syn_comm_call *comm_call) {
@@ -403,8 +454,8 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
     SYN_TRY(syn__cuda_late(x->device, err));
     SYN_TRY(syn__cuda_flush_deferred(x->device, err));
     SYN_TRY(request_new(x, call, node, &r, err));
-    syn_status s = find_rows(x, r, call, err);
-    if (s == SYN_OK) s = interleave_before(x, r, err);
+    syn_status s = has_part(&r->comm_call) ? find_blocks(x, r, call, err) : SYN_OK;
+    if (s == SYN_OK) s = pack(x, r, err);
 #ifdef SYN_HAVE_NCCL
     if (s == SYN_OK && by_nccl(x, &r->comm_call)) s = start_in_stream(x, r, err);
     else

@@ -8,27 +8,28 @@ static syn_status described_cuda(syn_call *c) {
     return c->def->cpu(c);
 }
 
-/* Describes one segment with the elements of this rank's shard. comm/cuda converts rows to
-   blocks. */
-static void describe(syn_call *c, const syn_operand *part) {
+/* Describes one segment, the array of all parts. comm/cuda converts rows to blocks. */
+static void describe(syn_call *c, const syn_operand *all, const syn_operand *part) {
     c->segments[0].in = c->in[0].data;
     c->segments[0].out = c->out[0].data;
-    c->segments[0].n_elems = (size_t)syn_spec_elems(&part->spec);
+    c->segments[0].n_elems = (size_t)syn_spec_elems(&all->spec);
     c->comm_call = syn_comm_call();
     c->comm_call.kind = c->def->comm;
     c->comm_call.dtype = (syn_dtype)part->spec.dtype;
     c->comm_call.n_segments = 1;
     c->comm_call.group = c->group;
     c->comm_call.segments = c->segments;
+    c->comm_call.part = part->data;
+    c->comm_call.n_part = (size_t)syn_spec_elems(&part->spec);
 }
 
 static syn_status all_gather_cuda(syn_call *c) {
-    describe(c, &c->in[0]);
+    describe(c, &c->out[0], &c->in[0]);
     return SYN_OK;
 }
 
 static syn_status reduce_scatter_cuda(syn_call *c) {
-    describe(c, &c->out[0]);
+    describe(c, &c->in[0], &c->out[0]);
     c->comm_call.reduce = (syn_reduce)c->attr[0].i;
     return SYN_OK;
 }
@@ -68,10 +69,17 @@ syn_status syn__cuda_interleave(cudaStream_t stream, const void *from, void *to,
 }
 
 const syn__cuda_row syn__cuda_comm_rows[] = {
-    {SYN_OP_ALL_REDUCE, described_cuda},  {SYN_OP_ALL_REDUCE_COALESCED, described_cuda},
-    {SYN_OP_ALL_GATHER, all_gather_cuda}, {SYN_OP_REDUCE_SCATTER, reduce_scatter_cuda},
-    {SYN_OP_BROADCAST, described_cuda},   {SYN_OP_BROADCAST_COALESCED, described_cuda},
-    {SYN_OP_BARRIER, described_cuda},     {SYN_OP_SEND, described_cuda},
-    {SYN_OP_RECV, described_cuda},        {SYN_OP_GATHER_TOKENS, all_gather_cuda},
+    {SYN_OP_ALL_REDUCE, described_cuda},
+    {SYN_OP_ALL_REDUCE_COALESCED, described_cuda},
+    {SYN_OP_ALL_GATHER, all_gather_cuda},
+    {SYN_OP_REDUCE_SCATTER, reduce_scatter_cuda},
+    {SYN_OP_BROADCAST, described_cuda},
+    {SYN_OP_BROADCAST_COALESCED, described_cuda},
+    {SYN_OP_BARRIER, described_cuda},
+    {SYN_OP_SEND, described_cuda},
+    {SYN_OP_RECV, described_cuda},
+    {SYN_OP_GATHER_TOKENS, all_gather_cuda},
+    {SYN_OP_REDUCE_SCATTER_COALESCED, described_cuda},
+    {SYN_OP_ALL_GATHER_COALESCED, described_cuda},
     {SYN_OP_NONE, NULL},
 };

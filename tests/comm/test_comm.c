@@ -45,13 +45,14 @@ static syn_status run_job(syn_comm *comm, const syn_group *group, const job *j, 
                           bool started, syn_error *err) {
     syn_segment segments[6];
     const int32_t n = cut(j, in, out, segments);
-    const syn_comm_call x = {.kind = j->kind,
-                             .dtype = j->dtype,
-                             .reduce = j->reduce,
-                             .root = j->root,
-                             .n_segments = n,
-                             .group = group,
-                             .segments = segments};
+    syn_comm_call x = {.kind = j->kind,
+                       .dtype = j->dtype,
+                       .reduce = j->reduce,
+                       .root = j->root,
+                       .n_segments = n,
+                       .group = group,
+                       .segments = segments};
+    if (!j->list) set_data(&x, segments, in, out, j->n);
     if (!started) return syn_comm_run(comm, &x, NULL, err);
     syn_request *request = NULL;
     SYN_TRY(comm->ops->start(comm, &x, &request, err));

@@ -90,6 +90,7 @@ static syn_status do_step(syn_comm *comm, syn_group *const *groups, const step *
     syn_segment segments[3];
     x.n_segments = cut(s, in, out, segments);
     x.segments = segments;
+    if (s->what == GATHER || s->what == SCATTER) set_data(&x, segments, in, out, s->n);
     return syn_comm_run(comm, &x, wait, err);
 }
 

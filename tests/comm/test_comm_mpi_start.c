@@ -82,10 +82,8 @@ static void plan(operation *o, const syn_group *group, uint64_t dice) {
                            .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
                            .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
                            .root = (int32_t)((dice >> 48) % (uint64_t)group->size),
-                           .n_segments = 1,
-                           .group = group,
-                           .segments = &o->one};
-    o->one = (syn_segment){o->in, o->got, n};
+                           .group = group};
+    set_data(&o->x, &o->one, o->in, o->got, n);
     const size_t results = o->x.kind == SYN_COMM_ALL_GATHER ? n * (size_t)group->size : n;
     o->bytes = results * syn_dtype_bytes(o->x.dtype);
     reference_fill(o->in, n * (size_t)group->size, o->x.dtype, dice + (uint64_t)group->index);
@@ -109,7 +107,8 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
     for (int i = 0; i < 2 * DEPTH; i++) {
         plan(&all[i], groups[i / DEPTH], random_u64(common));
         syn_comm_call x = all[i].x;
-        x.segments = &(const syn_segment){all[i].in, all[i].want, all[i].one.n_elems};
+        syn_segment one;
+        set_data(&x, &one, all[i].in, all[i].want, all[i].x.n_part);
         SYN_TRY(syn_comm_run(comm, &x, NULL, err));
     }
     for (int k = 0; k < 2; k++)
@@ -213,11 +212,11 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
     syn_request *requests[3] = {NULL};
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int i = 0; i < 3; i++) {
-        const syn_comm_call x = {.kind = i == 1 && comm->rank == 1 ? SYN_COMM_ALL_GATHER
-                                                                   : SYN_COMM_ALL_REDUCE,
-                                 .n_segments = 1,
-                                 .group = world,
-                                 .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
+        syn_segment one;
+        syn_comm_call x = {.kind = i == 1 && comm->rank == 1 ? SYN_COMM_ALL_GATHER
+                                                             : SYN_COMM_ALL_REDUCE,
+                           .group = world};
+        set_data(&x, &one, in, out, i == 1 ? 128 : 1);
         SYN_TRY(start_call(comm, x, &requests[i], err));
     }
     /* This fails because an earlier operation has failed. */

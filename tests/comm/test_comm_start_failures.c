@@ -147,7 +147,10 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
                                "broadcast got 61 tensors but accepts 1 to 60", err));
     SYN_TRY(check_refused_list(comm, x, 0, "broadcast got 0 tensors but accepts 1 to 60", err));
     x.kind = SYN_COMM_ALL_GATHER;
-    SYN_TRY(check_refused_list(comm, x, 2, "all_gather got 2 tensors but accepts 1", err));
+    SYN_TRY(check_refused_list(comm, x, SYN_MAX_LIST + 1,
+                               "all_gather got 61 tensors but accepts 1 to 60", err));
+    SYN_TRY(check_refused_list(comm, x, 2, "all_gather: 2 parts of 0 elements do not hold the list",
+                               err));
     x.kind = SYN_COMM_ALL_TO_ALL;
     if (start_call(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
         return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");

@@ -7,6 +7,16 @@ static syn_comm_call make_call(syn_comm_kind kind, const syn_group *group, const
         .kind = kind, .dtype = dtype, .n_segments = 1, .group = group, .segments = one};
 }
 
+void set_data(syn_comm_call *x, syn_segment *one, const void *in, void *out, size_t n_elems) {
+    x->n_segments = 1;
+    x->segments = one;
+    x->part = x->kind == SYN_COMM_ALL_GATHER ? (void *)(uintptr_t)in : out;
+    x->n_part = n_elems;
+    *one = (syn_segment){in, out, n_elems};
+    if (x->kind == SYN_COMM_ALL_GATHER || x->kind == SYN_COMM_REDUCE_SCATTER)
+        one->n_elems *= (size_t)x->group->size;
+}
+
 syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
     const syn_segment one = {in, out, n_elems};
@@ -17,16 +27,18 @@ syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in
 
 syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,
                               size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
-    const syn_segment one = {in, out, n_elems};
+    syn_segment one;
     syn_comm_call x = make_call(SYN_COMM_REDUCE_SCATTER, group, &one, dtype);
+    set_data(&x, &one, in, out, n_elems);
     x.reduce = reduce;
     return syn_comm_run(comm, &x, NULL, err);
 }
 
 syn_status run_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_error *err) {
-    const syn_segment one = {in, out, n_elems};
-    const syn_comm_call x = make_call(SYN_COMM_ALL_GATHER, group, &one, dtype);
+    syn_segment one;
+    syn_comm_call x = make_call(SYN_COMM_ALL_GATHER, group, &one, dtype);
+    set_data(&x, &one, in, out, n_elems);
     return syn_comm_run(comm, &x, NULL, err);
 }
 

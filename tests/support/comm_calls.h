@@ -4,7 +4,13 @@
 
 #include "syntorch/communicator.h"
 
-/* Blocking collectives. communicator.h defines n_elems for each of them. */
+/* Sets the data of an operation whose kind and group are set, with one segment. n_elems: the length
+   of a part for all_gather and reduce_scatter, otherwise that of the segment. `in` and `out` are
+   read and written as a whole: of all_gather, `out` has the parts of all ranks, and of
+   reduce_scatter, `in` has. */
+void set_data(syn_comm_call *x, syn_segment *one, const void *in, void *out, size_t n_elems);
+
+/* Blocking collectives; n_elems as in set_data. */
 syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
                           size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err);
 syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,

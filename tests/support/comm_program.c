@@ -13,6 +13,7 @@ enum {
     /* Maximum number of elements per operation. It covers inputs that communicators copy and inputs
        that they do not. */
     ELEMS = 700,
+    PART_ELEMS = 600, /* the same for parts, because the segments have gaps between them */
     N_OPEN = 12,
     AHEAD = 5, /* a rank chooses among the next AHEAD operations */
     FILL_BYTE = 0xa5
@@ -21,7 +22,7 @@ enum {
 typedef struct operation {
     int step;
     syn_comm_call x;
-    size_t n_elems;       /* total over all its segments */
+    size_t n_elems;       /* total over all its segments; with parts, length of a part */
     syn_request *request; /* NULL: the slot is free */
     syn_segment segments[SYN_MAX_LIST];
     uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
@@ -104,11 +105,11 @@ static bool ordered(const syn_comm_call *x, const syn_comm_call *y) {
 
 /* ---- Running the list ---- */
 
-/* Splits the elements into n_segments segments, with a gap of one element between them in `in` and
-   `out`. */
-static void cut(operation *o, int32_t n_segments, uint64_t state) {
+/* Splits `left` elements into n_segments segments, with a gap of one element between them in `in`
+   and `out`. */
+static void cut(operation *o, int32_t n_segments, size_t left, uint64_t state) {
     const size_t bytes = syn_dtype_bytes(o->x.dtype);
-    size_t at = 0, left = o->n_elems;
+    size_t at = 0;
     o->x.n_segments = n_segments;
     o->x.segments = o->segments;
     for (int32_t i = 0; i < n_segments; i++) {
@@ -132,9 +133,13 @@ static void place(const operation *o, void *to, const void *from, size_t n_elems
     }
 }
 
-static void expect(operation *o, const void *result, size_t n_elems) {
+static void expect_nothing(operation *o) {
     memset(o->want, FILL_BYTE, sizeof o->want);
     memset(o->out, FILL_BYTE, sizeof o->out);
+}
+
+static void expect(operation *o, const void *result, size_t n_elems) {
+    expect_nothing(o);
     place(o, o->want, result, n_elems);
 }
 
@@ -144,39 +149,71 @@ static uint64_t seed_of(int step, int32_t member) {
 
 static void plan_message(rank_state *s, operation *o) {
     const int32_t from = o->x.kind == SYN_COMM_SEND ? s->comm->rank : o->x.peer;
-    cut(o, 1, 0);
+    cut(o, 1, o->n_elems, 0);
     reference_fill(s->all[0], o->n_elems, o->x.dtype, seed_of(o->step, from));
     memcpy(o->in, s->all[0], sizeof o->in);
     expect(o, s->all[0], o->x.kind == SYN_COMM_SEND ? 0 : o->n_elems);
 }
 
+/* The number of segments of a collective: often 1. */
+static int32_t list_length(uint64_t dice) {
+    return dice >> 53 & 1 ? 1 + (int32_t)((dice >> 54) % SYN_MAX_LIST) : 1;
+}
+
+/* An all_gather or a reduce_scatter, often with padding. */
+static void plan_parts(rank_state *s, operation *o) {
+    const syn_group *group = o->x.group;
+    const uint64_t dice = dice_of(s->program, o->step);
+    const bool scatters = o->x.kind == SYN_COMM_REDUCE_SCATTER;
+    const size_t n = o->n_elems %= PART_ELEMS, bytes = n * syn_dtype_bytes(o->x.dtype);
+    const size_t all = n * (size_t)group->size,
+                 padding = dice >> 52 & 1 ? (dice >> 33) % (n + 1) : 0;
+    uint64_t result[ELEMS * MAX_RANKS];
+    const void *ins[MAX_RANKS];
+    cut(o, list_length(dice), all - padding, dice);
+    o->x.n_part = n;
+    o->x.part = scatters ? o->out : o->in;
+    for (int32_t k = 0; k < group->size; k++) {
+        ins[k] = s->all[k];
+        reference_fill(s->all[k], scatters ? all : n, o->x.dtype, seed_of(o->step, k));
+        if (!scatters) memcpy((char *)result + (size_t)k * bytes, s->all[k], bytes);
+    }
+    if (!scatters) {
+        memcpy(o->in, s->all[group->index], bytes);
+        expect(o, result, all - padding);
+        return;
+    }
+    const size_t first = n * (size_t)group->index;
+    const size_t real = all - padding < first       ? 0
+                        : all - padding < first + n ? all - padding - first
+                                                    : n;
+    place(o, o->in, s->all[group->index], all - padding);
+    expect_nothing(o);
+    memset(o->want, 0, bytes);
+    reference_reduce(ins, group->size, first, o->want, real, o->x.dtype, o->x.reduce);
+}
+
 static void plan_collective(rank_state *s, operation *o) {
     static const void *const nothing = "";
     const syn_group *group = o->x.group;
+    const size_t n = o->n_elems;
     const uint64_t dice = dice_of(s->program, o->step);
-    const size_t n = o->n_elems, bytes = n * syn_dtype_bytes(o->x.dtype);
-    const bool scatters = o->x.kind == SYN_COMM_REDUCE_SCATTER;
-    const bool may = o->x.kind == SYN_COMM_ALL_REDUCE || o->x.kind == SYN_COMM_BROADCAST;
-    cut(o, may && dice >> 53 & 1 ? 1 + (int32_t)((dice >> 54) % SYN_MAX_LIST) : 1, dice);
+    cut(o, o->x.kind == SYN_COMM_BARRIER ? 1 : list_length(dice), n, dice);
     uint64_t result[ELEMS * MAX_RANKS];
     const void *ins[MAX_RANKS];
     for (int32_t k = 0; k < group->size; k++) {
-        const size_t n_in = scatters ? n * (size_t)group->size : n;
         ins[k] = s->all[k];
-        reference_fill(s->all[k], n_in, o->x.dtype, seed_of(o->step, k));
-        if (o->x.kind == SYN_COMM_ALL_GATHER)
-            memcpy((char *)result + (size_t)k * bytes, s->all[k], bytes);
+        reference_fill(s->all[k], n, o->x.dtype, seed_of(o->step, k));
     }
-    place(o, o->in, s->all[group->index], scatters ? n * (size_t)group->size : n);
+    place(o, o->in, s->all[group->index], n);
     if (o->x.kind == SYN_COMM_BARRIER) expect(o, nothing, 0);
     if (o->x.kind == SYN_COMM_BROADCAST) expect(o, s->all[o->x.root], n);
-    if (o->x.kind == SYN_COMM_ALL_GATHER) expect(o, result, n * (size_t)group->size);
-    if (scatters || o->x.kind == SYN_COMM_ALL_REDUCE) {
-        reference_reduce(ins, group->size, scatters ? n * (size_t)group->index : 0, result, n,
-                         o->x.dtype, o->x.reduce);
+    if (o->x.kind == SYN_COMM_ALL_REDUCE) {
+        reference_reduce(ins, group->size, 0, result, n, o->x.dtype, o->x.reduce);
         expect(o, result, n);
     }
-    for (int32_t i = 0; i < o->x.n_segments && may; i++) { /* some of the segments are in place */
+    if (o->x.kind == SYN_COMM_BARRIER) return;
+    for (int32_t i = 0; i < o->x.n_segments; i++) { /* some of the segments are in place */
         syn_segment *one = &o->segments[i];
         if (!(random_u64(&s->own) >> 40 & 1)) continue;
         memcpy(one->out, one->in, one->n_elems * syn_dtype_bytes(o->x.dtype));
@@ -241,6 +278,8 @@ static syn_status start(rank_state *s, int step, syn_error *err) {
     s->started[step] = true;
     if (!call_at(s, step, &o->x, &o->n_elems)) return SYN_OK;
     if (is_message(&o->x)) plan_message(s, o);
+    else if (o->x.kind == SYN_COMM_ALL_GATHER || o->x.kind == SYN_COMM_REDUCE_SCATTER)
+        plan_parts(s, o);
     else plan_collective(s, o);
     const bool blocks = step == s->first && (random_u64(&s->own) >> 40) % 4 == 0;
     if (!blocks) return start_call(s->comm, o->x, &o->request, err);

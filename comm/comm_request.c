@@ -190,16 +190,19 @@ static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error 
 }
 
 /* Copies the operation and its segments to the request. */
-static void describe(syn_request *r, const syn_comm_call *x) {
+static syn_status describe(syn_request *r, const syn_comm_call *x, syn_error *err) {
     r->sig = (syn__call_sig){.comm_call = *x};
-    r->sig.comm_call.segments = r->segments;
     if (x->kind == SYN_COMM_BARRIER) r->sig.comm_call.n_segments = 0;
+    SYN_TRY(syn_grow(&r->segments, &r->segments_cap, (size_t)r->sig.comm_call.n_segments,
+                     sizeof *r->segments, err));
+    r->sig.comm_call.segments = r->segments;
     for (int32_t i = 0; i < r->sig.comm_call.n_segments; i++) {
         r->segments[i] = x->segments[i];
         r->sig.n_elems += x->segments[i].n_elems;
         r->sig.cut = syn_hash(&x->segments[i].n_elems, sizeof(size_t), r->sig.cut);
     }
     if (syn__has_part(x->kind)) r->sig.cut = syn_hash(&x->n_part, sizeof(size_t), r->sig.cut);
+    return SYN_OK;
 }
 
 syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *call, syn_request **request,
@@ -209,13 +212,13 @@ syn_status syn__comm_start(syn_comm *comm, const syn_comm_call *call, syn_reques
     syn_request *r = request_new(self);
     if (r == NULL) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
     r->next = NULL;
-    describe(r, call);
     r->stream = NULL;
     r->times = (syn_comm_times){0};
     r->error.code = SYN_OK;
     atomic_store_explicit(&r->state, SYN__OPEN, memory_order_relaxed);
-    syn_status status = SYN_OK;
-    if (syn__is_message(call->kind)) {
+    syn_status status = describe(r, call, err);
+    if (status != SYN_OK) {
+    } else if (syn__is_message(call->kind)) {
         r->times.begin_ns = syn__clock_ns();
         status = self->transport->post(self, r, err);
     } else {
@@ -275,6 +278,7 @@ void syn__comm_requests_free(syn__comm *comm) {
     while (comm->made != NULL) {
         syn_request *r = comm->made;
         comm->made = r->made;
+        syn_free(r->segments);
         syn_free(r);
     }
     pthread_cond_destroy(&comm->done);

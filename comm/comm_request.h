@@ -48,7 +48,8 @@ struct syn_request {
     syn_comm_times times;
     syn_error error;
     void *impl; /* the communicator's own data, such as an MPI message */
-    syn_segment segments[SYN_MAX_LIST];
+    syn_segment *segments;
+    size_t segments_cap;
 };
 
 /* The functions that a communicator implements. */

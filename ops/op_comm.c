@@ -295,7 +295,7 @@ static bool check_length(syn_ctx *ctx, syn_op op, int n) {
 static void coalesced(syn_ctx *ctx, syn_op op, syn_tensor *xs, int n, int64_t how,
                       const syn_group *group) {
     const syn_attr attr[2] = {{.i = n}, {.i = how}};
-    syn_tensor out[SYN_MAX_OUTPUTS];
+    syn_tensor out[SYN_MAX_LIST];
     if (!check_length(ctx, op, n) || !ready(ctx, op, group)) return;
     syn__call_op(ctx, op, xs, n, attr, 2, group, out);
     for (int i = 0; i < n; i++) xs[i] = out[i];
@@ -385,7 +385,7 @@ SYN__CPU(all_gather_coalesced) {
 void syn_all_gather_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_tensor part,
                               const syn_group *group) {
     const syn_attr attr[1] = {{.i = n}};
-    syn_tensor in[SYN_MAX_LIST + 1], out[SYN_MAX_OUTPUTS];
+    syn_tensor in[SYN_MAX_LIST + 1], out[SYN_MAX_LIST];
     if (!check_length(ctx, SYN_OP_ALL_GATHER_COALESCED, n) ||
         !ready(ctx, SYN_OP_ALL_GATHER_COALESCED, group))
         return;

@@ -43,7 +43,7 @@ SYN__COST(square_sum) {
 struct pieces {
     const syn_call *c;
     double *sums;
-    int64_t first[SYN_MAX_LIST + 1]; /* number of pieces before those of each tensor */
+    int64_t first[SYN_MAX_PARAMS + 1]; /* number of pieces before those of each tensor */
 };
 
 enum { PIECE = 65536 };
@@ -109,7 +109,7 @@ syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, sy
     return out[0];
 }
 
-/* ---- adamw; inputs: k parameters, m, v, [masters], k gradients, rates, scale ---- */
+/* ---- adamw; inputs: k parameters, m, v, [masters], k gradients, rates, scale, [n_decayed] ---- */
 
 static bool has_masters(const syn_call *c) {
     return c->n_in > 0 && syn_dtype_is_half((syn_dtype)c->in[0].spec.dtype);
@@ -137,7 +137,8 @@ static syn_status want_param(const syn_call *c, int i) {
 SYN__INFER(adamw) {
     const int k = count(c), written = k + states(c);
     int64_t all = 0;
-    if (k < 1 || k > SYN_MAX_LIST || c->n_in != written + k + 2)
+    const bool counted = c->n_in == written + k + 3;
+    if (k < 1 || k > SYN_MAX_PARAMS || (c->n_in != written + k + 2 && !counted))
         return SYN_FAIL(c->err, SYN_E_INVALID, "got a list of %d tensors for %d parameters",
                         c->n_in, k);
     for (int i = 0; i < k; i++) {
@@ -147,7 +148,11 @@ SYN__INFER(adamw) {
     }
     for (int i = k; i < written; i++) SYN_TRY(want_number(c, i, all));
     SYN_TRY(want_number(c, written + k, 3));
-    return want_number(c, written + k + 1, 1);
+    SYN_TRY(want_number(c, written + k + 1, 1));
+    if (!counted) return SYN_OK;
+    SYN_TRY(syn__check_dtype(c, written + k + 2, SYN_I64));
+    if (syn_spec_elems(&c->in[written + k + 2].spec) == 1) return SYN_OK;
+    return syn__bad_input(c, written + k + 2, "of 1 element");
 }
 
 /* 15 operations per element. Scaling: 1. m: two products and a sum. v: three products and a sum. p:
@@ -182,12 +187,21 @@ static void adamw_run(const syn_call *c, int i, int64_t at, int64_t from, int64_
     }
 }
 
+/* The number of elements of parameter i that have weight decay; they come first. first: number of
+   its first element. */
+static int64_t decayed(const syn_call *c, int i, int64_t first) {
+    const int at = count(c) + states(c) + count(c) + 2;
+    if (at == c->n_in) return c->attr[5].i >> i & 1 ? elems(&c->in[i]) : 0;
+    const int64_t n = *(const int64_t *)c->in[at].data - first;
+    return n < 0 ? 0 : n;
+}
+
 /* Updates elements begin .. end - 1, counted over all parameters. */
 static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = arg;
-    const int k = count(c);
-    const float *rates = c->in[c->n_in - 2].data;
-    syn_adamw how = {.scale = *(const float *)c->in[c->n_in - 1].data,
+    const int k = count(c), rest = k + states(c) + k;
+    const float *rates = c->in[rest].data;
+    syn_adamw how = {.scale = *(const float *)c->in[rest + 1].data,
                      .beta1 = (float)c->attr[1].f,
                      .rest1 = (float)(1 - c->attr[1].f),
                      .beta2 = (float)c->attr[2].f,
@@ -202,8 +216,12 @@ static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t from = begin > first ? begin : first, last = first + elems(&c->in[i]);
         const int64_t n = (end < last ? end : last) - from;
         if (n <= 0) continue;
-        how.shrink = c->attr[5].i >> i & 1 ? 1.0f - rates[0] * (float)c->attr[4].f : 1.0f;
-        adamw_run(c, i, from - first, from, n, &how);
+        int64_t shrunk = decayed(c, i, first) - (from - first);
+        shrunk = shrunk < 0 ? 0 : shrunk > n ? n : shrunk;
+        how.shrink = 1.0f - rates[0] * (float)c->attr[4].f;
+        adamw_run(c, i, from - first, from, shrunk, &how);
+        how.shrink = 1.0f;
+        adamw_run(c, i, from - first + shrunk, from + shrunk, n - shrunk, &how);
     }
 }
 
@@ -214,11 +232,11 @@ SYN__CPU(adamw) {
 
 void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call) {
     const int k = call->n;
-    syn_tensor in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
+    syn_tensor in[2 * SYN_MAX_PARAMS + 6], out[SYN_MAX_PARAMS + 3];
     int n = 0;
-    if (k < 1 || k > SYN_MAX_LIST) {
+    if (k < 1 || k > SYN_MAX_PARAMS) {
         syn_ctx_fail(ctx, SYN_E_INVALID, "adamw got %d parameters but accepts 1 to %d", k,
-                     SYN_MAX_LIST);
+                     SYN_MAX_PARAMS);
         return;
     }
     for (int i = 0; i < k; i++) in[n++] = call->params[i];
@@ -229,6 +247,7 @@ void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call) {
     for (int i = 0; i < k; i++) in[n++] = call->grads[i];
     in[n++] = call->rates;
     in[n++] = call->scale;
+    if (call->n_decayed.id) in[n++] = call->n_decayed;
     const syn_attr attr[6] = {{.i = written},   {.f = call->beta1},        {.f = call->beta2},
                               {.f = call->eps}, {.f = call->weight_decay}, {.i = call->decayed}};
     syn__call_op(ctx, SYN_OP_ADAMW, in, n, attr, 6, NULL, out);

@@ -168,7 +168,7 @@ enum { SYN_IGNORED_TARGET = -100 };
 syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
                              int64_t classes);
 
-/* ---- optimizer: lists of up to SYN_MAX_LIST dense tensors; f32, except for parameters ---- */
+/* ---- optimizer: lists of up to SYN_MAX_PARAMS dense tensors; f32, except for parameters ---- */
 
 /* The sum of the squares of all elements of n tensors: a scalar. */
 syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n);
@@ -192,6 +192,9 @@ typedef struct syn_adamw_call {
     syn_tensor rates, scale;
     double beta1, beta2, eps, weight_decay;
     int64_t decayed; /* bit i: weight decay for parameter i */
+    /* If valid, one i64 element, which replaces `decayed`: the number of elements that have weight
+     * decay. They come first; the elements of all parameters are counted together. */
+    syn_tensor n_decayed;
 } syn_adamw_call;
 void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call);
 
@@ -251,8 +254,8 @@ syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
    contents are used. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);
 void syn_broadcast_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, int root, const syn_group *group);
-/* A list of 1 to SYN_MAX_LIST dense tensors of one dtype counts as one array: the elements of xs[0],
-   then those of xs[1], and so on. Each rank of the group has a part of `part` elements of this array
+/* A list of 1 to SYN_MAX_LIST dense tensors of one dtype counts as one array: the elements of
+   xs[0], then those of xs[1], and so on. Each rank of the group has `part` elements of this array
    (ZeRO, Rajbhandari et al. 2020). Elements beyond the array's end are padding.
    syn_reduce_scatter_coalesced returns this rank's part of the reduction of the ranks' lists,
    (part); its padding is 0. syn_all_gather_coalesced overwrites the list with the parts of all

@@ -35,22 +35,20 @@ typedef struct syn_segment {
 
 /* One operation, as a rank starts it. The table lists the fields that each kind uses; other fields
    are ignored. Messages have one segment, and collectives have 1 to SYN_MAX_LIST segments, whose
-   lengths are the same on all members. The result of all_reduce and broadcast is the same as if each
-   segment were an operation of its own. all_gather and reduce_scatter regard the segments as one
-   array: the elements of segment 0, then those of segment 1, and so on. Each rank has an equal part
-   of this array, and n_part is its length. If the parts are longer than the array, the elements
-   beyond its end are padding.
+   lengths are the same on all members. The result of all_reduce and broadcast is the same as if
+   each segment were an operation of its own. all_gather and reduce_scatter regard the segments as
+   one array: the elements of segment 0, then those of segment 1, and so on. Each rank has an equal
+   part of this array, and n_part is its length. If the parts are longer than the array, the
+   elements beyond its end are padding.
 
    kind            fields (collectives also use group)
    ALL_REDUCE      out[i] = reduction over ranks of in[i], in rank order
-   ALL_GATHER      part is read; out[i] = segment i of the array that consists of all ranks' parts, in
-                   rank order. Padding is not written
-   REDUCE_SCATTER  part = this rank's part of the reduction over ranks of in[i]. Padding becomes 0
-   BROADCAST       root; in is read on the root only
-   BARRIER         no segment
-   SEND            in, peer, tag; no group. Buffered: does not wait for the receive
-   RECV            out, peer, tag; no group. Messages with the same source, destination and tag
-                   arrive in the order in which they were sent */
+   ALL_GATHER      part is read; out[i] = segment i of the array that consists of all ranks' parts,
+   in rank order. Padding is not written REDUCE_SCATTER  part = this rank's part of the reduction
+   over ranks of in[i]. Padding becomes 0 BROADCAST       root; in is read on the root only BARRIER
+   no segment SEND            in, peer, tag; no group. Buffered: does not wait for the receive RECV
+   out, peer, tag; no group. Messages with the same source, destination and tag arrive in the order
+   in which they were sent */
 typedef struct syn_comm_call {
     syn_comm_kind kind;
     syn_dtype dtype;

@@ -57,6 +57,10 @@ void syn_ctx_free(syn_ctx *ctx) {
     syn_free(ctx->params);
     syn_free(ctx->param_names);
     syn_arena_free(&ctx->arena);
+    syn_free(ctx->calls.operands);
+    syn_free(ctx->calls.finished);
+    syn_free(ctx->calls.rows);
+    syn_free(ctx->calls.segments);
     syn_workers_free(ctx->workers);
     syn_trace_free(ctx->trace);
     syn__comm_release(ctx->comm);

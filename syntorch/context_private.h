@@ -77,6 +77,15 @@ typedef struct syn__gradients {
     void *user;
 } syn__gradients;
 
+/* The arrays of the call that runs now, which are reused, and the operands of a communication that
+   has just finished (pending.c). */
+typedef struct syn__calls {
+    syn_operand *operands, *finished; /* inputs, then outputs */
+    uint32_t *rows;                   /* of the inputs */
+    syn_segment *segments;
+    size_t operands_cap, finished_cap, rows_cap, segments_cap;
+} syn__calls;
+
 /* The state of finite.c. */
 typedef struct syn__finite_check {
     bool on;
@@ -98,6 +107,7 @@ struct syn_ctx {
     syn_comm *comm;       /* NULL: a world of one rank */
     syn_workers *workers; /* NULL: one thread */
     syn_arena arena;      /* scratch memory of kernels */
+    syn__calls calls;
     syn_trace *trace;
     syn_storages storages;
     syn_param_info *params; /* `name` is unused, because names are in the trace */

@@ -111,15 +111,15 @@ static syn_status make_row(syn_ctx *ctx, const syn_call *call, syn_trace_node *r
         return SYN_FAIL(err, SYN_E_NOMEM, "a context records at most 2^32 nodes and inputs");
     t->ops = call->def - call->def->op;
     *row = (syn_trace_node){.op = (uint16_t)call->def->op,
-                            .phase = (uint8_t)ctx->phase,
-                            .n_in = (uint8_t)call->n_in,
-                            .n_out = (uint8_t)call->n_out,
+                            .phase = (uint32_t)ctx->phase & 7,
+                            .n_in = (uint32_t)call->n_in & 2047,
+                            .n_out = (uint32_t)call->n_out & 1023,
                             .scope = scope_of(ctx),
                             .first_in = (uint32_t)t->n_inputs,
                             .first_out = (uint32_t)t->n_tensors};
     if (call->group) SYN_TRY(syn_trace_add_group(t, call->group, &row->group, err));
     if (call->def->flags & SYN_OPF_COMM) /* a stream for each group, and 255 for messages */
-        row->stream = (uint8_t)(row->group == 0 ? 255 : row->group < 254 ? row->group : 254);
+        row->stream = row->group == 0 ? 255u : row->group < 254 ? row->group & 255u : 254u;
     const size_t attr_bytes = (size_t)call->n_attr * sizeof(syn_attr);
     if (attr_bytes) SYN_TRY(syn_intern_put(&t->blobs, call->attr, attr_bytes, &row->attrs, err));
     SYN_TRY(syn_grow(&t->inputs, &t->inputs_cap, t->n_inputs + (size_t)call->n_in,
@@ -222,6 +222,20 @@ static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t 
     return s;
 }
 
+/* Provides the arrays of a call, which the context reuses. */
+static syn_status make_arrays(syn_ctx *ctx, syn_call *call) {
+    syn__calls *c = &ctx->calls;
+    const size_t n_in = (size_t)call->n_in, n = n_in + (size_t)call->n_out;
+    SYN_TRY(syn_grow(&c->operands, &c->operands_cap, n, sizeof *c->operands, call->err));
+    SYN_TRY(syn_grow(&c->rows, &c->rows_cap, n_in, sizeof *c->rows, call->err));
+    if (call->def->flags & SYN_OPF_COMM)
+        SYN_TRY(syn_grow(&c->segments, &c->segments_cap, n, sizeof *c->segments, call->err));
+    call->in = c->operands;
+    call->out = c->operands + n_in;
+    call->segments = c->segments;
+    return SYN_OK;
+}
+
 void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int n_in,
                    const syn_attr *attr, int n_attr, const syn_group *group, syn_tensor *out) {
     syn_call call;
@@ -243,9 +257,10 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     if (ctx->error.code != SYN_OK) return;
     const uint32_t node = (uint32_t)ctx->trace->n_nodes,
                    first_out = (uint32_t)ctx->trace->n_tensors;
-    uint32_t rows[SYN_MAX_INPUTS];
-    syn_status s = check_comm(&call);
-    if (s == SYN_OK) s = find_inputs(ctx, in, &call, rows);
+    syn_status s = make_arrays(ctx, &call);
+    const uint32_t *const rows = ctx->calls.rows;
+    if (s == SYN_OK) s = check_comm(&call);
+    if (s == SYN_OK) s = find_inputs(ctx, in, &call, ctx->calls.rows);
     if (s == SYN_OK && await_inputs(ctx, &call, rows) != SYN_OK) return;
     if (s == SYN_OK) s = gather_inputs(ctx, &call, rows);
     if (s == SYN_OK) s = check_overwritten(ctx, &call, rows);

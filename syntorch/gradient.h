@@ -69,31 +69,33 @@ void syn_ctx_on_grad(syn_ctx *ctx, void (*ready)(void *user, size_t param), void
 
 /* ---- for gradient rules of ops ---- */
 
+/* The largest number of inputs, and of outputs, of an op that has a gradient. */
+#define SYN_MAX_GRADS 32
 /* A recorded op whose gradients are being built. */
 struct syn_grad_call {
     syn_ctx *ctx;
     const syn_opdef *def;
     int n_in, n_out;
-    syn_tensor in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
+    syn_tensor in[SYN_MAX_GRADS], out[SYN_MAX_GRADS];
     const syn_attr *attr; /* valid until the next op */
     int n_attr;
     const syn_group *group;
     /* Whether each input needs a gradient. A rule builds no other gradients. */
-    bool need[SYN_MAX_INPUTS];
+    bool need[SYN_MAX_GRADS];
     /* Set by the rule: the gradient of each input. It has the input's shape, and is in f32 or the
        input's dtype; the caller casts it if syn_grad_dtype differs. Invalid: the gradient is
        zero. */
-    syn_tensor din[SYN_MAX_INPUTS];
+    syn_tensor din[SYN_MAX_GRADS];
     /* The gradient that the input has so far, if the rule may add to it in place. A rule that does
        so sets din to the new version; otherwise the caller adds din. Invalid: the rule may not. */
-    syn_tensor sum[SYN_MAX_INPUTS];
+    syn_tensor sum[SYN_MAX_GRADS];
     /* comm_next: the backward pass continues with the op that produced input 0, whose gradient is a
        collective. The rule may then build only the gradient of input 0 and set `later`. It is
        called again for the other inputs while the collective is in flight. */
     bool comm_next, later;
-    syn_tensor dout[SYN_MAX_OUTPUTS]; /* read them with syn_grad_out */
-    int seed;                         /* index of the output that is the loss, whose gradient is 1;
-                                         -1: none */
+    syn_tensor dout[SYN_MAX_GRADS]; /* read them with syn_grad_out */
+    int seed;                       /* index of the output that is the loss, whose gradient is 1;
+                                       -1: none */
 };
 /* The gradient of output i; invalid if the output has none. */
 syn_tensor syn_grad_out(syn_grad_call *call, int i);

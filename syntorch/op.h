@@ -53,7 +53,7 @@ typedef syn_status (*syn_kernel)(syn_call *call);
 struct syn_call {
     const syn_opdef *def;
     int n_in, n_out;
-    syn_operand in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
+    syn_operand *in, *out;
     const syn_attr *attr;
     int n_attr;
     const syn_group *group; /* NULL except for communication ops */
@@ -66,7 +66,7 @@ struct syn_call {
        `segments`, and its caller runs the operation. When the operation is done, the caller calls
        `finish`, unless it is NULL, and then frees `scratch`, which is NULL or from syn_malloc. */
     syn_comm_call comm_call;
-    syn_segment segments[SYN_MAX_LIST];
+    syn_segment *segments; /* has space for one segment per input and output */
     void (*finish)(syn_call *call);
     void *scratch;
 };

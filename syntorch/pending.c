@@ -60,15 +60,17 @@ syn_status syn__start_comm(syn_ctx *ctx, syn_call *call, uint32_t node) {
 }
 
 /* Rebuilds the call that the kernel got and runs its `finish` function. */
-static void finish(const syn_ctx *ctx, const syn__pending *p) {
+static syn_status finish(syn_ctx *ctx, const syn__pending *p, syn_error *err) {
     syn_call call;
-    syn_trace_call(ctx->trace, p->node, &call);
+    SYN_TRY(syn_trace_call(ctx->trace, p->node, &call, &ctx->calls.finished,
+                           &ctx->calls.finished_cap, err));
     for (int i = 0; i < call.n_out; i++) {
         const uint32_t row = ctx->trace->nodes[p->node].first_out + (uint32_t)i;
         call.out[i].data = syn__data(syn__storage(ctx, row), &call.out[i]);
     }
     call.scratch = p->scratch;
     p->finish(&call);
+    return SYN_OK;
 }
 
 static void store_times(syn_ctx *ctx, uint32_t node, const syn_comm_times *times) {
@@ -88,7 +90,7 @@ static void complete(syn_ctx *ctx, size_t i) {
     for (size_t k = i + 1; k < ctx->n_pending; k++) ctx->pending[k - 1] = ctx->pending[k];
     ctx->n_pending--;
     if (p.request && ctx->comm->ops->wait(ctx->comm, p.request, &times, &error) == SYN_OK) {
-        if (p.finish) finish(ctx, &p);
+        if (p.finish) (void)finish(ctx, &p, &error);
         store_times(ctx, p.node, &times);
     }
     if (p.of_device) (void)ctx->backend->wait(ctx->device, p.of_device, &error);

@@ -104,9 +104,17 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
     syn__gradients *g = &ctx->gradients;
     *need = 0;
     if (g->off || g->n_leaves == 0 || (call->def->flags & SYN_OPF_CONSTANT)) return SYN_OK;
-    for (int i = 0; i < call->n_in && i < 32; i++)
-        if (ctx->trace->tensors[rows[i]].flags & SYN_TENSOR_GRAD) *need |= 1u << i;
-    if (!*need) return SYN_OK;
+    bool any = false;
+    for (int i = 0; i < call->n_in; i++) {
+        if (!(ctx->trace->tensors[rows[i]].flags & SYN_TENSOR_GRAD)) continue;
+        any = true;
+        if (i < SYN_MAX_GRADS) *need |= 1u << i;
+    }
+    if (!any) return SYN_OK;
+    if (call->n_in > SYN_MAX_GRADS || call->n_out > SYN_MAX_GRADS)
+        return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
+                        "has a gradient only with at most %d inputs and outputs, not %d and %d",
+                        SYN_MAX_GRADS, call->n_in, call->n_out);
     if (!call->def->grad)
         return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
                         "has no gradient, but an input requires one");

@@ -132,8 +132,13 @@ int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node) {
                               syn_intern_get(&trace->blobs, node->attrs));
 }
 
-void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call) {
+syn_status syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call,
+                          syn_operand **operands, size_t *cap, syn_error *err) {
     const syn_trace_node *n = &trace->nodes[node];
+    SYN_TRY(syn_grow(operands, cap, (size_t)n->n_in + n->n_out, sizeof **operands, err));
+    call->in = *operands;
+    call->out = *operands + n->n_in;
+    call->segments = NULL;
     call->def = syn_trace_op(trace, n);
     call->n_in = n->n_in;
     call->n_out = n->n_out;
@@ -146,6 +151,7 @@ void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call) {
     call->group = n->group ? &trace->groups[n->group - 1] : NULL;
     call->comm = NULL;
     call->err = NULL;
+    return SYN_OK;
 }
 
 size_t syn_trace_memory_bytes(const syn_trace *trace) {

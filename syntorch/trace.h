@@ -17,12 +17,13 @@
 SYN_API_BEGIN
 
 typedef struct syn_trace_node {
-    uint16_t op, group;                 /* group: index into trace->groups + 1; 0: none */
-    uint8_t phase, n_in, n_out, stream; /* stream: as in syn_node; 255 for messages */
-    uint32_t scope, label;              /* ids in texts; label 0: the op's name */
-    uint32_t attrs;                     /* id in blobs; 0: no attributes */
-    uint32_t first_in;                  /* index into inputs */
-    uint32_t first_out;                 /* tensor row of output 0; the outputs are consecutive */
+    uint16_t op, group; /* group: index into trace->groups + 1; 0: none */
+    uint32_t phase : 3, stream : 8, n_in : 11,
+        n_out : 10;        /* stream: as in syn_node; 255 for messages */
+    uint32_t scope, label; /* ids in texts; label 0: the op's name */
+    uint32_t attrs;        /* id in blobs; 0: no attributes */
+    uint32_t first_in;     /* index into inputs */
+    uint32_t first_out;    /* tensor row of output 0; the outputs are consecutive */
 } syn_trace_node;
 
 typedef struct syn_trace_tensor {
@@ -135,8 +136,11 @@ static inline const syn_opdef *syn_trace_op(const syn_trace *trace, const syn_tr
 /* The number of a node's outputs that are new versions of its inputs. These are its first
    outputs. */
 int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node);
-/* Rebuilds the call that the op's functions got, without data. Cost rules use it. */
-void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
+/* Rebuilds the call that the op's functions got, without data and segments. Cost rules use it. Its
+   operands are in *operands, an array of *cap entries from syn_malloc, which grows if it is too
+   short. */
+syn_status syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call,
+                          syn_operand **operands, size_t *cap, syn_error *err) SYN_MUST_USE;
 
 /* Hash of all rows ever recorded: op, specs, attributes except seeds, inputs, groups, phase, step,
    scope, stream and parameter names, but not times or data. The same program has the same hash on

@@ -329,7 +329,12 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     const syn_trace_node *row = &t->nodes[id];
     syn_call call;
     syn_cost cost;
-    syn_trace_call(t, id, &call);
+    const size_t n_ids = (size_t)row->n_in + row->n_out;
+    if (syn_trace_call(t, id, &call, &cur->operands, &cur->operands_cap, &cur->error) != SYN_OK ||
+        syn_grow(&cur->ids, &cur->ids_cap, n_ids, sizeof *cur->ids, &cur->error) != SYN_OK)
+        return NULL;
+    for (uint32_t i = 0; i < row->n_in; i++) cur->ids[i] = t->inputs[row->first_in + i] - 1;
+    for (uint32_t i = 0; i < row->n_out; i++) cur->ids[row->n_in + i] = row->first_out + i - 1;
     call.def->cost(&call, &cost);
     const char *op = call.def->name;
     cur->node = (syn_node){.id = syn_trace_node_number(t, id),
@@ -343,8 +348,8 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
                            .op = op,
                            .label = row->label ? syn_trace_text(t, row->label) : op,
                            .scope = syn_trace_text(t, row->scope),
-                           .inputs = cur->inputs,
-                           .outputs = cur->outputs,
+                           .inputs = cur->ids,
+                           .outputs = cur->ids + row->n_in,
                            .n_inputs = row->n_in,
                            .n_outputs = row->n_out,
                            .flops = cost.flops,
@@ -354,8 +359,6 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
                            .root = -1,
                            .peer = -1,
                            .tag = -1};
-    for (uint32_t i = 0; i < row->n_in; i++) cur->inputs[i] = t->inputs[row->first_in + i] - 1;
-    for (uint32_t i = 0; i < row->n_out; i++) cur->outputs[i] = row->first_out + i - 1;
     if (fill_deps(v, id, cur) != SYN_OK) return NULL;
     fill_attributes(sh, &call, row->op, cur);
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);

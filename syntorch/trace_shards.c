@@ -197,23 +197,32 @@ static part part_of(const syn__trace_shards *parts, uint32_t row) {
     return number ? (part){.shard = parts->shards[number - 1]} : whole;
 }
 
+/* Arrays for one node at a time. */
+struct scratch {
+    syn_operand *operands;
+    part *in;
+    size_t operands_cap, in_cap;
+};
+
 /* Finds the shards of a node's outputs. */
 static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *parts,
-                         syn_call *call, syn_error *err) {
+                         struct scratch *scratch, syn_error *err) {
     const syn_trace_node *n = &t->nodes[node];
-    part in[SYN_MAX_INPUTS];
+    syn_call call;
     bool any = n->op == SYN_OP_REDUCE_SCATTER || n->op == SYN_OP_REDUCE_SCATTER_COALESCED ||
                n->op == SYN_OP_CUT_TOKENS;
     for (uint32_t i = 0; i < n->n_in && !any; i++) any = parts->of[t->inputs[n->first_in + i]] != 0;
     if (!any) return SYN_OK;
-    for (uint32_t i = 0; i < n->n_in; i++) in[i] = part_of(parts, t->inputs[n->first_in + i]);
-    syn_trace_call(t, node, call);
+    SYN_TRY(syn_grow(&scratch->in, &scratch->in_cap, n->n_in, sizeof *scratch->in, err));
+    SYN_TRY(syn_trace_call(t, node, &call, &scratch->operands, &scratch->operands_cap, err));
+    for (uint32_t i = 0; i < n->n_in; i++)
+        scratch->in[i] = part_of(parts, t->inputs[n->first_in + i]);
     for (uint32_t i = 0; i < n->n_out; i++) {
-        const part p = rule(n->op, call, in, (int)i);
+        const part p = rule(n->op, &call, scratch->in, (int)i);
         uint16_t *out = &parts->of[n->first_out + i];
         if (*out) continue; /* the shard of a parameter is recorded */
         if (p.partial) *out = SYN__PARTIAL;
-        else if (p.shard.count && p.shard.axis < call->out[i].spec.rank)
+        else if (p.shard.count && p.shard.axis < call.out[i].spec.rank)
             SYN_TRY(number(&parts->shards, &parts->n, &parts->cap, p.shard, out, err));
     }
     return SYN_OK;
@@ -221,17 +230,18 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *p
 
 syn_status syn__trace_shards_find(const syn_trace *t, syn__trace_shards *parts, syn_error *err) {
     if (!t->n_shards) return SYN_OK;
-    syn_call *call = syn_malloc(sizeof *call);
+    struct scratch scratch = {0};
     parts->of = syn_calloc(t->n_tensors, sizeof *parts->of);
-    syn_status s = call && parts->of ? SYN_OK
-                                     : SYN_FAIL_NOMEM(err, t->n_tensors * sizeof *parts->of,
-                                                      "the shards of a trace's tensors");
+    syn_status s = parts->of ? SYN_OK
+                             : SYN_FAIL_NOMEM(err, t->n_tensors * sizeof *parts->of,
+                                              "the shards of a trace's tensors");
     for (uint32_t i = 0; i < t->n_shards && s == SYN_OK; i++) {
         uint16_t same;
         s = number(&parts->shards, &parts->n, &parts->cap, t->shards[i], &same, err);
     }
     for (uint32_t i = 1; i < t->n_tensors && s == SYN_OK; i++) parts->of[i] = t->tensors[i].shard;
-    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++) s = follow(t, i, parts, call, err);
-    syn_free(call);
+    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++) s = follow(t, i, parts, &scratch, err);
+    syn_free(scratch.operands);
+    syn_free(scratch.in);
     return s;
 }

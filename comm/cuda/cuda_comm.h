@@ -61,7 +61,8 @@ typedef struct syn__cuda_request {
                                     if work is not recorded */
     syn_comm_call comm_call;     /* as the op described it, but its segments are `segments`, or
                                     `whole` if the operation is packed */
-    syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
+    syn_segment *segments, *of_host; /* of_host: in `pinned` */
+    size_t segments_cap, of_host_cap;
     int n_list;   /* number of `segments` */
     char *pinned; /* staging memory on the host */
     size_t pinned_bytes;

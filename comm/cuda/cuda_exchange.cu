@@ -22,6 +22,8 @@ void syn__cuda_request_free(syn__cuda_request *r) {
     if (r->copied) cudaEventDestroy(r->copied);
     if (r->pinned) cudaFreeHost(r->pinned);
     if (r->blocks) cudaFree(r->blocks);
+    syn_free(r->segments);
+    syn_free(r->of_host);
     syn_free(r);
 }
 
@@ -96,6 +98,11 @@ void syn__cuda_comms_times(syn__cuda_comms *x) {
     cudaGetLastError(); /* clears cudaErrorNotReady */
 }
 
+static syn_status grow_segments(syn__cuda_request *r, size_t n, syn_error *err) {
+    SYN_TRY(syn_grow(&r->segments, &r->segments_cap, n, sizeof *r->segments, err));
+    return syn_grow(&r->of_host, &r->of_host_cap, n, sizeof *r->of_host, err);
+}
+
 static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t node,
                               syn__cuda_request **out, syn_error *err) {
     syn__cuda_comms_times(x);
@@ -116,9 +123,14 @@ static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t
     r->in_stream = false;
     r->call_ns = 0;
     r->comm_call = call->comm_call;
-    r->comm_call.segments = r->segments;
-    r->n_list = r->comm_call.n_segments;
     r->packed = false;
+    r->n_list = r->comm_call.n_segments;
+    const syn_status s = grow_segments(r, (size_t)r->n_list, err);
+    if (s != SYN_OK) {
+        put_idle(x, r);
+        return s;
+    }
+    r->comm_call.segments = r->segments;
     for (int i = 0; i < r->n_list; i++) r->segments[i] = call->comm_call.segments[i];
     *out = r;
     return SYN_OK;

@@ -22,7 +22,7 @@ syn_status syn__buckets_make(syn__buckets *buckets, const syn_ctx *ctx, syn_erro
         b->elems += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, i).tensor));
         buckets->of_param[i] = (uint32_t)buckets->n;
         const int64_t most = buckets->n == 0 ? FIRST_BYTES : BUCKET_BYTES;
-        if (i == 0 || b->n == SYN_MAX_LIST || b->elems >= most / (int64_t)sizeof(float))
+        if (i == 0 || b->n == SYN_MAX_PARAMS || b->elems >= most / (int64_t)sizeof(float))
             buckets->n++;
     }
     return SYN_OK;

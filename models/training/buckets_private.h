@@ -17,7 +17,7 @@ typedef struct syn__bucket {
 
 /* The buckets contain the parameters in reverse order of creation, the order in which the backward
  * pass completes their gradients. A bucket is full when it has 25 MiB of f32 elements or
- * SYN_MAX_LIST parameters; the first bucket is full at 1 MiB. Both sizes are those of PyTorch's
+ * SYN_MAX_PARAMS parameters; the first bucket is full at 1 MiB. Both sizes are those of PyTorch's
  * DistributedDataParallel. of_param[i] is the bucket of parameter i. */
 typedef struct syn__buckets {
     syn__bucket *at;

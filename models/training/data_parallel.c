@@ -19,7 +19,7 @@ static void begin_pass(syn_data_parallel *p) {
 }
 
 static void sum_bucket(syn_data_parallel *p, const syn__bucket *b) {
-    syn_tensor grads[SYN_MAX_LIST];
+    syn_tensor grads[SYN_MAX_PARAMS];
     for (int k = 0; k < b->n; k++)
         grads[k] = syn_grad(p->ctx, syn_ctx_param(p->ctx, b->last - (size_t)k).tensor);
     syn_push_scope(p->ctx, "data_parallel");
@@ -51,7 +51,7 @@ static void broadcast(syn_data_parallel *p) {
     syn_push_scope(p->ctx, "data_parallel");
     for (size_t i = 0; i < p->buckets.n; i++) {
         const syn__bucket *b = &p->buckets.at[i];
-        syn_tensor params[SYN_MAX_LIST];
+        syn_tensor params[SYN_MAX_PARAMS];
         for (int k = 0; k < b->n; k++)
             params[k] = syn_ctx_param(p->ctx, b->last - (size_t)k).tensor;
         syn_broadcast_coalesced(p->ctx, params, b->n, 0, p->dp);

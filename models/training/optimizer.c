@@ -254,8 +254,8 @@ static syn_tensor all_squares(syn_optimizer *o) {
     int n_ranks = 1; /* number of ranks that have the same shard, for `copies` */
     for (size_t i = 0; i < o->buckets.n; i++) {
         const syn__bucket *b = &o->buckets.at[i];
-        syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST], cut[SYN_MAX_LIST],
-            alike[SYN_MAX_LIST];
+        syn_tensor params[SYN_MAX_PARAMS], grads[SYN_MAX_PARAMS], cut[SYN_MAX_PARAMS],
+            alike[SYN_MAX_PARAMS];
         int n_cut = 0, n_whole = 0, n_alike = 0;
         if (!gather(o, b, params, grads)) return shards;
         for (int k = 0; k < b->n; k++) {
@@ -318,7 +318,7 @@ static bool decays(const syn_optimizer *o, size_t param) {
 
 static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
     const syn__bucket *b = &o->buckets.at[i];
-    syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST];
+    syn_tensor params[SYN_MAX_PARAMS], grads[SYN_MAX_PARAMS];
     syn_adamw_call call = {.params = params,
                            .grads = grads,
                            .n = b->n,

@@ -139,8 +139,8 @@ static syn_status launch_copies(syn__graphs *g, const syn__segment *s, size_t n,
         c->n_in = op->n_in;
         c->n_out = op->n_out;
         c->n_attr = op->n_attr;
-        memcpy(c->in, operands, (size_t)op->n_in * sizeof *operands);
-        memcpy(c->out, operands + op->n_in, (size_t)op->n_out * sizeof *operands);
+        c->in = const_cast<syn_operand *>(operands); /* kernels do not write to it */
+        c->out = c->in + op->n_in;
         c->attr = reinterpret_cast<const syn_attr *>(operands + op->n_in + op->n_out);
         c->device = &g->device->at;
         c->err = err;

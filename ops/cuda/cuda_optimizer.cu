@@ -5,18 +5,21 @@ enum { THREADS = 256, PIECE = 4096, WIDE = 4 };
 
 /* Uses the names of syn_adamw in ops/rows.h. rates and scale are in device memory. */
 struct adamw {
-    void *p[SYN_MAX_LIST];
-    const float *g[SYN_MAX_LIST];
-    int64_t before[SYN_MAX_LIST + 1]; /* number of elements in the tensors before each one */
+    void *p[SYN_MAX_PARAMS];
+    const float *g[SYN_MAX_PARAMS];
+    int64_t before[SYN_MAX_PARAMS + 1]; /* number of elements in the tensors before each one */
     syn_pieces pieces;
     float *m, *v, *masters; /* all tensors, one after the other; masters NULL: p is f32 */
     const float *rates, *scale;
     float beta1, rest1, beta2, rest2, eps, decay;
-    uint64_t decayed; /* bit t: weight decay for tensor t */
+    uint64_t decayed;         /* bit t: weight decay for tensor t */
+    const int64_t *n_decayed; /* in device memory; not NULL: replaces `decayed` */
 };
 
+/* The first n_decayed elements of m, v and masters have weight decay. */
 struct step {
     float scale, rate, root, shrink;
+    int64_t n_decayed;
 };
 
 /* An element and its moments. */
@@ -24,12 +27,12 @@ struct state {
     float x, m, v;
 };
 
-static __device__ __forceinline__ state adamw_one(const adamw &a, const step &s, state old,
-                                                  float g) {
+static __device__ __forceinline__ state adamw_one(const adamw &a, const step &s, float shrink,
+                                                  state old, float g) {
     const float d = s.scale * g;
     const float m = fmaf(a.beta1, old.m, a.rest1 * d);
     const float v = fmaf(a.beta2, old.v, a.rest2 * (d * d));
-    const state now = {s.shrink * old.x - s.rate * (m / fmaf(s.root, sqrtf(v), a.eps)), m, v};
+    const state now = {shrink * old.x - s.rate * (m / fmaf(s.root, sqrtf(v), a.eps)), m, v};
     return now;
 }
 
@@ -46,7 +49,8 @@ static __device__ __forceinline__ void adamw_pack(const adamw &a, const step &s,
 #pragma unroll
     for (int i = 0; i < W; i++) {
         const state old = {x.at[i], m.at[i], v.at[i]};
-        const state now = adamw_one(a, s, old, g.at[i]);
+        const float shrink = at + i < s.n_decayed ? s.shrink : 1.0f;
+        const state now = adamw_one(a, s, shrink, old, g.at[i]);
         x.at[i] = now.x;
         m.at[i] = now.m;
         v.at[i] = now.v;
@@ -76,8 +80,8 @@ template <typename P> static __global__ void adamw_kernel(const adamw a) {
     const int64_t from = ((int64_t)blockIdx.x - a.pieces.first[t]) * PIECE, before = a.before[t];
     const int64_t left = a.before[t + 1] - before - from;
     const int n = (int)(left < PIECE ? left : (int64_t)PIECE);
-    const step s = {*a.scale, a.rates[1], a.rates[2],
-                    a.decayed >> t & 1 ? 1.0f - a.rates[0] * a.decay : 1.0f};
+    const int64_t n_decayed = a.n_decayed ? *a.n_decayed : a.decayed >> t & 1 ? INT64_MAX : 0;
+    const step s = {*a.scale, a.rates[1], a.rates[2], 1.0f - a.rates[0] * a.decay, n_decayed};
     if (!(s.scale > 0)) return; /* NaN or 0: changes nothing, see syn_adamw_step */
     const int packed = packs_fit<P>(a, t, before) ? n / WIDE * WIDE : 0;
     for (int i = tid * WIDE; i < packed; i += THREADS * WIDE)
@@ -99,8 +103,10 @@ static syn_status adamw_cuda(syn_call *c) {
     a.m = static_cast<float *>(c->out[k].data);
     a.v = static_cast<float *>(c->out[k + 1].data);
     if (dtype != SYN_F32) a.masters = static_cast<float *>(c->out[k + 2].data);
-    a.rates = static_cast<const float *>(c->in[c->n_in - 2].data);
-    a.scale = static_cast<const float *>(c->in[c->n_in - 1].data);
+    const int rest = written + k;
+    a.rates = static_cast<const float *>(c->in[rest].data);
+    a.scale = static_cast<const float *>(c->in[rest + 1].data);
+    if (rest + 2 < c->n_in) a.n_decayed = static_cast<const int64_t *>(c->in[rest + 2].data);
     a.beta1 = (float)c->attr[1].f;
     a.rest1 = (float)(1 - c->attr[1].f);
     a.beta2 = (float)c->attr[2].f;

@@ -159,8 +159,8 @@ static syn_status sum_to_cuda(syn_call *c) {
 enum { PIECE = 16384 };
 
 struct squares {
-    const float *x[SYN_MAX_LIST];
-    int64_t n[SYN_MAX_LIST];
+    const float *x[SYN_MAX_PARAMS];
+    int64_t n[SYN_MAX_PARAMS];
     syn_pieces pieces;
 };
 

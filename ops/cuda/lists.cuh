@@ -8,7 +8,7 @@
 /* first[t]: number of pieces before tensor t; first[n]: number of all pieces. This struct and two
    pointers per tensor fit in the 4 KiB that kernel parameters may have. */
 struct syn_pieces {
-    int64_t first[SYN_MAX_LIST + 1];
+    int64_t first[SYN_MAX_PARAMS + 1];
     int n;
 };
 

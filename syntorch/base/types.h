@@ -7,9 +7,10 @@
 SYN_API_BEGIN
 
 #define SYN_MAX_RANK    6   /* dimensions of a tensor */
-#define SYN_MAX_INPUTS  128 /* inputs of an op */
-#define SYN_MAX_OUTPUTS 64
-#define SYN_MAX_LIST    60                 /* tensors in a list that one op accepts */
+#define SYN_MAX_INPUTS  1001 /* inputs of an op */
+#define SYN_MAX_OUTPUTS 1000
+#define SYN_MAX_LIST    1000 /* tensors in a list that a collective accepts */
+#define SYN_MAX_PARAMS  60   /* tensors in a list that an op of the optimizer accepts */
 #define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* attributes of an op; each entry of a list counts */
 #define SYN_MAX_WORLD   (1 << 24)          /* ranks of a trace file */
 /* Maximum size of a scope's or tensor's name in bytes, including the NUL. Longer scopes are an

@@ -115,8 +115,12 @@ const char *syn_attribute_text(const syn_attribute *a, char *buf, size_t buf_byt
 void syn_cursor_free(syn_cursor *cursor) {
     if (cursor == NULL) return;
     syn_free(cursor->deps);
+    syn_free(cursor->ids);
+    syn_free(cursor->operands);
     cursor->deps = NULL;
-    cursor->deps_cap = 0;
+    cursor->ids = NULL;
+    cursor->operands = NULL;
+    cursor->deps_cap = cursor->ids_cap = cursor->operands_cap = 0;
 }
 
 void syn_graph_free(syn_graph *graph) {

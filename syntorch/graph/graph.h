@@ -198,7 +198,10 @@ typedef struct syn_cursor {
     syn_dep *deps;
     size_t deps_cap;
     syn_attribute attributes[SYN_MAX_ATTRS];
-    uint32_t inputs[SYN_MAX_INPUTS], outputs[SYN_MAX_OUTPUTS];
+    uint32_t *ids; /* inputs, then outputs */
+    size_t ids_cap;
+    struct syn_operand *operands;
+    size_t operands_cap;
     char name[SYN_MAX_NAME];
     char text[21 * SYN_MAX_RANK]; /* a list attribute as text: 20 characters and a comma per
                                      entry */

@@ -144,11 +144,11 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (strcmp(refused.text, "broadcast has root 2 in group pair of 2 ranks") != 0)
         return SYN_FAIL(err, SYN_E_FORMAT, "%s", refused.text);
     SYN_TRY(check_refused_list(comm, x, SYN_MAX_LIST + 1,
-                               "broadcast got 61 tensors but accepts 1 to 60", err));
-    SYN_TRY(check_refused_list(comm, x, 0, "broadcast got 0 tensors but accepts 1 to 60", err));
+                               "broadcast got 1001 tensors but accepts 1 to 1000", err));
+    SYN_TRY(check_refused_list(comm, x, 0, "broadcast got 0 tensors but accepts 1 to 1000", err));
     x.kind = SYN_COMM_ALL_GATHER;
     SYN_TRY(check_refused_list(comm, x, SYN_MAX_LIST + 1,
-                               "all_gather got 61 tensors but accepts 1 to 60", err));
+                               "all_gather got 1001 tensors but accepts 1 to 1000", err));
     SYN_TRY(check_refused_list(comm, x, 2, "all_gather: 2 parts of 0 elements do not hold the list",
                                err));
     x.kind = SYN_COMM_ALL_TO_ALL;

@@ -8,7 +8,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-enum { RANKS_MAX = 4, LONGEST = 30000, GO = 5 };
+enum { RANKS_MAX = 4, LIST = 60, LONGEST = 30000, GO = 5 };
 
 /* ---- The same as one call per tensor ---- */
 
@@ -17,7 +17,7 @@ typedef struct lists {
     bool overlap, one_by_one;
     syn_device device;
     uint64_t hash[RANKS_MAX];
-    float values[RANKS_MAX][SYN_MAX_LIST][64]; /* the first elements of each result */
+    float values[RANKS_MAX][LIST][64]; /* the first elements of each result */
 } lists;
 
 /* A random shape; some are scalars, empty or long. */
@@ -55,9 +55,9 @@ static syn_status lists_rank(const test_rank *me, void *arg, syn_error *err) {
     lists *l = arg;
     uint64_t state = l->seed * 7919;
     const uint64_t how = random_u64(&state) >> 20;
-    const int n = 1 + (int)(how % SYN_MAX_LIST);
+    const int n = 1 + (int)(how % LIST);
     const syn_dtype dtype = how >> 8 & 1 ? SYN_F32 : SYN_I32;
-    syn_tensor xs[SYN_MAX_LIST];
+    syn_tensor xs[LIST];
     (void)err;
     syn_ctx_set_overlap(me->ctx, l->overlap);
     for (int i = 0; i < n; i++) {
@@ -161,11 +161,11 @@ enum { WARM = 6, STEPS = 40, BUCKETS = 5 };
    counted. */
 static syn_status steady_rank(const test_rank *me, void *arg, syn_error *err) {
     uint64_t *allocations = arg;
-    syn_tensor xs[BUCKETS * SYN_MAX_LIST];
+    syn_tensor xs[BUCKETS * LIST];
     syn_ctx *ctx = me->ctx;
     syn_ctx_set_overlap(ctx, true);
-    for (int i = 0; i < BUCKETS * SYN_MAX_LIST; i++) {
-        const syn_spec spec = {SYN_F32, 1, {i % SYN_MAX_LIST ? 3 + i : LONGEST}};
+    for (int i = 0; i < BUCKETS * LIST; i++) {
+        const syn_spec spec = {SYN_F32, 1, {i % LIST ? 3 + i : LONGEST}};
         xs[i] = syn_state(ctx, "x", &spec);
     }
     const syn_mark mark = syn_ctx_mark(ctx);
@@ -173,14 +173,13 @@ static syn_status steady_rank(const test_rank *me, void *arg, syn_error *err) {
         syn_barrier(ctx, me->tp);
         const uint64_t before = syn_memory_calls();
         for (int b = 0; b < BUCKETS; b++)
-            syn_all_reduce_coalesced(ctx, xs + b * SYN_MAX_LIST, SYN_MAX_LIST, SYN_REDUCE_SUM,
-                                     me->tp);
-        syn_broadcast_coalesced(ctx, xs, SYN_MAX_LIST, 0, me->tp);
+            syn_all_reduce_coalesced(ctx, xs + b * LIST, LIST, SYN_REDUCE_SUM, me->tp);
+        syn_broadcast_coalesced(ctx, xs, LIST, 0, me->tp);
         if (syn_ctx_sync(ctx) != SYN_OK) return syn_ctx_check(ctx, err);
         syn_barrier(ctx, me->tp);
         if (step >= WARM) allocations[me->index] += syn_memory_calls() - before;
         syn_barrier(ctx, me->tp);
-        syn_forget(ctx, mark, xs, BUCKETS * SYN_MAX_LIST);
+        syn_forget(ctx, mark, xs, BUCKETS * LIST);
     }
     return SYN_OK;
 }
@@ -227,10 +226,10 @@ static syn_status wrong_rank(const test_rank *me, void *arg, syn_error *err) {
 
 static void invalid_lists_fail_with_a_message(void) {
     static const wrong all[] = {
-        {0, "all_reduce_coalesced got 0 tensors but accepts 1 to 60"},
+        {0, "all_reduce_coalesced got 0 tensors but accepts 1 to 1000"},
         {1, "all_reduce_coalesced in bucket: input 1 must be f32, but is i32[2,3]"},
         {2, "all_reduce_coalesced in bucket: the last dimension of input 1 is not contiguous"},
-        {3, "all_reduce_coalesced got 61 tensors but accepts 1 to 60"},
+        {3, "all_reduce_coalesced got 1001 tensors but accepts 1 to 1000"},
         {4, "all_reduce_coalesced in bucket: rank 0 calls all_reduce(sum, f32, 12 elements in 2 "
             "tensors) in group tp0 (#1) but rank 1 calls all_reduce(sum, f32, 12 elements in 2 "
             "tensors) of different sizes"},

@@ -112,7 +112,7 @@ static void long_sums(both_run *r) {
 
 /* ---- lists ---- */
 
-enum { LIST = SYN_MAX_LIST };
+enum { LIST = SYN_MAX_PARAMS };
 
 static int random_list(syn_spec *specs, syn_dtype dtype) {
     const int n = ref_int(0, 3) ? (int)ref_int(1, 5) : LIST;

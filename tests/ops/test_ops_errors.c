@@ -99,6 +99,12 @@ static void together(syn_ctx *c, syn_tensor a, syn_tensor b, int n, int root, co
     else syn_all_reduce_coalesced(c, xs, n, root == -1 ? SYN_REDUCE_SUM : (syn_reduce)9, g);
 }
 
+static void gather_list(syn_ctx *c, syn_tensor a, syn_tensor b, int n, syn_tensor part,
+                        const syn_group *g) {
+    syn_tensor xs[2] = {a, b};
+    syn_all_gather_coalesced(c, xs, n, part, g);
+}
+
 static syn_tensor released(syn_ctx *c) {
     const syn_tensor t = F(2, 2);
     syn_release(c, (syn_mark){t.id, 0, t.tag}, NULL, 0);
@@ -299,6 +305,16 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(together(c, F(2), F(2), 0, -1, g), "all_reduce_coalesced got 0 tensors but accepts 1 to ")   \
     X(together(c, F(2), F(2), 2, 2, g), "broadcast_coalesced in h.0: root 2 is not in a group")    \
     X(together(c, F(2), F(2), 2, 0, NULL), "broadcast_coalesced needs a group")                    \
+    X(syn_reduce_scatter_coalesced(c, (const syn_tensor[]){F(2), F(3)}, 2, SYN_REDUCE_SUM, 1, g),  \
+      "coalesced in h.0: 2 parts of 1 elements are shorter than the list of 5 elements")           \
+    X(syn_reduce_scatter_coalesced(c, (const syn_tensor[]){F(2), I(3)}, 2, SYN_REDUCE_SUM, 4, g),  \
+      "reduce_scatter_coalesced in h.0: input 1 must be f32, but is i32[3]")                       \
+    X(gather_list(c, F(2), F(3), 2, F(1), g),                                                      \
+      "coalesced in h.0: 2 parts of 1 elements are shorter than the list of 5 elements")           \
+    X(gather_list(c, F(2), F(3), 2, I(9), g),                                                      \
+      "all_gather_coalesced in h.0: input 2 must be f32, but is i32[9]")                           \
+    X(gather_list(c, F(2), F(3), 0, F(9), g), "all_gather_coalesced got 0 tensors but accepts 1")  \
+    X(gather_list(c, F(2), F(3), 2, F(9), NULL), "all_gather_coalesced needs a group")             \
     X(syn_argmax(c, F(2, 0)), "argmax in h.0: input 0 must be (..., V) with V from 1")             \
     X(syn_argmax(c, I(2, 2)), "input 0 must be f32")                                               \
     X(syn_argmax(c, ref_scalar(c)), "with V from 1")                                               \
@@ -399,7 +415,7 @@ static void provoke(syn_ctx *c, int number, const syn_group *g) {
 /* Cases that need other ranks, or more memory than any machine has. */
 static bool only_on_meta(const char *sentence) {
     static const char *const words[] = {"group", "rank", "message",  "tag",
-                                        "all_",  "redu", "too large"};
+                                        "all_",  "redu", "parts of", "too large"};
     bool found = sentence == NULL;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         found = found || strstr(sentence, words[i]);

@@ -108,6 +108,13 @@ static syn_tensor together(syn_ctx *c, syn_tensor a, syn_tensor b, bool reduce,
     return xs[1];
 }
 
+static syn_tensor gathered(syn_ctx *c, syn_tensor a, syn_tensor b, syn_tensor part,
+                           const syn_group *g) {
+    syn_tensor xs[2] = {a, b};
+    syn_all_gather_coalesced(c, xs, 2, part, g);
+    return xs[1];
+}
+
 static const syn_tensor none = {0};
 static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
 
@@ -199,7 +206,12 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(RECV, received(c, (me + WORLD - 1) % WORLD), "f32[2,3]", 0, 0, 24, 24)                       \
     X(BARRIER, (syn_barrier(c, g), none), "", 0, 0, 0, 0)                                          \
     X(GATHER_TOKENS, syn_gather_tokens(c, F(2, 3, 2), false, g), "f32[2,12,2]", 0, 48, 192, 48)    \
-    X(CUT_TOKENS, syn_cut_tokens(c, F(2, 8, 3), g), "f32[2,2,3]", 0, 0, 0, 0)
+    X(CUT_TOKENS, syn_cut_tokens(c, F(2, 8, 3), g), "f32[2,2,3]", 0, 0, 0, 0)                      \
+    X(REDUCE_SCATTER_COALESCED,                                                                    \
+      syn_reduce_scatter_coalesced(c, (const syn_tensor[]){F(2, 3), F(4)}, 2, SYN_REDUCE_SUM, 3,   \
+                                   g),                                                             \
+      "f32[3]", 0, 40, 12, 4 * 12)                                                                 \
+    X(ALL_GATHER_COALESCED, gathered(c, F(2, 3), F(4), F(3), g), "f32[4]", 0, 12, 40, 12)
 
 static const struct entry {
     syn_op op;
@@ -423,7 +435,7 @@ static void test_groups_of_rows(void) {
         CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
         seen += has;
     }
-    CHECK_INT(seen, 10);
+    CHECK_INT(seen, 12);
     CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

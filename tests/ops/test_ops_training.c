@@ -235,6 +235,7 @@ static void test_adamw(void) {
         const int n = some_list(p, -2, 2);
         const double lr = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, decay = 0.1;
         const int64_t decayed = ref_int(0, (1 << LISTS) - 1);
+        const bool counted = ref_int(0, 1); /* n_decayed instead of `decayed` */
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         syn_tensor params[LISTS], grads[LISTS];
         int64_t all = 0;
@@ -244,6 +245,7 @@ static void test_adamw(void) {
             params[k] = dtype == SYN_F32 ? ref_dense(ctx, &p[k]) : syn_state(ctx, "p", &spec);
             all += syn_spec_elems(&p[k].spec);
         }
+        const int64_t n_decayed = ref_int(-1, all + 1);
         join(&master, p, n);
         m.spec = v.spec = (syn_spec){SYN_F32, 1, {all}};
         memset(m.v, 0, sizeof m.v);
@@ -263,13 +265,17 @@ static void test_adamw(void) {
                     const double d = (double)scale * g[k].v[i];
                     m.v[at] = beta1 * m.v[at] + (1 - beta1) * d;
                     v.v[at] = beta2 * v.v[at] + (1 - beta2) * d * d;
-                    if (decayed >> k & 1) p[k].v[i] -= lr * decay * p[k].v[i];
+                    if (counted ? at < n_decayed : decayed >> k & 1)
+                        p[k].v[i] -= lr * decay * p[k].v[i];
                     p[k].v[i] -= lr * (m.v[at] / c1) / (sqrt(v.v[at] / c2) + eps);
                 }
             }
+            const syn_spec number = {SYN_I64, 0, {0}};
+            const syn_tensor front = syn_input(ctx, "n_decayed", &number, &n_decayed);
             const syn_adamw_call call = {.params = params,
                                          .grads = grads,
                                          .n = n,
+                                         .n_decayed = counted ? front : (syn_tensor){0},
                                          .m = &moments[0],
                                          .v = &moments[1],
                                          .masters = dtype != SYN_F32 ? &masters : NULL,

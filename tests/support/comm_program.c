@@ -13,7 +13,7 @@ enum {
     /* Maximum number of elements per operation. It covers inputs that communicators copy and inputs
        that they do not. */
     ELEMS = 700,
-    PART_ELEMS = 600, /* the same for parts, because the segments have gaps between them */
+    PART_ELEMS = 500, /* the same for parts, because the segments have gaps between them */
     N_OPEN = 12,
     AHEAD = 5, /* a rank chooses among the next AHEAD operations */
     FILL_BYTE = 0xa5

@@ -29,6 +29,7 @@ struct work {
     size_t bytes;
     int byte;
     syn_call call;
+    syn_operand operands[8];
     syn_attr attr[SYN_MAX_ATTRS];
 };
 
@@ -201,6 +202,9 @@ static void run_kv_append(struct work *work) {
 static syn_status ask_kernel(const syn_call *call, void (*run)(struct work *)) {
     struct work *work = ask(call->device, run);
     work->call = *call;
+    work->call.in = memcpy(work->operands, call->in, (size_t)call->n_in * sizeof *call->in);
+    work->call.out =
+        memcpy(work->operands + call->n_in, call->out, (size_t)call->n_out * sizeof *call->out);
     for (int i = 0; i < call->n_attr; i++) work->attr[i] = call->attr[i];
     return SYN_OK;
 }

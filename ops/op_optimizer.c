@@ -29,6 +29,9 @@ static int64_t elems(const syn_operand *o) {
 
 SYN__INFER(square_sum) {
     for (int i = 0; i < c->n_in; i++) SYN_TRY(want_dense(c, i));
+    if (c->n_attr && c->attr[0].i < 1)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the divisor must be at least 1, not %lld",
+                        (long long)c->attr[0].i);
     c->out[0].spec = (syn_spec){SYN_F32, 0, {0}};
     return SYN_OK;
 }
@@ -70,14 +73,20 @@ SYN__CPU(square_sum) {
     p.sums = sums;
     syn_workers_run(c->workers, n, square_piece, &p);
     for (int64_t i = 0; i < n; i++) sum += p.sums[i];
-    *(float *)c->out[0].data = (float)sum;
+    *(float *)c->out[0].data = (float)(sum / (double)(c->n_attr ? c->attr[0].i : 1));
     return SYN_OK;
 }
 
-syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n) {
+/* Only a divisor other than 1 is recorded. */
+syn_tensor syn_square_sum_divided(syn_ctx *ctx, const syn_tensor *xs, int n, int divisor) {
+    const syn_attr attr[1] = {{.i = divisor}};
     syn_tensor out;
-    syn__call_op(ctx, SYN_OP_SQUARE_SUM, xs, n, NULL, 0, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SQUARE_SUM, xs, n, attr, divisor != 1, NULL, &out);
     return out;
+}
+
+syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n) {
+    return syn_square_sum_divided(ctx, xs, n, 1);
 }
 
 /* ---- clip_factor ---- */

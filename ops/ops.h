@@ -170,8 +170,11 @@ syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets
 
 /* ---- optimizer: lists of up to SYN_MAX_PARAMS dense tensors; f32, except for parameters ---- */
 
-/* The sum of the squares of all elements of n tensors: a scalar. */
+/* The sum of the squares of all elements of n tensors: a scalar. syn_square_sum_divided divides it
+   by the number of ranks that have the same tensors, so that a sum over ranks counts each element
+   once. */
 syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n);
+syn_tensor syn_square_sum_divided(syn_ctx *ctx, const syn_tensor *xs, int n, int divisor);
 /* squares: the square sum of all gradients. Returns min(1, max_norm / (norm + 1e-6)), or 1 if
    max_norm is 0, and the gradient norm in *norm. */
 syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, syn_tensor *norm);

@@ -58,6 +58,8 @@ syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MU
    operation stay allocated. Overlap does not change the recorded rows, except for their times,
    which are known after the wait. */
 void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap);
+/* Waits for the operations in flight that write t. The tensors that they read can then be freed. */
+void syn_wait(syn_ctx *ctx, syn_tensor t);
 /* Waits for all operations in flight and for the device, as reading a tensor does. Afterwards the
    times of all ops are known. */
 syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;

@@ -188,6 +188,13 @@ void syn__grad_add(syn_ctx *ctx, uint32_t row, syn_tensor g) {
     syn__grad_hold(ctx, g.id);
 }
 
+void syn_add_grad(syn_ctx *ctx, syn_tensor t, syn_tensor g) {
+    const uint32_t row = syn__own_row(ctx, t, "given a gradient");
+    if (row && !syn__leaf_of(ctx, row))
+        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u does not require a gradient", t.id);
+    if (ctx->error.code == SYN_OK) syn__grad_add(ctx, row, g);
+}
+
 syn_dtype syn_grad_dtype(const syn_grad_call *call, int i) {
     return dtype_of(call->ctx, syn__row(call->ctx, call->in[i]));
 }

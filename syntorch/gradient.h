@@ -58,6 +58,9 @@ syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_ten
    for other tensors it has their dtype. Invalid if there is no gradient yet. The gradient exists
    until it is dropped. */
 syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t);
+/* Adds g to the gradient of t, a tensor that was passed to syn_require_grad, as a backward pass
+   does. */
+void syn_add_grad(syn_ctx *ctx, syn_tensor t, syn_tensor g);
 /* Frees all gradients. */
 void syn_drop_grads(syn_ctx *ctx);
 /* Frees the gradient of t, if it has one. */

@@ -50,14 +50,47 @@ static syn_status open_kv(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n
                       comm->rank + (part * n - index) * stride, stride, n, err);
 }
 
-static syn_status open_embedding(syn_mesh *mesh, syn_comm *comm, uint32_t id, syn_error *err) {
+static syn_status open_embedding(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_error *err) {
     const int32_t stages = mesh->size[SYN_AXIS_PP], stage = mesh->index[SYN_AXIS_PP];
     const int32_t stride = mesh->stride[SYN_AXIS_PP];
     if (stages == 2) mesh->embedding = mesh->group[SYN_AXIS_PP];
-    if (stages <= 2 || (stage > 0 && stage < stages - 1)) return SYN_OK;
-    return open_group(&mesh->embedding, comm, id, "embedding",
+    if (stages <= 2) return SYN_OK;
+    const uint32_t first = *id;
+    *id += (uint32_t)(comm->size / stages);
+    if (stage > 0 && stage < stages - 1) return SYN_OK;
+    return open_group(&mesh->embedding, comm, first, "embedding",
                       number_of(mesh, SYN_AXIS_PP, comm->rank), comm->rank - stage * stride,
                       (stages - 1) * stride, 2, err);
+}
+
+/* Opens the group of the ranks that hold the model together, in Megatron-LM's order: the
+   tensor-parallel ranks of the first stage, then those of the next. */
+static syn_status open_model(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_error *err) {
+    const int32_t tp = mesh->size[SYN_AXIS_TP], pp = mesh->size[SYN_AXIS_PP], n = tp * pp;
+    const int32_t dp = mesh->index[SYN_AXIS_DP];
+    char name[16];
+    syn_group *group;
+    mesh->model = mesh->group[tp > 1 ? SYN_AXIS_TP : SYN_AXIS_PP];
+    if (tp == 1 || pp == 1) return SYN_OK;
+    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
+    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a group");
+    for (int32_t i = 0; i < n; i++)
+        ranks[i] = dp * mesh->stride[SYN_AXIS_DP] + i % tp * mesh->stride[SYN_AXIS_TP] +
+                   i / tp * mesh->stride[SYN_AXIS_PP];
+    snprintf(name, sizeof name, "model%d", dp);
+    const syn_status s = syn_comm_open_group(comm, *id + (uint32_t)dp, name, ranks, n, &group, err);
+    syn_free(ranks);
+    *id += (uint32_t)mesh->size[SYN_AXIS_DP];
+    if (s == SYN_OK) mesh->model = group;
+    return s;
+}
+
+/* Opens the group of all ranks. */
+static syn_status open_world(syn_mesh *mesh, syn_comm *comm, uint32_t id, syn_error *err) {
+    const int32_t dp = mesh->size[SYN_AXIS_DP];
+    mesh->world = dp == 1 ? mesh->model : mesh->group[SYN_AXIS_DP];
+    if (dp == 1 || dp == comm->size) return SYN_OK;
+    return open_group(&mesh->world, comm, id, "world", 0, 0, 1, comm->size, err);
 }
 
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
@@ -78,5 +111,7 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
     }
     SYN_TRY(open_kv(mesh, comm, id, whole.kv, err));
     if (whole.kv > 1) id += (uint32_t)(comm->size / whole.kv);
-    return open_embedding(mesh, comm, id, err);
+    SYN_TRY(open_embedding(mesh, comm, &id, err));
+    SYN_TRY(open_model(mesh, comm, &id, err));
+    return whole.zero > 0 ? open_world(mesh, comm, id, err) : SYN_OK;
 }

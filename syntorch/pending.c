@@ -121,6 +121,12 @@ syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten)
     return ctx->error.code;
 }
 
+void syn_wait(syn_ctx *ctx, syn_tensor t) {
+    const uint32_t row = syn__own_row(ctx, t, "waited for");
+    const syn_status s = row ? syn__wait_for_tensor(ctx, row, false) : SYN_OK;
+    (void)s; /* a failure is recorded in the context */
+}
+
 void syn__wait_for_all(syn_ctx *ctx) {
     while (ctx->n_pending > 0 && ctx->error.code == SYN_OK) complete(ctx, 0);
 }

@@ -22,7 +22,7 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
         {p->cp, 1, "context parallelism (cp)"},
         {p->ep, 1, "expert parallelism (ep)"},
         {p->etp, 1, "tensor parallelism of experts (etp)"},
-        {p->zero, 0, "ZeRO"},
+        {p->zero, 2, "ZeRO 3"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
         if (missing[i].asked > missing[i].without)
@@ -97,6 +97,9 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
                         p->dp, p->pp, (long long)(others * p->dp), p->ranks);
     if (p->tp % p->kv != 0)
         return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
+    if (p->zero > 0 && p->dp == 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "ZeRO divides state over data-parallel ranks (dp), but there is only 1");
     SYN_TRY(check_schedule(p, err));
     if (!p->order) p->order = megatron;
     return check_order(p, err);

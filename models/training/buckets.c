@@ -6,30 +6,182 @@
 
 #include "syntorch/base/memory.h"
 
-enum { FIRST_BYTES = 1 << 20, BUCKET_BYTES = 25 << 20 };
+enum {
+    FIRST_BYTES = 1 << 20,
+    BUCKET_BYTES = 25 << 20,
+    /* Megatron-LM's bucket sizes and alignment in elements (core/distributed: distributed_data_-
+       parallel.py, param_and_grad_buffer.py) */
+    MEGATRON_ELEMS = 40000000,
+    MEGATRON_ELEMS_PER_RANK = 1000000,
+    MEGATRON_PARAM = 64,
+    MEGATRON_BUCKET = 128
+};
+
+static int64_t param_elems(const syn_ctx *ctx, size_t param) {
+    return syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, param).tensor));
+}
+
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static int64_t common_multiple(int64_t a, int64_t b) {
+    int64_t x = a, y = b;
+    while (y != 0) {
+        const int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+int64_t syn__bucket_offset(const syn__buckets *buckets, const syn_ctx *ctx, size_t param) {
+    const syn__bucket *b = &buckets->at[buckets->of_param[param]];
+    int64_t first = 0;
+    for (int k = 0; syn__bucket_param(buckets, b, k) != param; k++)
+        first += param_elems(ctx, syn__bucket_param(buckets, b, k));
+    return first;
+}
+
+int syn__param_copies(const syn_param_info *param, const syn_group *tp) {
+    if (!tp) return 1;
+    return param->shard.count > 1 ? tp->size / param->shard.count : tp->size;
+}
+
+bool syn__param_decays(const syn_ctx *ctx, size_t param, const char *const *no_decay) {
+    const syn_param_info p = syn_ctx_param(ctx, param);
+    if (!no_decay) return syn_tensor_spec(ctx, p.tensor)->rank > 1;
+    for (const char *const *name = no_decay; *name; name++)
+        if (strstr(p.name, *name)) return false;
+    return true;
+}
+
+/* ---- filling buckets ---- */
+
+/* Buckets that are being filled. */
+typedef struct filling {
+    syn__buckets *buckets;
+    const syn_ctx *ctx;
+    const syn_data_parallel_options *options; /* NULL: the optimizer's buckets */
+    int max_params;
+    size_t n_placed;
+    int64_t size; /* of the current bucket, in the rule's count of elements */
+} filling;
+
+static syn__bucket *current(const filling *f) {
+    return &f->buckets->at[f->buckets->n];
+}
+
+/* The number of elements at which the current bucket is full. */
+static int64_t full_elems(const filling *f) {
+    const syn_data_parallel_options *o = f->options;
+    if (o && o->buckets == SYN_BUCKETS_NONE) return INT64_MAX;
+    if (o && o->buckets == SYN_BUCKETS_MEGATRON) {
+        const int64_t by_ranks = (int64_t)MEGATRON_ELEMS_PER_RANK * o->dp->size;
+        if (!o->first_stage) return INT64_MAX;
+        return by_ranks > MEGATRON_ELEMS ? by_ranks : MEGATRON_ELEMS;
+    }
+    return (f->buckets->n == 0 ? FIRST_BYTES : BUCKET_BYTES) / (int64_t)sizeof(float);
+}
+
+/* Moves the parameters with weight decay to the front. */
+static void order_by_decay(const filling *f, syn__bucket *b) {
+    size_t *order = f->buckets->order + b->first, end = 0;
+    for (size_t i = 0; i < (size_t)b->n; i++) {
+        const size_t param = order[i];
+        if (!syn__param_decays(f->ctx, param, f->options->no_decay)) continue;
+        memmove(order + end + 1, order + end, (i - end) * sizeof *order);
+        order[end++] = param;
+        b->decayed += param_elems(f->ctx, param);
+    }
+}
+
+static void close_bucket(filling *f) {
+    syn__bucket *b = current(f);
+    if (b->n == 0) return;
+    if (f->options && f->options->zero > 0) {
+        const int64_t ranks = f->options->dp->size;
+        const bool megatron = f->options->buckets == SYN_BUCKETS_MEGATRON;
+        b->part =
+            round_up(f->size, megatron ? common_multiple(ranks, MEGATRON_BUCKET) : ranks) / ranks;
+        order_by_decay(f, b);
+    }
+    f->buckets->n++;
+    f->size = 0;
+}
+
+static void place(filling *f, size_t param, bool late) {
+    syn__bucket *b = current(f);
+    const int64_t elems = param_elems(f->ctx, param);
+    const bool aligned =
+        f->options && f->options->zero > 0 && f->options->buckets == SYN_BUCKETS_MEGATRON;
+    if (b->n++ == 0) b->first = f->n_placed;
+    b->elems += elems;
+    b->late = late;
+    f->size = (aligned ? round_up(f->size, MEGATRON_PARAM) : f->size) + elems;
+    f->buckets->order[f->n_placed++] = param;
+    f->buckets->of_param[param] = (uint32_t)f->buckets->n;
+    if (b->n == f->max_params || f->size >= full_elems(f)) close_bucket(f);
+}
+
+/* The classes of parameters with ZeRO; all are 0 without ZeRO. */
+enum { SHARDED, COPIED, WHOLE, PARTIAL, TIED, CLASSES };
+
+static int class_of(const filling *f, size_t param) {
+    const syn_data_parallel_options *o = f->options;
+    const syn_param_info p = syn_ctx_param(f->ctx, param);
+    const int copies = syn__param_copies(&p, o ? o->tp : NULL);
+    if (!o || o->zero == 0) return 0;
+    if (o->tied && strcmp(p.name, o->tied) == 0) return TIED;
+    if (o->tp && p.partial) return PARTIAL;
+    return copies == 1 ? SHARDED : o->tp && copies < o->tp->size ? COPIED : WHOLE;
+}
+
+/* Fills buckets with the parameters begin to end - 1. */
+static void fill(filling *f, size_t begin, size_t end) {
+    for (int k = 0; k < CLASSES; k++) {
+        for (size_t i = end; i-- > begin;)
+            if (class_of(f, i) == k) place(f, i, k >= PARTIAL);
+        close_bucket(f);
+    }
+}
+
+static syn_status make(filling *f, syn_error *err) {
+    const size_t n = syn_ctx_param_count(f->ctx);
+    syn__buckets *b = f->buckets;
+    *b = (syn__buckets){.at = syn_calloc(n + 1, sizeof *b->at),
+                        .order = syn_calloc(n + 1, sizeof *b->order),
+                        .of_param = syn_calloc(n + 1, sizeof *b->of_param)};
+    if (!b->at || !b->order || !b->of_param) {
+        syn__buckets_free(b);
+        return SYN_FAIL_NOMEM(err, n * sizeof *b->at, "buckets of parameters");
+    }
+    const int chunks = f->options ? f->options->n_chunks : 0;
+    size_t end = n;
+    for (int c = chunks; c-- > 1; end = f->options->chunks[c - 1])
+        fill(f, f->options->chunks[c - 1], end);
+    fill(f, 0, end);
+    return SYN_OK;
+}
 
 syn_status syn__buckets_make(syn__buckets *buckets, const syn_ctx *ctx, syn_error *err) {
-    const size_t n = syn_ctx_param_count(ctx);
-    *buckets = (syn__buckets){syn_calloc(n + 1, sizeof *buckets->at), 0,
-                              syn_calloc(n + 1, sizeof *buckets->of_param)};
-    if (!buckets->at || !buckets->of_param) {
-        syn__buckets_free(buckets);
-        return SYN_FAIL_NOMEM(err, n * sizeof *buckets->at, "buckets of parameters");
-    }
-    for (size_t i = n; i-- > 0;) {
-        syn__bucket *b = &buckets->at[buckets->n];
-        if (b->n++ == 0) b->last = i;
-        b->elems += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, i).tensor));
-        buckets->of_param[i] = (uint32_t)buckets->n;
-        const int64_t most = buckets->n == 0 ? FIRST_BYTES : BUCKET_BYTES;
-        if (i == 0 || b->n == SYN_MAX_PARAMS || b->elems >= most / (int64_t)sizeof(float))
-            buckets->n++;
-    }
-    return SYN_OK;
+    filling f = {.buckets = buckets, .ctx = ctx, .max_params = SYN_MAX_PARAMS};
+    return make(&f, err);
+}
+
+syn_status syn__buckets_divide(syn__buckets *buckets, const syn_ctx *ctx,
+                               const syn_data_parallel_options *options, syn_error *err) {
+    const bool sums = options->zero == 0 && options->buckets == SYN_BUCKETS_PYTORCH;
+    filling f = {.buckets = buckets,
+                 .ctx = ctx,
+                 .options = options,
+                 .max_params = sums ? SYN_MAX_PARAMS : SYN_MAX_LIST};
+    return make(&f, err);
 }
 
 void syn__buckets_free(syn__buckets *buckets) {
     syn_free(buckets->at);
+    syn_free(buckets->order);
     syn_free(buckets->of_param);
     *buckets = (syn__buckets){0};
 }

@@ -1,6 +1,6 @@
 /* Data parallelism: ranks with the same parameters train on different samples. Their gradients are
  * summed while the backward pass still runs, as in PyTorch's DistributedDataParallel (Li et al.
- * 2020). */
+ * 2020). With ZeRO (Rajbhandari et al. 2020), each rank gets only its part of the sums. */
 #ifndef MODELS_DATA_PARALLEL_H
 #define MODELS_DATA_PARALLEL_H
 
@@ -10,12 +10,43 @@ SYN_API_BEGIN
 
 typedef struct syn_data_parallel syn_data_parallel;
 
+/* How parameters are divided into buckets, whose gradients are summed in one collective. */
+typedef enum syn_bucket_rule {
+    SYN_BUCKETS_PYTORCH,  /* 25 MiB of f32 gradients; the first bucket has 1 MiB */
+    SYN_BUCKETS_MEGATRON, /* max(40 million, 1 million per data-parallel rank) elements on the first
+                           * pipeline stage, otherwise one bucket. With ZeRO, parameters begin at
+                           * multiples of 64 elements, and buckets end at multiples of
+                           * lcm(ranks, 128). */
+    SYN_BUCKETS_NONE      /* one bucket */
+} syn_bucket_rule;
+
+typedef struct syn_data_parallel_options {
+    const syn_group *dp; /* NULL: one rank, no communication */
+    /* 0: gradients are all-reduced. 1 and 2: gradients are reduce-scattered, so that each rank has
+     * the sums for one part of each bucket, updates this part of the parameters, and all-gathers
+     * the parameters (syn_optimizer_options.parallel). 1: whole gradients are accumulated until the
+     * last microbatch. 2: gradients are scattered after each microbatch. */
+    int zero;
+    syn_bucket_rule buckets;
+    /* The following members are used only with ZeRO, except for `chunks`. */
+    const syn_group *tp;         /* tensor-parallel ranks; NULL: no parameter is sharded */
+    const char *const *no_decay; /* as in syn_optimizer_options */
+    const char *tied; /* name of the parameter whose gradients two pipeline stages sum at the end of
+                       * the step; NULL: none */
+    bool first_stage; /* of the pipeline, or there is no pipeline */
+    /* The chunks of layers that are on this rank. No bucket has parameters of two chunks.
+     * chunks[i]: number of parameters of chunks 0 to i. NULL: one chunk. */
+    const size_t *chunks;
+    int n_chunks;
+} syn_data_parallel_options;
+
 /* Prepares all parameters created so far. It copies the parameters of the group's first rank to the
  * other ranks, which makes older versions of the parameters unusable (syn_current_version), and
  * makes the parameters require gradients. From then on each syn_backward sums the gradients over
- * the group, each bucket as soon as its gradients are complete. The buckets are the same as the
- * optimizer's. dp NULL: one rank, no communication. The context must outlive *out. */
-syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx, const syn_group *dp,
+ * the group, each bucket as soon as its gradients are complete. With ZeRO, this drops the gradients
+ * of the parameters. The context must outlive *out. */
+syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
+                                 const syn_data_parallel_options *options,
                                  syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_data_parallel_free(syn_data_parallel *parallel);
@@ -23,9 +54,14 @@ void syn_data_parallel_free(syn_data_parallel *parallel);
  * communicate; the first backward pass with communication on again sums the accumulated gradients
  * over the group. On by default. */
 void syn_data_parallel_sync(syn_data_parallel *parallel, bool on);
-/* Sums the gradients of all buckets over the group now. Call it after a backward pass while
-   communication is off, to sum gradients without overlap. */
+/* Sums the gradients of all buckets over the group now, except for buckets without gradients,
+   buckets that were summed already and, with ZeRO, late ones (syn_data_parallel_sum_late). Call it
+   after a backward pass while communication is off, to sum gradients without overlap. */
 void syn_data_parallel_sum(syn_data_parallel *parallel);
+/* ZeRO: scatters the gradients of parameters that are used with only a part of the tokens
+   (syn_param_set_partial) and of the tied parameter. Before this, the caller must sum these
+   gradients over the tensor-parallel ranks, and over the stages that share the table. */
+void syn_data_parallel_sum_late(syn_data_parallel *parallel);
 /* Call it after each backward pass that communicates. Fails if the backward pass failed or a
  * parameter got no gradient. */
 syn_status syn_data_parallel_check(syn_data_parallel *parallel, syn_error *err) SYN_MUST_USE;

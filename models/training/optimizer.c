@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "models/training/buckets_private.h"
+#include "models/training/data_parallel_private.h"
 #include "syntorch/base/half.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
@@ -14,14 +14,18 @@
 struct syn_optimizer {
     syn_ctx *ctx;
     syn_optimizer_options options;
-    syn__buckets buckets;
+    const syn_data_parallel *zero; /* options.parallel if it uses ZeRO, else NULL */
+    const syn__buckets *buckets;   /* with ZeRO those of `zero`, else own_buckets */
+    syn__buckets own_buckets;
     syn_dtype dtype; /* of all parameters */
     struct state {
-        syn_tensor m, v, masters; /* flat f32 tensors with the elements of all parameters of the
-                                     bucket; masters: only if dtype is not f32 */
-    } * states;                   /* one per bucket */
-    syn_tensor *written;          /* per parameter: the version that equals its rounded master */
-    size_t copy;                  /* number of the parameter options.copy; SIZE_MAX: none */
+        syn_tensor m, v; /* flat f32 tensors with the elements of all parameters of the bucket; with
+                            ZeRO, with those of this rank's part */
+        syn_tensor masters;   /* the same; without ZeRO, and only if dtype is not f32 */
+        syn_tensor n_decayed; /* with ZeRO: the number of elements that decay */
+    } * states;               /* one per bucket */
+    syn_tensor *written;      /* per parameter: the version that equals its rounded master */
+    size_t copy;              /* number of the parameter options.copy; SIZE_MAX: none */
     syn_tensor rates, one, norm;
     bool looked;   /* the last step read the sum of squares */
     float squares; /* that sum, if it was read */
@@ -30,43 +34,51 @@ struct syn_optimizer {
 
 /* ---- state ---- */
 
-/* Returns the number of a parameter's bucket. *first: index of the parameter's first element in
-   it. */
-static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
-    const size_t i = o->buckets.of_param[param];
-    *first = 0;
-    for (size_t p = o->buckets.at[i].last; p > param; p--)
-        *first += syn_spec_elems(syn_tensor_spec(o->ctx, syn_ctx_param(o->ctx, p).tensor));
-    return i;
+/* The master weights of a bucket; NULL: the parameters themselves. */
+static syn_tensor *masters_of(const syn_optimizer *o, size_t bucket) {
+    if (o->zero) return syn__parallel_part(o->zero, bucket);
+    return o->dtype != SYN_F32 ? &o->states[bucket].masters : NULL;
 }
 
 /* Copies a parameter to its master. Like the loading of weights, this is not recorded in the
    trace. */
 static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
-    int64_t first;
-    const size_t bucket = bucket_of(o, param, &first);
-    const syn_tensor t = o->written[param] = syn_ctx_param(o->ctx, param).tensor;
+    const size_t bucket = o->buckets->of_param[param];
+    const syn_tensor t = syn_ctx_param(o->ctx, param).tensor;
     const int64_t n = syn_spec_elems(syn_tensor_spec(o->ctx, t));
     if (!syn_ctx_has_data(o->ctx)) return SYN_OK;
     float *wide = syn_malloc((size_t)n * sizeof *wide + 1);
     if (!wide) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *wide, "a parameter's master weights");
     syn_status s = syn_tensor_read_f32(o->ctx, t, wide, (size_t)n);
-    if (s == SYN_OK) s = syn_tensor_write_range(o->ctx, o->states[bucket].masters, first, n, wide);
+    if (s == SYN_OK)
+        s = syn_tensor_write_range(o->ctx, o->states[bucket].masters,
+                                   syn__bucket_offset(o->buckets, o->ctx, param), n, wide);
     syn_free(wide);
     return s;
+}
+
+static void make_bucket_state(syn_optimizer *o, size_t i) {
+    const syn__bucket *b = &o->buckets->at[i];
+    const syn_spec number = {SYN_I64, 0, {0}};
+    const syn_spec flat = {SYN_F32, 1, {o->zero ? b->part : b->elems}};
+    struct state *state = &o->states[i];
+    state->m = syn_state(o->ctx, "adamw.m", &flat);
+    state->v = syn_state(o->ctx, "adamw.v", &flat);
+    if (!o->zero && o->dtype != SYN_F32) state->masters = syn_state(o->ctx, "adamw.master", &flat);
+    if (!o->zero) return;
+    int64_t n = b->decayed - b->part * syn__parallel_group(o->zero)->index;
+    n = n < 0 ? 0 : n > b->part ? b->part : n;
+    state->n_decayed = syn_input(o->ctx, "adamw.decayed", &number, &n);
 }
 
 static syn_status make_state(syn_optimizer *o, syn_error *err) {
     const float one = 1.0f;
     const syn_spec number = {SYN_F32, 0, {0}}, three = {SYN_F32, 1, {3}};
-    for (size_t i = 0; i < o->buckets.n; i++) {
-        const syn_spec flat = {SYN_F32, 1, {o->buckets.at[i].elems}};
-        o->states[i].m = syn_state(o->ctx, "adamw.m", &flat);
-        o->states[i].v = syn_state(o->ctx, "adamw.v", &flat);
-        if (o->dtype != SYN_F32) o->states[i].masters = syn_state(o->ctx, "adamw.master", &flat);
+    for (size_t i = 0; i < o->buckets->n; i++) make_bucket_state(o, i);
+    for (size_t i = 0; i < syn_ctx_param_count(o->ctx); i++) {
+        o->written[i] = syn_ctx_param(o->ctx, i).tensor;
+        if (!o->zero && o->dtype != SYN_F32) SYN_TRY(make_master(o, i, err));
     }
-    for (size_t i = 0; i < syn_ctx_param_count(o->ctx) && o->dtype != SYN_F32; i++)
-        SYN_TRY(make_master(o, i, err));
     o->rates = syn_input(o->ctx, "adamw.rates", &three, NULL);
     o->one = syn_input(o->ctx, "adamw.one", &number, &one);
     syn_require_grads(o->ctx);
@@ -121,10 +133,13 @@ syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
     if (o->options.beta1 == 0) o->options.beta1 = 0.9;
     if (o->options.beta2 == 0) o->options.beta2 = 0.999;
     if (o->options.eps == 0) o->options.eps = 1e-8;
-    syn_status s = syn__buckets_make(&o->buckets, ctx, err);
+    o->buckets = syn__parallel_buckets(options->parallel);
+    if (o->buckets) o->zero = options->parallel;
+    else o->buckets = &o->own_buckets;
+    syn_status s = o->zero ? SYN_OK : syn__buckets_make(&o->own_buckets, ctx, err);
     if (s == SYN_OK && options->copy) s = syn__find_param(&o->copy, ctx, options->copy, err);
     if (s == SYN_OK) {
-        o->states = syn_calloc(o->buckets.n + 1, sizeof *o->states);
+        o->states = syn_calloc(o->buckets->n + 1, sizeof *o->states);
         o->written = syn_calloc(syn_ctx_param_count(ctx) + 1, sizeof *o->written);
         if (!o->states || !o->written)
             s = SYN_FAIL_NOMEM(err, syn_ctx_param_count(ctx), "an optimizer's state");
@@ -138,7 +153,7 @@ syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
 
 void syn_optimizer_free(syn_optimizer *o) {
     if (!o) return;
-    syn__buckets_free(&o->buckets);
+    syn__buckets_free(&o->own_buckets);
     syn_free(o->states);
     syn_free(o->written);
     syn_free(o);
@@ -150,21 +165,34 @@ static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_ele
     if (param >= params)
         return SYN_FAIL(err, SYN_E_INVALID, "parameter %zu does not exist: there are %zu", param,
                         params);
-    const syn_param_info p = syn_ctx_param(o->ctx, param);
-    const size_t want = (size_t)syn_spec_elems(syn_tensor_spec(o->ctx, p.tensor));
-    if (n_elems == want) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_SHAPE, "parameter '%s' has %zu elements, not %zu", p.name, want,
-                    n_elems);
+    int64_t first, want;
+    syn_optimizer_range(o, param, &first, &want);
+    if (n_elems == (size_t)want) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_SHAPE, "parameter '%s' has %zu elements, not %zu",
+                    syn_ctx_param(o->ctx, param).name, (size_t)want, n_elems);
+}
+
+void syn_optimizer_range(const syn_optimizer *o, size_t param, int64_t *first, int64_t *n) {
+    *first = 0;
+    *n = syn_spec_elems(syn_tensor_spec(o->ctx, syn_ctx_param(o->ctx, param).tensor));
+    if (!o->zero) return;
+    const syn_part_range range = syn__parallel_range(o->zero, param);
+    *first = range.first;
+    *n = range.n;
 }
 
 /* Returns the tensor that contains a parameter's slot. *first: index of the slot's first element in
    it. */
 static syn_tensor find_slot(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
                             int64_t *first) {
-    const struct state *state = &o->states[bucket_of(o, param, first)];
+    const size_t bucket = o->buckets->of_param[param];
+    const struct state *state = &o->states[bucket];
+    const syn_tensor *masters = masters_of(o, bucket);
+    *first = o->zero ? syn__parallel_range(o->zero, param).at
+                     : syn__bucket_offset(o->buckets, o->ctx, param);
     if (slot == SYN_OPTIMIZER_M) return state->m;
     if (slot == SYN_OPTIMIZER_V) return state->v;
-    if (o->dtype != SYN_F32) return state->masters;
+    if (masters) return *masters;
     *first = 0;
     return syn_ctx_param(o->ctx, param).tensor;
 }
@@ -199,8 +227,27 @@ syn_status syn_optimizer_set(syn_optimizer *o, size_t param, syn_optimizer_slot 
     const syn_tensor t = find_slot(o, param, slot, &first);
     if (syn_tensor_write_range(o->ctx, t, first, (int64_t)n_elems, data) != SYN_OK)
         return syn_ctx_check(o->ctx, err);
-    if (slot != SYN_OPTIMIZER_MASTER || o->dtype == SYN_F32 || !data) return SYN_OK;
+    if (slot != SYN_OPTIMIZER_MASTER || o->zero || o->dtype == SYN_F32 || !data) return SYN_OK;
     return round_to_param(o, param, data, n_elems, err);
+}
+
+/* Gathers a bucket of the parameters with ZeRO. */
+static void gather_bucket(syn_optimizer *o, size_t i) {
+    const syn__bucket *b = &o->buckets->at[i];
+    syn__parallel_gather(o->zero, i);
+    for (int k = 0; k < b->n; k++) {
+        const size_t param = syn__bucket_param(o->buckets, b, k);
+        o->written[param] = syn_ctx_param(o->ctx, param).tensor;
+    }
+}
+
+syn_status syn_optimizer_gather(syn_optimizer *o, syn_error *err) {
+    const syn_mark mark = syn_ctx_mark(o->ctx);
+    const bool was = syn_set_grad(o->ctx, false);
+    for (size_t i = 0; o->zero && i < o->buckets->n; i++) gather_bucket(o, i);
+    syn_set_grad(o->ctx, was);
+    if (o->zero) syn_forget(o->ctx, mark, NULL, 0);
+    return syn_ctx_check(o->ctx, err);
 }
 
 int64_t syn_optimizer_steps(const syn_optimizer *o) {
@@ -219,7 +266,7 @@ syn_tensor syn_optimizer_norm(const syn_optimizer *o) {
 static bool gather(const syn_optimizer *o, const syn__bucket *b, syn_tensor *params,
                    syn_tensor *grads) {
     for (int i = 0; i < b->n; i++) {
-        const syn_param_info p = syn_ctx_param(o->ctx, b->last - (size_t)i);
+        const syn_param_info p = syn_ctx_param(o->ctx, syn__bucket_param(o->buckets, b, i));
         params[i] = p.tensor;
         grads[i] = syn_grad(o->ctx, p.tensor);
         if (grads[i].id) continue;
@@ -231,57 +278,73 @@ static bool gather(const syn_optimizer *o, const syn__bucket *b, syn_tensor *par
 
 /* ---- clipping ---- */
 
-static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, int n) {
-    if (n == 0) return;
-    const syn_tensor squares = syn_square_sum(ctx, grads, n);
-    *sum = sum->id ? syn_add(ctx, *sum, squares) : squares;
-}
-
 /* Zero, as a scalar. */
 static syn_tensor no_squares(const syn_optimizer *o) {
     const syn_tensor one = syn_reshape(o->ctx, o->one, (const int64_t[]){1}, 1);
     return syn_reshape(o->ctx, syn_scale(o->ctx, one, 0), NULL, 0);
 }
 
-/* The sum of squares of all gradients, in which each shard counts once. Squares of sharded
- * parameters are summed over the tensor-parallel ranks; if several ranks have the same shard, its
- * squares are first divided by the number of these ranks. Parameters that are not sharded have the
- * same gradients on all tensor-parallel ranks, so their squares are not summed over ranks. Pipeline
- * stages have different parameters, so their sums are added. */
+/* Gradients that are on equally many tensor-parallel ranks, and the sum of their squares, divided
+   by that number. */
+typedef struct square_class {
+    int copies; /* 0: not used */
+    syn_tensor sum;
+    syn_tensor grads[SYN_MAX_PARAMS];
+    int n;
+} square_class;
+
+static void add_squares(syn_ctx *ctx, square_class *s) {
+    if (s->n == 0) return;
+    const syn_tensor some = syn_square_sum_divided(ctx, s->grads, s->n, s->copies);
+    s->sum = s->sum.id ? syn_add(ctx, s->sum, some) : some;
+    s->n = 0;
+}
+
+enum { SQUARES = 3 }; /* parameters are sharded, not sharded, or sharded with copies */
+
+static square_class *class_of(const syn_optimizer *o, square_class *all, size_t param) {
+    const syn_param_info p = syn_ctx_param(o->ctx, param);
+    const int copies = syn__param_copies(&p, o->options.tp);
+    int i = 0;
+    while (all[i].copies && all[i].copies != copies) i++;
+    all[i].copies = copies;
+    return &all[i];
+}
+
+/* The sum of squares of all gradients, in which each element counts once: the squares of elements
+ * that several tensor-parallel ranks have are first divided by the number of these ranks. With
+ * ZeRO, each rank has a part of the gradients. */
 static syn_tensor all_squares(syn_optimizer *o) {
     syn_ctx *ctx = o->ctx;
-    syn_tensor shards = {0}, whole = {0}, copies = {0};
-    int n_ranks = 1; /* number of ranks that have the same shard, for `copies` */
-    for (size_t i = 0; i < o->buckets.n; i++) {
-        const syn__bucket *b = &o->buckets.at[i];
-        syn_tensor params[SYN_MAX_PARAMS], grads[SYN_MAX_PARAMS], cut[SYN_MAX_PARAMS],
-            alike[SYN_MAX_PARAMS];
-        int n_cut = 0, n_whole = 0, n_alike = 0;
-        if (!gather(o, b, params, grads)) return shards;
+    square_class all[SQUARES + 1] = {0};
+    syn_tensor sum = {0};
+    for (size_t i = 0; i < o->buckets->n; i++) {
+        const syn__bucket *b = &o->buckets->at[i];
         for (int k = 0; k < b->n; k++) {
-            const syn_param_info p = syn_ctx_param(ctx, b->last - (size_t)k);
-            const int count = p.shard.count;
-            if (b->last - (size_t)k == o->copy) continue;
-            if (count > 1 && count < o->options.tp->size) {
-                alike[n_alike++] = grads[k];
-                n_ranks = o->options.tp->size / count;
-            } else if (count > 1) cut[n_cut++] = grads[k];
-            else grads[n_whole++] = grads[k];
+            const size_t param = syn__bucket_param(o->buckets, b, k);
+            square_class *to = class_of(o, all, param);
+            if (param == o->copy || (o->zero && k > 0)) continue;
+            const syn_tensor of =
+                o->zero ? *syn__parallel_part(o->zero, i) : syn_ctx_param(ctx, param).tensor;
+            const syn_tensor grad = syn_grad(ctx, of);
+            if (!grad.id) {
+                syn_ctx_fail(ctx, SYN_E_INVALID, "parameter '%s' has no gradient",
+                             syn_ctx_param(ctx, param).name);
+                return sum;
+            }
+            to->grads[to->n++] = grad;
+            if (to->n == SYN_MAX_PARAMS) add_squares(ctx, to);
         }
-        add_squares(ctx, &shards, cut, n_cut);
-        add_squares(ctx, &copies, alike, n_alike);
-        add_squares(ctx, &whole, grads, n_whole);
+        for (int k = 0; k < SQUARES && !o->zero; k++) add_squares(ctx, &all[k]);
     }
-    if (copies.id) {
-        copies = syn_scale(ctx, syn_reshape(ctx, copies, (const int64_t[]){1}, 1), 1.0 / n_ranks);
-        copies = syn_reshape(ctx, copies, NULL, 0);
-        shards = shards.id ? syn_add(ctx, shards, copies) : copies;
+    for (int k = 0; k < SQUARES; k++) {
+        add_squares(ctx, &all[k]);
+        const syn_tensor more = all[k].sum;
+        sum = !sum.id ? more : more.id ? syn_add(ctx, sum, more) : sum;
     }
-    if (shards.id && o->options.tp)
-        shards = syn_all_reduce(ctx, shards, SYN_REDUCE_SUM, o->options.tp);
-    syn_tensor sum = !shards.id ? whole : whole.id ? syn_add(ctx, shards, whole) : shards;
     if (!sum.id) sum = no_squares(o); /* a stage without parameters */
-    return o->options.pp ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, o->options.pp) : sum;
+    const syn_group *group = o->options.norm ? o->options.norm : o->options.tp;
+    return group ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, group) : sum;
 }
 
 /* ---- a step ---- */
@@ -297,45 +360,60 @@ static syn_status set_rates(syn_optimizer *o, double learning_rate) {
 /* Fails if a parameter was written after its master was created, because the step would undo that
    write. */
 static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_tensor *params) {
-    for (int k = 0; k < b->n && o->dtype != SYN_F32; k++) {
-        if (params[k].id == o->written[b->last - (size_t)k].id) continue;
+    for (int k = 0; k < b->n && (o->zero || o->dtype != SYN_F32); k++) {
+        const size_t param = syn__bucket_param(o->buckets, b, k);
+        if (params[k].id == o->written[param].id) continue;
         syn_ctx_fail(o->ctx, SYN_E_INVALID,
                      "parameter '%s' was written after its f32 master weights were created; create "
                      "the optimizer after syn_data_parallel_new",
-                     syn_ctx_param(o->ctx, b->last - (size_t)k).name);
+                     syn_ctx_param(o->ctx, param).name);
         return false;
     }
     return true;
 }
 
-static bool decays(const syn_optimizer *o, size_t param) {
-    const syn_param_info p = syn_ctx_param(o->ctx, param);
-    if (!o->options.no_decay) return syn_tensor_spec(o->ctx, p.tensor)->rank > 1;
-    for (const char *const *name = o->options.no_decay; *name; name++)
-        if (strstr(p.name, *name)) return false;
-    return true;
+static syn_adamw_call adamw_of(const syn_optimizer *o, size_t i, syn_tensor scale) {
+    return (syn_adamw_call){.m = &o->states[i].m,
+                            .v = &o->states[i].v,
+                            .rates = o->rates,
+                            .scale = scale,
+                            .beta1 = o->options.beta1,
+                            .beta2 = o->options.beta2,
+                            .eps = o->options.eps,
+                            .weight_decay = o->options.weight_decay};
 }
 
 static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
-    const syn__bucket *b = &o->buckets.at[i];
+    const syn__bucket *b = &o->buckets->at[i];
     syn_tensor params[SYN_MAX_PARAMS], grads[SYN_MAX_PARAMS];
-    syn_adamw_call call = {.params = params,
-                           .grads = grads,
-                           .n = b->n,
-                           .m = &o->states[i].m,
-                           .v = &o->states[i].v,
-                           .masters = o->dtype != SYN_F32 ? &o->states[i].masters : NULL,
-                           .rates = o->rates,
-                           .scale = scale,
-                           .beta1 = o->options.beta1,
-                           .beta2 = o->options.beta2,
-                           .eps = o->options.eps,
-                           .weight_decay = o->options.weight_decay};
+    syn_adamw_call call = adamw_of(o, i, scale);
+    call.params = params;
+    call.grads = grads;
+    call.n = b->n;
+    call.masters = masters_of(o, i);
     if (!gather(o, b, params, grads) || !are_current(o, b, params)) return;
     for (int k = 0; k < b->n; k++)
-        if (decays(o, b->last - (size_t)k)) call.decayed |= (int64_t)1 << k;
+        if (syn__param_decays(o->ctx, syn__bucket_param(o->buckets, b, k), o->options.no_decay))
+            call.decayed |= (int64_t)1 << k;
     syn_adamw_step(o->ctx, &call);
-    for (int k = 0; k < b->n; k++) o->written[b->last - (size_t)k] = params[k];
+    for (int k = 0; k < b->n; k++) o->written[syn__bucket_param(o->buckets, b, k)] = params[k];
+}
+
+/* With ZeRO: updates this rank's part of the bucket, and gathers the parameters from all ranks. */
+static void update_part(syn_optimizer *o, size_t i, syn_tensor scale) {
+    const syn__bucket *b = &o->buckets->at[i];
+    syn_tensor params[SYN_MAX_LIST], *part = masters_of(o, i);
+    const syn_tensor grad = syn_grad(o->ctx, *part);
+    syn_adamw_call call = adamw_of(o, i, scale);
+    for (int k = 0; k < b->n; k++)
+        params[k] = syn_ctx_param(o->ctx, syn__bucket_param(o->buckets, b, k)).tensor;
+    if (!are_current(o, b, params)) return;
+    call.params = part;
+    call.grads = &grad;
+    call.n = 1;
+    call.n_decayed = o->states[i].n_decayed;
+    syn_adamw_step(o->ctx, &call);
+    gather_bucket(o, i);
 }
 
 /* ---- gradients that are not finite ---- */
@@ -344,15 +422,29 @@ static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
     return syn_tensor_read(ctx, squares, value, sizeof *value) != SYN_OK || isfinite(*value);
 }
 
+/* With ZeRO: whether this rank's part of a parameter's gradient is finite. */
+static syn_status look_at_part(syn_optimizer *o, size_t param, float *value, syn_error *err) {
+    const syn_part_range range = syn__parallel_range(o->zero, param);
+    const syn_tensor part = *syn__parallel_part(o->zero, o->buckets->of_param[param]);
+    float *x = syn_malloc((size_t)range.n * sizeof *x + 1);
+    if (!x) return SYN_FAIL_NOMEM(err, (size_t)range.n * sizeof *x, "a gradient");
+    if (range.n > 0 &&
+        syn_tensor_read_range(o->ctx, syn_grad(o->ctx, part), range.at, range.n, x) == SYN_OK)
+        for (int64_t i = 0; i < range.n && isfinite(*value); i++) *value = x[i];
+    syn_free(x);
+    return SYN_OK;
+}
+
 /* If several gradients are not finite, names the parameter that was created first. Its gradient is
  * the one that the backward pass computed last. */
 syn_status syn__optimizer_fail_nonfinite(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
-        const syn_tensor grad = syn_grad(ctx, p.tensor), squares = syn_square_sum(ctx, &grad, 1);
+        const syn_tensor grad = syn_grad(ctx, p.tensor);
         float value = 0;
-        if (!is_finite(ctx, squares, &value))
+        if (o->zero) SYN_TRY(look_at_part(o, i, &value, err));
+        if (o->zero ? !isfinite(value) : !is_finite(ctx, syn_square_sum(ctx, &grad, 1), &value))
             return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the gradient of '%s' is %s",
                             (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
     }
@@ -412,7 +504,10 @@ static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_t
     SYN_TRY(asked ? ask(o, squares, loss, asked) : look(o, squares, loss, value, err));
     if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
     SYN_TRY(set_rates(o, learning_rate));
-    for (size_t i = 0; i < o->buckets.n; i++) update(o, i, scale);
+    for (size_t i = 0; i < o->buckets->n; i++) {
+        if (o->zero) update_part(o, i, scale);
+        else update(o, i, scale);
+    }
     return SYN_OK;
 }
 

@@ -2,6 +2,7 @@
 #ifndef MODELS_OPTIMIZER_H
 #define MODELS_OPTIMIZER_H
 
+#include "models/training/data_parallel.h"
 #include "ops/ops.h"
 
 SYN_API_BEGIN
@@ -17,18 +18,23 @@ typedef struct syn_optimizer_options {
     double max_grad_norm; /* 0: no clipping */
     bool unchecked;       /* do not check gradients for NaN and infinity */
     const syn_group *tp;  /* tensor-parallel ranks; NULL: no parameter is sharded */
-    const syn_group *pp;  /* the stages of the pipeline, over which the squared norm is summed;
-                           * NULL: one stage */
-    const char *copy;     /* name of the parameter that is a copy of a parameter of the first stage;
-                             the norm does not count it again; NULL: none */
+    /* The ranks over which the squared norm is summed: the tensor-parallel ranks of all pipeline
+     * stages and, with ZeRO, of all data-parallel ranks. NULL: tp. */
+    const syn_group *norm;
+    const char *copy; /* name of the parameter that is a copy of a parameter of the first stage;
+                         the norm does not count it again; NULL: none */
+    /* If it uses ZeRO, the optimizer updates only this rank's part of each bucket, and then
+     * all-gathers the parameters. It must outlive the optimizer. NULL: no ZeRO. */
+    const syn_data_parallel *parallel;
 } syn_optimizer_options;
 
 /* Prepares all parameters created so far, which must all be f32 or all bf16, and makes them require
  * gradients. bf16 parameters get f32 masters: the optimizer updates the masters and rounds them to
  * the parameters. With gradient and moments this takes 18 bytes per bf16 parameter, and 16 bytes
- * per f32 parameter. f16 is rejected because its gradients would need loss scaling. If
- * data-parallel ranks share the parameters, call syn_data_parallel_new first. The context must
- * outlive the optimizer. */
+ * per f32 parameter. With ZeRO on d ranks, f32 parameters have masters, too, and masters and
+ * moments take 12 / d bytes per parameter. f16 is rejected because its gradients would need loss
+ * scaling. If data-parallel ranks share the parameters, call syn_data_parallel_new first. The
+ * context must outlive the optimizer. */
 syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
                              const syn_optimizer_options *options, syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
@@ -42,11 +48,15 @@ void syn_optimizer_free(syn_optimizer *optimizer);
    then unchanged, so the caller may call syn_drop_grads and continue. */
 syn_status syn_optimizer_step(syn_optimizer *optimizer, double learning_rate,
                               syn_error *err) SYN_MUST_USE;
+/* The elements of this rank's shard of a parameter whose state this rank has: with ZeRO, those in
+ * its part of the bucket; otherwise all. *first: the first one; *n: their number. */
+void syn_optimizer_range(const syn_optimizer *optimizer, size_t param, int64_t *first, int64_t *n);
 /* Read and write the optimizer's state of parameter number `param` (syn_ctx_param), for
- * checkpoints: n_elems f32 elements of this rank's shard. The slots are the f32 master and the two
- * moments; the master of an f32 parameter is the parameter itself. With these slots and the number
- * of steps, a run resumes exactly. Setting a master also sets its parameter. On meta only sizes are
- * checked. A failure also makes the context fail. */
+ * checkpoints: the n_elems f32 elements of syn_optimizer_range. The slots are the f32 master and
+ * the two moments; the master of an f32 parameter is the parameter itself. With these slots and the
+ * number of steps, a run resumes exactly. Setting a master also sets its parameter, except with
+ * ZeRO (syn_optimizer_gather). On meta only sizes are checked. A failure also makes the context
+ * fail. */
 typedef enum syn_optimizer_slot {
     SYN_OPTIMIZER_MASTER,
     SYN_OPTIMIZER_M,
@@ -56,6 +66,9 @@ syn_status syn_optimizer_get(const syn_optimizer *optimizer, size_t param, syn_o
                              float *out, size_t n_elems, syn_error *err) SYN_MUST_USE;
 syn_status syn_optimizer_set(syn_optimizer *optimizer, size_t param, syn_optimizer_slot slot,
                              const float *data, size_t n_elems, syn_error *err) SYN_MUST_USE;
+/* ZeRO: sets the parameters to the masters of all ranks. Call it on all ranks after masters were
+ * set. Without ZeRO it does nothing. The rows are not kept in the trace. */
+syn_status syn_optimizer_gather(syn_optimizer *optimizer, syn_error *err) SYN_MUST_USE;
 int64_t syn_optimizer_steps(const syn_optimizer *optimizer);
 void syn_optimizer_set_steps(syn_optimizer *optimizer, int64_t steps);
 

@@ -164,15 +164,20 @@ static void run_forward(run *r, const syn_action *a, syn_tensor x) {
     syn_set_grad(p->ctx, was);
 }
 
-/* Counts a backward pass and calls the caller's `backward`. If a schedule splits any passes of a
-   chunk, it also splits the last one. A pass for both inputs and weights is therefore the last one
-   for both or for neither. */
-static void begin_backward(run *r, const syn_action *a) {
+/* Counts a backward pass and calls the caller's `backward`. Returns whether it is the last one. If
+   a schedule splits any passes of a chunk, it also splits the last one. A pass for both inputs and
+   weights is therefore the last one for both or for neither. */
+static bool begin_backward(run *r, const syn_action *a) {
     int32_t *inputs = &r->p->left[2 * a->chunk], *weights = inputs + 1;
     *inputs -= a->kind != SYN_ACTION_BACKWARD_WEIGHTS;
     *weights -= a->kind != SYN_ACTION_BACKWARD_INPUT;
     const bool last = a->kind == SYN_ACTION_BACKWARD_INPUT ? *inputs == 0 : *weights == 0;
-    if (r->backward) r->backward(r->arg, a->chunk, last);
+    if (r->backward) r->backward(r->arg, a->chunk, last, false);
+    return last;
+}
+
+static void end_backward(run *r, const syn_action *a, bool last) {
+    if (r->backward) r->backward(r->arg, a->chunk, last, true);
 }
 
 static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
@@ -180,7 +185,7 @@ static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
     flight *f = flight_of(p, a);
     const bool whole = a->kind == SYN_ACTION_BACKWARD, empty = f->x.id && f->x.id == f->y.id;
     syn_set_tape(p->ctx, f->tape);
-    begin_backward(r, a);
+    const bool last = begin_backward(r, a);
     if (empty) pass_on(p, a, dy);
     else if (whole) syn_backward_from(p->ctx, &f->y, &dy, 1);
     else syn_backward_inputs(p->ctx, &f->y, &dy, 1);
@@ -191,14 +196,16 @@ static void run_backward(run *r, const syn_action *a, syn_tensor dy) {
     if (f->x.id) syn_drop(p->ctx, f->x);
     if (dy.id) syn_drop(p->ctx, dy);
     if (whole) p->taken[f->tape] = false;
+    end_backward(r, a, last);
 }
 
 static void run_weights(run *r, const syn_action *a) {
     const flight *f = flight_of(r->p, a);
-    begin_backward(r, a);
+    const bool last = begin_backward(r, a);
     syn_set_tape(r->p->ctx, f->tape);
     syn_backward_weights(r->p->ctx);
     r->p->taken[f->tape] = false;
+    end_backward(r, a, last);
 }
 
 /* Runs action i. Posts the receive of the next action first, so that its message can arrive while

@@ -23,11 +23,11 @@ typedef struct syn_pipeline_options {
    virtual stage; invalid on the first virtual stage. Returns the activation for the next virtual
    stage; on the last virtual stage, this microbatch's share of the loss, one f32. */
 typedef syn_tensor syn_stage_forward(void *arg, int chunk, int microbatch, syn_tensor x);
-/* Called before each backward pass of a chunk. last: no later pass of the step adds to the
-   gradients of parameters that this pass computes, so they are final after it. A BACKWARD_INPUT
-   pass computes the gradients of all parameters except the matrices and biases of linear layers,
-   which are left to the BACKWARD_WEIGHTS pass. */
-typedef void syn_stage_backward(void *arg, int chunk, bool last);
+/* Called before each backward pass of a chunk (done false) and after it (done true). last: no later
+   pass of the step adds to the gradients of parameters that this pass computes, so they are final
+   after it. A BACKWARD_INPUT pass computes the gradients of all parameters except the matrices and
+   biases of linear layers, which are left to the BACKWARD_WEIGHTS pass. */
+typedef void syn_stage_backward(void *arg, int chunk, bool last, bool done);
 
 /* Turns overlap on (syn_ctx_set_overlap), because a rank posts a receive before it sends the data
    that the other rank waits for. Fails with SYN_E_INVALID if the schedule does not exist for the

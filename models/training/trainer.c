@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "models/training/buckets_private.h"
-#include "models/training/data_parallel.h"
+#include "models/training/data_parallel_private.h"
 #include "models/training/optimizer_private.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
@@ -59,14 +58,55 @@ static syn_status find_tied(syn_trainer *t, syn_error *err) {
     return syn__find_param(&t->tied, t->ctx, t->options.tied, err);
 }
 
-/* All stages of a pipeline use one gradient norm. The shared table must count only once in it, so
-   the last stage leaves out its copy. */
+/* Sets the group of the gradient norm if it is not given and only one kind of group exists. */
+static syn_status choose_norm(const syn_trainer *t, syn_optimizer_options *how, syn_error *err) {
+    const syn_group *groups[] = {how->tp, t->pipeline_options.pp,
+                                 t->options.zero > 0 ? t->options.dp : NULL};
+    const syn_group *last = NULL;
+    int64_t ranks = 1;
+    for (int i = 0; i < 3; i++) {
+        if (!groups[i]) continue;
+        last = groups[i];
+        ranks *= last->size;
+    }
+    if (!how->norm && last && last->size == ranks) how->norm = last;
+    if ((how->norm ? how->norm->size : 1) == ranks) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "the gradient norm must be summed over %lld ranks, but its group has %d",
+                    (long long)ranks, how->norm ? (int)how->norm->size : 1);
+}
+
+/* The shared table must count only once in the gradient norm, so the last stage leaves out its
+   copy. */
 static syn_status make_optimizer(syn_trainer *t, syn_error *err) {
     syn_optimizer_options how = t->options.optimizer;
     const syn_group *pp = t->pipeline_options.pp;
-    if (pp) how.pp = pp;
+    SYN_TRY(choose_norm(t, &how, err));
+    how.parallel = t->parallel;
     if (pp && pp->index == pp->size - 1) how.copy = t->options.tied;
     return syn_optimizer_new(&t->optimizer, t->ctx, &how, err);
+}
+
+static syn_status make_parallel(syn_trainer *t, syn_error *err) {
+    const syn_trainer_options *o = &t->options;
+    const syn_group *pp = t->pipeline_options.pp;
+    const syn_data_parallel_options how = {.dp = o->dp,
+                                           .zero = o->zero,
+                                           .buckets = o->buckets,
+                                           .tp = o->optimizer.tp,
+                                           .no_decay = o->optimizer.no_decay,
+                                           .tied = o->tied,
+                                           .first_stage = !pp || pp->index == 0,
+                                           .chunks = o->chunks,
+                                           .n_chunks = o->n_chunks};
+    return syn_data_parallel_new(&t->parallel, t->ctx, &how, err);
+}
+
+/* Drops the rows of the broadcast of the parameters, which belongs to no step's trace. */
+static void forget_broadcast(syn_trainer *t, syn_mark before) {
+    const syn__buckets *zero = syn__parallel_buckets(t->parallel);
+    syn_forget(t->ctx, before, zero ? syn__parallel_part(t->parallel, 0) : NULL,
+               zero ? (int)zero->n : 0);
 }
 
 syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
@@ -85,8 +125,8 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     const syn_mark before = syn_ctx_mark(ctx);
     syn_status s = make_pipeline(t, t->options.microbatches, err);
     if (s == SYN_OK) s = find_tied(t, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
-    syn_forget(ctx, before, NULL, 0); /* the broadcast of parameters belongs to no step's trace */
+    if (s == SYN_OK) s = make_parallel(t, err);
+    forget_broadcast(t, before);
     if (s == SYN_OK) s = make_optimizer(t, err);
     t->mark = syn_ctx_mark(ctx);
     if (s == SYN_OK) *out = t;
@@ -134,11 +174,18 @@ static syn_tensor stage_forward(void *arg, int chunk, int microbatch, syn_tensor
     return s->work->forward(s->work->arg, chunk, microbatch, x);
 }
 
-/* Gradients of a chunk are summed over the data-parallel ranks in its last backward pass. */
-static void stage_backward(void *arg, int chunk, bool last) {
+/* Gradients of a chunk are summed over the data-parallel ranks in its last backward pass. ZeRO 2
+   scatters them after each pass, unless the schedule splits passes: the gradients of a microbatch
+   are then never complete. */
+static void stage_backward(void *arg, int chunk, bool last, bool done) {
     const stage *s = arg;
+    syn_trainer *t = s->trainer;
     (void)chunk;
-    syn_data_parallel_sync(s->trainer->parallel, last && !s->trainer->options.late_sums);
+    syn_data_parallel_sync(t->parallel, last && !t->options.late_sums);
+    if (!done) return;
+    if (t->options.zero == 2 && t->pipeline_options.shape.schedule != SYN_SCHEDULE_ZB_H1)
+        syn_data_parallel_sum(t->parallel);
+    syn__parallel_store(t->parallel);
 }
 
 /* Sums the gradient of the shared table over the first and the last stage, which each have a
@@ -176,6 +223,14 @@ static void sum_partial(syn_trainer *t) {
     syn_set_grad(t->ctx, was);
 }
 
+/* Completes the gradients after the last backward pass. */
+static void finish_sums(syn_trainer *t) {
+    if (t->options.late_sums) syn_data_parallel_sum(t->parallel);
+    sum_partial(t);
+    sum_tied(t);
+    syn_data_parallel_sum_late(t->parallel);
+}
+
 /* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
    last stage has losses. After a microbatch only this sum and the gradients remain; its inputs and
    all other tensors are released, so memory does not grow with the number of microbatches. */
@@ -186,24 +241,23 @@ static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
     if (t->pipeline) {
         stage s = {t, work};
         sum = syn_pipeline_step(t->pipeline, stage_forward, stage_backward, &s);
-        if (t->options.late_sums) syn_data_parallel_sum(t->parallel);
-        sum_partial(t);
-        sum_tied(t);
+        finish_sums(t);
         return sum;
     }
     for (int i = 0; i < t->options.microbatches; i++) {
         const bool last = i == t->options.microbatches - 1;
-        syn_data_parallel_sync(t->parallel, last && !t->options.late_sums);
+        syn_data_parallel_sync(t->parallel,
+                               (last && !t->options.late_sums) || t->options.zero == 2);
         const syn_tensor loss = work->microbatch_loss(work->arg, i);
         syn_backward(ctx, loss);
+        syn__parallel_store(t->parallel);
         const bool was = syn_set_grad(ctx, false);
         sum = sum.id ? syn_add(ctx, sum, loss) : loss;
         syn_set_grad(ctx, was);
         if (t->forget_microbatches && !last) syn_forget(ctx, start, &sum, 1);
         else syn_release(ctx, start, &sum, 1);
     }
-    if (t->options.late_sums) syn_data_parallel_sum(t->parallel);
-    sum_partial(t);
+    finish_sums(t);
     return sum;
 }
 

@@ -13,12 +13,18 @@ typedef struct syn_trainer syn_trainer;
 typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
     const syn_group *dp; /* data-parallel ranks (syn_data_parallel_new); NULL: one rank */
-    int microbatches;    /* microbatches per step (gradient accumulation); 0: 1 */
+    /* ZeRO stage and buckets of data parallelism (syn_data_parallel_options). optimizer.norm may be
+     * NULL if only one of these groups exists: tp, pp and, with ZeRO, dp. */
+    int zero;
+    syn_bucket_rule buckets;
+    const size_t *chunks; /* syn_data_parallel_options.chunks */
+    int n_chunks;
+    int microbatches; /* microbatches per step (gradient accumulation); 0: 1 */
     /* Sum the gradients over dp after the last backward pass, as Megatron-LM does by default,
      * instead of while it runs. */
     bool late_sums;
     /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is
-     * `microbatches`. The trainer sets the optimizer's pp and copy. */
+     * `microbatches`. The trainer sets optimizer.copy and optimizer.parallel. */
     const syn_pipeline_options *pipeline;
     /* If embedding and head share a table and are on different stages: the name of this parameter,
      * and the group of the first and the last stage, over which the parameter's gradients are

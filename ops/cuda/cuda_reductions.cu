@@ -198,11 +198,12 @@ static __global__ void square_kernel(const squares s, double *sums) {
     if (tid == 0) sums[blockIdx.x] = all;
 }
 
-static __global__ void square_join_kernel(const double *sums, int64_t n, float *y) {
+static __global__ void square_join_kernel(const double *sums, int64_t n, double divisor,
+                                          float *y) {
     double sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += THREADS) sum += sums[i];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) *y = (float)sum;
+    if (threadIdx.x == 0) *y = (float)(sum / divisor);
 }
 
 static syn_status square_sum_cuda(syn_call *c) {
@@ -219,7 +220,7 @@ static syn_status square_sum_cuda(syn_call *c) {
     SYN_LAUNCH(square_kernel, syn_blocks(n, 1, 1), THREADS, 0, stream, s,
                static_cast<double *>(sums));
     SYN_LAUNCH(square_join_kernel, 1, THREADS, 0, stream, static_cast<const double *>(sums), n,
-               static_cast<float *>(c->out[0].data));
+               (double)(c->n_attr ? c->attr[0].i : 1), static_cast<float *>(c->out[0].data));
     return syn__launched(c);
 }
 

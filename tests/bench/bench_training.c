@@ -265,7 +265,8 @@ static syn_status half_of_it(syn_comm *comm, void *arg, syn_error *err) {
     syn_status status = open_trainer(&t, &w, &config, comm, 1, err);
     if (status == SYN_OK) syn_ctx_set_overlap(t.ctx, true);
     if (status == SYN_OK)
-        status = syn_data_parallel_new(&parallel, t.ctx, mesh.group[SYN_AXIS_DP], err);
+        status = syn_data_parallel_new(
+            &parallel, t.ctx, &(syn_data_parallel_options){.dp = mesh.group[SYN_AXIS_DP]}, err);
     t.parallel = parallel;
     for (int r = -1; r < RUNS && status == SYN_OK; r++) {
         double seconds;

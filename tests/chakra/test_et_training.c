@@ -28,7 +28,7 @@ static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     syn_optimizer *optimizer = NULL;
     for (int i = 0; i < LAYERS; i++)
         layers[i] = syn_column_linear_new(ctx, names[i], widths[i], widths[i + 1], 1, &init, NULL);
-    SYN_TRY(syn_data_parallel_new(&parallel, ctx, dp, err));
+    SYN_TRY(syn_data_parallel_new(&parallel, ctx, &(syn_data_parallel_options){.dp = dp}, err));
     syn_status s = syn_optimizer_new(&optimizer, ctx, &(syn_optimizer_options){0}, err);
     syn_tensor x = syn_input(ctx, "x", &xs, NULL);
     for (int i = 0; i < LAYERS; i++) {

@@ -94,7 +94,9 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     syn_ctx_set_overlap(ctx, true);
     syn_ctx_record_work(ctx, true);
     syn_status s = syn_model_new(&m, ctx, j->config, &options, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK)
+        s = syn_data_parallel_new(&parallel, ctx,
+                                  &(syn_data_parallel_options){.dp = mesh.group[SYN_AXIS_DP]}, err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
     if (s == SYN_OK) s = steps(j, m, &mesh, parallel, optimizer, err);
     syn_optimizer_free(optimizer);

@@ -80,7 +80,9 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_status s = syn_model_new(&m, ctx, &config, &options, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK)
+        s = syn_data_parallel_new(&parallel, ctx,
+                                  &(syn_data_parallel_options){.dp = mesh.group[SYN_AXIS_DP]}, err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
     for (int i = 0; i < STEPS && s == SYN_OK; i++)
         s = one_step(j, m, &mesh, parallel, optimizer, i, err);
@@ -282,7 +284,9 @@ static syn_status wrong_order(syn_comm *comm, void *says, syn_error *err) {
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, err));
     syn_status s = syn_model_new(&m, ctx, &small_gpt, &options, err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK)
+        s = syn_data_parallel_new(&parallel, ctx,
+                                  &(syn_data_parallel_options){.dp = mesh.group[SYN_AXIS_DP]}, err);
     if (s == SYN_OK) {
         const syn_tensor x = syn_input(ctx, "x", &spec, NULL);
         syn_error refused = {0};

@@ -65,7 +65,8 @@ static syn_tensor forward(void *arg, int chunk, int microbatch, syn_tensor x) {
     return syn_causal_stage(r->chunks[chunk], x.id ? x : tokens, SYN_NO_MASK, targets, weight);
 }
 
-static void count_backward(void *arg, int chunk, bool last) {
+static void count_backward(void *arg, int chunk, bool last, bool done) {
+    if (done) return;
     rank *r = arg;
     r->backward[chunk]++;
     r->last[chunk] += last;

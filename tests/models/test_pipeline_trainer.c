@@ -17,6 +17,8 @@ typedef struct job {
     int dp, tp;
     bool sp, sp_keep; /* sequence parallelism */
     syn_recompute_mode recompute;
+    int zero;
+    syn_bucket_rule buckets;
     bool tied;
     const char *shared; /* name of the shared table; NULL: the model's own */
     bool as_one;        /* call syn_trainer_step although there is a pipeline */
@@ -34,6 +36,7 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_mesh mesh;
     syn_model *chunks[MAX_CHUNKS];
+    size_t params[MAX_CHUNKS]; /* number of parameters of each chunk and those before it */
     int step;
 } rank;
 
@@ -73,6 +76,7 @@ static syn_status open_chunks(rank *r, const syn_model_config *config, syn_error
                                        .recompute = r->job->recompute,
                                        .fused_attention = true};
         SYN_TRY(syn_model_new(&r->chunks[c], r->ctx, config, &how, err));
+        r->params[c] = syn_ctx_param_count(r->ctx);
     }
     return SYN_OK;
 }
@@ -123,8 +127,15 @@ static syn_status run_rank(rank *r, syn_error *err) {
         .activation = {SYN_F32, 3, {BATCH, j->sp ? TOKENS / j->tp : TOKENS, config.n_embd}}};
     const bool piped = j->shape.stages > 1, shares = piped && j->tied && r->mesh.embedding;
     const syn_trainer_options options = {
-        .optimizer = {.max_grad_norm = 0.1, .tp = r->mesh.group[SYN_AXIS_TP]},
+        .optimizer = {.max_grad_norm = 0.1,
+                      .weight_decay = 0.1,
+                      .tp = r->mesh.group[SYN_AXIS_TP],
+                      .norm = j->zero > 0 ? r->mesh.world : r->mesh.model},
         .dp = r->mesh.group[SYN_AXIS_DP],
+        .zero = j->zero,
+        .buckets = j->buckets,
+        .chunks = r->params,
+        .n_chunks = j->shape.chunks,
         .microbatches = ALL / r->mesh.size[SYN_AXIS_DP],
         .pipeline = piped ? &pipeline : NULL,
         .tied = !shares     ? NULL
@@ -140,8 +151,11 @@ static syn_status run_rank(rank *r, syn_error *err) {
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     rank r = {.job = arg};
-    const syn_plan plan = {
-        .ranks = comm->size, .tp = r.job->tp, .dp = r.job->dp, .pp = r.job->shape.stages};
+    const syn_plan plan = {.ranks = comm->size,
+                           .tp = r.job->tp,
+                           .dp = r.job->dp,
+                           .pp = r.job->shape.stages,
+                           .zero = r.job->zero};
     SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
     syn_status s = syn_mesh_open(&r.mesh, comm, &plan, err);
     if (s == SYN_OK) s = run_rank(&r, err);
@@ -188,6 +202,28 @@ static const job jobs[] = {
      .dp = 1,
      .tp = 2,
      .sp = true,
+     .recompute = SYN_RECOMPUTE_FULL},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0}, .dp = 2, .tp = 1, .zero = 1},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 1, 0},
+     .dp = 4,
+     .tp = 2,
+     .zero = 1,
+     .buckets = SYN_BUCKETS_MEGATRON},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0},
+     .dp = 2,
+     .tp = 1,
+     .zero = 2,
+     .buckets = SYN_BUCKETS_NONE},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0}, .dp = 2, .tp = 2, .sp = true, .zero = 2},
+    {.shape = {SYN_SCHEDULE_1F1B, 2, 1, 2, 0}, .dp = 2, .tp = 1, .zero = 1},
+    {.shape = {SYN_SCHEDULE_1F1B, 4, 1, 2, 0}, .dp = 2, .tp = 1, .zero = 2},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 2, .sp = true, .zero = 2},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0}, .dp = 2, .tp = 2, .zero = 2},
+    {.shape = {SYN_SCHEDULE_GPIPE, 2, 1, 2, 0},
+     .dp = 2,
+     .tp = 1,
+     .zero = 2,
+     .buckets = SYN_BUCKETS_MEGATRON,
      .recompute = SYN_RECOMPUTE_FULL},
 };
 

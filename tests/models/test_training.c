@@ -366,7 +366,9 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
         syn_ctx_set_param_source(ctx, &source);
         s = syn_model_new(&m, ctx, &config, &options, err);
     }
-    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK)
+        s = syn_data_parallel_new(&parallel, ctx,
+                                  &(syn_data_parallel_options){.dp = mesh.group[SYN_AXIS_DP]}, err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
     if (s == SYN_OK) syn_ctx_set_overlap(ctx, true);
     for (int t = 0; t < (j->dropout ? 1 : STEPS) && s == SYN_OK && test_failures == 0; t++)

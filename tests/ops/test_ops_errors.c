@@ -293,6 +293,8 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_square_sum(c, (const syn_tensor[]){F(2), I(2)}, 2),                                      \
       "square_sum in h.0: input 1 must be f32, but is i32[2]")                                     \
     X(syn_square_sum(c, NULL, 0), "square_sum in h.0: accepts 1 to ")                              \
+    X(syn_square_sum_divided(c, (const syn_tensor[]){F(2)}, 1, 0),                                 \
+      "square_sum in h.0: the divisor must be at least 1, not 0")                                  \
     X(clip(c, F(2)), "clip_factor in h.0: input 0 must be of 1 element, but is f32[2]")            \
     X(step(c, 0, F(2), F(2), 2, 3), "adamw got 0 parameters but accepts 1 to ")                    \
     X(step(c, 1, F(2), F(3), 2, 3), "adamw in h.0: input 3 must be of 2 elements, but is f32[3]")  \

@@ -135,7 +135,8 @@ static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     const syn_layer_norm norm = syn_layer_norm_new(ctx, "norm", 5, true, SYN_F32);
     syn_data_parallel *parallel = NULL;
     syn_optimizer *optimizer = NULL;
-    syn_status s = syn_data_parallel_new(&parallel, ctx, dp, err);
+    syn_status s =
+        syn_data_parallel_new(&parallel, ctx, &(syn_data_parallel_options){.dp = dp}, err);
     if (s == SYN_OK)
         s = syn_optimizer_new(&optimizer, ctx, &(syn_optimizer_options){.max_grad_norm = 1}, err);
     const syn_mark mark = syn_ctx_mark(ctx);

@@ -160,6 +160,7 @@ static void test_clipping(void) {
         ref_seed((uint64_t)round);
         const int n = some_list(xs, -2, 2);
         const double max_norm = round % 3 ? ref_real(0.01, 50) : 0;
+        const int divisor = round % 2 ? (int)ref_int(1, 8) : 1;
         syn_tensor in[LISTS];
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         sum.spec = factor.spec = norm.spec = (syn_spec){SYN_F32, 0, {0}};
@@ -169,9 +170,10 @@ static void test_clipping(void) {
             for (int64_t i = 0; i < syn_spec_elems(&xs[k].spec); i++)
                 sum.v[0] += xs[k].v[i] * xs[k].v[i];
         }
+        sum.v[0] /= divisor;
         norm.v[0] = sqrt(sum.v[0]);
         factor.v[0] = max_norm > 0 ? fmin(1, max_norm / (norm.v[0] + 1e-6)) : 1;
-        const syn_tensor squares = syn_square_sum(ctx, in, n);
+        const syn_tensor squares = syn_square_sum_divided(ctx, in, n, divisor);
         syn_tensor got_norm;
         CHECK(ref_check(ctx, squares, &sum, 1e-6));
         const syn_tensor got = syn_clip_factor(ctx, squares, max_norm, &got_norm);

@@ -63,7 +63,9 @@ syn_status small_training_rank(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&ctx, t->device, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_status s = syn_model_new(&l.model, ctx, t->config, &options, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&l.parallel, ctx, l.mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK)
+        s = syn_data_parallel_new(
+            &l.parallel, ctx, &(syn_data_parallel_options){.dp = l.mesh.group[SYN_AXIS_DP]}, err);
     if (s == SYN_OK) s = syn_optimizer_new(&l.optimizer, ctx, &how, err);
     l.mark = syn_ctx_mark(ctx);
     for (int i = 0; i < t->steps && s == SYN_OK; i++) s = step(t, &l, i, err);

@@ -142,6 +142,40 @@ static void ids_count_from_one(void) {
     for (int id = 0; id < 32; id++) CHECK_INT(seen[id], id >= 1 && id <= 24 / 4 + 24 / 6);
 }
 
+/* Megatron-LM's groups over several axes: "model" has all ranks with the same coordinate along dp,
+   with tp as the fastest axis (parallel_state.py, model_parallel_group). */
+static void groups_of_several_axes(void) {
+    static const int32_t model[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}},
+                         all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const int32_t reversed[2][4] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+    static const syn_axis order[SYN_AXES] = {SYN_AXIS_PP, SYN_AXIS_DP, SYN_AXIS_TP};
+    struct world w;
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .pp = 2, .zero = 1}));
+    for (int32_t r = 0; r < 8; r++) {
+        const int d = w.mesh[r].index[SYN_AXIS_DP];
+        CHECK(group_is(w.mesh[r].model, 13 + (uint32_t)d, d ? "model1" : "model0", model[d], 4));
+        CHECK(group_is(w.mesh[r].world, 15, "world0", all, 8));
+        CHECK(w.mesh[r].model->ranks[w.mesh[r].model->index] == r);
+    }
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .pp = 2, .order = order}));
+    for (int32_t r = 0; r < 8; r++) {
+        const int d = w.mesh[r].index[SYN_AXIS_DP];
+        CHECK(group_is(w.mesh[r].model, 13 + (uint32_t)d, d ? "model1" : "model0", reversed[d], 4));
+        CHECK(!w.mesh[r].world);
+    }
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .zero = 2})); /* one group is not opened twice */
+    CHECK(w.mesh[3].model == w.mesh[3].group[SYN_AXIS_TP] && w.mesh[3].world->size == 8);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.zero = 2}));
+    CHECK(!w.mesh[3].model && w.mesh[3].world == w.mesh[3].group[SYN_AXIS_DP]);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.pp = 8}));
+    CHECK(w.mesh[3].model == w.mesh[3].group[SYN_AXIS_PP] && !w.mesh[3].world);
+    close_world(&w);
+}
+
 static void shapes_that_are_refused(void) {
     static const syn_axis twice[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_TP};
     static const syn_axis unknown[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXES};
@@ -160,7 +194,9 @@ static void shapes_that_are_refused(void) {
         {{.cp = 2}, "context parallelism (cp) is not supported"},
         {{.ep = 2}, "expert parallelism (ep) is not supported"},
         {{.etp = 2}, "tensor parallelism of experts (etp) is not supported"},
-        {{.zero = 1}, "ZeRO is not supported"},
+        {{.zero = 3}, "ZeRO 3 is not supported"},
+        {{.tp = 8, .zero = 1},
+         "ZeRO divides state over data-parallel ranks (dp), but there is only 1"},
         {{.schedule = SYN_SCHEDULE_ZB_H1},
          "a pipeline schedule needs at least 2 stages (pp), not 1"},
         {{.pp = 2, .vp = 2}, "2 chunks per pipeline stage (vp) need the interleaved schedule"},
@@ -187,6 +223,7 @@ static const test_case cases[] = {
     {"sixteen_ranks_as_megatron_has_them", sixteen_ranks_as_megatron_has_them},
     {"every_shape_in_every_order", every_shape_in_every_order},
     {"ids_count_from_one", ids_count_from_one},
+    {"groups_of_several_axes", groups_of_several_axes},
     {"shapes_that_are_refused", shapes_that_are_refused},
 };
 

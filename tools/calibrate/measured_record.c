@@ -184,10 +184,12 @@ static syn_model_options model_options(const measured_row *row, const syn_mesh *
 }
 
 static syn_trainer_options trainer_options(const syn_mesh *mesh, const syn_hardware *hw) {
-    return (syn_trainer_options){
-        .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = mesh->group[SYN_AXIS_TP]},
-        .dp = mesh->group[SYN_AXIS_DP],
-        .late_sums = hw->stack.blocking != 0};
+    return (syn_trainer_options){.optimizer = {.weight_decay = 0.01,
+                                               .max_grad_norm = 1,
+                                               .tp = mesh->group[SYN_AXIS_TP],
+                                               .norm = mesh->model},
+                                 .dp = mesh->group[SYN_AXIS_DP],
+                                 .late_sums = hw->stack.blocking != 0};
 }
 
 /* The stages of a row's run, at least one. The ranks `first`, `first` + `step`, ... are one rank of

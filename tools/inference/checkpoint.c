@@ -55,6 +55,8 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     if (plan->pp > 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "pipeline parallelism (pp) is not supported in inference");
+    if (plan->zero > 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "ZeRO divides the state of training; omit --zero");
     return syn_model_plan_check(c, plan, err);
 }
 

@@ -27,7 +27,7 @@ const cli_option inference_options[] = {
      "sequence parallelism: tensor-parallel ranks divide the tokens of a prompt between sharded "
      "layers; single tokens are not divided",
      0, 0},
-    PIPELINE_OPTION(args.parallel),
+    TRAINING_OPTIONS(args.parallel),
     PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records every op and computes nothing", 0, 0},

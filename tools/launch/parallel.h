@@ -14,13 +14,15 @@ typedef struct parallel_options {
 } parallel_options;
 
 /* These options are not in --help, because no model implements them yet; the plan refuses them with
-   an error message. PIPELINE_OPTION is for inference, which has no pipelines. */
-#define PIPELINE_OPTION(o) \
-    { "pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536 }
+   an error message. TRAINING_OPTIONS are for inference, which has no pipelines and no gradients. */
+#define TRAINING_OPTIONS(o)                          \
+    {"pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536}, { \
+        "zero", CLI_INT, &(o).zero, "N", NULL, 0, 3  \
+    }
 #define PARALLEL_OPTIONS(o)                                                                       \
     {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, \
-        {"etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536}, {                                        \
-        "zero", CLI_INT, &(o).zero, "0|1|2|3", NULL, 0, 3                                         \
+    {                                                                                             \
+        "etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536                                             \
     }
 
 /* Completes the plan for `ranks` ranks (0: as many as the degrees need) with the tensor-parallel

@@ -34,6 +34,7 @@ typedef struct pretrain_args {
         trace_repeat /* 0: until training ends */;
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
     int masking;   /* syn_masking; -1 if not given */
+    int buckets;   /* syn_bucket_rule; -1: not given */
     int recompute; /* syn_recompute_mode */
     int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference; /* 1: --recipe reference, see docs/training.md */
@@ -196,6 +197,8 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
 /* How the ranks of a run share the model. */
 typedef struct pretrain_layout {
     int32_t tp, pp, vp;
+    int32_t parts;     /* ZeRO: data-parallel ranks that divide the state of a shard; otherwise 1 */
+    int32_t buckets;   /* ZeRO: syn_bucket_rule + 1 */
     uint64_t division; /* see pretrain_division */
 } pretrain_layout;
 
@@ -206,7 +209,10 @@ typedef struct pretrain_state {
     syn_optimizer *optimizer;
     int32_t shard; /* index of this rank's shard of the model: pipeline stage * tp + tensor-parallel
                       index */
-    bool saves;    /* this rank saves its shard: its data-parallel index is 0 */
+    bool saves;    /* this rank saves its shard of the model: its data-parallel index is 0 */
+    /* ZeRO: this rank has part number `part` of `parts` of its shard's training state, and saves
+       it. Otherwise parts is 1, and a rank with `saves` also saves the state. */
+    int32_t part, parts;
     int64_t step;
     double best;             /* lowest validation loss; infinity: none yet */
     pretrain_layout written; /* layout of the run that wrote the checkpoint */
@@ -224,10 +230,18 @@ void pretrain_list_saved(const pretrain *run);
 /* After the last step: fails if the last model, the last checkpoint, or any trace could not be
    saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* Writes the name of the file with a shard's master weights and moments to `name`, and returns
-   it. */
+/* Writes the name of a file with master weights and moments to `name`, and returns it. File number
+   shard x parts + part is for a part of a shard. */
 enum { PRETRAIN_TENSORS_NAME = 40 };
-const char *pretrain_tensors_name(int32_t shard, char name[PRETRAIN_TENSORS_NAME]);
+const char *pretrain_tensors_name(int32_t number, char name[PRETRAIN_TENSORS_NAME]);
+/* The number of these files. */
+int32_t pretrain_tensors_files(const pretrain_layout *layout);
+/* The rule of --buckets, or its default. */
+static inline syn_bucket_rule pretrain_buckets(const pretrain *run) {
+    return run->args->buckets < 0 ? SYN_BUCKETS_PYTORCH : (syn_bucket_rule)run->args->buckets;
+}
+/* The layout of this run. */
+pretrain_layout pretrain_own_layout(const pretrain *run);
 /* Writes this rank's file and sets its checksum. */
 syn_status pretrain_write_tensors(const pretrain_state *state, const char *folder,
                                   uint64_t *checksum, syn_error *err) SYN_MUST_USE;
@@ -238,8 +252,8 @@ syn_status pretrain_read_tensors(const pretrain *run, const pretrain_state *stat
                                  const char *folder, syn_error *err) SYN_MUST_USE;
 bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout);
 /* Writes training_state.json, the last file of a checkpoint folder. It contains checksums of all
-   files. sums[i] is the checksum of the file with shard i's tensors; the function computes the
-   other checksums. */
+   files. sums[i] is the checksum of file number i with tensors; the function computes the other
+   checksums. */
 syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
                                 const char *folder, const uint64_t *sums,
                                 syn_error *err) SYN_MUST_USE;

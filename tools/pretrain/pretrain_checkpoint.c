@@ -143,14 +143,16 @@ static void limit_checkpoints(const pretrain *run) {
     }
 }
 
-/* Sets sums[i] to the number of the rank that saves shard i. `all` has one number for each rank. */
-static void pick_shards(const pretrain *run, const uint64_t *all, uint64_t *sums) {
-    const syn_plan *plan = &run->launch.parallel;
+/* Sets sums[i] to the number of the rank that saves file i. `all` has one number for each rank. */
+static void pick_files(const pretrain *run, const uint64_t *all, uint64_t *sums) {
+    const pretrain_layout own = pretrain_own_layout(run);
     int32_t stride[SYN_AXES];
-    syn_plan_strides(plan, stride);
-    for (int32_t stage = 0; stage < plan->pp; stage++)
-        for (int32_t t = 0; t < plan->tp; t++)
-            *sums++ = all[stage * stride[SYN_AXIS_PP] + t * stride[SYN_AXIS_TP]];
+    syn_plan_strides(&run->launch.parallel, stride);
+    for (int32_t stage = 0; stage < own.pp; stage++)
+        for (int32_t t = 0; t < own.tp; t++)
+            for (int32_t d = 0; d < own.parts; d++)
+                *sums++ = all[stage * stride[SYN_AXIS_PP] + t * stride[SYN_AXIS_TP] +
+                              d * stride[SYN_AXIS_DP]];
 }
 
 /* Writes training_state.json with the checksums of all ranks' files. */
@@ -163,7 +165,7 @@ static syn_status write_state(const pretrain *run, const pretrain_state *state, 
     s = agree(comm, s, err);
     if (s == SYN_OK) s = gather_numbers(all, comm, checksum, err);
     if (s == SYN_OK && comm->rank == 0) {
-        pick_shards(run, all, sums);
+        pick_files(run, all, sums);
         s = pretrain_write_state(run, state, partial, sums, err);
     }
     syn_free(all);
@@ -183,7 +185,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     }
     SYN_TRY(agree(comm, s, err));
     if (state->saves) s = pretrain_save_model(run, state->ctx, comm, partial, err);
-    if (s == SYN_OK && state->saves && resumable)
+    if (s == SYN_OK && (state->saves || state->parts > 1) && resumable)
         s = pretrain_write_tensors(state, partial, &checksum, err);
     s = agree(comm, s, err);
     if (s == SYN_OK && resumable) {

@@ -399,6 +399,9 @@ static void choose_dtype(pretrain *run) {
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
+    if (args->buckets >= 0 && run->launch.parallel.dp == 1 && args->sweep.n == 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--buckets has no effect on one data-parallel rank; omit it");
     const size_t stages = (size_t)run->launch.parallel.pp;
     if (!(run->stage_bytes = syn_calloc(stages, sizeof *run->stage_bytes)))
         return SYN_FAIL_NOMEM(err, stages * sizeof *run->stage_bytes, "peak memory");
@@ -433,6 +436,8 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--tp", a->tp},
                    {"--pp", run->launch.parallel.pp},
                    {"--sp", run->launch.parallel.sp},
+                   {"--zero", run->launch.parallel.zero},
+                   {"--buckets", pretrain_buckets(run)},
                    {"--sp-keep", a->sp_keep},
                    {"--schedule", (int64_t)run->launch.parallel.schedule},
                    {"--vp", run->launch.parallel.vp},

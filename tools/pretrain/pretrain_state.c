@@ -25,7 +25,7 @@ typedef struct option {
                     an option with is_sum 0 */
 } option;
 
-enum { OPTIONS = 24, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 26, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -99,6 +99,9 @@ static void list_options(const pretrain *run, options *o) {
     add_layout(o, "--pp", run->launch.parallel.pp, true);
     add_layout(o, "--vp", run->launch.parallel.vp, true);
     add_division(o, run);
+    const pretrain_layout own = pretrain_own_layout(run);
+    add_layout(o, "state-parts", own.parts, true);
+    add_layout(o, "state-buckets", own.buckets, true);
     add_text(o, "--dtype", syn_dtype_name(run->dtype));
     add_text(o, "--recipe", a->reference ? "reference" : "default");
     add_i64(o, "--num-epochs", a->num_epochs);
@@ -186,9 +189,15 @@ static void compare_layout(differences *d, pretrain_state *state) {
     const int64_t samples =
         dp * saved_value(d, "--batch-size") * saved_value(d, "--gradient-accumulation-steps");
     const int64_t now = run->launch.parallel.dp * a->batch_size * a->accumulation;
-    state->written = (pretrain_layout){(int32_t)tp, (int32_t)pp, (int32_t)vp,
-                                       (uint64_t)saved_value(d, "--layers-per-stage")};
-    const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536;
+    const int64_t parts = saved_value(d, "state-parts");
+    state->written = (pretrain_layout){.tp = (int32_t)tp,
+                                       .pp = (int32_t)pp,
+                                       .vp = (int32_t)vp,
+                                       .parts = (int32_t)parts,
+                                       .buckets = (int32_t)saved_value(d, "state-buckets"),
+                                       .division = (uint64_t)saved_value(d, "--layers-per-stage")};
+    const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536 &&
+                           (parts == 1 || parts == dp);
     if (plausible && samples == now && (!a->reference || dp == run->launch.parallel.dp)) return;
     for (int i = 0; i < d->want.n; i++) {
         const option *want = &d->want.at[i];
@@ -201,10 +210,22 @@ static void compare_layout(differences *d, pretrain_state *state) {
     }
 }
 
-bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {
+pretrain_layout pretrain_own_layout(const pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
-    return layout->tp == plan->tp && layout->pp == plan->pp && layout->vp == plan->vp &&
-           layout->division == pretrain_division(run);
+    const bool divided = plan->zero > 0 && plan->dp > 1;
+    return (pretrain_layout){.tp = plan->tp,
+                             .pp = plan->pp,
+                             .vp = plan->vp,
+                             .parts = divided ? plan->dp : 1,
+                             .buckets = divided ? (int32_t)pretrain_buckets(run) + 1 : 1,
+                             .division = pretrain_division(run)};
+}
+
+bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {
+    const pretrain_layout own = pretrain_own_layout(run);
+    return layout->tp == own.tp && layout->pp == own.pp && layout->vp == own.vp &&
+           layout->parts == own.parts && layout->buckets == own.buckets &&
+           layout->division == own.division;
 }
 
 /* ---- Checksums ---- */
@@ -221,8 +242,8 @@ static const char *sum_text(uint64_t sum, char text[SUM_TEXT]) {
     return text;
 }
 
-/* Returns the index of the shard whose tensors are in the file `name`; -1: it is another file. */
-static int32_t shard_of(const char *name, int32_t n) {
+/* Returns the number of the file `name`, one of n files with tensors; -1: it is another file. */
+static int32_t file_number(const char *name, int32_t n) {
     char tensors[PRETRAIN_TENSORS_NAME];
     for (int32_t i = 0; i < n; i++)
         if (strcmp(name, pretrain_tensors_name(i, tensors)) == 0) return i;
@@ -237,9 +258,9 @@ static syn_status write_sum(syn_sink *sink, const char *before, const char *fold
                             const char *name, const uint64_t *sums, int32_t n_sums,
                             syn_error *err) {
     char path[FOLDER_PATH_BYTES], text[SUM_TEXT];
-    const int32_t shard = shard_of(name, n_sums);
-    uint64_t sum = shard >= 0 ? sums[shard] : 0;
-    if (shard < 0) {
+    const int32_t number = file_number(name, n_sums);
+    uint64_t sum = number >= 0 ? sums[number] : 0;
+    if (number < 0) {
         SYN_TRY(folder_path(path, err, folder, name));
         SYN_TRY(syn__checksum_file(path, &sum, err));
     }
@@ -288,9 +309,10 @@ static syn_status check_own_sum(const char *path, const char *data, bool *found,
    0 also verifies all files without such tensors. */
 static bool verifies(const pretrain *run, const pretrain_state *state, const char *name) {
     const pretrain_layout *written = &state->written;
-    const int32_t shard = shard_of(name, written->tp * written->pp);
-    if (shard < 0) return state->comm->rank == 0;
-    return shard == state->shard || !pretrain_same_layout(run, written);
+    const int32_t number = file_number(name, pretrain_tensors_files(written));
+    if (number < 0) return state->comm->rank == 0;
+    return number == state->shard * state->parts + state->part ||
+           !pretrain_same_layout(run, written);
 }
 
 static syn_status verify_files(syn_json *json, const pretrain *run, const pretrain_state *state,
@@ -350,8 +372,8 @@ syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state
     SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     SYN_TRY(syn_sink_open_memory(&text, err));
     write_members(run, state, text);
-    const syn_plan *plan = &run->launch.parallel;
-    syn_status s = write_sums(text, folder, sums, plan->tp * plan->pp, err);
+    const pretrain_layout own = pretrain_own_layout(run);
+    syn_status s = write_sums(text, folder, sums, pretrain_tensors_files(&own), err);
     const char *data = syn_sink_data(text, &bytes);
     if (s == SYN_OK && data) s = write_text(path, data, bytes, err);
     const syn_status closed = syn_sink_close(text, true, err);

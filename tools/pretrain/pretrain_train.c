@@ -27,6 +27,7 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_mesh mesh;
+    size_t *chunk_params; /* syn_trainer_options.chunks */
     syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
     char shared[64];    /* name of the parameter that the first and the last stage share */
     syn_trainer *trainer;
@@ -370,10 +371,13 @@ static syn_status make_model(rank *r, syn_model **model, const syn_model_options
 static syn_status make_chunks(rank *r, const syn_schedule_shape *shape, syn_model_options *how,
                               syn_error *err) {
     r->chunks = syn_calloc((size_t)shape->chunks, sizeof *r->chunks);
-    if (!r->chunks) return SYN_FAIL_NOMEM(err, (size_t)shape->chunks * sizeof *r->chunks, "stages");
+    r->chunk_params = syn_calloc((size_t)shape->chunks, sizeof *r->chunk_params);
+    if (!r->chunks || !r->chunk_params)
+        return SYN_FAIL_NOMEM(err, (size_t)shape->chunks * sizeof *r->chunks, "stages");
     for (int32_t c = 0; c < shape->chunks; c++) {
         how->part = &r->run->parts[c * shape->stages + r->mesh.index[SYN_AXIS_PP]];
         SYN_TRY(make_model(r, &r->chunks[c], how, err));
+        r->chunk_params[c] = syn_ctx_param_count(r->ctx);
     }
     return SYN_OK;
 }
@@ -384,12 +388,15 @@ static syn_status set_master(rank *r, const syn_param_source *source, size_t par
     syn_spec full = p.full, local = *syn_tensor_spec(r->ctx, p.tensor);
     full.dtype = local.dtype = SYN_F32;
     const size_t elems = (size_t)syn_spec_elems(&local);
+    int64_t first, n;
     float *data = syn_malloc(elems * sizeof *data + 1);
     if (!data) return SYN_FAIL_NOMEM(err, elems * sizeof *data, "a parameter's master weights");
     syn_status s =
         source->read(source->user, p.name, &full, p.shard, p.valid_rows, &local, data, err);
+    syn_optimizer_range(r->state.optimizer, param, &first, &n);
     if (s == SYN_OK)
-        s = syn_optimizer_set(r->state.optimizer, param, SYN_OPTIMIZER_MASTER, data, elems, err);
+        s = syn_optimizer_set(r->state.optimizer, param, SYN_OPTIMIZER_MASTER, data + first,
+                              (size_t)n, err);
     syn_free(data);
     return s;
 }
@@ -405,7 +412,7 @@ static syn_status set_masters(rank *r, syn_error *err) {
     for (size_t i = 0; s == SYN_OK && i < syn_ctx_param_count(r->ctx); i++)
         s = set_master(r, &source, i, err);
     syn_weights_reader_free(reader);
-    return s;
+    return s == SYN_OK ? syn_optimizer_gather(r->state.optimizer, err) : s;
 }
 
 static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_error *err) {
@@ -422,8 +429,13 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
         .optimizer = {.weight_decay = args->weight_decay,
                       .no_decay = args->reference ? spared : NULL,
                       .max_grad_norm = args->max_grad_norm,
-                      .tp = r->mesh.group[SYN_AXIS_TP]},
+                      .tp = r->mesh.group[SYN_AXIS_TP],
+                      .norm = run->launch.parallel.zero > 0 ? r->mesh.world : r->mesh.model},
         .dp = r->mesh.group[SYN_AXIS_DP],
+        .zero = run->launch.parallel.zero,
+        .buckets = pretrain_buckets(run),
+        .chunks = r->chunk_params,
+        .n_chunks = shape->chunks,
         .late_sums = !syn_ctx_has_data(r->ctx) && run->launch.hw && run->launch.hw->stack.blocking,
         .microbatches = (int)r->microbatches,
         .pipeline = pipeline.pp ? &pipeline : NULL,
@@ -473,7 +485,9 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                 .shard = r->mesh.index[SYN_AXIS_PP] * r->mesh.size[SYN_AXIS_TP] +
                                          r->mesh.index[SYN_AXIS_TP],
                                 .saves = r->mesh.index[SYN_AXIS_DP] == 0,
+                                .parts = pretrain_own_layout(run).parts,
                                 .best = INFINITY};
+    if (r->state.parts > 1) r->state.part = r->mesh.index[SYN_AXIS_DP];
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     SYN_TRY(set_masters(r, err));
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
@@ -486,6 +500,7 @@ static void free_rank(rank *r) {
     for (int32_t c = 0; r->chunks && c < r->run->launch.parallel.vp; c++)
         syn_model_free(r->chunks[c]);
     syn_free(r->chunks);
+    syn_free(r->chunk_params);
     syn_free(r->which);
     syn_free(r->batch.ids);
     syn_free(r->batch.labels);

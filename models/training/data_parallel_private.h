@@ -1,0 +1,25 @@
+/* Internal. ZeRO: the parts of the buckets that this rank updates. */
+#ifndef MODELS_DATA_PARALLEL_PRIVATE_H
+#define MODELS_DATA_PARALLEL_PRIVATE_H
+
+#include "models/training/buckets_private.h"
+
+/* NULL without ZeRO. */
+const syn__buckets *syn__parallel_buckets(const syn_data_parallel *parallel);
+const syn_group *syn__parallel_group(const syn_data_parallel *parallel);
+/* This rank's part of bucket i as f32 numbers, (part). Its gradient (syn_grad) is the sum of the
+   ranks' gradients. The optimizer overwrites it, and stores the new version here. */
+syn_tensor *syn__parallel_part(const syn_data_parallel *parallel, size_t i);
+/* Adds the last scattered sum to the gradient of its part, if that has not been done. Call it after
+   a backward pass, before tensors of the pass are released. */
+void syn__parallel_store(syn_data_parallel *parallel);
+/* Overwrites the parameters of bucket i with the ranks' parts, in an all-gather. */
+void syn__parallel_gather(const syn_data_parallel *parallel, size_t i);
+/* The elements of a parameter's shard that are in this rank's part of its bucket: elements first to
+   first + n - 1, which begin at element `at` of the part. */
+typedef struct syn_part_range {
+    int64_t first, n, at;
+} syn_part_range;
+syn_part_range syn__parallel_range(const syn_data_parallel *parallel, size_t param);
+
+#endif

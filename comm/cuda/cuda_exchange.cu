@@ -142,6 +142,12 @@ static int64_t elem_bytes(const syn__cuda_request *r) {
     return (int64_t)syn_dtype_bytes(r->comm_call.dtype);
 }
 
+/* Whether the op has a list of tensors, and no dimension to gather or scatter. */
+static bool is_list(const syn_call *call) {
+    return call->def->op == SYN_OP_ALL_GATHER_COALESCED ||
+           call->def->op == SYN_OP_REDUCE_SCATTER_COALESCED;
+}
+
 static bool has_part(const syn_comm_call *x) {
     return x->kind == SYN_COMM_ALL_GATHER || x->kind == SYN_COMM_REDUCE_SCATTER;
 }
@@ -155,12 +161,14 @@ static syn_status find_blocks(syn__cuda_comms *x, syn__cuda_request *r, const sy
     const size_t all = r->comm_call.n_part * (size_t)r->comm_call.group->size;
     r->outer = 1;
     if (all == 0) return SYN_OK;
-    if (r->n_list == 1 && r->segments[0].n_elems == all) {
+    if (!is_list(call)) {
         const syn_spec *part = gather ? &call->in[0].spec : &call->out[0].spec;
         const int64_t axis = call->attr[gather ? 0 : 1].i;
         for (int64_t d = 0; d < axis; d++) r->outer *= part->dims[d];
         if (r->outer == 1) return SYN_OK;
         r->inner_bytes = (int64_t)r->comm_call.n_part * elem_bytes(r) / r->outer;
+    } else if (r->n_list == 1 && r->segments[0].n_elems == all) {
+        return SYN_OK;
     }
     r->packed = true;
     const size_t bytes = all * (size_t)elem_bytes(r);

@@ -95,24 +95,25 @@ static bool coalesced(syn_ctx *ctx, const syn_group *group, const ref *x, int si
     return true;
 }
 
-/* The same for this rank's part of a list of three tensors, with padding. Gathering the parts again
-   gives the whole list on all ranks. */
-static bool coalesced_parts(syn_ctx *ctx, const syn_group *group, const ref *x, int size,
-                            bool check) {
+/* The same for this rank's part of a list of n tensors. Gathering the parts again gives the whole
+   list on all ranks. */
+static bool coalesced_parts(syn_ctx *ctx, const syn_group *group, const ref *x, int size, int n,
+                            int64_t padding, bool check) {
     static _Thread_local ref all, want;
-    const int64_t n = syn_spec_elems(&x[0].spec), part = (3 * n + size - 1) / size + 1;
+    const int64_t elems = syn_spec_elems(&x[0].spec),
+                  part = (n * elems + size - 1) / size + padding;
     syn_tensor xs[3];
-    for (int k = 0; k < 3; k++) xs[k] = ref_dense(ctx, &x[group->index]);
+    for (int k = 0; k < n; k++) xs[k] = ref_dense(ctx, &x[group->index]);
     naive_all_reduce(x, size, SYN_REDUCE_SUM, &all);
     want.spec = (syn_spec){all.spec.dtype, 1, {part}};
     for (int64_t i = 0; i < part; i++) {
         const int64_t at = group->index * part + i;
-        want.v[i] = at < 3 * n ? all.v[at % n] : 0;
+        want.v[i] = at < n * elems ? all.v[at % elems] : 0;
     }
-    const syn_tensor y = syn_reduce_scatter_coalesced(ctx, xs, 3, SYN_REDUCE_SUM, part, group);
+    const syn_tensor y = syn_reduce_scatter_coalesced(ctx, xs, n, SYN_REDUCE_SUM, part, group);
     if (check && !ref_check(ctx, y, &want, 1e-6)) return false;
-    syn_all_gather_coalesced(ctx, xs, 3, y, group);
-    for (int k = 0; k < 3 && check; k++)
+    syn_all_gather_coalesced(ctx, xs, n, y, group);
+    for (int k = 0; k < n && check; k++)
         if (!ref_check(ctx, xs[k], &all, 1e-6)) return false;
     return true;
 }
@@ -156,7 +157,7 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
             ok = !check || ref_check(ctx, y, &x[root], 0);
         }
         ok = ok && coalesced(ctx, group, x, size, round % size, check) &&
-             coalesced_parts(ctx, group, x, size, check);
+             coalesced_parts(ctx, group, x, size, 1 + round % 3, round / 3 % 2, check);
         ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* the inputs must not change */
         syn_send(ctx, t, (me + 1) % size, round);
         const syn_tensor got = syn_recv(ctx, &x[0].spec, (me + size - 1) % size, round);

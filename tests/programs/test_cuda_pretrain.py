@@ -130,6 +130,10 @@ def main():
         compare(runs, "gpt", 20, 1e-5)
         compare(runs, "bert", 20, 1e-5)
         compare(runs, "gpt", 6, 1e-5, "--num-gpus", "4", "--tp", "2")
+        compare(runs, "gpt", 3, 1e-5, "--num-gpus", "4", "--tp", "2", "--sp", "--zero", "2",
+                "--gradient-accumulation-steps", "2")
+        compare(runs, "gpt", 3, 1e-5, "--num-gpus", "4", "--pp", "2", "--zero", "1",
+                "--gradient-accumulation-steps", "2")
         compare(runs, "gpt", 6, 2e-2, "--dtype", "bf16")
         check_resume(runs)
         goes_wrong(runs)

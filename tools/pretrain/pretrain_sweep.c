@@ -19,6 +19,8 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                        "microbatch_group",
                                        "layout",
                                        "rank_order",
+                                       "zero",
+                                       "buckets",
                                        "batch_size",
                                        "max_seq_length",
                                        "dtype",
@@ -130,6 +132,13 @@ static void add_sp(suggestions *l, const pretrain_args *a) {
         suggestions_add(l, "sp", NULL);
 }
 
+/* Adds higher stages of ZeRO if there are data-parallel ranks. */
+static void add_zero(suggestions *l, const pretrain_args *a) {
+    const int64_t model = a->tp * (a->parallel.pp > 0 ? a->parallel.pp : 1);
+    for (int64_t zero = a->parallel.zero + 1; zero <= 2 && a->num_gpus > model; zero++)
+        suggestions_add_number(l, "zero", zero);
+}
+
 /* Adds pipelines on the same ranks. */
 static void add_stages(suggestions *l, const pretrain_args *a, int64_t layers) {
     const int64_t now = a->parallel.pp > 0 ? a->parallel.pp : 1;
@@ -155,12 +164,13 @@ static void add_degree(suggestions *l, const pretrain_args *a, int64_t tp) {
     if (a->num_gpus % tp != 0) suggestions_with_number(l, "num_gpus", (a->num_gpus / tp + 1) * tp);
 }
 
-/* Adds changes that need less memory: recomputation, sequence parallelism, smaller batches,
+/* Adds changes that need less memory: ZeRO, recomputation, sequence parallelism, smaller batches,
    pipelines, tensor-parallel sizes that divide the number of heads, and finally these sizes
    together with full recomputation. */
 static void add_fitting(suggestions *l, const pretrain_args *a, const syn_model_config *model) {
     const bool full = a->recompute == SYN_RECOMPUTE_FULL;
     const int64_t heads = model->n_head;
+    add_zero(l, a);
     if (a->recompute == SYN_RECOMPUTE_NONE) suggestions_add(l, "activation_recompute", "selective");
     if (!full) suggestions_add(l, "activation_recompute", "full");
     add_sp(l, a);

@@ -190,6 +190,8 @@ struct syn_model {
         syn_model *model;
         int64_t layer;
     } * runs;           /* per layer: the argument of its recomputation */
+    size_t *unit_ends;  /* number of the context's parameters before the model's, and after its
+                         * embedding, each layer and its head */
     syn_tensor visible; /* mask (B, S) of the current step: 0, or -infinity for masked keys;
                          * invalid: no mask */
     /* State of the sequences that a causal model generates. */

@@ -155,16 +155,36 @@ static void make_parameters(syn_model *m) {
     const syn_model_family *f = m->config.family;
     const syn_model_options *how = &m->options;
     const int64_t n = m->part.n_layers;
+    m->unit_ends[0] = syn_ctx_param_count(m->ctx);
     if (m->part.embed) make_rows(m, f->embed_rows, "", m->params);
+    m->unit_ends[1] = syn_ctx_param_count(m->ctx);
     for (int64_t i = 0; i < n && syn_ctx_status(m->ctx) == SYN_OK; i++) {
         char before[64];
         if (how->progress) how->progress(how->progress_user, i, n);
         snprintf(before, sizeof before, "%s.%lld.", f->layers,
                  (long long)(m->part.first_layer + i));
         make_rows(m, f->layer_rows, before, m->layers + (size_t)i * f->layer_bytes);
+        m->unit_ends[i + 2] = syn_ctx_param_count(m->ctx);
     }
     if (how->progress) how->progress(how->progress_user, n, n);
     if (m->part.head) make_rows(m, f->head_rows, "", m->params);
+    m->unit_ends[n + 2] = syn_ctx_param_count(m->ctx);
+}
+
+uint32_t syn_model_units(const syn_model *m, uint32_t first, uint32_t *units, uint32_t *head) {
+    const size_t n = (size_t)m->part.n_layers + 2; /* embedding, layers, head */
+    const bool tied = m->config.tied && m->part.embed && m->part.head;
+    const uint32_t embed = first;
+    *head = UINT32_MAX;
+    for (size_t k = 0; k < n; k++) {
+        const size_t begin = m->unit_ends[k], end = m->unit_ends[k + 1];
+        const bool is_head = k == n - 1;
+        if (begin == end && !(tied && is_head)) continue;
+        const uint32_t unit = tied && is_head ? embed : first++;
+        for (size_t i = begin; i < end; i++) units[i] = unit;
+        if (is_head) *head = unit;
+    }
+    return first;
 }
 
 /* ---- a model ---- */
@@ -207,9 +227,10 @@ static syn_status alloc_members(syn_model *m, syn_error *err) {
     m->layers = syn_calloc(layers, f->layer_bytes);
     m->caches = syn_calloc(layers, sizeof *m->caches);
     m->runs = syn_calloc(layers, sizeof *m->runs);
+    m->unit_ends = syn_calloc(layers + 3, sizeof *m->unit_ends);
     for (size_t i = 0; i < layers && m->runs; i++)
         m->runs[i] = (struct syn__recompute_arg){m, (int64_t)i};
-    if (m->params && m->layers && m->caches && m->runs) return SYN_OK;
+    if (m->params && m->layers && m->caches && m->runs && m->unit_ends) return SYN_OK;
     return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
 }
 
@@ -263,6 +284,7 @@ void syn_model_free(syn_model *m) {
     syn_free(m->layers);
     syn_free(m->caches);
     syn_free(m->runs);
+    syn_free(m->unit_ends);
     syn_free(m->padding);
     syn_free(m);
 }

@@ -60,6 +60,11 @@ typedef struct syn_model_options {
  * model. */
 syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *config,
                          const syn_model_options *options, syn_error *err) SYN_MUST_USE;
+/* The units in which ZeRO 3 gathers the model's parameters: the embedding, each layer, and the head
+   with the final norm. If embedding and head of this part share a table, they are one unit. Sets
+   units[i] of each of this model's parameters, numbered from `first`, and *head to the unit of the
+   head, or UINT32_MAX. Returns the number after the last unit. */
+uint32_t syn_model_units(const syn_model *m, uint32_t first, uint32_t *units, uint32_t *head);
 /* NULL is allowed. */
 void syn_model_free(syn_model *model);
 /* Dropout in training: the probabilities with which elements of the embedding, of attention

@@ -135,6 +135,25 @@ void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source);
    higher of dimension 0 (vocabulary padding) are zero. */
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed);
+/* ---- Parameters that are not always whole, for ZeRO 3 ---- */
+
+/* From now on, new parameters get no data: their buffers are freed, and syn_param_values computes
+   their values. */
+void syn_ctx_evict_params(syn_ctx *ctx);
+/* Computes the values that parameter `i` was created with, in its dtype: this rank's shard. */
+syn_status syn_param_values(const syn_ctx *ctx, size_t i, void *out, syn_error *err) SYN_MUST_USE;
+/* Sets a function that is called before each op that uses a parameter, from then on for all
+   parameters created so far. It may restore parameters, call ops and evict other parameters. An op
+   that uses an older version of a parameter then gets the current one, because a restored parameter
+   has the same values. NULL: no function. */
+void syn_ctx_on_use(syn_ctx *ctx, void (*used)(void *user, size_t param, syn_phase phase),
+                    void *user);
+/* Frees the buffer of a parameter, whose data must not be in use by the device's queued ops in
+   another way than in stream order. Its name, shape, versions and gradient remain. */
+void syn_param_evict(syn_ctx *ctx, size_t i);
+/* Gives an evicted parameter a buffer with undefined contents, which the caller overwrites. */
+void syn_param_restore(syn_ctx *ctx, size_t i);
+
 /* A parameter of the context. Parameters are numbered in order of creation. */
 typedef struct syn_param_info {
     const char *name; /* valid until the next tensor is named or forgotten */

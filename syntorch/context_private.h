@@ -86,6 +86,13 @@ typedef struct syn__calls {
     size_t operands_cap, finished_cap, rows_cap, segments_cap;
 } syn__calls;
 
+/* The arguments that determine the values of a random parameter. */
+typedef struct syn__param_random {
+    syn_init init;
+    double std;
+    uint64_t seed;
+} syn__param_random;
+
 /* The state of finite.c. */
 typedef struct syn__finite_check {
     bool on;
@@ -108,10 +115,16 @@ struct syn_ctx {
     syn_workers *workers; /* NULL: one thread */
     syn_arena arena;      /* scratch memory of kernels */
     syn__calls calls;
+    struct {
+        bool created_evicted;                                    /* syn_ctx_evict_params */
+        void (*used)(void *user, size_t param, syn_phase phase); /* syn_ctx_on_use; NULL: none */
+        void *user;
+    } managed;
     syn_trace *trace;
     syn_storages storages;
     syn_param_info *params; /* `name` is unused, because names are in the trace */
-    size_t n_params, params_cap;
+    syn__param_random *param_random;
+    size_t n_params, params_cap, param_random_cap;
     bool *param_names; /* by text id: whether a parameter has this name */
     size_t param_names_cap;
     syn_param_source source; /* read NULL: random values */

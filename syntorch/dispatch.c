@@ -20,6 +20,28 @@ static uint32_t scope_of(const syn_ctx *ctx) {
     return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
 
+/* The row that an op uses instead of `row`: the current version of a managed parameter instead of an
+   older version, or of a view that is as large and older. (Only gradient rules use older views.) */
+static uint32_t managed_row(const syn_ctx *ctx, uint32_t row) {
+    const syn_storage *storage = syn__storage(ctx, row);
+    const syn_trace_tensor *tensors = ctx->trace->tensors;
+    if (!storage || !storage->managed || tensors[row].layout ||
+        syn__number_of(&ctx->trace->tensor_numbers, row) >= storage->version)
+        return row;
+    const uint32_t now = syn_trace_tensor_row(ctx->trace, storage->version);
+    return tensors[now].spec == tensors[row].spec ? now : row;
+}
+
+/* Reports the managed parameters among the inputs. */
+static void report_use(syn_ctx *ctx, const syn_tensor *in, int n_in) {
+    for (int i = 0; i < n_in; i++) {
+        const syn_storage *storage = syn__storage(ctx, syn__row(ctx, in[i]));
+        if (!storage || !storage->managed || !storage->leaf) continue;
+        ctx->managed.used(ctx->managed.user, ctx->gradients.leaves[storage->leaf - 1].param,
+                          ctx->phase);
+    }
+}
+
 /* Looks up the rows of the inputs. */
 static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const syn_call *call,
                               uint32_t *rows) {
@@ -29,6 +51,7 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
                         def->max_in, call->n_in);
     for (int i = 0; i < call->n_in; i++) {
         rows[i] = syn__row(ctx, in[i]);
+        if (ctx->managed.used) rows[i] = managed_row(ctx, rows[i]);
         if (!rows[i])
             return SYN_FAIL(call->err, SYN_E_INVALID, "input %d %s", i,
                             in[i].id && in[i].tag == ctx->tag ? "was forgotten"
@@ -56,6 +79,8 @@ static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32
         const syn_storage *storage = syn__storage(ctx, rows[i]);
         if (!storage)
             return SYN_FAIL(call->err, SYN_E_INVALID, "the data of input %d was released", i);
+        if (storage->evicted && !(def->flags & SYN_OPF_VIEW))
+            return SYN_FAIL(call->err, SYN_E_INVALID, "input %d is an evicted parameter", i);
         SYN_TRY(syn__check_current(ctx, rows[i], storage, call->err));
         o->data = syn__data(storage, o);
         const int last = o->spec.rank - 1;
@@ -254,6 +279,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     call.device = ctx->device;
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i] = (syn_tensor){0};
+    if (ctx->managed.used) report_use(ctx, in, n_in);
     if (ctx->error.code != SYN_OK) return;
     const uint32_t node = (uint32_t)ctx->trace->n_nodes,
                    first_out = (uint32_t)ctx->trace->n_tensors;

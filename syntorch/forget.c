@@ -28,6 +28,7 @@ static void forget_params(syn_ctx *ctx) {
         if (!row) continue;
         const syn_storage *storage = syn__storage(ctx, row);
         if (storage && storage->leaf) ctx->gradients.leaves[storage->leaf - 1].param = left;
+        ctx->param_random[left] = ctx->param_random[i];
         ctx->params[left++] = ctx->params[i];
     }
     ctx->n_params = left;

@@ -86,11 +86,18 @@ static syn_status open_model(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_e
 }
 
 /* Opens the group of all ranks. */
-static syn_status open_world(syn_mesh *mesh, syn_comm *comm, uint32_t id, syn_error *err) {
+static syn_status open_world(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_error *err) {
     const int32_t dp = mesh->size[SYN_AXIS_DP];
     mesh->world = dp == 1 ? mesh->model : mesh->group[SYN_AXIS_DP];
     if (dp == 1 || dp == comm->size) return SYN_OK;
-    return open_group(&mesh->world, comm, id, "world", 0, 0, 1, comm->size, err);
+    return open_group(&mesh->world, comm, (*id)++, "world", 0, 0, 1, comm->size, err);
+}
+
+static syn_status open_gather(syn_mesh *mesh, syn_comm *comm, uint32_t id, syn_error *err) {
+    const int32_t dp = mesh->size[SYN_AXIS_DP], stride = mesh->stride[SYN_AXIS_DP];
+    if (dp == 1) return SYN_OK;
+    return open_group(&mesh->gather, comm, id, "gather", number_of(mesh, SYN_AXIS_DP, comm->rank),
+                      comm->rank - mesh->index[SYN_AXIS_DP] * stride, stride, dp, err);
 }
 
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
@@ -113,5 +120,6 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
     if (whole.kv > 1) id += (uint32_t)(comm->size / whole.kv);
     SYN_TRY(open_embedding(mesh, comm, &id, err));
     SYN_TRY(open_model(mesh, comm, &id, err));
-    return whole.zero > 0 ? open_world(mesh, comm, id, err) : SYN_OK;
+    if (whole.zero > 0) SYN_TRY(open_world(mesh, comm, &id, err));
+    return whole.zero == 3 ? open_gather(mesh, comm, id, err) : SYN_OK;
 }

@@ -133,14 +133,7 @@ syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
     return (syn_tensor){0};
 }
 
-/* The arguments that determine the values of a random parameter. */
-struct random {
-    syn_init init;
-    double std;
-    uint64_t seed;
-};
-
-static void fill_random(const syn_param_info *p, const struct random *how, void *host) {
+static void fill_random(const syn_param_info *p, const syn__param_random *how, void *host) {
     const struct slicing s = slicing_of(&p->full, p->shard);
     const int64_t rows = p->full.dims[0], row_elems = rows ? syn_spec_elems(&p->full) / rows : 0;
     const float scale =
@@ -151,20 +144,28 @@ static void fill_random(const syn_param_info *p, const struct random *how, void 
          syn_hash(p->name, strlen(p->name), how->seed));
 }
 
+/* Computes a parameter's values, from the context's source if it has one. On meta, where host is
+   NULL, a source only checks its arguments. */
+static syn_status compute_values(const syn_ctx *ctx, const syn_param_info *p, const syn_spec *local,
+                                 const syn__param_random *how, void *host, syn_error *err) {
+    if (ctx->source.read)
+        return ctx->source.read(ctx->source.user, p->name, &p->full, p->shard, p->valid_rows, local,
+                                host, err);
+    if (host) fill_random(p, how, host);
+    return SYN_OK;
+}
+
 /* Sets the values of a new parameter. They are written to its buffer, or, if the host cannot access
    the buffer, to host memory that is then copied to the device. On meta, a parameter source only
    checks its arguments. */
 static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row,
-                             const syn_operand *local, const struct random *how, syn_error *err) {
+                             const syn_operand *local, const syn__param_random *how,
+                             syn_error *err) {
     const size_t bytes = (size_t)syn_spec_bytes(&local->spec);
     void *buffer = syn__data(syn__storage(ctx, row), local), *host = buffer;
     if (buffer && !ctx->backend->on_host && !(host = syn_malloc(bytes)))
         return SYN_FAIL_NOMEM(err, bytes, "a parameter to copy to the device");
-    syn_status s = SYN_OK;
-    if (ctx->source.read)
-        s = ctx->source.read(ctx->source.user, p->name, &p->full, p->shard, p->valid_rows,
-                             &local->spec, host, err);
-    else if (host) fill_random(p, how, host);
+    syn_status s = compute_values(ctx, p, &local->spec, how, host, err);
     if (host != buffer) {
         if (s == SYN_OK) s = syn__set_data(ctx, row, host);
         syn_free(host);
@@ -196,11 +197,62 @@ void syn__renumber_param_names(syn_ctx *ctx) {
     }
 }
 
+/* ---- parameters that are not always whole ---- */
+
+void syn_ctx_evict_params(syn_ctx *ctx) {
+    ctx->managed.created_evicted = true;
+}
+
+static uint32_t storage_of(const syn_ctx *ctx, size_t i) {
+    return syn__storage_number(ctx, syn__row(ctx, ctx->params[i].tensor));
+}
+
+void syn_ctx_on_use(syn_ctx *ctx, void (*used)(void *user, size_t param, syn_phase phase),
+                    void *user) {
+    ctx->managed.used = used;
+    ctx->managed.user = user;
+    for (size_t i = 0; i < ctx->n_params; i++)
+        if (storage_of(ctx, i)) ctx->storages.at[storage_of(ctx, i)].managed = used != NULL;
+}
+
+void syn_param_evict(syn_ctx *ctx, size_t i) {
+    const uint32_t number = storage_of(ctx, i);
+    if (!number) return;
+    syn_wait(ctx, syn_ctx_param(ctx, i).tensor);
+    if (ctx->error.code != SYN_OK) return;
+    const syn_status s = syn__storage_evict(&ctx->storages, number, &ctx->error);
+    (void)s; /* a failure is recorded in the context */
+}
+
+void syn_param_restore(syn_ctx *ctx, size_t i) {
+    const uint32_t number = storage_of(ctx, i);
+    if (!number || ctx->error.code != SYN_OK) return;
+    const syn_status s = syn__storage_restore(&ctx->storages, number, &ctx->error);
+    (void)s; /* as above */
+}
+
+syn_status syn_param_values(const syn_ctx *ctx, size_t i, void *out, syn_error *err) {
+    const syn_param_info p = syn_ctx_param(ctx, i);
+    return compute_values(ctx, &p, syn_tensor_spec(ctx, p.tensor), &ctx->param_random[i], out, err);
+}
+
+/* The last step of creating a parameter without data. */
+static syn_tensor create_evicted(syn_ctx *ctx, const syn_param_info *p) {
+    syn_error err = {0};
+    syn_param_evict(ctx, ctx->n_params - 1);
+    if (ctx->source.read && !ctx->backend->has_data) { /* checks name and shape */
+        const syn_status s = syn_param_values(ctx, ctx->n_params - 1, NULL, &err);
+        if (s != SYN_OK) return syn_ctx_fail(ctx, s, "%s", err.text);
+    }
+    return ctx->error.code == SYN_OK ? p->tensor : (syn_tensor){0};
+}
+
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
     /* The copy of *full is necessary, because full may point into the trace, whose tables move as
        they grow. */
     syn_param_info info = {.name = name, .full = *full, .shard = shard, .valid_rows = valid_rows};
+    const syn__param_random how = {init, std, seed};
     uint32_t text;
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};
     syn_error err = {0};
@@ -214,7 +266,9 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
     operand.spec.dims[shard.axis] /= shard.count;
     syn__contiguous_strides(&operand);
     if (syn_grow(&ctx->params, &ctx->params_cap, ctx->n_params + 1, sizeof *ctx->params,
-                 &ctx->error) != SYN_OK)
+                 &ctx->error) != SYN_OK ||
+        syn_grow(&ctx->param_random, &ctx->param_random_cap, ctx->n_params + 1,
+                 sizeof *ctx->param_random, &ctx->error) != SYN_OK)
         return (syn_tensor){0};
     const uint32_t row = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
     if (!row || syn__alloc_data(ctx, row) != SYN_OK) return (syn_tensor){0};
@@ -223,8 +277,9 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
         return (syn_tensor){0};
     info.tensor = syn__tensor(ctx, row);
     info.name = name;
+    ctx->param_random[ctx->n_params] = how;
     ctx->params[ctx->n_params++] = info;
-    const struct random how = {init, std, seed};
+    if (ctx->managed.created_evicted) return create_evicted(ctx, &info);
     const syn_status s = set_values(ctx, &info, row, &operand, &how, &err);
     return s == SYN_OK ? info.tensor : syn_ctx_fail(ctx, s, "%s", err.text);
 }

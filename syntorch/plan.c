@@ -22,7 +22,7 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
         {p->cp, 1, "context parallelism (cp)"},
         {p->ep, 1, "expert parallelism (ep)"},
         {p->etp, 1, "tensor parallelism of experts (etp)"},
-        {p->zero, 2, "ZeRO 3"},
+        {p->zero, 3, "ZeRO beyond stage 3"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
         if (missing[i].asked > missing[i].without)

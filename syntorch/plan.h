@@ -40,8 +40,8 @@ typedef struct syn_plan {
     int32_t vp; /* chunks of layers per pipeline stage, which the interleaved schedule runs
                    alternately; 0: one */
     int32_t microbatch_group; /* consecutive microbatches of a chunk in that schedule; 0: pp */
-    int32_t zero; /* ZeRO stage, 0 to 2: data-parallel ranks divide the optimizer state (1) and also
-                     the gradients (2) */
+    int32_t zero; /* ZeRO stage, 0 to 3: data-parallel ranks divide the optimizer state (1), the
+                     gradients (2) and the parameters (3) */
     bool sp;      /* sequence parallelism within tp */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours

@@ -131,28 +131,68 @@ syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, cons
                     (double)s->held_bytes / GIB);
 }
 
-syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
+/* Takes a buffer for `bytes` bytes from the pool or the device. *number: its entry. */
+static syn_status take_buffer(syn_storages *s, size_t bytes, uint32_t *number, syn_error *err) {
     const uint16_t c = class_of(bytes);
     size_t used;
     SYN_TRY(grow_tables(s, err));
     if (!syn_add_size(s->used_bytes, class_bytes(c), &used))
         return SYN_FAIL_NOMEM(err, bytes, "a tensor");
-    uint32_t number = s->waiting[c];
-    if (number) s->waiting[c] = s->at[number].older;
-    else number = new_buffer(s, c);
-    if (!number && any_waits(s)) {
+    *number = s->waiting[c];
+    if (*number) s->waiting[c] = s->at[*number].older;
+    else *number = new_buffer(s, c);
+    if (!*number && any_waits(s)) {
         SYN_TRY(s->backend->sync(s->device, err));
         syn__storages_trim(s);
-        number = new_buffer(s, c);
+        *number = new_buffer(s, c);
     }
-    if (!number) return syn__storages_out_of_memory(s, bytes, "a tensor", err);
+    if (!*number) return syn__storages_out_of_memory(s, bytes, "a tensor", err);
+    s->used_bytes = used;
+    if (used > s->peak_bytes) s->peak_bytes = used;
+    return SYN_OK;
+}
+
+syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
+    uint32_t number;
+    SYN_TRY(take_buffer(s, bytes, &number, err));
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
     s->at[number].leaf = s->at[number].grads = 0;
+    s->at[number].managed = s->at[number].evicted = false;
     enter(s, number);
     append(s, number);
-    s->used_bytes = used;
-    if (used > s->peak_bytes) s->peak_bytes = used;
+    return SYN_OK;
+}
+
+/* Makes an entry without a buffer vacant. */
+static void vacate(syn_storages *s, uint32_t number) {
+    s->at[number] = (syn_storage){.older = s->vacant};
+    s->vacant = number;
+}
+
+syn_status syn__storage_evict(syn_storages *s, uint32_t number, syn_error *err) {
+    if (s->at[number].evicted) return SYN_OK;
+    SYN_TRY(grow_tables(s, err)); /* space for one more entry, which gets the buffer */
+    const uint32_t free_entry = s->vacant ? s->vacant : (uint32_t)s->count++;
+    if (s->vacant) s->vacant = s->at[free_entry].older;
+    syn_storage *storage = &s->at[number];
+    const uint16_t c = storage->size_class;
+    s->at[free_entry] = (syn_storage){.data = storage->data, .size_class = c};
+    s->at[free_entry].older = s->waiting[c];
+    s->waiting[c] = free_entry;
+    storage->data = NULL;
+    storage->evicted = true;
+    s->used_bytes -= class_bytes(c);
+    return SYN_OK;
+}
+
+syn_status syn__storage_restore(syn_storages *s, uint32_t number, syn_error *err) {
+    uint32_t from;
+    if (!s->at[number].evicted) return SYN_OK;
+    SYN_TRY(take_buffer(s, class_bytes(s->at[number].size_class), &from, err));
+    s->at[number].data = s->at[from].data;
+    s->at[number].evicted = false;
+    vacate(s, from);
     return SYN_OK;
 }
 
@@ -162,6 +202,10 @@ static void free_unused(syn_storages *s, uint32_t number) {
     if (!storage->released || storage->pins > 0 || storage->in_flight > 0 || storage->kept > 0)
         return;
     leave(s, number);
+    if (storage->evicted) {
+        vacate(s, number);
+        return;
+    }
     s->used_bytes -= class_bytes(storage->size_class);
     storage->tensor = 0;
     storage->older = s->waiting[storage->size_class];

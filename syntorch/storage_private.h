@@ -34,6 +34,8 @@ typedef struct syn_storage {
     uint32_t grads;           /* number of gradients in it */
     uint16_t size_class;
     bool released; /* released while still in use; the last use frees it */
+    bool managed;  /* its tensor is a parameter that is not always whole (syn_ctx_on_use) */
+    bool evicted;  /* it has no buffer now */
 } syn_storage;
 
 typedef struct syn_storages {
@@ -67,6 +69,11 @@ static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
 /* Releases a storage. Its buffer returns to the pool immediately or, if the storage is pinned,
    saved or in use by an operation, when the last such use ends. */
 void syn__storage_release(syn_storages *s, uint32_t number);
+/* Returns the buffer of a storage to the pool, but keeps the storage. The storage must not be in
+   use by an operation in flight. */
+syn_status syn__storage_evict(syn_storages *s, uint32_t number, syn_error *err) SYN_MUST_USE;
+/* Gives an evicted storage a buffer again, with undefined contents. */
+syn_status syn__storage_restore(syn_storages *s, uint32_t number, syn_error *err) SYN_MUST_USE;
 /* Undoes one syn_pin. */
 void syn__storage_unpin(syn_storages *s, uint32_t number);
 /* Keeps the storage allocated for a tape entry or a gradient. */

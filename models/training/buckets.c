@@ -68,6 +68,12 @@ typedef struct filling {
     int64_t size; /* of the current bucket, in the rule's count of elements */
 } filling;
 
+/* Whether buckets are padded as in Megatron-LM. */
+static bool follows_megatron(const filling *f) {
+    const syn_data_parallel_options *o = f->options;
+    return o && (o->zero == 1 || o->zero == 2) && o->buckets == SYN_BUCKETS_MEGATRON;
+}
+
 static syn__bucket *current(const filling *f) {
     return &f->buckets->at[f->buckets->n];
 }
@@ -75,7 +81,7 @@ static syn__bucket *current(const filling *f) {
 /* The number of elements at which the current bucket is full. */
 static int64_t full_elems(const filling *f) {
     const syn_data_parallel_options *o = f->options;
-    if (o && o->buckets == SYN_BUCKETS_NONE) return INT64_MAX;
+    if (o && (o->zero == 3 || o->buckets == SYN_BUCKETS_NONE)) return INT64_MAX;
     if (o && o->buckets == SYN_BUCKETS_MEGATRON) {
         const int64_t by_ranks = (int64_t)MEGATRON_ELEMS_PER_RANK * o->dp->size;
         if (!o->first_stage) return INT64_MAX;
@@ -101,7 +107,7 @@ static void close_bucket(filling *f) {
     if (b->n == 0) return;
     if (f->options && f->options->zero > 0) {
         const int64_t ranks = f->options->dp->size;
-        const bool megatron = f->options->buckets == SYN_BUCKETS_MEGATRON;
+        const bool megatron = follows_megatron(f);
         b->part =
             round_up(f->size, megatron ? common_multiple(ranks, MEGATRON_BUCKET) : ranks) / ranks;
         order_by_decay(f, b);
@@ -113,11 +119,11 @@ static void close_bucket(filling *f) {
 static void place(filling *f, size_t param, bool late) {
     syn__bucket *b = current(f);
     const int64_t elems = param_elems(f->ctx, param);
-    const bool aligned =
-        f->options && f->options->zero > 0 && f->options->buckets == SYN_BUCKETS_MEGATRON;
+    const bool aligned = follows_megatron(f);
     if (b->n++ == 0) b->first = f->n_placed;
     b->elems += elems;
     b->late = late;
+    if (f->options && f->options->zero == 3) b->unit = f->options->units[param];
     f->size = (aligned ? round_up(f->size, MEGATRON_PARAM) : f->size) + elems;
     f->buckets->order[f->n_placed++] = param;
     f->buckets->of_param[param] = (uint32_t)f->buckets->n;
@@ -137,11 +143,13 @@ static int class_of(const filling *f, size_t param) {
     return copies == 1 ? SHARDED : o->tp && copies < o->tp->size ? COPIED : WHOLE;
 }
 
-/* Fills buckets with the parameters begin to end - 1. */
-static void fill(filling *f, size_t begin, size_t end) {
+/* Fills buckets with the parameters begin to end - 1 that belong to the unit; UINT32_MAX: with
+   all. */
+static void fill(filling *f, size_t begin, size_t end, uint32_t unit) {
     for (int k = 0; k < CLASSES; k++) {
         for (size_t i = end; i-- > begin;)
-            if (class_of(f, i) == k) place(f, i, k >= PARTIAL);
+            if (class_of(f, i) == k && (unit == UINT32_MAX || f->options->units[i] == unit))
+                place(f, i, k >= PARTIAL);
         close_bucket(f);
     }
 }
@@ -158,9 +166,13 @@ static syn_status make(filling *f, syn_error *err) {
     }
     const int chunks = f->options ? f->options->n_chunks : 0;
     size_t end = n;
+    if (f->options && f->options->zero == 3) {
+        for (uint32_t unit = f->options->n_units; unit-- > 0;) fill(f, 0, n, unit);
+        return SYN_OK;
+    }
     for (int c = chunks; c-- > 1; end = f->options->chunks[c - 1])
-        fill(f, f->options->chunks[c - 1], end);
-    fill(f, 0, end);
+        fill(f, f->options->chunks[c - 1], end, UINT32_MAX);
+    fill(f, 0, end, UINT32_MAX);
     return SYN_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct syn__bucket {
        the step, after they were summed over tensor-parallel ranks or over the stages that share an
        embedding table. */
     bool late;
+    uint32_t unit; /* ZeRO 3 */
 } syn__bucket;
 
 /* order: parameter numbers. of_param[i]: the bucket of parameter i. */

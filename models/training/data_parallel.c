@@ -3,6 +3,7 @@
    all-reduce, or with ZeRO with a reduce-scatter. */
 #include "models/training/data_parallel_private.h"
 
+#include "syntorch/base/half.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
@@ -10,9 +11,14 @@ struct syn_data_parallel {
     syn_ctx *ctx;
     syn_data_parallel_options options;
     syn__buckets buckets;
-    int *waiting;      /* per bucket: number of parameters without a complete gradient */
-    bool *summed;      /* per bucket: its gradients were summed in this step */
-    syn_tensor *parts; /* ZeRO: per bucket; see syn__parallel_part */
+    int *waiting;       /* per bucket: number of parameters without a complete gradient */
+    bool *summed;       /* per bucket: its gradients were summed in this step */
+    syn_tensor *parts;  /* ZeRO: per bucket; see syn__parallel_part */
+    syn_tensor *narrow; /* ZeRO 3 with 16-bit parameters: per bucket, the rounded part */
+    bool *gathered;     /* ZeRO 3: per bucket */
+    uint32_t unit;      /* ZeRO 3: the unit that was used last; UINT32_MAX: none */
+    bool forward;       /* ZeRO 3: it was used in a forward pass */
+    bool gathering;     /* an all-gather is being built, which also uses the parameters */
     /* ZeRO: the last scattered sum, which is not added to the gradient of its part yet, because
        adding waits for the collective; bucket: its number, SIZE_MAX: none */
     struct {
@@ -49,8 +55,6 @@ static void begin_step(syn_data_parallel *p) {
     }
 }
 
-/* ---- sums ---- */
-
 void syn__parallel_store(syn_data_parallel *p) {
     const size_t i = p->in_flight.bucket;
     p->in_flight.bucket = SIZE_MAX;
@@ -61,6 +65,90 @@ void syn__parallel_store(syn_data_parallel *p) {
     syn_drop(p->ctx, p->in_flight.sum);
     syn_set_grad(p->ctx, was);
 }
+
+/* ---- ZeRO 3: parameters that are whole only while they are used ---- */
+
+static bool evicts(const syn_data_parallel *p) {
+    return scatters(p) && p->options.zero == 3;
+}
+
+bool syn__parallel_evicts(const syn_data_parallel *p) {
+    return evicts(p);
+}
+
+static void gather_bucket(syn_data_parallel *p, size_t i) {
+    const syn__bucket *b = &p->buckets.at[i];
+    syn_tensor params[SYN_MAX_LIST];
+    if (p->gathered[i]) return;
+    for (int k = 0; k < b->n; k++) {
+        syn_param_restore(p->ctx, syn__bucket_param(&p->buckets, b, k));
+        params[k] = bucket_param(p, b, k);
+    }
+    p->gathered[i] = true;
+    p->gathering = true;
+    const bool was = syn_set_grad(p->ctx, false);
+    syn_push_scope(p->ctx, "data_parallel");
+    syn_all_gather_coalesced(p->ctx, params, b->n, p->narrow[i].id ? p->narrow[i] : p->parts[i],
+                             p->options.gather ? p->options.gather : p->options.dp);
+    syn_pop_scope(p->ctx);
+    syn_set_grad(p->ctx, was);
+    p->gathering = false;
+}
+
+static void evict_bucket(syn_data_parallel *p, size_t i) {
+    const syn__bucket *b = &p->buckets.at[i];
+    if (!p->gathered[i]) return;
+    for (int k = 0; k < b->n; k++) syn_param_evict(p->ctx, syn__bucket_param(&p->buckets, b, k));
+    p->gathered[i] = false;
+}
+
+static void each_of_unit(syn_data_parallel *p, uint32_t unit,
+                         void (*f)(syn_data_parallel *p, size_t i)) {
+    for (size_t i = 0; i < p->buckets.n; i++)
+        if (p->buckets.at[i].unit == unit) f(p, i);
+}
+
+/* The unit that the backward pass uses after the head. */
+static uint32_t last_layer(const syn_data_parallel *p) {
+    const uint32_t last = p->options.n_units - 1;
+    return last == p->options.head && last > 0 ? last - 1 : last;
+}
+
+/* Called before an op uses a parameter. Gathers its unit and the next one. In the forward pass,
+   also frees the unit before it. A unit with embedding and head is used twice in a forward pass;
+   the second time, no unit follows. */
+static void used(void *user, size_t param, syn_phase phase) {
+    syn_data_parallel *p = user;
+    const syn_data_parallel_options *o = &p->options;
+    const uint32_t unit = o->units[param];
+    const bool forward = phase == SYN_PHASE_FORWARD, begins = forward && !p->forward;
+    if (p->gathering || (unit == p->unit && !begins && p->gathered[p->buckets.of_param[param]]))
+        return;
+    const uint32_t last = begins ? UINT32_MAX : p->unit;
+    const bool turns = !forward && p->forward; /* the backward pass begins */
+    p->unit = unit;
+    p->forward = forward;
+    each_of_unit(p, unit, gather_bucket);
+    if (forward && last != UINT32_MAX && last != unit && last != o->head && !o->no_reshard &&
+        !o->gather_once)
+        each_of_unit(p, last, evict_bucket);
+    if (forward && unit + 1 < o->n_units && (last == UINT32_MAX || last < unit))
+        each_of_unit(p, unit + 1, gather_bucket);
+    if (!forward && unit > 0 && unit != o->head) each_of_unit(p, unit - 1, gather_bucket);
+    if (turns && unit == o->head) each_of_unit(p, last_layer(p), gather_bucket);
+}
+
+void syn__parallel_gather_all(syn_data_parallel *p) {
+    for (size_t i = 0; evicts(p) && i < p->buckets.n; i++) gather_bucket(p, i);
+}
+
+void syn__parallel_evict_all(syn_data_parallel *p) {
+    for (size_t i = 0; evicts(p) && i < p->buckets.n; i++) evict_bucket(p, i);
+    p->unit = UINT32_MAX;
+    p->forward = false;
+}
+
+/* ---- sums ---- */
 
 static void scatter_bucket(syn_data_parallel *p, size_t i, const syn_tensor *grads) {
     const syn__bucket *b = &p->buckets.at[i];
@@ -89,8 +177,10 @@ static void sum_bucket(syn_data_parallel *p, size_t i) {
 static void ready(void *user, size_t param) {
     syn_data_parallel *p = user;
     const uint32_t i = p->buckets.of_param[param];
-    if (!p->sync || p->buckets.at[i].late || --p->waiting[i] > 0) return;
-    sum_bucket(p, i);
+    if (!p->sync || --p->waiting[i] > 0) return;
+    if (p->buckets.at[i].late) p->waiting[i] = p->buckets.at[i].n;
+    else sum_bucket(p, i);
+    if (evicts(p)) evict_bucket(p, i);
 }
 
 /* Sums buckets outside of a backward pass: those that have gradients which were not summed. */
@@ -139,26 +229,56 @@ static void broadcast(syn_data_parallel *p) {
 static syn_status copy_to_part(syn_data_parallel *p, size_t param, syn_error *err) {
     const syn_part_range range = syn__parallel_range(p, param);
     const syn_tensor t = syn_ctx_param(p->ctx, param).tensor;
+    const syn_dtype dtype = (syn_dtype)syn_tensor_spec(p->ctx, t)->dtype;
     const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(p->ctx, t));
     if (range.n == 0 || !syn_ctx_has_data(p->ctx)) return SYN_OK;
-    float *wide = syn_malloc(n * sizeof *wide);
+    float *wide = syn_malloc(n * (sizeof *wide + sizeof(uint16_t)));
     if (!wide) return SYN_FAIL_NOMEM(err, n * sizeof *wide, "a parameter's master weights");
-    syn_status s = syn_tensor_read_f32(p->ctx, t, wide, n);
-    if (s == SYN_OK)
-        s = syn_tensor_write_range(p->ctx, p->parts[p->buckets.of_param[param]], range.at, range.n,
-                                   wide + range.first);
+    void *values = dtype == SYN_F32 ? (void *)wide : (void *)(wide + n);
+    syn_status s = evicts(p) ? syn_param_values(p->ctx, param, values, err)
+                             : syn_tensor_read_f32(p->ctx, t, wide, n);
+    if (evicts(p) && dtype != SYN_F32 && s == SYN_OK) syn_half_widen(values, wide, n, dtype);
+    if (s == SYN_OK) s = syn__parallel_write(p, param, wide + range.first);
     syn_free(wide);
     return s;
+}
+
+syn_status syn__parallel_write(const syn_data_parallel *p, size_t param, const float *data) {
+    const size_t i = p->buckets.of_param[param];
+    const syn_part_range range = syn__parallel_range(p, param);
+    SYN_TRY(syn_tensor_write_range(p->ctx, p->parts[i], range.at, range.n, data));
+    if (!evicts(p) || !p->narrow[i].id || !data) return SYN_OK;
+    const syn_dtype dtype = (syn_dtype)syn_tensor_spec(p->ctx, p->narrow[i])->dtype;
+    uint16_t *half = syn_malloc((size_t)range.n * sizeof *half + 1);
+    if (!half) {
+        syn_ctx_fail(p->ctx, SYN_E_NOMEM, "out of memory: a parameter");
+        return SYN_E_NOMEM;
+    }
+    syn_half_narrow(data, half, (size_t)range.n, dtype);
+    const syn_status s = syn_tensor_write_range(p->ctx, p->narrow[i], range.at, range.n, half);
+    syn_free(half);
+    return s;
+}
+
+syn_tensor *syn__parallel_narrow(const syn_data_parallel *p, size_t i) {
+    return p->narrow && p->narrow[i].id ? &p->narrow[i] : NULL;
 }
 
 static syn_status make_parts(syn_data_parallel *p, syn_error *err) {
     if (!scatters(p)) return SYN_OK;
     p->parts = syn_calloc(p->buckets.n + 1, sizeof *p->parts);
-    if (!p->parts) return SYN_FAIL_NOMEM(err, p->buckets.n * sizeof *p->parts, "ZeRO");
+    p->narrow = syn_calloc(p->buckets.n + 1, sizeof *p->narrow);
+    p->gathered = syn_calloc(p->buckets.n + 1, sizeof *p->gathered);
+    if (!p->parts || !p->narrow || !p->gathered)
+        return SYN_FAIL_NOMEM(err, p->buckets.n * sizeof *p->parts, "ZeRO");
     for (size_t i = 0; i < p->buckets.n; i++) {
-        const syn_spec flat = {SYN_F32, 1, {p->buckets.at[i].part}};
+        const syn__bucket *b = &p->buckets.at[i];
+        syn_spec flat = {SYN_F32, 1, {b->part}};
         p->parts[i] = syn_state(p->ctx, "adamw.master", &flat);
         syn_require_grad(p->ctx, p->parts[i]);
+        flat.dtype = syn_tensor_spec(p->ctx, bucket_param(p, b, 0))->dtype;
+        if (evicts(p) && flat.dtype != SYN_F32)
+            p->narrow[i] = syn_state(p->ctx, "parameters", &flat);
     }
     for (size_t i = 0; i < syn_ctx_param_count(p->ctx); i++) SYN_TRY(copy_to_part(p, i, err));
     return SYN_OK;
@@ -175,8 +295,10 @@ syn_part_range syn__parallel_range(const syn_data_parallel *p, size_t param) {
 }
 
 static syn_status check_options(const syn_data_parallel_options *o, syn_error *err) {
-    if (o->zero >= 0 && o->zero <= 2) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "ZeRO %d is not supported", o->zero);
+    if (o->zero < 0 || o->zero > 3)
+        return SYN_FAIL(err, SYN_E_INVALID, "ZeRO has no stage %d", o->zero);
+    if (o->zero < 3 || (o->units && o->dp)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "ZeRO 3 needs units and data-parallel ranks");
 }
 
 syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
@@ -196,12 +318,15 @@ syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
         if (!p->waiting || !p->summed)
             s = SYN_FAIL_NOMEM(err, p->buckets.n * sizeof *p->waiting, "data parallelism");
     }
-    if (s == SYN_OK && options->dp) broadcast(p);
+    p->unit = UINT32_MAX;
+    /* with ZeRO 3, the values that parameters are created with are the same on all ranks */
+    if (s == SYN_OK && options->dp && options->zero < 3) broadcast(p);
     if (s == SYN_OK) s = make_parts(p, err);
     if (s == SYN_OK) {
         syn_require_grads(ctx);
         begin_step(p);
         if (options->dp) syn_ctx_on_grad(ctx, ready, p);
+        if (evicts(p)) syn_ctx_on_use(ctx, used, p);
     }
     if (s == SYN_OK || syn_ctx_status(ctx) != SYN_OK) s = syn_ctx_check(ctx, err);
     if (s == SYN_OK) *out = p;
@@ -212,10 +337,13 @@ syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
 void syn_data_parallel_free(syn_data_parallel *p) {
     if (!p) return;
     if (p->options.dp) syn_ctx_on_grad(p->ctx, NULL, NULL);
+    if (evicts(p)) syn_ctx_on_use(p->ctx, NULL, NULL);
     syn__buckets_free(&p->buckets);
     syn_free(p->waiting);
     syn_free(p->summed);
     syn_free(p->parts);
+    syn_free(p->narrow);
+    syn_free(p->gathered);
     syn_free(p);
 }
 

@@ -22,10 +22,15 @@ typedef enum syn_bucket_rule {
 
 typedef struct syn_data_parallel_options {
     const syn_group *dp; /* NULL: one rank, no communication */
+    /* ZeRO 3: a group with the same ranks as dp, for all-gathers. Collectives of one group wait for
+     * each other, so with a group of their own, all-gathers and reduce-scatters run at the same
+     * time. NULL: dp. */
+    const syn_group *gather;
     /* 0: gradients are all-reduced. 1 and 2: gradients are reduce-scattered, so that each rank has
      * the sums for one part of each bucket, updates this part of the parameters, and all-gathers
      * the parameters (syn_optimizer_options.parallel). 1: whole gradients are accumulated until the
-     * last microbatch. 2: gradients are scattered after each microbatch. */
+     * last microbatch. 2: gradients are scattered after each microbatch. 3: as 2, and parameters
+     * are gathered before each use and freed after it, a unit at a time. */
     int zero;
     syn_bucket_rule buckets;
     /* The following members are used only with ZeRO, except for `chunks`. */
@@ -38,6 +43,15 @@ typedef struct syn_data_parallel_options {
      * chunks[i]: number of parameters of chunks 0 to i. NULL: one chunk. */
     const size_t *chunks;
     int n_chunks;
+    /* ZeRO 3. Parameter i belongs to unit units[i]. The units are numbered in the order in which
+     * the forward pass uses them. While it uses one, the next one is gathered; the backward pass
+     * gathers them again, in reverse order. A unit is freed when the next one is used, except for
+     * unit `head`, which stays until its gradients are scattered. The context must have been
+     * created with syn_ctx_evict_params. */
+    const uint32_t *units;
+    uint32_t n_units, head;
+    bool no_reshard;  /* parameters stay gathered until their gradients are scattered */
+    bool gather_once; /* gradients are scattered only in the last backward pass; for pipelines */
 } syn_data_parallel_options;
 
 /* Prepares all parameters created so far. It copies the parameters of the group's first rank to the

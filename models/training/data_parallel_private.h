@@ -13,7 +13,18 @@ syn_tensor *syn__parallel_part(const syn_data_parallel *parallel, size_t i);
 /* Adds the last scattered sum to the gradient of its part, if that has not been done. Call it after
    a backward pass, before tensors of the pass are released. */
 void syn__parallel_store(syn_data_parallel *parallel);
-/* Overwrites the parameters of bucket i with the ranks' parts, in an all-gather. */
+/* Sets the elements of a parameter that are in this rank's part. */
+syn_status syn__parallel_write(const syn_data_parallel *parallel, size_t param,
+                               const float *data) SYN_MUST_USE;
+/* ZeRO 3 with 16-bit parameters: the rounded part of bucket i, which the optimizer overwrites, too.
+   Otherwise NULL. */
+syn_tensor *syn__parallel_narrow(const syn_data_parallel *parallel, size_t i);
+/* Whether parameters are whole only while they are used (ZeRO 3). */
+bool syn__parallel_evicts(const syn_data_parallel *parallel);
+/* ZeRO 3: gathers all parameters, or frees them. They do nothing for lower stages. */
+void syn__parallel_gather_all(syn_data_parallel *parallel);
+void syn__parallel_evict_all(syn_data_parallel *parallel);
+/* ZeRO 1 and 2: overwrites the parameters of bucket i with the ranks' parts, in an all-gather. */
 void syn__parallel_gather(const syn_data_parallel *parallel, size_t i);
 /* The elements of a parameter's shard that are in this rank's part of its bucket: elements first to
    first + n - 1, which begin at element `at` of the part. */

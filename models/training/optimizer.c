@@ -225,8 +225,10 @@ syn_status syn_optimizer_set(syn_optimizer *o, size_t param, syn_optimizer_slot 
     int64_t first;
     SYN_TRY(check_elems(o, param, n_elems, err));
     const syn_tensor t = find_slot(o, param, slot, &first);
-    if (syn_tensor_write_range(o->ctx, t, first, (int64_t)n_elems, data) != SYN_OK)
-        return syn_ctx_check(o->ctx, err);
+    const syn_status s = o->zero && slot == SYN_OPTIMIZER_MASTER
+                             ? syn__parallel_write(o->zero, param, data)
+                             : syn_tensor_write_range(o->ctx, t, first, (int64_t)n_elems, data);
+    if (s != SYN_OK) return syn_ctx_check(o->ctx, err);
     if (slot != SYN_OPTIMIZER_MASTER || o->zero || o->dtype == SYN_F32 || !data) return SYN_OK;
     return round_to_param(o, param, data, n_elems, err);
 }
@@ -244,9 +246,19 @@ static void gather_bucket(syn_optimizer *o, size_t i) {
 syn_status syn_optimizer_gather(syn_optimizer *o, syn_error *err) {
     const syn_mark mark = syn_ctx_mark(o->ctx);
     const bool was = syn_set_grad(o->ctx, false);
-    for (size_t i = 0; o->zero && i < o->buckets->n; i++) gather_bucket(o, i);
+    const bool gathers = o->zero && !syn__parallel_evicts(o->zero);
+    for (size_t i = 0; gathers && i < o->buckets->n; i++) gather_bucket(o, i);
     syn_set_grad(o->ctx, was);
-    if (o->zero) syn_forget(o->ctx, mark, NULL, 0);
+    if (gathers) syn_forget(o->ctx, mark, NULL, 0);
+    return syn_ctx_check(o->ctx, err);
+}
+
+syn_status syn_optimizer_set_whole(syn_optimizer *o, bool whole, syn_error *err) {
+    const syn_mark mark = syn_ctx_mark(o->ctx);
+    if (!o->zero || !syn__parallel_evicts(o->zero)) return SYN_OK;
+    if (whole) syn__parallel_gather_all(o->options.parallel);
+    else syn__parallel_evict_all(o->options.parallel);
+    syn_forget(o->ctx, mark, NULL, 0);
     return syn_ctx_check(o->ctx, err);
 }
 
@@ -399,21 +411,25 @@ static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
     for (int k = 0; k < b->n; k++) o->written[syn__bucket_param(o->buckets, b, k)] = params[k];
 }
 
-/* With ZeRO: updates this rank's part of the bucket, and gathers the parameters from all ranks. */
+/* With ZeRO: updates this rank's part of the bucket. ZeRO 1 and 2 then gather the parameters from
+   all ranks. */
 static void update_part(syn_optimizer *o, size_t i, syn_tensor scale) {
     const syn__bucket *b = &o->buckets->at[i];
+    const bool gathers = !syn__parallel_evicts(o->zero);
     syn_tensor params[SYN_MAX_LIST], *part = masters_of(o, i);
+    syn_tensor *narrow = syn__parallel_narrow(o->zero, i);
     const syn_tensor grad = syn_grad(o->ctx, *part);
     syn_adamw_call call = adamw_of(o, i, scale);
     for (int k = 0; k < b->n; k++)
         params[k] = syn_ctx_param(o->ctx, syn__bucket_param(o->buckets, b, k)).tensor;
-    if (!are_current(o, b, params)) return;
-    call.params = part;
+    if (gathers && !are_current(o, b, params)) return;
+    call.params = narrow ? narrow : part;
+    call.masters = narrow ? part : NULL;
     call.grads = &grad;
     call.n = 1;
     call.n_decayed = o->states[i].n_decayed;
     syn_adamw_step(o->ctx, &call);
-    gather_bucket(o, i);
+    if (gathers) gather_bucket(o, i);
 }
 
 /* ---- gradients that are not finite ---- */

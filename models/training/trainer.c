@@ -91,6 +91,7 @@ static syn_status make_parallel(syn_trainer *t, syn_error *err) {
     const syn_trainer_options *o = &t->options;
     const syn_group *pp = t->pipeline_options.pp;
     const syn_data_parallel_options how = {.dp = o->dp,
+                                           .gather = o->gather,
                                            .zero = o->zero,
                                            .buckets = o->buckets,
                                            .tp = o->optimizer.tp,
@@ -98,13 +99,19 @@ static syn_status make_parallel(syn_trainer *t, syn_error *err) {
                                            .tied = o->tied,
                                            .first_stage = !pp || pp->index == 0,
                                            .chunks = o->chunks,
-                                           .n_chunks = o->n_chunks};
+                                           .n_chunks = o->n_chunks,
+                                           .units = o->units,
+                                           .n_units = o->n_units,
+                                           .head = o->head_unit,
+                                           .no_reshard = o->no_reshard,
+                                           .gather_once = pp != NULL};
     return syn_data_parallel_new(&t->parallel, t->ctx, &how, err);
 }
 
 /* Drops the rows of the broadcast of the parameters, which belongs to no step's trace. */
 static void forget_broadcast(syn_trainer *t, syn_mark before) {
     const syn__buckets *zero = syn__parallel_buckets(t->parallel);
+    if (t->options.zero == 3) return; /* there was none */
     syn_forget(t->ctx, before, zero ? syn__parallel_part(t->parallel, 0) : NULL,
                zero ? (int)zero->n : 0);
 }
@@ -229,6 +236,7 @@ static void finish_sums(syn_trainer *t) {
     sum_partial(t);
     sum_tied(t);
     syn_data_parallel_sum_late(t->parallel);
+    syn__parallel_evict_all(t->parallel);
 }
 
 /* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
@@ -247,7 +255,7 @@ static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
     for (int i = 0; i < t->options.microbatches; i++) {
         const bool last = i == t->options.microbatches - 1;
         syn_data_parallel_sync(t->parallel,
-                               (last && !t->options.late_sums) || t->options.zero == 2);
+                               (last && !t->options.late_sums) || t->options.zero >= 2);
         const syn_tensor loss = work->microbatch_loss(work->arg, i);
         syn_backward(ctx, loss);
         syn__parallel_store(t->parallel);
@@ -287,6 +295,7 @@ syn_tensor syn_trainer_evaluate(syn_trainer *t, syn_stage_forward *forward, void
     const bool was = syn_set_grad(t->ctx, false);
     const syn_tensor loss = t->pipeline ? syn_pipeline_forward(t->pipeline, forward, arg)
                                         : forward(arg, 0, 0, (syn_tensor){0});
+    syn__parallel_evict_all(t->parallel);
     syn_set_grad(t->ctx, was);
     return sum_over_ranks(t, loss);
 }

@@ -19,6 +19,12 @@ typedef struct syn_trainer_options {
     syn_bucket_rule buckets;
     const size_t *chunks; /* syn_data_parallel_options.chunks */
     int n_chunks;
+    /* ZeRO 3: syn_data_parallel_options.gather, and the units of the parameters (syn_model_units)
+     */
+    const syn_group *gather;
+    const uint32_t *units;
+    uint32_t n_units, head_unit;
+    bool no_reshard;
     int microbatches; /* microbatches per step (gradient accumulation); 0: 1 */
     /* Sum the gradients over dp after the last backward pass, as Megatron-LM does by default,
      * instead of while it runs. */

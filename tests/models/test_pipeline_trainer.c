@@ -19,6 +19,7 @@ typedef struct job {
     bool sp, sp_keep; /* sequence parallelism */
     syn_recompute_mode recompute;
     int zero;
+    bool no_reshard;
     syn_bucket_rule buckets;
     bool tied;
     const char *shared; /* name of the shared table; NULL: the model's own */
@@ -37,7 +38,8 @@ typedef struct rank {
     syn_ctx *ctx;
     syn_mesh mesh;
     syn_model *chunks[MAX_CHUNKS];
-    size_t params[MAX_CHUNKS]; /* number of parameters of each chunk and those before it */
+    size_t params[MAX_CHUNKS];          /* number of parameters of each chunk and those before it */
+    uint32_t units[100], n_units, head; /* for ZeRO 3 */
     int step;
 } rank;
 
@@ -78,6 +80,9 @@ static syn_status open_chunks(rank *r, const syn_model_config *config, syn_error
                                        .fused_attention = true};
         SYN_TRY(syn_model_new(&r->chunks[c], r->ctx, config, &how, err));
         r->params[c] = syn_ctx_param_count(r->ctx);
+        uint32_t head;
+        r->n_units = syn_model_units(r->chunks[c], r->n_units, r->units, &head);
+        if (head != UINT32_MAX) r->head = head;
     }
     return SYN_OK;
 }
@@ -92,6 +97,7 @@ static syn_status train(rank *r, syn_trainer *trainer, syn_error *err) {
         else SYN_TRY(syn_trainer_step(trainer, whole_pass, r, 0.01, loss, err));
         j->norm[me][r->step] = syn_trainer_last_result(trainer).grad_norm;
     }
+    SYN_TRY(syn_optimizer_set_whole(syn_trainer_optimizer(trainer), true, err));
     for (size_t i = 0; i < syn_ctx_param_count(r->ctx) && j->device == SYN_DEVICE_CPU; i++) {
         const syn_param_info p = syn_ctx_param(r->ctx, i);
         if (strcmp(p.name, "wte.weight") == 0)
@@ -137,6 +143,11 @@ static syn_status run_rank(rank *r, syn_error *err) {
         .buckets = j->buckets,
         .chunks = r->params,
         .n_chunks = j->shape.chunks,
+        .gather = r->mesh.gather,
+        .units = r->units,
+        .n_units = r->n_units,
+        .head_unit = r->head,
+        .no_reshard = j->no_reshard,
         .microbatches = ALL / r->mesh.size[SYN_AXIS_DP],
         .pipeline = piped ? &pipeline : NULL,
         .tied = !shares     ? NULL
@@ -151,13 +162,14 @@ static syn_status run_rank(rank *r, syn_error *err) {
 }
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
-    rank r = {.job = arg};
+    rank r = {.job = arg, .head = UINT32_MAX};
     const syn_plan plan = {.ranks = comm->size,
                            .tp = r.job->tp,
                            .dp = r.job->dp,
                            .pp = r.job->shape.stages,
                            .zero = r.job->zero};
     SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
+    if (r.job->zero == 3) syn_ctx_evict_params(r.ctx);
     syn_status s = syn_mesh_open(&r.mesh, comm, &plan, err);
     if (s == SYN_OK) s = run_rank(&r, err);
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(r.ctx), err);
@@ -226,6 +238,22 @@ static const job jobs[] = {
      .zero = 2,
      .buckets = SYN_BUCKETS_MEGATRON,
      .recompute = SYN_RECOMPUTE_FULL},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0}, .dp = 2, .tp = 1, .zero = 3},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 1, 0}, .dp = 4, .tp = 1, .zero = 3, .no_reshard = true},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0},
+     .dp = 2,
+     .tp = 2,
+     .sp = true,
+     .zero = 3,
+     .recompute = SYN_RECOMPUTE_FULL},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0},
+     .dp = 2,
+     .tp = 2,
+     .zero = 3,
+     .recompute = SYN_RECOMPUTE_SELECTIVE},
+    {.shape = {SYN_SCHEDULE_1F1B, 4, 1, 2, 0}, .dp = 2, .tp = 1, .zero = 3},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 2, .sp = true, .zero = 3},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0}, .dp = 2, .tp = 2, .zero = 3},
 };
 
 static void test_as_one_rank(void) {

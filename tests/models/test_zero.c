@@ -219,9 +219,13 @@ static void invalid_options_are_refused(void) {
     syn_ctx *ctx;
     syn_data_parallel *p;
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+    CHECK_INT(syn_data_parallel_new(&p, ctx, &(syn_data_parallel_options){.zero = 4}, &err),
+              SYN_E_INVALID);
+    CHECK_HAS(err.text, "ZeRO has no stage 4");
+    err.code = SYN_OK;
     CHECK_INT(syn_data_parallel_new(&p, ctx, &(syn_data_parallel_options){.zero = 3}, &err),
               SYN_E_INVALID);
-    CHECK_HAS(err.text, "ZeRO 3 is not supported");
+    CHECK_HAS(err.text, "ZeRO 3 needs units and data-parallel ranks");
     syn_ctx_free(ctx);
 }
 

@@ -1,4 +1,4 @@
-"""ZeRO 1 and 2 in the pretraining program: the losses and parameters of one rank, on threads and
+"""ZeRO in the pretraining program: the losses and parameters of one rank, on threads and
 over MPI; checkpoints that resume with other numbers of ranks; counts and bytes of collectives, by
 the formulas of Rajbhandari et al. 2020 and Megatron-LM's padding; memory; and failures."""
 import json
@@ -23,6 +23,9 @@ LAYOUTS = [
     " --gradient-accumulation-steps 2 --rank-order pp-dp-tp",
     "--num-gpus 4 --pp 2 --zero 2 --schedule zb-h1 --gradient-accumulation-steps 2"
     " --activation-recompute full",
+    "--num-gpus 2 --zero 3 --gradient-accumulation-steps 2",
+    "--num-gpus 4 --tp 2 --sp --zero 3 --gradient-accumulation-steps 2 --no-reshard",
+    "--num-gpus 4 --pp 2 --zero 3 --gradient-accumulation-steps 2 --schedule interleaved --vp 2",
 ]
 # 4.3 million parameters, so that there are several buckets
 WIDE = {"model_type": "gpt2", "n_layer": 2, "n_embd": 384, "n_head": 4, "n_positions": 64,
@@ -33,7 +36,7 @@ def resumed_in_another_layout(runs):
     """A checkpoint resumes with and without ZeRO and on other numbers of ranks, as if the run had
     not been interrupted; in the same layout, bit for bit."""
     shapes = ["--gradient-accumulation-steps 4",
-              "--num-gpus 2 --tp 2 --gradient-accumulation-steps 4", *LAYOUTS[:5]]
+              "--num-gpus 2 --tp 2 --gradient-accumulation-steps 4", *LAYOUTS[:5], *LAYOUTS[6:]]
     for i, shape in enumerate(shapes):
         whole, _ = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "4", *shape.split())
         _, folder = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "2", *shape.split())
@@ -47,7 +50,7 @@ def several_buckets(runs):
     clipping."""
     for dtype in ("f32", "bf16"):
         want = None
-        for zero in (0, 1, 2):
+        for zero in (0, 1, 2, 3):
             rows, _ = runs.train("wide", "--num-gpus", "2", "--max-steps", "3", "--batch-size", "1",
                                  "--gradient-accumulation-steps", "2",
                                  "--max-grad-norm", "0", "--dtype", dtype, "--skip-eval",
@@ -59,7 +62,7 @@ def several_buckets(runs):
             else:  # adds sums over ranks instead of sums over microbatches
                 most = 1e-5 if dtype == "f32" else 2e-4
                 check(all(abs(float(a) - float(b)) <= most * float(b)
-                          for a, b in zip(got, want)), f"{dtype} ZeRO 2: {got}, not {want}")
+                          for a, b in zip(got, want)), f"{dtype} ZeRO {zero}: {got}, not {want}")
 
 
 def parameters(config):
@@ -112,6 +115,36 @@ def counts(runs):
         check(sum(gathers) == (p + padding) // ranks * width, f"{what}: {gathers}")
 
 
+def units(runs):
+    """ZeRO 3 gathers each layer, and the shared table with the final norm, in every forward pass; in
+    every backward pass it gathers the layers again. With --no-reshard it does not, and in a pipeline
+    it gathers and scatters once per step (clusters.md, section 6)."""
+    p, ranks, layers, microbatches = parameters(WIDE), 4, WIDE["n_layer"], 3
+    layer = (12 * WIDE["n_embd"] + 13) * WIDE["n_embd"]
+    for dtype, width, more in (("f32", 4, []), ("bf16", 2, []), ("bf16", 2, ["--no-reshard"]),
+                               ("bf16", 2, ["--activation-recompute", "full"])):
+        found = collectives(runs, "--num-gpus", str(ranks), "--zero", "3", "--dtype", dtype,
+                            "--gradient-accumulation-steps", str(microbatches), *more)
+        what = f"ZeRO 3 {dtype} {more}"
+        forward = [op[3] for op in found if op[:3] == ("gather", "all_gather", "forward")]
+        again = [op[3] for op in found if op[:2] == ("gather", "all_gather")
+                 and op[2] == ("recompute" if "full" in more else "backward")]
+        scatters = [op[3] for op in found if op[:3] == ("dp", "reduce_scatter", "backward")]
+        sums = [op for op in found if op[1] == "all_reduce"]
+        check(len(forward) == (layers + 1) * microbatches, f"{what}: {found}")
+        check(len(again) == (0 if "--no-reshard" in more else layers * microbatches),
+              f"{what}: {found}")
+        check(len(scatters) == (layers + 1) * microbatches and len(sums) == 2, f"{what}: {found}")
+        check(sum(forward) == p * width // ranks * microbatches, f"{what}: {sum(forward)}")
+        check(sum(again) in (0, layers * layer * width // ranks * microbatches),
+              f"{what}: {sum(again)}")
+        check(sum(scatters) == 4 * p * microbatches, f"{what}: {sum(scatters)}")
+    found = collectives(runs, "--num-gpus", "4", "--pp", "2", "--zero", "3",
+                        "--gradient-accumulation-steps", "4")
+    check(sum(op[1] == "all_gather" for op in found) == 3, f"once: {found}")
+    check(sum(op[1] == "reduce_scatter" for op in found) == 3, f"once: {found}")
+
+
 def groups(runs):
     """With tensor parallelism, parameters that all ranks of a tensor-parallel group have are in
     buckets of their own, and with sequence parallelism those with partial gradients. The norm is
@@ -128,26 +161,30 @@ def groups(runs):
 
 def memory(runs):
     """The peak of a model with few activations (clusters.md, section 6): 18 bytes per parameter
-    without ZeRO, 6 + 12 / d with ZeRO 1, 2 + 16 / d with ZeRO 2. Buffers are up to 1/16 larger than
-    their tensors. In addition there are activations, and the gradients of two buckets, each at most
-    25 MiB and one tensor, with the sums of one."""
+    without ZeRO, 6 + 12 / d with ZeRO 1, 2 + 16 / d with ZeRO 2, 18 / d with ZeRO 3. Buffers are up
+    to 1/16 larger than their tensors. In addition there are activations, and the gradients of two buckets, each at most
+    25 MiB and one tensor, with the sums of one. With ZeRO 3 the buckets are units. There are also
+    the parameters of two units, and the shared table with its gradient."""
     config = {**WIDE, "n_layer": 8, "n_embd": 1024, "vocab_size": 8192}
     with open(runs.path("large.json"), "w", encoding="utf-8") as f:
         json.dump(config, f)
     p, d = parameters(config), 8
     bucket = 25 * 2 ** 20 + 4 * 4 * 1024 ** 2
     peaks = []
-    for zero, each in ((0, 18), (1, 6 + 12 / d), (2, 2 + 16 / d)):
+    for zero, each in ((0, 18), (1, 6 + 12 / d), (2, 2 + 16 / d), (3, 18 / d)):
         done = runs.start("--device", "meta", "--json", "--model-config", "large.json", "--dtype",
                           "bf16", "--batch-size", "1", "--max-seq-length", "8", "--num-gpus",
                           str(d), "--zero", str(zero), "--gradient-accumulation-steps", "2",
                           "--dropout", "0")
         check(done.returncode == 0, done.stderr)
         peaks.append(json.loads(done.stdout)["memory"]["peak_bytes"])
+        unit = 12.02 * 1024 ** 2
         more = 2 * bucket + bucket / d + 8 * 2 ** 20
+        if zero == 3:
+            more = (4 * 2 + 4 / d + 2 * 2) * unit + (2 + 4) * 8192 * 1024 + 8 * 2 ** 20
         check(each * p <= peaks[-1] <= 17 / 16 * (each * p + more),
               f"ZeRO {zero}: {peaks[-1]}, not {each * p} to {each * p + more}")
-    check(peaks[0] > peaks[1] > peaks[2], f"{peaks}")
+    check(peaks[0] > peaks[1] > peaks[2] > peaks[3], f"{peaks}")
 
 
 def traces_agree(runs):
@@ -169,13 +206,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(folder)
         threads = [(layout, ()) for layout in LAYOUTS]
-        mpi = [(LAYOUTS[2], launcher("4"))] if MPIRUN else []
-        as_one_rank(runs, {"gpt4": threads + mpi, "llama4": threads[2:4], "bert4": threads[1:3]})
+        mpi = [(LAYOUTS[i], launcher("4")) for i in (2, 7)] if MPIRUN else []
+        as_one_rank(runs, {"gpt4": threads + mpi, "llama4": [*threads[2:4], threads[7]],
+                           "bert4": [*threads[1:3], threads[6]],
+                           "qwen4": [threads[2], (LAYOUTS[7].replace("--sp ", ""), ())]})
         with open(runs.path("wide.json"), "w", encoding="utf-8") as f:
             json.dump(WIDE, f)
         resumed_in_another_layout(runs)
         several_buckets(runs)
         counts(runs)
+        units(runs)
         groups(runs)
         memory(runs)
         traces_agree(runs)

@@ -111,7 +111,10 @@ def same_model(got, want):
 
 
 DEEP = {"gpt4": {**GPT, "n_layer": 4}, "bert4": {**BERT, "num_hidden_layers": 4},
-        "llama4": {**LLAMA, "num_hidden_layers": 4, "tie_word_embeddings": True}}
+        "llama4": {**LLAMA, "num_hidden_layers": 4, "tie_word_embeddings": True},
+        # with tensor parallelism, two ranks share the key/value head; norms of queries and keys
+        "qwen4": {**LLAMA, "model_type": "qwen3", "num_hidden_layers": 4, "num_key_value_heads": 1,
+                  "head_dim": 8}}
 DEEP_STEPS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
 RESUMED_STEPS = ["--skip-eval", "--save-steps", "2", "--batch-size", "2"]
 

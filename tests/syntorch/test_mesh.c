@@ -168,6 +168,13 @@ static void groups_of_several_axes(void) {
     CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .zero = 2})); /* one group is not opened twice */
     CHECK(w.mesh[3].model == w.mesh[3].group[SYN_AXIS_TP] && w.mesh[3].world->size == 8);
     close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .zero = 3})); /* dp groups are opened twice */
+    for (int32_t r = 0; r < 8; r++) {
+        const syn_group *g = w.mesh[r].group[SYN_AXIS_DP];
+        CHECK(group_is(w.mesh[r].gather, 8 + (uint32_t)r % 2, r % 2 ? "gather1" : "gather0",
+                       g->ranks, 4));
+    }
+    close_world(&w);
     CHECK(open_world(&w, 8, &(syn_plan){.zero = 2}));
     CHECK(!w.mesh[3].model && w.mesh[3].world == w.mesh[3].group[SYN_AXIS_DP]);
     close_world(&w);
@@ -194,7 +201,7 @@ static void shapes_that_are_refused(void) {
         {{.cp = 2}, "context parallelism (cp) is not supported"},
         {{.ep = 2}, "expert parallelism (ep) is not supported"},
         {{.etp = 2}, "tensor parallelism of experts (etp) is not supported"},
-        {{.zero = 3}, "ZeRO 3 is not supported"},
+        {{.zero = 4}, "ZeRO beyond stage 3 is not supported"},
         {{.tp = 8, .zero = 1},
          "ZeRO divides state over data-parallel ranks (dp), but there is only 1"},
         {{.schedule = SYN_SCHEDULE_ZB_H1},

@@ -38,8 +38,8 @@ typedef struct pretrain_args {
     int recompute; /* syn_recompute_mode */
     int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference; /* 1: --recipe reference, see docs/training.md */
-    bool sp_keep, skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume,
-        quiet, json;
+    bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
+        with_stack, resume, quiet, json;
 } pretrain_args;
 
 /* A row of metrics.csv. */
@@ -198,7 +198,7 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
 typedef struct pretrain_layout {
     int32_t tp, pp, vp;
     int32_t parts;     /* ZeRO: data-parallel ranks that divide the state of a shard; otherwise 1 */
-    int32_t buckets;   /* ZeRO: syn_bucket_rule + 1 */
+    int32_t buckets;   /* ZeRO 1 and 2: syn_bucket_rule + 1; ZeRO 3: 4 */
     uint64_t division; /* see pretrain_division */
 } pretrain_layout;
 

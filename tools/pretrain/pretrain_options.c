@@ -116,9 +116,12 @@ const cli_option pretrain_options[] = {
      "which ranks are neighbours: ranks of the first axis are consecutive, as in Megatron-LM "
      "[tp-dp-pp]",
      0, 0},
-    {"zero", CLI_INT, &args.parallel.zero, "0|1|2",
-     "ZeRO stage: data-parallel ranks divide the optimizer state (1) and also the gradients (2)", 0,
-     3},
+    {"zero", CLI_INT, &args.parallel.zero, "0|1|2|3",
+     "ZeRO stage: data-parallel ranks divide the optimizer state (1), also the gradients (2), and "
+     "also the parameters (3, as FSDP)",
+     0, 3},
+    {"no_reshard", CLI_FLAG, &args.no_reshard, NULL,
+     "ZeRO 3: keep parameters gathered between the forward and the backward pass", 0, 0},
     {"buckets", CLI_CHOICE, &args.buckets, "pytorch|megatron|none",
      "how gradients are grouped into collectives of data-parallel ranks: in buckets of 25 MiB, of "
      "at least 40 million elements, or all in one",
@@ -189,6 +192,12 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
          {"hw", "compare"},
          "has no effect without --enable-tracing or --device meta; give one, or omit it"},
         {!a->parallel.sp, {"sp-keep"}, "has no effect without --sp; give that, too, or omit it"},
+        {a->parallel.zero < 3 && a->sweep.n == 0,
+         {"no-reshard"},
+         "has no effect without --zero 3; give that, too, or omit it"},
+        {a->parallel.zero == 3,
+         {"buckets"},
+         "has no effect with --zero 3, which gathers the parameters of a layer at a time; omit it"},
         {a->parallel.pp < 2 && a->sweep.n == 0,
          {"layers-per-stage", "count-embedding", "count-loss", "layout"},
          "has no effect without --pp; give that, too, or omit it"},

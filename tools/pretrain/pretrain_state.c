@@ -210,6 +210,8 @@ static void compare_layout(differences *d, pretrain_state *state) {
     }
 }
 
+enum { UNITS = 4 }; /* ZeRO 3, whose buckets are the units of the model */
+
 pretrain_layout pretrain_own_layout(const pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
     const bool divided = plan->zero > 0 && plan->dp > 1;
@@ -217,7 +219,9 @@ pretrain_layout pretrain_own_layout(const pretrain *run) {
                              .pp = plan->pp,
                              .vp = plan->vp,
                              .parts = divided ? plan->dp : 1,
-                             .buckets = divided ? (int32_t)pretrain_buckets(run) + 1 : 1,
+                             .buckets = !divided          ? 1
+                                        : plan->zero == 3 ? UNITS
+                                                          : (int32_t)pretrain_buckets(run) + 1,
                              .division = pretrain_division(run)};
 }
 

@@ -28,6 +28,7 @@ typedef struct rank {
     syn_comm *comm;
     syn_mesh mesh;
     size_t *chunk_params; /* syn_trainer_options.chunks */
+    uint32_t *units;      /* syn_trainer_options.units */
     syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
     char shared[64];    /* name of the parameter that the first and the last stage share */
     syn_trainer *trainer;
@@ -415,6 +416,22 @@ static syn_status set_masters(rank *r, syn_error *err) {
     return s == SYN_OK ? syn_optimizer_gather(r->state.optimizer, err) : s;
 }
 
+/* ZeRO 3: numbers the units of all chunks. Sets their number and the unit of the head in *how. */
+static syn_status number_units(rank *r, int32_t chunks, syn_trainer_options *how, syn_error *err) {
+    const size_t n = syn_ctx_param_count(r->ctx);
+    if (how->zero < 3) return SYN_OK;
+    if (!(r->units = syn_calloc(n + 1, sizeof *r->units)))
+        return SYN_FAIL_NOMEM(err, n * sizeof *r->units, "units");
+    how->units = r->units;
+    how->head_unit = UINT32_MAX;
+    for (int32_t c = 0; c < chunks; c++) {
+        uint32_t head;
+        how->n_units = syn_model_units(r->chunks[c], how->n_units, r->units, &head);
+        if (head != UINT32_MAX) how->head_unit = head;
+    }
+    return SYN_OK;
+}
+
 static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_error *err) {
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
     const pretrain *run = r->run;
@@ -425,7 +442,7 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
         .shape = *shape,
         .pp = r->mesh.group[SYN_AXIS_PP],
         .activation = {(int32_t)run->dtype, 3, {args->batch_size, tokens, run->config.n_embd}}};
-    const syn_trainer_options how = {
+    syn_trainer_options how = {
         .optimizer = {.weight_decay = args->weight_decay,
                       .no_decay = args->reference ? spared : NULL,
                       .max_grad_norm = args->max_grad_norm,
@@ -436,6 +453,8 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
         .buckets = pretrain_buckets(run),
         .chunks = r->chunk_params,
         .n_chunks = shape->chunks,
+        .gather = r->mesh.gather,
+        .no_reshard = args->no_reshard,
         .late_sums = !syn_ctx_has_data(r->ctx) && run->launch.hw && run->launch.hw->stack.blocking,
         .microbatches = (int)r->microbatches,
         .pipeline = pipeline.pp ? &pipeline : NULL,
@@ -444,6 +463,7 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
                     : NULL,
         .embedding = r->mesh.embedding,
         .ahead = true};
+    SYN_TRY(number_units(r, shape->chunks, &how, err));
     return syn_trainer_new(&r->trainer, r->ctx, &how, err);
 }
 
@@ -477,6 +497,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
     r->batch.mask = syn_malloc(elems * sizeof(float));
     if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
         return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
+    if (run->launch.parallel.zero == 3) syn_ctx_evict_params(r->ctx);
     SYN_TRY(make_chunks(r, &shape, &model, err));
     SYN_TRY(make_trainer(r, &shape, err));
     r->state = (pretrain_state){.ctx = r->ctx,
@@ -501,6 +522,7 @@ static void free_rank(rank *r) {
         syn_model_free(r->chunks[c]);
     syn_free(r->chunks);
     syn_free(r->chunk_params);
+    syn_free(r->units);
     syn_free(r->which);
     syn_free(r->batch.ids);
     syn_free(r->batch.labels);

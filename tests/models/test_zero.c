@@ -121,12 +121,13 @@ typedef struct training {
 
 static const int64_t shapes[][2] = {{64, 48}, {48, 32}, {32, 16}};
 
-/* The bytes of all states and parameters. */
+/* The bytes of all states and parameters that have a buffer. */
 static uint64_t state_bytes(const syn_ctx *ctx) {
     const syn_trace *t = syn_ctx_trace(ctx);
     uint64_t bytes = 0;
     for (uint32_t row = 1; row < t->n_tensors; row++)
-        if (t->tensors[row].base == row && syn__storage_number(ctx, row) &&
+        if (t->tensors[row].base == row && syn__storage(ctx, row) &&
+            !syn__storage(ctx, row)->evicted &&
             (t->tensors[row].flags & (SYN_TENSOR_STATE | SYN_TENSOR_PARAM)))
             bytes += syn_spec_bytes(syn_trace_spec(t, row));
     return bytes;
@@ -142,30 +143,18 @@ static uint64_t gradient_bytes(const syn_ctx *ctx) {
     return bytes;
 }
 
-/* Three linear layers. Checks after each microbatch which gradients exist, and after creation and
-   at the end which state exists (clusters.md, section 6). */
-static syn_status train_rank(const test_rank *me, void *arg, syn_error *err) {
-    training *t = arg;
+/* Two microbatches and a step. Checks after each microbatch which gradients exist, and after
+   creation and at the end which state exists (clusters.md, section 6). */
+static syn_status train(const test_rank *me, training *t, const syn_tensor *weights,
+                        syn_data_parallel *parallel, uint64_t elems, syn_error *err) {
     syn_ctx *ctx = me->ctx;
-    syn_tensor weights[3];
-    syn_data_parallel *parallel;
     syn_optimizer *optimizer;
-    uint64_t elems = 0;
     const uint64_t d = (uint64_t)me->tp->size, wide = syn_dtype_bytes(t->dtype);
-    for (int i = 0; i < 3; i++) {
-        const syn_spec spec = {(int32_t)t->dtype, 2, {shapes[i][0], shapes[i][1]}};
-        char name[8];
-        snprintf(name, sizeof name, "w%d", i);
-        weights[i] = syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_NORMAL, 0.1, -1, 3);
-        elems += (uint64_t)syn_spec_elems(&spec);
-    }
-    const syn_data_parallel_options how = {.dp = me->tp, .zero = t->zero};
-    SYN_TRY(syn_data_parallel_new(&parallel, ctx, &how, err));
+    const uint64_t params = t->zero < 3 ? wide * elems : t->dtype == SYN_F32 ? 0 : 2 * elems / d;
     const syn_optimizer_options adamw = {
         .max_grad_norm = 1, .weight_decay = 0.1, .norm = me->tp, .parallel = parallel};
     SYN_TRY(syn_optimizer_new(&optimizer, ctx, &adamw, err));
-    const uint64_t rates = 3 * sizeof(float);
-    if (state_bytes(ctx) > wide * elems + 12 * elems / d + rates)
+    if (state_bytes(ctx) != params + 12 * elems / d)
         SYN_FAIL(err, SYN_E_INVALID, "a rank has %llu bytes of state",
                  (unsigned long long)state_bytes(ctx));
     for (int pass = 0; pass < 2; pass++) {
@@ -174,32 +163,60 @@ static syn_status train_rank(const test_rank *me, void *arg, syn_error *err) {
         syn_tensor x = syn_state(ctx, "x", &in);
         for (int i = 0; i < 3; i++)
             x = syn_linear(ctx, x, syn_current_version(ctx, weights[i]), SYN_NO_BIAS, false);
-        syn_data_parallel_sync(parallel, pass == 1 || t->zero == 2);
+        syn_data_parallel_sync(parallel, pass == 1 || t->zero >= 2);
         const syn_spec targets = {SYN_I32, 1, {5}};
         syn_backward(ctx, syn_cross_entropy(ctx, x, syn_input(ctx, "targets", &targets, NULL),
                                             SYN_MEAN, shapes[2][1]));
         syn__parallel_store(parallel);
         syn_release(ctx, mark, NULL, 0);
-        const uint64_t want = pass == 1 || t->zero == 2 ? 4 * elems / d : 4 * elems;
-        if (gradient_bytes(ctx) != want)
+        const uint64_t want = pass == 1 || t->zero >= 2 ? 4 * elems / d : 4 * elems;
+        if (syn_ctx_status(ctx) == SYN_OK && gradient_bytes(ctx) != want)
             SYN_FAIL(err, SYN_E_INVALID, "pass %d: %llu bytes of gradients, not %llu", pass,
                      (unsigned long long)gradient_bytes(ctx), (unsigned long long)want);
     }
-    SYN_TRY(syn_data_parallel_check(parallel, err));
-    SYN_TRY(syn_optimizer_step(optimizer, 0.01, err));
-    if (gradient_bytes(ctx) != 0) SYN_FAIL(err, SYN_E_INVALID, "gradients are left");
-    if (syn_ctx_sync(ctx) != SYN_OK) return syn_ctx_check(ctx, err);
+    syn_status s = syn_data_parallel_check(parallel, err);
+    if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.01, err);
+    syn__parallel_evict_all(parallel);
+    if (s == SYN_OK && gradient_bytes(ctx) != 0)
+        s = SYN_FAIL(err, SYN_E_INVALID, "gradients are left");
+    if (s == SYN_OK && state_bytes(ctx) != params + 12 * elems / d)
+        s = SYN_FAIL(err, SYN_E_INVALID, "a rank has %llu bytes of state at the end",
+                     (unsigned long long)state_bytes(ctx));
+    if (s == SYN_OK && syn_ctx_sync(ctx) != SYN_OK) s = syn_ctx_check(ctx, err);
     t->hash[me->index] = syn_trace_hash(syn_ctx_trace(ctx));
     t->peak[me->index] = syn_ctx_peak_bytes(ctx);
     syn_optimizer_free(optimizer);
-    syn_data_parallel_free(parallel);
-    return err->code;
+    return s != SYN_OK ? s : err->code;
 }
 
-/* Each rank keeps whole weights, 1/d of the masters and moments and, after a scatter, 1/d of the
-   gradients. A run on meta has the same rows and the same peak. */
+/* Three linear layers. */
+static syn_status train_rank(const test_rank *me, void *arg, syn_error *err) {
+    training *t = arg;
+    syn_ctx *ctx = me->ctx;
+    syn_tensor weights[3];
+    syn_data_parallel *parallel;
+    uint64_t elems = 0;
+    static const uint32_t units[3] = {0, 1, 2};
+    if (t->zero == 3) syn_ctx_evict_params(ctx);
+    for (int i = 0; i < 3; i++) {
+        const syn_spec spec = {(int32_t)t->dtype, 2, {shapes[i][0], shapes[i][1]}};
+        char name[8];
+        snprintf(name, sizeof name, "w%d", i);
+        weights[i] = syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_NORMAL, 0.1, -1, 3);
+        elems += (uint64_t)syn_spec_elems(&spec);
+    }
+    const syn_data_parallel_options how = {
+        .dp = me->tp, .zero = t->zero, .units = units, .n_units = 3, .head = 2};
+    SYN_TRY(syn_data_parallel_new(&parallel, ctx, &how, err));
+    const syn_status status = train(me, t, weights, parallel, elems, err);
+    syn_data_parallel_free(parallel);
+    return status;
+}
+
+/* Each rank keeps whole weights (with ZeRO 3: 1/d of them), 1/d of the masters and moments and,
+   after a scatter, 1/d of the gradients. A run on meta has the same rows and the same peak. */
 static void each_rank_keeps_its_part(void) {
-    for (int zero = 1; zero <= 2; zero++)
+    for (int zero = 1; zero <= 3; zero++)
         for (int k = 0; k < 2; k++)
             for (int d = 2; d <= 4; d += 2) {
                 syn_error err = {0};
@@ -213,6 +230,17 @@ static void each_rank_keeps_its_part(void) {
 }
 
 /* ---- Failures ---- */
+
+static syn_status train_ranks(void *arg, syn_error *err) {
+    return run_ranks(2, train_rank, arg, err);
+}
+
+static void out_of_memory_is_reported(void) {
+    for (int zero = 1; zero <= 3; zero += 2) {
+        training t = {.dtype = SYN_BF16, .zero = zero};
+        CHECK(test_without_memory(train_ranks, &t) > 50);
+    }
+}
 
 static void invalid_options_are_refused(void) {
     syn_error err = {0};
@@ -233,6 +261,7 @@ static const test_case cases[] = {
     {"sizes_of_buckets", sizes_of_buckets},
     {"decayed_parameters_come_first", decayed_parameters_come_first},
     {"each_rank_keeps_its_part", each_rank_keeps_its_part},
+    {"out_of_memory_is_reported", out_of_memory_is_reported},
     {"invalid_options_are_refused", invalid_options_are_refused},
 };
 

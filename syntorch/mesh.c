@@ -93,11 +93,33 @@ static syn_status open_world(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_e
     return open_group(&mesh->world, comm, (*id)++, "world", 0, 0, 1, comm->size, err);
 }
 
-static syn_status open_gather(syn_mesh *mesh, syn_comm *comm, uint32_t id, syn_error *err) {
+/* Opens one of the groups of `n` ranks into which a dp group is divided. first: index of the
+   group's first rank within the dp group; step: distance of its ranks there. number: of the group
+   within the dp group. */
+static syn_status open_part(const syn_group **out, const syn_mesh *mesh, syn_comm *comm,
+                            uint32_t *id, const char *name, int32_t number, int32_t first,
+                            int32_t step, int32_t n, syn_error *err) {
     const int32_t dp = mesh->size[SYN_AXIS_DP], stride = mesh->stride[SYN_AXIS_DP];
-    if (dp == 1) return SYN_OK;
-    return open_group(&mesh->gather, comm, id, "gather", number_of(mesh, SYN_AXIS_DP, comm->rank),
-                      comm->rank - mesh->index[SYN_AXIS_DP] * stride, stride, dp, err);
+    const int32_t base = comm->rank - mesh->index[SYN_AXIS_DP] * stride;
+    const uint32_t begin = *id;
+    *id += (uint32_t)(comm->size / n);
+    return open_group(out, comm, begin, name,
+                      number_of(mesh, SYN_AXIS_DP, comm->rank) * (dp / n) + number,
+                      base + first * stride, step * stride, n, err);
+}
+
+static syn_status open_shards(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n,
+                              syn_error *err) {
+    const int32_t dp = mesh->size[SYN_AXIS_DP], index = mesh->index[SYN_AXIS_DP];
+    mesh->shard = mesh->group[SYN_AXIS_DP];
+    if (n < dp) {
+        SYN_TRY(open_part(&mesh->shard, mesh, comm, &id, "shard", index / n, index - index % n, 1,
+                          n, err));
+        SYN_TRY(open_part(&mesh->replicas, mesh, comm, &id, "replicas", index % n, index % n, n,
+                          dp / n, err));
+    }
+    return open_part(&mesh->gather, mesh, comm, &id, "gather", index / n, index - index % n, 1, n,
+                     err);
 }
 
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
@@ -121,5 +143,5 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
     SYN_TRY(open_embedding(mesh, comm, &id, err));
     SYN_TRY(open_model(mesh, comm, &id, err));
     if (whole.zero > 0) SYN_TRY(open_world(mesh, comm, &id, err));
-    return whole.zero == 3 ? open_gather(mesh, comm, id, err) : SYN_OK;
+    return whole.zero == 3 ? open_shards(mesh, comm, id, whole.hsdp, err) : SYN_OK;
 }

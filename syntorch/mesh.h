@@ -24,17 +24,21 @@ typedef struct syn_mesh {
     const syn_group *model;     /* the tp x pp ranks that hold the model together with this rank;
                                    with one stage its tp group, and with tp 1 its pp group. NULL if
                                    it would have only this rank */
-    const syn_group *gather; /* with ZeRO 3: this rank's dp group once more, for the all-gathers of
-                                parameters, which run beside the reduce-scatters of gradients */
+    const syn_group *shard;     /* with ZeRO 3: the ranks that divide this rank's parameters: its dp
+                                   group, or with syn_plan.hsdp a part of it */
+    const syn_group *replicas;  /* with syn_plan.hsdp: the ranks with the same part as this rank;
+                                   otherwise NULL */
+    const syn_group *gather; /* with ZeRO 3: `shard` once more, for the all-gathers of parameters,
+                                which run beside the reduce-scatters of gradients */
     const syn_group *world;  /* with ZeRO: all ranks. NULL if it would have only this rank */
 } syn_mesh;
 
 /* Opens this rank's groups, which the communicator owns. Groups are named by axis and counted from
    0 in the order of their first ranks: "tp3" is the tp group with the fourth-lowest first rank. Ids
    count from 1: first all tp groups, then dp, pp, kv, embedding and model groups, the world, and
-   gather groups. Axes of size 1 have no groups. Every rank must call this function with the same
-   plan; syn_plan_complete need not have been called. Fails unless the plan has as many ranks as the
-   world. */
+   shard, replicas and gather groups. Axes of size 1 have no groups. Every rank must call this
+   function with the same plan; syn_plan_complete need not have been called. Fails unless the plan
+   has as many ranks as the world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
 

@@ -69,6 +69,17 @@ static syn_status check_schedule(const syn_plan *p, syn_error *err) {
                     p->pp);
 }
 
+static syn_status check_hsdp(syn_plan *p, syn_error *err) {
+    if (p->hsdp == 0) p->hsdp = p->dp;
+    if (p->hsdp == p->dp) return SYN_OK;
+    if (p->zero != 3) return SYN_FAIL(err, SYN_E_INVALID, "hybrid sharding (hsdp) needs ZeRO 3");
+    if (p->hsdp < 2 || p->dp % p->hsdp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "hsdp %d must be at least 2 and divide the %d data-parallel ranks", p->hsdp,
+                        p->dp);
+    return SYN_OK;
+}
+
 static syn_status check_order(const syn_plan *p, syn_error *err) {
     bool named[SYN_AXES] = {false};
     for (int i = 0; i < SYN_AXES; i++) {
@@ -100,6 +111,7 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
     if (p->zero > 0 && p->dp == 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "ZeRO divides state over data-parallel ranks (dp), but there is only 1");
+    SYN_TRY(check_hsdp(p, err));
     SYN_TRY(check_schedule(p, err));
     if (!p->order) p->order = megatron;
     return check_order(p, err);

@@ -42,6 +42,8 @@ typedef struct syn_plan {
     int32_t microbatch_group; /* consecutive microbatches of a chunk in that schedule; 0: pp */
     int32_t zero; /* ZeRO stage, 0 to 3: data-parallel ranks divide the optimizer state (1), the
                      gradients (2) and the parameters (3) */
+    int32_t hsdp; /* ZeRO 3 (hybrid sharding): number of consecutive data-parallel ranks that divide
+                     the state; groups of this size have copies of it. 0: all */
     bool sp;      /* sequence parallelism within tp */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours

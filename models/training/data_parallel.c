@@ -55,15 +55,34 @@ static void begin_step(syn_data_parallel *p) {
     }
 }
 
-void syn__parallel_store(syn_data_parallel *p) {
+/* Hybrid sharding: sums a part over the groups that have copies of it. */
+static void sum_replicas(syn_data_parallel *p, syn_tensor *part) {
+    syn_push_scope(p->ctx, "data_parallel");
+    syn_all_reduce_coalesced(p->ctx, part, 1, SYN_REDUCE_SUM, p->options.replicas);
+    syn_pop_scope(p->ctx);
+}
+
+int syn__parallel_replicas(const syn_data_parallel *p) {
+    return p->options.replicas ? p->options.replicas->size : 1;
+}
+
+/* Adds the last scattered sum to the gradient of its part. */
+static void store_sum(syn_data_parallel *p) {
     const size_t i = p->in_flight.bucket;
     p->in_flight.bucket = SIZE_MAX;
     if (i == SIZE_MAX || !p->in_flight.sum.id) return;
     syn_wait(p->ctx, p->in_flight.sum); /* frees the gradients */
+    if (p->options.replicas) sum_replicas(p, &p->in_flight.sum);
     const bool was = syn_set_grad(p->ctx, false);
     syn_add_grad(p->ctx, p->parts[i], p->in_flight.sum);
     syn_drop(p->ctx, p->in_flight.sum);
     syn_set_grad(p->ctx, was);
+}
+
+void syn__parallel_store(syn_data_parallel *p) {
+    syn_set_phase(p->ctx, SYN_PHASE_BACKWARD);
+    store_sum(p);
+    syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
 }
 
 /* ---- ZeRO 3: parameters that are whole only while they are used ---- */
@@ -152,7 +171,7 @@ void syn__parallel_evict_all(syn_data_parallel *p) {
 
 static void scatter_bucket(syn_data_parallel *p, size_t i, const syn_tensor *grads) {
     const syn__bucket *b = &p->buckets.at[i];
-    syn__parallel_store(p); /* so that the gradients of only one bucket are in flight */
+    store_sum(p); /* so that the gradients of only one bucket are in flight */
     p->in_flight.sum =
         syn_reduce_scatter_coalesced(p->ctx, grads, b->n, SYN_REDUCE_SUM, b->part, p->options.dp);
     p->in_flight.bucket = i;
@@ -192,7 +211,7 @@ static void sum_buckets(syn_data_parallel *p, bool late) {
         if (p->buckets.at[i].late != late || (p->summed[i] && !scatters(p))) continue;
         sum_bucket(p, i);
     }
-    syn__parallel_store(p);
+    store_sum(p);
     syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
     syn_set_grad(p->ctx, was);
 }

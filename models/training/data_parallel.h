@@ -26,6 +26,10 @@ typedef struct syn_data_parallel_options {
      * each other, so with a group of their own, all-gathers and reduce-scatters run at the same
      * time. NULL: dp. */
     const syn_group *gather;
+    /* ZeRO 3: the ranks that have the same part as this rank, if other groups have copies of the
+     * parameters that the ranks of dp divide (hybrid sharding). Sums of gradients are all-reduced
+     * over them. NULL: none. */
+    const syn_group *replicas;
     /* 0: gradients are all-reduced. 1 and 2: gradients are reduce-scattered, so that each rank has
      * the sums for one part of each bucket, updates this part of the parameters, and all-gathers
      * the parameters (syn_optimizer_options.parallel). 1: whole gradients are accumulated until the

@@ -316,7 +316,8 @@ enum { SQUARES = 3 }; /* parameters are sharded, not sharded, or sharded with co
 
 static square_class *class_of(const syn_optimizer *o, square_class *all, size_t param) {
     const syn_param_info p = syn_ctx_param(o->ctx, param);
-    const int copies = syn__param_copies(&p, o->options.tp);
+    const int copies =
+        syn__param_copies(&p, o->options.tp) * (o->zero ? syn__parallel_replicas(o->zero) : 1);
     int i = 0;
     while (all[i].copies && all[i].copies != copies) i++;
     all[i].copies = copies;

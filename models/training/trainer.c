@@ -90,7 +90,8 @@ static syn_status make_optimizer(syn_trainer *t, syn_error *err) {
 static syn_status make_parallel(syn_trainer *t, syn_error *err) {
     const syn_trainer_options *o = &t->options;
     const syn_group *pp = t->pipeline_options.pp;
-    const syn_data_parallel_options how = {.dp = o->dp,
+    const syn_data_parallel_options how = {.dp = o->shard ? o->shard : o->dp,
+                                           .replicas = o->replicas,
                                            .gather = o->gather,
                                            .zero = o->zero,
                                            .buckets = o->buckets,

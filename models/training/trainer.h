@@ -19,9 +19,9 @@ typedef struct syn_trainer_options {
     syn_bucket_rule buckets;
     const size_t *chunks; /* syn_data_parallel_options.chunks */
     int n_chunks;
-    /* ZeRO 3: syn_data_parallel_options.gather, and the units of the parameters (syn_model_units)
-     */
-    const syn_group *gather;
+    /* ZeRO 3: the ranks of dp that divide the parameters (NULL: all), `replicas` and `gather` of
+     * syn_data_parallel_options, and the units of the parameters (syn_model_units) */
+    const syn_group *shard, *replicas, *gather;
     const uint32_t *units;
     uint32_t n_units, head_unit;
     bool no_reshard;

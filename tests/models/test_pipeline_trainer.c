@@ -18,7 +18,7 @@ typedef struct job {
     int dp, tp;
     bool sp, sp_keep; /* sequence parallelism */
     syn_recompute_mode recompute;
-    int zero;
+    int zero, hsdp;
     bool no_reshard;
     syn_bucket_rule buckets;
     bool tied;
@@ -143,6 +143,8 @@ static syn_status run_rank(rank *r, syn_error *err) {
         .buckets = j->buckets,
         .chunks = r->params,
         .n_chunks = j->shape.chunks,
+        .shard = r->mesh.shard,
+        .replicas = r->mesh.replicas,
         .gather = r->mesh.gather,
         .units = r->units,
         .n_units = r->n_units,
@@ -167,7 +169,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
                            .tp = r.job->tp,
                            .dp = r.job->dp,
                            .pp = r.job->shape.stages,
-                           .zero = r.job->zero};
+                           .zero = r.job->zero,
+                           .hsdp = r.job->hsdp};
     SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
     if (r.job->zero == 3) syn_ctx_evict_params(r.ctx);
     syn_status s = syn_mesh_open(&r.mesh, comm, &plan, err);
@@ -254,6 +257,7 @@ static const job jobs[] = {
     {.shape = {SYN_SCHEDULE_1F1B, 4, 1, 2, 0}, .dp = 2, .tp = 1, .zero = 3},
     {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 2, .sp = true, .zero = 3},
     {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0}, .dp = 2, .tp = 2, .zero = 3},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 1, 0}, .dp = 4, .tp = 2, .zero = 3, .hsdp = 2},
 };
 
 static void test_as_one_rank(void) {

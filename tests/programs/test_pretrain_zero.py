@@ -26,6 +26,7 @@ LAYOUTS = [
     "--num-gpus 2 --zero 3 --gradient-accumulation-steps 2",
     "--num-gpus 4 --tp 2 --sp --zero 3 --gradient-accumulation-steps 2 --no-reshard",
     "--num-gpus 4 --pp 2 --zero 3 --gradient-accumulation-steps 2 --schedule interleaved --vp 2",
+    "--num-gpus 4 --zero 3 --hsdp 2",
 ]
 # 4.3 million parameters, so that there are several buckets
 WIDE = {"model_type": "gpt2", "n_layer": 2, "n_embd": 384, "n_head": 4, "n_positions": 64,
@@ -139,6 +140,10 @@ def units(runs):
         check(sum(again) in (0, layers * layer * width // ranks * microbatches),
               f"{what}: {sum(again)}")
         check(sum(scatters) == 4 * p * microbatches, f"{what}: {sum(scatters)}")
+    found = collectives(runs, "--num-gpus", "4", "--zero", "3", "--hsdp", "2")
+    sums = [op[3] for op in found if op[:3] == ("replicas", "all_reduce", "backward")]
+    check(sum(sums) == 4 * p // 2 and len(sums) == layers + 1, f"hsdp: {found}")
+    check(sum(op[3] for op in found if op[0] == "shard") == 4 * p, f"hsdp: {found}")
     found = collectives(runs, "--num-gpus", "4", "--pp", "2", "--zero", "3",
                         "--gradient-accumulation-steps", "4")
     check(sum(op[1] == "all_gather" for op in found) == 3, f"once: {found}")

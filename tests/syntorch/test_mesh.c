@@ -175,6 +175,20 @@ static void groups_of_several_axes(void) {
                        g->ranks, 4));
     }
     close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .zero = 3, .hsdp = 2}));
+    static const int32_t shard[4][2] = {{0, 2}, {4, 6}, {1, 3}, {5, 7}};
+    static const int32_t replicas[4][2] = {{0, 4}, {2, 6}, {1, 5}, {3, 7}};
+    for (int32_t r = 0; r < 8; r++) { /* after 4 tp groups, 2 dp groups and the world */
+        const int s = r % 2 * 2 + r / 4, k = r % 2 * 2 + r / 2 % 2;
+        char name[16];
+        snprintf(name, sizeof name, "shard%d", s);
+        CHECK(group_is(w.mesh[r].shard, 8 + (uint32_t)s, name, shard[s], 2));
+        snprintf(name, sizeof name, "replicas%d", k);
+        CHECK(group_is(w.mesh[r].replicas, 12 + (uint32_t)k, name, replicas[k], 2));
+        snprintf(name, sizeof name, "gather%d", s);
+        CHECK(group_is(w.mesh[r].gather, 16 + (uint32_t)s, name, shard[s], 2));
+    }
+    close_world(&w);
     CHECK(open_world(&w, 8, &(syn_plan){.zero = 2}));
     CHECK(!w.mesh[3].model && w.mesh[3].world == w.mesh[3].group[SYN_AXIS_DP]);
     close_world(&w);
@@ -204,6 +218,8 @@ static void shapes_that_are_refused(void) {
         {{.zero = 4}, "ZeRO beyond stage 3 is not supported"},
         {{.tp = 8, .zero = 1},
          "ZeRO divides state over data-parallel ranks (dp), but there is only 1"},
+        {{.zero = 2, .hsdp = 2}, "hybrid sharding (hsdp) needs ZeRO 3"},
+        {{.zero = 3, .hsdp = 3}, "hsdp 3 must be at least 2 and divide the 8 data-parallel ranks"},
         {{.schedule = SYN_SCHEDULE_ZB_H1},
          "a pipeline schedule needs at least 2 stages (pp), not 1"},
         {{.pp = 2, .vp = 2}, "2 chunks per pipeline stage (vp) need the interleaved schedule"},

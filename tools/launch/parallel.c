@@ -70,6 +70,7 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t rank
                        .ep = (int32_t)o->ep,
                        .etp = (int32_t)o->etp,
                        .zero = (int32_t)o->zero,
+                       .hsdp = (int32_t)o->hsdp,
                        .sp = o->sp,
                        .schedule = (syn_schedule)o->schedule};
     if (o->rank_order) SYN_TRY(find_order(&plan->order, o->rank_order, err));

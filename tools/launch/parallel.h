@@ -7,7 +7,7 @@
 
 /* Degrees of parallelism; 0: not given. */
 typedef struct parallel_options {
-    int64_t pp, vp, microbatch_group, cp, ep, etp, zero;
+    int64_t pp, vp, microbatch_group, cp, ep, etp, zero, hsdp;
     int schedule;           /* syn_schedule */
     const char *rank_order; /* such as "tp-dp-pp"; NULL: not given */
     bool sp;

@@ -210,9 +210,10 @@ typedef struct pretrain_state {
     int32_t shard; /* index of this rank's shard of the model: pipeline stage * tp + tensor-parallel
                       index */
     bool saves;    /* this rank saves its shard of the model: its data-parallel index is 0 */
-    /* ZeRO: this rank has part number `part` of `parts` of its shard's training state, and saves
-       it. Otherwise parts is 1, and a rank with `saves` also saves the state. */
+    /* ZeRO: this rank has part number `part` of `parts` of its shard's training state; saves_part:
+       it saves the part. Otherwise parts is 1, and a rank with `saves` also saves the state. */
     int32_t part, parts;
+    bool saves_part;
     int64_t step;
     double best;             /* lowest validation loss; infinity: none yet */
     pretrain_layout written; /* layout of the run that wrote the checkpoint */

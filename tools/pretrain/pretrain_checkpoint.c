@@ -187,7 +187,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     s = syn_optimizer_set_whole(state->optimizer, true, err);
     if (s == SYN_OK && state->saves) s = pretrain_save_model(run, state->ctx, comm, partial, err);
     if (s == SYN_OK) s = syn_optimizer_set_whole(state->optimizer, false, err);
-    if (s == SYN_OK && (state->saves || state->parts > 1) && resumable)
+    if (s == SYN_OK && (state->parts > 1 ? state->saves_part : state->saves) && resumable)
         s = pretrain_write_tensors(state, partial, &checksum, err);
     s = agree(comm, s, err);
     if (s == SYN_OK && resumable) {

@@ -439,6 +439,7 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--zero", run->launch.parallel.zero},
                    {"--buckets", pretrain_buckets(run)},
                    {"--no-reshard", a->no_reshard},
+                   {"--hsdp", run->launch.parallel.hsdp},
                    {"--sp-keep", a->sp_keep},
                    {"--schedule", (int64_t)run->launch.parallel.schedule},
                    {"--vp", run->launch.parallel.vp},

@@ -120,6 +120,10 @@ const cli_option pretrain_options[] = {
      "ZeRO stage: data-parallel ranks divide the optimizer state (1), also the gradients (2), and "
      "also the parameters (3, as FSDP)",
      0, 3},
+    {"hsdp", CLI_INT, &args.parallel.hsdp, "K",
+     "ZeRO 3: groups of K data-parallel ranks divide the state, and the groups have copies of it "
+     "(hybrid sharding); default: all ranks divide it",
+     2, 65536},
     {"no_reshard", CLI_FLAG, &args.no_reshard, NULL,
      "ZeRO 3: keep parameters gathered between the forward and the backward pass", 0, 0},
     {"buckets", CLI_CHOICE, &args.buckets, "pytorch|megatron|none",

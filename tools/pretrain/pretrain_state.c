@@ -197,7 +197,7 @@ static void compare_layout(differences *d, pretrain_state *state) {
                                        .buckets = (int32_t)saved_value(d, "state-buckets"),
                                        .division = (uint64_t)saved_value(d, "--layers-per-stage")};
     const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536 &&
-                           (parts == 1 || parts == dp);
+                           parts > 0 && dp % parts == 0;
     if (plausible && samples == now && (!a->reference || dp == run->launch.parallel.dp)) return;
     for (int i = 0; i < d->want.n; i++) {
         const option *want = &d->want.at[i];
@@ -218,7 +218,7 @@ pretrain_layout pretrain_own_layout(const pretrain *run) {
     return (pretrain_layout){.tp = plan->tp,
                              .pp = plan->pp,
                              .vp = plan->vp,
-                             .parts = divided ? plan->dp : 1,
+                             .parts = divided ? plan->hsdp : 1,
                              .buckets = !divided          ? 1
                                         : plan->zero == 3 ? UNITS
                                                           : (int32_t)pretrain_buckets(run) + 1,

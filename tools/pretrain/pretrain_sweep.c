@@ -20,6 +20,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                        "layout",
                                        "rank_order",
                                        "zero",
+                                       "hsdp",
                                        "buckets",
                                        "batch_size",
                                        "max_seq_length",
@@ -135,7 +136,7 @@ static void add_sp(suggestions *l, const pretrain_args *a) {
 /* Adds higher stages of ZeRO if there are data-parallel ranks. */
 static void add_zero(suggestions *l, const pretrain_args *a) {
     const int64_t model = a->tp * (a->parallel.pp > 0 ? a->parallel.pp : 1);
-    for (int64_t zero = a->parallel.zero + 1; zero <= 2 && a->num_gpus > model; zero++)
+    for (int64_t zero = a->parallel.zero + 1; zero <= 3 && a->num_gpus > model; zero++)
         suggestions_add_number(l, "zero", zero);
 }
 

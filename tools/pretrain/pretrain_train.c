@@ -453,6 +453,8 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
         .buckets = pretrain_buckets(run),
         .chunks = r->chunk_params,
         .n_chunks = shape->chunks,
+        .shard = r->mesh.shard,
+        .replicas = r->mesh.replicas,
         .gather = r->mesh.gather,
         .no_reshard = args->no_reshard,
         .late_sums = !syn_ctx_has_data(r->ctx) && run->launch.hw && run->launch.hw->stack.blocking,
@@ -508,7 +510,10 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                 .saves = r->mesh.index[SYN_AXIS_DP] == 0,
                                 .parts = pretrain_own_layout(run).parts,
                                 .best = INFINITY};
-    if (r->state.parts > 1) r->state.part = r->mesh.index[SYN_AXIS_DP];
+    if (r->state.parts > 1) {
+        r->state.part = r->mesh.index[SYN_AXIS_DP] % r->state.parts;
+        r->state.saves_part = r->mesh.index[SYN_AXIS_DP] < r->state.parts;
+    }
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     SYN_TRY(set_masters(r, err));
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));

@@ -16,6 +16,7 @@ struct syn_data_parallel {
     syn_tensor *parts;  /* ZeRO: per bucket; see syn__parallel_part */
     syn_tensor *narrow; /* ZeRO 3 with 16-bit parameters: per bucket, the rounded part */
     bool *gathered;     /* ZeRO 3: per bucket */
+    bool *finished;     /* ZeRO 3: per bucket: its gradients are complete in this backward pass */
     uint32_t unit;      /* ZeRO 3: the unit that was used last; UINT32_MAX: none */
     bool forward;       /* ZeRO 3: it was used in a forward pass */
     bool gathering;     /* an all-gather is being built, which also uses the parameters */
@@ -114,6 +115,10 @@ static void gather_bucket(syn_data_parallel *p, size_t i) {
     p->gathering = false;
 }
 
+static void gather_unfinished(syn_data_parallel *p, size_t i) {
+    if (!p->finished[i]) gather_bucket(p, i);
+}
+
 static void evict_bucket(syn_data_parallel *p, size_t i) {
     const syn__bucket *b = &p->buckets.at[i];
     if (!p->gathered[i]) return;
@@ -147,14 +152,15 @@ static void used(void *user, size_t param, syn_phase phase) {
     const bool turns = !forward && p->forward; /* the backward pass begins */
     p->unit = unit;
     p->forward = forward;
+    for (size_t i = 0; begins && i < p->buckets.n; i++) p->finished[i] = false;
     each_of_unit(p, unit, gather_bucket);
     if (forward && last != UINT32_MAX && last != unit && last != o->head && !o->no_reshard &&
         !o->gather_once)
         each_of_unit(p, last, evict_bucket);
     if (forward && unit + 1 < o->n_units && (last == UINT32_MAX || last < unit))
         each_of_unit(p, unit + 1, gather_bucket);
-    if (!forward && unit > 0 && unit != o->head) each_of_unit(p, unit - 1, gather_bucket);
-    if (turns && unit == o->head) each_of_unit(p, last_layer(p), gather_bucket);
+    if (!forward && unit > 0 && unit != o->head) each_of_unit(p, unit - 1, gather_unfinished);
+    if (turns && unit == o->head) each_of_unit(p, last_layer(p), gather_unfinished);
 }
 
 void syn__parallel_gather_all(syn_data_parallel *p) {
@@ -199,7 +205,9 @@ static void ready(void *user, size_t param) {
     if (!p->sync || --p->waiting[i] > 0) return;
     if (p->buckets.at[i].late) p->waiting[i] = p->buckets.at[i].n;
     else sum_bucket(p, i);
-    if (evicts(p)) evict_bucket(p, i);
+    if (!evicts(p)) return;
+    evict_bucket(p, i);
+    p->finished[i] = true;
 }
 
 /* Sums buckets outside of a backward pass: those that have gradients which were not summed. */
@@ -288,7 +296,8 @@ static syn_status make_parts(syn_data_parallel *p, syn_error *err) {
     p->parts = syn_calloc(p->buckets.n + 1, sizeof *p->parts);
     p->narrow = syn_calloc(p->buckets.n + 1, sizeof *p->narrow);
     p->gathered = syn_calloc(p->buckets.n + 1, sizeof *p->gathered);
-    if (!p->parts || !p->narrow || !p->gathered)
+    p->finished = syn_calloc(p->buckets.n + 1, sizeof *p->finished);
+    if (!p->parts || !p->narrow || !p->gathered || !p->finished)
         return SYN_FAIL_NOMEM(err, p->buckets.n * sizeof *p->parts, "ZeRO");
     for (size_t i = 0; i < p->buckets.n; i++) {
         const syn__bucket *b = &p->buckets.at[i];
@@ -363,6 +372,7 @@ void syn_data_parallel_free(syn_data_parallel *p) {
     syn_free(p->parts);
     syn_free(p->narrow);
     syn_free(p->gathered);
+    syn_free(p->finished);
     syn_free(p);
 }
 

@@ -1,0 +1,144 @@
+"""Counts and bytes of collectives of 200 random layouts of a training step (tensor, sequence, pipeline
+and data parallelism, all schedules, ZeRO 0 to 3), compared with an independent program, expect2.py,
+whose formulas equal Megatron-LM's and torchtitan's. Three differences are intended: the loss is one
+f32 per step; with ZeRO, parameters are in more than one bucket; and gradients that are summed at the
+end of a step are scattered there, once."""
+import collections
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, finish, skip  # noqa: E402
+from pretrain_runs import Runs  # noqa: E402
+
+LAYOUTS, TOKENS, VOCAB, POSITIONS = 200, 32, 512, 32
+TOOLS = os.environ.get("SYN_SHARED_TOOLS", "")
+Layout = collections.namedtuple("Layout", "tp pp dp zero sp m layers h schedule vp no_reshard")
+
+
+def choose(dice):
+    """Returns a random layout of up to 16 ranks."""
+    while True:
+        tp, pp, dp = dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 2, 4)), dice.choice((1, 2, 2, 4))
+        if tp * pp * dp <= 16:
+            break
+    layers = dice.choice((4, 8))
+    schedule = dice.choice(("1f1b", "gpipe", "zb-h1", "interleaved")) if pp > 1 else "1f1b"
+    if schedule == "interleaved" and layers // pp < 2:
+        schedule = "1f1b"
+    zero = dice.choice((0, 1, 2, 3)) if dp > 1 else 0
+    return Layout(tp, pp, dp, zero, tp > 1 and dice.random() < .5,
+                  dice.choice((1, 2, 4, 8)) if pp == 1 else dice.choice((4, 8)), layers,
+                  dice.choice((64, 128)), schedule, 2 if schedule == "interleaved" else 1,
+                  zero == 3 and pp == 1 and dice.random() < .3)
+
+
+def options(x):
+    """Returns the options of pretrain and of expect2.py."""
+    both = ["--tp", str(x.tp), "--pp", str(x.pp)]
+    both += ["--sp"] if x.sp else []
+    both += ["--vp", "2"] if x.vp == 2 else []
+    both += ["--zero", str(x.zero)] if x.zero else []
+    ours = [*both, "--num-gpus", str(x.tp * x.pp * x.dp), "--batch-size", "2",
+            "--gradient-accumulation-steps", str(x.m)]
+    ours += ["--schedule", x.schedule] if x.pp > 1 else []
+    ours += ["--buckets", "none"] if x.dp > 1 and x.zero < 3 else []
+    ours += ["--no-reshard"] if x.no_reshard else []
+    theirs = [*both, "--dp", str(x.dp), "--micro-batch", "2", "--global-batch", str(2 * x.m * x.dp),
+              "--schedule", x.schedule.replace("-", ""), "--model", "gpt2-124m", "--set",
+              f"L={x.layers},h={x.h},a=4,f={4 * x.h},V={VOCAB},pos={POSITIONS}", "--seq",
+              str(TOKENS), "--vocab-multiple", "1", "--flash"]
+    theirs += ["--no-reshard"] if x.no_reshard or (x.zero == 3 and x.pp > 1) else []
+    # ZeRO 3 in a pipeline, and ZeRO 2 with ZB-H1, scatter once per step.
+    once = x.pp > 1 and (x.zero == 3 or (x.zero == 2 and x.schedule == "zb-h1"))
+    theirs += ["--reduce-last"] if once else []
+    return ours, theirs, once
+
+
+def scattered_late(x, stage, once):
+    """Bytes of gradients that expect2.py scatters in every microbatch and we once per step: norms and
+    row biases with sequence parallelism, and the table that two stages share. Returns the bytes that
+    we save."""
+    if x.zero < 2 or once:
+        return 0
+    elems = 0
+    if x.sp:  # two norms with weight and bias, and two biases, per layer; the final norm
+        elems += x.layers // x.pp * 6 * x.h + (2 * x.h if stage == x.pp - 1 else 0)
+    if x.pp > 1 and stage in (0, x.pp - 1):
+        elems += VOCAB // x.tp * x.h
+    return (x.m - 1) * 4 * elems
+
+
+def traced(runs, rank):
+    """Returns bytes and counts of rank's collectives by kind and number of ranks. The bytes are those
+    of the whole buffer."""
+    path = runs.path("graph.json")
+    subprocess.run([os.path.join(BUILD, "syntorch"), "export", "--input",
+                    runs.path(f"out/trace.{rank}.et"), "--output", path], check=True)
+    with open(path, encoding="utf-8") as f:
+        graph = json.load(f)
+    ranks = {g["name"]: len(g["ranks"]) for g in graph["graph"]["groups"]}
+    total, n = collections.Counter(), collections.Counter()
+    for op in graph["nodes"]:
+        loss = op.get("comm_bytes") == 4 and op["phase"] == "forward"
+        if not op.get("group_name") or loss:
+            continue
+        key = op["comm"], ranks[op["group_name"]]
+        total[key] += op["comm_bytes"] * (key[1] if op["comm"] == "all_gather" else 1)
+        n[key] += 1
+    return total, n
+
+
+def compare(runs, x):
+    ours, theirs, once = options(x)
+    with open(runs.path("model.json"), "w", encoding="utf-8") as f:
+        json.dump({"model_type": "gpt2", "n_layer": x.layers, "n_embd": x.h, "n_head": 4,
+                   "n_positions": POSITIONS, "vocab_size": VOCAB}, f)
+    done = runs.start("--device", "meta", "--model-config", "model.json", "--dtype", "bf16",
+                      "--max-seq-length", str(TOKENS), "--dropout", "0", "--enable-tracing",
+                      "--quiet", "--out-dir", "out", *ours)
+    if not check(done.returncode == 0, f"{x}: {done.stderr}"):
+        return
+    stages = json.loads(subprocess.run(
+        [sys.executable, os.path.join(TOOLS, "expect2.py"), *theirs], check=True,
+        capture_output=True).stdout)
+    size = {"tp": x.tp, "dp_cp": x.dp, "embedding": 2, "model": x.tp * x.pp,
+            "world": x.tp * x.pp * x.dp}
+    for i, stage in enumerate(stages):
+        want, counts = collections.Counter(), collections.Counter()
+        for group, kind, what, count, each in stage["collectives"]:
+            if what != "loss_and_tokens":
+                want[kind, size[group]] += count * each
+                counts[kind, size[group]] += count
+        if x.dp > 1 and x.zero >= 2:
+            want["reduce_scatter", x.dp] -= scattered_late(x, i, once)
+        got, n = traced(runs, i * x.tp * x.dp)
+        for key in {*got, *want}:
+            divided = x.zero > 0 and key[0] in ("reduce_scatter", "all_gather")
+            # A bucket is padded by less than 4 bytes per rank; there are up to 4 per unit.
+            padding = 4 * x.dp * n[key] if divided else 0
+            check(0 <= got[key] - want[key] <= padding,
+                  f"{x}, stage {i}: {key}: {got[key]} bytes, not {want[key]}")
+            more = x.vp - 1 if key[0] == "all_reduce" else 0  # each chunk has a bucket
+            check(n[key] in (counts[key], counts[key] + more) or
+                  (divided and n[key] > counts[key]),
+                  f"{x}, stage {i}: {key}: {n[key]} times, not {counts[key]}")
+
+
+def main():
+    if not os.path.isfile(os.path.join(TOOLS, "expect2.py")):
+        skip("expect2.py is not beside the sources")
+    dice = random.Random(7)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(folder)
+        for _ in range(LAYOUTS):
+            compare(runs, choose(dice))
+    finish()
+
+
+main()

@@ -138,6 +138,10 @@ static uint32_t last_layer(const syn_data_parallel *p) {
     return last == p->options.head && last > 0 ? last - 1 : last;
 }
 
+static void begin_microbatch(syn_data_parallel *p) {
+    for (size_t i = 0; i < p->buckets.n; i++) p->finished[i] = false;
+}
+
 /* Called before an op uses a parameter. Gathers its unit and the next one. In the forward pass,
    also frees the unit before it. A unit with embedding and head is used twice in a forward pass;
    the second time, no unit follows. */
@@ -146,13 +150,13 @@ static void used(void *user, size_t param, syn_phase phase) {
     const syn_data_parallel_options *o = &p->options;
     const uint32_t unit = o->units[param];
     const bool forward = phase == SYN_PHASE_FORWARD, begins = forward && !p->forward;
-    if (p->gathering || (unit == p->unit && !begins && p->gathered[p->buckets.of_param[param]]))
-        return;
+    const bool same = unit == p->unit && forward == p->forward;
+    if (p->gathering || (same && p->gathered[p->buckets.of_param[param]])) return;
     const uint32_t last = begins ? UINT32_MAX : p->unit;
     const bool turns = !forward && p->forward; /* the backward pass begins */
     p->unit = unit;
     p->forward = forward;
-    for (size_t i = 0; begins && i < p->buckets.n; i++) p->finished[i] = false;
+    if (begins && !o->gather_once) begin_microbatch(p);
     each_of_unit(p, unit, gather_bucket);
     if (forward && last != UINT32_MAX && last != unit && last != o->head && !o->no_reshard &&
         !o->gather_once)
@@ -169,6 +173,7 @@ void syn__parallel_gather_all(syn_data_parallel *p) {
 
 void syn__parallel_evict_all(syn_data_parallel *p) {
     for (size_t i = 0; evicts(p) && i < p->buckets.n; i++) evict_bucket(p, i);
+    if (evicts(p)) begin_microbatch(p);
     p->unit = UINT32_MAX;
     p->forward = false;
 }

@@ -129,7 +129,7 @@ def units(runs):
         what = f"ZeRO 3 {dtype} {more}"
         forward = [op[3] for op in found if op[:3] == ("gather", "all_gather", "forward")]
         again = [op[3] for op in found if op[:2] == ("gather", "all_gather")
-                 and op[2] == ("recompute" if "full" in more else "backward")]
+                 and op[2] in ("backward", "recompute")]
         scatters = [op[3] for op in found if op[:3] == ("dp", "reduce_scatter", "backward")]
         sums = [op for op in found if op[1] == "all_reduce"]
         check(len(forward) == (layers + 1) * microbatches, f"{what}: {found}")

@@ -20,8 +20,8 @@ static uint32_t scope_of(const syn_ctx *ctx) {
     return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
 
-/* The row that an op uses instead of `row`: the current version of a managed parameter instead of an
-   older version, or of a view that is as large and older. (Only gradient rules use older views.) */
+/* The row that an op uses instead of `row`: the current version of a managed parameter instead of
+   an older version, or of a view that is as large and older. (Gradient rules alone use those.) */
 static uint32_t managed_row(const syn_ctx *ctx, uint32_t row) {
     const syn_storage *storage = syn__storage(ctx, row);
     const syn_trace_tensor *tensors = ctx->trace->tensors;

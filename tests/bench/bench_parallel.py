@@ -1,7 +1,7 @@
-"""./dev bench parallel: the same training step on two ranks of the CPU with data parallelism, ZeRO 1 to
-3 and a pipeline. Shows the time of a step, the bytes that a rank sends, and its peak memory, each
-beside its formula (Rajbhandari et al. 2020; Narayanan et al. 2021). Exits with 1 if bytes or memory
-are not those of the formula."""
+"""./dev bench parallel: the same training step on two ranks of the CPU with data parallelism, ZeRO
+1 to 3 and a pipeline. Shows the time of a step, the bytes that a rank sends, and its peak memory,
+each beside its formula (Rajbhandari et al. 2020; Narayanan et al. 2021). Exits with 1 if bytes or
+memory are not those of the formula."""
 import csv
 import json
 import os
@@ -88,8 +88,8 @@ def main():
     base, more = statistics.median(times["dp"]), rest["dp"][1] - CASES[0][3]
     for name, _, sent, state in CASES:
         took, (bytes_sent, peak) = statistics.median(times[name]), rest[name]
-        # The norm, the loss and padding are less than 1 % of the bytes. Peaks also have activations,
-        # and with ZeRO the buffers of two units or buckets.
+        # The norm, the loss and padding are less than 1 % of the bytes. Peaks also have
+        # activations, and with ZeRO the buffers of two units or buckets.
         good = abs(bytes_sent / sent - 1) < 0.01 and 0 <= peak - state < 1.6 * more
         failed = failed or not good
         print(f"{name:12}{1e3 * took:8.1f}{took / base:9.2f}{bytes_sent / 1e6:10.2f}"

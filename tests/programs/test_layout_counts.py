@@ -1,8 +1,8 @@
-"""Counts and bytes of collectives of 200 random layouts of a training step (tensor, sequence, pipeline
-and data parallelism, all schedules, ZeRO 0 to 3), compared with an independent program, expect2.py,
-whose formulas equal Megatron-LM's and torchtitan's. Three differences are intended: the loss is one
-f32 per step; with ZeRO, parameters are in more than one bucket; and gradients that are summed at the
-end of a step are scattered there, once."""
+"""Counts and bytes of collectives of 200 random layouts of a training step (tensor, sequence,
+pipeline and data parallelism, all schedules, ZeRO 0 to 3), compared with an independent program,
+expect2.py, whose formulas equal Megatron-LM's and torchtitan's. Three differences are intended: the
+loss is one f32 per step; with ZeRO, parameters are in more than one bucket; and gradients that are
+summed at the end of a step are scattered there, once."""
 import collections
 import json
 import os
@@ -61,9 +61,9 @@ def options(x):
 
 
 def scattered_late(x, stage, once):
-    """Bytes of gradients that expect2.py scatters in every microbatch and we once per step: norms and
-    row biases with sequence parallelism, and the table that two stages share. Returns the bytes that
-    we save."""
+    """Bytes of gradients that expect2.py scatters in every microbatch and we once per step: norms
+    and row biases with sequence parallelism, and the table that two stages share. Returns the bytes
+    that we save."""
     if x.zero < 2 or once:
         return 0
     elems = 0
@@ -75,8 +75,8 @@ def scattered_late(x, stage, once):
 
 
 def traced(runs, rank):
-    """Returns bytes and counts of rank's collectives by kind and number of ranks. The bytes are those
-    of the whole buffer."""
+    """Returns bytes and counts of rank's collectives by kind and number of ranks. The bytes are
+    those of the whole buffer."""
     path = runs.path("graph.json")
     subprocess.run([os.path.join(BUILD, "syntorch"), "export", "--input",
                     runs.path(f"out/trace.{rank}.et"), "--output", path], check=True)

@@ -153,6 +153,7 @@ static int set_real(const cli_program *program, const cli_option *o, const char 
 
 int cli_set(const cli_program *program, const cli_option *o, const char *text) {
     switch (o->kind) {
+    case CLI_HEADING:
     case CLI_ALIAS: /* not reached: cli_find_option resolves aliases */
         return CLI_RUN;
     case CLI_FLAG:
@@ -250,6 +251,7 @@ static int help(const cli_program *program) {
     print_words(program->summary, 0, 0);
     printf("\n\nOptions (- and _ are equivalent):\n");
     for (const cli_option *o = program->options; o->name; o++) {
+        if (o->kind == CLI_HEADING) printf("\n%s:\n", o->name);
         if (!o->help) continue;
         const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
         printf(n < HELP_MARGIN ? "%*s" : "\n%*s", n < HELP_MARGIN ? HELP_MARGIN - n : HELP_MARGIN,
@@ -258,8 +260,9 @@ static int help(const cli_program *program) {
         print_words(default_text(o, buf, sizeof buf), column, HELP_MARGIN);
         putchar('\n');
     }
-    printf("  --help                      print this text\n"
-           "  --version                   print the version\n");
+    printf("%s  --help                      print this text\n"
+           "  --version                   print the version\n",
+           program->options->kind == CLI_HEADING ? "\n" : "");
     if (program->examples) printf("\nExamples:\n");
     for (int i = 0; program->examples && program->examples[i]; i++)
         print_example(program->examples[i]);
@@ -272,7 +275,7 @@ static bool is_option(const char *arg) {
 
 const cli_option *cli_find_option(const cli_program *program, const char *name, size_t name_bytes) {
     for (const cli_option *o = program->options; o->name; o++)
-        if (same_name(o->name, name, name_bytes))
+        if (o->kind != CLI_HEADING && same_name(o->name, name, name_bytes))
             return o->kind == CLI_ALIAS ? cli_find_option(program, o->arg, strlen(o->arg)) : o;
     return NULL;
 }

@@ -9,7 +9,8 @@
 #include "syntorch/base/status.h"
 
 typedef enum cli_kind {
-    CLI_ALIAS, /* an earlier name of the option `arg`; not in --help and never suggested */
+    CLI_HEADING, /* no option: `name` is the heading of the following options in --help */
+    CLI_ALIAS,   /* an earlier name of the option `arg`; not in --help and never suggested */
     CLI_FLAG,
     CLI_TEXT,
     CLI_TEXTS, /* one or more values, up to the next option; cli_parse_inputs does not support it */
@@ -37,6 +38,9 @@ typedef struct cli_option {
     double min, max;  /* allowed range for CLI_INT, CLI_MIB and CLI_REAL */
 } cli_option;
 
+/* The heading of a group of options in --help. */
+#define CLI_GROUP(title) \
+    { title, CLI_HEADING, NULL, NULL, NULL, 0, 0 }
 #define CLI_END \
     { NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0 }
 /* The option --max_unpacked_mib, for all commands that read gzip. bytes: uint64_t *; a value of 0

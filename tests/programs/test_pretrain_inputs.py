@@ -380,6 +380,7 @@ REFUSED = [
      "ZeRO divides state over data-parallel ranks (dp), but there is only 1"),
     (["--num-gpus", "2", "--zero", "2", "--no-reshard"],
      "--no-reshard has no effect without --zero 3"),
+    (["--num-gpus", "2", "--zero", "1", "--hsdp", "2"], "--hsdp has no effect without --zero 3"),
     (["--num-gpus", "2", "--zero", "3", "--buckets", "none"],
      "--buckets has no effect with --zero 3"),
     (["--num-gpus", "2", "--zero", "4"], "--zero must be between 0 and 3, not 4"),

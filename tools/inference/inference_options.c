@@ -21,6 +21,7 @@ static inference_args args = {.tp = 1,
                               .out_dir = "."};
 
 const cli_option inference_options[] = {
+    CLI_GROUP("Parallelism and device"),
     {"tp", CLI_INT, &args.tp, "N",
      "tensor-parallel size: threads of this process, or MPI processes", 1, 65536},
     {"sp", CLI_FLAG, &args.parallel.sp, NULL,
@@ -31,6 +32,7 @@ const cli_option inference_options[] = {
     PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records every op and computes nothing", 0, 0},
+    CLI_GROUP("Model"),
     {"model", CLI_TEXT, &args.model, "NAME",
      "preset: gpt2, gpt3-175b, bert-base-uncased, ...; an unknown name lists all", 0, 0},
     {"model_config", CLI_TEXT, &args.model_config, "FILE",
@@ -51,6 +53,7 @@ const cli_option inference_options[] = {
      "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt; bytes: each byte is a "
      "token; default: the tokenizer of the weights, bytes for random weights",
      0, 0},
+    CLI_GROUP("Prompts and sampling"),
     {"prompt", CLI_TEXT, &args.prompt, "TEXT",
      "text to continue, or to fill in at each [MASK]; default: a built-in sentence", 0, 0},
     {"prompts", CLI_TEXT, &args.prompts, "FILE",
@@ -89,6 +92,7 @@ const cli_option inference_options[] = {
      "GPT: tokens that end a text; default: from the files next to the weights", 0, 0},
     {"seed", CLI_INT, &args.seed, "N", "seed of random weights and of sampling", 0,
      9007199254740991.0},
+    CLI_GROUP("Computation and prediction"),
     {"attention", CLI_CHOICE, &args.attention, "auto|fused|unfused",
      "fused: one op, faster; unfused: product, mask, softmax and product, shows more; auto: "
      "unfused with --visualize_trace or --debug, else fused",
@@ -103,6 +107,7 @@ const cli_option inference_options[] = {
      "predict every combination, such as tp=1,2,4 batch_size=1,8 dtype=bf16,f32 hw=h100,h200; "
      "write all to sweep.csv and sweep.svg",
      0, 0},
+    CLI_GROUP("Output"),
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "write pictures, an HTML report, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "folder for these files; created if missing", 0, 0},
@@ -121,6 +126,7 @@ const cli_option inference_options[] = {
      "reduce --embeddings to one vector per prompt, shape (batch, hidden): mean of its tokens, "
      "first token (BERT's [CLS]) or last token",
      0, 0},
+    CLI_GROUP("Other"),
     {"perplexity", CLI_TEXT, &args.perplexity, "FILE",
      "GPT: compute the perplexity of a text, as HuggingFace's \"Perplexity of fixed-length "
      "models\" does",

@@ -28,6 +28,7 @@ static pretrain_args args = {.device = "cpu",
                              .trace_repeat = 1};
 
 const cli_option pretrain_options[] = {
+    CLI_GROUP("Model and data"),
     {"model", CLI_TEXT, &args.model, "NAME",
      "preset: gpt2, qwen2.5-0.5b, llama-3-8b, bert-base-uncased, ...; an unknown name lists all; "
      "default: examples/configs/gpt2-mini.json (small)",
@@ -48,6 +49,7 @@ const cli_option pretrain_options[] = {
      "validation data; default: none with --data, else examples/squad/validation.json", 0, 0},
     {"cache_dir", CLI_TEXT, &args.cache_dir, "DIR", "cache tokenized data in this folder", 0, 0},
     {"max_seq_length", CLI_INT, &args.max_seq_length, "N", "tokens per sample", 4, 1e6},
+    CLI_GROUP("Training"),
     {"batch_size", CLI_INT, &args.batch_size, "N", "samples per data-parallel rank and microbatch",
      1, 1e6},
     {"gradient_accumulation_steps", CLI_INT, &args.accumulation, "N", "microbatches per step", 1,
@@ -71,6 +73,7 @@ const cli_option pretrain_options[] = {
      0, 0},
     {"num_epochs", CLI_INT, &args.num_epochs, "N", "passes over the training data", 1, 1e9},
     {"max_steps", CLI_INT, &args.max_steps, "N", "stop after N steps; 0 = no limit", 0, 1e12},
+    CLI_GROUP("Validation and checkpoints"),
     {"eval_steps", CLI_INT, &args.eval_steps, "N",
      "validate every N steps in addition to each epoch's end; 0 = only then", 0, 1e12},
     {"skip_eval", CLI_FLAG, &args.skip_eval, NULL,
@@ -85,6 +88,7 @@ const cli_option pretrain_options[] = {
      "print a line every N steps; default: 10, on a terminal a progress bar", 1, 1e12},
     {"save_dir", CLI_TEXT, &args.save_dir, "DIR",
      "folder for models, metrics.csv and loss.svg; default: checkpoints/<model>", 0, 0},
+    CLI_GROUP("Parallelism"),
     {"num_gpus", CLI_INT, &args.num_gpus, "N",
      "number of ranks: threads of this process, or MPI processes", 1, 65536},
     {"tp", CLI_INT, &args.tp, "N", "tensor-parallel size", 1, 65536},
@@ -131,6 +135,7 @@ const cli_option pretrain_options[] = {
      "at least 40 million elements, or all in one",
      0, 0},
     PARALLEL_OPTIONS(args.parallel),
+    CLI_GROUP("Device, precision and prediction"),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta computes nothing: it predicts a step, and records it with "
      "--enable-tracing",
@@ -148,6 +153,7 @@ const cli_option pretrain_options[] = {
      0, 0},
     {"activation_recompute", CLI_CHOICE, &args.recompute, "none|selective|full",
      "activations to recompute in backward instead of saving them", 0, 0},
+    CLI_GROUP("Traces"),
     {"enable_tracing", CLI_FLAG, &args.enable_tracing, NULL, "record steps and write their traces",
      0, 0},
     {"trace_skip_first", CLI_INT, &args.trace_skip_first, "N",
@@ -172,6 +178,7 @@ const cli_option pretrain_options[] = {
      "record memory allocation events in NAME.0_kineto.json", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
      "record each op's modules in NAME.0_kineto.json, and group NAME_stacks.txt by them", 0, 0},
+    CLI_GROUP("Other"),
     {"sweep", CLI_TEXTS, &args.sweep, "KEY=VALUE,...",
      "predict a step of every combination, such as num_gpus=8,64 tp=1,2,8 batch_size=4,16 "
      "hw=h100,h200; write all to sweep.csv and sweep.svg in --out-dir",
@@ -197,7 +204,7 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
          "has no effect without --enable-tracing or --device meta; give one, or omit it"},
         {!a->parallel.sp, {"sp-keep"}, "has no effect without --sp; give that, too, or omit it"},
         {a->parallel.zero < 3 && a->sweep.n == 0,
-         {"no-reshard"},
+         {"no-reshard", "hsdp"},
          "has no effect without --zero 3; give that, too, or omit it"},
         {a->parallel.zero == 3,
          {"buckets"},

@@ -117,8 +117,8 @@ typedef enum syn_init { SYN_INIT_ZERO, SYN_INIT_ONE, SYN_INIT_NORMAL } syn_init;
 typedef struct syn_param_source {
     /* Fills `data`, in row-major order, with a shard of the parameter `name`, whose full shape is
        `full`. `local` has the shard's shape and the dtype to store. If valid_rows >= 0, rows
-       valid_rows and higher of dimension 0 are not in the source and become zero. On meta, data is
-       NULL, and the function only checks its arguments. */
+       valid_rows and higher of dimension 0 are not in the source and become zero. If data is NULL,
+       as on meta and for parameters without data, the function only checks its arguments. */
     syn_status (*read)(void *user, const char *name, const syn_spec *full, syn_shard shard,
                        int64_t valid_rows, const syn_spec *local, void *data, syn_error *err);
     void *user;
@@ -138,9 +138,10 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
 /* ---- Parameters that are not always whole, for ZeRO 3 ---- */
 
 /* From now on, new parameters get no data: their buffers are freed, and syn_param_values computes
-   their values. */
+   their values. A source of values must be valid during these calls, too. */
 void syn_ctx_evict_params(syn_ctx *ctx);
-/* Computes the values that parameter `i` was created with, in its dtype: this rank's shard. */
+/* Computes the values that parameter `i` is created with, in its dtype: this rank's shard. out:
+   NULL checks only whether the source has the parameter. */
 syn_status syn_param_values(const syn_ctx *ctx, size_t i, void *out, syn_error *err) SYN_MUST_USE;
 /* Sets a function that is called before each op that uses a parameter, from then on for all
    parameters created so far. It may restore parameters, call ops and evict other parameters. An op

@@ -268,7 +268,7 @@ bool syn__same_shape(const syn_ctx *ctx, syn_tensor a, uint32_t row);
 /* Called before an op runs. Returns which of NaN, infinity and -infinity its inputs contain.
    Remembers the first parameter, input or state that contains such a value although it should
    not. */
-unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
+unsigned syn__check_inputs(syn_ctx *ctx, const syn_opdef *def, const uint32_t *rows, int n);
 /* Called after an op has run. Remembers the first output that contains a NaN or infinity although
    no input did. `inputs` is the result of syn__check_inputs. */
 void syn__check_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);

@@ -293,7 +293,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
     const bool watched = s == SYN_OK && ctx->finite_check.on && kernel;
-    const unsigned bad = watched ? syn__check_inputs(ctx, rows, n_in) : 0;
+    const unsigned bad = watched ? syn__check_inputs(ctx, call.def, rows, n_in) : 0;
     if (s == SYN_OK && (s = record(ctx, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* this failure is recorded again below, with op and scope */
         ctx->error.code = SYN_OK;

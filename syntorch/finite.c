@@ -42,11 +42,14 @@ static void remember(syn_ctx *ctx, uint32_t row, unsigned bad) {
     w->tensor = syn_trace_tensor_number(ctx->trace, row);
 }
 
-unsigned syn__check_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
+unsigned syn__check_inputs(syn_ctx *ctx, const syn_opdef *def, const uint32_t *rows, int n) {
     unsigned all = 0;
     for (int i = 0; i < n && !ctx->finite_check.tensor; i++) {
         int64_t unused;
         const syn_trace_tensor *t = &ctx->trace->tensors[rows[i]];
+        const syn_storage *storage = syn__storage(ctx, rows[i]);
+        /* A restored parameter has undefined contents until an all-gather overwrites it. */
+        if (storage && storage->managed && (def->flags & SYN_OPF_COMM)) continue;
         const unsigned found = kinds(ctx, rows[i], 0, &unused);
         if (!t->producer)
             remember(ctx, rows[i],

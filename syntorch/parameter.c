@@ -144,8 +144,8 @@ static void fill_random(const syn_param_info *p, const syn__param_random *how, v
          syn_hash(p->name, strlen(p->name), how->seed));
 }
 
-/* Computes a parameter's values, from the context's source if it has one. On meta, where host is
-   NULL, a source only checks its arguments. */
+/* Computes a parameter's values, from the context's source if it has one. If host is NULL, a source
+   only checks its arguments. */
 static syn_status compute_values(const syn_ctx *ctx, const syn_param_info *p, const syn_spec *local,
                                  const syn__param_random *how, void *host, syn_error *err) {
     if (ctx->source.read)
@@ -236,14 +236,12 @@ syn_status syn_param_values(const syn_ctx *ctx, size_t i, void *out, syn_error *
     return compute_values(ctx, &p, syn_tensor_spec(ctx, p.tensor), &ctx->param_random[i], out, err);
 }
 
-/* The last step of creating a parameter without data. */
+/* The last step of creating a parameter without data: a source checks name and shape. */
 static syn_tensor create_evicted(syn_ctx *ctx, const syn_param_info *p) {
     syn_error err = {0};
     syn_param_evict(ctx, ctx->n_params - 1);
-    if (ctx->source.read && !ctx->backend->has_data) { /* checks name and shape */
-        const syn_status s = syn_param_values(ctx, ctx->n_params - 1, NULL, &err);
-        if (s != SYN_OK) return syn_ctx_fail(ctx, s, "%s", err.text);
-    }
+    const syn_status s = syn_param_values(ctx, ctx->n_params - 1, NULL, &err);
+    if (s != SYN_OK) return syn_ctx_fail(ctx, s, "%s", err.text);
     return ctx->error.code == SYN_OK ? p->tensor : (syn_tensor){0};
 }
 

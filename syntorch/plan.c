@@ -73,10 +73,13 @@ static syn_status check_hsdp(syn_plan *p, syn_error *err) {
     if (p->hsdp == 0) p->hsdp = p->dp;
     if (p->hsdp == p->dp) return SYN_OK;
     if (p->zero != 3) return SYN_FAIL(err, SYN_E_INVALID, "hybrid sharding (hsdp) needs ZeRO 3");
-    if (p->hsdp < 2 || p->dp % p->hsdp != 0)
+    if (p->hsdp < 2)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "hsdp %d must be at least 2 and divide the %d data-parallel ranks", p->hsdp,
-                        p->dp);
+                        "hybrid sharding (hsdp) needs groups of at least 2 ranks, not %d", p->hsdp);
+    if (p->dp % p->hsdp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "groups of %d ranks (hsdp) do not divide the %d data-parallel ranks (dp)",
+                        p->hsdp, p->dp);
     return SYN_OK;
 }
 
@@ -110,7 +113,8 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
     if (p->zero > 0 && p->dp == 1)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "ZeRO divides state over data-parallel ranks (dp), but there is only 1");
+                        "zero %d needs at least 2 data-parallel ranks (dp), but there is 1",
+                        p->zero);
     SYN_TRY(check_hsdp(p, err));
     SYN_TRY(check_schedule(p, err));
     if (!p->order) p->order = megatron;

@@ -20,10 +20,11 @@ static syn_status divide_evenly(const target *t, const syn_layer_division *d, sy
     const int64_t layers = t->config->n_layer + d->count_embedding + d->count_loss;
     if (layers % t->n != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the %lld layers%s of %s cannot be divided evenly into %d stages with %d "
-                        "chunks each",
+                        "the %lld layers%s of %s cannot be divided evenly into %lld virtual stages "
+                        "(pp %d x vp %d)",
                         (long long)t->config->n_layer, counted[d->count_embedding][d->count_loss],
-                        t->config->name, (int)t->shape->stages, (int)t->shape->chunks);
+                        t->config->name, (long long)t->n, (int)t->shape->stages,
+                        (int)t->shape->chunks);
     for (int64_t i = 0; i < t->n; i++) t->parts[i].n_layers = layers / t->n;
     t->parts[0].n_layers -= d->count_embedding;
     t->parts[t->n - 1].n_layers -= d->count_loss;
@@ -57,10 +58,10 @@ static syn_status divide_by_numbers(const target *t, const char *text, syn_error
     }
     if (n != t->n)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "layers per stage '%.200s' has %lld numbers, but %d stages with %d chunks "
-                        "each need %lld",
-                        text, (long long)n, (int)t->shape->stages, (int)t->shape->chunks,
-                        (long long)t->n);
+                        "layers per stage '%.200s' has %lld numbers, but there are %lld virtual "
+                        "stages (pp %d x vp %d)",
+                        text, (long long)n, (long long)t->n, (int)t->shape->stages,
+                        (int)t->shape->chunks);
     if (layers == t->config->n_layer) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "layers per stage '%.200s' has %lld layers in total, but %s has %lld", text,
@@ -216,10 +217,10 @@ static syn_status check_numbers(const target *t, const layout *l, syn_error *err
     if (bars + 1 != t->n)
         return SYN_FAIL(
             err, SYN_E_INVALID,
-            "layout '%.200s' has %lld virtual stages, but %d stages with %d chunks each "
-            "need %lld: stage %lld begins at character %d",
-            l->text, (long long)bars + 1, (int)t->shape->stages, (int)t->shape->chunks,
-            (long long)t->n, (long long)(bars < t->n ? bars : t->n) + 1,
+            "layout '%.200s' has %lld virtual stages, not %lld (pp %d x vp %d): stage %lld begins "
+            "at character %d",
+            l->text, (long long)bars + 1, (long long)t->n, (int)t->shape->stages,
+            (int)t->shape->chunks, (long long)(bars < t->n ? bars : t->n) + 1,
             bars > 0 ? (int)bar + 1 : 1);
     if (layers != want)
         return SYN_FAIL(err, SYN_E_INVALID,

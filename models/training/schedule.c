@@ -22,8 +22,8 @@ syn_status syn_schedule_check(const syn_schedule_shape *shape, syn_error *err) {
     const int32_t p = shape->stages, m = shape->microbatches, group = group_of(shape);
     if (p < 1 || m < 1 || shape->chunks < 1 || shape->chunks > UINT16_MAX)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "a pipeline of %d stages with %d chunks each and %d microbatches: each "
-                        "must be at least 1",
+                        "a pipeline of %d stages, %d chunks per stage and %d microbatches: each "
+                        "number must be at least 1",
                         (int)p, (int)shape->chunks, (int)m);
     if (shape->schedule != SYN_SCHEDULE_INTERLEAVED) {
         if (shape->chunks == 1) return SYN_OK;

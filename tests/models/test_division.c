@@ -122,8 +122,8 @@ static void test_refusals(void) {
          {.count_embedding = true, .count_loss = true},
          "the 8 layers, the embedding and the loss of"},
         {2, 1, 8, {.layers = "4,5"}, "'4,5' has 9 layers in total, but small has 8"},
-        {2, 1, 8, {.layers = "4,2,2"}, "'4,2,2' has 3 numbers, but 2 stages with 1 chunks each"},
-        {2, 2, 8, {.layers = "4,4"}, "need 4"},
+        {2, 1, 8, {.layers = "4,2,2"}, "'4,2,2' has 3 numbers, but there are 2 virtual stages"},
+        {2, 2, 8, {.layers = "4,4"}, "there are 4 virtual stages (pp 2 x vp 2)"},
         {2, 1, 8, {.layers = ""}, "character 1 should end a number"},
         {2, 1, 8, {.layers = "4,,4"}, "character 3 should end a number"},
         {2, 1, 8, {.layers = "4, 4"}, "character 3 should end a number"},
@@ -155,9 +155,8 @@ static void test_refusals(void) {
          1,
          4,
          {.layout = "Ett|t|tL"},
-         "has 3 virtual stages, but 2 stages with 1 chunks each need "
-         "2: stage 3 begins at character 7"},
-        {2, 2, 4, {.layout = "Ett|t|tL"}, "need 4: stage 3 begins at character 7"},
+         "has 3 virtual stages, not 2 (pp 2 x vp 1): stage 3 begins at character 7"},
+        {2, 2, 4, {.layout = "Ett|t|tL"}, "not 4 (pp 2 x vp 2): stage 3 begins at character 7"},
         {2, 1, 4, {.layout = "EttttL"}, "has 1 virtual stages"},
         {2, 1, 4, {.layout = ""}, "must begin with E, the embedding, before character 1"},
         {2, 1, 4, {.layout = "|Ett|ttL"}, "must begin with E"},
@@ -194,7 +193,7 @@ static void test_one_part(void) {
     CHECK_OK(syn_pipeline_part(&part, &config, &shape, &division, 0, 1, &err), err);
     CHECK(part.first_layer == 3 && part.n_layers == 3 && !part.embed && !part.head);
     CHECK_INT(syn_pipeline_part(&part, &config, &shape, NULL, 0, 1, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "cannot be divided evenly into 2 stages with 2 chunks each");
+    CHECK_HAS(err.text, "cannot be divided evenly into 4 virtual stages (pp 2 x vp 2)");
 }
 
 static const test_case cases[] = {

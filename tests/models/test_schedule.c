@@ -229,8 +229,8 @@ static void test_refusals(void) {
         {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 3, 0}, "with 3 microbatches in groups of 4"},
         {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 8, 2}, "at least as many as there are stages (4)"},
         {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 10, 0}, "leave a last group of 2"},
-        {{SYN_SCHEDULE_1F1B, 0, 1, 4, 0}, "each must be at least 1"},
-        {{SYN_SCHEDULE_1F1B, 2, 1, 0, 0}, "each must be at least 1"},
+        {{SYN_SCHEDULE_1F1B, 0, 1, 4, 0}, "each number must be at least 1"},
+        {{SYN_SCHEDULE_1F1B, 2, 1, 0, 0}, "each number must be at least 1"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         syn_error err = {0};

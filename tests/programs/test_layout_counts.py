@@ -48,7 +48,7 @@ def options(x):
             "--gradient-accumulation-steps", str(x.m)]
     ours += ["--schedule", x.schedule] if x.pp > 1 else []
     ours += ["--buckets", "none"] if x.dp > 1 and x.zero < 3 else []
-    ours += ["--no-reshard"] if x.no_reshard else []
+    ours += ["--no-reshard"] if x.no_reshard and x.pp == 1 else []
     theirs = [*both, "--dp", str(x.dp), "--micro-batch", "2", "--global-batch", str(2 * x.m * x.dp),
               "--schedule", x.schedule.replace("-", ""), "--model", "gpt2-124m", "--set",
               f"L={x.layers},h={x.h},a=4,f={4 * x.h},V={VOCAB},pos={POSITIONS}", "--seq",

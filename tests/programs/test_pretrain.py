@@ -82,20 +82,23 @@ def exact_masters(runs):
     begin = os.path.join(folder, "last_model")
     exact = {name.removeprefix("transformer."): data
              for name, data in tensors(os.path.join(begin, "model.safetensors")).items()}
-    for tp in (1, 2):
-        folder = runs.path(f"masters{tp}")
+    for i, layout in enumerate(("", "--num-gpus 2 --tp 2", "--num-gpus 2 --zero 1",
+                                "--num-gpus 2 --zero 3")):
+        folder = runs.path(f"masters{i}")
         done = runs.start("--weights", begin, "--dtype", "bf16", "--learning-rate", "0",
                           "--max-steps", "1", "--save-steps", "1", "--skip-eval", "--save-dir",
-                          folder, "--max-seq-length", "32", "--num-gpus", f"{tp}", "--tp", f"{tp}")
+                          folder, "--max-seq-length", "32", *layout.split())
         check(done.returncode == 0, done.stderr)
-        ranks = [tensors(os.path.join(folder, "checkpoint-1", f"training-{i}.safetensors"))
-                 for i in range(tp)]
-        for name in [name for name in ranks[0] if name.endswith(".master")]:
+        ranks = [tensors(os.path.join(folder, "checkpoint-1", f"training-{rank}.safetensors"))
+                 for rank in range(2 if layout else 1)]
+        saved = {name for rank in ranks for name in rank if name.endswith(".master")}
+        check(len(saved) == len(exact), f"{layout}: {saved}")
+        for name in saved:
             want = exact[name.removesuffix(".master").removeprefix("transformer.")]
-            parts = [rank[name] for rank in ranks]
+            parts = [rank[name] for rank in ranks if name in rank]
             whole = parts[0] == want if len(parts[0]) == len(want) else (
                 sorted(words(b"".join(parts))) == sorted(words(want)))
-            check(whole, f"--tp {tp}: {name} was rounded")
+            check(whole, f"{layout}: {name} was rounded")
     check(any(word[:2] != b"\0\0" for data in exact.values() for word in words(data)),
           "they are of bf16 anyway")
 

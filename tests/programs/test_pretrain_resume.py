@@ -36,6 +36,9 @@ def damaged_checkpoints(runs):
               f"{what}: exit {done.returncode}: {done.stderr}")
 
     resumed("undamaged", [0])
+    resumed("another batch", [1], "belongs to another run: samples per step were 1, not 2 "
+            "(data-parallel ranks x --batch-size x --gradient-accumulation-steps)",
+            [*options, "--num-gpus", "2", "--zero", "1"])
     resumed("another model", [1], "belongs to another run: model was small", [
         option.replace("small.json", "gpt.json") for option in options])
     for name in ("training-0.safetensors", "training_state.json"):

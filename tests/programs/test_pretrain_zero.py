@@ -10,7 +10,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish  # noqa: E402
-from pretrain_runs import (MPIRUN, RESUMED_STEPS, Runs, as_one_rank,  # noqa: E402
+from pretrain_runs import (MPIRUN, RESUMED_STEPS, Runs, as_one_rank, close,  # noqa: E402
                            launcher, resumed_as)
 
 # All have four microbatches of two samples per step in total.
@@ -43,6 +43,38 @@ def resumed_in_another_layout(runs):
         _, folder = runs.train("gpt4", *RESUMED_STEPS, "--max-steps", "2", *shape.split())
         for other in (shape, shapes[(i + 1) % len(shapes)], shapes[(i + 3) % len(shapes)]):
             resumed_as(runs, folder, whole, other, other == shape)
+
+
+def begins_with_weights(runs):
+    """Training that begins with the weights of a checkpoint has the losses of a run without
+    ZeRO."""
+    for name in ("gpt4", "llama4", "bert4"):
+        _, folder = runs.train(name, *RESUMED_STEPS, "--max-steps", "2")
+        source = os.path.join(folder, "checkpoint-2")
+        want = None
+        for zero in (0, 1, 3):
+            for layout in ("--num-gpus 2", "--num-gpus 4 --pp 2", "--num-gpus 4 --tp 2"):
+                folder = runs.path(f"weights_{name}_{zero}_{layout.replace(' ', '')}")
+                done = runs.start("--weights", source, "--max-seq-length", "64", "--max-steps", "2",
+                                  "--learning-rate", "3e-3", "--batch-size", "1", "--skip-eval",
+                                  "--save-dir", folder, *layout.split(), "--zero", str(zero))
+                if check(done.returncode == 0, f"{name}, ZeRO {zero}: {done.stderr}"):
+                    got = [float(row["loss"]) for row in runs.rows(folder)]
+                    want = want or got
+                    check(close(got, want), f"{name}, ZeRO {zero} {layout}: {got}, not {want}")
+
+
+def first_nan(runs):
+    """The message about a NaN names the same op with every level."""
+    for name in ("gpt4", "bert4"):
+        found = set()
+        for zero in range(4):
+            done = runs.start("--model-config", f"{name}.json", "--max-seq-length", "64",
+                              "--num-gpus", "2", "--max-steps", "6", "--learning-rate", "1000",
+                              "--zero", str(zero), "--save-dir", runs.path(f"nan_{name}_{zero}"))
+            check(done.returncode == 1 and "first on rank 0: " in done.stderr, done.stderr)
+            found.add(done.stderr.rpartition("first on rank 0: ")[2].partition(", has ")[0])
+        check(len(found) == 1 and "_grad:0', output of " in found.pop(), f"{name}: {found}")
 
 
 def several_buckets(runs):
@@ -117,9 +149,9 @@ def counts(runs):
 
 
 def units(runs):
-    """ZeRO 3 gathers each layer, and the shared table with the final norm, in every forward pass; in
-    every backward pass it gathers the layers again. With --no-reshard it does not, and in a pipeline
-    it gathers and scatters once per step (clusters.md, section 6)."""
+    """ZeRO 3 gathers each layer, and the shared table with the final norm, in every forward pass;
+    in every backward pass it gathers the layers again. With --no-reshard it does not, and in a
+    pipeline it gathers and scatters once per step (clusters.md, section 6)."""
     p, ranks, layers, microbatches = parameters(WIDE), 4, WIDE["n_layer"], 3
     layer = (12 * WIDE["n_embd"] + 13) * WIDE["n_embd"]
     for dtype, width, more in (("f32", 4, []), ("bf16", 2, []), ("bf16", 2, ["--no-reshard"]),
@@ -167,9 +199,9 @@ def groups(runs):
 def memory(runs):
     """The peak of a model with few activations (clusters.md, section 6): 18 bytes per parameter
     without ZeRO, 6 + 12 / d with ZeRO 1, 2 + 16 / d with ZeRO 2, 18 / d with ZeRO 3. Buffers are up
-    to 1/16 larger than their tensors. In addition there are activations, and the gradients of two buckets, each at most
-    25 MiB and one tensor, with the sums of one. With ZeRO 3 the buckets are units. There are also
-    the parameters of two units, and the shared table with its gradient."""
+    to 1/16 larger than their tensors. In addition there are activations, and the gradients of two
+    buckets, each at most 25 MiB and one tensor, with the sums of one. With ZeRO 3 the buckets are
+    units. There are also the parameters of two units, and the shared table with its gradient."""
     config = {**WIDE, "n_layer": 8, "n_embd": 1024, "vocab_size": 8192}
     with open(runs.path("large.json"), "w", encoding="utf-8") as f:
         json.dump(config, f)
@@ -217,6 +249,8 @@ def main():
                            "qwen4": [threads[2], (LAYOUTS[7].replace("--sp ", ""), ())]})
         with open(runs.path("wide.json"), "w", encoding="utf-8") as f:
             json.dump(WIDE, f)
+        begins_with_weights(runs)
+        first_nan(runs)
         resumed_in_another_layout(runs)
         several_buckets(runs)
         counts(runs)

@@ -198,15 +198,18 @@ static void compare_layout(differences *d, pretrain_state *state) {
                                        .division = (uint64_t)saved_value(d, "--layers-per-stage")};
     const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536 &&
                            parts > 0 && dp % parts == 0;
-    if (plausible && samples == now && (!a->reference || dp == run->launch.parallel.dp)) return;
-    for (int i = 0; i < d->want.n; i++) {
-        const option *want = &d->want.at[i];
-        char what[100];
-        if (!want->is_layout || want->is_sum || !d->seen[i] ||
-            d->saved[i] == strtoll(want->text, NULL, 10))
-            continue;
-        snprintf(what, sizeof what, "was %lld, not %.20s", (long long)d->saved[i], want->text);
-        add_difference(d, want->name, what);
+    char what[200];
+    if (!plausible) add_difference(d, "its numbers of ranks", "contradict each other");
+    else if (samples != now) {
+        snprintf(what, sizeof what,
+                 "were %lld, not %lld (data-parallel ranks x --batch-size x "
+                 "--gradient-accumulation-steps)",
+                 (long long)samples, (long long)now);
+        add_difference(d, "samples per step", what);
+    } else if (a->reference && dp != run->launch.parallel.dp) {
+        snprintf(what, sizeof what, "were %lld, not %d, which changes --recipe reference",
+                 (long long)dp, run->launch.parallel.dp);
+        add_difference(d, "data-parallel ranks", what);
     }
 }
 

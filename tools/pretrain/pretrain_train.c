@@ -352,19 +352,29 @@ static syn_status all_steps(rank *r, syn_error *err) {
     return SYN_OK;
 }
 
+/* Makes the weights of --weights the values of parameters. *reader: NULL without --weights. */
+static syn_status begin_reading(rank *r, syn_weights_reader **reader, syn_error *err) {
+    *reader = NULL;
+    if (!r->run->weights) return SYN_OK;
+    SYN_TRY(syn_weights_reader_new(reader, r->run->weights, err));
+    const syn_param_source source = syn_weights_source(*reader);
+    syn_ctx_set_param_source(r->ctx, &source);
+    return SYN_OK;
+}
+
+static void end_reading(rank *r, syn_weights_reader *reader) {
+    syn_ctx_set_param_source(r->ctx, NULL);
+    syn_weights_reader_free(reader);
+}
+
 /* Creates a model or a part of it, with random weights or those of --weights. */
 static syn_status make_model(rank *r, syn_model **model, const syn_model_options *how,
                              syn_error *err) {
-    const pretrain *run = r->run;
     syn_weights_reader *reader;
-    if (!run->weights) return syn_model_new(model, r->ctx, &run->config, how, err);
-    SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
-    const syn_param_source source = syn_weights_source(reader);
-    syn_ctx_set_param_source(r->ctx, &source);
-    syn_status s = syn_model_new(model, r->ctx, &run->config, how, err);
-    if (s == SYN_OK) s = syn_weights_finish(reader, *model, NULL, err);
-    syn_ctx_set_param_source(r->ctx, NULL);
-    syn_weights_reader_free(reader);
+    SYN_TRY(begin_reading(r, &reader, err));
+    syn_status s = syn_model_new(model, r->ctx, &r->run->config, how, err);
+    if (s == SYN_OK && reader) s = syn_weights_finish(reader, *model, NULL, err);
+    end_reading(r, reader);
     return s;
 }
 
@@ -465,8 +475,12 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
                     : NULL,
         .embedding = r->mesh.embedding,
         .ahead = true};
+    syn_weights_reader *reader;
     SYN_TRY(number_units(r, shape->chunks, &how, err));
-    return syn_trainer_new(&r->trainer, r->ctx, &how, err);
+    SYN_TRY(begin_reading(r, &reader, err)); /* with ZeRO 3, the trainer reads the weights */
+    const syn_status s = syn_trainer_new(&r->trainer, r->ctx, &how, err);
+    end_reading(r, reader);
+    return s;
 }
 
 static syn_status make_rank(rank *r, syn_error *err) {

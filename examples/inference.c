@@ -1,7 +1,6 @@
-/* Traced inference with tensor parallelism: GPT continues a text, BERT fills in its [MASK]s.
-   rank_main is the program of one rank. The same function runs in N threads (--tp N), in N
+/* Traced inference with tensor and pipeline parallelism: GPT continues a text, BERT fills in its
+   [MASK]s. rank_main is the program of one rank. The same function runs in N threads (--tp N), in N
    processes (mpirun -n N), or N times without data (--device meta). */
-#include "syntorch/mesh.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/visualize.h"
 
@@ -9,6 +8,7 @@ static const char *const examples[] = {
     "inference --tp 2 --visualize_trace --out_dir out  # two threads",
     "mpirun -n 2 inference --tp 2                     # two processes",
     "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw h200",
+    "inference --tp 2 --pp 2                          # four threads, two pipeline stages",
     "inference --weights gpt2 --tp 2 --prompt \"The answer is\"",
     "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
     NULL};
@@ -22,7 +22,7 @@ static cli_program program = {
 
 static inference run;
 
-/* Creates this rank's shard of the model in a context that records every op, and runs the
+/* Creates this rank's part of the model in a context that records every op, and runs the
    prompts. */
 static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_error *err) {
     (void)unused;
@@ -32,10 +32,10 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     SYN_TRY(syn_ctx_set_threads(*ctx, run.launch.threads, err));
     syn_ctx_set_hashing(*ctx, run.launch.want_hashes);
     syn_model *model;
-    SYN_TRY(inference_load_model(&run, *ctx, mesh.group[SYN_AXIS_TP], &model, err));
+    SYN_TRY(inference_load_model(&run, *ctx, &mesh, &model, err));
     /* After loading, so that copies of weights are not recorded. */
     syn_ctx_record_work(*ctx, run.launch.want_graph);
-    const syn_status s = inference_run_model(&run, *ctx, model, err);
+    const syn_status s = inference_run_model(&run, &mesh, model, err);
     syn_model_free(model);
     return s == SYN_OK && run.args->save_weights ? checkpoint_save(&run, *ctx, comm, err) : s;
 }
@@ -44,6 +44,7 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
 static syn_status print_result(syn_error *err) {
     const inference_args *args = run.args;
     if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, err));
+    SYN_TRY(inference_report_stages(&run, err));
     SYN_TRY(inference_print(&run, err));
     if (args->save_logits) SYN_TRY(run.task->save_logits(&run, args->save_logits, err));
     FILE *list = args->quiet || args->json ? NULL : stdout;

@@ -9,8 +9,56 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
+#define FIRST_TAG (1 << 21) /* above all other message tags */
+
+/* ---- stages of a pipeline ---- */
+
+static bool is_first(const syn_generation *g) {
+    return !g->pp || g->pp->index == 0;
+}
+
+static bool is_last(const syn_generation *g) {
+    return !g->pp || g->pp->index == g->pp->size - 1;
+}
+
+/* The input of a step: `tokens` on the first stage, and the previous stage's output (B, n, C) on
+   the others. */
+static syn_tensor step_input(const syn_model *model, const syn_generation *g, syn_tensor tokens,
+                             int64_t n, int64_t step) {
+    if (is_first(g)) return tokens;
+    const syn_spec spec = {
+        (int32_t)model->options.dtype, 3, {g->batch, n, syn_model_get_config(model)->n_embd}};
+    syn_push_scope(model->ctx, "pipeline");
+    const syn_tensor x =
+        syn_recv(model->ctx, &spec, g->pp->ranks[g->pp->index - 1], FIRST_TAG + (int32_t)step);
+    syn_pop_scope(model->ctx);
+    return x;
+}
+
+/* Sends the output of a step to the next stage. */
+static void pass_on(syn_ctx *ctx, const syn_generation *g, syn_tensor x, int64_t step) {
+    if (is_last(g)) return;
+    syn_push_scope(ctx, "pipeline");
+    syn_send(ctx, x, g->pp->ranks[g->pp->index + 1], FIRST_TAG + (int32_t)step);
+    syn_pop_scope(ctx);
+}
+
+/* Broadcasts x from the last stage to all stages, which need only give its shape. */
+static syn_tensor from_last(syn_ctx *ctx, const syn_generation *g, syn_tensor x, const char *name,
+                            const syn_spec *spec) {
+    if (!g->pp) return x;
+    syn_push_scope(ctx, "pipeline");
+    if (!is_last(g)) x = syn_input(ctx, name, spec, NULL);
+    x = syn_broadcast(ctx, x, g->pp->size - 1, g->pp);
+    syn_pop_scope(ctx);
+    return x;
+}
+
+/* ---- sampling ---- */
+
+/* Whether this rank, which must be in the last stage, penalizes tokens before it samples. */
 static bool penalizes(const syn_generation *g) {
-    return g->repetition_penalty != 0.0 && g->repetition_penalty != 1.0;
+    return is_last(g) && g->repetition_penalty != 0.0 && g->repetition_penalty != 1.0;
 }
 
 /* Computed in f32, as in transformers: if the penalized logits were rounded to 16 bits, different
@@ -21,10 +69,10 @@ static syn_tensor penalize(syn_ctx *ctx, const syn_generation *g, syn_tensor log
     return syn_repetition_penalty(ctx, logits, seen, g->repetition_penalty);
 }
 
-/* logits (B, V0) -> the next tokens (B). Every rank samples; the tokens of the group's first rank
-   are used. */
-static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_tensor logits,
-                              syn_tensor seen, int64_t step) {
+/* logits (B, V0) -> the next tokens (B). Every rank samples; the tokens of the tensor-parallel
+   group's first rank are used. */
+static syn_tensor sample(syn_model *model, const syn_generation *g, syn_tensor logits,
+                         syn_tensor seen, int64_t step) {
     syn_ctx *ctx = syn_model_ctx(model);
     const syn_group *tp = syn_model_tp(model);
     syn_push_scope(ctx, "sample");
@@ -33,6 +81,15 @@ static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_ten
     if (tp && tp->size > 1) tokens = syn_broadcast(ctx, tokens, 0, tp);
     syn_pop_scope(ctx);
     return tokens;
+}
+
+/* The next tokens (B), on all stages. logits: only on the last one. */
+static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_tensor logits,
+                              syn_tensor seen, int64_t step) {
+    const syn_spec spec = {SYN_I32, 1, {g->batch}};
+    syn_tensor tokens = {0};
+    if (is_last(g)) tokens = sample(model, g, logits, seen, step);
+    return from_last(syn_model_ctx(model), g, tokens, "tokens", &spec);
 }
 
 /* Copies the tokens of step `step` to the results. Returns true if every sequence has ended or the
@@ -50,6 +107,11 @@ static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t 
     return all;
 }
 
+/* Whether this rank copies the logits of the prompt. */
+static bool has_logits(const syn_generation *g) {
+    return g->want_logits && (is_last(g) || g->share_logits);
+}
+
 static syn_status alloc_results(const syn_model *model, syn_generation *g, int32_t **row,
                                 bool **ended, syn_error *err) {
     size_t tokens, logits;
@@ -59,8 +121,8 @@ static syn_status alloc_results(const syn_model *model, syn_generation *g, int32
     g->tokens = syn_calloc(tokens, sizeof *g->tokens);
     *row = syn_calloc((size_t)g->batch, sizeof **row);
     *ended = syn_calloc((size_t)g->batch, sizeof **ended);
-    if (g->want_logits) g->logits = syn_calloc(logits, sizeof *g->logits);
-    if (!g->tokens || !*row || !*ended || (g->want_logits && !g->logits))
+    if (has_logits(g)) g->logits = syn_calloc(logits, sizeof *g->logits);
+    if (!g->tokens || !*row || !*ended || (has_logits(g) && !g->logits))
         return SYN_FAIL_NOMEM(err, (tokens + logits) * 4, "generated tokens and logits");
     return SYN_OK;
 }
@@ -69,6 +131,22 @@ static bool all_finite(const float *x, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
     return true;
+}
+
+/* Copies the logits of the prompt's last position to the results. Returns whether it succeeded. */
+static bool copy_logits(syn_model *model, syn_generation *g, syn_tensor logits) {
+    syn_ctx *ctx = syn_model_ctx(model);
+    const syn_spec spec = {
+        (int32_t)model->options.dtype, 2, {g->batch, syn_model_get_config(model)->vocab_size}};
+    const size_t n = (size_t)syn_spec_elems(&spec);
+    if (g->share_logits) logits = from_last(ctx, g, logits, "logits", &spec);
+    if (!g->logits) return syn_ctx_status(ctx) == SYN_OK;
+    if (syn_tensor_read_f32(ctx, logits, g->logits, n) != SYN_OK) return false;
+    if (all_finite(g->logits, n)) return true;
+    syn_ctx_fail(ctx, SYN_E_INVALID,
+                 "the logits are NaN or infinite: the weights are damaged, or too large for their "
+                 "dtype");
+    return false;
 }
 
 /* The tensors that a step passes to the next one. */
@@ -134,25 +212,19 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
     const int64_t column[2] = {g->batch, 1};
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
     if (syn_ctx_mark(ctx).node > 1) syn_next_step(ctx); /* the context has run before */
-    syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
+    syn_tensor input = {0};
+    if (is_first(g) || penalizes(g)) input = syn_input(ctx, "prompt", &spec, g->prompt);
     next_input next = {.seen = prompt_seen(ctx, g, &spec, input)};
     syn_mark from = syn_ctx_mark(ctx);
     int64_t start = (int64_t)syn__clock_ns();
     if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);
     for (int64_t step = 0; step < g->new_tokens; step++) {
         const syn_mark mark = syn_ctx_mark(ctx);
-        const syn_tensor logits = syn_causal_forward(model, input);
-        if (step == 0 && g->logits) {
-            const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, logits));
-            if (syn_tensor_read_f32(ctx, logits, g->logits, n) != SYN_OK) return;
-            if (!all_finite(g->logits, n)) {
-                syn_ctx_fail(ctx, SYN_E_INVALID,
-                             "the logits are NaN or infinite: the weights are damaged, or too "
-                             "large for their dtype");
-                return;
-            }
-        }
-        next.tokens = next_tokens(model, g, logits, next.seen, step);
+        const int64_t n = step == 0 ? g->prompt_tokens : 1;
+        const syn_tensor x = syn_causal_forward(model, step_input(model, g, input, n, step));
+        pass_on(ctx, g, x, step);
+        if (step == 0 && !copy_logits(model, g, x)) return;
+        next.tokens = next_tokens(model, g, x, next.seen, step);
         if (step + 1 < g->new_tokens) next.seen = add_seen(ctx, g, next.seen, next.tokens);
         if (syn_ctx_status(ctx) != SYN_OK) return;
         const bool done = data && collect(ctx, g, next.tokens, step, row, ended);
@@ -178,8 +250,14 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
    sum of prompt_tokens and new_tokens cannot overflow. */
 static syn_status check_request(const syn_model *model, const syn_generation *g, syn_error *err) {
     const syn_model_config *c = syn_model_get_config(model);
-    if (!model->part.embed || !model->part.head)
-        return SYN_FAIL(err, SYN_E_INVALID, "a part of %s cannot generate tokens", c->name);
+    if (model->part.embed != is_first(g) || model->part.head != is_last(g))
+        return SYN_FAIL(err, SYN_E_INVALID, "a part of %s cannot generate tokens%s", c->name,
+                        g->pp ? " as this stage of the pipeline" : "");
+    if (g->pp && g->new_tokens > syn_comm_max_tag(syn_ctx_comm(model->ctx)) - FIRST_TAG)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld new tokens in a pipeline need message tags above %d, the largest "
+                        "here",
+                        (long long)g->new_tokens, (int)syn_comm_max_tag(syn_ctx_comm(model->ctx)));
     if (g->prompt_tokens < 1 || g->new_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld prompt tokens and %lld new tokens: both must be at least 1",

@@ -11,6 +11,8 @@ SYN_API_BEGIN
 
 typedef struct syn_generation {
     /* inputs */
+    const syn_group *pp; /* the ranks that have the parts of the model, in order, as the stages of a
+                            pipeline; NULL: this rank's model is whole */
     int64_t batch, prompt_tokens, new_tokens; /* new_tokens >= 1 */
     const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
     const int32_t
@@ -19,7 +21,9 @@ typedef struct syn_generation {
     double repetition_penalty; /* penalty for tokens that are in the prompt (padding excluded) or
                                   were generated, see syn_repetition_penalty; 0 or 1: none */
     syn_stop_criteria end;     /* all zero: sequences never end */
-    bool want_logits;          /* copy the logits of the last prompt position */
+    bool want_logits;  /* copy the logits of the last prompt position, on ranks that have them */
+    bool share_logits; /* in a pipeline: broadcast these logits from the last stage to all stages;
+                          the same on all ranks */
     /* Called before the first step and after each step; may be NULL. */
     void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;
@@ -32,12 +36,14 @@ typedef struct syn_generation {
        NULL. */
     int32_t *tokens; /* (batch, new_tokens); end.fill after the end of a sequence */
     int64_t made;    /* number of steps run: less than new_tokens if every sequence ended earlier */
-    float *logits;   /* (batch, V0), converted to f32 */
+    float *logits;   /* (batch, V0), converted to f32; NULL if this rank has none */
     int64_t prefill_ns, decode_ns; /* wall time; decode_ns covers made - 1 steps */
 } syn_generation;
 
-/* Collective over the tensor-parallel group: all ranks call it with the same arguments. All ranks
-   sample, and the group's first rank broadcasts its tokens to the others. */
+/* Collective over the tensor-parallel group and g->pp: all ranks call it with the same arguments.
+   All ranks of the tensor-parallel group sample, and its first rank broadcasts its tokens to the
+   others. In a pipeline, the batch passes through the stages one after the other, and the last
+   stage broadcasts the sampled tokens to all stages. */
 syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

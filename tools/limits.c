@@ -32,10 +32,12 @@ void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint3
 
 bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[LIMITS_SHARES],
                    double *utilisation) {
+    const int stages = l->stages > 0 ? l->stages : 1;
     double others = 0;
     *utilisation = 0;
     for (int i = 0; i < LIMITS_SHARES; i++) shares[i] = 0;
     if (!(wall_ns > 0)) return false;
+    wall_ns *= stages; /* of all stages' ranks */
     for (int phase = 0; phase < SYN_PHASE_COUNT; phase++) {
         if (!(phases >> phase & 1)) continue;
         *utilisation += l->at_peak_ns[phase] / wall_ns;
@@ -44,7 +46,9 @@ bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shar
             others += l->ns[phase][i] / wall_ns;
         }
     }
-    shares[SYN_LIMIT_COMMUNICATION] = others < 1 ? 1 - others : 0;
+    shares[LIMITS_BUBBLE] = 1 - 1.0 / stages;
+    const double busy = others + shares[LIMITS_BUBBLE];
+    shares[SYN_LIMIT_COMMUNICATION] = busy < 1 ? 1 - busy : 0;
     return true;
 }
 

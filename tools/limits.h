@@ -6,8 +6,10 @@
 #include "syntorch/hardware/hardware.h"
 #include "tools/extrapolation.h"
 
-/* Sums over the ops of one rank, by phase. */
+/* Sums over the ops of one rank, or of one rank of each stage, by phase. */
 typedef struct limits {
+    int stages; /* stages of a pipeline that run one after the other, so that each waits while
+                   another one runs; 0: one */
     double ns[SYN_PHASE_COUNT][SYN_LIMIT_COUNT]; /* predicted time of the ops, by what limits each
                                                     op */
     double at_peak_ns[SYN_PHASE_COUNT]; /* time that matrix products and attention would take at the
@@ -28,8 +30,9 @@ void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint3
                 const syn_node *node);
 /* Computes the shares of wall_ns, the total time of the phases whose bits are set in `phases`.
    Communication gets the time in which the rank does no other work: exposed communication and wait
-   time. The bubble is 0. *utilisation is the fraction of wall_ns that the flops would take at the
-   peak rate (model flops utilisation, Chowdhery et al. 2022). Returns false if wall_ns is 0. */
+   time. The bubble is the time in which other stages run, or 0 if l->stages is 0. *utilisation is
+   the fraction of wall_ns that the flops would take at the peak rate (model flops utilisation,
+   Chowdhery et al. 2022). Returns false if wall_ns is 0. */
 bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[LIMITS_SHARES],
                    double *utilisation);
 /* Writes "61% compute, 9% memory, 4% launch overhead, 26% communication; 38% of peak flops", or

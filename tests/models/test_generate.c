@@ -12,7 +12,8 @@ enum { BATCH = 3, PROMPT = 5, NEW = 12 };
 static const int32_t prompts[BATCH * PROMPT] = {1, 2, 3, 4, 5, 90, 80, 70, 60, 50, 7, 7, 7, 7, 96};
 
 struct job {
-    int tp;
+    int tp;      /* number of ranks */
+    bool staged; /* the ranks are stages of a pipeline instead */
     bool fused;
     const ref_model *weights;
     syn_generation request;
@@ -23,11 +24,19 @@ struct job {
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_model *gpt = NULL;
-    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = 1};
-    syn_generation *g = &job->results[me->index];
+    const int64_t layers = job->weights->config.n_layer;
+    const int i = me->index, n = job->tp;
+    const syn_model_part part = {i * layers / n, (i + 1) * layers / n - i * layers / n, i == 0,
+                                 i == n - 1};
+    const syn_model_options how = {.tp = job->staged ? NULL : me->tp,
+                                   .part = job->staged ? &part : NULL,
+                                   .fused_attention = job->fused,
+                                   .seed = 1};
+    syn_generation *g = &job->results[i];
     *g = job->request;
+    if (job->staged) g->pp = me->tp;
     syn_status s = syn_model_new(&gpt, me->ctx, &job->weights->config, &how, err);
-    if (s == SYN_OK) s = ref_load(job->weights, me->ctx, me->index, job->tp);
+    if (s == SYN_OK) s = ref_load(job->weights, me->ctx, job->staged ? 0 : i, job->staged ? 1 : n);
     if (s == SYN_OK) s = syn_generate(gpt, g, err);
     if (me->index == 0) job->peak_bytes = syn_ctx_peak_bytes(me->ctx);
     syn_model_free(gpt);
@@ -111,6 +120,37 @@ static void greedy_tokens_are_the_likeliest(void) {
         free_results(&job);
         CHECK_MSG(same, "tp %d, fused %d: not the likeliest tokens", job.tp, job.fused);
         CHECK_MSG(worst <= 1e-5, "tp %d: logits of the prompt differ by %g", job.tp, worst);
+    }
+    ref_free(&m);
+}
+
+/* Stages of a pipeline, of which some may have no layers, generate the same tokens. All
+   stages get them, and the logits if they are shared. */
+static void stages_generate_the_same(void) {
+    ref_model m = ref_filled(&small_gpt);
+    int32_t want[BATCH * NEW];
+    penalized_reference(&m, 1.7, want);
+    CHECK(want[0] != want[1]); /* so that the second token ends the sequence */
+    for (int i = 0; i < 6; i++) {
+        struct job job = {
+            .tp = 2 + i % 3, .staged = true, .fused = i / 3, .weights = &m, .request = request(0)};
+        job.request.repetition_penalty = 1.7;
+        job.request.share_logits = i / 3;
+        job.request.end = (syn_stop_criteria){{want[1]}, 1, want[1], want[1]};
+        job.request.batch = 1;
+        job.request.new_tokens = 4;
+        bool same = run(&job);
+        const syn_generation *last = &job.results[job.tp - 1];
+        for (int r = 0; r < job.tp && same; r++) {
+            const syn_generation *g = &job.results[r];
+            const bool has = r == job.tp - 1 || i / 3;
+            same = g->made == 2 && memcmp(g->tokens, want, 2 * sizeof *want) == 0 &&
+                   (g->logits != NULL) == has &&
+                   (!has || memcmp(g->logits, last->logits,
+                                   (size_t)small_gpt.vocab_size * sizeof *g->logits) == 0);
+        }
+        free_results(&job);
+        CHECK_MSG(same, "%d stages, %d: not the reference's tokens", job.tp, i / 3);
     }
     ref_free(&m);
 }
@@ -409,6 +449,7 @@ static void models_refuse_what_does_not_divide(void) {
 static const test_case cases[] = {
     {"greedy_tokens_are_the_likeliest", greedy_tokens_are_the_likeliest},
     {"tokens_seen_are_penalized", tokens_seen_are_penalized},
+    {"stages_generate_the_same", stages_generate_the_same},
     {"sampled_tokens_depend_on_the_seed_alone", sampled_tokens_depend_on_the_seed_alone},
     {"end_of_text_stops_and_pads", end_of_text_stops_and_pads},
     {"decoding_needs_no_more_memory", decoding_needs_no_more_memory},

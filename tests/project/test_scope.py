@@ -42,14 +42,13 @@ ROWS = {
         ([*TRAIN, "--num-gpus", "4", "--tp", "2", "--zero", "1"], None),
         ([*TRAIN, "--num-gpus", "2", "--zero", "2"], None),
         ([*TRAIN, "--num-gpus", "2", "--zero", "3"], None)],
-    "pipeline parallelism in training; sequence parallelism": [
+    "pipeline parallelism, sequence parallelism": [
         ([*GPT, "--tp", "2", "--sp"], None),
+        ([*GPT, "--tp", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "2", "--tp", "2", "--sp"], None),
         ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
           "--vp", "2", "--gradient-accumulation-steps", "2"], None)],
-    "pipeline parallelism in inference": [
-        ([*GPT, "--pp", "2"], "pipeline parallelism (pp) is not supported in inference")],
     "mixture of experts": [(["inference", *META, "--model_config", "config.json"],
                             'is "mixtral", but only')],
     "ranks as threads, over MPI, or on `meta`": [

@@ -138,6 +138,10 @@ syn_status ref_load(const ref_model *m, syn_ctx *ctx, int rank, int tp) {
         size_t bytes;
         float *shard = ref_shard(&m->params[i], rank, tp, &bytes);
         const syn_tensor t = syn_find_param(ctx, m->params[i].name);
+        if (!t.id) { /* of another part of the model */
+            free(shard);
+            continue;
+        }
         const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
         if (syn_dtype_is_half(dtype)) {
             const size_t n = bytes / sizeof *shard;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "models/training/division.h"
 #include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/inference/inference_score.h"
@@ -34,6 +35,16 @@ static syn_status find_config(const inference_args *args, char *found, size_t fo
         args->weights);
 }
 
+/* Divides the layers into pipeline stages. */
+static syn_status divide(inference *run, syn_error *err) {
+    const int32_t pp = run->launch.parallel.pp;
+    const syn_schedule_shape shape = {SYN_SCHEDULE_GPIPE, pp, 1, 1, 0};
+    const syn_layer_division division = {.layers = run->args->layers_per_stage};
+    run->parts = syn_calloc((size_t)pp, sizeof *run->parts);
+    if (!run->parts) return SYN_FAIL_NOMEM(err, (size_t)pp * sizeof *run->parts, "stages");
+    return syn_pipeline_parts(run->parts, &run->config, &shape, &division, err);
+}
+
 syn_status checkpoint_configure(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     syn_model_config *c = &run->config;
@@ -52,12 +63,8 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     run->params = syn_model_config_params(c, run->heads);
     syn_plan *plan = &run->launch.parallel;
     SYN_TRY(parallel_plan(plan, &args->parallel, 0, args->tp, err));
-    if (plan->pp > 1)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "pipeline parallelism (pp) is not supported in inference");
-    if (plan->zero > 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "ZeRO divides the state of training; omit --zero");
-    return syn_model_plan_check(c, plan, err);
+    SYN_TRY(syn_model_plan_check(c, plan, err));
+    return divide(run, err);
 }
 
 /* ---- Comparing with the model ---- */

@@ -8,6 +8,7 @@
 #include "models/model.h"
 #include "models/stop_criteria.h"
 #include "models/weights/weights.h"
+#include "syntorch/mesh.h"
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
 #include "tools/output_lock.h"
@@ -37,6 +38,7 @@ typedef struct inference_args {
     const char *device, *hw, *compare, *model_config, *model, *weights, *tokenizer, *prompt,
         *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *embeddings, *perplexity,
         *eos;
+    const char *layers_per_stage;
     cli_texts sweep;
     int attention, logits, pooling; /* values of the enumerations above */
     int dtype, weight_dtype;        /* syn_dtype; -1 if not given */
@@ -44,6 +46,13 @@ typedef struct inference_args {
 } inference_args;
 
 typedef struct inference inference;
+
+/* One rank of a run. */
+typedef struct inference_rank {
+    syn_model *model;
+    const syn_group *pp; /* the ranks of the pipeline's stages; NULL: the model is whole */
+    bool shows_progress;
+} inference_rank;
 
 /* The token ids of a prompt. */
 typedef struct inference_text {
@@ -68,7 +77,7 @@ typedef struct inference_task {
        including the special tokens around it. */
     syn_status (*lay_out)(inference *run, const inference_text *texts, syn_error *err);
     /* Runs the task on one rank, in the model's context. */
-    syn_status (*run)(inference *run, syn_model *model, bool progress, syn_error *err);
+    syn_status (*run)(inference *run, const inference_rank *rank, syn_error *err);
     uint64_t (*plan)(const inference *run, uint64_t hash); /* adds the task's data to `hash`, see
                                                               launch.plan */
     /* Print the results, as lines and as JSON members. They come between the description of the
@@ -91,6 +100,7 @@ struct inference {
     syn_error unknown; /* reason why the model is unknown; code SYN_OK: the model is known */
     unsigned heads; /* output heads of the model, including heads that only --save_weights needs */
     int64_t params; /* number of parameters */
+    syn_model_part *parts; /* of each pipeline stage */
     const inference_task *task;
     void *work;
     syn_sampling_defaults defaults; /* sampling parameters from the file defaults_file */
@@ -112,9 +122,9 @@ struct inference {
     double cache_elems;                /* elements of the KV cache of all ranks; set by the task */
     int64_t score_ns;                  /* scoring time of rank 0, see inference_score.h */
     int64_t scored_tokens;             /* number of tokens scored by --perplexity */
-    report report;                     /* report of rank 0 */
+    report report;                     /* report of rank 0, or of the first rank of each stage */
     comparison comparison;             /* machines of --compare; empty without it */
-    report *compared;                  /* report of rank 0 on each machine of `comparison` */
+    report *compared;                  /* the same on each machine of `comparison` */
 
     output_lock save_lock, trace_lock; /* locks of the output folders, held by rank 0's process */
 };
@@ -174,19 +184,26 @@ void inference_list_saved(const inference *run, FILE *list);
 
 /* Returns a hash of everything that determines the ranks' work; see launch.plan. */
 uint64_t inference_plan(void *run);
-/* Creates the model of one rank in its context, with the weights of run->weights or, if that is
-   NULL, random weights. */
-syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+/* Creates a rank's part of the model in its context, with the weights of run->weights or, if that
+   is NULL, random weights. */
+syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_mesh *mesh,
                                 syn_model **model, syn_error *err) SYN_MUST_USE;
-/* The same with weights from an open reader (NULL: random weights). Shows progress. */
-syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+/* The same with weights from an open reader (NULL: random weights). mesh NULL: the whole model on
+   one rank. Shows progress. */
+syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_mesh *mesh,
                                 syn_weights_reader *reader, syn_model **model,
                                 syn_error *err) SYN_MUST_USE;
 /* Runs the task with this model. */
-syn_status inference_run_model(inference *run, syn_ctx *ctx, syn_model *model,
+syn_status inference_run_model(inference *run, const syn_mesh *mesh, syn_model *model,
                                syn_error *err) SYN_MUST_USE;
-/* Adds the rows that rank 0 has recorded since the last call to the report. */
+/* Adds the rows that a rank has recorded since the last call to the report. Does nothing for other
+   ranks than 0 or the first rank of a stage, and if inference_report_stages will add the rows. */
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
+/* Whether rows must be kept for output or for inference_report_stages. */
+bool inference_keeps_rows(const inference *run);
+/* Called after all ranks have run. If stages ran concurrently, adds their rows to the report. Over
+   MPI, only the rows of rank 0. */
+syn_status inference_report_stages(inference *run, syn_error *err) SYN_MUST_USE;
 /* Prints a note on standard error, unless --quiet is given. */
 void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3);
 /* Print the time of one pass over all tokens of the task, as lines ("scoring: 12 tokens in 3 ms")

@@ -22,7 +22,7 @@ typedef struct filling {
 } filling;
 
 /* Runs one rank: predicts the masked tokens, and scores every position if an option asks for it. */
-syn_status inference_fill_rank(inference *run, syn_model *model, bool progress_shown,
+syn_status inference_fill_rank(inference *run, const inference_rank *self,
                                syn_error *err) SYN_MUST_USE;
 
 #endif

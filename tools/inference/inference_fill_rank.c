@@ -119,9 +119,9 @@ static syn_status run_pieces(inference *run, syn_model *model, const inference_s
     return SYN_OK;
 }
 
-syn_status inference_fill_rank(inference *run, syn_model *model, bool progress_shown,
-                               syn_error *err) {
+syn_status inference_fill_rank(inference *run, const inference_rank *self, syn_error *err) {
     filling *work = run->work;
+    syn_model *model = self->model;
     const syn_ctx *ctx = syn_model_ctx(model);
     const bool keeps = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx);
     inference_scoring scores = {.run = run, .model = model, .padding = work->n_padding};
@@ -130,10 +130,10 @@ syn_status inference_fill_rank(inference *run, syn_model *model, bool progress_s
     syn_status s = SYN_OK;
     if (inference_scores(run->args)) {
         s = inference_scoring_begin(&scores, err);
-        if (s == SYN_OK) s = run_pieces(run, model, &scores, progress_shown, err);
+        if (s == SYN_OK) s = run_pieces(run, model, &scores, self->shows_progress, err);
         s = inference_scoring_end(&scores, s, err);
     } else {
-        s = run_pieces(run, model, NULL, progress_shown, err);
+        s = run_pieces(run, model, NULL, self->shows_progress, err);
     }
     if (keeps) work->forward_ns = (int64_t)syn__clock_ns() - start;
     return s;

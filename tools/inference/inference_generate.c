@@ -164,8 +164,8 @@ static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_erro
     (void)step;
     if (rank->text.run)
         text_stream_add(&rank->text, rank->made->tokens, text_tokens(rank->made, 0));
-    *keep_rows = rank->run->launch.want_graph;
-    if (*keep_rows || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
+    *keep_rows = inference_keeps_rows(rank->run);
+    if (*keep_rows) return SYN_OK;
     return inference_report(rank->run, rank->ctx, err);
 }
 
@@ -183,21 +183,23 @@ static void print_prompts(const inference *run) {
     }
 }
 
-static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
+static syn_status run_rank(inference *run, const inference_rank *self, syn_error *err) {
     continuation *work = work_of(run);
-    rank_run rank = {.run = run, .ctx = syn_model_ctx(model)};
+    rank_run rank = {.run = run, .ctx = syn_model_ctx(self->model)};
     const bool first = syn_ctx_rank(rank.ctx) == 0;
     const int32_t *prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt;
     if (inference_scores(run->args))
-        SYN_TRY(inference_score_texts(run, model, prompt, work->padding, progress_shown, err));
+        SYN_TRY(inference_score_texts(run, self->model, prompt, work->padding, self->shows_progress,
+                                      err));
     if (run->new_tokens == 0) return SYN_OK;
     if (first && streams_text(run)) {
         print_prompts(run);
         text_stream_begin(&rank.text, run, TEXT_BEGINS);
     }
     progress tokens = {
-        .what = "generating", .unit = "tokens", .quiet = !progress_shown || rank.text.run};
-    syn_generation g = {.batch = run->batch,
+        .what = "generating", .unit = "tokens", .quiet = !self->shows_progress || rank.text.run};
+    syn_generation g = {.pp = self->pp,
+                        .batch = run->batch,
                         .prompt_tokens = run->prompt_tokens,
                         .new_tokens = run->new_tokens,
                         .prompt = prompt,
@@ -205,13 +207,15 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
                         .sampling = work->sampling.how,
                         .repetition_penalty = work->sampling.repetition_penalty,
                         .end = work->sampling.end,
-                        .want_logits = first, /* to check for NaN and infinity */
+                        /* on the first rank of each stage, to check for NaN and infinity */
+                        .want_logits = syn_ctx_rank(rank.ctx) % run->launch.parallel.tp == 0,
+                        .share_logits = run->args->save_logits && self->pp,
                         .progress = progress_step,
                         .progress_user = &tokens,
                         .after_step = after_step,
                         .after_step_user = &rank};
     rank.made = &g;
-    const syn_status s = syn_generate(model, &g, err);
+    const syn_status s = syn_generate(self->model, &g, err);
     text_stream_end(&rank.text, g.tokens, s == SYN_OK && g.tokens ? text_tokens(&g, 0) : 0);
     SYN_TRY(s);
     if (first) {
@@ -283,7 +287,9 @@ static run_shape shape_of(const inference *run) {
                        .batch = g->batch,
                        .tokens = g->prompt_tokens,
                        .new_tokens = g->made};
-    if (run->config.family != &syn_gpt_family) shape.unlike[0] = "a model other than GPT";
+    int n = 0;
+    if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model other than GPT";
+    if (run->launch.parallel.pp > 1) shape.unlike[n++] = "a pipeline";
     return shape;
 }
 

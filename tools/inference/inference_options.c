@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/inference/checkpoint.h"
+#include "tools/inference/inference_score.h"
 
 static inference_args args = {.tp = 1,
                               .batch_size = 1,
@@ -28,7 +29,12 @@ const cli_option inference_options[] = {
      "sequence parallelism: tensor-parallel ranks divide the tokens of a prompt between sharded "
      "layers; single tokens are not divided",
      0, 0},
-    TRAINING_OPTIONS(args.parallel),
+    {"pp", CLI_INT, &args.parallel.pp, "N",
+     "pipeline stages: N times as many threads or processes; stages run one after the other [1]", 1,
+     65536},
+    {"layers_per_stage", CLI_TEXT, &args.layers_per_stage, "N,N,...",
+     "layers of each pipeline stage, such as 7,8,8,7; default: the same number", 0, 0},
+    ZERO_OPTION(args.parallel),
     PARALLEL_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records every op and computes nothing", 0, 0},
@@ -192,6 +198,10 @@ static const char *contradiction(bool meta) {
 /* Returns an error message if the task of the model does not use a given option, else NULL. */
 static const char *useless(inference *run) {
     if (checkpoint_configure(run, &run->unknown) != SYN_OK) return NULL;
+    if (run->launch.parallel.pp > 1 &&
+        (run->task != &inference_generate || inference_scores(&args)))
+        return "--pp generates text in stages; omit it with BERT, --perplexity, --logits all and "
+               "--embeddings";
     return run->task->refuses ? run->task->refuses(&args) : NULL;
 }
 
@@ -200,17 +210,28 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
         {!args.visualize_trace && args.sweep.n == 0,
          {"out_dir"},
          "has no effect without --visualize_trace or --sweep; give one, or omit it"},
+        {args.parallel.pp < 2 && args.sweep.n == 0,
+         {"layers_per_stage"},
+         "has no effect without --pp; give that, too, or omit it"},
     };
     return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+}
+
+static int refuse_processes(const launch *l, int64_t stages) {
+    return cli_fail(l->program, CLI_USAGE,
+                    "%d MPI processes were started, but --tp%s is %lld; they must be equal",
+                    l->ranks, stages > 1 ? " x --pp" : "", (long long)(args.tp * stages));
 }
 
 int inference_check_options(inference *run) {
     launch *l = &run->launch;
     run->args = &args;
-    if (l->mpi && l->ranks != args.tp)
+    const int64_t stages = args.parallel.pp > 0 ? args.parallel.pp : 1;
+    if (l->mpi && l->ranks != args.tp * stages) return refuse_processes(l, stages);
+    if (l->mpi && stages > 1 && (args.hw || args.compare))
         return cli_fail(l->program, CLI_USAGE,
-                        "%d MPI processes were started, but --tp is %lld; they must be equal",
-                        l->ranks, (long long)args.tp);
+                        "--hw and --compare predict a pipeline without MPI, best with --device "
+                        "meta");
     const int device = launch_device(l, args.device);
     if (device != CLI_RUN) return device;
     const bool meta = l->device == SYN_DEVICE_META;
@@ -220,7 +241,9 @@ int inference_check_options(inference *run) {
     if (!sentence) sentence = useless(run);
     if (sentence) return cli_fail(l->program, CLI_USAGE, "%s", sentence);
     run->fused_attention = choose_attention();
-    l->ranks = (int32_t)args.tp;
+    l->ranks = (int32_t)(args.tp * stages);
+    l->alone_n = (int32_t)stages;
+    l->alone_step = (int32_t)args.tp;
     l->quiet = args.quiet;
     l->check_collectives = args.check_collectives;
     l->watchdog_s = args.watchdog;

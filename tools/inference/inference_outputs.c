@@ -87,19 +87,19 @@ syn_status inference_make_folders(inference *run, syn_error *err) {
     return folder_check_output(args->embeddings, err);
 }
 
-static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,
-                           syn_error *err) {
+static syn_status keep_all(const syn__input_files *inputs, const inference *run, syn_error *err) {
+    const inference_args *args = run->args;
     if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
     if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
     if (args->save_weights) SYN_TRY(keep_from_saving(inputs, args, err));
-    if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, args->tp, err);
+    if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, run->launch.ranks, err);
     return SYN_OK;
 }
 
 syn_status inference_keep_inputs(const inference *run, syn_error *err) {
     syn__input_files inputs = {0};
     syn_status s = add_all(&inputs, run->args, err);
-    if (s == SYN_OK) s = keep_all(&inputs, run->args, err);
+    if (s == SYN_OK) s = keep_all(&inputs, run, err);
     syn__input_files_free(&inputs);
     return s;
 }

@@ -128,10 +128,10 @@ static syn_status after_window(void *user, int64_t window, bool *keep_rows, syn_
     return inference_report(rank->run, rank->ctx, err);
 }
 
-static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
+static syn_status run_rank(inference *run, const inference_rank *self, syn_error *err) {
     perplexity *work = work_of(run);
-    rank_run rank = {run, syn_model_ctx(model)};
-    progress windows = {.what = "scoring", .unit = "windows", .quiet = !progress_shown};
+    rank_run rank = {run, syn_model_ctx(self->model)};
+    progress windows = {.what = "scoring", .unit = "windows", .quiet = !self->shows_progress};
     syn_perplexity p = {.tokens = run->launch.device == SYN_DEVICE_META ? NULL : work->ids,
                         .n_tokens = (int64_t)work->n_ids,
                         .max_length = work->max_length,
@@ -140,7 +140,7 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
                         .progress_user = &windows,
                         .after_window = after_window,
                         .after_window_user = &rank};
-    SYN_TRY(syn_perplexity_run(model, &p, err));
+    SYN_TRY(syn_perplexity_run(self->model, &p, err));
     if (syn_ctx_rank(rank.ctx) == 0) {
         work->done = p;
         run->scored_tokens = p.counted;

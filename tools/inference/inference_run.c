@@ -20,7 +20,7 @@ static syn_status add_trace(report *r, const syn_trace *trace, const syn_hardwar
     return s;
 }
 
-syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
+static syn_status report_rank(inference *run, const syn_ctx *ctx, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     const comparison *c = &run->comparison;
     if (!run->launch.alone || c->n == 0) /* otherwise compared[0] gets the same rows */
@@ -30,18 +30,43 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
     return SYN_OK;
 }
 
+/* Whether the stages of a pipeline run concurrently. */
+static bool stages_run_together(const inference *run) {
+    return run->launch.parallel.pp > 1 && run->launch.device != SYN_DEVICE_META;
+}
+
+bool inference_keeps_rows(const inference *run) {
+    return run->launch.want_graph || stages_run_together(run);
+}
+
+syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
+    /* Ranks are numbered along tp first. */
+    if (syn_ctx_rank(ctx) % run->launch.parallel.tp != 0 || stages_run_together(run)) return SYN_OK;
+    return report_rank(run, ctx, err);
+}
+
+syn_status inference_report_stages(inference *run, syn_error *err) {
+    const syn_plan *plan = &run->launch.parallel;
+    for (int32_t i = 0; i < plan->pp && stages_run_together(run); i++) {
+        const syn_ctx *ctx = run->launch.ctx[i * plan->tp];
+        if (ctx) SYN_TRY(report_rank(run, ctx, err));
+    }
+    return SYN_OK;
+}
+
 /* Whether this rank shows progress. */
 static bool shows(const inference *run, const syn_ctx *ctx) {
     return syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
 }
 
-syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_mesh *mesh,
                                 syn_weights_reader *reader, syn_model **model, syn_error *err) {
     progress weights = {.what = reader ? "loading weights" : "making weights",
                         .unit = reader ? NULL : "layers",
                         .terminal_only = reader != NULL,
                         .quiet = !shows(run, ctx)};
-    const syn_model_options how = {.tp = tp,
+    const syn_model_options how = {.tp = mesh ? mesh->group[SYN_AXIS_TP] : NULL,
+                                   .part = mesh ? &run->parts[mesh->index[SYN_AXIS_PP]] : NULL,
                                    .heads = run->heads,
                                    .fused_attention = run->fused_attention,
                                    .sp = run->launch.parallel.sp,
@@ -73,31 +98,35 @@ static syn_status check_device_memory(const inference *run, const syn_ctx *ctx, 
     return SYN_FAIL(
         err, SYN_E_NOMEM,
         "out of memory: a rank's weights of %s and KV cache of %lld sequences need %s, but its "
-        "device has %s free; use --dtype bf16, a smaller batch or a larger --tp",
+        "device has %s free; use --dtype bf16, a smaller batch or a larger --tp or --pp",
         run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
         cli_bytes_text((double)left, b, sizeof b));
 }
 
-syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_mesh *mesh,
                                 syn_model **model, syn_error *err) {
     syn_weights_reader *reader = NULL;
     SYN_TRY(check_device_memory(run, ctx, err));
     if (run->weights) SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
-    syn_status s = inference_make_model(run, ctx, tp, reader, model, err);
+    syn_status s = inference_make_model(run, ctx, mesh, reader, model, err);
     if (s == SYN_OK && reader) s = syn_weights_finish(reader, *model, NULL, err);
     syn_weights_reader_free(reader);
     return s;
 }
 
-syn_status inference_run_model(inference *run, syn_ctx *ctx, syn_model *model, syn_error *err) {
-    SYN_TRY(run->task->run(run, model, shows(run, ctx), err));
-    return syn_ctx_rank(ctx) == 0 ? inference_report(run, ctx, err) : SYN_OK;
+syn_status inference_run_model(inference *run, const syn_mesh *mesh, syn_model *model,
+                               syn_error *err) {
+    const syn_ctx *ctx = syn_model_ctx(model);
+    const inference_rank rank = {model, mesh->group[SYN_AXIS_PP], shows(run, ctx)};
+    SYN_TRY(run->task->run(run, &rank, err));
+    return inference_report(run, ctx, err);
 }
 
 uint64_t inference_plan(void *user) {
     const inference *run = user;
     const inference_args *args = run->args;
     const int64_t numbers[] = {args->tp,
+                               run->launch.parallel.pp,
                                args->seed,
                                args->top_k,
                                run->batch,
@@ -111,8 +140,10 @@ uint64_t inference_plan(void *user) {
                                args->weights != NULL,
                                args->save_weights != NULL,
                                run->fused_attention};
-    const uint64_t h =
+    uint64_t h =
         syn_hash(numbers, sizeof numbers, run->weights ? syn_weights_hash(run->weights) : 0);
+    for (int32_t i = 0; i < run->launch.parallel.pp; i++)
+        h = syn_hash(&run->parts[i].n_layers, sizeof run->parts[i].n_layers, h);
     return run->task->plan(run, syn_model_config_hash(&run->config, h));
 }
 
@@ -173,6 +204,12 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
                          : SYN_FAIL_NOMEM(err, sizeof *run->compared, "the runs of --compare");
 }
 
+static void begin_reports(inference *run) {
+    const int stages = run->launch.parallel.pp;
+    run->report.limits.stages = stages;
+    for (int i = 0; i < run->comparison.n; i++) run->compared[i].limits.stages = stages;
+}
+
 /* Chooses the dtype of a run on meta if no option sets it. */
 static void choose_dtype(inference *run) {
     const inference_args *args = run->args;
@@ -196,6 +233,7 @@ syn_status inference_prepare(inference *run, syn_error *err) {
     }
     run->defaults = (syn_sampling_defaults){NAN, NAN, NAN, NAN, NAN};
     SYN_TRY(choose_hardware(run, err));
+    begin_reports(run);
     if (args->weights) SYN_TRY(checkpoint_open(run, err));
     choose_dtype(run);
     SYN_TRY(inference_open_tokenizer(run, err));
@@ -218,5 +256,6 @@ void inference_free(inference *run) {
     report_free(&run->report);
     for (int i = 0; run->compared && i < run->comparison.n; i++) report_free(&run->compared[i]);
     syn_free(run->compared);
+    syn_free(run->parts);
     comparison_free(&run->comparison);
 }

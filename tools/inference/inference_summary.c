@@ -32,6 +32,7 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
         {.name = "vocabulary", .i64 = m->vocab_size},
         {.name = "parameters", .i64 = run->params},
         {.name = "tp", .i64 = run->args->tp},
+        {.name = "pp", .i64 = run->launch.parallel.pp},
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_text(run, dtype)},
         {.name = "batch", .i64 = run->batch},
         {.name = "prompt_tokens", .i64 = run->prompt_tokens},
@@ -45,6 +46,7 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "new_tokens") == 0 && run->new_tokens == 0) continue; /* BERT */
+        if (strcmp(list[i].name, "pp") == 0 && list[i].i64 == 1) continue;
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
     }
@@ -82,12 +84,15 @@ static void print_shared_heads(const inference *run) {
 /* Prints model, device and dtype. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
+    const int32_t pp = run->launch.parallel.pp;
     char a[64], name[CLI_SHOWN_BYTES], device[256], title[160], dtype[DTYPE_TEXT_BYTES];
-    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
+    char stages[24] = "";
+    if (pp > 1) snprintf(stages, sizeof stages, ", pp %d", pp);
+    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld%s, "
            "%s attention, %s\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
            (long long)m->n_head, cli_count_text((double)run->params, a, sizeof a),
-           (long long)run->args->tp, attention_name(run), dtype_text(run, dtype));
+           (long long)run->args->tp, stages, attention_name(run), dtype_text(run, dtype));
     print_shared_heads(run);
     if (run->weights)
         printf("weights: %s, %s\n", cli_shown(run->args->weights, name, sizeof name),
@@ -162,7 +167,8 @@ static void print_summary(const inference *run) {
            run->launch.ranks, cli_plural((uint64_t)run->launch.ranks));
     if (run->launch.device != SYN_DEVICE_META)
         footprint_print(run->launch.ctx[0], r->largest_bytes, stdout);
-    printf("\nops of rank 0, without views");
+    printf("\nops of %s, without views",
+           run->launch.parallel.pp > 1 && !run->launch.mpi ? "one rank of each stage" : "rank 0");
     if (run->launch.hw)
         printf("; predicted for %s",
                cli_shown(syn_hardware_title(&run->hw, title, sizeof title), name, sizeof name));
@@ -180,12 +186,12 @@ static syn_status print_json(const inference *run, syn_error *err) {
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run->config.name);
     syn_sink_printf(out,
-                    ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
+                    ", \"tp\": %lld, \"pp\": %d, \"device\": \"%s\", \"dtype\": \"%s\", "
                     "\"weight_dtype\": \"%s\", \"attention\": \"%s\", \"ranks\": %d, "
                     "\"nodes\": %llu, \"trace_hash\": [",
-                    (long long)run->args->tp, run->args->device, syn_dtype_name(run->dtype),
-                    syn_dtype_name(run->weight_dtype), attention_name(run), run->launch.ranks,
-                    (unsigned long long)all_nodes(run));
+                    (long long)run->args->tp, run->launch.parallel.pp, run->args->device,
+                    syn_dtype_name(run->dtype), syn_dtype_name(run->weight_dtype),
+                    attention_name(run), run->launch.ranks, (unsigned long long)all_nodes(run));
     for (int32_t i = 0; i < run->launch.ranks; i++)
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
                         (unsigned long long)run->launch.hashes[i]);

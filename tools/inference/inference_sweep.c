@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "syntorch/base/memory.h"
-#include "tools/inference/inference.h"
+#include "tools/inference/inference_score.h"
 #include "tools/sweep/suggestions.h"
 
 static sweep swept;
@@ -30,9 +30,16 @@ static int name_machines(const cli_program *program, inference_args *args) {
 }
 
 int inference_check_sweep(const inference *run, int argc, char **argv) {
-    static const char *const keys[] = {"tp",        "batch_size",   "num_input_tokens",
-                                       "dtype",     "weight_dtype", "num_output_tokens",
-                                       "attention", "model",        "hw",
+    static const char *const keys[] = {"tp",
+                                       "pp",
+                                       "batch_size",
+                                       "num_input_tokens",
+                                       "dtype",
+                                       "weight_dtype",
+                                       "num_output_tokens",
+                                       "attention",
+                                       "model",
+                                       "hw",
                                        NULL};
     static const char *const useless[] = {
         "compare",      "visualize_trace", "save_logits", "debug",
@@ -78,6 +85,22 @@ const syn_hardware *inference_deciding_machine(const inference *run) {
                                                            : &run->hw;
 }
 
+/* The peak memory of the recorded rank that needs most. */
+static double peak_bytes(const inference *run, int32_t *stage) {
+    const launch *l = &run->launch;
+    double most = 0;
+    *stage = 0;
+    for (int32_t i = 0; i < l->parallel.pp; i++) {
+        const syn_ctx *ctx = l->ctx[i * l->parallel.tp];
+        const double bytes = ctx ? (double)syn_ctx_peak_bytes(ctx) : 0;
+        if (bytes > most) {
+            most = bytes;
+            *stage = i;
+        }
+    }
+    return most;
+}
+
 sweep_times inference_times(const inference *run, const report *r, const syn_hardware *hw) {
     const int64_t tokens = run->scored_tokens > 0 ? run->scored_tokens
                            : run->new_tokens > 0  ? run->new_tokens
@@ -87,10 +110,11 @@ sweep_times inference_times(const inference *run, const report *r, const syn_har
                      .prefill_ns = r->predicted_prefill_ns,
                      .decode_ns = r->predicted_decode_ns,
                      .tokens = (double)(run->batch * tokens),
-                     .rank_bytes = (double)syn_ctx_peak_bytes(run->launch.ctx[0]),
+                     .stages = run->launch.parallel.pp,
                      .dtype = run->dtype,
                      .extrapolated = r->limits.extrapolated,
                      .ranks = run->launch.ranks};
+    t.rank_bytes = peak_bytes(run, &t.fullest);
     limits_shares(&r->limits, LIMITS_ALL, t.ns, t.shares, &t.utilisation);
     if (!run->task->shape) return t;
     const run_shape shape = run->task->shape(run);
@@ -160,6 +184,9 @@ static void add_fitting(suggestions *l, const inference *run) {
         suggestions_add_number(l, "batch_size", batch);
     for (int64_t tp = run->args->tp + 1; tp <= heads; tp++)
         if (heads % tp == 0) suggestions_add_number(l, "tp", tp);
+    if (run->task != &inference_generate || inference_scores(run->args)) return;
+    for (int64_t pp = run->launch.parallel.pp + 1; pp <= run->config.n_layer; pp++)
+        if (run->config.n_layer % pp == 0) suggestions_add_number(l, "pp", pp);
 }
 
 void inference_suggest(inference *run, syn_status (*once)(syn_error *err)) {

@@ -16,7 +16,7 @@ static report_row *row_of(report *r, const char *op, syn_error *err) {
     return &r->rows[r->n_rows++];
 }
 
-static void add(report_row *row, const syn_node *n) {
+static void add(report_row *row, const syn_node *n, bool timed) {
     row->calls++;
     row->flops += n->flops;
     row->bytes += n->bytes_read + n->bytes_written;
@@ -25,7 +25,7 @@ static void add(report_row *row, const syn_node *n) {
     const double busy = syn_node_busy_ns(n);
     if (busy > 0) row->busy_ns += busy;
     row->wait_ns += syn_node_wait_ns(n);
-    if (n->predicted_ns > 0) row->predicted_ns += n->predicted_ns;
+    if (timed) row->predicted_ns += n->predicted_ns;
 }
 
 static double weight(const report_row *r) {
@@ -41,13 +41,22 @@ static int by_weight(const void *a, const void *b) {
                    : strcmp(((const report_row *)a)->op, ((const report_row *)b)->op);
 }
 
-static syn_status add_node(report *r, const syn_node *n, syn_error *err) {
+/* Whether the predicted time of a node is added. A message is added where it is received, and a
+   broadcast to all stages on its first rank. */
+static bool is_timed(const syn_graph *graph, uint32_t rank, const syn_node *n) {
+    const syn_graph_group *group = n->group ? syn_graph_group_by_id(graph, n->group) : NULL;
+    if (n->predicted_ns < 0 || n->kind == SYN_NODE_SEND) return false;
+    return !group || strncmp(group->name, "pp", 2) != 0 ||
+           group->ranks[0] == graph->ranks[rank].rank;
+}
+
+static syn_status add_node(report *r, const syn_node *n, bool timed, syn_error *err) {
     report_row *row = row_of(r, n->op, err);
     if (!row) return err->code;
-    add(row, n);
-    add(&r->total, n);
+    add(row, n, timed);
+    add(&r->total, n, timed);
     if (n->wall_ns >= 0) r->measured = true;
-    if (n->predicted_ns >= 0) {
+    if (timed) {
         r->predicted = true;
         *(n->phase == SYN_PHASE_PREFILL  ? &r->predicted_prefill_ns
           : n->phase == SYN_PHASE_DECODE ? &r->predicted_decode_ns
@@ -70,13 +79,15 @@ syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, const sy
                       syn_error *err) {
     syn_cursor cur = {0}, tensors = {0};
     syn_status s = SYN_OK;
+    if (graph->ranks[rank].rank != r->last_rank) r->last_id = 0;
+    r->last_rank = graph->ranks[rank].rank;
     for (uint32_t i = 0; i < graph->ranks[rank].n_nodes && s == SYN_OK; i++) {
         const syn_node *n = syn_graph_node(graph, rank, i, &cur);
         if (!n) s = SYN_FAIL(err, cur.error.code, "%s", cur.error.text);
         if (!n || n->id <= r->last_id) continue;
         r->last_id = n->id;
         if (n->flags & SYN_NODE_VIRTUAL) continue;
-        s = add_node(r, n, err);
+        s = add_node(r, n, is_timed(graph, rank, n), err);
         if (hw) limits_add(&r->limits, hw, graph, rank, n);
         add_outputs(r, graph, rank, n, &tensors);
     }

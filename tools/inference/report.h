@@ -26,12 +26,15 @@ typedef struct report {
     double predicted_forward_ns, predicted_prefill_ns, predicted_decode_ns; /* sums by phase */
     limits limits;          /* what limits the predicted time */
     uint64_t largest_bytes; /* largest output that one op allocated */
-    uint64_t last_id;       /* highest id of the nodes added so far */
+    int32_t last_rank;      /* the rank that was added last */
+    uint64_t last_id;       /* highest id of that rank's nodes added so far */
     size_t rows_cap;
 } report;
 
 /* Adds the nodes of one rank, except views and nodes that were added before. A zeroed report is
-   empty. The caller must add each step before its rows are forgotten. The names of ops must outlive
+   empty. The stages of a pipeline are added one after the other, and their predicted times are
+   added up, because only one of them runs at a time. The caller must add each step before its rows
+   are forgotten. The names of ops must outlive
    the report. hw: the hardware whose predicted times the nodes have; NULL: none. */
 syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, const syn_hardware *hw,
                       syn_error *err) SYN_MUST_USE;

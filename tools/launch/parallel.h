@@ -13,12 +13,10 @@ typedef struct parallel_options {
     bool sp;
 } parallel_options;
 
-/* These options are not in --help, because no model implements them yet; the plan refuses them with
-   an error message. TRAINING_OPTIONS are for inference, which has no pipelines and no gradients. */
-#define TRAINING_OPTIONS(o)                          \
-    {"pp", CLI_INT, &(o).pp, "N", NULL, 1, 65536}, { \
-        "zero", CLI_INT, &(o).zero, "N", NULL, 0, 3  \
-    }
+/* These options are not in --help, because they are refused: no model implements PARALLEL_OPTIONS
+   yet, and ZERO_OPTION is for inference, which has no gradients. */
+#define ZERO_OPTION(o) \
+    { "zero", CLI_INT, &(o).zero, "N", NULL, 0, 3 }
 #define PARALLEL_OPTIONS(o)                                                                       \
     {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, \
     {                                                                                             \

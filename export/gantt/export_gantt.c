@@ -6,21 +6,19 @@
 #include <string.h>
 
 #include "export/export.h"
-#include "export/walk/graph_walk.h"
+#include "export/walk/passes.h"
 #include "export/walk/timeline.h"
 #include "syntorch/base/memory.h"
 
 /* Sizes in pixels. */
 enum { LEFT = 150, WIDTH = 1150, RIGHT = 110, TOP = 96, ROW = 24, GAP = 8, LEAST_TEXT = 9 };
 
-typedef enum pass_kind { FORWARD, BACKWARD, WEIGHTS, OPTIMIZER, KINDS } pass_kind;
-
-/* A pass of one microbatch through a chunk of layers. */
+/* A box of the chart. */
 typedef struct pass {
-    pass_kind kind;
+    syn__pass_kind kind;
     double start_ns, end_ns;
-    int64_t chunk;  /* the first layer; -1: none */
-    int32_t number; /* of the microbatch, from 1; 0: optimizer */
+    int64_t chunk;
+    int32_t number;
 } pass;
 
 typedef struct row {
@@ -41,88 +39,46 @@ typedef struct chart {
     double end_ns;
 } chart;
 
-/* ---- Finding the passes of a rank ---- */
+/* ---- The boxes of a rank ---- */
 
-/* What the nodes of the current pass have shown. */
-typedef struct state {
-    bool open;      /* there is a current pass */
-    bool layers;    /* it had a node of a layer, whose number is `last` */
-    bool after;     /* and then a node outside of layers */
-    bool only_sums; /* a backward pass without gradients of activations: weights only */
-    int64_t last;
-    pass now;
-} state;
-
-static pass_kind kind_of(syn_phase phase) {
-    if (phase == SYN_PHASE_OPTIMIZER) return OPTIMIZER;
-    return phase == SYN_PHASE_BACKWARD || phase == SYN_PHASE_RECOMPUTE ? BACKWARD : FORWARD;
-}
-
-/* Whether a node begins another pass than the current one: the phase changes, or the layers begin
-   again. In the optimizer, a rank that waited for others begins another pass. */
-static bool begins(const state *s, pass_kind kind, int64_t layer, double start_ns) {
-    if (!s->open || s->now.kind != kind) return true;
-    if (kind == OPTIMIZER) return start_ns > s->now.end_ns;
-    if (layer < 0 || !s->layers) return false;
-    return s->after || (kind == FORWARD ? layer < s->last : layer > s->last);
-}
-
-static syn_status end_pass(chart *c, state *s, size_t first, syn_error *err) {
-    if (!s->open) return SYN_OK;
-    pass *p = &s->now;
-    if (p->kind == BACKWARD && s->only_sums) p->kind = WEIGHTS;
-    if (p->kind != OPTIMIZER) p->number = 1;
-    for (size_t i = first; i < c->n_passes; i++)
-        p->number +=
-            p->kind != OPTIMIZER && c->passes[i].kind == p->kind && c->passes[i].chunk == p->chunk;
+static syn_status add_box(chart *c, const pass *p, syn_error *err) {
     SYN_TRY(syn_grow(&c->passes, &c->passes_cap, c->n_passes + 1, sizeof *c->passes, err));
     c->passes[c->n_passes++] = *p;
-    s->open = false;
     return SYN_OK;
 }
 
-static syn_status add_node(chart *c, state *s, size_t first, const syn_node *node,
-                           const syn__span *span, syn_error *err) {
-    const pass_kind kind = kind_of(node->phase);
-    const int64_t layer = syn__walk_layer(node->scope);
-    if (begins(s, kind, layer, span->start_ns)) {
-        SYN_TRY(end_pass(c, s, first, err));
-        *s = (state){.open = true,
-                     .only_sums = true,
-                     .now = {.kind = kind, .start_ns = span->start_ns, .chunk = -1}};
-    }
-    if (layer >= 0 && (s->now.chunk < 0 || layer < s->now.chunk)) s->now.chunk = layer;
-    s->after = s->layers && layer < 0;
-    if (layer >= 0) s->last = layer;
-    s->layers = s->layers || layer >= 0;
-    s->only_sums = s->only_sums && node->category != SYN_CATEGORY_ATTENTION &&
-                   node->category != SYN_CATEGORY_NORM && node->category != SYN_CATEGORY_EMBEDDING;
-    if (span->end_ns > s->now.end_ns) s->now.end_ns = span->end_ns;
-    return SYN_OK;
-}
-
-/* A message ends the pass whose result it sends. Receives are posted early, so they belong to no
-   pass. */
-static syn_status add_rank(chart *c, uint32_t place, syn_error *err) {
+/* Adds the box of a pass. In the optimizer, a rank that waited for others begins another box. */
+static syn_status add_pass(chart *c, uint32_t place, const syn__pass *p, syn_error *err) {
     const syn__timeline *t = c->timeline;
-    const uint32_t rank = t->ranks[place];
-    const size_t first = c->n_passes, begin = t->span_first[place];
     syn_cursor cursor = {0};
-    state s = {0};
-    syn_status status = SYN_OK;
-    for (size_t i = begin; i < t->span_first[place + 1] && status == SYN_OK; i++) {
-        const syn_node *node = syn_graph_node(t->graph, rank, (uint32_t)(i - begin), &cursor);
-        if (!node) break;
-        if (node->comm == SYN_COMM_SEND) status = end_pass(c, &s, first, err);
-        if (node->comm == SYN_COMM_NONE && t->spans[i].end_ns > t->spans[i].start_ns)
-            status = add_node(c, &s, first, node, &t->spans[i], err);
+    pass now = {.kind = p->kind, .start_ns = -1, .chunk = p->chunk, .number = p->number};
+    syn_status s = SYN_OK;
+    for (uint32_t i = p->first; i <= p->last && s == SYN_OK; i++) {
+        const syn_node *node = syn_graph_node(t->graph, t->ranks[place], i, &cursor);
+        const syn__span *span = &t->spans[t->span_first[place] + i];
+        if (!node) s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
+        if (!node || node->comm != SYN_COMM_NONE || !(span->end_ns > span->start_ns)) continue;
+        if (now.start_ns >= 0 && p->kind == SYN__PASS_OPTIMIZER && span->start_ns > now.end_ns) {
+            s = add_box(c, &now, err);
+            now.start_ns = -1;
+        }
+        if (now.start_ns < 0) now.start_ns = span->start_ns;
+        if (span->end_ns > now.end_ns) now.end_ns = span->end_ns;
     }
-    if (status == SYN_OK) status = end_pass(c, &s, first, err);
-    const syn_error why = cursor.error;
     syn_cursor_free(&cursor);
-    if (status == SYN_OK && why.code != SYN_OK) status = SYN_FAIL(err, why.code, "%s", why.text);
-    c->rows[c->n_rows++] = (row){rank, first, c->n_passes - first, 0};
-    return status;
+    return s == SYN_OK && now.start_ns >= 0 ? add_box(c, &now, err) : s;
+}
+
+static syn_status add_rank(chart *c, uint32_t place, syn_error *err) {
+    const size_t first = c->n_passes;
+    syn__pass *passes;
+    size_t n;
+    SYN_TRY(syn__passes_find(&passes, &n, c->timeline->graph, c->timeline->ranks[place], err));
+    syn_status s = SYN_OK;
+    for (size_t i = 0; i < n && s == SYN_OK; i++) s = add_pass(c, place, &passes[i], err);
+    syn_free(passes);
+    c->rows[c->n_rows++] = (row){c->timeline->ranks[place], first, c->n_passes - first, 0};
+    return s;
 }
 
 static bool same_passes(const chart *c, const row *a, const row *b) {
@@ -157,12 +113,10 @@ static syn_status find_passes(chart *c, syn_error *err) {
 
 /* ---- Drawing ---- */
 
-static const char *const colors[KINDS] = {
-    [FORWARD] = "#4f7aa8", [BACKWARD] = "#4c9f70", [WEIGHTS] = "#a9cfb8", [OPTIMIZER] = "#b9bec4"};
-static const char *const names[KINDS] = {[FORWARD] = "forward",
-                                         [BACKWARD] = "backward",
-                                         [WEIGHTS] = "weight gradients",
-                                         [OPTIMIZER] = "optimizer"};
+static const char *const colors[SYN__PASS_KINDS] = {[SYN__PASS_FORWARD] = "#4f7aa8",
+                                                    [SYN__PASS_BACKWARD] = "#4c9f70",
+                                                    [SYN__PASS_WEIGHTS] = "#a9cfb8",
+                                                    [SYN__PASS_OPTIMIZER] = "#b9bec4"};
 #define BUBBLE "#f6e3bd"
 
 static void text_at(syn_sink *svg, double x, double y, const char *how, const char *text) {
@@ -208,12 +162,13 @@ static void draw_pass(syn_sink *svg, const chart *c, const pass *p, int64_t firs
                     "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s "
                     "stroke=\"white\" stroke-width=\"0.5\"><title>%s %s, %s to %s</title></rect>\n",
                     x, y, width, ROW, colors[p->kind],
-                    p->number > 0 && p->chunk > first_chunk ? LATER_CHUNK : "", names[p->kind],
-                    number, time_text(p->start_ns, from), time_text(p->end_ns, until));
+                    p->number > 0 && p->chunk > first_chunk ? LATER_CHUNK : "",
+                    syn__pass_name(p->kind), number, time_text(p->start_ns, from),
+                    time_text(p->end_ns, until));
     if (*number && width >= LEAST_TEXT)
         text_at(svg, x + width / 2, y + ROW / 2 + 4,
-                p->kind == WEIGHTS ? " text-anchor=\"middle\""
-                                   : " text-anchor=\"middle\" fill=\"white\"",
+                p->kind == SYN__PASS_WEIGHTS ? " text-anchor=\"middle\""
+                                             : " text-anchor=\"middle\" fill=\"white\"",
                 number);
 }
 
@@ -243,16 +198,17 @@ static void draw_row(syn_sink *svg, const chart *c, uint32_t i) {
 static bool has_kind(const chart *c, int kind) {
     for (size_t i = 0; i < c->n_passes; i++)
         if ((int)c->passes[i].kind == kind) return true;
-    return kind == KINDS;
+    return kind == SYN__PASS_KINDS;
 }
 
 static void draw_legend(syn_sink *svg, const chart *c) {
     double x = LEFT;
-    for (int k = 0; k <= KINDS; k++) {
+    for (int k = 0; k <= SYN__PASS_KINDS; k++) {
         if (!has_kind(c, k)) continue;
-        const char *name = k < KINDS ? names[k] : "bubble: waiting for other ranks";
+        const char *name = k < SYN__PASS_KINDS ? syn__pass_name((syn__pass_kind)k)
+                                               : "bubble: waiting for other ranks";
         syn_sink_printf(svg, "<rect x=\"%.0f\" y=\"44\" width=\"14\" height=\"14\" fill=\"%s\"/>\n",
-                        x, k < KINDS ? colors[k] : BUBBLE);
+                        x, k < SYN__PASS_KINDS ? colors[k] : BUBBLE);
         text_at(svg, x + 20, 55, "", name);
         x += 40 + 7.0 * (double)strlen(name);
     }

@@ -116,10 +116,11 @@ static double span(const syn__pic_chart *c, const bool members[], uint32_t *firs
 static syn_status needs_above(syn__pic_lane *lane, const syn__pic_item *item, bool *out,
                               syn_error *err) {
     const syn__pic_item *above = &lane->items[lane->above_item];
-    *out = lane->plan.waits == NULL || above->unit != item->unit;
+    const bool passes = item->pass || above->pass;
+    *out = !passes && (lane->plan.waits == NULL || above->unit != item->unit);
     if (*out) return SYN_OK;
-    return syn__pic_needs(&lane->plan, item->first, item->last, above->first, above->last, out,
-                          err);
+    return syn__pic_needs(&lane->plan, item->first, item->last, above->first, above->last, passes,
+                          out, err);
 }
 
 static syn_status flow_to(syn__pic_chart *c, syn__pic_lane *lane, uint32_t box, double top,
@@ -214,18 +215,14 @@ static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *e
     return SYN_OK;
 }
 
-/* Draws a message: a red line from the side of a send, downwards next to its lane, to the side of
-   the receive. */
-static syn_status draw_message(syn__pic_chart *c, const syn__pic_item *send,
-                               const syn__pic_item *recv, syn_error *err) {
-    const syn__pic_box *a = &c->drawing->boxes[send->box], *b = &c->drawing->boxes[recv->box];
+/* Draws a message: a red line from the side of box `from`, downwards next to its lane, to the side
+   of box `to`. */
+static syn_status draw_message(syn__pic_chart *c, uint32_t from, uint32_t to, syn_error *err) {
+    const syn__pic_box *a = &c->drawing->boxes[from], *b = &c->drawing->boxes[to];
     const double side = b->x > a->x ? 1 : -1;
     const double x = a->x + side * (a->w / 2 + 14), tip = b->x - side * b->w / 2;
-    const syn__pic_edge e = {.from = send->box,
-                             .to = recv->box,
-                             .arrow = true,
-                             .tip = {tip, b->y},
-                             .line = SYN__PIC_RED};
+    const syn__pic_edge e = {
+        .from = from, .to = to, .arrow = true, .tip = {tip, b->y}, .line = SYN__PIC_RED};
     const syn__pic_point p[] = {{x, a->y}, {x, b->y}, {tip - side * SYN__PIC_ARROW, b->y}};
     SYN_TRY(
         syn__pic_begin_edge(c->drawing, &e, (syn__pic_point){a->x + side * a->w / 2, a->y}, err));
@@ -241,7 +238,8 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
     size_t space = 64;
     syn__pic_text name, t;
     syn__pic_clear(&name);
-    if (item->level == 0 && syn__pic_is_bucket(&lane->plan, item->unit))
+    if (item->title) syn__pic_put(&name, "%s", item->title);
+    else if (item->level == 0 && syn__pic_is_bucket(&lane->plan, item->unit))
         syn__pic_put(&name, "gradients, during backward");
     else if (item->level == 0) syn__pic_step_title(&lane->plan, u->step_index, u->phase, &name);
     else syn__pic_unit_title(&lane->plan, item->unit, &name);
@@ -315,6 +313,26 @@ static void close_frame(syn__pic_chart *c, const bool members[]) {
     }
 }
 
+/* With c->passes, a message leaves from the last box of its lane, and is drawn with the next box of
+   the receiving lane, which begins below. */
+static void do_message(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item *item,
+                       const syn__pic_item *send) {
+    const uint32_t most = sizeof lane->arrived / sizeof *lane->arrived;
+    if (item->kind == SYN__PIC_SEND) item->box = lane->above;
+    if (!send || !send->done || send->box == UINT32_MAX) return;
+    const syn__pic_box *b = &c->drawing->boxes[send->box];
+    if (lane->y < b->y + b->h / 2 + c->row_gap / 2) lane->y = b->y + b->h / 2 + c->row_gap / 2;
+    if (lane->n_arrived < most) lane->arrived[lane->n_arrived++] = send;
+}
+
+static syn_status draw_arrived(syn__pic_chart *c, syn__pic_lane *lane, uint32_t box,
+                               syn_error *err) {
+    for (uint32_t i = 0; i < lane->n_arrived; i++)
+        SYN_TRY(draw_message(c, lane->arrived[i]->box, box, err));
+    lane->n_arrived = 0;
+    return SYN_OK;
+}
+
 static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w, syn_error *err) {
     uint32_t first, last;
     span(c, members, &first, &last);
@@ -323,6 +341,10 @@ static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w
         SYN_TRY(open_frame(c, members, lane_w, err));
     } else if (item->kind == SYN__PIC_CLOSE) {
         close_frame(c, members);
+    } else if (c->passes && (item->kind == SYN__PIC_SEND || item->kind == SYN__PIC_RECV)) {
+        syn__pic_lane *lane = &c->lanes[first];
+        if (item->kind == SYN__PIC_RECV) (void)sent(c, item, &send);
+        do_message(c, lane, current(lane), send);
     } else {
         if (item->kind == SYN__PIC_RECV && sent(c, item, &send) && send != NULL) {
             const syn__pic_box *b = &c->drawing->boxes[send->box];
@@ -331,7 +353,9 @@ static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w
         c->n_in_flight += item->kind == SYN__PIC_SEND;
         c->n_in_flight -= item->kind == SYN__PIC_RECV && send != NULL;
         SYN_TRY(draw_box(c, members, err));
-        if (send != NULL && send->done) SYN_TRY(draw_message(c, send, item, err));
+        for (uint32_t k = first; k <= last; k++)
+            if (members[k]) SYN_TRY(draw_arrived(c, &c->lanes[k], current(&c->lanes[k])->box, err));
+        if (send != NULL && send->done) SYN_TRY(draw_message(c, send->box, item->box, err));
     }
     for (uint32_t k = 0; k < c->n_lanes; k++)
         if (members[k]) {
@@ -458,6 +482,7 @@ syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
         lane->x = SIDE_W + lane_w / 2 + k * (lane_w + c->lane_gap);
         lane->y = 0;
         lane->clusters[0] = lane->clusters[1] = -1;
+        lane->n_arrived = 0;
         for (size_t i = 0; i < lane->n_items; i++)
             if (lane->items[i].kind == SYN__PIC_RUN_BOX || lane->items[i].kind == SYN__PIC_BAR)
                 lane->items[i].w = lane_w;

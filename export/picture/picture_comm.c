@@ -58,7 +58,11 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
             c->lanes[k].plan.folded_units + c->lanes[k].plan.folded_steps + c->lanes[k].n_ranks - 1;
     if (options->no_fold && fold != SYN__PIC_FOLD_NONE)
         syn__pic_put(&notes, "Unfolded, the picture would be too large to read.  ");
-    if (folded > 0)
+    if (c->passes)
+        syn__pic_put(&notes,
+                     "Passes of microbatches are numbered. A pass that is like an earlier one "
+                     "is drawn as one box.  ");
+    else if (folded > 0)
         syn__pic_put(&notes,
                      "Identical layers, steps and ranks are drawn once, marked \xC3\x97N.  ");
     if (c->hidden > 0)
@@ -84,7 +88,10 @@ typedef struct choice {
     syn__pic_detail detail;
     int name_lines;
     uint32_t columns;
+    bool passes; /* see syn__pic_chart */
 } choice;
+
+enum { COLUMNS = 4, STAGES = SYN__PIC_COLUMNS };
 
 static syn_status attempt(syn__pic_chart *chart, const syn_export_options *options, const choice *t,
                           double most, syn_error *err) {
@@ -109,8 +116,8 @@ static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
     static const double most[] = {INFINITY, 1000, 800, 640, 520, 420, 340, 280};
     const size_t n = options->page == SYN_PAGE_NONE ? 1 : sizeof most / sizeof *most;
     syn__pic_chart chart = {0};
-    syn_status s =
-        syn__pic_chart_make(&chart, d, graph, options->known_copies, t->fold, t->columns, err);
+    syn_status s = syn__pic_chart_make(&chart, d, graph, options->known_copies, t->fold, t->columns,
+                                       t->passes, err);
     for (size_t i = 0; i < n && !*fits && s == SYN_OK; i++) {
         s = attempt(&chart, options, t, most[i], err);
         *fits = !chart.too_many && d->width <= max_side && d->height <= max_side &&
@@ -124,25 +131,47 @@ static syn_status attempts(syn__pic_drawing *d, const syn_graph *graph,
    level of detail, only this level is tried and, as a last resort, CHUNKS (one box per rank). */
 static bool is_tried(const choice *t, const syn_graph *graph, const syn_export_options *options) {
     const bool layers = options->detail == SYN_DETAIL_LAYERS;
-    if (t->columns < SYN__PIC_COLUMNS &&
-        (options->page == SYN_PAGE_NONE || graph->n_ranks <= t->columns))
+    if (t->columns < COLUMNS && (options->page == SYN_PAGE_NONE || graph->n_ranks <= t->columns))
         return false;
     return options->detail == SYN_DETAIL_AUTO || t->detail == SYN__PIC_CHUNKS ||
            layers == (t->detail == SYN__PIC_LAYERS);
 }
 
+/* Tries to draw the stages of a pipeline, if the graph has messages between stages. */
+static syn_status try_stages(syn__pic_drawing *d, const syn_graph *graph,
+                             const syn_export_options *options, double max_side, bool *fits,
+                             syn_error *err) {
+    static const choice tries[] = {{SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 3, STAGES, true},
+                                   {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 0, STAGES, true}};
+    bool any;
+    if (options->no_fold || options->detail != SYN_DETAIL_AUTO) return SYN_OK;
+    uint32_t *next = syn_calloc(graph->n_ranks, sizeof *next);
+    if (!next) return SYN_FAIL_NOMEM(err, graph->n_ranks * sizeof *next, "the ranks of a picture");
+    syn_status s = syn__pic_find_stages(graph, next, &any, err);
+    syn_free(next);
+    for (int i = 0; i < 2 && s == SYN_OK && any && !*fits; i++)
+        s = attempts(d, graph, options, &tries[i], max_side, fits, err);
+    return s;
+}
+
 syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, double max_side, syn_error *err) {
-    static const choice tries[] = {
-        {SYN__PIC_FOLD_NONE, SYN__PIC_FULL, 3, 4},   {SYN__PIC_FOLD_NONE, SYN__PIC_LAYERS, 3, 4},
-        {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 3, 4}, {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 3, 4},
-        {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 4},    {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 2},
-        {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 4},  {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 2},
-        {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 1},  {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 3, 4},
-        {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 2}, {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 1}};
+    static const choice tries[] = {{SYN__PIC_FOLD_NONE, SYN__PIC_FULL, 3, 4, false},
+                                   {SYN__PIC_FOLD_NONE, SYN__PIC_LAYERS, 3, 4, false},
+                                   {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 3, 4, false},
+                                   {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 3, 4, false},
+                                   {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 4, false},
+                                   {SYN__PIC_FOLD_ALL, SYN__PIC_FULL, 0, 2, false},
+                                   {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 4, false},
+                                   {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 2, false},
+                                   {SYN__PIC_FOLD_ALL, SYN__PIC_LAYERS, 0, 1, false},
+                                   {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 3, 4, false},
+                                   {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 2, false},
+                                   {SYN__PIC_FOLD_NONE, SYN__PIC_CHUNKS, 0, 1, false}};
     if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
     const size_t n = sizeof tries / sizeof *tries;
     bool fits = false;
+    SYN_TRY(try_stages(d, graph, options, max_side, &fits, err));
     for (size_t i = options->no_fold ? 0 : 2; i < n && !fits; i++)
         if (is_tried(&tries[i], graph, options))
             SYN_TRY(attempts(d, graph, options, &tries[i], max_side, &fits, err));

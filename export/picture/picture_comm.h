@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define SYN__PIC_COLUMNS 4
+#define SYN__PIC_COLUMNS 8
 
 typedef enum syn__pic_item_kind {
     SYN__PIC_OPEN, /* begins a phase (level 0) or a layer (level 1) */
@@ -28,15 +28,19 @@ typedef struct syn__pic_item {
     int level;
     uint64_t key; /* the same in all lanes of a collective, and for a send and its receive */
     const char *label, *tip;
+    const char *title; /* of a frame: replaces the names of step and phase; NULL: none */
     double w, h;
     uint32_t box;
+    bool pass; /* the box of a whole pass */
     bool done;
 } syn__pic_item;
 
 typedef struct syn__pic_lane {
     syn__pic_plan plan;
     uint32_t rank_index;
-    uint32_t n_ranks; /* number of ranks that the lane represents */
+    uint32_t n_ranks;  /* number of ranks that the lane represents */
+    syn__pass *passes; /* with syn__pic_chart.passes; otherwise NULL */
+    size_t n_passes;
     syn__pic_item *items;
     size_t n_items, items_cap, next;
     double x, y;    /* x of the centre; y up to which the lane is drawn */
@@ -44,6 +48,8 @@ typedef struct syn__pic_lane {
     size_t above_item;
     double above_y; /* bottom of that box */
     bool above_red;
+    const syn__pic_item *arrived[4]; /* with `passes`: the sends whose messages the next box gets */
+    uint32_t n_arrived;
     int32_t clusters[2]; /* open frames of levels 0 and 1; -1: none */
 } syn__pic_lane;
 
@@ -66,7 +72,10 @@ typedef struct syn__pic_chart {
     uint32_t *n_similar; /* per group of the graph; see syn__pic_plan */
     size_t n_boxes;
     bool too_many;
-    uint32_t columns;         /* maximum number of lanes, at most SYN__PIC_COLUMNS */
+    uint32_t columns; /* maximum number of lanes, at most SYN__PIC_COLUMNS */
+    /* A pipeline: each stage has a lane, a pass that is like an earlier one is a single box, and
+       messages are lines between passes. */
+    bool passes;
     double row_gap, lane_gap; /* distances between boxes, vertical and horizontal */
     int name_lines;           /* maximum number of lines of op names in a box */
     double most;              /* greatest height of a panel on a page; higher ones are broken if
@@ -78,10 +87,16 @@ typedef struct syn__pic_chart {
     size_t n_cuts, cuts_cap;
 } syn__pic_chart;
 
-/* Chooses the ranks to draw, and reads them. The caller frees the chart even after a failure. */
+/* Chooses the ranks to draw, and reads them. The caller frees the chart even after a failure.
+   passes: see syn__pic_chart. */
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
-                               syn_error *err) SYN_MUST_USE;
+                               bool passes, syn_error *err) SYN_MUST_USE;
+/* Sets next[r] to the index of the rank to which rank r sends activations, or to UINT32_MAX: the
+   peer of its first message of a forward pass in the scope "pipeline" (syn_pipeline_step). *any:
+   whether there is such a message. */
+syn_status syn__pic_find_stages(const syn_graph *graph, uint32_t *next, bool *any,
+                                syn_error *err) SYN_MUST_USE;
 /* Chooses the ranks (picture_lanes.c): sets c->lane_of, c->n_similar and the ranks of the lanes. */
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,
                                  syn_error *err) SYN_MUST_USE;

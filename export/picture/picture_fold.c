@@ -362,6 +362,13 @@ syn_status syn__pic_plan_passes(syn__pic_plan *plan, const syn_graph *graph, uin
     return make(plan, fold, err);
 }
 
+syn_status syn__pic_plan_stage(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank,
+                               const syn__pass *passes, size_t n, syn_error *err) {
+    begin_plan(plan, graph, rank);
+    SYN_TRY(syn__pic_plan_sections(plan, passes, n, err));
+    return make(plan, SYN__PIC_FOLD_LAYERS, err);
+}
+
 void syn__pic_plan_free(syn__pic_plan *plan) {
     syn_free(plan->order);
     syn_free(plan->waits);

@@ -8,6 +8,7 @@
 
 #include "export/picture/picture_text.h"
 #include "export/text/arena.h"
+#include "export/walk/passes.h"
 #include "syntorch/graph/graph.h"
 
 #ifdef __cplusplus
@@ -102,6 +103,12 @@ syn_status syn__pic_plan_make(syn__pic_plan *plan, const syn_graph *graph, uint3
    below, a node number is then a place in that order. */
 syn_status syn__pic_plan_passes(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank,
                                 int fold, syn_error *err) SYN_MUST_USE;
+/* Makes a plan of a pipeline stage in order of execution, in which each pass is a section of its
+   own, so that equal layers are folded within a pass. */
+syn_status syn__pic_plan_stage(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank,
+                               const syn__pass *passes, size_t n, syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_plan_sections(syn__pic_plan *plan, const syn__pass *passes, size_t n,
+                                  syn_error *err) SYN_MUST_USE;
 /* Steps of syn__pic_plan_passes (picture_passes.c). plan_order sets plan->order if there are
    training steps. pair_layers gives two layers different signatures if either their forward or
    their backward differs. */
@@ -116,9 +123,10 @@ void syn__pic_plan_free(syn__pic_plan *plan);
 syn_status syn__pic_plan_waits(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 bool syn__pic_may_join(const syn__pic_plan *plan, syn__pic_waits *box, uint32_t node);
 /* Sets *out to whether a node in [first, last] depends on a node in [from_first, from_last],
-   directly or through views. */
+   directly or through views. data: only by data dependencies, not because of the order in a
+   stream. */
 syn_status syn__pic_needs(syn__pic_plan *plan, uint32_t first, uint32_t last, uint32_t from_first,
-                          uint32_t from_last, bool *out, syn_error *err) SYN_MUST_USE;
+                          uint32_t from_last, bool data, bool *out, syn_error *err) SYN_MUST_USE;
 uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node);
 /* Returns the number of nodes that `node` represents because their units are drawn as one. Returns
    1 if the frame around the layer shows this number. */

@@ -1,4 +1,5 @@
-/* Chooses the ranks that the communication view draws. Up to four ranks have a column each. The
+/* Chooses the ranks that the communication view draws. Up to four ranks have a column each, or up
+   to eight stages of a pipeline. The
    ranks of a larger mesh (such as tp by dp) are divided like a table, by their positions in both
    dimensions, so that either all ranks of a column take part in a collective or none. If that is
    not possible, each kind of rank has a column; ranks are of one kind if they do the same. */
@@ -216,6 +217,56 @@ static uint32_t count_similar(const syn__pic_chart *c, const syn_graph_group *g)
     return n_similar == UINT32_MAX ? 0 : n_similar;
 }
 
+/* ---- pipelines ---- */
+
+syn_status syn__pic_find_stages(const syn_graph *graph, uint32_t *next, bool *any, syn_error *err) {
+    syn_cursor cursor = {0};
+    syn_status s = SYN_OK;
+    *any = false;
+    for (uint32_t r = 0; r < graph->n_ranks && s == SYN_OK; r++) {
+        next[r] = UINT32_MAX;
+        for (uint32_t i = 0; i < graph->ranks[r].n_nodes && next[r] == UINT32_MAX; i++) {
+            const syn_node *n = syn_graph_node(graph, r, i, &cursor);
+            if (!n) {
+                s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
+                break;
+            }
+            if (n->kind == SYN_NODE_SEND && n->phase == SYN_PHASE_FORWARD &&
+                strcmp(n->scope, "pipeline") == 0)
+                next[r] = index_of(graph, n->peer);
+        }
+        *any = *any || next[r] != UINT32_MAX;
+    }
+    syn_cursor_free(&cursor);
+    return s;
+}
+
+/* Assigns a lane to each stage. Pipelines begin at their lowest rank. A lane represents the ranks
+   of the same stage that do the same. */
+static syn_status lanes_by_stage(syn__pic_chart *c, const uint32_t *kind_of, syn_error *err) {
+    const uint32_t n = c->graph->n_ranks;
+    uint32_t kinds[SYN__PIC_COLUMNS];
+    bool any;
+    uint32_t *next = syn_calloc(n + 1, sizeof *next);
+    bool *seen = syn_calloc(n + 1, sizeof *seen);
+    syn_status s = next && seen ? syn__pic_find_stages(c->graph, next, &any, err)
+                                : SYN_FAIL_NOMEM(err, n * sizeof *next, "the ranks of a picture");
+    for (int k = 0; k < SYN__PIC_COLUMNS; k++) kinds[k] = UINT32_MAX;
+    for (uint32_t first = 0; first < n && s == SYN_OK; first++) {
+        uint32_t stage = 0;
+        for (uint32_t r = first; r != UINT32_MAX && !seen[r]; r = next[r], stage++) {
+            seen[r] = true;
+            if (stage < c->columns && kinds[stage] == UINT32_MAX) kinds[stage] = kind_of[r];
+            const bool shown = stage < c->columns && kinds[stage] == kind_of[r];
+            c->lane_of[r] = shown ? (uint8_t)stage : NONE;
+            c->hidden += !shown;
+        }
+    }
+    syn_free(next);
+    syn_free(seen);
+    return s;
+}
+
 /* ---- all ranks ---- */
 
 static void fill_lanes(syn__pic_chart *c) {
@@ -242,9 +293,10 @@ syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copi
     syn_status s =
         ok ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
            : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
-    if (s == SYN_OK && n_ranks > c->columns && !lanes_of_mesh(c, kind_of, err, &mesh))
+    if (s == SYN_OK && c->passes) s = lanes_by_stage(c, kind_of, err);
+    else if (s == SYN_OK && n_ranks > c->columns && !lanes_of_mesh(c, kind_of, err, &mesh))
         s = SYN_E_NOMEM;
-    if (s == SYN_OK && !mesh) lanes_by_kind(c, kind_of, kinds, n);
+    if (s == SYN_OK && !mesh && !c->passes) lanes_by_kind(c, kind_of, kinds, n);
     if (s == SYN_OK) fill_lanes(c);
     syn_free(kind_of);
     syn_free(kinds);

@@ -118,6 +118,24 @@ syn_status syn__pic_plan_order(syn__pic_plan *plan, syn_error *err) {
     return status;
 }
 
+syn_status syn__pic_plan_sections(syn__pic_plan *plan, const syn__pass *passes, size_t n,
+                                  syn_error *err) {
+    size_t next = 0;
+    plan->order = syn_calloc((size_t)plan->n_nodes + 1, sizeof *plan->order);
+    if (plan->order == NULL)
+        return SYN_FAIL_NOMEM(err, (size_t)plan->n_nodes * sizeof *plan->order,
+                              "the order of nodes");
+    for (uint32_t i = 0; i < plan->n_nodes; i++) {
+        while (next < n && passes[next].last < i) next++;
+        const bool inside = next < n && passes[next].first <= i;
+        const bool back = inside && (passes[next].kind == SYN__PASS_BACKWARD ||
+                                     passes[next].kind == SYN__PASS_WEIGHTS);
+        const uint32_t part = back ? SYN__PIC_BACKWARD : inside ? SYN__PIC_FORWARD : SYN__PIC_REST;
+        plan->order[i] = (syn__pic_order){i, (uint32_t)next * SYN__PIC_SECTIONS + part, i};
+    }
+    return SYN_OK;
+}
+
 static uint64_t mix(uint64_t a, uint64_t b) {
     return (a ^ (b >> 7)) * 0x9E3779B97F4A7C15u + b;
 }

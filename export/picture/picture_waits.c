@@ -75,12 +75,13 @@ static syn_status behind_views(syn__pic_plan *p, uint32_t *place, syn_error *err
 }
 
 syn_status syn__pic_needs(syn__pic_plan *p, uint32_t first, uint32_t last, uint32_t from_first,
-                          uint32_t from_last, bool *out, syn_error *err) {
+                          uint32_t from_last, bool data, bool *out, syn_error *err) {
     *out = false;
     for (uint32_t i = first; i <= last && !*out; i++) {
         const syn_node *n;
         SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
         for (uint32_t k = 0; k < n->n_deps && !*out; k++) {
+            if (data && n->deps[k].dep_class != SYN_DEP_DATA) continue;
             uint32_t from = syn__pic_place_of(p, n->deps[k].node);
             SYN_TRY(behind_views(p, &from, err));
             *out = from >= from_first && from <= from_last;

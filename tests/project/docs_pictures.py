@@ -21,7 +21,8 @@ DRAWN = {
     "tp.svg": ("docs/learn/3-tensor-parallelism.md", "sweep.svg"),
     "training_step.svg": ("docs/learn/4-training-step.md", "step.svg"),
     "sweep.svg": ("docs/sweep.md", "sweep.svg"),
-    "pipeline_gantt.svg": ("docs/parallelism.md", "pipeline_gantt.svg"),
+    **{name: ("docs/parallelism.md", name) for name in (
+        "pipeline_gantt.svg", "pipeline_stages.svg")},
 }
 # Screenshot of an HTML report: page, file, width and height in pixels, URL fragment, pressed keys.
 SCREENSHOTS = {

@@ -59,9 +59,8 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
     if (options->no_fold && fold != SYN__PIC_FOLD_NONE)
         syn__pic_put(&notes, "Unfolded, the picture would be too large to read.  ");
     if (c->passes)
-        syn__pic_put(&notes,
-                     "Passes of microbatches are numbered. A pass that is like an earlier one "
-                     "is drawn as one box.  ");
+        syn__pic_put(&notes, "Passes of microbatches are numbered. %s is drawn as one box.  ",
+                     detail == SYN__PIC_FULL ? "A pass that is like an earlier one" : "Each");
     else if (folded > 0)
         syn__pic_put(&notes,
                      "Identical layers, steps and ranks are drawn once, marked \xC3\x97N.  ");
@@ -69,10 +68,10 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
         syn__pic_put(&notes, "%u ranks that differ from these are not drawn.  ", c->hidden);
     if (detail == SYN__PIC_LAYERS && options->detail == SYN_DETAIL_LAYERS)
         syn__pic_put(&notes, "Level of detail: layers.");
-    else if (detail != SYN__PIC_FULL)
+    else if (detail != SYN__PIC_FULL && !c->passes)
         syn__pic_put(&notes, "For readability, %s is drawn as one box.",
                      detail == SYN__PIC_LAYERS ? "every layer" : "every rank");
-    else if (c->name_lines == 0)
+    else if (c->name_lines == 0 && !c->passes)
         syn__pic_put(&notes, "For readability, boxes show the number of ops instead of names.");
     h.title = syn__arena_copy(&d->arena, title.s);
     h.lines[1] = syn__arena_copy(&d->arena, kinds.s);
@@ -142,14 +141,15 @@ static syn_status try_stages(syn__pic_drawing *d, const syn_graph *graph,
                              const syn_export_options *options, double max_side, bool *fits,
                              syn_error *err) {
     static const choice tries[] = {{SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 3, STAGES, true},
-                                   {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 0, STAGES, true}};
+                                   {SYN__PIC_FOLD_LAYERS, SYN__PIC_FULL, 0, STAGES, true},
+                                   {SYN__PIC_FOLD_LAYERS, SYN__PIC_LAYERS, 0, STAGES, true}};
     bool any;
     if (options->no_fold || options->detail != SYN_DETAIL_AUTO) return SYN_OK;
     uint32_t *next = syn_calloc(graph->n_ranks, sizeof *next);
     if (!next) return SYN_FAIL_NOMEM(err, graph->n_ranks * sizeof *next, "the ranks of a picture");
     syn_status s = syn__pic_find_stages(graph, next, &any, err);
     syn_free(next);
-    for (int i = 0; i < 2 && s == SYN_OK && any && !*fits; i++)
+    for (size_t i = 0; i < sizeof tries / sizeof *tries && s == SYN_OK && any && !*fits; i++)
         s = attempts(d, graph, options, &tries[i], max_side, fits, err);
     return s;
 }

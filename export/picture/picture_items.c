@@ -363,10 +363,11 @@ static void pass_title(const syn__pic_lane *lane, const syn__pass *pass, char *o
         snprintf(out + used, bytes - (size_t)used, ", chunk %d", chunk);
 }
 
-/* Adds a pass: in full if it is the first of its kind and chunk, otherwise as a box, with bars for
-   collectives that the first one does not have, such as those of gradients in the last backward
-   pass. */
-static syn_status add_pass(syn__pic_chart *c, syn__pic_lane *lane, size_t i, syn_error *err) {
+/* Adds a pass. If `full`, the first one of its kind and chunk has a frame with all its items. Any
+   other is a box, with bars for collectives that the first one does not have, such as those of
+   gradients in the last backward pass. */
+static syn_status add_pass(syn__pic_chart *c, syn__pic_lane *lane, size_t i, bool full,
+                           syn_error *err) {
     const syn__pass *pass = &lane->passes[i], *like = first_like(lane, pass);
     const uint32_t unit = syn__pic_unit_of(&lane->plan, pass->first);
     const uint64_t key =
@@ -374,7 +375,7 @@ static syn_status add_pass(syn__pic_chart *c, syn__pic_lane *lane, size_t i, syn
             lane->plan.units[unit].step_index);
     char title[96];
     pass_title(lane, pass, title, sizeof title);
-    if (like == pass) {
+    if (like == pass && full) {
         const char *copy = syn__arena_copy(&c->drawing->arena, title);
         if (!copy) return SYN_FAIL_NOMEM(err, sizeof title, "a title of a picture");
         return whole_pass(c, lane, pass, copy, key, err);
@@ -390,7 +391,7 @@ static syn_status add_pass(syn__pic_chart *c, syn__pic_lane *lane, size_t i, syn
     return add_sums(c, lane, unit, pass->first, pass->last + 1, like->first, like->last + 1, err);
 }
 
-static syn_status pass_items(syn__pic_chart *c, syn__pic_lane *lane, posted *waiting,
+static syn_status pass_items(syn__pic_chart *c, syn__pic_lane *lane, bool full, posted *waiting,
                              syn_error *err) {
     syn__pic_plan *p = &lane->plan;
     const syn__pass *passes = lane->passes;
@@ -405,7 +406,7 @@ static syn_status pass_items(syn__pic_chart *c, syn__pic_lane *lane, posted *wai
         if (next < n && passes[next].first == i) {
             drawn = passes[next].number == 0 || drawn_until(lane, passes[next].number) > 0;
             SYN_TRY(receive(c, lane, waiting, i, passes[next].last, drawn, err));
-            if (drawn) SYN_TRY(add_pass(c, lane, next, err));
+            if (drawn) SYN_TRY(add_pass(c, lane, next, full, err));
             for (; i < passes[next].last; i++) { /* receives for later passes */
                 SYN_TRY(syn__pic_node(p, i, &p->cursor, &node, err));
                 if (node->kind == SYN_NODE_RECV) SYN_TRY(post(waiting, i, err));
@@ -423,9 +424,9 @@ static syn_status pass_items(syn__pic_chart *c, syn__pic_lane *lane, posted *wai
     return SYN_OK;
 }
 
-static syn_status lane_passes(syn__pic_chart *c, syn__pic_lane *lane, syn_error *err) {
+static syn_status lane_passes(syn__pic_chart *c, syn__pic_lane *lane, bool full, syn_error *err) {
     posted waiting = {0};
-    const syn_status s = pass_items(c, lane, &waiting, err);
+    const syn_status s = pass_items(c, lane, full, &waiting, err);
     syn_free(waiting.nodes);
     return s;
 }
@@ -446,7 +447,7 @@ syn_status syn__pic_chart_items(syn__pic_chart *c, syn__pic_detail detail, syn_e
         lane->plan.frames = detail == SYN__PIC_FULL;
         if (detail == SYN__PIC_FULL) SYN_TRY(syn__pic_plan_waits(&lane->plan, err));
         if (detail == SYN__PIC_CHUNKS) SYN_TRY(whole_rank(c, lane, err));
-        else if (c->passes) SYN_TRY(lane_passes(c, lane, err));
+        else if (c->passes) SYN_TRY(lane_passes(c, lane, detail == SYN__PIC_FULL, err));
         else SYN_TRY(lane_items(c, lane, detail, err));
     }
     return SYN_OK;

@@ -1,8 +1,8 @@
 /* Chooses the ranks that the communication view draws. Up to four ranks have a column each, or up
-   to eight stages of a pipeline. The
-   ranks of a larger mesh (such as tp by dp) are divided like a table, by their positions in both
-   dimensions, so that either all ranks of a column take part in a collective or none. If that is
-   not possible, each kind of rank has a column; ranks are of one kind if they do the same. */
+   to eight stages of a pipeline. The ranks of a larger mesh (such as tp by dp) are divided like a
+   table, by their positions in both dimensions, so that either all ranks of a column take part in a
+   collective or none. If that is not possible, each kind of rank has a column; ranks are of one
+   kind if they do the same. */
 #include "export/picture/picture_comm.h"
 
 #include <string.h>

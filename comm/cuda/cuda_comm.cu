@@ -25,14 +25,18 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
 
 /* ---- groups ---- */
 
-/* Waits until the last operation on a non-blocking communicator is done. */
+/* Waits until the last operation on a non-blocking communicator is done. Asks whether other ranks
+   have failed before it asks NCCL, because a rank may fail after the operation is done. */
 static syn_status settle(syn__cuda_comms *x, ncclComm_t comm, const char *what, syn_error *err) {
     const uint64_t since_ns = syn__clock_ns();
     for (;;) {
         ncclResult_t code = ncclSuccess;
+        syn_error others;
+        others.code = SYN_OK;
+        const syn_status s = syn__nccl_check_others(x, &others);
         SYN_NCCL(syn__nccl.CommGetAsyncError(comm, &code), comm, what, err);
         if (code == ncclSuccess) return SYN_OK;
-        SYN_TRY(syn__nccl_check_others(x, err));
+        if (s != SYN_OK) return SYN_FAIL(err, s, "%s", others.text);
         SYN_NCCL(code, comm, what, err);
         if (syn__nccl_too_long(x, since_ns))
             return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not join within %g s", what,

@@ -420,10 +420,16 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *code) {
     EMULATED_ENTER_NCCL();
     static emulated_function remote("ncclRemoteError");
     member *me = comm->me.get();
-    hold h(me->all);
-    me->ready = me->ready || me->all->joined == me->all->size;
-    me->lost = me->lost || (me->blocks && emulated_enter(&remote) != cudaSuccess);
-    *code = me->lost ? ncclRemoteError : me->ready && has_split(me) ? ncclSuccess : ncclInProgress;
+    {
+        hold h(me->all);
+        me->ready = me->ready || me->all->joined == me->all->size;
+        me->lost = me->lost || (me->blocks && emulated_enter(&remote) != cudaSuccess);
+        *code = me->lost                     ? ncclRemoteError
+                : me->ready && has_split(me) ? ncclSuccess
+                                             : ncclInProgress;
+    }
+    /* The other members may finish, and even fail, before the caller reads the answer. */
+    if (*code == ncclInProgress) usleep(500);
     return ncclSuccess;
 }
 

@@ -20,11 +20,13 @@ struct syn_data_parallel {
     uint32_t unit;      /* ZeRO 3: the unit that was used last; UINT32_MAX: none */
     bool forward;       /* ZeRO 3: it was used in a forward pass */
     bool gathering;     /* an all-gather is being built, which also uses the parameters */
-    /* ZeRO: the last scattered sum, which is not added to the gradient of its part yet, because
-       adding waits for the collective; bucket: its number, SIZE_MAX: none */
+    /* The last sums that are not stored as gradients yet, because storing waits for the collective:
+       with ZeRO the scattered sum of a bucket, otherwise with 16 bits the sums of its gradients.
+       n: their number */
     struct {
         size_t bucket;
-        syn_tensor sum;
+        int n;
+        syn_tensor sums[SYN_MAX_LIST];
     } in_flight;
     bool sync;
 };
@@ -56,6 +58,26 @@ static void begin_step(syn_data_parallel *p) {
     }
 }
 
+/* ---- dtype of sums ---- */
+
+void syn__parallel_take_grads(const syn_data_parallel *p, const syn_tensor *params, int n,
+                              syn_tensor *grads) {
+    for (int k = 0; k < n; k++) {
+        grads[k] = syn_grad(p->ctx, params[k]);
+        if (p->options.reduce_dtype == SYN_F32) continue;
+        grads[k] = syn_cast(p->ctx, grads[k], p->options.reduce_dtype);
+        syn_drop_grad(p->ctx, params[k]);
+    }
+}
+
+void syn__parallel_put_grads(const syn_data_parallel *p, const syn_tensor *params, int n,
+                             const syn_tensor *sums) {
+    for (int k = 0; k < n && p->options.reduce_dtype != SYN_F32; k++) {
+        syn_add_grad(p->ctx, params[k], sums[k]);
+        syn_drop(p->ctx, sums[k]);
+    }
+}
+
 /* Hybrid sharding: sums a part over the groups that have copies of it. */
 static void sum_replicas(syn_data_parallel *p, syn_tensor *part) {
     syn_push_scope(p->ctx, "data_parallel");
@@ -67,22 +89,30 @@ int syn__parallel_replicas(const syn_data_parallel *p) {
     return p->options.replicas ? p->options.replicas->size : 1;
 }
 
-/* Adds the last scattered sum to the gradient of its part. */
-static void store_sum(syn_data_parallel *p) {
-    const size_t i = p->in_flight.bucket;
-    p->in_flight.bucket = SIZE_MAX;
-    if (i == SIZE_MAX || !p->in_flight.sum.id) return;
-    syn_wait(p->ctx, p->in_flight.sum); /* frees the gradients */
-    if (p->options.replicas) sum_replicas(p, &p->in_flight.sum);
+/* Stores the last sums as gradients. */
+static void store_sums(syn_data_parallel *p) {
+    const syn__bucket *b = &p->buckets.at[p->in_flight.bucket];
+    const int n = p->in_flight.n;
+    syn_tensor *sums = p->in_flight.sums;
+    syn_tensor params[SYN_MAX_LIST];
+    p->in_flight.n = 0;
+    if (n == 0 || !sums[0].id) return;
     const bool was = syn_set_grad(p->ctx, false);
-    syn_add_grad(p->ctx, p->parts[i], p->in_flight.sum);
-    syn_drop(p->ctx, p->in_flight.sum);
+    syn_wait(p->ctx, sums[0]); /* frees what was sent */
+    if (scatters(p)) {
+        if (p->options.replicas) sum_replicas(p, sums);
+        syn_add_grad(p->ctx, p->parts[p->in_flight.bucket], sums[0]);
+        syn_drop(p->ctx, sums[0]);
+    } else {
+        for (int k = 0; k < n; k++) params[k] = bucket_param(p, b, k);
+        syn__parallel_put_grads(p, params, n, sums);
+    }
     syn_set_grad(p->ctx, was);
 }
 
 void syn__parallel_store(syn_data_parallel *p) {
     syn_set_phase(p->ctx, SYN_PHASE_BACKWARD);
-    store_sum(p);
+    store_sums(p);
     syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
 }
 
@@ -180,27 +210,41 @@ void syn__parallel_evict_all(syn_data_parallel *p) {
 
 /* ---- sums ---- */
 
-static void scatter_bucket(syn_data_parallel *p, size_t i, const syn_tensor *grads) {
+static void scatter_bucket(syn_data_parallel *p, size_t i, const syn_tensor *params,
+                           const syn_tensor *grads) {
     const syn__bucket *b = &p->buckets.at[i];
-    store_sum(p); /* so that the gradients of only one bucket are in flight */
-    p->in_flight.sum =
+    p->in_flight.sums[0] =
         syn_reduce_scatter_coalesced(p->ctx, grads, b->n, SYN_REDUCE_SUM, b->part, p->options.dp);
-    p->in_flight.bucket = i;
-    for (int k = 0; k < b->n; k++) syn_drop_grad(p->ctx, bucket_param(p, b, k));
+    p->in_flight.n = 1;
+    for (int k = 0; k < b->n; k++) {
+        if (p->options.reduce_dtype == SYN_F32) syn_drop_grad(p->ctx, params[k]);
+        else syn_drop(p->ctx, grads[k]);
+    }
+}
+
+static void reduce_bucket(syn_data_parallel *p, size_t i, syn_tensor *grads) {
+    const int n = p->buckets.at[i].n;
+    syn_all_reduce_coalesced(p->ctx, grads, n, SYN_REDUCE_SUM, p->options.dp);
+    if (p->options.reduce_dtype == SYN_F32) return; /* the gradients themselves were summed */
+    for (int k = 0; k < n; k++) p->in_flight.sums[k] = grads[k];
+    p->in_flight.n = n;
 }
 
 static void sum_bucket(syn_data_parallel *p, size_t i) {
     const syn__bucket *b = &p->buckets.at[i];
-    syn_tensor grads[SYN_MAX_LIST];
+    syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST];
     for (int k = 0; k < b->n; k++) {
-        grads[k] = syn_grad(p->ctx, bucket_param(p, b, k));
-        if (!grads[k].id) return; /* syn_data_parallel_check reports it */
+        params[k] = bucket_param(p, b, k);
+        if (!syn_grad(p->ctx, params[k]).id) return; /* syn_data_parallel_check reports it */
     }
+    store_sums(p); /* so that only one bucket is in flight */
+    p->in_flight.bucket = i;
     p->waiting[i] = b->n; /* for the next microbatch */
     p->summed[i] = true;
     syn_push_scope(p->ctx, "data_parallel");
-    if (scatters(p)) scatter_bucket(p, i, grads);
-    else syn_all_reduce_coalesced(p->ctx, grads, b->n, SYN_REDUCE_SUM, p->options.dp);
+    syn__parallel_take_grads(p, params, b->n, grads);
+    if (scatters(p)) scatter_bucket(p, i, params, grads);
+    else reduce_bucket(p, i, grads);
     syn_pop_scope(p->ctx);
 }
 
@@ -224,7 +268,7 @@ static void sum_buckets(syn_data_parallel *p, bool late) {
         if (p->buckets.at[i].late != late || (p->summed[i] && !scatters(p))) continue;
         sum_bucket(p, i);
     }
-    store_sum(p);
+    store_sums(p);
     syn_set_phase(p->ctx, SYN_PHASE_FORWARD);
     syn_set_grad(p->ctx, was);
 }
@@ -330,6 +374,9 @@ syn_part_range syn__parallel_range(const syn_data_parallel *p, size_t param) {
 static syn_status check_options(const syn_data_parallel_options *o, syn_error *err) {
     if (o->zero < 0 || o->zero > 3)
         return SYN_FAIL(err, SYN_E_INVALID, "ZeRO has no stage %d", o->zero);
+    if (o->reduce_dtype != SYN_F32 && o->reduce_dtype != SYN_BF16)
+        return SYN_FAIL(err, SYN_E_INVALID, "gradients are summed in f32 or bf16, not %s",
+                        syn_dtype_name(o->reduce_dtype));
     if (o->zero < 3 || (o->units && o->dp)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "ZeRO 3 needs units and data-parallel ranks");
 }
@@ -341,7 +388,6 @@ syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
     if (!p) return SYN_FAIL_NOMEM(err, sizeof *p, "data parallelism");
     p->ctx = ctx;
     p->options = *options;
-    p->in_flight.bucket = SIZE_MAX;
     p->sync = true;
     syn_status s = options->dp ? syn__buckets_divide(&p->buckets, ctx, options, err)
                                : syn__buckets_make(&p->buckets, ctx, err);

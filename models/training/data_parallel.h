@@ -37,6 +37,10 @@ typedef struct syn_data_parallel_options {
      * are gathered before each use and freed after it, a unit at a time. */
     int zero;
     syn_bucket_rule buckets;
+    /* SYN_F32 or SYN_BF16: the dtype in which gradients are summed, here and by the trainer.
+     * Gradients are f32; with SYN_BF16 they are rounded before each collective, which halves its
+     * bytes, and the sums are widened after it, as with FSDP's reduce_dtype. */
+    syn_dtype reduce_dtype;
     /* The following members are used only with ZeRO, except for `chunks`. */
     const syn_group *tp;         /* tensor-parallel ranks; NULL: no parameter is sharded */
     const char *const *no_decay; /* as in syn_optimizer_options */

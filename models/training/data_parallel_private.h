@@ -12,8 +12,14 @@ int syn__parallel_replicas(const syn_data_parallel *parallel);
 /* This rank's part of bucket i as f32 numbers, (part). Its gradient (syn_grad) is the sum of the
    ranks' gradients. The optimizer overwrites it, and stores the new version here. */
 syn_tensor *syn__parallel_part(const syn_data_parallel *parallel, size_t i);
-/* Adds the last scattered sum to the gradient of its part, if that has not been done. Call it after
-   a backward pass, before tensors of the pass are released. */
+/* Sets grads to the gradients of n parameters in the dtype in which they are summed. If that is not
+   f32, the parameters have no gradients until syn__parallel_put_grads stores the sums. */
+void syn__parallel_take_grads(const syn_data_parallel *parallel, const syn_tensor *params, int n,
+                              syn_tensor *grads);
+void syn__parallel_put_grads(const syn_data_parallel *parallel, const syn_tensor *params, int n,
+                             const syn_tensor *sums);
+/* Stores the last sums as gradients, if that has not been done. Call it after a backward pass,
+   before tensors of the pass are released. */
 void syn__parallel_store(syn_data_parallel *parallel);
 /* Sets the elements of a parameter that are in this rank's part. */
 syn_status syn__parallel_write(const syn_data_parallel *parallel, size_t param,

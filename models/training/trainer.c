@@ -95,6 +95,7 @@ static syn_status make_parallel(syn_trainer *t, syn_error *err) {
                                            .gather = o->gather,
                                            .zero = o->zero,
                                            .buckets = o->buckets,
+                                           .reduce_dtype = o->reduce_dtype,
                                            .tp = o->optimizer.tp,
                                            .no_decay = o->optimizer.no_decay,
                                            .tied = o->tied,
@@ -196,39 +197,42 @@ static void stage_backward(void *arg, int chunk, bool last, bool done) {
     syn__parallel_store(t->parallel);
 }
 
+/* Sums the gradients of n parameters over a group. */
+static void sum_grads(syn_trainer *t, const syn_tensor *params, int n, const syn_group *group,
+                      const char *scope) {
+    syn_tensor grads[SYN_MAX_LIST];
+    const bool was = syn_set_grad(t->ctx, false);
+    syn_set_phase(t->ctx, SYN_PHASE_BACKWARD);
+    syn_push_scope(t->ctx, scope);
+    syn__parallel_take_grads(t->parallel, params, n, grads);
+    syn_all_reduce_coalesced(t->ctx, grads, n, SYN_REDUCE_SUM, group);
+    syn__parallel_put_grads(t->parallel, params, n, grads);
+    syn_pop_scope(t->ctx);
+    syn_set_phase(t->ctx, SYN_PHASE_FORWARD);
+    syn_set_grad(t->ctx, was);
+}
+
 /* Sums the gradient of the shared table over the first and the last stage, which each have a
    copy. */
 static void sum_tied(syn_trainer *t) {
     if (t->tied == SIZE_MAX) return;
-    const bool was = syn_set_grad(t->ctx, false);
-    syn_tensor grad = syn_grad(t->ctx, syn_ctx_param(t->ctx, t->tied).tensor);
-    syn_set_phase(t->ctx, SYN_PHASE_BACKWARD);
-    syn_push_scope(t->ctx, "pipeline");
-    syn_all_reduce_coalesced(t->ctx, &grad, 1, SYN_REDUCE_SUM, t->options.embedding);
-    syn_pop_scope(t->ctx);
-    syn_set_phase(t->ctx, SYN_PHASE_FORWARD);
-    syn_set_grad(t->ctx, was);
+    const syn_tensor table = syn_ctx_param(t->ctx, t->tied).tensor;
+    sum_grads(t, &table, 1, t->options.embedding, "pipeline");
 }
 
 /* Sums the gradients of which each tensor-parallel rank has a part (syn_param_set_partial). */
 static void sum_partial(syn_trainer *t) {
     const syn_group *tp = t->options.optimizer.tp;
     const size_t n = tp ? syn_ctx_param_count(t->ctx) : 0;
-    syn_tensor grads[SYN_MAX_LIST];
+    syn_tensor params[SYN_MAX_LIST];
     int listed = 0;
-    const bool was = syn_set_grad(t->ctx, false);
-    syn_set_phase(t->ctx, SYN_PHASE_BACKWARD);
-    syn_push_scope(t->ctx, "sequence_parallel");
     for (size_t i = 0; i < n; i++) {
         const syn_param_info p = syn_ctx_param(t->ctx, i);
-        if (p.partial) grads[listed++] = syn_grad(t->ctx, p.tensor);
+        if (p.partial) params[listed++] = p.tensor;
         if (listed == 0 || (listed < SYN_MAX_LIST && i < n - 1)) continue;
-        syn_all_reduce_coalesced(t->ctx, grads, listed, SYN_REDUCE_SUM, tp);
+        sum_grads(t, params, listed, tp, "sequence_parallel");
         listed = 0;
     }
-    syn_pop_scope(t->ctx);
-    syn_set_phase(t->ctx, SYN_PHASE_FORWARD);
-    syn_set_grad(t->ctx, was);
 }
 
 /* Completes the gradients after the last backward pass. */

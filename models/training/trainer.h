@@ -17,6 +17,7 @@ typedef struct syn_trainer_options {
      * NULL if only one of these groups exists: tp, pp and, with ZeRO, dp. */
     int zero;
     syn_bucket_rule buckets;
+    syn_dtype reduce_dtype; /* of sums of gradients over ranks (syn_data_parallel_options) */
     const size_t *chunks; /* syn_data_parallel_options.chunks */
     int n_chunks;
     /* ZeRO 3: the ranks of dp that divide the parameters (NULL: all), `replicas` and `gather` of

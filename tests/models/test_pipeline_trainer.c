@@ -21,6 +21,7 @@ typedef struct job {
     int zero, hsdp;
     bool no_reshard;
     syn_bucket_rule buckets;
+    syn_dtype reduce_dtype;
     bool tied;
     const char *shared; /* name of the shared table; NULL: the model's own */
     bool as_one;        /* call syn_trainer_step although there is a pipeline */
@@ -141,6 +142,7 @@ static syn_status run_rank(rank *r, syn_error *err) {
         .dp = r->mesh.group[SYN_AXIS_DP],
         .zero = j->zero,
         .buckets = j->buckets,
+        .reduce_dtype = j->reduce_dtype,
         .chunks = r->params,
         .n_chunks = j->shape.chunks,
         .shard = r->mesh.shard,
@@ -258,6 +260,23 @@ static const job jobs[] = {
     {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0}, .dp = 2, .tp = 2, .sp = true, .zero = 3},
     {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0}, .dp = 2, .tp = 2, .zero = 3},
     {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 1, 0}, .dp = 4, .tp = 2, .zero = 3, .hsdp = 2},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 2, 0}, .dp = 2, .tp = 1, .reduce_dtype = SYN_BF16},
+    {.shape = {SYN_SCHEDULE_ZB_H1, 2, 1, 2, 0},
+     .dp = 2,
+     .tp = 2,
+     .sp = true,
+     .reduce_dtype = SYN_BF16},
+    {.shape = {SYN_SCHEDULE_INTERLEAVED, 2, 2, 2, 0},
+     .dp = 2,
+     .tp = 1,
+     .zero = 2,
+     .reduce_dtype = SYN_BF16},
+    {.shape = {SYN_SCHEDULE_1F1B, 1, 1, 1, 0},
+     .dp = 4,
+     .tp = 1,
+     .zero = 3,
+     .hsdp = 2,
+     .reduce_dtype = SYN_BF16},
 };
 
 static void test_as_one_rank(void) {
@@ -278,13 +297,16 @@ static void test_as_one_rank(void) {
             j.infinite_microbatch = -1;
             j.device = SYN_DEVICE_CPU;
             CHECK_OK(syn_local_run(n, rank_main, &j, &err), err);
+            /* rounding a gradient to bf16 changes it by up to 4e-3 */
+            const double most = j.reduce_dtype == SYN_BF16 ? 1e-2 : 1e-5;
             for (int r = 0; r < n; r++) {
                 for (int s = 0; s < STEPS; s++) {
-                    CHECK_NEAR(j.loss[r][s], alone.loss[0][s], 2e-6 * alone.loss[0][s]);
-                    CHECK_NEAR(j.norm[r][s], alone.norm[0][s], 1e-5 * alone.norm[0][s]);
+                    CHECK_NEAR(j.loss[r][s], alone.loss[0][s], most / 5 * alone.loss[0][s]);
+                    CHECK_NEAR(j.norm[r][s], alone.norm[0][s], most * alone.norm[0][s]);
                 }
                 if (j.table[r] != 0 && r % j.tp == 0)
-                    CHECK_NEAR(j.table[r], alone.table[0], 1e-4 * fabs((double)alone.table[0]));
+                    CHECK_NEAR(j.table[r], alone.table[0],
+                               10 * most * fabs((double)alone.table[0]));
             }
             job meta = j;
             meta.device = SYN_DEVICE_META;

@@ -113,7 +113,7 @@ static void decayed_parameters_come_first(void) {
 
 typedef struct training {
     syn_device device;
-    syn_dtype dtype;
+    syn_dtype dtype, reduce_dtype;
     int zero;
     uint64_t hash[4];
     size_t peak[4];
@@ -205,8 +205,12 @@ static syn_status train_rank(const test_rank *me, void *arg, syn_error *err) {
         weights[i] = syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_NORMAL, 0.1, -1, 3);
         elems += (uint64_t)syn_spec_elems(&spec);
     }
-    const syn_data_parallel_options how = {
-        .dp = me->tp, .zero = t->zero, .units = units, .n_units = 3, .head = 2};
+    const syn_data_parallel_options how = {.dp = me->tp,
+                                           .zero = t->zero,
+                                           .reduce_dtype = t->reduce_dtype,
+                                           .units = units,
+                                           .n_units = 3,
+                                           .head = 2};
     SYN_TRY(syn_data_parallel_new(&parallel, ctx, &how, err));
     const syn_status status = train(me, t, weights, parallel, elems, err);
     syn_data_parallel_free(parallel);
@@ -217,16 +221,75 @@ static syn_status train_rank(const test_rank *me, void *arg, syn_error *err) {
    after a scatter, 1/d of the gradients. A run on meta has the same rows and the same peak. */
 static void each_rank_keeps_its_part(void) {
     for (int zero = 1; zero <= 3; zero++)
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 4; k++)
             for (int d = 2; d <= 4; d += 2) {
                 syn_error err = {0};
-                training cpu = {.dtype = k ? SYN_BF16 : SYN_F32, .zero = zero}, meta = cpu;
+                training cpu = {.dtype = k % 2 ? SYN_BF16 : SYN_F32,
+                                .reduce_dtype = k / 2 ? SYN_BF16 : SYN_F32,
+                                .zero = zero};
+                training meta = cpu;
                 uint64_t hash[4];
                 CHECK_OK(run_ranks(d, train_rank, &cpu, &err), err);
                 CHECK(trace_hashes(d, SYN_DEVICE_META, WITHOUT_TRANSPORT, train_rank, &meta, hash));
                 for (int r = 0; r < d; r++)
                     CHECK(meta.hash[r] == cpu.hash[r] && meta.peak[r] == cpu.peak[r]);
             }
+}
+
+/* ---- Sums in bf16 ---- */
+
+typedef struct sums {
+    int zero;
+    syn_dtype reduce_dtype;
+    float found[2][4];
+} sums;
+
+/* The gradients of the two ranks. bf16 numbers have 8 bits, so numbers from 1 to 2 are rounded to
+   multiples of 2^-7, ties to the even one, and numbers from 256 to multiples of 2. */
+static const float grads[2][4] = {{1 + 0x1p-8f, 1 + 0x3p-8f, 256, 1}, {1, 0, 1, -1}};
+static const float summed[2][4] = {{2 + 0x1p-8f, 1 + 0x3p-8f, 257, 0}, {2, 1 + 0x1p-6f, 256, 0}};
+
+/* The gradient of w is this rank's row of `grads`. */
+static syn_status sum_rank(const test_rank *me, void *arg, syn_error *err) {
+    static const float one[4] = {1, 1, 1, 1};
+    static const uint32_t unit = 0;
+    const syn_spec spec = {SYN_F32, 1, {4}};
+    sums *t = arg;
+    syn_ctx *ctx = me->ctx;
+    syn_data_parallel *parallel;
+    const syn_data_parallel_options how = {.dp = me->tp,
+                                           .zero = t->zero,
+                                           .reduce_dtype = t->reduce_dtype,
+                                           .units = &unit,
+                                           .n_units = 1};
+    if (t->zero == 3) syn_ctx_evict_params(ctx);
+    const syn_tensor w = syn_param(ctx, "w", &spec, SYN_WHOLE, SYN_INIT_ZERO, 0, -1, 0);
+    SYN_TRY(syn_data_parallel_new(&parallel, ctx, &how, err));
+    const syn_tensor y =
+        syn_mul(ctx, syn_current_version(ctx, w), syn_input(ctx, "grad", &spec, grads[me->index]));
+    const syn_tensor dy = syn_input(ctx, "one", &spec, one);
+    syn_backward_from(ctx, &y, &dy, 1);
+    syn_status s = syn_data_parallel_check(parallel, err);
+    const bool divided = t->zero > 0;
+    const syn_tensor of = divided ? *syn__parallel_part(parallel, 0) : syn_current_version(ctx, w);
+    const size_t n = divided ? 2 : 4;
+    float *found = t->found[me->index] + (divided ? 2 * me->index : 0);
+    if (s == SYN_OK && syn_tensor_read_f32(ctx, syn_grad(ctx, of), found, n) != SYN_OK)
+        s = syn_ctx_check(ctx, err);
+    syn_data_parallel_free(parallel);
+    return s;
+}
+
+/* Each rank rounds its gradients, and their sum is rounded. */
+static void gradients_are_summed_in_the_dtype(void) {
+    for (int zero = 0; zero <= 3; zero++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            sums t = {.zero = zero, .reduce_dtype = bf16 ? SYN_BF16 : SYN_F32};
+            syn_error err = {0};
+            CHECK_OK(run_ranks(2, sum_rank, &t, &err), err);
+            for (int i = 0; i < 4; i++)
+                CHECK_NEAR(t.found[zero > 0 ? i / 2 : i % 2][i], summed[bf16][i], 0);
+        }
 }
 
 /* ---- Failures ---- */
@@ -237,7 +300,7 @@ static syn_status train_ranks(void *arg, syn_error *err) {
 
 static void out_of_memory_is_reported(void) {
     for (int zero = 1; zero <= 3; zero += 2) {
-        training t = {.dtype = SYN_BF16, .zero = zero};
+        training t = {.dtype = SYN_BF16, .reduce_dtype = SYN_BF16, .zero = zero};
         CHECK(test_without_memory(train_ranks, &t) > 50);
     }
 }
@@ -254,6 +317,11 @@ static void invalid_options_are_refused(void) {
     CHECK_INT(syn_data_parallel_new(&p, ctx, &(syn_data_parallel_options){.zero = 3}, &err),
               SYN_E_INVALID);
     CHECK_HAS(err.text, "ZeRO 3 needs units and data-parallel ranks");
+    err.code = SYN_OK;
+    CHECK_INT(
+        syn_data_parallel_new(&p, ctx, &(syn_data_parallel_options){.reduce_dtype = SYN_F16}, &err),
+        SYN_E_INVALID);
+    CHECK_HAS(err.text, "gradients are summed in f32 or bf16, not f16");
     syn_ctx_free(ctx);
 }
 
@@ -261,6 +329,7 @@ static const test_case cases[] = {
     {"sizes_of_buckets", sizes_of_buckets},
     {"decayed_parameters_come_first", decayed_parameters_come_first},
     {"each_rank_keeps_its_part", each_rank_keeps_its_part},
+    {"gradients_are_summed_in_the_dtype", gradients_are_summed_in_the_dtype},
     {"out_of_memory_is_reported", out_of_memory_is_reported},
     {"invalid_options_are_refused", invalid_options_are_refused},
 };

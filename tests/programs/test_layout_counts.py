@@ -18,7 +18,7 @@ from pretrain_runs import Runs  # noqa: E402
 
 LAYOUTS, TOKENS, VOCAB, POSITIONS = 200, 32, 512, 32
 TOOLS = os.environ.get("SYN_SHARED_TOOLS", "")
-Layout = collections.namedtuple("Layout", "tp pp dp zero sp m layers h schedule vp no_reshard")
+Layout = collections.namedtuple("Layout", "tp pp dp zero sp m layers h schedule vp no_reshard bf16")
 
 
 def choose(dice):
@@ -35,7 +35,7 @@ def choose(dice):
     return Layout(tp, pp, dp, zero, tp > 1 and dice.random() < .5,
                   dice.choice((1, 2, 4, 8)) if pp == 1 else dice.choice((4, 8)), layers,
                   dice.choice((64, 128)), schedule, 2 if schedule == "interleaved" else 1,
-                  zero == 3 and pp == 1 and dice.random() < .3)
+                  zero == 3 and pp == 1 and dice.random() < .3, dp > 1 and dice.random() < .3)
 
 
 def options(x):
@@ -49,11 +49,13 @@ def options(x):
     ours += ["--schedule", x.schedule] if x.pp > 1 else []
     ours += ["--buckets", "none"] if x.dp > 1 and x.zero < 3 else []
     ours += ["--no-reshard"] if x.no_reshard and x.pp == 1 else []
+    ours += ["--reduce-dtype", "bf16"] if x.bf16 else []
     theirs = [*both, "--dp", str(x.dp), "--micro-batch", "2", "--global-batch", str(2 * x.m * x.dp),
               "--schedule", x.schedule.replace("-", ""), "--model", "gpt2-124m", "--set",
               f"L={x.layers},h={x.h},a=4,f={4 * x.h},V={VOCAB},pos={POSITIONS}", "--seq",
               str(TOKENS), "--vocab-multiple", "1", "--flash"]
     theirs += ["--no-reshard"] if x.no_reshard or (x.zero == 3 and x.pp > 1) else []
+    theirs += ["--grad-bytes", "2"] if x.bf16 else []
     # ZeRO 3 in a pipeline, and ZeRO 2 with ZB-H1, scatter once per step.
     once = x.pp > 1 and (x.zero == 3 or (x.zero == 2 and x.schedule == "zb-h1"))
     theirs += ["--reduce-last"] if once else []
@@ -71,7 +73,7 @@ def scattered_late(x, stage, once):
         elems += x.layers // x.pp * 6 * x.h + (2 * x.h if stage == x.pp - 1 else 0)
     if x.pp > 1 and stage in (0, x.pp - 1):
         elems += VOCAB // x.tp * x.h
-    return (x.m - 1) * 4 * elems
+    return (x.m - 1) * (2 if x.bf16 else 4) * elems
 
 
 def traced(runs, rank):

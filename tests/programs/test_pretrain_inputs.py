@@ -391,6 +391,8 @@ REFUSED = [
     (["--num-gpus", "2", "--zero", "4"], "--zero must be between 0 and 3, not 4"),
     (["--num-gpus", "2", "--tp", "2", "--buckets", "none"],
      "--buckets has no effect on one data-parallel rank"),
+    (["--num-gpus", "2", "--tp", "2", "--reduce-dtype", "bf16"],
+     "--reduce-dtype has no effect, because no gradients are summed over ranks"),
     (["--batch-size", "500"],
      "192 samples do not fill one step of 500: give more --data, or a smaller --batch-size"),
     (["--batch-size", "1", "--num-gpus", "200"],

@@ -35,7 +35,8 @@ typedef struct pretrain_args {
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
     int masking;   /* syn_masking; -1 if not given */
     int buckets;   /* syn_bucket_rule; -1: not given */
-    int recompute; /* syn_recompute_mode */
+    int reduce_dtype; /* 0: f32, 1: bf16 */
+    int recompute;    /* syn_recompute_mode */
     int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference; /* 1: --recipe reference, see docs/training.md */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,

@@ -396,6 +396,18 @@ static void choose_dtype(pretrain *run) {
     run->dtype = meta_dtype(&how);
 }
 
+/* Fails if --reduce-dtype has no effect because no gradients are summed. */
+static syn_status check_reduce_dtype(const pretrain *run, syn_error *err) {
+    const syn_plan *plan = &run->launch.parallel;
+    char name[64];
+    const bool ties = plan->pp > 1 && syn_model_tied_parameter(&run->config, name, sizeof name);
+    if (!run->args->reduce_dtype || plan->dp > 1 || plan->sp || ties || run->args->sweep.n > 0)
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "--reduce-dtype has no effect, because no gradients are summed over ranks; "
+                    "omit it");
+}
+
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
@@ -409,6 +421,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(find_model(run, err));
     choose_dtype(run);
     SYN_TRY(check_model(run, err));
+    SYN_TRY(check_reduce_dtype(run, err));
     follow_reference(run);
     run->model_sum = syn_model_config_hash(&run->config, 0); /* before the tokenizer changes it */
     SYN_TRY(choose_dropout(run, err));
@@ -439,6 +452,7 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--zero", run->launch.parallel.zero},
                    {"--buckets", pretrain_buckets(run)},
                    {"--no-reshard", a->no_reshard},
+                   {"--reduce-dtype", a->reduce_dtype},
                    {"--hsdp", run->launch.parallel.hsdp},
                    {"--sp-keep", a->sp_keep},
                    {"--schedule", (int64_t)run->launch.parallel.schedule},

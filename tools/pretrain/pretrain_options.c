@@ -134,6 +134,10 @@ const cli_option pretrain_options[] = {
      "how gradients are grouped into collectives of data-parallel ranks: in buckets of 25 MiB, of "
      "at least 40 million elements, or all in one",
      0, 0},
+    {"reduce_dtype", CLI_CHOICE, &args.reduce_dtype, "f32|bf16",
+     "dtype in which gradients are summed over ranks; bf16 halves the bytes, but rounds the "
+     "gradients",
+     0, 0},
     PARALLEL_OPTIONS(args.parallel),
     CLI_GROUP("Device, precision and prediction"),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,

@@ -22,6 +22,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                        "zero",
                                        "hsdp",
                                        "buckets",
+                                       "reduce_dtype",
                                        "batch_size",
                                        "max_seq_length",
                                        "dtype",

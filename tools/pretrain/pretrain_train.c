@@ -461,6 +461,7 @@ static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_err
         .dp = r->mesh.group[SYN_AXIS_DP],
         .zero = run->launch.parallel.zero,
         .buckets = pretrain_buckets(run),
+        .reduce_dtype = args->reduce_dtype ? SYN_BF16 : SYN_F32,
         .chunks = r->chunk_params,
         .n_chunks = shape->chunks,
         .shard = r->mesh.shard,

@@ -288,6 +288,7 @@ static syn_status check_request(const syn_model *model, const syn_generation *g,
 syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(model);
     SYN_TRY(check_request(model, g, err));
+    if (g->pp) SYN_TRY(syn_ctx_connect(ctx, g->pp, err));
     /* The last generated token is never fed back, so it needs no cache entry. */
     SYN_TRY(syn_causal_begin(model, g->batch, g->prompt_tokens + g->new_tokens - 1, err));
     if (g->padding) SYN_TRY(syn_causal_set_padding(model, g->padding, err));

@@ -70,6 +70,8 @@ typedef struct syn_backend {
     syn_status (*start)(void *device, syn_call *call, uint32_t node, void **request,
                         syn_error *err);
     syn_status (*wait)(void *device, void *request, syn_error *err);
+    /* Implements syn_ctx_connect. NULL: there is nothing to prepare. */
+    syn_status (*connect)(void *device, const syn_group *group, syn_error *err);
     /* Called by syn_next_step when a new step begins. A step often has the same ops as the step
        before. May be NULL. */
     void (*step)(void *device);

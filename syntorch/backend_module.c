@@ -43,10 +43,19 @@ static syn_status out_of_memory(const syn_ctx *ctx, size_t bytes, const char *wh
     return syn__storages_out_of_memory(&ctx->storages, bytes, what, err);
 }
 
-static const syn_module_host host = {
-    SYN_VERSION,        syn_ctx_rank, syn_ctx_set_time, syn_ctx_add_work, syn_ctx_add_unowned_work,
-    syn__describe_node, trim_pool,    out_of_memory,    syn_ctx_comm,     syn_comm_next_group,
-    syn_comm_send,      syn_comm_recv};
+static const syn_module_host host = {.version = SYN_VERSION,
+                                     .rank = syn_ctx_rank,
+                                     .status = syn_ctx_status,
+                                     .set_time = syn_ctx_set_time,
+                                     .add_work = syn_ctx_add_work,
+                                     .add_unowned = syn_ctx_add_unowned_work,
+                                     .describe_node = syn__describe_node,
+                                     .trim_pool = trim_pool,
+                                     .out_of_memory = out_of_memory,
+                                     .comm = syn_ctx_comm,
+                                     .next_group = syn_comm_next_group,
+                                     .send = syn_comm_send,
+                                     .recv = syn_comm_recv};
 
 /* Writes to `path` the folder of `file`, with its slash, followed by `below`. Returns false if this
    path is too long or `file` has no folder. */

@@ -12,7 +12,8 @@ SYN_API_BEGIN
 /* The functions that a module may call. */
 typedef struct syn_module_host {
     const char *version; /* the program's version; a module of another version refuses to load */
-    int32_t (*rank)(const struct syn_ctx *ctx); /* syn_ctx_rank */
+    int32_t (*rank)(const struct syn_ctx *ctx);      /* syn_ctx_rank */
+    syn_status (*status)(const struct syn_ctx *ctx); /* syn_ctx_status */
     void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                      uint64_t cpu_ns); /* syn_ctx_set_time */
     void (*add_work)(struct syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,

@@ -52,6 +52,11 @@ const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node);
    effect only on devices whose buffers the host can access (backend.h: on_host). */
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;
 
+/* Prepares messages between neighbours of a group: ranks that follow each other in group->ranks,
+   and the last and the first one. On CUDA devices, their messages then go from device to device;
+   messages of other ranks are copied through the host. All ranks of the group must call it, before
+   any message between them. Does nothing on the CPU and on meta. */
+syn_status syn_ctx_connect(syn_ctx *ctx, const syn_group *group, syn_error *err) SYN_MUST_USE;
 /* Turns overlap on or off; off by default. With overlap, calling the op of a receive, or of a
    collective with a result, only starts the operation, and the following ops run meanwhile. The
    first op, read or write that needs the result waits for it. Until then, the buffers of the

@@ -141,6 +141,12 @@ void syn__pending_free(syn_ctx *ctx) {
     syn_free(ctx->pending);
 }
 
+syn_status syn_ctx_connect(syn_ctx *ctx, const syn_group *group, syn_error *err) {
+    SYN_TRY(syn_ctx_check(ctx, err));
+    if (!ctx->backend->connect || group->size < 2) return SYN_OK;
+    return ctx->backend->connect(ctx->device, group, err);
+}
+
 void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap) {
     ctx->overlap = overlap;
 }

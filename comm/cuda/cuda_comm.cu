@@ -11,9 +11,6 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* Tag of the module's own messages. */
-enum { TAG_ID = INT32_MAX };
-
 #ifdef SYN_HAVE_NCCL
 
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
@@ -50,10 +47,12 @@ static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId 
                            syn_error *err) {
     const size_t n = sizeof *id / sizeof(int32_t);
     if (group->index > 0)
-        return syn__cuda_host->recv(comm, id, n, SYN_I32, group->ranks[0], TAG_ID, err);
+        return syn__cuda_host->recv(comm, id, n, SYN_I32, group->ranks[0],
+                                    syn__cuda_tag(comm, SYN__CUDA_TAG_ID), err);
     SYN_NCCL(syn__nccl.GetUniqueId(id), NULL, "its start", err);
     for (int32_t i = 1; i < group->size; i++)
-        SYN_TRY(syn__cuda_host->send(comm, id, n, SYN_I32, group->ranks[i], TAG_ID, err));
+        SYN_TRY(syn__cuda_host->send(comm, id, n, SYN_I32, group->ranks[i],
+                                     syn__cuda_tag(comm, SYN__CUDA_TAG_ID), err));
     return SYN_OK;
 }
 
@@ -106,25 +105,6 @@ static syn_status open_groups(syn__cuda_comms *x, syn_error *err) {
     return SYN_OK;
 }
 
-static void close_groups(syn__cuda_comms *x) {
-    syn_error ignored;
-    ignored.code = SYN_OK;
-    syn__nccl_unwatch(x);
-    if (x->device->late.code != SYN_OK || syn__nccl_check_others(x, &ignored) != SYN_OK)
-        syn__nccl_abort_all(x);
-    const bool done = syn__nccl_aborted(); /* false: NCCL may still write to groups */
-    while (x->groups) {
-        syn__nccl_group *g = x->groups;
-        x->groups = g->next;
-        if (g->comm) syn__nccl.CommDestroy(g->comm);
-        if (g->whole) syn__nccl.CommDestroy(g->whole);
-        if (g->stream) cudaStreamDestroy(g->stream);
-        if (done) syn_free(g);
-    }
-    pthread_cond_destroy(&x->stopping);
-    pthread_mutex_destroy(&x->lock);
-}
-
 /* For error messages: describes the oldest operation that the device still waits for. */
 static void describe_oldest(const syn__cuda_comms *x, char *text, size_t bytes) {
     const syn__cuda_request *r = x->timed;
@@ -162,13 +142,53 @@ syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error
         x, [event] { return cudaEventQuery(event); }, err);
 }
 
-void syn__cuda_comms_drain(syn__cuda_comms *x) {
-    syn_error *late = x ? &x->device->late : NULL, ignored;
-    if (!x || !x->nccl) return;
+static bool has_failed(const syn__cuda_comms *x) {
+    return x->device->late.code != SYN_OK || syn__cuda_host->status(x->device->ctx) != SYN_OK;
+}
+
+/* Waits for the streams of all groups, but for sends only most_ns. Returns whether all are idle. A
+   failure is stored in the device. */
+static bool wait_for_streams(syn__cuda_comms *x, uint64_t most_ns) {
+    syn_error *late = &x->device->late, ignored;
+    const uint64_t since_ns = syn__clock_ns();
+    bool idle = true;
     ignored.code = SYN_OK;
-    for (const syn__nccl_group *g = x->groups; g; g = g->next)
-        (void)wait_for(
-            x, [g] { return cudaStreamQuery(g->stream); }, late->code == SYN_OK ? late : &ignored);
+    if (has_failed(x)) syn__nccl_abort_all(x); /* no rank receives what this one has sent */
+    for (const syn__nccl_group *g = x->groups; g; g = g->next) {
+        const auto done = [g, since_ns, most_ns, &idle] {
+            const cudaError_t code = cudaStreamQuery(g->stream);
+            const bool stop = g->sends && syn__clock_ns() - since_ns > most_ns;
+            if (code != cudaErrorNotReady || !stop) return code;
+            idle = false;
+            return cudaSuccess;
+        };
+        if (!g->stream) continue; /* the group could not be created */
+        (void)wait_for(x, done, late->code == SYN_OK ? late : &ignored);
+    }
+    return idle;
+}
+
+bool syn__cuda_comms_drain(syn__cuda_comms *x, int most_ms) {
+    return !x || !x->nccl || wait_for_streams(x, (uint64_t)most_ms * 1000000);
+}
+
+static void close_groups(syn__cuda_comms *x) {
+    syn_error ignored;
+    ignored.code = SYN_OK;
+    if (x->peers && !has_failed(x)) wait_for_streams(x, UINT64_MAX);
+    syn__nccl_unwatch(x);
+    if (has_failed(x) || syn__nccl_check_others(x, &ignored) != SYN_OK) syn__nccl_abort_all(x);
+    const bool done = syn__nccl_aborted(); /* false: NCCL may still write to groups */
+    while (x->groups) {
+        syn__nccl_group *g = x->groups;
+        x->groups = g->next;
+        if (g->comm) syn__nccl.CommDestroy(g->comm);
+        if (g->whole) syn__nccl.CommDestroy(g->whole);
+        if (g->stream) cudaStreamDestroy(g->stream);
+        if (done) syn_free(g);
+    }
+    pthread_cond_destroy(&x->stopping);
+    pthread_mutex_destroy(&x->lock);
 }
 
 syn_status syn__nccl_check(syn__cuda_comms *x, syn_error *err) {
@@ -184,8 +204,14 @@ syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error
     return SYN_OK;
 }
 
-void syn__cuda_comms_drain(syn__cuda_comms *x) {
-    (void)x;
+bool syn__cuda_comms_drain(syn__cuda_comms *x, int most_ms) {
+    (void)x, (void)most_ms;
+    return true;
+}
+
+syn_status syn__cuda_connect(void *device, const syn_group *group, syn_error *err) {
+    (void)device, (void)group, (void)err;
+    return SYN_OK;
 }
 
 #endif
@@ -227,6 +253,9 @@ void syn__cuda_comms_close(syn__cuda_comms *x) {
     close_groups(x);
 #endif
     syn__cuda_comms_times(x);
+#ifdef SYN_HAVE_NCCL
+    syn__nccl_peers_free(x);
+#endif
     for (syn__cuda_request *lists[] = {x->idle, x->timed}, *r, **list = lists; list < lists + 2;
          list++)
         while ((r = *list)) {

@@ -26,7 +26,9 @@
     X(AllReduce)              \
     X(AllGather)              \
     X(ReduceScatter)          \
-    X(Broadcast)
+    X(Broadcast)              \
+    X(Send)                   \
+    X(Recv)
 typedef struct syn__nccl_functions {
 #define SYN_X(name) decltype(&nccl##name) name;
     SYN_NCCL_FUNCTIONS(SYN_X)
@@ -43,8 +45,17 @@ typedef struct syn__nccl_group {
     /* Collectives use `comm`; cuda_abort.cu describes `whole`. NULL after an abort. */
     ncclComm_t whole, comm;
     cudaStream_t stream;
+    bool sends; /* it sends messages, which may wait for the receiver */
 } syn__nccl_group;
+typedef struct syn__nccl_peer syn__nccl_peer; /* cuda_messages.cu */
 #endif
+
+/* Tags of the module's own messages, counted down from the largest one: NCCL's ids, the choice of
+   devices, and headers of messages. */
+enum { SYN__CUDA_TAG_ID, SYN__CUDA_TAG_PLACE, SYN__CUDA_TAG_MESSAGE };
+static inline int32_t syn__cuda_tag(const syn_comm *comm, int which) {
+    return (comm->max_tag > 0 ? comm->max_tag : INT32_MAX) - which;
+}
 
 /* An operation in flight. After it has finished, it stays in the list `timed` until its times are
    known. */
@@ -71,6 +82,11 @@ typedef struct syn__cuda_request {
     syn_segment whole; /* all of `blocks` */
     void *blocks;      /* device memory: the parts of all ranks */
     size_t blocks_bytes;
+#ifdef SYN_HAVE_NCCL
+    const syn__nccl_group *launched; /* whose stream ran the operation */
+    syn__nccl_peer *peer;            /* of a message between connected ranks; otherwise NULL */
+    struct syn__cuda_request *early; /* a receive: the message, if it arrived before */
+#endif
     /* outer: product of the dimensions before the gathered or scattered dimension. inner_bytes:
        bytes of one rank's part of such a row. If outer is 1, the blocks are contiguous. */
     int64_t outer, inner_bytes;
@@ -88,6 +104,8 @@ typedef struct syn__cuda_comms {
        lock. */
     pthread_mutex_t lock;
     syn__nccl_group *groups;
+    syn__nccl_peer *peers; /* the ranks that this rank is connected with */
+    int32_t *probe;        /* two numbers on the device, for the first message of two ranks */
     /* The watchdog thread of NCCL calls that may block (cuda_abort.cu). */
     pthread_t watcher;
     pthread_cond_t stopping;
@@ -116,9 +134,10 @@ void syn__cuda_comms_close(syn__cuda_comms *x); /* NULL is allowed */
    NCCL, if another rank has failed or SYNTORCH_NCCL_TIMEOUT_S seconds (600 by default) have passed.
    x may be NULL. */
 syn_status syn__cuda_comms_sync(syn__cuda_comms *x, cudaEvent_t event, syn_error *err) SYN_MUST_USE;
-/* Waits in the same way for the streams of all groups. Used before a call that waits for the whole
-   device, such as cudaFree. A failure is reported by the context's next sync. x may be NULL. */
-void syn__cuda_comms_drain(syn__cuda_comms *x);
+/* Waits in the same way for the streams of all groups. A failure is reported by the context's next
+   sync. Sends are waited for only for most_ms milliseconds, because their receivers may wait for
+   this rank. Returns whether all streams are idle. x may be NULL. */
+bool syn__cuda_comms_drain(syn__cuda_comms *x, int most_ms);
 #ifdef SYN_HAVE_NCCL
 syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
                             int line, syn_error *err);
@@ -173,7 +192,46 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err);
 /* Reports to the context the times of finished operations. */
 void syn__cuda_comms_times(syn__cuda_comms *x);
+/* Requests. syn__cuda_request_for takes an idle one or creates one, for a call.
+   syn__cuda_request_new only creates one, and syn__cuda_request_begin prepares it for a call. */
+syn_status syn__cuda_request_for(syn__cuda_comms *x, const syn_comm_call *call, uint32_t node,
+                                 syn__cuda_request **out, syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_request_new(syn__cuda_request **out, syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_request_begin(syn__cuda_request *r, const syn_comm_call *call, uint32_t node,
+                                   syn_error *err) SYN_MUST_USE;
+void syn__cuda_request_idle(syn__cuda_comms *x, syn__cuda_request *r);
 void syn__cuda_request_free(syn__cuda_request *r);
+#ifdef SYN_HAVE_NCCL
+/* Adds an operation that was waited for to the list `timed`. */
+void syn__cuda_request_timed(syn__cuda_comms *x, syn__cuda_request *r);
+/* Reports the times of an operation that has finished. */
+void syn__cuda_request_report(const syn__cuda_comms *x, const syn__cuda_request *r);
+/* Launches an operation in a group's stream. The host waits for other ranks only if they have not
+   connected yet. */
+syn_status syn__nccl_launch(syn__cuda_comms *x, const syn_comm_call *call, const syn__nccl_group *g,
+                            syn_error *err) SYN_MUST_USE;
+/* The same for a request, after the work that r->end was recorded after. */
+syn_status syn__nccl_run(syn__cuda_comms *x, syn__cuda_request *r, const syn__nccl_group *g,
+                         syn_error *err) SYN_MUST_USE;
+
+/* ---- cuda_messages.cu ---- */
+
+/* The peer of a message between connected ranks, or NULL. */
+syn__nccl_peer *syn__nccl_find_peer(const syn__cuda_comms *x, const syn_comm_call *call);
+/* `start` and `wait` for such a message. A message that is not waited for must be given up. */
+syn_status syn__nccl_start_message(syn__cuda_comms *x, syn__nccl_peer *peer,
+                                   const syn_comm_call *call, uint32_t node,
+                                   syn__cuda_request **out, syn_error *err) SYN_MUST_USE;
+syn_status syn__nccl_wait_message(syn__cuda_comms *x, syn__cuda_request *r,
+                                  syn_error *err) SYN_MUST_USE;
+void syn__nccl_give_up(syn__cuda_comms *x, syn__cuda_request *r);
+/* Reports the times of sends that have finished. */
+void syn__nccl_sent_times(syn__cuda_comms *x);
+void syn__nccl_request_idle(syn__cuda_request *r);
+void syn__nccl_peers_free(syn__cuda_comms *x);
+#endif
+/* `connect` of the backend. */
+syn_status syn__cuda_connect(void *device, const syn_group *group, syn_error *err);
 
 /* ---- ops/cuda/cuda_gather.cu ---- */
 

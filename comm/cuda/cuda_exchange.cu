@@ -1,8 +1,8 @@
 /* Starts operations of a context and waits for them.
    NCCL's operations run in the stream of their group, between two events that order them with the
    compute stream; the host does not wait. All others are copied to the host, run by the host's
-   communicator, and copied back: messages and barriers always, and everything if ranks share a
-   device. */
+   communicator, and copied back: barriers, messages between ranks that are not connected
+   (cuda_messages.cu), and everything if ranks share a device. */
 #include "comm/cuda/cuda_comm.h"
 
 #include <stdio.h>
@@ -34,7 +34,13 @@ static syn_status make_events(syn__cuda_request *r, syn_error *err) {
     return SYN_OK;
 }
 
-static void put_idle(syn__cuda_comms *x, syn__cuda_request *r) {
+void syn__cuda_request_idle(syn__cuda_comms *x, syn__cuda_request *r) {
+#ifdef SYN_HAVE_NCCL
+    if (r->peer) {
+        syn__nccl_request_idle(r);
+        return;
+    }
+#endif
     r->next = x->idle;
     x->idle = r;
 }
@@ -46,7 +52,8 @@ static void put_idle(syn__cuda_comms *x, syn__cuda_request *r) {
 static void kernel_name(const syn_comm_call *e, char *name, size_t bytes) {
     static const char *const reductions[SYN_REDUCE_COUNT] = {"Sum", "Avg", "Min", "Max", "Prod"};
     const char *type = syn_dtype_name(e->dtype);
-    if (e->kind == SYN_COMM_ALL_GATHER) snprintf(name, bytes, "ncclDevKernel_AllGather");
+    if (!e->group) snprintf(name, bytes, "ncclDevKernel_SendRecv");
+    else if (e->kind == SYN_COMM_ALL_GATHER) snprintf(name, bytes, "ncclDevKernel_AllGather");
     else if (e->kind == SYN_COMM_BROADCAST) snprintf(name, bytes, "ncclDevKernel_Broadcast");
     else
         snprintf(name, bytes, "ncclDevKernel_%s_%s_%s",
@@ -68,7 +75,7 @@ static void report_work(const syn__cuda_comms *x, const syn__cuda_request *r, ui
     work.call_ns = piece.call_ns = r->call_ns;
     work.call_wall_ns = piece.call_wall_ns = r->called_ns - r->call_ns;
     piece.device = (uint32_t)x->device->device;
-    piece.stream = SYN__CUDA_COMPUTE_STREAM + r->comm_call.group->id;
+    piece.stream = SYN__CUDA_COMPUTE_STREAM + r->launched->group->id;
     piece.start_ns = start_ns;
     piece.wall_ns = wall_ns;
     syn__cuda_host->add_work(x->device->ctx, &work, &piece, names);
@@ -76,25 +83,40 @@ static void report_work(const syn__cuda_comms *x, const syn__cuda_request *r, ui
 
 #endif
 
+#ifdef SYN_HAVE_NCCL
+
+void syn__cuda_request_report(const syn__cuda_comms *x, const syn__cuda_request *r) {
+    const syn__cuda_times *t = &x->device->times;
+    float from_ms = 0, ms = 0;
+    if (cudaEventElapsedTime(&from_ms, t->anchors[0], r->begin) != cudaSuccess ||
+        cudaEventElapsedTime(&ms, r->begin, r->end) != cudaSuccess)
+        return;
+    const uint64_t start_ns = t->anchor_ns + (uint64_t)(int64_t)((double)from_ms * 1e6);
+    const uint64_t wall_ns = (uint64_t)((double)ms * 1e6);
+    syn__cuda_host->set_time(x->device->ctx, r->node, start_ns, wall_ns, 0);
+    report_work(x, r, start_ns, wall_ns);
+}
+
+void syn__cuda_request_timed(syn__cuda_comms *x, syn__cuda_request *r) {
+    r->next = NULL;
+    *x->last_timed = r;
+    x->last_timed = &r->next;
+}
+
+#endif
+
 /* Reports operations that have finished. The others stay in the list for the next call. */
 void syn__cuda_comms_times(syn__cuda_comms *x) {
-    const syn__cuda_times *t = &x->device->times;
+#ifdef SYN_HAVE_NCCL
     while (x->timed && cudaEventQuery(x->timed->end) == cudaSuccess) {
         syn__cuda_request *r = x->timed;
-        float from_ms = 0, ms = 0;
-        if (cudaEventElapsedTime(&from_ms, t->anchors[0], r->begin) == cudaSuccess &&
-            cudaEventElapsedTime(&ms, r->begin, r->end) == cudaSuccess) {
-            const uint64_t start_ns = t->anchor_ns + (uint64_t)(int64_t)((double)from_ms * 1e6);
-            const uint64_t wall_ns = (uint64_t)((double)ms * 1e6);
-            syn__cuda_host->set_time(x->device->ctx, r->node, start_ns, wall_ns, 0);
-#ifdef SYN_HAVE_NCCL
-            report_work(x, r, start_ns, wall_ns);
-#endif
-        }
+        syn__cuda_request_report(x, r);
         x->timed = r->next;
         if (!x->timed) x->last_timed = &x->timed;
-        put_idle(x, r);
+        syn__cuda_request_idle(x, r);
     }
+    syn__nccl_sent_times(x);
+#endif
     cudaGetLastError(); /* clears cudaErrorNotReady */
 }
 
@@ -103,37 +125,40 @@ static syn_status grow_segments(syn__cuda_request *r, size_t n, syn_error *err) 
     return syn_grow(&r->of_host, &r->of_host_cap, n, sizeof *r->of_host, err);
 }
 
-static syn_status request_new(syn__cuda_comms *x, const syn_call *call, uint32_t node,
-                              syn__cuda_request **out, syn_error *err) {
-    syn__cuda_comms_times(x);
-    syn__cuda_request *r = x->idle;
-    if (r) {
-        x->idle = r->next;
-    } else {
-        r = static_cast<syn__cuda_request *>(syn_calloc(1, sizeof *r));
-        if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
-        const syn_status s = make_events(r, err);
-        if (s != SYN_OK) {
-            syn__cuda_request_free(r);
-            return s;
-        }
-    }
+syn_status syn__cuda_request_new(syn__cuda_request **out, syn_error *err) {
+    syn__cuda_request *r = static_cast<syn__cuda_request *>(syn_calloc(1, sizeof *r));
+    if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
+    const syn_status s = make_events(r, err);
+    if (s == SYN_OK) *out = r;
+    else syn__cuda_request_free(r);
+    return s;
+}
+
+syn_status syn__cuda_request_begin(syn__cuda_request *r, const syn_comm_call *call, uint32_t node,
+                                   syn_error *err) {
     r->node = node;
     r->host = NULL;
     r->in_stream = false;
     r->call_ns = 0;
-    r->comm_call = call->comm_call;
+    r->comm_call = *call;
     r->packed = false;
     r->n_list = r->comm_call.n_segments;
-    const syn_status s = grow_segments(r, (size_t)r->n_list, err);
-    if (s != SYN_OK) {
-        put_idle(x, r);
-        return s;
-    }
+    SYN_TRY(grow_segments(r, (size_t)r->n_list, err));
     r->comm_call.segments = r->segments;
-    for (int i = 0; i < r->n_list; i++) r->segments[i] = call->comm_call.segments[i];
-    *out = r;
+    for (int i = 0; i < r->n_list; i++) r->segments[i] = call->segments[i];
     return SYN_OK;
+}
+
+syn_status syn__cuda_request_for(syn__cuda_comms *x, const syn_comm_call *call, uint32_t node,
+                                 syn__cuda_request **out, syn_error *err) {
+    syn__cuda_comms_times(x);
+    syn__cuda_request *r = x->idle;
+    if (r) x->idle = r->next;
+    else SYN_TRY(syn__cuda_request_new(&r, err));
+    const syn_status s = syn__cuda_request_begin(r, call, node, err);
+    if (s == SYN_OK) *out = r;
+    else syn__cuda_request_idle(x, r);
+    return s;
 }
 
 /* ---- blocks of ranks ---- */
@@ -363,8 +388,7 @@ static ncclRedOp_t reduction_of(syn_reduce reduce) {
     }
 }
 
-static ncclResult_t launch_one(const syn__cuda_request *r, int i, const syn__nccl_group *g) {
-    const syn_comm_call *x = &r->comm_call;
+static ncclResult_t launch_one(const syn_comm_call *x, int i, const syn__nccl_group *g) {
     const syn_segment *s = &x->segments[i];
     const ncclDataType_t type = type_of(x->dtype);
     const ncclRedOp_t reduction = reduction_of(x->reduce);
@@ -376,17 +400,21 @@ static ncclResult_t launch_one(const syn__cuda_request *r, int i, const syn__ncc
     case SYN_COMM_REDUCE_SCATTER:
         return syn__nccl.ReduceScatter(s->in, x->part, x->n_part, type, reduction, g->comm,
                                        g->stream);
+    case SYN_COMM_SEND:
+        return syn__nccl.Send(s->in, s->n_elems, type, 1 - g->group->index, g->comm, g->stream);
+    case SYN_COMM_RECV:
+        return syn__nccl.Recv(s->out, s->n_elems, type, 1 - g->group->index, g->comm, g->stream);
     default:
         return syn__nccl.Broadcast(s->in, s->out, s->n_elems, type, x->root, g->comm, g->stream);
     }
 }
 
 /* Launches all segments of a list as one NCCL group. */
-static ncclResult_t launch_all(const syn__cuda_request *r, const syn__nccl_group *g) {
+static ncclResult_t launch_all(const syn_comm_call *call, const syn__nccl_group *g) {
     ncclResult_t code = syn__nccl.GroupStart();
     if (code != ncclSuccess) return code;
-    for (int i = 0; i < r->comm_call.n_segments; i++)
-        if (r->comm_call.segments[i].n_elems > 0 && code == ncclSuccess) code = launch_one(r, i, g);
+    for (int i = 0; i < call->n_segments; i++)
+        if (call->segments[i].n_elems > 0 && code == ncclSuccess) code = launch_one(call, i, g);
     const ncclResult_t end = syn__nccl.GroupEnd();
     return code != ncclSuccess ? code : end;
 }
@@ -396,15 +424,26 @@ static syn_status check_code(ncclResult_t code, const syn__nccl_group *g, syn_er
     return SYN_OK;
 }
 
-/* Launches the collective. May block until other ranks arrive. */
-static syn_status launch_collective(syn__cuda_comms *x, const syn__cuda_request *r,
-                                    const syn__nccl_group *g, syn_error *err) {
+syn_status syn__nccl_launch(syn__cuda_comms *x, const syn_comm_call *call, const syn__nccl_group *g,
+                            syn_error *err) {
     syn__nccl_enter(x);
-    const ncclResult_t code = launch_all(r, g);
+    const ncclResult_t code = launch_all(call, g);
     syn_status s = syn__nccl_leave(x, err);
     if (s == SYN_OK) s = syn__nccl_or_others(x, check_code(code, g, err), err);
     if (s != SYN_OK) syn__nccl_abort_all(x);
     return s;
+}
+
+syn_status syn__nccl_run(syn__cuda_comms *x, syn__cuda_request *r, const syn__nccl_group *g,
+                         syn_error *err) {
+    r->launched = g;
+    SYN_CUDA(cudaStreamWaitEvent(g->stream, r->end, 0), "an event", err);
+    SYN_CUDA(cudaEventRecord(r->begin, g->stream), "an event", err);
+    SYN_TRY(syn__nccl_launch(x, &r->comm_call, g, err));
+    SYN_CUDA(cudaEventRecord(r->end, g->stream), "an event", err);
+    r->called_ns = syn__clock_ns();
+    r->in_stream = true;
+    return SYN_OK;
 }
 
 /* Passes the call to the host's communicator, which compares the members' calls, if it can. A
@@ -428,13 +467,7 @@ static syn_status start_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_
     SYN_TRY(start_comparison(x, r, err));
     if (x->device->work.keep) r->call_ns = syn__clock_ns();
     SYN_CUDA(cudaEventRecord(r->end, x->device->at.stream), "an event", err);
-    SYN_CUDA(cudaStreamWaitEvent(g->stream, r->end, 0), "an event", err);
-    SYN_CUDA(cudaEventRecord(r->begin, g->stream), "an event", err);
-    SYN_TRY(launch_collective(x, r, g, err));
-    SYN_CUDA(cudaEventRecord(r->end, g->stream), "an event", err);
-    r->called_ns = syn__clock_ns();
-    r->in_stream = true;
-    return SYN_OK;
+    return syn__nccl_run(x, r, g, err);
 }
 
 static syn_status wait_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
@@ -464,7 +497,13 @@ static void give_up(syn__cuda_comms *x, syn__cuda_request *r) {
     ignored.code = SYN_OK;
     if (r->host) (void)x->comm->ops->wait(x->comm, r->host, NULL, &ignored);
     r->host = NULL;
-    put_idle(x, r);
+#ifdef SYN_HAVE_NCCL
+    if (r->peer) {
+        syn__nccl_give_up(x, r);
+        return;
+    }
+#endif
+    syn__cuda_request_idle(x, r);
 }
 
 syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **request,
@@ -473,7 +512,15 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
     syn__cuda_request *r = NULL;
     SYN_TRY(syn__cuda_late(x->device, err));
     SYN_TRY(syn__cuda_flush_deferred(x->device, err));
-    SYN_TRY(request_new(x, call, node, &r, err));
+#ifdef SYN_HAVE_NCCL
+    syn__nccl_peer *peer = syn__nccl_find_peer(x, &call->comm_call);
+    if (peer) {
+        SYN_TRY(syn__nccl_start_message(x, peer, &call->comm_call, node, &r, err));
+        *request = r;
+        return SYN_OK;
+    }
+#endif
+    SYN_TRY(syn__cuda_request_for(x, &call->comm_call, node, &r, err));
     syn_status s = has_part(&r->comm_call) ? find_blocks(x, r, call, err) : SYN_OK;
     if (s == SYN_OK) s = pack(x, r, err);
 #ifdef SYN_HAVE_NCCL
@@ -496,15 +543,14 @@ syn_status syn__cuda_wait(void *device, void *request, syn_error *err) {
         return s;
     }
 #ifdef SYN_HAVE_NCCL
+    if (r->peer) return syn__nccl_wait_message(x, r, err);
     if (r->in_stream) {
         s = wait_in_stream(x, r, err);
-        r->next = NULL;
-        *x->last_timed = r;
-        x->last_timed = &r->next;
+        syn__cuda_request_timed(x, r);
         return s;
     }
 #endif
     s = wait_through_host(x, r, err);
-    put_idle(x, r);
+    syn__cuda_request_idle(x, r);
     return s;
 }

@@ -5,7 +5,7 @@
 #include "comm/cuda/cuda_comm.h"
 #include "syntorch/base/memory.h"
 
-enum { TAG_PLACE = INT32_MAX - 1, MAX_DEVICES = 64 };
+enum { MAX_DEVICES = 64 };
 
 /* The devices that a process sees, identified by their UUIDs, which are the same in every process.
    Host names and device numbers do not identify devices: containers on several machines may have
@@ -72,12 +72,14 @@ enum {
 
 /* Rank 0: receives the devices of all ranks, chooses, and sends each rank its device. */
 static syn_status distribute_devices(syn_comm *comm, visible_devices *visible, place *places,
-                                    syn_error *err) {
+                                     syn_error *err) {
     for (int r = 1; r < comm->size; r++)
-        SYN_TRY(syn__cuda_host->recv(comm, &visible[r], VISIBLE_WORDS, SYN_I32, r, TAG_PLACE, err));
+        SYN_TRY(syn__cuda_host->recv(comm, &visible[r], VISIBLE_WORDS, SYN_I32, r,
+                                     syn__cuda_tag(comm, SYN__CUDA_TAG_PLACE), err));
     choose_all(visible, places, comm->size);
     for (int r = 1; r < comm->size; r++)
-        SYN_TRY(syn__cuda_host->send(comm, &places[r], PLACE_WORDS, SYN_I32, r, TAG_PLACE, err));
+        SYN_TRY(syn__cuda_host->send(comm, &places[r], PLACE_WORDS, SYN_I32, r,
+                                     syn__cuda_tag(comm, SYN__CUDA_TAG_PLACE), err));
     return SYN_OK;
 }
 
@@ -103,8 +105,10 @@ static syn_status find_place(syn_comm *comm, int n_devices, place *out, syn_erro
     visible_devices mine;
     SYN_TRY(list_devices(n_devices, &mine, err));
     if (comm->rank == 0) return gather(comm, &mine, out, err);
-    SYN_TRY(syn__cuda_host->send(comm, &mine, VISIBLE_WORDS, SYN_I32, 0, TAG_PLACE, err));
-    return syn__cuda_host->recv(comm, out, PLACE_WORDS, SYN_I32, 0, TAG_PLACE, err);
+    SYN_TRY(syn__cuda_host->send(comm, &mine, VISIBLE_WORDS, SYN_I32, 0,
+                                 syn__cuda_tag(comm, SYN__CUDA_TAG_PLACE), err));
+    return syn__cuda_host->recv(comm, out, PLACE_WORDS, SYN_I32, 0,
+                                syn__cuda_tag(comm, SYN__CUDA_TAG_PLACE), err);
 }
 
 syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device, syn_error *err) {

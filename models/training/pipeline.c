@@ -58,7 +58,8 @@ syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline
     if (!p) return SYN_FAIL_NOMEM(err, sizeof *p, "a pipeline");
     *p = (syn_pipeline){.ctx = ctx, .options = *options, .stage = options->pp->index, .n_tapes = n};
     syn_ctx_set_overlap(ctx, true);
-    syn_status s = syn_schedule_make(&p->actions, &p->n_actions, shape, p->stage, err);
+    syn_status s = syn_ctx_connect(ctx, options->pp, err);
+    if (s == SYN_OK) s = syn_schedule_make(&p->actions, &p->n_actions, shape, p->stage, err);
     if (s == SYN_OK) {
         p->flights = syn_calloc(n, sizeof *p->flights);
         p->taken = syn_calloc(n, sizeof *p->taken);

@@ -85,10 +85,20 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
     return syn__cuda_times_open(&d->times, d->at.stream, err);
 }
 
+/* How long to wait for sends in flight: before memory is freed, and in a sync, so that their times
+   are known. */
+enum { FREE_WAIT_MS = 1000, SYNC_WAIT_MS = 10 };
+
+static void free_kept(syn__cuda *d) {
+    while (d->n_kept > 0) cudaFree(d->kept[--d->n_kept]);
+}
+
 static void cuda_close(void *device) {
     syn__cuda *d = cuda_of(device);
     cudaSetDevice(d->device);
     syn__cuda_comms_close(d->comms);
+    free_kept(d);
+    syn_free(d->kept);
     syn__graphs_close(d->graphs);
     syn__cuda_times_close(&d->times);
     syn__cuda_work_close(&d->work);
@@ -136,10 +146,22 @@ static void *cuda_alloc(void *device, size_t bytes) {
     return NULL;
 }
 
+/* cudaFree waits for the device. If messages are in flight, whose receivers may wait for this rank,
+   memory is freed later. */
+static void free_buffer(syn__cuda *d, void *data) {
+    syn_error ignored;
+    if (!syn__cuda_comms_drain(d->comms, d->n_kept > 0 ? 0 : FREE_WAIT_MS) &&
+        syn_grow(&d->kept, &d->kept_cap, d->n_kept + 1, sizeof *d->kept, &ignored) == SYN_OK) {
+        d->kept[d->n_kept++] = data;
+        return;
+    }
+    free_kept(d);
+    cudaFree(data);
+}
+
 static void cuda_free(void *device, void *data) {
     cudaSetDevice(cuda_of(device)->device);
-    syn__cuda_comms_drain(cuda_of(device)->comms);
-    cudaFree(data);
+    free_buffer(cuda_of(device), data);
 }
 
 syn_status syn__cuda_late(const syn__cuda *d, syn_error *err) {
@@ -186,9 +208,11 @@ static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_
 
 syn_status syn__cuda_grow(syn__cuda *d, void **data, size_t *bytes, size_t want, size_t least,
                           const char *what, syn_error *err) {
-    syn__cuda_comms_drain(d->comms);
-    SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", err);
-    if (*data) SYN_CUDA(cudaFree(*data), "a buffer", err);
+    if (*data) {
+        syn__cuda_comms_drain(d->comms, 0);
+        SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", err);
+        free_buffer(d, *data);
+    }
     *bytes = want;
     *data = cuda_alloc(d, want);
     if (!*data && syn__cuda_host->trim_pool(d->ctx)) *data = cuda_alloc(d, want);
@@ -259,6 +283,7 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
         syn__cuda_comms_sync(d->comms, d->times.anchors[1], &d->late) != SYN_OK)
         d->first_node = 0; /* d->late has the error */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
+    if (code == cudaSuccess) syn__cuda_comms_drain(d->comms, SYNC_WAIT_MS);
     if (d->comms) syn__cuda_comms_times(d->comms);
     syn__cuda_times_finish(d, code == cudaSuccess);
     syn__cuda_waited(d, from_ns);
@@ -431,6 +456,7 @@ const syn_backend *syn__cuda_backend(void) {
     backend.kernel = cuda_kernel;
     backend.start = syn__cuda_start;
     backend.wait = syn__cuda_wait;
+    backend.connect = syn__cuda_connect;
     backend.begin = cuda_begin;
     backend.end = cuda_end;
     backend.step = cuda_step;

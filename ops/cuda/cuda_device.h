@@ -155,8 +155,10 @@ struct syn__cuda {
     void *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* changes whenever the scratch memory moves */
-    syn_error late;          /* error of a call that cannot return it; the next sync reports it */
-    uint32_t first_node;     /* first node since the last sync; 0: none */
+    void **kept;             /* memory to free when no message is in flight */
+    size_t n_kept, kept_cap;
+    syn_error late;      /* error of a call that cannot return it; the next sync reports it */
+    uint32_t first_node; /* first node since the last sync; 0: none */
 };
 
 enum { SYN__CUDA_OLDEST = 75 }; /* lowest compute capability that the kernels support */

@@ -16,9 +16,12 @@
 
 #include "tests/emulation/emulated.h"
 
-enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
 static const char *const kind_names[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather",
-                                         "ncclBroadcast"};
+                                         "ncclBroadcast", "ncclSend",          "ncclRecv"};
+static bool is_message(kind what) {
+    return what == SEND || what == RECV;
+}
 
 /* One member's call of an operation. */
 struct part {
@@ -173,10 +176,14 @@ template <typename T> static void perform_as(const member &m) {
     const part &first = m.all->parts[0];
     const size_t size = (size_t)m.all->size;
     const bool reduces = first.what == ALL_REDUCE || first.what == REDUCE_SCATTER;
+    const bool message = is_message(first.what);
     const size_t n = first.n * (first.what == REDUCE_SCATTER ? size : 1);
+    const size_t from = message                   ? (size_t)(first.what == RECV)
+                        : first.what == BROADCAST ? (size_t)first.how
+                                                  : 0;
     std::vector<std::vector<T>> in(size, std::vector<T>(n));
     for (size_t k = 0; k < size; k++)
-        if (first.what != BROADCAST || (int)k == first.how)
+        if ((first.what != BROADCAST && !message) || k == from)
             m.get(in[k].data(), n * sizeof(T), m.input_of((int)k));
     for (size_t i = 0; reduces && i < n; i++) {
         auto sum = loaded(in[0][i]);
@@ -184,7 +191,6 @@ template <typename T> static void perform_as(const member &m) {
         if (first.how == ncclAvg) sum /= (decltype(sum))size;
         store(sum, &in[0][i]);
     }
-    const size_t from = first.what == BROADCAST ? (size_t)first.how : 0;
     const size_t to = first.what == ALL_GATHER ? size : from + 1;
     for (size_t k = from; k < to; k++)
         m.put(in[k].data(), n * sizeof(T), m.result() + (off_t)((k - from) * n * sizeof(T)));
@@ -199,8 +205,9 @@ static bool agree(const clique &all) {
     const part &first = all.parts[0];
     for (int k = 1; k < all.size; k++) {
         const part &p = all.parts[k];
-        if (p.what == first.what && p.n == first.n && p.type == first.type && p.how == first.how)
-            continue;
+        const bool same = is_message(first.what) ? is_message(p.what) && p.what != first.what
+                                                 : p.what == first.what && p.how == first.how;
+        if (same && p.n == first.n && p.type == first.type) continue;
         fprintf(stderr,
                 "the emulated NCCL hangs: member 0 calls %s of %zu elements (type %d, %d), member "
                 "%d %s of %zu (type %d, %d)\n",
@@ -235,9 +242,9 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     const size_t bytes = mine.n * bytes_of(mine.type), whole = bytes * (size_t)all->size;
     const size_t reads = mine.what == REDUCE_SCATTER ? whole : bytes;
     const size_t writes = mine.what == ALL_GATHER ? whole : bytes;
-    const bool sends = mine.what != BROADCAST || m.rank == mine.how;
+    const bool sends = mine.what != RECV && (mine.what != BROADCAST || m.rank == mine.how);
     if (sends) emulated_check_range(in, reads, kind_names[mine.what]);
-    emulated_check_range(out, writes, kind_names[mine.what]);
+    if (out) emulated_check_range(out, writes, kind_names[mine.what]);
     hold h(all);
     /* Other members have not left the previous operation yet. */
     while (all->done && !*m.stop) h.wait();
@@ -250,7 +257,7 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
         h.tell();
     }
     while (!all->done && !*m.stop) h.wait();
-    if (all->done)
+    if (all->done && out)
         m.get(out, writes, m.result() + (mine.what == REDUCE_SCATTER ? m.rank * (off_t)bytes : 0));
     if (++all->gone < all->size) return;
     all->come = all->gone = 0;
@@ -258,13 +265,14 @@ static void meet(const member &m, const part &mine, const void *in, void *out) {
     h.tell();
 }
 
-/* Connects a blocking communicator. This happens in the first collective, and the host waits for
-   it; with NCCL_RUNTIME_CONNECT=0, it happens when the communicator is created. Returns false if
-   the member was aborted. */
-static bool connect(member *m) {
+/* Connects a blocking communicator. This happens in the first call, and the host waits for it; with
+   NCCL_RUNTIME_CONNECT=0, collectives are connected when the communicator is created, but messages
+   are not. Returns false if the member was aborted. */
+static bool connect(member *m, kind what) {
     const char *later = getenv("NCCL_RUNTIME_CONNECT");
     hold h(m->all);
-    if (m->called || !m->blocks || (later && strcmp(later, "0") == 0)) return true;
+    if (m->called || !m->blocks) return true;
+    if (!is_message(what) && later && strcmp(later, "0") == 0) return true;
     m->called = true;
     m->all->called++;
     h.tell();
@@ -276,7 +284,7 @@ static ncclResult_t ask(ncclComm_t comm, cudaStream_t stream, const part &mine, 
                         void *out) {
     if (!comm || !stream || !comm->me->ready) return ncclInvalidUsage;
     const std::shared_ptr<member> me = comm->me;
-    if (!connect(me.get())) return ncclInternalError;
+    if (!connect(me.get(), mine.what)) return ncclInternalError;
     return failure_of(emulated_ask(stream, [me, mine, in, out] { meet(*me, mine, in, out); }));
 }
 
@@ -302,6 +310,24 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t t
                            ncclComm_t comm, cudaStream_t stream) {
     EMULATED_ENTER_NCCL();
     return ask(comm, stream, {BROADCAST, n, type, root}, in, out);
+}
+
+static bool is_other(ncclComm_t comm, int peer) {
+    return comm && comm->me->all->size == 2 && peer == 1 - comm->me->rank;
+}
+
+ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    EMULATED_ENTER_NCCL();
+    if (!is_other(comm, peer)) return ncclInvalidArgument;
+    return ask(comm, stream, {SEND, n, type, 0}, in, NULL);
+}
+
+ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    EMULATED_ENTER_NCCL();
+    if (!is_other(comm, peer)) return ncclInvalidArgument;
+    return ask(comm, stream, {RECV, n, type, 0}, NULL, out);
 }
 
 static thread_local int depth;

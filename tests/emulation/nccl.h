@@ -5,7 +5,7 @@
    All members must call the same operation, with the same count, type and reduction. Otherwise, as
    with NCCL, all members hang until they are aborted; the emulation also prints the reason to
    standard error. In a blocking communicator the first call blocks until all members have called,
-   unless NCCL_RUNTIME_CONNECT is 0. */
+   unless it is a collective and NCCL_RUNTIME_CONNECT is 0. */
 #ifndef TESTS_EMULATION_NCCL_H
 #define TESTS_EMULATION_NCCL_H
 
@@ -59,6 +59,11 @@ ncclResult_t ncclReduceScatter(const void *in, void *out, size_t n, ncclDataType
                                ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclAllGather(const void *in, void *out, size_t n, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream);
+/* Messages exist only in communicators of two members. */
+ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
+ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream);
 ncclResult_t ncclBroadcast(const void *in, void *out, size_t n, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream);
 

@@ -319,6 +319,12 @@ static void test_as_one_rank(void) {
     }
 }
 
+/* Stages with one device each send their messages over NCCL. */
+static void test_messages_on_devices(void) {
+    const bool counted = ref_cuda_calls("cudaMalloc") > 0 && ref_cuda_devices() >= MAX_RANKS;
+    if (ref_on_cuda() && counted) CHECK(ref_cuda_calls("ncclSend") > 100);
+}
+
 /* Llama with grouped queries, Qwen with biases for q, k and v, and GPT-NeoX with parallel
    residuals. */
 static void test_families(void) {
@@ -373,6 +379,7 @@ static void test_refusals(void) {
 
 static const test_case cases[] = {
     {"as one rank", test_as_one_rank},
+    {"messages on devices", test_messages_on_devices},
     {"families", test_families},
     {"not finite", test_not_finite},
     {"refusals", test_refusals},

@@ -118,6 +118,7 @@ static syn_status program_rank(syn_comm *comm, void *arg, syn_error *err) {
     for (uint32_t g = 0; g < 2; g++) SYN_TRY(open_all(comm, g + 1, &groups[g], err));
     SYN_TRY(syn_ctx_new(&ctx, p->device, comm, err));
     syn_ctx_set_overlap(ctx, p->overlap);
+    if (p->forget) SYN_TRY(syn_ctx_connect(ctx, groups[0], err)); /* or messages use the host */
     for (int k = 0; k < SLOTS; k++) {
         float data[WIDTH * WIDTH];
         for (int i = 0; i < WIDTH * WIDTH; i++)

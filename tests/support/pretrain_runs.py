@@ -42,8 +42,12 @@ class Runs:
     def __init__(self, folder):
         self.folder, self.number = folder, 0
         for name, config in (("bert", BERT), ("gpt", GPT)):
-            with open(self.path(f"{name}.json"), "w", encoding="utf-8") as f:
-                json.dump(config, f)
+            self.configure(name, config)
+
+    def configure(self, name, config):
+        """Writes the configuration of a model."""
+        with open(self.path(f"{name}.json"), "w", encoding="utf-8") as f:
+            json.dump(config, f)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -124,8 +128,7 @@ def as_one_rank(runs, layouts):
     per step. Losses, validation losses and parameters must be those of one rank. layouts: per model
     of DEEP a list of (options, launcher)."""
     for name, each in layouts.items():
-        with open(runs.path(f"{name}.json"), "w", encoding="utf-8") as f:
-            json.dump(DEEP[name], f)
+        runs.configure(name, DEEP[name])
         alone, one = runs.train(name, *DEEP_STEPS, "--gradient-accumulation-steps", "4")
         for layout, how in each:
             what = f"{name} {how} {layout}"

@@ -160,6 +160,7 @@ static bool wait_for_streams(syn__cuda_comms *x, uint64_t most_ns) {
             const bool stop = g->sends && syn__clock_ns() - since_ns > most_ns;
             if (code != cudaErrorNotReady || !stop) return code;
             idle = false;
+            cudaGetLastError(); /* clears cudaErrorNotReady */
             return cudaSuccess;
         };
         if (!g->stream) continue; /* the group could not be created */

@@ -69,9 +69,14 @@ struct machine { /* the state of a stream's host thread */
     /* Range of the running group, and its first thread that has not begun. */
     int first = 0, end = 0, next = 0;
     std::mt19937 random;
+    bool ending = false; /* fibers must leave */
 
     ~machine() {
-        for (fiber *f : all) fiber_free(f);
+        ending = true;
+        for (fiber *f : all) {
+            fiber_switch(&scheduler, f);
+            fiber_free(f);
+        }
     }
 };
 
@@ -246,6 +251,7 @@ static void fiber_main() {
             m->idle.push_back(self);
         }
         fiber_switch(self, &m->scheduler);
+        if (here->ending) fiber_leave(self, &here->scheduler);
     }
 }
 

@@ -34,9 +34,11 @@ asm(".text\n"
     ".text\n");
 #endif
 
-void fiber_switch(fiber *from, fiber *to) {
+/* last: frees the stack on which the address sanitizer keeps the variables of `from`. */
+static void switch_to(fiber *from, fiber *to, bool last) {
+    (void)last;
 #if defined(EMULATED_ADDRESS)
-    __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->size);
+    __sanitizer_start_switch_fiber(last ? NULL : &from->fake, to->bottom, to->size);
 #endif
 #if defined(EMULATED_THREAD)
     __tsan_switch_to_fiber(to->tsan, 0);
@@ -49,6 +51,14 @@ void fiber_switch(fiber *from, fiber *to) {
 #if defined(EMULATED_ADDRESS)
     __sanitizer_finish_switch_fiber(from->fake, NULL, NULL);
 #endif
+}
+
+void fiber_switch(fiber *from, fiber *to) {
+    switch_to(from, to, false);
+}
+
+void fiber_leave(fiber *from, fiber *to) {
+    switch_to(from, to, true);
 }
 
 void fiber_begun(fiber *own) {

@@ -22,12 +22,14 @@ struct fiber {
 };
 
 /* Creates a fiber that will run `main`, which must not return. When the fiber is no longer needed,
-   call fiber_free. */
+   it must call fiber_leave; then call fiber_free. */
 fiber *fiber_new(void (*main)());
 void fiber_free(fiber *f);
 /* Switches from the running fiber `from` to another fiber. Returns when a fiber switches back to
    `from`. */
 void fiber_switch(fiber *from, fiber *to);
+/* The same, but does not return. */
+void fiber_leave(fiber *from, fiber *to);
 /* `main` must first call fiber_begun. Before the first switch, the thread must call fiber_prepare
    with its own fiber. own: the fiber of the thread's own stack. */
 void fiber_begun(fiber *own);

@@ -75,7 +75,8 @@ static syn_status before_on_stream(syn__rank_edges *l, const syn__walk *walk, ui
     *before = 0;
     if (shown && l->chains) {
         uint32_t *on;
-        SYN_TRY(syn__streams_at(&l->streams, syn__stream_of(node), &on, err));
+        SYN_TRY(
+            syn__streams_at(&l->streams, syn__timeline_stream_of(&l->timeline, node), &on, err));
         *before = *on;
         *on = index + 1;
     }

@@ -7,7 +7,7 @@
 
 #define FIRST_SLOTS 16
 
-enum { FREE, STREAM, SEND, RECV, GROUP }; /* values of syn__stream_key.kind */
+enum { FREE, STREAM, SEND, RECV, GROUP, LINKS }; /* values of syn__stream_key.kind */
 
 typedef struct syn__stream_slot {
     syn__stream_key key;
@@ -24,6 +24,10 @@ syn__stream_key syn__stream_of(const syn_node *node) {
 
 syn__stream_key syn__stream_of_group(uint32_t group_id) {
     return (syn__stream_key){GROUP, group_id, 0};
+}
+
+syn__stream_key syn__stream_of_links(uint32_t id) {
+    return (syn__stream_key){LINKS, id, 0};
 }
 
 /* Returns the slot of the key or, if the key is not in the table, the free slot for it. */

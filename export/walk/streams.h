@@ -26,6 +26,8 @@ typedef struct syn__streams {
 syn__stream_key syn__stream_of(const syn_node *node);
 /* The key for the order of a group's calls, which is separate from all streams. */
 syn__stream_key syn__stream_of_group(uint32_t group_id);
+/* A stream for the collectives of several groups. */
+syn__stream_key syn__stream_of_links(uint32_t id);
 
 /* Sets *out to the address of the stream's number, valid until the next call. */
 syn_status syn__streams_at(syn__streams *streams, syn__stream_key key, uint32_t **out,

@@ -213,6 +213,49 @@ static syn_status make_spans(syn__timeline *t, bool courses, syn_error *err) {
     return SYN_OK;
 }
 
+/* Orders groups by their ranks, and equal ones by their id. */
+static int compare_groups(const void *a, const void *b) {
+    const syn_graph_group *x = *(const syn_graph_group *const *)a;
+    const syn_graph_group *y = *(const syn_graph_group *const *)b;
+    if (x->n_ranks != y->n_ranks) return x->n_ranks < y->n_ranks ? -1 : 1;
+    const int ranks = memcmp(x->ranks, y->ranks, x->n_ranks * sizeof *x->ranks);
+    return ranks != 0 ? ranks : (x->id > y->id) - (x->id < y->id);
+}
+
+/* Fills t->links. */
+static syn_status find_links(syn__timeline *t, syn_error *err) {
+    const size_t n = t->graph->n_groups;
+    if (t->clock != SYN__CLOCK_PREDICTED || n < 2) return SYN_OK;
+    const syn_graph_group **order = syn_calloc(n, sizeof *order);
+    uint32_t *links = syn_calloc(n, sizeof *links);
+    bool any = false;
+    for (size_t i = 0; order && i < n; i++) order[i] = &t->graph->groups[i];
+    if (order && links) qsort(order, n, sizeof *order, compare_groups);
+    for (size_t i = 1; order && links && i < n; i++) {
+        const syn_graph_group *x = order[i - 1], *y = order[i];
+        if (x->n_ranks != y->n_ranks || memcmp(x->ranks, y->ranks, x->n_ranks * sizeof *x->ranks))
+            continue;
+        uint32_t *first = &links[x - t->graph->groups];
+        if (*first == 0) *first = x->id;
+        links[y - t->graph->groups] = *first;
+        any = true;
+    }
+    if (any) t->links = links;
+    else syn_free(links);
+    const bool made = order && links;
+    syn_free(order);
+    return made ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof *links, "groups");
+}
+
+syn__stream_key syn__timeline_stream_of(const syn__timeline *t, const syn_node *node) {
+    if (t->links && node->kind == SYN_NODE_COLLECTIVE && (node->flags & SYN_NODE_BLOCKING) == 0) {
+        const syn_graph_group *group = syn_graph_group_by_id(t->graph, node->group);
+        const uint32_t id = group ? t->links[group - t->graph->groups] : 0;
+        if (id > 0) return syn__stream_of_links(id);
+    }
+    return syn__stream_of(node);
+}
+
 static syn_status make(syn__timeline *out, const syn_graph *graph,
                        const syn_export_options *options, const syn_copied_ranks *copies, bool run,
                        syn_error *err) {
@@ -228,6 +271,7 @@ static syn_status make(syn__timeline *out, const syn_graph *graph,
                  : s.predicted ? SYN__CLOCK_PREDICTED
                  : s.lasting   ? SYN__CLOCK_DURATIONS
                                : SYN__CLOCK_ORDER;
+    if (status == SYN_OK) status = find_links(out, err);
     if (status == SYN_OK)
         status = s.measured && !run ? take_measured(&s) : syn__timeline_simulate(out, err);
     syn__walk_free(&s.walk);
@@ -258,5 +302,6 @@ void syn__timeline_free(syn__timeline *timeline) {
     syn_free(timeline->courses);
     syn_free(timeline->meetings);
     syn_free(timeline->members);
+    syn_free(timeline->links);
     memset(timeline, 0, sizeof *timeline);
 }

@@ -4,6 +4,7 @@
 #define EXPORT_TIMELINE_H
 
 #include "export/walk/copies.h"
+#include "export/walk/streams.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -84,6 +85,9 @@ typedef struct syn__timeline {
     syn__meeting *meetings;
     syn__member *members; /* members of each meeting, ordered by rank */
     size_t n_meetings, meetings_cap, n_members, members_cap;
+    uint32_t *links;    /* per group of the graph: the id of the first group with the same ranks, if
+                           there are several, otherwise 0. NULL: no groups have the same ranks, or
+                           the times are not predicted */
     uint64_t n_untimed; /* number of nodes missing from a measured timeline because they have no
                            time */
     int64_t base_us;    /* origin of the spans' times, in us: 0, except in traces that count from
@@ -93,7 +97,9 @@ typedef struct syn__timeline {
 
 /* Makes a timeline. Without measured start times it is simulated: a node starts when its
    dependencies have ended and its stream (streams.h) is free. A collective also waits until all its
-   ranks in the graph have arrived, and a receive until its send has begun. If the collectives or
+   ranks in the graph have arrived, and a receive until its send has begun. Predicted collectives of
+   groups with the same ranks, such as the two groups of ZeRO 3, run one after the other, because
+   they share links and each prediction is for all of their bandwidth. If the collectives or
    messages of the ranks do not match, ranks continue without their partners, so the simulation
    always finishes. Identical ranks (copies; NULL: none) are omitted. */
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
@@ -106,6 +112,8 @@ syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
                              syn_error *err) SYN_MUST_USE;
 void syn__timeline_free(syn__timeline *timeline);
 
+/* The stream on which a node runs in a simulation. */
+syn__stream_key syn__timeline_stream_of(const syn__timeline *timeline, const syn_node *node);
 syn__span *syn__timeline_span(const syn__timeline *timeline, uint32_t rank_index, uint32_t node);
 syn__course *syn__timeline_course(const syn__timeline *timeline, uint32_t rank_index,
                                   uint32_t node);

@@ -315,7 +315,7 @@ static syn_status enter_stream(simulation *s, uint32_t index, uint32_t number, c
     uint32_t *last;
     *before = *call = 0;
     if (!is_shown(node)) return SYN_OK;
-    SYN_TRY(syn__streams_at(streams, syn__stream_of(node), &last, s->err));
+    SYN_TRY(syn__streams_at(streams, syn__timeline_stream_of(s->t, node), &last, s->err));
     *before = *last;
     *last = number + 1;
     if (node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;

@@ -60,6 +60,47 @@ static void chrome_predicted(void) {
     syn_graph_free(graph);
 }
 
+/* Two ranks with three collectives that wait for nothing, in three groups and streams. The first
+   and the third group have the same ranks. */
+static syn_graph *graph_of_groups(bool with_times) {
+    static const int32_t ranks[2] = {0, 1};
+    const syn_graph_group groups[3] = {
+        {1, "dp0", ranks, 2}, {2, "tp0", ranks, 1}, {3, "gather0", ranks, 2}};
+    static const char *const names[3] = {"scatter", "reduce", "gather"};
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 2, 3, &err), err);
+    for (int i = 0; i < 3; i++) NEED_OK(syn_graph_add_group(g, &groups[i], &err), err);
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t i = 0; i < 3; i++) {
+            syn_node n = plain_node(i + 1, names[i]);
+            n.kind = SYN_NODE_COLLECTIVE;
+            n.comm = SYN_COMM_ALL_REDUCE;
+            n.group = i + 1;
+            n.stream = (int32_t)i + 1;
+            if (with_times) n.predicted_ns = 300 + 100 * (double)i;
+            if (r == 0 || i != 1) NEED_OK(syn_graph_add_node(g, r, &n, &err), err);
+        }
+    NEED_OK(syn_graph_verify(g, &err), err);
+    return g;
+}
+
+/* Collectives of groups with the same ranks share links: the gather begins when the scatter has
+   ended, at 300 ns. */
+static void predicted_collectives_share_links(void) {
+    for (int times = 0; times < 2; times++) {
+        syn_graph *graph = graph_of_groups(times);
+        char *text = export_text(&syn_export_chrome, graph, NULL);
+        const char *begin = times ? "0.300" : "0.000", *length = times ? "0.500" : "1.000";
+        CHECK(has_slice(text, "scatter", "other", 0, 2, "0.000", times ? "0.300" : "1.000"));
+        CHECK(has_slice(text, "reduce", "other", 0, 1, "0.000", times ? "0.400" : "1.000"));
+        CHECK(has_slice(text, "gather", "other", 0, 3, begin, length));
+        CHECK(has_slice(text, "gather", "other", 1, 3, begin, length));
+        free(text);
+        syn_graph_free(graph);
+    }
+}
+
 static void chrome_order(void) {
     syn_graph *graph = simulated_graph(false, false);
     char *text = export_text(&syn_export_chrome, graph, NULL);
@@ -166,9 +207,14 @@ static void files_for_other_readers(void) {
 }
 
 static const test_case cases[] = {
-    {"chrome_measured", chrome_measured}, {"chrome_predicted", chrome_predicted},
-    {"chrome_order", chrome_order},       {"chrome_mismatch", chrome_mismatch},
-    {"chrome_messages", chrome_messages}, {"chrome_group_order", chrome_group_order},
-    {"out_of_memory", out_of_memory},     {"files_for_other_readers", files_for_other_readers},
+    {"chrome_measured", chrome_measured},
+    {"chrome_predicted", chrome_predicted},
+    {"predicted_collectives_share_links", predicted_collectives_share_links},
+    {"chrome_order", chrome_order},
+    {"chrome_mismatch", chrome_mismatch},
+    {"chrome_messages", chrome_messages},
+    {"chrome_group_order", chrome_group_order},
+    {"out_of_memory", out_of_memory},
+    {"files_for_other_readers", files_for_other_readers},
 };
 TEST_MAIN(cases)

@@ -110,6 +110,7 @@ REFUSED = [
     (["--pp", "3"], 1, "the 2 layers of gpt3-tiny cannot be divided evenly into 3 virtual stages"),
     (["--pp", "2", "--layers_per_stage", "1,2"], 1, "has 3 layers in total, but gpt3-tiny has 2"),
     (["--layers_per_stage", "1,1"], 2, "--layers_per_stage has no effect without --pp"),
+    (["--sp"], 2, "--sp has no effect without --tp"),
     (["--zero", "1"], 1, "zero 1 needs at least 2 data-parallel ranks (dp)"),
 ]
 

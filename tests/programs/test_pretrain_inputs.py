@@ -376,6 +376,7 @@ REFUSED = [
     (["--sp", "--num-gpus", "2", "--tp", "2", "--max-seq-length", "31"],
      "with --sp, --max-seq-length must be a multiple of --tp: 31 is not one of 2"),
     (["--sp-keep"], "--sp-keep has no effect without --sp"),
+    (["--num-gpus", "2", "--sp"], "--sp has no effect without --tp"),
     (["--zero", "1"], "zero 1 needs at least 2 data-parallel ranks (dp), but there is 1"),
     (["--num-gpus", "2", "--tp", "2", "--zero", "2"],
      "zero 2 needs at least 2 data-parallel ranks (dp), but there is 1"),

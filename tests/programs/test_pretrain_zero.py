@@ -98,6 +98,31 @@ def several_buckets(runs):
                           for a, b in zip(got, want)), f"{dtype} ZeRO {zero}: {got}, not {want}")
 
 
+def rounding(runs):
+    """In bf16, a layout changes losses about as much as dividing the same batch differently on one
+    rank: by at most three times the largest difference between such runs."""
+    m = "--gradient-accumulation-steps"
+    splits = [f"--batch-size 1 {m} 8", f"--batch-size 4 {m} 2", "--batch-size 8"]
+    layouts = ["--num-gpus 4 --zero 3", f"--num-gpus 4 --pp 2 --zero 2 {m} 2",
+               f"--num-gpus 4 --tp 2 --sp --zero 3 {m} 2 --reduce-dtype bf16"]
+    spread, found = 0, {}
+    for name in ("gpt4", "llama4", "bert4"):
+        def train(layout):
+            rows, _ = runs.train(name, "--dtype", "bf16", "--max-steps", "5", "--dropout", "0",
+                                 "--learning-rate", "5e-4", "--skip-eval", *layout.split())
+            return [float(row["loss"]) for row in rows]
+
+        one = train(f"--batch-size 2 {m} 4")
+        for layout in splits + [f"--batch-size 2 {x}" for x in layouts]:
+            off = max(abs(a / b - 1) for a, b in zip(train(layout), one, strict=True))
+            if layout in splits:
+                spread = max(spread, off)
+            else:
+                found[name, layout] = off
+    check(0 < spread < 1e-3 and max(found.values()) <= 3 * spread,
+          f"batch splits differ by {spread}, layouts by {found}")
+
+
 def parameters(config):
     h, layers = config["n_embd"], config["n_layer"]
     return (config["vocab_size"] + config["n_positions"]) * h + layers * (12 * h + 13) * h + 2 * h
@@ -253,6 +278,7 @@ def main():
         first_nan(runs)
         resumed_in_another_layout(runs)
         several_buckets(runs)
+        rounding(runs)
         counts(runs)
         units(runs)
         groups(runs)

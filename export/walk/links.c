@@ -65,18 +65,18 @@ static void take_source(void *arg, uint32_t from, uint32_t classes) {
     l->sources[l->n_sources++] = from; /* syn__rank_edges_of ensured the capacity */
 }
 
-/* Sets *before to the last node on the node's stream, plus one; 0 if there is none, or if the node
-   depends on that node anyway, directly or through views. */
+/* Sets *before to the last node on a stream of the node, plus one; 0 if there is none, or if the
+   node depends on that node anyway, directly or through views. */
 static syn_status before_on_stream(syn__rank_edges *l, const syn__walk *walk, uint32_t index,
-                                   const syn_node *node, uint32_t *before, syn_error *err) {
+                                   const syn_node *node, syn__stream_key key, uint32_t *before,
+                                   syn_error *err) {
     const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
     uint32_t last = 0;
     bool known = false;
     *before = 0;
     if (shown && l->chains) {
         uint32_t *on;
-        SYN_TRY(
-            syn__streams_at(&l->streams, syn__timeline_stream_of(&l->timeline, node), &on, err));
+        SYN_TRY(syn__streams_at(&l->streams, key, &on, err));
         *before = *on;
         *on = index + 1;
     }
@@ -173,24 +173,34 @@ static syn_status emit_send(const emitter *e, uint32_t index, syn_error *err) {
     return SYN_OK;
 }
 
+/* Adds the edge from the previous node on a stream, and adds that node to the sources. */
+static syn_status emit_stream(const emitter *e, uint32_t index, const syn_node *node,
+                              syn__stream_key key, syn_error *err) {
+    syn__rank_edges *l = e->l;
+    const uint32_t rank = e->walk->rank_index;
+    uint32_t before;
+    SYN_TRY(before_on_stream(l, e->walk, index, node, key, &before, err));
+    if (before == 0) return SYN_OK;
+    emit(e, op_end(e, before - 1), op_end(e, index), "stream",
+         syn__rank_edges_ns(l, rank, before - 1) + syn__rank_edges_late_ns(l, rank, index),
+         syn__walk_is_comm(node) || e->walk->comm[before - 1] != 0);
+    l->sources[l->n_sources++] = before - 1;
+    return SYN_OK;
+}
+
 syn_status syn__rank_edges_of(syn__rank_edges *l, syn__walk *walk, uint32_t index,
                               const syn_node *node, syn__rank_edge_fn *each, void *arg,
                               syn_error *err) {
     const emitter e = {l, walk, each, arg};
     SYN_TRY(
-        syn_grow(&l->sources, &l->sources_cap, (size_t)node->n_deps + 1, sizeof *l->sources, err));
+        syn_grow(&l->sources, &l->sources_cap, (size_t)node->n_deps + 2, sizeof *l->sources, err));
     l->n_sources = 0;
     SYN_TRY(syn__walk_deps(walk, node, take_source, l, err));
     const bool is_comm = syn__walk_is_comm(node);
-    uint32_t before;
-    SYN_TRY(before_on_stream(l, walk, index, node, &before, err));
-    if (before > 0) {
-        emit(&e, op_end(&e, before - 1), op_end(&e, index), "stream",
-             syn__rank_edges_ns(l, walk->rank_index, before - 1) +
-                 syn__rank_edges_late_ns(l, walk->rank_index, index),
-             is_comm || walk->comm[before - 1] != 0);
-        l->sources[l->n_sources++] = before - 1;
-    }
+    syn__stream_key shared;
+    SYN_TRY(emit_stream(&e, index, node, syn__stream_of(node), err));
+    if (syn__timeline_shares(&l->timeline, node, &shared))
+        SYN_TRY(emit_stream(&e, index, node, shared, err));
     if (node->kind == SYN_NODE_COLLECTIVE) SYN_TRY(emit_meeting(&e, index, node, err));
     if (node->kind == SYN_NODE_RECV) SYN_TRY(emit_send(&e, index, err));
     const syn__course *course = syn__timeline_course(&l->timeline, walk->rank_index, index);

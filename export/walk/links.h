@@ -1,8 +1,8 @@
 /* Derives the edges that a graph does not store. With them, all ranks form one connected graph, and
    its longest path is the duration of the run as the simulation of timeline.h computes it.
-   - op -> op, "stream": from the previous op on the same stream, unless the two are connected
-     already. PyTorch traces do not get these edges, because they record what a stream or thread
-     waits for.
+   - op -> op, "stream": from the previous op on the same stream, or on links that the two share
+     (syn__timeline_shares), unless the two are connected already. PyTorch traces do not get these
+   edges, because they record what a stream or thread waits for.
    - source -> op of another rank, "group". A source is a tensor or op that an op of a collective
      waits for. A collective begins when its last rank arrives, so each of its ops also waits for
      the sources of the other ops. If a collective has more than SYN__RANK_EDGE_PAIRS ranks, there

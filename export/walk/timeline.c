@@ -247,13 +247,13 @@ static syn_status find_links(syn__timeline *t, syn_error *err) {
     return made ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof *links, "groups");
 }
 
-syn__stream_key syn__timeline_stream_of(const syn__timeline *t, const syn_node *node) {
-    if (t->links && node->kind == SYN_NODE_COLLECTIVE && (node->flags & SYN_NODE_BLOCKING) == 0) {
-        const syn_graph_group *group = syn_graph_group_by_id(t->graph, node->group);
-        const uint32_t id = group ? t->links[group - t->graph->groups] : 0;
-        if (id > 0) return syn__stream_of_links(id);
-    }
-    return syn__stream_of(node);
+bool syn__timeline_shares(const syn__timeline *t, const syn_node *node, syn__stream_key *key) {
+    if (!t->links || node->kind != SYN_NODE_COLLECTIVE || (node->flags & SYN_NODE_BLOCKING) != 0)
+        return false;
+    const syn_graph_group *group = syn_graph_group_by_id(t->graph, node->group);
+    const uint32_t id = group ? t->links[group - t->graph->groups] : 0;
+    *key = syn__stream_of_links(id);
+    return id > 0;
 }
 
 static syn_status make(syn__timeline *out, const syn_graph *graph,

@@ -112,8 +112,10 @@ syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
                              syn_error *err) SYN_MUST_USE;
 void syn__timeline_free(syn__timeline *timeline);
 
-/* The stream on which a node runs in a simulation. */
-syn__stream_key syn__timeline_stream_of(const syn__timeline *timeline, const syn_node *node);
+/* Whether a node shares links with collectives of other groups. Then it also runs on the stream
+ *key, one after the other with them. */
+bool syn__timeline_shares(const syn__timeline *timeline, const syn_node *node,
+                          syn__stream_key *key);
 syn__span *syn__timeline_span(const syn__timeline *timeline, uint32_t rank_index, uint32_t node);
 syn__course *syn__timeline_course(const syn__timeline *timeline, uint32_t rank_index,
                                   uint32_t node);

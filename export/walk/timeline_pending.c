@@ -29,7 +29,12 @@ syn_status syn__pendings_add(syn__pendings *p, uint32_t index, uint32_t node, ui
         SYN_TRY(syn_grow(&p->at, &p->cap, p->n + 1, sizeof *p->at, err));
         *out = (uint32_t)p->n++;
     }
-    p->at[*out] = (syn__pending){index, node, before, 0, NONE, NONE, SYN__NO_MESSAGE, 0};
+    p->at[*out] = (syn__pending){.index = index,
+                                 .node = node,
+                                 .before = before,
+                                 .waits = NONE,
+                                 .next_entry = NONE,
+                                 .message = SYN__NO_MESSAGE};
     return SYN_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct syn__pending {
     uint32_t index, node; /* position of the rank in the timeline (SYN__NO_PENDING: the entry is
                              free), and index of the node */
     uint32_t before;      /* index of the previous node on its stream, plus one; 0: none */
+    uint32_t shared;      /* the same for the previous collective on links that it shares */
     uint32_t n_open;      /* number of events it waits for */
     uint32_t waits;       /* private */
     uint32_t next_entry;  /* index of the next entry in the list that contains this entry */

@@ -285,9 +285,16 @@ static void deliver(simulation *s, uint32_t index, uint32_t sent) {
 
 /* ---- Running ---- */
 
+/* What a node waits for besides its dependencies. Each is a node's index plus one; 0: none. */
+typedef struct earlier {
+    uint32_t before; /* the previous node on its stream */
+    uint32_t shared; /* the previous collective on the links that it shares with other groups */
+    uint32_t call;   /* the previous call of its group, which must have ended */
+} earlier;
+
 /* Runs a node whose dependencies have all ended. */
 static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
-                           uint32_t before) {
+                           uint32_t before, uint32_t shared) {
     double ready = 0;
     for (uint32_t i = 0; i < node->n_deps; i++)
         ready = fmax(ready, span_of(s, index, node->deps[i].node)->end_ns);
@@ -297,6 +304,7 @@ static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const
         return SYN_OK;
     }
     if (before > 0) ready = fmax(ready, span_of(s, index, before - 1)->end_ns);
+    if (shared > 0) ready = fmax(ready, span_of(s, index, shared - 1)->end_ns);
     if (node->kind == SYN_NODE_COLLECTIVE) return arrive(s, index, number, node, ready);
     if (node->kind == SYN_NODE_RECV) {
         receive(s, index, number, node, ready);
@@ -307,28 +315,36 @@ static syn_status run_node(simulation *s, uint32_t index, uint32_t number, const
     return SYN_OK;
 }
 
-/* Sets *before to the previous node on the node's stream, and *call to the previous call of its
-   group. Both are a node's index plus one; 0: none. */
-static syn_status enter_stream(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
-                               uint32_t *before, uint32_t *call) {
-    syn__streams *streams = &s->ranks[index].streams;
+/* Replaces the last node on a stream by this one. *before: the previous last node's index plus
+   one. */
+static syn_status enter(simulation *s, uint32_t index, uint32_t number, syn__stream_key key,
+                        uint32_t *before) {
     uint32_t *last;
-    *before = *call = 0;
-    if (!is_shown(node)) return SYN_OK;
-    SYN_TRY(syn__streams_at(streams, syn__timeline_stream_of(s->t, node), &last, s->err));
+    SYN_TRY(syn__streams_at(&s->ranks[index].streams, key, &last, s->err));
     *before = *last;
-    *last = number + 1;
-    if (node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
-    SYN_TRY(syn__streams_at(streams, syn__stream_of_group(node->group), &last, s->err));
-    *call = *last;
     *last = number + 1;
     return SYN_OK;
 }
 
-static bool has_open(const simulation *s, uint32_t index, const syn_node *node, uint32_t before,
-                     uint32_t call) {
-    if (before > 0 && *pending_of(s, index, before - 1) != 0) return true;
-    if (call > 0 && *pending_of(s, index, call - 1) != 0) return true;
+static syn_status enter_streams(simulation *s, uint32_t index, uint32_t number,
+                                const syn_node *node, earlier *out) {
+    syn__stream_key shared;
+    *out = (earlier){0};
+    if (!is_shown(node)) return SYN_OK;
+    SYN_TRY(enter(s, index, number, syn__stream_of(node), &out->before));
+    if (node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
+    if (syn__timeline_shares(s->t, node, &shared))
+        SYN_TRY(enter(s, index, number, shared, &out->shared));
+    return enter(s, index, number, syn__stream_of_group(node->group), &out->call);
+}
+
+static bool is_open(const simulation *s, uint32_t index, uint32_t node) {
+    return node > 0 && *pending_of(s, index, node - 1) != 0;
+}
+
+static bool has_open(const simulation *s, uint32_t index, const syn_node *node, const earlier *e) {
+    if (is_open(s, index, e->before) || is_open(s, index, e->shared) || is_open(s, index, e->call))
+        return true;
     for (uint32_t i = 0; i < node->n_deps; i++)
         if (*pending_of(s, index, node->deps[i].node) != 0) return true;
     return false;
@@ -336,12 +352,14 @@ static bool has_open(const simulation *s, uint32_t index, const syn_node *node, 
 
 /* Adds a node that has to wait to the pending entries. */
 static syn_status keep(simulation *s, uint32_t index, uint32_t number, const syn_node *node,
-                       uint32_t before, uint32_t call, size_t message) {
+                       const earlier *e, size_t message) {
+    const uint32_t nodes[3] = {e->before, e->shared, e->call};
     uint32_t own;
-    SYN_TRY(put_aside(s, index, number, before, &own));
+    SYN_TRY(put_aside(s, index, number, e->before, &own));
+    s->pendings.at[own].shared = e->shared;
     for (uint32_t i = 0; i < node->n_deps; i++) SYN_TRY(wait_for(s, own, node->deps[i].node));
-    if (before > 0) SYN_TRY(wait_for(s, own, before - 1));
-    if (call > 0) SYN_TRY(wait_for(s, own, call - 1));
+    for (int i = 0; i < 3; i++)
+        if (nodes[i] > 0) SYN_TRY(wait_for(s, own, nodes[i] - 1));
     s->pendings.at[own].message = message;
     if (message != NO_MESSAGE) s->pendings.at[own].n_open++;
     return SYN_OK;
@@ -354,17 +372,17 @@ typedef enum visit { RAN, WAITS, PASSED } visit;
 static syn_status step(simulation *s, uint32_t index, visit *out) {
     const syn_node *node;
     const uint32_t number = s->ranks[index].next;
-    uint32_t before, call;
+    earlier e;
     SYN_TRY(node_of(s, index, number, &node));
     if (s->t->courses != NULL) note_course(s, index, number, node);
-    SYN_TRY(enter_stream(s, index, number, node, &before, &call));
+    SYN_TRY(enter_streams(s, index, number, node, &e));
     s->ranks[index].next++;
     const bool shown = is_shown(node), receives = shown && node->kind == SYN_NODE_RECV;
     size_t message = receives ? message_to(s, index, number) : NO_MESSAGE;
     if (!is_in_transit(s, message)) message = NO_MESSAGE;
-    if (message != NO_MESSAGE || has_open(s, index, node, before, call))
-        SYN_TRY(keep(s, index, number, node, before, call, message));
-    else SYN_TRY(run_node(s, index, number, node, before));
+    if (message != NO_MESSAGE || has_open(s, index, node, &e))
+        SYN_TRY(keep(s, index, number, node, &e, message));
+    else SYN_TRY(run_node(s, index, number, node, e.before, e.shared));
     *out = !shown ? PASSED : is_done(s, index, number) ? RAN : receives ? PASSED : WAITS;
     return SYN_OK;
 }
@@ -390,7 +408,7 @@ static syn_status run_ready(simulation *s) {
     const syn_node *node;
     s->pendings.ready = p.next_entry;
     SYN_TRY(node_of(s, p.index, p.node, &node));
-    return run_node(s, p.index, p.node, node, p.before);
+    return run_node(s, p.index, p.node, node, p.before, p.shared);
 }
 
 static syn_status run_queue(simulation *s) {

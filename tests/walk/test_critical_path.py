@@ -113,9 +113,17 @@ class Job:
         come = [(rank, ns, stream, *self.add(rank, stream, predicted_ns=ns, **facts))
                 for rank, ns, stream in members]
         self.met.append((facts["comm_index"], group["id"], [op for *_, op, _ in come]))
-        end = max(begin for *_, begin in come) + max(ns for _, ns, *_ in come)
+        begin = max(begin for *_, begin in come)
+        # Groups with the same ranks share links.
+        shares = sum(g["ranks"] == group["ranks"] for g in self.groups) > 1
+        links = ("links", *group["ranks"])
+        if shares:
+            begin = max(begin, 0, *(self.free[rank].get(links, 0) for rank in group["ranks"]))
+        end = begin + max(ns for _, ns, *_ in come)
         for rank, _, stream, op, _ in come:
             self.done(rank, op, end, stream)
+            if shares:
+                self.free[rank][links] = end
 
     def message(self, source, target):
         """Sends to the same rank run in order. So do receives of the same tag from the same

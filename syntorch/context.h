@@ -55,7 +55,9 @@ syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MU
 /* Prepares messages between neighbours of a group: ranks that follow each other in group->ranks,
    and the last and the first one. On CUDA devices, their messages then go from device to device;
    messages of other ranks are copied through the host. All ranks of the group must call it, before
-   any message between them. Does nothing on the CPU and on meta. */
+   any message between them. They must free their contexts without waiting for each other in
+   between, and two ranks can be connected in only one context at a time. Does nothing on the CPU
+   and on meta. */
 syn_status syn_ctx_connect(syn_ctx *ctx, const syn_group *group, syn_error *err) SYN_MUST_USE;
 /* Turns overlap on or off; off by default. With overlap, calling the op of a receive, or of a
    collective with a result, only starts the operation, and the following ops run meanwhile. The

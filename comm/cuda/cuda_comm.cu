@@ -176,9 +176,14 @@ bool syn__cuda_comms_drain(syn__cuda_comms *x, int most_ms) {
 static void close_groups(syn__cuda_comms *x) {
     syn_error ignored;
     ignored.code = SYN_OK;
-    if (x->peers && !has_failed(x)) wait_for_streams(x, UINT64_MAX);
+    bool failed = has_failed(x) || (x->peers && x->comm->closed);
+    if (x->peers && !failed) {
+        failed = syn__nccl_end_messages(x, &ignored) != SYN_OK;
+        if (!failed) wait_for_streams(x, UINT64_MAX);
+    }
     syn__nccl_unwatch(x);
-    if (has_failed(x) || syn__nccl_check_others(x, &ignored) != SYN_OK) syn__nccl_abort_all(x);
+    if (failed || has_failed(x) || syn__nccl_check_others(x, &ignored) != SYN_OK)
+        syn__nccl_abort_all(x);
     const bool done = syn__nccl_aborted(); /* false: NCCL may still write to groups */
     while (x->groups) {
         syn__nccl_group *g = x->groups;

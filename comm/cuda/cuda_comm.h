@@ -83,8 +83,8 @@ typedef struct syn__cuda_request {
     void *blocks;      /* device memory: the parts of all ranks */
     size_t blocks_bytes;
 #ifdef SYN_HAVE_NCCL
-    const syn__nccl_group *launched; /* whose stream ran the operation */
-    syn__nccl_peer *peer;            /* of a message between connected ranks; otherwise NULL */
+    uint32_t stream;      /* the group's stream that ran the operation, as a number for traces */
+    syn__nccl_peer *peer; /* of a message between connected ranks; otherwise NULL */
     struct syn__cuda_request *early; /* a receive: the message, if it arrived before */
 #endif
     /* outer: product of the dimensions before the gathered or scattered dimension. inner_bytes:
@@ -225,6 +225,9 @@ syn_status syn__nccl_start_message(syn__cuda_comms *x, syn__nccl_peer *peer,
 syn_status syn__nccl_wait_message(syn__cuda_comms *x, syn__cuda_request *r,
                                   syn_error *err) SYN_MUST_USE;
 void syn__nccl_give_up(syn__cuda_comms *x, syn__cuda_request *r);
+/* Tells the connected ranks that this rank sends no more messages, receives those that they have
+   sent, and waits until they have received this rank's. */
+syn_status syn__nccl_end_messages(syn__cuda_comms *x, syn_error *err) SYN_MUST_USE;
 /* Reports the times of sends that have finished. */
 void syn__nccl_sent_times(syn__cuda_comms *x);
 void syn__nccl_request_idle(syn__cuda_request *r);

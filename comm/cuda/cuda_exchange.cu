@@ -75,7 +75,7 @@ static void report_work(const syn__cuda_comms *x, const syn__cuda_request *r, ui
     work.call_ns = piece.call_ns = r->call_ns;
     work.call_wall_ns = piece.call_wall_ns = r->called_ns - r->call_ns;
     piece.device = (uint32_t)x->device->device;
-    piece.stream = SYN__CUDA_COMPUTE_STREAM + r->launched->group->id;
+    piece.stream = r->stream;
     piece.start_ns = start_ns;
     piece.wall_ns = wall_ns;
     syn__cuda_host->add_work(x->device->ctx, &work, &piece, names);
@@ -436,7 +436,7 @@ syn_status syn__nccl_launch(syn__cuda_comms *x, const syn_comm_call *call, const
 
 syn_status syn__nccl_run(syn__cuda_comms *x, syn__cuda_request *r, const syn__nccl_group *g,
                          syn_error *err) {
-    r->launched = g;
+    r->stream = SYN__CUDA_COMPUTE_STREAM + g->group->id;
     SYN_CUDA(cudaStreamWaitEvent(g->stream, r->end, 0), "an event", err);
     SYN_CUDA(cudaEventRecord(r->begin, g->stream), "an event", err);
     SYN_TRY(syn__nccl_launch(x, &r->comm_call, g, err));
@@ -537,7 +537,8 @@ syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **r
 syn_status syn__cuda_wait(void *device, void *request, syn_error *err) {
     syn__cuda_comms *x = comms_of(device);
     syn__cuda_request *r = static_cast<syn__cuda_request *>(request);
-    syn_status s = syn__cuda_flush_deferred(x->device, err);
+    syn_status s = syn__cuda_late(x->device, err);
+    if (s == SYN_OK) s = syn__cuda_flush_deferred(x->device, err);
     if (s != SYN_OK) {
         give_up(x, r);
         return s;

@@ -16,8 +16,10 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
-/* What the receiver's host learns about a message. */
+/* What the receiver's host learns about a message. The tag NO_MORE says that there will be no more
+   messages. */
 enum { HEADER_TAG, HEADER_DTYPE, HEADER_ELEMS, HEADER_NUMBERS };
+enum { NO_MORE = -1 };
 
 typedef struct request_list {
     syn__cuda_request *first, **last; /* last: where the next one is linked */
@@ -34,6 +36,7 @@ struct syn__nccl_peer {
     request_list early;      /* messages that arrived before their receive was started */
     request_list sent;       /* sends in flight */
     syn__cuda_request *idle; /* requests with memory for a message */
+    bool ended;              /* it sends no more messages */
 };
 
 /* ---- lists ---- */
@@ -193,13 +196,13 @@ static syn_status copy(const syn__cuda_comms *x, void *to, const void *from, siz
     return SYN_OK;
 }
 
-static syn_status send_header(const syn__cuda_comms *x, const syn_comm_call *call, size_t n,
-                              syn_error *err) {
+static syn_status send_header(const syn__cuda_comms *x, int32_t to, int64_t tag, syn_dtype dtype,
+                              size_t n, syn_error *err) {
     int64_t header[HEADER_NUMBERS];
-    header[HEADER_TAG] = call->tag;
-    header[HEADER_DTYPE] = call->dtype;
+    header[HEADER_TAG] = tag;
+    header[HEADER_DTYPE] = dtype;
     header[HEADER_ELEMS] = (int64_t)n;
-    return syn__cuda_host->send(x->comm, header, HEADER_NUMBERS, SYN_I64, call->peer,
+    return syn__cuda_host->send(x->comm, header, HEADER_NUMBERS, SYN_I64, to,
                                 syn__cuda_tag(x->comm, SYN__CUDA_TAG_MESSAGE), err);
 }
 
@@ -212,7 +215,7 @@ static syn_status start_send(syn__cuda_comms *x, syn__nccl_peer *p, const syn_co
     if (x->device->work.keep) r->call_ns = syn__clock_ns();
     SYN_TRY(copy(x, r->blocks, s->in, s->n_elems * syn_dtype_bytes(call->dtype), err));
     SYN_CUDA(cudaEventRecord(r->end, x->device->at.stream), "an event", err);
-    SYN_TRY(send_header(x, call, s->n_elems, err));
+    SYN_TRY(send_header(x, p->rank, call->tag, call->dtype, s->n_elems, err));
     return syn__nccl_run(x, r, p->to, err);
 }
 
@@ -259,13 +262,15 @@ syn_status syn__nccl_start_message(syn__cuda_comms *x, syn__nccl_peer *p, const 
 
 /* ---- receiving ---- */
 
-/* Reads the next header and launches the receive of its message. */
+/* Reads the next header and launches the receive of its message, or sets p->ended. */
 static syn_status receive_next(syn__cuda_comms *x, syn__nccl_peer *p, syn_error *err) {
     int64_t header[HEADER_NUMBERS];
     SYN_TRY(syn__cuda_host->recv(x->comm, header, HEADER_NUMBERS, SYN_I64, p->rank,
                                  syn__cuda_tag(x->comm, SYN__CUDA_TAG_MESSAGE), err));
     const syn_dtype dtype = (syn_dtype)header[HEADER_DTYPE];
     const size_t n = (size_t)header[HEADER_ELEMS];
+    p->ended = header[HEADER_TAG] == NO_MORE;
+    if (p->ended) return SYN_OK;
     syn__cuda_request *r = take_tag(&p->posted, header[HEADER_TAG]);
     if (r) {
         const syn_status s =
@@ -300,7 +305,12 @@ static syn_status take_early(syn__cuda_comms *x, syn__cuda_request *r, syn_error
 }
 
 static syn_status wait_for_receive(syn__cuda_comms *x, syn__cuda_request *r, syn_error *err) {
-    while (!r->in_stream && !r->early) SYN_TRY(receive_next(x, r->peer, err));
+    while (!r->in_stream && !r->early) {
+        if (r->peer->ended)
+            return SYN_FAIL(err, SYN_E_COMM, "rank %d ended without sending the message of tag %d",
+                            (int)r->peer->rank, (int)r->comm_call.tag);
+        SYN_TRY(receive_next(x, r->peer, err));
+    }
     SYN_TRY(syn__nccl_check(x, err));
     if (r->early) return take_early(x, r, err);
     SYN_CUDA(cudaStreamWaitEvent(x->device->at.stream, r->end, 0), "an event", err);
@@ -331,6 +341,14 @@ void syn__nccl_give_up(syn__cuda_comms *x, syn__cuda_request *r) {
 }
 
 /* ---- times and the end ---- */
+
+syn_status syn__nccl_end_messages(syn__cuda_comms *x, syn_error *err) {
+    for (syn__nccl_peer *p = x->peers; p; p = p->next)
+        SYN_TRY(send_header(x, p->rank, NO_MORE, SYN_I32, 0, err));
+    for (syn__nccl_peer *p = x->peers; p; p = p->next)
+        while (!p->ended) SYN_TRY(receive_next(x, p, err));
+    return SYN_OK;
+}
 
 void syn__nccl_sent_times(syn__cuda_comms *x) {
     for (syn__nccl_peer *p = x->peers; p; p = p->next)

@@ -86,7 +86,7 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
 }
 
 /* How long to wait for sends in flight: before memory is freed, and in a sync, so that their times
-   are known. */
+   are known (FREE_WAIT_MS if work is recorded). */
 enum { FREE_WAIT_MS = 1000, SYNC_WAIT_MS = 10 };
 
 static void free_kept(syn__cuda *d) {
@@ -139,20 +139,23 @@ static syn_status cuda_open(void **device, struct syn_ctx *ctx, syn_error *err) 
 /* ---- memory ---- */
 
 static void *cuda_alloc(void *device, size_t bytes) {
+    syn__cuda *d = cuda_of(device);
     void *data = NULL;
-    cudaSetDevice(cuda_of(device)->device);
+    cudaSetDevice(d->device);
     if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
     cudaGetLastError(); /* the caller reports it */
-    return NULL;
+    if (d->n_kept == 0 || !syn__cuda_comms_drain(d->comms, FREE_WAIT_MS)) return NULL;
+    free_kept(d);
+    return cuda_alloc(device, bytes);
 }
 
 /* cudaFree waits for the device. If messages are in flight, whose receivers may wait for this rank,
    memory is freed later. */
 static void free_buffer(syn__cuda *d, void *data) {
     syn_error ignored;
-    if (!syn__cuda_comms_drain(d->comms, d->n_kept > 0 ? 0 : FREE_WAIT_MS) &&
-        syn_grow(&d->kept, &d->kept_cap, d->n_kept + 1, sizeof *d->kept, &ignored) == SYN_OK) {
-        d->kept[d->n_kept++] = data;
+    if (!syn__cuda_comms_drain(d->comms, d->n_kept > 0 ? 0 : FREE_WAIT_MS)) {
+        if (syn_grow(&d->kept, &d->kept_cap, d->n_kept + 1, sizeof *d->kept, &ignored) == SYN_OK)
+            d->kept[d->n_kept++] = data; /* without memory for that, it stays allocated */
         return;
     }
     free_kept(d);
@@ -283,7 +286,8 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
         syn__cuda_comms_sync(d->comms, d->times.anchors[1], &d->late) != SYN_OK)
         d->first_node = 0; /* d->late has the error */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
-    if (code == cudaSuccess) syn__cuda_comms_drain(d->comms, SYNC_WAIT_MS);
+    if (code == cudaSuccess)
+        syn__cuda_comms_drain(d->comms, d->work.keep ? FREE_WAIT_MS : SYNC_WAIT_MS);
     if (d->comms) syn__cuda_comms_times(d->comms);
     syn__cuda_times_finish(d, code == cudaSuccess);
     syn__cuda_waited(d, from_ns);

@@ -1,6 +1,7 @@
 /* Converts the options for parallelism to a plan. */
 #include "tools/launch/parallel.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { ORDERS = 6 };
@@ -59,6 +60,15 @@ static syn_status find_order(const syn_axis **out, const char *text, syn_error *
     return SYN_OK;
 }
 
+/* For CUDA devices, which read these variables when they are first used. A message between stages
+   is a kernel that may wait for the other stage. Meanwhile, the first launch of a kernel must not
+   wait for the device because the kernel is loaded only then, and work of other streams must not
+   wait in the same hardware queue. */
+static void prepare_messages(void) {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t ranks, int64_t tp,
                          syn_error *err) {
     *plan = (syn_plan){.ranks = (int32_t)ranks,
@@ -73,6 +83,7 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t rank
                        .hsdp = (int32_t)o->hsdp,
                        .sp = o->sp,
                        .schedule = (syn_schedule)o->schedule};
+    if (o->pp > 1) prepare_messages();
     if (o->rank_order) SYN_TRY(find_order(&plan->order, o->rank_order, err));
     return syn_plan_complete(plan, err);
 }

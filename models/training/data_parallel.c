@@ -105,7 +105,9 @@ static void store_sums(syn_data_parallel *p) {
         syn_drop(p->ctx, sums[0]);
     } else {
         for (int k = 0; k < n; k++) params[k] = bucket_param(p, b, k);
+        syn_push_scope(p->ctx, "data_parallel");
         syn__parallel_put_grads(p, params, n, sums);
+        syn_pop_scope(p->ctx);
     }
     syn_set_grad(p->ctx, was);
 }

@@ -210,10 +210,10 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
         {!args.visualize_trace && args.sweep.n == 0,
          {"out_dir"},
          "has no effect without --visualize_trace or --sweep; give one, or omit it"},
-        {args.tp < 2 && args.sweep.n == 0,
+        {args.tp < 2 && !parallel_sweeps(&args.sweep, "tp"),
          {"sp"},
          "has no effect without --tp; give that, too, or omit it"},
-        {args.parallel.pp < 2 && args.sweep.n == 0,
+        {args.parallel.pp < 2 && !parallel_sweeps(&args.sweep, "pp"),
          {"layers_per_stage"},
          "has no effect without --pp; give that, too, or omit it"},
     };

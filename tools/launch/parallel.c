@@ -28,6 +28,13 @@ const char *parallel_order_text(const syn_plan *plan) {
     return orders[parallel_order_number(plan)].text;
 }
 
+bool parallel_sweeps(const cli_texts *words, const char *key) {
+    const size_t n = strlen(key);
+    for (int i = 0; i < words->n; i++)
+        if (strncmp(words->at[i], key, n) == 0 && words->at[i][n] == '=') return true;
+    return false;
+}
+
 /* Reads the order's axes, separated by "-" or ",", and finds the entry of `orders` with the same
    axes. cp and ep are allowed and ignored, because they have one rank. */
 static syn_status find_order(const syn_axis **out, const char *text, syn_error *err) {

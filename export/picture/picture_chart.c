@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -215,18 +216,50 @@ static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *e
     return SYN_OK;
 }
 
+static int lane_of(const syn__pic_chart *c, const syn__pic_box *b) {
+    int k = 0;
+    while (k + 1 < (int)c->n_lanes && c->lanes[k].x < b->x) k++;
+    return k;
+}
+
+/* Whether a message passes other lanes between boxes that stand side by side in their rows. */
+static bool passes_lanes(const syn__pic_chart *c, int from, int to) {
+    return !c->passes && abs(to - from) > 1;
+}
+
+/* The height of the line of such a message, in the gap above the receive. The ranks of a stage send
+   side by side; the line that begins farthest from its end is the lowest one, so that lines do not
+   cross. */
+static double line_height(const syn__pic_chart *c, int from, int to, const syn__pic_box *recv) {
+    const int lanes = abs(to - from);
+    const int above = to > from ? lanes - 1 - from % lanes : from % lanes;
+    return recv->y - recv->h / 2 - c->row_gap * (lanes - above) / (lanes + 1);
+}
+
 /* Draws a message: a red line from the side of box `from`, downwards next to its lane, to the side
    of box `to`. */
 static syn_status draw_message(syn__pic_chart *c, uint32_t from, uint32_t to, syn_error *err) {
     const syn__pic_box *a = &c->drawing->boxes[from], *b = &c->drawing->boxes[to];
+    const int first = lane_of(c, a), last = lane_of(c, b);
     const double side = b->x > a->x ? 1 : -1;
     const double x = a->x + side * (a->w / 2 + 14), tip = b->x - side * b->w / 2;
     const syn__pic_edge e = {
         .from = from, .to = to, .arrow = true, .tip = {tip, b->y}, .line = SYN__PIC_RED};
-    const syn__pic_point p[] = {{x, a->y}, {x, b->y}, {tip - side * SYN__PIC_ARROW, b->y}};
+    syn__pic_point p[5];
+    size_t n = 0;
+    p[n++] = (syn__pic_point){x, a->y};
+    if (passes_lanes(c, first, last)) {
+        const double y = line_height(c, first, last, b);
+        p[n++] = (syn__pic_point){x, y};
+        p[n++] = (syn__pic_point){tip - side * 14, y};
+        p[n++] = (syn__pic_point){tip - side * 14, b->y};
+    } else {
+        p[n++] = (syn__pic_point){x, b->y};
+    }
+    p[n++] = (syn__pic_point){tip - side * SYN__PIC_ARROW, b->y};
     SYN_TRY(
         syn__pic_begin_edge(c->drawing, &e, (syn__pic_point){a->x + side * a->w / 2, a->y}, err));
-    return syn__pic_corners_to(c->drawing, p, 3, err);
+    return syn__pic_corners_to(c->drawing, p, n, err);
 }
 
 static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
@@ -348,7 +381,9 @@ static syn_status do_item(syn__pic_chart *c, const bool members[], double lane_w
     } else {
         if (item->kind == SYN__PIC_RECV && sent(c, item, &send) && send != NULL) {
             const syn__pic_box *b = &c->drawing->boxes[send->box];
-            if (c->lanes[first].y < b->y + b->h / 2) c->lanes[first].y = b->y + b->h / 2;
+            const bool passes = passes_lanes(c, lane_of(c, b), (int)first);
+            const double below = b->y + b->h / 2 + (passes ? c->row_gap : 0);
+            if (c->lanes[first].y < below) c->lanes[first].y = below;
         }
         c->n_in_flight += item->kind == SYN__PIC_SEND;
         c->n_in_flight -= item->kind == SYN__PIC_RECV && send != NULL;

@@ -147,7 +147,7 @@ static syn_status try_stages(syn__pic_drawing *d, const syn_graph *graph,
     if (options->no_fold || options->detail != SYN_DETAIL_AUTO) return SYN_OK;
     uint32_t *next = syn_calloc(graph->n_ranks, sizeof *next);
     if (!next) return SYN_FAIL_NOMEM(err, graph->n_ranks * sizeof *next, "the ranks of a picture");
-    syn_status s = syn__pic_find_stages(graph, next, &any, err);
+    syn_status s = syn__pic_find_stages(graph, true, next, &any, err);
     syn_free(next);
     for (size_t i = 0; i < sizeof tries / sizeof *tries && s == SYN_OK && any && !*fits; i++)
         s = attempts(d, graph, options, &tries[i], max_side, fits, err);

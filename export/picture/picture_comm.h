@@ -93,9 +93,10 @@ syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const
                                const syn_copied_ranks *copies, int fold, uint32_t columns,
                                bool passes, syn_error *err) SYN_MUST_USE;
 /* Sets next[r] to the index of the rank to which rank r sends activations, or to UINT32_MAX: the
-   peer of its first message of a forward pass in the scope "pipeline" (syn_pipeline_step). *any:
-   whether there is such a message. */
-syn_status syn__pic_find_stages(const syn_graph *graph, uint32_t *next, bool *any,
+   peer of its first message in the scope "pipeline", in a forward pass of training
+   (syn_pipeline_step) or, if !training, in inference (syn_generate). *any: whether there is such a
+   message. */
+syn_status syn__pic_find_stages(const syn_graph *graph, bool training, uint32_t *next, bool *any,
                                 syn_error *err) SYN_MUST_USE;
 /* Chooses the ranks (picture_lanes.c): sets c->lane_of, c->n_similar and the ranks of the lanes. */
 syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies,

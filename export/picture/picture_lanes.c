@@ -219,7 +219,14 @@ static uint32_t count_similar(const syn__pic_chart *c, const syn_graph_group *g)
 
 /* ---- pipelines ---- */
 
-syn_status syn__pic_find_stages(const syn_graph *graph, uint32_t *next, bool *any, syn_error *err) {
+static bool passes_on(const syn_node *n, bool training) {
+    const bool phase = training ? n->phase == SYN_PHASE_FORWARD
+                                : n->phase == SYN_PHASE_PREFILL || n->phase == SYN_PHASE_DECODE;
+    return n->kind == SYN_NODE_SEND && phase && strcmp(n->scope, "pipeline") == 0;
+}
+
+syn_status syn__pic_find_stages(const syn_graph *graph, bool training, uint32_t *next, bool *any,
+                                syn_error *err) {
     syn_cursor cursor = {0};
     syn_status s = SYN_OK;
     *any = false;
@@ -231,9 +238,7 @@ syn_status syn__pic_find_stages(const syn_graph *graph, uint32_t *next, bool *an
                 s = SYN_FAIL(err, cursor.error.code, "%s", cursor.error.text);
                 break;
             }
-            if (n->kind == SYN_NODE_SEND && n->phase == SYN_PHASE_FORWARD &&
-                strcmp(n->scope, "pipeline") == 0)
-                next[r] = index_of(graph, n->peer);
+            if (passes_on(n, training)) next[r] = index_of(graph, n->peer);
         }
         *any = *any || next[r] != UINT32_MAX;
     }
@@ -242,17 +247,20 @@ syn_status syn__pic_find_stages(const syn_graph *graph, uint32_t *next, bool *an
 }
 
 /* Assigns a lane to each stage. Pipelines begin at their lowest rank. A lane represents the ranks
-   of the same stage that do the same. */
-static syn_status lanes_by_stage(syn__pic_chart *c, const uint32_t *kind_of, syn_error *err) {
+   of the same stage that do the same. *any: whether there are stages; otherwise it does nothing. */
+static syn_status lanes_by_stage(syn__pic_chart *c, const uint32_t *kind_of, bool *any,
+                                 syn_error *err) {
     const uint32_t n = c->graph->n_ranks;
     uint32_t kinds[SYN__PIC_COLUMNS];
-    bool any;
     uint32_t *next = syn_calloc(n + 1, sizeof *next);
     bool *seen = syn_calloc(n + 1, sizeof *seen);
-    syn_status s = next && seen ? syn__pic_find_stages(c->graph, next, &any, err)
+    *any = false;
+    syn_status s = next && seen ? syn__pic_find_stages(c->graph, c->passes, next, any, err)
                                 : SYN_FAIL_NOMEM(err, n * sizeof *next, "the ranks of a picture");
+    /* Stages need a lane each, unless the page has room for fewer than usual. */
+    if (*any && c->columns >= 4) c->columns = SYN__PIC_COLUMNS;
     for (int k = 0; k < SYN__PIC_COLUMNS; k++) kinds[k] = UINT32_MAX;
-    for (uint32_t first = 0; first < n && s == SYN_OK; first++) {
+    for (uint32_t first = 0; first < n && s == SYN_OK && *any; first++) {
         uint32_t stage = 0;
         for (uint32_t r = first; r != UINT32_MAX && !seen[r]; r = next[r], stage++) {
             seen[r] = true;
@@ -284,7 +292,7 @@ syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copi
                                  syn_error *err) {
     const uint32_t n_ranks = c->graph->n_ranks;
     uint32_t n = 0;
-    bool mesh = false;
+    bool placed = false;
     uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
     kind *kinds = syn_calloc(n_ranks + 1, sizeof *kinds);
     c->lane_of = syn_calloc(n_ranks + 1, sizeof *c->lane_of);
@@ -293,10 +301,10 @@ syn_status syn__pic_choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copi
     syn_status s =
         ok ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
            : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
-    if (s == SYN_OK && c->passes) s = lanes_by_stage(c, kind_of, err);
-    else if (s == SYN_OK && n_ranks > c->columns && !lanes_of_mesh(c, kind_of, err, &mesh))
-        s = SYN_E_NOMEM;
-    if (s == SYN_OK && !mesh && !c->passes) lanes_by_kind(c, kind_of, kinds, n);
+    const bool many = n_ranks > c->columns;
+    if (s == SYN_OK && (c->passes || many)) s = lanes_by_stage(c, kind_of, &placed, err);
+    if (s == SYN_OK && !placed && many && !lanes_of_mesh(c, kind_of, err, &placed)) s = SYN_E_NOMEM;
+    if (s == SYN_OK && !placed) lanes_by_kind(c, kind_of, kinds, n);
     if (s == SYN_OK) fill_lanes(c);
     syn_free(kind_of);
     syn_free(kinds);

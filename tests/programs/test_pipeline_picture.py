@@ -65,19 +65,24 @@ class Picture:
                 if end(a)[0] != end(b)[0] and end(a)[1] and end(b)[1]]
 
 
-def picture(folder, *options):
-    def run(program, *words):
-        done = subprocess.run([os.path.join(BUILD, program), *words], cwd=folder, check=False,
-                              capture_output=True, text=True)
-        check(done.returncode == 0, f"{words}: {done.stderr}")
+def run(folder, program, *words):
+    done = subprocess.run([os.path.join(BUILD, program), *words], cwd=folder, check=False,
+                          capture_output=True, text=True)
+    check(done.returncode == 0, f"{words}: {done.stderr}")
 
-    run("pretrain", "--device", "meta", "--model-config", "gpt.json", "--batch-size", "1",
+
+def exported(folder):
+    run(folder, "syntorch", "export", "--input", "out/trace.0.et", "--all_ranks", "--comm",
+        "--output", "picture.dot")
+    with open(os.path.join(folder, "picture.dot"), encoding="utf-8") as f:
+        return f.read()
+
+
+def picture(folder, *options):
+    run(folder, "pretrain", "--device", "meta", "--model-config", "gpt.json", "--batch-size", "1",
         "--max-seq-length", "32", "--max-steps", "3", "--enable-tracing", "--out-dir", "out",
         "--quiet", "--skip-eval", *options)
-    run("syntorch", "export", "--input", "out/trace.0.et", "--all_ranks", "--comm", "--output",
-        "picture.dot")
-    with open(os.path.join(folder, "picture.dot"), encoding="utf-8") as f:
-        return Picture(f.read())
+    return Picture(exported(folder))
 
 
 def order(schedule, stages, stage, m):
@@ -129,6 +134,31 @@ def many_ranks_and_microbatches(folder):
     check([sorted(column) for column in got] == [want, want], f"20 microbatches: {got}")
 
 
+def messages_of_inference(folder):
+    """The ranks of a stage send side by side. Their lines have no part in common, and pass no box of
+    a receive. With more than four ranks, each stage has one column."""
+    for tp, pp, n in ((2, 2, 4), (4, 2, 2), (2, 4, 6)):
+        run(folder, "inference", "--device", "meta", "--model_config", "gpt.json", "--tp", str(tp),
+            "--pp", str(pp), "--num_input_tokens", "8", "--num_output_tokens", "4",
+            "--visualize_trace", "--out_dir", "out")
+        dot = exported(folder).replace("\\\n", "")
+        boxes = {name: (float(x), float(y)) for name, x, y in re.findall(
+            r'"(r\d+\.o\d+)"\s*\[[^]]*?<b>recv</b>.*?pos="([-\d.]+),([-\d.]+)"', dot, re.S)}
+        lines = []
+        for to, path in re.findall(r'-> "(r\d+\.o\d+)"\s*\[[^]]*?pos="([^"]*)"', dot):
+            if to in boxes:
+                xs = {}  # height -> the line's places at that height
+                for x, y in (map(float, p.split(",")) for p in path.split()[1:]):
+                    xs.setdefault(y, []).append(x)
+                y = max(xs, key=lambda y: max(xs[y]) - min(xs[y]))
+                lines.append((to, y, min(xs[y]), max(xs[y])))
+        what = f"tp {tp}, pp {pp}: {lines}"
+        check(len(boxes) == len(lines) == n, f"{what}, {boxes}")
+        for i, (to, y, x0, x1) in enumerate(lines):
+            check(all(y != v or x1 < u0 or u1 < x0 for _, v, u0, u1 in lines[:i]), what)
+            check(all(abs(y - v) > 12 or not x0 < u < x1 for u, v in boxes.values()), what)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "gpt.json"), "w", encoding="utf-8") as f:
@@ -136,6 +166,7 @@ def main():
         schedules(folder)
         chunks_and_weights(folder)
         many_ranks_and_microbatches(folder)
+        messages_of_inference(folder)
     finish()
 
 

@@ -32,11 +32,16 @@ syn_status syn_schedule_check(const syn_schedule_shape *shape, syn_error *err) {
                         (int)shape->chunks);
     }
     if (shape->chunks == 1) return SYN_OK;
+    if (m < p)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the interleaved schedule needs at least as many microbatches as there are "
+                        "stages (%d), not %d",
+                        (int)p, (int)m);
     if (group < p || group > m)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the interleaved schedule with %d microbatches in groups of %d: a group "
-                        "must have at least as many as there are stages (%d), and at most all",
-                        (int)m, (int)group, (int)p);
+                        "groups of %d microbatches: the interleaved schedule needs %d (the number "
+                        "of stages) to %d (all microbatches)",
+                        (int)group, (int)p, (int)m);
     if (m % group > 0 && m % group < p)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%d microbatches in groups of %d leave a last group of %d, which has fewer "

@@ -226,8 +226,9 @@ static void test_refusals(void) {
     } cases[] = {
         {{SYN_SCHEDULE_1F1B, 2, 2, 4, 0}, "2 chunks per stage need the interleaved schedule"},
         {{SYN_SCHEDULE_ZB_H1, 2, 2, 4, 0}, "2 chunks per stage need the interleaved schedule"},
-        {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 3, 0}, "with 3 microbatches in groups of 4"},
-        {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 8, 2}, "at least as many as there are stages (4)"},
+        {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 3, 0}, "as there are stages (4), not 3"},
+        {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 8, 2},
+         "groups of 2 microbatches: the interleaved schedule needs 4 "},
         {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 10, 0}, "leave a last group of 2"},
         {{SYN_SCHEDULE_1F1B, 0, 1, 4, 0}, "each number must be at least 1"},
         {{SYN_SCHEDULE_1F1B, 2, 1, 0, 0}, "each number must be at least 1"},

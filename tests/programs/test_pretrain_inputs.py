@@ -368,7 +368,7 @@ REFUSED = [
     (["--num-gpus", "2", "--pp", "2", "--vp", "2", "--schedule", "zb-h1"],
      "2 chunks per pipeline stage (vp) need the interleaved schedule"),
     (["--num-gpus", "2", "--pp", "2", "--vp", "2", "--schedule", "interleaved"],
-     "the interleaved schedule with 1 microbatches in groups of 2"),
+     "needs at least as many microbatches as there are stages (2), not 1"),
     (["--schedule", "gpipe"], "a pipeline schedule needs at least 2 stages (pp), not 1"),
     (["--num-gpus", "2", "--pp", "2", "--microbatch-group", "2"],
      "groups of 2 microbatches need more than one chunk per pipeline stage (vp)"),

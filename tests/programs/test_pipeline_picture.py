@@ -135,8 +135,8 @@ def many_ranks_and_microbatches(folder):
 
 
 def messages_of_inference(folder):
-    """The ranks of a stage send side by side. Their lines have no part in common, and pass no box of
-    a receive. With more than four ranks, each stage has one column."""
+    """The ranks of a stage send side by side. Their lines have no part in common, and pass no box
+    of a receive. With more than four ranks, each stage has one column."""
     for tp, pp, n in ((2, 2, 4), (4, 2, 2), (2, 4, 6)):
         run(folder, "inference", "--device", "meta", "--model_config", "gpt.json", "--tp", str(tp),
             "--pp", str(pp), "--num_input_tokens", "8", "--num_output_tokens", "4",

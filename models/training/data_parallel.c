@@ -199,10 +199,6 @@ static void used(void *user, size_t param, syn_phase phase) {
     if (turns && unit == o->head) each_of_unit(p, last_layer(p), gather_unfinished);
 }
 
-void syn__parallel_gather_all(syn_data_parallel *p) {
-    for (size_t i = 0; evicts(p) && i < p->buckets.n; i++) gather_bucket(p, i);
-}
-
 void syn__parallel_evict_all(syn_data_parallel *p) {
     for (size_t i = 0; evicts(p) && i < p->buckets.n; i++) evict_bucket(p, i);
     if (evicts(p)) begin_microbatch(p);

@@ -29,8 +29,7 @@ syn_status syn__parallel_write(const syn_data_parallel *parallel, size_t param,
 syn_tensor *syn__parallel_narrow(const syn_data_parallel *parallel, size_t i);
 /* Whether parameters are whole only while they are used (ZeRO 3). */
 bool syn__parallel_evicts(const syn_data_parallel *parallel);
-/* ZeRO 3: gathers all parameters, or frees them. They do nothing for lower stages. */
-void syn__parallel_gather_all(syn_data_parallel *parallel);
+/* ZeRO 3: frees all parameters. Does nothing for lower stages. */
 void syn__parallel_evict_all(syn_data_parallel *parallel);
 /* ZeRO 1 and 2: overwrites the parameters of bucket i with the ranks' parts, in an all-gather. */
 void syn__parallel_gather(const syn_data_parallel *parallel, size_t i);

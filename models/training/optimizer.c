@@ -253,15 +253,6 @@ syn_status syn_optimizer_gather(syn_optimizer *o, syn_error *err) {
     return syn_ctx_check(o->ctx, err);
 }
 
-syn_status syn_optimizer_set_whole(syn_optimizer *o, bool whole, syn_error *err) {
-    const syn_mark mark = syn_ctx_mark(o->ctx);
-    if (!o->zero || !syn__parallel_evicts(o->zero)) return SYN_OK;
-    if (whole) syn__parallel_gather_all(o->options.parallel);
-    else syn__parallel_evict_all(o->options.parallel);
-    syn_forget(o->ctx, mark, NULL, 0);
-    return syn_ctx_check(o->ctx, err);
-}
-
 int64_t syn_optimizer_steps(const syn_optimizer *o) {
     return o->step;
 }

@@ -69,10 +69,6 @@ syn_status syn_optimizer_set(syn_optimizer *optimizer, size_t param, syn_optimiz
 /* ZeRO: sets the parameters to the masters of all ranks. Call it on all ranks after masters were
  * set. Without ZeRO it does nothing. The rows are not kept in the trace. */
 syn_status syn_optimizer_gather(syn_optimizer *optimizer, syn_error *err) SYN_MUST_USE;
-/* ZeRO 3: gathers all parameters, so that they can be read, or frees them again. Call it on all
- * ranks. Without ZeRO 3 it does nothing. The rows are not kept in the trace. */
-syn_status syn_optimizer_set_whole(syn_optimizer *optimizer, bool whole,
-                                   syn_error *err) SYN_MUST_USE;
 int64_t syn_optimizer_steps(const syn_optimizer *optimizer);
 void syn_optimizer_set_steps(syn_optimizer *optimizer, int64_t steps);
 

@@ -80,16 +80,35 @@ syn_status syn_weights_unused(const syn_weights_reader *reader, char **list,
                               syn_error *err) SYN_MUST_USE;
 void syn_weights_reader_free(syn_weights_reader *reader);
 
+/* Parameters of which each rank has only a piece (ZeRO 3). */
+typedef struct syn_weights_pieces {
+    /* Number of ranks that share each shard: those with data-parallel indices 0 to n_ranks - 1. */
+    int32_t n_ranks;
+    /* This rank has elements *first to *first + *n - 1 of parameter number `param`
+       (syn_ctx_param). */
+    void (*range)(void *user, size_t param, int64_t *first, int64_t *n);
+    /* Copies these n elements to `out`. They are rounded to the parameter's dtype. */
+    syn_status (*read)(void *user, size_t param, float *out, size_t n, syn_error *err);
+    void *user;
+} syn_weights_pieces;
+
+typedef struct syn_weights_save_options {
+    const syn_model_family *family;
+    const syn_plan *plan;     /* complete; NULL: all ranks are tensor-parallel */
+    const syn_weights *as_in; /* the checkpoint from which the parameters were read, if they have
+                                 not changed since: its tensors are copied byte for byte. NULL:
+                                 none */
+    const syn_weights_pieces *pieces; /* NULL: every rank has all of its shard */
+    uint64_t file_bytes;              /* limit per file; 0: 5 GB, as in transformers */
+} syn_weights_save_options;
+
 /* Writes the parameters of a model to `folder`/model.safetensors: full tensors in their dtypes,
-   without vocabulary padding, under the names that transformers expects. Above 5 GB it writes
+   without vocabulary padding, under the names that transformers expects. Above the limit it writes
    model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. The caller makes
-   sure that the folder has no other weights. as_in: the checkpoint from which the parameters were
-   read, if they have not changed since; its tensors are copied byte for byte. NULL: none. All ranks
-   with data-parallel index 0 in `plan` must call the function; plan NULL: all ranks of the
-   communicator. The plan must be complete. comm NULL: there is a single rank. Rank 0 collects one
-   parameter at a time from tensor-parallel ranks and pipeline stages, and writes it. */
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *plan,
-                            const syn_model_family *family, const syn_weights *as_in,
+   sure that the folder has no other weights. All ranks of the plan with data-parallel index 0 must
+   call the function; with pieces, those with an index below pieces->n_ranks. comm NULL: there is a
+   single rank. Rank 0 collects one parameter at a time from the other ranks, and writes it. */
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_weights_save_options *options,
                             const char *folder, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

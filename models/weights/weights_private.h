@@ -66,10 +66,6 @@ syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
 
 /* ---- writing ---- */
 
-/* Limit of the tensors' bytes per file, as on HuggingFace's hub. Larger models are divided into
-   several files. */
-#define SYN__WEIGHTS_FILE_BYTES ((uint64_t)5000000000)
-
 /* How a model's tensors are divided into files. A file has consecutive entries of at most `most`
    bytes together, or a single larger entry. */
 typedef struct syn__weights_files {
@@ -87,11 +83,6 @@ syn_status syn__weights_file_open(syn_sink **out, const syn__weights_files *file
                                   syn_error *err) SYN_MUST_USE;
 /* Writes the index of the files; does nothing for a single file. */
 syn_status syn__weights_write_index(const syn__weights_files *files, syn_error *err) SYN_MUST_USE;
-
-/* syn_weights_save with file_bytes as the limit per file. */
-syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *plan,
-                             const syn_model_family *family, const syn_weights *as_in,
-                             uint64_t file_bytes, const char *folder, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

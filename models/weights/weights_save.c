@@ -1,43 +1,53 @@
-/* Saves the parameters of a model, which may be sharded over ranks: rank 0 collects the shards of
-   one parameter at a time and writes the files, and the other ranks send their shards. */
+/* Saves the parameters of a model, which may be sharded over ranks: rank 0 collects one parameter
+   at a time and writes the files, and the other ranks send their shards. With ZeRO 3, a shard
+   consists of the pieces of several ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "models/weights/weights_private.h"
+#include "syntorch/base/half.h"
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 
-enum { TAG_LIST = 1000100, TAG_WANTED, TAG_SHARD, NAME_BYTES = 200 };
+/* Limit of the tensors' bytes per file, as on HuggingFace's hub. Larger models are divided into
+   several files. */
+#define FILE_BYTES ((uint64_t)5000000000)
 
-/* A parameter, or the shard of it that a rank has. Ranks send these to rank 0. */
+enum { TAG_LIST = 1000100, TAG_WANTED, TAG_PIECE, NAME_BYTES = 200 };
+
+/* A parameter, or the piece of it that a rank has. Ranks send these to rank 0. */
 typedef struct param {
     char name[NAME_BYTES];
     syn_spec full;
     syn_shard shard;
     int64_t valid_rows; /* < 0: all */
+    int64_t first, n;   /* the piece: elements first to first + n - 1 of the shard */
 } param;
 
-/* Where a shard is. */
+/* Where a piece of a shard is. */
 typedef struct holder {
     int32_t rank;   /* -1: on no rank */
     int32_t number; /* of the parameter on that rank (syn_ctx_param) */
+    int64_t first, n;
 } holder;
 
-/* The state of a save. Ranks other than 0 use only the first four members and `shard`. */
+/* The state of a save. Ranks other than 0 use only the members up to `wide`. */
 typedef struct saver {
     syn_ctx *ctx;
     syn_comm *comm; /* NULL: a single rank */
-    int32_t *ranks; /* the n_ranks ranks that hold the model; the first is 0 */
+    const syn_weights_save_options *options;
+    int32_t *ranks; /* the n_ranks ranks that hold the model; the first is 0. n_pieces ranks that
+                       share a shard follow each other */
     int32_t n_ranks;
-    void *shard; /* buffer for the largest shard */
-    const syn_model_family *family;
-    const syn_weights *as_in; /* the checkpoint whose tensors are copied; NULL: none */
-    syn_intern ids;           /* names of params, in the same order */
-    param *params;            /* of the whole model */
+    int32_t n_pieces; /* of each shard */
+    char *shard;      /* buffer for the largest shard */
+    float *wide;      /* buffer for the largest piece; NULL without pieces */
+    syn_intern ids;   /* names of params, in the same order */
+    param *params;    /* of the whole model */
     size_t n_params, params_cap;
-    size_t *first_holder; /* per parameter: index in `holders` of its first shard; the others
-                             follow */
+    size_t *first_holder; /* per parameter: index in `holders` of the first piece of its first
+                             shard; the other pieces and shards follow */
     size_t first_cap;
     holder *holders;
     size_t n_holders, holders_cap;
@@ -62,9 +72,12 @@ static syn_spec shard_spec(const param *p) {
     return spec;
 }
 
-static syn_status describe(param *out, const syn_ctx *ctx, size_t i, syn_error *err) {
-    const syn_param_info info = syn_ctx_param(ctx, i);
+static syn_status describe(param *out, const saver *s, size_t i, syn_error *err) {
+    const syn_weights_pieces *pieces = s->options->pieces;
+    const syn_param_info info = syn_ctx_param(s->ctx, i);
     *out = (param){.full = info.full, .shard = info.shard, .valid_rows = info.valid_rows};
+    out->n = syn_spec_elems(syn_tensor_spec(s->ctx, info.tensor));
+    if (pieces) pieces->range(pieces->user, i, &out->first, &out->n);
     if (strlen(info.name) >= sizeof out->name)
         return SYN_FAIL(err, SYN_E_INVALID, "the parameter name '%.100s...' is too long",
                         info.name);
@@ -72,24 +85,24 @@ static syn_status describe(param *out, const syn_ctx *ctx, size_t i, syn_error *
     return SYN_OK;
 }
 
-/* Adds the shard number `number` of a rank. */
-static syn_status add_shard(saver *s, const param *p, int32_t rank, int32_t number,
-                            syn_error *err) {
+/* Adds parameter number `number` of the rank ranks[k]. */
+static syn_status add_piece(saver *s, const param *p, int32_t k, int32_t number, syn_error *err) {
+    const size_t n_pieces = (size_t)s->n_pieces, piece = (size_t)k % n_pieces;
     uint32_t id;
     SYN_TRY(syn_intern_put(&s->ids, p->name, strlen(p->name), &id, err));
     if (id == s->n_params) {
-        const size_t count = (size_t)p->shard.count;
+        const size_t count = (size_t)p->shard.count * n_pieces;
         SYN_TRY(syn_grow(&s->params, &s->params_cap, id + 1, sizeof *s->params, err));
         SYN_TRY(syn_grow(&s->first_holder, &s->first_cap, id + 1, sizeof *s->first_holder, err));
         SYN_TRY(
             syn_grow(&s->holders, &s->holders_cap, s->n_holders + count, sizeof *s->holders, err));
         s->params[s->n_params++] = *p;
         s->first_holder[id] = s->n_holders;
-        for (size_t i = 0; i < count; i++) s->holders[s->n_holders++] = (holder){-1, 0};
+        for (size_t i = 0; i < count; i++) s->holders[s->n_holders++] = (holder){.rank = -1};
     }
     if (p->shard.index >= s->params[id].shard.count) return SYN_OK; /* reported by check_holders */
-    holder *h = &s->holders[s->first_holder[id] + (size_t)p->shard.index];
-    if (h->rank < 0) *h = (holder){rank, number};
+    holder *h = &s->holders[s->first_holder[id] + (size_t)p->shard.index * n_pieces + piece];
+    if (h->rank < 0) *h = (holder){s->ranks[k], number, p->first, p->n};
     return SYN_OK;
 }
 
@@ -99,8 +112,7 @@ static syn_status list_own(const saver *s, param **list, syn_error *err) {
     syn_status status = SYN_OK;
     *list = syn_calloc(n + 1, sizeof **list);
     if (!*list) return SYN_FAIL_NOMEM(err, n * sizeof **list, "a list of parameters");
-    for (size_t i = 0; i < n && status == SYN_OK; i++)
-        status = describe(&(*list)[i], s->ctx, i, err);
+    for (size_t i = 0; i < n && status == SYN_OK; i++) status = describe(&(*list)[i], s, i, err);
     return status;
 }
 
@@ -134,20 +146,29 @@ static syn_status collect(saver *s, syn_error *err) {
         status =
             rank == rank_of(s) ? list_own(s, &list, err) : receive_list(s, rank, &list, &n, err);
         for (int32_t i = 0; i < n && status == SYN_OK; i++)
-            status = add_shard(s, &list[i], rank, i, err);
+            status = add_piece(s, &list[i], k, i, err);
         syn_free(list);
     }
     return status;
 }
 
 static syn_status check_holders(const saver *s, syn_error *err) {
-    for (size_t i = 0; i < s->n_params; i++)
-        for (int k = 0; k < s->params[i].shard.count; k++)
-            if (s->holders[s->first_holder[i] + (size_t)k].rank < 0)
-                return SYN_FAIL(err, SYN_E_INVALID,
-                                "the parameter '%.100s' cannot be saved: none of %d ranks has "
-                                "shard %d of %d",
-                                s->params[i].name, s->n_ranks, k, s->params[i].shard.count);
+    for (size_t i = 0; i < s->n_params; i++) {
+        const param *p = &s->params[i];
+        const syn_spec part = shard_spec(p);
+        for (int k = 0; k < p->shard.count; k++) {
+            const holder *h = &s->holders[s->first_holder[i] + (size_t)(k * s->n_pieces)];
+            int64_t found = 0;
+            for (int32_t j = 0; j < s->n_pieces; j++)
+                if (h[j].rank >= 0 && (h[j].n == 0 || h[j].first == found)) found += h[j].n;
+            if (found == syn_spec_elems(&part)) continue;
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "the parameter '%.100s' cannot be saved: none of %d ranks has shard "
+                            "%d of %d%s",
+                            p->name, s->n_ranks, k, p->shard.count,
+                            s->n_pieces > 1 ? ", or a piece of it" : "");
+        }
+    }
     return SYN_OK;
 }
 
@@ -155,7 +176,8 @@ static syn_status check_holders(const saver *s, syn_error *err) {
 
 /* The tensor of as_in to copy for a parameter; NULL: write the parameter. */
 static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *name) {
-    const syn__weights_entry *entry = s->as_in ? syn__weights_find(s->as_in, name) : NULL;
+    const syn__weights_entry *entry =
+        s->options->as_in ? syn__weights_find(s->options->as_in, name) : NULL;
     return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
 }
 
@@ -174,9 +196,10 @@ static syn_status check(const saver *s, syn_error *err) {
     return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
 }
 
-/* Allocates the buffer for this rank's largest shard and, on rank 0, for the largest parameter. */
+/* Allocates the buffers for this rank's largest shard and piece and, on rank 0, for the largest
+   parameter. */
 static syn_status make_buffers(saver *s, syn_error *err) {
-    uint64_t full_bytes = 1, shard_bytes = 1;
+    uint64_t full_bytes = 1, shard_bytes = 1, shard_elems = 1;
     for (size_t i = 0; i < s->n_params; i++) {
         const syn_spec part = shard_spec(&s->params[i]);
         if (syn_spec_bytes(&s->params[i].full) > full_bytes)
@@ -184,21 +207,23 @@ static syn_status make_buffers(saver *s, syn_error *err) {
         if (syn_spec_bytes(&part) > shard_bytes) shard_bytes = syn_spec_bytes(&part);
     }
     for (size_t i = 0; i < syn_ctx_param_count(s->ctx); i++) {
-        const uint64_t own =
-            syn_spec_bytes(syn_tensor_spec(s->ctx, syn_ctx_param(s->ctx, i).tensor));
-        if (own > shard_bytes) shard_bytes = own;
+        const syn_spec *own = syn_tensor_spec(s->ctx, syn_ctx_param(s->ctx, i).tensor);
+        if (syn_spec_bytes(own) > shard_bytes) shard_bytes = syn_spec_bytes(own);
+        if ((uint64_t)syn_spec_elems(own) > shard_elems)
+            shard_elems = (uint64_t)syn_spec_elems(own);
     }
     s->shard = syn_malloc((size_t)shard_bytes);
+    if (s->options->pieces) s->wide = syn_malloc((size_t)shard_elems * sizeof *s->wide);
     if (rank_of(s) == 0) s->full = syn_malloc((size_t)full_bytes);
-    if (!s->shard || (rank_of(s) == 0 && !s->full))
+    if (!s->shard || (s->options->pieces && !s->wide) || (rank_of(s) == 0 && !s->full))
         return SYN_FAIL_NOMEM(err, full_bytes, "a parameter to be saved");
     return SYN_OK;
 }
 
 /* The prefix of a parameter's name in transformers, such as "transformer." or "". */
 static const char *prefix_of(const saver *s, const char *name) {
-    const syn__param_row *row = syn__family_row(s->family, name);
-    return row && (row->flags & SYN__NO_PREFIX) != 0 ? "" : s->family->prefix;
+    const syn__param_row *row = syn__family_row(s->options->family, name);
+    return row && (row->flags & SYN__NO_PREFIX) != 0 ? "" : s->options->family->prefix;
 }
 
 static bool has_param(const saver *s, const char *name) {
@@ -212,7 +237,7 @@ static bool has_param(const saver *s, const char *name) {
    the bias, or neither. */
 static const char *second_name(const saver *s, const char *name) {
     char matrix[160];
-    const syn__param_row *second = syn__family_alias_row(s->family, name);
+    const syn__param_row *second = syn__family_alias_row(s->options->family, name);
     if (!second) return NULL;
     snprintf(matrix, sizeof matrix, "%s.weight", second->name);
     return has_param(s, matrix) ? second->name : NULL;
@@ -227,8 +252,9 @@ static char *add_entry(saver *s, size_t i, char *at, const char *before, const c
 
 /* A parameter's place in the model: -1 before the layers, the layer's number, INT64_MAX after. */
 static int64_t place_of(const saver *s, const char *name) {
-    const int64_t layer = syn__family_layer(s->family, name);
-    const syn__param_row *row = syn__family_row(s->family, name), *head = s->family->head_rows;
+    const int64_t layer = syn__family_layer(s->options->family, name);
+    const syn__param_row *row = syn__family_row(s->options->family, name),
+                         *head = s->options->family->head_rows;
     if (layer >= 0) return layer;
     while (head->name && head != row) head++;
     return head->name ? INT64_MAX : -1;
@@ -299,24 +325,35 @@ static void scatter(const param *p, int index, const char *shard, char *full) {
                shard + (size_t)i * run_bytes, run_bytes);
 }
 
-static syn_status read_shard(const saver *s, int32_t number, syn_spec *spec, syn_error *err) {
+/* Copies this rank's piece of a parameter to `out`. */
+static syn_status read_piece(const saver *s, int32_t number, void *out, syn_error *err) {
+    const syn_weights_pieces *pieces = s->options->pieces;
     const syn_tensor x = syn_ctx_param(s->ctx, (size_t)number).tensor;
-    *spec = *syn_tensor_spec(s->ctx, x);
-    if (syn_tensor_read(s->ctx, x, s->shard, (size_t)syn_spec_bytes(spec)) == SYN_OK) return SYN_OK;
-    return syn_ctx_check(s->ctx, err);
+    const syn_spec *spec = syn_tensor_spec(s->ctx, x);
+    int64_t first, n;
+    if (!pieces) {
+        if (syn_tensor_read(s->ctx, x, out, (size_t)syn_spec_bytes(spec)) == SYN_OK) return SYN_OK;
+        return syn_ctx_check(s->ctx, err);
+    }
+    pieces->range(pieces->user, (size_t)number, &first, &n);
+    SYN_TRY(pieces->read(pieces->user, (size_t)number, s->wide, (size_t)n, err));
+    if (spec->dtype == SYN_F32) memcpy(out, s->wide, (size_t)n * sizeof *s->wide);
+    else syn_half_narrow(s->wide, out, (size_t)n, (syn_dtype)spec->dtype);
+    return SYN_OK;
 }
 
-/* Sends rank 0 each shard that rank 0 requests, until rank 0 sends a negative number. Sends are
-   buffered, so without requests many shards could be in memory at the same time. */
+/* Sends rank 0 each piece that rank 0 requests, until rank 0 sends a negative number. Sends are
+   buffered, so without requests many pieces could be in memory at the same time. */
 static syn_status serve(const saver *s, syn_error *err) {
     for (;;) {
         int32_t number;
-        syn_spec spec;
+        param p;
         SYN_TRY(syn_comm_recv(s->comm, &number, 1, SYN_I32, 0, TAG_WANTED, err));
         if (number < 0) return SYN_OK;
-        SYN_TRY(read_shard(s, number, &spec, err));
-        SYN_TRY(syn_comm_send(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
-                              (syn_dtype)spec.dtype, 0, TAG_SHARD, err));
+        SYN_TRY(describe(&p, s, (size_t)number, err));
+        SYN_TRY(read_piece(s, number, s->shard, err));
+        SYN_TRY(syn_comm_send(s->comm, s->shard, (size_t)p.n, (syn_dtype)p.full.dtype, 0, TAG_PIECE,
+                              err));
     }
 }
 
@@ -324,19 +361,22 @@ static syn_status ask(const saver *s, int32_t rank, int32_t number, syn_error *e
     return syn_comm_send(s->comm, &number, 1, SYN_I32, rank, TAG_WANTED, err);
 }
 
+/* Copies a piece to its place in s->shard. */
+static syn_status fetch(const saver *s, const param *p, const holder *h, syn_error *err) {
+    const syn_dtype dtype = (syn_dtype)p->full.dtype;
+    char *out = s->shard + (size_t)h->first * syn_dtype_bytes(dtype);
+    if (h->rank == rank_of(s)) return read_piece(s, h->number, out, err);
+    SYN_TRY(ask(s, h->rank, h->number, err));
+    return syn_comm_recv(s->comm, out, (size_t)h->n, dtype, h->rank, TAG_PIECE, err);
+}
+
 /* Collects the full parameter in s->full. */
 static syn_status assemble(const saver *s, size_t i, syn_error *err) {
     const param *p = &s->params[i];
-    syn_spec spec = shard_spec(p);
+    const holder *h = &s->holders[s->first_holder[i]];
     for (int k = 0; k < p->shard.count; k++) {
-        const holder *h = &s->holders[s->first_holder[i] + (size_t)k];
-        if (h->rank == rank_of(s)) {
-            SYN_TRY(read_shard(s, h->number, &spec, err));
-        } else {
-            SYN_TRY(ask(s, h->rank, h->number, err));
-            SYN_TRY(syn_comm_recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
-                                  (syn_dtype)spec.dtype, h->rank, TAG_SHARD, err));
-        }
+        for (int32_t j = 0; j < s->n_pieces; j++, h++)
+            if (h->n > 0) SYN_TRY(fetch(s, p, h, err));
         scatter(p, k, s->shard, s->full);
     }
     return SYN_OK;
@@ -350,7 +390,7 @@ static syn_status write_as_in(const saver *s, syn_safetensors_writer *writer,
         const char *data = (const char *)t->data + at;
         n = t->bytes - at < piece ? (size_t)t->bytes - at : piece;
         SYN_TRY(syn_safetensors_write_data(writer, data, n, err));
-        syn_safetensors_release(s->as_in->file, data, n);
+        syn_safetensors_release(s->options->as_in->file, data, n);
     }
     return SYN_OK;
 }
@@ -376,7 +416,8 @@ static syn_status write_entries(saver *s, syn_sink *sink, size_t first, size_t n
     return syn_safetensors_write_end(&writer, err);
 }
 
-static syn_status write_files(saver *s, uint64_t file_bytes, const char *folder, syn_error *err) {
+static syn_status write_files(saver *s, const char *folder, syn_error *err) {
+    const uint64_t limit = s->options->file_bytes, file_bytes = limit ? limit : FILE_BYTES;
     const syn__weights_files files =
         syn__weights_files_of(folder, s->entries, s->n_entries, file_bytes);
     for (size_t i = 0, first = 0; i < files.n_files; i++) {
@@ -392,12 +433,12 @@ static syn_status write_files(saver *s, uint64_t file_bytes, const char *folder,
 }
 
 /* Rank 0's part of the save. Even if it fails, rank 0 tells the other ranks to stop. */
-static syn_status write_all(saver *s, uint64_t file_bytes, const char *folder, syn_error *err) {
+static syn_status write_all(saver *s, const char *folder, syn_error *err) {
     syn_status status = collect(s, err);
     if (status == SYN_OK) status = check_holders(s, err);
     if (status == SYN_OK) status = make_buffers(s, err);
     if (status == SYN_OK) status = plan(s, err);
-    if (status == SYN_OK) status = write_files(s, file_bytes, folder, err);
+    if (status == SYN_OK) status = write_files(s, folder, err);
     for (int32_t k = 1; k < s->n_ranks; k++) {
         const syn_status stopped = ask(s, s->ranks[k], -1, status == SYN_OK ? err : NULL);
         if (status == SYN_OK) status = stopped;
@@ -411,27 +452,30 @@ static syn_status send_all(saver *s, syn_error *err) {
     return serve(s, err);
 }
 
-/* The ranks that hold the model: those with data-parallel index 0. */
-static syn_status find_ranks(saver *s, const syn_plan *how, syn_error *err) {
-    int32_t stride[SYN_AXES] = {[SYN_AXIS_TP] = 1};
-    const int32_t tp = how ? how->tp : s->comm ? s->comm->size : 1;
-    if (how) syn_plan_strides(how, stride);
-    s->n_ranks = how ? tp * how->pp : tp;
+/* The ranks that hold the model: those with data-parallel index 0, or with a piece. */
+static syn_status find_ranks(saver *s, syn_error *err) {
+    const syn_plan *plan = s->options->plan;
+    const int32_t tp = plan ? plan->tp : s->comm ? s->comm->size : 1;
+    int32_t stride[SYN_AXES] = {[SYN_AXIS_TP] = 1}, n = 0;
+    if (plan) syn_plan_strides(plan, stride);
+    s->n_pieces = s->options->pieces ? s->options->pieces->n_ranks : 1;
+    s->n_ranks = tp * (plan ? plan->pp : 1) * s->n_pieces;
     s->ranks = syn_malloc((size_t)s->n_ranks * sizeof *s->ranks);
     if (!s->ranks) return SYN_FAIL_NOMEM(err, (size_t)s->n_ranks * sizeof *s->ranks, "ranks");
-    for (int32_t k = 0; k < s->n_ranks; k++)
-        s->ranks[k] = k / tp * stride[SYN_AXIS_PP] + k % tp * stride[SYN_AXIS_TP];
+    for (int32_t shard = 0; shard < s->n_ranks / s->n_pieces; shard++)
+        for (int32_t piece = 0; piece < s->n_pieces; piece++)
+            s->ranks[n++] = shard / tp * stride[SYN_AXIS_PP] + shard % tp * stride[SYN_AXIS_TP] +
+                            piece * stride[SYN_AXIS_DP];
     return SYN_OK;
 }
 
-syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *how,
-                             const syn_model_family *family, const syn_weights *as_in,
-                             uint64_t file_bytes, const char *folder, syn_error *err) {
-    saver s = {.ctx = ctx, .comm = comm, .family = family, .as_in = as_in};
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_weights_save_options *options,
+                            const char *folder, syn_error *err) {
+    saver s = {.ctx = ctx, .comm = comm, .options = options};
     syn_status status = check(&s, err);
-    if (status == SYN_OK) status = find_ranks(&s, how, err);
+    if (status == SYN_OK) status = find_ranks(&s, err);
     if (status == SYN_OK)
-        status = rank_of(&s) == 0 ? write_all(&s, file_bytes, folder, err) : send_all(&s, err);
+        status = rank_of(&s) == 0 ? write_all(&s, folder, err) : send_all(&s, err);
     syn_intern_free(&s.ids);
     syn_free(s.params);
     syn_free(s.first_holder);
@@ -441,14 +485,9 @@ syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *how,
     syn_free(s.entries);
     syn_free(s.names);
     syn_free(s.full);
+    syn_free(s.wide);
     syn_free(s.shard);
     /* Errors of the context, such as a failed read of a tensor. */
     if (status != SYN_OK) syn_ctx_check(ctx, err);
     return status;
-}
-
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_plan *how,
-                            const syn_model_family *family, const syn_weights *as_in,
-                            const char *folder, syn_error *err) {
-    return syn__weights_save(ctx, comm, how, family, as_in, SYN__WEIGHTS_FILE_BYTES, folder, err);
 }

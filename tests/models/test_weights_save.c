@@ -3,6 +3,8 @@
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
+#include "syntorch/base/half.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,8 +14,8 @@ struct job {
     const syn_weights *weights;
     syn_dtype dtype;
     const char *folder;
-    const syn_weights *as_in; /* argument of syn_weights_save */
-    uint64_t file_bytes;      /* 0: the default size */
+    const syn_weights *as_in; /* see syn_weights_save_options */
+    uint64_t file_bytes;
 };
 
 static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -21,11 +23,9 @@ static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_model *model = NULL;
     syn_ctx *ctx = NULL;
     syn_status s = checkpoint_load(job->from, &model, &ctx, comm, job->weights, job->dtype, err);
-    if (s == SYN_OK && job->file_bytes == 0)
-        s = syn_weights_save(ctx, comm, NULL, job->from->family, job->as_in, job->folder, err);
-    else if (s == SYN_OK)
-        s = syn__weights_save(ctx, comm, NULL, job->from->family, job->as_in, job->file_bytes,
-                              job->folder, err);
+    const syn_weights_save_options options = {
+        .family = job->from->family, .as_in = job->as_in, .file_bytes = job->file_bytes};
+    if (s == SYN_OK) s = syn_weights_save(ctx, comm, &options, job->folder, err);
     syn_model_free(model);
     syn_ctx_free(ctx);
     return s;
@@ -238,6 +238,96 @@ static void random_models_come_back(void) {
         }
 }
 
+/* ---- Pieces ---- */
+
+enum { ROWS = 5, COLS = 4, ELEMS = ROWS * COLS, SHARD_ELEMS = ROWS * 2, PIECES = 3 };
+
+/* Four parameters of ELEMS numbers each, with columns on two tensor-parallel ranks. A shard of
+   SHARD_ELEMS numbers is in three pieces, some of which are empty. */
+static const struct {
+    const char *name;
+    syn_dtype dtype;
+    int64_t begins[PIECES + 1]; /* piece i: elements begins[i] to begins[i + 1] - 1 */
+} pieces_of[] = {
+    {"even", SYN_F32, {0, 3, 6, SHARD_ELEMS}},
+    {"late", SYN_F32, {0, 0, 1, SHARD_ELEMS}},
+    {"early", SYN_BF16, {0, SHARD_ELEMS, SHARD_ELEMS, SHARD_ELEMS}},
+    {"middle", SYN_BF16, {0, 0, SHARD_ELEMS, SHARD_ELEMS}},
+};
+
+/* Element `at` of a full parameter, which bf16 can represent. */
+static float piece_value(size_t param, int64_t at) {
+    return (float)(32 * (int64_t)param + at);
+}
+
+static void piece_range(void *user, size_t param, int64_t *first, int64_t *n) {
+    const int32_t piece = *(const int32_t *)user / 2;
+    *first = pieces_of[param].begins[piece];
+    *n = pieces_of[param].begins[piece + 1] - *first;
+}
+
+static syn_status read_piece(void *user, size_t param, float *out, size_t n, syn_error *err) {
+    const int32_t t = *(const int32_t *)user % 2;
+    (void)err;
+    for (size_t k = 0; k < n; k++) {
+        const int64_t at = pieces_of[param].begins[*(const int32_t *)user / 2] + (int64_t)k;
+        out[k] = piece_value(param, at / 2 * COLS + t * 2 + at % 2);
+    }
+    return SYN_OK;
+}
+
+/* The parameters have no buffers, so the save fails if it reads one of them. n_pieces: as the saver
+   is told. */
+static syn_status save_pieces(syn_comm *comm, void *n_pieces, syn_error *err) {
+    syn_plan plan = {.ranks = 2 * PIECES, .tp = 2};
+    const syn_weights_pieces pieces = {*(int32_t *)n_pieces, piece_range, read_piece, &comm->rank};
+    const syn_weights_save_options options = {
+        .family = &syn_bert_family, .plan = &plan, .pieces = &pieces};
+    syn_ctx *ctx;
+    syn_status s = SYN_OK;
+    SYN_TRY(syn_plan_complete(&plan, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_ctx_evict_params(ctx);
+    for (size_t i = 0; i < sizeof pieces_of / sizeof *pieces_of; i++) {
+        const syn_spec full = {pieces_of[i].dtype, 2, {ROWS, COLS}};
+        const syn_shard half = {1, 1, comm->rank % 2, 2};
+        syn_param(ctx, pieces_of[i].name, &full, half, SYN_INIT_ONE, 1.0, -1, i);
+    }
+    if (comm->rank < 2 * pieces.n_ranks)
+        s = syn_weights_save(ctx, comm, &options, in_folder(""), err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void pieces_are_joined(void) {
+    syn_error err = {0};
+    syn_safetensors *saved;
+    int32_t n_pieces = PIECES;
+    CHECK_OK(syn_local_run(2 * PIECES, save_pieces, &n_pieces, &err), err);
+    CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err);
+    for (size_t i = 0; i < sizeof pieces_of / sizeof *pieces_of; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "bert.%s", pieces_of[i].name);
+        const syn_safetensors_tensor *t = syn_safetensors_find(saved, name);
+        float values[ELEMS];
+        CHECK(t && t->elems == ELEMS && t->dtype == (int)pieces_of[i].dtype);
+        if (t->dtype == SYN_F32) memcpy(values, t->data, sizeof values);
+        else {
+            uint16_t narrow[ELEMS];
+            memcpy(narrow, t->data, sizeof narrow);
+            syn_half_widen(narrow, values, ELEMS, SYN_BF16);
+        }
+        for (int64_t at = 0; at < ELEMS; at++) CHECK(values[at] == piece_value(i, at));
+    }
+    syn_safetensors_free(saved);
+    clear_folder();
+    n_pieces = 2; /* the third piece of "even" is missing */
+    CHECK_INT(syn_local_run(2 * PIECES, save_pieces, &n_pieces, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text,
+              "'even' cannot be saved: none of 4 ranks has shard 0 of 2, or a piece of it");
+    CHECK_INT(clear_folder(), 0);
+}
+
 /* ---- Errors ---- */
 
 static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm, syn_error *err) {
@@ -245,8 +335,8 @@ static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm,
     syn_ctx *ctx;
     SYN_TRY(syn_ctx_new(&ctx, device, comm, err));
     syn_param(ctx, "x", &spec, shard, SYN_INIT_ONE, 1.0, -1, 1);
-    const syn_status s =
-        syn_weights_save(ctx, comm, NULL, &syn_gpt_family, NULL, in_folder(""), err);
+    const syn_weights_save_options options = {.family = &syn_gpt_family};
+    const syn_status s = syn_weights_save(ctx, comm, &options, in_folder(""), err);
     syn_ctx_free(ctx);
     return s;
 }
@@ -275,13 +365,14 @@ static void what_cannot_be_saved(void) {
 /* The file has an odd number of 16-bit elements and also wider elements, which must be aligned. */
 static void wide_types_come_first(void) {
     const syn_spec narrow = {SYN_BF16, 1, {3}}, wide = {SYN_F32, 1, {2}};
+    const syn_weights_save_options options = {.family = &syn_bert_family};
     syn_error err = {0};
     syn_ctx *ctx;
     syn_safetensors *st;
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
     syn_param(ctx, "narrow", &narrow, SYN_WHOLE, SYN_INIT_ONE, 1.0, 2, 1);
     syn_param(ctx, "wide", &wide, SYN_WHOLE, SYN_INIT_ONE, 1.0, -1, 1);
-    CHECK_OK(syn_weights_save(ctx, NULL, NULL, &syn_bert_family, NULL, in_folder(""), &err), err);
+    CHECK_OK(syn_weights_save(ctx, NULL, &options, in_folder(""), &err), err);
     CHECK_OK(syn_safetensors_open(&st, in_folder(""), &err), err);
     CHECK_INT(syn_safetensors_count(st), 2);
     CHECK_STR(syn_safetensors_get(st, 0)->name, "bert.wide");
@@ -292,8 +383,7 @@ static void wide_types_come_first(void) {
     /* A context that has failed saves nothing. */
     clear_folder();
     syn_ctx_fail(ctx, SYN_E_SHAPE, "this context has failed");
-    CHECK_INT(syn_weights_save(ctx, NULL, NULL, &syn_bert_family, NULL, in_folder(""), &err),
-              SYN_E_SHAPE);
+    CHECK_INT(syn_weights_save(ctx, NULL, &options, in_folder(""), &err), SYN_E_SHAPE);
     CHECK_STR(err.text, "this context has failed");
     CHECK_INT(clear_folder(), 0);
     syn_ctx_free(ctx);
@@ -328,6 +418,7 @@ static const test_case cases[] = {
     {"types_stay_as_they_came", types_stay_as_they_came},
     {"large_models_are_cut_into_files", large_models_are_cut_into_files},
     {"random_models_come_back", random_models_come_back},
+    {"pieces_are_joined", pieces_are_joined},
     {"what_cannot_be_saved", what_cannot_be_saved},
     {"wide_types_come_first", wide_types_come_first},
     {"a_full_disk_is_reported", a_full_disk_is_reported},

@@ -33,12 +33,12 @@ typedef struct pretrain_args {
     int64_t trace_skip_first, trace_wait, trace_warmup, trace_active,
         trace_repeat /* 0: until training ends */;
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
-    int masking;   /* syn_masking; -1 if not given */
-    int buckets;   /* syn_bucket_rule; -1: not given */
+    int masking;      /* syn_masking; -1 if not given */
+    int buckets;      /* syn_bucket_rule; -1: not given */
     int reduce_dtype; /* 0: f32, 1: bf16 */
     int recompute;    /* syn_recompute_mode */
-    int dtype;     /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
-    int reference; /* 1: --recipe reference, see docs/training.md */
+    int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
+    int reference;    /* 1: --recipe reference, see docs/training.md */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
         with_stack, resume, quiet, json;
 } pretrain_args;
@@ -190,11 +190,6 @@ void pretrain_bar_step(pretrain *run, const pretrain_metrics *m);
 /* Clears the bar; call it before printing anything else. The next step draws it again. */
 void pretrain_bar_clear(pretrain *run);
 
-/* Saves the model to a folder in the format of transformers. All ranks that have a shard of the
-   weights must call it. */
-syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
-                               syn_error *err) SYN_MUST_USE;
-
 /* How the ranks of a run share the model. */
 typedef struct pretrain_layout {
     int32_t tp, pp, vp;
@@ -219,6 +214,10 @@ typedef struct pretrain_state {
     double best;             /* lowest validation loss; infinity: none yet */
     pretrain_layout written; /* layout of the run that wrote the checkpoint */
 } pretrain_state;
+/* Saves the model to a folder in the format of transformers. The ranks that syn_weights_save
+   requires must call it. */
+syn_status pretrain_save_model(pretrain *run, const pretrain_state *state, const char *folder,
+                               syn_error *err) SYN_MUST_USE;
 /* Saves <save-dir>/<name>/: the model and, if `resumable`, the training state. The folder gets its
    name when everything is on disk. Every rank must call it. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,

@@ -184,10 +184,10 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
         s = folder_make_empty(partial, err);
     }
     SYN_TRY(agree(comm, s, err));
-    s = syn_optimizer_set_whole(state->optimizer, true, err);
-    if (s == SYN_OK && state->saves) s = pretrain_save_model(run, state->ctx, comm, partial, err);
-    if (s == SYN_OK) s = syn_optimizer_set_whole(state->optimizer, false, err);
-    if (s == SYN_OK && (state->parts > 1 ? state->saves_part : state->saves) && resumable)
+    const bool saves_state = state->parts > 1 ? state->saves_part : state->saves;
+    if (run->launch.parallel.zero == 3 ? saves_state : state->saves)
+        s = pretrain_save_model(run, state, partial, err);
+    if (s == SYN_OK && saves_state && resumable)
         s = pretrain_write_tensors(state, partial, &checksum, err);
     s = agree(comm, s, err);
     if (s == SYN_OK && resumable) {

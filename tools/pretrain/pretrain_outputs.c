@@ -235,7 +235,16 @@ void pretrain_list_saved(const pretrain *run) {
 
 /* ---- Models ---- */
 
-syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
+/* With ZeRO 3, the masters have the values of the parameters, before they are rounded. */
+static void piece_range(void *user, size_t param, int64_t *first, int64_t *n) {
+    syn_optimizer_range(user, param, first, n);
+}
+
+static syn_status read_piece(void *user, size_t param, float *out, size_t n, syn_error *err) {
+    return syn_optimizer_get(user, param, SYN_OPTIMIZER_MASTER, out, n, err);
+}
+
+syn_status pretrain_save_model(pretrain *run, const pretrain_state *state, const char *folder,
                                syn_error *err) {
     const char *weights = run->args->weights;
     syn_model_config config = run->config;
@@ -243,10 +252,12 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
     const bool says = weights && syn_model_is_causal(&config) &&
                       cli_find_sibling(weights, "generation_config.json", path, sizeof path);
     syn_model_config_set_dtype(&config, run->dtype);
+    const syn_weights_pieces pieces = {state->parts, piece_range, read_piece, state->optimizer};
     const model_folder model = {.config = &config,
                                 .plan = &run->launch.parallel,
+                                .pieces = run->launch.parallel.zero == 3 ? &pieces : NULL,
                                 .generation = says ? path : NULL,
                                 .heads = syn_pretraining_heads(&run->config),
                                 .tokenizer = *run->tokenizer_folder ? run->tokenizer_folder : NULL};
-    return model_folder_write(&model, ctx, comm, folder, err);
+    return model_folder_write(&model, state->ctx, state->comm, folder, err);
 }

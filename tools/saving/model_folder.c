@@ -72,7 +72,9 @@ static syn_status copy_tokenizer(const char *from, const char *folder, syn_error
 syn_status model_folder_write(const model_folder *m, syn_ctx *ctx, syn_comm *comm,
                               const char *folder, syn_error *err) {
     char path[FOLDER_PATH_BYTES];
-    SYN_TRY(syn_weights_save(ctx, comm, m->plan, m->config->family, m->as_in, folder, err));
+    const syn_weights_save_options options = {
+        .family = m->config->family, .plan = m->plan, .as_in = m->as_in, .pieces = m->pieces};
+    SYN_TRY(syn_weights_save(ctx, comm, &options, folder, err));
     if (comm->rank != 0) return SYN_OK;
     SYN_TRY(folder_path(path, err, folder, "config.json"));
     SYN_TRY(syn_model_config_save(m->config, m->heads, path, err));

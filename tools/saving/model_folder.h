@@ -13,18 +13,19 @@ bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folde
 
 typedef struct model_folder {
     const syn_model_config *config;
-    const syn_plan *plan;     /* complete; which ranks hold the model, see syn_weights_save */
-    unsigned heads;           /* see syn_model_options */
-    const syn_weights *as_in; /* checkpoint with the same values, see syn_weights_save; NULL:
-                                 none */
-    const char *tokenizer;    /* folder whose tokenizer files are copied; NULL: none */
-    const char *generation;   /* path of a generation_config.json to copy; NULL: for causal models,
-                                 one is written from the stop tokens and `defaults` */
+    /* See syn_weights_save_options. */
+    const syn_plan *plan;
+    const syn_weights *as_in;
+    const syn_weights_pieces *pieces;
+    unsigned heads;         /* see syn_model_options */
+    const char *tokenizer;  /* folder whose tokenizer files are copied; NULL: none */
+    const char *generation; /* path of a generation_config.json to copy; NULL: for causal models,
+                               one is written from the stop tokens and `defaults` */
     const syn_sampling_defaults *defaults; /* sampling settings for the written file; NULL: none */
 } model_folder;
 
-/* Writes all files to `folder`, which must exist and contain no other weights. Every rank that has
-   a shard of the weights must call it. */
+/* Writes all files to `folder`, which must exist and contain no other weights. The
+   ranks that syn_weights_save requires must call it. */
 syn_status model_folder_write(const model_folder *model, syn_ctx *ctx, syn_comm *comm,
                               const char *folder, syn_error *err) SYN_MUST_USE;
 /* Moves all files of the folder `complete` to `folder`, replacing files with the same names. Then

@@ -48,10 +48,12 @@ unsigned syn__check_inputs(syn_ctx *ctx, const syn_opdef *def, const uint32_t *r
         int64_t unused;
         const syn_trace_tensor *t = &ctx->trace->tensors[rows[i]];
         const syn_storage *storage = syn__storage(ctx, rows[i]);
-        /* A restored parameter has undefined contents until an all-gather overwrites it. */
-        if (storage && storage->managed && (def->flags & SYN_OPF_COMM)) continue;
+        const bool managed = storage && storage->managed;
+        /* A restored parameter has undefined contents until this op, an all-gather, overwrites it.
+           The next op reports what the parameter contains then, with the parameter's name. */
+        if (managed && (def->flags & SYN_OPF_COMM)) return 0;
         const unsigned found = kinds(ctx, rows[i], 0, &unused);
-        if (!t->producer)
+        if (!t->producer || managed)
             remember(ctx, rows[i],
                      t->flags & SYN_TENSOR_PARAM ? found : found & (HAS_NAN | HAS_INFINITY));
         all |= found;

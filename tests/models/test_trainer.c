@@ -149,8 +149,6 @@ static void test_steps(void) {
     }
 }
 
-/* Forgetting the rows of microbatches changes neither losses nor hash. A step then has the rows of
-   one microbatch. Its memory does not grow with the number of microbatches in either case. */
 /* The gradients of two ranks have the same sums during the backward pass and after it. */
 static void test_late_sums(void) {
     job early = {.shape = {.tp = 1, .dp = 2}, .passes = 2}, late = early;
@@ -162,6 +160,8 @@ static void test_late_sums(void) {
     for (int i = 0; i < STEPS; i++) CHECK(early.losses[i] == late.losses[i]);
 }
 
+/* Forgetting the rows of microbatches changes neither losses nor hash. A step then has the rows of
+   one microbatch. Its memory does not grow with the number of microbatches in either case. */
 static void test_many_passes(void) {
     job few = {.shape = {.tp = 1, .dp = 1}, .passes = 3, .forget_microbatches = true};
     job held = {.shape = few.shape, .passes = 5};

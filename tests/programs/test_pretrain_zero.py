@@ -2,7 +2,9 @@
 over MPI; checkpoints that resume with other numbers of ranks; counts and bytes of collectives, by
 the formulas of Rajbhandari et al. 2020 and Megatron-LM's padding; memory; and failures."""
 import json
+import math
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -65,7 +67,8 @@ def begins_with_weights(runs):
 
 
 def first_nan(runs):
-    """The message about a NaN names the same op with every level."""
+    """The message about a NaN names the same op with every level, or the same parameter if the
+    initial weights have the NaN."""
     for name in ("gpt4", "bert4"):
         found = set()
         for zero in range(4):
@@ -75,6 +78,18 @@ def first_nan(runs):
             check(done.returncode == 1 and "first on rank 0: " in done.stderr, done.stderr)
             found.add(done.stderr.rpartition("first on rank 0: ")[2].partition(", has ")[0])
         check(len(found) == 1 and "_grad:0', output of " in found.pop(), f"{name}: {found}")
+    _, folder = runs.train("gpt", "--max-steps", "1", "--batch-size", "2")
+    weights = os.path.join(folder, "best_model")
+    with open(os.path.join(weights, "model.safetensors"), "r+b") as f:
+        size = int.from_bytes(f.read(8), "little")
+        at = json.loads(f.read(size))["transformer.h.1.ln_2.weight"]["data_offsets"][0]
+        f.seek(8 + size + at + 12)
+        f.write(struct.pack("<f", math.nan))
+    for zero in range(4):
+        done = runs.start("--weights", weights, "--num-gpus", "2", "--zero", str(zero),
+                          "--max-seq-length", "64", "--save-dir", runs.path("nan_weights"))
+        check(done.returncode == 1 and "first on rank 0: tensor 'h.1.ln_2.weight'" in done.stderr
+              and "has NaN at element 3" in done.stderr, done.stderr)
 
 
 def several_buckets(runs):

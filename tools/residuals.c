@@ -6,15 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DIMENSIONS = 7, NEAREST = 8 };
+enum { DIMENSIONS = 8, NEAREST = 8 };
 
-static const char *const names[DIMENSIONS] = {"layers", "hidden size", "tp",        "dp",
-                                              "batch",  "tokens",      "new tokens"};
+static const char *const names[DIMENSIONS] = {"layers", "hidden size", "tp",     "dp",
+                                              "pp",     "batch",       "tokens", "new tokens"};
 /* For each dimension, the cross-validation split whose error applies if the run is outside the
    measured range; SYN_HW_SPLITS: none. */
-static const syn_hw_holdout splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL, SYN_HW_TP,
-                                                  SYN_HW_SPLITS, SYN_HW_BATCH, SYN_HW_LENGTH,
-                                                  SYN_HW_LENGTH};
+static const syn_hw_holdout splits[DIMENSIONS] = {SYN_HW_MODEL,  SYN_HW_MODEL,  SYN_HW_TP,
+                                                  SYN_HW_SPLITS, SYN_HW_SPLITS, SYN_HW_BATCH,
+                                                  SYN_HW_LENGTH, SYN_HW_LENGTH};
 
 static double ratio(double a, double b) {
     return log2((a + 1) / (b + 1));
@@ -56,17 +56,18 @@ static void add_extrapolated(run_error *e, const double *at, const double *least
 }
 
 run_error residuals_near(const syn_hardware *hw, const run_shape *shape) {
-    const double at[DIMENSIONS] = {
-        (double)shape->layers, (double)shape->hidden, (double)shape->tp,        (double)shape->dp,
-        (double)shape->batch,  (double)shape->tokens, (double)shape->new_tokens};
+    const double at[DIMENSIONS] = {(double)shape->layers, (double)shape->hidden,
+                                   (double)shape->tp,     (double)shape->dp,
+                                   (double)shape->pp,     (double)shape->batch,
+                                   (double)shape->tokens, (double)shape->new_tokens};
     double least[DIMENSIONS], most[DIMENSIONS] = {0};
     near_rows near = {.n = 0};
     run_error e = {0};
     for (int d = 0; d < DIMENSIONS; d++) least[d] = INFINITY;
     for (int32_t i = 0; i < hw->errors.n && !shape->wide; i++) {
         const syn_hw_row *r = &hw->errors.rows[i];
-        const double of[DIMENSIONS] = {r->layers, r->hidden, r->tp,        r->dp,
-                                       r->batch,  r->tokens, r->new_tokens};
+        const double of[DIMENSIONS] = {r->layers, r->hidden, r->tp,     r->dp,
+                                       r->pp,     r->batch,  r->tokens, r->new_tokens};
         double distance = 0;
         if (r->training != shape->training) continue;
         for (int d = 0; d < DIMENSIONS; d++) {

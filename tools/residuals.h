@@ -7,8 +7,8 @@
 
 typedef struct run_shape {
     bool training, wide; /* wide: the run uses f32, which no measured run did */
-    int64_t layers, hidden, tp, dp, batch, tokens, new_tokens;
-    const char *unlike[4]; /* other properties that no measured run had, such as "no dropout"; ends
+    int64_t layers, hidden, tp, dp, pp, batch, tokens, new_tokens;
+    const char *unlike[6]; /* other properties that no measured run had, such as "no dropout"; ends
                               at the first NULL */
 } run_shape;
 

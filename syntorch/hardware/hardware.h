@@ -172,7 +172,7 @@ typedef struct syn_hw_row {
     bool training;
     /* batch: sequences that a rank processes at the same time. new_tokens: generated tokens; 0 if
        the run is only a prefill, or training. */
-    int32_t layers, hidden, tp, dp, batch, tokens, new_tokens;
+    int32_t layers, hidden, tp, dp, pp, batch, tokens, new_tokens;
     double error; /* predicted / measured - 1 */
 } syn_hw_row;
 
@@ -187,7 +187,7 @@ typedef enum syn_hw_holdout {
 } syn_hw_holdout;
 
 /* The prediction errors of the constants. */
-#define SYN_HW_ROWS 320
+#define SYN_HW_ROWS 512
 typedef struct syn_hw_errors {
     char constants[64]; /* hash of the constants with which the errors were computed */
     syn_hw_row rows[SYN_HW_ROWS];

@@ -10,8 +10,8 @@ static const struct known_row {
     const char *stack;
     syn_hw_row row;
 } known_rows[] = {
-#define X(stack, training, layers, hidden, tp, dp, batch, tokens, new_tokens, error) \
-    {stack, {training, layers, hidden, tp, dp, batch, tokens, new_tokens, error}},
+#define X(stack, training, layers, hidden, tp, dp, pp, batch, tokens, new_tokens, error) \
+    {stack, {training, layers, hidden, tp, dp, pp, batch, tokens, new_tokens, error}},
 #define Y(stack, training, model, tp, batch, length)
 #include "syntorch/hardware/hardware_errors.def"
 #undef X
@@ -23,7 +23,7 @@ static const struct known_holdout {
     int training;
     struct syn_hw_holdout_error holdout;
 } known_holdouts[] = {
-#define X(stack, training, layers, hidden, tp, dp, batch, tokens, new_tokens, error)
+#define X(stack, training, layers, hidden, tp, dp, pp, batch, tokens, new_tokens, error)
 #define Y(stack, training, model, tp, batch, length) \
     {stack, training, {{model, tp, batch, length}}},
 #include "syntorch/hardware/hardware_errors.def"
@@ -47,9 +47,9 @@ void syn__hardware_known_errors(syn_hardware *hw) {
 
 /* ---- Files ---- */
 
-enum { ROW_NUMBERS = 9 };
+enum { ROW_NUMBERS = 10 };
 
-/* Reads a row, [training, layers, hidden, tp, dp, batch, tokens, new tokens, error]. */
+/* Reads a row, [training, layers, hidden, tp, dp, pp, batch, tokens, new tokens, error]. */
 static syn_status read_row(syn__settings *s, syn_hw_errors *e) {
     double number[ROW_NUMBERS];
     if (e->n == SYN_HW_ROWS)
@@ -60,9 +60,10 @@ static syn_status read_row(syn__settings *s, syn_hw_errors *e) {
         if (!last && number[i] != floor(number[i]))
             return syn__settings_fail(s, "a row of \"%s\" must be integers and an error", s->path);
     }
-    e->rows[e->n++] = (syn_hw_row){number[0] != 0,     (int32_t)number[1], (int32_t)number[2],
-                                   (int32_t)number[3], (int32_t)number[4], (int32_t)number[5],
-                                   (int32_t)number[6], (int32_t)number[7], number[8]};
+    e->rows[e->n++] =
+        (syn_hw_row){number[0] != 0,     (int32_t)number[1], (int32_t)number[2], (int32_t)number[3],
+                     (int32_t)number[4], (int32_t)number[5], (int32_t)number[6], (int32_t)number[7],
+                     (int32_t)number[8], number[9]};
     return syn_json_next(&s->json) == SYN_JSON_ARRAY_END
                ? SYN_OK
                : syn__settings_fail(s, "a row of \"%s\" must have %d numbers", s->path,
@@ -88,9 +89,9 @@ static void write_rows(syn_sink *out, const void *member) {
     const syn_hw_errors *e = member;
     for (int32_t i = 0; i < e->n; i++) {
         const syn_hw_row *r = &e->rows[i];
-        syn_sink_printf(out, "%s\n      [%d, %d, %d, %d, %d, %d, %d, %d, ", i > 0 ? "," : "[",
+        syn_sink_printf(out, "%s\n      [%d, %d, %d, %d, %d, %d, %d, %d, %d, ", i > 0 ? "," : "[",
                         (int)r->training, (int)r->layers, (int)r->hidden, (int)r->tp, (int)r->dp,
-                        (int)r->batch, (int)r->tokens, (int)r->new_tokens);
+                        (int)r->pp, (int)r->batch, (int)r->tokens, (int)r->new_tokens);
         syn_sink_double(out, r->error);
         syn_sink_char(out, ']');
     }

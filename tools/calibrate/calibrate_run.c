@@ -213,6 +213,7 @@ static void keep_errors(findings *f) {
                                        (int32_t)r->hidden,
                                        (int32_t)r->tp,
                                        (int32_t)r->dp,
+                                       (int32_t)r->pp,
                                        (int32_t)r->batch,
                                        (int32_t)r->tokens,
                                        (int32_t)r->new_tokens,

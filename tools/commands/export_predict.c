@@ -81,6 +81,7 @@ static void report_error(const syn_graph *graph, const syn_hardware *hw, const s
         .hidden = metadata_number(graph, "hidden", 0),
         .tp = metadata_number(graph, "tp", 1),
         .dp = metadata_number(graph, "dp", 1),
+        .pp = metadata_number(graph, "pp", 1),
         .batch = metadata_number(graph, "batch", 1),
         .tokens = metadata_number(graph, trains ? "tokens" : "prompt_tokens", 0),
         .new_tokens = metadata_number(graph, "new_tokens", 0)};

@@ -284,12 +284,12 @@ static run_shape shape_of(const inference *run) {
                        .hidden = run->config.n_embd,
                        .tp = run->args->tp,
                        .dp = 1,
+                       .pp = run->launch.parallel.pp,
                        .batch = g->batch,
                        .tokens = g->prompt_tokens,
                        .new_tokens = g->made};
     int n = 0;
     if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model other than GPT";
-    if (run->launch.parallel.pp > 1) shape.unlike[n++] = "a pipeline";
     return shape;
 }
 

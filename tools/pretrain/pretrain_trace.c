@@ -138,12 +138,15 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
                        .hidden = run->config.n_embd,
                        .tp = run->launch.parallel.tp,
                        .dp = run->launch.parallel.dp,
+                       .pp = run->launch.parallel.pp,
                        .batch = args->batch_size,
                        .tokens = args->max_seq_length};
     int n = 0;
     if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model other than GPT";
     if (args->recompute != SYN_RECOMPUTE_FULL) shape.unlike[n++] = "saved activations";
     if (!pretrain_drops(run)) shape.unlike[n++] = "no dropout";
+    if (run->launch.parallel.sp) shape.unlike[n++] = "sequence parallelism";
+    if (run->launch.parallel.zero > 0) shape.unlike[n++] = "ZeRO";
     return residuals_near(hw, &shape);
 }
 

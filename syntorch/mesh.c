@@ -1,11 +1,9 @@
-/* Computes the position of a rank in a parallel plan, and opens its process groups (mesh.h). */
+/* Computes the position of a rank in a parallel plan, and its process groups (mesh.h). */
 #include "syntorch/mesh.h"
 
 #include <stdio.h>
 
 #include "syntorch/base/memory.h"
-
-static const char *const axis_names[SYN_AXES] = {"tp", "dp", "pp"};
 
 /* Sets the sizes and strides of the mesh and the rank's coordinates. */
 static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
@@ -15,6 +13,8 @@ static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
     for (int a = 0; a < SYN_AXES; a++) mesh->index[a] = rank / mesh->stride[a] % mesh->size[a];
 }
 
+/* ---- Groups ---- */
+
 /* The number of a rank's group along an axis. Groups are numbered by their first rank, that is, by
    their coordinates along the other axes. */
 static int32_t number_of(const syn_mesh *mesh, int axis, int32_t rank) {
@@ -22,126 +22,156 @@ static int32_t number_of(const syn_mesh *mesh, int axis, int32_t rank) {
     return rank / (stride * mesh->size[axis]) * stride + rank % stride;
 }
 
-/* Opens the group of the n ranks first, first + stride, ... Its name is `name` followed by
-   `number`, and its id is id + number. */
-static syn_status open_group(const syn_group **out, syn_comm *comm, uint32_t id, const char *name,
-                             int32_t number, int32_t first, int32_t stride, int32_t n,
+/* The rank's group along an axis. */
+static syn_mesh_group along(const syn_mesh *mesh, int axis, int32_t rank) {
+    const int32_t n = mesh->size[axis], stride = mesh->stride[axis];
+    return (syn_mesh_group){
+        .first = rank - mesh->index[axis] * stride, .n = n, .stride = stride, .inner = n};
+}
+
+/* Sets *out to the group number `number` of the `count` groups of a kind, whose ids begin at *id.
+   Does nothing if the group has one rank. */
+static void put(syn_mesh_group *out, syn_mesh_group group, const char *name, int32_t number,
+                int32_t count, uint32_t *id) {
+    if (group.n == 1) return;
+    *out = group;
+    out->id = *id + (uint32_t)number;
+    snprintf(out->name, sizeof out->name, "%s%d", name, number);
+    *id += (uint32_t)count;
+}
+
+static void put_axes(const syn_mesh *mesh, int32_t rank, int32_t ranks, uint32_t *id,
+                     syn_mesh_group *groups) {
+    static const char *const names[SYN_AXES] = {"tp", "dp", "pp"};
+    for (int a = 0; a < SYN_AXES; a++)
+        put(&groups[SYN_MESH_TP + a], along(mesh, a, rank), names[a], number_of(mesh, a, rank),
+            ranks / mesh->size[a], id);
+}
+
+/* The ranks that have the same key and value heads: n neighbours along tp. */
+static void put_kv(const syn_mesh *mesh, int32_t rank, int32_t ranks, int32_t n, uint32_t *id,
+                   syn_mesh_group *out) {
+    const int32_t part = mesh->index[SYN_AXIS_TP] / n;
+    syn_mesh_group g = along(mesh, SYN_AXIS_TP, rank);
+    g.first += part * n * g.stride;
+    g.n = g.inner = n;
+    put(out, g, "kv", number_of(mesh, SYN_AXIS_TP, rank) * (mesh->size[SYN_AXIS_TP] / n) + part,
+        ranks / n, id);
+}
+
+/* The first and the last stage. With two stages, this is the pp group. */
+static void put_embedding(const syn_mesh *mesh, int32_t rank, int32_t ranks, uint32_t *id,
+                          syn_mesh_group *out) {
+    const int32_t stages = mesh->size[SYN_AXIS_PP], stage = mesh->index[SYN_AXIS_PP];
+    syn_mesh_group g = along(mesh, SYN_AXIS_PP, rank);
+    if (stages <= 2) return;
+    g.n = g.inner = 2;
+    g.stride *= stages - 1;
+    put(out, g, "embedding", number_of(mesh, SYN_AXIS_PP, rank), ranks / stages, id);
+    if (stage > 0 && stage < stages - 1) out->id = 0;
+}
+
+/* The ranks that hold the model together, in Megatron-LM's order: the tensor-parallel ranks of the
+   first stage, then those of the next. */
+static void put_model(const syn_mesh *mesh, uint32_t *id, syn_mesh_group *out) {
+    const int32_t tp = mesh->size[SYN_AXIS_TP], pp = mesh->size[SYN_AXIS_PP];
+    const int32_t dp = mesh->index[SYN_AXIS_DP];
+    if (tp == 1 || pp == 1) return;
+    put(out,
+        (syn_mesh_group){.first = dp * mesh->stride[SYN_AXIS_DP],
+                         .n = tp * pp,
+                         .stride = mesh->stride[SYN_AXIS_TP],
+                         .inner = tp,
+                         .outer_stride = mesh->stride[SYN_AXIS_PP]},
+        "model", dp, mesh->size[SYN_AXIS_DP], id);
+}
+
+static void put_world(const syn_mesh *mesh, int32_t ranks, uint32_t *id, syn_mesh_group *out) {
+    const int32_t dp = mesh->size[SYN_AXIS_DP];
+    if (dp > 1 && dp < ranks)
+        put(out, (syn_mesh_group){.n = ranks, .stride = 1, .inner = ranks}, "world", 0, 1, id);
+}
+
+/* One of the groups of `n` ranks into which a dp group is divided: number `number`, with the ranks
+   first, first + step, ... of the dp group. */
+static void put_part(const syn_mesh *mesh, int32_t rank, int32_t ranks, const char *name,
+                     int32_t number, int32_t first, int32_t step, int32_t n, uint32_t *id,
+                     syn_mesh_group *out) {
+    syn_mesh_group g = along(mesh, SYN_AXIS_DP, rank);
+    g.first += first * g.stride;
+    g.stride *= step;
+    g.n = g.inner = n;
+    put(out, g, name, number_of(mesh, SYN_AXIS_DP, rank) * (mesh->size[SYN_AXIS_DP] / n) + number,
+        ranks / n, id);
+}
+
+/* hsdp: ranks that divide the parameters. */
+static void put_shards(const syn_mesh *mesh, int32_t rank, int32_t ranks, int32_t hsdp,
+                       uint32_t *id, syn_mesh_group *groups) {
+    const int32_t dp = mesh->size[SYN_AXIS_DP], index = mesh->index[SYN_AXIS_DP];
+    const int32_t part = index / hsdp, first = index - index % hsdp;
+    if (hsdp < dp) {
+        put_part(mesh, rank, ranks, "shard", part, first, 1, hsdp, id, &groups[SYN_MESH_SHARD]);
+        put_part(mesh, rank, ranks, "replicas", index % hsdp, index % hsdp, hsdp, dp / hsdp, id,
+                 &groups[SYN_MESH_REPLICAS]);
+    }
+    put_part(mesh, rank, ranks, "gather", part, first, 1, hsdp, id, &groups[SYN_MESH_GATHER]);
+}
+
+void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[SYN_MESH_KINDS]) {
+    syn_mesh mesh;
+    uint32_t id = 1;
+    for (int k = 0; k < SYN_MESH_KINDS; k++) groups[k] = (syn_mesh_group){0};
+    place(&mesh, rank, plan);
+    put_axes(&mesh, rank, plan->ranks, &id, groups);
+    put_kv(&mesh, rank, plan->ranks, plan->kv, &id, &groups[SYN_MESH_KV]);
+    put_embedding(&mesh, rank, plan->ranks, &id, &groups[SYN_MESH_EMBEDDING]);
+    put_model(&mesh, &id, &groups[SYN_MESH_MODEL]);
+    if (plan->zero > 0) put_world(&mesh, plan->ranks, &id, &groups[SYN_MESH_WORLD]);
+    if (plan->zero == 3) put_shards(&mesh, rank, plan->ranks, plan->hsdp, &id, groups);
+}
+
+/* ---- Opening ---- */
+
+static syn_status open_group(const syn_group **out, syn_comm *comm, const syn_mesh_group *g,
                              syn_error *err) {
-    char full[16];
     syn_group *group;
-    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
-    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a group");
-    for (int32_t i = 0; i < n; i++) ranks[i] = first + i * stride;
-    snprintf(full, sizeof full, "%s%d", name, number);
-    const syn_status s =
-        syn_comm_open_group(comm, id + (uint32_t)number, full, ranks, n, &group, err);
+    if (g->id == 0) return SYN_OK;
+    int32_t *ranks = syn_malloc((size_t)g->n * sizeof *ranks);
+    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)g->n * sizeof *ranks, "a group");
+    for (int32_t i = 0; i < g->n; i++) ranks[i] = syn_mesh_group_rank(g, i);
+    const syn_status s = syn_comm_open_group(comm, g->id, g->name, ranks, g->n, &group, err);
     syn_free(ranks);
     if (s == SYN_OK) *out = group;
     return s;
 }
 
-static syn_status open_kv(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n, syn_error *err) {
-    const int32_t tp = mesh->size[SYN_AXIS_TP], stride = mesh->stride[SYN_AXIS_TP];
-    const int32_t index = mesh->index[SYN_AXIS_TP];
-    if (n == 1) return SYN_OK;
-    const int32_t part = index / n;
-    return open_group(&mesh->kv, comm, id, "kv",
-                      number_of(mesh, SYN_AXIS_TP, comm->rank) * (tp / n) + part,
-                      comm->rank + (part * n - index) * stride, stride, n, err);
-}
-
-static syn_status open_embedding(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_error *err) {
-    const int32_t stages = mesh->size[SYN_AXIS_PP], stage = mesh->index[SYN_AXIS_PP];
-    const int32_t stride = mesh->stride[SYN_AXIS_PP];
-    if (stages == 2) mesh->embedding = mesh->group[SYN_AXIS_PP];
-    if (stages <= 2) return SYN_OK;
-    const uint32_t first = *id;
-    *id += (uint32_t)(comm->size / stages);
-    if (stage > 0 && stage < stages - 1) return SYN_OK;
-    return open_group(&mesh->embedding, comm, first, "embedding",
-                      number_of(mesh, SYN_AXIS_PP, comm->rank), comm->rank - stage * stride,
-                      (stages - 1) * stride, 2, err);
-}
-
-/* Opens the group of the ranks that hold the model together, in Megatron-LM's order: the
-   tensor-parallel ranks of the first stage, then those of the next. */
-static syn_status open_model(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_error *err) {
-    const int32_t tp = mesh->size[SYN_AXIS_TP], pp = mesh->size[SYN_AXIS_PP], n = tp * pp;
-    const int32_t dp = mesh->index[SYN_AXIS_DP];
-    char name[16];
-    syn_group *group;
-    mesh->model = mesh->group[tp > 1 ? SYN_AXIS_TP : SYN_AXIS_PP];
-    if (tp == 1 || pp == 1) return SYN_OK;
-    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
-    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a group");
-    for (int32_t i = 0; i < n; i++)
-        ranks[i] = dp * mesh->stride[SYN_AXIS_DP] + i % tp * mesh->stride[SYN_AXIS_TP] +
-                   i / tp * mesh->stride[SYN_AXIS_PP];
-    snprintf(name, sizeof name, "model%d", dp);
-    const syn_status s = syn_comm_open_group(comm, *id + (uint32_t)dp, name, ranks, n, &group, err);
-    syn_free(ranks);
-    *id += (uint32_t)mesh->size[SYN_AXIS_DP];
-    if (s == SYN_OK) mesh->model = group;
-    return s;
-}
-
-/* Opens the group of all ranks. */
-static syn_status open_world(syn_mesh *mesh, syn_comm *comm, uint32_t *id, syn_error *err) {
-    const int32_t dp = mesh->size[SYN_AXIS_DP];
-    mesh->world = dp == 1 ? mesh->model : mesh->group[SYN_AXIS_DP];
-    if (dp == 1 || dp == comm->size) return SYN_OK;
-    return open_group(&mesh->world, comm, (*id)++, "world", 0, 0, 1, comm->size, err);
-}
-
-/* Opens one of the groups of `n` ranks into which a dp group is divided. first: index of the
-   group's first rank within the dp group; step: distance of its ranks there. number: of the group
-   within the dp group. */
-static syn_status open_part(const syn_group **out, const syn_mesh *mesh, syn_comm *comm,
-                            uint32_t *id, const char *name, int32_t number, int32_t first,
-                            int32_t step, int32_t n, syn_error *err) {
-    const int32_t dp = mesh->size[SYN_AXIS_DP], stride = mesh->stride[SYN_AXIS_DP];
-    const int32_t base = comm->rank - mesh->index[SYN_AXIS_DP] * stride;
-    const uint32_t begin = *id;
-    *id += (uint32_t)(comm->size / n);
-    return open_group(out, comm, begin, name,
-                      number_of(mesh, SYN_AXIS_DP, comm->rank) * (dp / n) + number,
-                      base + first * stride, step * stride, n, err);
-}
-
-static syn_status open_shards(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n,
-                              syn_error *err) {
-    const int32_t dp = mesh->size[SYN_AXIS_DP], index = mesh->index[SYN_AXIS_DP];
-    mesh->shard = mesh->group[SYN_AXIS_DP];
-    if (n < dp) {
-        SYN_TRY(open_part(&mesh->shard, mesh, comm, &id, "shard", index / n, index - index % n, 1,
-                          n, err));
-        SYN_TRY(open_part(&mesh->replicas, mesh, comm, &id, "replicas", index % n, index % n, n,
-                          dp / n, err));
-    }
-    return open_part(&mesh->gather, mesh, comm, &id, "gather", index / n, index - index % n, 1, n,
-                     err);
+/* Sets the groups that are others' groups in this plan. */
+static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
+    const syn_group *dp = mesh->group[SYN_AXIS_DP], *pp = mesh->group[SYN_AXIS_PP];
+    if (plan->pp == 2) mesh->embedding = pp;
+    if (plan->tp == 1 || plan->pp == 1) mesh->model = plan->tp > 1 ? mesh->group[SYN_AXIS_TP] : pp;
+    if (plan->zero > 0 && !mesh->world) mesh->world = plan->dp == 1 ? mesh->model : dp;
+    if (plan->zero == 3 && !mesh->shard) mesh->shard = dp;
 }
 
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
     syn_plan whole = *plan;
+    syn_mesh_group groups[SYN_MESH_KINDS];
     if (whole.ranks == 0) whole.ranks = comm->size;
     SYN_TRY(syn_plan_complete(&whole, err));
     if (whole.ranks != comm->size)
         return SYN_FAIL(err, SYN_E_INVALID, "the plan has %d ranks, the world has %d", whole.ranks,
                         comm->size);
     place(mesh, comm->rank, &whole);
-    uint32_t id = 1;
-    for (int a = 0; a < SYN_AXES; a++) {
-        const int32_t n = mesh->size[a], stride = mesh->stride[a];
-        if (n == 1) continue;
-        SYN_TRY(open_group(&mesh->group[a], comm, id, axis_names[a], number_of(mesh, a, comm->rank),
-                           comm->rank - mesh->index[a] * stride, stride, n, err));
-        id += (uint32_t)(comm->size / n);
-    }
-    SYN_TRY(open_kv(mesh, comm, id, whole.kv, err));
-    if (whole.kv > 1) id += (uint32_t)(comm->size / whole.kv);
-    SYN_TRY(open_embedding(mesh, comm, &id, err));
-    SYN_TRY(open_model(mesh, comm, &id, err));
-    if (whole.zero > 0) SYN_TRY(open_world(mesh, comm, &id, err));
-    return whole.zero == 3 ? open_shards(mesh, comm, id, whole.hsdp, err) : SYN_OK;
+    syn_mesh_groups(&whole, comm->rank, groups);
+    const syn_group **const out[SYN_MESH_KINDS] = {
+        [SYN_MESH_TP] = &mesh->group[SYN_AXIS_TP], [SYN_MESH_DP] = &mesh->group[SYN_AXIS_DP],
+        [SYN_MESH_PP] = &mesh->group[SYN_AXIS_PP], [SYN_MESH_KV] = &mesh->kv,
+        [SYN_MESH_EMBEDDING] = &mesh->embedding,   [SYN_MESH_MODEL] = &mesh->model,
+        [SYN_MESH_WORLD] = &mesh->world,           [SYN_MESH_SHARD] = &mesh->shard,
+        [SYN_MESH_REPLICAS] = &mesh->replicas,     [SYN_MESH_GATHER] = &mesh->gather};
+    for (int k = 0; k < SYN_MESH_KINDS; k++) SYN_TRY(open_group(out[k], comm, &groups[k], err));
+    set_equal_groups(mesh, &whole);
+    return SYN_OK;
 }

@@ -33,6 +33,35 @@ typedef struct syn_mesh {
     const syn_group *world;  /* with ZeRO: all ranks. NULL if it would have only this rank */
 } syn_mesh;
 
+/* The kinds of groups, in the order of their ids. */
+typedef enum syn_mesh_kind {
+    SYN_MESH_TP,
+    SYN_MESH_DP,
+    SYN_MESH_PP,
+    SYN_MESH_KV,
+    SYN_MESH_EMBEDDING,
+    SYN_MESH_MODEL,
+    SYN_MESH_WORLD,
+    SYN_MESH_SHARD,
+    SYN_MESH_REPLICAS,
+    SYN_MESH_GATHER,
+    SYN_MESH_KINDS
+} syn_mesh_kind;
+
+/* A group of n ranks: first + i % inner * stride + i / inner * outer_stride for i from 0 to n - 1.
+ */
+typedef struct syn_mesh_group {
+    uint32_t id; /* 0: there is no such group */
+    char name[24];
+    int32_t first, n, stride, inner, outer_stride;
+} syn_mesh_group;
+
+static inline int32_t syn_mesh_group_rank(const syn_mesh_group *g, int32_t i) {
+    return g->first + i % g->inner * g->stride + i / g->inner * g->outer_stride;
+}
+/* Sets groups[kind] to the groups of a rank, without opening them. The plan must be complete. */
+void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[SYN_MESH_KINDS]);
+
 /* Opens this rank's groups, which the communicator owns. Groups are named by axis and counted from
    0 in the order of their first ranks: "tp3" is the tp group with the fourth-lowest first rank. Ids
    count from 1: first all tp groups, then dp, pp, kv, embedding and model groups, the world, and

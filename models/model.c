@@ -39,14 +39,18 @@ static syn_tensor shared_table(syn_model *m, const char *name, const syn_spec *l
                         syn_spec_text(spec, a, sizeof a), syn_spec_text(like, b, sizeof b));
 }
 
+static int64_t padded_vocab(const syn_model *m) {
+    const int64_t multiple = m->options.vocab_multiple;
+    return syn_model_padded_vocab(&m->config, syn__model_tp(m), multiple > 0 ? multiple : 1);
+}
+
 /* Creates the token table. In a tied model whose embedding and head are in different parts, both
    parts use one table if they are in the same context; the part that is created first creates
    it. */
 static syn_tensor vocab_table(syn_model *m, const syn__param_row *row) {
     char name[NAME_BYTES];
     const syn_initializer init = initializer(m, row);
-    const int64_t vocab = syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
-                  width = syn__family_dim(&m->config, row->to);
+    const int64_t vocab = padded_vocab(m), width = syn__family_dim(&m->config, row->to);
     if (m->config.tied && m->part.embed != m->part.head) {
         const syn_spec mine = {
             (int32_t)m->options.weight_dtype, 2, {vocab / syn__model_tp(m), width}};
@@ -81,9 +85,8 @@ static syn_tensor table(syn_model *m, const syn__param_row *row, const char *nam
 static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *name) {
     if (row->kind == SYN__TABLE) return table(m, row, name);
     if (row->kind == SYN__VOCAB_BIAS)
-        return syn_vocab_bias_new(m->ctx, name,
-                                  syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
-                                  m->config.vocab_size, m->options.dtype, m->options.tp);
+        return syn_vocab_bias_new(m->ctx, name, padded_vocab(m), m->config.vocab_size,
+                                  m->options.dtype, m->options.tp);
     return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row);
 }
 

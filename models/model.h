@@ -45,7 +45,9 @@ typedef struct syn_model_options {
        without. Sets syn_param_set_partial. sp_keep: save gathered activations for backward instead
        of gathering them again. */
     bool sp, sp_keep;
-    uint64_t seed;   /* seed of random weights, which do not depend on tp and part */
+    int64_t vocab_multiple; /* each rank stores a multiple of this number of rows of the vocabulary,
+                               with padding rows; 0: 1 */
+    uint64_t seed;          /* seed of random weights, which do not depend on tp and part */
     syn_dtype dtype; /* dtype of parameters and activations: f32, f16 or bf16. Sums within ops are
                       * f32 */
     syn_dtype weight_dtype; /* dtype of matrices and the token table. If dtype is f32: f32, f16 or

@@ -278,9 +278,8 @@ static void fill_comm(const struct shared *sh, const struct view *v, uint32_t id
     node->reduce = (int32_t)comm_attr(sh, call, op, "reduce", -1);
     node->peer = (int32_t)comm_attr(sh, call, op, "peer", -1);
     node->tag = (int32_t)comm_attr(sh, call, op, "tag", -1);
-    /* A rank has two streams for each peer, one for sends and one for receives. */
-    if (call->def->comm == SYN_COMM_SEND) node->stream = 256 + 2 * node->peer;
-    if (call->def->comm == SYN_COMM_RECV) node->stream = 257 + 2 * node->peer;
+    if (call->def->comm == SYN_COMM_SEND || call->def->comm == SYN_COMM_RECV)
+        node->stream = syn_message_stream(node->peer, call->def->comm == SYN_COMM_SEND);
     const int64_t root = comm_attr(sh, call, op, "root", -1);
     node->root = root >= 0 && call->group ? call->group->ranks[root] : -1;
 }

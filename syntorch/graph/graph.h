@@ -121,6 +121,11 @@ typedef struct syn_extents {
     int64_t batch, rows, columns, inner;
 } syn_extents;
 
+/* The streams of a rank's messages: two for each peer. */
+static inline int32_t syn_message_stream(int32_t other_rank, bool is_send) {
+    return 256 + 2 * other_rank + (is_send ? 0 : 1);
+}
+
 typedef struct syn_node {
     uint64_t id; /* unique within the rank; the ids of a trace count from 1 */
     syn_node_kind kind;

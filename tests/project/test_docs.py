@@ -277,7 +277,7 @@ def stand_ins(clone):
 
 def helps(clone):
     """Yields (words of the command, its --help text) for every program and command."""
-    out = [(["inference"], None), (["pretrain"], None), (["calibrate"], None), (["syntorch"], None)]
+    out = [([name], None) for name in ("inference", "pretrain", "synth", "calibrate", "syntorch")]
     names = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tools", "commands", "cmd_*.c"))):
         name = os.path.basename(path)[4:-2]
@@ -351,6 +351,7 @@ CHOOSES = {  # the command that is run with each choice
     "calibrate": None,  # measures for minutes; test_calibrate_cuda.py uses the emulated device
     "inference": "--num_output_tokens 2",
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
+    "synth": "--model gpt2 --dp 2 --pp 4 --global-batch 8 --max-seq-length 32 --out choice",
     "syntorch astra-sim": "outputs/trace",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --out_dir et",

@@ -78,14 +78,14 @@ fi
 
 # ---- programs ----
 
-# helps SOURCE COMMAND...: checks that --help exits with 0 and lists each option of the source's
-# table, and that an unknown option exits with 2.
+# helps SOURCES COMMAND...: checks that --help exits with 0 and lists each option of the sources'
+# tables, and that an unknown option exits with 2.
 helps() {
     local source=$1 text option options code=0
     shift
     text=$("$@" --help 2>&1) || code=$?
     [ $code = 0 ] || fail "$* --help: exit $code"
-    options=$(sed -nE '/CLI_ALIAS/d; s/^.*\{"([a-z][a-z0-9_-]*)", *CLI_.*$/\1/p' "$source")
+    options=$(sed -nE '/CLI_ALIAS/d; s/^.*\{"([a-z][a-z0-9_-]*)", *CLI_.*$/\1/p' $source)
     [ -n "$options" ] || fail "no option table was found in $source"
     for option in $options help version; do
         [[ $text == *"--$option "* || $text == *"--$option"$'\n'* ]] ||
@@ -106,7 +106,8 @@ for source in examples/*.c; do
     [ -x "$build/$program" ] || { fail "$build/$program was not built"; continue; }
     table=tools/$program/${program}_options.c
     [ -f "$table" ] || table=$source
-    if grep -q CLI_ "$table"; then helps "$table" "$build/$program"; fi
+    [[ $program != pretrain && $program != synth ]] || table+=" tools/pretrain/division_options.h"
+    if grep -q CLI_ $table; then helps "$table" "$build/$program"; fi
 done
 # Options that users rely on.
 for option in num_input_tokens num_output_tokens tp device temperature top_k top_p visualize_trace \

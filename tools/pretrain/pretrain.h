@@ -7,6 +7,7 @@
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
+#include "export/stamp.h"
 #include "models/model.h"
 #include "models/training/batches.h"
 #include "models/training/optimizer.h"
@@ -26,6 +27,9 @@ typedef struct pretrain_args {
     parallel_options parallel;
     syn_layer_division division;
     const char *device, *hw, *compare, *save_dir, *out_dir, *trace_name;
+    const char *out;          /* synth: prefix of the trace set */
+    int64_t vocab_multiple;   /* synth: see syn_model_options; 0: 1 */
+    int64_t dp, global_batch; /* 0: not given; num_gpus and accumulation have their values */
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1 if not given */, accumulation,
         max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
@@ -100,6 +104,7 @@ typedef struct pretrain {
     struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
                                         sweep */
     bool predicts;                   /* the run only predicts a step and writes no files */
+    syn_stamper *stamper;            /* synth: writes the traces of all ranks; otherwise NULL */
     comparison predicted;            /* predicted times of a step on each machine; 0: no step was
                                         traced */
     double measured_ns;              /* measured time of the last traced step; 0 on meta */
@@ -114,11 +119,17 @@ typedef struct pretrain {
 #define PRETRAIN_EVAL_DATA "squad/validation.json"
 
 extern const cli_option pretrain_options[];
-pretrain_args *pretrain_arguments(void); /* the options' values */
+extern pretrain_args pretrain_given; /* the options' values */
 /* Called after cli_parse and pretrain_check_sweep. Sets run->args, and device and ranks of
    run->launch. Rejects options that contradict each other or have no effect. Returns CLI_RUN, or
    the exit code after a message. */
 int pretrain_check_options(pretrain *run, int argc, char **argv);
+/* Parts of it that synth shares: rejects options of division_options.h that have no effect; sets
+   the number of ranks from --dp and the number of microbatches from --global-batch; and makes a run
+   on meta record only one rank of each stage. */
+int pretrain_check_division(const pretrain *run, int argc, char **argv);
+int pretrain_take_sizes(const cli_program *program, int argc, char **argv);
+void pretrain_predict_alone(pretrain *run);
 
 /* Called before pretrain_check_options: parses --sweep and rejects options that contradict it.
    Without --sweep it returns CLI_RUN. */
@@ -285,6 +296,8 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 
 /* Creates --out-dir, checks that files can be written there, and locks their names. */
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
+/* synth: writes the traces of all ranks that are like a recorded one. */
+syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 /* Writes the rows in this rank's context as a trace that ends with the nth step of this run, which
    is step `step` of the training. Every rank must call it; rank 0 collects the rows of all ranks
    and writes the files. `last`: whether no further trace follows. */

@@ -74,9 +74,13 @@ static syn_status check_model(pretrain *run, syn_error *err) {
     return pretrain_divide(run, err);
 }
 
+/* The default length of synth. */
+enum { SYNTH_TOKENS = 8192 };
+
 static syn_status check_length(const pretrain *run, syn_error *err) {
-    const pretrain_args *args = run->args;
+    pretrain_args *args = run->args;
     const int64_t most = syn_model_max_tokens(&run->config);
+    if (args->max_seq_length == 0) args->max_seq_length = most < SYNTH_TOKENS ? most : SYNTH_TOKENS;
     if (args->max_seq_length > most)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--max-seq-length %lld exceeds the %lld positions of %s",

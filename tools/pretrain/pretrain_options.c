@@ -3,209 +3,166 @@
 #include <string.h>
 
 #include "tools/folders.h"
+#include "tools/pretrain/division_options.h"
 #include "tools/pretrain/pretrain.h"
 
-static pretrain_args args = {.device = "cpu",
-                             .out_dir = "outputs",
-                             .trace_name = "trace",
-                             .batch_size = 4,
-                             .learning_rate = 5e-5,
-                             .weight_decay = 0.01,
-                             .num_epochs = 3,
-                             .max_grad_norm = 1,
-                             .warmup_steps = -1,
-                             .masking = -1,
-                             .buckets = -1,
-                             .dtype = -1,
-                             .accumulation = 1,
-                             .max_seq_length = 512,
-                             .num_gpus = 1,
-                             .tp = 1,
-                             .seed = 42,
-                             .dropout = -1,
-                             .trace_wait = 1,
-                             .trace_active = 1,
-                             .trace_repeat = 1};
+pretrain_args pretrain_given = {.device = "cpu",
+                                .out_dir = "outputs",
+                                .trace_name = "trace",
+                                .batch_size = 4,
+                                .learning_rate = 5e-5,
+                                .weight_decay = 0.01,
+                                .num_epochs = 3,
+                                .max_grad_norm = 1,
+                                .warmup_steps = -1,
+                                .masking = -1,
+                                .buckets = -1,
+                                .dtype = -1,
+                                .accumulation = 1,
+                                .max_seq_length = 512,
+                                .num_gpus = 1,
+                                .tp = 1,
+                                .seed = 42,
+                                .dropout = -1,
+                                .trace_wait = 1,
+                                .trace_active = 1,
+                                .trace_repeat = 1};
 
 const cli_option pretrain_options[] = {
     CLI_GROUP("Model and data"),
-    {"model", CLI_TEXT, &args.model, "NAME",
+    {"model", CLI_TEXT, &pretrain_given.model, "NAME",
      "preset: gpt2, qwen2.5-0.5b, llama-3-8b, bert-base-uncased, ...; an unknown name lists all; "
      "default: examples/configs/gpt2-mini.json (small)",
      0, 0},
-    {"model_config", CLI_TEXT, &args.model_config, "FILE", "HuggingFace config.json", 0, 0},
-    {"weights", CLI_TEXT, &args.weights, "DIR",
+    {"model_config", CLI_TEXT, &pretrain_given.model_config, "FILE", "HuggingFace config.json", 0,
+     0},
+    {"weights", CLI_TEXT, &pretrain_given.weights, "DIR",
      "start from this HuggingFace checkpoint, with its model and tokenizer; default: random "
      "weights",
      0, 0},
-    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
+    {"tokenizer", CLI_TEXT, &pretrain_given.tokenizer, "DIR|bytes",
      "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt; bytes: each byte is a "
      "token; default: the tokenizer of the weights; without weights a small one, or bytes if the "
      "model's vocabulary is smaller",
      0, 0},
-    {"data", CLI_TEXTS, &args.data, "FILE...",
+    {"data", CLI_TEXTS, &pretrain_given.data, "FILE...",
      "training data in SQuAD's JSON format; default: examples/squad/train.json", 0, 0},
-    {"eval_data", CLI_TEXTS, &args.eval_data, "FILE...",
+    {"eval_data", CLI_TEXTS, &pretrain_given.eval_data, "FILE...",
      "validation data; default: none with --data, else examples/squad/validation.json", 0, 0},
-    {"cache_dir", CLI_TEXT, &args.cache_dir, "DIR", "cache tokenized data in this folder", 0, 0},
-    {"max_seq_length", CLI_INT, &args.max_seq_length, "N", "tokens per sample", 4, 1e6},
+    {"cache_dir", CLI_TEXT, &pretrain_given.cache_dir, "DIR", "cache tokenized data in this folder",
+     0, 0},
+    {"max_seq_length", CLI_INT, &pretrain_given.max_seq_length, "N", "tokens per sample", 4, 1e6},
     CLI_GROUP("Training"),
-    {"batch_size", CLI_INT, &args.batch_size, "N", "samples per data-parallel rank and microbatch",
-     1, 1e6},
-    {"gradient_accumulation_steps", CLI_INT, &args.accumulation, "N", "microbatches per step", 1,
-     1e6},
-    {"learning_rate", CLI_REAL, &args.learning_rate, "R", "peak learning rate", 0, 1e3},
-    {"weight_decay", CLI_REAL, &args.weight_decay, "D",
+    {"batch_size", CLI_INT, &pretrain_given.batch_size, "N",
+     "samples per data-parallel rank and microbatch", 1, 1e6},
+    {"micro_batch", CLI_ALIAS, NULL, "batch_size", NULL, 0, 0},
+    {"gradient_accumulation_steps", CLI_INT, &pretrain_given.accumulation, "N",
+     "microbatches per step", 1, 1e6},
+    {"learning_rate", CLI_REAL, &pretrain_given.learning_rate, "R", "peak learning rate", 0, 1e3},
+    {"weight_decay", CLI_REAL, &pretrain_given.weight_decay, "D",
      "weight decay of matrices and embedding tables", 0, 1e3},
-    {"warmup_steps", CLI_INT, &args.warmup_steps, "N",
+    {"warmup_steps", CLI_INT, &pretrain_given.warmup_steps, "N",
      "steps of linear learning-rate warm-up [0; 500 with --recipe reference]", 0, 1e12},
-    {"recipe", CLI_CHOICE, &args.reference, "default|reference",
+    {"recipe", CLI_CHOICE, &pretrain_given.reference, "default|reference",
      "reference: like common PyTorch projects: padding counts in the loss, GPT-2's norms are "
      "decayed, BERT's samples are one segment (docs/training.md)",
      0, 0},
-    {"max_grad_norm", CLI_REAL, &args.max_grad_norm, "G",
+    {"max_grad_norm", CLI_REAL, &pretrain_given.max_grad_norm, "G",
      "clip gradients to norm G; 0 = no clipping", 0, 1e9},
-    {"dropout", CLI_REAL, &args.dropout, "P",
+    {"dropout", CLI_REAL, &pretrain_given.dropout, "P",
      "dropout probability of activations; default: from config.json, or the model's own", 0, 0.999},
-    {"mask_policy", CLI_CHOICE, &args.masking, "bert|mask-only",
+    {"mask_policy", CLI_CHOICE, &pretrain_given.masking, "bert|mask-only",
      "BERT: 80 % of the words to predict become [MASK]; bert: 10 % become a random word; "
      "mask-only: none does [bert]",
      0, 0},
-    {"num_epochs", CLI_INT, &args.num_epochs, "N", "passes over the training data", 1, 1e9},
-    {"max_steps", CLI_INT, &args.max_steps, "N", "stop after N steps; 0 = no limit", 0, 1e12},
-    CLI_GROUP("Validation and checkpoints"),
-    {"eval_steps", CLI_INT, &args.eval_steps, "N",
-     "validate every N steps in addition to each epoch's end; 0 = only then", 0, 1e12},
-    {"skip_eval", CLI_FLAG, &args.skip_eval, NULL,
-     "do not validate; save the last model instead of the best", 0, 0},
-    {"save_steps", CLI_INT, &args.save_steps, "N", "save a checkpoint every N steps; 0 = never", 0,
+    {"num_epochs", CLI_INT, &pretrain_given.num_epochs, "N", "passes over the training data", 1,
+     1e9},
+    {"max_steps", CLI_INT, &pretrain_given.max_steps, "N", "stop after N steps; 0 = no limit", 0,
      1e12},
-    {"save_total_limit", CLI_INT, &args.save_total_limit, "N",
+    CLI_GROUP("Validation and checkpoints"),
+    {"eval_steps", CLI_INT, &pretrain_given.eval_steps, "N",
+     "validate every N steps in addition to each epoch's end; 0 = only then", 0, 1e12},
+    {"skip_eval", CLI_FLAG, &pretrain_given.skip_eval, NULL,
+     "do not validate; save the last model instead of the best", 0, 0},
+    {"save_steps", CLI_INT, &pretrain_given.save_steps, "N",
+     "save a checkpoint every N steps; 0 = never", 0, 1e12},
+    {"save_total_limit", CLI_INT, &pretrain_given.save_total_limit, "N",
      "keep only the latest N checkpoints; 0 = all", 0, 1e9},
-    {"resume", CLI_FLAG, &args.resume, NULL,
+    {"resume", CLI_FLAG, &pretrain_given.resume, NULL,
      "continue from the latest checkpoint in --save-dir, if there is one", 0, 0},
-    {"logging_steps", CLI_INT, &args.logging_steps, "N",
+    {"logging_steps", CLI_INT, &pretrain_given.logging_steps, "N",
      "print a line every N steps; default: 10, on a terminal a progress bar", 1, 1e12},
-    {"save_dir", CLI_TEXT, &args.save_dir, "DIR",
+    {"save_dir", CLI_TEXT, &pretrain_given.save_dir, "DIR",
      "folder for models, metrics.csv and loss.svg; default: checkpoints/<model>", 0, 0},
     CLI_GROUP("Parallelism"),
-    {"num_gpus", CLI_INT, &args.num_gpus, "N",
+    {"num_gpus", CLI_INT, &pretrain_given.num_gpus, "N",
      "number of ranks: threads of this process, or MPI processes", 1, 65536},
-    {"tp", CLI_INT, &args.tp, "N", "tensor-parallel size", 1, 65536},
-    {"sp", CLI_FLAG, &args.parallel.sp, NULL,
-     "sequence parallelism: tensor-parallel ranks divide the tokens between sharded layers", 0, 0},
-    {"sp_keep", CLI_FLAG, &args.sp_keep, NULL,
-     "save gathered activations for backward instead of gathering them again", 0, 0},
-    {"pp", CLI_INT, &args.parallel.pp, "N", "pipeline stages [1]", 1, 65536},
-    {"schedule", CLI_CHOICE, &args.parallel.schedule, "1f1b|gpipe|interleaved|zb-h1",
-     "order of the microbatches in a pipeline", 0, 0},
-    {"vp", CLI_INT, &args.parallel.vp, "N",
-     "interleaved schedule: chunks of layers per pipeline stage [1]", 1, 65535},
-    {"microbatch_group", CLI_INT, &args.parallel.microbatch_group, "N",
-     "interleaved schedule: consecutive microbatches of a chunk; default: the number of stages", 1,
-     1e6},
-    {"layers_per_stage", CLI_TEXT, &args.division.layers, "N,N,...",
-     "layers of each pipeline stage, such as 7,8,8,7; with --vp, of each chunk: first the first "
-     "chunks of all stages, then the second ones, ...; default: the same number",
-     0, 0},
-    {"count_embedding", CLI_FLAG, &args.division.count_embedding, NULL,
-     "count the embedding as a layer, so that the first stage has one layer fewer", 0, 0},
-    {"count_loss", CLI_FLAG, &args.division.count_loss, NULL,
-     "count the head and the loss as a layer, so that the last stage has one layer fewer", 0, 0},
-    {"layout", CLI_TEXT, &args.division.layout, "STRING",
-     "what each stage or chunk has, as in Megatron-LM: E embedding, t layer, L loss, | next stage, "
-     "x*N and (...)*N repeat; example for 30 layers and --pp 4: Et*7|(t*8|)*2t*7L",
-     0, 0},
-    {"rank_order", CLI_TEXT, &args.parallel.rank_order, "ORDER",
-     "which ranks are neighbours: ranks of the first axis are consecutive, as in Megatron-LM "
-     "[tp-dp-pp]",
-     0, 0},
-    {"zero", CLI_INT, &args.parallel.zero, "0|1|2|3",
-     "ZeRO stage: data-parallel ranks divide the optimizer state (1), also the gradients (2), and "
-     "also the parameters (3, as FSDP)",
-     0, 3},
-    {"hsdp", CLI_INT, &args.parallel.hsdp, "K",
-     "ZeRO 3: groups of K data-parallel ranks divide the state, and the groups have copies of it "
-     "(hybrid sharding); default: all ranks divide it",
-     2, 65536},
-    {"no_reshard", CLI_FLAG, &args.no_reshard, NULL,
-     "ZeRO 3: keep parameters gathered between the forward and the backward pass", 0, 0},
-    {"buckets", CLI_CHOICE, &args.buckets, "pytorch|megatron|none",
-     "how gradients are grouped into collectives of data-parallel ranks: in buckets of 25 MiB, of "
-     "at least 40 million elements, or all in one",
-     0, 0},
-    {"reduce_dtype", CLI_CHOICE, &args.reduce_dtype, "f32|bf16",
-     "dtype in which gradients are summed over ranks; bf16 halves the bytes, but rounds the "
-     "gradients",
-     0, 0},
-    PARALLEL_OPTIONS(args.parallel),
+    {"dp", CLI_INT, &pretrain_given.dp, "N",
+     "data-parallel size; default: num_gpus divided by the other sizes", 1, 65536},
+    {"global_batch", CLI_INT, &pretrain_given.global_batch, "N",
+     "samples per step, instead of --gradient-accumulation-steps", 1, 1e9},
+    DIVISION_OPTIONS,
+    PARALLEL_OPTIONS(pretrain_given.parallel),
     CLI_GROUP("Device, precision and prediction"),
-    {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
+    {"device", CLI_TEXT, &pretrain_given.device, LAUNCH_DEVICES,
      "where to run; meta computes nothing: it predicts a step, and records it with "
      "--enable-tracing",
      0, 0},
-    {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
+    {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]",
      "predict times for this machine: a100-80g, h100, h200, b200, v100-32g, cpu or a JSON file; "
      "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+megatron",
      0, 0},
-    {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
+    {"compare", CLI_TEXT, &pretrain_given.compare, "MACHINE[+STACK],...",
      "predict the time of the same step for these machines, too", 0, 0},
-    {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
+    {"dtype", CLI_CHOICE, &pretrain_given.dtype, "f32|bf16",
      "dtype of parameters, activations and tensor-parallel collectives; bf16 keeps f32 master "
      "weights, gradients and moments [f32; for a GPU on --device meta: the dtype of the published "
      "checkpoint, else bf16]",
      0, 0},
-    {"activation_recompute", CLI_CHOICE, &args.recompute, "none|selective|full",
+    {"activation_recompute", CLI_CHOICE, &pretrain_given.recompute, "none|selective|full",
      "activations to recompute in backward instead of saving them", 0, 0},
     CLI_GROUP("Traces"),
-    {"enable_tracing", CLI_FLAG, &args.enable_tracing, NULL, "record steps and write their traces",
-     0, 0},
-    {"trace_skip_first", CLI_INT, &args.trace_skip_first, "N",
+    {"enable_tracing", CLI_FLAG, &pretrain_given.enable_tracing, NULL,
+     "record steps and write their traces", 0, 0},
+    {"trace_skip_first", CLI_INT, &pretrain_given.trace_skip_first, "N",
      "untraced steps before the first cycle", 0, 1e12},
-    {"trace_wait_steps", CLI_INT, &args.trace_wait, "N",
+    {"trace_wait_steps", CLI_INT, &pretrain_given.trace_wait, "N",
      "untraced steps at the start of each cycle", 0, 1e12},
-    {"trace_warmup_steps", CLI_INT, &args.trace_warmup, "N",
+    {"trace_warmup_steps", CLI_INT, &pretrain_given.trace_warmup, "N",
      "further untraced steps before the trace", 0, 1e12},
-    {"trace_active_steps", CLI_INT, &args.trace_active, "N", "traced steps per cycle", 1, 1e6},
-    {"trace_repeat", CLI_INT, &args.trace_repeat, "N",
+    {"trace_active_steps", CLI_INT, &pretrain_given.trace_active, "N", "traced steps per cycle", 1,
+     1e6},
+    {"trace_repeat", CLI_INT, &pretrain_given.trace_repeat, "N",
      "number of cycles; 0 = until training ends; files are named NAME_step<last step>.* unless N "
      "is 1",
      0, 1e9},
-    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "folder for traces", 0, 0},
-    {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "prefix of trace files: NAME.0.et, ...", 0,
-     0},
-    {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
+    {"out_dir", CLI_TEXT, &pretrain_given.out_dir, "DIR", "folder for traces", 0, 0},
+    {"trace_name", CLI_TEXT, &pretrain_given.trace_name, "NAME",
+     "prefix of trace files: NAME.0.et, ...", 0, 0},
+    {"visualize_trace", CLI_FLAG, &pretrain_given.visualize_trace, NULL,
      "also write pictures (NAME_graph and NAME_comm, .svg and .png), an HTML report (NAME.html) "
      "and a graph (NAME_graph.json)",
      0, 0},
-    {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
+    {"profile_memory", CLI_FLAG, &pretrain_given.profile_memory, NULL,
      "record memory allocation events in NAME.0_kineto.json", 0, 0},
-    {"with_stack", CLI_FLAG, &args.with_stack, NULL,
+    {"with_stack", CLI_FLAG, &pretrain_given.with_stack, NULL,
      "record each op's modules in NAME.0_kineto.json, and group NAME_stacks.txt by them", 0, 0},
     CLI_GROUP("Other"),
-    {"sweep", CLI_TEXTS, &args.sweep, "KEY=VALUE,...",
+    {"sweep", CLI_TEXTS, &pretrain_given.sweep, "KEY=VALUE,...",
      "predict a step of every combination, such as num_gpus=8,64 tp=1,2,8 batch_size=4,16 "
      "hw=h100,h200; write all to sweep.csv and sweep.svg in --out-dir",
      0, 0},
-    {"seed", CLI_INT, &args.seed, "N", "seed of weights, sample order, masks and dropout", 0, 1e15},
-    {"quiet", CLI_FLAG, &args.quiet, NULL, "print only errors", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print the prediction of --device meta as one JSON object",
-     0, 0},
+    {"seed", CLI_INT, &pretrain_given.seed, "N", "seed of weights, sample order, masks and dropout",
+     0, 1e15},
+    {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},
+    {"json", CLI_FLAG, &pretrain_given.json, NULL,
+     "print the prediction of --device meta as one JSON object", 0, 0},
     LAUNCH_ALIASES,
     CLI_END};
 
-static int check_rules(const pretrain *run, int argc, char **argv) {
+int pretrain_check_division(const pretrain *run, int argc, char **argv) {
     const pretrain_args *a = run->args;
-    const bool meta = run->launch.device == SYN_DEVICE_META;
     const cli_rule rules[] = {
-        {!a->enable_tracing,
-         {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
-          "trace-repeat", "out-dir", "trace-name", "visualize-trace", "profile-memory",
-          "with-stack"},
-         "has no effect without --enable-tracing; give that, too, or omit it"},
-        {!a->enable_tracing && !meta,
-         {"hw", "compare"},
-         "has no effect without --enable-tracing or --device meta; give one, or omit it"},
         {a->tp < 2 && !parallel_sweeps(&a->sweep, "tp"),
          {"sp"},
          "has no effect without --tp; give that, too, or omit it"},
@@ -228,6 +185,22 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
         {a->division.layers != NULL,
          {"count-embedding", "count-loss"},
          "has no effect with --layers-per-stage; omit one"},
+    };
+    return cli_check_rules(run->launch.program, argc, argv, rules, sizeof rules / sizeof *rules);
+}
+
+static int check_rules(const pretrain *run, int argc, char **argv) {
+    const pretrain_args *a = run->args;
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    const cli_rule rules[] = {
+        {!a->enable_tracing,
+         {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
+          "trace-repeat", "out-dir", "trace-name", "visualize-trace", "profile-memory",
+          "with-stack"},
+         "has no effect without --enable-tracing; give that, too, or omit it"},
+        {!a->enable_tracing && !meta,
+         {"hw", "compare"},
+         "has no effect without --enable-tracing or --device meta; give one, or omit it"},
         {!meta, {"json"}, "prints the prediction of --device meta; give that, too"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "has no effect with --skip-eval; omit one"},
         {a->data.n > 0 && a->eval_data.n == 0,
@@ -277,19 +250,45 @@ static void note_no_model(const pretrain *run) {
 
 /* For a run without a trace: records only the first step of one rank, because all ranks run the
    same ops. */
-static void predict_alone(pretrain *run) {
+void pretrain_predict_alone(pretrain *run) {
     run->predicts = run->launch.alone = true;
-    args.enable_tracing = args.skip_eval = true;
-    args.trace_wait = 0;
-    args.max_steps = 0;
+    pretrain_given.enable_tracing = pretrain_given.skip_eval = true;
+    pretrain_given.trace_wait = 0;
+    pretrain_given.max_steps = 0;
 }
 
-pretrain_args *pretrain_arguments(void) {
-    return &args;
+/* Sets the number of ranks from --dp, and the number of microbatches from --global-batch. */
+int pretrain_take_sizes(const cli_program *program, int argc, char **argv) {
+    const int64_t others =
+        pretrain_given.tp * (pretrain_given.parallel.pp > 0 ? pretrain_given.parallel.pp : 1);
+    const bool counted = cli_was_given(program, argc, argv, "num-gpus");
+    if (pretrain_given.dp > 0 && counted && pretrain_given.num_gpus != others * pretrain_given.dp)
+        return cli_fail(program, CLI_USAGE,
+                        "--num-gpus %lld contradicts tp %lld x dp %lld x pp %lld, which is %lld",
+                        (long long)pretrain_given.num_gpus, (long long)pretrain_given.tp,
+                        (long long)pretrain_given.dp, (long long)(others / pretrain_given.tp),
+                        (long long)(others * pretrain_given.dp));
+    if (pretrain_given.dp > 0) pretrain_given.num_gpus = others * pretrain_given.dp;
+    if (pretrain_given.global_batch == 0) return CLI_RUN;
+    if (cli_was_given(program, argc, argv, "gradient-accumulation-steps"))
+        return cli_fail(program, CLI_USAGE,
+                        "--global-batch and --gradient-accumulation-steps both set the number of "
+                        "microbatches; give one");
+    const int64_t each = pretrain_given.batch_size * (pretrain_given.num_gpus / others);
+    if (each == 0) return CLI_RUN; /* too few ranks; reported with the plan */
+    if (pretrain_given.global_batch % each != 0)
+        return cli_fail(program, CLI_USAGE,
+                        "--global-batch %lld is not a multiple of %lld, the samples of a "
+                        "microbatch (%lld) on %lld data-parallel ranks",
+                        (long long)pretrain_given.global_batch, (long long)each,
+                        (long long)pretrain_given.batch_size,
+                        (long long)(pretrain_given.num_gpus / others));
+    pretrain_given.accumulation = pretrain_given.global_batch / each;
+    return CLI_RUN;
 }
 
 int pretrain_check_options(pretrain *run, int argc, char **argv) {
-    const pretrain_args *a = run->args = &args;
+    const pretrain_args *a = run->args = &pretrain_given;
     const cli_program *program = run->launch.program;
     const int device = launch_device(&run->launch, a->device);
     if (device != CLI_RUN) return device;
@@ -297,7 +296,9 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
     if ((a->model != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
         return cli_fail(program, CLI_USAGE,
                         "--model, --model-config and --weights all select the model; give one");
-    const int code = check_rules(run, argc, argv);
+    int code = check_rules(run, argc, argv);
+    if (code == CLI_RUN) code = pretrain_check_division(run, argc, argv);
+    if (code == CLI_RUN) code = pretrain_take_sizes(program, argc, argv);
     if (code != CLI_RUN) return code;
     if (!folder_is_prefix(a->trace_name))
         return cli_fail(program, CLI_USAGE,
@@ -305,8 +306,8 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
                         a->trace_name);
     if (meta) note_meta(run, argc, argv);
     else note_no_model(run);
-    if (a->json) args.quiet = true;
-    if (meta && !a->enable_tracing) predict_alone(run);
+    if (a->json) pretrain_given.quiet = true;
+    if (meta && !a->enable_tracing) pretrain_predict_alone(run);
     if (run->launch.mpi && run->launch.ranks != a->num_gpus)
         return cli_fail(program, CLI_USAGE,
                         "%d MPI processes were started, but --num-gpus is %lld; they must be equal",

@@ -37,7 +37,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
         "trace_name",       "trace_skip_first",   "trace_wait_steps", "trace_warmup_steps",
         "trace_repeat",     "trace_active_steps", "visualize_trace",  "profile_memory",
         "with_stack",       "enable_tracing",     "compare",          NULL};
-    pretrain_args *args = pretrain_arguments();
+    pretrain_args *args = &pretrain_given;
     const sweep_options how = {.program = run->launch.program,
                                .training = true,
                                .words = &args->sweep,
@@ -89,7 +89,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     char all[64] = "training steps";
     launch_free(&run->launch);
     pretrain_free(run);
-    *run = (pretrain){.args = pretrain_arguments(), .swept = w};
+    *run = (pretrain){.args = &pretrain_given, .swept = w};
     launch_begin(&run->launch, program);
     run->launch.mpi = false; /* also if a launcher started this process */
     run->launch.alone = true;
@@ -208,6 +208,6 @@ void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
     else add_fitting(&l, &given, &model);
     *run->args = *usual;
     (fits ? suggestions_find : suggestions_fit)(&l, run->launch.program, &hw, try_one, &w);
-    *pretrain_arguments() = given;
+    pretrain_given = given;
     if (!mute) (fits ? suggestions_print : suggestions_fit_print)(&l, stdout);
 }

@@ -240,6 +240,14 @@ static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bo
     return s;
 }
 
+syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_error *err) {
+    syn_graph *graph = NULL;
+    SYN_TRY(make_graph(run, ctx, 1, false, &graph, err));
+    const syn_status s = syn_stamp_rank(run->stamper, graph, err);
+    syn_graph_free(graph);
+    return s;
+}
+
 /* On meta: stores this rank's graph, and joins all graphs as *all when the last rank has run. */
 static syn_status keep_graph(struct pretrain_window *window, const syn_comm *comm, syn_graph *mine,
                              syn_graph **all, syn_error *err) {

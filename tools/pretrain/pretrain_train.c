@@ -497,6 +497,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                .sp_keep = args->sp_keep,
                                .recompute = (syn_recompute_mode)args->recompute,
                                .dtype = run->dtype,
+                               .vocab_multiple = args->vocab_multiple,
                                .seed = (uint64_t)args->seed};
     r->sampler = (syn_sampler){.n = run->n_texts,
                                .batch = args->batch_size,
@@ -568,6 +569,33 @@ static syn_status first_step(rank *r, syn_error *err) {
     return one_step(r, 0, err);
 }
 
+/* Records a step on another rank of this rank's stage and writes the traces of all ranks like it.
+ */
+static syn_status stamp_other(const rank *r, int32_t other, syn_error *err) {
+    syn_comm *comm;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(syn_comm_fake_new(&comm, other, r->comm->size, err));
+    rank whole = {.run = r->run, .comm = comm, .microbatches = r->run->args->accumulation};
+    syn_status s = syn_mesh_open(&whole.mesh, comm, &r->run->launch.parallel, err);
+    if (s == SYN_OK) s = run_in_context(&whole, &ctx, first_step, err);
+    if (s == SYN_OK) s = pretrain_stamp(r->run, ctx, err);
+    syn_ctx_free(ctx);
+    syn_comm_close(comm);
+    return s;
+}
+
+/* Writes the traces of all ranks in this rank's stage. recorded: has the whole step of this rank;
+   NULL: no context has it. */
+static syn_status stamp_stage(const rank *r, syn_ctx *recorded, syn_error *err) {
+    const syn_stamper *stamper = r->run->stamper;
+    if (recorded) SYN_TRY(pretrain_stamp(r->run, recorded, err));
+    for (;;) {
+        const int32_t next = syn_stamp_next(stamper, r->mesh.index[SYN_AXIS_PP]);
+        if (next < 0) return SYN_OK;
+        SYN_TRY(stamp_other(r, next, err));
+    }
+}
+
 /* Records the steps from which a step is predicted. */
 static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
     pretrain *run = r->run;
@@ -581,6 +609,7 @@ static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
         if (i < n - 1) SYN_TRY(pretrain_shorter_step(run, stage, &to, err));
         SYN_TRY(run_in_context(&recorded, to, first_step, err));
     }
+    if (run->stamper) SYN_TRY(stamp_stage(r, n == 1 ? *ctx : NULL, err));
     return pretrain_predict_recorded(run, r->comm->rank, err);
 }
 

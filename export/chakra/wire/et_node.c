@@ -155,6 +155,10 @@ static void put_io(syn__buf *buf, uint32_t field, const syn__et_io *io) {
     put_added(buf, SYN__ET_RECORD_IO, io->added);
 }
 
+void syn__et_put_attrs(syn__buf *buf, const syn__et_attr *attrs, size_t n) {
+    for (size_t i = 0; i < n; i++) put_attr(buf, SYN__ET_NODE_ATTR, &attrs[i]);
+}
+
 void syn__et_put_node(syn__buf *buf, const syn__et_node *node) {
     put_uint(buf, SYN__ET_NODE_ID, node->id);
     if (node->name.bytes != 0) syn__et_put_str(buf, SYN__ET_NODE_NAME, node->name);
@@ -166,7 +170,7 @@ void syn__et_put_node(syn__buf *buf, const syn__et_node *node) {
     put_uint(buf, SYN__ET_NODE_DURATION_MICROS, node->duration_micros);
     put_io(buf, SYN__ET_NODE_INPUTS, &node->io[0]);
     put_io(buf, SYN__ET_NODE_OUTPUTS, &node->io[1]);
-    for (size_t i = 0; i < node->n_attrs; i++) put_attr(buf, SYN__ET_NODE_ATTR, &node->attrs[i]);
+    syn__et_put_attrs(buf, node->attrs, node->n_attrs);
     put_added(buf, SYN__ET_RECORD_NODE, node->added);
 }
 

@@ -99,6 +99,8 @@ bool syn__et_is_extra_field(syn__et_record record, uint32_t number);
 /* Appends a number without its key. */
 void syn__et_put_bits(syn__buf *buf, const syn__et_type *type, uint64_t bits);
 void syn__et_put_node(syn__buf *buf, const syn__et_node *node);
+/* Appends attributes of a node, each with its key and length. */
+void syn__et_put_attrs(syn__buf *buf, const syn__et_attr *attrs, size_t n);
 void syn__et_put_meta(syn__buf *buf, const syn__et_meta *meta);
 
 /* Owns the memory of decoded records. Records point into this memory and into the input, and are

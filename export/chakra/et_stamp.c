@@ -1,0 +1,509 @@
+/* Writes a trace set from a few recorded ranks (stamp.h). A recorded rank is encoded once as a
+   program: runs of bytes that are the same on all ranks like it, and between them slots, which
+   contain the names of groups or the numbers of ranks. Each rank's file is the program with the
+   slots filled in. A slot may change the length of its message, so the lengths of messages with
+   slots are written for each rank. */
+#include "export/stamp.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "export/chakra/et_ring.h"
+#include "export/chakra/et_walk.h"
+#include "export/chakra/wire/et_files.h"
+#include "syntorch/base/memory.h"
+
+/* What a slot contains: the id and name of a group with the rank of its root, or the source and
+   destination of a message, or the stream of a message. */
+typedef struct slot {
+    syn_mesh_kind kind; /* of the group; messages: SYN_MESH_PP */
+    enum { COLLECTIVE, SEND, RECV, SEND_STREAM, RECV_STREAM } use;
+    int32_t index; /* of the root or peer within the group; -1: no root */
+} slot;
+
+/* A slot of a node, and the attributes that it replaces. */
+typedef struct place {
+    slot slot;
+    size_t first, n;
+} place;
+
+enum { PLACES = 2 }; /* slots of a message */
+
+/* A run of whole messages, followed by a message with slots. */
+typedef struct piece {
+    size_t plain;              /* bytes of the run, with the lengths of its messages */
+    size_t parts[PLACES + 1];  /* bytes of the message before, between and after its slots */
+    uint32_t slots[PLACES], n; /* n: number of slots */
+} piece;
+
+typedef struct program {
+    syn__buf bytes;
+    piece *pieces;
+    size_t n_pieces, pieces_cap;
+    slot *slots;
+    size_t n_slots, slots_cap;
+    uint64_t nodes;
+    bool used[SYN_MESH_KINDS]; /* the groups of the recorded rank's graph */
+} program;
+
+struct syn_stamper {
+    syn_plan plan;
+    syn__et_names names;
+    const char *version;
+    int32_t node_ranks;
+    bool *written;             /* by rank */
+    bool used[SYN_MESH_KINDS]; /* kinds of groups that a rank has used */
+    syn_stamp_counts counts;
+};
+
+/* ---- Encoding ---- */
+
+static int find_attr(const syn__et_node *node, const char *name) {
+    for (size_t i = 0; i < node->n_attrs; i++) {
+        const syn__str s = node->attrs[i].name;
+        if (s.bytes == strlen(name) && memcmp(s.text, name, s.bytes) == 0) return (int)i;
+    }
+    return -1;
+}
+
+static int32_t index_in(const syn_mesh_group *g, int64_t rank) {
+    for (int32_t i = 0; g->id != 0 && i < g->n; i++)
+        if (syn_mesh_group_rank(g, i) == rank) return i;
+    return -1;
+}
+
+static int64_t integer_of(const syn__et_node *node, int attr) {
+    int64_t value = -1;
+    (void)syn__et_attr_integer(&node->attrs[attr], &value);
+    return value;
+}
+
+/* The slots of a message: its ends and its stream. */
+static syn_status message_places(const syn__et_node *node, const syn_mesh_group *groups, int at,
+                                 place places[PLACES], uint32_t *n, syn_error *err) {
+    const bool is_send = node->type == SYN__ET_COMM_SEND_NODE;
+    const int64_t peer = integer_of(node, at + is_send);
+    const int32_t index = index_in(&groups[SYN_MESH_PP], peer);
+    const int stream = find_attr(node, "stream");
+    if (index < 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "node %.*s exchanges a message with rank %" PRId64
+                        ", which is not in its pipeline",
+                        (int)node->name.bytes, node->name.text, peer);
+    places[0] = (place){{SYN_MESH_PP, is_send ? SEND : RECV, index}, (size_t)at, 2};
+    *n = 1;
+    if (stream < 0 || integer_of(node, stream) != syn_message_stream((int32_t)peer, is_send))
+        return SYN_OK;
+    places[1] =
+        (place){{SYN_MESH_PP, is_send ? SEND_STREAM : RECV_STREAM, index}, (size_t)stream, 1};
+    *n = 2;
+    return SYN_OK;
+}
+
+/* The slot of a collective: pg_name, pg_desc and, if it has one, root. */
+static syn_status collective_place(const syn__et_node *node, const syn_mesh_group *groups, int at,
+                                   place *out, syn_error *err) {
+    const syn__str digits = node->attrs[at].data;
+    const int root = find_attr(node, "root");
+    uint64_t id = 0;
+    for (size_t i = 0; i < digits.bytes; i++) id = 10 * id + (uint64_t)(digits.text[i] - '0');
+    *out = (place){{SYN_MESH_TP, COLLECTIVE, -1}, (size_t)at, root < 0 ? 2 : 3};
+    syn_mesh_kind *kind = &out->slot.kind;
+    while (*kind < SYN_MESH_KINDS && groups[*kind].id != id) ++*kind;
+    if (*kind == SYN_MESH_KINDS)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "node %.*s uses the group %" PRIu64
+                        ", which is not a group of its rank in the mesh",
+                        (int)node->name.bytes, node->name.text, id);
+    if (root < 0) return SYN_OK;
+    out->slot.index = index_in(&groups[*kind], integer_of(node, root));
+    return root == at + 2
+               ? SYN_OK
+               : SYN_FAIL(err, SYN_E_INVALID, "node %.*s has both a root and a reduction",
+                          (int)node->name.bytes, node->name.text);
+}
+
+/* Finds the slots of a node; *n: their number. */
+static syn_status find_places(const syn__et_node *node, const syn_mesh_group *groups,
+                              place places[PLACES], uint32_t *n, syn_error *err) {
+    const int message = find_attr(node, "comm_src"), group = find_attr(node, "pg_name");
+    *n = group >= 0;
+    if (message >= 0) return message_places(node, groups, message, places, n, err);
+    return group >= 0 ? collective_place(node, groups, group, places, err) : SYN_OK;
+}
+
+static syn_status add_slot(program *p, slot s, uint32_t *number, syn_error *err) {
+    for (*number = 0; *number < p->n_slots; ++*number) {
+        const slot *known = &p->slots[*number];
+        if (known->kind == s.kind && known->use == s.use && known->index == s.index) return SYN_OK;
+    }
+    SYN_TRY(syn_grow(&p->slots, &p->slots_cap, p->n_slots + 1, sizeof *p->slots, err));
+    p->slots[p->n_slots++] = s;
+    return SYN_OK;
+}
+
+/* Appends a message with its length. */
+static void put_message(syn__buf *out, const syn__buf *message) {
+    syn__et_put_varint(out, message->bytes);
+    syn__buf_put(out, message->data, message->bytes);
+}
+
+/* Encodes a node. *plain: bytes since the last slot. */
+static syn_status add_node(program *p, const syn__et_node *node, const syn_mesh_group *groups,
+                           syn__buf *message, size_t *plain, syn_error *err) {
+    place places[PLACES] = {{.n = 0}};
+    piece one = {.plain = *plain};
+    size_t begin = p->bytes.bytes;
+    p->nodes++;
+    SYN_TRY(find_places(node, groups, places, &one.n, err));
+    if (one.n == 0) {
+        message->bytes = 0;
+        syn__et_put_node(message, node);
+        put_message(&p->bytes, message);
+        *plain += p->bytes.bytes - begin;
+        return SYN_OK;
+    }
+    syn__et_node head = *node;
+    head.n_attrs = places[0].first;
+    syn__et_put_node(&p->bytes, &head);
+    for (uint32_t i = 0; i < one.n; i++) {
+        const size_t from = places[i].first + places[i].n,
+                     to = i + 1 < one.n ? places[i + 1].first : node->n_attrs;
+        one.parts[i] = p->bytes.bytes - begin;
+        begin = p->bytes.bytes;
+        syn__et_put_attrs(&p->bytes, node->attrs + from, to - from);
+        SYN_TRY(add_slot(p, places[i].slot, &one.slots[i], err));
+    }
+    one.parts[one.n] = p->bytes.bytes - begin;
+    SYN_TRY(syn_grow(&p->pieces, &p->pieces_cap, p->n_pieces + 1, sizeof *p->pieces, err));
+    p->pieces[p->n_pieces++] = one;
+    *plain = 0;
+    return SYN_OK;
+}
+
+static syn_status encode(program *p, syn__et_walk *walk, const syn_mesh_group *groups,
+                         syn_error *err) {
+    syn__buf message = {0};
+    syn__et_node node;
+    size_t plain = 0;
+    bool more = true;
+    syn_status s = SYN_OK;
+    while (s == SYN_OK && more) {
+        s = syn__et_walk_node(walk, &node, &more, err);
+        if (s == SYN_OK && more) s = add_node(p, &node, groups, &message, &plain, err);
+        if (s == SYN_OK && (p->bytes.failed || message.failed))
+            s = SYN_FAIL_NOMEM(err, p->bytes.cap, "the encoded nodes of a stage");
+    }
+    syn__buf_free(&message);
+    return s;
+}
+
+static void free_program(program *p) {
+    syn__buf_free(&p->bytes);
+    syn_free(p->pieces);
+    syn_free(p->slots);
+}
+
+/* ---- Filling ---- */
+
+/* One rank's slots, encoded one after another. Slot i ends at ends[i]. */
+typedef struct filled {
+    syn__buf bytes;
+    size_t *ends;
+} filled;
+
+static void fill_slot(syn__buf *out, const slot *s, const syn_mesh_group *group, int32_t rank) {
+    syn__et_attr attrs[3];
+    const int32_t other = s->index >= 0 ? syn_mesh_group_rank(group, s->index) : -1;
+    char id[16];
+    if (s->use == COLLECTIVE) {
+        snprintf(id, sizeof id, "%" PRIu32, group->id);
+        attrs[0] = syn__et_data(syn__str_of("pg_name"), SYN__ET_STRING, (syn__str){id, strlen(id)});
+        attrs[1] = syn__et_data(syn__str_of("pg_desc"), SYN__ET_STRING, syn__str_of(group->name));
+        attrs[2] = syn__et_number("root", SYN__ET_INT32, (uint64_t)(int64_t)other);
+        syn__et_put_attrs(out, attrs, s->index >= 0 ? 3 : 2);
+        return;
+    }
+    if (s->use == SEND_STREAM || s->use == RECV_STREAM) {
+        const int32_t stream = syn_message_stream(other, s->use == SEND_STREAM);
+        attrs[0] = syn__et_number("stream", SYN__ET_INT64, (uint64_t)stream);
+        syn__et_put_attrs(out, attrs, 1);
+        return;
+    }
+    const uint64_t from = (uint64_t)(s->use == SEND ? rank : other),
+                   to = (uint64_t)(s->use == SEND ? other : rank);
+    attrs[0] = syn__et_number("comm_src", SYN__ET_INT32, from);
+    attrs[1] = syn__et_number("comm_dst", SYN__ET_INT32, to);
+    syn__et_put_attrs(out, attrs, 2);
+}
+
+static syn_status fill(filled *f, const program *p, const syn_mesh_group *groups, int32_t rank,
+                       syn_error *err) {
+    f->bytes.bytes = 0;
+    for (size_t i = 0; i < p->n_slots; i++) {
+        fill_slot(&f->bytes, &p->slots[i], &groups[p->slots[i].kind], rank);
+        f->ends[i] = f->bytes.bytes;
+    }
+    return f->bytes.failed ? SYN_FAIL_NOMEM(err, f->bytes.cap, "a rank's groups") : SYN_OK;
+}
+
+static syn__str filled_slot(const filled *f, uint32_t number) {
+    const size_t begin = number > 0 ? f->ends[number - 1] : 0;
+    return (syn__str){f->bytes.data + begin, f->ends[number] - begin};
+}
+
+static void write_program(const program *p, const filled *f, syn_sink *sink) {
+    const char *at = p->bytes.data;
+    for (size_t i = 0; i < p->n_pieces; i++) {
+        const piece *one = &p->pieces[i];
+        size_t bytes = one->parts[one->n];
+        for (uint32_t k = 0; k < one->n; k++)
+            bytes += one->parts[k] + filled_slot(f, one->slots[k]).bytes;
+        char length[SYN__ET_VARINT_MAX];
+        syn_sink_write(sink, at, one->plain);
+        at += one->plain;
+        syn_sink_write(sink, length, (size_t)(syn__et_varint(length, bytes) - length));
+        for (uint32_t k = 0; k <= one->n; k++) {
+            syn_sink_write(sink, at, one->parts[k]);
+            at += one->parts[k];
+            if (k == one->n) break;
+            const syn__str text = filled_slot(f, one->slots[k]);
+            syn_sink_write(sink, text.text, text.bytes);
+        }
+    }
+    syn_sink_write(sink, at, p->bytes.bytes - (size_t)(at - p->bytes.data));
+}
+
+/* ---- Groups ---- */
+
+/* Computes the rank's groups of the kinds that are used. */
+static void used_groups(const syn_stamper *s, const bool used[SYN_MESH_KINDS], int32_t rank,
+                        syn_mesh_group groups[SYN_MESH_KINDS]) {
+    syn_mesh_groups(&s->plan, rank, groups);
+    for (int k = 0; k < SYN_MESH_KINDS; k++)
+        if (!used[k]) groups[k].id = 0;
+}
+
+/* Sets graph->groups to n groups, which free_groups frees. */
+static syn_status make_groups(syn_graph *graph, const syn_mesh_group *groups, size_t n,
+                              syn_error *err) {
+    size_t ranks = 0;
+    for (size_t i = 0; i < n; i++) ranks += groups[i].id != 0 ? (size_t)groups[i].n : 0;
+    graph->n_groups = 0;
+    graph->groups = syn_malloc((n + 1) * sizeof *graph->groups);
+    int32_t *list = syn_malloc((ranks + 1) * sizeof *list);
+    if (!graph->groups || !list) {
+        syn_free(graph->groups);
+        syn_free(list);
+        graph->groups = NULL;
+        return SYN_FAIL_NOMEM(err, ranks * sizeof *list, "groups");
+    }
+    /* The first group's list is the start of the memory. */
+    for (size_t i = 0; i < n; i++) {
+        if (groups[i].id == 0) continue;
+        for (int32_t k = 0; k < groups[i].n; k++) list[k] = syn_mesh_group_rank(&groups[i], k);
+        graph->groups[graph->n_groups++] =
+            (syn_graph_group){groups[i].id, groups[i].name, list, (uint32_t)groups[i].n};
+        list += groups[i].n;
+    }
+    if (graph->n_groups == 0) syn_free(list);
+    return SYN_OK;
+}
+
+static void free_groups(syn_graph *graph) {
+    if (graph->n_groups > 0) syn_free((void *)(uintptr_t)graph->groups[0].ranks);
+    syn_free(graph->groups);
+}
+
+/* Writes comm_group.json. Each group is listed by its first rank. */
+static syn_status write_groups(syn_stamper *s, syn_error *err) {
+    syn_graph graph = {.world_size = s->plan.ranks};
+    syn_mesh_group *all = NULL, of_rank[SYN_MESH_KINDS];
+    size_t n = 0, cap = 0;
+    syn_status status = SYN_OK;
+    syn_sink *sink = NULL;
+    for (int32_t r = 0; r < s->plan.ranks && status == SYN_OK; r++) {
+        used_groups(s, s->used, r, of_rank);
+        status = syn_grow(&all, &cap, n + SYN_MESH_KINDS, sizeof *all, err);
+        for (int k = 0; k < SYN_MESH_KINDS && status == SYN_OK; k++)
+            if (of_rank[k].id != 0 && syn_mesh_group_rank(&of_rank[k], 0) == r)
+                all[n++] = of_rank[k];
+    }
+    if (status == SYN_OK) status = make_groups(&graph, all, n, err);
+    if (status == SYN_OK) status = syn_sink_open_file(&sink, syn__et_group_path(&s->names), err);
+    if (status == SYN_OK) {
+        status = syn_export_comm_group(&graph, s->node_ranks, sink, err);
+        const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
+        if (status == SYN_OK) status = closed;
+    }
+    free_groups(&graph);
+    syn_free(all);
+    return status;
+}
+
+/* ---- Ranks with the same times ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    return (hash ^ value) * 1099511628211u; /* FNV-1a */
+}
+
+/* A hash of everything that the predicted times of a rank's communication depend on: on how many
+   nodes each group is, how many of its ranks share a node, and which ranks of the pipeline are on
+   this rank's node. The group of all ranks is the same for all. */
+static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS], int32_t rank) {
+    syn_mesh_group groups[SYN_MESH_KINDS];
+    uint64_t hash = 14695981039346656037u;
+    if (s->node_ranks <= 0) return 0;
+    syn_mesh_groups(&s->plan, rank, groups);
+    for (int k = 0; k < SYN_MESH_KINDS; k++) {
+        const syn_mesh_group *g = &groups[k];
+        int32_t nodes = 0, here = 0, most = 0;
+        if (!used[k] || g->id == 0 || k == SYN_MESH_WORLD) continue;
+        for (int32_t i = 0, last = -1; i < g->n; i++) {
+            const int32_t node = syn_mesh_group_rank(g, i) / s->node_ranks;
+            here = node == last ? here + 1 : 1;
+            nodes += node != last;
+            most = here > most ? here : most;
+            last = node;
+            if (k == SYN_MESH_PP) hash = mix(hash, node == rank / s->node_ranks);
+        }
+        hash = mix(mix(hash, (uint64_t)nodes), (uint64_t)most);
+    }
+    return hash;
+}
+
+static int32_t stage_of(const syn_stamper *s, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(&s->plan, stride);
+    return rank / stride[SYN_AXIS_PP] % s->plan.pp;
+}
+
+int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
+    for (int32_t r = 0; r < s->plan.ranks; r++)
+        if (!s->written[r] && stage_of(s, r) == stage) return r;
+    return -1;
+}
+
+/* ---- Sets ---- */
+
+static void free_stamper(syn_stamper *s) {
+    syn__et_names_close(&s->names);
+    syn_free(s->written);
+    syn_free(s);
+}
+
+syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, int32_t node_ranks,
+                          const char *prefix, const char *version, syn_error *err) {
+    const size_t ranks = (size_t)plan->ranks;
+    SYN_TRY(syn__et_supported(err));
+    syn_stamper *s = syn_calloc(1, sizeof *s);
+    if (!s) return SYN_FAIL_NOMEM(err, sizeof *s, "a trace set");
+    s->plan = *plan;
+    s->version = version;
+    s->node_ranks = node_ranks;
+    s->written = syn_calloc(ranks, sizeof *s->written);
+    syn_status status = s->written ? syn_make_prefix_folder(prefix, err)
+                                   : SYN_FAIL_NOMEM(err, ranks * sizeof *s->written, "ranks");
+    if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
+    if (status == SYN_OK) status = syn__et_remove_old_set(&s->names, (uint32_t)plan->ranks, err);
+    if (status == SYN_OK) *out = s;
+    else free_stamper(s);
+    return status;
+}
+
+/* Writes the metadata of a rank, which has its own groups. */
+static syn_status write_meta(const syn_stamper *s, const syn_graph *graph, int32_t rank,
+                             const syn_mesh_group *groups, syn_sink *sink, syn_error *err) {
+    syn_graph own = *graph;
+    syn_graph_rank renamed = graph->ranks[0];
+    syn__buf message = {0}, out = {0};
+    syn__et_meta meta;
+    renamed.rank = rank;
+    own.ranks = &renamed;
+    SYN_TRY(make_groups(&own, groups, SYN_MESH_KINDS, err));
+    syn__et_walk walk = {.graph = &own, .version = s->version};
+    syn_status status = syn__et_walk_meta(&walk, &meta, err);
+    if (status == SYN_OK) {
+        syn__et_put_meta(&message, &meta);
+        put_message(&out, &message);
+        if (message.failed || out.failed) status = SYN_FAIL_NOMEM(err, message.cap, "metadata");
+        else syn_sink_write(sink, out.data, out.bytes);
+    }
+    syn__et_walk_close(&walk);
+    syn__buf_free(&message);
+    syn__buf_free(&out);
+    free_groups(&own);
+    return status;
+}
+
+static syn_status write_rank(syn_stamper *s, const syn_graph *graph, const program *p, filled *f,
+                             int32_t rank, syn_error *err) {
+    syn_mesh_group groups[SYN_MESH_KINDS];
+    syn_sink *sink;
+    used_groups(s, p->used, rank, groups);
+    SYN_TRY(fill(f, p, groups, rank, err));
+    SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&s->names, (uint32_t)rank), err));
+    syn_status status = write_meta(s, graph, rank, groups, sink, err);
+    if (status == SYN_OK) write_program(p, f, sink);
+    s->counts.bytes += syn_sink_bytes(sink);
+    s->counts.nodes += p->nodes;
+    s->counts.files++;
+    const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
+    return status == SYN_OK ? closed : status;
+}
+
+/* Writes the files of all ranks like the recorded one. */
+static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const program *p,
+                              syn_error *err) {
+    const int32_t recorded = graph->ranks[0].rank, stage = stage_of(s, recorded);
+    const uint64_t times = placement(s, p->used, recorded);
+    filled f = {.ends = syn_malloc((p->n_slots + 1) * sizeof *f.ends)};
+    syn_status status = SYN_OK;
+    if (!f.ends) return SYN_FAIL_NOMEM(err, p->n_slots * sizeof *f.ends, "a rank's groups");
+    for (int32_t r = 0; r < s->plan.ranks && status == SYN_OK; r++) {
+        if (s->written[r] || stage_of(s, r) != stage || placement(s, p->used, r) != times) continue;
+        status = write_rank(s, graph, p, &f, r, err);
+        s->written[r] = true;
+    }
+    syn__buf_free(&f.bytes);
+    syn_free(f.ends);
+    return status;
+}
+
+syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err) {
+    syn_mesh_group groups[SYN_MESH_KINDS];
+    syn__et_walk walk;
+    syn__et_meta unused;
+    program p = {0};
+    if (graph->n_ranks != 1)
+        return SYN_FAIL(err, SYN_E_INVALID, "the graph has %u ranks instead of one recorded rank",
+                        (unsigned)graph->n_ranks);
+    SYN_TRY(syn__et_check_rank(graph, 0, err));
+    syn_mesh_groups(&s->plan, graph->ranks[0].rank, groups);
+    for (int k = 0; k < SYN_MESH_KINDS; k++) {
+        p.used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
+        s->used[k] = s->used[k] || p.used[k];
+    }
+    SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->version, err));
+    syn_status status = syn__et_walk_meta(&walk, &unused, err);
+    if (status == SYN_OK) status = encode(&p, &walk, groups, err);
+    syn__et_walk_close(&walk);
+    if (status == SYN_OK) status = write_ranks(s, graph, &p, err);
+    free_program(&p);
+    return status;
+}
+
+syn_stamp_counts syn_stamp_count(const syn_stamper *s) {
+    return s->counts;
+}
+
+syn_status syn_stamp_close(syn_stamper *s, bool keep, syn_error *err) {
+    syn_status status = SYN_OK;
+    if (!s) return SYN_OK;
+    for (int32_t stage = 0; stage < s->plan.pp; stage++)
+        keep = keep && syn_stamp_next(s, stage) < 0;
+    if (keep) status = write_groups(s, err);
+    free_stamper(s);
+    return status;
+}

@@ -1,0 +1,124 @@
+"""Traces of clusters: sets that synth writes from one recorded rank of each stage are, byte for byte,
+the sets that pretrain writes when it records every rank; the padded vocabulary is Megatron-LM's; and
+a run that fails leaves no set that looks complete."""
+import filecmp
+import glob
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, enter_folder, finish, run  # noqa: E402
+from pretrain_runs import BERT, DEEP, LLAMA  # noqa: E402
+
+MODELS = {**DEEP, "untied": {**LLAMA, "num_hidden_layers": 8}, "bert": BERT}
+# (model, options): every kind of group, with neighbours along each axis
+LAYOUTS = [
+    ("gpt4", "--tp 2 --pp 2 --dp 2 --sp --zero 1 --global-batch 8"),
+    ("gpt4", "--tp 4 --pp 4 --dp 3 --global-batch 24 --dtype bf16"),
+    ("untied", "--pp 4 --dp 2 --schedule interleaved --vp 2 --global-batch 16"),
+    ("untied", "--tp 2 --pp 4 --dp 2 --schedule zb-h1 --global-batch 16 --rank-order pp-dp-tp"),
+    ("llama4", "--dp 12 --zero 3 --hsdp 3 --micro-batch 2"),
+    ("llama4", "--pp 2 --dp 4 --tp 2 --zero 3 --global-batch 16 --activation-recompute full"),
+    ("qwen4", "--tp 2 --dp 2 --sp --zero 2 --reduce-dtype bf16"),
+    ("bert4", "--tp 2 --pp 3 --layers-per-stage 1,2,1 --dp 2 --global-batch 8 --zero 2"),
+    ("gpt4", "--rank-order dp-tp-pp --dp 8 --tp 2"),
+    ("bert", ""),
+]
+
+
+def synth(*options, **how):
+    return subprocess.run([os.path.join(BUILD, "synth"), *options], capture_output=True, text=True,
+                          check=False, **how)
+
+
+def files(prefix):
+    return sorted(glob.glob(prefix + ".*.et") + glob.glob(prefix + ".comm_group.json"))
+
+
+def as_recorded():
+    for i, (model, layout) in enumerate(LAYOUTS):
+        shape = ["--model-config", f"{model}.json", "--max-seq-length", "32", "--hw", "a100-80g",
+                 "--micro-batch", "1", *layout.split()]
+        ours, theirs = f"stamped{i}", f"recorded{i}"
+        done = synth("--out", ours, "--make-vocab-size-divisible-by", "1", *shape)
+        check(done.returncode == 0, f"{layout}: {done.stderr}")
+        done = subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta",
+                               "--enable-tracing", "--trace-wait-steps", "0", "--max-steps", "1",
+                               "--out-dir", ".", "--trace-name", theirs, "--quiet", *shape],
+                              capture_output=True, text=True, check=False)
+        check(done.returncode == 0, f"{layout}: {done.stderr}")
+        pairs = [(path, ours + path[len(theirs):]) for path in files(theirs)]
+        check([other for _, other in pairs] == files(ours), f"{layout}: {files(ours)}")
+        other = [a for a, b in pairs if not filecmp.cmp(a, b, shallow=False)]
+        check(not other, f"{model} {layout}: {len(other)} of {len(pairs)} files differ: {other[:3]}")
+
+
+def many_ranks():
+    """Ranks with up to four digits, and group ids with up to three."""
+    for ranks, layout in ((1024, "--dp 1024 --zero 1"),
+                          (256, "--tp 4 --pp 4 --dp 16 --zero 1 --global-batch 128")):
+        done = synth("--model-config", "gpt4.json", "--max-seq-length", "16", "--out", "many",
+                     *layout.split())
+        check(done.returncode == 0 and f"{ranks} ranks with" in done.stdout,
+              done.stdout + done.stderr)
+        checked = run("validate", "--input", "many")
+        check(checked.returncode == 0 and b"no problem; a simulation finishes" in checked.stdout,
+              checked.stdout.decode())
+
+
+def padded():
+    """With tp 4, GPT-2's vocabulary of 50,257 becomes 50,688 (Megatron-LM's
+    _vocab_size_with_padding: a multiple of 128 * 4), so each rank's head has 12,672 columns."""
+    done = synth("--model", "gpt3-125m", "--tp", "4", "--max-seq-length", "64", "--out", "padded")
+    check(done.returncode == 0, done.stderr)
+    check(run("json", "--input", "padded.0.et", "--output", "padded.json").returncode == 0, "json")
+    with open("padded.json", encoding="utf-8") as f:
+        head = [n for n in json.load(f)["ranks"][0]["nodes"] if n["name"] == "head/lm_head"]
+    check(head and {a["name"]: a for a in head[0]["attr"]}["num_ops"]["int64Val"] ==
+          str(2 * 64 * 768 * 50688 // 4), str(head[:1]))
+
+
+def failures():
+    small = ["--model-config", "gpt4.json", "--max-seq-length", "16", "--out", "refused"]
+    for options, said in (
+            ("--dp 4 --global-batch 10", "--global-batch 10 is not a multiple of 4, the samples of "
+             "a microbatch (1) on 4 data-parallel ranks"),
+            ("--num-gpus 8 --dp 3 --tp 2", "--num-gpus 8 contradicts tp 2 x dp 3 x pp 1, which is "
+             "6"),
+            ("--num-gpus 7 --tp 2", "7 ranks are not a multiple of tp 2"),
+            ("--sp", "--sp has no effect without --tp"),
+            ("--pp 3", "the 4 layers of"),
+            ("--max-seq-length 4096", "--max-seq-length 4096 exceeds the")):
+        done = synth(*small, *options.split())
+        check(done.returncode != 0 and said in done.stderr and not files("refused"),
+              f"{options}: {done.stderr}")
+    check("--out PREFIX" in synth("--model", "gpt2").stderr, "no --out")
+    check(synth(*small[:-1], "full", "--dp", "4").returncode == 0, "four ranks")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
+
+    done = synth(*small[:-1], "full", "--dp", "2", preexec_fn=limit)
+    check(done.returncode == 1 and "File too large" in done.stderr, done.stderr)
+    check(not os.path.exists("full.comm_group.json"), f"an incomplete set: {files('full')}")
+
+
+def main():
+    enter_folder()
+    for name, config in MODELS.items():
+        with open(f"{name}.json", "w", encoding="utf-8") as f:
+            json.dump(config, f)
+    as_recorded()
+    many_ranks()
+    padded()
+    failures()
+    finish()
+
+
+main()

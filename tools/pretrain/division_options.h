@@ -1,0 +1,128 @@
+/* The options that say how ranks divide a model, which pretrain and synth share. */
+#ifndef TOOLS_DIVISION_OPTIONS_H
+#define TOOLS_DIVISION_OPTIONS_H
+
+#include "tools/pretrain/pretrain.h"
+
+#define DIVISION_OPTIONS                                                                           \
+    {"tp", CLI_INT, &pretrain_given.tp, "N", "tensor-parallel size", 1, 65536},                    \
+        {"sp",                                                                                     \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.parallel.sp,                                                              \
+         NULL,                                                                                     \
+         "sequence parallelism: tensor-parallel ranks divide the tokens between sharded layers",   \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"sp_keep",                                                                                \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.sp_keep,                                                                  \
+         NULL,                                                                                     \
+         "save gathered activations for backward instead of gathering them again",                 \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"pp", CLI_INT, &pretrain_given.parallel.pp, "N", "pipeline stages [1]", 1, 65536},        \
+        {"schedule",                                                                               \
+         CLI_CHOICE,                                                                               \
+         &pretrain_given.parallel.schedule,                                                        \
+         "1f1b|gpipe|interleaved|zb-h1",                                                           \
+         "order of the microbatches in a pipeline",                                                \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"vp",                                                                                     \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.vp,                                                              \
+         "N",                                                                                      \
+         "interleaved schedule: chunks of layers per pipeline stage [1]",                          \
+         1,                                                                                        \
+         65535},                                                                                   \
+        {"microbatch_group",                                                                       \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.microbatch_group,                                                \
+         "N",                                                                                      \
+         "interleaved schedule: consecutive microbatches of a chunk; default: the number of "      \
+         "stages",                                                                                 \
+         1,                                                                                        \
+         1e6},                                                                                     \
+        {"layers_per_stage",                                                                       \
+         CLI_TEXT,                                                                                 \
+         &pretrain_given.division.layers,                                                          \
+         "N,N,...",                                                                                \
+         "layers of each pipeline stage, such as 7,8,8,7; with --vp, of each chunk: first the "    \
+         "first "                                                                                  \
+         "chunks of all stages, then the second ones, ...; default: the same number",              \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"count_embedding",                                                                        \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.division.count_embedding,                                                 \
+         NULL,                                                                                     \
+         "count the embedding as a layer, so that the first stage has one layer fewer",            \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"count_loss",                                                                             \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.division.count_loss,                                                      \
+         NULL,                                                                                     \
+         "count the head and the loss as a layer, so that the last stage has one layer fewer",     \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"layout",                                                                                 \
+         CLI_TEXT,                                                                                 \
+         &pretrain_given.division.layout,                                                          \
+         "STRING",                                                                                 \
+         "what each stage or chunk has, as in Megatron-LM: E embedding, t layer, L loss, | next "  \
+         "stage, "                                                                                 \
+         "x*N and (...)*N repeat; example for 30 layers and --pp 4: Et*7|(t*8|)*2t*7L",            \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"rank_order",                                                                             \
+         CLI_TEXT,                                                                                 \
+         &pretrain_given.parallel.rank_order,                                                      \
+         "ORDER",                                                                                  \
+         "which ranks are neighbours: ranks of the first axis are consecutive, as in Megatron-LM " \
+         "[tp-dp-pp]",                                                                             \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"zero",                                                                                   \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.zero,                                                            \
+         "0|1|2|3",                                                                                \
+         "ZeRO stage: data-parallel ranks divide the optimizer state (1), also the gradients "     \
+         "(2), and "                                                                               \
+         "also the parameters (3, as FSDP)",                                                       \
+         0,                                                                                        \
+         3},                                                                                       \
+        {"hsdp",                                                                                   \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.hsdp,                                                            \
+         "K",                                                                                      \
+         "ZeRO 3: groups of K data-parallel ranks divide the state, and the groups have copies "   \
+         "of it "                                                                                  \
+         "(hybrid sharding); default: all ranks divide it",                                        \
+         2,                                                                                        \
+         65536},                                                                                   \
+        {"no_reshard",                                                                             \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.no_reshard,                                                               \
+         NULL,                                                                                     \
+         "ZeRO 3: keep parameters gathered between the forward and the backward pass",             \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"buckets",                                                                                \
+         CLI_CHOICE,                                                                               \
+         &pretrain_given.buckets,                                                                  \
+         "pytorch|megatron|none",                                                                  \
+         "how gradients are grouped into collectives of data-parallel ranks: in buckets of 25 "    \
+         "MiB, of "                                                                                \
+         "at least 40 million elements, or all in one",                                            \
+         0,                                                                                        \
+         0},                                                                                       \
+    {                                                                                              \
+        "reduce_dtype", CLI_CHOICE, &pretrain_given.reduce_dtype, "f32|bf16",                      \
+            "dtype in which gradients are summed over ranks; bf16 halves the bytes, but rounds "   \
+            "the "                                                                                 \
+            "gradients",                                                                           \
+            0, 0                                                                                   \
+    }
+
+#endif

@@ -1,0 +1,74 @@
+/* Options of the program synth. */
+#include "tools/folders.h"
+#include "tools/pretrain/division_options.h"
+#include "tools/synth/synth.h"
+
+const cli_option synth_options[] = {
+    CLI_GROUP("Model"),
+    {"model", CLI_TEXT, &pretrain_given.model, "NAME",
+     "preset: gpt3-175b, llama-3-8b, bert-base-uncased, ...; an unknown name lists all", 0, 0},
+    {"model_config", CLI_TEXT, &pretrain_given.model_config, "FILE", "HuggingFace config.json", 0,
+     0},
+    {"max_seq_length", CLI_INT, &pretrain_given.max_seq_length, "N",
+     "tokens per sample; default: the model's maximum, but not more than 8192", 4, 1e6},
+    {"micro_batch", CLI_INT, &pretrain_given.batch_size, "N",
+     "samples per data-parallel rank and microbatch", 1, 1e6},
+    {"global_batch", CLI_INT, &pretrain_given.global_batch, "N",
+     "samples per step; default: one microbatch per data-parallel rank", 1, 1e9},
+    {"batch_size", CLI_ALIAS, NULL, "micro_batch", NULL, 0, 0},
+    {"dropout", CLI_REAL, &pretrain_given.dropout, "P",
+     "dropout probability of activations; default: from config.json, or the model's own", 0, 0.999},
+    {"make_vocab_size_divisible_by", CLI_INT, &pretrain_given.vocab_multiple, "N",
+     "pad each rank's rows of the vocabulary to a multiple of N, as Megatron-LM does [128]", 1,
+     1e6},
+    CLI_GROUP("Parallelism"),
+    {"dp", CLI_INT, &pretrain_given.dp, "N", "data-parallel size [1]", 1, 65536},
+    {"num_gpus", CLI_INT, &pretrain_given.num_gpus, "N",
+     "number of ranks; default: the product of tp, pp and dp", 1, 1048576},
+    DIVISION_OPTIONS,
+    PARALLEL_OPTIONS(pretrain_given.parallel),
+    CLI_GROUP("Precision and prediction"),
+    {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]",
+     "predict times for this machine: a100-80g, h100, h200, b200, v100-32g, cpu or a JSON file; "
+     "stack: pytorch-eager, megatron or serving [a100-80g+megatron]",
+     0, 0},
+    {"dtype", CLI_CHOICE, &pretrain_given.dtype, "f32|bf16",
+     "dtype of parameters, activations and tensor-parallel collectives; default: the dtype of the "
+     "published checkpoint, else bf16",
+     0, 0},
+    {"activation_recompute", CLI_CHOICE, &pretrain_given.recompute, "none|selective|full",
+     "activations to recompute in backward instead of saving them", 0, 0},
+    CLI_GROUP("Output"),
+    {"out", CLI_TEXT, &pretrain_given.out, "PREFIX",
+     "write PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
+    {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},
+    {"json", CLI_FLAG, &pretrain_given.json, NULL, "print the prediction as one JSON object", 0, 0},
+    CLI_END};
+
+int synth_check_options(pretrain *run, int argc, char **argv) {
+    const cli_program *program = run->launch.program;
+    run->args = &pretrain_given;
+    pretrain_given.device = "meta";
+    if (!cli_was_given(program, argc, argv, "micro-batch")) pretrain_given.batch_size = 1;
+    if (pretrain_given.vocab_multiple == 0) pretrain_given.vocab_multiple = 128;
+    if (!cli_was_given(program, argc, argv, "max-seq-length")) pretrain_given.max_seq_length = 0;
+    if ((pretrain_given.model != NULL) + (pretrain_given.model_config != NULL) != 1)
+        return cli_fail(program, CLI_USAGE,
+                        "--model or --model-config selects the model; give one of them");
+    if (!pretrain_given.out)
+        return cli_fail(program, CLI_USAGE, "--out PREFIX says where to write; give it");
+    if (!folder_is_prefix(pretrain_given.out))
+        return cli_fail(program, CLI_USAGE,
+                        "--out '%s' names no file; give a prefix, such as run/a",
+                        pretrain_given.out);
+    if (!cli_was_given(program, argc, argv, "num-gpus") && pretrain_given.dp == 0)
+        pretrain_given.dp = 1;
+    int code = pretrain_check_division(run, argc, argv);
+    if (code == CLI_RUN) code = pretrain_take_sizes(program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (pretrain_given.json) pretrain_given.quiet = true;
+    run->launch.ranks = (int32_t)pretrain_given.num_gpus;
+    const int device = launch_device(&run->launch, pretrain_given.device);
+    pretrain_predict_alone(run);
+    return device;
+}

@@ -2,6 +2,7 @@
    each pipeline stage is recorded on `meta`, without data; the files of all other ranks are written
    from these. */
 #include "tools/synth/synth.h"
+#include "syntorch/base/memory.h"
 
 static const char *const examples[] = {
     "synth --model gpt3-175b --tp 8 --pp 8 --sp --global-batch 8 --out run/gpt3",
@@ -30,14 +31,19 @@ static syn_status write_set(syn_error *err) {
     l->main = pretrain_rank;
     l->user = &run;
     syn_status s = pretrain_prepare(&run, err);
-    if (s == SYN_OK)
-        s = syn_stamp_open(&run.stamper, &l->parallel, run.hw.node_ranks, run.args->out,
-                           "syntorch " SYN_VERSION, err);
+    bool *wanted = NULL;
+    if (s == SYN_OK) s = synth_ranks(&run, &wanted, err);
+    const syn_stamp_options options = {.node_ranks = run.hw.node_ranks,
+                                       .version = "syntorch " SYN_VERSION,
+                                       .wanted = wanted,
+                                       .one_each = synth_one_each(&run)};
+    if (s == SYN_OK) s = syn_stamp_open(&run.stamper, &l->parallel, run.args->out, &options, err);
     if (s == SYN_OK) s = launch_threads(l, err);
     s = launch_run(l, s, err);
     const syn_stamp_counts n = run.stamper ? syn_stamp_count(run.stamper) : (syn_stamp_counts){0};
     const syn_status closed = syn_stamp_close(run.stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
+    syn_free(wanted);
     if (s == SYN_OK && !run.args->quiet) {
         char bytes[32], shown[CLI_SHOWN_BYTES];
         printf("written: %s.*, %llu ranks with %llu nodes, %s\n",

@@ -50,9 +50,8 @@ typedef struct program {
 struct syn_stamper {
     syn_plan plan;
     syn__et_names names;
-    const char *version;
-    int32_t node_ranks;
-    bool *written;             /* by rank */
+    syn_stamp_options options;
+    bool *done;                /* by rank: written or not wanted */
     bool used[SYN_MESH_KINDS]; /* kinds of groups that a rank has used */
     syn_stamp_counts counts;
 };
@@ -333,7 +332,7 @@ static syn_status write_groups(syn_stamper *s, syn_error *err) {
     if (status == SYN_OK) status = make_groups(&graph, all, n, err);
     if (status == SYN_OK) status = syn_sink_open_file(&sink, syn__et_group_path(&s->names), err);
     if (status == SYN_OK) {
-        status = syn_export_comm_group(&graph, s->node_ranks, sink, err);
+        status = syn_export_comm_group(&graph, s->options.node_ranks, sink, err);
         const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
         if (status == SYN_OK) status = closed;
     }
@@ -354,19 +353,19 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS], int32_t rank) {
     syn_mesh_group groups[SYN_MESH_KINDS];
     uint64_t hash = 14695981039346656037u;
-    if (s->node_ranks <= 0) return 0;
+    if (s->options.node_ranks <= 0) return 0;
     syn_mesh_groups(&s->plan, rank, groups);
     for (int k = 0; k < SYN_MESH_KINDS; k++) {
         const syn_mesh_group *g = &groups[k];
         int32_t nodes = 0, here = 0, most = 0;
         if (!used[k] || g->id == 0 || k == SYN_MESH_WORLD) continue;
         for (int32_t i = 0, last = -1; i < g->n; i++) {
-            const int32_t node = syn_mesh_group_rank(g, i) / s->node_ranks;
+            const int32_t node = syn_mesh_group_rank(g, i) / s->options.node_ranks;
             here = node == last ? here + 1 : 1;
             nodes += node != last;
             most = here > most ? here : most;
             last = node;
-            if (k == SYN_MESH_PP) hash = mix(hash, node == rank / s->node_ranks);
+            if (k == SYN_MESH_PP) hash = mix(hash, node == rank / s->options.node_ranks);
         }
         hash = mix(mix(hash, (uint64_t)nodes), (uint64_t)most);
     }
@@ -381,7 +380,7 @@ static int32_t stage_of(const syn_stamper *s, int32_t rank) {
 
 int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
     for (int32_t r = 0; r < s->plan.ranks; r++)
-        if (!s->written[r] && stage_of(s, r) == stage) return r;
+        if (!s->done[r] && stage_of(s, r) == stage) return r;
     return -1;
 }
 
@@ -389,24 +388,26 @@ int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
 
 static void free_stamper(syn_stamper *s) {
     syn__et_names_close(&s->names);
-    syn_free(s->written);
+    syn_free(s->done);
     syn_free(s);
 }
 
-syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, int32_t node_ranks,
-                          const char *prefix, const char *version, syn_error *err) {
+syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *prefix,
+                          const syn_stamp_options *options, syn_error *err) {
     const size_t ranks = (size_t)plan->ranks;
+    const uint32_t keep = options->wanted || options->one_each ? 0 : (uint32_t)plan->ranks;
     SYN_TRY(syn__et_supported(err));
     syn_stamper *s = syn_calloc(1, sizeof *s);
     if (!s) return SYN_FAIL_NOMEM(err, sizeof *s, "a trace set");
     s->plan = *plan;
-    s->version = version;
-    s->node_ranks = node_ranks;
-    s->written = syn_calloc(ranks, sizeof *s->written);
-    syn_status status = s->written ? syn_make_prefix_folder(prefix, err)
-                                   : SYN_FAIL_NOMEM(err, ranks * sizeof *s->written, "ranks");
+    s->options = *options;
+    s->done = syn_calloc(ranks, sizeof *s->done);
+    for (size_t r = 0; s->done && options->wanted && r < ranks; r++)
+        s->done[r] = !options->wanted[r];
+    syn_status status = s->done ? syn_make_prefix_folder(prefix, err)
+                                : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
     if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
-    if (status == SYN_OK) status = syn__et_remove_old_set(&s->names, (uint32_t)plan->ranks, err);
+    if (status == SYN_OK) status = syn__et_remove_old_set(&s->names, keep, err);
     if (status == SYN_OK) *out = s;
     else free_stamper(s);
     return status;
@@ -422,7 +423,8 @@ static syn_status write_meta(const syn_stamper *s, const syn_graph *graph, int32
     renamed.rank = rank;
     own.ranks = &renamed;
     SYN_TRY(make_groups(&own, groups, SYN_MESH_KINDS, err));
-    syn__et_walk walk = {.graph = &own, .version = s->version};
+    syn__et_walk walk = {
+        .graph = &own, .version = s->options.version, .verbatim = syn__et_is_verbatim(graph)};
     syn_status status = syn__et_walk_meta(&walk, &meta, err);
     if (status == SYN_OK) {
         syn__et_put_meta(&message, &meta);
@@ -462,9 +464,9 @@ static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const prog
     syn_status status = SYN_OK;
     if (!f.ends) return SYN_FAIL_NOMEM(err, p->n_slots * sizeof *f.ends, "a rank's groups");
     for (int32_t r = 0; r < s->plan.ranks && status == SYN_OK; r++) {
-        if (s->written[r] || stage_of(s, r) != stage || placement(s, p->used, r) != times) continue;
-        status = write_rank(s, graph, p, &f, r, err);
-        s->written[r] = true;
+        if (s->done[r] || stage_of(s, r) != stage || placement(s, p->used, r) != times) continue;
+        if (r == recorded || !s->options.one_each) status = write_rank(s, graph, p, &f, r, err);
+        s->done[r] = true;
     }
     syn__buf_free(&f.bytes);
     syn_free(f.ends);
@@ -485,7 +487,7 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
         p.used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
         s->used[k] = s->used[k] || p.used[k];
     }
-    SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->version, err));
+    SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->options.version, err));
     syn_status status = syn__et_walk_meta(&walk, &unused, err);
     if (status == SYN_OK) status = encode(&p, &walk, groups, err);
     syn__et_walk_close(&walk);

@@ -73,7 +73,7 @@ tools/saving: syntorch+ models+ tools
 tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
-tools/synth: tools tools/pretrain
+tools/synth: syntorch+ tools tools/pretrain
 tools/calibrate: syntorch+ ops comm models+ export tools tools/launch
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
     export/workload export/pytorch/read tools tools/pytorch

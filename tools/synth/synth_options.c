@@ -1,4 +1,8 @@
 /* Options of the program synth. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/pretrain/division_options.h"
 #include "tools/synth/synth.h"
@@ -41,6 +45,8 @@ const cli_option synth_options[] = {
     CLI_GROUP("Output"),
     {"out", CLI_TEXT, &pretrain_given.out, "PREFIX",
      "write PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
+    {"ranks", CLI_TEXT, &pretrain_given.ranks, "all|one-per-program|LIST",
+     "which files to write: all, one of each kind, or those of a list such as 0-7,16 [all]", 0, 0},
     {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},
     {"json", CLI_FLAG, &pretrain_given.json, NULL, "print the prediction as one JSON object", 0, 0},
     CLI_END};
@@ -71,4 +77,42 @@ int synth_check_options(pretrain *run, int argc, char **argv) {
     const int device = launch_device(&run->launch, pretrain_given.device);
     pretrain_predict_alone(run);
     return device;
+}
+
+bool synth_one_each(const pretrain *run) {
+    return run->args->ranks && strcmp(run->args->ranks, "one-per-program") == 0;
+}
+
+/* Parses "7" or "0-7" at *at and moves *at behind it. */
+static bool parse_range(const char **at, long *first, long *last) {
+    char *end;
+    if (**at < '0' || **at > '9') return false;
+    *first = *last = strtol(*at, &end, 10);
+    if (*end == '-') {
+        if (end[1] < '0' || end[1] > '9') return false;
+        *last = strtol(end + 1, &end, 10);
+    }
+    *at = end;
+    return *first <= *last;
+}
+
+syn_status synth_ranks(const pretrain *run, bool **wanted, syn_error *err) {
+    const char *text = run->args->ranks;
+    const long ranks = run->launch.parallel.ranks;
+    *wanted = NULL;
+    if (!text || strcmp(text, "all") == 0 || synth_one_each(run)) return SYN_OK;
+    *wanted = syn_calloc((size_t)ranks, sizeof **wanted);
+    if (!*wanted) return SYN_FAIL_NOMEM(err, (size_t)ranks, "--ranks");
+    for (const char *at = text;; at++) {
+        long first, last;
+        if (!parse_range(&at, &first, &last) || (*at != ',' && *at != '\0'))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "--ranks '%.60s' is not all, one-per-program or a list such as 0-7,16",
+                            text);
+        if (last >= ranks)
+            return SYN_FAIL(err, SYN_E_INVALID, "--ranks names rank %ld, but there are %ld ranks",
+                            last, ranks);
+        for (long r = first; r <= last; r++) (*wanted)[r] = true;
+        if (*at == '\0') return SYN_OK;
+    }
 }

@@ -184,17 +184,20 @@ const char *syn__et_group_path(syn__et_names *names) {
     return names->path;
 }
 
-static syn_status remove_file(const char *path, bool *existed, syn_error *err) {
-    *existed = unlink(path) == 0;
-    if (*existed || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
+static syn_status remove_file(const char *path, syn_error *err) {
+    if (unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot replace the older set: cannot remove %s: %s", path,
                     strerror(errno));
 }
 
 syn_status syn__et_remove_old_set(syn__et_names *names, uint32_t world_size, syn_error *err) {
-    bool existed;
-    SYN_TRY(remove_file(syn__et_group_path(names), &existed, err));
-    for (uint32_t rank = world_size; existed && rank < INT32_MAX; rank++)
-        SYN_TRY(remove_file(syn__et_rank_path(names, rank), &existed, err));
-    return SYN_OK;
+    syn__et_files old;
+    SYN_TRY(remove_file(syn__et_group_path(names), err));
+    if (syn__et_files_of_prefix(&old, names->path, names->prefix_bytes, NULL) != SYN_OK)
+        return SYN_OK; /* there is no older set */
+    syn_status s = SYN_OK;
+    for (size_t i = 0; i < old.n && s == SYN_OK; i++)
+        if ((uint32_t)old.list[i].rank >= world_size) s = remove_file(old.list[i].path, err);
+    syn__et_files_close(&old);
+    return s;
 }

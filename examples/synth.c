@@ -2,6 +2,7 @@
    each pipeline stage is recorded on `meta`, without data; the files of all other ranks are written
    from these. */
 #include "tools/synth/synth.h"
+#include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 
 static const char *const examples[] = {
@@ -22,7 +23,62 @@ static syn_status metadata(void *unused, syn_graph *graph, syn_error *err) {
     return SYN_OK;
 }
 
+static void announce(void *unused, const syn_stamp_counts *set, uint64_t free_bytes) {
+    char bytes[32], disk[32], nodes[32];
+    (void)unused;
+    if (run.args->quiet || run.args->dry_run) return;
+    printf("writing: %llu ranks with about %s nodes, %s; %s are free\n",
+           (unsigned long long)set->files, cli_count_text((double)set->nodes, nodes, sizeof nodes),
+           cli_bytes_text((double)set->bytes, bytes, sizeof bytes),
+           cli_bytes_text((double)free_bytes, disk, sizeof disk));
+    fflush(stdout);
+}
+
+static void print_written(const syn_stamp_counts *n, double seconds) {
+    char bytes[32], rate[32], shown[CLI_SHOWN_BYTES];
+    printf("%s: %s.*, %llu ranks with %llu nodes, %s",
+           run.args->dry_run ? "not written" : "written",
+           cli_shown(run.args->out, shown, sizeof shown), (unsigned long long)n->files,
+           (unsigned long long)n->nodes, cli_bytes_text((double)n->bytes, bytes, sizeof bytes));
+    if (run.args->dry_run) printf("\n");
+    else
+        printf(" in %.1f s, %s/s\n", seconds,
+               cli_bytes_text((double)n->bytes / seconds, rate, sizeof rate));
+}
+
+static void note_clash(const syn_stamp_counts *n) {
+    if (n->clash[0] > 0)
+        printf(
+            "note:    groups %u and %u share ranks; ASTRA-sim may confuse them, because their ids "
+            "are equal modulo 500\n",
+            n->clash[0], n->clash[1]);
+}
+
+/* Records the ranks and writes all files. */
 static syn_status write_set(syn_error *err) {
+    bool *wanted = NULL;
+    SYN_TRY(synth_ranks(&run, &wanted, err));
+    const syn_stamp_options options = {.node_ranks = run.hw.node_ranks,
+                                       .version = "syntorch " SYN_VERSION,
+                                       .wanted = wanted,
+                                       .one_each = synth_one_each(&run),
+                                       .dry = run.args->dry_run,
+                                       .announce = announce};
+    const uint64_t begin = syn__clock_ns();
+    syn_status s = syn_stamp_open(&run.stamper, &run.launch.parallel, run.args->out, &options, err);
+    if (s == SYN_OK) s = pretrain_stamp_set(&run, err);
+    const syn_stamp_counts n = run.stamper ? syn_stamp_count(run.stamper) : (syn_stamp_counts){0};
+    const syn_status closed = syn_stamp_close(run.stamper, s == SYN_OK, err);
+    if (s == SYN_OK) s = closed;
+    syn_free(wanted);
+    if (s == SYN_OK && !run.args->quiet)
+        print_written(&n, 1e-9 * (double)(syn__clock_ns() - begin));
+    if (s == SYN_OK && !run.args->quiet) note_clash(&n);
+    return s;
+}
+
+/* Predicts the step, and then writes the set. */
+static syn_status synthesize(syn_error *err) {
     launch *l = &run.launch;
     l->quiet = run.args->quiet;
     l->plan = pretrain_plan;
@@ -31,26 +87,10 @@ static syn_status write_set(syn_error *err) {
     l->main = pretrain_rank;
     l->user = &run;
     syn_status s = pretrain_prepare(&run, err);
-    bool *wanted = NULL;
-    if (s == SYN_OK) s = synth_ranks(&run, &wanted, err);
-    const syn_stamp_options options = {.node_ranks = run.hw.node_ranks,
-                                       .version = "syntorch " SYN_VERSION,
-                                       .wanted = wanted,
-                                       .one_each = synth_one_each(&run)};
-    if (s == SYN_OK) s = syn_stamp_open(&run.stamper, &l->parallel, run.args->out, &options, err);
     if (s == SYN_OK) s = launch_threads(l, err);
     s = launch_run(l, s, err);
-    const syn_stamp_counts n = run.stamper ? syn_stamp_count(run.stamper) : (syn_stamp_counts){0};
-    const syn_status closed = syn_stamp_close(run.stamper, s == SYN_OK, err);
-    if (s == SYN_OK) s = closed;
-    syn_free(wanted);
-    if (s == SYN_OK && !run.args->quiet) {
-        char bytes[32], shown[CLI_SHOWN_BYTES];
-        printf("written: %s.*, %llu ranks with %llu nodes, %s\n",
-               cli_shown(run.args->out, shown, sizeof shown), (unsigned long long)n.files,
-               (unsigned long long)n.nodes, cli_bytes_text((double)n.bytes, bytes, sizeof bytes));
-    }
-    return s == SYN_OK ? pretrain_report(&run, err) : s;
+    if (s == SYN_OK) s = pretrain_report(&run, err);
+    return s == SYN_OK ? write_set(err) : s;
 }
 
 static int read_options(int argc, char **argv) {
@@ -64,7 +104,7 @@ static int run_program(int argc, char **argv) {
     cli_check_address_space(&program);
     int code = launch_options(&run.launch, read_options, argc, argv);
     if (code == CLI_RUN)
-        code = write_set(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+        code = synthesize(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
     launch_free(&run.launch);
     pretrain_free(&run);
     return code;

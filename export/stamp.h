@@ -12,12 +12,25 @@ SYN_API_BEGIN
 
 typedef struct syn_stamper syn_stamper;
 
+typedef struct syn_stamp_counts {
+    uint64_t files, nodes, bytes;
+    /* The ids of two groups that share at least two ranks and are equal modulo 500; 0: none.
+       ASTRA-sim numbers the messages of collectives by the group's id modulo 500, so it may confuse
+       these groups. */
+    uint32_t clash[2];
+} syn_stamp_counts;
+
 /* Everything that a pointer refers to must stay valid. */
 typedef struct syn_stamp_options {
     int32_t node_ranks; /* ranks per node; 0: unknown, all ranks of a stage then have equal times */
     const char *version; /* of the program, for the metadata; may be NULL */
     const bool *wanted;  /* by rank: whether to write its file; NULL: all */
     bool one_each;       /* write only the recorded ranks */
+    bool dry;            /* count files, nodes and bytes, but write nothing */
+    /* Called before the first file is written, with the size of the set as estimated from its first
+       rank, and the number of bytes that are free in its folder. NULL: not called. */
+    void (*announce)(void *user, const syn_stamp_counts *set, uint64_t free_bytes);
+    void *user;
 } syn_stamp_options;
 
 /* Begins the set <prefix>.<rank>.et with <prefix>.comm_group.json, and removes an older set of this
@@ -25,16 +38,15 @@ typedef struct syn_stamp_options {
 syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *prefix,
                           const syn_stamp_options *options, syn_error *err) SYN_MUST_USE;
 /* Writes the files of a recorded rank and of all ranks that have the same program and times. graph:
-   that rank alone, with the groups of the plan's mesh. Fails with SYN_E_INVALID if the rank has no
-   nodes, or if it uses a group or sends to a rank that the mesh does not give it. */
+   that rank alone, with the groups of the plan's mesh. The first call fails with SYN_E_IO, before
+   anything is written, if the disk has less space than the set needs. Fails with SYN_E_INVALID if
+   the rank has no nodes, or if it uses a group or sends to a rank that the mesh does not give
+   it. */
 syn_status syn_stamp_rank(syn_stamper *stamper, const syn_graph *graph,
                           syn_error *err) SYN_MUST_USE;
 /* The lowest rank of a pipeline stage that must be recorded next; -1: the stage is complete. */
 int32_t syn_stamp_next(const syn_stamper *stamper, int32_t stage);
-/* The number of files, nodes and bytes that were written so far. */
-typedef struct syn_stamp_counts {
-    uint64_t files, nodes, bytes;
-} syn_stamp_counts;
+/* What was written so far. */
 syn_stamp_counts syn_stamp_count(const syn_stamper *stamper);
 /* Writes comm_group.json if every stage is complete, and frees the stamper, which may be NULL. If
    `keep` is false, the set has no comm_group.json, which marks it as incomplete. */

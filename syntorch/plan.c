@@ -129,12 +129,11 @@ void syn_plan_strides(const syn_plan *p, int32_t stride[SYN_AXES]) {
     }
 }
 
-/* The number of nodes on which the n ranks first, first + stride, ... are. */
+/* The number of nodes on which the n ranks first, first + stride, ... are. Strides shorter than a
+   node skip no node, and longer ones reach another node with each step. */
 static int32_t count_nodes(int32_t first, int32_t stride, int32_t n, int32_t node_ranks) {
-    int32_t nodes = 1;
-    for (int32_t i = 1; i < n; i++)
-        nodes += (first + i * stride) / node_ranks != (first + (i - 1) * stride) / node_ranks;
-    return nodes;
+    if (stride >= node_ranks) return n;
+    return (first + (n - 1) * stride) / node_ranks - first / node_ranks + 1;
 }
 
 int32_t syn_plan_slowest_rank(const syn_plan *p, int32_t node_ranks) {

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "export/chakra/et_ring.h"
 #include "export/chakra/et_walk.h"
@@ -51,6 +52,7 @@ struct syn_stamper {
     syn_plan plan;
     syn__et_names names;
     syn_stamp_options options;
+    bool announced;
     bool *done;                /* by rank: written or not wanted */
     bool used[SYN_MESH_KINDS]; /* kinds of groups that a rank has used */
     syn_stamp_counts counts;
@@ -252,13 +254,29 @@ static syn__str filled_slot(const filled *f, uint32_t number) {
     return (syn__str){f->bytes.data + begin, f->ends[number] - begin};
 }
 
+/* The length of a message with slots. */
+static size_t message_bytes(const piece *one, const filled *f) {
+    size_t bytes = one->parts[one->n];
+    for (uint32_t k = 0; k < one->n; k++)
+        bytes += one->parts[k] + filled_slot(f, one->slots[k]).bytes;
+    return bytes;
+}
+
+static uint64_t program_bytes(const program *p, const filled *f) {
+    uint64_t all = p->bytes.bytes; /* all but the slots and the lengths of their messages */
+    for (size_t i = 0; i < p->n_pieces; i++) {
+        const piece *one = &p->pieces[i];
+        all += syn__et_varint_bytes(message_bytes(one, f));
+        for (uint32_t k = 0; k < one->n; k++) all += filled_slot(f, one->slots[k]).bytes;
+    }
+    return all;
+}
+
 static void write_program(const program *p, const filled *f, syn_sink *sink) {
     const char *at = p->bytes.data;
     for (size_t i = 0; i < p->n_pieces; i++) {
         const piece *one = &p->pieces[i];
-        size_t bytes = one->parts[one->n];
-        for (uint32_t k = 0; k < one->n; k++)
-            bytes += one->parts[k] + filled_slot(f, one->slots[k]).bytes;
+        const size_t bytes = message_bytes(one, f);
         char length[SYN__ET_VARINT_MAX];
         syn_sink_write(sink, at, one->plain);
         at += one->plain;
@@ -347,6 +365,34 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
     return (hash ^ value) * 1099511628211u; /* FNV-1a */
 }
 
+static int32_t node_of(const syn_stamper *s, int32_t rank) {
+    return rank / s->options.node_ranks;
+}
+
+/* The nodes of a group, and the largest number of its ranks on one of them. */
+struct nodes {
+    int32_t nodes, most;
+};
+
+/* A group with one stride has the same pattern of ranks on every `stride` nodes, so a long group
+   need not be counted to its end. */
+static struct nodes nodes_of(const syn_mesh_group *g, int32_t node_ranks) {
+    const bool plain = g->inner == g->n, apart = plain && g->stride >= node_ranks;
+    const int32_t enough = 2 * node_ranks + 2;
+    const int32_t counted = plain && g->n > enough ? enough : g->n;
+    struct nodes n = {0, 0};
+    if (apart) return (struct nodes){g->n, 1};
+    for (int32_t i = 0, last = -1, here = 0; i < counted; i++) {
+        const int32_t node = syn_mesh_group_rank(g, i) / node_ranks;
+        here = node == last ? here + 1 : 1;
+        n.nodes += node != last;
+        n.most = here > n.most ? here : n.most;
+        last = node;
+    }
+    if (plain) n.nodes = syn_mesh_group_rank(g, g->n - 1) / node_ranks - g->first / node_ranks + 1;
+    return n;
+}
+
 /* A hash of everything that the predicted times of a rank's communication depend on: on how many
    nodes each group is, how many of its ranks share a node, and which ranks of the pipeline are on
    this rank's node. The group of all ranks is the same for all. */
@@ -357,17 +403,11 @@ static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS],
     syn_mesh_groups(&s->plan, rank, groups);
     for (int k = 0; k < SYN_MESH_KINDS; k++) {
         const syn_mesh_group *g = &groups[k];
-        int32_t nodes = 0, here = 0, most = 0;
         if (!used[k] || g->id == 0 || k == SYN_MESH_WORLD) continue;
-        for (int32_t i = 0, last = -1; i < g->n; i++) {
-            const int32_t node = syn_mesh_group_rank(g, i) / s->options.node_ranks;
-            here = node == last ? here + 1 : 1;
-            nodes += node != last;
-            most = here > most ? here : most;
-            last = node;
-            if (k == SYN_MESH_PP) hash = mix(hash, node == rank / s->options.node_ranks);
-        }
-        hash = mix(mix(hash, (uint64_t)nodes), (uint64_t)most);
+        const struct nodes n = nodes_of(g, s->options.node_ranks);
+        hash = mix(mix(hash, (uint64_t)n.nodes), (uint64_t)n.most);
+        for (int32_t i = 0; k == SYN_MESH_PP && i < g->n; i++)
+            hash = mix(hash, node_of(s, syn_mesh_group_rank(g, i)) == node_of(s, rank));
     }
     return hash;
 }
@@ -404,10 +444,10 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
     s->done = syn_calloc(ranks, sizeof *s->done);
     for (size_t r = 0; s->done && options->wanted && r < ranks; r++)
         s->done[r] = !options->wanted[r];
-    syn_status status = s->done ? syn_make_prefix_folder(prefix, err)
-                                : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
+    syn_status status = s->done ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
+    if (status == SYN_OK && !options->dry) status = syn_make_prefix_folder(prefix, err);
     if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
-    if (status == SYN_OK) status = syn__et_remove_old_set(&s->names, keep, err);
+    if (status == SYN_OK && !options->dry) status = syn__et_remove_old_set(&s->names, keep, err);
     if (status == SYN_OK) *out = s;
     else free_stamper(s);
     return status;
@@ -439,20 +479,71 @@ static syn_status write_meta(const syn_stamper *s, const syn_graph *graph, int32
     return status;
 }
 
+enum { SIMULATED_GROUPS = 500 }; /* see syn_stamp_counts.clash */
+
+/* Looks for two groups of a rank that a simulator may confuse. */
+static void find_clash(syn_stamper *s, const syn_mesh_group *groups, int32_t rank) {
+    for (int a = 0; a < SYN_MESH_KINDS; a++)
+        for (int b = a + 1; b < SYN_MESH_KINDS && s->counts.clash[0] == 0; b++) {
+            const syn_mesh_group *x = &groups[a], *y = &groups[b];
+            if (x->id == 0 || y->id == 0 || (y->id - x->id) % SIMULATED_GROUPS != 0) continue;
+            for (int32_t i = 0; i < x->n; i++) {
+                const int32_t other = syn_mesh_group_rank(x, i);
+                if (other == rank || index_in(y, other) < 0) continue;
+                s->counts.clash[0] = x->id;
+                s->counts.clash[1] = y->id;
+            }
+        }
+}
+
 static syn_status write_rank(syn_stamper *s, const syn_graph *graph, const program *p, filled *f,
                              int32_t rank, syn_error *err) {
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn_sink *sink;
     used_groups(s, p->used, rank, groups);
     SYN_TRY(fill(f, p, groups, rank, err));
-    SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&s->names, (uint32_t)rank), err));
+    find_clash(s, groups, rank);
+    if (s->options.dry) SYN_TRY(syn_sink_open_memory(&sink, err));
+    else SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&s->names, (uint32_t)rank), err));
     syn_status status = write_meta(s, graph, rank, groups, sink, err);
-    if (status == SYN_OK) write_program(p, f, sink);
+    if (s->options.dry) s->counts.bytes += program_bytes(p, f);
+    else if (status == SYN_OK) write_program(p, f, sink);
     s->counts.bytes += syn_sink_bytes(sink);
     s->counts.nodes += p->nodes;
     s->counts.files++;
     const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
     return status == SYN_OK ? closed : status;
+}
+
+/* The number of files of the set, if each stage has one kind of ranks. */
+static uint64_t expected_files(const syn_stamper *s) {
+    uint64_t n = 0;
+    if (s->options.one_each) return (uint64_t)s->plan.pp;
+    for (int32_t r = 0; r < s->plan.ranks; r++) n += !s->done[r];
+    return n;
+}
+
+/* Before the first file: announces the set, and fails if the disk has too little space for it. */
+static syn_status announce(syn_stamper *s, const program *p, syn_error *err) {
+    const uint64_t files = expected_files(s);
+    const syn_stamp_counts set = {
+        .files = files, .nodes = files * p->nodes, .bytes = files * (uint64_t)p->bytes.bytes};
+    struct statvfs disk;
+    char *path = s->names.path; /* names.path is the prefix with a suffix */
+    uint64_t free_bytes = UINT64_MAX;
+    if (s->announced) return SYN_OK;
+    s->announced = true;
+    (void)syn__et_group_path(&s->names);
+    char *slash = strrchr(path, '/');
+    const char behind = slash ? slash[1] : '\0';
+    if (slash) slash[1] = '\0';
+    if (statvfs(slash ? path : ".", &disk) == 0)
+        free_bytes = (uint64_t)disk.f_bavail * (uint64_t)disk.f_frsize;
+    if (slash) slash[1] = behind;
+    if (s->options.announce) s->options.announce(s->options.user, &set, free_bytes);
+    if (s->options.dry || set.bytes <= free_bytes) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "the set needs about %.1f GiB, but the disk has %.1f GiB",
+                    (double)set.bytes / 0x1p30, (double)free_bytes / 0x1p30);
 }
 
 /* Writes the files of all ranks like the recorded one. */
@@ -491,6 +582,7 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
     syn_status status = syn__et_walk_meta(&walk, &unused, err);
     if (status == SYN_OK) status = encode(&p, &walk, groups, err);
     syn__et_walk_close(&walk);
+    if (status == SYN_OK) status = announce(s, &p, err);
     if (status == SYN_OK) status = write_ranks(s, graph, &p, err);
     free_program(&p);
     return status;
@@ -505,7 +597,7 @@ syn_status syn_stamp_close(syn_stamper *s, bool keep, syn_error *err) {
     if (!s) return SYN_OK;
     for (int32_t stage = 0; stage < s->plan.pp; stage++)
         keep = keep && syn_stamp_next(s, stage) < 0;
-    if (keep) status = write_groups(s, err);
+    if (keep && !s->options.dry) status = write_groups(s, err);
     free_stamper(s);
     return status;
 }

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,34 @@ def many_ranks():
               checked.stdout.decode())
 
 
+def some_ranks():
+    """--ranks writes some of the files of the set, and --dry-run writes none and counts all."""
+    shape = ["--model-config", "gpt4.json", "--max-seq-length", "16", "--tp", "2", "--pp", "2",
+             "--dp", "6", "--hw", "a100-80g"]
+    check(synth("--out", "all", *shape).returncode == 0, "all ranks")
+    sizes = sum(os.path.getsize(path) for path in glob.glob("all.*.et"))
+    done = synth("--out", "none", "--dry-run", *shape)
+    check(done.returncode == 0 and not files("none") and "not written: none.*, 24 ranks with" in
+          done.stdout and f"{sizes / 1024:.0f} KiB" in done.stdout, f"{sizes}: {done.stdout}")
+    for ranks, want in (("one-per-program", {0, 12}), ("3,7-9", {3, 7, 8, 9}), ("all", None)):
+        check(synth("--out", "some", "--ranks", ranks, *shape).returncode == 0, ranks)
+        got = {int(path.split(".")[1]) for path in glob.glob("some.*.et")}
+        check(got == (want or set(range(24))), f"--ranks {ranks}: {got}")
+        check(filecmp.cmp("some.comm_group.json", "all.comm_group.json", shallow=False) and
+              all(filecmp.cmp(f"some.{r}.et", f"all.{r}.et", shallow=False) for r in got),
+              f"--ranks {ranks} has other files")
+    # On nodes of eight, ranks 6 to 8 shard over two nodes and the others over one. Of the replicas of
+    # ranks 2, 5, 8 and 11, two are on each node; of the others, three and one.
+    check(synth("--out", "some", "--model-config", "llama4.json", "--max-seq-length", "16", "--dp",
+                "12", "--zero", "3", "--hsdp", "3", "--ranks", "one-per-program").returncode == 0,
+          "hsdp")
+    got = {int(path.split(".")[1]) for path in glob.glob("some.*.et")}
+    check(got == {0, 2, 6, 8}, f"hsdp: {got}")
+    for ranks in ("24", "5-2", "1,,2", "x", "-1"):
+        done = synth("--out", "some", f"--ranks={ranks}", *shape)
+        check(done.returncode == 1 and "--ranks" in done.stderr, f"{ranks}: {done.stderr}")
+
+
 def padded():
     """With tp 4, GPT-2's vocabulary of 50,257 becomes 50,688 (Megatron-LM's
     _vocab_size_with_padding: a multiple of 128 * 4), so each rank's head has 12,672 columns."""
@@ -97,6 +126,10 @@ def failures():
         done = synth(*small, *options.split())
         check(done.returncode != 0 and said in done.stderr and not files("refused"),
               f"{options}: {done.stderr}")
+    if shutil.disk_usage(".").free < 10 ** 12:
+        done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
+        check(done.returncode == 1 and "the set needs about 1" in done.stderr and
+              "GiB, but the disk has" in done.stderr and not files("refused"), done.stderr)
     check("--out PREFIX" in synth("--model", "gpt2").stderr, "no --out")
     check(synth(*small[:-1], "full", "--dp", "4").returncode == 0, "four ranks")
 
@@ -116,6 +149,7 @@ def main():
             json.dump(config, f)
     as_recorded()
     many_ranks()
+    some_ranks()
     padded()
     failures()
     finish()

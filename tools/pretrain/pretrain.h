@@ -43,6 +43,7 @@ typedef struct pretrain_args {
     int recompute;    /* syn_recompute_mode */
     int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference;    /* 1: --recipe reference, see docs/training.md */
+    bool dry_run;     /* synth */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
         with_stack, resume, quiet, json;
 } pretrain_args;
@@ -296,6 +297,8 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 
 /* Creates --out-dir, checks that files can be written there, and locks their names. */
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
+/* synth: records ranks until run->stamper has written the set. */
+syn_status pretrain_stamp_set(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* synth: writes the traces of all ranks that are like a recorded one. */
 syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 /* Writes the rows in this rank's context as a trace that ends with the nth step of this run, which

@@ -569,33 +569,6 @@ static syn_status first_step(rank *r, syn_error *err) {
     return one_step(r, 0, err);
 }
 
-/* Records a step on another rank of this rank's stage and writes the traces of all ranks like it.
- */
-static syn_status stamp_other(const rank *r, int32_t other, syn_error *err) {
-    syn_comm *comm;
-    syn_ctx *ctx = NULL;
-    SYN_TRY(syn_comm_fake_new(&comm, other, r->comm->size, err));
-    rank whole = {.run = r->run, .comm = comm, .microbatches = r->run->args->accumulation};
-    syn_status s = syn_mesh_open(&whole.mesh, comm, &r->run->launch.parallel, err);
-    if (s == SYN_OK) s = run_in_context(&whole, &ctx, first_step, err);
-    if (s == SYN_OK) s = pretrain_stamp(r->run, ctx, err);
-    syn_ctx_free(ctx);
-    syn_comm_close(comm);
-    return s;
-}
-
-/* Writes the traces of all ranks in this rank's stage. recorded: has the whole step of this rank;
-   NULL: no context has it. */
-static syn_status stamp_stage(const rank *r, syn_ctx *recorded, syn_error *err) {
-    const syn_stamper *stamper = r->run->stamper;
-    if (recorded) SYN_TRY(pretrain_stamp(r->run, recorded, err));
-    for (;;) {
-        const int32_t next = syn_stamp_next(stamper, r->mesh.index[SYN_AXIS_PP]);
-        if (next < 0) return SYN_OK;
-        SYN_TRY(stamp_other(r, next, err));
-    }
-}
-
 /* Records the steps from which a step is predicted. */
 static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
     pretrain *run = r->run;
@@ -609,7 +582,6 @@ static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
         if (i < n - 1) SYN_TRY(pretrain_shorter_step(run, stage, &to, err));
         SYN_TRY(run_in_context(&recorded, to, first_step, err));
     }
-    if (run->stamper) SYN_TRY(stamp_stage(r, n == 1 ? *ctx : NULL, err));
     return pretrain_predict_recorded(run, r->comm->rank, err);
 }
 
@@ -619,4 +591,25 @@ syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *e
     SYN_TRY(syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err));
     if (run->predicts || run->swept) return predict_rank(&r, ctx, err);
     return run_in_context(&r, ctx, all_steps, err);
+}
+
+/* Records a whole step of a rank and writes the traces of all ranks like it. */
+static syn_status stamp_rank(pretrain *run, int32_t rank_number, syn_error *err) {
+    syn_comm *comm;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(syn_comm_fake_new(&comm, rank_number, run->launch.ranks, err));
+    rank r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
+    syn_status s = syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err);
+    if (s == SYN_OK) s = run_in_context(&r, &ctx, first_step, err);
+    if (s == SYN_OK) s = pretrain_stamp(run, ctx, err);
+    syn_ctx_free(ctx);
+    syn_comm_close(comm);
+    return s;
+}
+
+syn_status pretrain_stamp_set(pretrain *run, syn_error *err) {
+    for (int32_t stage = 0; stage < run->launch.parallel.pp; stage++)
+        for (int32_t next; (next = syn_stamp_next(run->stamper, stage)) >= 0;)
+            SYN_TRY(stamp_rank(run, next, err));
+    return SYN_OK;
 }

@@ -26,6 +26,7 @@ typedef struct syn_stamp_options {
     const char *version; /* of the program, for the metadata; may be NULL */
     const bool *wanted;  /* by rank: whether to write its file; NULL: all */
     bool one_each;       /* write only the recorded ranks */
+    bool add;            /* add files to a set: its other files and comm_group.json stay */
     bool dry;            /* count files, nodes and bytes, but write nothing */
     /* Called before the first file is written, with the size of the set as estimated from its first
        rank, and the number of bytes that are free in its folder. NULL: not called. */
@@ -51,6 +52,13 @@ syn_stamp_counts syn_stamp_count(const syn_stamper *stamper);
 /* Writes comm_group.json if every stage is complete, and frees the stamper, which may be NULL. If
    `keep` is false, the set has no comm_group.json, which marks it as incomplete. */
 syn_status syn_stamp_close(syn_stamper *stamper, bool keep, syn_error *err);
+
+/* Writes the files of further ranks of a set that was written with one_each or with a list of
+   ranks, from those files of the set that have the same program. ranks: n ranks; files that exist
+   are not written again. *written: what was written; may be NULL. Fails with SYN_E_INVALID if the
+   set does not describe a plan, a rank does not exist, or no file has its program. */
+syn_status syn_stamp_more(const char *prefix, const int32_t *ranks, size_t n,
+                          syn_stamp_counts *written, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -3,8 +3,38 @@
 #include "syntorch/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
-static const syn_axis megatron[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP};
+enum { ORDERS = 6 };
+
+/* The first is Megatron's. */
+static const struct {
+    const char *text;
+    syn_axis axes[SYN_AXES];
+} orders[ORDERS] = {
+    {"tp-dp-pp", {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}},
+    {"tp-pp-dp", {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP}},
+    {"dp-tp-pp", {SYN_AXIS_DP, SYN_AXIS_TP, SYN_AXIS_PP}},
+    {"dp-pp-tp", {SYN_AXIS_DP, SYN_AXIS_PP, SYN_AXIS_TP}},
+    {"pp-tp-dp", {SYN_AXIS_PP, SYN_AXIS_TP, SYN_AXIS_DP}},
+    {"pp-dp-tp", {SYN_AXIS_PP, SYN_AXIS_DP, SYN_AXIS_TP}},
+};
+
+int syn_plan_order_number(const syn_plan *plan) {
+    int i = ORDERS - 1;
+    while (i > 0 && memcmp(orders[i].axes, plan->order, sizeof orders[i].axes) != 0) i--;
+    return i;
+}
+
+const char *syn_plan_order_text(const syn_plan *plan) {
+    return orders[syn_plan_order_number(plan)].text;
+}
+
+const syn_axis *syn_plan_order(const char *text) {
+    int i = ORDERS - 1;
+    while (i >= 0 && strcmp(orders[i].text, text) != 0) i--;
+    return i < 0 ? NULL : orders[i].axes;
+}
 
 const char *syn_schedule_name(syn_schedule schedule) {
     static const char *const names[] = {[SYN_SCHEDULE_1F1B] = "1f1b",
@@ -117,7 +147,7 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
                         p->zero);
     SYN_TRY(check_hsdp(p, err));
     SYN_TRY(check_schedule(p, err));
-    if (!p->order) p->order = megatron;
+    if (!p->order) p->order = orders[0].axes;
     return check_order(p, err);
 }
 

@@ -57,6 +57,12 @@ syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
 /* Sets stride[axis] to the difference between the numbers of neighbouring ranks along each axis of
    a complete plan. */
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);
+/* The order of the axes of a complete plan: as text, such as "tp-dp-pp", and as a number, which is
+   0 for tp, dp, pp. syn_plan_order returns the axes of such a text; NULL: there is no such order.
+ */
+const char *syn_plan_order_text(const syn_plan *plan);
+int syn_plan_order_number(const syn_plan *plan);
+const syn_axis *syn_plan_order(const char *text);
 /* The rank for which the other ranks wait, for a complete plan on nodes of node_ranks ranks each.
    Of the ranks whose tp groups span the most nodes, it is the first whose dp group spans the most
    nodes. */

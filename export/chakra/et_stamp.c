@@ -436,6 +436,7 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
                           const syn_stamp_options *options, syn_error *err) {
     const size_t ranks = (size_t)plan->ranks;
     const uint32_t keep = options->wanted || options->one_each ? 0 : (uint32_t)plan->ranks;
+    const bool replaces = !options->dry && !options->add;
     SYN_TRY(syn__et_supported(err));
     syn_stamper *s = syn_calloc(1, sizeof *s);
     if (!s) return SYN_FAIL_NOMEM(err, sizeof *s, "a trace set");
@@ -445,9 +446,9 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
     for (size_t r = 0; s->done && options->wanted && r < ranks; r++)
         s->done[r] = !options->wanted[r];
     syn_status status = s->done ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
-    if (status == SYN_OK && !options->dry) status = syn_make_prefix_folder(prefix, err);
+    if (status == SYN_OK && replaces) status = syn_make_prefix_folder(prefix, err);
     if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
-    if (status == SYN_OK && !options->dry) status = syn__et_remove_old_set(&s->names, keep, err);
+    if (status == SYN_OK && replaces) status = syn__et_remove_old_set(&s->names, keep, err);
     if (status == SYN_OK) *out = s;
     else free_stamper(s);
     return status;
@@ -597,7 +598,7 @@ syn_status syn_stamp_close(syn_stamper *s, bool keep, syn_error *err) {
     if (!s) return SYN_OK;
     for (int32_t stage = 0; stage < s->plan.pp; stage++)
         keep = keep && syn_stamp_next(s, stage) < 0;
-    if (keep && !s->options.dry) status = write_groups(s, err);
+    if (keep && !s->options.dry && !s->options.add) status = write_groups(s, err);
     free_stamper(s);
     return status;
 }

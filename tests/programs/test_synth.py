@@ -59,6 +59,33 @@ def as_recorded():
         check(not other, f"{model} {layout}: {len(other)} files differ: {other[:3]}")
 
 
+def stamped_later():
+    """`syntorch stamp` completes a set of one rank of each kind to the whole set."""
+    for i, (model, layout) in enumerate(LAYOUTS):
+        shape = ["--model-config", f"{model}.json", "--max-seq-length", "32", "--hw", "a100-80g",
+                 "--micro-batch", "1", *layout.split(), "--make-vocab-size-divisible-by", "1"]
+        check(synth("--out", f"few{i}", "--ranks", "one-per-program", *shape).returncode == 0,
+              layout)
+        last = len(files(f"stamped{i}")) - 2
+        done = run("stamp", "--input", f"few{i}", "--ranks", f"0-{last}")
+        check(done.returncode == 0, f"{layout}: {done.stderr.decode()}")
+        pairs = [(path, f"few{i}" + path.removeprefix(f"stamped{i}"))
+                 for path in files(f"stamped{i}")]
+        check([b for _, b in pairs] == files(f"few{i}") and
+              all(filecmp.cmp(a, b, shallow=False) for a, b in pairs), f"{model} {layout}: stamp")
+    for options, said in ((("--input", "few0", "--ranks", "8"), "rank 8 does not exist: the set has"),
+                          (("--input", "few0", "--ranks", "x"), "is not a list of ranks"),
+                          (("--input", "absent", "--ranks", "0"), "neither the file absent nor"),
+                          (("--ranks", "0"), "--input and --ranks are required")):
+        done = run("stamp", *options)
+        check(done.returncode != 0 and said in done.stderr.decode(), done.stderr.decode())
+    os.rename("few1.comm_group.json", "part.comm_group.json")
+    os.rename("few1.0.et", "part.0.et")
+    done = run("stamp", "--input", "part", "--ranks", "1,47")
+    check(done.returncode == 1 and "no file of the set has the program of rank 47" in
+          done.stderr.decode() and os.path.exists("part.comm_group.json"), done.stderr.decode())
+
+
 def many_ranks():
     """Ranks with up to four digits, and group ids with up to three."""
     for ranks, layout in ((1024, "--dp 1024 --zero 1"),
@@ -148,6 +175,7 @@ def main():
         with open(f"{name}.json", "w", encoding="utf-8") as f:
             json.dump(config, f)
     as_recorded()
+    stamped_later()
     many_ranks()
     some_ranks()
     padded()

@@ -4,30 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ORDERS = 6 };
-
-static const struct {
-    const char *text;
-    syn_axis axes[SYN_AXES];
-} orders[ORDERS] = {
-    {"tp-dp-pp", {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}},
-    {"tp-pp-dp", {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP}},
-    {"dp-tp-pp", {SYN_AXIS_DP, SYN_AXIS_TP, SYN_AXIS_PP}},
-    {"dp-pp-tp", {SYN_AXIS_DP, SYN_AXIS_PP, SYN_AXIS_TP}},
-    {"pp-tp-dp", {SYN_AXIS_PP, SYN_AXIS_TP, SYN_AXIS_DP}},
-    {"pp-dp-tp", {SYN_AXIS_PP, SYN_AXIS_DP, SYN_AXIS_TP}},
-};
-
-int parallel_order_number(const syn_plan *plan) {
-    int i = ORDERS - 1;
-    while (i > 0 && memcmp(orders[i].axes, plan->order, sizeof orders[i].axes) != 0) i--;
-    return i;
-}
-
-const char *parallel_order_text(const syn_plan *plan) {
-    return orders[parallel_order_number(plan)].text;
-}
-
 bool parallel_sweeps(const cli_texts *words, const char *key) {
     const size_t n = strlen(key);
     for (int i = 0; i < words->n; i++)
@@ -63,7 +39,7 @@ static syn_status find_order(const syn_axis **out, const char *text, syn_error *
             return SYN_FAIL(err, SYN_E_INVALID,
                             "rank order '%.100s' lacks %s: it must have tp, dp and pp", text,
                             names[i]);
-    *out = orders[parallel_order_number(&(syn_plan){.order = axes})].axes;
+    *out = syn_plan_order(syn_plan_order_text(&(syn_plan){.order = axes}));
     return SYN_OK;
 }
 

@@ -29,8 +29,5 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *options, int64_
                          syn_error *err) SYN_MUST_USE;
 /* Whether --sweep, whose words are KEY=VALUE,..., varies a key. */
 bool parallel_sweeps(const cli_texts *words, const char *key);
-/* The order of the axes as text, such as "tp-dp-pp", and as a number, which is 0 for tp, dp, pp. */
-const char *parallel_order_text(const syn_plan *plan);
-int parallel_order_number(const syn_plan *plan);
 
 #endif

@@ -463,7 +463,7 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--vp", run->launch.parallel.vp},
                    {"--microbatch-group", run->launch.parallel.microbatch_group},
                    {"division of layers into stages", (int64_t)pretrain_division(run)},
-                   {"--rank-order", parallel_order_number(&run->launch.parallel)},
+                   {"--rank-order", syn_plan_order_number(&run->launch.parallel)},
                    {"--seed", a->seed},
                    {"--activation-recompute", a->recompute},
                    {"--mask-policy", a->masking},

@@ -47,7 +47,7 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 /* Metadata that is left out because it says nothing about this run. */
 static bool is_default(const pretrain *run, const syn_attribute *a) {
     const char *n = a->name;
-    if (strcmp(n, "rank_order") == 0) return parallel_order_number(&run->launch.parallel) == 0;
+    if (strcmp(n, "rank_order") == 0) return syn_plan_order_number(&run->launch.parallel) == 0;
     if (strcmp(n, "pp") == 0 || strcmp(n, "schedule") == 0) return run->launch.parallel.pp == 1;
     return a->i64 == 1 && (strcmp(n, "accumulation") == 0 || strcmp(n, "vp") == 0);
 }
@@ -73,7 +73,7 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
         {.name = "layers_per_stage", .type = SYN_VALUE_TEXT, .text = run->uneven},
         {.name = "rank_order",
          .type = SYN_VALUE_TEXT,
-         .text = parallel_order_text(&run->launch.parallel)},
+         .text = syn_plan_order_text(&run->launch.parallel)},
         {.name = "batch", .i64 = args->batch_size},
         {.name = "accumulation", .i64 = args->accumulation},
         {.name = "tokens", .i64 = args->max_seq_length},

@@ -1,10 +1,10 @@
 /* Options of the program synth. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/pretrain/division_options.h"
+#include "tools/rank_list.h"
 #include "tools/synth/synth.h"
 
 const cli_option synth_options[] = {
@@ -85,36 +85,16 @@ bool synth_one_each(const pretrain *run) {
     return run->args->ranks && strcmp(run->args->ranks, "one-per-program") == 0;
 }
 
-/* Parses "7" or "0-7" at *at and moves *at behind it. */
-static bool parse_range(const char **at, long *first, long *last) {
-    char *end;
-    if (**at < '0' || **at > '9') return false;
-    *first = *last = strtol(*at, &end, 10);
-    if (*end == '-') {
-        if (end[1] < '0' || end[1] > '9') return false;
-        *last = strtol(end + 1, &end, 10);
-    }
-    *at = end;
-    return *first <= *last;
-}
-
 syn_status synth_ranks(const pretrain *run, bool **wanted, syn_error *err) {
     const char *text = run->args->ranks;
-    const long ranks = run->launch.parallel.ranks;
+    const int32_t all = run->launch.parallel.ranks;
+    int32_t *ranks;
+    size_t n;
     *wanted = NULL;
     if (!text || strcmp(text, "all") == 0 || synth_one_each(run)) return SYN_OK;
-    *wanted = syn_calloc((size_t)ranks, sizeof **wanted);
-    if (!*wanted) return SYN_FAIL_NOMEM(err, (size_t)ranks, "--ranks");
-    for (const char *at = text;; at++) {
-        long first, last;
-        if (!parse_range(&at, &first, &last) || (*at != ',' && *at != '\0'))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "--ranks '%.60s' is not all, one-per-program or a list such as 0-7,16",
-                            text);
-        if (last >= ranks)
-            return SYN_FAIL(err, SYN_E_INVALID, "--ranks names rank %ld, but there are %ld ranks",
-                            last, ranks);
-        for (long r = first; r <= last; r++) (*wanted)[r] = true;
-        if (*at == '\0') return SYN_OK;
-    }
+    SYN_TRY(rank_list(&ranks, &n, text, all, err));
+    *wanted = syn_calloc((size_t)all, sizeof **wanted);
+    for (size_t i = 0; *wanted && i < n; i++) (*wanted)[ranks[i]] = true;
+    syn_free(ranks);
+    return *wanted ? SYN_OK : SYN_FAIL_NOMEM(err, (size_t)all, "--ranks");
 }

@@ -1,0 +1,129 @@
+/* Writes further ranks of a trace set that has only some of its ranks' files (syn_stamp_more). The
+   plan is read from the metadata and the groups of one of the files. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/chakra/et_ring.h"
+#include "export/chakra/wire/et_files.h"
+#include "export/stamp.h"
+#include "syntorch/base/memory.h"
+
+/* An integer of the metadata, which execution traces store as text; `otherwise` if it is missing.
+ */
+static int32_t number_of(const syn_graph *graph, const char *name, int32_t otherwise) {
+    const syn_attribute *a = syn_graph_meta(graph, name);
+    if (a == NULL) return otherwise;
+    const long long value = a->type == SYN_VALUE_TEXT ? strtoll(a->text, NULL, 10) : a->i64;
+    return value > 0 && value < SYN_MAX_WORLD ? (int32_t)value : 0;
+}
+
+/* The number of ranks of this rank's group whose name begins with `kind`; 0: there is none. */
+static int32_t group_size(const syn_graph *graph, const char *kind) {
+    for (uint32_t i = 0; i < graph->n_groups; i++) {
+        const syn_graph_group *g = &graph->groups[i];
+        if (strncmp(g->name, kind, strlen(kind)) == 0) return (int32_t)g->n_ranks;
+    }
+    return 0;
+}
+
+static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *prefix,
+                          syn_error *err) {
+    const syn_attribute *order = syn_graph_meta(graph, "rank_order");
+    const int32_t gathers = group_size(graph, "gather");
+    *plan = (syn_plan){.ranks = graph->world_size,
+                       .tp = number_of(graph, "tp", 0),
+                       .dp = number_of(graph, "dp", 0),
+                       .pp = number_of(graph, "pp", 1),
+                       .kv = group_size(graph, "kv")};
+    if (order != NULL && order->type == SYN_VALUE_TEXT) plan->order = syn_plan_order(order->text);
+    if (plan->tp == 0 || plan->dp == 0 || plan->pp == 0 || (order != NULL && plan->order == NULL))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the set '%.200s' does not say how its ranks are divided (tp, dp, pp): was "
+                        "it written by synth?",
+                        prefix);
+    if (gathers > 0) {
+        plan->zero = 3;
+        plan->hsdp = gathers < plan->dp ? gathers : 0;
+    } else if (group_size(graph, "world") > 0) {
+        plan->zero = 1; /* 1 and 2 have the same groups */
+    }
+    return syn_plan_complete(plan, err);
+}
+
+/* Writes the wanted ranks that have the program of one file. */
+static syn_status stamp_from(syn_stamper *stamper, const char *path, syn_error *err) {
+    syn_graph *graph = NULL;
+    SYN_TRY(syn_import_et(&graph, path, false, err));
+    const syn_status s = syn_stamp_rank(stamper, graph, err);
+    syn_graph_free(graph);
+    return s;
+}
+
+static int32_t stage_of(const syn_plan *plan, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(plan, stride);
+    return rank / stride[SYN_AXIS_PP] % plan->pp;
+}
+
+static syn_status stamp_files(syn_stamper *stamper, const syn_plan *plan,
+                              const syn__et_files *files, syn_error *err) {
+    for (size_t i = 0; i < files->n; i++)
+        if (syn_stamp_next(stamper, stage_of(plan, files->list[i].rank)) >= 0)
+            SYN_TRY(stamp_from(stamper, files->list[i].path, err));
+    for (int32_t stage = 0; stage < plan->pp; stage++) {
+        const int32_t left = syn_stamp_next(stamper, stage);
+        if (left >= 0)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "no file of the set has the program of rank %d; write one with synth "
+                            "--ranks one-per-program",
+                            (int)left);
+    }
+    return SYN_OK;
+}
+
+/* Marks the ranks to write: those that are asked for, except for files that exist. */
+static syn_status choose(bool *wanted, const syn_plan *plan, const syn__et_files *files,
+                         const int32_t *ranks, size_t n, syn_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        if (ranks[i] < 0 || ranks[i] >= plan->ranks)
+            return SYN_FAIL(err, SYN_E_INVALID, "rank %d does not exist: the set has %d ranks",
+                            (int)ranks[i], (int)plan->ranks);
+        wanted[ranks[i]] = true;
+    }
+    for (size_t i = 0; i < files->n; i++)
+        if (files->list[i].rank < plan->ranks) wanted[files->list[i].rank] = false;
+    return SYN_OK;
+}
+
+/* Reads the plan, the number of ranks per node and the version from a file. */
+static syn_status describe(syn_plan *plan, syn_stamp_options *options, const syn__et_files *files,
+                           const char *prefix, syn_error *err) {
+    syn_graph *graph = NULL;
+    SYN_TRY(syn_import_et(&graph, files->list[0].path, false, err));
+    const syn_status s = plan_of(plan, graph, prefix, err);
+    options->node_ranks = syn__et_node_ranks(graph);
+    syn_graph_free(graph);
+    return s;
+}
+
+syn_status syn_stamp_more(const char *prefix, const int32_t *ranks, size_t n,
+                          syn_stamp_counts *written, syn_error *err) {
+    syn_stamp_options options = {.add = true};
+    syn__et_files files;
+    syn_plan plan;
+    bool *wanted = NULL;
+    syn_stamper *stamper = NULL;
+    SYN_TRY(syn__et_files_of_prefix(&files, prefix, strlen(prefix), err));
+    syn_status s = describe(&plan, &options, &files, prefix, err);
+    if (s == SYN_OK && !(wanted = syn_calloc((size_t)plan.ranks, sizeof *wanted)))
+        s = SYN_FAIL_NOMEM(err, (size_t)plan.ranks, "ranks");
+    if (s == SYN_OK) s = choose(wanted, &plan, &files, ranks, n, err);
+    options.wanted = wanted;
+    if (s == SYN_OK) s = syn_stamp_open(&stamper, &plan, prefix, &options, err);
+    if (s == SYN_OK) s = stamp_files(stamper, &plan, &files, err);
+    if (s == SYN_OK && written != NULL) *written = syn_stamp_count(stamper);
+    const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
+    syn_free(wanted);
+    syn__et_files_close(&files);
+    return s == SYN_OK ? closed : s;
+}

@@ -1,0 +1,50 @@
+/* syntorch stamp: writes further ranks of a trace set that has one file for each kind of ranks. */
+#include <stdio.h>
+
+#include "export/stamp.h"
+#include "syntorch/base/memory.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/rank_list.h"
+
+static struct arguments { const char *input, *ranks; } args;
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "PREFIX",
+     "set PREFIX.<rank>.et, written by `synth --ranks one-per-program`", 0, 0},
+    {"ranks", CLI_TEXT, &args.ranks, "LIST", "ranks to write, such as 17 or 0-7,16", 0, 0},
+    CLI_END};
+
+static const char *const examples[] = {
+    "synth --model gpt2 --dp 4 --pp 2 --ranks one-per-program --out run/gpt2",
+    "syntorch stamp --input run/gpt2 --ranks 3,5-7", NULL};
+
+static const cli_program program = {
+    "syntorch stamp",
+    "Writes the files of further ranks of a trace set that has one file for each kind of ranks.",
+    options, examples, false};
+
+static syn_status stamp(syn_stamp_counts *written, syn_error *err) {
+    int32_t *ranks;
+    size_t n;
+    SYN_TRY(rank_list(&ranks, &n, args.ranks, SYN_MAX_WORLD, err));
+    const syn_status s = syn_stamp_more(args.input, ranks, n, written, err);
+    syn_free(ranks);
+    return s;
+}
+
+int command_stamp(int argc, char **argv) {
+    syn_error err = {0};
+    char shown[CLI_SHOWN_BYTES], bytes[32];
+    syn_stamp_counts written;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.input || !args.ranks)
+        return cli_fail(&program, CLI_USAGE, "--input and --ranks are required");
+    if (stamp(&written, &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    printf("written: %s.*, %llu more ranks with %llu nodes, %s\n",
+           cli_shown(args.input, shown, sizeof shown), (unsigned long long)written.files,
+           (unsigned long long)written.nodes,
+           cli_bytes_text((double)written.bytes, bytes, sizeof bytes));
+    return CLI_OK;
+}

@@ -50,26 +50,27 @@ static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *pr
     return syn_plan_complete(plan, err);
 }
 
-/* Writes the wanted ranks that have the program of one file. */
-static syn_status stamp_from(syn_stamper *stamper, const char *path, syn_error *err) {
-    syn_graph *graph = NULL;
-    SYN_TRY(syn_import_et(&graph, path, false, err));
-    const syn_status s = syn_stamp_rank(stamper, graph, err);
-    syn_graph_free(graph);
-    return s;
-}
-
 static int32_t stage_of(const syn_plan *plan, int32_t rank) {
     int32_t stride[SYN_AXES];
     syn_plan_strides(plan, stride);
     return rank / stride[SYN_AXIS_PP] % plan->pp;
 }
 
+/* Writes the wanted ranks from the files of their stages. graph: that of file number `known`. */
 static syn_status stamp_files(syn_stamper *stamper, const syn_plan *plan,
-                              const syn__et_files *files, syn_error *err) {
-    for (size_t i = 0; i < files->n; i++)
-        if (syn_stamp_next(stamper, stage_of(plan, files->list[i].rank)) >= 0)
-            SYN_TRY(stamp_from(stamper, files->list[i].path, err));
+                              const syn__et_files *files, size_t known, const syn_graph *graph,
+                              syn_error *err) {
+    if (syn_stamp_next(stamper, stage_of(plan, files->list[known].rank)) >= 0)
+        SYN_TRY(syn_stamp_rank(stamper, graph, err));
+    for (size_t i = 0; i < files->n; i++) {
+        syn_graph *other = NULL;
+        if (i == known || syn_stamp_next(stamper, stage_of(plan, files->list[i].rank)) < 0)
+            continue;
+        SYN_TRY(syn_import_et(&other, files->list[i].path, false, err));
+        const syn_status s = syn_stamp_rank(stamper, other, err);
+        syn_graph_free(other);
+        SYN_TRY(s);
+    }
     for (int32_t stage = 0; stage < plan->pp; stage++) {
         const int32_t left = syn_stamp_next(stamper, stage);
         if (left >= 0)
@@ -95,35 +96,44 @@ static syn_status choose(bool *wanted, const syn_plan *plan, const syn__et_files
     return SYN_OK;
 }
 
-/* Reads the plan, the number of ranks per node and the version from a file. */
-static syn_status describe(syn_plan *plan, syn_stamp_options *options, const syn__et_files *files,
-                           const char *prefix, syn_error *err) {
-    syn_graph *graph = NULL;
-    SYN_TRY(syn_import_et(&graph, files->list[0].path, false, err));
-    const syn_status s = plan_of(plan, graph, prefix, err);
-    options->node_ranks = syn__et_node_ranks(graph);
-    syn_graph_free(graph);
-    return s;
+/* The last file whose rank is not above `rank`, or else the first. In most plans it is in the stage
+   of this rank. */
+static size_t file_below(const syn__et_files *files, int32_t rank) {
+    size_t i = files->n - 1;
+    while (i > 0 && files->list[i].rank > rank) i--;
+    return i;
+}
+
+/* graph: that of file number `known`. */
+static syn_status stamp_set(const syn__et_files *files, size_t known, const syn_graph *graph,
+                            const char *prefix, const int32_t *ranks, size_t n,
+                            syn_stamp_counts *written, syn_error *err) {
+    syn_stamp_options options = {.add = true, .node_ranks = syn__et_node_ranks(graph)};
+    syn_plan plan;
+    syn_stamper *stamper = NULL;
+    SYN_TRY(plan_of(&plan, graph, prefix, err));
+    bool *wanted = syn_calloc((size_t)plan.ranks, sizeof *wanted);
+    syn_status s = wanted ? choose(wanted, &plan, files, ranks, n, err)
+                          : SYN_FAIL_NOMEM(err, (size_t)plan.ranks, "ranks");
+    options.wanted = wanted;
+    if (s == SYN_OK) s = syn_stamp_open(&stamper, &plan, prefix, &options, err);
+    if (s == SYN_OK) s = stamp_files(stamper, &plan, files, known, graph, err);
+    if (s == SYN_OK && written != NULL) *written = syn_stamp_count(stamper);
+    const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
+    syn_free(wanted);
+    return s == SYN_OK ? closed : s;
 }
 
 syn_status syn_stamp_more(const char *prefix, const int32_t *ranks, size_t n,
                           syn_stamp_counts *written, syn_error *err) {
-    syn_stamp_options options = {.add = true};
     syn__et_files files;
-    syn_plan plan;
-    bool *wanted = NULL;
-    syn_stamper *stamper = NULL;
+    syn_graph *graph = NULL;
+    if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no rank was given");
     SYN_TRY(syn__et_files_of_prefix(&files, prefix, strlen(prefix), err));
-    syn_status s = describe(&plan, &options, &files, prefix, err);
-    if (s == SYN_OK && !(wanted = syn_calloc((size_t)plan.ranks, sizeof *wanted)))
-        s = SYN_FAIL_NOMEM(err, (size_t)plan.ranks, "ranks");
-    if (s == SYN_OK) s = choose(wanted, &plan, &files, ranks, n, err);
-    options.wanted = wanted;
-    if (s == SYN_OK) s = syn_stamp_open(&stamper, &plan, prefix, &options, err);
-    if (s == SYN_OK) s = stamp_files(stamper, &plan, &files, err);
-    if (s == SYN_OK && written != NULL) *written = syn_stamp_count(stamper);
-    const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
-    syn_free(wanted);
+    const size_t known = file_below(&files, ranks[0]);
+    syn_status s = syn_import_et(&graph, files.list[known].path, false, err);
+    if (s == SYN_OK) s = stamp_set(&files, known, graph, prefix, ranks, n, written, err);
+    syn_graph_free(graph);
     syn__et_files_close(&files);
-    return s == SYN_OK ? closed : s;
+    return s;
 }

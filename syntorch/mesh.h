@@ -48,8 +48,7 @@ typedef enum syn_mesh_kind {
     SYN_MESH_KINDS
 } syn_mesh_kind;
 
-/* A group of n ranks: first + i % inner * stride + i / inner * outer_stride for i from 0 to n - 1.
- */
+/* A group of n ranks. Rank i of them is first + i % inner * stride + i / inner * outer_stride. */
 typedef struct syn_mesh_group {
     uint32_t id; /* 0: there is no such group */
     char name[24];

@@ -58,8 +58,7 @@ syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
    a complete plan. */
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);
 /* The order of the axes of a complete plan: as text, such as "tp-dp-pp", and as a number, which is
-   0 for tp, dp, pp. syn_plan_order returns the axes of such a text; NULL: there is no such order.
- */
+   0 for tp, dp, pp. syn_plan_order returns the axes of such a text, or NULL if it is no order. */
 const char *syn_plan_order_text(const syn_plan *plan);
 int syn_plan_order_number(const syn_plan *plan);
 const syn_axis *syn_plan_order(const char *text);

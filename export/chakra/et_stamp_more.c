@@ -8,8 +8,7 @@
 #include "export/stamp.h"
 #include "syntorch/base/memory.h"
 
-/* An integer of the metadata, which execution traces store as text; `otherwise` if it is missing.
- */
+/* An integer of the metadata, which is text in execution traces; `otherwise` if it is missing. */
 static int32_t number_of(const syn_graph *graph, const char *name, int32_t otherwise) {
     const syn_attribute *a = syn_graph_meta(graph, name);
     if (a == NULL) return otherwise;

@@ -1,6 +1,6 @@
-"""Traces of clusters: sets that synth writes from one recorded rank of each stage are, byte for byte,
-the sets that pretrain writes when it records every rank; the padded vocabulary is Megatron-LM's; and
-a run that fails leaves no set that looks complete."""
+"""Traces of clusters: sets that synth writes from one recorded rank of each stage are, byte for
+byte, the sets that pretrain writes when it records every rank; the padded vocabulary is
+Megatron-LM's; and a run that fails leaves no set that looks complete."""
 import filecmp
 import glob
 import json
@@ -73,7 +73,7 @@ def stamped_later():
                  for path in files(f"stamped{i}")]
         check([b for _, b in pairs] == files(f"few{i}") and
               all(filecmp.cmp(a, b, shallow=False) for a, b in pairs), f"{model} {layout}: stamp")
-    for options, said in ((("--input", "few0", "--ranks", "8"), "rank 8 does not exist: the set has"),
+    for options, said in ((("--input", "few0", "--ranks", "8"), "rank 8 does not exist: the set"),
                           (("--input", "few0", "--ranks", "x"), "is not a list of ranks"),
                           (("--input", "absent", "--ranks", "0"), "neither the file absent nor"),
                           (("--ranks", "0"), "--input and --ranks are required")):
@@ -115,8 +115,8 @@ def some_ranks():
         check(filecmp.cmp("some.comm_group.json", "all.comm_group.json", shallow=False) and
               all(filecmp.cmp(f"some.{r}.et", f"all.{r}.et", shallow=False) for r in got),
               f"--ranks {ranks} has other files")
-    # On nodes of eight, ranks 6 to 8 shard over two nodes and the others over one. Of the replicas of
-    # ranks 2, 5, 8 and 11, two are on each node; of the others, three and one.
+    # On nodes of eight, ranks 6 to 8 shard over two nodes and the others over one. Of the replicas
+    # of ranks 2, 5, 8 and 11, two are on each node; of the others, three and one.
     check(synth("--out", "some", "--model-config", "llama4.json", "--max-seq-length", "16", "--dp",
                 "12", "--zero", "3", "--hsdp", "3", "--ranks", "one-per-program").returncode == 0,
           "hsdp")

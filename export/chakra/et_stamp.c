@@ -48,13 +48,19 @@ typedef struct program {
     bool used[SYN_MESH_KINDS]; /* the groups of the recorded rank's graph */
 } program;
 
+/* The kinds of groups that ranks use. */
+struct used {
+    bool known; /* a rank of the stage was recorded */
+    bool kind[SYN_MESH_KINDS];
+};
+
 struct syn_stamper {
     syn_plan plan;
     syn__et_names names;
     syn_stamp_options options;
     bool announced;
-    bool *done;                /* by rank: written or not wanted */
-    bool used[SYN_MESH_KINDS]; /* kinds of groups that a rank has used */
+    bool *done;        /* by rank: written or not wanted */
+    struct used *used; /* by stage; the last one: by any stage */
     syn_stamp_counts counts;
 };
 
@@ -333,6 +339,29 @@ static void free_groups(syn_graph *graph) {
     syn_free(graph->groups);
 }
 
+static int32_t stage_of(const syn_stamper *s, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(&s->plan, stride);
+    return rank / stride[SYN_AXIS_PP] % s->plan.pp;
+}
+
+static void note_used(syn_stamper *s, int32_t rank, const bool used[SYN_MESH_KINDS]) {
+    struct used *places[] = {&s->used[stage_of(s, rank)], &s->used[s->plan.pp]};
+    for (int i = 0; i < 2; i++) {
+        places[i]->known = true;
+        for (int k = 0; k < SYN_MESH_KINDS; k++) places[i]->kind[k] = places[i]->kind[k] || used[k];
+    }
+}
+
+/* Whether a rank's group of a kind is used. All ranks of a group are in one stage, or it has ranks
+   of several stages, of which each may use it. */
+static bool is_used(const syn_stamper *s, syn_mesh_kind kind, int32_t rank) {
+    const bool across = kind == SYN_MESH_PP || kind == SYN_MESH_EMBEDDING ||
+                        kind == SYN_MESH_MODEL || kind == SYN_MESH_WORLD;
+    const struct used *own = &s->used[stage_of(s, rank)], *any = &s->used[s->plan.pp];
+    return across || !own->known ? any->kind[kind] : own->kind[kind];
+}
+
 /* Writes comm_group.json. Each group is listed by its first rank. */
 static syn_status write_groups(syn_stamper *s, syn_error *err) {
     syn_graph graph = {.world_size = s->plan.ranks};
@@ -341,7 +370,9 @@ static syn_status write_groups(syn_stamper *s, syn_error *err) {
     syn_status status = SYN_OK;
     syn_sink *sink = NULL;
     for (int32_t r = 0; r < s->plan.ranks && status == SYN_OK; r++) {
-        used_groups(s, s->used, r, of_rank);
+        bool used[SYN_MESH_KINDS];
+        for (int k = 0; k < SYN_MESH_KINDS; k++) used[k] = is_used(s, (syn_mesh_kind)k, r);
+        used_groups(s, used, r, of_rank);
         status = syn_grow(&all, &cap, n + SYN_MESH_KINDS, sizeof *all, err);
         for (int k = 0; k < SYN_MESH_KINDS && status == SYN_OK; k++)
             if (of_rank[k].id != 0 && syn_mesh_group_rank(&of_rank[k], 0) == r)
@@ -412,12 +443,6 @@ static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS],
     return hash;
 }
 
-static int32_t stage_of(const syn_stamper *s, int32_t rank) {
-    int32_t stride[SYN_AXES];
-    syn_plan_strides(&s->plan, stride);
-    return rank / stride[SYN_AXIS_PP] % s->plan.pp;
-}
-
 int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
     for (int32_t r = 0; r < s->plan.ranks; r++)
         if (!s->done[r] && stage_of(s, r) == stage) return r;
@@ -429,6 +454,7 @@ int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
 static void free_stamper(syn_stamper *s) {
     syn__et_names_close(&s->names);
     syn_free(s->done);
+    syn_free(s->used);
     syn_free(s);
 }
 
@@ -443,9 +469,11 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
     s->plan = *plan;
     s->options = *options;
     s->done = syn_calloc(ranks, sizeof *s->done);
+    s->used = syn_calloc((size_t)plan->pp + 1, sizeof *s->used);
     for (size_t r = 0; s->done && options->wanted && r < ranks; r++)
         s->done[r] = !options->wanted[r];
-    syn_status status = s->done ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
+    syn_status status =
+        s->done && s->used ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
     if (status == SYN_OK && replaces) status = syn_make_prefix_folder(prefix, err);
     if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
     if (status == SYN_OK && replaces) status = syn__et_remove_old_set(&s->names, keep, err);
@@ -575,10 +603,9 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
                         (unsigned)graph->n_ranks);
     SYN_TRY(syn__et_check_rank(graph, 0, err));
     syn_mesh_groups(&s->plan, graph->ranks[0].rank, groups);
-    for (int k = 0; k < SYN_MESH_KINDS; k++) {
+    for (int k = 0; k < SYN_MESH_KINDS; k++)
         p.used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
-        s->used[k] = s->used[k] || p.used[k];
-    }
+    note_used(s, graph->ranks[0].rank, p.used);
     SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->options.version, err));
     syn_status status = syn__et_walk_meta(&walk, &unused, err);
     if (status == SYN_OK) status = encode(&p, &walk, groups, err);

@@ -28,6 +28,9 @@ LAYOUTS = [
     ("qwen4", "--tp 2 --dp 2 --sp --zero 2 --reduce-dtype bf16"),
     ("bert4", "--tp 2 --pp 3 --layers-per-stage 1,2,1 --dp 2 --global-batch 8 --zero 2"),
     ("gpt4", "--rank-order dp-tp-pp --dp 8 --tp 2"),
+    # stages that use other kinds of groups
+    ("llama4", "--tp 2 --pp 4 --dp 2 --layout Et|ttt||L --global-batch 8"),
+    ("gpt4", "--pp 2 --dp 4 --zero 3 --hsdp 2 --global-batch 16"),
     ("bert", ""),
 ]
 

@@ -27,8 +27,9 @@ static void announce(void *unused, const syn_stamp_counts *set, uint64_t free_by
     char bytes[32], disk[32], nodes[32];
     (void)unused;
     if (run.args->quiet || run.args->dry_run) return;
-    printf("writing: %llu ranks with about %s nodes, %s; %s are free\n",
-           (unsigned long long)set->files, cli_count_text((double)set->nodes, nodes, sizeof nodes),
+    printf("writing: %llu %s with about %s nodes, %s; %s are free\n",
+           (unsigned long long)set->files, set->files == 1 ? "rank" : "ranks",
+           cli_count_text((double)set->nodes, nodes, sizeof nodes),
            cli_bytes_text((double)set->bytes, bytes, sizeof bytes),
            cli_bytes_text((double)free_bytes, disk, sizeof disk));
     fflush(stdout);
@@ -36,10 +37,10 @@ static void announce(void *unused, const syn_stamp_counts *set, uint64_t free_by
 
 static void print_written(const syn_stamp_counts *n, double seconds) {
     char bytes[32], rate[32], shown[CLI_SHOWN_BYTES];
-    printf("%s: %s.*, %llu ranks with %llu nodes, %s",
-           run.args->dry_run ? "not written" : "written",
+    printf("%s: %s.*, %llu %s with %llu nodes, %s", run.args->dry_run ? "not written" : "written",
            cli_shown(run.args->out, shown, sizeof shown), (unsigned long long)n->files,
-           (unsigned long long)n->nodes, cli_bytes_text((double)n->bytes, bytes, sizeof bytes));
+           n->files == 1 ? "rank" : "ranks", (unsigned long long)n->nodes,
+           cli_bytes_text((double)n->bytes, bytes, sizeof bytes));
     if (run.args->dry_run) printf("\n");
     else
         printf(" in %.1f s, %s/s\n", seconds,
@@ -55,9 +56,7 @@ static void note_clash(const syn_stamp_counts *n) {
 }
 
 /* Records the ranks and writes all files. */
-static syn_status write_set(syn_error *err) {
-    bool *wanted = NULL;
-    SYN_TRY(synth_ranks(&run, &wanted, err));
+static syn_status write_set(const bool *wanted, syn_error *err) {
     const syn_stamp_options options = {.node_ranks = run.hw.node_ranks,
                                        .version = "syntorch " SYN_VERSION,
                                        .wanted = wanted,
@@ -70,7 +69,6 @@ static syn_status write_set(syn_error *err) {
     const syn_stamp_counts n = run.stamper ? syn_stamp_count(run.stamper) : (syn_stamp_counts){0};
     const syn_status closed = syn_stamp_close(run.stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
-    syn_free(wanted);
     if (s == SYN_OK && !run.args->quiet)
         print_written(&n, 1e-9 * (double)(syn__clock_ns() - begin));
     if (s == SYN_OK && !run.args->quiet) note_clash(&n);
@@ -86,11 +84,15 @@ static syn_status synthesize(syn_error *err) {
     l->metadata = metadata;
     l->main = pretrain_rank;
     l->user = &run;
+    bool *wanted = NULL;
     syn_status s = pretrain_prepare(&run, err);
+    if (s == SYN_OK) s = synth_ranks(&run, &wanted, err);
     if (s == SYN_OK) s = launch_threads(l, err);
     s = launch_run(l, s, err);
     if (s == SYN_OK) s = pretrain_report(&run, err);
-    return s == SYN_OK ? write_set(err) : s;
+    if (s == SYN_OK) s = write_set(wanted, err);
+    syn_free(wanted);
+    return s;
 }
 
 static int read_options(int argc, char **argv) {

@@ -2,6 +2,7 @@
    effect. */
 #include <string.h>
 
+#include "syntorch/base/types.h"
 #include "tools/folders.h"
 #include "tools/pretrain/division_options.h"
 #include "tools/pretrain/pretrain.h"
@@ -269,6 +270,9 @@ int pretrain_take_sizes(const cli_program *program, int argc, char **argv) {
                         (long long)pretrain_given.dp, (long long)(others / pretrain_given.tp),
                         (long long)(others * pretrain_given.dp));
     if (pretrain_given.dp > 0) pretrain_given.num_gpus = others * pretrain_given.dp;
+    if (pretrain_given.num_gpus >= SYN_MAX_WORLD)
+        return cli_fail(program, CLI_USAGE, "%lld ranks are too many; the limit is %d",
+                        (long long)pretrain_given.num_gpus, SYN_MAX_WORLD - 1);
     if (pretrain_given.global_batch == 0) return CLI_RUN;
     if (cli_was_given(program, argc, argv, "gradient-accumulation-steps"))
         return cli_fail(program, CLI_USAGE,

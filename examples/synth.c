@@ -64,6 +64,11 @@ static syn_status write_set(const bool *wanted, syn_error *err) {
                                        .dry = run.args->dry_run,
                                        .announce = announce};
     const uint64_t begin = syn__clock_ns();
+    if (!options.dry) {
+        SYN_TRY(syn_make_prefix_folder(run.args->out, err));
+        SYN_TRY(output_lock_take(&run.trace_lock, run.args->out, program.name, "name another --out",
+                                 err));
+    }
     syn_status s = syn_stamp_open(&run.stamper, &run.launch.parallel, run.args->out, &options, err);
     if (s == SYN_OK) s = pretrain_stamp_set(&run, err);
     const syn_stamp_counts n = run.stamper ? syn_stamp_count(run.stamper) : (syn_stamp_counts){0};

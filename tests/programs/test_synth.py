@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
@@ -130,6 +131,23 @@ def some_ranks():
         check(done.returncode == 1 and "--ranks" in done.stderr, f"{ranks}: {done.stderr}")
 
 
+def one_run_at_a_time():
+    """A second run with the same prefix is refused while the first one writes. A model without a
+    dtype is predicted in bf16, with and without --hw."""
+    shape = ["--model-config", "gpt4.json", "--max-seq-length", "16", "--out", "busy"]
+    big = subprocess.Popen([os.path.join(BUILD, "synth"), *shape, "--quiet", "--dp", "512", "--pp",
+                            "2", "--global-batch", "8192"])
+    while big.poll() is None and not os.path.exists("busy.20.et"):
+        time.sleep(0.01)
+    big.send_signal(signal.SIGSTOP)
+    done = synth(*shape)
+    big.send_signal(signal.SIGCONT)
+    check(done.returncode == 1 and "name another --out" in done.stderr, done.stderr)
+    check(big.wait() == 0 and len(glob.glob("busy.*.et")) == 1024, "the first run")
+    for more in ((), ("--hw", "a100-80g")):
+        check(" in bf16 on a100-80g" in synth(*shape, "--dry-run", *more).stdout, f"dtype: {more}")
+
+
 def padded():
     """With tp 4, GPT-2's vocabulary of 50,257 becomes 50,688 (Megatron-LM's
     _vocab_size_with_padding: a multiple of 128 * 4), so each rank's head has 12,672 columns."""
@@ -181,6 +199,7 @@ def main():
     stamped_later()
     many_ranks()
     some_ranks()
+    one_run_at_a_time()
     padded()
     failures()
     finish()

@@ -396,7 +396,7 @@ static void choose_dtype(pretrain *run) {
     const bool said = syn_model_config_dtype(&run->config, &published) || run->weights;
     const meta_run how = {.hw = swept ? swept : &run->hw,
                           .published = said ? &published : NULL,
-                          .chosen = swept || args->hw || args->model};
+                          .chosen = swept || args->hw || args->model || args->out};
     run->dtype = meta_dtype(&how);
 }
 

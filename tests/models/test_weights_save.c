@@ -289,7 +289,7 @@ static syn_status save_pieces(syn_comm *comm, void *n_pieces, syn_error *err) {
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_evict_params(ctx);
     for (size_t i = 0; i < sizeof pieces_of / sizeof *pieces_of; i++) {
-        const syn_spec full = {pieces_of[i].dtype, 2, {ROWS, COLS}};
+        const syn_spec full = {(int32_t)pieces_of[i].dtype, 2, {ROWS, COLS}};
         const syn_shard half = {1, 1, comm->rank % 2, 2};
         syn_param(ctx, pieces_of[i].name, &full, half, SYN_INIT_ONE, 1.0, -1, i);
     }

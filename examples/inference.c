@@ -82,13 +82,7 @@ static int read_options(int argc, char **argv) {
 }
 
 static int run_program(int argc, char **argv) {
-    syn_error err = {0};
-    launch_begin(&run.launch, &program);
-    cli_check_address_space(&program);
-    int code = launch_options(&run.launch, read_options, argc, argv);
-    if (code == CLI_RUN)
-        code = infer_all(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
-    launch_free(&run.launch);
+    const int code = launch_program(&run.launch, &program, read_options, infer_all, argc, argv);
     inference_free(&run);
     return code;
 }

@@ -17,28 +17,12 @@ static cli_program program = {
 
 static pretrain run;
 
-static syn_status metadata(void *unused, syn_graph *graph, syn_error *err) {
-    (void)unused;
-    (void)graph;
-    (void)err;
-    return SYN_OK;
-}
-
 /* Does one run: the only run, or one run of a sweep. */
 static syn_status train(syn_error *err) {
-    launch *l = &run.launch;
-    l->quiet = run.args->quiet;
-    l->plan = pretrain_plan;
-    l->parts = pretrain_parts;
-    l->metadata = metadata;
-    l->main = pretrain_rank;
-    l->user = &run;
-    syn_status s = pretrain_prepare(&run, err);
-    if (s == SYN_OK) s = launch_threads(l, err);
-    s = launch_run(l, s, err);
+    const syn_status s = pretrain_launch(&run, err);
     const syn_status closed = pretrain_log_close(&run, err);
-    if (s == SYN_OK) s = closed;
-    return s == SYN_OK ? pretrain_check_unsaved(&run, err) : s;
+    if (s != SYN_OK || closed != SYN_OK) return s != SYN_OK ? s : closed;
+    return pretrain_check_unsaved(&run, err);
 }
 
 static syn_status train_all(syn_error *err) {
@@ -59,13 +43,7 @@ static int read_options(int argc, char **argv) {
 }
 
 static int run_program(int argc, char **argv) {
-    syn_error err = {0};
-    launch_begin(&run.launch, &program);
-    cli_check_address_space(&program);
-    int code = launch_options(&run.launch, read_options, argc, argv);
-    if (code == CLI_RUN)
-        code = train_all(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
-    launch_free(&run.launch);
+    const int code = launch_program(&run.launch, &program, read_options, train_all, argc, argv);
     pretrain_free(&run);
     return code;
 }

@@ -1,6 +1,6 @@
-/* Writes the Chakra traces of one training step on a cluster that nobody needs to own. One rank of
-   each pipeline stage is recorded on `meta`, without data; the files of all other ranks are written
-   from these. */
+/* Writes the Chakra traces of one training step for all ranks of a cluster, which may be any size.
+   One rank of each pipeline stage is recorded on `meta`, without data; the files of the other ranks
+   are written from these. */
 #include "tools/synth/synth.h"
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
@@ -15,13 +15,6 @@ static cli_program program = {
     synth_options, examples, false};
 
 static pretrain run;
-
-static syn_status metadata(void *unused, syn_graph *graph, syn_error *err) {
-    (void)unused;
-    (void)graph;
-    (void)err;
-    return SYN_OK;
-}
 
 static void announce(void *unused, const syn_stamp_counts *set, uint64_t free_bytes) {
     char bytes[32], disk[32], nodes[32];
@@ -74,26 +67,17 @@ static syn_status write_set(const bool *wanted, syn_error *err) {
     const syn_stamp_counts n = run.stamper ? syn_stamp_count(run.stamper) : (syn_stamp_counts){0};
     const syn_status closed = syn_stamp_close(run.stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
-    if (s == SYN_OK && !run.args->quiet)
-        print_written(&n, 1e-9 * (double)(syn__clock_ns() - begin));
-    if (s == SYN_OK && !run.args->quiet) note_clash(&n);
-    return s;
+    if (s != SYN_OK || run.args->quiet) return s;
+    print_written(&n, 1e-9 * (double)(syn__clock_ns() - begin));
+    note_clash(&n);
+    return SYN_OK;
 }
 
 /* Predicts the step, and then writes the set. */
 static syn_status synthesize(syn_error *err) {
-    launch *l = &run.launch;
-    l->quiet = run.args->quiet;
-    l->plan = pretrain_plan;
-    l->parts = pretrain_parts;
-    l->metadata = metadata;
-    l->main = pretrain_rank;
-    l->user = &run;
     bool *wanted = NULL;
-    syn_status s = pretrain_prepare(&run, err);
-    if (s == SYN_OK) s = synth_ranks(&run, &wanted, err);
-    if (s == SYN_OK) s = launch_threads(l, err);
-    s = launch_run(l, s, err);
+    syn_status s = synth_ranks(&run, &wanted, err);
+    if (s == SYN_OK) s = pretrain_launch(&run, err);
     if (s == SYN_OK) s = pretrain_report(&run, err);
     if (s == SYN_OK) s = write_set(wanted, err);
     syn_free(wanted);
@@ -106,13 +90,7 @@ static int read_options(int argc, char **argv) {
 }
 
 static int run_program(int argc, char **argv) {
-    syn_error err = {0};
-    launch_begin(&run.launch, &program);
-    cli_check_address_space(&program);
-    int code = launch_options(&run.launch, read_options, argc, argv);
-    if (code == CLI_RUN)
-        code = synthesize(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
-    launch_free(&run.launch);
+    const int code = launch_program(&run.launch, &program, read_options, synthesize, argc, argv);
     pretrain_free(&run);
     return code;
 }

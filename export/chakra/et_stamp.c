@@ -1,8 +1,5 @@
-/* Writes a trace set from a few recorded ranks (stamp.h). A recorded rank is encoded once as a
-   program: runs of bytes that are the same on all ranks like it, and between them slots, which
-   contain the names of groups or the numbers of ranks. Each rank's file is the program with the
-   slots filled in. A slot may change the length of its message, so the lengths of messages with
-   slots are written for each rank. */
+/* Writes a trace set from a few recorded ranks (stamp.h): which ranks are alike, their groups, and
+   the files. et_program.c encodes a recorded rank and fills in the slots of the other ranks. */
 #include "export/stamp.h"
 
 #include <inttypes.h>
@@ -10,43 +7,10 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "export/chakra/et_program.h"
 #include "export/chakra/et_ring.h"
-#include "export/chakra/et_walk.h"
 #include "export/chakra/wire/et_files.h"
 #include "syntorch/base/memory.h"
-
-/* What a slot contains: the id and name of a group with the rank of its root, or the source and
-   destination of a message, or the stream of a message. */
-typedef struct slot {
-    syn_mesh_kind kind; /* of the group; messages: SYN_MESH_PP */
-    enum { COLLECTIVE, SEND, RECV, SEND_STREAM, RECV_STREAM } use;
-    int32_t index; /* of the root or peer within the group; -1: no root */
-} slot;
-
-/* A slot of a node, and the attributes that it replaces. */
-typedef struct place {
-    slot slot;
-    size_t first, n;
-} place;
-
-enum { PLACES = 2 }; /* slots of a message */
-
-/* A run of whole messages, followed by a message with slots. */
-typedef struct piece {
-    size_t plain;              /* bytes of the run, with the lengths of its messages */
-    size_t parts[PLACES + 1];  /* bytes of the message before, between and after its slots */
-    uint32_t slots[PLACES], n; /* n: number of slots */
-} piece;
-
-typedef struct program {
-    syn__buf bytes;
-    piece *pieces;
-    size_t n_pieces, pieces_cap;
-    slot *slots;
-    size_t n_slots, slots_cap;
-    uint64_t nodes;
-    bool used[SYN_MESH_KINDS]; /* the groups of the recorded rank's graph */
-} program;
 
 /* The kinds of groups that ranks use. */
 struct used {
@@ -63,240 +27,6 @@ struct syn_stamper {
     struct used *used; /* by stage; the last one: by any stage */
     syn_stamp_counts counts;
 };
-
-/* ---- Encoding ---- */
-
-static int find_attr(const syn__et_node *node, const char *name) {
-    for (size_t i = 0; i < node->n_attrs; i++) {
-        const syn__str s = node->attrs[i].name;
-        if (s.bytes == strlen(name) && memcmp(s.text, name, s.bytes) == 0) return (int)i;
-    }
-    return -1;
-}
-
-static int32_t index_in(const syn_mesh_group *g, int64_t rank) {
-    for (int32_t i = 0; g->id != 0 && i < g->n; i++)
-        if (syn_mesh_group_rank(g, i) == rank) return i;
-    return -1;
-}
-
-static int64_t integer_of(const syn__et_node *node, int attr) {
-    int64_t value = -1;
-    (void)syn__et_attr_integer(&node->attrs[attr], &value);
-    return value;
-}
-
-/* The slots of a message: its ends and its stream. */
-static syn_status message_places(const syn__et_node *node, const syn_mesh_group *groups, int at,
-                                 place places[PLACES], uint32_t *n, syn_error *err) {
-    const bool is_send = node->type == SYN__ET_COMM_SEND_NODE;
-    const int64_t peer = integer_of(node, at + is_send);
-    const int32_t index = index_in(&groups[SYN_MESH_PP], peer);
-    const int stream = find_attr(node, "stream");
-    if (index < 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "node %.*s exchanges a message with rank %" PRId64
-                        ", which is not in its pipeline",
-                        (int)node->name.bytes, node->name.text, peer);
-    places[0] = (place){{SYN_MESH_PP, is_send ? SEND : RECV, index}, (size_t)at, 2};
-    *n = 1;
-    if (stream < 0 || integer_of(node, stream) != syn_message_stream((int32_t)peer, is_send))
-        return SYN_OK;
-    places[1] =
-        (place){{SYN_MESH_PP, is_send ? SEND_STREAM : RECV_STREAM, index}, (size_t)stream, 1};
-    *n = 2;
-    return SYN_OK;
-}
-
-/* The slot of a collective: pg_name, pg_desc and, if it has one, root. */
-static syn_status collective_place(const syn__et_node *node, const syn_mesh_group *groups, int at,
-                                   place *out, syn_error *err) {
-    const syn__str digits = node->attrs[at].data;
-    const int root = find_attr(node, "root");
-    uint64_t id = 0;
-    for (size_t i = 0; i < digits.bytes; i++) id = 10 * id + (uint64_t)(digits.text[i] - '0');
-    *out = (place){{SYN_MESH_TP, COLLECTIVE, -1}, (size_t)at, root < 0 ? 2 : 3};
-    syn_mesh_kind *kind = &out->slot.kind;
-    while (*kind < SYN_MESH_KINDS && groups[*kind].id != id) ++*kind;
-    if (*kind == SYN_MESH_KINDS)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "node %.*s uses the group %" PRIu64
-                        ", which is not a group of its rank in the mesh",
-                        (int)node->name.bytes, node->name.text, id);
-    if (root < 0) return SYN_OK;
-    out->slot.index = index_in(&groups[*kind], integer_of(node, root));
-    return root == at + 2
-               ? SYN_OK
-               : SYN_FAIL(err, SYN_E_INVALID, "node %.*s has both a root and a reduction",
-                          (int)node->name.bytes, node->name.text);
-}
-
-/* Finds the slots of a node; *n: their number. */
-static syn_status find_places(const syn__et_node *node, const syn_mesh_group *groups,
-                              place places[PLACES], uint32_t *n, syn_error *err) {
-    const int message = find_attr(node, "comm_src"), group = find_attr(node, "pg_name");
-    *n = group >= 0;
-    if (message >= 0) return message_places(node, groups, message, places, n, err);
-    return group >= 0 ? collective_place(node, groups, group, places, err) : SYN_OK;
-}
-
-static syn_status add_slot(program *p, slot s, uint32_t *number, syn_error *err) {
-    for (*number = 0; *number < p->n_slots; ++*number) {
-        const slot *known = &p->slots[*number];
-        if (known->kind == s.kind && known->use == s.use && known->index == s.index) return SYN_OK;
-    }
-    SYN_TRY(syn_grow(&p->slots, &p->slots_cap, p->n_slots + 1, sizeof *p->slots, err));
-    p->slots[p->n_slots++] = s;
-    return SYN_OK;
-}
-
-/* Appends a message with its length. */
-static void put_message(syn__buf *out, const syn__buf *message) {
-    syn__et_put_varint(out, message->bytes);
-    syn__buf_put(out, message->data, message->bytes);
-}
-
-/* Encodes a node. *plain: bytes since the last slot. */
-static syn_status add_node(program *p, const syn__et_node *node, const syn_mesh_group *groups,
-                           syn__buf *message, size_t *plain, syn_error *err) {
-    place places[PLACES] = {{.n = 0}};
-    piece one = {.plain = *plain};
-    size_t begin = p->bytes.bytes;
-    p->nodes++;
-    SYN_TRY(find_places(node, groups, places, &one.n, err));
-    if (one.n == 0) {
-        message->bytes = 0;
-        syn__et_put_node(message, node);
-        put_message(&p->bytes, message);
-        *plain += p->bytes.bytes - begin;
-        return SYN_OK;
-    }
-    syn__et_node head = *node;
-    head.n_attrs = places[0].first;
-    syn__et_put_node(&p->bytes, &head);
-    for (uint32_t i = 0; i < one.n; i++) {
-        const size_t from = places[i].first + places[i].n,
-                     to = i + 1 < one.n ? places[i + 1].first : node->n_attrs;
-        one.parts[i] = p->bytes.bytes - begin;
-        begin = p->bytes.bytes;
-        syn__et_put_attrs(&p->bytes, node->attrs + from, to - from);
-        SYN_TRY(add_slot(p, places[i].slot, &one.slots[i], err));
-    }
-    one.parts[one.n] = p->bytes.bytes - begin;
-    SYN_TRY(syn_grow(&p->pieces, &p->pieces_cap, p->n_pieces + 1, sizeof *p->pieces, err));
-    p->pieces[p->n_pieces++] = one;
-    *plain = 0;
-    return SYN_OK;
-}
-
-static syn_status encode(program *p, syn__et_walk *walk, const syn_mesh_group *groups,
-                         syn_error *err) {
-    syn__buf message = {0};
-    syn__et_node node;
-    size_t plain = 0;
-    bool more = true;
-    syn_status s = SYN_OK;
-    while (s == SYN_OK && more) {
-        s = syn__et_walk_node(walk, &node, &more, err);
-        if (s == SYN_OK && more) s = add_node(p, &node, groups, &message, &plain, err);
-        if (s == SYN_OK && (p->bytes.failed || message.failed))
-            s = SYN_FAIL_NOMEM(err, p->bytes.cap, "the encoded nodes of a stage");
-    }
-    syn__buf_free(&message);
-    return s;
-}
-
-static void free_program(program *p) {
-    syn__buf_free(&p->bytes);
-    syn_free(p->pieces);
-    syn_free(p->slots);
-}
-
-/* ---- Filling ---- */
-
-/* One rank's slots, encoded one after another. Slot i ends at ends[i]. */
-typedef struct filled {
-    syn__buf bytes;
-    size_t *ends;
-} filled;
-
-static void fill_slot(syn__buf *out, const slot *s, const syn_mesh_group *group, int32_t rank) {
-    syn__et_attr attrs[3];
-    const int32_t other = s->index >= 0 ? syn_mesh_group_rank(group, s->index) : -1;
-    char id[16];
-    if (s->use == COLLECTIVE) {
-        snprintf(id, sizeof id, "%" PRIu32, group->id);
-        attrs[0] = syn__et_data(syn__str_of("pg_name"), SYN__ET_STRING, (syn__str){id, strlen(id)});
-        attrs[1] = syn__et_data(syn__str_of("pg_desc"), SYN__ET_STRING, syn__str_of(group->name));
-        attrs[2] = syn__et_number("root", SYN__ET_INT32, (uint64_t)(int64_t)other);
-        syn__et_put_attrs(out, attrs, s->index >= 0 ? 3 : 2);
-        return;
-    }
-    if (s->use == SEND_STREAM || s->use == RECV_STREAM) {
-        const int32_t stream = syn_message_stream(other, s->use == SEND_STREAM);
-        attrs[0] = syn__et_number("stream", SYN__ET_INT64, (uint64_t)stream);
-        syn__et_put_attrs(out, attrs, 1);
-        return;
-    }
-    const uint64_t from = (uint64_t)(s->use == SEND ? rank : other),
-                   to = (uint64_t)(s->use == SEND ? other : rank);
-    attrs[0] = syn__et_number("comm_src", SYN__ET_INT32, from);
-    attrs[1] = syn__et_number("comm_dst", SYN__ET_INT32, to);
-    syn__et_put_attrs(out, attrs, 2);
-}
-
-static syn_status fill(filled *f, const program *p, const syn_mesh_group *groups, int32_t rank,
-                       syn_error *err) {
-    f->bytes.bytes = 0;
-    for (size_t i = 0; i < p->n_slots; i++) {
-        fill_slot(&f->bytes, &p->slots[i], &groups[p->slots[i].kind], rank);
-        f->ends[i] = f->bytes.bytes;
-    }
-    return f->bytes.failed ? SYN_FAIL_NOMEM(err, f->bytes.cap, "a rank's groups") : SYN_OK;
-}
-
-static syn__str filled_slot(const filled *f, uint32_t number) {
-    const size_t begin = number > 0 ? f->ends[number - 1] : 0;
-    return (syn__str){f->bytes.data + begin, f->ends[number] - begin};
-}
-
-/* The length of a message with slots. */
-static size_t message_bytes(const piece *one, const filled *f) {
-    size_t bytes = one->parts[one->n];
-    for (uint32_t k = 0; k < one->n; k++)
-        bytes += one->parts[k] + filled_slot(f, one->slots[k]).bytes;
-    return bytes;
-}
-
-static uint64_t program_bytes(const program *p, const filled *f) {
-    uint64_t all = p->bytes.bytes; /* all but the slots and the lengths of their messages */
-    for (size_t i = 0; i < p->n_pieces; i++) {
-        const piece *one = &p->pieces[i];
-        all += syn__et_varint_bytes(message_bytes(one, f));
-        for (uint32_t k = 0; k < one->n; k++) all += filled_slot(f, one->slots[k]).bytes;
-    }
-    return all;
-}
-
-static void write_program(const program *p, const filled *f, syn_sink *sink) {
-    const char *at = p->bytes.data;
-    for (size_t i = 0; i < p->n_pieces; i++) {
-        const piece *one = &p->pieces[i];
-        const size_t bytes = message_bytes(one, f);
-        char length[SYN__ET_VARINT_MAX];
-        syn_sink_write(sink, at, one->plain);
-        at += one->plain;
-        syn_sink_write(sink, length, (size_t)(syn__et_varint(length, bytes) - length));
-        for (uint32_t k = 0; k <= one->n; k++) {
-            syn_sink_write(sink, at, one->parts[k]);
-            at += one->parts[k];
-            if (k == one->n) break;
-            const syn__str text = filled_slot(f, one->slots[k]);
-            syn_sink_write(sink, text.text, text.bytes);
-        }
-    }
-    syn_sink_write(sink, at, p->bytes.bytes - (size_t)(at - p->bytes.data));
-}
 
 /* ---- Groups ---- */
 
@@ -497,7 +227,7 @@ static syn_status write_meta(const syn_stamper *s, const syn_graph *graph, int32
     syn_status status = syn__et_walk_meta(&walk, &meta, err);
     if (status == SYN_OK) {
         syn__et_put_meta(&message, &meta);
-        put_message(&out, &message);
+        syn__et_put_message(&out, &message);
         if (message.failed || out.failed) status = SYN_FAIL_NOMEM(err, message.cap, "metadata");
         else syn_sink_write(sink, out.data, out.bytes);
     }
@@ -518,25 +248,25 @@ static void find_clash(syn_stamper *s, const syn_mesh_group *groups, int32_t ran
             if (x->id == 0 || y->id == 0 || (y->id - x->id) % SIMULATED_GROUPS != 0) continue;
             for (int32_t i = 0; i < x->n; i++) {
                 const int32_t other = syn_mesh_group_rank(x, i);
-                if (other == rank || index_in(y, other) < 0) continue;
+                if (other == rank || syn__et_index_in(y, other) < 0) continue;
                 s->counts.clash[0] = x->id;
                 s->counts.clash[1] = y->id;
             }
         }
 }
 
-static syn_status write_rank(syn_stamper *s, const syn_graph *graph, const program *p, filled *f,
-                             int32_t rank, syn_error *err) {
+static syn_status write_rank(syn_stamper *s, const syn_graph *graph, const syn__et_program *p,
+                             syn__et_filled *f, int32_t rank, syn_error *err) {
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn_sink *sink;
     used_groups(s, p->used, rank, groups);
-    SYN_TRY(fill(f, p, groups, rank, err));
+    SYN_TRY(syn__et_program_fill(f, p, groups, rank, err));
     find_clash(s, groups, rank);
     if (s->options.dry) SYN_TRY(syn_sink_open_memory(&sink, err));
     else SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&s->names, (uint32_t)rank), err));
     syn_status status = write_meta(s, graph, rank, groups, sink, err);
-    if (s->options.dry) s->counts.bytes += program_bytes(p, f);
-    else if (status == SYN_OK) write_program(p, f, sink);
+    if (s->options.dry) s->counts.bytes += syn__et_program_bytes(p, f);
+    else if (status == SYN_OK) syn__et_program_write(p, f, sink);
     s->counts.bytes += syn_sink_bytes(sink);
     s->counts.nodes += p->nodes;
     s->counts.files++;
@@ -553,7 +283,7 @@ static uint64_t expected_files(const syn_stamper *s) {
 }
 
 /* Before the first file: announces the set, and fails if the disk has too little space for it. */
-static syn_status announce(syn_stamper *s, const program *p, syn_error *err) {
+static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *err) {
     const uint64_t files = expected_files(s);
     const syn_stamp_counts set = {
         .files = files, .nodes = files * p->nodes, .bytes = files * (uint64_t)p->bytes.bytes};
@@ -571,16 +301,19 @@ static syn_status announce(syn_stamper *s, const program *p, syn_error *err) {
     if (slash) slash[1] = behind;
     if (s->options.announce) s->options.announce(s->options.user, &set, free_bytes);
     if (s->options.dry || set.bytes <= free_bytes) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "the set needs about %.1f GiB, but the disk has %.1f GiB",
-                    (double)set.bytes / 0x1p30, (double)free_bytes / 0x1p30);
+    const bool small = set.bytes < (uint64_t)1 << 30;
+    const double unit = small ? 0x1p20 : 0x1p30;
+    return SYN_FAIL(err, SYN_E_IO, "the set needs about %.1f %s, but %.1f %s are free on the disk",
+                    (double)set.bytes / unit, small ? "MiB" : "GiB", (double)free_bytes / unit,
+                    small ? "MiB" : "GiB");
 }
 
 /* Writes the files of all ranks like the recorded one. */
-static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const program *p,
+static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const syn__et_program *p,
                               syn_error *err) {
     const int32_t recorded = graph->ranks[0].rank, stage = stage_of(s, recorded);
     const uint64_t times = placement(s, p->used, recorded);
-    filled f = {.ends = syn_malloc((p->n_slots + 1) * sizeof *f.ends)};
+    syn__et_filled f = {.ends = syn_malloc((p->n_slots + 1) * sizeof *f.ends)};
     syn_status status = SYN_OK;
     if (!f.ends) return SYN_FAIL_NOMEM(err, p->n_slots * sizeof *f.ends, "a rank's groups");
     for (int32_t r = 0; r < s->plan.ranks && status == SYN_OK; r++) {
@@ -597,7 +330,7 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn__et_walk walk;
     syn__et_meta unused;
-    program p = {0};
+    syn__et_program p = {0};
     if (graph->n_ranks != 1)
         return SYN_FAIL(err, SYN_E_INVALID, "the graph has %u ranks instead of one recorded rank",
                         (unsigned)graph->n_ranks);
@@ -608,11 +341,11 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
     note_used(s, graph->ranks[0].rank, p.used);
     SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->options.version, err));
     syn_status status = syn__et_walk_meta(&walk, &unused, err);
-    if (status == SYN_OK) status = encode(&p, &walk, groups, err);
+    if (status == SYN_OK) status = syn__et_program_encode(&p, &walk, groups, err);
     syn__et_walk_close(&walk);
     if (status == SYN_OK) status = announce(s, &p, err);
     if (status == SYN_OK) status = write_ranks(s, graph, &p, err);
-    free_program(&p);
+    syn__et_program_free(&p);
     return status;
 }
 

@@ -15,7 +15,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, enter_folder, finish, run  # noqa: E402
-from pretrain_runs import BERT, DEEP, LLAMA  # noqa: E402
+from pretrain_runs import BERT, DEEP, LLAMA, MPIRUN, launcher  # noqa: E402
 
 MODELS = {**DEEP, "untied": {**LLAMA, "num_hidden_layers": 8}, "bert": BERT}
 # (model, options): every kind of group, with neighbours along each axis
@@ -177,7 +177,15 @@ def failures():
     if shutil.disk_usage(".").free < 10 ** 12:
         done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
         check(done.returncode == 1 and "the set needs about 1" in done.stderr and
-              "GiB, but the disk has" in done.stderr and not files("refused"), done.stderr)
+              "GiB are free on the disk" in done.stderr and not files("refused"), done.stderr)
+    if MPIRUN:
+        done = subprocess.run([*launcher("2"), os.path.join(BUILD, "synth"), *small],
+                              capture_output=True, text=True, check=False)
+        check(done.returncode != 0 and "start it without mpirun" in done.stderr, done.stderr)
+    with open("few.json", "w", encoding="utf-8") as f:  # fewer tokens than the byte tokenizer has
+        json.dump({**DEEP["gpt4"], "vocab_size": 100}, f)
+    done = synth("--model-config", "few.json", "--max-seq-length", "16", "--out", "few")
+    check(done.returncode == 0, done.stderr)
     check("--out PREFIX" in synth("--model", "gpt2").stderr, "no --out")
     check(synth(*small[:-1], "full", "--dp", "4").returncode == 0, "four ranks")
 

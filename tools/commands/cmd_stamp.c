@@ -1,4 +1,4 @@
-/* syntorch stamp: writes further ranks of a trace set that has one file for each kind of ranks. */
+/* syntorch stamp: writes further ranks of a trace set that has one rank of each program. */
 #include <stdio.h>
 
 #include "export/stamp.h"
@@ -21,7 +21,7 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch stamp",
-    "Writes the files of further ranks of a trace set that has one file for each kind of ranks.",
+    "Writes the files of further ranks of a trace set that has one rank of each program.",
     options, examples, false};
 
 static syn_status stamp(syn_stamp_counts *written, syn_error *err) {

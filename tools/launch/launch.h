@@ -37,7 +37,7 @@ typedef struct launch {
     uint64_t (*plan)(void *user);
     /* The parts of the plan, to name the one that differs; returns their number. May be NULL. */
     int (*parts)(void *user, launch_part[LAUNCH_PARTS]);
-    /* Adds the run's metadata to the graph. */
+    /* Adds the run's metadata to the graph; used with want_graph only. */
     syn_status (*metadata)(void *user, syn_graph *, syn_error *err);
     launch_main *main;
     void *user; /* passed to the functions above */
@@ -73,6 +73,10 @@ void launch_pause(void);
 /* Sets the device from the value of --device. Returns CLI_RUN, or an exit code after a message. */
 #define LAUNCH_DEVICES "cpu|meta|cuda"
 int launch_device(launch *l, const char *name);
+/* A whole program: begins, reads the options with `read` (see launch_options), does the work,
+   prints the error if it fails, and frees the launch. Returns the exit code. */
+int launch_program(launch *l, cli_program *program, int (*read)(int argc, char **argv),
+                   syn_status (*work)(syn_error *err), int argc, char **argv);
 /* Sets the number of threads: one OpenBLAS thread per caller, and for each rank its share of the
    cores. Call it after the options are known. Fails if there is no memory for OpenBLAS's
    buffers. */

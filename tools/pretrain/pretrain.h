@@ -1,9 +1,8 @@
 /* The pretraining program: options (pretrain_options.c), data (pretrain_data.c), pipeline stages
-   (pretrain_division.c), training on one
-   rank (pretrain_train.c), progress, metrics and checkpoints (pretrain_progress.c,
-   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_tensors.c,
-   pretrain_state.c), traces (pretrain_trace.c) and predictions (pretrain_predict.c,
-   pretrain_sweep.c). main is in examples/pretrain.c. */
+   (pretrain_division.c), one rank (pretrain_rank.c) and its training (pretrain_train.c), progress,
+   metrics and checkpoints (pretrain_progress.c, pretrain_outputs.c, pretrain_curve.c,
+   pretrain_checkpoint.c, pretrain_tensors.c, pretrain_state.c), traces (pretrain_trace.c) and
+   predictions (pretrain_predict.c, pretrain_sweep.c). main is in examples/pretrain.c. */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -164,6 +163,8 @@ void pretrain_free(pretrain *run);
 bool pretrain_drops(const pretrain *run);
 /* Describes the dropout: "0.1", or "0.1 of embeddings, 0 of ..." if rates differ. */
 void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes);
+/* Prepares a run and runs its ranks. */
+syn_status pretrain_launch(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hashes of everything that determines the ranks' work; see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
 int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);

@@ -412,6 +412,15 @@ static syn_status check_reduce_dtype(const pretrain *run, syn_error *err) {
                     "omit it");
 }
 
+/* synth records one step on meta, for which the contents of the batches do not matter. */
+static void plan_synth(pretrain *run) {
+    const pretrain_args *args = run->args;
+    run->batches.tokens = args->max_seq_length;
+    run->batches.causal = syn_model_is_causal(&run->config);
+    run->n_texts = args->batch_size * run->launch.parallel.dp * args->accumulation;
+    run->steps_per_epoch = run->steps = 1;
+}
+
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
@@ -430,6 +439,10 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     run->model_sum = syn_model_config_hash(&run->config, 0); /* before the tokenizer changes it */
     SYN_TRY(choose_dropout(run, err));
     SYN_TRY(check_length(run, err));
+    if (args->out) {
+        plan_synth(run);
+        return SYN_OK;
+    }
     name_save_dir(run);
     SYN_TRY(check_folders(run, err));
     SYN_TRY(open_tokenizer(run, err));

@@ -8,55 +8,16 @@
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 #include "syntorch/mesh.h"
-#include "tools/pretrain/pretrain.h"
+#include "tools/pretrain/pretrain_rank.h"
 #include "tools/progress.h"
-
-struct rank;
-
-/* Data that the microbatches of a step need. The trainer may still use the data of the previous
-   step while the data of the next step is filled in. */
-typedef struct step_passes {
-    struct rank *rank;
-    int64_t epoch, first; /* first: index of the step's first microbatch in the epoch */
-    float weight;         /* weight of each label in the loss */
-    bool empty;           /* there are no labels, so the loss is NaN */
-} step_passes;
-
-typedef struct rank {
-    pretrain *run;
-    syn_ctx *ctx;
-    syn_comm *comm;
-    syn_mesh mesh;
-    size_t *chunk_params; /* syn_trainer_options.chunks */
-    uint32_t *units;      /* syn_trainer_options.units */
-    syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
-    char shared[64];    /* name of the parameter that the first and the last stage share */
-    syn_trainer *trainer;
-    syn_sampler sampler, eval_sampler;
-    int64_t microbatches; /* per step */
-    int64_t *which;       /* (batch_size): indices of the samples of a microbatch */
-    syn_batch batch;
-    int64_t first_step; /* number of the first step of this run */
-    /* Data of this step and of the previous one, indexed by the lowest bit of the step number. */
-    step_passes passes[2];
-    pretrain_metrics metrics[2];
-    int64_t noted;     /* number of steps of this run that are logged */
-    uint64_t begun_ns; /* when the last step was logged */
-    pretrain_state state;
-    bool validated; /* a validation had labels, so that there is a best model */
-    bool done;      /* stop before the next step */
-} rank;
 
 /* ---- Batches ---- */
 
-static int32_t dp_size(const rank *r) {
-    return r->mesh.size[SYN_AXIS_DP];
-}
-
 /* Chooses the samples of data-parallel rank `who`. On meta, samples repeat if a step needs more
    than there are. */
-static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sampler, int64_t epoch,
-                         int64_t micro, int32_t who) {
+static void choose_texts(pretrain_worker *r, const syn_texts *texts, const syn_sampler *sampler,
+                         int64_t epoch, int64_t micro, int32_t who) {
+    if (!texts) return; /* synth */
     const int64_t n = syn_texts_count(texts);
     syn_sampler_batch(sampler, epoch, micro, who, r->which);
     for (int64_t i = 0; i < sampler->batch; i++)
@@ -64,7 +25,7 @@ static void choose_texts(rank *r, const syn_texts *texts, const syn_sampler *sam
 }
 
 /* Number of labels in the microbatches of data-parallel ranks first .. end - 1. */
-static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *sampler,
+static int64_t count_labels(pretrain_worker *r, const syn_texts *texts, const syn_sampler *sampler,
                             int64_t epoch, int64_t micro, const syn_batch_options *how,
                             int32_t first, int32_t end) {
     const syn_batch nothing = {.ids = NULL};
@@ -77,8 +38,8 @@ static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *
 }
 
 /* Number of labels of data-parallel rank `who` in all microbatches of a step. */
-static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_options *how,
-                           int32_t who) {
+static int64_t step_labels(pretrain_worker *r, const pretrain_passes *p,
+                           const syn_batch_options *how, int32_t who) {
     int64_t labels = 0;
     for (int64_t i = 0; i < r->run->args->accumulation; i++)
         labels +=
@@ -90,7 +51,7 @@ static int64_t step_labels(rank *r, const step_passes *p, const syn_batch_option
    With --recipe reference it is the mean of the ranks' means. A mean of no labels is reported as
    NaN, as in PyTorch; if only some ranks have no labels, the labels of the other ranks still train
    the model. */
-static void weigh(rank *r, step_passes *p, const syn_batch_options *how) {
+static void weigh(pretrain_worker *r, pretrain_passes *p, const syn_batch_options *how) {
     const bool reference = r->run->args->reference;
     const int32_t here = r->mesh.index[SYN_AXIS_DP];
     int64_t all = 0, own = 0;
@@ -98,25 +59,25 @@ static void weigh(rank *r, step_passes *p, const syn_batch_options *how) {
     p->weight = 1;
     p->empty = false;
     if (!syn_ctx_has_data(r->ctx)) return;
-    for (int32_t who = 0; who < dp_size(r); who++) {
+    for (int32_t who = 0; who < pretrain_dp_size(r); who++) {
         const int64_t labels = step_labels(r, p, how, who);
         all += labels;
         if (who == here) own = labels;
         without = without || labels == 0;
     }
     p->empty = reference ? without : all == 0;
-    const int64_t mean_of = reference ? own * dp_size(r) : all;
+    const int64_t mean_of = reference ? own * pretrain_dp_size(r) : all;
     p->weight = 1.0f / (float)(mean_of > 0 ? mean_of : 1);
 }
 
-static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
+static syn_pretraining_batch make_inputs(pretrain_worker *r, const syn_texts *texts,
                                          const syn_sampler *sampler, int64_t epoch, int64_t micro,
                                          const syn_batch_options *how, float weight) {
     const syn_spec ids = {SYN_I32, 2, {sampler->batch, how->tokens}}, one = {SYN_F32, 0, {0}};
     const syn_spec floats = {SYN_F32, 2, {sampler->batch, how->tokens}};
     syn_pretraining_batch b = {.tokens = {0, 0}};
     choose_texts(r, texts, sampler, epoch, micro, r->mesh.index[SYN_AXIS_DP]);
-    (void)syn_batch_fill(&r->batch, texts, r->which, sampler->batch, how);
+    if (texts) (void)syn_batch_fill(&r->batch, texts, r->which, sampler->batch, how);
     b.tokens = syn_input(r->ctx, "tokens", &ids, r->batch.ids);
     b.targets = syn_input(r->ctx, "targets", &ids, r->batch.labels);
     if (!how->causal) b.types = syn_input(r->ctx, "types", &ids, r->batch.types);
@@ -129,13 +90,13 @@ static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
 /* ---- Steps ---- */
 
 /* Sets dropout masks that depend only on seed, epoch and sample, not on the number of ranks. */
-static void set_dropout(rank *r, syn_model *model, int64_t epoch) {
+static void set_dropout(pretrain_worker *r, syn_model *model, int64_t epoch) {
     const int64_t n = r->sampler.batch;
     const syn_dropout_rates *rates = &r->run->config.dropout;
     const syn_spec spec = {SYN_I32, 1, {n}};
     const uint64_t seed = (uint64_t)r->run->args->seed;
     int32_t *keys = r->batch.types; /* scratch: filled again afterwards */
-    for (int64_t i = 0; i < n; i++) keys[i] = (int32_t)r->which[i];
+    for (int64_t i = 0; i < n && r->run->texts; i++) keys[i] = (int32_t)r->which[i];
     const syn_model_dropout how = {.embedding = rates->embedding,
                                    .attention = rates->attention,
                                    .residual = rates->residual,
@@ -146,8 +107,8 @@ static void set_dropout(rank *r, syn_model *model, int64_t epoch) {
 
 /* Runs a chunk of layers on a microbatch; a syn_stage_forward. */
 static syn_tensor stage_of(void *arg, int chunk, int pass, syn_tensor x) {
-    const step_passes *p = arg;
-    rank *r = p->rank;
+    const pretrain_passes *p = arg;
+    pretrain_worker *r = p->rank;
     const int64_t micro = p->first + pass;
     syn_batch_options how = r->run->batches;
     how.epoch = p->epoch;
@@ -163,7 +124,7 @@ static syn_tensor loss_of(void *arg, int pass) {
     return stage_of(arg, 0, pass, (syn_tensor){0});
 }
 
-static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err) {
+static syn_status read_number(pretrain_worker *r, syn_tensor x, double *out, syn_error *err) {
     float value = 0;
     if (syn_ctx_has_data(r->ctx) && x.id &&
         syn_tensor_read(r->ctx, x, &value, sizeof value) != SYN_OK)
@@ -174,7 +135,7 @@ static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err
 
 /* Logs the latest step whose results are known. On an asynchronous device, this is the step before
    the current one. */
-static void note_known(rank *r) {
+static void note_known(pretrain_worker *r) {
     const syn_step_result known = syn_trainer_last_result(r->trainer);
     const pretrain_args *args = r->run->args;
     if (known.steps == r->noted) return;
@@ -185,17 +146,17 @@ static void note_known(rank *r) {
     m->grad_norm = known.grad_norm;
     const uint64_t now = syn__clock_ns();
     const int64_t tokens =
-        args->accumulation * args->batch_size * dp_size(r) * r->run->batches.tokens;
+        args->accumulation * args->batch_size * pretrain_dp_size(r) * r->run->batches.tokens;
     m->tokens_per_s = (double)tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);
     r->begun_ns = now;
     if (r->comm->rank == 0 && syn_ctx_has_data(r->ctx)) pretrain_log_step(r->run, m);
 }
 
-static syn_status one_step(rank *r, int64_t step, syn_error *err) {
+static syn_status one_step(pretrain_worker *r, int64_t step, syn_error *err) {
     const pretrain *run = r->run;
     const pretrain_args *args = run->args;
     syn_batch_options how = run->batches;
-    step_passes *p = &r->passes[step & 1];
+    pretrain_passes *p = &r->passes[step & 1];
     pretrain_metrics *m = &r->metrics[step & 1];
     m->step = step + 1;
     p->rank = r;
@@ -214,8 +175,8 @@ static syn_status one_step(rank *r, int64_t step, syn_error *err) {
 /* ---- Saving ---- */
 
 /* If a model cannot be saved, prints a warning and continues training. */
-static syn_status save(rank *r, const char *name, int64_t step, bool resumable, bool *saved,
-                       syn_error *err) {
+static syn_status save(pretrain_worker *r, const char *name, int64_t step, bool resumable,
+                       bool *saved, syn_error *err) {
     syn_error why = {.code = SYN_OK};
     const syn_status s = pretrain_save(r->run, &r->state, name, resumable, &why);
     *saved = s == SYN_OK;
@@ -230,7 +191,7 @@ static syn_status save(rank *r, const char *name, int64_t step, bool resumable, 
     return SYN_OK;
 }
 
-static syn_status save_checkpoint(rank *r, int64_t step, syn_error *err) {
+static syn_status save_checkpoint(pretrain_worker *r, int64_t step, syn_error *err) {
     char name[40];
     bool saved;
     snprintf(name, sizeof name, "checkpoint-%lld", (long long)step);
@@ -239,7 +200,7 @@ static syn_status save_checkpoint(rank *r, int64_t step, syn_error *err) {
 }
 
 /* Saves the last model if no validation chose a best one, unless the run is only for a trace. */
-static syn_status save_last(rank *r, int64_t step, syn_error *err) {
+static syn_status save_last(pretrain_worker *r, int64_t step, syn_error *err) {
     const pretrain_args *args = r->run->args;
     bool saved;
     if (r->validated || (args->skip_eval && args->enable_tracing)) return SYN_OK;
@@ -250,14 +211,14 @@ static syn_status save_last(rank *r, int64_t step, syn_error *err) {
 
 /* A batch of the validation data. */
 typedef struct evaluation {
-    rank *rank;
+    pretrain_worker *rank;
     int64_t batch;
 } evaluation;
 
 /* A syn_stage_forward. */
 static syn_tensor evaluate(void *arg, int chunk, int microbatch, syn_tensor x) {
     const evaluation *e = arg;
-    rank *r = e->rank;
+    pretrain_worker *r = e->rank;
     const pretrain *run = r->run;
     const syn_pretraining_batch b =
         make_inputs(r, run->eval_texts, &r->eval_sampler, 0, e->batch, &run->batches, 1.0f);
@@ -265,7 +226,7 @@ static syn_tensor evaluate(void *arg, int chunk, int microbatch, syn_tensor x) {
     return syn_pretraining_stage(r->chunks[chunk], x, &b);
 }
 
-static syn_status validate(rank *r, int64_t step, syn_error *err) {
+static syn_status validate(pretrain_worker *r, int64_t step, syn_error *err) {
     pretrain *run = r->run;
     const int64_t batches = syn_sampler_steps(&r->eval_sampler);
     double sum = 0, part = 0;
@@ -276,8 +237,8 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     for (int64_t i = 0; i < batches; i++) {
         progress_step(&bar, i, batches);
         const syn_mark mark = syn_ctx_mark(r->ctx);
-        labels +=
-            count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 0, dp_size(r));
+        labels += count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 0,
+                               pretrain_dp_size(r));
         evaluation e = {r, i};
         SYN_TRY(read_number(r, syn_trainer_evaluate(r->trainer, evaluate, &e), &part, err));
         sum += part;
@@ -300,7 +261,7 @@ static bool is_time(int64_t step, int64_t every) {
     return every > 0 && (step + 1) % every == 0;
 }
 
-static syn_status after_step(rank *r, int64_t step, syn_error *err) {
+static syn_status after_step(pretrain_worker *r, int64_t step, syn_error *err) {
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
     const bool meta = !syn_ctx_has_data(r->ctx), last = step + 1 == run->steps;
@@ -329,14 +290,14 @@ static syn_status after_step(rank *r, int64_t step, syn_error *err) {
 }
 
 /* Waits for the previous step, so that a trace has no part of it. */
-static syn_status before_traced(rank *r, int64_t step, syn_error *err) {
+static syn_status before_traced(pretrain_worker *r, int64_t step, syn_error *err) {
     if (r->noted == step - r->first_step) return SYN_OK;
     SYN_TRY(syn_trainer_settle(r->trainer, err));
     note_known(r);
     return syn_ctx_sync(r->ctx) == SYN_OK ? SYN_OK : syn_ctx_check(r->ctx, err);
 }
 
-static syn_status all_steps(rank *r, syn_error *err) {
+static syn_status all_steps(pretrain_worker *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
     r->first_step = r->state.step;
     for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
@@ -352,231 +313,33 @@ static syn_status all_steps(rank *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* Makes the weights of --weights the values of parameters. *reader: NULL without --weights. */
-static syn_status begin_reading(rank *r, syn_weights_reader **reader, syn_error *err) {
-    *reader = NULL;
-    if (!r->run->weights) return SYN_OK;
-    SYN_TRY(syn_weights_reader_new(reader, r->run->weights, err));
-    const syn_param_source source = syn_weights_source(*reader);
-    syn_ctx_set_param_source(r->ctx, &source);
-    return SYN_OK;
-}
-
-static void end_reading(rank *r, syn_weights_reader *reader) {
-    syn_ctx_set_param_source(r->ctx, NULL);
-    syn_weights_reader_free(reader);
-}
-
-/* Creates a model or a part of it, with random weights or those of --weights. */
-static syn_status make_model(rank *r, syn_model **model, const syn_model_options *how,
-                             syn_error *err) {
-    syn_weights_reader *reader;
-    SYN_TRY(begin_reading(r, &reader, err));
-    syn_status s = syn_model_new(model, r->ctx, &r->run->config, how, err);
-    if (s == SYN_OK && reader) s = syn_weights_finish(reader, *model, NULL, err);
-    end_reading(r, reader);
-    return s;
-}
-
-/* Creates the chunks of layers that this rank has. */
-static syn_status make_chunks(rank *r, const syn_schedule_shape *shape, syn_model_options *how,
-                              syn_error *err) {
-    r->chunks = syn_calloc((size_t)shape->chunks, sizeof *r->chunks);
-    r->chunk_params = syn_calloc((size_t)shape->chunks, sizeof *r->chunk_params);
-    if (!r->chunks || !r->chunk_params)
-        return SYN_FAIL_NOMEM(err, (size_t)shape->chunks * sizeof *r->chunks, "stages");
-    for (int32_t c = 0; c < shape->chunks; c++) {
-        how->part = &r->run->parts[c * shape->stages + r->mesh.index[SYN_AXIS_PP]];
-        SYN_TRY(make_model(r, &r->chunks[c], how, err));
-        r->chunk_params[c] = syn_ctx_param_count(r->ctx);
-    }
-    return SYN_OK;
-}
-
-static syn_status set_master(rank *r, const syn_param_source *source, size_t param,
-                             syn_error *err) {
-    const syn_param_info p = syn_ctx_param(r->ctx, param);
-    syn_spec full = p.full, local = *syn_tensor_spec(r->ctx, p.tensor);
-    full.dtype = local.dtype = SYN_F32;
-    const size_t elems = (size_t)syn_spec_elems(&local);
-    int64_t first, n;
-    float *data = syn_malloc(elems * sizeof *data + 1);
-    if (!data) return SYN_FAIL_NOMEM(err, elems * sizeof *data, "a parameter's master weights");
-    syn_status s =
-        source->read(source->user, p.name, &full, p.shard, p.valid_rows, &local, data, err);
-    syn_optimizer_range(r->state.optimizer, param, &first, &n);
-    if (s == SYN_OK)
-        s = syn_optimizer_set(r->state.optimizer, param, SYN_OPTIMIZER_MASTER, data + first,
-                              (size_t)n, err);
-    syn_free(data);
-    return s;
-}
-
-/* Sets the f32 master weights of 16-bit parameters from the checkpoint, so that they are not
-   rounded. */
-static syn_status set_masters(rank *r, syn_error *err) {
-    syn_weights_reader *reader;
-    if (!r->run->weights || r->run->dtype == SYN_F32) return SYN_OK;
-    SYN_TRY(syn_weights_reader_new(&reader, r->run->weights, err));
-    const syn_param_source source = syn_weights_source(reader);
-    syn_status s = SYN_OK;
-    for (size_t i = 0; s == SYN_OK && i < syn_ctx_param_count(r->ctx); i++)
-        s = set_master(r, &source, i, err);
-    syn_weights_reader_free(reader);
-    return s == SYN_OK ? syn_optimizer_gather(r->state.optimizer, err) : s;
-}
-
-/* ZeRO 3: numbers the units of all chunks. Sets their number and the unit of the head in *how. */
-static syn_status number_units(rank *r, int32_t chunks, syn_trainer_options *how, syn_error *err) {
-    const size_t n = syn_ctx_param_count(r->ctx);
-    if (how->zero < 3) return SYN_OK;
-    if (!(r->units = syn_calloc(n + 1, sizeof *r->units)))
-        return SYN_FAIL_NOMEM(err, n * sizeof *r->units, "units");
-    how->units = r->units;
-    how->head_unit = UINT32_MAX;
-    for (int32_t c = 0; c < chunks; c++) {
-        uint32_t head;
-        how->n_units = syn_model_units(r->chunks[c], how->n_units, r->units, &head);
-        if (head != UINT32_MAX) how->head_unit = head;
-    }
-    return SYN_OK;
-}
-
-static syn_status make_trainer(rank *r, const syn_schedule_shape *shape, syn_error *err) {
-    static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
-    const pretrain *run = r->run;
-    const pretrain_args *args = run->args;
-    const int64_t tokens =
-        args->max_seq_length / (run->launch.parallel.sp ? run->launch.parallel.tp : 1);
-    const syn_pipeline_options pipeline = {
-        .shape = *shape,
-        .pp = r->mesh.group[SYN_AXIS_PP],
-        .activation = {(int32_t)run->dtype, 3, {args->batch_size, tokens, run->config.n_embd}}};
-    syn_trainer_options how = {
-        .optimizer = {.weight_decay = args->weight_decay,
-                      .no_decay = args->reference ? spared : NULL,
-                      .max_grad_norm = args->max_grad_norm,
-                      .tp = r->mesh.group[SYN_AXIS_TP],
-                      .norm = run->launch.parallel.zero > 0 ? r->mesh.world : r->mesh.model},
-        .dp = r->mesh.group[SYN_AXIS_DP],
-        .zero = run->launch.parallel.zero,
-        .buckets = pretrain_buckets(run),
-        .reduce_dtype = args->reduce_dtype ? SYN_BF16 : SYN_F32,
-        .chunks = r->chunk_params,
-        .n_chunks = shape->chunks,
-        .shard = r->mesh.shard,
-        .replicas = r->mesh.replicas,
-        .gather = r->mesh.gather,
-        .no_reshard = args->no_reshard,
-        .late_sums = !syn_ctx_has_data(r->ctx) && run->launch.hw && run->launch.hw->stack.blocking,
-        .microbatches = (int)r->microbatches,
-        .pipeline = pipeline.pp ? &pipeline : NULL,
-        .tied = r->mesh.embedding
-                    ? syn_model_tied_parameter(&run->config, r->shared, sizeof r->shared)
-                    : NULL,
-        .embedding = r->mesh.embedding,
-        .ahead = true};
-    syn_weights_reader *reader;
-    SYN_TRY(number_units(r, shape->chunks, &how, err));
-    SYN_TRY(begin_reading(r, &reader, err)); /* with ZeRO 3, the trainer reads the weights */
-    const syn_status s = syn_trainer_new(&r->trainer, r->ctx, &how, err);
-    end_reading(r, reader);
-    return s;
-}
-
-static syn_status make_rank(rank *r, syn_error *err) {
-    pretrain *run = r->run;
-    const pretrain_args *args = run->args;
-    const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
-    const syn_schedule_shape shape = pretrain_schedule(run, r->microbatches);
-    syn_model_options model = {.tp = r->mesh.group[SYN_AXIS_TP],
-                               .kv = r->mesh.kv,
-                               .heads = syn_pretraining_heads(&run->config),
-                               .fused_attention = true,
-                               .sp = run->launch.parallel.sp,
-                               .sp_keep = args->sp_keep,
-                               .recompute = (syn_recompute_mode)args->recompute,
-                               .dtype = run->dtype,
-                               .vocab_multiple = args->vocab_multiple,
-                               .seed = (uint64_t)args->seed};
-    r->sampler = (syn_sampler){.n = run->n_texts,
-                               .batch = args->batch_size,
-                               .ranks = dp_size(r),
-                               .seed = (uint64_t)args->seed,
-                               .shuffle = true};
-    r->eval_sampler = r->sampler;
-    r->eval_sampler.shuffle = false;
-    r->eval_sampler.whole = true;
-    r->eval_sampler.n = run->eval_texts ? syn_texts_count(run->eval_texts) : 0;
-    r->which = syn_malloc((size_t)args->batch_size * sizeof *r->which);
-    r->batch.ids = syn_malloc(elems * sizeof(int32_t));
-    r->batch.labels = syn_malloc(elems * sizeof(int32_t));
-    r->batch.types = syn_malloc(elems * sizeof(int32_t));
-    r->batch.mask = syn_malloc(elems * sizeof(float));
-    if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
-        return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
-    if (run->launch.parallel.zero == 3) syn_ctx_evict_params(r->ctx);
-    SYN_TRY(make_chunks(r, &shape, &model, err));
-    SYN_TRY(make_trainer(r, &shape, err));
-    r->state = (pretrain_state){.ctx = r->ctx,
-                                .comm = r->comm,
-                                .optimizer = syn_trainer_optimizer(r->trainer),
-                                .shard = r->mesh.index[SYN_AXIS_PP] * r->mesh.size[SYN_AXIS_TP] +
-                                         r->mesh.index[SYN_AXIS_TP],
-                                .saves = r->mesh.index[SYN_AXIS_DP] == 0,
-                                .parts = pretrain_own_layout(run).parts,
-                                .best = INFINITY};
-    if (r->state.parts > 1) {
-        r->state.part = r->mesh.index[SYN_AXIS_DP] % r->state.parts;
-        r->state.saves_part = r->mesh.index[SYN_AXIS_DP] < r->state.parts;
-    }
-    if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
-    SYN_TRY(set_masters(r, err));
-    if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
-    r->validated = isfinite(r->state.best);
-    return r->comm->rank == 0 ? pretrain_log_open(run, r->state.step, err) : SYN_OK;
-}
-
-static void free_rank(rank *r) {
-    syn_trainer_free(r->trainer);
-    for (int32_t c = 0; r->chunks && c < r->run->launch.parallel.vp; c++)
-        syn_model_free(r->chunks[c]);
-    syn_free(r->chunks);
-    syn_free(r->chunk_params);
-    syn_free(r->units);
-    syn_free(r->which);
-    syn_free(r->batch.ids);
-    syn_free(r->batch.labels);
-    syn_free(r->batch.types);
-    syn_free(r->batch.mask);
-}
-
 /* Runs `steps` in a new context, which the caller frees. */
-static syn_status run_in_context(rank *r, syn_ctx **ctx,
-                                 syn_status (*steps)(rank *r, syn_error *err), syn_error *err) {
+static syn_status run_in_context(pretrain_worker *r, syn_ctx **ctx,
+                                 syn_status (*steps)(pretrain_worker *r, syn_error *err),
+                                 syn_error *err) {
     SYN_TRY(syn_ctx_new(ctx, r->run->launch.device, r->comm, err));
     r->ctx = *ctx;
     SYN_TRY(syn_ctx_set_threads(r->ctx, r->run->launch.threads, err));
     syn_ctx_set_overlap(r->ctx, true);
     syn_ctx_set_hashing(r->ctx, false);
-    syn_status s = make_rank(r, err);
+    syn_status s = pretrain_make_rank(r, err);
     if (s == SYN_OK) s = steps(r, err);
-    free_rank(r);
+    pretrain_free_rank(r);
     return s;
 }
 
-static syn_status first_step(rank *r, syn_error *err) {
+static syn_status first_step(pretrain_worker *r, syn_error *err) {
     return one_step(r, 0, err);
 }
 
 /* Records the steps from which a step is predicted. */
-static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
+static syn_status predict_rank(pretrain_worker *r, syn_ctx **ctx, syn_error *err) {
     pretrain *run = r->run;
     int64_t microbatches[2];
     const int n = pretrain_recorded_steps(run, microbatches);
     const int32_t stage = r->mesh.index[SYN_AXIS_PP];
     for (int i = 0; i < n; i++) {
-        rank recorded = {.run = run, .comm = r->comm, .mesh = r->mesh};
+        pretrain_worker recorded = {.run = run, .comm = r->comm, .mesh = r->mesh};
         syn_ctx **to = ctx;
         recorded.microbatches = microbatches[i];
         if (i < n - 1) SYN_TRY(pretrain_shorter_step(run, stage, &to, err));
@@ -587,10 +350,22 @@ static syn_status predict_rank(rank *r, syn_ctx **ctx, syn_error *err) {
 
 syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err) {
     pretrain *run = user;
-    rank r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
+    pretrain_worker r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
     SYN_TRY(syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err));
     if (run->predicts || run->swept) return predict_rank(&r, ctx, err);
     return run_in_context(&r, ctx, all_steps, err);
+}
+
+syn_status pretrain_launch(pretrain *run, syn_error *err) {
+    launch *l = &run->launch;
+    l->quiet = run->args->quiet;
+    l->plan = pretrain_plan;
+    l->parts = pretrain_parts;
+    l->main = pretrain_rank;
+    l->user = run;
+    syn_status s = pretrain_prepare(run, err);
+    if (s == SYN_OK) s = launch_threads(l, err);
+    return launch_run(l, s, err);
 }
 
 /* Records a whole step of a rank and writes the traces of all ranks like it. */
@@ -598,7 +373,7 @@ static syn_status stamp_rank(pretrain *run, int32_t rank_number, syn_error *err)
     syn_comm *comm;
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_comm_fake_new(&comm, rank_number, run->launch.ranks, err));
-    rank r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
+    pretrain_worker r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
     syn_status s = syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err);
     if (s == SYN_OK) s = run_in_context(&r, &ctx, first_step, err);
     if (s == SYN_OK) s = pretrain_stamp(run, ctx, err);

@@ -11,7 +11,7 @@ extern const cli_option synth_options[];
 int synth_check_options(pretrain *run, int argc, char **argv);
 /* Whether --ranks asks for one rank of each program. */
 bool synth_one_each(const pretrain *run);
-/* Sets *wanted to a list that says for each rank of the completed plan whether --ranks names it, or
+/* Sets *wanted to a list that says for each rank whether --ranks names it, or
    to NULL if all files are written. The caller frees it with syn_free. Fails if --ranks is
    malformed or names a rank that does not exist. */
 syn_status synth_ranks(const pretrain *run, bool **wanted, syn_error *err) SYN_MUST_USE;

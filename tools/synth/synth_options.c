@@ -46,7 +46,7 @@ const cli_option synth_options[] = {
     {"out", CLI_TEXT, &pretrain_given.out, "PREFIX",
      "write PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
     {"ranks", CLI_TEXT, &pretrain_given.ranks, "all|one-per-program|LIST",
-     "which files to write: all, one of each kind, or those of a list such as 0-7,16 [all]", 0, 0},
+     "which ranks to write: all, one of each program, or a list such as 0-7,16 [all]", 0, 0},
     {"dry_run", CLI_FLAG, &pretrain_given.dry_run, NULL,
      "write nothing; print the prediction and the size of the set", 0, 0},
     {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},
@@ -56,6 +56,9 @@ const cli_option synth_options[] = {
 int synth_check_options(pretrain *run, int argc, char **argv) {
     const cli_program *program = run->launch.program;
     run->args = &pretrain_given;
+    if (run->launch.mpi)
+        return cli_fail(program, CLI_USAGE,
+                        "one process writes the traces of all ranks; start it without mpirun");
     pretrain_given.device = "meta";
     if (!cli_was_given(program, argc, argv, "micro-batch")) pretrain_given.batch_size = 1;
     if (pretrain_given.vocab_multiple == 0) pretrain_given.vocab_multiple = 128;
@@ -87,7 +90,7 @@ bool synth_one_each(const pretrain *run) {
 
 syn_status synth_ranks(const pretrain *run, bool **wanted, syn_error *err) {
     const char *text = run->args->ranks;
-    const int32_t all = run->launch.parallel.ranks;
+    const int32_t all = run->launch.ranks;
     int32_t *ranks;
     size_t n;
     *wanted = NULL;

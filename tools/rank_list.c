@@ -5,17 +5,21 @@
 
 #include "syntorch/base/memory.h"
 
-/* Parses "7" or "0-7" at *at and moves *at behind it. */
-static bool parse_range(const char **at, long *first, long *last) {
+static bool read_rank(const char **at, int32_t *rank) {
     char *end;
     if (**at < '0' || **at > '9') return false;
-    *first = *last = strtol(*at, &end, 10);
-    if (*end == '-') {
-        if (end[1] < '0' || end[1] > '9') return false;
-        *last = strtol(end + 1, &end, 10);
-    }
+    const long value = strtol(*at, &end, 10);
     *at = end;
-    return *first <= *last;
+    *rank = value < INT32_MAX ? (int32_t)value : INT32_MAX;
+    return true;
+}
+
+bool rank_range(const char **at, int32_t *first, int32_t *last) {
+    if (!read_rank(at, first)) return false;
+    *last = *first;
+    if (**at != '-') return true;
+    ++*at;
+    return read_rank(at, last) && *first <= *last;
 }
 
 syn_status rank_list(int32_t **ranks, size_t *n, const char *text, int32_t n_ranks,
@@ -25,15 +29,15 @@ syn_status rank_list(int32_t **ranks, size_t *n, const char *text, int32_t n_ran
     *ranks = NULL;
     *n = 0;
     for (const char *at = text; s == SYN_OK; at++) {
-        long first = 0, last = 0;
-        if (!parse_range(&at, &first, &last) || (*at != ',' && *at != '\0'))
+        int32_t first = 0, last = 0;
+        if (!rank_range(&at, &first, &last) || (*at != ',' && *at != '\0'))
             s = SYN_FAIL(err, SYN_E_INVALID,
                          "--ranks '%.60s' is not a list of ranks such as 0-7,16", text);
         else if (last >= n_ranks)
-            s = SYN_FAIL(err, SYN_E_INVALID, "--ranks has rank %ld, but there are %d ranks", last,
-                         (int)n_ranks);
+            s = SYN_FAIL(err, SYN_E_INVALID, "--ranks has rank %d, but there are %d ranks",
+                         (int)last, (int)n_ranks);
         else s = syn_grow(ranks, &cap, *n + (size_t)(last - first) + 1, sizeof **ranks, err);
-        for (long r = first; s == SYN_OK && r <= last; r++) (*ranks)[(*n)++] = (int32_t)r;
+        for (int32_t r = first; s == SYN_OK && r <= last; r++) (*ranks)[(*n)++] = r;
         if (s == SYN_OK && *at == '\0') return SYN_OK;
     }
     syn_free(*ranks);

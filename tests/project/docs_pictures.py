@@ -23,6 +23,7 @@ DRAWN = {
     "sweep.svg": ("docs/sweep.md", "sweep.svg"),
     **{name: ("docs/parallelism.md", name) for name in (
         "pipeline_gantt.svg", "pipeline_stages.svg")},
+    "cluster_times.svg": ("docs/clusters.md", "run/gpt3.svg"),
 }
 # Screenshot of an HTML report: page, file, width and height in pixels, URL fragment, pressed keys.
 SCREENSHOTS = {

@@ -38,6 +38,7 @@ static const struct {
     {"json", "convert a Chakra execution trace to JSON, or back", command_json},
     {"link", "merge a PyTorch device trace into its host trace", command_link},
     {"repair", "rewrite a damaged PyTorch trace as valid JSON", command_repair},
+    {"simulate", "simulate a set of Chakra execution traces", command_simulate},
     {"stamp", "write further ranks of a trace set that synth wrote", command_stamp},
     {"stat", "print statistics of Chakra execution traces", command_stat},
     {"tokenize", "print the tokens of a text, or the text of ids", command_tokenize},

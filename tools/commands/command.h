@@ -12,6 +12,7 @@ int command_export(int argc, char **argv);
 int command_json(int argc, char **argv);
 int command_link(int argc, char **argv);
 int command_repair(int argc, char **argv);
+int command_simulate(int argc, char **argv);
 int command_stamp(int argc, char **argv);
 int command_stat(int argc, char **argv);
 int command_tokenize(int argc, char **argv);

@@ -1,0 +1,606 @@
+/* Reads the files of a trace set into programs. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/chakra/check/et_scan.h"
+#include "export/chakra/file_kind.h"
+#include "export/chakra/simulate/et_sim.h"
+#include "export/chakra/wire/et_files.h"
+#include "export/text/file_text.h"
+#include "syntorch/base/checksum.h"
+#include "syntorch/base/json.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/base/sink.h"
+#include "syntorch/base/workers.h"
+
+#define WORLD       "0" /* name of the group of all ranks */
+#define MAX_THREADS 16
+
+/* ---- Attributes ---- */
+
+enum {
+    COMM_TYPE,
+    COMM_SIZE,
+    COMM_TAG,
+    COMM_SRC,
+    COMM_DST,
+    NUM_OPS,
+    TENSOR_SIZE,
+    IS_CPU_OP,
+    STREAM,
+    WALL_NS,
+    WAIT_NS,
+    PREDICTED_NS,
+    N_INTEGERS,
+    PG_NAME = N_INTEGERS,
+    N_KNOWN
+};
+
+static const syn__str known[N_KNOWN] = {
+    {"comm_type", 9}, {"comm_size", 9},     {"comm_tag", 8},  {"comm_src", 8}, {"comm_dst", 8},
+    {"num_ops", 7},   {"tensor_size", 11},  {"is_cpu_op", 9}, {"stream", 6},   {"wall_ns", 7},
+    {"wait_ns", 7},   {"predicted_ns", 12}, {"pg_name", 7}};
+
+#define ABSENT INT64_MIN
+
+typedef struct attributes {
+    int64_t values[N_INTEGERS]; /* ABSENT if absent or not an integer */
+    syn__str group;
+} attributes;
+
+static void read_attributes(const syn__et_node *node, attributes *out) {
+    for (int i = 0; i < N_INTEGERS; i++) out->values[i] = ABSENT;
+    out->group = (syn__str){WORLD, sizeof WORLD - 1};
+    for (size_t i = 0; i < node->n_attrs; i++) {
+        const syn__et_attr *a = &node->attrs[i];
+        for (int k = 0; k < N_KNOWN; k++) {
+            if (a->name.bytes != known[k].bytes || a->name.text[0] != known[k].text[0] ||
+                memcmp(a->name.text, known[k].text, known[k].bytes) != 0)
+                continue;
+            if (k == PG_NAME && a->field == SYN__ET_STRING && a->data.bytes > 0)
+                out->group = a->data;
+            if (k < N_INTEGERS && !syn__et_attr_integer(a, &out->values[k]))
+                out->values[k] = ABSENT;
+            break;
+        }
+    }
+}
+
+/* ---- One file ---- */
+
+typedef struct reader {
+    const syn__sim_machine *machine;
+    const char *path;
+    int32_t rank;
+    syn__sim_program program;
+    size_t kinds_cap, values_cap, calls_cap;
+    syn_intern groups, channels; /* names, and syn__sim_channel as bytes; ids are slots */
+    int64_t streams[SYN__SIM_STREAMS];
+    syn_error *err;
+} reader;
+
+static syn_status refuse(const reader *r, uint64_t id, const char *what) {
+    return SYN_FAIL(r->err, SYN_E_FORMAT,
+                    "%.200s: node %" PRIu64
+                    " %s, so it cannot be simulated; `syntorch validate` lists all problems",
+                    r->path, id, what);
+}
+
+/* The duration of a node in the trace: without the time that it waited for other ranks. */
+static uint64_t traced_ns(const attributes *a, uint64_t micros) {
+    const int64_t wall = a->values[WALL_NS], wait = a->values[WAIT_NS];
+    const int64_t predicted = a->values[PREDICTED_NS];
+    if (wall >= 0) return (uint64_t)(wait > 0 ? (wait < wall ? wall - wait : 0) : wall);
+    if (predicted >= 0) return (uint64_t)predicted;
+    return micros <= INT64_MAX / 1000 ? micros * 1000 : (uint64_t)INT64_MAX;
+}
+
+static uint64_t compute_ns(const reader *r, const attributes *a, uint64_t micros) {
+    const int64_t ops = a->values[NUM_OPS], bytes = a->values[TENSOR_SIZE];
+    if (r->machine == NULL) return traced_ns(a, micros);
+    return syn__sim_compute_ns(r->machine, ops > 0 ? (uint64_t)ops : 0,
+                               bytes > 0 ? (uint64_t)bytes : 0, micros);
+}
+
+/* Streams are numbered in order of first use. */
+static uint8_t stream_of(reader *r, int64_t stream) {
+    syn__sim_program *p = &r->program;
+    if (stream == ABSENT) stream = 0;
+    for (uint32_t i = 0; i < p->n_streams; i++)
+        if (r->streams[i] == stream) return (uint8_t)i;
+    if (p->n_streams == SYN__SIM_STREAMS) return SYN__SIM_STREAMS - 1;
+    r->streams[p->n_streams] = stream;
+    return (uint8_t)p->n_streams++;
+}
+
+static syn_status add_call(reader *r, const syn__et_node *node, const attributes *a, uint32_t index,
+                           uint32_t slot) {
+    syn__sim_program *p = &r->program;
+    const int64_t bytes = a->values[COMM_SIZE], type = a->values[COMM_TYPE];
+    if (bytes == ABSENT || bytes < 0) return refuse(r, node->id, "has no valid comm_size");
+    SYN_TRY(syn_grow(&p->calls, &r->calls_cap, p->n_calls + 1u, sizeof *p->calls, r->err));
+    p->calls[p->n_calls] = (syn__sim_call){.id = node->id,
+                                           .bytes = (uint64_t)bytes,
+                                           .ns = traced_ns(a, node->duration_micros),
+                                           .node = index,
+                                           .slot = slot,
+                                           .comm_type = type < 0 ? 0 : (uint8_t)type};
+    p->values[index] = p->n_calls++;
+    return SYN_OK;
+}
+
+static syn_status add_collective(reader *r, const syn__et_node *node, const attributes *a,
+                                 uint32_t index) {
+    uint32_t slot;
+    if (a->values[COMM_TYPE] < 0 || a->values[COMM_TYPE] > 31)
+        return refuse(r, node->id, "has no valid comm_type");
+    SYN_TRY(syn_intern_put(&r->groups, a->group.text, a->group.bytes, &slot, r->err));
+    return add_call(r, node, a, index, slot);
+}
+
+static syn_status add_message(reader *r, const syn__et_node *node, const attributes *a,
+                              uint32_t index, bool sends) {
+    const int64_t peer = a->values[sends ? COMM_DST : COMM_SRC];
+    const int64_t own = a->values[sends ? COMM_SRC : COMM_DST], tag = a->values[COMM_TAG];
+    syn__sim_channel channel;
+    uint32_t slot;
+    if (peer < 0 || peer > INT32_MAX || peer == r->rank)
+        return refuse(r, node->id, sends ? "has no valid comm_dst" : "has no valid comm_src");
+    if (own != ABSENT && own != r->rank)
+        return refuse(r, node->id, "is a message between two other ranks");
+    if (tag < 0 || tag > INT32_MAX) return refuse(r, node->id, "has no valid comm_tag");
+    memset(&channel, 0, sizeof channel); /* the padding, too: it is part of the key */
+    channel.peer = (int32_t)peer;
+    channel.tag = (int32_t)tag;
+    channel.sends = sends;
+    SYN_TRY(syn_intern_put(&r->channels, &channel, sizeof channel, &slot, r->err));
+    return add_call(r, node, a, index, slot);
+}
+
+static syn_status take_node(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
+                            syn_error *err) {
+    reader *r = user;
+    syn__sim_program *p = &r->program;
+    attributes a;
+    (void)offset;
+    read_attributes(node, &a);
+    SYN_TRY(syn_grow(&p->kinds, &r->kinds_cap, index + 1u, sizeof *p->kinds, err));
+    SYN_TRY(syn_grow(&p->values, &r->values_cap, index + 1u, sizeof *p->values, err));
+    p->n_nodes = index + 1;
+    p->kinds[index] = SYN__SIM_FREE;
+    p->values[index] = 0;
+    switch (node->type) {
+    case SYN__ET_COMP_NODE:
+        p->values[index] = a.values[IS_CPU_OP] > 0 ? traced_ns(&a, node->duration_micros)
+                                                   : compute_ns(r, &a, node->duration_micros);
+        if (a.values[IS_CPU_OP] > 0) return SYN_OK;
+        p->kinds[index] =
+            (uint8_t)(SYN__SIM_COMPUTE | stream_of(r, a.values[STREAM]) << SYN__SIM_KIND_BITS);
+        return SYN_OK;
+    case SYN__ET_COMM_COLL_NODE:
+        p->kinds[index] = SYN__SIM_COLLECTIVE;
+        return add_collective(r, node, &a, index);
+    case SYN__ET_COMM_SEND_NODE:
+    case SYN__ET_COMM_RECV_NODE:
+        p->kinds[index] = node->type == SYN__ET_COMM_SEND_NODE ? SYN__SIM_SEND : SYN__SIM_RECV;
+        return add_message(r, node, &a, index, node->type == SYN__ET_COMM_SEND_NODE);
+    case SYN__ET_MEM_LOAD_NODE:
+    case SYN__ET_MEM_STORE_NODE:
+        p->values[index] = traced_ns(&a, node->duration_micros);
+    }
+    return SYN_OK;
+}
+
+typedef struct listening {
+    reader *reader;
+    bool faulty;
+    syn__et_fault fault;
+    uint64_t id;
+} listening;
+
+static syn_status hear_node(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
+                            syn_error *err) {
+    return take_node(((listening *)user)->reader, index, offset, node, err);
+}
+
+static void hear_fault(void *user, syn__et_fault what, uint32_t node, uint64_t offset, uint64_t id,
+                       const char *why) {
+    listening *l = user;
+    (void)node;
+    (void)offset;
+    (void)why;
+    if (what == SYN__ET_FAULT_EMPTY || l->faulty) return;
+    *l = (listening){l->reader, true, what, id};
+}
+
+static syn_status refuse_fault(const reader *r, const listening *l) {
+    static const char *const about_nodes[] = {[SYN__ET_FAULT_ID] = "occurs twice",
+                                              [SYN__ET_FAULT_DANGLING] = "is not in the file, but "
+                                                                         "other nodes depend on it",
+                                              [SYN__ET_FAULT_SELF] = "depends on itself"};
+    if (l->fault >= SYN__ET_FAULT_ID) return refuse(r, l->id, about_nodes[l->fault]);
+    return SYN_FAIL(r->err, SYN_E_FORMAT,
+                    "%.300s is damaged; `syntorch validate` lists all problems", r->path);
+}
+
+/* Renumbers the nodes in the order of their ids, and fills in the dependencies. */
+static syn_status connect(reader *r, const syn__et_scan *scan) {
+    syn__sim_program *p = &r->program;
+    const uint32_t n = p->n_nodes, n_deps = scan->first_dep[n];
+    uint32_t *place = NULL; /* per node of the file: its number */
+    p->n_deps = syn_calloc(n + 1u, sizeof *p->n_deps);
+    p->first_child = syn_calloc(n + 2u, sizeof *p->first_child);
+    p->children = syn_malloc((n_deps + 1u) * sizeof *p->children);
+    if (scan->id_order != NULL) place = syn_malloc((n + 1u) * sizeof *place);
+    if (p->n_deps == NULL || p->first_child == NULL || p->children == NULL ||
+        (scan->id_order != NULL && place == NULL)) {
+        syn_free(place);
+        return SYN_FAIL_NOMEM(r->err, n_deps * sizeof *p->children, "the nodes of a trace");
+    }
+    for (uint32_t i = 0; place != NULL && i < n; i++) place[scan->id_order[i]] = i;
+    for (uint32_t k = 0; k < n_deps; k++)
+        p->first_child[(place != NULL ? place[scan->deps[k]] : scan->deps[k]) + 2]++;
+    for (uint32_t i = 2; i < n + 2; i++) p->first_child[i] += p->first_child[i - 1];
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at = syn__et_scan_by_id(scan, i); /* node of the file */
+        for (uint32_t k = scan->first_dep[at]; k < scan->first_dep[at + 1]; k++) {
+            const uint32_t dep = place != NULL ? place[scan->deps[k]] : scan->deps[k];
+            p->children[p->first_child[dep + 1]++] = i;
+        }
+        p->n_deps[i] = scan->first_dep[at + 1] - scan->first_dep[at];
+    }
+    syn_free(place);
+    return SYN_OK;
+}
+
+static int compare_calls(const void *a, const void *b) {
+    const syn__sim_call *x = a, *y = b;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Brings kinds, values and calls into the order of ids. */
+static syn_status sort_nodes(reader *r, const syn__et_scan *scan) {
+    syn__sim_program *p = &r->program;
+    const uint32_t n = p->n_nodes;
+    if (scan->id_order == NULL) return SYN_OK;
+    uint8_t *kinds = syn_malloc(n + 1u);
+    uint64_t *values = syn_malloc((n + 1u) * sizeof *values);
+    if (kinds == NULL || values == NULL) {
+        syn_free(kinds);
+        syn_free(values);
+        return SYN_FAIL_NOMEM(r->err, n * sizeof *values, "the nodes of a trace");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        kinds[i] = p->kinds[scan->id_order[i]];
+        values[i] = p->values[scan->id_order[i]];
+        if ((kinds[i] & ((1u << SYN__SIM_KIND_BITS) - 1)) >= SYN__SIM_COLLECTIVE)
+            p->calls[values[i]].node = i;
+    }
+    syn_free(p->kinds);
+    syn_free(p->values);
+    p->kinds = kinds;
+    p->values = values;
+    if (p->n_calls > 0) qsort(p->calls, p->n_calls, sizeof *p->calls, compare_calls);
+    for (uint32_t c = 0; c < p->n_calls; c++) values[p->calls[c].node] = c;
+    return SYN_OK;
+}
+
+/* The ids of calls are not hashed, because they do not change what a rank does. */
+static void hash_program(syn__sim_program *p) {
+    syn__checksum sum;
+    const struct {
+        const void *data;
+        size_t bytes;
+    } parts[] = {{&p->n_nodes, sizeof p->n_nodes},
+                 {p->kinds, p->n_nodes},
+                 {p->values, p->n_nodes * sizeof *p->values},
+                 {p->first_child, (p->n_nodes + 1u) * sizeof *p->first_child},
+                 {p->children, p->first_child[p->n_nodes] * sizeof *p->children}};
+    p->hash[1] = 1;
+    syn__checksum_begin(&sum);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        syn__checksum_add(&sum, parts[i].data, parts[i].bytes);
+        p->hash[1] = syn_hash(parts[i].data, parts[i].bytes, p->hash[1]);
+    }
+    for (uint32_t i = 0; i < p->n_calls; i++) {
+        const syn__sim_call *c = &p->calls[i];
+        const uint64_t facts[] = {c->bytes, c->ns, (uint64_t)c->node << 32 | c->slot, c->comm_type};
+        syn__checksum_add(&sum, facts, sizeof facts);
+        p->hash[1] = syn_hash(facts, sizeof facts, p->hash[1]);
+    }
+    p->hash[0] = syn__checksum_end(&sum);
+}
+
+static void free_program(syn__sim_program *p) {
+    void *const all[] = {p->kinds, p->values, p->n_deps, p->first_child, p->children, p->calls};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) syn_free(all[i]);
+    *p = (syn__sim_program){0};
+}
+
+static syn_status read_nodes(reader *r, const char *data, size_t bytes) {
+    syn__et_scan scan;
+    listening l = {.reader = r};
+    const syn__et_listener listener = {.user = &l, .node = hear_node, .fault = hear_fault};
+    syn_status s = syn__et_scan_open(&scan, data, bytes, &listener, r->err);
+    if (s == SYN_OK && l.faulty) s = refuse_fault(r, &l);
+    if (s == SYN_OK && scan.n_nodes == 0)
+        s = SYN_FAIL(r->err, SYN_E_FORMAT, "%.300s has no nodes", r->path);
+    if (s == SYN_OK) s = sort_nodes(r, &scan);
+    if (s == SYN_OK) s = connect(r, &scan);
+    if (s == SYN_OK) hash_program(&r->program);
+    syn__et_scan_close(&scan);
+    return s;
+}
+
+static syn_status read_file(reader *r, const syn_simulate_options *options) {
+    syn__file_text input;
+    SYN_TRY(syn__file_text_open(&input, r->path, options->max_unpacked_bytes, r->err));
+    syn_status s = syn__require_et(r->path, input.data, input.bytes, r->err);
+    if (s == SYN_OK) s = read_nodes(r, input.data, input.bytes);
+    syn__file_text_close(&input);
+    return s;
+}
+
+/* ---- Groups ---- */
+
+static syn_status group_of(syn__sim_set *set, const char *name, size_t bytes, uint32_t *out,
+                           syn_error *err) {
+    const size_t n = set->names.n_entries;
+    SYN_TRY(syn_intern_put(&set->names, name, bytes, out, err));
+    if (set->names.n_entries == n) return SYN_OK;
+    SYN_TRY(syn_grow(&set->groups, &set->groups_cap, n + 1, sizeof *set->groups, err));
+    set->groups[n] = (syn__sim_group){.known = false};
+    return SYN_OK;
+}
+
+static syn_status read_ranks(syn_json *json, syn__sim_group *g, syn_error *err) {
+    size_t cap = 0, n = 0;
+    SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, "a group's ranks"));
+    syn_free(g->ranks);
+    g->ranks = NULL;
+    while (syn_json_next(json) != SYN_JSON_ARRAY_END) {
+        if (json->type == SYN_JSON_ERROR) return SYN_E_FORMAT;
+        if (json->type != SYN_JSON_NUMBER || !json->is_integer || json->integer < 0 ||
+            json->integer > INT32_MAX)
+            return syn_json_fail(json, "a group's ranks must be integers of at least 0");
+        SYN_TRY(syn_grow(&g->ranks, &cap, n + 1, sizeof *g->ranks, err));
+        g->ranks[n++] = (int32_t)json->integer;
+    }
+    g->n_ranks = (uint32_t)n;
+    g->known = true;
+    return SYN_OK;
+}
+
+static syn_status read_groups(syn__sim_set *set, syn_json *json, syn_error *err) {
+    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the file's content"));
+    while (syn_json_next(json) == SYN_JSON_KEY) {
+        uint32_t group;
+        SYN_TRY(group_of(set, json->text, json->text_bytes, &group, err));
+        SYN_TRY(read_ranks(json, &set->groups[group], err));
+    }
+    return json->type == SYN_JSON_ERROR || syn_json_next(json) == SYN_JSON_ERROR ? SYN_E_FORMAT
+                                                                                 : SYN_OK;
+}
+
+static syn_status read_group_file(syn__sim_set *set, const char *path, syn_error *err) {
+    char *data;
+    size_t bytes;
+    syn_json json;
+    syn_error problem = {0}; /* its code is exact, unlike the status of read_groups */
+    if (path == NULL) return SYN_OK;
+    SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
+    syn_json_init(&json, path, data, bytes, &problem);
+    const syn_status s = read_groups(set, &json, &problem);
+    syn_json_free(&json);
+    syn_free(data);
+    return s == SYN_OK ? SYN_OK : SYN_FAIL(err, problem.code, "%s", problem.text);
+}
+
+static syn_status add_world(syn__sim_set *set, uint32_t n, syn_error *err) {
+    uint32_t group;
+    SYN_TRY(group_of(set, WORLD, sizeof WORLD - 1, &group, err));
+    syn__sim_group *g = &set->groups[group];
+    syn_free(g->ranks);
+    g->ranks = syn_malloc((n + 1u) * sizeof *g->ranks);
+    if (g->ranks == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *g->ranks, "the ranks of a set");
+    for (uint32_t i = 0; i < n; i++) g->ranks[i] = (int32_t)i;
+    g->n_ranks = n;
+    g->known = true;
+    return SYN_OK;
+}
+
+/* ---- Ranks ---- */
+
+/* Adds the program unless an equal one is known, in which case it is freed. */
+static syn_status add_program(syn__sim_set *set, syn__sim_program *p, uint32_t *out,
+                              syn_error *err) {
+    for (size_t i = 0; i < set->n_programs; i++) {
+        if (memcmp(set->programs[i].hash, p->hash, sizeof p->hash) != 0) continue;
+        free_program(p);
+        *out = (uint32_t)i;
+        return SYN_OK;
+    }
+    SYN_TRY(syn_grow(&set->programs, &set->programs_cap, set->n_programs + 1, sizeof *p, err));
+    *out = (uint32_t)set->n_programs;
+    set->programs[set->n_programs++] = *p;
+    *p = (syn__sim_program){0};
+    return SYN_OK;
+}
+
+/* Copies the names of groups and the channels that the reader found. */
+static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const reader *r,
+                            syn_error *err) {
+    const size_t n_groups = r->groups.n_entries, n_channels = r->channels.n_entries;
+    rank->groups = syn_malloc((n_groups + 1) * sizeof *rank->groups);
+    rank->channels = syn_malloc((n_channels + 1) * sizeof *rank->channels);
+    if (rank->groups == NULL || rank->channels == NULL)
+        return SYN_FAIL_NOMEM(err, n_channels * sizeof *rank->channels, "the channels of a rank");
+    for (uint32_t i = 0; i < n_groups; i++) {
+        const char *name = syn_intern_get(&r->groups, i);
+        SYN_TRY(group_of(set, name, syn_intern_entry_bytes(&r->groups, i), &rank->groups[i], err));
+        syn__sim_group *g = &set->groups[rank->groups[i]];
+        if (!g->known)
+            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %.60s is not in the group file",
+                            r->path, name);
+        g->used = true;
+    }
+    for (uint32_t i = 0; i < n_channels; i++)
+        memcpy(&rank->channels[i], syn_intern_get(&r->channels, i), sizeof *rank->channels);
+    rank->n_groups = (uint32_t)n_groups;
+    rank->n_channels = (uint32_t)n_channels;
+    return SYN_OK;
+}
+
+/* Reads a file, and then adds its rank to the set, which other threads may do at the same time. */
+static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et_file *file,
+                           const syn_simulate_options *options, pthread_mutex_t *lock,
+                           syn_error *err) {
+    reader r = {.machine = set->machine, .path = file->path, .rank = file->rank, .err = err};
+    *rank = (syn__sim_rank){.rank = file->rank, .slow = 1, .path = syn_strdup(file->path)};
+    if (rank->path == NULL) return SYN_FAIL_NOMEM(err, strlen(file->path), "a path");
+    for (size_t i = 0; i < options->n_slow; i++)
+        if (file->rank >= options->slow[i].first && file->rank <= options->slow[i].last)
+            rank->slow *= options->slow[i].factor;
+    syn_status s = read_file(&r, options);
+    pthread_mutex_lock(lock);
+    set->n_nodes += r.program.n_nodes;
+    if (s == SYN_OK) s = add_slots(set, rank, &r, err);
+    if (s == SYN_OK) s = add_program(set, &r.program, &rank->program, err);
+    pthread_mutex_unlock(lock);
+    free_program(&r.program);
+    syn_intern_free(&r.groups);
+    syn_intern_free(&r.channels);
+    return s;
+}
+
+typedef struct loading {
+    syn__sim_set *set;
+    const syn__et_files *files;
+    const syn_simulate_options *options;
+    pthread_mutex_t lock; /* of all fields, except during reading */
+    size_t failed_at;     /* the first file that failed, and its error; files after it are not read,
+                             so that the error does not depend on the threads */
+    syn_error failure;
+} loading;
+
+static void load_file(void *arg, int64_t at, int worker) {
+    loading *l = arg;
+    const size_t i = (size_t)at;
+    syn_error err = {0};
+    (void)worker;
+    pthread_mutex_lock(&l->lock);
+    const bool skip = i > l->failed_at;
+    pthread_mutex_unlock(&l->lock);
+    if (skip) return;
+    const syn_status s =
+        add_rank(l->set, &l->set->ranks[i], &l->files->list[i], l->options, &l->lock, &err);
+    pthread_mutex_lock(&l->lock);
+    if (s != SYN_OK && i < l->failed_at) {
+        l->failed_at = i;
+        l->failure = err;
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+static syn_status load_files(syn__sim_set *set, const syn__et_files *files,
+                             const syn_simulate_options *options, syn_error *err) {
+    loading l = {.set = set, .files = files, .options = options, .failed_at = SIZE_MAX};
+    syn_workers *workers = NULL;
+    int threads = options->threads < MAX_THREADS ? options->threads : MAX_THREADS;
+    if ((size_t)threads > files->n) threads = (int)files->n;
+    if (threads > 1) SYN_TRY(syn_workers_new(&workers, threads, err));
+    pthread_mutex_init(&l.lock, NULL);
+    set->n_ranks = files->n;
+    syn_workers_run(workers, (int64_t)files->n, load_file, &l);
+    syn_workers_free(workers);
+    pthread_mutex_destroy(&l.lock);
+    return l.failed_at == SIZE_MAX ? SYN_OK : SYN_FAIL(err, l.failure.code, "%s", l.failure.text);
+}
+
+static int compare_ranks(const void *key, const void *rank) {
+    const int64_t x = *(const int64_t *)key, y = ((const syn__sim_rank *)rank)->rank;
+    return x < y ? -1 : x > y;
+}
+
+const syn__sim_rank *syn__sim_rank_of(const syn__sim_set *set, int64_t rank) {
+    /* Most sets have all ranks. */
+    if (rank >= 0 && (uint64_t)rank < set->n_ranks && set->ranks[rank].rank == rank)
+        return &set->ranks[rank];
+    return bsearch(&rank, set->ranks, set->n_ranks, sizeof *set->ranks, compare_ranks);
+}
+
+static syn_status check_world(const syn__sim_set *set, uint32_t world, syn_error *err) {
+    if (set->machine == NULL || set->machine->n_ranks == world) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "the network has %" PRIu32 " ranks (npus_count), but the set has %" PRIu32,
+                    set->machine->n_ranks, world);
+}
+
+#define OFTEN 4 /* collectives of a group in one rank's trace */
+
+/* The number of collectives that a rank calls on one of its groups. */
+static uint32_t calls_on(const syn__sim_program *p, uint32_t slot) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_calls; i++)
+        n += p->kinds[p->calls[i].node] == SYN__SIM_COLLECTIVE && p->calls[i].slot == slot;
+    return n;
+}
+
+/* Finds out which groups have rings with different hops. If such a group is used seldom, it is
+   simulated as if its ranks ended together, so that they can be folded. */
+static void price_groups(syn__sim_set *set) {
+    for (size_t i = 0; i < set->names.n_entries; i++) {
+        syn__sim_group *g = &set->groups[i];
+        if (!g->used) continue;
+        g->key = syn__sim_group_key(set->machine, g->ranks, g->n_ranks);
+        g->uneven = !syn__sim_ring_is_even(set->machine, g->ranks, g->n_ranks);
+    }
+    for (size_t r = 0; r < set->n_ranks; r++)
+        for (uint32_t i = 0; i < set->ranks[r].n_groups; i++) {
+            syn__sim_group *g = &set->groups[set->ranks[r].groups[i]];
+            if (g->uneven && calls_on(&set->programs[set->ranks[r].program], i) < OFTEN)
+                g->uneven = false;
+        }
+}
+
+static syn_status load(syn__sim_set *set, const syn__et_files *files,
+                       const syn_simulate_options *options, syn_error *err) {
+    const uint32_t world = (uint32_t)files->list[files->n - 1].rank + 1;
+    set->max_unpacked_bytes = options->max_unpacked_bytes;
+    set->ranks = syn_calloc(files->n + 1, sizeof *set->ranks);
+    if (set->ranks == NULL)
+        return SYN_FAIL_NOMEM(err, files->n * sizeof *set->ranks, "the ranks of a set");
+    SYN_TRY(check_world(set, world, err));
+    SYN_TRY(read_group_file(set, options->groups != NULL ? options->groups : files->groups, err));
+    SYN_TRY(add_world(set, world, err));
+    SYN_TRY(load_files(set, files, options, err));
+    if (set->machine != NULL) price_groups(set);
+    return SYN_OK;
+}
+
+syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
+                         const syn_simulate_options *options, syn_error *err) {
+    syn__et_files files;
+    SYN_TRY(syn__et_files_open(&files, paths, n, err));
+    const syn_status s = load(set, &files, options, err);
+    syn__et_files_close(&files);
+    return s;
+}
+
+void syn__sim_set_close(syn__sim_set *set) {
+    for (size_t i = 0; i < set->names.n_entries && set->groups != NULL; i++)
+        syn_free(set->groups[i].ranks);
+    for (size_t i = 0; i < set->n_programs; i++) free_program(&set->programs[i]);
+    for (size_t i = 0; i < set->n_ranks; i++) {
+        syn_free(set->ranks[i].groups);
+        syn_free(set->ranks[i].channels);
+        syn_free(set->ranks[i].path);
+    }
+    syn_free(set->groups);
+    syn_free(set->programs);
+    syn_free(set->ranks);
+    syn_intern_free(&set->names);
+    *set = (syn__sim_set){0};
+}

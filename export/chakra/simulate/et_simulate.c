@@ -1,0 +1,38 @@
+/* The public functions of the simulation. */
+#include "export/chakra/simulate/et_sim.h"
+#include "syntorch/base/memory.h"
+
+static syn_status simulate(syn_simulation *out, syn__sim_set *set, syn__sim_folded *folded,
+                           const char *const *paths, size_t n, const syn_simulate_options *options,
+                           syn_error *err) {
+    SYN_TRY(syn__sim_load(set, paths, n, options, err));
+    SYN_TRY(syn__sim_fold(folded, set, err));
+    SYN_TRY(syn__sim_run(out, set, folded, options->timeline, err));
+    return options->traffic ? syn__sim_traffic(out, set, err) : SYN_OK;
+}
+
+syn_status syn_simulate(syn_simulation *out, const char *const *paths, size_t n,
+                        const syn_simulate_options *options, syn_error *err) {
+    syn__sim_machine machine;
+    syn__sim_set set = {.machine = NULL};
+    syn__sim_folded folded = {.n_classes = 0};
+    *out = (syn_simulation){.n_nodes = 0};
+    if (options->network != NULL) {
+        SYN_TRY(syn__sim_machine_read(&machine, options->network, options->system, err));
+        set.machine = &machine;
+    }
+    const syn_status s = simulate(out, &set, &folded, paths, n, options, err);
+    syn__sim_folded_close(&folded);
+    syn__sim_set_close(&set);
+    return s;
+}
+
+void syn_simulation_free(syn_simulation *simulation) {
+    for (size_t i = 0; i < simulation->n_groups; i++) syn_free(simulation->groups[i].name);
+    syn_free(simulation->groups);
+    syn_free(simulation->ranks);
+    syn_free(simulation->pairs);
+    syn_free(simulation->rows);
+    syn_free(simulation->deadlock);
+    *simulation = (syn_simulation){.n_nodes = 0};
+}

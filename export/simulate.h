@@ -1,0 +1,109 @@
+/* Simulates a set of Chakra execution traces, from any program: when each rank computes,
+   communicates and waits, and whether the set runs to its end.
+
+   Times come from the traces, or from a description of the machine in ASTRA-sim's files. With the
+   times of the traces, a rank computes one node at a time on each stream, and its collectives and
+   messages run beside computation. With ASTRA-sim's files, scheduling follows ASTRA-sim, too: a
+   rank computes one node at a time, and runs one collective or send at a time. Of the ready nodes,
+   the one with the smallest id starts first.
+
+   A collective starts when all ranks of its group have arrived, and a receive ends when its message
+   has arrived. Ranks that do the same work at the same times are simulated once. */
+#ifndef EXPORT_SIMULATE_H
+#define EXPORT_SIMULATE_H
+
+#include "syntorch/base/sink.h"
+
+SYN_API_BEGIN
+
+/* Makes the computation of ranks first to last (inclusive) take `factor` times as long. */
+typedef struct syn_slow_ranks {
+    int32_t first, last;
+    double factor;
+} syn_slow_ranks;
+
+typedef struct syn_simulate_options {
+    const char *groups;  /* path of the group file; NULL: <prefix>.comm_group.json if it exists */
+    const char *network; /* path of ASTRA-sim's network file; NULL: times of the traces */
+    const char *system;  /* path of ASTRA-sim's system file; given if `network` is */
+    const syn_slow_ranks *slow; /* if ranges overlap, factors are multiplied */
+    size_t n_slow;
+    bool traffic;         /* also find out how many bytes ranks send to each other */
+    const char *timeline; /* path of a timeline in Chrome's trace format to write (Perfetto shows
+                             it); ranks that do the same share a process. NULL: none */
+    int threads;          /* that read the files; 0: one */
+    uint64_t max_unpacked_bytes; /* limit of decompressed gzip input; 0: 200 times the compressed
+                                    size, at most 16 GiB */
+} syn_simulate_options;
+
+/* What a rank did. Times are in ns; compute_ns + exposed_ns + wait_ns = end_ns of the whole run. */
+typedef struct syn_simulated_rank {
+    int32_t rank;
+    int32_t same_as;     /* the first rank that does the same at the same times */
+    uint32_t row;        /* index into `rows`, the same for both */
+    uint64_t end_ns;     /* end of its last node */
+    uint64_t compute_ns; /* time with computation */
+    uint64_t exposed_ns; /* time with communication and without computation */
+    uint64_t wait_ns;    /* the rest: waiting for other ranks, or finished */
+} syn_simulated_rank;
+
+/* What a rank does over time: the shares of time with computation, and with exposed communication,
+   in each part of the run. */
+#define SYN_SIMULATED_PARTS 1024
+typedef struct syn_simulated_row {
+    float compute[SYN_SIMULATED_PARTS], exposed[SYN_SIMULATED_PARTS];
+} syn_simulated_row;
+
+/* The collectives of a group, or all messages. */
+typedef struct syn_simulated_group {
+    char *name; /* pg_name; "0": all ranks; NULL: messages */
+    uint32_t n_ranks;
+    uint64_t n_calls; /* collectives of each rank; messages of all ranks */
+    uint64_t bytes;   /* sum of comm_size: of each rank; of all messages */
+    uint64_t ns;      /* time of each rank's collectives, without waiting; of all messages */
+} syn_simulated_group;
+
+/* What a rank sends to another one: messages, and its part of collectives. Collectives are counted
+   as rings in the order of the group file (n ranks, each with S bytes: all-reduce 2 (n - 1) S / n,
+   reduce-scatter (n - 1) S / n, all-gather (n - 1) S to the next rank; all-to-all S / n to each
+   rank; all others S to the next rank, except from the last). */
+typedef struct syn_simulated_pair {
+    int32_t from, to;
+    double bytes;
+} syn_simulated_pair;
+
+typedef struct syn_simulation {
+    uint64_t n_nodes; /* of all ranks */
+    uint64_t n_run;   /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
+    uint64_t end_ns;  /* end of the last node */
+    syn_simulated_rank *ranks;   /* ascending */
+    size_t n_ranks, n_distinct;  /* n_distinct: ranks that were simulated */
+    syn_simulated_row *rows;     /* per distinct rank */
+    uint64_t part_ns;            /* duration of a part; the last ones may lie after end_ns */
+    syn_simulated_group *groups; /* used groups, longest time first, then messages */
+    size_t n_groups;
+    syn_simulated_pair *pairs; /* ordered by from, then to */
+    size_t n_pairs;
+    uint32_t n_absent; /* ranks in groups or messages that have no file; they are never late */
+    char *deadlock;    /* NULL: all nodes ran; otherwise which rank waits for what, as a sentence
+                          without full stop */
+} syn_simulation;
+
+/* Simulates the given files, or the trace set with the prefix paths[0] if n is 1 and no file has
+   that name. Fails if a file is damaged or a node lacks what a simulation needs; a deadlock is not
+   a failure. The caller frees *out in all cases. */
+syn_status syn_simulate(syn_simulation *out, const char *const *paths, size_t n,
+                        const syn_simulate_options *options, syn_error *err) SYN_MUST_USE;
+void syn_simulation_free(syn_simulation *simulation);
+
+/* Draw an SVG picture: a row for each distinct rank, with computation, communication and waiting
+   over time; and a matrix of the bytes that ranks send to each other, which needs the pairs. */
+void syn_simulation_draw_times(const syn_simulation *simulation, syn_sink *svg);
+void syn_simulation_draw_traffic(const syn_simulation *simulation, syn_sink *svg);
+/* Writes the ranks that do the same as rank `first`, such as "0-7,64-71", to `text`; the list is
+   truncated if it is too long. Returns `text`. */
+const char *syn_simulation_ranks(const syn_simulation *simulation, int32_t first, char *text,
+                                 size_t bytes);
+
+SYN_API_END
+#endif

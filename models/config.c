@@ -10,6 +10,7 @@
 #include "models/family_private.h"
 #include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/base/nearest.h"
 
 /* ---- presets ---- */
 
@@ -26,19 +27,23 @@ const char *syn_model_preset(size_t i) {
 }
 
 syn_status syn_model_config_preset(syn_model_config *config, const char *name, syn_error *err) {
-    char known[480] = "", shown[SYN__SETTING_NAME_BYTES];
+    char known[480] = "", shown[SYN__SETTING_NAME_BYTES], hint[64] = "the";
+    syn__nearest near = {NULL, 0};
     size_t used = 0;
     for (size_t i = 0; preset(i); i++) {
         if (strcmp(preset(i)->name, name) == 0) {
             *config = *preset(i);
             return SYN_OK;
         }
+        syn__nearest_try(&near, name, preset(i)->name);
         const int n = snprintf(known + used, sizeof known - used, "%s%s", i != 0 ? ", " : "",
                                preset(i)->name);
         used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
     }
     syn__settings_copy(name, strlen(name), shown, sizeof shown);
-    return SYN_FAIL(err, SYN_E_INVALID, "unknown model '%.40s'; the presets are %s", shown, known);
+    if (near.name != NULL) snprintf(hint, sizeof hint, "did you mean %s? The", near.name);
+    return SYN_FAIL(err, SYN_E_INVALID, "unknown model '%.40s'; %s presets are %s", shown, hint,
+                    known);
 }
 
 /* ---- files ---- */

@@ -106,9 +106,9 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
 
 /* Sources of the presets. GPT-2: Radford et al. 2019, table 2, and the released hparams. GPT-3:
    Brown et al. 2020, table 2.1, except that 1.3b has 16 heads and 13b has width 5120 here, because
-   the number of heads must divide the width. Megatron: Korthikanti et al. 2022, table 3; its
-   vocabulary is that of GPT-2 with padding. No checkpoints of the GPT-3 and Megatron models were
-   published. */
+   the number of heads must divide the width. Megatron: Narayanan et al. 2021, table 1, and for 22b,
+   530b and 1t Korthikanti et al. 2022, table 3; the vocabulary is that of GPT-2 with padding. No
+   checkpoints of the GPT-3 and Megatron models were published. */
 #define PRESET(name_, layers, hidden, heads, positions, vocab, ...)                              \
     {                                                                                            \
         .family = &syn_gpt_family, .name = name_, .n_layer = layers, .n_embd = hidden,           \
@@ -131,7 +131,15 @@ static const syn_model_config presets[] = {
     PRESET("gpt3-6.7b", 32, 4096, 32, 2048, GPT2_VOCAB, .dtype = ""),
     PRESET("gpt3-13b", 40, 5120, 40, 2048, GPT2_VOCAB, .dtype = ""),
     PRESET("gpt3-175b", 96, 12288, 96, 2048, GPT2_VOCAB, .dtype = ""),
+    PRESET("megatron-1.7b", 24, 2304, 24, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-3.6b", 30, 3072, 32, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-7.5b", 36, 4096, 32, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-18.4b", 40, 6144, 48, 2048, MEGATRON_VOCAB, .dtype = ""),
     PRESET("megatron-22b", 48, 6144, 64, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-39.1b", 48, 8192, 64, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-76.1b", 60, 10240, 80, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-145.6b", 80, 12288, 96, 2048, MEGATRON_VOCAB, .dtype = ""),
+    PRESET("megatron-310.1b", 96, 16384, 128, 2048, MEGATRON_VOCAB, .dtype = ""),
     PRESET("megatron-530b", 105, 20480, 128, 2048, MEGATRON_VOCAB, .dtype = ""),
     PRESET("megatron-1t", 128, 25600, 160, 2048, MEGATRON_VOCAB, .dtype = ""),
 };

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "syntorch/base/nearest.h"
 #include "syntorch/base/utf8.h"
 
 static syn_error *kept; /* where cli_fail stores messages, set by cli_keep_messages; NULL: it prints
@@ -57,38 +58,12 @@ static bool same_name(const char *a, const char *b, size_t n) {
     return true;
 }
 
-/* Levenshtein distance, for names up to 63 characters. */
-static int distance(const char *a, const char *b) {
-    int row[64];
-    const int n = (int)strlen(b) < 63 ? (int)strlen(b) : 63;
-    for (int j = 0; j <= n; j++) row[j] = j;
-    for (int i = 0; a[i] && i < 63; i++) {
-        int diagonal = row[0];
-        row[0] = i + 1;
-        for (int j = 0; j < n; j++) {
-            const int change = diagonal + (a[i] != b[j]);
-            diagonal = row[j + 1];
-            int best = diagonal < row[j] ? diagonal + 1 : row[j] + 1;
-            row[j + 1] = change < best ? change : best;
-        }
-    }
-    return row[n];
-}
-
-void cli_nearest(cli_near *near, const char *typed, const char *name) {
-    /* A name with more wrong characters is not a typo. */
-    const int n = (int)strlen(typed), limit = n < 6 ? n / 2 + 1 : 4;
-    const int d = distance(typed, name);
-    if (d >= (near->name ? near->distance : limit)) return;
-    *near = (cli_near){name, d};
-}
-
 static int unknown(const cli_program *program, const char *arg, size_t n) {
     char name[64];
-    cli_near near = {NULL, 0};
+    syn__nearest near = {NULL, 0};
     snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), arg);
     for (const cli_option *o = program->options; o->name; o++)
-        if (o->help) cli_nearest(&near, name, o->name);
+        if (o->help) syn__nearest_try(&near, name, o->name);
     if (near.name)
         return cli_fail(program, CLI_USAGE,
                         "unknown option --%s; did you mean --%s? (--help lists all)", name,

@@ -96,13 +96,6 @@ int cli_check(const cli_program *program, const cli_option *option, const char *
    Reorders argv. */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
-/* Finds the name that a user probably meant. Start with {NULL, 0} and call cli_nearest for every
-   known name. Names with too many wrong characters for a typo are ignored. */
-typedef struct cli_near {
-    const char *name; /* the nearest name so far; NULL: no name is near enough */
-    int distance;     /* number of edits from the typed name */
-} cli_near;
-void cli_nearest(cli_near *near, const char *typed, const char *name);
 /* Prints the program's name and the formatted message as one line on standard error ("inference:
    ..."), and returns `code`. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);

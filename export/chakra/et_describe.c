@@ -7,8 +7,9 @@
 
    Further attributes are written only if they add information: op (string) if it differs from the
    last part of the name, phase (string) if it is not forward, step and stream (int64) if they are
-   not 0, reduce (string) if it is not sum, root (int32), and the exact times wall_ns, wait_ns and
-   predicted_ns (int64, rounded). */
+   not 0, reduce (string) if it is not sum, root (int32), the exact times wall_ns, wait_ns and
+   predicted_ns (int64, rounded), and order_deps (list of uint64): the ctrl_deps that only keep the
+   order of collectives. */
 #include <math.h>
 
 #include "export/chakra/et_walk.h"
@@ -108,6 +109,24 @@ static syn_status add_ns(syn__et_walk *walk, const char *name, double ns, syn_er
     return ns >= 0 ? add_number(walk, name, SYN__ET_INT64, whole(ns, 1), err) : SYN_OK;
 }
 
+static syn_status add_order(syn__et_walk *walk, syn_error *err) {
+    const syn__et_plan *plan = &walk->plan;
+    syn__buf *list = &walk->list;
+    size_t bytes = 0;
+    if (plan->n_order == 0) return SYN_OK;
+    for (size_t i = 0; i < plan->n_order; i++) bytes += syn__et_varint_bytes(plan->order[i]);
+    list->bytes = 0;
+    syn__et_put_tag(list, SYN__ET_UINT64_LIST_VALUES, SYN__ET_WIRE_LEN);
+    syn__et_put_varint(list, bytes);
+    for (size_t i = 0; i < plan->n_order; i++) syn__et_put_varint(list, plan->order[i]);
+    char *data = (char *)syn__arena_get(&walk->arena, list->bytes);
+    if (data == NULL || list->failed) return SYN_FAIL_NOMEM(err, list->bytes, "an attribute");
+    memcpy(data, list->data, list->bytes);
+    const syn__et_attr a =
+        syn__et_data(syn__str_of("order_deps"), SYN__ET_UINT64_LIST, (syn__str){data, list->bytes});
+    return syn__et_walk_add(walk, &a, err);
+}
+
 static syn_status add_extras(syn__et_walk *walk, const syn_node *node, syn_error *err) {
     if (strcmp(node->op, node->label) != 0) SYN_TRY(add_text(walk, "op", node->op, err));
     if (node->phase != SYN_PHASE_FORWARD)
@@ -115,6 +134,7 @@ static syn_status add_extras(syn__et_walk *walk, const syn_node *node, syn_error
     if (node->step != 0) SYN_TRY(add_number(walk, "step", SYN__ET_INT64, node->step, err));
     if (node->stream != 0)
         SYN_TRY(add_number(walk, "stream", SYN__ET_INT64, (uint64_t)(int64_t)node->stream, err));
+    SYN_TRY(add_order(walk, err));
     SYN_TRY(add_ns(walk, "wall_ns", node->wall_ns, err));
     if (node->wait_ns > 0) SYN_TRY(add_ns(walk, "wait_ns", node->wait_ns, err));
     return add_ns(walk, "predicted_ns", node->predicted_ns, err);

@@ -28,7 +28,7 @@ syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_
 void syn__et_plan_close(syn__et_plan *plan) {
     void *const all[] = {plan->place, plan->stream_of, plan->lists,   plan->pool,
                          plan->work,  plan->gate,      plan->streams, plan->senders,
-                         plan->ctrl,  plan->data,      plan->active};
+                         plan->ctrl,  plan->data,      plan->order,   plan->active};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) syn_free(all[i]);
     syn__streams_free(&plan->numbers);
     *plan = (syn__et_plan){0};
@@ -62,6 +62,11 @@ static syn_status find_stream(syn__et_plan *plan, const syn_node *node, uint32_t
 
 static int compare(const void *a, const void *b) {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int compare_ids(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
@@ -175,23 +180,43 @@ static syn_status close_gate(syn__et_plan *plan, syn_error *err) {
     return SYN_OK;
 }
 
+/* Adds a dependency on `before` that keeps the order of collectives, unless one on a later node of
+   its stream implies it. `latest` of the streams in work[] must be marked. */
+static syn_status add_order_dep(syn__et_plan *plan, uint32_t before, size_t n_work,
+                                syn_error *err) {
+    const uint32_t stream = plan->stream_of[before];
+    bool marked = false;
+    for (size_t i = 0; i < n_work && !marked; i++)
+        marked = plan->stream_of[plan->work[i] >> 1] == stream;
+    if (marked && plan->streams[stream].latest >= before) return SYN_OK;
+    SYN_TRY(syn_grow(&plan->order, &plan->order_cap, plan->n_order + 1, sizeof *plan->order, err));
+    plan->order[plan->n_order++] = before;
+    return add_dep(plan, before, true, err);
+}
+
+/* Adds the dependencies that keep the order of collectives to those in work[]. */
 static syn_status add_comm_order(syn__et_plan *plan, const syn_node *node, uint32_t stream,
                                  uint32_t id, syn_error *err) {
     syn__et_stream *own = &plan->streams[stream];
+    const size_t n_work = plan->n_work;
+    plan->n_order = 0;
     if (node->kind == SYN_NODE_SEND) {
         if (own->last_send == 0)
             SYN_TRY(push(&plan->senders, &plan->n_senders, &plan->senders_cap, stream, err));
         own->last_send = id;
     }
     if (node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
-    if (plan->last_coll != 0) SYN_TRY(add_dep(plan, plan->last_coll, true, err));
+    mark_latest(plan);
+    if (plan->last_coll != 0) SYN_TRY(add_order_dep(plan, plan->last_coll, n_work, err));
     for (size_t i = 0; i < plan->n_senders; i++) {
         syn__et_stream *s = &plan->streams[plan->senders[i]];
-        SYN_TRY(add_dep(plan, s->last_send, true, err));
+        SYN_TRY(add_order_dep(plan, s->last_send, n_work, err));
         s->last_send = 0;
     }
     plan->n_senders = 0;
     plan->last_coll = id;
+    if (plan->n_order > 0) sort_work(plan);
+    if (plan->n_order > 1) qsort(plan->order, plan->n_order, sizeof *plan->order, compare_ids);
     return SYN_OK;
 }
 
@@ -217,9 +242,9 @@ static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err)
         for (size_t i = 0; i < plan->n_gate; i++) SYN_TRY(add_dep(plan, plan->gate[i], true, err));
         s->barrier = plan->barrier;
     }
-    SYN_TRY(add_comm_order(plan, node, at, id, err));
     sort_work(plan);
     drop_implied_deps(plan, false);
+    SYN_TRY(add_comm_order(plan, node, at, id, err));
     SYN_TRY(split_work(plan, err));
     s->tail = id;
     if (node->kind != SYN_NODE_RECV && !s->active) {

@@ -11,6 +11,8 @@
    own streams (streams.h), so a send does not depend on a receive that was posted earlier;
    - collectives run in program order: each depends on the rank's previous collective and on the
    sends before it. (A simulator has one communication slot per rank. Sends never wait for a peer.)
+   If nothing else implies such a dependency, it is also listed as an order dependency: a run on
+   several streams does not have it.
    - a barrier separates the nodes before it from those after it: the next node of each stream
    depends on the last node of each stream, except receives, which may remain open.
 
@@ -57,9 +59,10 @@ typedef struct syn__et_plan {
     uint32_t last_coll;
     uint32_t *senders; /* indices of streams that have a last_send */
     size_t n_senders, senders_cap;
-    /* Result of syn__et_plan_node: the node's dependencies, ascending. */
-    uint64_t *ctrl, *data;
-    size_t n_ctrl, n_data, ctrl_cap, data_cap;
+    /* Result of syn__et_plan_node: the node's dependencies, ascending; and those ctrl dependencies
+       that only keep the order of collectives. */
+    uint64_t *ctrl, *data, *order;
+    size_t n_ctrl, n_data, n_order, ctrl_cap, data_cap, order_cap;
 } syn__et_plan;
 
 syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "syntorch/base/memory.h"
+#include "syntorch/base/nearest.h"
 #include "syntorch/base/settings.h"
 #include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware_presets.h"
@@ -46,14 +47,26 @@ static const syn_hardware *find_machine(const char *name) {
     return NULL;
 }
 
+/* Returns "; did you mean h100? The" for h10, and "; the" if no preset has a similar name. */
+static const char *hint_for(const char *typed, char *out, size_t bytes) {
+    syn__nearest near = {NULL, 0};
+    char machine[64];
+    snprintf(machine, sizeof machine, "%.*s", (int)strcspn(typed, "+"), typed);
+    for (size_t i = 0; i < SYN__HARDWARE_PRESETS; i++)
+        syn__nearest_try(&near, machine, syn__hardware_presets[i].name);
+    if (near.name == NULL) return "; the";
+    snprintf(out, bytes, "; did you mean %s? The", near.name);
+    return out;
+}
+
 static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) {
-    char *json, machines[128], stacks[128];
+    char *json, machines[128], stacks[128], hint[64];
     size_t bytes;
     syn_error inner = {0};
     const syn_status read = syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, &inner);
     if (read == SYN_E_IO)
-        return SYN_FAIL(err, read, "%s; the hardware presets are %s, alone or with +STACK: %s",
-                        inner.text, listed(syn__hardware_preset_names, machines, sizeof machines),
+        return SYN_FAIL(err, read, "%s%s hardware presets are %s, alone or with +STACK: %s",
+                        inner.text, hint_for(path, hint, sizeof hint), listed(syn__hardware_preset_names, machines, sizeof machines),
                         listed(syn__stack_preset_names, stacks, sizeof stacks));
     if (read != SYN_OK) return SYN_FAIL(err, read, "%s", inner.text);
     const syn_status status = syn_hardware_parse(hw, path, json, bytes, err);

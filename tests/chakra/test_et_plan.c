@@ -10,7 +10,8 @@
 #define COLL SYN_NODE_COLLECTIVE
 #define VIEW .kind = SYN_NODE_COMPUTE, .flags = SYN_NODE_VIRTUAL
 
-/* Writes all nodes as "id:c2,3d1 ...", that is, first control and then data dependencies. */
+/* Writes all nodes as "id:c2,3d1o3 ...", that is, first control and then data dependencies, and
+   those of them that only keep the order of collectives. */
 static void deps_of(const syn_graph *g, char *out, size_t cap, syn_error *err) {
     syn__et_walk walk;
     syn__et_node node;
@@ -27,6 +28,15 @@ static void deps_of(const syn_graph *g, char *out, size_t cap, syn_error *err) {
         for (size_t i = 0; i < node.n_data; i++)
             n += (size_t)snprintf(out + n, cap - n, "%s%llu", i == 0 ? "d" : ",",
                                   (unsigned long long)node.data[i]);
+        for (size_t i = 0; i < node.n_attrs; i++) {
+            uint64_t id;
+            syn__str unused;
+            if (!syn__str_is(node.attrs[i].name, "order_deps")) continue;
+            syn__et_list list =
+                syn__et_list_of(syn__et_type_of(SYN__ET_UINT64_LIST), node.attrs[i].data);
+            for (const char *mark = "o"; syn__et_list_next(&list, &id, &unused); mark = ",")
+                n += (size_t)snprintf(out + n, cap - n, "%s%llu", mark, (unsigned long long)id);
+        }
     }
     syn__et_walk_close(&walk);
 }
@@ -83,7 +93,7 @@ static void test_collectives_in_program_order(void) {
         {.kind = COLL, .stream = 2, .group = 3, .comm = SYN_COMM_ALL_GATHER, .deps = "d0"},
         {.kind = COLL, .stream = 1, .group = 1, .comm = SYN_COMM_ALL_REDUCE},
         {.kind = COMP}};
-    CHECK_PLAN(rows, "1: 2:d1 3:c2d1 4:c2,3 5:c1");
+    CHECK_PLAN(rows, "1: 2:d1 3:c2d1o2 4:c2,3o3 5:c1");
 }
 
 static void test_sends_before_collectives(void) {
@@ -96,7 +106,7 @@ static void test_sends_before_collectives(void) {
         {.kind = SYN_NODE_SEND, .stream = 2, .peer = 1, .tag = 4, .deps = "d0"},
         {.kind = SYN_NODE_RECV, .stream = 4, .peer = 1, .tag = 4},
         {.kind = COLL, .stream = 1, .group = 1, .comm = SYN_COMM_ALL_REDUCE}};
-    CHECK_PLAN(rows, "1: 2:d1 3:c2d1 4:d1 5:c3,4d1 6:c3d1 7: 8:c5,6");
+    CHECK_PLAN(rows, "1: 2:d1 3:c2d1 4:d1 5:c3,4d1o3,4 6:c3d1 7: 8:c5,6o6");
 }
 
 static void test_barrier(void) {

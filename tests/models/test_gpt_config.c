@@ -413,6 +413,16 @@ static void parameter_counts(void) {
         {"gpt2-xl", 0, 0, 1557611200},
         {"gpt3-13b", 51200, 2048, 12858214400},
         {"gpt3-175b", 51200, 2048, 174615846912},
+        /* the table's numbers, by its formula 12 L h^2 (1 + 13 / 12 h) + (V + S) h and the last
+           norm */
+        {"megatron-1.7b", 0, 0, 1652230656},
+        {"megatron-3.6b", 0, 0, 3562168320},
+        {"megatron-7.5b", 0, 0, 7467786240},
+        {"megatron-18.4b", 0, 0, 18449756160},
+        {"megatron-39.1b", 0, 0, 39096041472},
+        {"megatron-76.1b", 0, 0, 76050739200},
+        {"megatron-145.6b", 0, 0, 145622261760},
+        {"megatron-310.1b", 0, 0, 310130540544},
         {"megatron-22b", 0, 0, 22074273792},
         {"megatron-530b", 0, 0, 529600819200},
         {"megatron-1t", 0, 0, 1008038758400},
@@ -467,7 +477,7 @@ static void presets_are_consistent(void) {
         const double has = (double)syn_model_config_params(&c, 0);
         CHECK_MSG(fabs(has / said - 1) < 0.08, "%s has %g parameters", name, has);
     }
-    CHECK_INT(n, 15);
+    CHECK_INT(n, 23);
 }
 
 /* The head_dims: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden size / heads of
@@ -477,11 +487,29 @@ static void head_widths(void) {
         const char *name;
         int64_t layers, width;
     } heads[] = {
-        {"gpt2", 12, 64},         {"gpt2-medium", 24, 64},     {"gpt2-large", 36, 64},
-        {"gpt2-xl", 48, 64},      {"gpt3-125m", 12, 64},       {"gpt3-350m", 24, 64},
-        {"gpt3-760m", 24, 96},    {"gpt3-1.3b", 24, 128},      {"gpt3-2.7b", 32, 80},
-        {"gpt3-6.7b", 32, 128},   {"gpt3-13b", 40, 128},       {"gpt3-175b", 96, 128},
-        {"megatron-22b", 48, 96}, {"megatron-530b", 105, 160}, {"megatron-1t", 128, 160},
+        {"gpt2", 12, 64},
+        {"gpt2-medium", 24, 64},
+        {"gpt2-large", 36, 64},
+        {"gpt2-xl", 48, 64},
+        {"gpt3-125m", 12, 64},
+        {"gpt3-350m", 24, 64},
+        {"gpt3-760m", 24, 96},
+        {"gpt3-1.3b", 24, 128},
+        {"gpt3-2.7b", 32, 80},
+        {"gpt3-6.7b", 32, 128},
+        {"gpt3-13b", 40, 128},
+        {"gpt3-175b", 96, 128},
+        {"megatron-1.7b", 24, 96},
+        {"megatron-3.6b", 30, 96},
+        {"megatron-7.5b", 36, 128},
+        {"megatron-18.4b", 40, 128},
+        {"megatron-22b", 48, 96},
+        {"megatron-39.1b", 48, 128},
+        {"megatron-76.1b", 60, 128},
+        {"megatron-145.6b", 80, 128},
+        {"megatron-310.1b", 96, 128},
+        {"megatron-530b", 105, 160},
+        {"megatron-1t", 128, 160},
     };
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
         syn_model_config c;

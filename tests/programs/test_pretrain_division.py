@@ -10,8 +10,8 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish  # noqa: E402
-from pretrain_runs import (GPT, MPIRUN, RESUMED_STEPS, Runs, as_one_rank,  # noqa: E402
-                           launcher, losses, resumed_as)
+from pretrain_runs import (GPT, MPIRUN, RESUMED_STEPS, Runs, as_one_rank, launcher,  # noqa: E402
+                           losses, resumed_as, stage_bytes)
 
 # All have four microbatches of two samples per step in total. The third and the fourth have parts
 # without layers.
@@ -63,7 +63,7 @@ def uneven_memory(runs):
     """The memory of a stage without layers is that of embedding or head alone. Moving layers from a
     stage to another moves their memory."""
     common = "--num-gpus 4 --pp 4 --gradient-accumulation-steps 8 --layers-per-stage".split()
-    stages = {layers: predicted(runs, *common, layers)["memory"]["stage_bytes"]
+    stages = {layers: stage_bytes(predicted(runs, *common, layers))
               for layers in ("2,2,2,2", "0,3,3,2", "2,1,3,2")}
     even, empty, moved = stages.values()
     check(empty[0] < even[0] / 4 and empty[1] > even[1] and empty[3] == even[3], f"{stages}")

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish  # noqa: E402
-from pretrain_runs import (GPT, MPIRUN, RESUMED_STEPS, Runs, as_one_rank,  # noqa: E402
-                           launcher, losses, resumed_as)
+from pretrain_runs import (GPT, MPIRUN, RESUMED_STEPS, Runs, as_one_rank, launcher,  # noqa: E402
+                           losses, resumed_as, stage_bytes)
 
 # All have four microbatches of two samples per step in total.
 LAYOUTS = [
@@ -98,8 +98,8 @@ def predictions(runs):
             want = (p - 1) / (v * m + p - 1)
             got = said["step_limits"]["bubble"]
             check(abs(got - want) < 0.02, f"{layout}: bubble {got}, formula {want}")
-        check(len(said["memory"]["stage_bytes"]) == p
-              and max(said["memory"]["stage_bytes"]) == said["memory"]["peak_bytes"], f"{said}")
+        check(len(stage_bytes(said)) == p
+              and max(stage_bytes(said)) == said["memory"]["peak_bytes"], f"{said}")
 
 
 def chart(runs):

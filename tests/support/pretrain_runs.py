@@ -79,6 +79,11 @@ class Runs:
             return list(csv.DictReader(f))
 
 
+def stage_bytes(said):
+    """The peak memory of each stage, as --json prints it."""
+    return [stage["memory"]["peak_bytes"] for stage in said["stages"]]
+
+
 def losses(rows, key="loss"):
     return [float(row[key]) for row in rows if row[key]]
 

@@ -41,8 +41,10 @@ static const cli_option options[] = {
     CLI_END};
 
 static const char *const examples[] = {
-    "syntorch simulate run/gpt3", "syntorch simulate run/gpt3 --slow 17=1.3 --traffic bytes.csv",
-    "syntorch simulate trace --network astra-sim/network.yml --system astra-sim/system.json", NULL};
+    "syntorch simulate out/trace",
+    "syntorch simulate out/trace --slow 0=1.3 --chart times.svg --traffic bytes.csv",
+    "syntorch simulate out/trace --network astra-sim/network.yml --system astra-sim/system.json",
+    NULL};
 
 static const cli_program program = {
     "syntorch simulate",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "syntorch/base/nearest.h"
 #include "tools/cli.h"
 
 /* convert: converts traces of other tools to Chakra execution traces. */
@@ -65,9 +66,9 @@ static int run(int argc, char **argv) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     char name[CLI_SHOWN_BYTES];
-    cli_near near = {NULL, 0};
+    syn__nearest near = {NULL, 0};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        cli_nearest(&near, argv[1], commands[i].name);
+        syn__nearest_try(&near, argv[1], commands[i].name);
     fprintf(stderr, "syntorch: unknown command '%s'%s%s%s (--help lists all)\n",
             cli_shown(argv[1], name, sizeof name), near.name ? "; did you mean " : "",
             near.name ? near.name : "", near.name ? "?" : "");

@@ -292,11 +292,12 @@ static void put_own(const pretrain *run, syn_sink *out) {
     }
     syn_sink_text(out, ", \"extrapolations\": ");
     extrapolation_json(&t->extrapolated, out);
-    syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f",
+    syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f}, \"stages\": [",
                     sweep_fits(&run->hw, t) ? "true" : "false", t->rank_bytes);
-    for (int32_t i = 0; i < t->stages && t->stages > 1; i++)
-        syn_sink_printf(out, "%s%.0f", i == 0 ? ", \"stage_bytes\": [" : ", ", run->stage_bytes[i]);
-    syn_sink_text(out, t->stages > 1 ? "]}" : "}");
+    for (int32_t i = 0; i < t->stages; i++)
+        syn_sink_printf(out, "%s{\"memory\": {\"peak_bytes\": %.0f}}", i > 0 ? ", " : "",
+                        t->stages > 1 ? run->stage_bytes[i] : t->rank_bytes);
+    syn_sink_text(out, "]");
 }
 
 /* Adds the members that describe a pipeline. */

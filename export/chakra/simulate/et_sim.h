@@ -108,6 +108,7 @@ typedef struct syn__sim_rank {
     int32_t rank;
     uint32_t program;
     uint32_t *groups; /* groups it uses, in order of first use: indices into set.groups */
+    uint32_t *lanes;  /* per group: the first of its groups with the same ranks */
     syn__sim_channel *channels;
     uint32_t n_groups, n_channels;
     double slow;

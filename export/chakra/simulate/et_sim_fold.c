@@ -161,6 +161,7 @@ static uint64_t first_mark(const folding *f, uint32_t rank) {
     for (uint32_t i = 0; i < r->n_groups; i++) {
         const syn__sim_group *g = &f->set->groups[r->groups[i]];
         mark = mix(mark, g->uneven ? mix(g->key, f->places[rank][i]) : g->key);
+        mark = mix(mark, r->lanes[i]);
     }
     for (uint32_t i = 0; i < r->n_channels && f->set->machine != NULL; i++)
         mark = mix(mark, syn__sim_message_ns(f->set->machine, r->rank, r->channels[i].peer,

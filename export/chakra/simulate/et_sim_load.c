@@ -35,24 +35,27 @@ enum {
     PREDICTED_NS,
     N_INTEGERS,
     PG_NAME = N_INTEGERS,
+    ORDER_DEPS,
     N_KNOWN
 };
 
 static const syn__str known[N_KNOWN] = {
-    {"comm_type", 9}, {"comm_size", 9},     {"comm_tag", 8},  {"comm_src", 8}, {"comm_dst", 8},
-    {"num_ops", 7},   {"tensor_size", 11},  {"is_cpu_op", 9}, {"stream", 6},   {"wall_ns", 7},
-    {"wait_ns", 7},   {"predicted_ns", 12}, {"pg_name", 7}};
+    {"comm_type", 9}, {"comm_size", 9},     {"comm_tag", 8},  {"comm_src", 8},   {"comm_dst", 8},
+    {"num_ops", 7},   {"tensor_size", 11},  {"is_cpu_op", 9}, {"stream", 6},     {"wall_ns", 7},
+    {"wait_ns", 7},   {"predicted_ns", 12}, {"pg_name", 7},   {"order_deps", 10}};
 
 #define ABSENT INT64_MIN
 
 typedef struct attributes {
     int64_t values[N_INTEGERS]; /* ABSENT if absent or not an integer */
     syn__str group;
+    syn__str order; /* the wire form of the list order_deps */
 } attributes;
 
 static void read_attributes(const syn__et_node *node, attributes *out) {
     for (int i = 0; i < N_INTEGERS; i++) out->values[i] = ABSENT;
     out->group = (syn__str){WORLD, sizeof WORLD - 1};
+    out->order = (syn__str){NULL, 0};
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
         for (int k = 0; k < N_KNOWN; k++) {
@@ -61,6 +64,7 @@ static void read_attributes(const syn__et_node *node, attributes *out) {
                 continue;
             if (k == PG_NAME && a->field == SYN__ET_STRING && a->data.bytes > 0)
                 out->group = a->data;
+            if (k == ORDER_DEPS && a->field == SYN__ET_UINT64_LIST) out->order = a->data;
             if (k < N_INTEGERS && !syn__et_attr_integer(a, &out->values[k]))
                 out->values[k] = ABSENT;
             break;
@@ -78,6 +82,11 @@ typedef struct reader {
     size_t kinds_cap, values_cap, calls_cap;
     syn_intern groups, channels; /* names, and syn__sim_channel as bytes; ids are slots */
     int64_t streams[SYN__SIM_STREAMS];
+    struct waived {
+        uint32_t node; /* of the file */
+        uint64_t id;
+    } * waived; /* dependencies that are ignored, by ascending node */
+    size_t n_waived, waived_cap;
     syn_error *err;
 } reader;
 
@@ -159,6 +168,20 @@ static syn_status add_message(reader *r, const syn__et_node *node, const attribu
     return add_call(r, node, a, index, slot);
 }
 
+/* With the times of the traces, streams run beside each other, so dependencies that only keep the
+   order of collectives do not count. */
+static syn_status waive_order(reader *r, uint32_t index, syn__str order) {
+    uint64_t id;
+    syn__str unused;
+    syn__et_list list = syn__et_list_of(syn__et_type_of(SYN__ET_UINT64_LIST), order);
+    if (r->machine != NULL || order.bytes == 0) return SYN_OK;
+    while (syn__et_list_next(&list, &id, &unused)) {
+        SYN_TRY(syn_grow(&r->waived, &r->waived_cap, r->n_waived + 1, sizeof *r->waived, r->err));
+        r->waived[r->n_waived++] = (struct waived){index, id};
+    }
+    return SYN_OK;
+}
+
 static syn_status take_node(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
                             syn_error *err) {
     reader *r = user;
@@ -171,6 +194,7 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
     p->n_nodes = index + 1;
     p->kinds[index] = SYN__SIM_FREE;
     p->values[index] = 0;
+    SYN_TRY(waive_order(r, index, a.order));
     switch (node->type) {
     case SYN__ET_COMP_NODE:
         p->values[index] = a.values[IS_CPU_OP] > 0 ? traced_ns(&a, node->duration_micros)
@@ -223,6 +247,28 @@ static syn_status refuse_fault(const reader *r, const listening *l) {
     if (l->fault >= SYN__ET_FAULT_ID) return refuse(r, l->id, about_nodes[l->fault]);
     return SYN_FAIL(r->err, SYN_E_FORMAT,
                     "%.300s is damaged; `syntorch validate` lists all problems", r->path);
+}
+
+static bool is_waived(const reader *r, size_t from, uint32_t node, uint64_t id) {
+    for (size_t i = from; i < r->n_waived && r->waived[i].node == node; i++)
+        if (r->waived[i].id == id) return true;
+    return false;
+}
+
+/* Removes the dependencies that are ignored. */
+static void drop_waived(const reader *r, syn__et_scan *scan) {
+    uint32_t n = 0, from = 0;
+    size_t at = 0;
+    if (r->n_waived == 0) return;
+    for (uint32_t i = 0; i < scan->n_nodes; i++) {
+        const uint32_t to = scan->first_dep[i + 1];
+        scan->first_dep[i] = n;
+        for (uint32_t k = from; k < to; k++)
+            if (!is_waived(r, at, i, scan->ids[scan->deps[k]])) scan->deps[n++] = scan->deps[k];
+        while (at < r->n_waived && r->waived[at].node == i) at++;
+        from = to;
+    }
+    scan->first_dep[scan->n_nodes] = n;
 }
 
 /* Renumbers the nodes in the order of their ids, and fills in the dependencies. */
@@ -327,6 +373,7 @@ static syn_status read_nodes(reader *r, const char *data, size_t bytes) {
     if (s == SYN_OK && l.faulty) s = refuse_fault(r, &l);
     if (s == SYN_OK && scan.n_nodes == 0)
         s = SYN_FAIL(r->err, SYN_E_FORMAT, "%.300s has no nodes", r->path);
+    if (s == SYN_OK) drop_waived(r, &scan);
     if (s == SYN_OK) s = sort_nodes(r, &scan);
     if (s == SYN_OK) s = connect(r, &scan);
     if (s == SYN_OK) hash_program(&r->program);
@@ -470,6 +517,7 @@ static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et
     if (s == SYN_OK) s = add_program(set, &r.program, &rank->program, err);
     pthread_mutex_unlock(lock);
     free_program(&r.program);
+    syn_free(r.waived);
     syn_intern_free(&r.groups);
     syn_intern_free(&r.channels);
     return s;
@@ -565,6 +613,40 @@ static void price_groups(syn__sim_set *set) {
         }
 }
 
+/* Sets the lane of each group slot: groups with the same ranks share links, so their collectives
+   run one after the other. `same`: per group, the first one with the same ranks. */
+static syn_status find_lanes(syn__sim_set *set, const uint32_t *same, syn_error *err) {
+    for (size_t r = 0; r < set->n_ranks; r++) {
+        syn__sim_rank *rank = &set->ranks[r];
+        rank->lanes = syn_malloc((rank->n_groups + 1u) * sizeof *rank->lanes);
+        if (rank->lanes == NULL)
+            return SYN_FAIL_NOMEM(err, rank->n_groups * sizeof *rank->lanes, "a rank's groups");
+        for (uint32_t i = 0; i < rank->n_groups; i++) {
+            uint32_t lane = 0;
+            while (same[rank->groups[lane]] != same[rank->groups[i]]) lane++;
+            rank->lanes[i] = lane;
+        }
+    }
+    return SYN_OK;
+}
+
+static syn_status compare_groups(syn__sim_set *set, syn_error *err) {
+    const size_t n = set->names.n_entries;
+    uint32_t *same = syn_calloc(n + 1, sizeof *same);
+    syn_intern lists = {.bytes = NULL};
+    syn_status s =
+        same != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof *same, "the groups of a set");
+    for (size_t i = 0; i < n && s == SYN_OK; i++)
+        if (set->groups[i].used)
+            s = syn_intern_put(&lists, set->groups[i].ranks,
+                               set->groups[i].n_ranks * sizeof *set->groups[i].ranks, &same[i],
+                               err);
+    if (s == SYN_OK) s = find_lanes(set, same, err);
+    syn_intern_free(&lists);
+    syn_free(same);
+    return s;
+}
+
 static syn_status load(syn__sim_set *set, const syn__et_files *files,
                        const syn_simulate_options *options, syn_error *err) {
     const uint32_t world = (uint32_t)files->list[files->n - 1].rank + 1;
@@ -577,7 +659,7 @@ static syn_status load(syn__sim_set *set, const syn__et_files *files,
     SYN_TRY(add_world(set, world, err));
     SYN_TRY(load_files(set, files, options, err));
     if (set->machine != NULL) price_groups(set);
-    return SYN_OK;
+    return compare_groups(set, err);
 }
 
 syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
@@ -595,6 +677,7 @@ void syn__sim_set_close(syn__sim_set *set) {
     for (size_t i = 0; i < set->n_programs; i++) free_program(&set->programs[i]);
     for (size_t i = 0; i < set->n_ranks; i++) {
         syn_free(set->ranks[i].groups);
+        syn_free(set->ranks[i].lanes);
         syn_free(set->ranks[i].channels);
         syn_free(set->ranks[i].path);
     }

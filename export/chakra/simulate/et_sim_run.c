@@ -2,7 +2,8 @@
 
    A node is ready when its dependencies have ended. Ready nodes that need a lane wait in the lane's
    heap, and the one with the smallest number starts when the lane is free. With the times of the
-   traces, each stream of computation and each group of a rank is a lane, and messages need none.
+   traces, each stream of computation and each group of a rank is a lane (one for groups with the
+   same ranks), and messages need none.
    With a machine, lanes are as in ASTRA-sim: one for computation, and one for collectives and
    sends. Receives never need a lane. */
 #include <inttypes.h>
@@ -454,7 +455,8 @@ static lane *lane_of(const run *s, member *m, uint32_t node) {
     case SYN__SIM_COMPUTE:
         return &m->lanes[slots ? 0 : m->program->kinds[node] >> SYN__SIM_KIND_BITS];
     case SYN__SIM_COLLECTIVE:
-        return &m->lanes[slots ? 1 : m->program->n_streams + call_of(m, node)->slot];
+        return &m->lanes[slots ? 1
+                               : m->program->n_streams + m->rank->lanes[call_of(m, node)->slot]];
     case SYN__SIM_SEND:
         return slots ? &m->lanes[1] : NULL;
     default:

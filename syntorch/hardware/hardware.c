@@ -66,7 +66,8 @@ static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) 
     const syn_status read = syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, &inner);
     if (read == SYN_E_IO)
         return SYN_FAIL(err, read, "%s%s hardware presets are %s, alone or with +STACK: %s",
-                        inner.text, hint_for(path, hint, sizeof hint), listed(syn__hardware_preset_names, machines, sizeof machines),
+                        inner.text, hint_for(path, hint, sizeof hint),
+                        listed(syn__hardware_preset_names, machines, sizeof machines),
                         listed(syn__stack_preset_names, stacks, sizeof stacks));
     if (read != SYN_OK) return SYN_FAIL(err, read, "%s", inner.text);
     const syn_status status = syn_hardware_parse(hw, path, json, bytes, err);

@@ -1,8 +1,11 @@
 """./dev bench synth: the time and the memory of synth for sets of GPT-3 175B and Llama-3 405B,
-beside their limits and the time in which the same number of bytes can be written to the disk. Exits
-with 1 if a limit is exceeded. Sets of more than 2 GB are written only with SYN_BENCH_LARGE=1, and
+beside their limits and the time in which the same number of bytes can be written to the disk; and
+those of simulate for the same sets, and for one of 64 ranks that all differ. Exits with 1 if a
+limit is exceeded. Sets of more than 2 GB are written only with SYN_BENCH_LARGE=1, and
 otherwise counted (--dry-run)."""
+import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -69,6 +72,40 @@ def measure(folder, options, passes, dry):
     return statistics.median(times), most, size, ranks.partition(", ")[2]
 
 
+def put_different_ranks(prefix, ranks, nodes):
+    """Writes a set of ranks whose compute times all differ. Every second node is an all-reduce of
+    eight ranks."""
+    sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+    from execution_trace import field, frame, varint
+    pick = random.Random(1)
+
+    def attribute(name, kind, value):
+        return field(10, field(1, name) + field(kind, value))
+
+    def node(number, kind, us, attrs):
+        deps = field(4, varint(number - 1)) if number > 1 else b""
+        return frame(field(1, number) + field(2, f"n{number}") + field(3, kind) + deps
+                     + field(7, us) + attribute("is_cpu_op", 27, 0) + attrs)
+
+    with open(f"{prefix}.comm_group.json", "w", encoding="utf-8") as f:
+        json.dump({str(i + 1): list(range(8 * i, 8 * i + 8)) for i in range(ranks // 8)}, f)
+    for rank in range(ranks):
+        compute = attribute("num_ops", 9, 10**9) + attribute("tensor_size", 13, 10**7)
+        reduce = (attribute("comm_type", 9, 0) + attribute("comm_size", 9, 1 << 20)
+                  + attribute("pg_name", 29, str(rank // 8 + 1)))
+        with open(f"{prefix}.{rank}.et", "wb") as f:
+            f.write(frame(field(1, "0.0.4")))
+            for i in range(1, nodes + 1):
+                f.write(node(i, 4, pick.randrange(10, 100), compute) if i % 2
+                        else node(i, 7, 5, reduce))
+
+
+def simulate(prefix, passes):
+    """Returns seconds and MB."""
+    runs = [run("syntorch", "simulate", prefix) for _ in range(passes)]
+    return statistics.median(r[0] for r in runs), max(r[1] for r in runs)
+
+
 def main():
     missed = 0
     print(f"{'set':28} {'time':>8} {'limit':>6} {'disk':>7} {'memory':>8} {'limit':>6}")
@@ -76,11 +113,21 @@ def main():
         for name, options, seconds, memory, passes, large in CASES:
             dry = large and not os.environ.get("SYN_BENCH_LARGE")
             took, used, size, what = measure(folder, options, passes, dry)
+            simulated = None if dry else simulate(os.path.join(folder, "set"), passes)
             clear(folder)
             disk = "-" if dry else f"{disk_seconds(folder, size):5.2f} s"
             missed += took > seconds or used > memory
             print(f"{name:28} {took:6.2f} s {seconds:4} s {disk:>7} {used:5.0f} MB {memory:3} MB"
                   f"  {what}{' (counted, not written)' if dry else ''}", flush=True)
+            if simulated:
+                print(f"{'  simulate':28} {simulated[0]:6.2f} s {'':14} {simulated[1]:5.0f} MB",
+                      flush=True)
+        put_different_ranks(os.path.join(folder, "set"), 64, 10000)
+        took, used = simulate(os.path.join(folder, "set"), 3)
+        missed += took > 1.4 or used > 130
+        print(f"{'simulate 64 x 10,000 nodes':28} {took:6.2f} s  1.4 s {'':7} {used:5.0f} MB 130 MB",
+              flush=True)
+        clear(folder)
         run("synth", *LLAMA, "--dp", "128", "--global-batch", "2048", "--out",
             os.path.join(folder, "set"), "--quiet")
         times = [run("syntorch", "stamp", "--input", os.path.join(folder, "set"), "--ranks",

@@ -22,12 +22,21 @@ typedef struct syn_slow_ranks {
     double factor;
 } syn_slow_ranks;
 
+/* Makes nodes take `factor` times as long; 0: no time. pattern: a shell pattern (fnmatch) for the
+   names of nodes, or the name of a collective (ALL_REDUCE), or COMPUTE, COLLECTIVES or MESSAGES. */
+typedef struct syn_scaled_nodes {
+    const char *pattern;
+    double factor;
+} syn_scaled_nodes;
+
 typedef struct syn_simulate_options {
     const char *groups;  /* path of the group file; NULL: <prefix>.comm_group.json if it exists */
     const char *network; /* path of ASTRA-sim's network file; NULL: times of the traces */
     const char *system;  /* path of ASTRA-sim's system file; given if `network` is */
     const syn_slow_ranks *slow; /* if ranges overlap, factors are multiplied */
     size_t n_slow;
+    const syn_scaled_nodes *scaled; /* factors of all patterns that match are multiplied */
+    size_t n_scaled;
     bool traffic;         /* also find out how many bytes ranks send to each other */
     const char *timeline; /* path of a timeline in Chrome's trace format to write (Perfetto shows
                              it); ranks that do the same share a process. NULL: none */
@@ -73,9 +82,10 @@ typedef struct syn_simulated_pair {
 } syn_simulated_pair;
 
 typedef struct syn_simulation {
-    uint64_t n_nodes; /* of all ranks */
-    uint64_t n_run;   /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
-    uint64_t end_ns;  /* end of the last node */
+    uint64_t n_nodes;  /* of all ranks */
+    uint64_t n_scaled; /* nodes of which at least one pattern matched */
+    uint64_t n_run;    /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
+    uint64_t end_ns;   /* end of the last node */
     syn_simulated_rank *ranks;   /* ascending */
     size_t n_ranks, n_distinct;  /* n_distinct: ranks that were simulated */
     syn_simulated_row *rows;     /* per distinct rank */
@@ -104,6 +114,29 @@ void syn_simulation_draw_traffic(const syn_simulation *simulation, syn_sink *svg
    truncated if it is too long. Returns `text`. */
 const char *syn_simulation_ranks(const syn_simulation *simulation, int32_t first, char *text,
                                  size_t bytes);
+
+/* ---- Differences of two sets ---- */
+
+/* A difference between the ranks first to last of two sets, in all of which it is the same. */
+typedef struct syn_set_difference {
+    int32_t first, last;
+    char *text; /* a sentence without full stop: "ALL_REDUCE on 8 ranks: 977 and 500 calls" */
+} syn_set_difference;
+
+typedef struct syn_set_differences {
+    syn_set_difference *list;
+    size_t n, cap;
+    uint32_t n_ranks[2];
+    uint64_t n_nodes[2];
+} syn_set_differences;
+
+/* Compares two trace sets rank by rank: numbers of nodes by kind, time of computation, bytes of
+   messages, calls and bytes of collectives by kind and size of the group, and the first place at
+   which the order of communication differs. max_unpacked_bytes as in syn_simulate_options. The
+   caller frees *out in all cases. */
+syn_status syn_set_compare(syn_set_differences *out, const char *a, const char *b,
+                           uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
+void syn_set_differences_free(syn_set_differences *differences);
 
 SYN_API_END
 #endif

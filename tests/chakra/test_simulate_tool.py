@@ -345,6 +345,61 @@ def absent():
     check(ends(ours) == [40000, 42000] and ours["absent_ranks"] == 1, f"an absent rank: {ours}")
 
 
+# ---- What would be, and what differs ----
+
+
+def what_if():
+    """The set of by_hand, with changed times."""
+    cases = [("--scale n1=0.5 --drop n3", 50 + 30 + 7), ("--scale ALL_REDUCE=2", 217),
+             ("--scale COMPUTE=2,MESSAGES=10", 200 + 30 + 100 + 70),
+             ("--drop COLLECTIVES,MESSAGES", 150), ("--scale n[34]=0", 130)]
+    for options, us in cases:
+        done = run("what-if", "hand", "--json", *options.split())
+        said = json.loads(done.stdout) if done.stdout else {}
+        check(said and said["before"]["end_ns"] == 187000 and said["after"]["end_ns"] == us * 1000,
+              f"what-if {options}: {said}, not {us} us; {done.stderr}")
+    check(b"187 us     137 us    -26.7 %" in run("what-if", "hand", "--drop", "n3").stdout,
+          run("what-if", "hand", "--drop", "n3").stdout)
+    for options, text in [("--scale n1", "NODES=FACTOR"), ("--scale n1=-1", "NODES=FACTOR"),
+                          ("--scale =2", "NODES=FACTOR"), ("--drop zz", "no node matches"),
+                          ("--drop ,", "empty name"), ("", "says what to change")]:
+        done = run("what-if", "hand", *options.split())
+        check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
+
+
+def differences():
+    def ranks(size, last, us=10):
+        return {r: [comp(1, us), coll(2, ALL_REDUCE, size, 1, [1]),
+                    send(3, r, r + 2, 1, 64, [2]) if r < 2 else recv(3, r - 2, r, 1, 64, [2]),
+                    *last] for r in range(4)}
+
+    write("a", ranks(128, [comp(4, 5, [2])]), {1: [0, 1, 2, 3]})
+    cases = [
+        (ranks(128, [comp(4, 5, [2])]), [], 0),
+        (ranks(256, [comp(4, 5, [2])]),
+         ["ranks 0-3 ALL_REDUCE on 4 ranks: 128 and 256 bytes",
+          "ranks 0-3 order of communication: call 1 is ALL_REDUCE of 128 bytes on 4 ranks (node 2) "
+          "and ALL_REDUCE of 256 bytes on 4 ranks (node 2)"], 1),
+        (ranks(128, [comp(4, 7, [2])]), ["ranks 0-3 time of computation: 15000 and 17000 ns"], 1),
+        (ranks(128, [comp(4, 5, [3])]),
+         ["ranks 0-3 times or dependencies of single nodes differ"], 1),
+        (ranks(128, []), ["ranks 0-3 compute nodes: 2 and 1",
+                          "ranks 0-3 time of computation: 15000 and 10000 ns"], 1),
+        ({r: n for r, n in ranks(128, [comp(4, 5, [2])]).items() if r < 3},
+         ["rank 3 only the first set has this rank"], 1),
+    ]
+    for others, want, code in cases:
+        for rank in range(4):
+            if os.path.exists(f"b.{rank}.et"):
+                os.remove(f"b.{rank}.et")
+        write("b", others, {1: [0, 1, 2, 3]})
+        done = run("diff", "a", "b")
+        said = [" ".join(line.split()) for line in done.stdout.decode().split("\n")
+                if line.startswith("rank")]
+        check(said == want and done.returncode == code, f"diff: {said}, not {want}; {done.stderr}")
+    check(b"all ranks do the same" in run("diff", "a", "a").stdout, "equal sets")
+
+
 # ---- Inputs that cannot be simulated ----
 
 
@@ -506,6 +561,8 @@ def as_predicted():
 if __name__ == "__main__":
     enter_folder()
     by_hand()
+    what_if()
+    differences()
     as_second_simulator()
     deadlocks()
     absent()

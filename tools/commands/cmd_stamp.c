@@ -21,8 +21,8 @@ static const char *const examples[] = {
 
 static const cli_program program = {
     "syntorch stamp",
-    "Writes the files of further ranks of a trace set that has one rank of each program.",
-    options, examples, false};
+    "Writes the files of further ranks of a trace set that has one rank of each program.", options,
+    examples, false};
 
 static syn_status stamp(syn_stamp_counts *written, syn_error *err) {
     int32_t *ranks;

@@ -35,6 +35,7 @@ static const struct {
     {"astra-sim", "write ASTRA-sim's input files for a trace set", command_astra_sim},
     {"convert", "convert PyTorch traces or text workloads to Chakra traces", convert},
     {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
+    {"diff", "compare two sets of Chakra execution traces", command_diff},
     {"export", "convert a recorded trace to a picture or another format", command_export},
     {"json", "convert a Chakra execution trace to JSON, or back", command_json},
     {"link", "merge a PyTorch device trace into its host trace", command_link},
@@ -46,6 +47,7 @@ static const struct {
     {"validate", "check Chakra execution traces for errors and deadlocks", command_validate},
     {"calibrate", "compare predicted with measured times, fit constants", command_calibrate},
     {"weights", "list the tensors of a checkpoint", command_weights},
+    {"what-if", "simulate a set of Chakra traces with changed times", command_what_if},
 };
 
 static int usage(FILE *out, int code) {

@@ -8,6 +8,7 @@ int command_calibrate(int argc, char **argv);
 int command_convert_all(int argc, char **argv);
 int command_convert_pytorch(int argc, char **argv);
 int command_convert_text(int argc, char **argv);
+int command_diff(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_json(int argc, char **argv);
 int command_link(int argc, char **argv);
@@ -18,5 +19,6 @@ int command_stat(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_validate(int argc, char **argv);
 int command_weights(int argc, char **argv);
+int command_what_if(int argc, char **argv);
 
 #endif

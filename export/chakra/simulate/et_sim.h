@@ -80,6 +80,7 @@ typedef enum syn__sim_kind {
 
 typedef struct syn__sim_call {
     uint64_t id, bytes, ns; /* of the node; ns: its duration in the trace */
+    double scale;           /* of its time on a machine */
     uint32_t node;
     uint32_t slot;     /* index into the groups or channels of the rank */
     uint8_t comm_type; /* collectives */
@@ -133,7 +134,7 @@ typedef struct syn__sim_set {
     size_t n_programs, programs_cap;
     syn__sim_rank *ranks; /* ascending */
     size_t n_ranks;
-    uint64_t n_nodes;
+    uint64_t n_nodes, n_scaled;
     uint64_t max_unpacked_bytes;
 } syn__sim_set;
 
@@ -142,6 +143,11 @@ syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
 void syn__sim_set_close(syn__sim_set *set);
 /* The rank with that number; NULL if it has no file. */
 const syn__sim_rank *syn__sim_rank_of(const syn__sim_set *set, int64_t rank);
+
+static inline uint64_t syn__sim_scaled(uint64_t ns, double scale) {
+    const double product = (double)ns * scale;
+    return scale == 1 ? ns : product < 9e18 ? (uint64_t)(product + 0.5) : (uint64_t)9e18;
+}
 
 /* ---- Classes of equal ranks ---- */
 

@@ -1,4 +1,5 @@
 /* Reads the files of a trace set into programs. */
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -76,6 +77,8 @@ static void read_attributes(const syn__et_node *node, attributes *out) {
 
 typedef struct reader {
     const syn__sim_machine *machine;
+    const syn_simulate_options *options;
+    uint64_t n_scaled;
     const char *path;
     int32_t rank;
     syn__sim_program program;
@@ -113,6 +116,36 @@ static uint64_t compute_ns(const reader *r, const attributes *a, uint64_t micros
                                bytes > 0 ? (uint64_t)bytes : 0, micros);
 }
 
+/* Whether a pattern matches a node. */
+static bool matches(const char *pattern, const syn__et_node *node, const attributes *a) {
+    char name[256];
+    const bool message =
+        node->type == SYN__ET_COMM_SEND_NODE || node->type == SYN__ET_COMM_RECV_NODE;
+    const bool collective = node->type == SYN__ET_COMM_COLL_NODE;
+    const char *kind = collective ? syn__et_collective_name(a->values[COMM_TYPE]) : NULL;
+    if (strcmp(pattern, "COMPUTE") == 0) return node->type == SYN__ET_COMP_NODE;
+    if (strcmp(pattern, "COLLECTIVES") == 0) return collective;
+    if (strcmp(pattern, "MESSAGES") == 0) return message;
+    if (kind != NULL && strcmp(pattern, kind) == 0) return true;
+    const size_t n = node->name.bytes < sizeof name - 1 ? node->name.bytes : sizeof name - 1;
+    if (n > 0) memcpy(name, node->name.text, n);
+    name[n] = '\0';
+    return fnmatch(pattern, name, 0) == 0;
+}
+
+/* The factor of a node's time. */
+static double scale_of(reader *r, const syn__et_node *node, const attributes *a) {
+    double scale = 1;
+    bool any = false;
+    for (size_t i = 0; i < r->options->n_scaled; i++)
+        if (matches(r->options->scaled[i].pattern, node, a)) {
+            scale *= r->options->scaled[i].factor;
+            any = true;
+        }
+    r->n_scaled += any;
+    return scale;
+}
+
 /* Streams are numbered in order of first use. */
 static uint8_t stream_of(reader *r, int64_t stream) {
     syn__sim_program *p = &r->program;
@@ -126,16 +159,19 @@ static uint8_t stream_of(reader *r, int64_t stream) {
 
 static syn_status add_call(reader *r, const syn__et_node *node, const attributes *a, uint32_t index,
                            uint32_t slot) {
+    const double scale = scale_of(r, node, a);
     syn__sim_program *p = &r->program;
     const int64_t bytes = a->values[COMM_SIZE], type = a->values[COMM_TYPE];
     if (bytes == ABSENT || bytes < 0) return refuse(r, node->id, "has no valid comm_size");
     SYN_TRY(syn_grow(&p->calls, &r->calls_cap, p->n_calls + 1u, sizeof *p->calls, r->err));
-    p->calls[p->n_calls] = (syn__sim_call){.id = node->id,
-                                           .bytes = (uint64_t)bytes,
-                                           .ns = traced_ns(a, node->duration_micros),
-                                           .node = index,
-                                           .slot = slot,
-                                           .comm_type = type < 0 ? 0 : (uint8_t)type};
+    p->calls[p->n_calls] =
+        (syn__sim_call){.id = node->id,
+                        .bytes = (uint64_t)bytes,
+                        .ns = syn__sim_scaled(traced_ns(a, node->duration_micros), scale),
+                        .scale = scale,
+                        .node = index,
+                        .slot = slot,
+                        .comm_type = type < 0 ? 0 : (uint8_t)type};
     p->values[index] = p->n_calls++;
     return SYN_OK;
 }
@@ -197,8 +233,10 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
     SYN_TRY(waive_order(r, index, a.order));
     switch (node->type) {
     case SYN__ET_COMP_NODE:
-        p->values[index] = a.values[IS_CPU_OP] > 0 ? traced_ns(&a, node->duration_micros)
-                                                   : compute_ns(r, &a, node->duration_micros);
+        p->values[index] =
+            syn__sim_scaled(a.values[IS_CPU_OP] > 0 ? traced_ns(&a, node->duration_micros)
+                                                    : compute_ns(r, &a, node->duration_micros),
+                            scale_of(r, node, &a));
         if (a.values[IS_CPU_OP] > 0) return SYN_OK;
         p->kinds[index] =
             (uint8_t)(SYN__SIM_COMPUTE | stream_of(r, a.values[STREAM]) << SYN__SIM_KIND_BITS);
@@ -504,7 +542,11 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const reader
 static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et_file *file,
                            const syn_simulate_options *options, pthread_mutex_t *lock,
                            syn_error *err) {
-    reader r = {.machine = set->machine, .path = file->path, .rank = file->rank, .err = err};
+    reader r = {.machine = set->machine,
+                .options = options,
+                .path = file->path,
+                .rank = file->rank,
+                .err = err};
     *rank = (syn__sim_rank){.rank = file->rank, .slow = 1, .path = syn_strdup(file->path)};
     if (rank->path == NULL) return SYN_FAIL_NOMEM(err, strlen(file->path), "a path");
     for (size_t i = 0; i < options->n_slow; i++)
@@ -513,6 +555,7 @@ static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et
     syn_status s = read_file(&r, options);
     pthread_mutex_lock(lock);
     set->n_nodes += r.program.n_nodes;
+    set->n_scaled += r.n_scaled;
     if (s == SYN_OK) s = add_slots(set, rank, &r, err);
     if (s == SYN_OK) s = add_program(set, &r.program, &rank->program, err);
     pthread_mutex_unlock(lock);

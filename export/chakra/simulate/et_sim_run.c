@@ -257,7 +257,7 @@ static syn_status price_of(run *s, uint32_t group, const syn__sim_call *call, ui
         *p = (price){group, call->comm_type, call->bytes, ns};
         s->n_prices++;
     }
-    *out = p->ns;
+    *out = syn__sim_scaled(p->ns, call->scale);
     return SYN_OK;
 }
 
@@ -301,7 +301,7 @@ static syn_status run_apart(run *s, meeting *g, const syn__sim_meeting *folded,
     g->longest_ns = 0;
     for (uint32_t i = 0; i < folded->n_members && status == SYN_OK; i++) {
         const arrival a = g->arrived[i];
-        const uint64_t ns = (uint64_t)ends[i];
+        const uint64_t ns = syn__sim_scaled((uint64_t)ends[i], call->scale);
         if (ns > g->longest_ns) g->longest_ns = ns;
         status =
             run_until(s, a.class, s->members[a.class].program->calls[a.call].node, sum(s->now, ns));
@@ -408,10 +408,12 @@ static syn_status send_now(run *s, uint32_t class, uint32_t node) {
     const uint32_t index = m->class->links[c->slot];
     const syn__sim_link *link = &s->folded->links[index];
     queue *q = &s->links[index];
-    const uint64_t ns = machine == NULL
-                            ? c->ns
-                            : syn__sim_message_ns(machine, m->rank->rank,
-                                                  m->rank->channels[c->slot].peer, c->bytes);
+    const uint64_t ns =
+        machine == NULL
+            ? c->ns
+            : syn__sim_scaled(syn__sim_message_ns(machine, m->rank->rank,
+                                                  m->rank->channels[c->slot].peer, c->bytes),
+                              c->scale);
     const uint64_t end = m->ends[call] = sum(s->now, ns);
     s->n_messages += m->class->n_ranks;
     s->message_bytes = sum(s->message_bytes, c->bytes * m->class->n_ranks);
@@ -436,13 +438,9 @@ static syn_status start(run *s, uint32_t class, uint32_t node) {
         return send_now(s, class, node);
     case SYN__SIM_RECV:
         return post_receive(s, class, node);
-    case SYN__SIM_COMPUTE: {
-        const double ns = (double)m->program->values[node] * m->rank->slow;
-        const uint64_t whole = m->rank->slow == 1 ? m->program->values[node]
-                               : ns < 9e18        ? (uint64_t)(ns + 0.5)
-                                                  : (uint64_t)9e18;
-        return run_until(s, class, node, sum(s->now, whole));
-    }
+    case SYN__SIM_COMPUTE:
+        return run_until(s, class, node,
+                         sum(s->now, syn__sim_scaled(m->program->values[node], m->rank->slow)));
     default:
         return run_until(s, class, node, sum(s->now, m->program->values[node]));
     }
@@ -679,6 +677,7 @@ static syn_status report(run *s) {
     if (out->ranks == NULL)
         return SYN_FAIL_NOMEM(s->err, set->n_ranks * sizeof *out->ranks, "the ranks of a set");
     out->n_nodes = set->n_nodes;
+    out->n_scaled = set->n_scaled;
     out->n_ranks = set->n_ranks;
     out->n_distinct = s->folded->n_classes;
     out->n_absent = s->folded->n_absent;

@@ -115,6 +115,36 @@ void syn_simulation_draw_traffic(const syn_simulation *simulation, syn_sink *svg
 const char *syn_simulation_ranks(const syn_simulation *simulation, int32_t first, char *text,
                                  size_t bytes);
 
+/* ---- Collectives as messages ---- */
+
+/* How all-reduces, all-gathers and reduce-scatters become messages. RING: each rank sends to the
+   next one. DOUBLING: pairs at distances 1, 2, 4, ... exchange (recursive doubling, or halving for
+   reduce-scatters); groups whose size is no power of two use rings. TREE: all-reduces are a
+   binomial reduction and a broadcast, and the others are rings. Broadcasts and reductions are
+   binomial trees, all-to-alls pairs, gathers and scatters messages with the root. */
+typedef enum syn_expansion { SYN_EXPAND_RING, SYN_EXPAND_DOUBLING, SYN_EXPAND_TREE } syn_expansion;
+
+typedef struct syn_expand_options {
+    syn_expansion algorithm;
+    const char *groups; /* as in syn_simulate_options */
+    uint64_t max_unpacked_bytes;
+} syn_expand_options;
+
+typedef struct syn_expanded {
+    uint32_t n_ranks;
+    uint64_t n_nodes, n_collectives; /* of the set that was read */
+    uint64_t n_written;              /* nodes of the set that was written, or ops of a schedule */
+    uint64_t bytes;                  /* that all ranks send */
+} syn_expanded;
+
+/* Writes the trace set `out`.<rank>.et, in which collectives are replaced by sends and receives. */
+syn_status syn_expand_set(syn_expanded *done, const char *prefix, const char *out,
+                          const syn_expand_options *options, syn_error *err) SYN_MUST_USE;
+/* Writes the set as a GOAL schedule in its text form, which LogGOPSim and ATLAHS simulate.
+   Computation becomes delays in ns. All ops of a rank are on one CPU. */
+syn_status syn_export_goal(syn_expanded *done, const char *prefix, syn_sink *sink,
+                           const syn_expand_options *options, syn_error *err) SYN_MUST_USE;
+
 /* ---- Differences of two sets ---- */
 
 /* A difference between the ranks first to last of two sets, in all of which it is the same. */

@@ -125,8 +125,8 @@ def main():
         put_different_ranks(os.path.join(folder, "set"), 64, 10000)
         took, used = simulate(os.path.join(folder, "set"), 3)
         missed += took > 1.4 or used > 130
-        print(f"{'simulate 64 x 10,000 nodes':28} {took:6.2f} s  1.4 s {'':7} {used:5.0f} MB 130 MB",
-              flush=True)
+        print(f"{'simulate 64 x 10,000 nodes':28} {took:6.2f} s  1.4 s {'':7} {used:5.0f} MB "
+              "130 MB", flush=True)
         clear(folder)
         run("synth", *LLAMA, "--dp", "128", "--global-batch", "2048", "--out",
             os.path.join(folder, "set"), "--quiet")

@@ -74,6 +74,35 @@ static syn_status simulate(void *arg, syn_error *err) {
     return s;
 }
 
+static syn_status expand(void *arg, syn_error *err) {
+    const simulated *of = arg;
+    const syn_expand_options how = {.algorithm = SYN_EXPAND_TREE};
+    syn_expanded done;
+    syn_sink *sink;
+    SYN_TRY(syn_expand_set(&done, of->prefix, in_folder("expanded"), &how, err));
+    SYN_TRY(syn_sink_open_file(&sink, in_folder("s.goal"), err));
+    const syn_status s = syn_export_goal(&done, of->prefix, sink, &how, err);
+    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+    return s != SYN_OK ? s : closed;
+}
+
+static syn_status compare(void *arg, syn_error *err) {
+    const simulated *of = arg;
+    syn_set_differences d;
+    const syn_status s = syn_set_compare(&d, of->prefix, of->prefix, 0, err);
+    syn_set_differences_free(&d);
+    return s;
+}
+
+static void no_memory_elsewhere(void) {
+    char prefix[1024];
+    const et_set s = set_clean();
+    simulated of = {prefix, NULL};
+    snprintf(prefix, sizeof prefix, "%s", write_set(&s));
+    CHECK(test_without_memory(expand, &of) > 0);
+    CHECK(test_without_memory(compare, &of) > 0);
+}
+
 static void no_memory(void) {
     char paths[2][1024];
     et_set s = set_clean();
@@ -85,6 +114,8 @@ static void no_memory(void) {
     }
 }
 
-static const test_case cases[] = {{"clean_set", clean_set}, {"no_memory", no_memory}};
+static const test_case cases[] = {{"clean_set", clean_set},
+                                  {"no_memory", no_memory},
+                                  {"no_memory_elsewhere", no_memory_elsewhere}};
 
 TEST_MAIN(cases)

@@ -36,6 +36,7 @@ static const struct {
     {"convert", "convert PyTorch traces or text workloads to Chakra traces", convert},
     {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
     {"diff", "compare two sets of Chakra execution traces", command_diff},
+    {"expand", "replace the collectives of a set by messages; GOAL schedules", command_expand},
     {"export", "convert a recorded trace to a picture or another format", command_export},
     {"json", "convert a Chakra execution trace to JSON, or back", command_json},
     {"link", "merge a PyTorch device trace into its host trace", command_link},

@@ -9,6 +9,7 @@ int command_convert_all(int argc, char **argv);
 int command_convert_pytorch(int argc, char **argv);
 int command_convert_text(int argc, char **argv);
 int command_diff(int argc, char **argv);
+int command_expand(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_json(int argc, char **argv);
 int command_link(int argc, char **argv);

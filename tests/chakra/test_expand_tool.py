@@ -1,0 +1,198 @@
+#!/usr/bin/python3
+"""Tests `syntorch expand`: collectives as messages, in trace sets and in GOAL schedules. The
+references are what each rank must know after a collective, closed formulas for the bytes, and the
+longest path through a schedule."""
+import glob
+import json
+import os
+import re
+
+from checks import check, enter_folder, finish, run
+from execution_trace import RECV, SEND, read_et
+from test_simulate_tool import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, coll,
+                                comp, recv, send, simulate, write)
+
+REDUCE, GATHER, SCATTER, BARRIER = 1, 3, 4, 9
+NAMES = {ALL_REDUCE: "ALL_REDUCE", ALL_GATHER: "ALL_GATHER", ALL_TO_ALL: "ALL_TO_ALL",
+         REDUCE_SCATTER: "REDUCE_SCATTER", BROADCAST: "BROADCAST", REDUCE: "REDUCE",
+         GATHER: "GATHER", SCATTER: "SCATTER", BARRIER: "BARRIER"}
+SIZE = 840  # divisible by all numbers of ranks below
+
+
+def clear(prefix):
+    for path in glob.glob(f"{prefix}.*.et"):
+        os.remove(path)
+
+
+def read(prefix):
+    out = {}
+    for path in glob.glob(f"{prefix}.*.et"):
+        with open(path, "rb") as f:
+            out[int(path.split(".")[-2])] = read_et(f.read())[1]
+    return out
+
+
+def replay(ranks):
+    """Runs the messages. Each carries what its sender knew after the steps that the send waits for.
+    Returns what each rank knows at the end, or None if some nodes never run."""
+    done = {r: {} for r in ranks}  # what is known after a node
+    sent, progress = {}, True
+    while progress:
+        progress = False
+        for r, nodes in ranks.items():
+            for n in nodes:
+                if n.id in done[r] or not n.deps <= done[r].keys():
+                    continue
+                known = {r}.union(*(done[r][d] for d in n.deps))
+                if n.type == SEND:
+                    key = r, n.attr["comm_dst"], n.attr["comm_tag"], n.attr["comm_size"]
+                    sent.setdefault(key, []).append(known)
+                elif n.type == RECV:
+                    key = n.attr["comm_src"], r, n.attr["comm_tag"], n.attr["comm_size"]
+                    if not sent.get(key):
+                        continue
+                    known |= sent[key].pop(0)
+                done[r][n.id] = known
+                progress = True
+    if any(sent.values()) or any(len(done[r]) != len(ranks[r]) for r in ranks):
+        return None
+    return {r: set().union(*done[r].values()) for r in ranks}
+
+
+def must_know(kind, members, root):
+    everything = set(members)
+    return {ALL_REDUCE: dict.fromkeys(members, everything),
+            ALL_GATHER: dict.fromkeys(members, everything),
+            REDUCE_SCATTER: dict.fromkeys(members, everything),
+            ALL_TO_ALL: dict.fromkeys(members, everything),
+            BARRIER: dict.fromkeys(members, everything),
+            BROADCAST: {r: {root} for r in members}, SCATTER: {r: {root} for r in members},
+            REDUCE: {root: everything}, GATHER: {root: everything}}[kind]
+
+
+def bytes_sent(kind, algorithm, n):
+    """What all ranks send together."""
+    power = n & (n - 1) == 0
+    if kind == ALL_REDUCE and algorithm == "doubling" and power:
+        return n * SIZE * (n.bit_length() - 1)
+    return {ALL_REDUCE: 2 * (n - 1) * SIZE, ALL_GATHER: n * (n - 1) * SIZE,
+            REDUCE_SCATTER: (n - 1) * SIZE, ALL_TO_ALL: (n - 1) * SIZE, BROADCAST: (n - 1) * SIZE,
+            REDUCE: (n - 1) * SIZE, GATHER: (n - 1) * SIZE, SCATTER: (n - 1) * SIZE // n,
+            BARRIER: 2 * (n - 1)}[kind]
+
+
+def collectives():
+    for kind, name in NAMES.items():
+        for algorithm in ("ring", "doubling", "tree"):
+            for n in (1, 2, 3, 4, 5, 7, 8):
+                members = [3 * i % n for i in range(n)] if n % 3 else list(range(n))
+                clear("in")
+                clear("out")
+                write("in", {r: [comp(1, 2), coll(2, kind, SIZE, 1, [1])] for r in range(n)},
+                      {1: members})
+                done = run("expand", "in", "--out", "out", "--algorithm", algorithm)
+                what = f"{name} by {algorithm} on {n} ranks"
+                if not check(done.returncode == 0, f"{what}: {done.stderr}"):
+                    continue
+                ranks = read("out")
+                known = replay(ranks)
+                want = must_know(kind, members, members[0])
+                check(known is not None and all(want[r] <= known[r] for r in want),
+                      f"{what}: ranks know {known}")
+                moved = sum(m.attr["comm_size"] for nodes in ranks.values() for m in nodes
+                            if m.type == SEND)
+                check(moved == bytes_sent(kind, algorithm, n), f"{what}: {moved} bytes are sent")
+
+
+def rest_stays():
+    """Other nodes keep their attributes and their order, and nodes that waited for the collective
+    wait for its messages."""
+    ranks = {r: [comp(1, 10 + r), coll(3, ALL_REDUCE, SIZE, 1, [1], 30), comp(4, 5, [3]),
+                 send(6, 0, 1, 8, 32, [4]) if r == 0 else recv(6, 0, 1, 8, 32, [])]
+             for r in range(2)}
+    clear("in")
+    clear("out")
+    write("in", ranks, {1: [0, 1]})
+    run("expand", "in", "--out", "out")
+    before, after = read("in")[1], read("out")[1]
+    kept = [n for n in after if not n.name.startswith("n3/")]
+    check([(n.name, n.type, n.attr, n.dur) for n in kept]
+          == [(n.name, n.type, n.attr, n.dur) for n in before if n.id != 3],
+          "nodes other than the collective changed")
+    steps = {n.id for n in after if n.name.startswith("n3/")}
+    waits = next(n for n in after if n.name == "n4").deps
+    check(len(steps) == 4 and waits <= steps and waits, f"node 4 waits for {waits} of {steps}")
+    check(all(a.id < b.id for a, b in zip(after, after[1:])), "the order of ids changed")
+    # both rounds of the ring take half of the time
+    check(simulate("out")["end_ns"] == simulate("in")["end_ns"], "the time of the set changed")
+
+
+def longest_path(path):
+    """The end of a schedule in which messages take no time."""
+    ops, needs, rank = {}, {}, None
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            m = re.match(r"rank (\d+) \{|(l\d+): (calc|send|recv) (\d+)b?(?: (?:to|from) (\d+) tag "
+                         r"(\d+))?$|(l\d+) requires (l\d+)$|\}|num_ranks (\d+)|$", line.strip())
+            if not check(m is not None, f"{path}: {line}"):
+                return -1
+            if m[1]:
+                rank = int(m[1])
+            elif m[2]:
+                ops[rank, m[2]] = m[3], int(m[4]), int(m[5] or 0), int(m[6] or 0)
+            elif m[7]:
+                check((rank, m[8]) in ops, f"{path}: {line.strip()} comes before its label")
+                needs.setdefault((rank, m[7]), []).append((rank, m[8]))
+    ends, sent, progress = {}, {}, True
+    while progress:
+        progress = False
+        for op, (kind, amount, peer, tag) in ops.items():
+            if op in ends or any(d not in ends for d in needs.get(op, [])):
+                continue
+            begin = max([ends[d] for d in needs.get(op, [])], default=0)
+            if kind == "calc":
+                begin += amount
+            elif kind == "send":
+                sent.setdefault((op[0], peer, tag), []).append(begin)
+            elif not sent.get((peer, op[0], tag)):
+                continue
+            else:
+                begin = max(begin, sent[peer, op[0], tag].pop(0))
+            ends[op], progress = begin, True
+    check(len(ends) == len(ops), f"{path}: {len(ops) - len(ends)} ops never run")
+    return max(ends.values())
+
+
+def goal():
+    for n, algorithm in ((4, "ring"), (5, "tree"), (8, "doubling")):
+        ranks = {r: [comp(1, 10 + 3 * r), coll(2, ALL_REDUCE, SIZE, 1, [1], 30),
+                     comp(3, 50 - r, [2]), coll(4, REDUCE_SCATTER, SIZE, 1, [3]),
+                     comp(5, 20, [3]), *([send(6, 0, 1, 3, 32, [5])] if r == 0 else
+                                         [recv(6, 0, 1, 3, 32)] if r == 1 else []),
+                     comp(7, 1, [4, 5])] for r in range(n)}
+        clear("in")
+        write("in", ranks, {1: list(range(n))})
+        done = run("expand", "in", "--format", "goal", "--out", "in.goal", "--algorithm", algorithm)
+        bare = json.loads(run("what-if", "in", "--drop", "COLLECTIVES,MESSAGES", "--json").stdout)
+        check(done.returncode == 0 and longest_path("in.goal") == bare["after"]["end_ns"],
+              f"GOAL on {n} ranks: {longest_path('in.goal')}, not {bare}; {done.stderr}")
+
+
+def errors():
+    clear("in")
+    write("in", {r: [coll(1, ALL_REDUCE, SIZE, 1)] for r in (0, 2)}, {1: [0, 1, 2]})
+    for options, text in [(["in", "--format", "goal", "--out", "x"], "needs all ranks"),
+                          (["in", "--out", "in"], "cannot replace itself"),
+                          (["in"], "--out says where"), (["in", "in", "--out", "x"], "one prefix"),
+                          (["none", "--out", "x"], "none")]:
+        done = run("expand", *options)
+        check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
+    check(not os.path.exists("x"), "a failed schedule left a file")
+
+
+enter_folder()
+collectives()
+rest_stays()
+goal()
+errors()
+finish()

@@ -1,0 +1,89 @@
+/* syntorch expand: replaces the collectives of a set by messages, as a trace set or as a GOAL
+   schedule. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "export/simulate.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/output_lock.h"
+
+static struct arguments {
+    const char *input, *groups, *out;
+    int algorithm, format;
+    uint64_t max_unpacked_bytes;
+} args;
+
+enum { FORMAT_ET, FORMAT_GOAL };
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "PREFIX", "set PREFIX.<rank>.et; --input may be omitted", 0,
+     0},
+    {"out", CLI_TEXT, &args.out, "PREFIX|FILE",
+     "write the set PREFIX.<rank>.et, or the schedule FILE", 0, 0},
+    {"format", CLI_CHOICE, &args.format, "et|goal",
+     "et: Chakra execution traces; goal: the text form of GOAL, for LogGOPSim and ATLAHS", 0, 0},
+    {"algorithm", CLI_CHOICE, &args.algorithm, "ring|doubling|tree",
+     "all-reduce, all-gather and reduce-scatter: rings, recursive doubling and halving (rings if "
+     "the "
+     "number of ranks is no power of two), or all-reduces as binomial trees",
+     0, 0},
+    {"groups", CLI_TEXT, &args.groups, "FILE",
+     "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
+
+static const char *const examples[] = {"syntorch expand out/trace --out messages/trace",
+                                       "syntorch expand out/trace --format goal --out trace.goal",
+                                       NULL};
+
+static const cli_program program = {
+    "syntorch expand",
+    "Replaces each collective of a set of Chakra execution traces by the sends and receives of an "
+    "algorithm, for simulators that run only messages.",
+    options, examples, false};
+
+static syn_status write_set(syn_expanded *done, const char *prefix, const syn_expand_options *how,
+                            syn_error *err) {
+    output_lock lock = {.path = NULL};
+    SYN_TRY(syn_make_prefix_folder(args.out, err));
+    SYN_TRY(output_lock_take(&lock, args.out, program.name, "name another --out", err));
+    const syn_status s = syn_expand_set(done, prefix, args.out, how, err);
+    output_lock_release(&lock);
+    return s;
+}
+
+static syn_status write_goal(syn_expanded *done, const char *prefix, const syn_expand_options *how,
+                             syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, args.out, err));
+    const syn_status s = syn_export_goal(done, prefix, sink, how, err);
+    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+    return s != SYN_OK ? s : closed;
+}
+
+int command_expand(int argc, char **argv) {
+    syn_error err = {0};
+    const char *const *paths;
+    size_t n;
+    syn_expanded done;
+    char shown[CLI_SHOWN_BYTES], bytes[32];
+    const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
+    if (code != CLI_RUN) return code;
+    if (n != 1) return cli_fail(&program, CLI_USAGE, "one prefix is needed, not %zu", n);
+    if (args.out == NULL)
+        return cli_fail(&program, CLI_USAGE, "--out says where to write; give it");
+    const syn_expand_options how = {.algorithm = (syn_expansion)args.algorithm,
+                                    .groups = args.groups,
+                                    .max_unpacked_bytes = args.max_unpacked_bytes};
+    const syn_status s = args.format == FORMAT_GOAL ? write_goal(&done, paths[0], &how, &err)
+                                                    : write_set(&done, paths[0], &how, &err);
+    if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    if (strcmp(args.out, "-") == 0) return CLI_OK;
+    printf("written: %s, %" PRIu32 " ranks, %" PRIu64 " nodes from %" PRIu64 ", %" PRIu64
+           " collectives replaced, %s sent\n",
+           cli_shown(args.out, shown, sizeof shown), done.n_ranks, done.n_written, done.n_nodes,
+           done.n_collectives, cli_bytes_text((double)done.bytes, bytes, sizeof bytes));
+    return CLI_OK;
+}

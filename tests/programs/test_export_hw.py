@@ -136,7 +136,7 @@ def formats():
 def refused():
     for source, machine, words in (
             ("run/trace.0.et", "h100", "predictions need a trace with tensor shapes"),
-            ("run/tensor_trace_graph.json", "h1000", "the hardware presets are"),
+            ("run/tensor_trace_graph.json", "h1000", "did you mean h100? The hardware presets"),
             ("run/tensor_trace_graph.json", "cpu+serving", "cpu")):
         done = start("syntorch", "export", "--input", source, "--hw", machine, "--output",
                      "no.json")

@@ -3,7 +3,6 @@ their traces are compared with closed formulas."""
 import html
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -114,5 +113,51 @@ done = subprocess.run(["sh", "-c", 'exec "$0" >&-', os.path.join(BUILD, "mlp_two
                       cwd=folder, check=False, timeout=300)
 check(done.returncode == 1, f"mlp_two_ways >&-: exit {done.returncode}")
 check((text("mlp_whole.svg"), text("mlp_step.json")) == before, "mlp_two_ways >&-: its files")
-shutil.rmtree(folder)
+
+
+def rows(said):
+    """The lines of a table, as lists of words."""
+    return [line.split() for line in said.strip().split("\n")]
+
+
+def parallelism():
+    """The tables of the programs about parallelism: numbers that follow from formulas."""
+    table = {r[0] if "peak" not in r else "peak": r for r in rows(example("sequence_parallel"))}
+    layers, sent = 24, rows(example("sequence_parallel"))[5]
+    whole, again, kept = (int(r) for r in table["all-reduces"][1:])
+    check(whole - again == whole - kept == 4 * layers, f"all-reduces of layers: {table}")
+    check([int(r) for r in table["all-gathers"][1:]][0] == 0, f"{table}")
+    gathers = [int(r) for r in table["all-gathers"][2:]]
+    scatters = [int(r) for r in table["reduce-scatters"][2:]]
+    # 6 + 4 collectives per layer; without the second gather 4 + 4; and those of the embedding
+    check(gathers[0] // layers == 6 and gathers[1] // layers == 4 and scatters == 2 * [97],
+          f"{gathers}, {scatters}")
+    peaks = [int(x) for x in table["peak"][-3:]]
+    check(peaks[1] < peaks[2] < peaks[0], f"peaks {peaks}")
+    check(abs(int(sent[-1]) / int(sent[-3]) - 1) < 0.01, f"kept activations: {sent}")
+
+    lines = {r[0]: r for r in rows(example("four_schedules"))[2:]}
+    for schedule, milliseconds in took.items():
+        check(float(lines[schedule][1]) == milliseconds, f"{schedule}: {lines}, {took}")
+    check([int(lines[s][3]) for s in ("gpipe", "1f1b", "interleaved", "zb-h1")]
+          == [2 * MICROBATCHES, 2 * MICROBATCHES, 6 * MICROBATCHES, 2 * MICROBATCHES], f"{lines}")
+    # 1F1B stores the activations of at most as many microbatches as there are stages
+    check(int(lines["gpipe"][4]) > int(lines["1f1b"][4]) == int(lines["zb-h1"][4]), f"{lines}")
+    check("17% bubble" in text("four_schedules_zb-h1.svg"), "the chart of ZB-H1")
+
+    for n in (4, 8):
+        params, table = 354.823168, rows(example("zero_stages", str(n)))[2:]
+        for stage, (state, per_step) in enumerate([(18, 2 * 4), (6 + 12 / n, 4 + 2),
+                                                   (2 + 16 / n, 2 * 4 + 2)]):
+            want = [round(params * state), round(params * per_step * (n - 1) / n)]
+            check([int(table[stage][1]), int(table[stage][3])] == want,
+                  f"ZeRO {stage} on {n} ranks: {table[stage]}, not {want}")
+        check(int(table[3][1]) == round(params * 18 / n)
+              and int(table[3][3]) < params * 16 * (n - 1) / n, f"ZeRO 3: {table[3]}")
+        peaks = [int(r[2]) for r in table]
+        check(peaks == sorted(peaks, reverse=True) and
+              all(int(r[1]) < int(r[2]) for r in table), f"peaks {peaks}")
+
+
+parallelism()
 finish()

@@ -166,15 +166,24 @@ static int32_t count_nodes(int32_t first, int32_t stride, int32_t n, int32_t nod
     return (first + (n - 1) * stride) / node_ranks - first / node_ranks + 1;
 }
 
+/* The number of stages of a pipeline that are on another node than the next one. */
+static int32_t count_crossings(int32_t first, int32_t stride, int32_t n, int32_t node_ranks) {
+    int32_t crossings = 0;
+    for (int32_t i = 1; i < n; i++)
+        crossings += (first + i * stride) / node_ranks != (first + (i - 1) * stride) / node_ranks;
+    return crossings;
+}
+
 int32_t syn_plan_slowest_rank(const syn_plan *p, int32_t node_ranks) {
     int32_t stride[SYN_AXES], slowest = 0;
     int64_t most = 0;
     syn_plan_strides(p, stride);
     for (int32_t r = 0; r < p->ranks; r++) {
-        const int32_t t = stride[SYN_AXIS_TP], d = stride[SYN_AXIS_DP];
+        const int32_t t = stride[SYN_AXIS_TP], d = stride[SYN_AXIS_DP], s = stride[SYN_AXIS_PP];
         const int32_t tp = count_nodes(r - r / t % p->tp * t, t, p->tp, node_ranks);
         const int32_t dp = count_nodes(r - r / d % p->dp * d, d, p->dp, node_ranks);
-        const int64_t nodes = (int64_t)tp * (p->dp + 1) + dp;
+        const int32_t pp = count_crossings(r - r / s % p->pp * s, s, p->pp, node_ranks);
+        const int64_t nodes = ((int64_t)tp * (p->dp + 1) + dp) * (p->pp + 1) + pp;
         if (nodes <= most) continue;
         most = nodes;
         slowest = r;

@@ -532,7 +532,9 @@ def as_predicted():
     """Without a machine, streams overlap as in the run that synth predicts, although the traces
     order all collectives of a rank for simulators with one communication slot."""
     layouts = ["--tp 2 --pp 2 --dp 2", "--pp 4 --schedule zb-h1 --tp 2", "--dp 4 --zero 2",
-               "--tp 2 --pp 2 --dp 2 --sp --zero 1", "--pp 2 --dp 2 --zero 3"]
+               "--tp 2 --pp 2 --dp 2 --sp --zero 1", "--pp 2 --dp 2 --zero 3",
+               # the third of four pipelines crosses between the nodes of eight ranks
+               "--pp 3 --dp 4 --layers-per-stage 1,2,1 --rank-order pp-dp-tp"]
     config = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 4, "vocab_size": 256,
               "n_positions": 64, "n_ctx": 64}
     ordered = 0
@@ -546,7 +548,7 @@ def as_predicted():
         ours = simulate("set")
         check(predicted > 0 and abs(ours["end_ns"] / predicted - 1) < 1e-5,
               f"{layout}: {ours['end_ns']} ns simulated, {predicted} ns predicted; {done.stderr}")
-        check(ours["distinct_ranks"] <= 4, f"{layout}: {ours['distinct_ranks']} distinct ranks")
+        check(ours["distinct_ranks"] <= 6, f"{layout}: {ours['distinct_ranks']} distinct ranks")
         with open("set.0.et", "rb") as f:
             nodes = read_et(f.read())[1]
         for n in nodes:

@@ -73,12 +73,33 @@ static syn_status write_set(const bool *wanted, syn_error *err) {
     return SYN_OK;
 }
 
+static syn_status predict(syn_error *err) {
+    return pretrain_launch(&run, err);
+}
+
+/* If the step does not fit the machine's memory, tries and prints changes with which it would. Then
+   predicts the step again, because the tries replaced the run. */
+static syn_status suggest(const pretrain_args *given, syn_error *err) {
+    if (run.args->quiet || pretrain_fits(&run)) return SYN_OK;
+    pretrain_given = *given; /* a run fills in options that were not given */
+    pretrain_suggest(&run, predict);
+    launch_free(&run.launch);
+    pretrain_free(&run);
+    run = (pretrain){.args = &pretrain_given};
+    launch_begin(&run.launch, &program);
+    if (synth_begin(&run) != CLI_RUN)
+        return SYN_FAIL(err, SYN_E_INVALID, "the options cannot be used twice");
+    return predict(err);
+}
+
 /* Predicts the step, and then writes the set. */
 static syn_status synthesize(syn_error *err) {
     bool *wanted = NULL;
+    const pretrain_args given = *run.args;
     syn_status s = synth_ranks(&run, &wanted, err);
-    if (s == SYN_OK) s = pretrain_launch(&run, err);
+    if (s == SYN_OK) s = predict(err);
     if (s == SYN_OK) s = pretrain_report(&run, err);
+    if (s == SYN_OK) s = suggest(&given, err);
     if (s == SYN_OK) s = write_set(wanted, err);
     syn_free(wanted);
     return s;

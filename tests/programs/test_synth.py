@@ -45,6 +45,16 @@ def files(prefix):
     return sorted(glob.glob(prefix + ".*.et") + glob.glob(prefix + ".comm_group.json"))
 
 
+def does_not_fit():
+    """Before it writes, synth tries what would fit. The set is the same as without these tries."""
+    shape = "--model gpt3-175b --tp 8 --global-batch 1 --ranks 0 --hw a100-80g".split()
+    said = synth("--out", "large", *shape).stdout
+    synth("--out", "quiet", "--quiet", *shape)
+    before = said.partition("writing: ")[0]
+    check("note:    each rank needs " in before and "to fit:  --pp " in before, said)
+    check(filecmp.cmp("large.0.et", "quiet.0.et", shallow=False), "the tries changed the set")
+
+
 def as_recorded():
     for i, (model, layout) in enumerate(LAYOUTS):
         shape = ["--model-config", f"{model}.json", "--max-seq-length", "32", "--hw", "a100-80g",
@@ -203,6 +213,7 @@ def main():
     for name, config in MODELS.items():
         with open(f"{name}.json", "w", encoding="utf-8") as f:
             json.dump(config, f)
+    does_not_fit()
     as_recorded()
     stamped_later()
     many_ranks()

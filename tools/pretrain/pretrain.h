@@ -139,8 +139,11 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv);
 syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
                           syn_error *err) SYN_MUST_USE;
 /* After a run on meta: tries other runs, each with one option changed, and prints the options that
-   make the step faster. */
+   make the step faster or, if it does not fit the machine's memory, those with which it does. The
+   run is then the last one that was tried. */
 void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err));
+/* Whether the predicted step fits the memory of the machine. */
+bool pretrain_fits(const pretrain *run);
 /* For one combination of a sweep: predicts the recorded step on each machine. */
 syn_status pretrain_add_swept(pretrain *run, syn_error *err) SYN_MUST_USE;
 

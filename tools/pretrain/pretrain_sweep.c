@@ -141,11 +141,16 @@ static void add_zero(suggestions *l, const pretrain_args *a) {
         suggestions_add_number(l, "zero", zero);
 }
 
-/* Adds pipelines on the same ranks. */
+/* Adds pipelines, with more ranks if they do not divide the number of ranks. */
 static void add_stages(suggestions *l, const pretrain_args *a, int64_t layers) {
     const int64_t now = a->parallel.pp > 0 ? a->parallel.pp : 1;
-    for (int64_t pp = 2 * now; pp <= layers && a->num_gpus % (a->tp * pp) == 0; pp *= 2)
-        if (layers % pp == 0) suggestions_add_number(l, "pp", pp);
+    for (int64_t pp = 2 * now; pp <= layers; pp *= 2) {
+        const int64_t model = a->tp * pp;
+        if (layers % pp != 0) continue;
+        suggestions_add_number(l, "pp", pp);
+        if (a->num_gpus % model != 0)
+            suggestions_with_number(l, "num_gpus", (a->num_gpus / model + 1) * model);
+    }
 }
 
 static void add_faster(suggestions *l, const pretrain_args *a, const syn_hardware *hw,
@@ -167,11 +172,13 @@ static void add_degree(suggestions *l, const pretrain_args *a, int64_t tp) {
 }
 
 /* Adds changes that need less memory: ZeRO, recomputation, sequence parallelism, smaller batches,
-   pipelines, tensor-parallel sizes that divide the number of heads, and finally these sizes
-   together with full recomputation. */
-static void add_fitting(suggestions *l, const pretrain_args *a, const syn_model_config *model) {
+   pipelines, tensor-parallel sizes that divide the number of heads and stay within a node, and
+   finally these sizes together with full recomputation. */
+static void add_fitting(suggestions *l, const pretrain_args *a, const syn_hardware *hw,
+                        const syn_model_config *model) {
     const bool full = a->recompute == SYN_RECOMPUTE_FULL;
-    const int64_t heads = model->n_head;
+    const int64_t node = hw->node_ranks > 1 ? hw->node_ranks : model->n_head;
+    const int64_t heads = model->n_head < node ? model->n_head : node;
     add_zero(l, a);
     if (a->recompute == SYN_RECOMPUTE_NONE) suggestions_add(l, "activation_recompute", "selective");
     if (!full) suggestions_add(l, "activation_recompute", "full");
@@ -180,12 +187,16 @@ static void add_fitting(suggestions *l, const pretrain_args *a, const syn_model_
         suggestions_add_number(l, "batch_size", batch);
     add_stages(l, a, model->n_layer);
     for (int64_t tp = a->tp + 1; tp <= heads; tp++)
-        if (heads % tp == 0) add_degree(l, a, tp);
+        if (model->n_head % tp == 0) add_degree(l, a, tp);
     for (int64_t tp = a->tp + 1; tp <= heads && !full; tp++) {
-        if (heads % tp != 0) continue;
+        if (model->n_head % tp != 0) continue;
         add_degree(l, a, tp);
         suggestions_with(l, "activation_recompute", "full");
     }
+}
+
+bool pretrain_fits(const pretrain *run) {
+    return sweep_fits(&run->hw, run->predicted.times);
 }
 
 void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
@@ -198,14 +209,14 @@ void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
     suggestions l = {.n = 0};
     if (run->launch.device != SYN_DEVICE_META || given.quiet || !(run->predicted.times->ns > 0))
         return;
-    const bool fits = sweep_fits(&hw, run->predicted.times);
+    const bool fits = pretrain_fits(run);
     usual->quiet = usual->skip_eval = usual->enable_tracing = true;
     usual->visualize_trace = false;
     usual->compare = NULL;
     usual->trace_skip_first = usual->trace_wait = usual->trace_warmup = 0;
     usual->trace_active = usual->trace_repeat = 1;
     if (fits) add_faster(&l, &given, &hw, run->dtype);
-    else add_fitting(&l, &given, &model);
+    else add_fitting(&l, &given, &hw, &model);
     *run->args = *usual;
     (fits ? suggestions_find : suggestions_fit)(&l, run->launch.program, &hw, try_one, &w);
     pretrain_given = given;

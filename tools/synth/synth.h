@@ -9,6 +9,8 @@ extern const cli_option synth_options[];
 /* Called after cli_parse. Sets run->args, and device and ranks of run->launch. Returns CLI_RUN, or
    the exit code after a message. */
 int synth_check_options(pretrain *run, int argc, char **argv);
+/* Sets device and ranks of run->launch from the options. Returns as synth_check_options. */
+int synth_begin(pretrain *run);
 /* Whether --ranks asks for one rank of each program. */
 bool synth_one_each(const pretrain *run);
 /* Sets *wanted to a list that says for each rank whether --ranks names it, or

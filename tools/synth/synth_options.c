@@ -78,6 +78,10 @@ int synth_check_options(pretrain *run, int argc, char **argv) {
     if (code == CLI_RUN) code = pretrain_take_sizes(program, argc, argv);
     if (code != CLI_RUN) return code;
     if (pretrain_given.json) pretrain_given.quiet = true;
+    return synth_begin(run);
+}
+
+int synth_begin(pretrain *run) {
     run->launch.ranks = (int32_t)pretrain_given.num_gpus;
     const int device = launch_device(&run->launch, pretrain_given.device);
     pretrain_predict_alone(run);

@@ -533,6 +533,8 @@ def as_predicted():
     order all collectives of a rank for simulators with one communication slot."""
     layouts = ["--tp 2 --pp 2 --dp 2", "--pp 4 --schedule zb-h1 --tp 2", "--dp 4 --zero 2",
                "--tp 2 --pp 2 --dp 2 --sp --zero 1", "--pp 2 --dp 2 --zero 3",
+               # two groups with the same ranks: their collectives are ready in different orders
+               "--dp 4 --zero 3", "--tp 2 --dp 2 --zero 3 --hsdp 2",
                # the third of four pipelines crosses between the nodes of eight ranks
                "--pp 3 --dp 4 --layers-per-stage 1,2,1 --rank-order pp-dp-tp"]
     config = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 4, "vocab_size": 256,

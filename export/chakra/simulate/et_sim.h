@@ -135,6 +135,7 @@ typedef struct syn__sim_set {
     syn__sim_rank *ranks; /* ascending */
     size_t n_ranks;
     uint64_t n_nodes, n_scaled;
+    bool predicted; /* communication has predicted times */
     uint64_t max_unpacked_bytes;
 } syn__sim_set;
 

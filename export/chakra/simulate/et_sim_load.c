@@ -79,6 +79,7 @@ typedef struct reader {
     const syn__sim_machine *machine;
     const syn_simulate_options *options;
     uint64_t n_scaled;
+    bool predicted; /* some nodes have predicted times */
     const char *path;
     int32_t rank;
     syn__sim_program program;
@@ -160,6 +161,7 @@ static uint8_t stream_of(reader *r, int64_t stream) {
 static syn_status add_call(reader *r, const syn__et_node *node, const attributes *a, uint32_t index,
                            uint32_t slot) {
     const double scale = scale_of(r, node, a);
+    r->predicted = r->predicted || a->values[PREDICTED_NS] != ABSENT;
     syn__sim_program *p = &r->program;
     const int64_t bytes = a->values[COMM_SIZE], type = a->values[COMM_TYPE];
     if (bytes == ABSENT || bytes < 0) return refuse(r, node->id, "has no valid comm_size");
@@ -556,6 +558,7 @@ static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et
     pthread_mutex_lock(lock);
     set->n_nodes += r.program.n_nodes;
     set->n_scaled += r.n_scaled;
+    set->predicted = set->predicted || r.predicted;
     if (s == SYN_OK) s = add_slots(set, rank, &r, err);
     if (s == SYN_OK) s = add_program(set, &r.program, &rank->program, err);
     pthread_mutex_unlock(lock);
@@ -666,7 +669,8 @@ static syn_status find_lanes(syn__sim_set *set, const uint32_t *same, syn_error 
             return SYN_FAIL_NOMEM(err, rank->n_groups * sizeof *rank->lanes, "a rank's groups");
         for (uint32_t i = 0; i < rank->n_groups; i++) {
             uint32_t lane = 0;
-            while (same[rank->groups[lane]] != same[rank->groups[i]]) lane++;
+            while (set->predicted && same[rank->groups[lane]] != same[rank->groups[i]]) lane++;
+            if (!set->predicted) lane = i;
             rank->lanes[i] = lane;
         }
     }

@@ -25,6 +25,7 @@ typedef struct lane {
     uint32_t *heap;
     size_t n, cap;
     uint32_t busy; /* NONE: free */
+    uint32_t next; /* of a lane in program order: the call that starts next; NONE: any node may */
 } lane;
 
 typedef struct member {
@@ -462,10 +463,38 @@ static lane *lane_of(const run *s, member *m, uint32_t node) {
     }
 }
 
+/* The first collective from `call` on that uses the lane of group slot `slot`; the number of calls
+   if there is none. */
+static uint32_t next_on_lane(const member *m, uint32_t call, uint32_t slot) {
+    const syn__sim_program *p = m->program;
+    while (call < p->n_calls && (kind_of(m, p->calls[call].node) != SYN__SIM_COLLECTIVE ||
+                                 m->rank->lanes[p->calls[call].slot] != slot))
+        call++;
+    return call;
+}
+
 static syn_status use_lane(run *s, uint32_t class, lane *l) {
+    const member *m = &s->members[class];
     if (l->busy != NONE || l->n == 0) return SYN_OK;
+    if (l->next != NONE) {
+        if (l->next == m->program->n_calls || l->heap[0] != m->program->calls[l->next].node)
+            return SYN_OK;
+        const uint32_t slot = (uint32_t)(l - m->lanes) - m->program->n_streams;
+        l->next = next_on_lane(m, l->next + 1, slot);
+    }
     l->busy = lane_pop(l);
     return start(s, class, l->busy);
+}
+
+/* Groups with the same ranks run their collectives in program order, which is the same on all of
+   these ranks. If each rank started the one that is ready first, they could wait for each other. */
+static void order_lanes(const run *s, member *m) {
+    if (s->set->machine != NULL) return;
+    for (uint32_t i = 0; i < m->rank->n_groups; i++) {
+        const uint32_t slot = m->rank->lanes[i];
+        lane *l = &m->lanes[m->program->n_streams + slot];
+        if (slot != i && l->next == NONE) l->next = next_on_lane(m, 0, slot);
+    }
 }
 
 /* Handles a node whose dependencies have ended. */
@@ -724,7 +753,8 @@ static syn_status open_member(run *s, uint32_t class) {
     if (m->left == NULL || m->next == NULL || m->ends == NULL || m->lanes == NULL)
         return SYN_FAIL_NOMEM(s->err, p->n_nodes * sizeof *m->left, "a simulated rank");
     memcpy(m->left, p->n_deps, p->n_nodes * sizeof *m->left);
-    for (uint32_t i = 0; i < m->n_lanes; i++) m->lanes[i].busy = NONE;
+    for (uint32_t i = 0; i < m->n_lanes; i++) m->lanes[i].busy = m->lanes[i].next = NONE;
+    order_lanes(s, m);
     if (s->timeline == NULL) return SYN_OK;
     m->begins = syn_malloc((p->n_nodes + 1u) * sizeof *m->begins);
     m->node_ends = syn_malloc((p->n_nodes + 1u) * sizeof *m->node_ends);

@@ -53,7 +53,8 @@ static void put_labels(syn_sink *sink, const syn__sim_set *set, const syn__sim_r
     char number[16];
     put_label(sink, "process_name", rank->rank, 0, "ranks ", name);
     for (uint32_t i = 0; i < p->n_streams; i++) {
-        snprintf(number, sizeof number, i == 0 ? "" : " %" PRIu32, i);
+        number[0] = '\0';
+        if (i > 0) snprintf(number, sizeof number, " %" PRIu32, i);
         put_label(sink, "thread_name", rank->rank, i, "compute", number);
     }
     if (rank->n_channels > 0) put_label(sink, "thread_name", rank->rank, MESSAGES, "messages", "");

@@ -75,6 +75,14 @@ static syn_status load_file(syn_hardware *hw, const char *path, syn_error *err) 
     return status;
 }
 
+/* The constants of a stack on a machine. */
+static const syn_stack *variant_for(const char *machine, const syn_stack *stack) {
+    for (const syn__stack_variant *v = syn__stack_variants; v->machine != NULL; v++)
+        if (strcmp(v->machine, machine) == 0 && strcmp(v->stack.name, stack->name) == 0)
+            return &v->stack;
+    return stack;
+}
+
 /* Combines a machine with a named stack. Fails for machines without multiprocessors, because these
    stacks describe GPUs. */
 static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error *err) {
@@ -82,7 +90,7 @@ static syn_status put_stack(syn_hardware *hw, const syn_stack *stack, syn_error 
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the stack %s needs a GPU, but %s has no \"multiprocessors\"", stack->name,
                         hw->name);
-    hw->stack = *stack;
+    hw->stack = *variant_for(hw->name, stack);
     memset(&hw->errors, 0, sizeof hw->errors); /* the file's prediction errors are for its own
                                                   stack */
     return SYN_OK;
@@ -112,7 +120,7 @@ syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *sta
         if (found.stack.name[0] == '\0') {
             const syn_stack *usual = find_stack(stack != NULL ? stack : "pytorch-eager");
             if (usual == NULL) return SYN_FAIL(err, SYN_E_INVALID, "unknown stack \"%s\"", stack);
-            found.stack = *usual;
+            found.stack = *variant_for(found.name, usual);
         }
     } else {
         SYN_TRY(load_file(&found, path, err));

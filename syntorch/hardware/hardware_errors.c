@@ -14,6 +14,7 @@ static const struct known_row {
     {stack, {training, layers, hidden, tp, dp, pp, batch, tokens, new_tokens, error}},
 #define Y(stack, training, model, tp, batch, length)
 #include "syntorch/hardware/hardware_errors.def"
+#include "syntorch/hardware/hardware_errors_fsdp.def"
 #undef X
 #undef Y
 };
@@ -31,15 +32,20 @@ static const struct known_holdout {
 #undef Y
 };
 
-/* The machine of all measured runs in hardware_errors.def. */
+/* The machine of the measured runs whose stack is named without a machine. */
 #define MEASURED_ON "a100-80g"
 
 void syn__hardware_known_errors(syn_hardware *hw) {
     syn_hw_errors *e = &hw->errors;
-    if (strcmp(hw->name, MEASURED_ON) != 0) return;
-    for (size_t i = 0; i < sizeof known_rows / sizeof known_rows[0]; i++)
-        if (strcmp(known_rows[i].stack, hw->stack.name) == 0 && e->n < SYN_HW_ROWS)
-            e->rows[e->n++] = known_rows[i].row;
+    const bool usual = strcmp(hw->name, MEASURED_ON) == 0;
+    char title[160];
+    syn_hardware_title(hw, title, sizeof title);
+    for (size_t i = 0; i < sizeof known_rows / sizeof known_rows[0]; i++) {
+        const char *of = known_rows[i].stack;
+        const bool here = strcmp(of, title) == 0 || (usual && strcmp(of, hw->stack.name) == 0);
+        if (here && e->n < SYN_HW_ROWS) e->rows[e->n++] = known_rows[i].row;
+    }
+    if (!usual) return;
     for (size_t i = 0; i < sizeof known_holdouts / sizeof known_holdouts[0]; i++)
         if (strcmp(known_holdouts[i].stack, hw->stack.name) == 0)
             e->holdout[known_holdouts[i].training] = known_holdouts[i].holdout;

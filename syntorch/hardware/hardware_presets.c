@@ -5,7 +5,7 @@
 const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
     "a100-80g", "h100", "h200", "b200", "v100-32g", "cpu", NULL};
 const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-eager", "megatron",
-                                                                     "serving", NULL};
+                                                                     "serving", "fsdp", NULL};
 
 /* Convert units of data sheets to those of the structs. */
 #define TFLOPS(x)   ((x)*1e3)
@@ -138,6 +138,20 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-ea
 /* the ranges of training and inference together */
 #define MEGATRON_WORK PRODUCTS(1, 51200, 128, 51200, 128, 51200), ATTENTION(1024, 128, 1024)
 
+/* PyTorch 2 with FSDP, mixed precision in bf16 and FlashAttention 2. */
+#define FSDP(products, attention, vectors, kernel_us)                                          \
+    {                                                                                          \
+        .name = "fsdp", .launch_ns = US(5), .kernel_ns = US(kernel_us),                        \
+        .matmul_efficiency = products, .matmul_tail = 0.02, .attention_efficiency = attention, \
+        .memory_efficiency = 0.85, .vector_efficiency = vectors,                               \
+        .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2}, .fitted = {                   \
+            {PRODUCTS(16384, 131072, 768, 50432, 768, 50432), ATTENTION(65536, 512, 65536),    \
+             COLLECTIVES("all_gather", 8, 512, 64, 1048576, MIB(4096)),                        \
+             COLLECTIVES("reduce_scatter", 8, 512, 64, 1048576, MIB(4096))},                   \
+            4                                                                                  \
+        }                                                                                      \
+    }
+
 const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
     {
         .name = "pytorch-eager",
@@ -198,6 +212,14 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
                     PRODUCTS(1, 51200, 1024, 51200, 640, 24576), ATTENTION(512, 20, 543)},
                    5},
     },
+    FSDP(0.7472, 0.6225, 0.4277, 48),
+};
+
+const syn__stack_variant syn__stack_variants[] = {
+    {"h100", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
+    {"h200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
+    {"b200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
+    {NULL, {.name = ""}},
 };
 
 /* ---- Machines ---- */

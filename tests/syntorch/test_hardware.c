@@ -227,7 +227,7 @@ static void unknown_names_list_the_presets(void) {
     CHECK_INT(syn_hardware_load(&hw, "a100", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100");
     CHECK_HAS(err.text, "a100-80g, h100, h200, b200, v100-32g, cpu, alone or with +STACK: "
-                        "pytorch-eager, megatron, serving");
+                        "pytorch-eager, megatron, serving, fsdp");
 }
 
 /* A name has the form MACHINE+STACK. A machine without a stack gets the caller's default stack. */

@@ -105,7 +105,7 @@ const cli_option inference_options[] = {
      0, 0},
     {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
      "predict times for this machine: a100-80g, h100, h200, b200, v100-32g, cpu or a JSON file; "
-     "stack: pytorch-eager, megatron or serving; default with --device meta: a100-80g+serving",
+     "stack: pytorch-eager, megatron, serving, fsdp; default with --device meta: a100-80g+serving",
      0, 0},
     {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
      "predict the times of the same ops for these machines, too", 0, 0},

@@ -23,7 +23,8 @@ DRAWN = {
     "sweep.svg": ("docs/sweep.md", "sweep.svg"),
     **{name: ("docs/parallelism.md", name) for name in (
         "pipeline_gantt.svg", "pipeline_stages.svg")},
-    "cluster_times.svg": ("docs/clusters.md", "run/gpt3.svg"),
+    **{f"cluster_{name}.svg": ("docs/clusters.md", f"run/{source}.svg") for name, source in (
+        ("times", "gpt3"), ("tensor", "tp"), ("zero", "zero"), ("traffic", "traffic"))},
 }
 # Screenshot of an HTML report: page, file, width and height in pixels, URL fragment, pressed keys.
 SCREENSHOTS = {

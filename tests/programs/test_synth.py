@@ -45,6 +45,19 @@ def files(prefix):
     return sorted(glob.glob(prefix + ".*.et") + glob.glob(prefix + ".comm_group.json"))
 
 
+def fewer_layers():
+    """--layers N is the model with N layers in its configuration."""
+    config = {**MODELS["llama4"], "num_hidden_layers": 2}
+    os.mkdir("two")
+    with open("two/llama4.json", "w", encoding="utf-8") as f:  # traces name their model
+        json.dump(config, f)
+    shape = "--tp 2 --pp 2 --global-batch 2 --max-seq-length 32".split()
+    synth("--model-config", "two/llama4.json", "--out", "two/set", *shape)
+    synth("--model-config", "llama4.json", "--layers", "2", "--out", "cut", *shape)
+    check(all(filecmp.cmp(f"two/set.{r}.et", f"cut.{r}.et", shallow=False) for r in range(4)),
+          "--layers 2 is not the model with two layers")
+
+
 def does_not_fit():
     """Before it writes, synth tries what would fit. The set is the same as without these tries."""
     shape = "--model gpt3-175b --tp 8 --global-batch 1 --ranks 0 --hw a100-80g".split()
@@ -213,6 +226,7 @@ def main():
     for name, config in MODELS.items():
         with open(f"{name}.json", "w", encoding="utf-8") as f:
             json.dump(config, f)
+    fewer_layers()
     does_not_fit()
     as_recorded()
     stamped_later()

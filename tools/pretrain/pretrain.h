@@ -28,6 +28,7 @@ typedef struct pretrain_args {
     const char *device, *hw, *compare, *save_dir, *out_dir, *trace_name;
     const char *out, *ranks;  /* synth: prefix of the trace set; which ranks, NULL: all */
     int64_t vocab_multiple;   /* synth: see syn_model_options; 0: 1 */
+    int64_t layers;           /* synth: number of layers; 0: the model's own */
     int64_t dp, global_batch; /* 0: not given; num_gpus and accumulation have their values */
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1 if not given */, accumulation,
         max_seq_length;

@@ -32,8 +32,10 @@ static syn_status find_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     char found[4096];
     if (args->weights) return open_weights(run, err);
-    if (args->model) return syn_model_config_preset(&run->config, args->model, err);
-    if (args->model_config) return syn_model_config_load(&run->config, args->model_config, err);
+    if (args->model) SYN_TRY(syn_model_config_preset(&run->config, args->model, err));
+    if (args->model_config) SYN_TRY(syn_model_config_load(&run->config, args->model_config, err));
+    if (args->layers > 0) run->config.n_layer = args->layers;
+    if (args->model || args->model_config) return SYN_OK;
     if (!cli_find_data("configs/gpt2-mini.json", found, sizeof found))
         return SYN_FAIL(err, SYN_E_IO,
                         "the default examples/configs/gpt2-mini.json was not found; give "

@@ -13,6 +13,8 @@ const cli_option synth_options[] = {
      "preset: gpt3-175b, llama-3-8b, bert-base-uncased, ...; an unknown name lists all", 0, 0},
     {"model_config", CLI_TEXT, &pretrain_given.model_config, "FILE", "HuggingFace config.json", 0,
      0},
+    {"layers", CLI_INT, &pretrain_given.layers, "N", "number of layers; default: the model's own",
+     1, 100000},
     {"max_seq_length", CLI_INT, &pretrain_given.max_seq_length, "N",
      "tokens per sample; default: the model's maximum, but not more than 8192", 4, 1e6},
     {"micro_batch", CLI_INT, &pretrain_given.batch_size, "N",

@@ -174,18 +174,42 @@ static int32_t count_crossings(int32_t first, int32_t stride, int32_t n, int32_t
     return crossings;
 }
 
+/* Orders groups by the time of their collectives: the more nodes, the larger, and among groups on
+   equally many nodes, the fewer ranks are on one node, because these share the links of the node.
+   Exact for groups on up to two nodes. */
+static int64_t spread_of(int32_t first, int32_t stride, int32_t n, int32_t node_ranks) {
+    const int32_t nodes = count_nodes(first, stride, n, node_ranks);
+    int32_t most = nodes == 1 ? n : (node_ranks - 1) / stride + 1;
+    if (nodes == 2) {
+        const int32_t here = (node_ranks - first % node_ranks - 1) / stride + 1;
+        most = here > n - here ? here : n - here;
+    }
+    return (int64_t)nodes * (n + 1) - most;
+}
+
+/* The groups of a rank, most important first: tp, dp (with hybrid sharding: the ranks that divide
+   the state, then those that have copies), and the pipeline. */
+static void rank_groups(const syn_plan *p, const int32_t *stride, int32_t r, int32_t node_ranks,
+                        int64_t out[4]) {
+    const int32_t t = stride[SYN_AXIS_TP], d = stride[SYN_AXIS_DP], s = stride[SYN_AXIS_PP];
+    const int32_t own = r / d % p->dp, k = p->hsdp;
+    out[0] = spread_of(r - r / t % p->tp * t, t, p->tp, node_ranks);
+    out[1] = spread_of(r - own % k * d, d, k, node_ranks);
+    out[2] = spread_of(r - own / k * k * d, k * d, p->dp / k, node_ranks);
+    out[3] = count_crossings(r - r / s % p->pp * s, s, p->pp, node_ranks);
+}
+
 int32_t syn_plan_slowest_rank(const syn_plan *p, int32_t node_ranks) {
     int32_t stride[SYN_AXES], slowest = 0;
-    int64_t most = 0;
+    int64_t most[4] = {0};
     syn_plan_strides(p, stride);
     for (int32_t r = 0; r < p->ranks; r++) {
-        const int32_t t = stride[SYN_AXIS_TP], d = stride[SYN_AXIS_DP], s = stride[SYN_AXIS_PP];
-        const int32_t tp = count_nodes(r - r / t % p->tp * t, t, p->tp, node_ranks);
-        const int32_t dp = count_nodes(r - r / d % p->dp * d, d, p->dp, node_ranks);
-        const int32_t pp = count_crossings(r - r / s % p->pp * s, s, p->pp, node_ranks);
-        const int64_t nodes = ((int64_t)tp * (p->dp + 1) + dp) * (p->pp + 1) + pp;
-        if (nodes <= most) continue;
-        most = nodes;
+        int64_t groups[4];
+        int at = 0;
+        rank_groups(p, stride, r, node_ranks, groups);
+        while (at < 4 && groups[at] == most[at]) at++;
+        if (at == 4 || groups[at] < most[at]) continue;
+        memcpy(most, groups, sizeof most);
         slowest = r;
     }
     return slowest;

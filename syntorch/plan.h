@@ -63,8 +63,9 @@ const char *syn_plan_order_text(const syn_plan *plan);
 int syn_plan_order_number(const syn_plan *plan);
 const syn_axis *syn_plan_order(const char *text);
 /* The rank for which the other ranks wait, for a complete plan on nodes of node_ranks ranks each.
-   Of the ranks whose tp groups span the most nodes, and of these the ones whose dp groups span the
-   most nodes, it is the first whose pipeline crosses between nodes most often. */
+   Compares the tp groups of ranks, then the dp groups, and then how often the pipelines cross
+   between nodes. A group is slower if it spans more nodes, or equally many with fewer ranks on the
+   node that has most of them. The first of the slowest ranks is returned. */
 int32_t syn_plan_slowest_rank(const syn_plan *plan, int32_t node_ranks);
 
 SYN_API_END

@@ -22,6 +22,7 @@ typedef struct syn_slow_ranks {
     double factor;
 } syn_slow_ranks;
 
+#define SYN_MAX_SCALED 64
 /* Makes nodes take `factor` times as long; 0: no time. pattern: a shell pattern (fnmatch) for the
    names of nodes, or the name of a collective (ALL_REDUCE), or COMPUTE, COLLECTIVES or MESSAGES. */
 typedef struct syn_scaled_nodes {
@@ -36,8 +37,8 @@ typedef struct syn_simulate_options {
     const syn_slow_ranks *slow; /* if ranges overlap, factors are multiplied */
     size_t n_slow;
     const syn_scaled_nodes *scaled; /* factors of all patterns that match are multiplied */
-    size_t n_scaled;
-    bool traffic;         /* also find out how many bytes ranks send to each other */
+    size_t n_scaled;                /* at most SYN_MAX_SCALED */
+    bool traffic;                   /* also find out how many bytes ranks send to each other */
     const char *timeline; /* path of a timeline in Chrome's trace format to write (Perfetto shows
                              it); ranks that do the same share a process. NULL: none */
     int threads;          /* that read the files; 0: one */
@@ -84,6 +85,7 @@ typedef struct syn_simulated_pair {
 typedef struct syn_simulation {
     uint64_t n_nodes;  /* of all ranks */
     uint64_t n_scaled; /* nodes of which at least one pattern matched */
+    uint64_t matched;  /* bit i: options.scaled[i] matched at least one node */
     uint64_t n_run;    /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
     uint64_t end_ns;   /* end of the last node */
     syn_simulated_rank *ranks;   /* ascending */

@@ -1,8 +1,6 @@
 /* Checks that outputs do not overwrite inputs before anything is written, and opens both. */
 #include "tools/inputs.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "export/chakra/wire/et_files.h"
@@ -28,24 +26,24 @@ syn_status cli_keep_input(const char *input, const char *output, syn_error *err)
     return s;
 }
 
-syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, int64_t n_ranks,
-                               syn_error *err) {
-    const size_t bytes = strlen(prefix) + 40;
-    char *path = syn_malloc(bytes);
-    if (!path) return SYN_FAIL_NOMEM(err, bytes, "a file name");
-    snprintf(path, bytes, "%s.comm_group.json", prefix);
-    syn_status s = syn__input_files_keep(inputs, path, err);
-    for (int64_t rank = 0; s == SYN_OK; rank++) {
-        snprintf(path, bytes, "%s.%" PRId64 ".et", prefix, rank);
-        if (rank >= n_ranks && !syn_file_exists(path)) break;
-        s = syn__input_files_keep(inputs, path, err);
-    }
-    syn_free(path);
+syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, syn_error *err) {
+    syn__et_names names;
+    syn__et_files old = {0};
+    syn_status s = syn__et_names_open(&names, prefix, err);
+    if (s == SYN_OK) s = syn__input_files_keep(inputs, syn__et_group_path(&names), err);
+    if (s == SYN_OK && syn__et_files_of_prefix(&old, prefix, strlen(prefix), NULL) == SYN_OK)
+        for (size_t i = 0; i < old.n && s == SYN_OK; i++)
+            s = syn__input_files_keep(inputs, old.list[i].path, err);
+    syn__et_files_close(&old);
+    syn__et_names_close(&names);
     return s;
 }
 
 syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
                         syn_error *err) {
+    if (strcmp(prefix, "-") == 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a trace set has many files, so it cannot go to standard output");
     if (!folder_is_prefix(prefix)) {
         const size_t bytes = strlen(prefix);
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -54,7 +52,7 @@ syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program
     }
     SYN_TRY(folder_check_prefix(prefix, err));
     SYN_TRY(syn_make_prefix_folder(prefix, err));
-    return output_lock_take(lock, prefix, program->name, "name another --output", err);
+    return output_lock_take(lock, prefix, program->name, "name another output", err);
 }
 
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,

@@ -15,10 +15,9 @@ syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,
 /* Fails if output and input are the same file. Commands with one input call it before
    cli_files_open. */
 syn_status cli_keep_input(const char *input, const char *output, syn_error *err) SYN_MUST_USE;
-/* Fails if writing a trace set would overwrite an input. The files that would be overwritten are
-   <prefix>.<rank>.et of each rank, the groups file, and the files of ranks that an older set with
-   this prefix has in addition, because writing a set removes them. */
-syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, int64_t n_ranks,
+/* Fails if an input is one of the files <prefix>.<rank>.et or <prefix>.comm_group.json, because
+   writing a trace set replaces or removes all of them. */
+syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix,
                                syn_error *err) SYN_MUST_USE;
 
 /* For commands that write a trace set: creates the folder of PREFIX.<rank>.et and locks these names

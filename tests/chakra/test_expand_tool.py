@@ -181,13 +181,46 @@ def goal():
 def errors():
     clear("in")
     write("in", {r: [coll(1, ALL_REDUCE, SIZE, 1)] for r in (0, 2)}, {1: [0, 1, 2]})
-    for options, text in [(["in", "--format", "goal", "--out", "x"], "needs all ranks"),
-                          (["in", "--out", "in"], "cannot replace itself"),
+    for options, text in [(["in", "--out", "x"], "1 rank of the set's groups"),
+                          (["in", "--format", "goal", "--out", "x"], "1 rank of the set's groups"),
+                          (["in", "--out", "-"], "standard output"),
+                          (["in", "--out", ""], "no file name"),
                           (["in"], "--out says where"), (["in", "in", "--out", "x"], "one prefix"),
                           (["none", "--out", "x"], "none")]:
         done = run("expand", *options)
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
-    check(not os.path.exists("x"), "a failed schedule left a file")
+    write("in", {r: [comp(1, 5)] for r in (0, 2)}, {})
+    done = run("expand", "in", "--format", "goal", "--out", "x")
+    check(done.returncode == 1 and b"needs all ranks" in done.stderr, done.stderr)
+    clear("in")
+    broken = {"different collectives": {r: [coll(1, ALL_REDUCE, SIZE + r, 1)] for r in range(2)},
+              "deadlocks": {0: [recv(1, 1, 0, 3, 64)], 1: [comp(1, 5)]}}
+    for text, ranks in broken.items():
+        write("in", ranks, {1: [0, 1]})
+        for form in ("et", "goal"):
+            done = run("expand", "in", "--format", form, "--out", "x")
+            check(done.returncode == 1 and text in done.stderr.decode(), f"{text}: {done.stderr}")
+    check(not [f for f in os.listdir(".") if f.startswith("x")], "a failed run left a file")
+
+
+def inputs_stay():
+    """No name of the input, or of a file of it, is accepted as output."""
+    ranks = {r: [coll(1, ALL_REDUCE, SIZE, 1)] for r in range(2)}
+    write("in", ranks, {1: [0, 1]})
+    os.makedirs("folder", exist_ok=True)
+    os.symlink(".", "link")
+    files = ["in.0.et", "in.1.et", "in.comm_group.json"]
+    def content():
+        return [open(name, "rb").read() for name in files]
+    before = content()
+    for given, out in [("in", "in"), ("in", "./in"), ("in", os.path.abspath("in")),
+                       ("in", "folder/../in"), ("in", "link/in"), ("in.1.et", "in")]:
+        done = run("expand", given, "--out", out)
+        check(done.returncode == 1 and b"never overwritten" in done.stderr and content() == before,
+              f"{given} to {out}: {done}")
+    for out in files:
+        done = run("expand", "in", "--format", "goal", "--out", out)
+        check(done.returncode == 1 and content() == before, f"in to {out}: {done}")
 
 
 enter_folder()
@@ -195,4 +228,5 @@ collectives()
 rest_stays()
 goal()
 errors()
+inputs_stay()
 finish()

@@ -13,7 +13,8 @@ from checks import BUILD, check, enter_folder, finish, run
 from execution_trace import COLL, COMP, RECV, SEND, field, frame, read_et, varint
 
 INT32, INT64, UINT64, BOOL, STRING = 7, 9, 13, 27, 29
-ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, BROADCAST = 0, 2, 6, 7, 5
+ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL = 0, 2, 5, 6
+REDUCE_SCATTER, REDUCE_SCATTER_BLOCK = 7, 8
 
 # ---- Writing sets ----
 
@@ -42,7 +43,8 @@ def message(n):
     attrs = [("is_cpu_op", BOOL, int(n.get("cpu", False)))]
     if n["kind"] == COMP:
         # 1.6 MB per us: the time of a rate of 1600 GB/s
-        attrs += [("num_ops", INT64, 1), ("tensor_size", UINT64, n["us"] * 1600 * 1000)]
+        attrs += [("num_ops", INT64, 1), ("tensor_size", UINT64,
+                                            min(n["us"] * 1600 * 1000, 2 ** 63))]
         attrs += [("stream", INT64, n["stream"])] if n["stream"] else []
     else:
         attrs += [("comm_size", INT64, n["size"])]
@@ -297,8 +299,8 @@ def pictures():
 
 def traffic():
     """The bytes of ring collectives of four ranks, which contribute 400 bytes each."""
-    kinds = {ALL_REDUCE: 2 * 3 * 100, REDUCE_SCATTER: 3 * 100, ALL_GATHER: 3 * 400,
-             BROADCAST: 400}
+    kinds = {ALL_REDUCE: 2 * 3 * 100, REDUCE_SCATTER: 3 * 100, REDUCE_SCATTER_BLOCK: 3 * 100,
+             ALL_GATHER: 3 * 400, BROADCAST: 400}
     for kind, sent in {**kinds, ALL_TO_ALL: 100}.items():
         write("ring", {r: [coll(1, kind, 400, 3)] for r in range(4)}, {3: [0, 1, 3, 2]})
         simulate("ring", "--traffic", "ring.csv")
@@ -360,9 +362,13 @@ def what_if():
               f"what-if {options}: {said}, not {us} us; {done.stderr}")
     check(b"187 us     137 us    -26.7 %" in run("what-if", "hand", "--drop", "n3").stdout,
           run("what-if", "hand", "--drop", "n3").stdout)
+    done = run("what-if", "hand", "--scale", "COMPUTE=0.5", "--drop", "zz")
+    check(done.returncode == 0 and done.stderr == b"note: no node matches 'zz'\n", done.stderr)
     for options, text in [("--scale n1", "NODES=FACTOR"), ("--scale n1=-1", "NODES=FACTOR"),
                           ("--scale =2", "NODES=FACTOR"), ("--drop zz", "no node matches"),
-                          ("--drop ,", "empty name"), ("", "says what to change")]:
+                          ("--drop ,", "empty name"), ("", "says what to change"),
+                          ("--scale n1=1e10", "from 0 to 1000000"),
+                          ("--drop " + "n1," * 64 + "n1", "more than 64 patterns")]:
         done = run("what-if", "hand", *options.split())
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
 
@@ -411,7 +417,7 @@ def errors():
         "other sizes": ({0: good[0], 1: [coll(1, ALL_REDUCE, 65, 1)]}, {1: [0, 1]},
                         "rank 1 ALL_REDUCE of 65 bytes (node 1)"),
         "unknown group": (good, {2: [0, 1]}, "group 1 is not in the group file"),
-        "not a member": (good, {1: [0, 5]}, "a rank uses group 1 but is not a member"),
+        "not a member": (good, {1: [0, 5]}, "rank 1 uses group 1 but is not a member"),
         "twice": ({0: [comp(1, 5), comp(1, 5)]}, {}, "node 1 occurs twice"),
         "itself": ({0: [comp(1, 5, [1])]}, {}, "node 1 depends on itself"),
         "dangling": ({0: [comp(1, 5, [9])]}, {}, "node 9 is not in the file"),
@@ -430,12 +436,60 @@ def errors():
     with open("cut.1.et", "r+b") as f:
         f.truncate(os.path.getsize("cut.1.et") - 3)
     check(b"cut.1.et is damaged" in run("simulate", "cut").stderr, "a damaged file")
+    write("alone", good, {})
+    os.remove("alone.comm_group.json")
+    check(b"the set has no group file" in run("simulate", "alone").stderr, "no group file")
     write("good", good, {1: [0, 1]})
-    for options, text in [(["--slow", "3=2"], "the last rank is 1"), (["--slow", "0"], "a list"),
+    for options, text in [(["--slow", "3=2"], "last rank is 1"), (["--slow", "0"], "a list"),
+                          (["--slow", "0-99999999999=2"], "last rank is 1"),
+                          (["--chart", "x.svg", "--traffic", "x.svg"], "two outputs"),
+                          (["--chart", "-", "--json"], "standard output"),
                           (["--slow", "0=-1"], "a list"), (["--slow", "1-0=2"], "a list"),
                           (["--slow", "0=2,"], "a list"), (["--network", "n"], "give both")]:
         done = run("simulate", "good", *options)
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
+    twice = run("simulate", "good.0.et", "good.0.et")
+    check(b"good.0.et is given twice" in twice.stderr, twice.stderr)
+
+
+def too_long():
+    """Times of more than 1e18 ns are refused; they once ran forever."""
+    century = 100 * 365 * 86400 * 10 ** 6
+    cases = [({0: [comp(1, century)]}, []), ({0: [comp(1, 2 ** 63 - 1)]}, []),
+             ({0: [comp(1, 2 ** 64 - 1), comp(2, 2 ** 64 - 1, [1])]}, []),
+             ({0: [comp(1, century // 1000)]}, ["--slow", "0=1000,0=1000,0=1000,0=1000"]),
+             ({r: [coll(1, ALL_REDUCE, 1 << 20, 0)] for r in range(2)}, write_machine(
+                 {"topology": ["Ring"], "npus_count": [2], "bandwidth": [1e-300], "latency": [1]},
+                 {**SYSTEM, **{f"{kind}-implementation": ["ring"] for kind in KINDS}}))]
+    for ranks, options in cases:
+        for rank in range(2):
+            if os.path.exists(f"long.{rank}.et"):
+                os.remove(f"long.{rank}.et")
+        write("long", ranks, {})
+        done = run("simulate", "long", *options)
+        check(done.returncode == 1 and b"more than 31 years" in done.stderr, f"{options}: {done}")
+    write("big", {r: [coll(1, ALL_REDUCE, 2 ** 63 - 1, 0)] for r in range(2)}, {})
+    check(b"comm_size" in run("simulate", "big").stderr, "an absurd size")
+
+
+def outputs():
+    """Outputs keep the inputs, go to standard output alone, and name only ranks of the set."""
+    write("in", {r: [comp(1, 5), coll(2, ALL_REDUCE, 64, 'a"b', [1])] for r in (0, 3)},
+          {'a"b': [0, 3]})
+    done = run("simulate", "in", "--timeline", "-")
+    timeline = json.loads(done.stdout)["traceEvents"]
+    labels = {e["args"]["name"] for e in timeline if e.get("ph") == "M"}
+    check(labels == {"ranks 0,3", "compute", 'group a"b'}, labels)
+    check(b"0,3 " in done.stderr and b"0-3" not in done.stderr, done.stderr)
+    for option, name in [("--chart", "in.0.et"), ("--timeline", "./in.3.et"),
+                         ("--traffic", os.path.abspath("in.comm_group.json"))]:
+        with open(name, "rb") as f:
+            before = f.read()
+        done = run("simulate", "in", option, name)
+        with open(name, "rb") as f:
+            same = f.read() == before
+        check(same and done.returncode == 1 and b"never overwritten" in done.stderr,
+              f"{option} {name}: {done}")
 
 
 # ---- ASTRA-sim ----
@@ -509,7 +563,20 @@ def as_astra_sim():
                           **{f"{kind}-implementation": ["ring"] for kind in KINDS}})
     write("pair", {r: [comp(1, 10), coll(2, ALL_REDUCE, 16 << 20, 0, [1])] for r in range(2)}, {})
     check(ends(simulate("pair", *pair)) == [55124] * 2, ends(simulate("pair", *pair)))
+    notations()
     machine_errors()
+
+
+def notations():
+    """Lists of a network file may continue on the next line, and have a line per entry."""
+    write("astra", random_set(0, 8, GROUPS, True), ALL_GROUPS)
+    machine = write_machine(NETWORK, SYSTEM)
+    plain = ends(simulate("astra", *machine))
+    with open("network.yml", "w", encoding="utf-8") as f:
+        f.write("# a comment: [ 5 ]\nother:\n  - 5\ntopology: [ FullyConnected, # first\n"
+                "  Ring\n  ]\nnpus_count:\n  - 2\n  - 4  # ranks\nbandwidth:\n- 100.0\n- 25.0\n"
+                "latency: [\n 500.0, 2000.0 ]\n")
+    check(ends(simulate("astra", *machine)) == plain, simulate("astra", *machine))
 
 
 def machine_errors():
@@ -520,6 +587,12 @@ def machine_errors():
              (NETWORK, {"all-reduce-implementation": ["direct", "ring"]}, "only 'ring'"),
              (NETWORK, {"local-mem-bw": 0}, "local-mem-bw must be positive")]
     write("astra", random_set(1, 8, GROUPS, True), ALL_GROUPS)
+    for text in (b"", b"{}", b"topology: [ Ring ]\n"):
+        machine = write_machine(NETWORK, SYSTEM)
+        with open("network.yml", "wb") as f:
+            f.write(text)
+        done = run("simulate", "astra", *machine)
+        check(done.returncode == 1 and b"is missing" in done.stderr, f"{text}: {done.stderr}")
     for network, system, text in cases:
         done = run("simulate", "astra", *write_machine(network, {**SYSTEM, **system}))
         check(done.returncode == 1 and text in done.stderr.decode(), f"{text}: {done.stderr}")
@@ -536,7 +609,10 @@ def as_predicted():
                # two groups with the same ranks: their collectives are ready in different orders
                "--dp 4 --zero 3", "--tp 2 --dp 2 --zero 3 --hsdp 2",
                # the third of four pipelines crosses between the nodes of eight ranks
-               "--pp 3 --dp 4 --layers-per-stage 1,2,1 --rank-order pp-dp-tp"]
+               "--pp 3 --dp 4 --layers-per-stage 1,2,1 --rank-order pp-dp-tp",
+               # tp groups of 3 + 1 and of 2 + 2 ranks on two nodes, and shards of 3 + 1 and 2 + 2
+               "--dp 3 --tp 4 --rank-order dp-tp-pp --global-batch 12",
+               "--dp 8 --tp 2 --zero 3 --hsdp 4"]
     config = {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 4, "vocab_size": 256,
               "n_positions": 64, "n_ctx": 64}
     ordered = 0
@@ -571,6 +647,8 @@ if __name__ == "__main__":
     deadlocks()
     absent()
     errors()
+    outputs()
+    too_long()
     as_astra_sim()
     as_predicted()
     finish()

@@ -52,7 +52,7 @@ static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, 
 static syn_status check_output(syn_error *err) {
     syn__input_files inputs = {0};
     syn_status s = syn__input_files_add(&inputs, args.input, err);
-    if (s == SYN_OK) s = cli_inputs_keep_set(&inputs, args.output, args.npus, err);
+    if (s == SYN_OK) s = cli_inputs_keep_set(&inputs, args.output, err);
     syn__input_files_free(&inputs);
     return s;
 }

@@ -63,9 +63,10 @@ static syn_status compare(const char *const *paths, bool *differ, syn_error *err
     syn_status s = syn_set_compare(&d, paths[0], paths[1], args.max_unpacked_bytes, err);
     *differ = d.n > 0;
     if (s == SYN_OK) {
-        printf("%-14s %" PRIu32 " ranks with %" PRIu64 " nodes and %" PRIu32 " ranks with %" PRIu64
-               " nodes\n",
-               "sets", d.n_ranks[0], d.n_nodes[0], d.n_ranks[1], d.n_nodes[1]);
+        printf("%-14s %" PRIu32 " rank%s with %" PRIu64 " nodes and %" PRIu32
+               " rank%s with %" PRIu64 " nodes\n",
+               "sets", d.n_ranks[0], cli_plural(d.n_ranks[0]), d.n_nodes[0], d.n_ranks[1],
+               cli_plural(d.n_ranks[1]), d.n_nodes[1]);
         for (size_t i = 0; i < d.n && i < SHOWN; i++) print_rank(&d.list[i]);
         if (d.n > SHOWN) printf("(%zu more differences)\n", d.n - SHOWN);
         if (d.n == 0) printf("%-14s all ranks do the same\n", "equal");

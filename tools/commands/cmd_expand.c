@@ -7,7 +7,7 @@
 #include "export/simulate.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
-#include "tools/output_lock.h"
+#include "tools/inputs.h"
 
 static struct arguments {
     const char *input, *groups, *out;
@@ -45,22 +45,37 @@ static const cli_program program = {
     options, examples, false};
 
 static syn_status write_set(syn_expanded *done, const char *prefix, const syn_expand_options *how,
-                            syn_error *err) {
+                            const syn__input_files *inputs, syn_error *err) {
     output_lock lock = {.path = NULL};
-    SYN_TRY(syn_make_prefix_folder(args.out, err));
-    SYN_TRY(output_lock_take(&lock, args.out, program.name, "name another --out", err));
+    SYN_TRY(cli_inputs_keep_set(inputs, args.out, err));
+    SYN_TRY(cli_lock_set(&lock, args.out, &program, err));
     const syn_status s = syn_expand_set(done, prefix, args.out, how, err);
     output_lock_release(&lock);
     return s;
 }
 
 static syn_status write_goal(syn_expanded *done, const char *prefix, const syn_expand_options *how,
-                             syn_error *err) {
+                             const syn__input_files *inputs, syn_error *err) {
     syn_sink *sink;
+    SYN_TRY(syn__input_files_keep(inputs, args.out, err));
     SYN_TRY(syn_sink_open_file(&sink, args.out, err));
     const syn_status s = syn_export_goal(done, prefix, sink, how, err);
     const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
     return s != SYN_OK ? s : closed;
+}
+
+static syn_status expand(syn_expanded *done, const char *prefix, syn_error *err) {
+    const syn_expand_options how = {.algorithm = (syn_expansion)args.algorithm,
+                                    .groups = args.groups,
+                                    .max_unpacked_bytes = args.max_unpacked_bytes};
+    syn__input_files inputs = {0};
+    syn_status s = cli_inputs_add_set(&inputs, prefix, err);
+    if (s == SYN_OK) s = syn__input_files_add(&inputs, args.groups, err);
+    if (s == SYN_OK)
+        s = args.format == FORMAT_GOAL ? write_goal(done, prefix, &how, &inputs, err)
+                                       : write_set(done, prefix, &how, &inputs, err);
+    syn__input_files_free(&inputs);
+    return s;
 }
 
 int command_expand(int argc, char **argv) {
@@ -74,16 +89,13 @@ int command_expand(int argc, char **argv) {
     if (n != 1) return cli_fail(&program, CLI_USAGE, "one prefix is needed, not %zu", n);
     if (args.out == NULL)
         return cli_fail(&program, CLI_USAGE, "--out says where to write; give it");
-    const syn_expand_options how = {.algorithm = (syn_expansion)args.algorithm,
-                                    .groups = args.groups,
-                                    .max_unpacked_bytes = args.max_unpacked_bytes};
-    const syn_status s = args.format == FORMAT_GOAL ? write_goal(&done, paths[0], &how, &err)
-                                                    : write_set(&done, paths[0], &how, &err);
-    if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    if (expand(&done, paths[0], &err) != SYN_OK)
+        return cli_fail(&program, CLI_FAILED, "%s", err.text);
     if (strcmp(args.out, "-") == 0) return CLI_OK;
-    printf("written: %s, %" PRIu32 " ranks, %" PRIu64 " nodes from %" PRIu64 ", %" PRIu64
-           " collectives replaced, %s sent\n",
-           cli_shown(args.out, shown, sizeof shown), done.n_ranks, done.n_written, done.n_nodes,
-           done.n_collectives, cli_bytes_text((double)done.bytes, bytes, sizeof bytes));
+    printf("written: %s, %" PRIu32 " rank%s, %" PRIu64 " nodes from %" PRIu64 ", %" PRIu64
+           " collective%s replaced, %s sent\n",
+           cli_shown(args.out, shown, sizeof shown), done.n_ranks, cli_plural(done.n_ranks),
+           done.n_written, done.n_nodes, done.n_collectives, cli_plural(done.n_collectives),
+           cli_bytes_text((double)done.bytes, bytes, sizeof bytes));
     return CLI_OK;
 }

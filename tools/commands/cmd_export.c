@@ -107,7 +107,7 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
     if (!prefix_of(args.output, prefix))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the output's name is too long; give a shorter --output");
-    SYN_TRY(cli_inputs_keep_set(inputs, prefix, graph->world_size, err));
+    SYN_TRY(cli_inputs_keep_set(inputs, prefix, err));
     output_lock lock = {.path = NULL};
     SYN_TRY(cli_lock_set(&lock, prefix, &program, err));
     const syn_status s = syn_export_et_set(graph, how, prefix, err);

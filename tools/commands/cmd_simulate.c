@@ -9,6 +9,7 @@
 #include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
+#include "tools/inputs.h"
 #include "tools/rank_list.h"
 
 static struct arguments {
@@ -80,14 +81,19 @@ static syn_status read_slow(syn_slow_ranks **out, size_t *n, syn_error *err) {
     return SYN_OK;
 }
 
+/* Fails if a rank or range of --slow is not in the set. */
 static syn_status check_slow(const syn_simulation *sim, const syn_slow_ranks *slow, size_t n,
                              syn_error *err) {
-    const int32_t last = sim->n_ranks > 0 ? sim->ranks[sim->n_ranks - 1].rank : 0;
-    for (size_t i = 0; i < n; i++)
-        if (slow[i].last > last)
+    for (size_t i = 0; i < n; i++) {
+        size_t found = 0;
+        for (size_t k = 0; k < sim->n_ranks; k++)
+            found += sim->ranks[k].rank == slow[i].first || sim->ranks[k].rank == slow[i].last;
+        if (found <= (size_t)(slow[i].first != slow[i].last))
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "--slow has rank %" PRId32 ", but the last rank is %" PRId32,
-                            slow[i].last, last);
+                            "--slow '%.60s' has a rank that is not in the set, whose last rank is "
+                            "%" PRId32,
+                            args.slow, sim->ranks[sim->n_ranks - 1].rank);
+    }
     return SYN_OK;
 }
 
@@ -99,28 +105,28 @@ static double percent(uint64_t part, uint64_t all) {
     return all > 0 ? 100.0 * (double)part / (double)all : 0;
 }
 
-static void print_ranks(const syn_simulation *sim) {
+static void print_ranks(const syn_simulation *sim, FILE *out) {
     char text[32], name[RANKS_WIDTH + 1];
     size_t shown = 0;
-    printf("\n%-*s %10s %9s %9s %9s\n", RANKS_WIDTH, "ranks", "end", "compute", "exposed",
-           "waiting");
+    fprintf(out, "\n%-*s %10s %9s %9s %9s\n", RANKS_WIDTH, "ranks", "end", "compute", "exposed",
+            "waiting");
     for (size_t i = 0; i < sim->n_ranks; i++) {
         const syn_simulated_rank *r = &sim->ranks[i];
         if (r->same_as != r->rank || shown++ >= SHOWN) continue;
-        printf("%-*s %10s %7.1f %% %7.1f %% %7.1f %%\n", RANKS_WIDTH,
-               syn_simulation_ranks(sim, r->rank, name, sizeof name),
-               cli_time_text((double)r->end_ns, text, sizeof text),
-               percent(r->compute_ns, sim->end_ns), percent(r->exposed_ns, sim->end_ns),
-               percent(r->wait_ns, sim->end_ns));
+        fprintf(out, "%-*s %10s %7.1f %% %7.1f %% %7.1f %%\n", RANKS_WIDTH,
+                syn_simulation_ranks(sim, r->rank, name, sizeof name),
+                cli_time_text((double)r->end_ns, text, sizeof text),
+                percent(r->compute_ns, sim->end_ns), percent(r->exposed_ns, sim->end_ns),
+                percent(r->wait_ns, sim->end_ns));
     }
-    if (shown > SHOWN) printf("(%zu more lines: see --json)\n", shown - SHOWN);
+    if (shown > SHOWN) fprintf(out, "(%zu more lines: see --json)\n", shown - SHOWN);
 }
 
-static void print_groups(const syn_simulation *sim) {
+static void print_groups(const syn_simulation *sim, FILE *out) {
     char bytes[32], time[32];
     if (sim->n_groups == 0) return;
-    printf("\n%-*s %10s %9s %12s %10s\n", RANKS_WIDTH, "group (sums per rank)", "ranks", "calls",
-           "bytes", "time");
+    fprintf(out, "\n%-*s %10s %9s %12s %10s\n", RANKS_WIDTH, "group (sums per rank)", "ranks",
+            "calls", "bytes", "time");
     for (size_t i = 0; i < sim->n_groups; i++) {
         const syn_simulated_group *g = &sim->groups[i];
         const bool messages = g->name == NULL;
@@ -129,14 +135,14 @@ static void print_groups(const syn_simulation *sim) {
         if (messages) snprintf(name, sizeof name, "messages of all ranks");
         else cli_shown(strcmp(g->name, "0") == 0 ? "all ranks" : g->name, name, sizeof name);
         if (!messages) snprintf(ranks, sizeof ranks, "%" PRIu32, g->n_ranks);
-        printf("%-*s %10s %9" PRIu64 " %12s %10s\n", RANKS_WIDTH, name, ranks, g->n_calls,
-               cli_bytes_text((double)g->bytes, bytes, sizeof bytes),
-               cli_time_text((double)g->ns, time, sizeof time));
+        fprintf(out, "%-*s %10s %9" PRIu64 " %12s %10s\n", RANKS_WIDTH, name, ranks, g->n_calls,
+                cli_bytes_text((double)g->bytes, bytes, sizeof bytes),
+                cli_time_text((double)g->ns, time, sizeof time));
     }
-    if (sim->n_groups > SHOWN + 1) printf("(more groups: see --json)\n");
+    if (sim->n_groups > SHOWN + 1) fprintf(out, "(more groups: see --json)\n");
 }
 
-static void print_text(const syn_simulation *sim, const char *name) {
+static void print_text(const syn_simulation *sim, const char *name, FILE *out) {
     char text[32];
     double sums[3] = {0, 0, 0};
     const double all = (double)sim->end_ns * (double)sim->n_ranks;
@@ -145,25 +151,27 @@ static void print_text(const syn_simulation *sim, const char *name) {
         sums[1] += (double)sim->ranks[i].exposed_ns;
         sums[2] += (double)sim->ranks[i].wait_ns;
     }
-    cli_print_escaped(stdout, name, strlen(name));
-    printf(": %zu rank%s, %" PRIu64 " nodes; ", sim->n_ranks, cli_plural(sim->n_ranks),
-           sim->n_nodes);
+    cli_print_escaped(out, name, strlen(name));
+    fprintf(out, ": %zu rank%s, %" PRIu64 " nodes; ", sim->n_ranks, cli_plural(sim->n_ranks),
+            sim->n_nodes);
     if (sim->deadlock != NULL) {
-        printf("deadlock after %s\n", cli_time_text((double)sim->end_ns, text, sizeof text));
-        printf("problem: %" PRIu64 " nodes never run: ", sim->n_nodes - sim->n_run);
-        cli_print_escaped(stdout, sim->deadlock, strlen(sim->deadlock));
-        printf("\n");
+        fprintf(out, "deadlock after %s\n", cli_time_text((double)sim->end_ns, text, sizeof text));
+        fprintf(out, "problem: %" PRIu64 " nodes never run: ", sim->n_nodes - sim->n_run);
+        cli_print_escaped(out, sim->deadlock, strlen(sim->deadlock));
+        fprintf(out, "\n");
     } else {
-        printf("all run, in %s\n", cli_time_text((double)sim->end_ns, text, sizeof text));
+        fprintf(out, "all run, in %s\n", cli_time_text((double)sim->end_ns, text, sizeof text));
     }
     if (all > 0)
-        printf("on average %.1f %% compute, %.1f %% exposed communication, %.1f %% waiting\n",
-               100 * sums[0] / all, 100 * sums[1] / all, 100 * sums[2] / all);
+        fprintf(out, "on average %.1f %% compute, %.1f %% exposed communication, %.1f %% waiting\n",
+                100 * sums[0] / all, 100 * sums[1] / all, 100 * sums[2] / all);
     if (sim->n_absent > 0)
-        printf("note: %" PRIu32 " rank%s of the groups have no file; they are never late\n",
-               sim->n_absent, cli_plural(sim->n_absent));
-    print_ranks(sim);
-    print_groups(sim);
+        fprintf(out, "note: %" PRIu32 " rank%s of the groups %s no file; they are never late\n",
+                sim->n_absent, cli_plural(sim->n_absent), sim->n_absent == 1 ? "has" : "have");
+    if (sim->end_ns == 0 && sim->deadlock == NULL)
+        fprintf(out, "note: the nodes have no durations; give --network and --system\n");
+    print_ranks(sim, out);
+    print_groups(sim, out);
 }
 
 /* ---- Files ---- */
@@ -241,7 +249,40 @@ static syn_status print_json(const syn_simulation *sim, syn_error *err) {
 
 /* ---- The command ---- */
 
-static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t n,
+enum { OUTPUTS = 3 };
+
+/* Fails if an output is an input. */
+static syn_status keep_inputs(const char *const *paths, size_t n, syn_error *err) {
+    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline};
+    const char *const others[] = {args.groups, args.network, args.system};
+    syn__input_files inputs = {0};
+    syn_status s = n == 1 ? cli_inputs_add_set(&inputs, paths[0], err) : SYN_OK;
+    for (size_t i = 0; i < n && s == SYN_OK; i++) s = syn__input_files_add(&inputs, paths[i], err);
+    for (int i = 0; i < 3 && s == SYN_OK; i++) s = syn__input_files_add(&inputs, others[i], err);
+    for (int i = 0; i < OUTPUTS && s == SYN_OK; i++)
+        if (outputs[i] != NULL) s = syn__input_files_keep(&inputs, outputs[i], err);
+    syn__input_files_free(&inputs);
+    return s;
+}
+
+/* Sets *to_stdout to whether a file goes to standard output. Fails if something else does, too, or
+   if two files have the same name. */
+static int check_outputs(bool *to_stdout) {
+    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline};
+    *to_stdout = false;
+    for (int i = 0; i < OUTPUTS; i++) {
+        if (outputs[i] == NULL) continue;
+        for (int k = 0; k < i; k++)
+            if (outputs[k] != NULL && strcmp(outputs[i], outputs[k]) == 0)
+                return cli_fail(&program, CLI_USAGE, "two outputs are written to '%s'", outputs[i]);
+        *to_stdout = *to_stdout || strcmp(outputs[i], "-") == 0;
+    }
+    if (*to_stdout && args.json)
+        return cli_fail(&program, CLI_USAGE, "--json and '-' both write to standard output");
+    return CLI_RUN;
+}
+
+static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t n, FILE *text,
                            syn_error *err) {
     syn_slow_ranks *slow = NULL;
     size_t n_slow = 0;
@@ -255,12 +296,13 @@ static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t
                                       .timeline = args.timeline,
                                       .threads = cli_cores(),
                                       .max_unpacked_bytes = args.max_unpacked_bytes};
+    if (s == SYN_OK) s = keep_inputs(paths, n, err);
     if (s == SYN_OK) s = syn_simulate(sim, paths, n, &how, err);
     if (s == SYN_OK) s = check_slow(sim, slow, n_slow, err);
     syn_free(slow);
     if (s == SYN_OK) s = write_files(sim, err);
     if (s == SYN_OK && args.json) s = print_json(sim, err);
-    else if (s == SYN_OK) print_text(sim, paths[0]);
+    else if (s == SYN_OK) print_text(sim, paths[0], text);
     return s;
 }
 
@@ -269,13 +311,15 @@ int command_simulate(int argc, char **argv) {
     syn_simulation sim = {.n_nodes = 0};
     const char *const *paths;
     size_t n;
-    const int code =
+    bool to_stdout = false;
+    int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
+    if (code == CLI_RUN) code = check_outputs(&to_stdout);
     if (code != CLI_RUN) return code;
     if ((args.network == NULL) != (args.system == NULL))
         return cli_fail(&program, CLI_USAGE,
                         "--network and --system describe one machine; give both or none");
-    const syn_status s = simulate(&sim, paths, n, &err);
+    const syn_status s = simulate(&sim, paths, n, to_stdout ? stderr : stdout, &err);
     const bool deadlock = sim.deadlock != NULL;
     syn_simulation_free(&sim);
     if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);

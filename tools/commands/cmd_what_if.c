@@ -35,8 +35,8 @@ static const cli_option options[] = {
     CLI_END};
 
 static const char *const examples[] = {
-    "syntorch what-if out/trace --scale '*attn*=0.5'",
-    "syntorch what-if out/trace --scale COLLECTIVES=0.5,MESSAGES=0.5 --drop '*dropout*'", NULL};
+    "syntorch what-if outputs/trace --scale '*attn*=0.5'",
+    "syntorch what-if outputs/trace --scale COLLECTIVES=0.5,MESSAGES=0.5 --drop '*dropout*'", NULL};
 
 static const cli_program program = {"syntorch what-if",
                                     "Simulates a set of Chakra execution traces twice, unchanged "
@@ -53,6 +53,9 @@ typedef struct changes {
 } changes;
 
 static syn_status add(changes *c, const char *pattern, double factor, syn_error *err) {
+    if (c->n == SYN_MAX_SCALED)
+        return SYN_FAIL(err, SYN_E_INVALID, "--scale and --drop have more than %d patterns",
+                        SYN_MAX_SCALED);
     SYN_TRY(syn_grow(&c->list, &c->cap, c->n + 1, sizeof *c->list, err));
     c->list[c->n++] = (syn_scaled_nodes){pattern, factor};
     return SYN_OK;
@@ -74,7 +77,9 @@ static syn_status read_list(changes *c, char *text, bool has_factors, syn_error 
             if (equals == NULL || equals == at || rest == equals + 1 || *rest != '\0' ||
                 !(factor >= 0) || factor > 1e6)
                 return SYN_FAIL(err, SYN_E_INVALID,
-                                "--scale '%.60s' is not of the form NODES=FACTOR", at);
+                                "--scale '%.60s' is not of the form NODES=FACTOR, with a factor "
+                                "from 0 to 1000000",
+                                at);
             *equals = '\0';
         }
         if (*at == '\0')
@@ -173,6 +178,9 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     if (s == SYN_OK) s = check(&after, err);
     if (s == SYN_OK && after.n_scaled == 0)
         s = SYN_FAIL(err, SYN_E_INVALID, "no node matches the patterns of --scale and --drop");
+    for (size_t i = 0; i < c->n && s == SYN_OK; i++)
+        if ((after.matched >> i & 1) == 0)
+            fprintf(stderr, "note: no node matches '%s'\n", c->list[i].pattern);
     if (s == SYN_OK && args.json) s = print_json(&before, &after, err);
     else if (s == SYN_OK) print_text(&before, &after);
     syn_simulation_free(&before);

@@ -92,7 +92,7 @@ static syn_status keep_all(const syn__input_files *inputs, const inference *run,
     if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
     if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
     if (args->save_weights) SYN_TRY(keep_from_saving(inputs, args, err));
-    if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, run->launch.ranks, err);
+    if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, err);
     return SYN_OK;
 }
 

@@ -128,14 +128,13 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
     return s;
 }
 
-syn_status visualize_keep(const syn__input_files *inputs, const char *folder, int64_t n_ranks,
-                          syn_error *err) {
+syn_status visualize_keep(const syn__input_files *inputs, const char *folder, syn_error *err) {
     syn_status s = SYN_OK;
     for (size_t i = 0; i <= sizeof files / sizeof files[0] && s == SYN_OK; i++) {
         const bool is_set = i == sizeof files / sizeof files[0];
         char *path = join(folder, is_set ? "trace" : files[i].name, err);
         if (!path) return SYN_E_NOMEM;
-        s = is_set ? cli_inputs_keep_set(inputs, path, n_ranks, err)
+        s = is_set ? cli_inputs_keep_set(inputs, path, err)
                    : syn__input_files_keep(inputs, path, err);
         syn_free(path);
     }

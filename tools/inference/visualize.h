@@ -18,7 +18,7 @@
 syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
                          FILE *list, syn_error *err) SYN_MUST_USE;
 /* Fails if one of these files is an input of the run, which would be overwritten. */
-syn_status visualize_keep(const syn__input_files *inputs, const char *folder, int64_t n_ranks,
+syn_status visualize_keep(const syn__input_files *inputs, const char *folder,
                           syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -70,9 +70,9 @@ int synth_check_options(pretrain *run, int argc, char **argv) {
                         "--model or --model-config selects the model; give one of them");
     if (!pretrain_given.out)
         return cli_fail(program, CLI_USAGE, "--out PREFIX says where to write; give it");
-    if (!folder_is_prefix(pretrain_given.out))
+    if (!folder_is_prefix(pretrain_given.out) || strcmp(pretrain_given.out, "-") == 0)
         return cli_fail(program, CLI_USAGE,
-                        "--out '%s' names no file; give a prefix, such as run/a",
+                        "--out '%s' is no prefix of file names; give one, such as run/a",
                         pretrain_given.out);
     if (!cli_was_given(program, argc, argv, "num-gpus") && pretrain_given.dp == 0)
         pretrain_given.dp = 1;

@@ -11,6 +11,32 @@
 
 /* ---- Reading ---- */
 
+/* Fails if the set does not run to its end, because its messages would not, either. */
+static syn_status check_runs(const syn__sim_set *set, syn_error *err) {
+    syn__sim_folded folded = {.n_classes = 0};
+    syn_simulation result = {.n_nodes = 0};
+    syn_status s = syn__sim_fold(&folded, set, err);
+    if (s == SYN_OK && folded.n_absent > 0)
+        s = SYN_FAIL(err, SYN_E_INVALID,
+                     "%" PRIu32 " rank%s of the set's groups and messages %s no file",
+                     folded.n_absent, folded.n_absent == 1 ? "" : "s",
+                     folded.n_absent == 1 ? "has" : "have");
+    if (s == SYN_OK) s = syn__sim_run(&result, set, &folded, NULL, err);
+    if (s == SYN_OK && result.deadlock != NULL)
+        s = SYN_FAIL(err, SYN_E_FORMAT, "the set deadlocks: %s", result.deadlock);
+    syn_simulation_free(&result);
+    syn__sim_folded_close(&folded);
+    return s;
+}
+
+syn_status syn__expand_load(syn__sim_set *set, const char *prefix,
+                            const syn_expand_options *options, syn_error *err) {
+    const syn_simulate_options how = {.groups = options->groups,
+                                      .max_unpacked_bytes = options->max_unpacked_bytes};
+    SYN_TRY(syn__sim_load(set, &prefix, 1, &how, err));
+    return check_runs(set, err);
+}
+
 static bool integer_of(const syn__et_node *node, const char *name, int64_t *out) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (syn__str_is(node->attrs[i].name, name))
@@ -221,7 +247,7 @@ static syn_status put_step(writer *w, const syn__et_node *node, const syn__expan
                               .n_data = starts ? w->n_data : 0,
                               .attrs = attrs,
                               .n_attrs = sizeof attrs / sizeof attrs[0]};
-    if (step->sends) w->done->bytes += step->bytes;
+    if (step->sends) w->done->bytes = syn__sim_sum(w->done->bytes, step->bytes);
     return put(w, &out);
 }
 
@@ -256,7 +282,7 @@ static syn_status put_node(writer *w, const syn__et_node *node, const syn__expan
     out.n_ctrl = w->n_ctrl;
     out.data = w->data;
     out.n_data = w->n_data;
-    if (from->kind == SYN__SIM_SEND) w->done->bytes += from->bytes;
+    if (from->kind == SYN__SIM_SEND) w->done->bytes = syn__sim_sum(w->done->bytes, from->bytes);
     return put(w, &out);
 }
 
@@ -323,14 +349,10 @@ static syn_status write_ranks(const syn__sim_set *set, syn__et_names *names,
 
 syn_status syn_expand_set(syn_expanded *done, const char *prefix, const char *out,
                           const syn_expand_options *options, syn_error *err) {
-    const syn_simulate_options how = {.groups = options->groups,
-                                      .max_unpacked_bytes = options->max_unpacked_bytes};
     syn__sim_set set = {.machine = NULL};
     syn__et_names names = {.path = NULL};
     *done = (syn_expanded){.n_ranks = 0};
-    syn_status s = strcmp(prefix, out) == 0
-                       ? SYN_FAIL(err, SYN_E_INVALID, "the set cannot replace itself")
-                       : syn__sim_load(&set, &prefix, 1, &how, err);
+    syn_status s = syn__expand_load(&set, prefix, options, err);
     done->n_ranks = (uint32_t)set.n_ranks;
     done->n_nodes = set.n_nodes;
     if (s == SYN_OK) s = syn__et_names_open(&names, out, err);

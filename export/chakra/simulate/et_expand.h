@@ -56,6 +56,9 @@ typedef struct syn__expand_file {
     syn_error *err;
 } syn__expand_file;
 
+/* Reads a set. Fails if it does not run to its end, or lacks files of ranks that it uses. */
+syn_status syn__expand_load(syn__sim_set *set, const char *prefix,
+                            const syn_expand_options *options, syn_error *err) SYN_MUST_USE;
 syn_status syn__expand_open(syn__expand_file *file, const syn__sim_set *set,
                             const syn__sim_rank *rank, syn_error *err) SYN_MUST_USE;
 void syn__expand_close(syn__expand_file *file);

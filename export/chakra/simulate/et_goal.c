@@ -63,7 +63,7 @@ static void put_message(goal *g, uint64_t label, bool sends, uint64_t bytes, int
                         int32_t tag) {
     syn_sink_printf(g->sink, "l%" PRIu64 ": %s %" PRIu64 "b %s %" PRId32 " tag %" PRId32 "\n",
                     label, sends ? "send" : "recv", bytes, sends ? "to" : "from", peer, tag);
-    if (sends) g->done->bytes += bytes;
+    if (sends) g->done->bytes = syn__sim_sum(g->done->bytes, bytes);
     g->done->n_written++;
 }
 
@@ -168,11 +168,9 @@ static syn_status put_ranks(const syn__sim_set *set, syn_sink *sink,
 
 syn_status syn_export_goal(syn_expanded *done, const char *prefix, syn_sink *sink,
                            const syn_expand_options *options, syn_error *err) {
-    const syn_simulate_options how = {.groups = options->groups,
-                                      .max_unpacked_bytes = options->max_unpacked_bytes};
     syn__sim_set set = {.machine = NULL};
     *done = (syn_expanded){.n_ranks = 0};
-    syn_status s = syn__sim_load(&set, &prefix, 1, &how, err);
+    syn_status s = syn__expand_load(&set, prefix, options, err);
     done->n_ranks = (uint32_t)set.n_ranks;
     done->n_nodes = set.n_nodes;
     if (s == SYN_OK) s = put_ranks(&set, sink, options, done, err);

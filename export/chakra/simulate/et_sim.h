@@ -134,8 +134,9 @@ typedef struct syn__sim_set {
     size_t n_programs, programs_cap;
     syn__sim_rank *ranks; /* ascending */
     size_t n_ranks;
-    uint64_t n_nodes, n_scaled;
-    bool predicted; /* communication has predicted times */
+    uint64_t n_nodes, n_scaled, matched; /* the last two: as in syn_simulation */
+    bool predicted;                      /* communication has predicted times */
+    bool has_group_file;
     uint64_t max_unpacked_bytes;
 } syn__sim_set;
 
@@ -144,6 +145,11 @@ syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
 void syn__sim_set_close(syn__sim_set *set);
 /* The rank with that number; NULL if it has no file. */
 const syn__sim_rank *syn__sim_rank_of(const syn__sim_set *set, int64_t rank);
+
+/* a + b, or the largest time if the sum is larger. */
+static inline uint64_t syn__sim_sum(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - 1 - b ? UINT64_MAX - 1 : a + b;
+}
 
 static inline uint64_t syn__sim_scaled(uint64_t ns, double scale) {
     const double product = (double)ns * scale;

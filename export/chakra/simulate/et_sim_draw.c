@@ -19,7 +19,9 @@ const char *syn_simulation_ranks(const syn_simulation *sim, int32_t first, char 
     for (size_t i = 0, end; i < sim->n_ranks; i = end) {
         end = i + 1;
         if (sim->ranks[i].same_as != first) continue;
-        while (end < sim->n_ranks && sim->ranks[end].same_as == first) end++;
+        while (end < sim->n_ranks && sim->ranks[end].same_as == first &&
+               sim->ranks[end].rank == sim->ranks[end - 1].rank + 1)
+            end++;
         char part[32];
         const int32_t from = sim->ranks[i].rank, to = sim->ranks[end - 1].rank;
         const int n = from == to ? snprintf(part, sizeof part, "%" PRId32, from)

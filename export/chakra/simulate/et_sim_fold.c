@@ -66,6 +66,19 @@ static syn_status find_slots(folding *f, uint32_t group, uint32_t *n_found) {
     return SYN_OK;
 }
 
+/* The first rank that uses a group and is not a member of it; -1: none. */
+static int32_t first_stranger(const syn__sim_set *set, uint32_t group) {
+    const syn__sim_group *g = &set->groups[group];
+    for (size_t r = 0; r < set->n_ranks; r++)
+        for (uint32_t i = 0; i < set->ranks[r].n_groups; i++) {
+            bool is_member = set->ranks[r].groups[i] != group;
+            for (uint32_t k = 0; k < g->n_ranks && !is_member; k++)
+                is_member = g->ranks[k] == set->ranks[r].rank;
+            if (!is_member) return set->ranks[r].rank;
+        }
+    return -1;
+}
+
 /* Fails if a rank uses a group of which it is not a member. */
 static syn_status find_all_slots(folding *f) {
     const syn__sim_set *set = f->set;
@@ -83,9 +96,9 @@ static syn_status find_all_slots(folding *f) {
     for (uint32_t i = 0; i < n && s == SYN_OK; i++)
         if (used[i] > found[i])
             s = SYN_FAIL(f->err, SYN_E_FORMAT,
-                         "a rank uses group %.60s but is not a member of it; `syntorch validate` "
-                         "lists all problems",
-                         (const char *)syn_intern_get(&set->names, i));
+                         "rank %" PRId32 " uses group %.60s but is not a member of it; `syntorch "
+                         "validate` lists all problems",
+                         first_stranger(set, i), (const char *)syn_intern_get(&set->names, i));
     syn_free(found);
     syn_free(used);
     return s;

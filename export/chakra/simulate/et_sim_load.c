@@ -75,10 +75,12 @@ static void read_attributes(const syn__et_node *node, attributes *out) {
 
 /* ---- One file ---- */
 
+#define MAX_BYTES ((int64_t)1 << 50) /* of a collective or message */
+
 typedef struct reader {
     const syn__sim_machine *machine;
     const syn_simulate_options *options;
-    uint64_t n_scaled;
+    uint64_t n_scaled, matched;
     bool predicted; /* some nodes have predicted times */
     const char *path;
     int32_t rank;
@@ -141,6 +143,7 @@ static double scale_of(reader *r, const syn__et_node *node, const attributes *a)
     for (size_t i = 0; i < r->options->n_scaled; i++)
         if (matches(r->options->scaled[i].pattern, node, a)) {
             scale *= r->options->scaled[i].factor;
+            r->matched |= (uint64_t)1 << i;
             any = true;
         }
     r->n_scaled += any;
@@ -164,7 +167,8 @@ static syn_status add_call(reader *r, const syn__et_node *node, const attributes
     r->predicted = r->predicted || a->values[PREDICTED_NS] != ABSENT;
     syn__sim_program *p = &r->program;
     const int64_t bytes = a->values[COMM_SIZE], type = a->values[COMM_TYPE];
-    if (bytes == ABSENT || bytes < 0) return refuse(r, node->id, "has no valid comm_size");
+    if (bytes == ABSENT || bytes < 0 || bytes > MAX_BYTES)
+        return refuse(r, node->id, "has no valid comm_size");
     SYN_TRY(syn_grow(&p->calls, &r->calls_cap, p->n_calls + 1u, sizeof *p->calls, r->err));
     p->calls[p->n_calls] =
         (syn__sim_call){.id = node->id,
@@ -476,6 +480,7 @@ static syn_status read_group_file(syn__sim_set *set, const char *path, syn_error
     size_t bytes;
     syn_json json;
     syn_error problem = {0}; /* its code is exact, unlike the status of read_groups */
+    set->has_group_file = path != NULL;
     if (path == NULL) return SYN_OK;
     SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
     syn_json_init(&json, path, data, bytes, &problem);
@@ -529,8 +534,10 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const reader
         SYN_TRY(group_of(set, name, syn_intern_entry_bytes(&r->groups, i), &rank->groups[i], err));
         syn__sim_group *g = &set->groups[rank->groups[i]];
         if (!g->known)
-            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %.60s is not in the group file",
-                            r->path, name);
+            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %.60s %s", r->path, name,
+                            set->has_group_file ? "is not in the group file"
+                                                : "is used, but the set has no group file "
+                                                  "(PREFIX.comm_group.json)");
         g->used = true;
     }
     for (uint32_t i = 0; i < n_channels; i++)
@@ -558,6 +565,7 @@ static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et
     pthread_mutex_lock(lock);
     set->n_nodes += r.program.n_nodes;
     set->n_scaled += r.n_scaled;
+    set->matched |= r.matched;
     set->predicted = set->predicted || r.predicted;
     if (s == SYN_OK) s = add_slots(set, rank, &r, err);
     if (s == SYN_OK) s = add_program(set, &r.program, &rank->program, err);
@@ -713,6 +721,7 @@ syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
                          const syn_simulate_options *options, syn_error *err) {
     syn__et_files files;
     SYN_TRY(syn__et_files_open(&files, paths, n, err));
+    if (files.n == 1 && files.list[0].rank < 0) files.list[0].rank = 0;
     const syn_status s = load(set, &files, options, err);
     syn__et_files_close(&files);
     return s;

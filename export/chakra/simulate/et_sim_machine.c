@@ -22,16 +22,21 @@
 /* ASTRA-sim adds this to each step of a ring that does not have all ranks. */
 #define SUBGROUP_STEP_NS 10.0
 
-/* ---- The network file: lines such as "npus_count: [ 8, 4 ]  # comment" ---- */
+/* ---- The network file ---- */
+
+/* It is YAML: lines such as "npus_count: [ 8, 4 ]  # comment", lists that continue on the next
+   lines, and lists with a line "- 8" for each entry. */
 
 typedef struct network_file {
     const char *path;
     syn__sim_machine *machine;
     int counts[4]; /* entries of each list */
+    int key;       /* of the current list; N_KEYS: another one */
+    int depth;     /* of open brackets */
     syn_error *err;
 } network_file;
 
-enum { TOPOLOGY, NPUS_COUNT, BANDWIDTH, LATENCY };
+enum { TOPOLOGY, NPUS_COUNT, BANDWIDTH, LATENCY, N_KEYS };
 
 static const char *const network_keys[] = {"topology", "npus_count", "bandwidth", "latency"};
 
@@ -76,23 +81,33 @@ static bool is_separator(char c) {
     return strchr(" \t\r,[]\"'", c) != NULL;
 }
 
+/* Adds the values of the current list. */
+static syn_status read_values(network_file *f, const char *at, const char *end) {
+    while (at < end) {
+        const char *begin = at;
+        while (at < end && !is_separator(*at)) at++;
+        if (at == begin) {
+            f->depth += (*at == '[') - (*at == ']');
+            at++;
+        } else if (f->key < N_KEYS) {
+            SYN_TRY(add_value(f, f->key, (syn__str){begin, (size_t)(at - begin)}));
+        }
+    }
+    return SYN_OK;
+}
+
 static syn_status read_line(network_file *f, syn__str line) {
     const char *hash = line.bytes > 0 ? memchr(line.text, '#', line.bytes) : NULL;
     const char *end = hash != NULL ? hash : line.text + line.bytes, *at = line.text;
     const char *colon = end > at ? memchr(at, ':', (size_t)(end - at)) : NULL;
-    int key = 0;
+    while (at < end && is_separator(*at) && *at != '[' && *at != ']') at++;
+    const bool is_entry = end - at > 1 && at[0] == '-' && at[1] == ' ';
+    if (f->depth > 0 || is_entry) return read_values(f, at + is_entry, end);
     if (colon == NULL) return SYN_OK;
-    while (at < colon && is_separator(*at)) at++;
     const syn__str name = {at, (size_t)(colon - at)};
-    while (key < 4 && !syn__str_is(name, network_keys[key])) key++;
-    if (key == 4) return SYN_OK;
-    for (at = colon + 1; at < end;) {
-        const char *begin = at;
-        while (at < end && !is_separator(*at)) at++;
-        if (at > begin) SYN_TRY(add_value(f, key, (syn__str){begin, (size_t)(at - begin)}));
-        else at++;
-    }
-    return SYN_OK;
+    f->key = 0;
+    while (f->key < N_KEYS && !syn__str_is(name, network_keys[f->key])) f->key++;
+    return read_values(f, colon + 1, end);
 }
 
 static syn_status read_network(network_file *f, const char *data, size_t bytes) {
@@ -104,8 +119,14 @@ static syn_status read_network(network_file *f, const char *data, size_t bytes) 
         SYN_TRY(read_line(f, (syn__str){at, (size_t)(line - at)}));
         at = line + 1;
     }
-    for (int i = 0; i < 4; i++)
-        if (f->counts[i] == 0 || f->counts[i] != f->counts[0])
+    for (int i = 0; i < N_KEYS; i++)
+        if (f->counts[i] == 0)
+            return SYN_FAIL(f->err, SYN_E_FORMAT,
+                            "%.200s: %s is missing; ASTRA-sim's network files have lines such as "
+                            "'npus_count: [ 8 ]'",
+                            f->path, network_keys[i]);
+    for (int i = 0; i < N_KEYS; i++)
+        if (f->counts[i] != f->counts[0])
             return SYN_FAIL(f->err, SYN_E_FORMAT,
                             "%.200s: topology, npus_count, bandwidth and latency must have one "
                             "entry per dimension, but have %d, %d, %d and %d",

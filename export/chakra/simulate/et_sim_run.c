@@ -7,6 +7,7 @@
    With a machine, lanes are as in ASTRA-sim: one for computation, and one for collectives and
    sends. Receives never need a lane. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #define NONE        SYN__SIM_NONE
 #define NO_TIME     SYN__SIM_NO_TIME
 #define SHOWN_RANKS 6
+#define MAX_NS      1000000000000000000u
 #define KIND_MASK   ((1u << SYN__SIM_KIND_BITS) - 1)
 
 /* Nodes that wait for a lane, as a heap with the smallest number on top, and the node in it. */
@@ -122,6 +124,12 @@ static bool is_before(const event *a, const event *b) {
 }
 
 static syn_status add_event(run *s, uint32_t class, uint32_t node, uint64_t ns) {
+    if (ns > MAX_NS)
+        return SYN_FAIL(s->err, SYN_E_FORMAT,
+                        "rank %" PRId32
+                        " would run for more than 31 years (1e18 ns): the durations "
+                        "in the traces, a factor or the machine's speed is out of range",
+                        s->members[class].rank->rank);
     const event e = {ns, s->n_added++, class, node};
     SYN_TRY(syn_grow(&s->events, &s->events_cap, s->n_events + 1, sizeof e, s->err));
     size_t at = s->n_events++;
@@ -147,10 +155,6 @@ static event next_event(run *s) {
 }
 
 /* ---- Accounts ---- */
-
-static uint64_t sum(uint64_t a, uint64_t b) {
-    return a > UINT64_MAX - 1 - b ? UINT64_MAX - 1 : a + b;
-}
 
 /* Makes parts twice as long, so that the run fits in all of them. */
 static void widen_parts(run *s) {
@@ -302,10 +306,11 @@ static syn_status run_apart(run *s, meeting *g, const syn__sim_meeting *folded,
     g->longest_ns = 0;
     for (uint32_t i = 0; i < folded->n_members && status == SYN_OK; i++) {
         const arrival a = g->arrived[i];
-        const uint64_t ns = syn__sim_scaled((uint64_t)ends[i], call->scale);
+        const uint64_t ns =
+            syn__sim_scaled((uint64_t)fmin(ends[i], 2 * (double)MAX_NS), call->scale);
         if (ns > g->longest_ns) g->longest_ns = ns;
-        status =
-            run_until(s, a.class, s->members[a.class].program->calls[a.call].node, sum(s->now, ns));
+        status = run_until(s, a.class, s->members[a.class].program->calls[a.call].node,
+                           syn__sim_sum(s->now, ns));
     }
     syn_free(times);
     syn_free(ends);
@@ -313,7 +318,7 @@ static syn_status run_apart(run *s, meeting *g, const syn__sim_meeting *folded,
 }
 
 static syn_status run_together(run *s, const meeting *g, uint32_t n_members) {
-    const uint64_t end = sum(s->now, g->longest_ns);
+    const uint64_t end = syn__sim_sum(s->now, g->longest_ns);
     for (uint32_t i = 0; i < n_members; i++) {
         const arrival *a = &g->arrived[i];
         SYN_TRY(run_until(s, a->class, s->members[a->class].program->calls[a->call].node, end));
@@ -336,8 +341,8 @@ static syn_status meet(run *s, meeting *g, const syn__sim_meeting *folded,
         SYN_TRY(price_of(s, folded->group, call, &g->longest_ns));
     SYN_TRY(apart ? run_apart(s, g, folded, call) : run_together(s, g, folded->n_members));
     g->n_calls++;
-    g->bytes = sum(g->bytes, call->bytes);
-    g->ns = sum(g->ns, g->longest_ns);
+    g->bytes = syn__sim_sum(g->bytes, call->bytes);
+    g->ns = syn__sim_sum(g->ns, g->longest_ns);
     for (uint32_t i = 0; i < folded->n_members; i++) g->arrived[i].class = NONE;
     g->n_arrived = 0;
     g->longest_ns = 0;
@@ -353,7 +358,7 @@ static syn_status arrive(run *s, uint32_t class, uint32_t node) {
     meeting *g = &s->meetings[index];
     /* In ASTRA-sim a broadcast takes the time in the trace and waits for nobody. */
     if (s->set->machine != NULL && call->comm_type == SYN__ET_BROADCAST)
-        return run_until(s, class, node, sum(s->now, call->ns));
+        return run_until(s, class, node, syn__sim_sum(s->now, call->ns));
     SYN_TRY(check_equal(s, g, folded->group, class, call));
     if (call->ns > g->longest_ns) g->longest_ns = call->ns;
     g->arrived[own] = (arrival){class, (uint32_t)(call - m->program->calls), s->now};
@@ -381,7 +386,7 @@ static void put(queue *q, member *m, uint32_t call, bool is_send) {
    at least its own duration. */
 static syn_status receive(run *s, uint32_t class, uint32_t call, uint64_t sent_ns) {
     const syn__sim_call *c = &s->members[class].program->calls[call];
-    uint64_t end = s->set->machine != NULL ? s->now : sum(s->now, c->ns);
+    uint64_t end = s->set->machine != NULL ? s->now : syn__sim_sum(s->now, c->ns);
     if (sent_ns > end) end = sent_ns;
     return run_until(s, class, c->node, end);
 }
@@ -415,10 +420,10 @@ static syn_status send_now(run *s, uint32_t class, uint32_t node) {
             : syn__sim_scaled(syn__sim_message_ns(machine, m->rank->rank,
                                                   m->rank->channels[c->slot].peer, c->bytes),
                               c->scale);
-    const uint64_t end = m->ends[call] = sum(s->now, ns);
+    const uint64_t end = m->ends[call] = syn__sim_sum(s->now, ns);
     s->n_messages += m->class->n_ranks;
-    s->message_bytes = sum(s->message_bytes, c->bytes * m->class->n_ranks);
-    s->message_ns = sum(s->message_ns, ns * m->class->n_ranks);
+    s->message_bytes = syn__sim_sum(s->message_bytes, c->bytes * m->class->n_ranks);
+    s->message_ns = syn__sim_sum(s->message_ns, ns * m->class->n_ranks);
     SYN_TRY(run_until(s, class, node, end));
     if (link->to == NONE) return SYN_OK; /* nobody receives it */
     if (q->first == NONE || q->of_sends) {
@@ -440,10 +445,11 @@ static syn_status start(run *s, uint32_t class, uint32_t node) {
     case SYN__SIM_RECV:
         return post_receive(s, class, node);
     case SYN__SIM_COMPUTE:
-        return run_until(s, class, node,
-                         sum(s->now, syn__sim_scaled(m->program->values[node], m->rank->slow)));
+        return run_until(
+            s, class, node,
+            syn__sim_sum(s->now, syn__sim_scaled(m->program->values[node], m->rank->slow)));
     default:
-        return run_until(s, class, node, sum(s->now, m->program->values[node]));
+        return run_until(s, class, node, syn__sim_sum(s->now, m->program->values[node]));
     }
 }
 
@@ -707,6 +713,7 @@ static syn_status report(run *s) {
         return SYN_FAIL_NOMEM(s->err, set->n_ranks * sizeof *out->ranks, "the ranks of a set");
     out->n_nodes = set->n_nodes;
     out->n_scaled = set->n_scaled;
+    out->matched = set->matched;
     out->n_ranks = set->n_ranks;
     out->n_distinct = s->folded->n_classes;
     out->n_absent = s->folded->n_absent;

@@ -39,12 +39,14 @@ syn_status syn__sim_timeline_close(syn__sim_timeline *t, bool ok, syn_error *err
 /* Names a thread, or the process if `what` is "process_name". */
 static void put_label(syn_sink *sink, const char *what, int32_t pid, uint32_t tid,
                       const char *prefix, const char *name) {
+    char text[128];
+    snprintf(text, sizeof text, "%s%s", prefix, name);
     syn_sink_printf(sink,
                     "\n{\"ph\": \"M\", \"name\": \"%s\", \"pid\": %" PRId32 ", \"tid\": %" PRIu32
-                    ", \"args\": {\"name\": \"%s",
-                    what, pid, tid, prefix);
-    syn_sink_text(sink, name);
-    syn_sink_text(sink, "\"}},");
+                    ", \"args\": {\"name\": ",
+                    what, pid, tid);
+    syn_sink_json_string(sink, text);
+    syn_sink_text(sink, "}},");
 }
 
 static void put_labels(syn_sink *sink, const syn__sim_set *set, const syn__sim_rank *rank,

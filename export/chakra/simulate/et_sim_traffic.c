@@ -55,6 +55,7 @@ static double to_next(int comm_type, uint32_t i, double n, double bytes) {
     case SYN__ET_ALL_REDUCE:
         return 2 * (n - 1) * bytes / n;
     case SYN__ET_REDUCE_SCATTER:
+    case SYN__ET_REDUCE_SCATTER_BLOCK:
         return (n - 1) * bytes / n;
     case SYN__ET_ALL_GATHER:
         return (n - 1) * bytes;

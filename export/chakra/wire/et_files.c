@@ -115,7 +115,12 @@ static syn_status take_named(syn__et_files *files, const char *const *paths, siz
     if (n == 1) return SYN_OK;
     if (n > INT32_MAX) return SYN_FAIL(err, SYN_E_INVALID, "too many files");
     qsort(files->list, n, sizeof *files->list, compare);
-    for (size_t i = 1; i < n && named; i++) named = files->list[i].rank != files->list[i - 1].rank;
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(files->list[i].path, files->list[i - 1].path) == 0)
+            return SYN_FAIL(err, SYN_E_INVALID, "the file %.300s is given twice",
+                            files->list[i].path);
+        named = named && files->list[i].rank != files->list[i - 1].rank;
+    }
     for (size_t i = 0; i < n && !named; i++) {
         syn_free(files->list[i].path);
         files->list[i] = (syn__et_file){syn_strdup(paths[i]), (int32_t)i};

@@ -302,6 +302,9 @@ def test_help_examples():
             examples = [line.strip() for line in listed.split("\n") if line.startswith("  ")]
             check(examples or words == ["syntorch"], f"{' '.join(words)} --help has no example")
             for command in examples:
+                if words[-1] == "diff":
+                    shutil.copytree(os.path.join(clone.path, "out"),
+                                    os.path.join(clone.path, "other"))
                 if command.startswith("mpirun") and not shutil.which("mpirun"):
                     continue
                 code, printed = shell(clone, command, PATH=path)
@@ -355,6 +358,7 @@ CHOOSES = {  # the command that is run with each choice
     "syntorch astra-sim": "outputs/trace",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --out_dir et",
+    "syntorch expand": "outputs/trace --out choice",
     "syntorch export": "--input choice.et --output choice.json",
     "syntorch repair": "--input host.0.json --output choice.json",
 }

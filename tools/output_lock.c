@@ -146,6 +146,18 @@ static owner owner_of(const char *path) {
     return o;
 }
 
+/* Whether `path` names the file of an owner that no longer exists. The name is checked last,
+   because the owner may have removed its file before it ended, and then another run created a new
+   one. */
+static bool is_left(const char *path) {
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return false;
+    const owner o = read_owner(fd);
+    const bool left = is_gone(&o) && is_named(fd, path);
+    (void)close(fd);
+    return left;
+}
+
 /* Removes the file of an owner that no longer exists. Several runs may find the file at the same
    time, and another run could replace it between the check and the removal. A guard file, which
    exists only during the removal, ensures that only one run removes the file. If a run is killed
@@ -157,8 +169,7 @@ static syn_status remove_gone(const char *path, const char *guard, const char *p
         syn_status s = SYN_OK;
         if (create(guard, who, &s, err)) {
             SYN_TRY(s);
-            const owner o = owner_of(path);
-            if (is_gone(&o)) (void)unlink(path);
+            if (is_left(path)) (void)unlink(path);
             (void)unlink(guard);
             return SYN_OK;
         }

@@ -1,6 +1,7 @@
 /* Checks that outputs do not overwrite inputs before anything is written, and opens both. */
 #include "tools/inputs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "export/chakra/wire/et_files.h"
@@ -39,8 +40,9 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
     return s;
 }
 
-syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
-                        syn_error *err) {
+syn_status cli_lock_set(output_lock *lock, const char *prefix, const char *option,
+                        const cli_program *program, syn_error *err) {
+    char advice[40];
     if (strcmp(prefix, "-") == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "a trace set has many files, so it cannot go to standard output");
@@ -52,7 +54,8 @@ syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program
     }
     SYN_TRY(folder_check_prefix(prefix, err));
     SYN_TRY(syn_make_prefix_folder(prefix, err));
-    return output_lock_take(lock, prefix, program->name, "name another output", err);
+    snprintf(advice, sizeof advice, "name another %s", option);
+    return output_lock_take(lock, prefix, program->name, advice, err);
 }
 
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,

@@ -21,10 +21,11 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
                                syn_error *err) SYN_MUST_USE;
 
 /* For commands that write a trace set: creates the folder of PREFIX.<rank>.et and locks these names
-   until output_lock_release. Rejects a prefix that ends in a folder name, because the names of the
-   files would then begin with a dot, which hides them. */
-syn_status cli_lock_set(output_lock *lock, const char *prefix, const cli_program *program,
-                        syn_error *err) SYN_MUST_USE;
+   until output_lock_release. `option` is the option that gives the prefix, for messages. Rejects a
+   prefix that ends in a folder name, because the names of the files would then begin with a dot,
+   which hides them. */
+syn_status cli_lock_set(output_lock *lock, const char *prefix, const char *option,
+                        const cli_program *program, syn_error *err) SYN_MUST_USE;
 
 /* The file that a command reads, and the file that it writes. */
 typedef struct cli_files {

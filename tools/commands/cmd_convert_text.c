@@ -43,7 +43,7 @@ static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, 
                                   "syntorch " SYN_VERSION};
     SYN_TRY(syn_text_workload_read(w, args.input, data, bytes, args.compat, err));
     output_lock lock = {.path = NULL};
-    SYN_TRY(cli_lock_set(&lock, args.output, &program, err));
+    SYN_TRY(cli_lock_set(&lock, args.output, "--output", &program, err));
     const syn_status s = syn_text_workload_write(w, &how, args.output, err);
     output_lock_release(&lock);
     return s;

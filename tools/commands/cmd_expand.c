@@ -48,7 +48,7 @@ static syn_status write_set(syn_expanded *done, const char *prefix, const syn_ex
                             const syn__input_files *inputs, syn_error *err) {
     output_lock lock = {.path = NULL};
     SYN_TRY(cli_inputs_keep_set(inputs, args.out, err));
-    SYN_TRY(cli_lock_set(&lock, args.out, &program, err));
+    SYN_TRY(cli_lock_set(&lock, args.out, "--out", &program, err));
     const syn_status s = syn_expand_set(done, prefix, args.out, how, err);
     output_lock_release(&lock);
     return s;

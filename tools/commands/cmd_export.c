@@ -109,7 +109,7 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
                         "the output's name is too long; give a shorter --output");
     SYN_TRY(cli_inputs_keep_set(inputs, prefix, err));
     output_lock lock = {.path = NULL};
-    SYN_TRY(cli_lock_set(&lock, prefix, &program, err));
+    SYN_TRY(cli_lock_set(&lock, prefix, "--output", &program, err));
     const syn_status s = syn_export_et_set(graph, how, prefix, err);
     output_lock_release(&lock);
     return s;
@@ -151,7 +151,7 @@ static syn_status write_recording(const syn_graph *graph, const syn_export_optio
     SYN_TRY(keep_named(inputs, "", "_stacks.txt", err));
     SYN_TRY(keep_named(inputs, "", "_memory.csv", err));
     output_lock lock = {.path = NULL};
-    SYN_TRY(cli_lock_set(&lock, args.output, &program, err));
+    SYN_TRY(cli_lock_set(&lock, args.output, "--output", &program, err));
     const syn_status s = syn_export_kineto_set(graph, how, args.output, err);
     output_lock_release(&lock);
     return s;

@@ -125,7 +125,8 @@ static syn_status run(const pytorch_job *job, bool link, pytorch_outcome *o, syn
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
     output_lock lock = {.path = NULL};
     memset(outcome, 0, sizeof *outcome);
-    if (job->options.is_set) SYN_TRY(cli_lock_set(&lock, job->output, job->program, err));
+    if (job->options.is_set)
+        SYN_TRY(cli_lock_set(&lock, job->output, "--output", job->program, err));
     else SYN_TRY(folder_check_output(job->output, err));
     const syn_status s = run(job, false, outcome, err);
     output_lock_release(&lock);

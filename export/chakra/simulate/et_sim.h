@@ -1,6 +1,7 @@
 /* Internals of the simulation of trace sets. Its steps have a file each: files are read
-   (et_sim_load.c), ranks that do the same are folded into classes (et_sim_fold.c), the classes run
-   (et_sim_run.c), and ASTRA-sim's files give the times of communication (et_sim_machine.c). */
+   (et_sim_read.c) and joined to a set (et_sim_load.c), ranks that do the same are folded into
+   classes (et_sim_fold.c), the classes run (et_sim_run.c), and the results are summed up
+   (et_sim_report.c). ASTRA-sim's files give the times of communication (et_sim_machine.c). */
 #ifndef EXPORT_ET_SIM_H
 #define EXPORT_ET_SIM_H
 

@@ -12,90 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/chakra/simulate/et_sim.h"
+#include "export/chakra/simulate/et_sim_run.h"
 #include "export/chakra/wire/et_schema.h"
 #include "syntorch/base/memory.h"
 
-#define NONE        SYN__SIM_NONE
-#define NO_TIME     SYN__SIM_NO_TIME
-#define SHOWN_RANKS 6
-#define MAX_NS      1000000000000000000u
-#define KIND_MASK   ((1u << SYN__SIM_KIND_BITS) - 1)
-
-/* Nodes that wait for a lane, as a heap with the smallest number on top, and the node in it. */
-typedef struct lane {
-    uint32_t *heap;
-    size_t n, cap;
-    uint32_t busy; /* NONE: free */
-    uint32_t next; /* of a lane in program order: the call that starts next; NONE: any node may */
-} lane;
-
-typedef struct member {
-    const syn__sim_program *program;
-    const syn__sim_class *class;
-    const syn__sim_rank *rank;
-    uint32_t *left; /* per node: dependencies that have not ended */
-    uint32_t *next; /* per call: the next one in its queue */
-    uint64_t *ends; /* per call: when a send ends */
-    lane *lanes;
-    uint32_t n_lanes;
-    uint64_t n_done;
-    /* What runs now, since when, and the sums so far. */
-    uint32_t n_computing, n_communicating;
-    uint64_t since, compute_ns, exposed_ns, end_ns;
-    uint64_t *begins, *node_ends; /* per node; NULL: no timeline is written */
-} member;
-
-/* A class that has arrived at a collective, with its call. */
-typedef struct arrival {
-    uint32_t class, call;
-    uint64_t ns;
-} arrival;
-
-typedef struct meeting {
-    arrival *arrived;          /* per member; class NONE: it has not arrived */
-    uint32_t n_arrived, first; /* first: the member that arrived first */
-    uint64_t longest_ns;
-    uint64_t n_calls, bytes, ns; /* sums for the report */
-} meeting;
-
-/* Messages on one link: sends without receives, or receives without sends, first in, first out. */
-typedef struct queue {
-    uint32_t first, last; /* calls; NONE: empty */
-    bool of_sends;
-} queue;
-
-typedef struct event {
-    uint64_t ns, number; /* events at the same time end in the order in which they were added */
-    uint32_t class, node;
-} event;
-
-typedef struct price {
-    uint32_t group;
-    int comm_type;
-    uint64_t bytes, ns;
-} price;
-
-typedef struct run {
-    const syn__sim_set *set;
-    const syn__sim_folded *folded;
-    const char *timeline; /* path; NULL: none */
-    syn_simulation *out;
-    member *members;
-    meeting *meetings;
-    queue *links;
-    event *events; /* a heap */
-    size_t n_events, events_cap;
-    uint64_t n_added, now;
-    price *prices; /* hash table */
-    uint32_t n_prices, prices_cap;
-    uint64_t message_ns, n_messages, message_bytes;
-    syn_error *err;
-} run;
+#define NONE    SYN__SIM_NONE
+#define NO_TIME SYN__SIM_NO_TIME
+#define MAX_NS  1000000000000000000u
 
 /* ---- Heaps ---- */
 
-static syn_status lane_push(run *s, lane *l, uint32_t node) {
+static syn_status lane_push(syn__sim_run_state *s, syn__sim_lane *l, uint32_t node) {
     SYN_TRY(syn_grow(&l->heap, &l->cap, l->n + 1, sizeof *l->heap, s->err));
     size_t at = l->n++;
     for (; at > 0 && l->heap[(at - 1) / 2] > node; at = (at - 1) / 2)
@@ -104,7 +31,7 @@ static syn_status lane_push(run *s, lane *l, uint32_t node) {
     return SYN_OK;
 }
 
-static uint32_t lane_pop(lane *l) {
+static uint32_t lane_pop(syn__sim_lane *l) {
     const uint32_t top = l->heap[0], last = l->heap[--l->n];
     size_t at = 0;
     for (;;) {
@@ -119,18 +46,18 @@ static uint32_t lane_pop(lane *l) {
     return top;
 }
 
-static bool is_before(const event *a, const event *b) {
+static bool is_before(const syn__sim_event *a, const syn__sim_event *b) {
     return a->ns != b->ns ? a->ns < b->ns : a->number < b->number;
 }
 
-static syn_status add_event(run *s, uint32_t class, uint32_t node, uint64_t ns) {
+static syn_status add_event(syn__sim_run_state *s, uint32_t class, uint32_t node, uint64_t ns) {
     if (ns > MAX_NS)
         return SYN_FAIL(s->err, SYN_E_FORMAT,
                         "rank %" PRId32
                         " would run for more than 31 years (1e18 ns): the durations "
                         "in the traces, a factor or the machine's speed is out of range",
                         s->members[class].rank->rank);
-    const event e = {ns, s->n_added++, class, node};
+    const syn__sim_event e = {ns, s->n_added++, class, node};
     SYN_TRY(syn_grow(&s->events, &s->events_cap, s->n_events + 1, sizeof e, s->err));
     size_t at = s->n_events++;
     for (; at > 0 && is_before(&e, &s->events[(at - 1) / 2]); at = (at - 1) / 2)
@@ -139,8 +66,8 @@ static syn_status add_event(run *s, uint32_t class, uint32_t node, uint64_t ns) 
     return SYN_OK;
 }
 
-static event next_event(run *s) {
-    const event top = s->events[0], last = s->events[--s->n_events];
+static syn__sim_event next_event(syn__sim_run_state *s) {
+    const syn__sim_event top = s->events[0], last = s->events[--s->n_events];
     size_t at = 0;
     for (;;) {
         size_t child = at * 2 + 1;
@@ -157,7 +84,7 @@ static event next_event(run *s) {
 /* ---- Accounts ---- */
 
 /* Makes parts twice as long, so that the run fits in all of them. */
-static void widen_parts(run *s) {
+static void widen_parts(syn__sim_run_state *s) {
     enum { HALF = SYN_SIMULATED_PARTS / 2 };
     for (size_t r = 0; r < s->folded->n_classes; r++) {
         syn_simulated_row *row = &s->out->rows[r];
@@ -172,7 +99,7 @@ static void widen_parts(run *s) {
 }
 
 /* Adds the times from m->since until now, in ns, to the parts of a row. */
-static void add_to_parts(run *s, const member *m, float *parts) {
+static void add_to_parts(syn__sim_run_state *s, const syn__sim_member *m, float *parts) {
     while (s->now / s->out->part_ns >= SYN_SIMULATED_PARTS) widen_parts(s);
     const uint64_t width = s->out->part_ns;
     for (uint64_t at = m->since; at < s->now;) {
@@ -183,7 +110,7 @@ static void add_to_parts(run *s, const member *m, float *parts) {
 }
 
 /* Adds the time since the last change to what the class did. */
-static void account(run *s, member *m) {
+static void account(syn__sim_run_state *s, syn__sim_member *m) {
     const uint64_t ns = s->now - m->since;
     syn_simulated_row *row = &s->out->rows[m - s->members];
     if (ns == 0) return;
@@ -197,18 +124,10 @@ static void account(run *s, member *m) {
     m->since = s->now;
 }
 
-static syn__sim_kind kind_of(const member *m, uint32_t node) {
-    return (syn__sim_kind)(m->program->kinds[node] & KIND_MASK);
-}
-
-static syn__sim_call *call_of(const member *m, uint32_t node) {
-    return &m->program->calls[m->program->values[node]];
-}
-
 /* Runs a node that started now until `end`. */
-static syn_status run_until(run *s, uint32_t class, uint32_t node, uint64_t end) {
-    member *m = &s->members[class];
-    const syn__sim_kind kind = kind_of(m, node);
+static syn_status run_until(syn__sim_run_state *s, uint32_t class, uint32_t node, uint64_t end) {
+    syn__sim_member *m = &s->members[class];
+    const syn__sim_kind kind = syn__sim_kind_of(m, node);
     account(s, m);
     if (m->begins != NULL) {
         m->begins[node] = s->now;
@@ -221,20 +140,21 @@ static syn_status run_until(run *s, uint32_t class, uint32_t node, uint64_t end)
 
 /* ---- Collectives ---- */
 
-static uint32_t price_slot(const run *s, uint32_t group, int comm_type, uint64_t bytes) {
+static uint32_t price_slot(const syn__sim_run_state *s, uint32_t group, int comm_type,
+                           uint64_t bytes) {
     uint64_t hash = ((uint64_t)group << 8 | (uint64_t)comm_type) * 0x9E3779B97F4A7C15u;
     hash = (hash ^ bytes) * 0x9E3779B97F4A7C15u;
     for (uint32_t i = (uint32_t)(hash >> 32);; i++) {
-        const price *p = &s->prices[i & (s->prices_cap - 1)];
+        const syn__sim_price *p = &s->prices[i & (s->prices_cap - 1)];
         if (p->ns == NO_TIME ||
             (p->group == group && p->comm_type == comm_type && p->bytes == bytes))
             return i & (s->prices_cap - 1);
     }
 }
 
-static syn_status grow_prices(run *s) {
+static syn_status grow_prices(syn__sim_run_state *s) {
     const uint32_t cap = s->prices_cap == 0 ? 256 : s->prices_cap * 2;
-    price *old = s->prices;
+    syn__sim_price *old = s->prices;
     const uint32_t n_old = s->prices_cap;
     s->prices = syn_malloc(cap * sizeof *s->prices);
     if (s->prices == NULL) {
@@ -251,15 +171,16 @@ static syn_status grow_prices(run *s) {
 }
 
 /* The time of a collective on the machine; looked up if it is known. */
-static syn_status price_of(run *s, uint32_t group, const syn__sim_call *call, uint64_t *out) {
+static syn_status price_of(syn__sim_run_state *s, uint32_t group, const syn__sim_call *call,
+                           uint64_t *out) {
     if (2 * (s->n_prices + 1) > s->prices_cap) SYN_TRY(grow_prices(s));
-    price *p = &s->prices[price_slot(s, group, call->comm_type, call->bytes)];
+    syn__sim_price *p = &s->prices[price_slot(s, group, call->comm_type, call->bytes)];
     if (p->ns == NO_TIME) {
         const syn__sim_group *g = &s->set->groups[group];
         uint64_t ns;
         SYN_TRY(syn__sim_collective_ns(s->set->machine, g->ranks, g->n_ranks, call->comm_type,
                                        call->bytes, &ns, s->err));
-        *p = (price){group, call->comm_type, call->bytes, ns};
+        *p = (syn__sim_price){group, call->comm_type, call->bytes, ns};
         s->n_prices++;
     }
     *out = syn__sim_scaled(p->ns, call->scale);
@@ -267,10 +188,10 @@ static syn_status price_of(run *s, uint32_t group, const syn__sim_call *call, ui
 }
 
 /* Fails if the members of a group call different collectives. */
-static syn_status check_equal(run *s, const meeting *g, uint32_t group, uint32_t class,
-                              const syn__sim_call *call) {
+static syn_status check_equal(syn__sim_run_state *s, const syn__sim_meeting_state *g,
+                              uint32_t group, uint32_t class, const syn__sim_call *call) {
     if (g->n_arrived == 0) return SYN_OK;
-    const member *first = &s->members[g->arrived[g->first].class];
+    const syn__sim_member *first = &s->members[g->arrived[g->first].member];
     const syn__sim_call *other = &first->program->calls[g->arrived[g->first].call];
     if (other->comm_type == call->comm_type && other->bytes == call->bytes) return SYN_OK;
     return SYN_FAIL(s->err, SYN_E_FORMAT,
@@ -285,8 +206,8 @@ static syn_status check_equal(run *s, const meeting *g, uint32_t group, uint32_t
 
 /* Runs a collective on the machine whose ranks arrived at different times, or whose ring is uneven:
    each rank ends when its last chunk arrives. Ranks of one member end together. */
-static syn_status run_apart(run *s, meeting *g, const syn__sim_meeting *folded,
-                            const syn__sim_call *call) {
+static syn_status run_apart(syn__sim_run_state *s, syn__sim_meeting_state *g,
+                            const syn__sim_meeting *folded, const syn__sim_call *call) {
     const syn__sim_group *of = &s->set->groups[folded->group];
     double *times = syn_malloc((of->n_ranks + 1u) * sizeof *times);
     double *ends = syn_calloc(folded->n_members + 1u, sizeof *ends);
@@ -305,11 +226,11 @@ static syn_status run_apart(run *s, meeting *g, const syn__sim_meeting *folded,
             ends[folded->places[i]] = times[i];
     g->longest_ns = 0;
     for (uint32_t i = 0; i < folded->n_members && status == SYN_OK; i++) {
-        const arrival a = g->arrived[i];
+        const syn__sim_arrival a = g->arrived[i];
         const uint64_t ns =
             syn__sim_scaled((uint64_t)fmin(ends[i], 2 * (double)MAX_NS), call->scale);
         if (ns > g->longest_ns) g->longest_ns = ns;
-        status = run_until(s, a.class, s->members[a.class].program->calls[a.call].node,
+        status = run_until(s, a.member, s->members[a.member].program->calls[a.call].node,
                            syn__sim_sum(s->now, ns));
     }
     syn_free(times);
@@ -317,24 +238,26 @@ static syn_status run_apart(run *s, meeting *g, const syn__sim_meeting *folded,
     return status;
 }
 
-static syn_status run_together(run *s, const meeting *g, uint32_t n_members) {
+static syn_status run_together(syn__sim_run_state *s, const syn__sim_meeting_state *g,
+                               uint32_t n_members) {
     const uint64_t end = syn__sim_sum(s->now, g->longest_ns);
     for (uint32_t i = 0; i < n_members; i++) {
-        const arrival *a = &g->arrived[i];
-        SYN_TRY(run_until(s, a->class, s->members[a->class].program->calls[a->call].node, end));
+        const syn__sim_arrival *a = &g->arrived[i];
+        SYN_TRY(run_until(s, a->member, s->members[a->member].program->calls[a->call].node, end));
     }
     return SYN_OK;
 }
 
-static bool arrived_together(const run *s, const meeting *g, uint32_t n_members) {
+static bool arrived_together(const syn__sim_run_state *s, const syn__sim_meeting_state *g,
+                             uint32_t n_members) {
     for (uint32_t i = 0; i < n_members; i++)
         if (g->arrived[i].ns != s->now) return false;
     return true;
 }
 
 /* Runs a collective at which all members have arrived. */
-static syn_status meet(run *s, meeting *g, const syn__sim_meeting *folded,
-                       const syn__sim_call *call) {
+static syn_status meet(syn__sim_run_state *s, syn__sim_meeting_state *g,
+                       const syn__sim_meeting *folded, const syn__sim_call *call) {
     const bool apart = s->set->machine != NULL && (s->set->groups[folded->group].uneven ||
                                                    !arrived_together(s, g, folded->n_members));
     if (s->set->machine != NULL && !apart)
@@ -343,38 +266,38 @@ static syn_status meet(run *s, meeting *g, const syn__sim_meeting *folded,
     g->n_calls++;
     g->bytes = syn__sim_sum(g->bytes, call->bytes);
     g->ns = syn__sim_sum(g->ns, g->longest_ns);
-    for (uint32_t i = 0; i < folded->n_members; i++) g->arrived[i].class = NONE;
+    for (uint32_t i = 0; i < folded->n_members; i++) g->arrived[i].member = NONE;
     g->n_arrived = 0;
     g->longest_ns = 0;
     return SYN_OK;
 }
 
 /* Lets a class arrive at a collective. */
-static syn_status arrive(run *s, uint32_t class, uint32_t node) {
-    const member *m = &s->members[class];
-    const syn__sim_call *call = call_of(m, node);
-    const uint32_t index = m->class->meetings[call->slot], own = m->class->members[call->slot];
+static syn_status arrive(syn__sim_run_state *s, uint32_t class, uint32_t node) {
+    const syn__sim_member *m = &s->members[class];
+    const syn__sim_call *call = syn__sim_call_of(m, node);
+    const uint32_t index = m->of->meetings[call->slot], own = m->of->members[call->slot];
     const syn__sim_meeting *folded = &s->folded->meetings[index];
-    meeting *g = &s->meetings[index];
+    syn__sim_meeting_state *g = &s->meetings[index];
     /* In ASTRA-sim a broadcast takes the time in the trace and waits for nobody. */
     if (s->set->machine != NULL && call->comm_type == SYN__ET_BROADCAST)
         return run_until(s, class, node, syn__sim_sum(s->now, call->ns));
     SYN_TRY(check_equal(s, g, folded->group, class, call));
     if (call->ns > g->longest_ns) g->longest_ns = call->ns;
-    g->arrived[own] = (arrival){class, (uint32_t)(call - m->program->calls), s->now};
+    g->arrived[own] = (syn__sim_arrival){class, (uint32_t)(call - m->program->calls), s->now};
     if (g->n_arrived++ == 0) g->first = own;
     return g->n_arrived < folded->n_members + folded->n_idle ? SYN_OK : meet(s, g, folded, call);
 }
 
 /* ---- Messages ---- */
 
-static uint32_t take(queue *q, const member *m) {
+static uint32_t take(syn__sim_queue *q, const syn__sim_member *m) {
     const uint32_t call = q->first;
     q->first = m->next[call];
     return call;
 }
 
-static void put(queue *q, member *m, uint32_t call, bool is_send) {
+static void put(syn__sim_queue *q, syn__sim_member *m, uint32_t call, bool is_send) {
     m->next[call] = NONE;
     if (q->first == NONE) q->first = call;
     else m->next[q->last] = call;
@@ -384,36 +307,36 @@ static void put(queue *q, member *m, uint32_t call, bool is_send) {
 
 /* Runs a receive now: its send ends at sent_ns. With the times of the traces, a receive also takes
    at least its own duration. */
-static syn_status receive(run *s, uint32_t class, uint32_t call, uint64_t sent_ns) {
+static syn_status receive(syn__sim_run_state *s, uint32_t class, uint32_t call, uint64_t sent_ns) {
     const syn__sim_call *c = &s->members[class].program->calls[call];
     uint64_t end = s->set->machine != NULL ? s->now : syn__sim_sum(s->now, c->ns);
     if (sent_ns > end) end = sent_ns;
     return run_until(s, class, c->node, end);
 }
 
-static syn_status post_receive(run *s, uint32_t class, uint32_t node) {
-    member *m = &s->members[class];
+static syn_status post_receive(syn__sim_run_state *s, uint32_t class, uint32_t node) {
+    syn__sim_member *m = &s->members[class];
     const uint32_t call = (uint32_t)m->program->values[node];
-    const uint32_t index = m->class->links[m->program->calls[call].slot];
+    const uint32_t index = m->of->links[m->program->calls[call].slot];
     const syn__sim_link *link = &s->folded->links[index];
-    queue *q = &s->links[index];
+    syn__sim_queue *q = &s->links[index];
     if (link->from == NONE && link->is_absent) return receive(s, class, call, s->now);
     if (q->first == NONE || !q->of_sends) {
         put(q, m, call, false);
         return SYN_OK;
     }
-    const member *from = &s->members[link->from];
+    const syn__sim_member *from = &s->members[link->from];
     return receive(s, class, call, from->ends[take(q, from)]);
 }
 
-static syn_status send_now(run *s, uint32_t class, uint32_t node) {
-    member *m = &s->members[class];
+static syn_status send_now(syn__sim_run_state *s, uint32_t class, uint32_t node) {
+    syn__sim_member *m = &s->members[class];
     const uint32_t call = (uint32_t)m->program->values[node];
     const syn__sim_call *c = &m->program->calls[call];
     const syn__sim_machine *machine = s->set->machine;
-    const uint32_t index = m->class->links[c->slot];
+    const uint32_t index = m->of->links[c->slot];
     const syn__sim_link *link = &s->folded->links[index];
-    queue *q = &s->links[index];
+    syn__sim_queue *q = &s->links[index];
     const uint64_t ns =
         machine == NULL
             ? c->ns
@@ -421,9 +344,9 @@ static syn_status send_now(run *s, uint32_t class, uint32_t node) {
                                                   m->rank->channels[c->slot].peer, c->bytes),
                               c->scale);
     const uint64_t end = m->ends[call] = syn__sim_sum(s->now, ns);
-    s->n_messages += m->class->n_ranks;
-    s->message_bytes = syn__sim_sum(s->message_bytes, c->bytes * m->class->n_ranks);
-    s->message_ns = syn__sim_sum(s->message_ns, ns * m->class->n_ranks);
+    s->n_messages += m->of->n_ranks;
+    s->message_bytes = syn__sim_sum(s->message_bytes, c->bytes * m->of->n_ranks);
+    s->message_ns = syn__sim_sum(s->message_ns, ns * m->of->n_ranks);
     SYN_TRY(run_until(s, class, node, end));
     if (link->to == NONE) return SYN_OK; /* nobody receives it */
     if (q->first == NONE || q->of_sends) {
@@ -435,9 +358,9 @@ static syn_status send_now(run *s, uint32_t class, uint32_t node) {
 
 /* ---- Nodes ---- */
 
-static syn_status start(run *s, uint32_t class, uint32_t node) {
-    const member *m = &s->members[class];
-    switch (kind_of(m, node)) {
+static syn_status start(syn__sim_run_state *s, uint32_t class, uint32_t node) {
+    const syn__sim_member *m = &s->members[class];
+    switch (syn__sim_kind_of(m, node)) {
     case SYN__SIM_COLLECTIVE:
         return arrive(s, class, node);
     case SYN__SIM_SEND:
@@ -454,14 +377,15 @@ static syn_status start(run *s, uint32_t class, uint32_t node) {
 }
 
 /* The lane that a node needs; NULL: none. */
-static lane *lane_of(const run *s, member *m, uint32_t node) {
+static syn__sim_lane *lane_of(const syn__sim_run_state *s, syn__sim_member *m, uint32_t node) {
     const bool slots = s->set->machine != NULL;
-    switch (kind_of(m, node)) {
+    switch (syn__sim_kind_of(m, node)) {
     case SYN__SIM_COMPUTE:
         return &m->lanes[slots ? 0 : m->program->kinds[node] >> SYN__SIM_KIND_BITS];
     case SYN__SIM_COLLECTIVE:
         return &m->lanes[slots ? 1
-                               : m->program->n_streams + m->rank->lanes[call_of(m, node)->slot]];
+                               : m->program->n_streams +
+                                     m->rank->lanes[syn__sim_call_of(m, node)->slot]];
     case SYN__SIM_SEND:
         return slots ? &m->lanes[1] : NULL;
     default:
@@ -471,16 +395,16 @@ static lane *lane_of(const run *s, member *m, uint32_t node) {
 
 /* The first collective from `call` on that uses the lane of group slot `slot`; the number of calls
    if there is none. */
-static uint32_t next_on_lane(const member *m, uint32_t call, uint32_t slot) {
+static uint32_t next_on_lane(const syn__sim_member *m, uint32_t call, uint32_t slot) {
     const syn__sim_program *p = m->program;
-    while (call < p->n_calls && (kind_of(m, p->calls[call].node) != SYN__SIM_COLLECTIVE ||
+    while (call < p->n_calls && (syn__sim_kind_of(m, p->calls[call].node) != SYN__SIM_COLLECTIVE ||
                                  m->rank->lanes[p->calls[call].slot] != slot))
         call++;
     return call;
 }
 
-static syn_status use_lane(run *s, uint32_t class, lane *l) {
-    const member *m = &s->members[class];
+static syn_status use_lane(syn__sim_run_state *s, uint32_t class, syn__sim_lane *l) {
+    const syn__sim_member *m = &s->members[class];
     if (l->busy != NONE || l->n == 0) return SYN_OK;
     if (l->next != NONE) {
         if (l->next == m->program->n_calls || l->heap[0] != m->program->calls[l->next].node)
@@ -494,32 +418,32 @@ static syn_status use_lane(run *s, uint32_t class, lane *l) {
 
 /* Groups with the same ranks run their collectives in program order, which is the same on all of
    these ranks. If each rank started the one that is ready first, they could wait for each other. */
-static void order_lanes(const run *s, member *m) {
+static void order_lanes(const syn__sim_run_state *s, syn__sim_member *m) {
     if (s->set->machine != NULL) return;
     for (uint32_t i = 0; i < m->rank->n_groups; i++) {
         const uint32_t slot = m->rank->lanes[i];
-        lane *l = &m->lanes[m->program->n_streams + slot];
+        syn__sim_lane *l = &m->lanes[m->program->n_streams + slot];
         if (slot != i && l->next == NONE) l->next = next_on_lane(m, 0, slot);
     }
 }
 
 /* Handles a node whose dependencies have ended. */
-static syn_status release(run *s, uint32_t class, uint32_t node) {
-    lane *l = lane_of(s, &s->members[class], node);
+static syn_status release(syn__sim_run_state *s, uint32_t class, uint32_t node) {
+    syn__sim_lane *l = lane_of(s, &s->members[class], node);
     return l != NULL ? lane_push(s, l, node) : start(s, class, node);
 }
 
-static syn_status use_lanes(run *s, uint32_t class) {
-    member *m = &s->members[class];
+static syn_status use_lanes(syn__sim_run_state *s, uint32_t class) {
+    syn__sim_member *m = &s->members[class];
     for (uint32_t i = 0; i < m->n_lanes; i++) SYN_TRY(use_lane(s, class, &m->lanes[i]));
     return SYN_OK;
 }
 
-static syn_status end_node(run *s, uint32_t class, uint32_t node) {
-    member *m = &s->members[class];
+static syn_status end_node(syn__sim_run_state *s, uint32_t class, uint32_t node) {
+    syn__sim_member *m = &s->members[class];
     const syn__sim_program *p = m->program;
-    const syn__sim_kind kind = kind_of(m, node);
-    lane *l = lane_of(s, m, node);
+    const syn__sim_kind kind = syn__sim_kind_of(m, node);
+    syn__sim_lane *l = lane_of(s, m, node);
     account(s, m);
     if (kind == SYN__SIM_COMPUTE) m->n_computing--;
     else if (kind != SYN__SIM_FREE) m->n_communicating--;
@@ -531,226 +455,26 @@ static syn_status end_node(run *s, uint32_t class, uint32_t node) {
     return use_lanes(s, class);
 }
 
-static syn_status run_all(run *s) {
+static syn_status run_all(syn__sim_run_state *s) {
     for (uint32_t i = 0; i < s->folded->n_classes; i++) {
         for (uint32_t node = 0; node < s->members[i].program->n_nodes; node++)
             if (s->members[i].left[node] == 0) SYN_TRY(release(s, i, node));
         SYN_TRY(use_lanes(s, i));
     }
     while (s->n_events > 0) {
-        const event e = next_event(s);
+        const syn__sim_event e = next_event(s);
         s->now = e.ns;
-        SYN_TRY(end_node(s, e.class, e.node));
+        SYN_TRY(end_node(s, e.member, e.node));
     }
     return SYN_OK;
-}
-
-/* ---- Deadlocks ---- */
-
-static bool is_done(const member *m) {
-    return m->n_done == m->program->n_nodes;
-}
-
-/* The call in which a class waits: a collective at which it has arrived, or else a receive. */
-static bool find_wait(const run *s, uint32_t class, uint32_t *call) {
-    for (size_t i = 0; i < s->folded->n_meetings; i++)
-        for (uint32_t k = 0; k < s->folded->meetings[i].n_members; k++)
-            if (s->meetings[i].n_arrived > 0 && s->meetings[i].arrived[k].class == class) {
-                *call = s->meetings[i].arrived[k].call;
-                return true;
-            }
-    for (size_t i = 0; i < s->folded->n_links; i++)
-        if (s->folded->links[i].to == class && !s->links[i].of_sends && s->links[i].first != NONE) {
-            *call = s->links[i].first;
-            return true;
-        }
-    return false;
-}
-
-static const member *member_of(const run *s, const syn__sim_rank *rank) {
-    return &s->members[s->folded->class_of[rank - s->set->ranks]];
-}
-
-/* Whether a rank waits at a collective of the group. */
-static bool has_arrived(const run *s, const syn__sim_rank *rank, uint32_t group) {
-    const syn__sim_class *class = member_of(s, rank)->class;
-    for (uint32_t i = 0; i < rank->n_groups; i++)
-        if (rank->groups[i] == group)
-            return s->meetings[class->meetings[i]].arrived[class->members[i]].class != NONE;
-    return false;
-}
-
-/* The first member of the group that has not arrived at its collective. */
-static const syn__sim_rank *missing_member(const run *s, uint32_t group) {
-    const syn__sim_group *g = &s->set->groups[group];
-    for (uint32_t i = 0; i < g->n_ranks; i++) {
-        const syn__sim_rank *rank = syn__sim_rank_of(s->set, g->ranks[i]);
-        if (rank != NULL && !has_arrived(s, rank, group)) return rank;
-    }
-    return NULL;
-}
-
-/* Writes to `text` what a rank waits for. Returns the rank for which it waits, or NULL. */
-static const syn__sim_rank *describe_wait(const run *s, const syn__sim_rank *rank, char *text,
-                                          size_t capacity) {
-    const member *m = member_of(s, rank);
-    uint32_t call;
-    if (!find_wait(s, s->folded->class_of[rank - s->set->ranks], &call)) {
-        snprintf(text, capacity, "rank %" PRId32 " %s", rank->rank,
-                 is_done(m) ? "has finished"
-                            : "has no node that is ready, because its nodes depend on each other");
-        return NULL;
-    }
-    const syn__sim_call *c = &m->program->calls[call];
-    if (kind_of(m, c->node) == SYN__SIM_RECV) {
-        const syn__sim_channel *channel = &rank->channels[c->slot];
-        snprintf(text, capacity,
-                 "rank %" PRId32 " waits in receive %" PRIu64 " (tag %" PRId32
-                 ") for rank %" PRId32,
-                 rank->rank, c->id, channel->tag, channel->peer);
-        return syn__sim_rank_of(s->set, channel->peer);
-    }
-    const uint32_t group = rank->groups[c->slot];
-    const syn__sim_rank *missing = missing_member(s, group);
-    snprintf(text, capacity,
-             "rank %" PRId32 " waits in collective %" PRIu64 " (group %.40s) for rank %" PRId32,
-             rank->rank, c->id, (const char *)syn_intern_get(&s->set->names, group),
-             missing != NULL ? missing->rank : -1);
-    return missing;
-}
-
-/* A rank that waits for another one; if there is none, a rank whose nodes depend on each other. */
-static const syn__sim_rank *first_stuck(const run *s) {
-    const syn__sim_rank *stuck = NULL;
-    uint32_t call;
-    for (uint32_t i = 0; i < s->folded->n_classes; i++) {
-        if (is_done(&s->members[i])) continue;
-        if (find_wait(s, i, &call)) return s->members[i].rank;
-        if (stuck == NULL) stuck = s->members[i].rank;
-    }
-    return stuck;
-}
-
-static syn_status report_deadlock(run *s) {
-    char text[SHOWN_RANKS * 160] = "";
-    const syn__sim_rank *seen[SHOWN_RANKS], *rank = first_stuck(s);
-    size_t used = 0;
-    for (int n = 0; n < SHOWN_RANKS && rank != NULL; n++) {
-        seen[n] = rank;
-        if (n > 0) used += (size_t)snprintf(text + used, sizeof text - used, "; ");
-        rank = describe_wait(s, rank, text + used, sizeof text - used);
-        used += strlen(text + used);
-        for (int i = 0; i <= n; i++)
-            if (rank == seen[i]) rank = NULL;
-    }
-    s->out->deadlock = syn_strdup(text);
-    return s->out->deadlock != NULL ? SYN_OK : SYN_FAIL_NOMEM(s->err, used, "a message");
-}
-
-/* ---- Results ---- */
-
-static int compare_groups(const void *a, const void *b) {
-    const syn_simulated_group *x = a, *y = b;
-    if ((x->name == NULL) != (y->name == NULL)) return x->name == NULL ? 1 : -1;
-    if (x->ns != y->ns) return x->ns > y->ns ? -1 : 1;
-    if (x->name == NULL || strlen(x->name) == strlen(y->name))
-        return x->name == NULL ? 0 : strcmp(x->name, y->name);
-    return strlen(x->name) < strlen(y->name) ? -1 : 1;
-}
-
-static syn_status report_groups(run *s) {
-    const syn__sim_set *set = s->set;
-    syn_simulation *out = s->out;
-    out->groups = syn_calloc(set->names.n_entries + 1, sizeof *out->groups);
-    if (out->groups == NULL)
-        return SYN_FAIL_NOMEM(s->err, set->names.n_entries * sizeof *out->groups, "groups");
-    for (uint32_t i = 0; i < set->names.n_entries; i++) {
-        const syn__sim_group *g = &set->groups[i];
-        const syn__sim_rank *rank = NULL;
-        for (uint32_t k = 0; k < g->n_ranks && g->used && rank == NULL; k++)
-            rank = syn__sim_rank_of(set, g->ranks[k]);
-        if (rank == NULL) continue;
-        const syn__sim_class *class = &s->folded->classes[s->folded->class_of[rank - set->ranks]];
-        for (uint32_t k = 0; k < rank->n_groups; k++) {
-            if (rank->groups[k] != i) continue;
-            const meeting *m = &s->meetings[class->meetings[k]];
-            syn_simulated_group *to = &out->groups[out->n_groups++];
-            *to = (syn_simulated_group){syn_strdup(syn_intern_get(&set->names, i)), g->n_ranks,
-                                        m->n_calls, m->bytes, m->ns};
-            if (to->name == NULL) return SYN_FAIL_NOMEM(s->err, 1, "a group's name");
-        }
-    }
-    if (s->n_messages > 0)
-        out->groups[out->n_groups++] = (syn_simulated_group){
-            .n_calls = s->n_messages, .bytes = s->message_bytes, .ns = s->message_ns};
-    qsort(out->groups, out->n_groups, sizeof *out->groups, compare_groups);
-    return SYN_OK;
-}
-
-/* Writes the timeline, if one is wanted. */
-static syn_status write_timeline(run *s) {
-    syn__sim_timeline *t;
-    if (s->timeline == NULL) return SYN_OK;
-    SYN_TRY(syn__sim_timeline_open(&t, s->timeline, s->err));
-    syn_status status = SYN_OK;
-    for (size_t i = 0; i < s->folded->n_classes && status == SYN_OK; i++) {
-        const member *m = &s->members[i];
-        char name[64];
-        status = syn__sim_timeline_rank(
-            t, s->set, m->rank, syn_simulation_ranks(s->out, m->rank->rank, name, sizeof name),
-            m->begins, m->node_ends, s->err);
-    }
-    const syn_status closed = syn__sim_timeline_close(t, status == SYN_OK, s->err);
-    return status != SYN_OK ? status : closed;
-}
-
-static syn_status report(run *s) {
-    const syn__sim_set *set = s->set;
-    syn_simulation *out = s->out;
-    bool all_done = true;
-    out->ranks = syn_calloc(set->n_ranks + 1, sizeof *out->ranks);
-    if (out->ranks == NULL)
-        return SYN_FAIL_NOMEM(s->err, set->n_ranks * sizeof *out->ranks, "the ranks of a set");
-    out->n_nodes = set->n_nodes;
-    out->n_scaled = set->n_scaled;
-    out->matched = set->matched;
-    out->n_ranks = set->n_ranks;
-    out->n_distinct = s->folded->n_classes;
-    out->n_absent = s->folded->n_absent;
-    for (size_t i = 0; i < out->n_distinct; i++) {
-        const member *m = &s->members[i];
-        out->n_run += m->n_done * m->class->n_ranks;
-        if (m->end_ns > out->end_ns) out->end_ns = m->end_ns;
-        all_done = all_done && is_done(m);
-    }
-    for (size_t i = 0; i < set->n_ranks; i++) {
-        const member *m = &s->members[s->folded->class_of[i]];
-        const uint64_t busy = m->compute_ns + m->exposed_ns;
-        out->ranks[i] =
-            (syn_simulated_rank){.rank = set->ranks[i].rank,
-                                 .same_as = m->rank->rank,
-                                 .row = s->folded->class_of[i],
-                                 .end_ns = m->end_ns,
-                                 .compute_ns = m->compute_ns,
-                                 .exposed_ns = m->exposed_ns,
-                                 .wait_ns = out->end_ns > busy ? out->end_ns - busy : 0};
-    }
-    for (size_t r = 0; r < out->n_distinct; r++)
-        for (int i = 0; i < SYN_SIMULATED_PARTS; i++) {
-            out->rows[r].compute[i] /= (float)out->part_ns;
-            out->rows[r].exposed[i] /= (float)out->part_ns;
-        }
-    SYN_TRY(report_groups(s));
-    SYN_TRY(write_timeline(s));
-    return all_done ? SYN_OK : report_deadlock(s);
 }
 
 /* ---- Opening and closing ---- */
 
-static syn_status open_member(run *s, uint32_t class) {
-    member *m = &s->members[class];
-    m->class = &s->folded->classes[class];
-    m->rank = &s->set->ranks[m->class->rank];
+static syn_status open_member(syn__sim_run_state *s, uint32_t class) {
+    syn__sim_member *m = &s->members[class];
+    m->of = &s->folded->classes[class];
+    m->rank = &s->set->ranks[m->of->rank];
     const syn__sim_program *p = m->program = &s->set->programs[m->rank->program];
     m->n_lanes = s->set->machine != NULL ? 2 : p->n_streams + m->rank->n_groups;
     m->left = syn_malloc((p->n_nodes + 1u) * sizeof *m->left);
@@ -771,7 +495,7 @@ static syn_status open_member(run *s, uint32_t class) {
     return SYN_OK;
 }
 
-static syn_status open_run(run *s) {
+static syn_status open_run(syn__sim_run_state *s) {
     const syn__sim_folded *f = s->folded;
     s->members = syn_calloc(f->n_classes + 1, sizeof *s->members);
     s->meetings = syn_calloc(f->n_meetings + 1, sizeof *s->meetings);
@@ -783,19 +507,19 @@ static syn_status open_run(run *s) {
     for (uint32_t i = 0; i < f->n_classes; i++) SYN_TRY(open_member(s, i));
     for (size_t i = 0; i < f->n_links; i++) s->links[i].first = NONE;
     for (size_t i = 0; i < f->n_meetings; i++) {
-        meeting *m = &s->meetings[i];
+        syn__sim_meeting_state *m = &s->meetings[i];
         m->arrived = syn_malloc((f->meetings[i].n_members + 1u) * sizeof *m->arrived);
         if (m->arrived == NULL)
             return SYN_FAIL_NOMEM(s->err, f->meetings[i].n_members * sizeof *m->arrived,
                                   "a group's collectives");
-        for (uint32_t k = 0; k < f->meetings[i].n_members; k++) m->arrived[k].class = NONE;
+        for (uint32_t k = 0; k < f->meetings[i].n_members; k++) m->arrived[k].member = NONE;
     }
     return SYN_OK;
 }
 
-static void close_run(run *s) {
+static void close_run(syn__sim_run_state *s) {
     for (size_t i = 0; i < s->folded->n_classes && s->members != NULL; i++) {
-        member *m = &s->members[i];
+        syn__sim_member *m = &s->members[i];
         for (uint32_t k = 0; k < m->n_lanes && m->lanes != NULL; k++) syn_free(m->lanes[k].heap);
         void *const all[] = {m->left, m->next, m->ends, m->lanes, m->begins, m->node_ends};
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) syn_free(all[k]);
@@ -808,10 +532,11 @@ static void close_run(run *s) {
 
 syn_status syn__sim_run(syn_simulation *out, const syn__sim_set *set, const syn__sim_folded *folded,
                         const char *timeline, syn_error *err) {
-    run s = {.set = set, .folded = folded, .timeline = timeline, .out = out, .err = err};
+    syn__sim_run_state s = {
+        .set = set, .folded = folded, .timeline = timeline, .out = out, .err = err};
     syn_status status = open_run(&s);
     if (status == SYN_OK) status = run_all(&s);
-    if (status == SYN_OK) status = report(&s);
+    if (status == SYN_OK) status = syn__sim_report(&s);
     close_run(&s);
     return status;
 }

@@ -41,12 +41,12 @@ def recv(number, src, dst, tag, size, deps=(), us=3):
 
 def message(n):
     attrs = [("is_cpu_op", BOOL, int(n.get("cpu", False)))]
-    if n["kind"] == COMP:
+    if n["kind"] == COMP and not n.get("bare"):
         # 1.6 MB per us: the time of a rate of 1600 GB/s
         attrs += [("num_ops", INT64, 1), ("tensor_size", UINT64,
                                             min(n["us"] * 1600 * 1000, 2 ** 63))]
         attrs += [("stream", INT64, n["stream"])] if n["stream"] else []
-    else:
+    elif n["kind"] != COMP:
         attrs += [("comm_size", INT64, n["size"])]
     if n["kind"] == COLL:
         attrs += [("comm_type", INT64, n["comm"])]
@@ -586,6 +586,12 @@ def machine_errors():
              ({**NETWORK, "npus_count": [2, 2]}, {}, "the network has 4 ranks"),
              (NETWORK, {"all-reduce-implementation": ["direct", "ring"]}, "only 'ring'"),
              (NETWORK, {"local-mem-bw": 0}, "local-mem-bw must be positive")]
+    bare = {r: [dict(comp(1, 5), bare=True), coll(2, ALL_REDUCE, 64, 0)] for r in range(8)}
+    write("astra", bare, ALL_GROUPS)
+    done = run("simulate", "astra", *write_machine(NETWORK, SYSTEM))
+    check(b"node 1 has no num_ops" in done.stderr, done.stderr)
+    done = run("simulate", "astra", *write_machine(NETWORK, {**SYSTEM, "roofline-enabled": 0}))
+    check(done.returncode == 0, done.stderr)
     write("astra", random_set(1, 8, GROUPS, True), ALL_GROUPS)
     for text in (b"", b"{}", b"topology: [ Ring ]\n"):
         machine = write_machine(NETWORK, SYSTEM)

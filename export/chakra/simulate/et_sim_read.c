@@ -108,6 +108,12 @@ static uint64_t compute_ns(const reader *r, const attributes *a, uint64_t micros
                                bytes > 0 ? (uint64_t)bytes : 0, micros);
 }
 
+/* Whether a node has no work from which the machine's roofline could compute a time. */
+static bool lacks_work(const reader *r, const attributes *a) {
+    return r->machine != NULL && r->machine->roofline && a->values[IS_CPU_OP] <= 0 &&
+           (a->values[NUM_OPS] == ABSENT || a->values[TENSOR_SIZE] == ABSENT);
+}
+
 /* Whether a pattern matches a node. */
 static bool matches(const char *pattern, const syn__et_node *node, const attributes *a) {
     char name[256];
@@ -228,6 +234,9 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
     SYN_TRY(waive_order(r, index, a.order));
     switch (node->type) {
     case SYN__ET_COMP_NODE:
+        if (lacks_work(r, &a))
+            return refuse(r, node->id,
+                          "has no num_ops or tensor_size, which roofline-enabled needs");
         p->values[index] =
             syn__sim_scaled(a.values[IS_CPU_OP] > 0 ? traced_ns(&a, node->duration_micros)
                                                     : compute_ns(r, &a, node->duration_micros),

@@ -31,7 +31,7 @@ static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *pr
     const int32_t gathers = group_size(graph, "gather");
     *plan = (syn_plan){.ranks = graph->world_size,
                        .tp = number_of(graph, "tp", 0),
-                       .dp = number_of(graph, "dp", 0),
+                       .dp = number_of(graph, "dp", 1),
                        .pp = number_of(graph, "pp", 1),
                        .kv = group_size(graph, "kv")};
     if (order != NULL && order->type == SYN_VALUE_TEXT) plan->order = syn_plan_order(order->text);

@@ -113,6 +113,102 @@ def stamped_later():
           done.stderr.decode() and os.path.exists("part.comm_group.json"), done.stderr.decode())
 
 
+# (model, options) of inference
+INFERENCE = [
+    ("llama4", "--tp 2 --pp 2"),
+    ("gpt4", "--tp 4 --sp --micro-batch 3"),
+    ("qwen4", "--pp 3 --layers-per-stage 1,2,1 --dtype bf16"),
+    ("bert4", "--tp 2"),
+]
+
+
+def inference(folder, shape, n_out):
+    """Records all ranks of a run of the program inference without data."""
+    tokens = ["--num-output-tokens", str(n_out)] if n_out else []
+    shape = [word.replace("--micro-batch", "--batch-size") for word in shape]
+    if "bert4.json" in shape:
+        with open("ids.txt", "w", encoding="utf-8") as f:
+            f.write("0" + " 1" * 23 + "\n")
+        shape += ["--prompt-ids", "ids.txt", "--mask-id", "0"]
+    done = subprocess.run([os.path.join(BUILD, "inference"), "--device", "meta", "--quiet",
+                           "--attention", "fused", "--visualize-trace", "--out-dir", folder,
+                           *tokens, *shape], capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"{shape}: {done.stderr}")
+    return f"{folder}/trace"
+
+
+def totals(prefix):
+    """The nodes of a set, and the sums of their times and of the bytes of collectives."""
+    nodes = []
+    for path in files(prefix)[:-1]:
+        out = f"{path}.json"
+        check(run("json", "--input", path, "--output", out).returncode == 0, f"{path}: json")
+        with open(out, encoding="utf-8") as f:
+            nodes += json.load(f)["ranks"][0]["nodes"]
+    comm = [int(a["int64Val"]) for node in nodes for a in node["attr"] if a["name"] == "comm_size"]
+    return len(nodes), sum(int(node.get("durationMicros", 0)) for node in nodes), sum(comm)
+
+
+def inferred():
+    """--phase generate and prefill write the files of the program inference, byte for byte. The
+    nodes of decode are those that generating one more token adds. Replicas are equal, and the
+    simulated time is the predicted one."""
+    for i, (model, layout) in enumerate(INFERENCE):
+        shape = ["--model-config", f"{model}.json", "--hw", "h100", "--num-input-tokens", "24",
+                 *layout.split()]
+        bert = model.startswith("bert")
+        for phase, n_out in (("prefill", 0 if bert else 1), ("generate", 3), ("decode", 0)):
+            if bert and phase != "prefill":
+                done = synth("--out", "none", "--phase", phase, *shape)
+                check(done.returncode == 2 and "use --phase prefill" in done.stderr, done.stderr)
+                continue
+            ours = f"{phase}{i}"
+            tokens = ["--num-output-tokens", "3"] if n_out > 1 else []
+            done = synth("--out", ours, "--phase", phase, "--json", *tokens, *shape)
+            check(done.returncode == 0, f"{phase} {layout}: {done.stderr}")
+            said = json.loads(done.stdout)
+            ns = sum(said.get(f"predicted_{part}_ns", 0) for part in ("prefill", "decode",
+                                                                      "forward"))
+            done = run("simulate", "--input", ours, "--json")
+            check(done.returncode == 0, done.stderr.decode())
+            simulated = json.loads(done.stdout)["end_ns"]
+            check(abs(simulated / ns - 1) < 1e-3, f"{phase} {layout}: {ns} {simulated}")
+            if phase == "decode":
+                continue
+            theirs = inference(f"inferred_{ours}", shape, n_out)
+            pairs = [(path, ours + path[len(theirs):]) for path in files(theirs)]
+            check([b for _, b in pairs] == files(ours) and
+                  all(filecmp.cmp(a, b, shallow=False) for a, b in pairs),
+                  f"{model} {phase} {layout}: {files(ours)}")
+        if bert:
+            continue
+        one, two = (totals(inference(f"{i}_{n}", shape, n)) for n in (1, 2))
+        decode = totals(f"decode{i}")
+        check(decode[0] == two[0] - one[0] and decode[2] == two[2] - one[2] and
+              abs(decode[1] + one[1] - two[1]) < 1e-6 * two[1], f"{one} {decode} {two}")
+
+
+def replicas():
+    """Data-parallel ranks of inference are replicas, which `stamp` writes, too."""
+    shape = ["--model-config", "llama4.json", "--hw", "h100", "--num-input-tokens", "24", "--tp",
+             "2", "--pp", "2"]
+    rates = []
+    for dp in (1, 3):
+        done = synth("--out", f"dp{dp}", "--phase", "decode", "--dp", str(dp), *shape)
+        check(done.returncode == 0, done.stderr)
+        rates.append(done.stdout.partition("predicted decode:  ")[2].split(" tokens in "))
+    check([rate[0] for rate in rates] == ["1", "3"] and
+          rates[0][1].split(",")[0] == rates[1][1].split(",")[0], str(rates))
+    done = run("validate", "--input", "dp3")
+    check(done.returncode == 0 and b"12 files" in done.stdout, done.stdout.decode())
+    for path in files("dp3")[2:]:
+        os.rename(path, f"kept.{path}")
+    synth("--out", "dp3", "--phase", "decode", "--dp", "3", "--ranks", "one-per-program", *shape)
+    check(run("stamp", "--input", "dp3", "--ranks", "0-11").returncode == 0, "stamp")
+    check(all(filecmp.cmp(path[5:], path, shallow=False) for path in glob.glob("kept.*.et")),
+          "stamp writes other replicas")
+
+
 def many_ranks():
     """Ranks with up to four digits, and group ids with up to three."""
     for ranks, layout in ((1024, "--dp 1024 --zero 1"),
@@ -193,8 +289,20 @@ def failures():
             ("--num-gpus 7 --tp 2", "7 ranks are not a multiple of tp 2"),
             ("--sp", "--sp has no effect without --tp"),
             ("--pp 3", "the 4 layers of"),
-            ("--max-seq-length 4096", "--max-seq-length 4096 exceeds the")):
+            ("--max-seq-length 4096", "--max-seq-length 4096 exceeds the"),
+            ("--num-input-tokens 4", "has no effect on training; omit it, or give --phase"),
+            ("--phase prefill", "max_seq_length is an option for training and has no effect")):
         done = synth(*small, *options.split())
+        check(done.returncode != 0 and said in done.stderr and not files("refused"),
+              f"{options}: {done.stderr}")
+    infer = ["--model-config", "gpt4.json", "--out", "refused", "--phase", "generate"]
+    for options, said in (
+            ("--zero 1", "inference has no gradients"), ("--vp 2", "passes through the stages"),
+            ("--num-gpus 3 --tp 2", "--num-gpus 3 is not --tp x --pp x --dp"),
+            ("--rank-order dp-tp-pp", "is not supported with --phase"),
+            ("--num-input-tokens 9999", "9999"), ("--tp 3", "tp 3 does not divide"),
+            ("--phase prefill --num-output-tokens 2", "which ends with the first token")):
+        done = synth(*infer, *options.split())
         check(done.returncode != 0 and said in done.stderr and not files("refused"),
               f"{options}: {done.stderr}")
     if shutil.disk_usage(".").free < 10 ** 12:
@@ -230,6 +338,8 @@ def main():
     does_not_fit()
     as_recorded()
     stamped_later()
+    inferred()
+    replicas()
     many_ranks()
     some_ranks()
     one_run_at_a_time()

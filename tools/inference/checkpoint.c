@@ -56,13 +56,14 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
         SYN_TRY(find_config(args, found, sizeof found, &file, err));
         SYN_TRY(syn_model_config_load(c, file, err));
     }
+    if (args->layers > 0) c->n_layer = args->layers;
     run->task = !syn_model_is_causal(c) ? &inference_fill
                 : args->perplexity      ? &inference_perplexity
                                         : &inference_generate;
     run->heads = run->task->heads;
     run->params = syn_model_config_params(c, run->heads);
     syn_plan *plan = &run->launch.parallel;
-    SYN_TRY(parallel_plan(plan, &args->parallel, 0, args->tp, err));
+    SYN_TRY(parallel_plan(plan, &args->parallel, inference_ranks(args), args->tp, err));
     SYN_TRY(syn_model_plan_check(c, plan, err));
     return divide(run, err);
 }

@@ -14,6 +14,7 @@
 #include "tools/output_lock.h"
 #include "tools/residuals.h"
 #include "tools/sweep/comparison.h"
+#include "tools/sweep/suggestions.h"
 
 typedef enum inference_attention {
     INFERENCE_AUTO,
@@ -39,6 +40,10 @@ typedef struct inference_args {
         *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *embeddings, *perplexity,
         *eos;
     const char *layers_per_stage;
+    int64_t layers;     /* synth: number of layers; 0: the model's own */
+    int64_t dp;         /* synth: replicas of the model, each with its own batch; 0: one */
+    const char *ids;    /* synth: the prompt as token ids, which need no tokenizer */
+    int64_t first_step; /* synth: steps of the generation before this one are not recorded */
     cli_texts sweep;
     int attention, logits, pooling; /* values of the enumerations above */
     int dtype, weight_dtype;        /* syn_dtype; -1 if not given */
@@ -129,6 +134,15 @@ struct inference {
     output_lock save_lock, trace_lock; /* locks of the output folders, held by rank 0's process */
 };
 
+/* The number of ranks: the product of the degrees of parallelism. */
+static inline int64_t inference_ranks(const inference_args *args) {
+    const int64_t pp = args->parallel.pp > 0 ? args->parallel.pp : 1;
+    return args->tp * pp * (args->dp > 0 ? args->dp : 1);
+}
+/* Whether prompts are token ids instead of text. */
+static inline bool inference_gets_ids(const inference_args *args) {
+    return args->prompt_ids || args->ids;
+}
 extern const cli_option inference_options[];
 inference_args *inference_arguments(void); /* the options' values */
 /* Last check, after cli_parse and the two checks below: sets run->args and run->launch. Rejects
@@ -154,6 +168,10 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err),
 /* After a run on meta was printed: tries other runs, each with one option changed, and prints the
    options that make it faster. */
 void inference_suggest(inference *run, syn_status (*once)(syn_error *err));
+/* Adds values of options with which a run may fit the machine's memory. */
+void inference_add_fitting(suggestions *l, const inference *run);
+/* Frees a run and begins another one on meta that records one rank of each stage. */
+void inference_begin_again(inference *run);
 
 /* Sets up model, weights, tokenizer and prompts, and everything derived from them. */
 syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
@@ -196,6 +214,10 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_me
 /* Runs the task with this model. */
 syn_status inference_run_model(inference *run, const syn_mesh *mesh, syn_model *model,
                                syn_error *err) SYN_MUST_USE;
+/* The rank that is recorded for a pipeline stage if launch.alone is set. */
+static inline int32_t inference_stage_rank(const inference *run, int32_t stage) {
+    return run->launch.alone_rank + stage * run->launch.alone_step;
+}
 /* Adds the rows that a rank has recorded since the last call to the report. Does nothing for other
    ranks than 0 or the first rank of a stage, and if inference_report_stages will add the rows. */
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
@@ -206,6 +228,9 @@ bool inference_keeps_rows(const inference *run);
 syn_status inference_report_stages(inference *run, syn_error *err) SYN_MUST_USE;
 /* Prints a note on standard error, unless --quiet is given. */
 void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3);
+/* Print the predicted times of prefill and decoding, with their limits and their error. */
+void inference_print_predicted(const inference *run, const report *r);
+void inference_json_predicted(const inference *run, const report *r, syn_sink *out);
 /* Print the time of one pass over all tokens of the task, as lines ("scoring: 12 tokens in 3 ms")
    and as members of the JSON object: the measured time (measured_ns 0: none, on meta) and the
    predicted time with its limits and its error. */

@@ -27,7 +27,7 @@ static const char *refuses(const inference_args *args) {
     if (args->greedy) return "--greedy: BERT samples no tokens";
     if (!isnan(args->repetition_penalty)) return "--repetition_penalty: BERT samples no tokens";
     if (args->eos) return "--eos: BERT generates no tokens";
-    if (args->mask_id >= 0 && !args->prompt_ids)
+    if (args->mask_id >= 0 && !inference_gets_ids(args))
         return "--mask_id applies only to --prompt_ids without a tokenizer; omit it";
     return inference_score_refuses(args);
 }
@@ -159,8 +159,8 @@ static syn_status fit(const inference *run, inference_text *text, syn_error *err
 }
 
 static syn_status encode(const inference *run, int64_t i, inference_text *out, syn_error *err) {
-    SYN_TRY(run->args->prompt_ids ? inference_encode(run, i, out, err)
-                                  : encode_text(run, run->prompts[i], out, err));
+    SYN_TRY(inference_gets_ids(run->args) ? inference_encode(run, i, out, err)
+                                          : encode_text(run, run->prompts[i], out, err));
     if (out->n == 0 && run->around == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%.200s: line %lld is empty; without a tokenizer a line must have all ids "

@@ -161,11 +161,10 @@ static int64_t text_tokens(const syn_generation *g, int64_t b) {
 /* If no output needs the recorded rows, adds them to the report and forgets them. */
 static syn_status after_step(void *user, int64_t step, bool *keep_rows, syn_error *err) {
     rank_run *rank = user;
-    (void)step;
     if (rank->text.run)
         text_stream_add(&rank->text, rank->made->tokens, text_tokens(rank->made, 0));
-    *keep_rows = inference_keeps_rows(rank->run);
-    if (*keep_rows) return SYN_OK;
+    *keep_rows = inference_keeps_rows(rank->run) && step >= rank->run->args->first_step;
+    if (*keep_rows || step < rank->run->args->first_step) return SYN_OK;
     return inference_report(rank->run, rank->ctx, err);
 }
 
@@ -186,7 +185,7 @@ static void print_prompts(const inference *run) {
 static syn_status run_rank(inference *run, const inference_rank *self, syn_error *err) {
     continuation *work = work_of(run);
     rank_run rank = {.run = run, .ctx = syn_model_ctx(self->model)};
-    const bool first = syn_ctx_rank(rank.ctx) == 0;
+    const bool first = syn_ctx_rank(rank.ctx) == run->launch.alone_rank;
     const int32_t *prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt;
     if (inference_scores(run->args))
         SYN_TRY(inference_score_texts(run, self->model, prompt, work->padding, self->shows_progress,
@@ -254,14 +253,20 @@ static int64_t real_tokens(const inference *run) {
     const continuation *work = work_of(run);
     int64_t n = run->batch * run->prompt_tokens;
     for (int64_t b = 0; work->padding && b < run->batch; b++) n -= work->padding[b];
-    return n;
+    return n * run->launch.parallel.dp;
+}
+
+/* Returns the number of tokens that all sequences generate in recorded decode steps. */
+static int64_t decoded_tokens(const inference *run) {
+    const syn_generation *g = &work_of(run)->done;
+    const int64_t first = run->args->first_step > 1 ? run->args->first_step : 1;
+    return g->batch * (g->made - first) * run->launch.parallel.dp;
 }
 
 static struct speed speed_of(const inference *run, double prefill_ns, double decode_ns) {
-    const syn_generation *g = &work_of(run)->done;
     struct speed s = {prefill_ns, decode_ns, 0, 0};
     if (s.prefill_ns > 0) s.prefill_rate = (double)real_tokens(run) * 1e9 / s.prefill_ns;
-    if (s.decode_ns > 0) s.decode_rate = (double)(g->batch * (g->made - 1)) * 1e9 / s.decode_ns;
+    if (s.decode_ns > 0) s.decode_rate = (double)decoded_tokens(run) * 1e9 / s.decode_ns;
     return s;
 }
 
@@ -294,15 +299,14 @@ static run_shape shape_of(const inference *run) {
 }
 
 static void print_speed(const inference *run, const char *kind, const struct speed *s) {
-    const syn_generation *g = &work_of(run)->done;
     char a[64], b[64];
     if (s->prefill_ns > 0)
         printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
                cli_time_text(s->prefill_ns, a, sizeof a),
                cli_count_text(s->prefill_rate, b, sizeof b));
     if (s->decode_rate > 0)
-        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
-               (long long)(g->batch * (g->made - 1)), cli_time_text(s->decode_ns, a, sizeof a),
+        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind, (long long)decoded_tokens(run),
+               cli_time_text(s->decode_ns, a, sizeof a),
                cli_count_text(s->decode_rate, b, sizeof b));
 }
 
@@ -310,16 +314,23 @@ static void print_limits(const inference *run, const report *r, const struct spe
     const run_shape shape = shape_of(run);
     const run_error e = residuals_near(run->launch.hw, &shape);
     char text[256];
-    printf("limits of prefill: %s\n",
-           limits_text(&r->limits, 1u << SYN_PHASE_PREFILL, s->prefill_ns, text, sizeof text));
+    if (s->prefill_ns > 0)
+        printf("limits of prefill: %s\n",
+               limits_text(&r->limits, 1u << SYN_PHASE_PREFILL, s->prefill_ns, text, sizeof text));
     if (s->decode_rate > 0)
         printf("limits of decode:  %s\n",
                limits_text(&r->limits, 1u << SYN_PHASE_DECODE, s->decode_ns, text, sizeof text));
     printf("prediction error: %s\n", residuals_text(&e, run->launch.hw, text, sizeof text));
 }
 
+void inference_print_predicted(const inference *run, const report *r) {
+    const struct speed s = predicted(run, r);
+    print_speed(run, "predicted ", &s);
+    if (s.prefill_ns > 0 || s.decode_ns > 0) print_limits(run, r, &s);
+}
+
 static void print(const inference *run, const report *r) {
-    const struct speed done = measured(run), would = predicted(run, r);
+    const struct speed done = measured(run);
     if (!work_of(run)->streamed) {
         print_prompts(run);
         print_texts(run);
@@ -327,8 +338,7 @@ static void print(const inference *run, const report *r) {
     if (run->new_tokens > 0) sampling_print(run, &work_of(run)->sampling);
     inference_score_print(run, r, real_tokens(run));
     print_speed(run, "", &done);
-    print_speed(run, "predicted ", &would);
-    if (would.prefill_ns > 0) print_limits(run, r, &would);
+    inference_print_predicted(run, r);
 }
 
 /* Writes prompt and generated text of each sequence, without stop tokens. */
@@ -357,7 +367,7 @@ static void json_speed(const char *kind, const struct speed *s, syn_sink *out) {
     syn_sink_double(out, s->decode_ns);
 }
 
-static void json_predicted(const inference *run, const report *r, syn_sink *out) {
+void inference_json_predicted(const inference *run, const report *r, syn_sink *out) {
     const struct speed s = predicted(run, r);
     const run_shape shape = shape_of(run);
     const run_error e = residuals_near(run->launch.hw, &shape);
@@ -389,7 +399,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     syn_sink_char(out, ']');
     inference_score_json(run, r, real_tokens(run), out);
     if (run->launch.device != SYN_DEVICE_META) json_speed("", &done, out);
-    if (run->launch.hw) json_predicted(run, r, out);
+    if (run->launch.hw) inference_json_predicted(run, r, out);
 }
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {

@@ -244,9 +244,9 @@ int inference_check_options(inference *run) {
     if (!sentence) sentence = useless(run);
     if (sentence) return cli_fail(l->program, CLI_USAGE, "%s", sentence);
     run->fused_attention = choose_attention();
-    l->ranks = (int32_t)(args.tp * stages);
+    l->ranks = (int32_t)inference_ranks(&args);
     l->alone_n = (int32_t)stages;
-    l->alone_step = (int32_t)args.tp;
+    l->alone_step = (int32_t)(l->ranks / stages);
     l->quiet = args.quiet;
     l->check_collectives = args.check_collectives;
     l->watchdog_s = args.watchdog;

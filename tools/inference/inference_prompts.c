@@ -48,6 +48,7 @@ static syn_status check_tokenizer(const inference *run, const char *folder, syn_
 syn_status inference_open_tokenizer(inference *run, syn_error *err) {
     char found[4096];
     const char *folder;
+    if (run->args->ids) return SYN_OK;
     SYN_TRY(find_tokenizer(run, found, sizeof found, &folder, err));
     if (!folder && !run->args->tokenizer && run->args->prompt_ids) return SYN_OK;
     SYN_TRY(folder ? syn_tokenizer_load(&run->tokenizer, folder, err)
@@ -91,7 +92,7 @@ syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t 
 
 syn_status inference_encode(const inference *run, int64_t i, inference_text *out, syn_error *err) {
     const char *text = run->prompts[i];
-    if (run->args->prompt_ids) return read_ids(run, i, out, err);
+    if (inference_gets_ids(run->args)) return read_ids(run, i, out, err);
     SYN_TRY(syn_tokenizer_encode(run->tokenizer, text, strlen(text), &out->ids, &out->n, err));
     out->cap = out->n;
     return inference_check_ids(run, out->ids, out->n, err);
@@ -134,7 +135,7 @@ static syn_status find_prompts(inference *run, syn_error *err) {
     }
     run->prompts = syn_calloc(1, sizeof *run->prompts);
     if (!run->prompts) return SYN_FAIL_NOMEM(err, sizeof *run->prompts, "the prompt");
-    run->prompts[0] = args->prompt ? args->prompt : run->task->prompt;
+    run->prompts[0] = args->ids ? args->ids : args->prompt ? args->prompt : run->task->prompt;
     run->n_prompts = 1;
     run->batch = args->batch_size;
     return SYN_OK;

@@ -48,7 +48,7 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
 syn_status inference_report_stages(inference *run, syn_error *err) {
     const syn_plan *plan = &run->launch.parallel;
     for (int32_t i = 0; i < plan->pp && stages_run_together(run); i++) {
-        const syn_ctx *ctx = run->launch.ctx[i * plan->tp];
+        const syn_ctx *ctx = run->launch.ctx[inference_stage_rank(run, i)];
         if (ctx) SYN_TRY(report_rank(run, ctx, err));
     }
     return SYN_OK;

@@ -32,6 +32,7 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
         {.name = "vocabulary", .i64 = m->vocab_size},
         {.name = "parameters", .i64 = run->params},
         {.name = "tp", .i64 = run->args->tp},
+        {.name = "dp", .i64 = run->launch.parallel.dp},
         {.name = "pp", .i64 = run->launch.parallel.pp},
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_text(run, dtype)},
         {.name = "batch", .i64 = run->batch},
@@ -46,7 +47,8 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "new_tokens") == 0 && run->new_tokens == 0) continue; /* BERT */
-        if (strcmp(list[i].name, "pp") == 0 && list[i].i64 == 1) continue;
+        const bool is_degree = strcmp(list[i].name, "dp") == 0 || strcmp(list[i].name, "pp") == 0;
+        if (is_degree && list[i].i64 == 1) continue;
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
     }

@@ -70,7 +70,7 @@ typedef struct sweeping {
     syn_status (*once)(syn_error *err);
 } sweeping;
 
-static void begin_again(inference *run) {
+void inference_begin_again(inference *run) {
     cli_program *program = run->launch.program;
     launch_free(&run->launch);
     inference_free(run);
@@ -91,7 +91,7 @@ static double peak_bytes(const inference *run, int32_t *stage) {
     double most = 0;
     *stage = 0;
     for (int32_t i = 0; i < l->parallel.pp; i++) {
-        const syn_ctx *ctx = l->ctx[i * l->parallel.tp];
+        const syn_ctx *ctx = l->ctx[inference_stage_rank(run, i)];
         const double bytes = ctx ? (double)syn_ctx_peak_bytes(ctx) : 0;
         if (bytes > most) {
             most = bytes;
@@ -139,7 +139,7 @@ static syn_status try_one(void *user, const sweep *s, sweep_times *times, syn_er
     sweeping *w = user;
     inference *run = w->run;
     char lengths[100];
-    begin_again(run);
+    inference_begin_again(run);
     syn_status status = inference_check_options(run) == CLI_RUN ? w->once(err) : err->code;
     for (int i = 0; status == SYN_OK && i < s->n_machines; i++)
         times[i] = inference_times(run, s->n_machines > 1 ? &run->compared[i] : &run->report,
@@ -177,7 +177,7 @@ static void add_faster(suggestions *l, const inference *run) {
     if (may_take_more(run->args)) suggestions_add_number(l, "batch_size", 2 * run->batch);
 }
 
-static void add_fitting(suggestions *l, const inference *run) {
+void inference_add_fitting(suggestions *l, const inference *run) {
     const int64_t heads = run->config.n_head;
     if (syn_dtype_bytes(run->dtype) > 2) suggestions_add_dtypes(l, &run->hw, run->dtype, false);
     for (int64_t batch = run->batch / 2; batch > 0 && may_take_more(run->args); batch /= 2)
@@ -204,7 +204,7 @@ void inference_suggest(inference *run, syn_status (*once)(syn_error *err)) {
     usual->compare = NULL;
     usual->attention = run->fused_attention ? INFERENCE_FUSED : INFERENCE_UNFUSED;
     if (fits) add_faster(&l, run);
-    else add_fitting(&l, run);
+    else inference_add_fitting(&l, run);
     *run->args = *usual;
     (fits ? suggestions_find : suggestions_fit)(&l, run->launch.program, &hw, try_one, &w);
     *inference_arguments() = given;

@@ -105,7 +105,6 @@ typedef struct pretrain {
     struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
                                         sweep */
     bool predicts;                   /* the run only predicts a step and writes no files */
-    syn_stamper *stamper;            /* synth: writes the traces of all ranks; otherwise NULL */
     comparison predicted;            /* predicted times of a step on each machine; 0: no step was
                                         traced */
     double measured_ns;              /* measured time of the last traced step; 0 on meta */
@@ -302,10 +301,12 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 
 /* Creates --out-dir, checks that files can be written there, and locks their names. */
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
-/* synth: records ranks until run->stamper has written the set. */
-syn_status pretrain_stamp_set(pretrain *run, syn_error *err) SYN_MUST_USE;
-/* synth: writes the traces of all ranks that are like a recorded one. */
-syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
+/* synth: records a whole step of a rank, and writes the traces of all ranks like it. */
+syn_status pretrain_stamp_rank(pretrain *run, int32_t rank, syn_stamper *stamper,
+                               syn_error *err) SYN_MUST_USE;
+/* synth: passes the recorded step to the stamper. */
+syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_stamper *stamper,
+                          syn_error *err) SYN_MUST_USE;
 /* Writes the rows in this rank's context as a trace that ends with the nth step of this run, which
    is step `step` of the training. Every rank must call it; rank 0 collects the rows of all ranks
    and writes the files. `last`: whether no further trace follows. */

@@ -368,23 +368,15 @@ syn_status pretrain_launch(pretrain *run, syn_error *err) {
     return launch_run(l, s, err);
 }
 
-/* Records a whole step of a rank and writes the traces of all ranks like it. */
-static syn_status stamp_rank(pretrain *run, int32_t rank_number, syn_error *err) {
+syn_status pretrain_stamp_rank(pretrain *run, int32_t rank, syn_stamper *stamper, syn_error *err) {
     syn_comm *comm;
     syn_ctx *ctx = NULL;
-    SYN_TRY(syn_comm_fake_new(&comm, rank_number, run->launch.ranks, err));
+    SYN_TRY(syn_comm_fake_new(&comm, rank, run->launch.ranks, err));
     pretrain_worker r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
     syn_status s = syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err);
     if (s == SYN_OK) s = run_in_context(&r, &ctx, first_step, err);
-    if (s == SYN_OK) s = pretrain_stamp(run, ctx, err);
+    if (s == SYN_OK) s = pretrain_stamp(run, ctx, stamper, err);
     syn_ctx_free(ctx);
     syn_comm_close(comm);
     return s;
-}
-
-syn_status pretrain_stamp_set(pretrain *run, syn_error *err) {
-    for (int32_t stage = 0; stage < run->launch.parallel.pp; stage++)
-        for (int32_t next; (next = syn_stamp_next(run->stamper, stage)) >= 0;)
-            SYN_TRY(stamp_rank(run, next, err));
-    return SYN_OK;
 }

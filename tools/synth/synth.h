@@ -1,21 +1,56 @@
 /* The program synth, which writes the traces of a cluster's ranks. It records one rank of each
-   pipeline stage with the code of pretrain (tools/pretrain/). main is in examples/synth.c. */
+   pipeline stage: of a training step with the code of pretrain (tools/pretrain/), and of inference
+   with the code of inference (synth_inference.c). main is in examples/synth.c. */
 #ifndef TOOLS_SYNTH_H
 #define TOOLS_SYNTH_H
 
+#include "tools/inference/inference.h"
 #include "tools/pretrain/pretrain.h"
 
+typedef enum synth_phase {
+    SYNTH_TRAIN,   /* one training step */
+    SYNTH_PREFILL, /* the prompts of a batch, up to the first token of each */
+    SYNTH_DECODE,  /* one further token of each sequence, or several */
+    SYNTH_GENERATE /* prefill and decoding */
+} synth_phase;
+
+/* Values of the options that pretrain does not have. */
+typedef struct synth_args {
+    int phase;                                   /* synth_phase */
+    int64_t num_input_tokens, num_output_tokens; /* 0: not given */
+} synth_args;
+
 extern const cli_option synth_options[];
-/* Called after cli_parse. Sets run->args, and device and ranks of run->launch. Returns CLI_RUN, or
-   the exit code after a message. */
-int synth_check_options(pretrain *run, int argc, char **argv);
-/* Sets device and ranks of run->launch from the options. Returns as synth_check_options. */
+extern synth_args synth_given;
+
+/* Called after cli_parse: the checks that all phases share, and then those of training or of
+   inference, which also set run->args, and device and ranks of run->launch. They return CLI_RUN,
+   or the exit code after a message. */
+int synth_check_common(const launch *l, int argc, char **argv);
+int synth_check_training(pretrain *run, int argc, char **argv);
+int synth_check_inference(inference *run, int argc, char **argv);
+/* For training: sets device and ranks of run->launch from the options. Returns as the checks. */
 int synth_begin(pretrain *run);
-/* Whether --ranks asks for one rank of each program. */
-bool synth_one_each(const pretrain *run);
-/* Sets *wanted to a list that says for each rank whether --ranks names it, or
-   to NULL if all files are written. The caller frees it with syn_free. Fails if --ranks is
-   malformed or names a rank that does not exist. */
-syn_status synth_ranks(const pretrain *run, bool **wanted, syn_error *err) SYN_MUST_USE;
+/* For inference: predicts the run, prints the prediction and writes the set. */
+syn_status synth_infer(inference *run, syn_error *err) SYN_MUST_USE;
+
+/* ---- The set (synth_set.c) ---- */
+
+/* A job whose traces are written. */
+typedef struct synth_job {
+    const syn_plan *plan; /* complete */
+    int32_t node_ranks;   /* ranks per node */
+    /* Records a rank and passes its graph to syn_stamp_rank. */
+    syn_status (*record)(void *run, int32_t rank, syn_stamper *stamper, syn_error *err);
+    void *run; /* passed to `record` */
+} synth_job;
+
+/* Sets *wanted to a list that says for each of all ranks whether --ranks names it, or to NULL if
+   all files are written. The caller frees it with syn_free. Fails if --ranks is malformed or names
+   a rank that does not exist. */
+syn_status synth_wanted(int32_t all, bool **wanted, syn_error *err) SYN_MUST_USE;
+/* Records one rank of each program, writes the set of --out and prints what was written. With
+   --dry_run it only counts. */
+syn_status synth_write(const synth_job *job, const bool *wanted, syn_error *err) SYN_MUST_USE;
 
 #endif

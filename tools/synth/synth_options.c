@@ -1,11 +1,11 @@
 /* Options of the program synth. */
 #include <string.h>
 
-#include "syntorch/base/memory.h"
 #include "tools/folders.h"
 #include "tools/pretrain/division_options.h"
-#include "tools/rank_list.h"
 #include "tools/synth/synth.h"
+
+synth_args synth_given;
 
 const cli_option synth_options[] = {
     CLI_GROUP("Model"),
@@ -27,6 +27,16 @@ const cli_option synth_options[] = {
     {"make_vocab_size_divisible_by", CLI_INT, &pretrain_given.vocab_multiple, "N",
      "pad each rank's rows of the vocabulary to a multiple of N, as Megatron-LM does [128]", 1,
      1e6},
+    CLI_GROUP("Inference"),
+    {"phase", CLI_CHOICE, &synth_given.phase, "train|prefill|decode|generate",
+     "train: one training step; prefill: the prompts of a batch; decode: one more token of each "
+     "sequence; generate: prefill and decode. --micro_batch is the number of sequences of each "
+     "data-parallel rank",
+     0, 0},
+    {"num_input_tokens", CLI_INT, &synth_given.num_input_tokens, "N",
+     "tokens of each prompt [2048, if the model allows it]", 1, 1e9},
+    {"num_output_tokens", CLI_INT, &synth_given.num_output_tokens, "N",
+     "tokens generated for each sequence [decode: 1, generate: 16]", 1, 1e9},
     CLI_GROUP("Parallelism"),
     {"dp", CLI_INT, &pretrain_given.dp, "N", "data-parallel size [1]", 1, 65536},
     {"num_gpus", CLI_INT, &pretrain_given.num_gpus, "N",
@@ -55,16 +65,12 @@ const cli_option synth_options[] = {
     {"json", CLI_FLAG, &pretrain_given.json, NULL, "print the prediction as one JSON object", 0, 0},
     CLI_END};
 
-int synth_check_options(pretrain *run, int argc, char **argv) {
-    const cli_program *program = run->launch.program;
-    run->args = &pretrain_given;
-    if (run->launch.mpi)
+int synth_check_common(const launch *l, int argc, char **argv) {
+    const cli_program *program = l->program;
+    if (l->mpi)
         return cli_fail(program, CLI_USAGE,
                         "one process writes the traces of all ranks; start it without mpirun");
-    pretrain_given.device = "meta";
     if (!cli_was_given(program, argc, argv, "micro-batch")) pretrain_given.batch_size = 1;
-    if (pretrain_given.vocab_multiple == 0) pretrain_given.vocab_multiple = 128;
-    if (!cli_was_given(program, argc, argv, "max-seq-length")) pretrain_given.max_seq_length = 0;
     if ((pretrain_given.model != NULL) + (pretrain_given.model_config != NULL) != 1)
         return cli_fail(program, CLI_USAGE,
                         "--model or --model-config selects the model; give one of them");
@@ -76,10 +82,23 @@ int synth_check_options(pretrain *run, int argc, char **argv) {
                         pretrain_given.out);
     if (!cli_was_given(program, argc, argv, "num-gpus") && pretrain_given.dp == 0)
         pretrain_given.dp = 1;
+    if (pretrain_given.json) pretrain_given.quiet = true;
+    return CLI_RUN;
+}
+
+int synth_check_training(pretrain *run, int argc, char **argv) {
+    const cli_program *program = run->launch.program;
+    const cli_rule rule = {true,
+                           {"num_input_tokens", "num_output_tokens"},
+                           "has no effect on training; omit it, or give --phase"};
+    run->args = &pretrain_given;
+    pretrain_given.device = "meta";
+    if (pretrain_given.vocab_multiple == 0) pretrain_given.vocab_multiple = 128;
+    if (!cli_was_given(program, argc, argv, "max-seq-length")) pretrain_given.max_seq_length = 0;
+    if (cli_check_rules(program, argc, argv, &rule, 1) != CLI_RUN) return CLI_USAGE;
     int code = pretrain_check_division(run, argc, argv);
     if (code == CLI_RUN) code = pretrain_take_sizes(program, argc, argv);
     if (code != CLI_RUN) return code;
-    if (pretrain_given.json) pretrain_given.quiet = true;
     return synth_begin(run);
 }
 
@@ -88,22 +107,4 @@ int synth_begin(pretrain *run) {
     const int device = launch_device(&run->launch, pretrain_given.device);
     pretrain_predict_alone(run);
     return device;
-}
-
-bool synth_one_each(const pretrain *run) {
-    return run->args->ranks && strcmp(run->args->ranks, "one-per-program") == 0;
-}
-
-syn_status synth_ranks(const pretrain *run, bool **wanted, syn_error *err) {
-    const char *text = run->args->ranks;
-    const int32_t all = run->launch.ranks;
-    int32_t *ranks;
-    size_t n;
-    *wanted = NULL;
-    if (!text || strcmp(text, "all") == 0 || synth_one_each(run)) return SYN_OK;
-    SYN_TRY(rank_list(&ranks, &n, text, all, err));
-    *wanted = syn_calloc((size_t)all, sizeof **wanted);
-    for (size_t i = 0; *wanted && i < n; i++) (*wanted)[ranks[i]] = true;
-    syn_free(ranks);
-    return *wanted ? SYN_OK : SYN_FAIL_NOMEM(err, (size_t)all, "--ranks");
 }

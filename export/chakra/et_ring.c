@@ -53,13 +53,18 @@ static void put_nodes(int32_t *out, const int32_t *sorted, uint32_t n, uint32_t 
     }
 }
 
-/* For two ranks on each of an odd number of nodes: writes the first rank of each node, and then,
-   from the last node back to the first, the second rank of each node. */
-static void put_ladder(int32_t *out, const int32_t *sorted, uint32_t n) {
-    for (uint32_t k = 0; k < n / 2; k++) {
-        out[k] = sorted[2 * k];
-        out[n - 1 - k] = sorted[2 * k + 1];
-    }
+/* For two ranks on each of an odd number of nodes, at least three: a ring whose hops all stay
+   within a node or keep the place has an even number of hops within nodes, so it crosses between
+   nodes at least once more than there are nodes. Writes node after node and then the last three
+   nodes, of which the ring passes the second twice. */
+static void put_odd_pairs(int32_t *out, const int32_t *sorted, uint32_t nodes) {
+    for (uint32_t k = 0; k + 3 < nodes; k++)
+        out = put_node(out, sorted + 2 * k, 2, k % 2, 1 - k % 2);
+    const int32_t *last = sorted + 2 * (nodes - 3);
+    out = put_node(out, last, 2, 0, 1);
+    *out++ = last[3];
+    out = put_node(out, last + 4, 2, 1, 0);
+    *out = last[2];
 }
 
 /* ---- Nodes with ranks at different places ---- */
@@ -192,7 +197,7 @@ syn_status syn__et_order_ring(int32_t *ranks, uint32_t n, int32_t node_ranks, sy
     const uint32_t width = width_of(sorted, n, node_ranks);
     syn_status status = SYN_OK;
     if (width == 1) memcpy(ranks, sorted, n * sizeof *sorted);
-    else if (width == 2 && n / width % 2 == 1 && n > width) put_ladder(ranks, sorted, n);
+    else if (width == 2 && n / width % 2 == 1 && n > width) put_odd_pairs(ranks, sorted, n / 2);
     else if (width > 1 && n > width) put_nodes(ranks, sorted, n, width);
     else if (width == 0) status = order_stops(ranks, sorted, n, node_ranks, err);
     syn_free(sorted);

@@ -10,12 +10,21 @@
 
 SYN_API_BEGIN
 
+/* How links join the ranks of a node, or the nodes. Predicted times do not depend on it; the
+   network that `syntorch astra-sim` describes does. */
+typedef enum syn_topology {
+    SYN_TOPOLOGY_SWITCH,          /* through a switch, or a fat tree of switches */
+    SYN_TOPOLOGY_FULLY_CONNECTED, /* each with each directly */
+    SYN_TOPOLOGY_RING             /* each with two neighbours */
+} syn_topology;
+
 typedef struct syn_link {
-    double alpha_ns; /* latency per step of a ring, or per message; unused with a collective
-                        library */
+    double alpha_ns; /* latency per step of a ring, or per message; predictions with a collective
+                        library do not use it */
     /* Bandwidth of one rank in each direction; 1 byte/ns = 1 GB/s. With a collective library,
        `inter` is the bandwidth of a whole node. */
     double bytes_per_ns;
+    syn_topology topology;
 } syn_link;
 
 /* A list of numbers by op name. */

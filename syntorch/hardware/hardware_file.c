@@ -49,9 +49,18 @@ static const syn__setting peak_rows[] = {
 };
 static const syn__setting_table peaks = ROWS(peak_rows);
 
+static const syn__setting_choice topologies[] = {{"switch", SYN_TOPOLOGY_SWITCH},
+                                                 {"fully_connected", SYN_TOPOLOGY_FULLY_CONNECTED},
+                                                 {"ring", SYN_TOPOLOGY_RING},
+                                                 {NULL, 0}};
+
 static const syn__setting link_rows[] = {
     F64("alpha_us", 0, offsetof(syn_link, alpha_ns), 0, 1e6, 1e3),
     F64("gb_per_s", REQUIRED, offsetof(syn_link, bytes_per_ns), 1e-6, 1e6, 1),
+    {.key = "topology",
+     .type = SYN__SETTING_CHOICE,
+     .offset = offsetof(syn_link, topology),
+     .choices = topologies},
 };
 static const syn__setting_table links = ROWS(link_rows);
 
@@ -284,6 +293,7 @@ static bool is_left_out(const syn__setting *row, const char *member) {
         memcpy(&number, member, sizeof number);
         return (row->flags & REQUIRED) == 0 && number == 0;
     case SYN__SETTING_I32:
+    case SYN__SETTING_CHOICE:
         memcpy(&integer, member, sizeof integer);
         return (row->flags & REQUIRED) == 0 && integer == 0;
     case SYN__SETTING_CUSTOM:
@@ -310,6 +320,10 @@ static void write_value(const syn__setting *row, const char *member, int depth, 
         return;
     case SYN__SETTING_NAME:
         syn_sink_json_string(out, member);
+        return;
+    case SYN__SETTING_CHOICE:
+        memcpy(&integer, member, sizeof integer);
+        syn_sink_json_string(out, row->choices[integer].text);
         return;
     case SYN__SETTING_CUSTOM:
         row->write(out, member);

@@ -293,7 +293,10 @@ static void test_rings(void) {
                 ranks[n++] = i / width * 8 + (width < 5 ? 1 : 0) + i % width;
             CHECK_OK(syn__et_order_ring(ranks, (uint32_t)n, 8, &err), err);
             check_ring(ranks, (uint32_t)n);
-            CHECK(syn__et_network_hops(ranks, (uint32_t)n, 8) >= (uint32_t)nodes);
+            /* One hop per node; with two ranks per node, the number of hops within nodes must be
+               even, so that the ring ends at the position where it began. */
+            const int32_t hops = width == 2 ? nodes + nodes % 2 : nodes;
+            CHECK_INT(syn__et_network_hops(ranks, (uint32_t)n, 8), hops);
         }
     }
     /* If positions differ or there are no nodes, no order is better, so the given order stays. */

@@ -1,7 +1,8 @@
-"""Tests `syntorch astra-sim`, which writes ASTRA-sim's input files for a trace set: with these
-files, collectives must take as long in ASTRA-sim as predicted. ASTRA-sim itself is not needed. The
-test computes the time of a ring with the formula of ASTRA-sim's sources, and checks the formula
-against results of ASTRA-sim runs, which main() quotes."""
+"""Tests `syntorch astra-sim`, which writes ASTRA-sim's input files for a trace set. They must have
+the figures of the machine, and collectives must take as long in ASTRA-sim as the command prints.
+ASTRA-sim itself is not needed. The test computes the time of a collective with the formula of
+ASTRA-sim's sources, and checks the formula against results of ASTRA-sim runs, which main()
+quotes."""
 import json
 import math
 import os
@@ -16,7 +17,7 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish  # noqa: E402
 from execution_trace import COLL, STRING, read_et  # noqa: E402
 
-ALL_REDUCE, ALL_GATHER, BROADCAST = 0, 2, 5
+ALL_REDUCE, ALL_GATHER, BROADCAST, REDUCE_SCATTER = 0, 2, 5, 7
 
 
 def floor(x):
@@ -78,10 +79,19 @@ def record(folder, name, *how, program="pretrain"):
 
 
 def network(text):
-    """Returns the lists of numbers in network.yml, by key."""
-    check("topology: [ FullyConnected" in text, text)
-    return {key: [float(x) for x in values.split(",")]
-            for key, values in re.findall(r"^(\w+): \[ ([\d., e+-]+) \]$", text, re.M)}
+    """Returns the lists in network.yml, by key."""
+    lists = {key: values.split(", ")
+             for key, values in re.findall(r"^(\w+): \[ (.+) \]$", text, re.M)}
+    return {key: values if key == "topology" else [float(x) for x in values]
+            for key, values in lists.items()}
+
+
+def links_of(net):
+    """Returns the latency of a message in ns and the bandwidth in GB/s of 2^30 bytes, by
+    dimension. A message makes two hops through a switch."""
+    return [(latency * {"Switch": 2, "FullyConnected": 1}[topology], bandwidth)
+            for topology, latency, bandwidth in zip(net["topology"], net["latency"],
+                                                    net["bandwidth"])]
 
 
 def read(folder, name):
@@ -110,42 +120,67 @@ def files(folder, name, ranks, *how):
     return net, system, groups, said
 
 
-def look(folder, name, ranks, *how):
-    """Returns the sums of ASTRA-sim's times and of the predicted times of rank 0's collectives, in
-    ns by dimension (0: within a node, 1: between nodes), the network, the system and the text."""
+KINDS = ("within nodes", "between nodes", "between nodes, several ranks per node", "all ranks")
+
+
+def reported(said):
+    """Returns what the command prints about each kind of group: the number of collectives, and
+    their predicted and simulated times in ms."""
+    lines = re.findall(r"^(.+): (\d+) collectives? of rank 0, (\S+) ms predicted, "
+                       r"(\S+) ms simulated \(ratio of each: ", said, re.M)
+    return {kind: (int(n), float(ours), float(theirs)) for kind, n, ours, theirs in lines}
+
+
+def all_ranks_ns(comm, size, system, near, far, dims):
+    """Returns the time of a collective of all ranks, which runs within nodes and between nodes, one
+    after the other."""
+    inner, outer = dims
+    memory = system["local-mem-bw"]
+    if comm == ALL_GATHER:
+        return (ring_ns(size, outer - 1, memory, far) +
+                ring_ns(size * outer, inner - 1, memory, near))
+    if comm == ALL_REDUCE:
+        return (ring_ns(size / inner, inner - 1, memory, near, sums=inner - 1) +
+                ring_ns(size / inner / outer, 2 * (outer - 1), memory, far, sums=outer - 1) +
+                ring_ns(size / inner, inner - 1, memory, near))
+    return (ring_ns(size / inner, inner - 1, memory, near, sums=inner - 1) +
+            ring_ns(size / inner / outer, outer - 1, memory, far, sums=outer - 1))
+
+
+def same_times(folder, name, ranks, machine, *how):
+    """Checks that ASTRA-sim's links have the latency of a message (us) and bandwidth (GB/s) in
+    `machine`, by dimension, and that rank 0's collectives take as long with them as the command
+    prints. Returns the system and the kinds of groups."""
     net, system, groups, said = files(folder, name, ranks, *how)
-    node = int(net["npus_count"][0])
-    links = list(zip(net["latency"], net["bandwidth"]))
-    theirs, ours = {}, {}
+    node, joined = int(net["npus_count"][0]), links_of(net)
+    check(len(joined) == len(machine), f"{name}: {net}")
+    for (latency, bandwidth), (us, rate) in zip(joined, machine):
+        check(abs(latency - us * 1e3) < 1e-6 and abs(bandwidth * 2**30 / 1e9 - rate) < 1e-6 * rate,
+              f"{name}: {net}, not {machine}")
+    times = {}
     for one in read_et(read(folder, f"{name}/trace.0.et"))[1]:
         if one.type != COLL or one.attr["comm_type"] == BROADCAST:
             continue  # ASTRA-sim uses the duration in the trace
-        check(one.attr["comm_type"] in (ALL_REDUCE, ALL_GATHER), f"another collective: {one.attr}")
+        comm, size = one.attr["comm_type"], one.attr["comm_size"]
         members = groups[one.attr["pg_name"]]
-        n, size, reduces = len(members), one.attr["comm_size"], one.attr["comm_type"] == ALL_REDUCE
-        hops = (2 if reduces else 1) * (n - 1)
-        far = far_hops(members, hops, node)
-        dim = int(far > 0)
-        theirs[dim] = theirs.get(dim, 0) + ring_ns(
-            size / n if reduces else size, hops, system["local-mem-bw"], links[0],
-            (*links[-1], far), n - 1 if reduces else 0)
-        ours[dim] = ours.get(dim, 0) + one.attr["predicted_ns"]
-    return theirs, ours, net, system, said
-
-
-def same_times(folder, name, ranks, bandwidths, *how, within=0.01):
-    """Checks that ASTRA-sim's links have these bandwidths (GB/s by dimension), and that with them
-    the collectives of each dimension take the predicted time in sum. within: relative tolerance."""
-    theirs, ours, net, system, said = look(folder, name, ranks, *how)
-    check(ours and len(ours) == len(bandwidths), f"{name}: {ours}")
-    check("note: " not in said, said)
-    for dim, bandwidth in enumerate(bandwidths):
-        print(f"{name}, dimension {dim}: {theirs[dim] / 1e3:.1f} us simulated, "
-              f"{ours[dim] / 1e3:.1f} predicted")
-        check(abs(theirs[dim] - ours[dim]) <= within * ours[dim], f"{name}, dimension {dim}")
-        rate = net["bandwidth"][dim] * 2**30 / 1e9
-        check(abs(rate - bandwidth) < 1e-6 * bandwidth, f"{name}: {rate} GB/s")
-    return system
+        n, hops = len(members), (2 if comm == ALL_REDUCE else 1) * (len(members) - 1)
+        here = max(sum(r // node == q // node for r in members) for q in members)
+        kind = KINDS[0 if here == n else 3 if n == ranks else 1 if here == 1 else 2]
+        if kind == "all ranks":
+            ns = all_ranks_ns(comm, size, system, *joined, [int(x) for x in net["npus_count"]])
+        else:
+            ns = ring_ns(size if comm == ALL_GATHER else size / n, hops, system["local-mem-bw"],
+                         joined[0], (*joined[-1], far_hops(members, hops, node)),
+                         0 if comm == ALL_GATHER else n - 1)
+        count, ours, theirs = times.get(kind, (0, 0, 0))
+        times[kind] = count + 1, ours + one.attr["predicted_ns"] / 1e6, theirs + ns / 1e6
+    printed = reported(said)
+    check(times and set(times) == set(printed), f"{name}: {times}, {printed}")
+    for kind, (count, ours, theirs) in times.items():
+        print(f"{name}, {kind}: {theirs:.3f} ms simulated, {ours:.3f} ms predicted")
+        check(count == printed[kind][0] and abs(ours - printed[kind][1]) < 0.01 * ours and
+              abs(theirs - printed[kind][2]) < 0.01 * theirs, f"{name}, {kind}: {printed}")
+    return system, set(times)
 
 
 def main(folder):
@@ -157,20 +192,34 @@ def main(folder):
     check(ring_ns(2**24, 7, 1600, (500, 50)) == 2191080, "nor for an all-gather")
     check(far_hops([0, 1, 5, 4], 6, 4) == 3, "three of six hops are between nodes")
     check(ring_ns(2**22, 6, 1600, (500, 50), (3000, 5, 3), 3) == 2612284, "nor for two nodes")
+    # All eight ranks of two nodes of four: 4 MiB, in an all-gather per rank.
+    for comm, ns in ((ALL_REDUCE, 328484), (ALL_GATHER, 1254560), (REDUCE_SCATTER, 167685)):
+        check(all_ranks_ns(comm, 2**22, {"local-mem-bw": 1600}, (500, 50), (3000, 5), (4, 2)) == ns,
+              "the formula for all ranks is not theirs")
     record(folder, "tp4", "--model", "gpt2", "--tp", 4, "--num_output_tokens", 4, "--dtype", "f16",
            "--hw", "h100", program="inference")
-    system = same_times(folder, "tp4", 4, [450], "--hw", "h100")
+    # The latency of a message is that of a step of the collective library for small buffers.
+    system, _ = same_times(folder, "tp4", 4, [(0.8, 450)], "--hw", "h100")
     check(system["roofline-enabled"] == 0 and system["local-mem-bw"] == 3350, str(system))
     record(folder, "mesh", "--model", "gpt2", "--num_gpus", 16, "--tp", 4)
-    # Data-parallel groups span both nodes. Each rank has an eighth of its node's network link.
-    same_times(folder, "mesh", 16, [300, 200 / 8])
+    # Data-parallel groups have two ranks on each node. Each rank has an eighth of its node's
+    # network link.
+    a100 = [(1.6, 300), (2.7, 200 / 8)]
+    _, kinds = same_times(folder, "mesh", 16, a100)
+    check("between nodes, several ranks per node" in kinds, f"{kinds}")
+    record(folder, "wide", "--model", "gpt2-medium", "--num_gpus", 16, "--tp", 8)
+    _, kinds = same_times(folder, "wide", 16, a100)
+    check("between nodes" in kinds, f"{kinds}")
+    record(folder, "data", "--model", "gpt2", "--num_gpus", 16, "--tp", 1, "--zero", 2)
+    _, kinds = same_times(folder, "data", 16, a100)
+    check(kinds == {"all ranks"}, f"{kinds}")
     listed = json.loads(read(folder, "mesh/trace.comm_group.json"))
     check(listed == json.loads(read(folder, "mesh/sim/comm_group.json")) and
           listed["5"] == [0, 4, 12, 8], f"{listed}")
     memory(folder)
     megatron(folder)
     for dtype, peak in (("f32", 19.5), ("bf16", 312)):
-        *_, system, _ = look(folder, "mesh", 16, "--roofline", dtype)
+        _, system, *_ = files(folder, "mesh", 16, "--roofline", dtype)
         check(system["roofline-enabled"] == 1 and system["peak-perf"] == peak, str(system))
     differences(folder)
     messages(folder)
@@ -220,21 +269,21 @@ def differences(folder):
     """Checks the notes that explain why ASTRA-sim's times differ from the predicted ones. Without a
     table of a collective library, predictions assume rings with the links' latency and bandwidth,
     but ASTRA-sim also moves each summed chunk through memory three times. In ASTRA-sim, a group
-    whose ranks have different indices in their nodes never uses the network, and the ring of a
-    group of several nodes leaves each node over the link of one rank."""
+    whose ranks have different indices in their nodes never uses the network."""
     with open(os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "hw_a100.json"),
               encoding="utf-8") as f:
         machine = json.load(f)
     del machine["collectives"]
     machine["name"] = "rings"
-    links = {"alpha_us": 0, "gb_per_s": 300}
-    machine["hardware"].update(intra=links, inter=links)
+    link = {"alpha_us": 0, "gb_per_s": 300, "topology": "ring"}
+    machine["hardware"].update(intra=link, inter=link)
     memory = machine["hardware"]["memory_gb_per_s"]
     with open(os.path.join(folder, "rings.json"), "w", encoding="utf-8") as f:
         json.dump(machine, f)
     record(folder, "rings", "--model", "gpt2", "--num_gpus", 4, "--tp", 1, "--hw",
            "rings.json")
-    *_, said = files(folder, "rings", 4, "--hw", "rings.json")
+    net, *_, said = files(folder, "rings", 4, "--hw", "rings.json")
+    check(net["topology"] == ["Ring"] and net["latency"] == [0], f"{net}")
     line = re.search(r"within nodes: (\d+) collectives of rank 0, (\S+) ms predicted, (\S+) ms "
                      r"simulated \(ratio of each: (\S+) to (\S+)\)\nnote: .* through memory", said)
     want = 1 + 1.5 * 300 / memory
@@ -248,7 +297,6 @@ def differences(folder):
     check(net["npus_count"] == [8, 3] and groups["3"] == [6, 7, 8], f"{groups}")
     record(folder, "halves", "--model", "gpt2", "--num_gpus", 24, "--tp", 12)
     _, _, groups, said = files(folder, "halves", 24)
-    check("note: an ASTRA-sim ring leaves a node over one rank's link; a library" in said, said)
     # Eight ranks of one node and four of another: the ring crosses between the nodes twice, each
     # time between ranks with the same index in their nodes.
     for group in ("1", "2"):
@@ -293,8 +341,9 @@ def messages(folder):
     net, _, _, said = files(folder, "messages", 16)
     line = re.search(r"note: in ASTRA-sim, messages to another index .*:\n +2 messages, (\S+) ms "
                      r"predicted, (\S+) ms simulated\n", said)
-    # ASTRA-sim needs 346,646 ns for one such message: 100 MB at 300 GB/s, and the latency.
-    ns = net["latency"][0] + 1e8 / (net["bandwidth"][0] * 2**30 / 1e9)
+    # ASTRA-sim needs 334,933 ns for one such message: 100 MB at 300 GB/s, and the latency.
+    latency, bandwidth = links_of(net)[0]
+    ns = latency + 1e8 / (bandwidth * 2**30 / 1e9)
     check(line and abs(float(line[2]) / (2 * ns / 1e6) - 1) < 0.01 and
           float(line[1]) > 2 * 1e8 / 25e6 * 1e-3, said)
 
@@ -318,6 +367,10 @@ def own_machines(folder):
 
     net, *_ = change("slow", "hardware", "intra", {"gb_per_s": 25})
     check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 25) < 1e-6, f"{net}")
+    # A latency in the file is used instead of the library's, and links may have no switch.
+    net, *_ = change("direct", "hardware", "intra", {"alpha_us": 0.5, "gb_per_s": 25,
+                                                     "topology": "fully_connected"})
+    check(net["topology"] == ["FullyConnected"] and net["latency"] == [500], f"{net}")
     change("mine", "stack", "name", "mine")
     net, _, groups, _ = change("pairs", "hardware", "node_ranks", 2)
     check(net["npus_count"] == [2, 2] and groups["1"] == [0, 1, 3, 2], f"{net} {groups}")
@@ -332,9 +385,7 @@ def own_machines(folder):
 
 
 def recorded(folder):
-    """PyTorch traces name no machine, so the command assumes one unless --hw chooses it. The trace
-    of examples/pytorch has a single all-reduce, whose time does not show which part of it is
-    latency. The latency must be plausible all the same."""
+    """PyTorch traces name no machine, so the command assumes one unless --hw chooses it."""
     files = [os.path.join(os.environ["SYN_SOURCE"], "examples", "pytorch", f"{kind}.0.json")
              for kind in ("host", "device")]
     os.mkdir(os.path.join(folder, "job"))
@@ -345,8 +396,8 @@ def recorded(folder):
     said = good(folder, "syntorch", "astra-sim", "job/trace", "--out_dir", "job")
     check("+pytorch-eager (the set names no machine; --hw chooses one), 2 ranks" in said, said)
     net = network(read(folder, "job/network.yml").decode())
-    check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 300) < 1e-3 and
-          1000 < net["latency"][0] < 20000, f"{net}")
+    check(abs(net["bandwidth"][0] * 2**30 / 1e9 - 300) < 1e-3 and links_of(net)[0][0] == 1600,
+          f"{net}")
     said = good(folder, "syntorch", "astra-sim", "job/trace", "--out_dir", "job", "--hw", "h100")
     check("names no machine" not in said, said)
 
@@ -381,7 +432,8 @@ def refuse(folder):
     refused(folder, "nothing/trace", "nothing/trace", "--out_dir", "no")
     record(folder, "odd", "--model_config", os.path.join(
         os.environ["SYN_SOURCE"], "examples", "configs", "gpt2-mini.json"), "--num_gpus", 12)
-    refused(folder, "12 ranks do not fill nodes of 8", "odd/trace", "--out_dir", "no")
+    refused(folder, "12 ranks do not fill nodes of 8 ranks, as ASTRA-sim's networks require: use a "
+            "multiple of 8 ranks", "odd/trace", "--out_dir", "no")
     without_times(folder, "mesh", 16)
     refused(folder, "no compute times", "mesh/trace", "--out_dir", "no")
     os.remove(os.path.join(folder, "mesh", "trace.3.et"))

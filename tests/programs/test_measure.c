@@ -131,7 +131,7 @@ static void rates_come_back(void) {
 /* A ring of four ranks takes 6 steps of 3 us, and sends 3/2 of the bytes at 8 GB/s. */
 static void link_comes_back(void) {
     timed_ops ops = {0};
-    syn_link link = {0, 0};
+    syn_link link = {.alpha_ns = 0};
     syn_node n = {.kind = SYN_NODE_COLLECTIVE, .op = "all_reduce", .comm = SYN_COMM_ALL_REDUCE};
     for (int bits = 0; bits < 30; bits += 5) {
         n.comm_bytes = (uint64_t)1 << bits;
@@ -265,7 +265,7 @@ static void stays_between_nodes(const timed_ops ops[2]) {
     CHECK_NEAR(p[SYN_PROTOCOL_LL].network_efficiency, 0.5, 1e-9);
     found = given;
     found.collectives = (syn_collectives){.name = ""};
-    found.inter = (syn_link){2000, 25};
+    found.inter = (syn_link){.alpha_ns = 2000, .bytes_per_ns = 25};
     CHECK_OK(measure_library(&found, &ops[0], &ops[1], 8, &errors, &err), err);
     CHECK_NEAR(found.inter.bytes_per_ns, 200, 0);
     CHECK_NEAR(p[SYN_PROTOCOL_SIMPLE].hop_ns, 2000, 0);
@@ -371,7 +371,7 @@ static void ranks_sum(void) {
                       .more_bits = 4};
     timed_ops ops = {0};
     syn_error err = {0};
-    syn_link link = {0, 0};
+    syn_link link = {.alpha_ns = 0};
     int32_t ranks = 0;
     CHECK_OK(job_all_reduce(&sums, &ops, &ranks, &err), err);
     CHECK_INT(ranks, 2);

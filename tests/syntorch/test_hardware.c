@@ -109,6 +109,8 @@ static void refuses_bad_files(void) {
          "unknown key \"alpha_ms\" in \"hardware.intra\""},
         {"\"gb_per_s\":5}", "\"gb_per_s\":0}", "", "\"hardware.inter.gb_per_s\""},
         {",\"gb_per_s\":5}", "}", "", "\"hardware.inter\" lacks \"gb_per_s\""},
+        {"\"alpha_us\":2,", "\"alpha_us\":2,\"topology\":\"torus\",", "",
+         "\"hardware.intra.topology\" must be"},
         {"\"matmul_efficiency\":0.5", "\"matmul_efficiency\":1.5", "",
          "\"stack.matmul_efficiency\""},
         {"\"memory_efficiency\":0.8", "\"memory_efficiency\":0", "", "\"stack.memory_efficiency\""},
@@ -219,6 +221,30 @@ static void presets_are_complete(void) {
         CHECK(hw.stack.memory_efficiency > 0 && hw.stack.memory_efficiency <= 1);
     }
     CHECK_INT(n, 6);
+}
+
+/* A file without "topology" has switches. Another topology is written and read again. */
+static void topologies(void) {
+    static const char *const names[] = {"switch", "fully_connected", "ring"};
+    for (int i = 0; i < 3; i++) {
+        char link[64];
+        syn_hardware hw, again;
+        syn_error err = {0};
+        syn_sink *sink;
+        size_t bytes;
+        CHECK_OK(parse(&hw, toy, &err), err);
+        CHECK_INT(hw.intra.topology, SYN_TOPOLOGY_SWITCH);
+        snprintf(link, sizeof link, "\"intra\":{\"topology\":\"%s\",", names[i]);
+        CHECK_OK(parse(&hw, toy_with("\"intra\":{", link), &err), err);
+        CHECK_INT(hw.intra.topology, i);
+        CHECK_INT(hw.inter.topology, SYN_TOPOLOGY_SWITCH);
+        CHECK_OK(syn_sink_open_memory(&sink, &err), err);
+        syn_hardware_write(&hw, sink);
+        const char *text = syn_sink_data(sink, &bytes);
+        CHECK_OK(syn_hardware_parse(&again, "again", text, bytes, &err), err);
+        CHECK_INT(again.intra.topology, i);
+        CHECK_OK(syn_sink_close(sink, true, &err), err);
+    }
 }
 
 static void unknown_names_list_the_presets(void) {
@@ -446,6 +472,7 @@ static const test_case cases[] = {
     {"survives_allocation_failures", survives_allocation_failures},
     {"presets_are_complete", presets_are_complete},
     {"unknown_names_list_the_presets", unknown_names_list_the_presets},
+    {"topologies", topologies},
     {"names_have_two_parts", names_have_two_parts},
     {"example_equals_preset", example_equals_preset},
     {"compute_times", compute_times},

@@ -243,7 +243,8 @@ static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_
     SYN_TRY(syn_blas_reserve(cli_cores(), err));
     SYN_TRY(run_all(m, ops, ranks, err));
     SYN_TRY(measure_ranks(m, &hw->alone, &ops[0], 1, err));
-    hw->intra = (syn_link){1000, 10}; /* not used: a single rank has no links */
+    hw->intra = (syn_link){1000, 10, SYN_TOPOLOGY_FULLY_CONNECTED}; /* not used: a single rank
+                                                                       has no links */
     if (ranks > 1) {
         SYN_TRY(measure_ranks(m, &hw->shared, &ops[1], ranks, err));
         measure_link(&hw->intra, &ops[1], ranks);

@@ -210,7 +210,7 @@ syn_status measure_library(syn_hardware *hw, const timed_ops *of_two, const time
                            int32_t ranks, fit_errors *errors, syn_error *err) {
     fit_free constants = {.n = 0};
     measured m = {0};
-    syn_link link = {0, 0};
+    syn_link link = {.bytes_per_ns = 0};
     measure_link(&link, of_all, ranks);
     /* Without a collective library, `inter` is the link of one rank; with a library it is the link
        of a node. */

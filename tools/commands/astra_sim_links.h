@@ -1,44 +1,48 @@
-/* Describes a machine's links for ASTRA-sim's analytical networks, which have one bandwidth and one
-   latency per dimension: within nodes, and between nodes. */
+/* Describes a machine for ASTRA-sim's analytical networks, which have one topology, bandwidth and
+   latency per dimension: within nodes, and between nodes. Compares the times of collectives and
+   messages there with the predicted times. */
 #ifndef TOOLS_ASTRA_SIM_LINKS_H
 #define TOOLS_ASTRA_SIM_LINKS_H
 
+#include "export/chakra/simulate/et_sim.h"
 #include "syntorch/graph/graph.h"
 #include "syntorch/hardware/hardware.h"
 
-/* A dimension of the network, and the all-reduces, all-gathers and reduce-scatters of rank 0 whose
-   slowest links belong to this dimension. Times are sums over these collectives. */
-typedef struct astra_dimension {
-    int32_t ranks;
-    double bytes_per_ns; /* bandwidth per rank, from the hardware file */
-    double latency_ns;   /* latency per message: the link's latency or, if the hardware file models
-                            a collective library, the latency with which the sum of simulated times
-                            equals the sum of predicted times */
-    uint64_t n;          /* number of collectives */
-    double predicted_ns, simulated_ns; /* times according to our prediction and to ASTRA-sim */
+/* Kinds of groups, by where their ranks are. */
+typedef enum astra_where {
+    ASTRA_WITHIN,  /* on one node */
+    ASTRA_BETWEEN, /* one rank on each of several nodes */
+    ASTRA_SEVERAL, /* several ranks on some of several nodes */
+    ASTRA_ALL,     /* all ranks of several nodes, which ASTRA-sim does not simulate as one ring */
+    ASTRA_ASTRAY,  /* on several nodes, but no two neighbours in the ring have the same index on
+                      their nodes, so ASTRA-sim never uses the network between nodes */
+    ASTRA_WHERE_COUNT
+} astra_where;
+
+/* Collectives of rank 0 in groups of one kind, or messages: their number, and the sums of their
+   times. */
+typedef struct astra_times {
+    uint64_t n;
+    double predicted_ns, simulated_ns; /* according to our prediction and to ASTRA-sim */
+    double startup_ns;                 /* time that an empty buffer takes longer in the prediction
+                                          than in ASTRA-sim */
     double least, most;                /* smallest and largest ratio of simulated to predicted time
                                           of a collective */
-    bool by_switch;                    /* in the prediction, a switch reduces the data of some of
-                                          these collectives */
-    bool by_one_link; /* ASTRA-sim's rings leave a node over the link of one rank, but the
-                         prediction uses the links of several ranks */
-} astra_dimension;
-
-/* Communication between nodes that ASTRA-sim does not send over the network between nodes: the
-   number of calls, and the sums of their times according to our prediction and to ASTRA-sim. */
-typedef struct astra_detour {
-    uint64_t n;
-    double predicted_ns, simulated_ns;
-} astra_detour;
+    double switched_ns;                /* how much longer all-reduces take in ASTRA-sim whose data a
+                                          switch reduces in the prediction */
+} astra_times;
 
 typedef struct astra_network {
-    astra_dimension dimensions[2]; /* within a node; between nodes */
-    int n;
-    uint32_t n_astray;        /* number of groups that span several nodes but whose rings never use
-                                 the network between nodes */
-    astra_detour collectives; /* rank 0's collectives in these groups */
-    astra_detour messages;    /* messages to a rank with another index on another node; set by
-                                 astra_add_messages */
+    /* What network.yml and system.json describe. Bandwidths are those of the hardware file, per
+       rank. The latency of a message is alpha_us of the link; if it is 0 and the file models a
+       collective library, the latency is the shortest time that the library's protocols take for a
+       step within a node, or for a hop to the next node. */
+    syn__sim_machine machine;
+    double latency_ns[2]; /* of a message between neighbours, per dimension */
+    astra_times times[ASTRA_WHERE_COUNT];
+    uint32_t n_astray;    /* number of groups of this kind, also without collectives of rank 0 */
+    astra_times messages; /* messages to a rank with another index on another node, which ASTRA-sim
+                             sends over the links within a node; set by astra_add_messages */
 } astra_network;
 
 /* Describes the network for a trace set of `ranks` ranks. `first` has rank 0 and all groups. Fails

@@ -133,55 +133,65 @@ static syn_status check_times(const syn_hardware *hw, const syn_graph *first, sy
 /* ---- The files ---- */
 
 /* Writes "key: [ a, b ]" with one value per dimension. */
-static void put_list(syn_sink *sink, const char *key, const astra_network *net,
-                     double (*value)(const astra_dimension *d)) {
+static void put_list(syn_sink *sink, const char *key, const syn__sim_machine *m,
+                     double (*value)(const syn__sim_dimension *d)) {
     syn_sink_printf(sink, "%s: [ ", key);
-    for (int i = 0; i < net->n; i++)
-        syn_sink_printf(sink, "%s%.9g", i ? ", " : "", value(&net->dimensions[i]));
+    for (int i = 0; i < m->n_dimensions; i++)
+        syn_sink_printf(sink, "%s%.9g", i ? ", " : "", value(&m->dimensions[i]));
     syn_sink_text(sink, " ]\n");
 }
 
-static double ranks_of(const astra_dimension *d) {
-    return d->ranks;
+static double ranks_of(const syn__sim_dimension *d) {
+    return (double)d->ranks;
 }
 
-static double bandwidth_of(const astra_dimension *d) { /* in GB/s of 2^30 bytes */
+static double bandwidth_of(const syn__sim_dimension *d) { /* in GB/s of 2^30 bytes */
     return d->bytes_per_ns * 1e9 / 1073741824.0;
 }
 
-static double latency_of(const astra_dimension *d) {
+static double latency_of(const syn__sim_dimension *d) {
     return d->latency_ns;
 }
 
-static void put_network(syn_sink *sink, const syn_hardware *hw, const astra_network *net) {
-    syn_sink_printf(
-        sink, "# Links of %s, within nodes first: bandwidth in GB/s (2^30 bytes), latency in ns.\n",
-        hw->name);
-    syn_sink_text(sink, net->n > 1 ? "topology: [ FullyConnected, FullyConnected ]\n"
-                                   : "topology: [ FullyConnected ]\n");
-    put_list(sink, "npus_count", net, ranks_of);
-    put_list(sink, "bandwidth", net, bandwidth_of);
-    put_list(sink, "latency", net, latency_of);
+static const char *const topologies[] = {
+    [SYN__SIM_RING] = "Ring",
+    [SYN__SIM_FULLY_CONNECTED] = "FullyConnected",
+    [SYN__SIM_SWITCH] = "Switch",
+};
+
+static void put_network(syn_sink *sink, const syn_hardware *hw, const syn__sim_machine *m) {
+    syn_sink_printf(sink,
+                    "# Links of %s, within nodes first: bandwidth in GB/s (2^30 bytes) per rank, "
+                    "latency in ns per hop;\n# a message makes two hops through a Switch.\n"
+                    "topology: [ ",
+                    hw->name);
+    for (int i = 0; i < m->n_dimensions; i++)
+        syn_sink_printf(sink, "%s%s", i ? ", " : "", topologies[m->dimensions[i].topology]);
+    syn_sink_text(sink, " ]\n");
+    put_list(sink, "npus_count", m, ranks_of);
+    put_list(sink, "bandwidth", m, bandwidth_of);
+    put_list(sink, "latency", m, latency_of);
 }
 
-/* With localBWAware, an all-reduce over all ranks is a reduce-scatter within nodes, an all-reduce
-   of the shards between nodes and an all-gather within nodes, as in collective libraries. */
-static void put_system(syn_sink *sink, const syn_hardware *hw, int n) {
+static void put_system(syn_sink *sink, const syn_hardware *hw, const syn__sim_machine *m) {
     static const char *const kinds[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
     const syn_dtype dtype = roofline_dtypes[args.roofline];
     const double *peaks = hw->peak_flops_per_ns;
     const double peak = args.roofline && peaks[dtype] > 0 ? peaks[dtype] : peaks[SYN_F32];
-    syn_sink_text(sink, "{\n  \"scheduling-policy\": \"LIFO\",\n  \"endpoint-delay\": 10,\n"
-                        "  \"active-chunks-per-dimension\": 1,\n"
-                        "  \"preferred-dataset-splits\": 1,\n");
+    syn_sink_printf(sink,
+                    "{\n  \"scheduling-policy\": \"LIFO\",\n  \"endpoint-delay\": %.9g,\n"
+                    "  \"active-chunks-per-dimension\": %" PRId64 ",\n"
+                    "  \"preferred-dataset-splits\": %" PRId64 ",\n",
+                    m->endpoint_ns, m->active, m->splits);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         syn_sink_printf(sink, "  \"%s-implementation\": [\"ring\"%s],\n", kinds[i],
-                        n > 1 ? ", \"ring\"" : "");
+                        m->n_dimensions > 1 ? ", \"ring\"" : "");
     syn_sink_printf(sink,
-                    "  \"collective-optimization\": \"localBWAware\",\n"
+                    "  \"collective-optimization\": \"%s\",\n"
                     "  \"local-mem-bw\": %.9g,\n  \"boost-mode\": 0,\n"
                     "  \"roofline-enabled\": %d,\n  \"peak-perf\": %.9g\n}\n",
-                    hw->memory_bytes_per_ns, args.roofline != 0, peak / 1e3);
+                    m->local_first ? "localBWAware" : "baseline", m->memory_bytes_per_ns,
+                    args.roofline != 0, peak / 1e3);
 }
 
 static syn_status open_in(const char *name, char path[FOLDER_PATH_BYTES], syn_sink **sink,
@@ -201,8 +211,8 @@ static syn_status write_files(const syn_hardware *hw, const astra_network *net,
         syn_status s = SYN_OK;
         syn_sink *sink;
         SYN_TRY(open_in(file_names[i], paths[i], &sink, err));
-        if (i == NETWORK) put_network(sink, hw, net);
-        else if (i == SYSTEM) put_system(sink, hw, net->n);
+        if (i == NETWORK) put_network(sink, hw, &net->machine);
+        else if (i == SYSTEM) put_system(sink, hw, &net->machine);
         else if (i == GROUPS) s = syn_export_comm_group(first, hw->node_ranks, sink, err);
         else syn_sink_text(sink, "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n");
         const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
@@ -218,27 +228,53 @@ static void put_argument(const char *name, const char *value) {
     cli_print_escaped(stdout, value, strlen(value));
 }
 
-/* Prints simulated and predicted times of a dimension and, if they differ by more than 1 %, the
-   reason. */
-static void report_times(const syn_hardware *hw, const astra_dimension *d, bool far) {
-    const bool longer = d->simulated_ns > d->predicted_ns;
-    if (d->n == 0) return;
-    printf("%s nodes: %" PRIu64 " collective%s of rank 0, %.3g ms predicted, %.3g ms simulated "
-           "(ratio of each: %.2f to %.2f)\n",
-           far ? "between" : "within", d->n, cli_plural(d->n), d->predicted_ns / 1e6,
-           d->simulated_ns / 1e6, d->least, d->most);
-    if (fabs(d->simulated_ns - d->predicted_ns) <= 0.01 * d->predicted_ns) return;
-    printf("note: %s\n",
-           !longer          ? "only some hops of a ring cross nodes"
-           : d->by_one_link ? "an ASTRA-sim ring leaves a node over one rank's link; a library "
-                              "uses the links of all its ranks"
-           : d->by_switch   ? "the prediction uses switches that reduce; ASTRA-sim has only rings"
-           : hw->collectives.name[0]
-               ? "ASTRA-sim's rings take longer at these link rates, even without latency"
-               : "ASTRA-sim adds the time to move each part through memory");
+/* Times that differ by more than this fraction are explained. */
+#define NOTED 0.05
+
+/* Why the collectives of a kind of group take longer in ASTRA-sim than predicted. */
+static const char *reason(const syn_hardware *hw, astra_where where, const astra_times *t) {
+    if (2 * t->switched_ns > t->simulated_ns - t->predicted_ns)
+        return "the prediction uses switches that reduce; ASTRA-sim has only rings of ranks";
+    if (hw->collectives.name[0] && (where == ASTRA_SEVERAL || where == ASTRA_ALL))
+        return "in ASTRA-sim, the hops of a part within nodes and between nodes take place one "
+               "after\n      the other; in a library, they overlap";
+    return "ASTRA-sim adds the time to move each part through memory";
 }
 
-static void print_detour(const astra_detour *d, const char *one, const char *more) {
+/* Prints simulated and predicted times of the collectives in a kind of group and, if ASTRA-sim's
+   are longer, the reason. */
+static void report_times(const syn_hardware *hw, const astra_network *net, astra_where where) {
+    static const char *const names[] = {
+        [ASTRA_WITHIN] = "within nodes",
+        [ASTRA_BETWEEN] = "between nodes",
+        [ASTRA_SEVERAL] = "between nodes, several ranks per node",
+        [ASTRA_ALL] = "all ranks",
+    };
+    const astra_times *t = &net->times[where];
+    if (t->n == 0) return;
+    printf("%s: %" PRIu64 " collective%s of rank 0, %.3g ms predicted, %.3g ms simulated "
+           "(ratio of each: %.2f to %.2f)\n",
+           names[where], t->n, cli_plural(t->n), t->predicted_ns / 1e6, t->simulated_ns / 1e6,
+           t->least, t->most);
+    if (t->simulated_ns > (1 + NOTED) * t->predicted_ns) printf("note: %s\n", reason(hw, where, t));
+}
+
+/* If collectives are faster in ASTRA-sim than predicted, prints the reason. */
+static void report_startup(const astra_network *net) {
+    double startup_ns = 0;
+    bool shorter = false;
+    for (int i = 0; i < ASTRA_ASTRAY; i++) {
+        const astra_times *t = &net->times[i];
+        startup_ns += t->startup_ns;
+        shorter |= t->simulated_ns < (1 - NOTED) * t->predicted_ns;
+    }
+    if (shorter)
+        printf("note: collectives in ASTRA-sim have no startup time (%.3g ms of the predicted "
+               "times), and\n      reach the full bandwidth of the links\n",
+               fmax(0, startup_ns) / 1e6);
+}
+
+static void print_detour(const astra_times *d, const char *one, const char *more) {
     if (d->n > 0)
         printf(":\n      %" PRIu64 " %s, %.3g ms predicted, %.3g ms simulated", d->n,
                d->n == 1 ? one : more, d->predicted_ns / 1e6, d->simulated_ns / 1e6);
@@ -253,7 +289,7 @@ static void report_detours(const astra_network *net) {
                " group%s of several nodes never use%s the network between "
                "nodes, as no two\n      ranks of the group have the same index on their nodes",
                net->n_astray, cli_plural(net->n_astray), net->n_astray == 1 ? "s" : "");
-        print_detour(&net->collectives, "collective of rank 0", "collectives of rank 0");
+        print_detour(&net->times[ASTRA_ASTRAY], "collective of rank 0", "collectives of rank 0");
     }
     if (net->messages.n > 0) {
         printf("note: in ASTRA-sim, messages to another index on another node do not use the "
@@ -264,20 +300,20 @@ static void report_detours(const astra_network *net) {
 
 static void report(const char *prefix, const syn_hardware *hw, bool assumed,
                    const astra_network *net, char paths[FILES][FOLDER_PATH_BYTES]) {
-    const astra_dimension *d = net->dimensions;
+    const syn__sim_dimension *d = net->machine.dimensions;
     char title[160];
-    printf("%s: %s%s, %" PRId32 " ranks, %.4g GB/s, %.4g us per message", paths[NETWORK],
+    printf("%s: %s%s, %" PRId64 " ranks, %.4g GB/s, %.4g us per message", paths[NETWORK],
            syn_hardware_title(hw, title, sizeof title),
            assumed ? " (the set names no machine; --hw chooses one)" : "", d[0].ranks,
-           d[0].bytes_per_ns, d[0].latency_ns / 1e3);
-    if (net->n > 1)
-        printf("; %" PRId32 " nodes, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
-               d[1].latency_ns / 1e3);
+           d[0].bytes_per_ns, net->latency_ns[0] / 1e3);
+    if (net->machine.n_dimensions > 1)
+        printf("; %" PRId64 " nodes, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
+               net->latency_ns[1] / 1e3);
     printf("\n%s: compute times are %s\n", paths[SYSTEM],
            args.roofline ? "computed from flops and bytes at the machine's rates"
                          : "those of the trace");
-    for (int i = 0; i < net->n; i++)
-        report_times(hw, &d[i], net->n > 1 ? i == 1 : hw->node_ranks == 1);
+    for (int i = 0; i < ASTRA_ASTRAY; i++) report_times(hw, net, i);
+    report_startup(net);
     report_detours(net);
     printf("\nAstraSim_Analytical_Congestion_Unaware");
     put_argument("workload-configuration", prefix);

@@ -90,7 +90,7 @@ typedef struct syn_stack {
                                   0: memory_efficiency */
     double collective_ns;      /* minimum time of a collective of two ranks */
     double collective_rank_ns; /* added to this minimum for each further rank, up to the number of
-                                  ranks of a node */
+                                  ranks of a node, or up to 8 */
     double collective_kernel_ns; /* added to the collective library's time */
     double collective_hop_ns;    /* added to the library's time for each doubling of the number of
                                     nodes */
@@ -225,10 +225,10 @@ typedef struct syn_hardware {
     syn_hw_errors errors;
 } syn_hardware;
 
-/* Loads a machine and a stack. `name` is MACHINE or MACHINE+STACK. MACHINE is a preset (a100-80g,
-   h100, h200, b200, v100-32g, cpu) or the path of a JSON file. STACK is pytorch-eager, megatron or
-   serving. Without STACK, a file and the cpu preset use their own stack, and the other presets use
-   `stack` (NULL: pytorch-eager). If the name is unknown, the error lists the presets. */
+/* Loads a machine and a stack. `name` is MACHINE or MACHINE+STACK. MACHINE is a preset
+   (syn_hardware_presets) or the path of a JSON file. STACK is one of syn_stack_presets. Without
+   STACK, a file and the cpu preset use their own stack, and the other presets use `stack` (NULL:
+   pytorch-eager). If the name is unknown, the error lists the presets. */
 syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *stack,
                              syn_error *err) SYN_MUST_USE;
 /* Reads a hardware file of `bytes` bytes at `json`. `name`, such as a path, begins the error

@@ -325,14 +325,18 @@ static double network_latency_ns(const syn_hardware *hw, const struct transfer *
     return at->nodes > 1 ? library_ns(hw, &empty, at) - library_ns(hw, &empty, &near) : 0;
 }
 
+/* A node with more ranks, such as a rack of GB200, has several hosts. */
+#define HOST_RANKS 8
+
 /* The minimum time of a collective, because a rank waits for the ranks that start later. It grows
-   only with the number of ranks on one node, because all nodes start at the same time. With several
-   nodes, the latency of the network is added. */
+   only with the number of ranks on one host, because all hosts start their ranks at the same time.
+   With several nodes, the latency of the network is added. */
 static double least_ns(const syn_hardware *hw, const syn_node *node, const struct transfer *t,
                        const struct places *at) {
     const syn_stack *stack = &hw->stack;
     const double host = or_else(stack->phases[node->phase].launch, 1);
-    const double others = min2(at->ranks, max2(hw->node_ranks, 2)) - 2;
+    const double together = min2(max2(hw->node_ranks, 2), HOST_RANKS);
+    const double others = min2(at->ranks, together) - 2;
     return (stack->collective_ns + stack->collective_rank_ns * others) * host +
            network_latency_ns(hw, t, at);
 }

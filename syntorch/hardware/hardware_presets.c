@@ -3,7 +3,8 @@
 #include "syntorch/hardware/hardware_presets.h"
 
 const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
-    "a100-80g", "h100", "h200", "b200", "v100-32g", "cpu", NULL};
+    "a100-80g", "h100",   "h200",     "b200", "b300", "gb200",
+    "gb300",    "mi300x", "v100-32g", "cpu",  NULL};
 const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-eager", "megatron",
                                                                      "serving", "fsdp", NULL};
 
@@ -216,10 +217,10 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
 };
 
 const syn__stack_variant syn__stack_variants[] = {
-    {"h100", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
-    {"h200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
-    {"b200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
-    {NULL, {.name = ""}},
+    {"h100", FSDP(0.6035, 0.3537, 0.4813, 23.7)},   {"h200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
+    {"b200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},   {"b300", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
+    {"gb200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},  {"gb300", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
+    {"mi300x", FSDP(0.6035, 0.3537, 0.4813, 23.7)}, {NULL, {.name = ""}},
 };
 
 /* ---- Machines ---- */
@@ -272,6 +273,54 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .intra = {.bytes_per_ns = GB_PER_S(900)},
         .inter = {.bytes_per_ns = GB_PER_S(400)},
         .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "b300",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
+        .multiprocessors = 148,
+        .memory_bytes = GIB(268),
+        .memory_bytes_per_ns = GB_PER_S(7700),
+        .node_ranks = 8,
+        .intra = {.bytes_per_ns = GB_PER_S(900)},
+        .inter = {.bytes_per_ns = GB_PER_S(800)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "gb200",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)},
+        .multiprocessors = 152,
+        .memory_bytes = GIB(185),
+        .memory_bytes_per_ns = GB_PER_S(8000),
+        .node_ranks = 72,
+        .intra = {.bytes_per_ns = GB_PER_S(900)},
+        .inter = {.bytes_per_ns = GB_PER_S(3600)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "gb300",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)},
+        .multiprocessors = 152,
+        .memory_bytes = GIB(277),
+        .memory_bytes_per_ns = GB_PER_S(8000),
+        .node_ranks = 72,
+        .intra = {.bytes_per_ns = GB_PER_S(900)},
+        .inter = {.bytes_per_ns = GB_PER_S(7200)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "mi300x",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(163.4), [SYN_F16] = TFLOPS(1307.4), [SYN_BF16] = TFLOPS(1307.4)},
+        .multiprocessors = 304,
+        .memory_bytes = GIB(192),
+        .memory_bytes_per_ns = GB_PER_S(5300),
+        .node_ranks = 8,
+        .intra = {.bytes_per_ns = GB_PER_S(448), .topology = SYN_TOPOLOGY_FULLY_CONNECTED},
+        .inter = {.bytes_per_ns = GB_PER_S(400)},
+        .collectives = NCCL,
     },
     {
         .name = "v100-32g",

@@ -220,7 +220,38 @@ static void presets_are_complete(void) {
         CHECK(hw.stack.matmul_efficiency > 0 && hw.stack.matmul_efficiency <= 1);
         CHECK(hw.stack.memory_efficiency > 0 && hw.stack.memory_efficiency <= 1);
     }
-    CHECK_INT(n, 6);
+    CHECK_INT(n, 10);
+}
+
+/* Sums of whole systems, as in the data sheets of NVIDIA's and AMD's systems: peak in PFLOP/s of
+   bf16 without sparsity, f32 in TFLOP/s, memory bandwidth, links and network cards in GB/s. */
+static void presets_add_up_to_systems(void) {
+    static const struct {
+        const char *name;
+        int32_t ranks;
+        double bf16_pflops, f32_tflops, memory, links, network;
+        syn_topology topology;
+    } systems[] = {
+        {"b300", 8, 18, 600, 61600, 7200, 8 * 800 / 8, SYN_TOPOLOGY_SWITCH},
+        {"gb200", 72, 180, 5760, 576000, 64800, 72 * 400 / 8, SYN_TOPOLOGY_SWITCH},
+        {"gb300", 72, 180, 5760, 576000, 64800, 72 * 800 / 8, SYN_TOPOLOGY_SWITCH},
+        {"mi300x", 8, 10.4592, 1307.2, 42400, 8 * 7 * 64, 8 * 400 / 8,
+         SYN_TOPOLOGY_FULLY_CONNECTED},
+    };
+    for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++) {
+        const double n = systems[i].ranks;
+        syn_hardware hw;
+        syn_error err = {0};
+        CHECK_OK(syn_hardware_load(&hw, systems[i].name, NULL, &err), err);
+        CHECK_INT(hw.node_ranks, systems[i].ranks);
+        CHECK_NEAR(n * hw.peak_flops_per_ns[SYN_BF16] / 1e6, systems[i].bf16_pflops, 1e-6);
+        CHECK_NEAR(n * hw.peak_flops_per_ns[SYN_F32] / 1e3, systems[i].f32_tflops, 1e-6);
+        CHECK_NEAR(n * hw.memory_bytes_per_ns, systems[i].memory, 1e-6);
+        CHECK_NEAR(n * hw.intra.bytes_per_ns, systems[i].links, 1e-6);
+        CHECK_NEAR(hw.inter.bytes_per_ns, systems[i].network, 1e-6);
+        CHECK_INT(hw.intra.topology, systems[i].topology);
+        CHECK_INT(hw.inter.topology, SYN_TOPOLOGY_SWITCH);
+    }
 }
 
 /* A file without "topology" has switches. Another topology is written and read again. */
@@ -252,8 +283,11 @@ static void unknown_names_list_the_presets(void) {
     syn_error err = {0};
     CHECK_INT(syn_hardware_load(&hw, "a100", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100");
-    CHECK_HAS(err.text, "a100-80g, h100, h200, b200, v100-32g, cpu, alone or with +STACK: "
-                        "pytorch-eager, megatron, serving, fsdp");
+    CHECK_HAS(err.text, "a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, v100-32g, cpu, "
+                        "alone or with +STACK: pytorch-eager, megatron, serving, fsdp");
+    err = (syn_error){0};
+    CHECK_INT(syn_hardware_load(&hw, "gb-200", NULL, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "did you mean gb200?");
 }
 
 /* A name has the form MACHINE+STACK. A machine without a stack gets the caller's default stack. */
@@ -472,6 +506,7 @@ static const test_case cases[] = {
     {"survives_allocation_failures", survives_allocation_failures},
     {"presets_are_complete", presets_are_complete},
     {"unknown_names_list_the_presets", unknown_names_list_the_presets},
+    {"presets_add_up_to_systems", presets_add_up_to_systems},
     {"topologies", topologies},
     {"names_have_two_parts", names_have_two_parts},
     {"example_equals_preset", example_equals_preset},

@@ -45,7 +45,8 @@ const cli_option synth_options[] = {
     PARALLEL_OPTIONS(pretrain_given.parallel),
     CLI_GROUP("Precision and prediction"),
     {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]",
-     "predict times for this machine: a100-80g, h100, h200, b200, v100-32g, cpu or a JSON file; "
+     "predict times for this machine: a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, "
+     "v100-32g, cpu or a JSON file; "
      "stack: pytorch-eager, megatron, serving or fsdp [a100-80g+megatron]",
      0, 0},
     {"dtype", CLI_CHOICE, &pretrain_given.dtype, "f32|bf16",

@@ -563,8 +563,31 @@ def as_astra_sim():
                           **{f"{kind}-implementation": ["ring"] for kind in KINDS}})
     write("pair", {r: [comp(1, 10), coll(2, ALL_REDUCE, 16 << 20, 0, [1])] for r in range(2)}, {})
     check(ends(simulate("pair", *pair)) == [55124] * 2, ends(simulate("pair", *pair)))
+    switches()
     notations()
     machine_errors()
+
+
+def switches():
+    """A network like those of `syntorch astra-sim`: nodes of four ranks, joined by switches. The
+    times at which the last rank ended in ASTRA-sim, with 4 MiB: all ranks, rings of four ranks on
+    two nodes, and messages between nodes."""
+    machine = write_machine({"topology": ["Switch", "Switch"], "npus_count": [4, 2],
+                             "bandwidth": [50.0, 5.0], "latency": [250.0, 1500.0]}, SYSTEM)
+    rings = {1: [0, 1, 5, 4], 2: [2, 3, 7, 6]}
+    ended = {ALL_REDUCE: (338484, 670994), ALL_GATHER: (1264560, 1657165),
+             REDUCE_SCATTER: (177685, 432590), ALL_TO_ALL: (523901, 665099)}
+    for kind, theirs in ended.items():
+        ours = []
+        for groups in ({}, rings):
+            write("switch", {r: [comp(1, 10), coll(2, kind, 1 << 22,
+                                                   groups and 1 + (r not in rings[1]), [1])]
+                             for r in range(8)}, groups)
+            ours.append(max(ends(simulate("switch", *machine))))
+        check(tuple(ours) == theirs, f"{kind}: {ours}, ASTRA-sim: {theirs}")
+    write("switch", {r: [comp(1, 10), send(2, r, r + 4, 5, 1 << 20, [1]) if r < 4 else
+                         recv(2, r - 4, r, 5, 1 << 20, [1])] for r in range(8)}, {})
+    check(ends(simulate("switch", *machine)) == [208312] * 8, simulate("switch", *machine))
 
 
 def notations():

@@ -24,6 +24,12 @@ const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes) 
     return out;
 }
 
+syn_status syn_hardware_use_fp8(syn_hardware *hw, syn_error *err) {
+    hw->fp8 = hw->fp8_flops_per_ns > 0;
+    if (hw->fp8) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED, "the machine %s has no peak rate for FP8", hw->name);
+}
+
 /* Joins names to "a, b, c". */
 static const char *listed(const char *const *names, char *out, size_t bytes) {
     size_t used = 0;

@@ -94,6 +94,8 @@ typedef struct syn_stack {
     double collective_kernel_ns; /* added to the collective library's time */
     double collective_hop_ns;    /* added to the library's time for each doubling of the number of
                                     nodes */
+    double tp_overlap; /* fraction of the time of a tensor-parallel collective that products of its
+                          layer hide, because they run in pieces beside it */
     /* kernels: kernels per op. overhead: extra time per op in ns. traffic: how many times the bytes
        that our op moves the stack's kernels move. An op that is not listed has 1, 0 and 1. */
     syn_hw_ops kernels, overhead, traffic;
@@ -211,6 +213,7 @@ typedef struct syn_hardware {
     char name[64];
     /* Matrix products; 1 flop/ns = 1 GFLOP/s. 0: the dtype is not supported. */
     double peak_flops_per_ns[SYN_DTYPE_COUNT];
+    double fp8_flops_per_ns; /* matrix products in FP8; 0: not supported */
     int32_t multiprocessors; /* they share the tiles of a product; 0: none, see syn_stack */
     double memory_bytes, memory_bytes_per_ns;
     int32_t node_ranks; /* ranks per node; `intra` joins them, and `inter` joins nodes */
@@ -220,6 +223,7 @@ typedef struct syn_hardware {
     /* alone: kernels measured with one rank. shared: kernels measured with the largest number of
        ranks. */
     syn_hw_kernels alone, shared;
+    bool fp8;        /* the products with weights of layers are in FP8 (syn_hardware_use_fp8) */
     int32_t sharing; /* number of ranks that share the machine's cores (syn_hardware_set_sharing);
                         0: one */
     syn_hw_errors errors;
@@ -239,6 +243,11 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
    of them. Has an effect only if kernels were measured; on other machines each rank has its own
    device. */
 void syn_hardware_set_sharing(syn_hardware *hw, int32_t ranks);
+/* From now on, predicts the products with weights of layers in FP8, as Transformer Engine and
+   torchao compute them: their inputs are converted to FP8 first, and their outputs stay in the
+   dtype of the run. Products of the head and of attention are predicted as before. Fails with
+   SYN_E_UNSUPPORTED if the machine has no rate for FP8. */
+syn_status syn_hardware_use_fp8(syn_hardware *hw, syn_error *err) SYN_MUST_USE;
 /* Writes *hw as a file that syn_hardware_parse can read. The sink stores failures. The prediction
    errors in the file belong to its constants: if somebody edits a constant, the errors are
    ignored. */

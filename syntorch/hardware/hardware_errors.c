@@ -15,6 +15,7 @@ static const struct known_row {
 #define Y(stack, training, model, tp, batch, length)
 #include "syntorch/hardware/hardware_errors.def"
 #include "syntorch/hardware/hardware_errors_fsdp.def"
+#include "syntorch/hardware/hardware_errors_megatron_core.def"
 #undef X
 #undef Y
 };

@@ -42,10 +42,13 @@ READS_AND_WRITES(traffic);
 
 /* ---- Machine ---- */
 
+#define PEAK(dtype) (AT(peak_flops_per_ns) + sizeof(double) * SYN_##dtype)
+
 static const syn__setting peak_rows[] = {
-    F64("f32", REQUIRED, sizeof(double) * SYN_F32, 1e-6, 1e6, 1e3),
-    F64("f16", 0, sizeof(double) * SYN_F16, 1e-6, 1e6, 1e3),
-    F64("bf16", 0, sizeof(double) * SYN_BF16, 1e-6, 1e6, 1e3),
+    F64("f32", REQUIRED, PEAK(F32), 1e-6, 1e6, 1e3),
+    F64("f16", 0, PEAK(F16), 1e-6, 1e6, 1e3),
+    F64("bf16", 0, PEAK(BF16), 1e-6, 1e6, 1e3),
+    F64("fp8", 0, AT(fp8_flops_per_ns), 1e-6, 1e6, 1e3),
 };
 static const syn__setting_table peaks = ROWS(peak_rows);
 
@@ -65,7 +68,7 @@ static const syn__setting link_rows[] = {
 static const syn__setting_table links = ROWS(link_rows);
 
 static const syn__setting hardware_rows[] = {
-    GROUP("peak_tflops", REQUIRED, AT(peak_flops_per_ns), peaks),
+    GROUP("peak_tflops", REQUIRED, 0, peaks),
     I32("multiprocessors", 0, AT(multiprocessors), 1048576),
     F64("memory_gib", REQUIRED, AT(memory_bytes), 1e-3, 1e9, 1073741824.0),
     F64("memory_gb_per_s", REQUIRED, AT(memory_bytes_per_ns), 1e-3, 1e7, 1),
@@ -143,6 +146,7 @@ static const syn__setting stack_rows[] = {
     F64("collective_rank_us", 0, STACK(collective_rank_ns), 0, 1e6, 1e3),
     F64("collective_kernel_us", 0, STACK(collective_kernel_ns), 0, 1e6, 1e3),
     F64("collective_hop_us", 0, STACK(collective_hop_ns), 0, 1e6, 1e3),
+    F64("tp_overlap", 0, STACK(tp_overlap), 0, 1, 1),
     CUSTOM("kernels", STACK(kernels), read_kernels, write_kernels),
     CUSTOM("overhead_us", STACK(overhead), read_overhead, write_overhead),
     CUSTOM("traffic", STACK(traffic), read_traffic, write_traffic),

@@ -68,6 +68,33 @@ static double moved_ns(const syn_hardware *hw, double bytes) {
     return bytes / (hw->memory_bytes_per_ns * hw->stack.memory_efficiency);
 }
 
+/* ---- Products in FP8 ---- */
+
+/* Whether a scope, which may be NULL, is inside a layer: one of its parts is a number, as in
+   "h.3.attn". */
+static bool is_in_layer(const char *scope) {
+    for (const char *dot = scope; dot != NULL && (dot = strchr(dot, '.')) != NULL; dot++)
+        if (dot[1] >= '0' && dot[1] <= '9') return true;
+    return false;
+}
+
+/* Whether a product is in FP8. Products with weights have batch 1, but not those of attention. */
+static bool is_fp8(const syn_hardware *hw, const syn_node *node) {
+    return hw->fp8 && node->category == SYN_CATEGORY_MATMUL && node->extents.batch <= 1 &&
+           is_in_layer(node->scope);
+}
+
+/* The time to convert activations to FP8: they are read once, and written once as they are and once
+   transposed for the gradient of the weight. That gradient, the only product with another op name,
+   finds its inputs converted. The weights are converted once per step, which is neglected. */
+static double conversion_ns(const syn_hardware *hw, const syn_node *node) {
+    const double elements = (double)node->extents.rows * (double)node->extents.inner;
+    const double bytes = elements * ((double)syn_dtype_bytes(node->dtype) + 2);
+    const double efficiency = or_else(hw->stack.vector_efficiency, hw->stack.memory_efficiency);
+    if (strcmp(node->op, "linear") != 0) return 0;
+    return bytes / (hw->memory_bytes_per_ns * efficiency);
+}
+
 /* The time of fused attention. With one query per sequence, it reads only the KV cache. With more
    queries, it also moves the scores, score_passes times in forward, and more often in backward, in
    proportion to its flops. */
@@ -134,7 +161,8 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
                    node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) != 0;
     const double efficiency = fused ? or_else(stack->attention_efficiency, stack->matmul_efficiency)
                                     : stack->matmul_efficiency;
-    const double rate = peak(hw, node->dtype) * efficiency;
+    const bool fp8 = is_fp8(hw, node);
+    const double rate = (fp8 ? hw->fp8_flops_per_ns : peak(hw, node->dtype)) * efficiency;
     const double moved = product || fused
                              ? stack->memory_efficiency
                              : or_else(stack->vector_efficiency, stack->memory_efficiency);
@@ -149,8 +177,9 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     const struct syn_hw_phase *phase = &stack->phases[node->phase];
     const double kernels = kernels_of(hw, node, fused), host = or_else(phase->launch, 1);
     const double launches = kernels * stack->launch_ns * host;
+    const double before = fp8 ? conversion_ns(hw, node) : 0;
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
-    *work = max2(computed, traffic) * or_else(phase->device, 1);
+    *work = (before + max2(computed, traffic)) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
     if (launches > device) *work = 0; /* the device waits for the host */
     const bool concurrent =
@@ -355,7 +384,9 @@ static double collective_ns(const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group) {
     if (group == NULL || group->n_ranks < 2) return 0;
     const struct transfer t = transfer_of(node, group->n_ranks);
-    return transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
+    const double ns = transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
+    const bool tp = group->name != NULL && strncmp(group->name, "tp", 2) == 0;
+    return tp && is_in_layer(node->scope) ? (1 - hw->stack.tp_overlap) * ns : ns;
 }
 
 static double message_ns(const syn_hardware *hw, const syn_node *node, int32_t self_rank) {

@@ -5,8 +5,8 @@
 const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
     "a100-80g", "h100",   "h200",     "b200", "b300", "gb200",
     "gb300",    "mi300x", "v100-32g", "cpu",  NULL};
-const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {"pytorch-eager", "megatron",
-                                                                     "serving", "fsdp", NULL};
+const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
+    "pytorch-eager", "megatron", "serving", "fsdp", "megatron-core", NULL};
 
 /* Convert units of data sheets to those of the structs. */
 #define TFLOPS(x)   ((x)*1e3)
@@ -214,6 +214,37 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
                    5},
     },
     FSDP(0.7472, 0.6225, 0.4277, 48),
+    /* Megatron Core with Transformer Engine. They compute the gradients of biases together with
+       conversions, do not copy parts of q, k and v, and compute q, k and v in one product, as well
+       as gate and up, so that fewer gradients are added. */
+    {
+        .name = "megatron-core",
+        .launch_ns = US(4),
+        .kernel_ns = US(4.5),
+        .matmul_efficiency = 0.53,
+        .matmul_tail = 0.02,
+        .attention_efficiency = 0.62,
+        .memory_efficiency = 0.85,
+        .vector_efficiency = 0.73,
+        .tp_overlap = 0.82,
+        .kernels = {{{"sum_to", 0},
+                     {"slice_add", 0},
+                     {"slice_grad", 0},
+                     {"contiguous", 0},
+                     {"accumulate", 0.4},
+                     {"rope", 0.5}},
+                    6},
+        .traffic = {{{"sum_to", 0},
+                     {"slice_add", 0},
+                     {"slice_grad", 0},
+                     {"contiguous", 0},
+                     {"accumulate", 0.4}},
+                    5},
+        .fitted = {{PRODUCTS(2048, 128000, 256, 128000, 2048, 128000), ATTENTION(4096, 2048, 4096),
+                    COLLECTIVES("all_gather", 2, 64, 8, 4194304, MIB(4096)),
+                    COLLECTIVES("reduce_scatter", 2, 64, 8, 4194304, MIB(4096))},
+                   4},
+    },
 };
 
 const syn__stack_variant syn__stack_variants[] = {
@@ -242,6 +273,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "h100",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .fp8_flops_per_ns = TFLOPS(1978.9),
         .multiprocessors = 132,
         .memory_bytes = GIB(80),
         .memory_bytes_per_ns = GB_PER_S(3350),
@@ -254,6 +286,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "h200",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .fp8_flops_per_ns = TFLOPS(1978.9),
         .multiprocessors = 132,
         .memory_bytes = GIB(140),
         .memory_bytes_per_ns = GB_PER_S(4800),
@@ -266,6 +299,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "b200",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
+        .fp8_flops_per_ns = TFLOPS(4500),
         .multiprocessors = 148,
         .memory_bytes = GIB(180),
         .memory_bytes_per_ns = GB_PER_S(7700),
@@ -278,6 +312,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "b300",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
+        .fp8_flops_per_ns = TFLOPS(4500),
         .multiprocessors = 148,
         .memory_bytes = GIB(268),
         .memory_bytes_per_ns = GB_PER_S(7700),
@@ -290,6 +325,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "gb200",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)},
+        .fp8_flops_per_ns = TFLOPS(5000),
         .multiprocessors = 152,
         .memory_bytes = GIB(185),
         .memory_bytes_per_ns = GB_PER_S(8000),
@@ -302,6 +338,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "gb300",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)},
+        .fp8_flops_per_ns = TFLOPS(5000),
         .multiprocessors = 152,
         .memory_bytes = GIB(277),
         .memory_bytes_per_ns = GB_PER_S(8000),
@@ -314,6 +351,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .name = "mi300x",
         .peak_flops_per_ns =
             {[SYN_F32] = TFLOPS(163.4), [SYN_F16] = TFLOPS(1307.4), [SYN_BF16] = TFLOPS(1307.4)},
+        .fp8_flops_per_ns = TFLOPS(2614.9),
         .multiprocessors = 304,
         .memory_bytes = GIB(192),
         .memory_bytes_per_ns = GB_PER_S(5300),

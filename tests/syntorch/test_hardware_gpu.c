@@ -80,6 +80,56 @@ static void products_come_in_tiles(void) {
     CHECK_NEAR(toy_ns(&n), 10.5 * tile * 1.28 + 1000, 1);
 }
 
+/* In FP8 the product of a layer takes half the time of products_come_in_tiles, and converting its
+   input, which moves 2 + 1 + 1 bytes per element at 40 GB/s, comes before it. */
+static void layers_compute_in_fp8(void) {
+    const double tile = 2 * 128 * 128 * 1000 / 500.0, convert = 256 * 1000 * 4 / 40.0;
+    syn_hardware hw;
+    syn_error err = {0};
+    syn_node n = {.kind = SYN_NODE_COMPUTE,
+                  .category = SYN_CATEGORY_MATMUL,
+                  .op = "linear",
+                  .scope = "h.3.mlp",
+                  .dtype = SYN_F16,
+                  .flops = 2ull * 256 * 1280 * 1000,
+                  .extents = {1, 256, 1280, 1000}};
+    load(&hw, toy);
+    CHECK_INT(syn_hardware_use_fp8(&hw, &err), SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "toy has no peak rate for FP8");
+    hw.fp8_flops_per_ns = 20000;
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 2.5 * tile + 1000, 1e-6);
+    CHECK_OK(syn_hardware_use_fp8(&hw, &err), err);
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 1.25 * tile + convert + 1000, 1e-6);
+    n.op = "matmul"; /* the gradient of the weight, whose inputs are converted already */
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 1.25 * tile + 1000, 1e-6);
+    n.scope = "lm_head";
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 2.5 * tile + 1000, 1e-6);
+    n.scope = "h.3.attn";
+    n.extents = (syn_extents){2, 128, 1280, 1000}; /* of attention */
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 2.5 * tile + 1000, 1e-6);
+}
+
+/* Products hide a part of the collectives of tensor parallelism in layers, and of no others. */
+static void products_hide_collectives(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3};
+    static const char *const names[] = {"tp0", "tp0", "dp0"}, *const scopes[] = {
+                                                                  "h.3.mlp", "lm_head", "h.3.mlp"};
+    syn_hardware hw;
+    load(&hw, toy);
+    for (int i = 0; i < 3; i++) {
+        const syn_graph_group group = {.id = 1, .name = names[i], .ranks = ranks, .n_ranks = 4};
+        const syn_node n = {.kind = SYN_NODE_COLLECTIVE,
+                            .op = "all_gather",
+                            .comm = SYN_COMM_ALL_GATHER,
+                            .scope = scopes[i],
+                            .comm_bytes = 1 << 20};
+        hw.stack.tp_overlap = 0;
+        const double whole = syn_hardware_predict_ns(&hw, &n, &group, 0);
+        hw.stack.tp_overlap = 0.75;
+        CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, &group, 0), whole * (i == 0 ? 0.25 : 1), 1e-6);
+    }
+}
+
 static void attention_moves_its_scores(void) {
     /* 8 heads, 100 queries, 100 keys and head_dim 25 give 8e6 flops at 2.5e12 flop/s. The 80000
        scores have 2 bytes each and are moved 4 times at 80 GB/s. The 5 kernels take 1 us each, or 3
@@ -589,6 +639,8 @@ static void nccl_all_reduce_on_v100(void) {
 static const test_case cases[] = {
     {"products_come_in_tiles", products_come_in_tiles},
     {"kernels_move_more_bytes", kernels_move_more_bytes},
+    {"layers_compute_in_fp8", layers_compute_in_fp8},
+    {"products_hide_collectives", products_hide_collectives},
     {"attention_moves_its_scores", attention_moves_its_scores},
     {"attention_in_separate_ops", attention_in_separate_ops},
     {"stacks_fuse_and_wait", stacks_fuse_and_wait},

@@ -44,6 +44,7 @@ typedef struct pretrain_args {
     int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference;    /* 1: --recipe reference, see docs/training.md */
     bool dry_run;     /* synth */
+    bool fp8;         /* predict the products of layers in FP8 */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
         with_stack, resume, quiet, json;
 } pretrain_args;

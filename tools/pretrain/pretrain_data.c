@@ -382,6 +382,7 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
         syn_hardware_set_sharing(&run->hw, run->launch.ranks);
+        if (run->args->fp8) SYN_TRY(syn_hardware_use_fp8(&run->hw, err));
         choose_ranks(run);
     }
     return comparison_open(&run->predicted, run->args->compare, run->launch.hw, "megatron",

@@ -259,8 +259,9 @@ static void print_own(const pretrain *run) {
     if (run->measured_ns > 0)
         printf("measured step:  %s, %s tokens/s\n", cli_time_text(run->measured_ns, a, sizeof a),
                cli_count_text(t->tokens * 1e9 / run->measured_ns, b, sizeof b));
-    printf("predicted step: %s, %s tokens/s in %s on %s\n", cli_time_text(t->ns, a, sizeof a),
+    printf("predicted step: %s, %s tokens/s in %s%s on %s\n", cli_time_text(t->ns, a, sizeof a),
            cli_count_text(t->tokens * 1e9 / t->ns, b, sizeof b), syn_dtype_name(run->dtype),
+           hw->fp8 ? " with FP8 products" : "",
            cli_shown(syn_hardware_title(hw, title, sizeof title), on, sizeof on));
     printf("limits: %s\n", limits_shares_text(t->shares, t->utilisation, text, sizeof text));
     printf("prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
@@ -274,6 +275,7 @@ static void print_own(const pretrain *run) {
 static void put_own(const pretrain *run, syn_sink *out) {
     const sweep_times *t = run->predicted.times;
     const run_error e = pretrain_error(run, &run->hw);
+    if (run->hw.fp8) syn_sink_text(out, ", \"fp8\": true");
     syn_sink_text(out, ", \"hardware\": ");
     syn_sink_json_string(out, run->hw.name);
     syn_sink_text(out, ", \"stack\": ");

@@ -63,6 +63,7 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
         {.name = "heads", .i64 = m->n_head},
         {.name = "vocabulary", .i64 = m->vocab_size},
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = syn_dtype_name(run->dtype)},
+        {.name = "fp8", .type = SYN_VALUE_TEXT, .text = run->hw.fp8 ? "layers" : NULL},
         {.name = "tp", .i64 = run->launch.parallel.tp},
         {.name = "dp", .i64 = run->launch.parallel.dp},
         {.name = "pp", .i64 = run->launch.parallel.pp},
@@ -142,10 +143,16 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
                        .batch = args->batch_size,
                        .tokens = args->max_seq_length};
     int n = 0;
-    if (run->config.family != &syn_gpt_family) shape.unlike[n++] = "a model other than GPT";
-    if (run->launch.parallel.sp) shape.unlike[n++] = "sequence parallelism";
+    const bool core = strcmp(hw->stack.name, "megatron-core") == 0;
+    const bool llama = run->config.family == &syn_llama_family;
+    if (run->config.family != &syn_gpt_family && !(core && llama))
+        shape.unlike[n++] = core ? "a model other than GPT and Llama" : "a model other than GPT";
+    if (run->launch.parallel.sp && !core) shape.unlike[n++] = "sequence parallelism";
     if (strcmp(hw->stack.name, "fsdp") == 0) { /* its runs saved or recomputed activations */
         if (run->launch.parallel.zero < 2) shape.unlike[n++] = "training without FSDP";
+    } else if (core) {
+        if (!hw->fp8) shape.unlike[n++] = "products in bf16";
+        if (args->recompute != SYN_RECOMPUTE_NONE) shape.unlike[n++] = "recomputed activations";
     } else {
         if (args->recompute != SYN_RECOMPUTE_FULL) shape.unlike[n++] = "saved activations";
         if (!pretrain_drops(run)) shape.unlike[n++] = "no dropout";

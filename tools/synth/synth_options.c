@@ -47,11 +47,16 @@ const cli_option synth_options[] = {
     {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]",
      "predict times for this machine: a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, "
      "v100-32g, cpu or a JSON file; "
-     "stack: pytorch-eager, megatron, serving or fsdp [a100-80g+megatron]",
+     "stack: pytorch-eager, megatron, serving, fsdp or megatron-core [a100-80g+megatron]",
      0, 0},
     {"dtype", CLI_CHOICE, &pretrain_given.dtype, "f32|bf16",
      "dtype of parameters, activations and tensor-parallel collectives; default: the dtype of the "
      "published checkpoint, else bf16",
+     0, 0},
+    {"fp8", CLI_FLAG, &pretrain_given.fp8, NULL,
+     "predict the products with weights of layers in FP8, as Transformer Engine and torchao "
+     "compute "
+     "them; shapes and bytes stay those of --dtype",
      0, 0},
     {"activation_recompute", CLI_CHOICE, &pretrain_given.recompute, "none|selective|full",
      "activations to recompute in backward instead of saving them", 0, 0},

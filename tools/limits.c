@@ -12,11 +12,6 @@ const char *limits_name(int limit) {
     return names[limit];
 }
 
-static double peak_of(const syn_hardware *hw, syn_dtype dtype) {
-    const double peak = hw->peak_flops_per_ns[dtype];
-    return peak > 0 ? peak : hw->peak_flops_per_ns[SYN_F32];
-}
-
 void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
                 const syn_node *node) {
     const syn_graph_group *group = node->group ? syn_graph_group_by_id(graph, node->group) : NULL;
@@ -27,7 +22,7 @@ void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint3
     const bool counts =
         node->category == SYN_CATEGORY_MATMUL || node->category == SYN_CATEGORY_ATTENTION;
     if (counts && node->phase != SYN_PHASE_RECOMPUTE)
-        l->at_peak_ns[node->phase] += (double)node->flops / peak_of(hw, node->dtype);
+        l->at_peak_ns[node->phase] += (double)node->flops / syn_hardware_peak(hw, node);
 }
 
 bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[LIMITS_SHARES],
@@ -83,7 +78,7 @@ const char *limits_shares_text(const double shares[LIMITS_SHARES], double utilis
     for (int i = 0; i < n_shown(shares) && at < bytes; i++)
         at += (size_t)snprintf(buf + at, bytes - at, "%s%d%% %s", i ? ", " : "", percent[i],
                                names[i]);
-    if (at < bytes) snprintf(buf + at, bytes - at, "; %.0f%% of peak flops", 100 * utilisation);
+    if (at < bytes) snprintf(buf + at, bytes - at, "; %.0f%% MFU", 100 * utilisation);
     return buf;
 }
 

@@ -35,7 +35,7 @@ void limits_add(limits *l, const syn_hardware *hw, const syn_graph *graph, uint3
    Chowdhery et al. 2022). Returns false if wall_ns is 0. */
 bool limits_shares(const limits *l, uint32_t phases, double wall_ns, double shares[LIMITS_SHARES],
                    double *utilisation);
-/* Writes "61% compute, 9% memory, 4% launch overhead, 26% communication; 38% of peak flops", or
+/* Writes "61% compute, 9% memory, 4% launch overhead, 26% communication; 38% MFU", or
    "unknown", to buf. A bubble is left out if it is 0. */
 const char *limits_text(const limits *l, uint32_t phases, double wall_ns, char *buf, size_t bytes);
 /* Writes {"compute": 0.61, ..., "utilisation": 0.38}. */

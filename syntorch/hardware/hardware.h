@@ -280,6 +280,10 @@ double syn_hardware_predict_parts(const syn_hardware *hw, const syn_node *node,
                                   const syn_graph_group *group, int32_t self_rank,
                                   double parts[SYN_LIMIT_COUNT]);
 
+/* The peak rate of a product or of attention in flops/ns: that of its dtype, of FP8 for products in
+   FP8, or of f32 if the machine has no rate for the dtype. */
+double syn_hardware_peak(const syn_hardware *hw, const syn_node *node);
+
 /* An extent of a node for which the prediction is extrapolated: it is outside the range to which
    the constants were fitted. */
 typedef struct syn_hw_extrapolation {

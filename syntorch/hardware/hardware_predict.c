@@ -84,6 +84,10 @@ static bool is_fp8(const syn_hardware *hw, const syn_node *node) {
            is_in_layer(node->scope);
 }
 
+double syn_hardware_peak(const syn_hardware *hw, const syn_node *node) {
+    return is_fp8(hw, node) ? hw->fp8_flops_per_ns : peak(hw, node->dtype);
+}
+
 /* The time to convert activations to FP8: they are read once, and written once as they are and once
    transposed for the gradient of the weight. That gradient, the only product with another op name,
    finds its inputs converted. The weights are converted once per step, which is neglected. */
@@ -162,7 +166,7 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
     const double efficiency = fused ? or_else(stack->attention_efficiency, stack->matmul_efficiency)
                                     : stack->matmul_efficiency;
     const bool fp8 = is_fp8(hw, node);
-    const double rate = (fp8 ? hw->fp8_flops_per_ns : peak(hw, node->dtype)) * efficiency;
+    const double rate = syn_hardware_peak(hw, node) * efficiency;
     const double moved = product || fused
                              ? stack->memory_efficiency
                              : or_else(stack->vector_efficiency, stack->memory_efficiency);

@@ -144,7 +144,7 @@ for name, args in (("inference", ["--model", "gpt2", "--tp", "4", "--hw", "h100"
                    ("inference", ["--model", "gpt2", "--hw", "cpu"]),
                    ("pretrain", ["--model", "gpt2", "--num-gpus", "4", "--tp", "2",
                                  "--max-steps", "3", "--enable-tracing"])):
-    lines = re.findall(r"limits[^:]*: (.*); (\d+)% of peak flops", program(name, *args))
+    lines = re.findall(r"limits[^:]*: (.*); (\d+)% MFU", program(name, *args))
     check(lines, f"{name} {args}: no limits")
     for line, used in lines:
         shares = [int(n) for n in re.findall(r"(\d+)% ", line)]

@@ -11,6 +11,9 @@
 #include "export/chakra/et_ring.h"
 #include "export/chakra/wire/et_files.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/base/workers.h"
+
+enum { STAMP_THREADS = 16 }; /* more do not write faster */
 
 /* The kinds of groups that ranks use. */
 struct used {
@@ -26,6 +29,8 @@ struct syn_stamper {
     bool *done;        /* by rank: written or not wanted */
     struct used *used; /* by stage; the last one: by any stage */
     syn_stamp_counts counts;
+    syn_workers *workers; /* NULL: one thread */
+    char *prefix;
 };
 
 /* ---- Groups ---- */
@@ -183,6 +188,8 @@ int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
 
 static void free_stamper(syn_stamper *s) {
     syn__et_names_close(&s->names);
+    syn_workers_free(s->workers);
+    syn_free(s->prefix);
     syn_free(s->done);
     syn_free(s->used);
     syn_free(s);
@@ -193,6 +200,7 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
     const size_t ranks = (size_t)plan->ranks;
     const uint32_t keep = options->wanted || options->one_each ? 0 : (uint32_t)plan->ranks;
     const bool replaces = !options->dry && !options->add;
+    const int threads = options->threads < STAMP_THREADS ? options->threads : STAMP_THREADS;
     SYN_TRY(syn__et_supported(err));
     syn_stamper *s = syn_calloc(1, sizeof *s);
     if (!s) return SYN_FAIL_NOMEM(err, sizeof *s, "a trace set");
@@ -205,6 +213,9 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
     syn_status status =
         s->done && s->used ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
     if (status == SYN_OK && replaces) status = syn_make_prefix_folder(prefix, err);
+    if (status == SYN_OK && (s->prefix = syn_strdup(prefix)) == NULL)
+        status = SYN_FAIL_NOMEM(err, strlen(prefix) + 1, "a prefix");
+    if (status == SYN_OK && threads > 1) status = syn_workers_new(&s->workers, threads, err);
     if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
     if (status == SYN_OK && replaces) status = syn__et_remove_old_set(&s->names, keep, err);
     if (status == SYN_OK) *out = s;
@@ -255,23 +266,50 @@ static void find_clash(syn_stamper *s, const syn_mesh_group *groups, int32_t ran
         }
 }
 
-static syn_status write_rank(syn_stamper *s, const syn_graph *graph, const syn__et_program *p,
-                             syn__et_filled *f, int32_t rank, syn_error *err) {
+/* Files that one thread writes. */
+typedef struct writer {
+    syn__et_names names;
+    syn__et_filled filled;
+    syn_stamp_counts counts;
+    syn_status status;
+    syn_error err;
+} writer;
+
+/* The files of all ranks like a recorded one. */
+typedef struct writing {
+    const syn_stamper *s;
+    const syn_graph *graph;
+    const syn__et_program *program;
+    int32_t *ranks; /* whose files are written */
+    size_t n;
+    writer writers[STAMP_THREADS];
+} writing;
+
+static syn_status write_rank(const writing *w, writer *self, int32_t rank) {
+    const syn_stamper *s = w->s;
+    const syn__et_program *p = w->program;
+    syn_error *err = &self->err;
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn_sink *sink;
     used_groups(s, p->used, rank, groups);
-    SYN_TRY(syn__et_program_fill(f, p, groups, rank, err));
-    find_clash(s, groups, rank);
+    SYN_TRY(syn__et_program_fill(&self->filled, p, groups, rank, err));
     if (s->options.dry) SYN_TRY(syn_sink_open_memory(&sink, err));
-    else SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&s->names, (uint32_t)rank), err));
-    syn_status status = write_meta(s, graph, rank, groups, sink, err);
-    if (s->options.dry) s->counts.bytes += syn__et_program_bytes(p, f);
-    else if (status == SYN_OK) syn__et_program_write(p, f, sink);
-    s->counts.bytes += syn_sink_bytes(sink);
-    s->counts.nodes += p->nodes;
-    s->counts.files++;
+    else SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&self->names, (uint32_t)rank), err));
+    syn_status status = write_meta(s, w->graph, rank, groups, sink, err);
+    if (s->options.dry) self->counts.bytes += syn__et_program_bytes(p, &self->filled);
+    else if (status == SYN_OK) syn__et_program_write(p, &self->filled, sink);
+    self->counts.bytes += syn_sink_bytes(sink);
+    self->counts.nodes += p->nodes;
+    self->counts.files++;
     const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
     return status == SYN_OK ? closed : status;
+}
+
+/* A syn_worker_task. After a failure, the thread writes no more files. */
+static void write_one(void *arg, int64_t i, int thread) {
+    writing *w = arg;
+    writer *self = &w->writers[thread];
+    if (self->status == SYN_OK) self->status = write_rank(w, self, w->ranks[i]);
 }
 
 /* The number of files of the set, if each stage has one kind of ranks. */
@@ -308,21 +346,64 @@ static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *
                     small ? "MiB" : "GiB");
 }
 
+/* Lists the ranks like the recorded one, and marks them as done. */
+static void list_ranks(syn_stamper *s, writing *w) {
+    const int32_t recorded = w->graph->ranks[0].rank, stage = stage_of(s, recorded);
+    const bool *used = w->program->used;
+    const uint64_t times = placement(s, used, recorded);
+    for (int32_t r = 0; r < s->plan.ranks; r++) {
+        if (s->done[r] || stage_of(s, r) != stage || placement(s, used, r) != times) continue;
+        s->done[r] = true;
+        if (r != recorded && s->options.one_each) continue;
+        syn_mesh_group groups[SYN_MESH_KINDS];
+        used_groups(s, used, r, groups);
+        find_clash(s, groups, r);
+        w->ranks[w->n++] = r;
+    }
+}
+
+static syn_status open_writer(const syn_stamper *s, writer *self, size_t slots, syn_error *err) {
+    self->filled.ends = syn_malloc((slots + 1) * sizeof *self->filled.ends);
+    if (!self->filled.ends)
+        return SYN_FAIL_NOMEM(err, slots * sizeof *self->filled.ends, "a rank's groups");
+    return syn__et_names_open(&self->names, s->prefix, err);
+}
+
+/* Adds the counts of a writer, and frees it. Returns its failure. */
+static syn_status close_writer(syn_stamper *s, writer *self, syn_error *err) {
+    s->counts.files += self->counts.files;
+    s->counts.nodes += self->counts.nodes;
+    s->counts.bytes += self->counts.bytes;
+    syn__et_names_close(&self->names);
+    syn__buf_free(&self->filled.bytes);
+    syn_free(self->filled.ends);
+    if (self->status != SYN_OK) *err = self->err;
+    return self->status;
+}
+
 /* Writes the files of all ranks like the recorded one. */
 static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const syn__et_program *p,
                               syn_error *err) {
-    const int32_t recorded = graph->ranks[0].rank, stage = stage_of(s, recorded);
-    const uint64_t times = placement(s, p->used, recorded);
-    syn__et_filled f = {.ends = syn_malloc((p->n_slots + 1) * sizeof *f.ends)};
-    syn_status status = SYN_OK;
-    if (!f.ends) return SYN_FAIL_NOMEM(err, p->n_slots * sizeof *f.ends, "a rank's groups");
-    for (int32_t r = 0; r < s->plan.ranks && status == SYN_OK; r++) {
-        if (s->done[r] || stage_of(s, r) != stage || placement(s, p->used, r) != times) continue;
-        if (r == recorded || !s->options.one_each) status = write_rank(s, graph, p, &f, r, err);
-        s->done[r] = true;
+    const int threads = syn_workers_count(s->workers);
+    const size_t ranks = (size_t)s->plan.ranks;
+    writing *w = syn_calloc(1, sizeof *w);
+    if (!w) return SYN_FAIL_NOMEM(err, sizeof *w, "writing files");
+    *w = (writing){.s = s, .graph = graph, .program = p};
+    w->ranks = syn_malloc(ranks * sizeof *w->ranks);
+    syn_status status =
+        w->ranks ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *w->ranks, "a list of ranks");
+    for (int i = 0; i < threads && status == SYN_OK; i++)
+        status = open_writer(s, &w->writers[i], p->n_slots, err);
+    if (status == SYN_OK) {
+        list_ranks(s, w);
+        syn_workers_run(s->workers, (int64_t)w->n, write_one, w);
     }
-    syn__buf_free(&f.bytes);
-    syn_free(f.ends);
+    for (int i = 0; i < threads; i++) {
+        const syn_status closed = close_writer(s, &w->writers[i], err);
+        if (status == SYN_OK) status = closed;
+    }
+    syn_free(w->ranks);
+    syn_free(w);
     return status;
 }
 

@@ -1,19 +1,56 @@
 /* Writes a trace set from a few recorded ranks, and prints what it wrote. */
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
+#include "tools/folders.h"
 #include "tools/rank_list.h"
 #include "tools/synth/synth.h"
 
-static void announce(void *unused, const syn_stamp_counts *set, uint64_t free_bytes) {
-    char bytes[32], disk[32], nodes[32];
-    (void)unused;
+/* The system's cache takes sets up to this size before the disk slows them down. */
+#define CACHED_BYTES ((uint64_t)1 << 30)
+#define CACHED_RATE  1e9 /* bytes/s for these; for the estimate only */
+
+/* Measures how many bytes/s the disk takes, with a file of 64 MiB. Returns CACHED_RATE if it cannot
+   be written. */
+static double disk_rate(void) {
+    enum { PIECE = 1 << 20, PIECES = 64 };
+    static char zeros[PIECE];
+    char path[FOLDER_PATH_BYTES];
+    int n = 0;
+    if ((size_t)snprintf(path, sizeof path, "%s.rate", pretrain_given.out) >= sizeof path)
+        return CACHED_RATE;
+    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (file < 0) return CACHED_RATE;
+    const uint64_t begin = syn__clock_ns();
+    while (n < PIECES && write(file, zeros, PIECE) == PIECE) n++;
+    const bool written = n == PIECES && fdatasync(file) == 0;
+    const double seconds = 1e-9 * (double)(syn__clock_ns() - begin);
+    close(file);
+    unlink(path);
+    return written && seconds > 0 ? PIECES * (double)PIECE / seconds : CACHED_RATE;
+}
+
+typedef struct started {
+    uint64_t ns;      /* when the first rank was begun */
+    int32_t programs; /* the number of ranks to record */
+} started;
+
+/* Called when the first rank is recorded. Each of the others takes as long. */
+static void announce(void *user, const syn_stamp_counts *set, uint64_t free_bytes) {
+    const started *start = user;
+    const double record = 1e-9 * (double)(syn__clock_ns() - start->ns) * start->programs;
+    char bytes[32], disk[32], nodes[32], time[32];
     if (pretrain_given.quiet || pretrain_given.dry_run) return;
-    printf("writing: %llu %s with about %s nodes, %s; %s are free\n",
+    double bytes_ns = 1e9 / CACHED_RATE;
+    if (set->bytes > CACHED_BYTES) bytes_ns += 1e9 / disk_rate(); /* first it is put in the cache */
+    printf("writing: %llu %s with about %s nodes, %s, in about %s; %s are free\n",
            (unsigned long long)set->files, set->files == 1 ? "rank" : "ranks",
            cli_count_text((double)set->nodes, nodes, sizeof nodes),
            cli_bytes_text((double)set->bytes, bytes, sizeof bytes),
+           cli_time_text(1e9 * record + (double)set->bytes * bytes_ns, time, sizeof time),
            cli_bytes_text((double)free_bytes, disk, sizeof disk));
     fflush(stdout);
 }
@@ -51,13 +88,15 @@ static bool one_each(void) {
 }
 
 static syn_status write_set(const synth_job *job, const bool *wanted, syn_error *err) {
+    started start = {syn__clock_ns(), job->plan->pp};
     const syn_stamp_options options = {.node_ranks = job->node_ranks,
                                        .version = "syntorch " SYN_VERSION,
                                        .wanted = wanted,
                                        .one_each = one_each(),
                                        .dry = pretrain_given.dry_run,
-                                       .announce = announce};
-    const uint64_t begin = syn__clock_ns();
+                                       .threads = cli_cores(),
+                                       .announce = announce,
+                                       .user = &start};
     syn_stamper *stamper = NULL;
     syn_status s = syn_stamp_open(&stamper, job->plan, pretrain_given.out, &options, err);
     if (s == SYN_OK) s = record_all(job, stamper, err);
@@ -65,7 +104,7 @@ static syn_status write_set(const synth_job *job, const bool *wanted, syn_error 
     const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
     if (s != SYN_OK || pretrain_given.quiet) return s;
-    print_written(&n, 1e-9 * (double)(syn__clock_ns() - begin));
+    print_written(&n, 1e-9 * (double)(syn__clock_ns() - start.ns));
     note_clash(&n);
     return SYN_OK;
 }

@@ -28,6 +28,7 @@ typedef struct syn_stamp_options {
     bool one_each;       /* write only the recorded ranks */
     bool add;            /* add files to a set: its other files and comm_group.json stay */
     bool dry;            /* count files, nodes and bytes, but write nothing */
+    bool gzip;           /* compress the files of ranks; their names stay the same */
     int threads;         /* that write files at the same time; 0: one */
     /* Called before the first file is written, with the size of the set as estimated from its first
        rank, and the number of bytes that are free in its folder. NULL: not called. */

@@ -10,6 +10,7 @@
 #include "export/chakra/et_program.h"
 #include "export/chakra/et_ring.h"
 #include "export/chakra/wire/et_files.h"
+#include "export/text/file_text_deflate.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/workers.h"
 
@@ -270,6 +271,7 @@ static void find_clash(syn_stamper *s, const syn_mesh_group *groups, int32_t ran
 typedef struct writer {
     syn__et_names names;
     syn__et_filled filled;
+    syn__buf packed; /* with options.gzip */
     syn_stamp_counts counts;
     syn_status status;
     syn_error err;
@@ -285,20 +287,36 @@ typedef struct writing {
     writer writers[STAMP_THREADS];
 } writing;
 
+/* Writes a memory sink, compressed, to a rank's file. */
+static syn_status write_packed(writer *self, const syn_sink *from, int32_t rank) {
+    size_t bytes;
+    syn_sink *sink;
+    const char *data = syn_sink_data(from, &bytes);
+    if (!data) return SYN_FAIL_NOMEM(&self->err, bytes, "a rank's trace");
+    self->packed.bytes = 0;
+    SYN_TRY(syn__gzip(&self->packed, data, bytes, &self->err));
+    SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&self->names, (uint32_t)rank), &self->err));
+    syn_sink_write(sink, self->packed.data, self->packed.bytes);
+    self->counts.bytes += syn_sink_bytes(sink);
+    return syn_sink_close(sink, true, &self->err);
+}
+
 static syn_status write_rank(const writing *w, writer *self, int32_t rank) {
     const syn_stamper *s = w->s;
     const syn__et_program *p = w->program;
+    const bool dry = s->options.dry, packs = s->options.gzip && !dry;
     syn_error *err = &self->err;
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn_sink *sink;
     used_groups(s, p->used, rank, groups);
     SYN_TRY(syn__et_program_fill(&self->filled, p, groups, rank, err));
-    if (s->options.dry) SYN_TRY(syn_sink_open_memory(&sink, err));
+    if (dry || packs) SYN_TRY(syn_sink_open_memory(&sink, err));
     else SYN_TRY(syn_sink_open_file(&sink, syn__et_rank_path(&self->names, (uint32_t)rank), err));
     syn_status status = write_meta(s, w->graph, rank, groups, sink, err);
-    if (s->options.dry) self->counts.bytes += syn__et_program_bytes(p, &self->filled);
+    if (dry) self->counts.bytes += syn__et_program_bytes(p, &self->filled);
     else if (status == SYN_OK) syn__et_program_write(p, &self->filled, sink);
-    self->counts.bytes += syn_sink_bytes(sink);
+    if (packs && status == SYN_OK) status = write_packed(self, sink, rank);
+    else self->counts.bytes += syn_sink_bytes(sink);
     self->counts.nodes += p->nodes;
     self->counts.files++;
     const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
@@ -338,7 +356,7 @@ static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *
         free_bytes = (uint64_t)disk.f_bavail * (uint64_t)disk.f_frsize;
     if (slash) slash[1] = behind;
     if (s->options.announce) s->options.announce(s->options.user, &set, free_bytes);
-    if (s->options.dry || set.bytes <= free_bytes) return SYN_OK;
+    if (s->options.dry || s->options.gzip || set.bytes <= free_bytes) return SYN_OK;
     const bool small = set.bytes < (uint64_t)1 << 30;
     const double unit = small ? 0x1p20 : 0x1p30;
     return SYN_FAIL(err, SYN_E_IO, "the set needs about %.1f %s, but %.1f %s are free on the disk",
@@ -376,6 +394,7 @@ static syn_status close_writer(syn_stamper *s, writer *self, syn_error *err) {
     s->counts.bytes += self->counts.bytes;
     syn__et_names_close(&self->names);
     syn__buf_free(&self->filled.bytes);
+    syn__buf_free(&self->packed);
     syn_free(self->filled.ends);
     if (self->status != SYN_OK) *err = self->err;
     return self->status;

@@ -31,11 +31,12 @@ static bool pack(z_stream *z, syn__buf *out, size_t bytes, bool last) {
     return true;
 }
 
-syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t bytes,
-                        syn_error *err) {
+enum { ZLIB_FORMAT = 15, GZIP_FORMAT = 15 + 16 }; /* both with the largest window */
+
+static syn_status pack_all(syn__buf *out, const void *data, size_t bytes, int level, int format,
+                           syn_error *err) {
     z_stream z = {.zalloc = get, .zfree = put_back, .next_in = (z_const Bytef *)data};
-    *packed = true;
-    bool ok = deflateInit(&z, Z_BEST_COMPRESSION) == Z_OK;
+    bool ok = deflateInit2(&z, level, Z_DEFLATED, format, 8, Z_DEFAULT_STRATEGY) == Z_OK;
     for (size_t left = bytes; ok;) {
         const size_t n = left < PIECE ? left : PIECE;
         left -= n;
@@ -44,6 +45,16 @@ syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t by
     }
     (void)deflateEnd(&z);
     return ok ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "compressed data");
+}
+
+syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t bytes,
+                        syn_error *err) {
+    *packed = true;
+    return pack_all(out, data, bytes, Z_BEST_COMPRESSION, ZLIB_FORMAT, err);
+}
+
+syn_status syn__gzip(syn__buf *out, const void *data, size_t bytes, syn_error *err) {
+    return pack_all(out, data, bytes, Z_BEST_SPEED, GZIP_FORMAT, err);
 }
 #else
 syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t bytes,
@@ -54,5 +65,12 @@ syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t by
     (void)err;
     *packed = false;
     return SYN_OK;
+}
+
+syn_status syn__gzip(syn__buf *out, const void *data, size_t bytes, syn_error *err) {
+    (void)out;
+    (void)data;
+    (void)bytes;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED, "this build has no zlib, which gzip files need");
 }
 #endif

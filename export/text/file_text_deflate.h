@@ -12,6 +12,9 @@ extern "C" {
    false and appends nothing. */
 syn_status syn__deflate(syn__buf *out, bool *packed, const void *data, size_t bytes,
                         syn_error *err) SYN_MUST_USE;
+/* Appends `data` as a gzip file (RFC 1952), compressed fast. Fails with SYN_E_UNSUPPORTED if the
+   build has no zlib. */
+syn_status syn__gzip(syn__buf *out, const void *data, size_t bytes, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@ byte, the sets that pretrain writes when it records every rank; the padded vocab
 Megatron-LM's; and a run that fails leaves no set that looks complete."""
 import filecmp
 import glob
+import gzip
 import json
 import os
 import resource
@@ -209,6 +210,24 @@ def replicas():
           "stamp writes other replicas")
 
 
+def packed():
+    """--gzip writes the same files, compressed, and a set that can be checked."""
+    shape = ["--model-config", "gpt4.json", "--max-seq-length", "16", "--tp", "2", "--pp", "2"]
+    check(synth("--out", "plain", *shape).returncode == 0, "plain")
+    done = synth("--out", "packed", "--gzip", *shape)
+    if "no zlib" in done.stderr:
+        check(not files("packed"), "a set without zlib")
+        return
+    sizes = 0
+    for path in glob.glob("packed.*.et"):
+        sizes += os.path.getsize(path)
+        with gzip.open(path, "rb") as f, open(path.replace("packed", "plain"), "rb") as other:
+            check(f.read() == other.read(), path)
+    check(f"{sizes / 1024:.1f} KiB in" in done.stdout, f"{sizes}: {done.stdout}")
+    done = [run("simulate", "--input", name, "--json").stdout for name in ("plain", "packed")]
+    check(done[0] == done[1] and b"end_ns" in done[0], str(done))
+
+
 def many_ranks():
     """Ranks with up to four digits, and group ids with up to three."""
     for ranks, layout in ((1024, "--dp 1024 --zero 1"),
@@ -340,6 +359,7 @@ def main():
     stamped_later()
     inferred()
     replicas()
+    packed()
     many_ranks()
     some_ranks()
     one_run_at_a_time()

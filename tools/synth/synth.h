@@ -16,7 +16,8 @@ typedef enum synth_phase {
 
 /* Values of the options that pretrain does not have. */
 typedef struct synth_args {
-    int phase;                                   /* synth_phase */
+    int phase; /* synth_phase */
+    bool gzip;
     int64_t num_input_tokens, num_output_tokens; /* 0: not given */
 } synth_args;
 

@@ -65,6 +65,8 @@ const cli_option synth_options[] = {
      "write PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
     {"ranks", CLI_TEXT, &pretrain_given.ranks, "all|one-per-program|LIST",
      "which ranks to write: all, one of each program, or a list such as 0-7,16 [all]", 0, 0},
+    {"gzip", CLI_FLAG, &synth_given.gzip, NULL,
+     "compress the files, which keep their names; most simulators need them unpacked", 0, 0},
     {"dry_run", CLI_FLAG, &pretrain_given.dry_run, NULL,
      "write nothing; print the prediction and the size of the set", 0, 0},
     {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},

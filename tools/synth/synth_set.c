@@ -12,6 +12,7 @@
 /* The system's cache takes sets up to this size before the disk slows them down. */
 #define CACHED_BYTES ((uint64_t)1 << 30)
 #define CACHED_RATE  1e9 /* bytes/s for these; for the estimate only */
+#define GZIP_RATE    1e8 /* bytes/s that a core compresses; for the estimate only */
 
 /* Measures how many bytes/s the disk takes, with a file of 64 MiB. Returns CACHED_RATE if it cannot
    be written. */
@@ -46,10 +47,12 @@ static void announce(void *user, const syn_stamp_counts *set, uint64_t free_byte
     if (pretrain_given.quiet || pretrain_given.dry_run) return;
     double bytes_ns = 1e9 / CACHED_RATE;
     if (set->bytes > CACHED_BYTES) bytes_ns += 1e9 / disk_rate(); /* first it is put in the cache */
-    printf("writing: %llu %s with about %s nodes, %s, in about %s; %s are free\n",
+    if (synth_given.gzip) bytes_ns = 1e9 / (GZIP_RATE * cli_cores());
+    printf("writing: %llu %s with about %s nodes, %s%s, in about %s; %s are free\n",
            (unsigned long long)set->files, set->files == 1 ? "rank" : "ranks",
            cli_count_text((double)set->nodes, nodes, sizeof nodes),
            cli_bytes_text((double)set->bytes, bytes, sizeof bytes),
+           synth_given.gzip ? " before compression" : "",
            cli_time_text(1e9 * record + (double)set->bytes * bytes_ns, time, sizeof time),
            cli_bytes_text((double)free_bytes, disk, sizeof disk));
     fflush(stdout);
@@ -94,6 +97,7 @@ static syn_status write_set(const synth_job *job, const bool *wanted, syn_error 
                                        .wanted = wanted,
                                        .one_each = one_each(),
                                        .dry = pretrain_given.dry_run,
+                                       .gzip = synth_given.gzip,
                                        .threads = cli_cores(),
                                        .announce = announce,
                                        .user = &start};

@@ -274,5 +274,16 @@ void syn_unpin(syn_ctx *ctx, syn_tensor t);
    prediction. Scratch memory that a kernel allocates during its call is not counted. */
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
 
+/* What tensor data is for. */
+typedef enum syn_memory_kind {
+    SYN_MEMORY_OTHER,     /* activations, their gradients, and buffers */
+    SYN_MEMORY_WEIGHTS,   /* parameters */
+    SYN_MEMORY_GRADIENTS, /* of parameters */
+    SYN_MEMORY_STATES,    /* tensors of syn_state: optimizer state, KV caches */
+    SYN_MEMORY_KINDS
+} syn_memory_kind;
+/* Divides the peak, when it was reached, by kind. The parts add up to syn_ctx_peak_bytes. */
+void syn_ctx_peak_parts(const syn_ctx *ctx, size_t parts[SYN_MEMORY_KINDS]);
+
 SYN_API_END
 #endif

@@ -41,8 +41,17 @@ syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t) {
                               : (syn_tensor){0};
 }
 
+static void set_kind(syn_ctx *ctx, uint32_t tensor, syn_memory_kind kind) {
+    const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
+    const uint32_t number = syn__storage_number(ctx, row);
+    if (number) syn__storage_set_kind(&ctx->storages, number, kind);
+}
+
 static void drop(syn_ctx *ctx, syn__leaf *leaf) {
-    if (leaf->grad) syn__grad_unhold(ctx, leaf->grad);
+    if (leaf->grad) {
+        set_kind(ctx, leaf->grad, SYN_MEMORY_OTHER);
+        syn__grad_unhold(ctx, leaf->grad);
+    }
     leaf->grad = 0;
 }
 
@@ -155,8 +164,9 @@ static bool is_on_tape(const syn_ctx *ctx, uint32_t row) {
 
 void syn__grad_add(syn_ctx *ctx, uint32_t row, syn_tensor g) {
     uint32_t *place = syn__grad_place(ctx, row);
+    const bool is_leaf = syn__leaf_of(ctx, row) != NULL;
     if (ctx->error.code != SYN_OK) return;
-    if (!place || (!syn__leaf_of(ctx, row) && !is_on_tape(ctx, row))) {
+    if (!place || (!is_leaf && !is_on_tape(ctx, row))) {
         refuse(ctx, row);
         return;
     }
@@ -177,15 +187,18 @@ void syn__grad_add(syn_ctx *ctx, uint32_t row, syn_tensor g) {
         syn__dispatch(ctx, row_of_op(ctx, in_place ? SYN_OP_ACCUMULATE : SYN_OP_ADD), pair, 2, NULL,
                       0, NULL, &sum);
         if (!sum.id || in_place) return;
+        if (is_leaf) set_kind(ctx, *place, SYN_MEMORY_OTHER);
         syn__grad_unhold(ctx, *place);
         syn__grad_hold(ctx, sum.id);
+        if (is_leaf) set_kind(ctx, sum.id, SYN_MEMORY_GRADIENTS);
         *place = sum.id;
         return;
     }
-    if (syn__leaf_of(ctx, row)) g = own(ctx, g);
+    if (is_leaf) g = own(ctx, g);
     if (!g.id) return;
     *place = g.id;
     syn__grad_hold(ctx, g.id);
+    if (is_leaf) set_kind(ctx, g.id, SYN_MEMORY_GRADIENTS);
 }
 
 void syn_add_grad(syn_ctx *ctx, syn_tensor t, syn_tensor g) {

@@ -1,6 +1,8 @@
 /* The storages of a context and the pool of free buffers, which storage_private.h describes. */
 #include "syntorch/storage_private.h"
 
+#include <string.h>
+
 #include <assert.h>
 
 #include "syntorch/base/memory.h"
@@ -132,7 +134,8 @@ syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, cons
 }
 
 /* Takes a buffer for `bytes` bytes from the pool or the device. *number: its entry. */
-static syn_status take_buffer(syn_storages *s, size_t bytes, uint32_t *number, syn_error *err) {
+static syn_status take_buffer(syn_storages *s, size_t bytes, syn_memory_kind kind, uint32_t *number,
+                              syn_error *err) {
     const uint16_t c = class_of(bytes);
     size_t used;
     SYN_TRY(grow_tables(s, err));
@@ -148,13 +151,32 @@ static syn_status take_buffer(syn_storages *s, size_t bytes, uint32_t *number, s
     }
     if (!*number) return syn__storages_out_of_memory(s, bytes, "a tensor", err);
     s->used_bytes = used;
-    if (used > s->peak_bytes) s->peak_bytes = used;
+    s->used_by[kind] += class_bytes(c);
+    if (used <= s->peak_bytes) return SYN_OK;
+    s->peak_bytes = used;
+    memcpy(s->peak_by, s->used_by, sizeof s->peak_by);
     return SYN_OK;
+}
+
+/* Counts a buffer that is no longer in use. */
+static void count_unused(syn_storages *s, const syn_storage *storage) {
+    s->used_bytes -= class_bytes(storage->size_class);
+    s->used_by[storage->kind] -= class_bytes(storage->size_class);
+}
+
+void syn__storage_set_kind(syn_storages *s, uint32_t number, syn_memory_kind kind) {
+    syn_storage *storage = &s->at[number];
+    const size_t bytes = storage->evicted ? 0 : class_bytes(storage->size_class);
+    s->used_by[storage->kind] -= bytes;
+    s->used_by[kind] += bytes;
+    storage->kind = (uint8_t)kind;
+    if (s->used_bytes == s->peak_bytes) memcpy(s->peak_by, s->used_by, sizeof s->peak_by);
 }
 
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
     uint32_t number;
-    SYN_TRY(take_buffer(s, bytes, &number, err));
+    SYN_TRY(take_buffer(s, bytes, SYN_MEMORY_OTHER, &number, err));
+    s->at[number].kind = SYN_MEMORY_OTHER;
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
     s->at[number].leaf = s->at[number].grads = 0;
@@ -182,14 +204,16 @@ syn_status syn__storage_evict(syn_storages *s, uint32_t number, syn_error *err) 
     s->waiting[c] = free_entry;
     storage->data = NULL;
     storage->evicted = true;
-    s->used_bytes -= class_bytes(c);
+    count_unused(s, storage);
     return SYN_OK;
 }
 
 syn_status syn__storage_restore(syn_storages *s, uint32_t number, syn_error *err) {
     uint32_t from;
     if (!s->at[number].evicted) return SYN_OK;
-    SYN_TRY(take_buffer(s, class_bytes(s->at[number].size_class), &from, err));
+    const syn_storage *storage = &s->at[number];
+    SYN_TRY(take_buffer(s, class_bytes(storage->size_class), (syn_memory_kind)storage->kind, &from,
+                        err));
     s->at[number].data = s->at[from].data;
     s->at[number].evicted = false;
     vacate(s, from);
@@ -206,7 +230,7 @@ static void free_unused(syn_storages *s, uint32_t number) {
         vacate(s, number);
         return;
     }
-    s->used_bytes -= class_bytes(storage->size_class);
+    count_unused(s, storage);
     storage->tensor = 0;
     storage->older = s->waiting[storage->size_class];
     s->waiting[storage->size_class] = number;

@@ -8,6 +8,7 @@
 #define SYNTORCH_STORAGE_PRIVATE_H
 
 #include "syntorch/backend.h"
+#include "syntorch/context.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +34,7 @@ typedef struct syn_storage {
     uint32_t leaf;            /* index + 1 in the context's leaves; 0: its tensor is no leaf */
     uint32_t grads;           /* number of gradients in it */
     uint16_t size_class;
+    uint8_t kind;  /* syn_memory_kind */
     bool released; /* released while still in use; the last use frees it */
     bool managed;  /* its tensor is a parameter that is not always whole (syn_ctx_on_use) */
     bool evicted;  /* it has no buffer now */
@@ -51,6 +53,7 @@ typedef struct syn_storages {
     uint32_t waiting[SYN__CLASSES];
     uint32_t vacant;               /* first entry whose buffer was returned to the device */
     size_t used_bytes, peak_bytes; /* bytes of storages in use: now, and the peak */
+    size_t used_by[SYN_MEMORY_KINDS], peak_by[SYN_MEMORY_KINDS]; /* these bytes by kind */
     size_t held_bytes;             /* bytes in use or in the pool */
     uint64_t visits;               /* for tests of the cost of syn_release: number of storages that
                                       it visited */
@@ -60,6 +63,8 @@ typedef struct syn_storages {
    tensor with a storage. */
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
+/* Sets the kind of a storage in use, which at first is SYN_MEMORY_OTHER. */
+void syn__storage_set_kind(syn_storages *s, uint32_t number, syn_memory_kind kind);
 /* The number of the storage that a tensor owns; 0 if it owns none or the storage was freed. */
 static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
     uint32_t at = s->n_buckets ? s->buckets[tensor & (s->n_buckets - 1)] : 0;

@@ -7,8 +7,13 @@
 
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
-    return syn__storage_new(&ctx->storages, syn_trace_tensor_number(ctx->trace, id), bytes,
-                            &ctx->error);
+    const uint32_t flags = ctx->trace->tensors[id].flags;
+    SYN_TRY(syn__storage_new(&ctx->storages, syn_trace_tensor_number(ctx->trace, id), bytes,
+                             &ctx->error));
+    if (flags & (SYN_TENSOR_PARAM | SYN_TENSOR_STATE))
+        syn__storage_set_kind(&ctx->storages, syn__storage_number(ctx, id),
+                              flags & SYN_TENSOR_PARAM ? SYN_MEMORY_WEIGHTS : SYN_MEMORY_STATES);
+    return SYN_OK;
 }
 
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
@@ -323,4 +328,8 @@ void syn_unpin(syn_ctx *ctx, syn_tensor t) {
 
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx) {
     return ctx->storages.peak_bytes;
+}
+
+void syn_ctx_peak_parts(const syn_ctx *ctx, size_t parts[SYN_MEMORY_KINDS]) {
+    memcpy(parts, ctx->storages.peak_by, sizeof ctx->storages.peak_by);
 }

@@ -26,6 +26,12 @@ static void check_same(const small_training *like, syn_device device, int how) {
                   j.config->name, j.shape.tp, j.shape.dp, r);
         CHECK_MSG(j.peak[r] == like->peak[r], "%s, tp %d, dp %d: %zu bytes, predicted %zu",
                   j.config->name, j.shape.tp, j.shape.dp, like->peak[r], j.peak[r]);
+        size_t sum = 0;
+        for (int k = 0; k < SYN_MEMORY_KINDS; k++) {
+            CHECK_INT(j.parts[r][k], like->parts[r][k]);
+            sum += j.parts[r][k];
+        }
+        CHECK_INT(sum, j.peak[r]);
     }
 }
 
@@ -382,6 +388,18 @@ static void check_peak(const char *preset, int64_t batch, int64_t tokens, syn_re
     const double known = known_bytes(&config, params, batch * tokens, what, dtype);
     CHECK_MSG(peak <= 1.1 * known, "%s in %s: %.0f bytes, 1.1 x %.0f expected", preset,
               syn_dtype_name(dtype), peak, known);
+    size_t parts[SYN_MEMORY_KINDS];
+    syn_ctx_peak_parts(ctx, parts);
+    const double weights = (double)(params * (int64_t)syn_dtype_bytes(dtype)),
+                 states = (double)params * (dtype == SYN_F32 ? 8 : 12); /* two moments, masters */
+    CHECK_MSG((double)parts[SYN_MEMORY_WEIGHTS] >= weights &&
+                  (double)parts[SYN_MEMORY_WEIGHTS] <= weights * 17 / 16,
+              "%zu bytes of weights", parts[SYN_MEMORY_WEIGHTS]);
+    CHECK_MSG((double)parts[SYN_MEMORY_STATES] >= states &&
+                  (double)parts[SYN_MEMORY_STATES] <= states * 17 / 16,
+              "%zu bytes of states", parts[SYN_MEMORY_STATES]);
+    CHECK(parts[SYN_MEMORY_GRADIENTS] > 0 &&
+          (double)parts[SYN_MEMORY_GRADIENTS] <= 4 * (double)params * 17 / 16);
     syn_optimizer_free(optimizer);
     CHECK_OK(model_end(m, &err), err);
 }

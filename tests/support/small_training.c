@@ -73,6 +73,7 @@ syn_status small_training_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
     t->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
     t->peak[comm->rank] = syn_ctx_peak_bytes(ctx);
+    syn_ctx_peak_parts(ctx, t->parts[comm->rank]);
     syn_optimizer_free(l.optimizer);
     syn_data_parallel_free(l.parallel);
     syn_model_free(l.model);

@@ -27,7 +27,7 @@ typedef struct small_training {
     void (*around_backward)(syn_ctx *ctx, int step, bool after);
     /* The results of each rank. */
     uint64_t hash[TRAINING_MAX_RANKS];
-    size_t peak[TRAINING_MAX_RANKS];
+    size_t peak[TRAINING_MAX_RANKS], parts[TRAINING_MAX_RANKS][SYN_MEMORY_KINDS];
     syn_ctx *ctx[TRAINING_MAX_RANKS];
 } small_training;
 

@@ -101,8 +101,9 @@ typedef struct pretrain {
     int64_t unwritten_traces;    /* number of traces that could not be written */
     int64_t unwritten_step;      /* step of the first of these traces */
     /* The following fields are for predictions and traces. */
-    double *stage_bytes;             /* peak memory of a rank, by pipeline stage */
-    syn_ctx **shorter;               /* by stage; see pretrain_shorter_step */
+    double *stage_bytes;                     /* peak memory of a rank, by pipeline stage */
+    double (*stage_parts)[SYN_MEMORY_KINDS]; /* its parts; all 0: unknown */
+    syn_ctx **shorter;                       /* by stage; see pretrain_shorter_step */
     struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
                                         sweep */
     bool predicts;                   /* the run only predicts a step and writes no files */

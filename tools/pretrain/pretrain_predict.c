@@ -65,6 +65,20 @@ static void add_memory(const double *bytes, uint32_t n, sweep_times *out) {
         }
 }
 
+/* Sets the peak memory of a stage and its parts. units: see units_left. */
+static void set_memory(const pretrain *run, const syn_ctx *ctx, uint32_t stage, double units) {
+    size_t parts[SYN_MEMORY_KINDS], shorter[SYN_MEMORY_KINDS] = {0};
+    run->stage_bytes[stage] = 0;
+    syn_ctx_peak_parts(ctx, parts);
+    if (units > 0) syn_ctx_peak_parts(run->shorter[stage], shorter);
+    for (int k = 0; k < SYN_MEMORY_KINDS; k++) {
+        double *bytes = &run->stage_parts[stage][k];
+        *bytes = (double)parts[k];
+        if (units > 0) *bytes += units * ((double)parts[k] - (double)shorter[k]);
+        run->stage_bytes[stage] += *bytes;
+    }
+}
+
 /* ---- Recorded steps ---- */
 
 /* For the interleaved schedule: the largest number of microbatches that are recorded, summed over
@@ -140,10 +154,8 @@ syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_t
     syn_ctx **ctx = syn_calloc(n, sizeof *ctx);
     if (!ctx) return SYN_FAIL_NOMEM(err, n * sizeof *ctx, "contexts");
     for (uint32_t i = 0; i < n; i++) {
-        double *bytes = &run->stage_bytes[i];
         ctx[i] = l->ctx[l->mpi ? 0 : l->alone_rank + (int32_t)i * l->alone_step];
-        *bytes = (double)syn_ctx_peak_bytes(ctx[i]);
-        if (units > 0) *bytes += units * (*bytes - (double)syn_ctx_peak_bytes(run->shorter[i]));
+        set_memory(run, ctx[i], i, units);
     }
     const syn_status s = predict(run, ctx, hw, out, err);
     add_memory(run->stage_bytes, n, out);
@@ -171,6 +183,7 @@ static syn_status predict_one(pretrain *run, syn_ctx *ctx, int32_t rank, int64_t
     const comparison *c = &run->predicted;
     const double bytes = (double)syn_ctx_peak_bytes(ctx);
     if (rank != (run->launch.mpi ? 0 : run->launch.alone_rank)) return SYN_OK;
+    set_memory(run, ctx, 0, 0);
     for (int i = 0; i < c->n; i++) {
         SYN_TRY(time_traces(run, &ctx, &c->machines[i], steps, &c->times[i], err));
         add_run(run, &c->machines[i], &c->times[i]);
@@ -212,7 +225,10 @@ static syn_status stage_memory(const pretrain *run, const syn_ctx *ctx, syn_comm
     for (int32_t r = 0; r < comm->size && s == SYN_OK; r++) {
         double *most = &run->stage_bytes[r / stride[SYN_AXIS_PP] % l->parallel.pp];
         if (l->device == SYN_DEVICE_META) all[r] = l->ctx[r] ? syn_ctx_peak_bytes(l->ctx[r]) : 0;
-        if ((double)all[r] > *most) *most = (double)all[r];
+        if ((double)all[r] <= *most) continue;
+        *most = (double)all[r];
+        if (l->device == SYN_DEVICE_META)
+            set_memory(run, l->ctx[r], (uint32_t)(r / stride[SYN_AXIS_PP] % l->parallel.pp), 0);
     }
     syn_free(all);
     return s;
@@ -237,11 +253,23 @@ syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
 
 enum { LISTED_STAGES = 16 };
 
+static void print_parts(const double parts[SYN_MEMORY_KINDS]) {
+    char w[32], g[32], o[32], a[32];
+    if (!(parts[SYN_MEMORY_WEIGHTS] > 0)) return;
+    printf(
+        "        at the peak: weights %s, gradients %s, optimizer %s, activations and buffers %s\n",
+        cli_bytes_text(parts[SYN_MEMORY_WEIGHTS], w, sizeof w),
+        cli_bytes_text(parts[SYN_MEMORY_GRADIENTS], g, sizeof g),
+        cli_bytes_text(parts[SYN_MEMORY_STATES], o, sizeof o),
+        cli_bytes_text(parts[SYN_MEMORY_OTHER], a, sizeof a));
+}
+
 static void print_memory(const pretrain *run, const sweep_times *t) {
     char text[32];
     cli_bytes_text(t->rank_bytes, text, sizeof text);
     if (t->stages < 2) {
         printf("memory: %s per rank\n", text);
+        print_parts(run->stage_parts[0]);
         return;
     }
     printf("memory: %s per rank of stage %d, which needs most", text, t->fullest);
@@ -249,6 +277,21 @@ static void print_memory(const pretrain *run, const sweep_times *t) {
         printf("%s%s", i == 0 ? "; by stage: " : ", ",
                cli_bytes_text(run->stage_bytes[i], text, sizeof text));
     printf("\n");
+    print_parts(run->stage_parts[t->fullest]);
+}
+
+/* Adds "memory": {...} with the peak and, if they are known, its parts. */
+static void put_memory(double peak, const double parts[SYN_MEMORY_KINDS], syn_sink *out) {
+    static const char *const names[SYN_MEMORY_KINDS] = {
+        [SYN_MEMORY_WEIGHTS] = "weights",
+        [SYN_MEMORY_GRADIENTS] = "gradients",
+        [SYN_MEMORY_STATES] = "optimizer",
+        [SYN_MEMORY_OTHER] = "activations",
+    };
+    syn_sink_printf(out, "\"memory\": {\"peak_bytes\": %.0f", peak);
+    for (int k = 0; k < SYN_MEMORY_KINDS && parts[SYN_MEMORY_WEIGHTS] > 0; k++)
+        syn_sink_printf(out, ", \"%s_bytes\": %.0f", names[k], parts[k]);
+    syn_sink_text(out, "}");
 }
 
 static void print_own(const pretrain *run) {
@@ -294,11 +337,14 @@ static void put_own(const pretrain *run, syn_sink *out) {
     }
     syn_sink_text(out, ", \"extrapolations\": ");
     extrapolation_json(&t->extrapolated, out);
-    syn_sink_printf(out, ", \"fits\": %s, \"memory\": {\"peak_bytes\": %.0f}, \"stages\": [",
-                    sweep_fits(&run->hw, t) ? "true" : "false", t->rank_bytes);
-    for (int32_t i = 0; i < t->stages; i++)
-        syn_sink_printf(out, "%s{\"memory\": {\"peak_bytes\": %.0f}}", i > 0 ? ", " : "",
-                        t->stages > 1 ? run->stage_bytes[i] : t->rank_bytes);
+    syn_sink_printf(out, ", \"fits\": %s, ", sweep_fits(&run->hw, t) ? "true" : "false");
+    put_memory(t->rank_bytes, run->stage_parts[t->fullest], out);
+    syn_sink_text(out, ", \"stages\": [");
+    for (int32_t i = 0; i < t->stages; i++) {
+        syn_sink_text(out, i > 0 ? ", {" : "{");
+        put_memory(t->stages > 1 ? run->stage_bytes[i] : t->rank_bytes, run->stage_parts[i], out);
+        syn_sink_text(out, "}");
+    }
     syn_sink_text(out, "]");
 }
 

@@ -182,6 +182,8 @@ static void put_rank_sizes(syn__html_trace *t, uint32_t rank_index) {
                     (unsigned)rank->n_nodes, (unsigned)rank->n_tensors);
 }
 
+/* Writes the rank's tracks: the name, whether it is a host thread and, for the track of a group,
+   the group's number in the column "group". */
 static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
     char name[128];
     put_rank_sizes(t, rank_index);
@@ -191,7 +193,10 @@ static void put_rank_header(syn__html_trace *t, uint32_t rank_index) {
         syn__track_name(&t->lanes, t->graph, thread, name, sizeof name);
         syn_sink_text(t->ranks, i > 0 ? ",[" : "[");
         syn_sink_json_string(t->ranks, name);
-        syn_sink_text(t->ranks, thread->host ? ",1]" : ",0]");
+        syn_sink_text(t->ranks, thread->host ? ",1" : ",0");
+        if (!thread->host && thread->lane >= 1 && thread->lane <= t->graph->n_groups)
+            syn_sink_printf(t->ranks, ",%u", (unsigned)t->lanes.groups[thread->lane - 1] + 1);
+        syn_sink_char(t->ranks, ']');
     }
     syn_sink_char(t->ranks, ']');
 }
@@ -424,12 +429,38 @@ static syn_status put_rank(syn__html_trace *t, uint32_t rank_index, syn_error *e
     return status;
 }
 
+/* The value of a name in its column. */
+static long long column_value(const syn_graph *graph, const syn__renamed *name, int64_t value) {
+    if (name->kind != SYN__NAME_GROUP) return name->kind == SYN__NAME_PEER ? value + 1 : value;
+    const syn_graph_group *group = syn_graph_group_by_id(graph, (uint32_t)value);
+    return group != NULL ? group - graph->groups + 1 : 0;
+}
+
+/* Writes the names that differ from those of the rank that this rank is like, as pairs of values of
+   the columns group, peer and tag. */
+static void put_renaming(syn__html_trace *t, const syn__renaming *renaming) {
+    static const char *const columns[] = {"group", "peer", "tag"};
+    const size_t n = syn__renaming_nodes(renaming);
+    syn_sink_text(t->ranks, ",\"renamed\":{");
+    for (size_t i = 0; i < n; i++) {
+        const syn__renamed *name = &renaming->at[i];
+        const bool first = i == 0 || name[-1].kind != name->kind;
+        const bool last = i + 1 == n || name[1].kind != name->kind;
+        if (first) syn_sink_printf(t->ranks, "%s\"%s\":[", i > 0 ? "," : "", columns[name->kind]);
+        syn_sink_printf(t->ranks, "%s[%lld,%lld]%s", first ? "" : ",",
+                        column_value(t->graph, name, name->from),
+                        column_value(t->graph, name, name->to), last ? "]" : "");
+    }
+    syn_sink_char(t->ranks, '}');
+}
+
 /* Writes a rank that is identical to rank number `like` of the report. */
 static syn_status put_copy(syn__html_trace *t, uint32_t rank_index, uint32_t like, syn_error *err) {
     const syn_graph_rank *rank = &t->graph->ranks[rank_index];
     syn__walk_select(&t->walk, rank_index);
     put_rank_sizes(t, rank_index);
     syn_sink_printf(t->ranks, ",\"like\":%u", (unsigned)like);
+    put_renaming(t, &t->copies.renamings[rank_index]);
     find_rank(t, rank_index);
     for (uint32_t i = 0; i < rank->n_nodes; i++) {
         const syn_node *node;

@@ -27,8 +27,8 @@ typedef struct syn__html_sums {
 
 typedef struct syn__html_trace {
     const syn_graph *graph;
-    syn_copied_ranks copies; /* identical ranks: only the attributes of their ops and the shards of
-                                their tensors are read */
+    syn_copied_ranks copies; /* identical ranks: only their names, the attributes of their ops and
+                                the shards of their tensors are read */
     syn__timeline timeline;
     syn__walk walk;
     syn__tracks lanes;

@@ -86,8 +86,11 @@ class Trace {
             throw new Error("the data of this report has another version than its viewer");
         this.texts = this.head.texts;
         this.ranks = this.head.ranks;
-        for (const rank of this.ranks)
-            if (rank.like !== undefined) rank.lanes = this.ranks[rank.like].lanes;
+        for (const rank of this.ranks) {
+            if (rank.like === undefined) continue;
+            for (const name in rank.renamed) rank.renamed[name] = new Map(rank.renamed[name]);
+            rank.lanes = this.ranks[rank.like].lanes.map((lane) => this.renamedLane(rank, lane));
+        }
         this.cache = new Map();
         this.columns = this.ranks.map(() => ({})); /* per rank: decoded columns and other cached
                                                       values */
@@ -117,10 +120,22 @@ class Trace {
         this.whose = this.ranks.map(() => this.head.columns.map(() => reader.get()));
     }
 
+    /* A track of an identical rank. Tracks of groups have the name of the rank's own group. */
+    renamedLane(rank, lane) {
+        const group = rank.renamed.group && rank.renamed.group.get(lane[2]);
+        return group ? [this.head.groups[group - 1].name, lane[1], group] : lane;
+    }
+
+    /* The map from the values of a column to those of an identical rank; undefined: the values are
+       the same. */
+    renaming(r, name) {
+        return this.ranks[r].renamed && this.ranks[r].renamed[name];
+    }
+
     /* A key that is equal for ranks whose columns of these names are equal. */
     key(r, ...names) {
-        return names.map((name) => this.whose[r][this.place[name]]).join() + "/" +
-            this.ranks[r].nodes;
+        return names.map((name) => this.whose[r][this.place[name]] +
+            (this.renaming(r, name) ? "@" + r : "")).join() + "/" + this.ranks[r].nodes;
     }
 
     shared(what, key, make) {
@@ -145,13 +160,25 @@ class Trace {
             const count = name.startsWith("tensor_") ? this.ranks[r].tensors : this.ranks[r].nodes;
             const out = new (COLUMN_ARRAYS[name] || Float64Array)(count);
             const bytes = this.held[this.whose[r][this.place[name]]];
-            if (bytes.length === 0) return out;
-            (SIGNED_COLUMNS.has(name) ? readSigned : readAll)(bytes, out);
-            if (name === "id")
-                for (let i = 1; i < count; i++) out[i] += out[i - 1];
-            if (this.place[name + "_size"] !== undefined) this.addSize(r, name, out);
+            if (bytes.length > 0) this.decode(r, name, bytes, out);
+            this.rename(r, name, out);
             return out;
         });
+    }
+
+    decode(r, name, bytes, out) {
+        (SIGNED_COLUMNS.has(name) ? readSigned : readAll)(bytes, out);
+        if (name === "id")
+            for (let i = 1; i < out.length; i++) out[i] += out[i - 1];
+        if (this.place[name + "_size"] !== undefined) this.addSize(r, name, out);
+    }
+
+    rename(r, name, out) {
+        const to = this.renaming(r, name);
+        if (!to) return;
+        const peer = name === "tag" && this.column(r, "peer"); /* only messages have a tag */
+        for (let i = 0; i < out.length; i++)
+            if (to.has(out[i]) && (!peer || peer[i] > 0)) out[i] = to.get(out[i]);
     }
 
     /* Other columns that the values of a column depend on. */

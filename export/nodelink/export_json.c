@@ -23,7 +23,8 @@
 #include <math.h>
 #include <string.h>
 
-#define FORMAT_VERSION 2
+#define FORMAT_VERSION  2
+#define RENAMED_VERSION 3 /* of files with identical ranks that have other names */
 
 typedef struct writer {
     syn__walk walk;
@@ -143,6 +144,50 @@ static syn_status put_changed(writer *w, uint32_t rank, syn_error *err) {
     return status;
 }
 
+/* Writes the names that differ from those of the original: "groups":{"1":2},"shards":{"0/4":1}. */
+static void put_renaming(syn_sink *sink, const syn__renaming *renaming) {
+    static const char *const keys[SYN__NAME_KINDS] = {"groups", "peers", "tags", "shards"};
+    for (size_t i = 0; i < renaming->n; i++) {
+        const syn__renamed *name = &renaming->at[i];
+        const bool first = i == 0 || name[-1].kind != name->kind;
+        const bool last = i + 1 == renaming->n || name[1].kind != name->kind;
+        if (first) syn_sink_printf(sink, ",\"%s\":{\"", keys[name->kind]);
+        else syn_sink_text(sink, ",\"");
+        if (name->kind == SYN__NAME_SHARD)
+            syn_sink_printf(sink, "%d/%d", (int)(int32_t)name->from, (int)(name->from >> 32));
+        else syn_sink_i64(sink, name->from);
+        syn__put_i64(sink, "\":", name->to);
+        if (last) syn_sink_char(sink, '}');
+    }
+}
+
+/* Writes the shards of tensors that follow neither from the groups nor from the renaming:
+   "tensors":{"12":1}. */
+static syn_status put_tensors(writer *w, uint32_t rank, syn_error *err) {
+    const syn_graph *graph = w->walk.graph;
+    const uint32_t of = w->copies.of[rank];
+    syn__shard_places places = {0};
+    bool first = true;
+    syn_status status =
+        syn__shard_places_find(&places, graph, graph->ranks[of].rank, graph->ranks[rank].rank,
+                               &w->copies.renamings[rank], err);
+    for (uint32_t i = 0; i < graph->ranks[rank].n_tensors && status == SYN_OK; i++) {
+        const syn_graph_tensor *tensor;
+        syn__walk_select(&w->walk, of);
+        status = syn__walk_tensor(&w->walk, i, &tensor, err);
+        const int32_t place = status == SYN_OK ? syn__shard_places_get(&places, &tensor->shard) : 0;
+        syn__walk_select(&w->walk, rank);
+        if (status == SYN_OK) status = syn__walk_tensor(&w->walk, i, &tensor, err);
+        if (status != SYN_OK || tensor->shard.count < 2 || tensor->shard.index == place) continue;
+        syn_sink_printf(w->sink, "%s\"%u\":%d", first ? ",\"tensors\":{" : ",", (unsigned)i,
+                        tensor->shard.index);
+        first = false;
+    }
+    if (!first) syn_sink_char(w->sink, '}');
+    syn__shard_places_free(&places);
+    return status;
+}
+
 static syn_status put_copies(writer *w, syn_error *err) {
     const syn_graph *graph = w->walk.graph;
     const char *before = ",\n\"copies\":[\n{\"rank\":";
@@ -150,6 +195,8 @@ static syn_status put_copies(writer *w, syn_error *err) {
         if (!syn__is_copy(&w->copies, r)) continue;
         syn__put_i64(w->sink, before, graph->ranks[r].rank);
         syn__put_i64(w->sink, ",\"of\":", graph->ranks[w->copies.of[r]].rank);
+        put_renaming(w->sink, &w->copies.renamings[r]);
+        if (w->copies.n_shards[r] > 0) SYN_TRY(put_tensors(w, r, err));
         syn_sink_text(w->sink, ",\"nodes\":[");
         if (w->copies.n_changed[r] > 0) SYN_TRY(put_changed(w, r, err));
         syn_sink_text(w->sink, "]}");
@@ -159,13 +206,20 @@ static syn_status put_copies(writer *w, syn_error *err) {
     return SYN_OK;
 }
 
+/* Older readers do not know renamings, and must not read such a file. */
+static int version_of(const syn_copied_ranks *copies) {
+    for (uint32_t r = 0; copies->n > 0 && r < copies->n_ranks; r++)
+        if (copies->renamings[r].n > 0 || copies->n_shards[r] > 0) return RENAMED_VERSION;
+    return FORMAT_VERSION;
+}
+
 static syn_status put_header(writer *w, const syn_export_options *options, uint32_t first,
                              uint32_t end, syn_error *err) {
     syn_sink *sink = w->sink;
     const syn_graph *graph = w->walk.graph;
     syn_sink_text(sink,
                   "{\"directed\":true,\"multigraph\":false,\"graph\":{\"format\":\"syntorch\"");
-    syn__put_u64(sink, ",\"format_version\":", FORMAT_VERSION);
+    syn__put_i64(sink, ",\"format_version\":", version_of(&w->copies));
     if (options != NULL && options->version != NULL)
         syn__put_text(sink, ",\"generator\":", options->version);
     if (options != NULL && options->title != NULL)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)1 << 40)
-#define FORMAT_VERSION 2
+#define FORMAT_VERSION 3
 #define NO_ORDER       UINT64_MAX
 
 /* Everything that a node of the file (op or tensor) or an edge may contain. Absent names are NULL,

@@ -1,6 +1,7 @@
 /* Makes a graph with all ranks, including those that a file stores as references to identical ranks
-   (copies.h). This graph wraps the graph of the file's nodes and only stores the attributes that
-   differ, so that a small file that describes a large cluster needs little memory. */
+   (copies.h). This graph wraps the graph of the file's nodes and only stores the names, shards and
+   attributes that differ, so that a small file that describes a large cluster needs little
+   memory. */
 #include "export/nodelink/nodelink_build.h"
 #include "export/walk/copies.h"
 #include "syntorch/base/memory.h"
@@ -10,12 +11,23 @@
 
 #define NO_COPY UINT32_MAX
 
+/* The shard of one tensor of an identical rank. */
+typedef struct own_shard {
+    uint32_t tensor; /* index within the rank */
+    int32_t index;
+} own_shard;
+
 /* A rank of the wrapping graph. */
 typedef struct view {
     uint32_t base;    /* rank index in the base graph */
     uint32_t changed; /* rank index in the graph of changed ops; NO_COPY: the attributes of no op
                          differ */
     uint32_t *at;     /* node indices of the changed ops, ascending */
+    bool is_copy;
+    syn__renaming renaming;
+    syn__shard_places places;
+    own_shard *shards; /* shards that do not follow from `places`, ascending by tensor */
+    size_t n_shards;
 } view;
 
 typedef struct copied {
@@ -23,15 +35,23 @@ typedef struct copied {
     view *views;
 } copied;
 
+static int compare_own_shards(const void *a, const void *b) {
+    const own_shard *x = a, *y = b;
+    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
+}
+
 static const syn_graph_tensor *copied_tensor(const syn_graph *graph, uint32_t rank, uint32_t tensor,
                                              syn_cursor *cursor) {
     const copied *c = graph->self;
-    const uint32_t base = c->views[rank].base;
-    const int32_t of = c->base->ranks[base].rank, copy = graph->ranks[rank].rank;
-    const syn_graph_tensor *t = syn_graph_tensor_at(c->base, base, tensor, cursor);
-    if (t == NULL || t->shard.count == 0 || of == copy) return t;
+    const view *v = &c->views[rank];
+    const syn_graph_tensor *t = syn_graph_tensor_at(c->base, v->base, tensor, cursor);
+    if (t == NULL || t->shard.count == 0 || !v->is_copy) return t;
+    const own_shard key = {tensor, 0}, *own = NULL;
+    if (v->n_shards > 0)
+        own = bsearch(&key, v->shards, v->n_shards, sizeof key, compare_own_shards);
     cursor->tensor = *t;
-    cursor->tensor.shard.index = syn__copies_shard(graph, of, copy, &t->shard);
+    cursor->tensor.shard.index =
+        own != NULL ? own->index : syn__shard_places_get(&v->places, &t->shard);
     if (cursor->tensor.shard.index < 0) cursor->tensor.shard = (syn_shard){0};
     return &cursor->tensor;
 }
@@ -41,32 +61,43 @@ static int compare_u32(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Returns the node of the original rank, with the attributes of the identical rank if they differ.
-   The base graph is in memory, so the arrays of its nodes stay valid when the cursor reads another
+/* Returns the node of the original rank, with the names and attributes of the identical rank. The
+   base graph is in memory, so the arrays of its nodes stay valid when the cursor reads another
    node. */
 static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                    syn_cursor *cursor) {
     const copied *c = graph->self;
     const view *v = &c->views[rank];
     const syn_node *original = syn_graph_node(c->base, v->base, node, cursor);
-    if (original == NULL || v->changed == NO_COPY) return original;
-    const uint32_t *at =
-        bsearch(&node, v->at, c->changed->ranks[v->changed].n_nodes, sizeof node, compare_u32);
-    if (at == NULL) return original;
+    if (original == NULL || (v->changed == NO_COPY && v->renaming.n == 0)) return original;
     syn_node kept = *original;
-    const syn_node *changed =
-        syn_graph_node(c->changed, v->changed, (uint32_t)(at - v->at), cursor);
-    if (changed == NULL) return NULL;
-    kept.attributes = changed->attributes;
-    kept.n_attributes = changed->n_attributes;
+    const uint32_t *at = v->changed == NO_COPY
+                             ? NULL
+                             : bsearch(&node, v->at, c->changed->ranks[v->changed].n_nodes,
+                                       sizeof node, compare_u32);
+    if (at != NULL) {
+        const syn_node *changed =
+            syn_graph_node(c->changed, v->changed, (uint32_t)(at - v->at), cursor);
+        if (changed == NULL) return NULL;
+        kept.attributes = changed->attributes;
+        kept.n_attributes = changed->n_attributes;
+    }
+    syn__rename_node(c->base, &v->renaming, &kept);
     cursor->node = kept;
     return &cursor->node;
+}
+
+static void view_free(view *v) {
+    syn_free(v->at);
+    syn_free(v->renaming.at);
+    syn_free(v->shards);
+    syn__shard_places_free(&v->places);
 }
 
 static void copied_free(syn_graph *graph) {
     copied *c = graph->self;
     if (c != NULL) {
-        for (uint32_t r = 0; c->views != NULL && r < graph->n_ranks; r++) syn_free(c->views[r].at);
+        for (uint32_t r = 0; c->views != NULL && r < graph->n_ranks; r++) view_free(&c->views[r]);
         syn_graph_free(c->base);
         syn_graph_free(c->changed);
         syn_free(c->views);
@@ -170,17 +201,11 @@ static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at
     return status;
 }
 
-/* Makes the view of an identical rank, whose changes are consecutive in the file's list. */
-static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
-                            const syn__found_copy *copy) {
+static syn_status view_changes(syn__build *b, copied *c, view *v, uint32_t changed,
+                               const syn__found_copy *copy) {
     const syn__found *found = b->found;
-    v->base = syn__build_rank_index(b, copy->of);
-    if (v->base == UINT32_MAX)
-        return syn__found_fail(b->found, copy->at,
-                               "rank %d is a copy of rank %d, which has no nodes", (int)copy->rank,
-                               (int)copy->of);
-    v->changed = copy->n_changes > 0 ? changed : NO_COPY;
     if (copy->n_changes == 0) return SYN_OK;
+    v->changed = changed;
     change_at *changes = syn_calloc(copy->n_changes, sizeof *changes);
     v->at = syn_calloc(copy->n_changes, sizeof *v->at);
     syn_status status = changes != NULL && v->at != NULL ? SYN_OK : syn__build_no_memory(b);
@@ -197,6 +222,93 @@ static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
     }
     syn_free(changes);
     return status;
+}
+
+/* Fails if the file cannot mean the name. */
+static syn_status check_name(syn__build *b, const syn_graph *graph, const syn__found_copy *copy,
+                             const syn__renamed *name) {
+    const int64_t both[2] = {name->from, name->to};
+    if (name->kind == SYN__NAME_SHARD && name->to >= name->from >> 32)
+        return syn__found_fail(b->found, copy->at, "copy %d has shard %lld of %lld",
+                               (int)copy->rank, (long long)name->to, (long long)(name->from >> 32));
+    for (int i = 0; i < 2; i++) {
+        if (name->kind == SYN__NAME_GROUP &&
+            syn_graph_group_by_id(graph, (uint32_t)both[i]) == NULL)
+            return syn__found_fail(b->found, copy->at,
+                                   "the groups of copy %d name group %lld, which does not exist",
+                                   (int)copy->rank, (long long)both[i]);
+        if (name->kind == SYN__NAME_PEER && both[i] >= graph->world_size)
+            return syn__found_fail(b->found, copy->at,
+                                   "the peers of copy %d name rank %lld, but world_size is %d",
+                                   (int)copy->rank, (long long)both[i], (int)graph->world_size);
+    }
+    return SYN_OK;
+}
+
+static syn_status view_names(syn__build *b, const syn_graph *graph, view *v,
+                             const syn__found_copy *copy) {
+    static const char *const keys[SYN__NAME_KINDS] = {"groups", "peers", "tags", "shards"};
+    if (copy->n_names == 0) return SYN_OK;
+    v->renaming.at = syn_calloc(copy->n_names, sizeof *v->renaming.at);
+    if (v->renaming.at == NULL) return syn__build_no_memory(b);
+    v->renaming.n = v->renaming.cap = copy->n_names;
+    memcpy(v->renaming.at, b->found->names + copy->first_name,
+           copy->n_names * sizeof *v->renaming.at);
+    syn__renaming_sort(&v->renaming);
+    for (size_t i = 0; i < v->renaming.n; i++) {
+        const syn__renamed *name = &v->renaming.at[i];
+        SYN_TRY(check_name(b, graph, copy, name));
+        if (i > 0 && name[-1].kind == name->kind && name[-1].from == name->from)
+            return syn__found_fail(b->found, copy->at, "%d appears twice in the %s of copy %d",
+                                   (int)name->from, keys[name->kind], (int)copy->rank);
+    }
+    return SYN_OK;
+}
+
+static syn_status view_shard(syn__build *b, view *v, const syn__found_copy *copy,
+                             const syn__found_shard *shard) {
+    const syn__found_ref ref = {shard->tensor, copy->of, 't'};
+    uint32_t at;
+    SYN_TRY(syn__build_find(b, &ref, copy->at, &at));
+    const int count = b->found->tensors[b->tensors.at[at].found].tensor.shard.count;
+    if (shard->index >= count)
+        return syn__found_fail(
+            b->found, copy->at, "copy %d has shard %d of tensor %llu, which has %d shards",
+            (int)copy->rank, (int)shard->index, (unsigned long long)shard->tensor, count);
+    v->shards[v->n_shards++] = (own_shard){at - b->tensors.first[v->base], shard->index};
+    return SYN_OK;
+}
+
+static syn_status view_shards(syn__build *b, view *v, const syn__found_copy *copy) {
+    if (copy->n_shards == 0) return SYN_OK;
+    v->shards = syn_calloc(copy->n_shards, sizeof *v->shards);
+    if (v->shards == NULL) return syn__build_no_memory(b);
+    for (size_t i = 0; i < copy->n_shards; i++)
+        SYN_TRY(view_shard(b, v, copy, &b->found->shards[copy->first_shard + i]));
+    qsort(v->shards, v->n_shards, sizeof *v->shards, compare_own_shards);
+    for (size_t i = 1; i < v->n_shards; i++)
+        if (v->shards[i].tensor == v->shards[i - 1].tensor)
+            return syn__found_fail(b->found, copy->at,
+                                   "a tensor appears twice in the tensors of copy %d",
+                                   (int)copy->rank);
+    return SYN_OK;
+}
+
+/* Makes the view of an identical rank. `changed`: its rank index in the graph of changed ops. */
+static syn_status view_copy(syn__build *b, const syn_graph *graph, view *v, uint32_t changed,
+                            const syn__found_copy *copy) {
+    copied *c = graph->self;
+    v->is_copy = true;
+    v->base = syn__build_rank_index(b, copy->of);
+    if (v->base == UINT32_MAX)
+        return syn__found_fail(b->found, copy->at,
+                               "rank %d is a copy of rank %d, which has no nodes", (int)copy->rank,
+                               (int)copy->of);
+    SYN_TRY(view_changes(b, c, v, changed, copy));
+    SYN_TRY(view_names(b, graph, v, copy));
+    SYN_TRY(syn__shard_places_find(&v->places, graph, copy->of, copy->rank, &v->renaming,
+                                   b->found->err));
+    return view_shards(b, v, copy);
 }
 
 /* Returns all ranks in the order of the file's list or, if it has none, in ascending order. */
@@ -229,7 +341,7 @@ static syn_status fill(syn__build *b, syn_graph *graph, const int32_t *ranks) {
         view *v = &c->views[r];
         v->changed = NO_COPY;
         if (copy == NULL) v->base = syn__build_rank_index(b, ranks[r]);
-        else SYN_TRY(view_copy(b, c, v, (uint32_t)(copy - b->found->copies), copy));
+        else SYN_TRY(view_copy(b, graph, v, (uint32_t)(copy - b->found->copies), copy));
         graph->ranks[r] = c->base->ranks[v->base];
         graph->ranks[r].rank = ranks[r];
     }

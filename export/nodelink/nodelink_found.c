@@ -15,6 +15,8 @@ void syn__found_free(syn__found *found) {
     syn_free(found->metadata);
     syn_free(found->ranks);
     syn_free(found->copies);
+    syn_free(found->names);
+    syn_free(found->shards);
     syn_free(found->changes);
 }
 

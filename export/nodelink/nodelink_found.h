@@ -6,6 +6,7 @@
 
 #include "export/export.h"
 #include "export/text/arena.h"
+#include "export/walk/renaming.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,10 +61,19 @@ typedef struct syn__found_change {
     size_t at;
 } syn__found_change;
 
-/* A rank that is identical to rank `of` except for the attributes of some ops. */
+/* A tensor whose shard in an identical rank does not follow from the groups. */
+typedef struct syn__found_shard {
+    uint64_t tensor; /* its number */
+    int32_t index;
+} syn__found_shard;
+
+/* A rank that is identical to rank `of` except for names, shards, and the attributes of some
+   ops. */
 typedef struct syn__found_copy {
     int32_t rank, of;
     size_t first_change, n_changes;
+    size_t first_name, n_names;
+    size_t first_shard, n_shards;
     size_t at;
 } syn__found_copy;
 
@@ -80,9 +90,12 @@ typedef struct syn__found {
     int32_t *ranks; /* the file's "ranks"; if there are none, the ranks of the nodes are used */
     syn__found_copy *copies;
     syn__found_change *changes;
-    size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks, n_copies, n_changes;
+    syn__renamed *names;
+    syn__found_shard *shards;
+    size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks, n_copies, n_changes, n_names,
+        n_shards;
     size_t ops_cap, tensors_cap, edges_cap, groups_cap, metadata_cap, ranks_cap, copies_cap,
-        changes_cap;
+        changes_cap, names_cap, shards_cap;
     int64_t world_size; /* -1: not in the file */
     bool has_order;     /* at least one op has "program_order" */
 } syn__found;

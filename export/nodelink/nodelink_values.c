@@ -86,6 +86,19 @@ static const char *parse_number(const char *p, uint64_t max, uint64_t *out) {
     return p;
 }
 
+syn_status syn__take_key(syn__nodelink_file *r, const char *what, int64_t min, int64_t max,
+                         int64_t *out) {
+    syn_json *json = &r->json;
+    const bool minus = json->text[0] == '-';
+    uint64_t size = 0;
+    const char *p = parse_number(json->text + minus, INT64_MAX, &size);
+    *out = minus ? -(int64_t)size : (int64_t)size;
+    if (p != NULL && p == json->text + json->text_bytes && *out >= min && *out <= max)
+        return SYN_OK;
+    return syn_json_fail(json, "%s must be an integer from %lld to %lld, not \"%.40s\"", what,
+                         (long long)min, (long long)max, json->text);
+}
+
 /* Whether the text is "g1.3", a meeting node of a group, or "end". */
 static bool is_derived(const char *text) {
     uint64_t number;

@@ -27,6 +27,9 @@ syn_status syn__take_text(syn__nodelink_file *r, const char *what, const char **
 syn_status syn__take_i64(syn__nodelink_file *r, const char *what, int64_t min, int64_t max,
                          int64_t *out) SYN_MUST_USE;
 syn_status syn__take_u64(syn__nodelink_file *r, const char *what, uint64_t *out) SYN_MUST_USE;
+/* Reads the key of a member, which must be an integer. */
+syn_status syn__take_key(syn__nodelink_file *r, const char *what, int64_t min, int64_t max,
+                         int64_t *out) SYN_MUST_USE;
 /* Reads "r0.o12", "r0.t7", "g1.3" or "end". */
 syn_status syn__take_ref(syn__nodelink_file *r, const char *what, syn__found_ref *out) SYN_MUST_USE;
 /* Reads a string and finds its index in a list of names. */

@@ -45,8 +45,11 @@ def check_ops(head, rank, ops):
         if op["kind"] != "compute" and "comm" in op:
             mine["comm"] = head["comms"][rank.comm[i] - 1]
             mine["comm_bytes"] = rank.comm_bytes[i]
-            mine["group"] = groups[rank.group[i] - 1]
             mine["comm_index"] = rank.number[i]
+            if op["kind"] == "collective":
+                mine["group"] = groups[rank.group[i] - 1]
+            else:
+                mine["peer"], mine["tag"] = rank.peer[i] - 1, rank.tag[i]
         for name, value in mine.items():
             check(op[name] == value, f"{op['id']} {name}: {value}, not {op[name]}")
         shown = not op.get("virtual") and op["kind"] != "metadata"
@@ -117,6 +120,23 @@ def inference(folder, *options):
                           capture_output=True, check=False, timeout=300)
     check(done.returncode == 0, f"inference: {done.stderr.decode()}")
     return os.path.join(folder, "tensor_trace_graph.json")
+
+
+def pretrain(folder, *options):
+    done = subprocess.run([os.path.join(BUILD, "pretrain"), *options, "--device", "meta",
+                           "--enable-tracing", "--visualize-trace", "--quiet", "--out-dir", folder],
+                          cwd=SOURCE, capture_output=True, check=False, timeout=300)
+    check(done.returncode == 0, f"pretrain: {done.stderr.decode()}")
+    return os.path.join(folder, "trace_graph.json")
+
+
+def check_renamed(folder):
+    """Ranks of tp x dp x pp are stored once per stage, and keep their own groups and peers."""
+    source = pretrain(os.path.join(folder, "mesh"), "--num-gpus", "8", "--tp", "2", "--pp", "2",
+                      "--gradient-accumulation-steps", "2")
+    _, head, _ = check_same(folder, source, "--copies", "once")
+    check([r.get("like") for r in head["ranks"]] == [None, 0, 0, 0, None, 4, 4, 4],
+          "ranks are not stored once per stage")
 
 
 def check_quiet(page):
@@ -272,6 +292,7 @@ def main():
         check([r.get("like") for r in head["ranks"]] == [None, 0, 0, 0], "ranks are not held once")
         check_table(page, ops)
         check(any("of" in part for part in head["ranks"][3]["parts"]), "no parts of tensors")
+        check_renamed(folder)
         check_hostile(folder, two)
         check_two(folder, two, one)
         check_copies_are_cheap(folder)

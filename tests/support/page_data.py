@@ -71,8 +71,16 @@ class Rank:
         self.wait = [min(w, d) for w, d in zip(self.wait, self.duration)]
         for i in range(1, len(self.id)):
             self.id[i] += self.id[i - 1]
+        self.rename()
         self.read_uses()
         self.read_deps()
+
+    def rename(self):
+        """Gives an identical rank its own groups, peers and tags."""
+        for name, pairs in self.about.get("renamed", {}).items():
+            to = dict(pairs)
+            setattr(self, name, [to.get(v, v) if name != "tag" or peer else v
+                                 for v, peer in zip(getattr(self, name), self.peer)])
 
     def read_uses(self):
         self.inputs, self.outputs, at, last = [], [], 0, 0

@@ -13,10 +13,9 @@ typedef struct variation {
     int64_t first_row[N_RANKS]; /* an attribute of each rank's first op */
     uint64_t flops[N_RANKS];
     double predicted_ns[N_RANKS];
-    bool send; /* each rank's last op sends a message to the rank itself */
 } variation;
 
-static const variation shards = {{0, 100, 200, 300}, {8, 8, 8, 8}, {5, 5, 5, 5}, false};
+static const variation shards = {{0, 100, 200, 300}, {8, 8, 8, 8}, {5, 5, 5, 5}};
 
 static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
     const syn_graph_tensor ids = {.name = "ids",
@@ -57,12 +56,6 @@ static syn_status add_rank(syn_graph *g, uint32_t r, const variation *v, syn_err
             n.group = 1;
             n.stream = 1;
             n.comm_bytes = 128;
-        }
-        if (i == 2 && v->send) {
-            n.kind = SYN_NODE_SEND;
-            n.comm = SYN_COMM_SEND;
-            n.peer = (int32_t)r;
-            n.tag = 0;
         }
         SYN_TRY(syn_graph_add_node(g, r, &n, err));
     }
@@ -161,21 +154,17 @@ static void kinds(void) {
     syn_graph_free(g);
 }
 
-/* A rank that differs in more than attributes is not identical. */
+/* A rank that differs in more than names and attributes is not identical. */
 static void not_copies(void) {
-    variation slower = shards, sends = shards;
+    variation slower = shards;
     for (uint32_t r = 0; r < N_RANKS; r++) slower.predicted_ns[r] = 5 + r;
-    sends.send = true;
-    const variation *const all[] = {&slower, &sends};
-    for (size_t i = 0; i < 2; i++) {
-        syn_graph *g = ranks_of(all[i]);
-        char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
-        char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
-        CHECK_STR(once, full);
-        free(once);
-        free(full);
-        syn_graph_free(g);
-    }
+    syn_graph *g = ranks_of(&slower);
+    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
+    CHECK_STR(once, full);
+    free(once);
+    free(full);
+    syn_graph_free(g);
 }
 
 /* ---- Timelines and Chakra ---- */
@@ -235,6 +224,9 @@ static void chakra(void) {
     "{\"graph\":{" ranks "\"copies\":[" copies "]},\"links\":[],\"nodes\":[" \
     "{\"id\":\"r0.o1\",\"op\":\"a\"},{\"id\":\"r0.o2\",\"op\":\"b\"}]}"
 
+#define COPY(more) "{\"rank\":1,\"of\":0," more "}"
+#define GROUP      "\"groups\":[{\"id\":1,\"ranks\":[0,1]}],"
+
 static void refusals(void) {
     static const struct {
         const char *text, *part;
@@ -256,6 +248,21 @@ static void refusals(void) {
         {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[{\"id\":\"r0.o1\"}]}"), "an op of rank 1"},
         {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[{}]}"), "an op of rank 1"},
         {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[1]}"), "must be an object"},
+        {FILE_OF("", COPY("\"groups\":[]")), "the groups of a copy must be an object"},
+        {FILE_OF("", COPY("\"groups\":{\"x\":1}")), "a group's id must be an integer from 1"},
+        {FILE_OF("", COPY("\"groups\":{\"1\":0}")), "a group's id must be an integer from 1"},
+        {FILE_OF(GROUP, COPY("\"groups\":{\"1\":2}")), "name group 2, which does not exist"},
+        {FILE_OF(GROUP, COPY("\"groups\":{\"2\":1}")), "name group 2, which does not exist"},
+        {FILE_OF(GROUP, COPY("\"groups\":{\"1\":1,\"1\":1}")), "1 appears twice in the groups"},
+        {FILE_OF("", COPY("\"peers\":{\"0\":2}")), "name rank 2, but world_size is 2"},
+        {FILE_OF("", COPY("\"peers\":{\"9\":0}")), "name rank 9, but world_size is 2"},
+        {FILE_OF("", COPY("\"peers\":{\"0\":-1}")), "a peer must be an integer from 0"},
+        {FILE_OF("", COPY("\"tags\":{\"-\":1}")), "a tag must be an integer"},
+        {FILE_OF("", COPY("\"shards\":{\"0\":1}")), "a shard must be like"},
+        {FILE_OF("", COPY("\"shards\":{\"2/2\":1}")), "a shard must be like"},
+        {FILE_OF("", COPY("\"shards\":{\"0/2\":2}")), "copy 1 has shard 2 of 2"},
+        {FILE_OF("", COPY("\"tensors\":{\"3\":0}")), "\"r0.t3\" does not exist"},
+        {FILE_OF("", COPY("\"tensors\":7")), "the tensors of a copy must be an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};

@@ -33,7 +33,7 @@ static bool is_joint(const syn__rank_names *n, uint32_t name) {
 }
 
 static uint32_t names_of(const syn__rank_names *n, uint32_t rank, const uint32_t **names) {
-    *names = n->names + n->first[rank];
+    *names = n->names != NULL ? n->names + n->first[rank] : NULL;
     return (uint32_t)(n->first[rank + 1] - n->first[rank]);
 }
 

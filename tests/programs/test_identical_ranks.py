@@ -14,15 +14,16 @@ try:
 except ImportError:
     nx = None
 
-# Options of pretrain on 8 ranks, and the rank that each rank is identical to.
+# Options of pretrain on 8 ranks, and the rank that each rank is identical to. Node-link JSON of the
+# run, which also has tensors, is written for those with --visualize-trace; drawing takes seconds.
 STAGES = [0, 0, 0, 0, 4, 4, 4, 4]
 CASES = (
     (("--tp", "4"), [0] * 8),
-    (("--tp", "2", "--zero", "3"), [0] * 8),
+    (("--tp", "2", "--zero", "3", "--visualize-trace"), [0] * 8),
     (("--tp", "4", "--pp", "2"), STAGES),
     (("--pp", "2"), STAGES),
     (("--tp", "2", "--pp", "2"), STAGES),
-    (("--tp", "2", "--pp", "2", "--sp", "--zero", "1"), STAGES),
+    (("--tp", "2", "--pp", "2", "--sp", "--zero", "1", "--visualize-trace"), STAGES),
     (("--tp", "2", "--pp", "2", "--schedule", "interleaved", "--vp", "2"), STAGES),
     (("--tp", "2", "--pp", "2", "--rank-order", "pp-tp-dp"), [0, 1] * 4),
 )
@@ -46,7 +47,7 @@ def train(folder, options):
     done = subprocess.run([PRETRAIN, "--device", "meta", "--model-config", config, "--tokenizer",
                            "bytes", "--max-seq-length", "32", "--num-gpus", "8",
                            "--gradient-accumulation-steps", "2", "--enable-tracing",
-                           "--visualize-trace", "--quiet", "--out-dir", folder, *options],
+                           "--quiet", "--out-dir", folder, *options],
                           capture_output=True, check=False)
     check(done.returncode == 0, f"pretrain {options}: {done.stderr.decode()}")
 
@@ -94,9 +95,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             train(folder, options)
             what = " ".join(options)
-            check_file(folder, ("--input", os.path.join(folder, "trace_graph.json")), same_as, what)
-            et = os.path.join(folder, "trace.0.et")
-            if "--sp" in options and os.path.exists(et):
+            graph, et = (os.path.join(folder, f"trace{end}") for end in ("_graph.json", ".0.et"))
+            if os.path.exists(graph):
+                check_file(folder, ("--input", graph), same_as, what)
+            if os.path.exists(et):
                 check_file(folder, ("--input", et, "--all_ranks"), same_as, what + ", .et")
     finish()
 

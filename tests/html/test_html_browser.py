@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from browser import Page, chromium  # noqa: E402
 from checks import BUILD, SOURCE, check, finish, run, skip  # noqa: E402
-from test_html_page import HOSTILE, export, hostile, inference  # noqa: E402
+from test_html_page import HOSTILE, export, hostile, inference, pretrain  # noqa: E402
 
 COLOURS = """(() => {
     const c = view.canvas, data = new Uint32Array(c.getContext("2d")
@@ -463,6 +463,36 @@ def check_without_script(folder, path):
         check(shown != "none", "without JavaScript no table is shown")
 
 
+RANKS = """view.traces[0].ranks.map((rank, r) => {
+    const t = view.traces[0], list = (name) => [...t.column(r, name)];
+    return [list("group"), list("peer"), list("tag"), rank.lanes.map(([name]) => name)]; })"""
+MEETINGS = """(() => { const t = view.traces[0], {list, messages} = t.meetings();
+    const id = ([r, i]) => t.id(r, i);
+    return [list.map((at) => at.map(id).sort()).sort(),
+        messages.map((pair) => pair.map(id)).sort()]; })()"""
+
+
+def check_renamed(page, folder):
+    """Ranks that are stored once have their own groups, peers and tracks: the report shows the same
+    collectives and messages as one that stores all ranks."""
+    source = pretrain(os.path.join(folder, "mesh"), "--num-gpus", "8", "--tp", "2", "--pp", "2",
+                      "--gradient-accumulation-steps", "2")
+    seen = []
+    for how in ("full", "once"):
+        path = os.path.join(folder, how + ".html")
+        export(source, path, "--copies", how)
+        page.open(path)
+        page.frame()
+        like = page.do("view.traces[0].ranks.map((rank) => rank.like)")
+        check(like[3] == (None if how == "full" else 0), f"{how}: ranks are like {like}")
+        seen.append((page.do(RANKS), page.do(MEETINGS)))
+    check(seen[0][0] == seen[1][0], "groups, peers, tags or tracks differ")
+    check(seen[0][1] == seen[1][1], "collectives or messages differ")
+    collectives, messages = seen[1][1]
+    check(len(collectives) > 10 and len(messages) == 2 * 2 * 4,
+          f"{len(collectives)} collectives, {len(messages)} messages")
+
+
 def main():
     if not chromium():
         skip("no chromium: pages are not opened")
@@ -490,6 +520,7 @@ def main():
             check_many_ranks(page, folder)
             check_shares(page)
             check_joins(page, folder)
+            check_renamed(page, folder)
             # messages about this test's own reading of pixels are not errors of the report
             errors = [e for e in page.errors if "getImageData" not in e]
             check(not errors, f"console: {errors[:5]}")

@@ -190,6 +190,22 @@ static void check_times(const syn_graph *g) {
     free(full);
 }
 
+/* Pictures of communication draw ranks that do the same in one column. They find the same columns
+   by themselves as from the identical ranks. */
+static void check_picture(const syn_graph *g) {
+    syn_export_options options = {.comm_graph = true, .copies = SYN_COPIES_ONCE};
+    syn_copied_ranks *copies = NULL;
+    syn_error err = {0};
+    char *alone = export_text(&syn_export_dot, g, &options);
+    NEED_OK(syn_copies_find(&copies, g, &options, &err), err);
+    options.known_copies = copies;
+    char *known = export_text(&syn_export_dot, g, &options);
+    CHECK_STR(known, alone);
+    free(alone);
+    free(known);
+    syn_copies_free(copies);
+}
+
 /* Checks that n_copies ranks are stored as references, that the file with them has these parts, and
    that nothing is lost. */
 static void check_copies(const mesh *m, int n_copies, const char *const parts[3]) {
@@ -213,6 +229,7 @@ static void check_copies(const mesh *m, int n_copies, const char *const parts[3]
         }
     }
     check_times(g);
+    check_picture(g);
     free(once);
     syn_graph_free(again);
     syn_graph_free(g);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define MAX_TRIES   64     /* number of kinds with the same hash with which a rank is compared */
+#define MAX_TRIES   8      /* number of kinds with the same hash with which a rank is compared */
 #define MAX_TALLIES 32     /* number of different shards that are counted */
 #define LARGE       100000 /* AUTO writes graphs of up to this many ops in full */
 

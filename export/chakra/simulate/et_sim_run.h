@@ -88,6 +88,9 @@ static inline syn__sim_call *syn__sim_call_of(const syn__sim_member *m, uint32_t
     return &m->program->calls[m->program->values[node]];
 }
 
+/* The time of a collective on the machine; looked up if it is known. */
+syn_status syn__sim_price_of(syn__sim_run_state *s, uint32_t group, const syn__sim_call *call,
+                             uint64_t *out) SYN_MUST_USE;
 /* Fills in *s->out after the run: results, timeline, and the deadlock if nodes have not run. */
 syn_status syn__sim_report(syn__sim_run_state *s) SYN_MUST_USE;
 

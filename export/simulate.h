@@ -12,6 +12,7 @@
 #ifndef EXPORT_SIMULATE_H
 #define EXPORT_SIMULATE_H
 
+#include "syntorch/base/intern.h"
 #include "syntorch/base/sink.h"
 
 SYN_API_BEGIN
@@ -41,6 +42,7 @@ typedef struct syn_simulate_options {
     bool traffic;                   /* also find out how many bytes ranks send to each other */
     const char *timeline; /* path of a timeline in Chrome's trace format to write (Perfetto shows
                              it); ranks that do the same share a process. NULL: none */
+    bool critical_path;   /* also find the critical path */
     int threads;          /* that read the files; 0: one */
     uint64_t max_unpacked_bytes; /* limit of decompressed gzip input; 0: 200 times the compressed
                                     size, at most 16 GiB */
@@ -82,6 +84,27 @@ typedef struct syn_simulated_pair {
     double bytes;
 } syn_simulated_pair;
 
+/* A node of the critical path, which starts when the previous one ends. The first one starts at 0,
+   and the last one ends at the end of the run. A collective starts when the last rank arrives; with
+   ASTRA-sim's files, when the rank arrives whose chunk reaches this rank last. A
+   receive that waits for its send follows the send, or replaces it if it takes longer. */
+typedef struct syn_simulated_step {
+    int32_t rank;
+    uint32_t name;    /* entry of path_texts */
+    uint32_t group;   /* of a collective: entry of path_texts; UINT32_MAX: none */
+    const char *kind; /* "COMPUTE"; "OTHER": CPU ops, memory and metadata; "SEND"; "RECV"; or the
+                         collective, such as "ALL_REDUCE" */
+    uint64_t id, start_ns, ns;
+} syn_simulated_step;
+
+/* All nodes of the critical path with the same kind and group, or with the same name. */
+typedef struct syn_simulated_sum {
+    const char *kind; /* as above; NULL in path_names */
+    uint32_t text;    /* entry of path_texts: the group (UINT32_MAX: none), or the name with * for
+                         the number of a layer, such as "h.*.attn/qkv" */
+    uint64_t n_nodes, ns;
+} syn_simulated_sum;
+
 typedef struct syn_simulation {
     uint64_t n_nodes;  /* of all ranks */
     uint64_t n_scaled; /* nodes of which at least one pattern matched */
@@ -96,6 +119,11 @@ typedef struct syn_simulation {
     size_t n_groups;
     syn_simulated_pair *pairs; /* ordered by from, then to */
     size_t n_pairs;
+    syn_simulated_step *path; /* the critical path; its times add up to end_ns */
+    size_t n_path;
+    syn_simulated_sum *path_kinds, *path_names; /* its sums, longest time first */
+    size_t n_path_kinds, n_path_names;
+    syn_intern path_texts;
     uint32_t n_absent; /* ranks in groups or messages that have no file; they are never late */
     char *deadlock;    /* NULL: all nodes ran; otherwise which rank waits for what, as a sentence
                           without full stop */

@@ -30,6 +30,7 @@ static syn_simulate_options options_with(char paths[2][1024], bool on_machine) {
     return (syn_simulate_options){.network = on_machine ? paths[0] : NULL,
                                   .system = on_machine ? paths[1] : NULL,
                                   .traffic = true,
+                                  .critical_path = true,
                                   .threads = 1};
 }
 
@@ -57,6 +58,9 @@ static void clean_set(void) {
         CHECK_INT(sim.pairs[0].from, 0);
         /* of each all-reduce and reduce-scatter half of the ring's bytes, and the message */
         CHECK(sim.pairs[0].bytes - sim.pairs[1].bytes == 16);
+        CHECK(sim.n_path > 0);
+        CHECK_INT(sim.path[0].start_ns, 0);
+        CHECK_INT(sim.path[sim.n_path - 1].start_ns + sim.path[sim.n_path - 1].ns, sim.end_ns);
         syn_simulation_free(&sim);
     }
 }

@@ -9,11 +9,12 @@
 #include "syntorch/base/sink.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
+#include "tools/commands/simulated_path.h"
 #include "tools/inputs.h"
 #include "tools/rank_list.h"
 
 static struct arguments {
-    const char *input, *groups, *network, *system, *slow, *traffic, *chart, *timeline;
+    const char *input, *groups, *network, *system, *slow, *traffic, *chart, *timeline, *path;
     uint64_t max_unpacked_bytes;
     bool json;
 } args;
@@ -37,6 +38,10 @@ static const cli_option options[] = {
      "draw what each rank does over time: computing, communicating, waiting", 0, 0},
     {"timeline", CLI_TEXT, &args.timeline, "FILE.json",
      "write all nodes with their times in Chrome's trace format, for Perfetto", 0, 0},
+    {"critical_path", CLI_TEXT, &args.path, "FILE.csv",
+     "find the chain of nodes, across ranks, that determines the end: write these nodes in order, "
+     "and print their time by kind and name",
+     0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print one JSON object with all ranks and groups", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
@@ -172,6 +177,7 @@ static void print_text(const syn_simulation *sim, const char *name, FILE *out) {
         fprintf(out, "note: the nodes have no durations; give --network and --system\n");
     print_ranks(sim, out);
     print_groups(sim, out);
+    simulated_path_print(sim, out);
 }
 
 /* ---- Files ---- */
@@ -200,6 +206,7 @@ static syn_status write_file(const syn_simulation *sim, const char *path,
 
 static syn_status write_files(const syn_simulation *sim, syn_error *err) {
     const bool svg = args.traffic != NULL && is_svg(args.traffic);
+    SYN_TRY(write_file(sim, args.path, simulated_path_put_csv, err));
     SYN_TRY(write_file(sim, args.traffic, svg ? syn_simulation_draw_traffic : put_traffic, err));
     return write_file(sim, args.chart, syn_simulation_draw_times, err);
 }
@@ -230,7 +237,7 @@ static void put_groups(syn_sink *out, const syn_simulation *sim) {
                         ", \"ns\": %" PRIu64 "}",
                         g->n_ranks, g->n_calls, g->bytes, g->ns);
     }
-    syn_sink_text(out, "]}\n");
+    syn_sink_text(out, "]");
 }
 
 static syn_status print_json(const syn_simulation *sim, syn_error *err) {
@@ -244,16 +251,21 @@ static syn_status print_json(const syn_simulation *sim, syn_error *err) {
     else syn_sink_text(out, "null");
     put_ranks(out, sim);
     put_groups(out, sim);
+    if (args.path != NULL) {
+        syn_sink_text(out, ",\n\"critical_path\": ");
+        simulated_path_put_json(sim, out);
+    }
+    syn_sink_text(out, "}\n");
     return syn_sink_close(out, true, err);
 }
 
 /* ---- The command ---- */
 
-enum { OUTPUTS = 3 };
+enum { OUTPUTS = 4 };
 
 /* Fails if an output is an input. */
 static syn_status keep_inputs(const char *const *paths, size_t n, syn_error *err) {
-    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline};
+    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline, args.path};
     const char *const others[] = {args.groups, args.network, args.system};
     syn__input_files inputs = {0};
     syn_status s = n == 1 ? cli_inputs_add_set(&inputs, paths[0], err) : SYN_OK;
@@ -268,7 +280,7 @@ static syn_status keep_inputs(const char *const *paths, size_t n, syn_error *err
 /* Sets *to_stdout to whether a file goes to standard output. Fails if something else does, too, or
    if two files have the same name. */
 static int check_outputs(bool *to_stdout) {
-    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline};
+    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline, args.path};
     *to_stdout = false;
     for (int i = 0; i < OUTPUTS; i++) {
         if (outputs[i] == NULL) continue;
@@ -294,6 +306,7 @@ static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t
                                       .n_slow = n_slow,
                                       .traffic = args.traffic != NULL,
                                       .timeline = args.timeline,
+                                      .critical_path = args.path != NULL,
                                       .threads = cli_cores(),
                                       .max_unpacked_bytes = args.max_unpacked_bytes};
     if (s == SYN_OK) s = keep_inputs(paths, n, err);

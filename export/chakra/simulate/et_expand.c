@@ -15,13 +15,14 @@
 static syn_status check_runs(const syn__sim_set *set, syn_error *err) {
     syn__sim_folded folded = {.n_classes = 0};
     syn_simulation result = {.n_nodes = 0};
+    const syn_simulate_options times_only = {.timeline = NULL};
     syn_status s = syn__sim_fold(&folded, set, err);
     if (s == SYN_OK && folded.n_absent > 0)
         s = SYN_FAIL(err, SYN_E_INVALID,
                      "%" PRIu32 " rank%s of the set's groups and messages %s no file",
                      folded.n_absent, folded.n_absent == 1 ? "" : "s",
                      folded.n_absent == 1 ? "has" : "have");
-    if (s == SYN_OK) s = syn__sim_run(&result, set, &folded, NULL, err);
+    if (s == SYN_OK) s = syn__sim_run(&result, set, &folded, &times_only, err);
     if (s == SYN_OK && result.deadlock != NULL)
         s = SYN_FAIL(err, SYN_E_FORMAT, "the set deadlocks: %s", result.deadlock);
     syn_simulation_free(&result);

@@ -6,6 +6,7 @@
 #define EXPORT_ET_SIM_H
 
 #include "export/simulate.h"
+#include "export/text/file_text.h"
 #include "syntorch/base/intern.h"
 
 #ifdef __cplusplus
@@ -55,11 +56,15 @@ uint64_t syn__sim_message_ns(const syn__sim_machine *machine, int32_t from, int3
 syn_status syn__sim_collective_ns(const syn__sim_machine *machine, const int32_t *ranks,
                                   uint32_t n_ranks, int comm_type, uint64_t bytes, uint64_t *out,
                                   syn_error *err) SYN_MUST_USE;
+typedef struct syn__sim_time {
+    double ns;
+    uint32_t by; /* the rank of the group, as an index, whose start determines it */
+} syn__sim_time;
 /* The same for ranks that start at different times: moves the times of the ranks, in the order of
    the group, from their starts to their ends. */
 syn_status syn__sim_collective_ends(const syn__sim_machine *machine, const int32_t *ranks,
-                                    uint32_t n_ranks, int comm_type, uint64_t bytes, double *times,
-                                    syn_error *err) SYN_MUST_USE;
+                                    uint32_t n_ranks, int comm_type, uint64_t bytes,
+                                    syn__sim_time *times, syn_error *err) SYN_MUST_USE;
 /* Whether all hops of a group's ring take the same time. */
 bool syn__sim_ring_is_even(const syn__sim_machine *machine, const int32_t *ranks, uint32_t n_ranks);
 /* A number that is equal for groups whose collectives take equal times. */
@@ -194,9 +199,25 @@ syn_status syn__sim_fold(syn__sim_folded *out, const syn__sim_set *set,
                          syn_error *err) SYN_MUST_USE;
 void syn__sim_folded_close(syn__sim_folded *folded);
 
-/* Runs the classes and fills in *out. timeline: path of the timeline to write; NULL: none. */
+/* Runs the classes and fills in *out. */
 syn_status syn__sim_run(syn_simulation *out, const syn__sim_set *set, const syn__sim_folded *folded,
-                        const char *timeline, syn_error *err) SYN_MUST_USE;
+                        const syn_simulate_options *options, syn_error *err) SYN_MUST_USE;
+
+/* ---- Names of nodes ---- */
+
+/* The names and ids of a rank's nodes, in the order of its program. The names point into the file,
+   which stays open. */
+typedef struct syn__sim_names {
+    syn__file_text input;
+    syn__str *names;
+    uint64_t *ids;
+} syn__sim_names;
+
+/* Reads the rank's file again, because a simulation does not keep names. Close it also after a
+   failure. */
+syn_status syn__sim_names_open(syn__sim_names *out, const syn__sim_set *set,
+                               const syn__sim_rank *rank, syn_error *err) SYN_MUST_USE;
+void syn__sim_names_close(syn__sim_names *names);
 
 /* ---- Timelines in Chrome's trace format ---- */
 
@@ -204,9 +225,8 @@ typedef struct syn__sim_timeline syn__sim_timeline;
 
 syn_status syn__sim_timeline_open(syn__sim_timeline **out, const char *path,
                                   syn_error *err) SYN_MUST_USE;
-/* Adds a rank as a process called `name`. begins, ends: times of its nodes in ns; begins
-   SYN__SIM_NO_TIME: the node did not run. Reads the rank's file again, for the names of its
-   nodes. */
+/* Adds a rank as a process called `name`. begins, ends: times of its nodes in ns; ends
+   SYN__SIM_NO_TIME: the node did not run. */
 syn_status syn__sim_timeline_rank(syn__sim_timeline *t, const syn__sim_set *set,
                                   const syn__sim_rank *rank, const char *name,
                                   const uint64_t *begins, const uint64_t *ends,

@@ -329,7 +329,8 @@ static parts parts_of(const syn__sim_machine *m, int comm_type, uint64_t bytes) 
    has reached it. The chunk passed all ranks, and each of them handled it only after it had
    started; so the end is the largest sum of a rank's start and of what the chunk needs from
    there: k hops, and the reductions there and at the ranks after it. */
-static void run_ring(const ring *r, const double *hops, int64_t n, double *times, double *ends) {
+static void run_ring(const ring *r, const double *hops, int64_t n, syn__sim_time *times,
+                     syn__sim_time *ends) {
     double around = 0;
     for (int64_t i = 0; i < n; i++) around += hops[i];
     for (int64_t to = 0; to < n; to++) {
@@ -342,9 +343,10 @@ static void run_ring(const ring *r, const double *hops, int64_t n, double *times
             const int64_t reduced = r->reduced - (k < r->steps ? r->steps - k - 1 : 0);
             const double ns = back + (double)rounds * around + (double)k * r->endpoint_ns +
                               (reduced > 0 ? (double)reduced * r->reduce_ns : 0);
-            ends[to] = fmax(ends[to], times[from] + ns);
+            if (times[from].ns + ns > ends[to].ns)
+                ends[to] = (syn__sim_time){times[from].ns + ns, times[from].by};
         }
-        ends[to] += r->endpoint_ns;
+        ends[to].ns += r->endpoint_ns;
     }
     memcpy(times, ends, (size_t)n * sizeof *times);
 }
@@ -352,9 +354,10 @@ static void run_ring(const ring *r, const double *hops, int64_t n, double *times
 /* A collective that is being computed. */
 typedef struct course {
     const syn__sim_machine *machine;
-    double *times;              /* per rank */
-    double *hops, *ends, *line; /* scratch, one entry per rank */
-    double longest_ns;          /* of the phases */
+    syn__sim_time *times; /* per rank */
+    double *hops;         /* scratch, one entry per rank; the same for the next two */
+    syn__sim_time *ends, *line;
+    double longest_ns; /* of the phases */
 } course;
 
 /* Runs a ring of all ranks that differ only in this dimension, for each such line of ranks. */
@@ -392,7 +395,7 @@ static void run_all_ranks(course *c, int comm_type, const parts *of) {
         for (int i = n - 2; i >= 0; i--) run_dimension(c, i, SYN__ET_ALL_GATHER, &bytes);
     }
     for (uint32_t i = 0; i < c->machine->n_ranks; i++)
-        c->times[i] += (of->rounds - 1) * c->longest_ns;
+        c->times[i].ns += (of->rounds - 1) * c->longest_ns;
 }
 
 /* A group of some ranks is one ring in the order of the group. */
@@ -404,8 +407,8 @@ static void run_group(course *c, const int32_t *ranks, uint32_t n, int comm_type
 }
 
 syn_status syn__sim_collective_ends(const syn__sim_machine *m, const int32_t *ranks,
-                                    uint32_t n_ranks, int comm_type, uint64_t bytes, double *times,
-                                    syn_error *err) {
+                                    uint32_t n_ranks, int comm_type, uint64_t bytes,
+                                    syn__sim_time *times, syn_error *err) {
     const parts of = parts_of(m, comm_type, bytes);
     const char *name = syn__et_collective_name(comm_type);
     if (comm_type != SYN__ET_ALL_REDUCE && comm_type != SYN__ET_ALL_GATHER &&
@@ -413,27 +416,34 @@ syn_status syn__sim_collective_ends(const syn__sim_machine *m, const int32_t *ra
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "ASTRA-sim does not run %s collectives",
                         name != NULL ? name : "unknown");
     if (n_ranks < 2) return SYN_OK;
-    double *scratch = syn_malloc(4 * (size_t)n_ranks * sizeof *scratch);
-    if (scratch == NULL) return SYN_FAIL_NOMEM(err, 4 * n_ranks * sizeof *scratch, "a collective");
-    course c = {m, times, scratch, scratch + n_ranks, scratch + 2 * n_ranks, 0};
+    double *hops = syn_malloc(n_ranks * sizeof *hops);
+    syn__sim_time *scratch = syn_malloc(3 * (size_t)n_ranks * sizeof *scratch);
+    if (hops == NULL || scratch == NULL) {
+        syn_free(hops);
+        syn_free(scratch);
+        return SYN_FAIL_NOMEM(err, 3 * n_ranks * sizeof *scratch, "a collective");
+    }
+    course c = {m, times, hops, scratch, scratch + n_ranks, 0};
     if (n_ranks < m->n_ranks) {
         run_group(&c, ranks, n_ranks, comm_type, &of);
     } else { /* the order of the ranks does not matter */
-        c.times = scratch + 3 * n_ranks;
+        c.times = scratch + 2 * n_ranks;
         for (uint32_t i = 0; i < n_ranks; i++) c.times[ranks[i]] = times[i];
         run_all_ranks(&c, comm_type, &of);
         for (uint32_t i = 0; i < n_ranks; i++) times[i] = c.times[ranks[i]];
     }
+    syn_free(hops);
     syn_free(scratch);
     return SYN_OK;
 }
 
 syn_status syn__sim_collective_ns(const syn__sim_machine *m, const int32_t *ranks, uint32_t n_ranks,
                                   int comm_type, uint64_t bytes, uint64_t *out, syn_error *err) {
-    double *times = syn_calloc(n_ranks + 1u, sizeof *times), last_ns = 0;
+    syn__sim_time *times = syn_calloc(n_ranks + 1u, sizeof *times);
+    double last_ns = 0;
     if (times == NULL) return SYN_FAIL_NOMEM(err, n_ranks * sizeof *times, "a collective");
     const syn_status s = syn__sim_collective_ends(m, ranks, n_ranks, comm_type, bytes, times, err);
-    for (uint32_t i = 0; i < n_ranks; i++) last_ns = fmax(last_ns, times[i]);
+    for (uint32_t i = 0; i < n_ranks; i++) last_ns = fmax(last_ns, times[i].ns);
     *out = whole(last_ns);
     syn_free(times);
     return s;

@@ -157,8 +157,8 @@ static syn_status report_groups(syn__sim_run_state *s) {
 /* Writes the timeline, if one is wanted. */
 static syn_status write_timeline(syn__sim_run_state *s) {
     syn__sim_timeline *t;
-    if (s->timeline == NULL) return SYN_OK;
-    SYN_TRY(syn__sim_timeline_open(&t, s->timeline, s->err));
+    if (s->options->timeline == NULL) return SYN_OK;
+    SYN_TRY(syn__sim_timeline_open(&t, s->options->timeline, s->err));
     syn_status status = SYN_OK;
     for (size_t i = 0; i < s->folded->n_classes && status == SYN_OK; i++) {
         const syn__sim_member *m = &s->members[i];
@@ -209,5 +209,6 @@ syn_status syn__sim_report(syn__sim_run_state *s) {
         }
     SYN_TRY(report_groups(s));
     SYN_TRY(write_timeline(s));
+    if (s->options->critical_path) SYN_TRY(syn__sim_path(s));
     return all_done ? SYN_OK : report_deadlock(s);
 }

@@ -129,13 +129,24 @@ static syn_status run_until(syn__sim_run_state *s, uint32_t class, uint32_t node
     syn__sim_member *m = &s->members[class];
     const syn__sim_kind kind = syn__sim_kind_of(m, node);
     account(s, m);
-    if (m->begins != NULL) {
-        m->begins[node] = s->now;
-        m->node_ends[node] = end;
-    }
+    if (m->begins != NULL) m->begins[node] = s->now;
+    if (m->node_ends != NULL) m->node_ends[node] = end;
     if (kind == SYN__SIM_COMPUTE) m->n_computing++;
     else if (kind != SYN__SIM_FREE) m->n_communicating++;
     return add_event(s, class, node, end);
+}
+
+/* ---- Releases, for the critical path ---- */
+
+/* Stores which call of which class released a call. */
+static void note_release(const syn__sim_run_state *s, uint32_t class, uint32_t call,
+                         syn__sim_release by) {
+    const syn__sim_member *m = &s->members[class];
+    if (m->released != NULL) m->released[call] = by;
+}
+
+static syn__sim_release release_of(const syn__sim_arrival *a, uint32_t place) {
+    return (syn__sim_release){a->member, a->call, place};
 }
 
 /* ---- Collectives ---- */
@@ -162,27 +173,31 @@ static syn_status check_equal(syn__sim_run_state *s, const syn__sim_meeting_stat
 static syn_status run_apart(syn__sim_run_state *s, syn__sim_meeting_state *g,
                             const syn__sim_meeting *folded, const syn__sim_call *call) {
     const syn__sim_group *of = &s->set->groups[folded->group];
-    double *times = syn_malloc((of->n_ranks + 1u) * sizeof *times);
-    double *ends = syn_calloc(folded->n_members + 1u, sizeof *ends);
+    syn__sim_time *times = syn_malloc((of->n_ranks + 1u) * sizeof *times);
+    syn__sim_time *ends = syn_calloc(folded->n_members + 1u, sizeof *ends);
     syn_status status = times != NULL && ends != NULL
                             ? SYN_OK
                             : SYN_FAIL_NOMEM(s->err, of->n_ranks * sizeof *times, "a collective");
     /* Times are relative to now, and none is later. Ranks without a file are never late. */
     for (uint32_t i = 0; i < of->n_ranks && status == SYN_OK; i++)
-        times[i] = folded->places[i] == NONE ? -1e18
-                                             : -(double)(s->now - g->arrived[folded->places[i]].ns);
+        times[i] = (syn__sim_time){folded->places[i] == NONE
+                                       ? -1e18
+                                       : -(double)(s->now - g->arrived[folded->places[i]].ns),
+                                   i};
     if (status == SYN_OK)
         status = syn__sim_collective_ends(s->set->machine, of->ranks, of->n_ranks, call->comm_type,
                                           call->bytes, times, s->err);
     for (uint32_t i = 0; i < of->n_ranks && status == SYN_OK; i++)
-        if (folded->places[i] != NONE && times[i] > ends[folded->places[i]])
+        if (folded->places[i] != NONE && times[i].ns >= ends[folded->places[i]].ns)
             ends[folded->places[i]] = times[i];
     g->longest_ns = 0;
     for (uint32_t i = 0; i < folded->n_members && status == SYN_OK; i++) {
         const syn__sim_arrival a = g->arrived[i];
         const uint64_t ns =
-            syn__sim_scaled((uint64_t)fmin(ends[i], 2 * (double)MAX_NS), call->scale);
+            syn__sim_scaled((uint64_t)fmin(ends[i].ns, 2 * (double)MAX_NS), call->scale);
         if (ns > g->longest_ns) g->longest_ns = ns;
+        note_release(s, a.member, a.call,
+                     release_of(&g->arrived[folded->places[ends[i].by]], ends[i].by));
         status = run_until(s, a.member, s->members[a.member].program->calls[a.call].node,
                            syn__sim_sum(s->now, ns));
     }
@@ -191,11 +206,14 @@ static syn_status run_apart(syn__sim_run_state *s, syn__sim_meeting_state *g,
     return status;
 }
 
+/* last: the member that arrived last. */
 static syn_status run_together(syn__sim_run_state *s, const syn__sim_meeting_state *g,
-                               uint32_t n_members) {
+                               uint32_t n_members, uint32_t last) {
     const uint64_t end = syn__sim_sum(s->now, g->longest_ns);
     for (uint32_t i = 0; i < n_members; i++) {
         const syn__sim_arrival *a = &g->arrived[i];
+        if (a->ns < s->now)
+            note_release(s, a->member, a->call, release_of(&g->arrived[last], NONE));
         SYN_TRY(run_until(s, a->member, s->members[a->member].program->calls[a->call].node, end));
     }
     return SYN_OK;
@@ -208,14 +226,14 @@ static bool arrived_together(const syn__sim_run_state *s, const syn__sim_meeting
     return true;
 }
 
-/* Runs a collective at which all members have arrived. */
+/* Runs a collective at which all members have arrived; last: the member that arrived last. */
 static syn_status meet(syn__sim_run_state *s, syn__sim_meeting_state *g,
-                       const syn__sim_meeting *folded, const syn__sim_call *call) {
+                       const syn__sim_meeting *folded, const syn__sim_call *call, uint32_t last) {
     const bool apart = s->set->machine != NULL && (s->set->groups[folded->group].uneven ||
                                                    !arrived_together(s, g, folded->n_members));
     if (s->set->machine != NULL && !apart)
         SYN_TRY(syn__sim_price_of(s, folded->group, call, &g->longest_ns));
-    SYN_TRY(apart ? run_apart(s, g, folded, call) : run_together(s, g, folded->n_members));
+    SYN_TRY(apart ? run_apart(s, g, folded, call) : run_together(s, g, folded->n_members, last));
     g->n_calls++;
     g->bytes = syn__sim_sum(g->bytes, call->bytes);
     g->ns = syn__sim_sum(g->ns, g->longest_ns);
@@ -239,7 +257,8 @@ static syn_status arrive(syn__sim_run_state *s, uint32_t class, uint32_t node) {
     if (call->ns > g->longest_ns) g->longest_ns = call->ns;
     g->arrived[own] = (syn__sim_arrival){class, (uint32_t)(call - m->program->calls), s->now};
     if (g->n_arrived++ == 0) g->first = own;
-    return g->n_arrived < folded->n_members + folded->n_idle ? SYN_OK : meet(s, g, folded, call);
+    return g->n_arrived < folded->n_members + folded->n_idle ? SYN_OK
+                                                             : meet(s, g, folded, call, own);
 }
 
 /* ---- Messages ---- */
@@ -259,10 +278,12 @@ static void put(syn__sim_queue *q, syn__sim_member *m, uint32_t call, bool is_se
 }
 
 /* Runs a receive now: its send ends at sent_ns. With the times of the traces, a receive also takes
-   at least its own duration. */
-static syn_status receive(syn__sim_run_state *s, uint32_t class, uint32_t call, uint64_t sent_ns) {
+   at least its own duration. late: the send started after the receive, now. */
+static syn_status receive(syn__sim_run_state *s, uint32_t class, uint32_t call, uint64_t sent_ns,
+                          syn__sim_release sender, bool late) {
     const syn__sim_call *c = &s->members[class].program->calls[call];
     uint64_t end = s->set->machine != NULL ? s->now : syn__sim_sum(s->now, c->ns);
+    if (late || sent_ns > end) note_release(s, class, call, sender);
     if (sent_ns > end) end = sent_ns;
     return run_until(s, class, c->node, end);
 }
@@ -273,13 +294,17 @@ static syn_status post_receive(syn__sim_run_state *s, uint32_t class, uint32_t n
     const uint32_t index = m->of->links[m->program->calls[call].slot];
     const syn__sim_link *link = &s->folded->links[index];
     syn__sim_queue *q = &s->links[index];
-    if (link->from == NONE && link->is_absent) return receive(s, class, call, s->now);
+    const syn__sim_release nobody = {NONE, NONE, NONE};
+    if (link->from == NONE && link->is_absent)
+        return receive(s, class, call, s->now, nobody, false);
     if (q->first == NONE || !q->of_sends) {
         put(q, m, call, false);
         return SYN_OK;
     }
     const syn__sim_member *from = &s->members[link->from];
-    return receive(s, class, call, from->ends[take(q, from)]);
+    const uint32_t sent = take(q, from);
+    return receive(s, class, call, from->ends[sent], (syn__sim_release){link->from, sent, NONE},
+                   false);
 }
 
 static syn_status send_now(syn__sim_run_state *s, uint32_t class, uint32_t node) {
@@ -306,13 +331,15 @@ static syn_status send_now(syn__sim_run_state *s, uint32_t class, uint32_t node)
         put(q, m, call, true);
         return SYN_OK;
     }
-    return receive(s, link->to, take(q, &s->members[link->to]), end);
+    return receive(s, link->to, take(q, &s->members[link->to]), end,
+                   (syn__sim_release){class, call, NONE}, true);
 }
 
 /* ---- Nodes ---- */
 
 static syn_status start(syn__sim_run_state *s, uint32_t class, uint32_t node) {
     const syn__sim_member *m = &s->members[class];
+    if (m->before != NULL) m->before[node] = s->ended;
     switch (syn__sim_kind_of(m, node)) {
     case SYN__SIM_COLLECTIVE:
         return arrive(s, class, node);
@@ -409,6 +436,7 @@ static syn_status end_node(syn__sim_run_state *s, uint32_t class, uint32_t node)
 }
 
 static syn_status run_all(syn__sim_run_state *s) {
+    s->ended = NONE;
     for (uint32_t i = 0; i < s->folded->n_classes; i++) {
         for (uint32_t node = 0; node < s->members[i].program->n_nodes; node++)
             if (s->members[i].left[node] == 0) SYN_TRY(release(s, i, node));
@@ -417,12 +445,29 @@ static syn_status run_all(syn__sim_run_state *s) {
     while (s->n_events > 0) {
         const syn__sim_event e = next_event(s);
         s->now = e.ns;
+        s->ended = e.node;
         SYN_TRY(end_node(s, e.member, e.node));
     }
     return SYN_OK;
 }
 
 /* ---- Opening and closing ---- */
+
+/* Allocates what a timeline and the critical path need. */
+static syn_status open_records(const syn__sim_run_state *s, syn__sim_member *m) {
+    const size_t n = m->program->n_nodes + 1u, n_calls = m->program->n_calls + 1u;
+    const bool timeline = s->options->timeline != NULL, path = s->options->critical_path;
+    if (timeline) m->begins = syn_malloc(n * sizeof *m->begins);
+    if (timeline || path) m->node_ends = syn_malloc(n * sizeof *m->node_ends);
+    if (path) m->before = syn_malloc(n * sizeof *m->before);
+    if (path) m->released = syn_malloc(n_calls * sizeof *m->released);
+    if ((timeline && m->begins == NULL) || ((timeline || path) && m->node_ends == NULL) ||
+        (path && (m->before == NULL || m->released == NULL)))
+        return SYN_FAIL_NOMEM(s->err, n * sizeof *m->node_ends, "the times of a rank's nodes");
+    for (size_t i = 0; i < n && m->node_ends != NULL; i++) m->node_ends[i] = NO_TIME;
+    for (size_t i = 0; i < n_calls && path; i++) m->released[i].member = NONE;
+    return SYN_OK;
+}
 
 static syn_status open_member(syn__sim_run_state *s, uint32_t class) {
     syn__sim_member *m = &s->members[class];
@@ -439,13 +484,7 @@ static syn_status open_member(syn__sim_run_state *s, uint32_t class) {
     memcpy(m->left, p->n_deps, p->n_nodes * sizeof *m->left);
     for (uint32_t i = 0; i < m->n_lanes; i++) m->lanes[i].busy = m->lanes[i].next = NONE;
     order_lanes(s, m);
-    if (s->timeline == NULL) return SYN_OK;
-    m->begins = syn_malloc((p->n_nodes + 1u) * sizeof *m->begins);
-    m->node_ends = syn_malloc((p->n_nodes + 1u) * sizeof *m->node_ends);
-    if (m->begins == NULL || m->node_ends == NULL)
-        return SYN_FAIL_NOMEM(s->err, p->n_nodes * sizeof *m->begins, "a timeline");
-    for (uint32_t i = 0; i < p->n_nodes; i++) m->begins[i] = NO_TIME;
-    return SYN_OK;
+    return open_records(s, m);
 }
 
 static syn_status open_run(syn__sim_run_state *s) {
@@ -474,7 +513,8 @@ static void close_run(syn__sim_run_state *s) {
     for (size_t i = 0; i < s->folded->n_classes && s->members != NULL; i++) {
         syn__sim_member *m = &s->members[i];
         for (uint32_t k = 0; k < m->n_lanes && m->lanes != NULL; k++) syn_free(m->lanes[k].heap);
-        void *const all[] = {m->left, m->next, m->ends, m->lanes, m->begins, m->node_ends};
+        void *const all[] = {m->left,   m->next,      m->ends,   m->lanes,
+                             m->begins, m->node_ends, m->before, m->released};
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) syn_free(all[k]);
     }
     for (size_t i = 0; i < s->folded->n_meetings && s->meetings != NULL; i++)
@@ -484,9 +524,9 @@ static void close_run(syn__sim_run_state *s) {
 }
 
 syn_status syn__sim_run(syn_simulation *out, const syn__sim_set *set, const syn__sim_folded *folded,
-                        const char *timeline, syn_error *err) {
+                        const syn_simulate_options *options, syn_error *err) {
     syn__sim_run_state s = {
-        .set = set, .folded = folded, .timeline = timeline, .out = out, .err = err};
+        .set = set, .folded = folded, .options = options, .out = out, .err = err};
     syn_status status = open_run(&s);
     if (status == SYN_OK) status = run_all(&s);
     if (status == SYN_OK) status = syn__sim_report(&s);

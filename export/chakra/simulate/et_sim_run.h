@@ -17,6 +17,13 @@ typedef struct syn__sim_lane {
                       may */
 } syn__sim_lane;
 
+/* The call that released a collective or a receive. */
+typedef struct syn__sim_release {
+    uint32_t member, call; /* member SYN__SIM_NONE: none */
+    uint32_t place;        /* of a collective: the position of its rank in the group; SYN__SIM_NONE:
+                              any rank of the member */
+} syn__sim_release;
+
 typedef struct syn__sim_member {
     const syn__sim_program *program;
     const syn__sim_class *of;
@@ -30,7 +37,13 @@ typedef struct syn__sim_member {
     /* What runs now, since when, and the sums so far. */
     uint32_t n_computing, n_communicating;
     uint64_t since, compute_ns, exposed_ns, end_ns;
-    uint64_t *begins, *node_ends; /* per node; NULL: no timeline is written */
+    /* Records of a timeline and the critical path; NULL: not needed. */
+    uint64_t *begins, *node_ends; /* per node; an end of SYN__SIM_NO_TIME: it has not run */
+    uint32_t *before; /* per node: the node of this class at whose end it started or, if it
+                         communicates, at whose end it arrived; SYN__SIM_NONE: at the beginning */
+    /* Per call: of a collective, the call that arrived last, if it is another class's. Of a
+       receive, its send, if the receive waited for it. */
+    syn__sim_release *released;
 } syn__sim_member;
 
 /* A class that has arrived at a collective, with its call. */
@@ -66,7 +79,7 @@ typedef struct syn__sim_price {
 typedef struct syn__sim_run_state {
     const syn__sim_set *set;
     const syn__sim_folded *folded;
-    const char *timeline; /* path; NULL: none */
+    const syn_simulate_options *options;
     syn_simulation *out;
     syn__sim_member *members;
     syn__sim_meeting_state *meetings;
@@ -74,6 +87,7 @@ typedef struct syn__sim_run_state {
     syn__sim_event *events; /* a heap */
     size_t n_events, events_cap;
     uint64_t n_added, now;
+    uint32_t ended;         /* the node that ends now */
     syn__sim_price *prices; /* hash table */
     uint32_t n_prices, prices_cap;
     uint64_t message_ns, n_messages, message_bytes;
@@ -91,8 +105,11 @@ static inline syn__sim_call *syn__sim_call_of(const syn__sim_member *m, uint32_t
 /* The time of a collective on the machine; looked up if it is known. */
 syn_status syn__sim_price_of(syn__sim_run_state *s, uint32_t group, const syn__sim_call *call,
                              uint64_t *out) SYN_MUST_USE;
-/* Fills in *s->out after the run: results, timeline, and the deadlock if nodes have not run. */
+/* Fills in *s->out after the run: results, timeline, critical path, and the deadlock if nodes have
+   not run. */
 syn_status syn__sim_report(syn__sim_run_state *s) SYN_MUST_USE;
+/* Fills in the critical path of *s->out, which has the other results. */
+syn_status syn__sim_path(syn__sim_run_state *s) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

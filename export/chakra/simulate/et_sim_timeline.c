@@ -3,9 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "export/chakra/check/et_scan.h"
 #include "export/chakra/simulate/et_sim.h"
-#include "export/text/file_text.h"
 #include "syntorch/base/memory.h"
 
 struct syn__sim_timeline {
@@ -81,21 +79,6 @@ static uint32_t thread_of(const syn__sim_program *p, uint32_t node) {
     }
 }
 
-typedef struct names {
-    syn__str *list; /* per node of the file; they point into the file */
-    size_t n, cap;
-} names;
-
-static syn_status keep_name(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
-                            syn_error *err) {
-    names *all = user;
-    (void)offset;
-    SYN_TRY(syn_grow(&all->list, &all->cap, index + 1u, sizeof *all->list, err));
-    all->list[index] = node->name;
-    all->n = index + 1u;
-    return SYN_OK;
-}
-
 static void put_node(syn_sink *sink, const syn__sim_rank *rank, uint32_t thread, syn__str name,
                      uint64_t begin, uint64_t end) {
     char text[256];
@@ -109,32 +92,16 @@ static void put_node(syn_sink *sink, const syn__sim_rank *rank, uint32_t thread,
                     (end - begin) % 1000);
 }
 
-static syn_status put_nodes(const syn__sim_timeline *t, const syn__sim_set *set,
-                            const syn__sim_rank *rank, const syn__file_text *input,
-                            const uint64_t *begins, const uint64_t *ends, syn_error *err) {
-    const syn__sim_program *p = &set->programs[rank->program];
-    names all = {NULL, 0, 0};
-    syn__et_scan scan;
-    const syn__et_listener listener = {.user = &all, .node = keep_name};
-    syn_status s = syn__et_scan_open(&scan, input->data, input->bytes, &listener, err);
-    if (s == SYN_OK && all.n != p->n_nodes)
-        s = SYN_FAIL(err, SYN_E_IO, "%.300s changed while it was simulated", rank->path);
-    for (uint32_t i = 0; i < p->n_nodes && s == SYN_OK; i++)
-        if (begins[i] != SYN__SIM_NO_TIME)
-            put_node(t->sink, rank, thread_of(p, i), all.list[syn__et_scan_by_id(&scan, i)],
-                     begins[i], ends[i]);
-    syn__et_scan_close(&scan);
-    syn_free(all.list);
-    return s;
-}
-
 syn_status syn__sim_timeline_rank(syn__sim_timeline *t, const syn__sim_set *set,
                                   const syn__sim_rank *rank, const char *name,
                                   const uint64_t *begins, const uint64_t *ends, syn_error *err) {
-    syn__file_text input;
-    SYN_TRY(syn__file_text_open(&input, rank->path, set->max_unpacked_bytes, err));
-    put_labels(t->sink, set, rank, name);
-    const syn_status s = put_nodes(t, set, rank, &input, begins, ends, err);
-    syn__file_text_close(&input);
+    const syn__sim_program *p = &set->programs[rank->program];
+    syn__sim_names names;
+    const syn_status s = syn__sim_names_open(&names, set, rank, err);
+    if (s == SYN_OK) put_labels(t->sink, set, rank, name);
+    for (uint32_t i = 0; i < p->n_nodes && s == SYN_OK; i++)
+        if (ends[i] != SYN__SIM_NO_TIME)
+            put_node(t->sink, rank, thread_of(p, i), names.names[i], begins[i], ends[i]);
+    syn__sim_names_close(&names);
     return s;
 }

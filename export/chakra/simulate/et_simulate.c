@@ -7,7 +7,7 @@ static syn_status simulate(syn_simulation *out, syn__sim_set *set, syn__sim_fold
                            syn_error *err) {
     SYN_TRY(syn__sim_load(set, paths, n, options, err));
     SYN_TRY(syn__sim_fold(folded, set, err));
-    SYN_TRY(syn__sim_run(out, set, folded, options->timeline, err));
+    SYN_TRY(syn__sim_run(out, set, folded, options, err));
     return options->traffic ? syn__sim_traffic(out, set, err) : SYN_OK;
 }
 
@@ -34,5 +34,9 @@ void syn_simulation_free(syn_simulation *simulation) {
     syn_free(simulation->pairs);
     syn_free(simulation->rows);
     syn_free(simulation->deadlock);
+    syn_free(simulation->path);
+    syn_free(simulation->path_kinds);
+    syn_free(simulation->path_names);
+    syn_intern_free(&simulation->path_texts);
     *simulation = (syn_simulation){.n_nodes = 0};
 }

@@ -14,6 +14,7 @@
 
 #include "syntorch/base/intern.h"
 #include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware.h"
 
 SYN_API_BEGIN
 
@@ -35,6 +36,14 @@ typedef struct syn_simulate_options {
     const char *groups;  /* path of the group file; NULL: <prefix>.comm_group.json if it exists */
     const char *network; /* path of ASTRA-sim's network file; NULL: times of the traces */
     const char *system;  /* path of ASTRA-sim's system file; given if `network` is */
+    /* Another machine: the times of the traces were predicted for, or measured on, *from, and nodes
+       get the times that they have on *to. Communication is predicted from its kind, bytes and
+       ranks. The time of a compute node is predicted, too, if the prediction for *from reproduces
+       its time in the trace; otherwise it is scaled by the ratio of the predictions for *to and
+       *from. CPU ops and memory nodes keep their times. Both NULL: no change. Not with network. */
+    const syn_hardware *from, *to;
+    syn_dtype dtype; /* of matrix products, for `to`; SYN_DTYPE_COUNT: that of the metadata, or else
+                        bf16 */
     const syn_slow_ranks *slow; /* if ranges overlap, factors are multiplied */
     size_t n_slow;
     const syn_scaled_nodes *scaled; /* factors of all patterns that match are multiplied */
@@ -105,12 +114,20 @@ typedef struct syn_simulated_sum {
     uint64_t n_nodes, ns;
 } syn_simulated_sum;
 
+/* The machine for which a set's times were predicted, as in the metadata of the files. */
+typedef struct syn_set_hardware {
+    char machine[64], stack[64]; /* "": unknown */
+    bool own_constants;          /* from a hardware file, not those of a preset */
+} syn_set_hardware;
+
 typedef struct syn_simulation {
-    uint64_t n_nodes;  /* of all ranks */
-    uint64_t n_scaled; /* nodes of which at least one pattern matched */
-    uint64_t matched;  /* bit i: options.scaled[i] matched at least one node */
-    uint64_t n_run;    /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
-    uint64_t end_ns;   /* end of the last node */
+    uint64_t n_nodes;                /* of all ranks */
+    uint64_t n_scaled;               /* nodes of which at least one pattern matched */
+    uint64_t matched;                /* bit i: options.scaled[i] matched at least one node */
+    uint64_t n_compute, n_predicted; /* with `to`: compute nodes; those with predicted times */
+    syn_set_hardware hardware;       /* of the first rank */
+    uint64_t n_run;  /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
+    uint64_t end_ns; /* end of the last node */
     syn_simulated_rank *ranks;   /* ascending */
     size_t n_ranks, n_distinct;  /* n_distinct: ranks that were simulated */
     syn_simulated_row *rows;     /* per distinct rank */

@@ -3,6 +3,7 @@
 #include "export/simulate.h"
 
 #include "syntorch/base/memory.h"
+#include "syntorch/hardware/hardware.h"
 #include "tests/support/et_set.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
@@ -107,6 +108,18 @@ static void no_memory_elsewhere(void) {
     CHECK(test_without_memory(compare, &of) > 0);
 }
 
+static void no_memory_for_another_machine(void) {
+    static syn_hardware from, to;
+    syn_error err = {0};
+    const et_set s = set_clean();
+    const syn_simulate_options how = {
+        .from = &from, .to = &to, .dtype = SYN_DTYPE_COUNT, .threads = 1};
+    simulated of = {write_set(&s), &how};
+    CHECK_OK(syn_hardware_load(&from, "a100-80g", NULL, &err), err);
+    CHECK_OK(syn_hardware_load(&to, "h100", NULL, &err), err);
+    CHECK(test_without_memory(simulate, &of) > 0);
+}
+
 static void no_memory(void) {
     char paths[2][1024];
     et_set s = set_clean();
@@ -120,6 +133,7 @@ static void no_memory(void) {
 
 static const test_case cases[] = {{"clean_set", clean_set},
                                   {"no_memory", no_memory},
-                                  {"no_memory_elsewhere", no_memory_elsewhere}};
+                                  {"no_memory_elsewhere", no_memory_elsewhere},
+                                  {"no_memory_for_another_machine", no_memory_for_another_machine}};
 
 TEST_MAIN(cases)

@@ -44,8 +44,8 @@ def message(n):
     attrs = [("is_cpu_op", BOOL, int(n.get("cpu", False)))]
     if n["kind"] == COMP and not n.get("bare"):
         # 1.6 MB per us: the time of a rate of 1600 GB/s
-        attrs += [("num_ops", INT64, 1), ("tensor_size", UINT64,
-                                            min(n["us"] * 1600 * 1000, 2 ** 63))]
+        attrs += [("num_ops", INT64, n.get("ops", 1)),
+                  ("tensor_size", UINT64, n.get("bytes", min(n["us"] * 1600 * 1000, 2 ** 63)))]
         attrs += [("stream", INT64, n["stream"])] if n["stream"] else []
     elif n["kind"] != COMP:
         attrs += [("comm_size", INT64, n["size"])]
@@ -540,6 +540,51 @@ def what_if():
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
 
 
+def write_hardware(name, **changes):
+    """A machine without launch overhead and without a collective library, so that times are
+    quotients."""
+    hardware = {"peak_tflops": {"f32": 10, "bf16": 100}, "memory_gib": 80, "memory_gb_per_s": 1600,
+                "node_ranks": 2, "intra": {"alpha_us": 3, "gb_per_s": 50},
+                "inter": {"alpha_us": 10, "gb_per_s": 10}}
+    stack = {"name": "plain", "launch_us": 0, "matmul_efficiency": 1, "memory_efficiency": 1}
+    for key, value in changes.items():
+        (hardware if key in hardware else stack)[key] = value
+    with open(f"{name}.json", "w", encoding="utf-8") as f:
+        json.dump({"name": name, "hardware": hardware, "stack": stack}, f)
+
+
+def other_machine():
+    """Times on another machine: twice the memory bandwidth and 1 us per kernel; twice the peak in
+    bf16, and four times in f32; messages of 1 us and 100 GB/s."""
+    write_hardware("old")
+    write_hardware("new", memory_gb_per_s=3200, kernel_us=1, intra={"alpha_us": 1, "gb_per_s": 100},
+                   peak_tflops={"f32": 40, "bf16": 200})
+    # n1 100 -> 51 us, all-reduce 2 * 1 us + 4096 B / 100 GB/s, n3 50 -> 26 us, message 64 B
+    ns = 51000 + 2041 + 26000 + 1001
+    for options, end in [([], ns), (["--scale", "n1=0.5"], ns - 25500)]:
+        done = run("what-if", "hand", "--hw", "new.json", "--from", "old.json", "--json", *options)
+        said = json.loads(done.stdout) if done.stdout else {}
+        check(said and said["before"]["end_ns"] == 187000 and said["after"]["end_ns"] == end and
+              (said["compute_nodes"], said["predicted_compute_nodes"]) == (4, 0),
+              f"what-if --hw {options}: {said}, not {end}; {done.stderr}")
+    # 1e12 flops and 1 MB, which is a matrix product
+    write("flops", {0: [dict(comp(1, 77), ops=10 ** 12, bytes=10 ** 6)]}, {})
+    write_hardware("new", peak_tflops={"f32": 40, "bf16": 200})
+    for dtype, end in [("auto", 38500), ("bf16", 38500), ("f32", 19250)]:
+        done = run("what-if", "flops", "--hw", "new.json", "--from", "old.json", "--json",
+                   "--dtype", dtype)
+        check(json.loads(done.stdout)["after"]["end_ns"] == end, f"{dtype}: {done.stdout}")
+    write_hardware("blocks", blocking=1)
+    for options, text in [(["--hw", "h100"], "give it with --from"),
+                          (["--hw", "zz", "--from", "old.json"], "zz"),
+                          (["--drop", "n1", "--from", "h100"], "--from needs --hw"),
+                          (["--scale", "n1=2", "--dtype", "f32"], "--dtype needs --hw"),
+                          (["--hw", "h100", "--network", "a", "--system", "b"], "give one"),
+                          (["--hw", "blocks.json", "--from", "old.json"], "on only one of")]:
+        done = run("what-if", "hand", *options)
+        check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
+
+
 def differences():
     def ranks(size, last, us=10):
         return {r: [comp(1, us), coll(2, ALL_REDUCE, size, 1, [1]),
@@ -797,6 +842,44 @@ def machine_errors():
 # ---- Sets of synth ----
 
 
+def synth(out, hardware, layout):
+    done = subprocess.run([os.path.join(BUILD, "synth"), "--model-config", "gpt.json", "--out", out,
+                           "--hw", hardware, "--global-batch", "16", "--json", *layout.split()],
+                          capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"synth {layout}: {done.stderr}")
+    return json.loads(done.stdout)["predicted_step_ns"] if done.stdout else 0
+
+
+def as_predicted_elsewhere():
+    """A set of synth with the times of another machine ends like the set that synth predicts for
+    that machine, whose predictions know the shapes."""
+    with open("gpt.json", "w", encoding="utf-8") as f:
+        json.dump({"model_type": "gpt2", "n_embd": 1024, "n_head": 8, "n_layer": 4,
+                   "vocab_size": 50257, "n_positions": 512, "n_ctx": 512}, f)
+    for layout in ["--tp 2 --pp 2 --dp 2 --dtype bf16",
+                   "--dp 12 --zero 3 --global-batch 48 --dtype f32",
+                   "--tp 2 --pp 4 --sp --activation-recompute full --dtype bf16"]:
+        synth("a100", "a100-80g", layout)
+        for hardware in ["h100", "v100-32g"]:
+            want = synth("other", hardware, layout)
+            done = run("what-if", "a100", "--hw", hardware, "--json")
+            said = json.loads(done.stdout) if done.stdout else {}
+            check(said and abs(said["after"]["end_ns"] / want - 1) < 2e-4,
+                  f"{layout} on {hardware}: {said}, not {want}; {done.stderr}")
+            check(said["predicted_compute_nodes"] > 0.95 * said["compute_nodes"], said)
+        for name in os.listdir("."):
+            if name.startswith(("a100.", "other.")):
+                os.remove(name)
+    synth("a100", "a100-80g", "--dp 2 --dtype bf16")
+    done = run("what-if", "a100", "--hw", "h100", "--from", "v100-32g")
+    check(b"those of a100-80g+megatron, not of v100-32g+megatron" in done.stderr, done.stderr)
+    done = run("what-if", "a100", "--hw", "a100-80g", "--json")
+    said = json.loads(done.stdout)
+    check(said["before"] == said["after"], f"the same machine: {said}")
+    check(b"times of h100+megatron instead of a100-80g+megatron" in
+          run("what-if", "a100", "--hw", "h100").stdout, "the machines' names")
+
+
 def as_predicted():
     """Without a machine, streams overlap as in the run that synth predicts, although the traces
     order all collectives of a rank for simulators with one communication slot."""
@@ -815,13 +898,10 @@ def as_predicted():
     with open("gpt.json", "w", encoding="utf-8") as f:
         json.dump(config, f)
     for layout in layouts:
-        done = subprocess.run([os.path.join(BUILD, "synth"), "--model-config", "gpt.json", "--out",
-                               "set", "--hw", "a100-80g", "--global-batch", "16", "--json",
-                               *layout.split()], capture_output=True, text=True, check=False)
-        predicted = json.loads(done.stdout)["predicted_step_ns"] if done.stdout else 0
+        predicted = synth("set", "a100-80g", layout)
         ours = simulate("set")
         check(predicted > 0 and abs(ours["end_ns"] / predicted - 1) < 1e-5,
-              f"{layout}: {ours['end_ns']} ns simulated, {predicted} ns predicted; {done.stderr}")
+              f"{layout}: {ours['end_ns']} ns simulated, {predicted} ns predicted")
         check(ours["distinct_ranks"] <= 6, f"{layout}: {ours['distinct_ranks']} distinct ranks")
         with open("set.0.et", "rb") as f:
             nodes = read_et(f.read())[1]
@@ -838,6 +918,7 @@ if __name__ == "__main__":
     enter_folder()
     by_hand()
     what_if()
+    other_machine()
     path_by_hand()
     differences()
     as_second_simulator()
@@ -850,4 +931,5 @@ if __name__ == "__main__":
     too_long()
     as_astra_sim()
     as_predicted()
+    as_predicted_elsewhere()
     finish()

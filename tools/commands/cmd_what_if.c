@@ -7,14 +7,18 @@
 #include "export/simulate.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/sink.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 
 static struct arguments {
-    const char *input, *groups, *network, *system, *scale, *drop;
+    const char *input, *groups, *network, *system, *scale, *drop, *hw, *from;
     uint64_t max_unpacked_bytes;
+    int dtype; /* index into dtypes */
     bool json;
 } args;
+
+static const syn_dtype dtypes[] = {SYN_DTYPE_COUNT, SYN_BF16, SYN_F16, SYN_F32};
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX",
@@ -24,6 +28,13 @@ static const cli_option options[] = {
      "of a collective such as ALL_REDUCE, or COMPUTE, COLLECTIVES or MESSAGES",
      0, 0},
     {"drop", CLI_TEXT, &args.drop, "NODES,...", "these nodes take no time", 0, 0},
+    {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
+     "all nodes take the time that they have on another machine; STACK: default: that of the set",
+     0, 0},
+    {"from", CLI_TEXT, &args.from, "MACHINE[+STACK]",
+     "machine of the times in the set, for --hw; default: from the set's metadata", 0, 0},
+    {"dtype", CLI_CHOICE, &args.dtype, "auto|bf16|f16|f32",
+     "dtype of matrix products, for --hw; auto: from the set's metadata, otherwise bf16", 0, 0},
     {"groups", CLI_TEXT, &args.groups, "FILE",
      "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
     {"network", CLI_TEXT, &args.network, "FILE",
@@ -36,7 +47,8 @@ static const cli_option options[] = {
 
 static const char *const examples[] = {
     "syntorch what-if outputs/trace --scale '*attn*=0.5'",
-    "syntorch what-if outputs/trace --scale COLLECTIVES=0.5,MESSAGES=0.5 --drop '*dropout*'", NULL};
+    "syntorch what-if outputs/trace --scale COLLECTIVES=0.5,MESSAGES=0.5 --drop '*dropout*'",
+    "syntorch what-if outputs/trace --hw h100", NULL};
 
 static const cli_program program = {"syntorch what-if",
                                     "Simulates a set of Chakra execution traces twice, unchanged "
@@ -104,6 +116,48 @@ static syn_status read_changes(changes *c, syn_error *err) {
     return read_list(c, c->text + n_scale, false, err);
 }
 
+/* ---- Another machine ---- */
+
+typedef struct machines {
+    syn_hardware from, to;
+} machines;
+
+/* Loads the machine of the set's times: the one in the metadata, or --from. */
+static syn_status load_from(syn_hardware *from, const syn_set_hardware *set, syn_error *err) {
+    const char *stack = set->stack[0] != '\0' ? set->stack : NULL;
+    if (args.from == NULL && set->machine[0] == '\0')
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the set does not name the machine of its times: give it with --from");
+    if (args.from == NULL && set->own_constants)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "this set was timed with the hardware file of '%.63s+%.63s', not with a "
+                        "preset: give the file with --from",
+                        set->machine, set->stack);
+    SYN_TRY(syn_hardware_load(from, args.from != NULL ? args.from : set->machine, stack, err));
+    if (set->machine[0] == '\0' || (strcmp(set->machine, from->name) == 0 &&
+                                    (stack == NULL || strcmp(stack, from->stack.name) == 0)))
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "the times in this set are those of %.63s+%.63s, not of %.63s+%.63s: omit "
+                    "--from",
+                    set->machine, set->stack, from->name, from->stack.name);
+}
+
+static syn_status load_machines(machines *m, const syn_simulation *before, syn_error *err) {
+    SYN_TRY(load_from(&m->from, &before->hardware, err));
+    SYN_TRY(syn_hardware_load(&m->to, args.hw, m->from.stack.name, err));
+    syn_hardware_set_sharing(&m->from, (int32_t)before->n_ranks);
+    syn_hardware_set_sharing(&m->to, (int32_t)before->n_ranks);
+    if ((m->from.stack.blocking != 0) != (m->to.stack.blocking != 0))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "communication blocks computation on only one of %.63s+%.63s and "
+                        "%.63s+%.63s (\"blocking\"), so the set has other dependencies on --hw",
+                        m->from.name, m->from.stack.name, m->to.name, m->to.stack.name);
+    if (before->end_ns == 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "the set has no times that --hw could change");
+    return SYN_OK;
+}
+
 /* ---- Output ---- */
 
 /* Sums over ranks, divided by their number. */
@@ -136,6 +190,10 @@ static syn_status print_json(const syn_simulation *before, const syn_simulation 
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_printf(out, "{\"changed_nodes\": %" PRIu64, after->n_scaled);
+    if (args.hw != NULL)
+        syn_sink_printf(out,
+                        ", \"compute_nodes\": %" PRIu64 ", \"predicted_compute_nodes\": %" PRIu64,
+                        after->n_compute, after->n_predicted);
     for (int i = 0; i < 2; i++)
         syn_sink_printf(out,
                         ", \"%s\": {\"end_ns\": %.0f, \"compute_ns\": %.0f, \"exposed_ns\": %.0f, "
@@ -146,9 +204,25 @@ static syn_status print_json(const syn_simulation *before, const syn_simulation 
     return syn_sink_close(out, true, err);
 }
 
-static void print_text(const syn_simulation *before, const syn_simulation *after) {
+static void print_machines(const syn_simulation *after, const machines *m) {
+    char from[160], to[160];
+    printf("times of %s instead of %s: communication is predicted, and so are %" PRIu64
+           " of %" PRIu64 " compute nodes\n",
+           syn_hardware_title(&m->to, to, sizeof to),
+           syn_hardware_title(&m->from, from, sizeof from), after->n_predicted, after->n_compute);
+    if (after->n_predicted < after->n_compute)
+        printf("note: the times of the other %" PRIu64
+               " compute nodes are scaled by the ratio of predictions from their flops and bytes\n",
+               after->n_compute - after->n_predicted);
+}
+
+static void print_text(const syn_simulation *before, const syn_simulation *after,
+                       const machines *m) {
     const sums a = sums_of(before), b = sums_of(after);
-    printf("%" PRIu64 " of %" PRIu64 " nodes are changed\n\n", after->n_scaled, after->n_nodes);
+    if (args.hw != NULL) print_machines(after, m);
+    if (args.scale != NULL || args.drop != NULL)
+        printf("%" PRIu64 " of %" PRIu64 " nodes are changed\n", after->n_scaled, after->n_nodes);
+    printf("\n");
     printf("%-24s %10s %10s\n", "", "before", "after");
     print_row("end", a.end_ns, b.end_ns);
     print_row("compute, mean of ranks", a.compute_ns, b.compute_ns);
@@ -163,7 +237,8 @@ static syn_status check(const syn_simulation *sim, syn_error *err) {
     return SYN_FAIL(err, SYN_E_FORMAT, "the set deadlocks: %s", sim->deadlock);
 }
 
-static syn_status compare(const char *const *paths, size_t n, const changes *c, syn_error *err) {
+static syn_status compare(const char *const *paths, size_t n, const changes *c, machines *m,
+                          syn_error *err) {
     syn_simulation before = {.n_nodes = 0}, after = {.n_nodes = 0};
     syn_simulate_options how = {.groups = args.groups,
                                 .network = args.network,
@@ -174,15 +249,21 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     if (s == SYN_OK) s = check(&before, err);
     how.scaled = c->list;
     how.n_scaled = c->n;
+    if (s == SYN_OK && args.hw != NULL) {
+        s = load_machines(m, &before, err);
+        how.from = &m->from;
+        how.to = &m->to;
+        how.dtype = dtypes[args.dtype];
+    }
     if (s == SYN_OK) s = syn_simulate(&after, paths, n, &how, err);
     if (s == SYN_OK) s = check(&after, err);
-    if (s == SYN_OK && after.n_scaled == 0)
+    if (s == SYN_OK && c->n > 0 && after.n_scaled == 0)
         s = SYN_FAIL(err, SYN_E_INVALID, "no node matches the patterns of --scale and --drop");
     for (size_t i = 0; i < c->n && s == SYN_OK; i++)
         if ((after.matched >> i & 1) == 0)
             fprintf(stderr, "note: no node matches '%s'\n", c->list[i].pattern);
     if (s == SYN_OK && args.json) s = print_json(&before, &after, err);
-    else if (s == SYN_OK) print_text(&before, &after);
+    else if (s == SYN_OK) print_text(&before, &after, m);
     syn_simulation_free(&before);
     syn_simulation_free(&after);
     return s;
@@ -196,13 +277,22 @@ int command_what_if(int argc, char **argv) {
     const int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (args.scale == NULL && args.drop == NULL)
-        return cli_fail(&program, CLI_USAGE, "--scale or --drop says what to change");
+    if (args.scale == NULL && args.drop == NULL && args.hw == NULL)
+        return cli_fail(&program, CLI_USAGE, "--scale, --drop or --hw says what to change");
+    if ((args.from != NULL || args.dtype != 0) && args.hw == NULL)
+        return cli_fail(&program, CLI_USAGE, "--%s needs --hw, the machine after the change",
+                        args.from != NULL ? "from" : "dtype");
+    if (args.hw != NULL && args.network != NULL)
+        return cli_fail(&program, CLI_USAGE,
+                        "--hw and --network both determine the times of communication; give one");
     if ((args.network == NULL) != (args.system == NULL))
         return cli_fail(&program, CLI_USAGE,
                         "--network and --system describe one machine; give both or none");
-    syn_status s = read_changes(&c, &err);
-    if (s == SYN_OK) s = compare(paths, n, &c, &err);
+    machines *m = syn_malloc(sizeof *m); /* too large for the stack */
+    syn_status s =
+        m != NULL ? read_changes(&c, &err) : SYN_FAIL_NOMEM(&err, sizeof *m, "the machines");
+    if (s == SYN_OK) s = compare(paths, n, &c, m, &err);
+    syn_free(m);
     syn_free(c.text);
     syn_free(c.list);
     return cli_done(&program, s, &err);

@@ -141,6 +141,8 @@ typedef struct syn__sim_set {
     syn__sim_rank *ranks; /* ascending */
     size_t n_ranks;
     uint64_t n_nodes, n_scaled, matched; /* the last two: as in syn_simulation */
+    uint64_t n_compute, n_predicted;     /* the same */
+    syn_set_hardware hardware;           /* the same */
     bool predicted;                      /* communication has predicted times */
     bool has_group_file;
     uint64_t max_unpacked_bytes;

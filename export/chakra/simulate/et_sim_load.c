@@ -127,21 +127,46 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const syn__s
     return SYN_OK;
 }
 
+typedef struct finding {
+    syn__sim_set *set;
+    pthread_mutex_t *lock;
+} finding;
+
+/* Finds a group while other threads may add groups. The lists of ranks never move. */
+static syn_status find_group(void *user, syn__str name, syn_graph_group *out, syn_error *err) {
+    const finding *f = user;
+    uint32_t group;
+    pthread_mutex_lock(f->lock);
+    const syn_status s = group_of(f->set, name.text, name.bytes, &group, err);
+    *out = (syn_graph_group){.id = 1};
+    if (s == SYN_OK) {
+        out->ranks = f->set->groups[group].ranks;
+        out->n_ranks = f->set->groups[group].n_ranks;
+    }
+    pthread_mutex_unlock(f->lock);
+    return s;
+}
+
 /* Reads a file, and then adds its rank to the set, which other threads may do at the same time. */
 static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et_file *file,
                            const syn_simulate_options *options, pthread_mutex_t *lock,
                            syn_error *err) {
     syn__sim_file read;
+    finding f = {set, lock};
+    const syn__sim_reading with = {set->machine, options, find_group, &f};
     *rank = (syn__sim_rank){.rank = file->rank, .slow = 1, .path = syn_strdup(file->path)};
     if (rank->path == NULL) return SYN_FAIL_NOMEM(err, strlen(file->path), "a path");
     for (size_t i = 0; i < options->n_slow; i++)
         if (file->rank >= options->slow[i].first && file->rank <= options->slow[i].last)
             rank->slow *= options->slow[i].factor;
-    syn_status s = syn__sim_file_read(&read, file->path, file->rank, set->machine, options, err);
+    syn_status s = syn__sim_file_read(&read, file->path, file->rank, &with, err);
     pthread_mutex_lock(lock);
     set->n_nodes += read.program.n_nodes;
     set->n_scaled += read.n_scaled;
     set->matched |= read.matched;
+    set->n_compute += read.n_compute;
+    set->n_predicted += read.n_predicted;
+    if (rank == set->ranks) set->hardware = read.meta.hardware;
     set->predicted = set->predicted || read.predicted;
     if (s == SYN_OK) s = add_slots(set, rank, &read, err);
     if (s == SYN_OK) s = add_program(set, &read.program, &rank->program, err);

@@ -72,10 +72,13 @@ static void read_attributes(const syn__et_node *node, attributes *out) {
 typedef struct reader {
     const syn__sim_machine *machine;
     const syn_simulate_options *options;
+    const syn__sim_reading *with;
     const char *path;
     int32_t rank;
     syn__sim_file *out;
     size_t kinds_cap, values_cap, calls_cap;
+    syn_graph_group *groups; /* per group slot, for options->to */
+    size_t n_groups, groups_cap;
     int64_t streams[SYN__SIM_STREAMS];
     struct waived {
         uint32_t node; /* of the file */
@@ -101,8 +104,19 @@ static uint64_t traced_ns(const attributes *a, uint64_t micros) {
     return micros <= INT64_MAX / 1000 ? micros * 1000 : (uint64_t)INT64_MAX;
 }
 
-static uint64_t compute_ns(const reader *r, const attributes *a, uint64_t micros) {
+static uint64_t compute_ns(reader *r, const syn__et_node *node, const attributes *a) {
     const int64_t ops = a->values[NUM_OPS], bytes = a->values[TENSOR_SIZE];
+    const uint64_t micros = node->duration_micros;
+    if (r->options->to != NULL) {
+        const syn__sim_timed timed = {node, ops, bytes, traced_ns(a, micros),
+                                      a->values[WALL_NS] < 0 && a->values[PREDICTED_NS] >= 0};
+        bool exact;
+        const uint64_t ns = syn__sim_retime_compute(&timed, &r->out->meta, r->options->from,
+                                                    r->options->to, &exact);
+        r->out->n_compute++;
+        r->out->n_predicted += exact;
+        return ns;
+    }
     if (r->machine == NULL) return traced_ns(a, micros);
     return syn__sim_compute_ns(r->machine, ops > 0 ? (uint64_t)ops : 0,
                                bytes > 0 ? (uint64_t)bytes : 0, micros);
@@ -156,23 +170,46 @@ static uint8_t stream_of(reader *r, int64_t stream) {
     return (uint8_t)p->n_streams++;
 }
 
+/* The time of a collective or message. */
+static syn_status call_ns(reader *r, const syn__et_node *node, const attributes *a, uint32_t slot,
+                          uint64_t *out) {
+    const syn_hardware *to = r->options->to;
+    const uint64_t bytes = (uint64_t)a->values[COMM_SIZE];
+    *out = traced_ns(a, node->duration_micros);
+    if (to == NULL) return SYN_OK;
+    if (node->type != SYN__ET_COMM_COLL_NODE) {
+        const bool sends = node->type == SYN__ET_COMM_SEND_NODE;
+        *out = syn__sim_retime_message(node, to, bytes, r->rank,
+                                       (int32_t)a->values[sends ? COMM_DST : COMM_SRC]);
+        return SYN_OK;
+    }
+    SYN_TRY(syn_grow(&r->groups, &r->groups_cap, slot + 1u, sizeof *r->groups, r->err));
+    if (slot == r->n_groups) {
+        SYN_TRY(r->with->group(r->with->user, a->group, &r->groups[slot], r->err));
+        r->n_groups++;
+    }
+    *out = syn__sim_retime_collective(node, to, (int)a->values[COMM_TYPE], bytes, &r->groups[slot]);
+    return SYN_OK;
+}
+
 static syn_status add_call(reader *r, const syn__et_node *node, const attributes *a, uint32_t index,
                            uint32_t slot) {
     const double scale = scale_of(r, node, a);
     r->out->predicted = r->out->predicted || a->values[PREDICTED_NS] != ABSENT;
     syn__sim_program *p = &r->out->program;
     const int64_t bytes = a->values[COMM_SIZE], type = a->values[COMM_TYPE];
+    uint64_t ns;
     if (bytes == ABSENT || bytes < 0 || bytes > MAX_BYTES)
         return refuse(r, node->id, "has no valid comm_size");
+    SYN_TRY(call_ns(r, node, a, slot, &ns));
     SYN_TRY(syn_grow(&p->calls, &r->calls_cap, p->n_calls + 1u, sizeof *p->calls, r->err));
-    p->calls[p->n_calls] =
-        (syn__sim_call){.id = node->id,
-                        .bytes = (uint64_t)bytes,
-                        .ns = syn__sim_scaled(traced_ns(a, node->duration_micros), scale),
-                        .scale = scale,
-                        .node = index,
-                        .slot = slot,
-                        .comm_type = type < 0 ? 0 : (uint8_t)type};
+    p->calls[p->n_calls] = (syn__sim_call){.id = node->id,
+                                           .bytes = (uint64_t)bytes,
+                                           .ns = syn__sim_scaled(ns, scale),
+                                           .scale = scale,
+                                           .node = index,
+                                           .slot = slot,
+                                           .comm_type = type < 0 ? 0 : (uint8_t)type};
     p->values[index] = p->n_calls++;
     return SYN_OK;
 }
@@ -239,7 +276,7 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
                           "has no num_ops or tensor_size, which roofline-enabled needs");
         p->values[index] =
             syn__sim_scaled(a.values[IS_CPU_OP] > 0 ? traced_ns(&a, node->duration_micros)
-                                                    : compute_ns(r, &a, node->duration_micros),
+                                                    : compute_ns(r, node, &a),
                             scale_of(r, node, &a));
         if (a.values[IS_CPU_OP] > 0) return SYN_OK;
         p->kinds[index] =
@@ -407,10 +444,23 @@ void syn__sim_program_free(syn__sim_program *p) {
     *p = (syn__sim_program){0};
 }
 
+static void set_meta(reader *r, const syn__et_meta *meta) {
+    syn__sim_meta_read(&r->out->meta, meta);
+    if (r->options->to != NULL && r->options->dtype != SYN_DTYPE_COUNT)
+        r->out->meta.dtype = r->options->dtype;
+}
+
+static syn_status hear_meta(void *user, const syn__et_meta *meta, syn_error *err) {
+    (void)err;
+    set_meta(((listening *)user)->reader, meta);
+    return SYN_OK;
+}
+
 static syn_status read_nodes(reader *r, const char *data, size_t bytes) {
     syn__et_scan scan;
     listening l = {.reader = r};
-    const syn__et_listener listener = {.user = &l, .node = hear_node, .fault = hear_fault};
+    const syn__et_listener listener = {
+        .user = &l, .meta = hear_meta, .node = hear_node, .fault = hear_fault};
     syn_status s = syn__et_scan_open(&scan, data, bytes, &listener, r->err);
     if (s == SYN_OK && l.faulty) s = refuse_fault(r, &l);
     if (s == SYN_OK && scan.n_nodes == 0)
@@ -433,13 +483,19 @@ static syn_status read_text(reader *r) {
 }
 
 syn_status syn__sim_file_read(syn__sim_file *out, const char *path, int32_t rank,
-                              const syn__sim_machine *machine, const syn_simulate_options *options,
-                              syn_error *err) {
-    reader r = {
-        .machine = machine, .options = options, .path = path, .rank = rank, .out = out, .err = err};
+                              const syn__sim_reading *with, syn_error *err) {
+    reader r = {.machine = with->machine,
+                .options = with->options,
+                .with = with,
+                .path = path,
+                .rank = rank,
+                .out = out,
+                .err = err};
     *out = (syn__sim_file){.predicted = false};
+    set_meta(&r, &(syn__et_meta){.n_attrs = 0}); /* of files without metadata */
     const syn_status s = read_text(&r);
     syn_free(r.waived);
+    syn_free(r.groups);
     return s;
 }
 

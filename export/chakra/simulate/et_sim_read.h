@@ -2,7 +2,7 @@
 #ifndef EXPORT_ET_SIM_READ_H
 #define EXPORT_ET_SIM_READ_H
 
-#include "export/chakra/simulate/et_sim.h"
+#include "export/chakra/simulate/et_sim_retime.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,12 +15,22 @@ typedef struct syn__sim_file {
     syn_intern groups, channels; /* names, and syn__sim_channel as bytes; ids are slots */
     uint64_t n_scaled, matched;  /* as in syn_simulation */
     bool predicted;              /* some nodes have predicted times */
+    syn__sim_meta meta;
+    uint64_t n_compute, n_predicted; /* as in syn_simulation */
 } syn__sim_file;
+
+/* What a file is read with. */
+typedef struct syn__sim_reading {
+    const syn__sim_machine *machine; /* NULL: times of the traces */
+    const syn_simulate_options *options;
+    /* Finds the ranks of the group with that name, for options->to; n_ranks 0: unknown. */
+    syn_status (*group)(void *user, syn__str name, syn_graph_group *out, syn_error *err);
+    void *user;
+} syn__sim_reading;
 
 /* The caller closes the file, also after a failure. */
 syn_status syn__sim_file_read(syn__sim_file *out, const char *path, int32_t rank,
-                              const syn__sim_machine *machine, const syn_simulate_options *options,
-                              syn_error *err) SYN_MUST_USE;
+                              const syn__sim_reading *with, syn_error *err) SYN_MUST_USE;
 void syn__sim_file_close(syn__sim_file *file);
 void syn__sim_program_free(syn__sim_program *program);
 

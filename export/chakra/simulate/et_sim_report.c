@@ -181,6 +181,9 @@ syn_status syn__sim_report(syn__sim_run_state *s) {
     out->n_nodes = set->n_nodes;
     out->n_scaled = set->n_scaled;
     out->matched = set->matched;
+    out->n_compute = set->n_compute;
+    out->n_predicted = set->n_predicted;
+    out->hardware = set->hardware;
     out->n_ranks = set->n_ranks;
     out->n_distinct = s->folded->n_classes;
     out->n_absent = s->folded->n_absent;

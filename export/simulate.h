@@ -32,10 +32,34 @@ typedef struct syn_scaled_nodes {
     double factor;
 } syn_scaled_nodes;
 
+/* Algorithms of collectives. RING, DIRECT (each rank sends to each other one at the same time) and
+   HALVING_DOUBLING are those of ASTRA-sim; DOUBLING and TREE those of syn_expansion. DOUBLING and
+   HALVING_DOUBLING differ in all-reduces, where DOUBLING exchanges all data in each round. Groups
+   whose size is no power of two use rings instead of both. */
+typedef enum syn_algorithm {
+    SYN_ALGORITHM_RING,
+    SYN_ALGORITHM_DIRECT,
+    SYN_ALGORITHM_HALVING_DOUBLING,
+    SYN_ALGORITHM_DOUBLING,
+    SYN_ALGORITHM_TREE
+} syn_algorithm;
+/* "ring", "direct", "halvingDoubling", "doubling" or "tree". Returns false for other names. */
+bool syn_algorithm_named(const char *name, syn_algorithm *out);
+
+typedef struct syn_collective_algorithm {
+    const char *kind; /* "ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER" or "ALL_TO_ALL" */
+    syn_algorithm algorithm;
+} syn_collective_algorithm;
+
 typedef struct syn_simulate_options {
     const char *groups;  /* path of the group file; NULL: <prefix>.comm_group.json if it exists */
     const char *network; /* path of ASTRA-sim's network file; NULL: times of the traces */
     const char *system;  /* path of ASTRA-sim's system file; given if `network` is */
+    /* With `network`: algorithms of collectives instead of rings. Such a collective starts when the
+       last rank arrives, ends on all ranks at the same time, and is flat: on several dimensions, a
+       round takes as long as its slowest message. */
+    const syn_collective_algorithm *algorithms;
+    size_t n_algorithms;
     /* Another machine: the times of the traces were predicted for, or measured on, *from, and nodes
        get the times that they have on *to. Communication is predicted from its kind, bytes and
        ranks. The time of a compute node is predicted, too, if the prediction for *from reproduces

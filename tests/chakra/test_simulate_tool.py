@@ -776,6 +776,7 @@ def as_astra_sim():
     write("pair", {r: [comp(1, 10), coll(2, ALL_REDUCE, 16 << 20, 0, [1])] for r in range(2)}, {})
     check(ends(simulate("pair", *pair)) == [55124] * 2, ends(simulate("pair", *pair)))
     switches()
+    algorithms()
     notations()
     machine_errors()
 
@@ -800,6 +801,75 @@ def switches():
     write("switch", {r: [comp(1, 10), send(2, r, r + 4, 5, 1 << 20, [1]) if r < 4 else
                          recv(2, r - 4, r, 5, 1 << 20, [1])] for r in range(8)}, {})
     check(ends(simulate("switch", *machine)) == [208312] * 8, simulate("switch", *machine))
+
+
+# The ends of collectives in ASTRA-sim 518bd51 with other algorithms: topology with 50 GB/s and 700
+# ns, ranks, group (None: all), kind, bytes, algorithm, ns.
+OTHER_ALGORITHMS = [
+    ("FullyConnected", 8, None, ALL_REDUCE, 1 << 20, "direct", 6555),
+    ("FullyConnected", 8, None, ALL_REDUCE, 1 << 20, "halvingDoubling", 39178),
+    ("Ring", 8, None, ALL_GATHER, 1 << 20, "halvingDoubling", 141658),
+    ("Ring", 8, None, REDUCE_SCATTER, 3 << 16, "halvingDoubling", 8278),
+    ("Switch", 16, None, ALL_TO_ALL, 1 << 20, "direct", 2640),
+    ("Ring", 8, [1, 3, 4, 6], ALL_REDUCE, 1 << 20, "direct", 14972),
+    ("Ring", 16, [8, 10, 12, 14, 1, 3, 5, 7], ALL_REDUCE, 1 << 20, "halvingDoubling", 53178),
+    ("Switch", 4, None, REDUCE_SCATTER, 1 << 20, "direct", 6791),
+    ("Ring", 8, [0, 4], ALL_GATHER, 1 << 20, "direct", 22351),
+]
+KIND_NAMES = {ALL_REDUCE: "ALL_REDUCE", ALL_GATHER: "ALL_GATHER", ALL_TO_ALL: "ALL_TO_ALL",
+              REDUCE_SCATTER: "REDUCE_SCATTER"}
+
+
+def remove_set(prefix):
+    for name in os.listdir("."):
+        if name.startswith(prefix + ".") and name.endswith(".et"):
+            os.remove(name)
+
+
+def machine_of(topology, ranks, **system):
+    return write_machine({"topology": [topology], "npus_count": [ranks], "bandwidth": [50.0],
+                          "latency": [700.0]},
+                         {**SYSTEM, **{f"{kind}-implementation": ["ring"] for kind in KINDS},
+                          "roofline-enabled": 0, **system})
+
+
+def what_if_algorithm(prefix, chosen, machine):
+    done = run("what-if", prefix, "--json", "--collective", chosen, *machine)
+    return json.loads(done.stdout)["after"]["end_ns"] if done.stdout else done.stderr
+
+
+def algorithms():
+    for topology, n, group, kind, size, name, ns in OTHER_ALGORITHMS:
+        remove_set("one")
+        write("one", {r: [coll(2, kind, size, 1 if group else 0)] if r in (group or range(n))
+                      else [comp(1, 1)] for r in range(n)}, {1: group} if group else {})
+        ours = what_if_algorithm("one", f"{KIND_NAMES[kind]}={name}", machine_of(topology, n))
+        check(ours == ns, f"{name} on {topology}: {ours} ns, ASTRA-sim: {ns} ns")
+    # the messages of `expand`, without delays of endpoints and reductions
+    for topology, n in [("FullyConnected", 8), ("Ring", 8), ("Switch", 6), ("Ring", 11)]:
+        machine = machine_of(topology, n, **{"endpoint-delay": 0, "local-mem-bw": 1e12})
+        for kind, name in [(ALL_REDUCE, "tree"), (ALL_REDUCE, "doubling"), (ALL_REDUCE, "ring"),
+                           (ALL_GATHER, "doubling"), (REDUCE_SCATTER, "doubling")]:
+            remove_set("one")
+            remove_set("messages")
+            write("one", {r: [comp(1, 20), coll(2, kind, 3 << 18, 0, [1]), comp(3, 10, [2])]
+                          for r in range(n)}, {})
+            run("expand", "one", "--out", "messages", "--algorithm", name)
+            ours = what_if_algorithm("one", f"{KIND_NAMES[kind]}={name}", machine)
+            theirs = simulate("messages", *machine)["end_ns"]
+            check(abs(ours - theirs) <= 0.002 * theirs,
+                  f"{KIND_NAMES[kind]} by {name} on {n} ranks, {topology}: {ours} and {theirs} ns")
+    machine = machine_of("Ring", 4)
+    remove_set("one")
+    write("one", {r: [coll(2, ALL_REDUCE, 64, 0)] for r in range(4)}, {})
+    for options, text in [(["--collective", "ALL_REDUCE=ring"], "needs --network"),
+                          (["--collective", "ALL_REDUCE", *machine], "is not a list such as"),
+                          (["--collective", "ALL_REDUCE=oneRing", *machine], "is not a list"),
+                          (["--collective", "ALL_TO_ALL=tree", *machine], "no algorithm 'tree'"),
+                          (["--collective", "BROADCAST=ring", *machine], "BROADCAST has no"),
+                          (["--collective", "zz=ring", *machine], "zz has no algorithm")]:
+        done = run("what-if", "one", *options)
+        check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
 
 
 def notations():

@@ -360,7 +360,7 @@ CHOOSES = {  # the command that is run with each choice
     "syntorch convert-all": "traces --out_dir et",
     "syntorch expand": "outputs/trace --out choice",
     "syntorch export": "--input choice.et --output choice.json",
-    "syntorch what-if": "outputs/trace --hw h100",
+    "syntorch what-if": "outputs/trace --hw h100 --from a100-80g",
     "syntorch repair": "--input host.0.json --output choice.json",
 }
 NEEDED = {"--page": " --format svg", "--view": " --format svg", "--detail": " --format svg",

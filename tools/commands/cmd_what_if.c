@@ -12,7 +12,7 @@
 #include "tools/commands/command.h"
 
 static struct arguments {
-    const char *input, *groups, *network, *system, *scale, *drop, *hw, *from;
+    const char *input, *groups, *network, *system, *scale, *drop, *hw, *from, *collective;
     uint64_t max_unpacked_bytes;
     int dtype; /* index into dtypes */
     bool json;
@@ -28,6 +28,10 @@ static const cli_option options[] = {
      "of a collective such as ALL_REDUCE, or COMPUTE, COLLECTIVES or MESSAGES",
      0, 0},
     {"drop", CLI_TEXT, &args.drop, "NODES,...", "these nodes take no time", 0, 0},
+    {"collective", CLI_TEXT, &args.collective, "KIND=ALGORITHM,...",
+     "with --network: algorithms of ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL: ring, "
+     "direct, halvingDoubling, doubling or tree",
+     0, 0},
     {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
      "all nodes take the time that they have on another machine; STACK: default: that of the set",
      0, 0},
@@ -48,7 +52,10 @@ static const cli_option options[] = {
 static const char *const examples[] = {
     "syntorch what-if outputs/trace --scale '*attn*=0.5'",
     "syntorch what-if outputs/trace --scale COLLECTIVES=0.5,MESSAGES=0.5 --drop '*dropout*'",
-    "syntorch what-if outputs/trace --hw h100", NULL};
+    "syntorch what-if outputs/trace --hw h100",
+    "syntorch what-if outputs/trace --network astra-sim/network.yml --system astra-sim/system.json "
+    "--collective ALL_REDUCE=halvingDoubling",
+    NULL};
 
 static const cli_program program = {"syntorch what-if",
                                     "Simulates a set of Chakra execution traces twice, unchanged "
@@ -62,6 +69,9 @@ typedef struct changes {
     char *text; /* patterns, separated by NUL */
     syn_scaled_nodes *list;
     size_t n, cap;
+    char *algorithm_text;
+    syn_collective_algorithm algorithms[4];
+    size_t n_algorithms;
 } changes;
 
 static syn_status add(changes *c, const char *pattern, double factor, syn_error *err) {
@@ -114,6 +124,33 @@ static syn_status read_changes(changes *c, syn_error *err) {
     if (n_drop == 0) return SYN_OK;
     memcpy(c->text + n_scale, args.drop, n_drop);
     return read_list(c, c->text + n_scale, false, err);
+}
+
+/* ---- Algorithms ---- */
+
+static syn_status read_algorithms(changes *c, syn_error *err) {
+    if (args.collective == NULL) return SYN_OK;
+    c->algorithm_text = syn_strdup(args.collective);
+    if (c->algorithm_text == NULL)
+        return SYN_FAIL_NOMEM(err, strlen(args.collective), "--collective");
+    for (char *at = c->algorithm_text, *next; at != NULL; at = next) {
+        char *end = strchr(at, ','), *equals = strchr(at, '=');
+        syn_collective_algorithm *one = &c->algorithms[c->n_algorithms];
+        next = end != NULL ? end + 1 : NULL;
+        if (end != NULL) *end = '\0';
+        if (equals == NULL || (end != NULL && equals > end) ||
+            c->n_algorithms == sizeof c->algorithms / sizeof *one ||
+            !syn_algorithm_named(equals + 1, &one->algorithm))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "--collective '%.60s' is not a list such as "
+                            "ALL_REDUCE=halvingDoubling,ALL_GATHER=direct, with ring, direct, "
+                            "halvingDoubling, doubling or tree for up to four kinds",
+                            args.collective);
+        *equals = '\0';
+        one->kind = at;
+        c->n_algorithms++;
+    }
+    return SYN_OK;
 }
 
 /* ---- Another machine ---- */
@@ -249,6 +286,8 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     if (s == SYN_OK) s = check(&before, err);
     how.scaled = c->list;
     how.n_scaled = c->n;
+    how.algorithms = c->algorithms;
+    how.n_algorithms = c->n_algorithms;
     if (s == SYN_OK && args.hw != NULL) {
         s = load_machines(m, &before, err);
         how.from = &m->from;
@@ -277,8 +316,13 @@ int command_what_if(int argc, char **argv) {
     const int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (args.scale == NULL && args.drop == NULL && args.hw == NULL)
-        return cli_fail(&program, CLI_USAGE, "--scale, --drop or --hw says what to change");
+    if (args.scale == NULL && args.drop == NULL && args.hw == NULL && args.collective == NULL)
+        return cli_fail(&program, CLI_USAGE,
+                        "--scale, --drop, --collective or --hw says what to change");
+    if (args.collective != NULL && args.network == NULL)
+        return cli_fail(&program, CLI_USAGE,
+                        "--collective needs --network and --system, which have the times of "
+                        "messages");
     if ((args.from != NULL || args.dtype != 0) && args.hw == NULL)
         return cli_fail(&program, CLI_USAGE, "--%s needs --hw, the machine after the change",
                         args.from != NULL ? "from" : "dtype");
@@ -291,8 +335,10 @@ int command_what_if(int argc, char **argv) {
     machines *m = syn_malloc(sizeof *m); /* too large for the stack */
     syn_status s =
         m != NULL ? read_changes(&c, &err) : SYN_FAIL_NOMEM(&err, sizeof *m, "the machines");
+    if (s == SYN_OK) s = read_algorithms(&c, &err);
     if (s == SYN_OK) s = compare(paths, n, &c, m, &err);
     syn_free(m);
+    syn_free(c.algorithm_text);
     syn_free(c.text);
     syn_free(c.list);
     return cli_done(&program, s, &err);

@@ -19,6 +19,7 @@ extern "C" {
 /* ---- The machine that ASTRA-sim's files describe ---- */
 
 #define SYN__SIM_DIMENSIONS 8
+#define SYN__SIM_COMM_TYPES 32 /* more than in the schema */
 
 typedef enum syn__sim_topology {
     SYN__SIM_RING,
@@ -41,6 +42,7 @@ typedef struct syn__sim_machine {
     int64_t splits;             /* parts of a collective */
     int64_t active;             /* parts that run at the same time in one dimension */
     bool roofline, local_first; /* local_first: "localBWAware" */
+    syn_algorithm algorithms[SYN__SIM_COMM_TYPES];
 } syn__sim_machine;
 
 syn_status syn__sim_machine_read(syn__sim_machine *out, const char *network, const char *system,
@@ -65,6 +67,16 @@ typedef struct syn__sim_time {
 syn_status syn__sim_collective_ends(const syn__sim_machine *machine, const int32_t *ranks,
                                     uint32_t n_ranks, int comm_type, uint64_t bytes,
                                     syn__sim_time *times, syn_error *err) SYN_MUST_USE;
+/* The time of a message; of its ranks, `to` receives. */
+double syn__sim_hop_ns(const syn__sim_machine *machine, int64_t from, int64_t to, double bytes);
+/* Sets the algorithms of collectives. */
+syn_status syn__sim_choose_algorithms(syn__sim_machine *machine,
+                                      const syn_collective_algorithm *chosen, size_t n,
+                                      syn_error *err) SYN_MUST_USE;
+/* Whether the collective has another algorithm than a ring, and its time. */
+bool syn__sim_has_algorithm(const syn__sim_machine *machine, int comm_type, uint32_t n_ranks);
+double syn__sim_algorithm_ns(const syn__sim_machine *machine, const int32_t *ranks,
+                             uint32_t n_ranks, int comm_type, double bytes, double endpoint_ns);
 /* Whether all hops of a group's ring take the same time. */
 bool syn__sim_ring_is_even(const syn__sim_machine *machine, const int32_t *ranks, uint32_t n_ranks);
 /* A number that is equal for groups whose collectives take equal times. */

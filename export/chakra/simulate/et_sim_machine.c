@@ -264,14 +264,14 @@ static const syn__sim_dimension *between(const syn__sim_machine *m, int64_t from
     return m->dimensions;
 }
 
-static double message_ns(const syn__sim_machine *m, int64_t from, int64_t to, double bytes) {
+double syn__sim_hop_ns(const syn__sim_machine *m, int64_t from, int64_t to, double bytes) {
     int64_t hops;
     const syn__sim_dimension *d = between(m, from, to, &hops);
     return floor((double)hops * d->latency_ns + bytes / d->bytes_per_ns);
 }
 
 uint64_t syn__sim_message_ns(const syn__sim_machine *m, int32_t from, int32_t to, uint64_t bytes) {
-    return whole(message_ns(m, from, to, (double)bytes));
+    return whole(syn__sim_hop_ns(m, from, to, (double)bytes));
 }
 
 /* What the steps of a ring do: each rank sends `steps` chunks to the next rank, and reduces the
@@ -368,7 +368,7 @@ static void run_dimension(course *c, int dimension, int comm_type, double *bytes
     int64_t stride = 1;
     for (int i = 0; i < dimension; i++) stride *= m->dimensions[i].ranks;
     for (int64_t i = 0; i < n; i++)
-        c->hops[i] = message_ns(m, i * stride, (i + 1) % n * stride, r.chunk_bytes);
+        c->hops[i] = syn__sim_hop_ns(m, i * stride, (i + 1) % n * stride, r.chunk_bytes);
     for (int64_t first = 0; first < m->n_ranks; first++) {
         if (first / stride % n != 0) continue;
         for (int64_t i = 0; i < n; i++) c->line[i] = c->times[first + i * stride];
@@ -402,7 +402,7 @@ static void run_all_ranks(course *c, int comm_type, const parts *of) {
 static void run_group(course *c, const int32_t *ranks, uint32_t n, int comm_type, const parts *of) {
     const ring r = ring_of(c->machine, n, comm_type, of->bytes, SUBGROUP_STEP_NS);
     for (uint32_t i = 0; i < n; i++)
-        c->hops[i] = message_ns(c->machine, ranks[i], ranks[(i + 1) % n], r.chunk_bytes);
+        c->hops[i] = syn__sim_hop_ns(c->machine, ranks[i], ranks[(i + 1) % n], r.chunk_bytes);
     for (double i = 0; i < of->rounds; i++) run_ring(&r, c->hops, n, c->times, c->ends);
 }
 
@@ -439,6 +439,13 @@ syn_status syn__sim_collective_ends(const syn__sim_machine *m, const int32_t *ra
 
 syn_status syn__sim_collective_ns(const syn__sim_machine *m, const int32_t *ranks, uint32_t n_ranks,
                                   int comm_type, uint64_t bytes, uint64_t *out, syn_error *err) {
+    if (comm_type < SYN__SIM_COMM_TYPES && syn__sim_has_algorithm(m, comm_type, n_ranks)) {
+        const parts of = parts_of(m, comm_type, bytes);
+        const double endpoint_ns = n_ranks < m->n_ranks ? SUBGROUP_STEP_NS : m->endpoint_ns;
+        *out = whole(of.rounds *
+                     syn__sim_algorithm_ns(m, ranks, n_ranks, comm_type, of.bytes, endpoint_ns));
+        return SYN_OK;
+    }
     syn__sim_time *times = syn_calloc(n_ranks + 1u, sizeof *times);
     double last_ns = 0;
     if (times == NULL) return SYN_FAIL_NOMEM(err, n_ranks * sizeof *times, "a collective");
@@ -462,13 +469,22 @@ bool syn__sim_ring_is_even(const syn__sim_machine *m, const int32_t *ranks, uint
     return true;
 }
 
+/* Adds the dimension and the hops between two ranks to a key. */
+static uint64_t mix(const syn__sim_machine *m, uint64_t key, int64_t from, int64_t to) {
+    int64_t hops;
+    const syn__sim_dimension *d = between(m, from, to, &hops);
+    key = (key ^ (uint64_t)(d - m->dimensions) << 32 ^ (uint64_t)hops) * 0x9E3779B97F4A7C15u;
+    return key ^ key >> 31;
+}
+
 uint64_t syn__sim_group_key(const syn__sim_machine *m, const int32_t *ranks, uint32_t n_ranks) {
     uint64_t key = n_ranks;
-    for (uint32_t i = 0; i < n_ranks && n_ranks < m->n_ranks; i++) {
-        int64_t hops;
-        const syn__sim_dimension *d = between(m, ranks[i], ranks[(i + 1) % n_ranks], &hops);
-        key = (key ^ (uint64_t)(d - m->dimensions) << 32 ^ (uint64_t)hops) * 0x9E3779B97F4A7C15u;
-        key ^= key >> 31;
-    }
+    bool rings = true;
+    if (n_ranks == m->n_ranks) return key;
+    for (uint32_t i = 0; i < n_ranks; i++) key = mix(m, key, ranks[i], ranks[(i + 1) % n_ranks]);
+    for (int i = 0; i < SYN__SIM_COMM_TYPES; i++)
+        rings = rings && m->algorithms[i] == SYN_ALGORITHM_RING;
+    for (uint32_t i = 0; i < n_ranks && !rings; i++)
+        for (uint32_t k = 0; k < i; k++) key = mix(m, key, ranks[i], ranks[k]);
     return key;
 }

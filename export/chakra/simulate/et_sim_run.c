@@ -229,8 +229,10 @@ static bool arrived_together(const syn__sim_run_state *s, const syn__sim_meeting
 /* Runs a collective at which all members have arrived; last: the member that arrived last. */
 static syn_status meet(syn__sim_run_state *s, syn__sim_meeting_state *g,
                        const syn__sim_meeting *folded, const syn__sim_call *call, uint32_t last) {
-    const bool apart = s->set->machine != NULL && (s->set->groups[folded->group].uneven ||
-                                                   !arrived_together(s, g, folded->n_members));
+    const syn__sim_group *of = &s->set->groups[folded->group];
+    const bool apart = s->set->machine != NULL &&
+                       !syn__sim_has_algorithm(s->set->machine, call->comm_type, of->n_ranks) &&
+                       (of->uneven || !arrived_together(s, g, folded->n_members));
     if (s->set->machine != NULL && !apart)
         SYN_TRY(syn__sim_price_of(s, folded->group, call, &g->longest_ns));
     SYN_TRY(apart ? run_apart(s, g, folded, call) : run_together(s, g, folded->n_members, last));

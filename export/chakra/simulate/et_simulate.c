@@ -19,6 +19,8 @@ syn_status syn_simulate(syn_simulation *out, const char *const *paths, size_t n,
     *out = (syn_simulation){.n_nodes = 0};
     if (options->network != NULL) {
         SYN_TRY(syn__sim_machine_read(&machine, options->network, options->system, err));
+        SYN_TRY(
+            syn__sim_choose_algorithms(&machine, options->algorithms, options->n_algorithms, err));
         set.machine = &machine;
     }
     const syn_status s = simulate(out, &set, &folded, paths, n, options, err);

@@ -64,7 +64,8 @@ typedef struct syn_simulate_options {
        get the times that they have on *to. Communication is predicted from its kind, bytes and
        ranks. The time of a compute node is predicted, too, if the prediction for *from reproduces
        its time in the trace; otherwise it is scaled by the ratio of the predictions for *to and
-       *from. CPU ops and memory nodes keep their times. Both NULL: no change. Not with network. */
+       *from. CPU ops, memory nodes and measured nodes without flops and bytes keep their times.
+       Both NULL: no change. Not with network. */
     const syn_hardware *from, *to;
     syn_dtype dtype; /* of matrix products, for `to`; SYN_DTYPE_COUNT: that of the metadata, or else
                         bf16 */

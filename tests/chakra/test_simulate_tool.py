@@ -574,6 +574,11 @@ def other_machine():
         done = run("what-if", "flops", "--hw", "new.json", "--from", "old.json", "--json",
                    "--dtype", dtype)
         check(json.loads(done.stdout)["after"]["end_ns"] == end, f"{dtype}: {done.stdout}")
+    write("idle", {0: [dict(comp(1, 77), ops=0, bytes=0)]}, {})
+    write_hardware("fast", launch_us=1)
+    write_hardware("slow", launch_us=2)
+    done = run("what-if", "idle", "--hw", "slow.json", "--from", "fast.json", "--json")
+    check(json.loads(done.stdout)["after"]["end_ns"] == 77000, f"without work: {done.stdout}")
     write_hardware("blocks", blocking=1)
     for options, text in [(["--hw", "h100"], "give it with --from"),
                           (["--hw", "zz", "--from", "old.json"], "zz"),

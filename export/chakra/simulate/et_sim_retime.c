@@ -269,8 +269,10 @@ uint64_t syn__sim_retime_compute(const syn__sim_timed *timed, const syn__sim_met
     const double recorded = (double)timed->recorded_ns;
     describe(&d, timed->node);
     const syn_node node = node_of(timed, &d, meta);
-    find_variants(&all, &node, &d, meta);
     *exact = false;
+    if (!timed->is_predicted && node.flops + node.bytes_read + node.bytes_written == 0)
+        return timed->recorded_ns; /* the host's time, for example */
+    find_variants(&all, &node, &d, meta);
     for (int i = 0; i < all.n; i++) {
         const double before = syn_hardware_predict_ns(from, &all.list[i], NULL, 0);
         const double after = syn_hardware_predict_ns(to, &all.list[i], NULL, 0);

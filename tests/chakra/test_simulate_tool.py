@@ -931,11 +931,14 @@ def as_predicted_elsewhere():
     with open("gpt.json", "w", encoding="utf-8") as f:
         json.dump({"model_type": "gpt2", "n_embd": 1024, "n_head": 8, "n_layer": 4,
                    "vocab_size": 50257, "n_positions": 512, "n_ctx": 512}, f)
-    for layout in ["--tp 2 --pp 2 --dp 2 --dtype bf16",
-                   "--dp 12 --zero 3 --global-batch 48 --dtype f32",
-                   "--tp 2 --pp 4 --sp --activation-recompute full --dtype bf16"]:
-        synth("a100", "a100-80g", layout)
-        for hardware in ["h100", "v100-32g"]:
+    for layout, old, machines in [
+            ("--tp 2 --pp 2 --dp 2 --dtype bf16", "a100-80g", ["h100", "v100-32g"]),
+            ("--dp 12 --zero 3 --global-batch 48 --dtype f32", "a100-80g", ["h100", "v100-32g"]),
+            ("--tp 2 --pp 4 --sp --activation-recompute full --dtype bf16", "a100-80g",
+             ["h100", "v100-32g"]),
+            ("--tp 4 --sp --fp8 --dtype bf16", "h100+megatron-core", ["b200+megatron-core"])]:
+        synth("a100", old, layout)
+        for hardware in machines:
             want = synth("other", hardware, layout)
             done = run("what-if", "a100", "--hw", hardware, "--json")
             said = json.loads(done.stdout) if done.stdout else {}

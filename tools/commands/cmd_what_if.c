@@ -183,6 +183,10 @@ static syn_status load_from(syn_hardware *from, const syn_set_hardware *set, syn
 static syn_status load_machines(machines *m, const syn_simulation *before, syn_error *err) {
     SYN_TRY(load_from(&m->from, &before->hardware, err));
     SYN_TRY(syn_hardware_load(&m->to, args.hw, m->from.stack.name, err));
+    if (before->hardware.fp8) {
+        SYN_TRY(syn_hardware_use_fp8(&m->from, err));
+        SYN_TRY(syn_hardware_use_fp8(&m->to, err));
+    }
     syn_hardware_set_sharing(&m->from, (int32_t)before->n_ranks);
     syn_hardware_set_sharing(&m->to, (int32_t)before->n_ranks);
     if ((m->from.stack.blocking != 0) != (m->to.stack.blocking != 0))

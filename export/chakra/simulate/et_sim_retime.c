@@ -43,6 +43,7 @@ void syn__sim_meta_read(syn__sim_meta *out, const syn__et_meta *meta) {
         else if (is_text && syn__str_is(a->name, "stack"))
             copy_text(out->hardware.stack, sizeof out->hardware.stack, a->data);
         else if (syn__str_is(a->name, "hardware_constants")) out->hardware.own_constants = true;
+        else if (syn__str_is(a->name, "fp8")) out->hardware.fp8 = true;
         else if (is_text && syn__str_is(a->name, "dtype"))
             for (int d = 0; d < SYN_DTYPE_COUNT; d++) {
                 if (syn__str_is(a->data, syn_dtype_name((syn_dtype)d))) out->dtype = (syn_dtype)d;
@@ -61,7 +62,7 @@ void syn__sim_meta_read(syn__sim_meta *out, const syn__et_meta *meta) {
 
 /* The attributes that a prediction needs. */
 typedef struct described {
-    char op[64];
+    char op[64], scope[128], group[24]; /* group: its name, such as "tp0" */
     syn_phase phase;
     double in[TENSORS], out[TENSORS]; /* bytes */
     int n_in, n_out;
@@ -91,12 +92,21 @@ static syn_phase phase_of(syn__str name) {
     return SYN_PHASE_FORWARD;
 }
 
+/* The part of a name before the last slash: "h.3.attn" of "h.3.attn/qkv". */
+static syn__str scope_of(syn__str name) {
+    size_t n = name.bytes;
+    while (n > 0 && name.text[n - 1] != '/') n--;
+    return (syn__str){name.text, n > 0 ? n - 1 : 0};
+}
+
 static void describe(described *out, const syn__et_node *node) {
     *out = (described){.phase = SYN_PHASE_FORWARD};
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
         if (a->field == SYN__ET_STRING && syn__str_is(a->name, "op"))
             copy_text(out->op, sizeof out->op, a->data);
+        else if (a->field == SYN__ET_STRING && syn__str_is(a->name, "pg_desc"))
+            copy_text(out->group, sizeof out->group, a->data);
         else if (a->field == SYN__ET_STRING && syn__str_is(a->name, "phase"))
             out->phase = phase_of(a->data);
         else if (a->field == SYN__ET_BOOL && syn__str_is(a->name, "clamped"))
@@ -106,6 +116,7 @@ static void describe(described *out, const syn__et_node *node) {
         else if (a->field == SYN__ET_STRING_LIST && syn__str_is(a->name, "outputs"))
             read_tensors(a, out->out, &out->n_out, &out->written);
     }
+    copy_text(out->scope, sizeof out->scope, scope_of(node->name));
     if (out->op[0] != '\0') return;
     syn__str name = node->name; /* "h.3.attn/qkv": the op is the part after the slash */
     for (size_t i = name.bytes; i > 0; i--)
@@ -244,7 +255,7 @@ static syn_node node_of(const syn__sim_timed *timed, const described *d,
     if (d->clamped && flops <= 1) flops = 0;
     node.kind = SYN_NODE_COMPUTE;
     node.op = node.label = d->op;
-    node.scope = "";
+    node.scope = d->scope;
     node.phase = d->phase;
     node.category = syn_op_category(d->op);
     if (node.category == SYN_CATEGORY_OTHER && flops > PRODUCT_FLOPS_PER_BYTE * bytes)
@@ -291,28 +302,32 @@ uint64_t syn__sim_retime_compute(const syn__sim_timed *timed, const syn__sim_met
 
 /* ---- Communication ---- */
 
-static syn_node communication(const syn__et_node *message, uint64_t bytes) {
-    described d;
+static syn_node communication(described *d, const syn__et_node *message, uint64_t bytes) {
     syn_node node = {.id = message->id, SYN_NODE_UNKNOWN};
-    describe(&d, message);
-    node.op = node.label = node.scope = "";
+    describe(d, message);
+    node.op = node.label = "";
+    node.scope = d->scope;
     node.category = SYN_CATEGORY_COMMUNICATION;
-    node.phase = d.phase;
-    node.comm_bytes = d.clamped && bytes <= 1 ? 0 : bytes;
+    node.phase = d->phase;
+    node.comm_bytes = d->clamped && bytes <= 1 ? 0 : bytes;
     return node;
 }
 
 uint64_t syn__sim_retime_collective(const syn__et_node *message, const syn_hardware *to,
                                     int comm_type, uint64_t bytes, const syn_graph_group *group) {
-    syn_node node = communication(message, bytes);
+    described d;
+    syn_node node = communication(&d, message, bytes);
     node.kind = SYN_NODE_COLLECTIVE;
     node.comm = syn__et_comm_kind(comm_type);
-    return whole_ns(syn_hardware_predict_ns(to, &node, group, 0));
+    syn_graph_group named = *group;
+    if (d.group[0] != '\0') named.name = d.group;
+    return whole_ns(syn_hardware_predict_ns(to, &node, &named, 0));
 }
 
 uint64_t syn__sim_retime_message(const syn__et_node *message, const syn_hardware *to,
                                  uint64_t bytes, int32_t rank, int32_t peer) {
-    syn_node node = communication(message, bytes);
+    described d;
+    syn_node node = communication(&d, message, bytes);
     node.kind = message->type == SYN__ET_COMM_SEND_NODE ? SYN_NODE_SEND : SYN_NODE_RECV;
     node.comm = node.kind == SYN_NODE_SEND ? SYN_COMM_SEND : SYN_COMM_RECV;
     node.peer = peer;

@@ -133,6 +133,12 @@ typedef struct syn_protocol {
     double fill_ns; /* maximum time to fill the pipeline of stages; small buffers take less */
     double network_efficiency; /* fraction of a node's network bandwidth; 0: link_efficiency */
     double network_fill_ns;    /* added to fill_ns if the ranks are on several nodes */
+    /* Replace the members of the same names in collectives of one pass, which have neither a second
+       pass nor a tree: all-gather, reduce-scatter, all-to-all, gather and scatter. base_ns 0: they
+       replace nothing. */
+    struct syn_one_pass {
+        double base_ns, step_ns, link_efficiency, fill_ns;
+    } one_pass;
 } syn_protocol;
 
 typedef struct syn_collectives {

@@ -82,6 +82,14 @@ static const syn__setting_table hardware_table = ROWS(hardware_rows);
 
 #define PROTOCOL(member) offsetof(syn_protocol, member)
 
+static const syn__setting one_pass_rows[] = {
+    F64("base_us", 0, offsetof(struct syn_one_pass, base_ns), 0, 1e6, 1e3),
+    F64("step_us", 0, offsetof(struct syn_one_pass, step_ns), 0, 1e6, 1e3),
+    F64("link_efficiency", 0, offsetof(struct syn_one_pass, link_efficiency), 1e-3, 1, 1),
+    F64("fill_us", 0, offsetof(struct syn_one_pass, fill_ns), 0, 1e6, 1e3),
+};
+static const syn__setting_table one_pass_table = ROWS(one_pass_rows);
+
 static const syn__setting protocol_rows[] = {
     F64("base_us", REQUIRED, PROTOCOL(base_ns), 0, 1e6, 1e3),
     F64("step_us", 0, PROTOCOL(step_ns), 0, 1e6, 1e3),
@@ -94,6 +102,7 @@ static const syn__setting protocol_rows[] = {
     F64("fill_us", 0, PROTOCOL(fill_ns), 0, 1e6, 1e3),
     F64("network_efficiency", 0, PROTOCOL(network_efficiency), 1e-3, 1, 1),
     F64("network_fill_us", 0, PROTOCOL(network_fill_ns), 0, 1e6, 1e3),
+    GROUP("one_pass", 0, PROTOCOL(one_pass), one_pass_table),
 };
 static const syn__setting_table protocol_table = ROWS(protocol_rows);
 

@@ -336,16 +336,28 @@ static double switch_ns(const syn_hardware *hw, const syn_protocol *p, const str
     return stages_ns(p, t, at, within, across);
 }
 
+/* The protocol for a collective. */
+static syn_protocol protocol_for(const syn_protocol *p, const struct transfer *t) {
+    const struct syn_one_pass *one = &p->one_pass;
+    syn_protocol out = *p;
+    if (!(t->passes > 0 && t->passes < 2) || !(one->base_ns > 0)) return out;
+    out.base_ns = one->base_ns;
+    out.step_ns = one->step_ns;
+    out.link_efficiency = or_else(one->link_efficiency, p->link_efficiency);
+    out.fill_ns = one->fill_ns;
+    return out;
+}
+
 /* The time of a collective with the library's fastest protocol. */
 static double library_ns(const syn_hardware *hw, const struct transfer *t,
                          const struct places *at) {
     double best = INFINITY;
     for (int i = 0; i < SYN_PROTOCOL_COUNT; i++) {
-        const syn_protocol *p = &hw->collectives.protocols[i];
-        if (p->link_efficiency <= 0) continue;
-        if (i != SYN_PROTOCOL_SWITCH) best = min2(best, protocol_ns(hw, p, t, at));
+        const syn_protocol p = protocol_for(&hw->collectives.protocols[i], t);
+        if (p.link_efficiency <= 0) continue;
+        if (i != SYN_PROTOCOL_SWITCH) best = min2(best, protocol_ns(hw, &p, t, at));
         else if (t->route == ROUTE_TREE && at->node_ranks > 2)
-            best = min2(best, switch_ns(hw, p, t, at));
+            best = min2(best, switch_ns(hw, &p, t, at));
     }
     return best;
 }

@@ -57,6 +57,10 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
     .base_ns = US(base_us), .step_ns = US(step_us), .hop_ns = US(7), .network_efficiency = 0.945, \
     .network_fill_ns = US(205), SIMPLE_RING
 
+/* base and step in microseconds, link_efficiency (0: that of all collectives), fill in microseconds
+ */
+#define ONE_PASS(base_us, step_us, link, fill_us) \
+    { US(base_us), US(step_us), link, US(fill_us) }
 #define NCCL                                                                                \
     {                                                                                       \
         .name = "nccl",                                                                     \
@@ -66,55 +70,64 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
                                            LL_RING,                                         \
                                            .link_efficiency = 1,                            \
                                            .bytes_per_ns = GB_PER_S(15),                    \
-                                           .network_efficiency = 0.014},                    \
+                                           .network_efficiency = 0.014,                     \
+                                           .one_pass = ONE_PASS(9.6, 0.75, 0, 0)},          \
                       [SYN_PROTOCOL_LL128] = {.base_ns = US(37.7),                          \
                                               .hop_ns = US(10),                             \
                                               LL128_RING,                                   \
                                               .link_efficiency = 0.528,                     \
-                                              .network_efficiency = 0.4},                   \
+                                              .network_efficiency = 0.4,                    \
+                                              .one_pass = ONE_PASS(12.6, 0.31, 0.25, 0)},   \
                       [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(35, 4.25), .link_efficiency = 1, \
-                                               .copy_efficiency = 0.254}},                  \
+                                               .copy_efficiency = 0.254,                    \
+                                               .one_pass = ONE_PASS(20, 0.1, 0, 52.5)}},    \
         .fitted = {                                                                         \
-            {COLLECTIVES("all_reduce", 2, 128, 16, 1024, MIB(1024))},                       \
-            1                                                                               \
+            {COLLECTIVES("all_reduce", 2, 128, 16, 1024, MIB(1024)),                        \
+             COLLECTIVES("all_gather", 2, 8, 1, 512, MIB(512)),                             \
+             COLLECTIVES("reduce_scatter", 2, 8, 1, 512, MIB(512)),                         \
+             COLLECTIVES("all_to_all", 2, 8, 1, 512, MIB(512))},                            \
+            4                                                                               \
         }                                                                                   \
     }
-#define NCCL_WITH_SWITCH                                                       \
-    {                                                                          \
-        .name = "nccl",                                                        \
-        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(5.2),                 \
-                                           .step_ns = US(0.8),                 \
-                                           .hop_ns = US(12),                   \
-                                           LL_RING,                            \
-                                           .link_efficiency = 1,               \
-                                           .bytes_per_ns = GB_PER_S(126),      \
-                                           .network_efficiency = 0.025},       \
-                      [SYN_PROTOCOL_LL128] = {.base_ns = US(38),               \
-                                              .hop_ns = US(2),                 \
-                                              LL128_RING,                      \
-                                              .link_efficiency = 0.528,        \
-                                              .network_efficiency = 0.076},    \
-                      [SYN_PROTOCOL_SIMPLE] = {.base_ns = US(14.4),            \
-                                               .step_ns = US(1.9),             \
-                                               .hop_ns = US(14),               \
-                                               SIMPLE_RING,                    \
-                                               .link_efficiency = 1,           \
-                                               .copy_efficiency = 0.211,       \
-                                               .network_efficiency = 0.945,    \
-                                               .network_fill_ns = US(205)},    \
-                      [SYN_PROTOCOL_SWITCH] = {.base_ns = US(27.3),            \
-                                               .hop_ns = US(30),               \
-                                               .link_efficiency = 0.573,       \
-                                               .fill_ns = US(52.8),            \
-                                               .network_efficiency = 0.945,    \
-                                               .network_fill_ns = US(162.5)}}, \
-        .fitted = {                                                            \
-            {COLLECTIVES("all_reduce", 2, 64, 8, 512, MIB(8192)),              \
-             COLLECTIVES("all_gather", 2, 8, 1, 512, MIB(512)),                \
-             COLLECTIVES("reduce_scatter", 2, 8, 1, 512, MIB(512)),            \
-             COLLECTIVES("all_to_all", 2, 8, 1, 512, MIB(512))},               \
-            4                                                                  \
-        }                                                                      \
+#define NCCL_WITH_SWITCH                                                             \
+    {                                                                                \
+        .name = "nccl",                                                              \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(5.2),                       \
+                                           .step_ns = US(0.8),                       \
+                                           .hop_ns = US(12),                         \
+                                           LL_RING,                                  \
+                                           .link_efficiency = 1,                     \
+                                           .bytes_per_ns = GB_PER_S(126),            \
+                                           .network_efficiency = 0.025,              \
+                                           .one_pass = ONE_PASS(5.6, 0.7, 0, 0)},    \
+                      [SYN_PROTOCOL_LL128] = {.base_ns = US(38),                     \
+                                              .hop_ns = US(2),                       \
+                                              LL128_RING,                            \
+                                              .link_efficiency = 0.528,              \
+                                              .network_efficiency = 0.076,           \
+                                              .one_pass = ONE_PASS(11, 0, 0.43, 0)}, \
+                      [SYN_PROTOCOL_SIMPLE] = {.base_ns = US(14.4),                  \
+                                               .step_ns = US(1.9),                   \
+                                               .hop_ns = US(14),                     \
+                                               SIMPLE_RING,                          \
+                                               .link_efficiency = 1,                 \
+                                               .copy_efficiency = 0.211,             \
+                                               .network_efficiency = 0.945,          \
+                                               .network_fill_ns = US(205),           \
+                                               .one_pass = ONE_PASS(16, 0, 0, 7.1)}, \
+                      [SYN_PROTOCOL_SWITCH] = {.base_ns = US(27.3),                  \
+                                               .hop_ns = US(30),                     \
+                                               .link_efficiency = 0.573,             \
+                                               .fill_ns = US(52.8),                  \
+                                               .network_efficiency = 0.945,          \
+                                               .network_fill_ns = US(162.5)}},       \
+        .fitted = {                                                                  \
+            {COLLECTIVES("all_reduce", 2, 64, 8, 512, MIB(8192)),                    \
+             COLLECTIVES("all_gather", 2, 8, 1, 512, MIB(512)),                      \
+             COLLECTIVES("reduce_scatter", 2, 8, 1, 512, MIB(512)),                  \
+             COLLECTIVES("all_to_all", 2, 8, 1, 512, MIB(512))},                     \
+            4                                                                        \
+        }                                                                            \
     }
 #define NCCL_VOLTA                                                                             \
     {                                                                                          \

@@ -124,6 +124,26 @@ extern const syn_exporter syn_export_host;       /* one rank as an ExecutionTrac
                                                     trace */
 extern const syn_exporter syn_export_stacks;     /* text: time by op and by scope */
 extern const syn_exporter syn_export_memory_csv; /* memory use of all ranks over time */
+extern const syn_exporter syn_export_simai;      /* one rank's training step as a workload of
+                                                    SimAI */
+
+/* What a workload of SimAI has. left_out: collectives of the rank whose kind or group SimAI does
+   not know, and their comm_bytes. */
+typedef struct syn_simai_summary {
+    int32_t rank;
+    uint64_t n_layers, n_collectives;
+    uint64_t compute_ns; /* sum of the computation of all layers */
+    struct {
+        uint64_t calls, bytes;
+    } left_out[SYN_COMM_KIND_COUNT];
+} syn_simai_summary;
+
+/* Writes the workload of syn_export_simai and fills in *done. SYN_E_INVALID if the rank has no
+   training step or no times; SYN_E_UNSUPPORTED if it has several steps, or if the world size is not
+   the product of the degrees tp, dp and pp in the metadata. */
+syn_status syn_export_simai_workload(syn_simai_summary *done, const syn_graph *graph,
+                                     const syn_export_options *options, syn_sink *sink,
+                                     syn_error *err) SYN_MUST_USE;
 
 /* Writes a trace set: <prefix>.<rank>.et for every rank and then <prefix>.comm_group.json. Fails
    with SYN_E_INVALID and writes nothing if a rank has no nodes or, when all ranks are exported, the

@@ -23,6 +23,8 @@ static const syn_exporter *const exporters[] = {
     &syn_export_host,
     &syn_export_stacks,
     &syn_export_memory_csv,
+    /* simulators */
+    &syn_export_simai,
     NULL,
 };
 
@@ -67,6 +69,7 @@ const syn_exporter *syn_exporter_by_path(const char *path) {
     if (ends_with(file, "_host.json")) return &syn_export_host;
     if (ends_with(file, "stacks.txt")) return &syn_export_stacks;
     if (ends_with(file, "memory.csv")) return &syn_export_memory_csv;
+    if (ends_with(file, "simai.txt")) return &syn_export_simai;
     for (size_t i = 0; exporters[i] != NULL; i++) {
         if (ends_with(dot + 1, exporters[i]->extension) &&
             strlen(dot + 1) == strlen(exporters[i]->extension))

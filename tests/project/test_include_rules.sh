@@ -53,7 +53,7 @@ export/chakra/wire:
 export/chakra: export export/walk export/chakra/wire
 export/chakra/check: export export/chakra/wire export/chakra export/walk
 export/chakra/simulate: export export/chakra/wire export/chakra export/chakra/check
-export/workload: export/chakra/wire
+export/workload: export export/chakra/wire
 export/pytorch/read: export export/chakra/wire
 export/pytorch/rank: export export/chakra/wire export/pytorch/read
 export/pytorch/match: export export/pytorch/read export/pytorch/rank

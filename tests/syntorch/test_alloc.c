@@ -86,9 +86,14 @@ static bool is_picture(const syn_exporter *exporter) {
            exporter == &syn_export_pdf;
 }
 
+/* Whether this program's graphs can be exported: SimAI's workloads need a training step. */
+static bool is_tested(const syn_exporter *exporter) {
+    return !is_picture(exporter) && exporter != &syn_export_simai && can_export(exporter);
+}
+
 static syn_status export_all(const syn_graph *graph, syn_error *err) {
     for (const syn_exporter *const *e = syn_exporters(); *e; e++)
-        if (!is_picture(*e) && can_export(*e)) SYN_TRY(export_one(graph, *e, err));
+        if (is_tested(*e)) SYN_TRY(export_one(graph, *e, err));
     if (!can_export(&syn_export_et)) return SYN_OK;
     return syn_export_et_set(graph, NULL, in_folder("trace"), err);
 }

@@ -1,4 +1,6 @@
 /* syntorch export: converts a graph file to another format. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "export/chakra/wire/et_files.h"
@@ -76,12 +78,15 @@ static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --hw h100 --output h100.svg",
     "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json",
     "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run",
+    "syntorch export --input run/gpt3.0.et --format simai --output gpt3.txt",
     NULL};
 
 static const cli_program program = {
     "syntorch export",
     "Converts a recorded trace to a picture, an HTML report, a graph for NetworkX, yEd or Gephi, a "
-    "timeline for Perfetto, Chakra execution traces, or files in the format of PyTorch's profiler.",
+    "timeline for Perfetto, Chakra execution traces, files in the format of PyTorch's profiler, or "
+    "a "
+    "workload for SimAI.",
     options, examples, false};
 
 static syn_status import(syn_graph **graph, const char *path, syn_hardware *hw, syn_error *err) {
@@ -157,6 +162,30 @@ static syn_status write_recording(const syn_graph *graph, const syn_export_optio
     return s;
 }
 
+static void report_workload(const syn_simai_summary *done, FILE *out) {
+    char time[32], bytes[32];
+    fprintf(out, "rank %d: %" PRIu64 " layers, %" PRIu64 " collectives, %s of computation\n",
+            (int)done->rank, done->n_layers, done->n_collectives,
+            cli_time_text((double)done->compute_ns, time, sizeof time));
+    for (int k = 0; k < SYN_COMM_KIND_COUNT; k++)
+        if (done->left_out[k].calls > 0)
+            fprintf(out, "note: left out, as SimAI has no such group or kind: %" PRIu64 " %s, %s\n",
+                    done->left_out[k].calls, syn_comm_kind_name((syn_comm_kind)k),
+                    cli_bytes_text((double)done->left_out[k].bytes, bytes, sizeof bytes));
+}
+
+static syn_status write_workload(const syn_graph *graph, const syn_export_options *how,
+                                 syn_error *err) {
+    syn_simai_summary done;
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, args.output, err));
+    const syn_status s = syn_export_simai_workload(&done, graph, how, sink, err);
+    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+    if (s == SYN_OK && closed == SYN_OK)
+        report_workload(&done, strcmp(args.output, "-") == 0 ? stderr : stdout);
+    return s != SYN_OK ? s : closed;
+}
+
 static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,
                                const syn_export_options *how, syn_error *err) {
     const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
@@ -174,7 +203,10 @@ static syn_status write_output(const syn_graph *graph, const syn_exporter *expor
         s = write_set(graph, how, &inputs, err);
     } else {
         s = syn__input_files_keep(&inputs, args.output, err);
-        if (s == SYN_OK) s = syn_export_file(graph, exporter, how, args.output, err);
+        if (s == SYN_OK)
+            s = exporter == &syn_export_simai
+                    ? write_workload(graph, how, err)
+                    : syn_export_file(graph, exporter, how, args.output, err);
     }
     syn__input_files_free(&inputs);
     return s;

@@ -193,12 +193,23 @@ const char *syn_simulation_ranks(const syn_simulation *simulation, int32_t first
 /* How all-reduces, all-gathers and reduce-scatters become messages. RING: each rank sends to the
    next one. DOUBLING: pairs at distances 1, 2, 4, ... exchange (recursive doubling, or halving for
    reduce-scatters); groups whose size is no power of two use rings. TREE: all-reduces are a
-   binomial reduction and a broadcast, and the others are rings. Broadcasts and reductions are
-   binomial trees, all-to-alls pairs, gathers and scatters messages with the root. */
-typedef enum syn_expansion { SYN_EXPAND_RING, SYN_EXPAND_DOUBLING, SYN_EXPAND_TREE } syn_expansion;
+   binomial reduction and a broadcast, and the others are rings. HIERARCHICAL: if a group has the
+   same number of ranks, at least two, on each of several nodes, its rings are within nodes and
+   between the ranks with the same index on their nodes. An all-reduce reduce-scatters within nodes,
+   all-reduces between nodes and gathers within nodes; an all-gather begins between nodes, and a
+   reduce-scatter within nodes. Other groups use rings. Broadcasts and reductions are binomial
+   trees, all-to-alls pairs, gathers and scatters messages with the root. */
+typedef enum syn_expansion {
+    SYN_EXPAND_RING,
+    SYN_EXPAND_DOUBLING,
+    SYN_EXPAND_TREE,
+    SYN_EXPAND_HIERARCHICAL
+} syn_expansion;
 
 typedef struct syn_expand_options {
     syn_expansion algorithm;
+    int32_t node_ranks; /* HIERARCHICAL: ranks per node; node i has the ranks from i * node_ranks.
+                           0: those of the machine in the metadata of the set's first file */
     const char *groups; /* as in syn_simulate_options */
     uint64_t max_unpacked_bytes;
 } syn_expand_options;
@@ -208,6 +219,8 @@ typedef struct syn_expanded {
     uint64_t n_nodes, n_collectives; /* of the set that was read */
     uint64_t n_written;              /* nodes of the set that was written, or ops of a schedule */
     uint64_t bytes;                  /* that all ranks send */
+    uint32_t n_uneven; /* HIERARCHICAL: groups with different numbers of ranks on their nodes, whose
+                          collectives are rings */
 } syn_expanded;
 
 /* Writes the trace set `out`.<rank>.et, in which collectives are replaced by sends and receives. */

@@ -218,19 +218,23 @@ syn_status syn__et_undo_ring_order(int32_t *ranks, uint32_t n, int32_t node_rank
     return status;
 }
 
+int32_t syn__et_hardware_node_ranks(const char *name) {
+    for (const char *const *preset = syn_hardware_presets(); *preset != NULL; preset++) {
+        syn_hardware hw;
+        if (strcmp(*preset, name) != 0) continue;
+        return syn_hardware_load(&hw, *preset, NULL, NULL) == SYN_OK ? hw.node_ranks : 0;
+    }
+    return 0;
+}
+
 int32_t syn__et_node_ranks(const syn_graph *graph) {
     const syn_attribute *name = syn_graph_meta(graph, "hardware");
     const syn_attribute *own = syn_graph_meta(graph, "node_ranks"); /* set if the hardware is not a
                                                                        preset */
     if (own != NULL && own->type == SYN_VALUE_I64 && own->i64 > 0 && own->i64 <= INT32_MAX)
         return (int32_t)own->i64;
-    if (name == NULL || name->type != SYN_VALUE_TEXT) return 0;
-    for (const char *const *preset = syn_hardware_presets(); *preset != NULL; preset++) {
-        syn_hardware hw;
-        if (strcmp(*preset, name->text) != 0) continue;
-        return syn_hardware_load(&hw, *preset, NULL, NULL) == SYN_OK ? hw.node_ranks : 0;
-    }
-    return 0;
+    return name != NULL && name->type == SYN_VALUE_TEXT ? syn__et_hardware_node_ranks(name->text)
+                                                        : 0;
 }
 
 uint32_t syn__et_network_hops(const int32_t *ranks, uint32_t n, int32_t node_ranks) {

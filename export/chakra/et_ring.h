@@ -27,6 +27,8 @@ syn_status syn__et_undo_ring_order(int32_t *ranks, uint32_t n, int32_t node_rank
 /* Number of ranks per node of the machine for which the graph's times are predicted; 0 if the graph
    names no machine. */
 int32_t syn__et_node_ranks(const syn_graph *graph);
+/* The same for the machine's name; 0: it is not built in. */
+int32_t syn__et_hardware_node_ranks(const char *name);
 /* Number of the ring's hops that cross nodes without changing the place. */
 uint32_t syn__et_network_hops(const int32_t *ranks, uint32_t n, int32_t node_ranks);
 

@@ -6,8 +6,9 @@ import glob
 import json
 import os
 import re
+import subprocess
 
-from checks import check, enter_folder, finish, run
+from checks import BUILD, SOURCE, check, enter_folder, finish, run
 from execution_trace import RECV, SEND, read_et
 from test_simulate_tool import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, coll,
                                 comp, recv, send, simulate, write)
@@ -104,6 +105,97 @@ def collectives():
                 check(moved == bytes_sent(kind, algorithm, n), f"{what}: {moved} bytes are sent")
 
 
+def between(ranks, chunk, rounds):
+    """The bytes of a ring's messages by pair of ranks."""
+    return {(r, ranks[(i + 1) % len(ranks)]): rounds * chunk for i, r in enumerate(ranks)}
+
+
+def hierarchical_bytes(kind, nodes):
+    """The same for rings within nodes, and between the ranks with the same index on their nodes."""
+    count, width = len(nodes), len(nodes[0])
+    n = count * width
+    out = {}
+    for node in nodes:
+        share = count * SIZE if kind == ALL_GATHER else SIZE // width
+        out.update(between(node, share, (2 if kind == ALL_REDUCE else 1) * (width - 1)))
+    for same in zip(*nodes):
+        share = SIZE if kind == ALL_GATHER else SIZE // n
+        out.update(between(same, share, (2 if kind == ALL_REDUCE else 1) * (count - 1)))
+    return out
+
+
+def sent_by_pair(ranks):
+    out = {}
+    for r, nodes in ranks.items():
+        for m in nodes:
+            if m.type == SEND:
+                pair = r, m.attr["comm_dst"]
+                out[pair] = out.get(pair, 0) + m.attr["comm_size"]
+    return out
+
+
+def expand_hierarchical(kind, members, node_ranks):
+    clear("in")
+    clear("out")
+    write("in", {r: [comp(1, 2), coll(2, kind, SIZE, 1, [1])] for r in members}, {1: members})
+    done = run("expand", "in", "--out", "out", "--algorithm", "hierarchical", "--node-ranks",
+               str(node_ranks), text=True)
+    what = f"{NAMES[kind]} on {members} with {node_ranks} ranks per node"
+    check(done.returncode == 0, f"{what}: {done.stderr}")
+    ranks, want = read("out"), must_know(kind, members, members[0])
+    known = replay(ranks)
+    check(known is not None and all(want[r] <= known[r] for r in want),
+          f"{what}: ranks know {known}")
+    return sent_by_pair(ranks), done.stdout, what
+
+
+def hierarchical():
+    # The groups' ranks are in the order of a ring that crosses nodes between equal places.
+    even = [(2, [[0, 1], [2, 3]]), (4, [[0, 1, 2, 3], [4, 5, 6, 7]]), (3, [[1, 2], [3, 4]]),
+            (4, [[0, 2], [4, 6], [8, 10]]), (5, [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])]
+    for kind in (ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER):
+        for node_ranks, nodes in even:
+            members = [r for i, node in enumerate(nodes)
+                       for r in (node if i % 2 == 0 else node[::-1])]
+            sent, printed, what = expand_hierarchical(kind, members, node_ranks)
+            want = hierarchical_bytes(kind, nodes)
+            check(sent == want, f"{what}: {sent} bytes, not {want}")
+            check(sum(sent.values()) == bytes_sent(kind, "ring", len(members)), f"{what}: {sent}")
+            check("note" not in printed, f"{what}: {printed}")
+        # one node, one rank per node, and different numbers of ranks per node
+        for node_ranks, members, noted in [(8, [0, 1, 2, 3], False), (2, [0, 2, 4], False),
+                                           (4, [0, 1, 2, 3, 4], True), (4, [2, 3, 4, 8], True)]:
+            sent, printed, what = expand_hierarchical(kind, members, node_ranks)
+            n = len(members)
+            share = SIZE if kind == ALL_GATHER else SIZE // n
+            want = between(members, share, (2 if kind == ALL_REDUCE else 1) * (n - 1))
+            check(sent == want, f"{what}: {sent} bytes, not {want}")
+            check(("1 group with different" in printed) == noted, f"{what}: {printed}")
+    # other collectives are as in the other algorithms
+    sent, _, what = expand_hierarchical(ALL_TO_ALL, [0, 1, 2, 3], 2)
+    check(set(sent.values()) == {SIZE // 4} and len(sent) == 12, f"{what}: {sent}")
+
+
+def node_ranks_of_the_machine():
+    """By default, the ranks per node are those of the machine for which a set was predicted."""
+    with open(os.path.join(SOURCE, "examples/configs/hw_a100.json"), encoding="utf-8") as f:
+        machine = json.load(f)
+    machine["name"], machine["hardware"]["node_ranks"] = "pairs", 2
+    with open("machine.json", "w", encoding="utf-8") as f:
+        json.dump(machine, f)
+    for hw, node_ranks, other in [("a100-80g", 8, 2), ("machine.json", 2, 8)]:
+        subprocess.run([os.path.join(BUILD, "synth"), "--model", "gpt3-125m", "--layers", "1",
+                        "--max-seq-length", "16", "--dp", "16", "--hw", hw, "--out", "m",
+                        "--quiet"], check=True, timeout=300)
+        sent = []
+        for more in ([], ["--node-ranks", str(node_ranks)], ["--node-ranks", str(other)]):
+            done = run("expand", "m", "--algorithm", "hierarchical", "--out", "out", *more)
+            check(done.returncode == 0, done.stderr)
+            sent.append(sent_by_pair(read("out")))
+            clear("out")
+        check(sent[0] == sent[1] != sent[2], f"{hw}: the set does not give {node_ranks} per node")
+
+
 def rest_stays():
     """Other nodes keep their attributes and their order, and nodes that waited for the collective
     wait for its messages."""
@@ -164,7 +256,8 @@ def longest_path(path):
 
 
 def goal():
-    for n, algorithm in ((4, "ring"), (5, "tree"), (8, "doubling")):
+    levels = ("hierarchical", "--node-ranks", "3")
+    for n, algorithm in ((4, ("ring",)), (5, ("tree",)), (8, ("doubling",)), (6, levels)):
         ranks = {r: [comp(1, 10 + 3 * r), coll(2, ALL_REDUCE, SIZE, 1, [1], 30),
                      comp(3, 50 - r, [2]), coll(4, REDUCE_SCATTER, SIZE, 1, [3]),
                      comp(5, 20, [3]), *([send(6, 0, 1, 3, 32, [5])] if r == 0 else
@@ -172,7 +265,8 @@ def goal():
                      comp(7, 1, [4, 5])] for r in range(n)}
         clear("in")
         write("in", ranks, {1: list(range(n))})
-        done = run("expand", "in", "--format", "goal", "--out", "in.goal", "--algorithm", algorithm)
+        done = run("expand", "in", "--format", "goal", "--out", "in.goal", "--algorithm",
+                   *algorithm)
         bare = json.loads(run("what-if", "in", "--drop", "COLLECTIVES,MESSAGES", "--json").stdout)
         check(done.returncode == 0 and longest_path("in.goal") == bare["after"]["end_ns"],
               f"GOAL on {n} ranks: {longest_path('in.goal')}, not {bare}; {done.stderr}")
@@ -185,11 +279,14 @@ def errors():
                           (["in", "--format", "goal", "--out", "x"], "1 rank of the set's groups"),
                           (["in", "--out", "-"], "standard output"),
                           (["in", "--out", ""], "no file name"),
+                          (["in", "--out", "x", "--node-ranks", "2"], "only to --algorithm"),
                           (["in"], "--out says where"), (["in", "in", "--out", "x"], "one prefix"),
                           (["none", "--out", "x"], "none")]:
         done = run("expand", *options)
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
     write("in", {r: [comp(1, 5)] for r in (0, 2)}, {})
+    done = run("expand", "in", "--algorithm", "hierarchical", "--out", "x")
+    check(done.returncode == 1 and b"names no machine" in done.stderr, done.stderr)
     done = run("expand", "in", "--format", "goal", "--out", "x")
     check(done.returncode == 1 and b"needs all ranks" in done.stderr, done.stderr)
     clear("in")
@@ -225,6 +322,8 @@ def inputs_stay():
 
 enter_folder()
 collectives()
+hierarchical()
+node_ranks_of_the_machine()
 rest_stays()
 goal()
 errors()

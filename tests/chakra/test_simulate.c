@@ -81,7 +81,7 @@ static syn_status simulate(void *arg, syn_error *err) {
 
 static syn_status expand(void *arg, syn_error *err) {
     const simulated *of = arg;
-    const syn_expand_options how = {.algorithm = SYN_EXPAND_TREE};
+    const syn_expand_options how = {.algorithm = SYN_EXPAND_HIERARCHICAL, .node_ranks = 1};
     syn_expanded done;
     syn_sink *sink;
     SYN_TRY(syn_expand_set(&done, of->prefix, in_folder("expanded"), &how, err));

@@ -363,10 +363,11 @@ CHOOSES = {  # the command that is run with each choice
     "syntorch what-if": "outputs/trace --hw h100 --from a100-80g",
     "syntorch repair": "--input host.0.json --output choice.json",
 }
-NEEDED = {"--page": " --format svg", "--view": " --format svg", "--detail": " --format svg",
-          "--logits": " --save_logits choice.npy",
-          "--pooling": " --embeddings choice.npy",
-          "--mask_policy": " --model_config examples/configs/bert-tiny.json"}
+NEEDED = {  # what an option or a choice needs
+    "--page": " --format svg", "--view": " --format svg", "--detail": " --format svg",
+    "--logits": " --save_logits choice.npy", "--pooling": " --embeddings choice.npy",
+    "--mask_policy": " --model_config examples/configs/bert-tiny.json",
+    "hierarchical": " --node-ranks 2"}
 
 
 def test_help_choices():
@@ -384,7 +385,7 @@ def test_help_choices():
                 for choice in choices.split("|"):
                     if choice.isupper() or CHOOSES[name] is None:
                         continue
-                    command = CHOOSES[name] + NEEDED.get(option, "")
+                    command = CHOOSES[name] + NEEDED.get(option, "") + NEEDED.get(choice, "")
                     module = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
                     if choice == "cuda" and not os.path.exists(module):
                         continue

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "export/simulate.h"
+#include "syntorch/base/types.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
@@ -12,6 +13,7 @@
 static struct arguments {
     const char *input, *groups, *out;
     int algorithm, format;
+    int64_t node_ranks;
     uint64_t max_unpacked_bytes;
 } args;
 
@@ -24,19 +26,23 @@ static const cli_option options[] = {
      "write the set PREFIX.<rank>.et, or the schedule FILE", 0, 0},
     {"format", CLI_CHOICE, &args.format, "et|goal",
      "et: Chakra execution traces; goal: the text form of GOAL, for LogGOPSim and ATLAHS", 0, 0},
-    {"algorithm", CLI_CHOICE, &args.algorithm, "ring|doubling|tree",
+    {"algorithm", CLI_CHOICE, &args.algorithm, "ring|doubling|tree|hierarchical",
      "all-reduce, all-gather and reduce-scatter: rings, recursive doubling and halving (rings if "
-     "the "
-     "number of ranks is no power of two), or all-reduces as binomial trees",
+     "the number of ranks is no power of two), all-reduces as binomial trees, or rings within and "
+     "between nodes",
      0, 0},
+    {"node_ranks", CLI_INT, &args.node_ranks, "N",
+     "hierarchical: ranks per node; default: those of the machine that the set names", 1,
+     SYN_MAX_WORLD},
     {"groups", CLI_TEXT, &args.groups, "FILE",
      "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
-static const char *const examples[] = {"syntorch expand out/trace --out messages/trace",
-                                       "syntorch expand out/trace --format goal --out trace.goal",
-                                       NULL};
+static const char *const examples[] = {
+    "syntorch expand out/trace --out messages/trace",
+    "syntorch expand out/trace --format goal --out trace.goal",
+    "syntorch expand out/trace --algorithm hierarchical --node-ranks 4 --out messages/trace", NULL};
 
 static const cli_program program = {
     "syntorch expand",
@@ -66,6 +72,7 @@ static syn_status write_goal(syn_expanded *done, const char *prefix, const syn_e
 
 static syn_status expand(syn_expanded *done, const char *prefix, syn_error *err) {
     const syn_expand_options how = {.algorithm = (syn_expansion)args.algorithm,
+                                    .node_ranks = (int32_t)args.node_ranks,
                                     .groups = args.groups,
                                     .max_unpacked_bytes = args.max_unpacked_bytes};
     syn__input_files inputs = {0};
@@ -84,7 +91,12 @@ int command_expand(int argc, char **argv) {
     size_t n;
     syn_expanded done;
     char shown[CLI_SHOWN_BYTES], bytes[32];
-    const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
+    int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
+    if (code != CLI_RUN) return code;
+    const cli_rule rules[] = {{args.algorithm != SYN_EXPAND_HIERARCHICAL,
+                               {"node_ranks"},
+                               "applies only to --algorithm hierarchical; omit it"}};
+    code = cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
     if (code != CLI_RUN) return code;
     if (n != 1) return cli_fail(&program, CLI_USAGE, "one prefix is needed, not %zu", n);
     if (args.out == NULL)
@@ -97,5 +109,10 @@ int command_expand(int argc, char **argv) {
            cli_shown(args.out, shown, sizeof shown), done.n_ranks, cli_plural(done.n_ranks),
            done.n_written, done.n_nodes, done.n_collectives, cli_plural(done.n_collectives),
            cli_bytes_text((double)done.bytes, bytes, sizeof bytes));
+    if (done.n_uneven > 0)
+        printf("note: rings replace the collectives of %" PRIu32
+               " group%s with different numbers of "
+               "ranks per node\n",
+               done.n_uneven, cli_plural(done.n_uneven));
     return CLI_OK;
 }

@@ -84,9 +84,8 @@ static const char *const examples[] = {
 static const cli_program program = {
     "syntorch export",
     "Converts a recorded trace to a picture, an HTML report, a graph for NetworkX, yEd or Gephi, a "
-    "timeline for Perfetto, Chakra execution traces, files in the format of PyTorch's profiler, or "
-    "a "
-    "workload for SimAI.",
+    "timeline for Perfetto, Chakra execution traces, files in the format of PyTorch's profiler, "
+    "or a workload for SimAI.",
     options, examples, false};
 
 static syn_status import(syn_graph **graph, const char *path, syn_hardware *hw, syn_error *err) {

@@ -30,12 +30,18 @@ static syn_status check_runs(const syn__sim_set *set, syn_error *err) {
     return s;
 }
 
-syn_status syn__expand_load(syn__sim_set *set, const char *prefix,
-                            const syn_expand_options *options, syn_error *err) {
+syn_status syn__expand_load(syn__sim_set *set, syn__expand_plan *plan, syn_expanded *done,
+                            const char *prefix, const syn_expand_options *options, syn_error *err) {
     const syn_simulate_options how = {.groups = options->groups,
                                       .max_unpacked_bytes = options->max_unpacked_bytes};
+    *done = (syn_expanded){.n_ranks = 0};
     SYN_TRY(syn__sim_load(set, &prefix, 1, &how, err));
-    return check_runs(set, err);
+    done->n_ranks = (uint32_t)set->n_ranks;
+    done->n_nodes = set->n_nodes;
+    SYN_TRY(check_runs(set, err));
+    SYN_TRY(syn__expand_levels(plan, set, options, err));
+    done->n_uneven = plan->n_uneven;
+    return SYN_OK;
 }
 
 static bool integer_of(const syn__et_node *node, const char *name, int64_t *out) {
@@ -89,10 +95,11 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
     return SYN_OK;
 }
 
-syn_status syn__expand_open(syn__expand_file *f, const syn__sim_set *set, const syn__sim_rank *rank,
+syn_status syn__expand_open(syn__expand_file *f, const syn__sim_set *set,
+                            const syn__expand_plan *plan, const syn__sim_rank *rank,
                             syn_error *err) {
     const syn__et_listener listener = {.user = f, .node = take_node};
-    *f = (syn__expand_file){.set = set, .rank = rank, .err = err};
+    *f = (syn__expand_file){.set = set, .plan = plan, .rank = rank, .err = err};
     SYN_TRY(syn__file_text_open(&f->text, rank->path, set->max_unpacked_bytes, err));
     f->numbers = syn_calloc(set->names.n_entries + 1, sizeof *f->numbers);
     if (f->numbers == NULL)
@@ -108,14 +115,14 @@ void syn__expand_close(syn__expand_file *f) {
 }
 
 syn_status syn__expand_steps(const syn__expand_file *f, const syn__expand_node *node,
-                             syn_expansion algorithm, syn__steps *out, syn_error *err) {
+                             syn__steps *out, syn_error *err) {
     const syn__sim_group *g = &f->set->groups[node->group];
     uint32_t own = 0, root = 0;
     for (uint32_t i = 0; i < g->n_ranks; i++) {
         if (g->ranks[i] == f->rank->rank) own = i;
         if (g->ranks[i] == node->root) root = i;
     }
-    return syn__steps_make(out, algorithm, node->comm_type, g->ranks, g->n_ranks, own, root,
+    return syn__steps_make(out, f->plan, node->comm_type, g->ranks, g->n_ranks, own, root,
                            node->bytes, err);
 }
 
@@ -133,7 +140,6 @@ enum { FIRST_TAG = 250000000, N_TAGS = 249999999 };
 
 typedef struct writer {
     const syn__expand_file *file;
-    const syn_expand_options *options;
     syn_sink *sink;
     syn__buf buf;
     syn__steps steps;
@@ -155,7 +161,7 @@ static syn_status add_dep(writer *w, uint32_t dep, uint64_t **list, size_t *n, s
     const syn__expand_node *node = &w->file->nodes[dep];
     const uint64_t id = w->file->scan.ids[dep] * w->stride;
     if (node->kind == SYN__SIM_COLLECTIVE) {
-        SYN_TRY(syn__expand_steps(w->file, node, w->options->algorithm, &w->steps, w->err));
+        SYN_TRY(syn__expand_steps(w->file, node, &w->steps, w->err));
         for (size_t i = 0; i < w->steps.n; i++)
             if (w->steps.list[i].is_last) SYN_TRY(push(w, list, n, cap, id + i));
         if (w->steps.n > 0) return SYN_OK;
@@ -273,7 +279,7 @@ static syn_status put_node(writer *w, const syn__et_node *node, const syn__expan
     SYN_TRY(add_deps(w, node));
     if (from->kind == SYN__SIM_COLLECTIVE) {
         w->done->n_collectives++;
-        SYN_TRY(syn__expand_steps(w->file, from, w->options->algorithm, &w->steps, w->err));
+        SYN_TRY(syn__expand_steps(w->file, from, &w->steps, w->err));
         for (size_t i = 0; i < w->steps.n; i++) SYN_TRY(put_step(w, node, from, i));
         return w->steps.n > 0 ? SYN_OK : put_alone(w, node);
     }
@@ -293,7 +299,7 @@ static syn_status find_stride(writer *w) {
     w->stride = 1;
     for (uint32_t i = 0; i < f->scan.n_nodes; i++) {
         if (f->nodes[i].kind != SYN__SIM_COLLECTIVE) continue;
-        SYN_TRY(syn__expand_steps(f, &f->nodes[i], w->options->algorithm, &w->steps, w->err));
+        SYN_TRY(syn__expand_steps(f, &f->nodes[i], &w->steps, w->err));
         if (w->steps.n > w->stride) w->stride = w->steps.n;
     }
     for (uint32_t i = 0; i < f->scan.n_nodes; i++)
@@ -330,13 +336,12 @@ static syn_status write_rank(writer *w, const char *path) {
     return s != SYN_OK ? s : closed;
 }
 
-static syn_status write_ranks(const syn__sim_set *set, syn__et_names *names,
-                              const syn_expand_options *options, syn_expanded *done,
-                              syn_error *err) {
+static syn_status write_ranks(const syn__sim_set *set, const syn__expand_plan *plan,
+                              syn__et_names *names, syn_expanded *done, syn_error *err) {
     for (size_t i = 0; i < set->n_ranks; i++) {
         syn__expand_file file;
-        syn_status s = syn__expand_open(&file, set, &set->ranks[i], err);
-        writer w = {.file = &file, .options = options, .done = done, .err = err};
+        syn_status s = syn__expand_open(&file, set, plan, &set->ranks[i], err);
+        writer w = {.file = &file, .done = done, .err = err};
         if (s == SYN_OK) s = write_rank(&w, syn__et_rank_path(names, (uint32_t)set->ranks[i].rank));
         syn__buf_free(&w.buf);
         syn_free(w.steps.list);
@@ -351,14 +356,12 @@ static syn_status write_ranks(const syn__sim_set *set, syn__et_names *names,
 syn_status syn_expand_set(syn_expanded *done, const char *prefix, const char *out,
                           const syn_expand_options *options, syn_error *err) {
     syn__sim_set set = {.machine = NULL};
+    syn__expand_plan plan;
     syn__et_names names = {.path = NULL};
-    *done = (syn_expanded){.n_ranks = 0};
-    syn_status s = syn__expand_load(&set, prefix, options, err);
-    done->n_ranks = (uint32_t)set.n_ranks;
-    done->n_nodes = set.n_nodes;
+    syn_status s = syn__expand_load(&set, &plan, done, prefix, options, err);
     if (s == SYN_OK) s = syn__et_names_open(&names, out, err);
     if (s == SYN_OK) s = syn__et_remove_old_set(&names, (uint32_t)set.n_ranks, err);
-    if (s == SYN_OK) s = write_ranks(&set, &names, options, done, err);
+    if (s == SYN_OK) s = write_ranks(&set, &plan, &names, done, err);
     syn__et_names_close(&names);
     syn__sim_set_close(&set);
     return s;

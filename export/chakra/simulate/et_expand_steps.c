@@ -6,10 +6,12 @@
 
 #define NONE SYN__SIM_NONE
 
+/* Rank i of n is ranks[i * stride]. */
 typedef struct making {
     syn__steps *steps;
     const int32_t *ranks;
-    uint32_t n, own;
+    uint32_t n, own, stride;
+    uint32_t received, sent; /* rings: the last steps; NONE: no ring yet */
     syn_error *err;
 } making;
 
@@ -20,7 +22,7 @@ static syn_status add(making *m, bool sends, uint32_t peer, uint64_t bytes, uint
     SYN_TRY(syn_grow(&s->list, &s->cap, s->n + 1, sizeof *s->list, m->err));
     s->list[s->n] = (syn__step){.sends = sends,
                                 .is_last = true,
-                                .peer = m->ranks[peer],
+                                .peer = m->ranks[peer * m->stride],
                                 .round = s->rounds,
                                 .bytes = bytes > 0 ? bytes : 1,
                                 .after = {after, also_after}};
@@ -36,17 +38,42 @@ static uint64_t part(uint64_t bytes, uint64_t n) {
 }
 
 /* `rounds` times: receive a chunk from the previous rank, and send to the next one what was
-   received in the round before. */
+   received in the round before. Follows an earlier ring. */
 static syn_status add_ring(making *m, uint32_t rounds, uint64_t chunk) {
     const uint32_t next = (m->own + 1) % m->n, last = (m->own + m->n - 1) % m->n;
-    uint32_t received = NONE, sent = NONE;
     for (uint32_t i = 0; i < rounds; i++) {
-        const uint32_t before = received;
-        SYN_TRY(add(m, false, last, chunk, before, NONE, &received));
-        SYN_TRY(add(m, true, next, chunk, before, sent, &sent));
+        const uint32_t before = m->received;
+        SYN_TRY(add(m, false, last, chunk, before, NONE, &m->received));
+        SYN_TRY(add(m, true, next, chunk, before, m->sent, &m->sent));
         m->steps->rounds++;
     }
     return SYN_OK;
+}
+
+/* Rings within the nodes of `width` ranks, and between the ranks with the same index on their
+   nodes. The ranks of a node are consecutive. */
+static syn_status add_levels(const making *m, uint32_t width, int comm_type, uint64_t bytes) {
+    const uint32_t nodes = m->n / width, place = m->own % width;
+    making within = *m, between = *m;
+    within.ranks += m->own - place;
+    within.n = width;
+    within.own = place;
+    between.ranks += place;
+    between.n = nodes;
+    between.own = m->own / width;
+    between.stride = width;
+    if (comm_type != SYN__ET_ALL_GATHER) SYN_TRY(add_ring(&within, width - 1, part(bytes, width)));
+    between.received = within.received;
+    between.sent = within.sent;
+    if (comm_type == SYN__ET_ALL_GATHER) SYN_TRY(add_ring(&between, nodes - 1, bytes));
+    else
+        SYN_TRY(add_ring(&between, (comm_type == SYN__ET_ALL_REDUCE ? 2 : 1) * (nodes - 1),
+                         part(part(bytes, width), nodes)));
+    within.received = between.received;
+    within.sent = between.sent;
+    if (comm_type == SYN__ET_ALL_GATHER) return add_ring(&within, width - 1, bytes * nodes);
+    return comm_type == SYN__ET_ALL_REDUCE ? add_ring(&within, width - 1, part(bytes, width))
+                                           : SYN_OK;
 }
 
 /* Exchanges with a partner in each round. `halves`: distances n / 2, ..., 1 and bytes / 2, ...
@@ -100,19 +127,25 @@ static syn_status add_star(making *m, uint32_t root, uint64_t bytes, bool to_roo
     return SYN_OK;
 }
 
-syn_status syn__steps_make(syn__steps *steps, syn_expansion algorithm, int comm_type,
+syn_status syn__steps_make(syn__steps *steps, const syn__expand_plan *plan, int comm_type,
                            const int32_t *ranks, uint32_t n, uint32_t own, uint32_t root,
                            uint64_t bytes, syn_error *err) {
-    making m = {steps, ranks, n, own, err};
-    const bool doubling = algorithm == SYN_EXPAND_DOUBLING && (n & (n - 1)) == 0;
+    making m = {steps, ranks, n, own, 1, NONE, NONE, err};
+    const bool doubling = plan->algorithm == SYN_EXPAND_DOUBLING && (n & (n - 1)) == 0;
+    const bool has_levels =
+        plan->algorithm == SYN_EXPAND_HIERARCHICAL &&
+        (comm_type == SYN__ET_ALL_REDUCE || comm_type == SYN__ET_ALL_GATHER ||
+         comm_type == SYN__ET_REDUCE_SCATTER || comm_type == SYN__ET_REDUCE_SCATTER_BLOCK);
+    const uint32_t width = has_levels ? syn__expand_node_width(ranks, n, plan->node_ranks) : 0;
     uint32_t last = NONE;
     steps->n = 0;
     steps->rounds = 0;
     if (n < 2) return SYN_OK;
+    if (width > 0) return add_levels(&m, width, comm_type, bytes);
     switch (comm_type) {
     case SYN__ET_ALL_REDUCE:
         if (doubling) return add_exchanges(&m, bytes, false, false);
-        if (algorithm != SYN_EXPAND_TREE) return add_ring(&m, 2 * (n - 1), part(bytes, n));
+        if (plan->algorithm != SYN_EXPAND_TREE) return add_ring(&m, 2 * (n - 1), part(bytes, n));
         SYN_TRY(add_tree(&m, 0, bytes, true, &last));
         return add_tree(&m, 0, bytes, false, &last);
     case SYN__ET_ALL_GATHER:

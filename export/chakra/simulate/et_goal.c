@@ -13,7 +13,6 @@ enum { FIRST_TAG = 1 << 30, N_TAGS = (1 << 30) - 1 };
 typedef struct goal {
     const syn__expand_file *file;
     const syn__sim_program *program;
-    const syn_expand_options *options;
     syn_sink *sink;
     syn__steps steps;
     uint64_t *labels;           /* per node, in order of ids: its first label */
@@ -28,7 +27,7 @@ static const syn__expand_node *node_at(const goal *g, uint32_t number) {
 }
 
 static syn_status steps_of(goal *g, const syn__expand_node *node) {
-    return syn__expand_steps(g->file, node, g->options->algorithm, &g->steps, g->err);
+    return syn__expand_steps(g->file, node, &g->steps, g->err);
 }
 
 /* Reverses the program's lists of children. */
@@ -140,8 +139,8 @@ static syn_status put_rank(goal *g) {
     return SYN_OK;
 }
 
-static syn_status put_ranks(const syn__sim_set *set, syn_sink *sink,
-                            const syn_expand_options *options, syn_expanded *done, syn_error *err) {
+static syn_status put_ranks(const syn__sim_set *set, const syn__expand_plan *plan, syn_sink *sink,
+                            syn_expanded *done, syn_error *err) {
     const syn__sim_rank *last = &set->ranks[set->n_ranks - 1];
     if ((size_t)last->rank + 1 != set->n_ranks)
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -152,11 +151,10 @@ static syn_status put_ranks(const syn__sim_set *set, syn_sink *sink,
         syn__expand_file file;
         goal g = {.file = &file,
                   .program = &set->programs[set->ranks[i].program],
-                  .options = options,
                   .sink = sink,
                   .done = done,
                   .err = err};
-        syn_status s = syn__expand_open(&file, set, &set->ranks[i], err);
+        syn_status s = syn__expand_open(&file, set, plan, &set->ranks[i], err);
         if (s == SYN_OK) s = put_rank(&g);
         void *const all[] = {g.labels, g.first_dep, g.deps, g.steps.list};
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) syn_free(all[k]);
@@ -169,11 +167,9 @@ static syn_status put_ranks(const syn__sim_set *set, syn_sink *sink,
 syn_status syn_export_goal(syn_expanded *done, const char *prefix, syn_sink *sink,
                            const syn_expand_options *options, syn_error *err) {
     syn__sim_set set = {.machine = NULL};
-    *done = (syn_expanded){.n_ranks = 0};
-    syn_status s = syn__expand_load(&set, prefix, options, err);
-    done->n_ranks = (uint32_t)set.n_ranks;
-    done->n_nodes = set.n_nodes;
-    if (s == SYN_OK) s = put_ranks(&set, sink, options, done, err);
+    syn__expand_plan plan;
+    syn_status s = syn__expand_load(&set, &plan, done, prefix, options, err);
+    if (s == SYN_OK) s = put_ranks(&set, &plan, sink, done, err);
     syn__sim_set_close(&set);
     return s;
 }

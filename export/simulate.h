@@ -212,6 +212,7 @@ typedef struct syn_expand_options {
                            0: those of the machine in the metadata of the set's first file */
     const char *groups; /* as in syn_simulate_options */
     uint64_t max_unpacked_bytes;
+    bool binary; /* GOAL: LogGOPSim's binary form instead of text */
 } syn_expand_options;
 
 typedef struct syn_expanded {
@@ -226,8 +227,8 @@ typedef struct syn_expanded {
 /* Writes the trace set `out`.<rank>.et, in which collectives are replaced by sends and receives. */
 syn_status syn_expand_set(syn_expanded *done, const char *prefix, const char *out,
                           const syn_expand_options *options, syn_error *err) SYN_MUST_USE;
-/* Writes the set as a GOAL schedule in its text form, which LogGOPSim and ATLAHS simulate.
-   Computation becomes delays in ns. All ops of a rank are on one CPU. */
+/* Writes the set as a GOAL schedule, which LogGOPSim and ATLAHS simulate. Computation becomes
+   delays in ns. All ops of a rank are on one CPU. The binary form reads each file twice. */
 syn_status syn_export_goal(syn_expanded *done, const char *prefix, syn_sink *sink,
                            const syn_expand_options *options, syn_error *err) SYN_MUST_USE;
 

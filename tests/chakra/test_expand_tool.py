@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import struct
 import subprocess
 
 from checks import BUILD, SOURCE, check, enter_folder, finish, run
@@ -219,15 +220,16 @@ def rest_stays():
     check(simulate("out")["end_ns"] == simulate("in")["end_ns"], "the time of the set changed")
 
 
-def longest_path(path):
-    """The end of a schedule in which messages take no time."""
+def read_goal(path):
+    """The ops of a schedule in text form, by (rank, label) in the order of the file, and for each
+    op what it requires."""
     ops, needs, rank = {}, {}, None
     with open(path, encoding="utf-8") as f:
         for line in f:
             m = re.match(r"rank (\d+) \{|(l\d+): (calc|send|recv) (\d+)b?(?: (?:to|from) (\d+) tag "
                          r"(\d+))?$|(l\d+) requires (l\d+)$|\}|num_ranks (\d+)|$", line.strip())
             if not check(m is not None, f"{path}: {line}"):
-                return -1
+                return {}, {}
             if m[1]:
                 rank = int(m[1])
             elif m[2]:
@@ -235,6 +237,39 @@ def longest_path(path):
             elif m[7]:
                 check((rank, m[8]) in ops, f"{path}: {line.strip()} comes before its label")
                 needs.setdefault((rank, m[7]), []).append((rank, m[8]))
+    return ops, needs
+
+
+def binary_goal(path):
+    """What txt2bin writes for a schedule in text form, by its Parser.hpp."""
+    ops, needs = read_goal(path)
+    ranks = sorted({rank for rank, _ in ops})
+    head, body = struct.pack("<QIBB", 4223, len(ranks), 0, 0), b""
+    for rank in ranks:
+        own = [op for op in ops if op[0] == rank]
+        number = {op: i for i, op in enumerate(own)}
+        dependents = {op: [] for op in own}
+        for op in own:
+            for need in needs.get(op, []):
+                dependents[need].append(number[op])
+        roots = [number[op] for op in own if op not in needs]
+        out, at = struct.pack(f"<II{len(roots)}I", len(own), len(roots), *roots), 0
+        for op in own:
+            kind, size, peer, tag = ops[op]
+            out += struct.pack("<IBIQIBBIIII", len(needs.get(op, [])),
+                               {"send": 1, "recv": 2, "calc": 3}[kind], peer, size, tag, 0, 0,
+                               len(dependents[op]), at, 0, at + len(dependents[op]))
+            at += len(dependents[op])
+        out += b"".join(struct.pack("<I", n) for op in own for n in dependents[op])
+        begin = 6 + 16 * len(ranks) + len(body)
+        head += struct.pack("<QQ", begin, begin + len(out))
+        body += out
+    return head + body
+
+
+def longest_path(path):
+    """The end of a schedule in which messages take no time."""
+    ops, needs = read_goal(path)
     ends, sent, progress = {}, {}, True
     while progress:
         progress = False
@@ -252,7 +287,7 @@ def longest_path(path):
                 begin = max(begin, sent[peer, op[0], tag].pop(0))
             ends[op], progress = begin, True
     check(len(ends) == len(ops), f"{path}: {len(ops) - len(ends)} ops never run")
-    return max(ends.values())
+    return max(ends.values(), default=-1)
 
 
 def goal():
@@ -270,6 +305,11 @@ def goal():
         bare = json.loads(run("what-if", "in", "--drop", "COLLECTIVES,MESSAGES", "--json").stdout)
         check(done.returncode == 0 and longest_path("in.goal") == bare["after"]["end_ns"],
               f"GOAL on {n} ranks: {longest_path('in.goal')}, not {bare}; {done.stderr}")
+        again = run("expand", "in", "--format", "goal-binary", "--out", "in.bin", "--algorithm",
+                    *algorithm)
+        with open("in.bin", "rb") as f:
+            check(f.read() == binary_goal("in.goal"), f"GOAL on {n} ranks: the binary form differs")
+        check(again.stdout == done.stdout.replace(b"in.goal", b"in.bin"), again.stdout)
 
 
 def errors():
@@ -294,7 +334,7 @@ def errors():
               "deadlocks": {0: [recv(1, 1, 0, 3, 64)], 1: [comp(1, 5)]}}
     for text, ranks in broken.items():
         write("in", ranks, {1: [0, 1]})
-        for form in ("et", "goal"):
+        for form in ("et", "goal", "goal-binary"):
             done = run("expand", "in", "--format", form, "--out", "x")
             check(done.returncode == 1 and text in done.stderr.decode(), f"{text}: {done.stderr}")
     check(not [f for f in os.listdir(".") if f.startswith("x")], "a failed run left a file")

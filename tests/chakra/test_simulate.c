@@ -81,14 +81,19 @@ static syn_status simulate(void *arg, syn_error *err) {
 
 static syn_status expand(void *arg, syn_error *err) {
     const simulated *of = arg;
-    const syn_expand_options how = {.algorithm = SYN_EXPAND_HIERARCHICAL, .node_ranks = 1};
+    syn_expand_options how = {.algorithm = SYN_EXPAND_HIERARCHICAL, .node_ranks = 1};
+    syn_status s = SYN_OK;
     syn_expanded done;
     syn_sink *sink;
     SYN_TRY(syn_expand_set(&done, of->prefix, in_folder("expanded"), &how, err));
-    SYN_TRY(syn_sink_open_file(&sink, in_folder("s.goal"), err));
-    const syn_status s = syn_export_goal(&done, of->prefix, sink, &how, err);
-    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
-    return s != SYN_OK ? s : closed;
+    for (int binary = 0; binary < 2 && s == SYN_OK; binary++) {
+        how.binary = binary != 0;
+        SYN_TRY(syn_sink_open_file(&sink, in_folder("s.goal"), err));
+        s = syn_export_goal(&done, of->prefix, sink, &how, err);
+        const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+        if (s == SYN_OK) s = closed;
+    }
+    return s;
 }
 
 static syn_status compare(void *arg, syn_error *err) {

@@ -17,15 +17,17 @@ static struct arguments {
     uint64_t max_unpacked_bytes;
 } args;
 
-enum { FORMAT_ET, FORMAT_GOAL };
+enum { FORMAT_ET, FORMAT_GOAL, FORMAT_GOAL_BINARY };
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX", "set PREFIX.<rank>.et; --input may be omitted", 0,
      0},
     {"out", CLI_TEXT, &args.out, "PREFIX|FILE",
      "write the set PREFIX.<rank>.et, or the schedule FILE", 0, 0},
-    {"format", CLI_CHOICE, &args.format, "et|goal",
-     "et: Chakra execution traces; goal: the text form of GOAL, for LogGOPSim and ATLAHS", 0, 0},
+    {"format", CLI_CHOICE, &args.format, "et|goal|goal-binary",
+     "et: Chakra execution traces; goal: the text form of GOAL, for LogGOPSim and ATLAHS; "
+     "goal-binary: what LogGOPSim's txt2bin makes of it",
+     0, 0},
     {"algorithm", CLI_CHOICE, &args.algorithm, "ring|doubling|tree|hierarchical",
      "all-reduce, all-gather and reduce-scatter: rings, recursive doubling and halving (rings if "
      "the number of ranks is no power of two), all-reduces as binomial trees, or rings within and "
@@ -74,13 +76,14 @@ static syn_status expand(syn_expanded *done, const char *prefix, syn_error *err)
     const syn_expand_options how = {.algorithm = (syn_expansion)args.algorithm,
                                     .node_ranks = (int32_t)args.node_ranks,
                                     .groups = args.groups,
+                                    .binary = args.format == FORMAT_GOAL_BINARY,
                                     .max_unpacked_bytes = args.max_unpacked_bytes};
     syn__input_files inputs = {0};
     syn_status s = cli_inputs_add_set(&inputs, prefix, err);
     if (s == SYN_OK) s = syn__input_files_add(&inputs, args.groups, err);
     if (s == SYN_OK)
-        s = args.format == FORMAT_GOAL ? write_goal(done, prefix, &how, &inputs, err)
-                                       : write_set(done, prefix, &how, &inputs, err);
+        s = args.format == FORMAT_ET ? write_set(done, prefix, &how, &inputs, err)
+                                     : write_goal(done, prefix, &how, &inputs, err);
     syn__input_files_free(&inputs);
     return s;
 }

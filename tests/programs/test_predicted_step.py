@@ -32,8 +32,8 @@ def close(a, b):
 META = ["--device", "meta"]
 RUN = ["--model", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
-PREDICTED = ("predicted step: ", "limits: ", "prediction error: ", "memory: ", "        at the peak: ",
-             "extrapolated: ",
+PREDICTED = ("predicted step: ", "limits: ", "prediction error: ", "memory: ",
+             "        at the peak: ", "extrapolated: ",
              "suggestions: ")
 
 

@@ -74,9 +74,10 @@ tools/saving: syntorch+ models+ tools
 tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
-tools/synth: syntorch+ tools tools/pretrain
+tools/synth: syntorch+ tools tools/inference tools/pretrain
 tools/calibrate: syntorch+ ops comm models+ export tools tools/launch
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
+    export/chakra/simulate
     export/workload export/pytorch/read tools tools/pytorch
 '
 declare -A may_include=()

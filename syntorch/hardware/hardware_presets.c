@@ -57,8 +57,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
     .base_ns = US(base_us), .step_ns = US(step_us), .hop_ns = US(7), .network_efficiency = 0.945, \
     .network_fill_ns = US(205), SIMPLE_RING
 
-/* base and step in microseconds, link_efficiency (0: that of all collectives), fill in microseconds
- */
+/* base, step and fill in microseconds; link: link_efficiency, 0: that of all collectives */
 #define ONE_PASS(base_us, step_us, link, fill_us) \
     { US(base_us), US(step_us), link, US(fill_us) }
 #define NCCL                                                                                \

@@ -355,6 +355,7 @@ CHOOSES = {  # the command that is run with each choice
     "inference": "--num_output_tokens 2",
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
     "synth": "--model gpt2 --dp 2 --pp 4 --global-batch 8 --max-seq-length 32 --out choice",
+    "synth --phase": "--model gpt2 --dp 2 --pp 4 --out choice",
     "syntorch astra-sim": "outputs/trace",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --out_dir et",
@@ -385,7 +386,8 @@ def test_help_choices():
                 for choice in choices.split("|"):
                     if choice.isupper() or CHOOSES[name] is None:
                         continue
-                    command = CHOOSES[name] + NEEDED.get(option, "") + NEEDED.get(choice, "")
+                    usual = CHOOSES.get(f"{name} {option}", CHOOSES[name])
+                    command = usual + NEEDED.get(option, "") + NEEDED.get(choice, "")
                     module = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
                     if choice == "cuda" and not os.path.exists(module):
                         continue
@@ -406,7 +408,7 @@ def test_options():
     known = set(FOREIGN)
     with Clone() as clone:
         for _, text in helps(clone):
-            known |= set(re.findall(r"^  (--[a-z_]+)", text, re.M))
+            known |= set(re.findall(r"^  (--[a-z0-9_]+)", text, re.M))
         known |= set(re.findall(r"--[a-z]+", "\n".join(shell(clone, "./dev help")[1])))
     for page in PAGES:
         for at, line in enumerate(read(page).split("\n"), 1):

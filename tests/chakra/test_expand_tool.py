@@ -11,10 +11,10 @@ import subprocess
 
 from checks import BUILD, SOURCE, check, enter_folder, finish, run
 from execution_trace import RECV, SEND, read_et
-from trace_sets import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE_SCATTER, coll, comp,
-                        recv, send, simulate, write)
+from trace_sets import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, GATHER, REDUCE,
+                        REDUCE_SCATTER, SCATTER, coll, comp, recv, send, simulate, write)
 
-REDUCE, GATHER, SCATTER, BARRIER = 1, 3, 4, 9
+BARRIER = 9
 NAMES = {ALL_REDUCE: "ALL_REDUCE", ALL_GATHER: "ALL_GATHER", ALL_TO_ALL: "ALL_TO_ALL",
          REDUCE_SCATTER: "REDUCE_SCATTER", BROADCAST: "BROADCAST", REDUCE: "REDUCE",
          GATHER: "GATHER", SCATTER: "SCATTER", BARRIER: "BARRIER"}

@@ -8,9 +8,9 @@ import xml.etree.ElementTree
 
 from checks import check, enter_folder, finish, run
 from second_simulator import ALL_GROUPS, GROUPS, Second, random_set
-from trace_sets import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, KINDS, REDUCE_SCATTER,
-                        REDUCE_SCATTER_BLOCK, SYSTEM, coll, comp, ends, recv, send, simulate, write,
-                        write_hand, write_machine)
+from trace_sets import (ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, GATHER, KINDS, REDUCE,
+                        REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCATTER, SYSTEM, coll, comp, ends,
+                        recv, send, simulate, write, write_hand, write_machine)
 
 
 def as_second_simulator():
@@ -91,20 +91,33 @@ def pictures():
     check(len(cells) == 2, f"{len(cells)} cells of two pairs")
 
 
+def sent(name):
+    with open(name, encoding="utf-8") as f:
+        return {tuple(map(int, line.split(",")[:2])): int(line.split(",")[2])
+                for line in f.read().split()[1:]}
+
+
 def traffic():
-    """The bytes of ring collectives of four ranks, which contribute 400 bytes each."""
+    """The bytes of ring collectives of four ranks, which contribute 400 bytes each, and of
+    collectives whose root is the third rank of the ring."""
     kinds = {ALL_REDUCE: 2 * 3 * 100, REDUCE_SCATTER: 3 * 100, REDUCE_SCATTER_BLOCK: 3 * 100,
              ALL_GATHER: 3 * 400, BROADCAST: 400}
-    for kind, sent in {**kinds, ALL_TO_ALL: 100}.items():
+    for kind, size in {**kinds, ALL_TO_ALL: 100}.items():
         write("ring", {r: [coll(1, kind, 400, 3)] for r in range(4)}, {3: [0, 1, 3, 2]})
         simulate("ring", "--traffic", "ring.csv")
-        with open("ring.csv", encoding="utf-8") as f:
-            rows = {tuple(map(int, line.split(",")[:2])): int(line.split(",")[2])
-                    for line in f.read().split()[1:]}
+        rows = sent("ring.csv")
         ring = {(0, 1), (1, 3), (3, 2)} | ({(2, 0)} if kind != BROADCAST else set())
         pairs = {(a, b) for a in range(4) for b in range(4) if a != b}
-        check(rows == dict.fromkeys(pairs if kind == ALL_TO_ALL else ring, sent),
+        check(rows == dict.fromkeys(pairs if kind == ALL_TO_ALL else ring, size),
               f"traffic of kind {kind}: {rows}")
+    rooted = {BROADCAST: ({(3, 2), (2, 0), (0, 1)}, 400), REDUCE: ({(2, 0), (0, 1), (1, 3)}, 400),
+              GATHER: ({(0, 3), (1, 3), (2, 3)}, 400), SCATTER: ({(3, 0), (3, 1), (3, 2)}, 100)}
+    for kind, (pairs, size) in rooted.items():
+        write("ring", {r: [coll(1, kind, 400, 3, root=3), coll(2, kind, 400, 3, [1], root=3)]
+                       for r in range(4)}, {3: [0, 1, 3, 2]})
+        simulate("ring", "--traffic", "ring.csv")
+        check(sent("ring.csv") == dict.fromkeys(pairs, 2 * size),
+              f"traffic of kind {kind} with a root: {sent('ring.csv')}")
 
 
 def deadlocks():

@@ -5,7 +5,7 @@ from checks import run
 from execution_trace import COLL, COMP, RECV, SEND, field, frame, varint
 
 INT32, INT64, UINT64, BOOL, STRING = 7, 9, 13, 27, 29
-ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL = 0, 2, 5, 6
+ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL = range(7)
 REDUCE_SCATTER, REDUCE_SCATTER_BLOCK = 7, 8
 
 NETWORK = {"topology": ["FullyConnected", "Ring"], "npus_count": [2, 4],
@@ -25,8 +25,8 @@ def comp(number, us, deps=(), stream=0):
     return node(number, COMP, deps, us, stream=stream)
 
 
-def coll(number, kind, size, group, deps=(), us=5):
-    return node(number, COLL, deps, us, comm=kind, size=size, group=group)
+def coll(number, kind, size, group, deps=(), us=5, root=None):
+    return node(number, COLL, deps, us, comm=kind, size=size, group=group, root=root)
 
 
 def send(number, src, dst, tag, size, deps=(), us=3):
@@ -49,6 +49,7 @@ def message(n):
     if n["kind"] == COLL:
         attrs += [("comm_type", INT64, n["comm"])]
         attrs += [("pg_name", STRING, str(n["group"]))] if n["group"] else []
+        attrs += [("root", INT64, n["root"])] if n["root"] is not None else []
     if n["kind"] in (SEND, RECV):
         attrs += [("comm_src", INT32, n["src"]), ("comm_dst", INT32, n["dst"]),
                   ("comm_tag", INT32, n["tag"])]

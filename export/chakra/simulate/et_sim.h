@@ -101,6 +101,7 @@ typedef struct syn__sim_call {
     double scale;           /* of its time on a machine */
     uint32_t node;
     uint32_t slot;     /* index into the groups or channels of the rank */
+    uint16_t root;     /* collectives: index + 1 into the roots of the rank; 0: none */
     uint8_t comm_type; /* collectives */
 } syn__sim_call;
 
@@ -129,6 +130,7 @@ typedef struct syn__sim_rank {
     uint32_t *groups; /* groups it uses, in order of first use: indices into set.groups */
     uint32_t *lanes;  /* per group: the first of its groups with the same ranks */
     syn__sim_channel *channels;
+    int32_t *roots; /* of its collectives: global ranks */
     uint32_t n_groups, n_channels;
     double slow;
     char *path; /* of its file */

@@ -106,7 +106,8 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const syn__s
     const size_t n_groups = file->groups.n_entries, n_channels = file->channels.n_entries;
     rank->groups = syn_malloc((n_groups + 1) * sizeof *rank->groups);
     rank->channels = syn_malloc((n_channels + 1) * sizeof *rank->channels);
-    if (rank->groups == NULL || rank->channels == NULL)
+    rank->roots = syn_malloc((file->roots.n_entries + 1) * sizeof *rank->roots);
+    if (rank->groups == NULL || rank->channels == NULL || rank->roots == NULL)
         return SYN_FAIL_NOMEM(err, n_channels * sizeof *rank->channels, "the channels of a rank");
     for (uint32_t i = 0; i < n_groups; i++) {
         const char *name = syn_intern_get(&file->groups, i);
@@ -122,6 +123,8 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const syn__s
     }
     for (uint32_t i = 0; i < n_channels; i++)
         memcpy(&rank->channels[i], syn_intern_get(&file->channels, i), sizeof *rank->channels);
+    for (uint32_t i = 0; i < file->roots.n_entries; i++)
+        memcpy(&rank->roots[i], syn_intern_get(&file->roots, i), sizeof *rank->roots);
     rank->n_groups = (uint32_t)n_groups;
     rank->n_channels = (uint32_t)n_channels;
     return SYN_OK;
@@ -333,6 +336,7 @@ void syn__sim_set_close(syn__sim_set *set) {
         syn_free(set->ranks[i].groups);
         syn_free(set->ranks[i].lanes);
         syn_free(set->ranks[i].channels);
+        syn_free(set->ranks[i].roots);
         syn_free(set->ranks[i].path);
     }
     syn_free(set->groups);

@@ -23,6 +23,7 @@ enum {
     TENSOR_SIZE,
     IS_CPU_OP,
     STREAM,
+    ROOT,
     WALL_NS,
     WAIT_NS,
     PREDICTED_NS,
@@ -32,10 +33,11 @@ enum {
     N_KNOWN
 };
 
-static const syn__str known[N_KNOWN] = {
-    {"comm_type", 9}, {"comm_size", 9},     {"comm_tag", 8},  {"comm_src", 8},   {"comm_dst", 8},
-    {"num_ops", 7},   {"tensor_size", 11},  {"is_cpu_op", 9}, {"stream", 6},     {"wall_ns", 7},
-    {"wait_ns", 7},   {"predicted_ns", 12}, {"pg_name", 7},   {"order_deps", 10}};
+static const syn__str known[N_KNOWN] = {{"comm_type", 9},     {"comm_size", 9}, {"comm_tag", 8},
+                                        {"comm_src", 8},      {"comm_dst", 8},  {"num_ops", 7},
+                                        {"tensor_size", 11},  {"is_cpu_op", 9}, {"stream", 6},
+                                        {"root", 4},          {"wall_ns", 7},   {"wait_ns", 7},
+                                        {"predicted_ns", 12}, {"pg_name", 7},   {"order_deps", 10}};
 
 #define ABSENT INT64_MIN
 
@@ -214,13 +216,25 @@ static syn_status add_call(reader *r, const syn__et_node *node, const attributes
     return SYN_OK;
 }
 
+/* Sets the root of the last call. */
+static syn_status add_root(reader *r, int64_t root) {
+    syn__sim_program *p = &r->out->program;
+    const int32_t rank = (int32_t)root;
+    uint32_t slot;
+    if (root < 0 || root > INT32_MAX || r->out->roots.n_entries == UINT16_MAX) return SYN_OK;
+    SYN_TRY(syn_intern_put(&r->out->roots, &rank, sizeof rank, &slot, r->err));
+    p->calls[p->n_calls - 1].root = (uint16_t)(slot + 1);
+    return SYN_OK;
+}
+
 static syn_status add_collective(reader *r, const syn__et_node *node, const attributes *a,
                                  uint32_t index) {
     uint32_t slot;
     if (a->values[COMM_TYPE] < 0 || a->values[COMM_TYPE] > 31)
         return refuse(r, node->id, "has no valid comm_type");
     SYN_TRY(syn_intern_put(&r->out->groups, a->group.text, a->group.bytes, &slot, r->err));
-    return add_call(r, node, a, index, slot);
+    SYN_TRY(add_call(r, node, a, index, slot));
+    return add_root(r, a->values[ROOT]);
 }
 
 static syn_status add_message(reader *r, const syn__et_node *node, const attributes *a,
@@ -431,7 +445,8 @@ static void hash_program(syn__sim_program *p) {
     }
     for (uint32_t i = 0; i < p->n_calls; i++) {
         const syn__sim_call *c = &p->calls[i];
-        const uint64_t facts[] = {c->bytes, c->ns, (uint64_t)c->node << 32 | c->slot, c->comm_type};
+        const uint64_t facts[] = {c->bytes, c->ns, (uint64_t)c->node << 32 | c->slot,
+                                  (uint64_t)c->root << 8 | c->comm_type};
         syn__checksum_add(&sum, facts, sizeof facts);
         p->hash[1] = syn_hash(facts, sizeof facts, p->hash[1]);
     }
@@ -503,4 +518,5 @@ void syn__sim_file_close(syn__sim_file *file) {
     syn__sim_program_free(&file->program);
     syn_intern_free(&file->groups);
     syn_intern_free(&file->channels);
+    syn_intern_free(&file->roots);
 }

@@ -12,9 +12,10 @@ extern "C" {
 
 typedef struct syn__sim_file {
     syn__sim_program program;
-    syn_intern groups, channels; /* names, and syn__sim_channel as bytes; ids are slots */
-    uint64_t n_scaled, matched;  /* as in syn_simulation */
-    bool predicted;              /* some nodes have predicted times */
+    syn_intern groups, channels, roots; /* names, and syn__sim_channel and int32_t as bytes; ids are
+                                           slots */
+    uint64_t n_scaled, matched;         /* as in syn_simulation */
+    bool predicted;                     /* some nodes have predicted times */
     syn__sim_meta meta;
     uint64_t n_compute, n_predicted; /* as in syn_simulation */
 } syn__sim_file;

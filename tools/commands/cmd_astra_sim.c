@@ -312,7 +312,7 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     printf("\n%s: compute times are %s\n", paths[SYSTEM],
            args.roofline ? "computed from flops and bytes at the machine's rates"
                          : "those of the trace");
-    for (int i = 0; i < ASTRA_ASTRAY; i++) report_times(hw, net, i);
+    for (int i = 0; i < ASTRA_ASTRAY; i++) report_times(hw, net, (astra_where)i);
     report_startup(net);
     report_detours(net);
     printf("\nAstraSim_Analytical_Congestion_Unaware");

@@ -24,6 +24,16 @@ const char *syn_hardware_title(const syn_hardware *hw, char *out, size_t bytes) 
     return out;
 }
 
+syn_status syn_hardware_check_nodes(const syn_hardware *hw, int32_t ranks, syn_error *err) {
+    if (ranks <= hw->node_ranks || hw->inter.bytes_per_ns > 0) return SYN_OK;
+    return SYN_FAIL(
+        err, SYN_E_INVALID,
+        "%d ranks need %d nodes of %d, but the hardware file of %s describes no network "
+        "between nodes: add \"inter\"",
+        (int)ranks, (int)((ranks + hw->node_ranks - 1) / hw->node_ranks), (int)hw->node_ranks,
+        hw->name);
+}
+
 syn_status syn_hardware_use_fp8(syn_hardware *hw, syn_error *err) {
     hw->fp8 = hw->fp8_flops_per_ns > 0;
     if (hw->fp8) return SYN_OK;

@@ -222,8 +222,9 @@ typedef struct syn_hardware {
     double fp8_flops_per_ns; /* matrix products in FP8; 0: not supported */
     int32_t multiprocessors; /* they share the tiles of a product; 0: none, see syn_stack */
     double memory_bytes, memory_bytes_per_ns;
-    int32_t node_ranks; /* ranks per node; `intra` joins them, and `inter` joins nodes */
-    syn_link intra, inter;
+    int32_t node_ranks;    /* ranks per node; `intra` joins them, and `inter` joins nodes */
+    syn_link intra, inter; /* inter.bytes_per_ns 0: the machine is one node, and intra joins all
+                              ranks (syn_hardware_between) */
     syn_collectives collectives;
     syn_stack stack;
     /* alone: kernels measured with one rank. shared: kernels measured with the largest number of
@@ -249,6 +250,14 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
    of them. Has an effect only if kernels were measured; on other machines each rank has its own
    device. */
 void syn_hardware_set_sharing(syn_hardware *hw, int32_t ranks);
+/* The link between nodes: `inter`, or `intra` if there is no network between nodes. */
+static inline const syn_link *syn_hardware_between(const syn_hardware *hw) {
+    return hw->inter.bytes_per_ns > 0 ? &hw->inter : &hw->intra;
+}
+/* Fails with SYN_E_INVALID if the ranks need several nodes, but the machine has no network between
+   nodes. */
+syn_status syn_hardware_check_nodes(const syn_hardware *hw, int32_t ranks,
+                                    syn_error *err) SYN_MUST_USE;
 /* From now on, predicts the products with weights of layers in FP8, as Transformer Engine and
    torchao compute them: their inputs are converted to FP8 first, and their outputs stay in the
    dtype of the run. Products of the head and of attention are predicted as before. Fails with

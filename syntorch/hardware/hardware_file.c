@@ -260,7 +260,6 @@ syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *js
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, &file_table, &read) == SYN_OK) check_alphas(&s, &read);
     SYN_TRY(syn__settings_end(&s, err));
-    if (read.inter.bytes_per_ns <= 0) read.inter = read.intra; /* the machine is one node */
     SYN_TRY(syn__hardware_check_errors(&read, err));
     *hw = read;
     return SYN_OK;

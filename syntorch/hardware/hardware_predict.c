@@ -301,7 +301,7 @@ static double stages_ns(const syn_protocol *p, const struct transfer *t, const s
 
 /* The total network bandwidth of `ranks` ranks of a node. */
 static double network_rate(const syn_hardware *hw, const syn_protocol *p, double ranks) {
-    return hw->inter.bytes_per_ns * ranks / hw->node_ranks *
+    return syn_hardware_between(hw)->bytes_per_ns * ranks / hw->node_ranks *
            or_else(p->network_efficiency, p->link_efficiency);
 }
 
@@ -391,7 +391,7 @@ static double transfer_ns(const syn_hardware *hw, const syn_node *node, const in
     const struct places at = places_of(hw, ranks, n_ranks);
     const syn_stack *stack = &hw->stack;
     if (hw->collectives.name[0] == '\0')
-        return ring_ns(at.nodes > 1 ? &hw->inter : &hw->intra, t, at.ranks);
+        return ring_ns(at.nodes > 1 ? syn_hardware_between(hw) : &hw->intra, t, at.ranks);
     const double besides = stack->collective_kernel_ns + stack->collective_hop_ns * log2(at.nodes);
     return max2(library_ns(hw, t, &at) + besides, least_ns(hw, node, t, &at));
 }

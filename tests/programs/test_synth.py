@@ -15,7 +15,7 @@ import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, check, enter_folder, finish, run  # noqa: E402
+from checks import BUILD, SOURCE, check, enter_folder, finish, run  # noqa: E402
 from pretrain_runs import BERT, DEEP, LLAMA, MPIRUN, launcher  # noqa: E402
 
 MODELS = {**DEEP, "untied": {**LLAMA, "num_hidden_layers": 8}, "bert": BERT}
@@ -324,6 +324,16 @@ def failures():
         done = synth(*infer, *options.split())
         check(done.returncode != 0 and said in done.stderr and not files("refused"),
               f"{options}: {done.stderr}")
+    with open(os.path.join(SOURCE, "examples/configs/hw_a100.json"), encoding="utf-8") as f:
+        machine = json.load(f)
+    del machine["hardware"]["inter"]
+    with open("one_node.json", "w", encoding="utf-8") as f:
+        json.dump(machine, f)
+    for command in (small, infer):
+        one = [*command, "--hw", "one_node.json", "--dp", "9", "--dry-run"]
+        done = synth(*one)
+        check(done.returncode == 1 and "9 ranks need 2 nodes of 8" in done.stderr, done.stderr)
+        check(synth(*one, "--dp", "8").returncode == 0, "one node")
     if shutil.disk_usage(".").free < 10 ** 12:
         done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
         check(done.returncode == 1 and "the set needs about 1" in done.stderr and

@@ -68,8 +68,12 @@ static void optional_parts(void) {
     syn_hardware hw;
     syn_error err;
     CHECK_OK(parse(&hw, toy_with(",\"inter\":{\"alpha_us\":20,\"gb_per_s\":5}", ""), &err), err);
-    CHECK_NEAR(hw.inter.alpha_ns, 2000, 0);
-    CHECK_NEAR(hw.inter.bytes_per_ns, 50, 0);
+    CHECK_NEAR(hw.inter.bytes_per_ns, 0, 0); /* one node, which `intra` joins */
+    CHECK_NEAR(syn_hardware_between(&hw)->alpha_ns, 2000, 0);
+    CHECK_NEAR(syn_hardware_between(&hw)->bytes_per_ns, 50, 0);
+    CHECK_OK(syn_hardware_check_nodes(&hw, hw.node_ranks, &err), err);
+    CHECK_INT(syn_hardware_check_nodes(&hw, hw.node_ranks + 1, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "describes no network between nodes: add \"inter\"");
     CHECK_OK(parse(&hw, toy_with(",\"kernels\":{\"softmax\":2,\"add\":0.5}", ""), &err), err);
     CHECK_INT(hw.stack.kernels.n, 0);
     CHECK_OK(parse(&hw, toy_with("\"alpha_us\":2,", "\"alpha_us\":0,"), &err), err);

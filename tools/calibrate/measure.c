@@ -249,7 +249,6 @@ static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_
         SYN_TRY(measure_ranks(m, &hw->shared, &ops[1], ranks, err));
         measure_link(&hw->intra, &ops[1], ranks);
     }
-    hw->inter = hw->intra;
     fill_machine(hw);
     if (ranks > 1) measure_link_ranges(hw, &ops[1], ranks);
     return SYN_OK;

@@ -187,8 +187,9 @@ static syn_protocol protocol_of(const syn_hardware *hw, syn_protocol_id id) {
     const syn_protocol *all = hw->collectives.protocols, *p = &all[id];
     if (p->link_efficiency <= 0) p = &all[SYN_PROTOCOL_SIMPLE];
     double part = p->network_efficiency > 0 ? p->network_efficiency : p->link_efficiency;
-    if (p->bytes_per_ns > 0) part = fmin(part, p->bytes_per_ns / hw->inter.bytes_per_ns);
-    return (syn_protocol){.hop_ns = part > 0 ? p->hop_ns : hw->inter.alpha_ns,
+    if (p->bytes_per_ns > 0)
+        part = fmin(part, p->bytes_per_ns / syn_hardware_between(hw)->bytes_per_ns);
+    return (syn_protocol){.hop_ns = part > 0 ? p->hop_ns : syn_hardware_between(hw)->alpha_ns,
                           .post_ns = p->post_ns,
                           .ring_hop_ns = p->ring_hop_ns,
                           .link_efficiency = 1,

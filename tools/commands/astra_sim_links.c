@@ -16,7 +16,7 @@
    were measured with their collective library. The protocol with the shortest steps, which is the
    one for small buffers, is nearest to the latency of the link itself. */
 static double latency_of(const syn_hardware *hw, bool far) {
-    const syn_link *link = far ? &hw->inter : &hw->intra;
+    const syn_link *link = far ? syn_hardware_between(hw) : &hw->intra;
     double least = INFINITY;
     if (link->alpha_ns > 0 || !hw->collectives.name[0]) return link->alpha_ns;
     for (int i = 0; i < SYN_PROTOCOL_COUNT; i++) {
@@ -36,7 +36,7 @@ static const syn__sim_topology topologies[] = {
 
 /* ASTRA-sim's latency is that of a hop. A message makes two hops through a switch. */
 static void add_dimension(astra_network *net, const syn_hardware *hw, int64_t ranks, bool far) {
-    const syn_link *link = far ? &hw->inter : &hw->intra;
+    const syn_link *link = far ? syn_hardware_between(hw) : &hw->intra;
     const double sharing = /* ranks that share the link of a node */
         far && hw->collectives.name[0] ? hw->node_ranks : 1;
     const int at = net->machine.n_dimensions++;

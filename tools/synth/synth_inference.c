@@ -174,6 +174,7 @@ static syn_status predict(inference *run, syn_error *err) {
         if (a->num_input_tokens < 1) a->num_input_tokens = 1;
     }
     syn_status s = inference_prepare(run, err);
+    if (s == SYN_OK) s = syn_hardware_check_nodes(&run->hw, l->ranks, err);
     if (s == SYN_OK) s = launch_threads(l, err);
     return launch_run(l, s, err);
 }

@@ -69,6 +69,7 @@ static int read_options(int argc, char **argv) {
 }
 
 static int run_program(int argc, char **argv) {
+    synth_set_defaults();
     const int code = launch_program(&run.launch, &program, read_options, synthesize, argc, argv);
     pretrain_free(&run);
     launch_free(&inferring.launch);

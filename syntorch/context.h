@@ -282,6 +282,9 @@ typedef enum syn_memory_kind {
     SYN_MEMORY_STATES,    /* tensors of syn_state: optimizer state, KV caches */
     SYN_MEMORY_KINDS
 } syn_memory_kind;
+/* Says what a tensor with data is for, if this does not follow from how it was created: for
+   example, a state that holds parameters. */
+void syn_ctx_set_memory_kind(syn_ctx *ctx, syn_tensor t, syn_memory_kind kind);
 /* Divides the peak, when it was reached, by kind. The parts add up to syn_ctx_peak_bytes. */
 void syn_ctx_peak_parts(const syn_ctx *ctx, size_t parts[SYN_MEMORY_KINDS]);
 

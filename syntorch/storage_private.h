@@ -54,9 +54,9 @@ typedef struct syn_storages {
     uint32_t vacant;               /* first entry whose buffer was returned to the device */
     size_t used_bytes, peak_bytes; /* bytes of storages in use: now, and the peak */
     size_t used_by[SYN_MEMORY_KINDS], peak_by[SYN_MEMORY_KINDS]; /* these bytes by kind */
-    size_t held_bytes;             /* bytes in use or in the pool */
-    uint64_t visits;               /* for tests of the cost of syn_release: number of storages that
-                                      it visited */
+    size_t held_bytes;                                           /* bytes in use or in the pool */
+    uint64_t visits; /* for tests of the cost of syn_release: number of storages that
+                        it visited */
 } syn_storages;
 
 /* Allocates a storage with undefined contents. tensor: number of its owner, higher than that of any

@@ -330,6 +330,12 @@ size_t syn_ctx_peak_bytes(const syn_ctx *ctx) {
     return ctx->storages.peak_bytes;
 }
 
+void syn_ctx_set_memory_kind(syn_ctx *ctx, syn_tensor t, syn_memory_kind kind) {
+    const uint32_t row = syn__own_row(ctx, t, "given a kind of memory");
+    const uint32_t number = syn__storage_number(ctx, row);
+    if (number) syn__storage_set_kind(&ctx->storages, number, kind);
+}
+
 void syn_ctx_peak_parts(const syn_ctx *ctx, size_t parts[SYN_MEMORY_KINDS]) {
     memcpy(parts, ctx->storages.peak_by, sizeof ctx->storages.peak_by);
 }

@@ -86,8 +86,9 @@ static syn_status choose(bool *wanted, const syn_plan *plan, const syn__et_files
                          const int32_t *ranks, size_t n, syn_error *err) {
     for (size_t i = 0; i < n; i++) {
         if (ranks[i] < 0 || ranks[i] >= plan->ranks)
-            return SYN_FAIL(err, SYN_E_INVALID, "rank %d does not exist: the set has %d ranks",
-                            (int)ranks[i], (int)plan->ranks);
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "rank %d does not exist: the set's highest rank is %d", (int)ranks[i],
+                            (int)plan->ranks - 1);
         wanted[ranks[i]] = true;
     }
     for (size_t i = 0; i < files->n; i++)

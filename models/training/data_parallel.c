@@ -352,8 +352,10 @@ static syn_status make_parts(syn_data_parallel *p, syn_error *err) {
         p->parts[i] = syn_state(p->ctx, "adamw.master", &flat);
         syn_require_grad(p->ctx, p->parts[i]);
         flat.dtype = syn_tensor_spec(p->ctx, bucket_param(p, b, 0))->dtype;
-        if (evicts(p) && flat.dtype != SYN_F32)
-            p->narrow[i] = syn_state(p->ctx, "parameters", &flat);
+        if (!evicts(p)) continue;
+        if (flat.dtype != SYN_F32) p->narrow[i] = syn_state(p->ctx, "parameters", &flat);
+        syn_ctx_set_memory_kind(p->ctx, flat.dtype != SYN_F32 ? p->narrow[i] : p->parts[i],
+                                SYN_MEMORY_WEIGHTS);
     }
     for (size_t i = 0; i < syn_ctx_param_count(p->ctx); i++) SYN_TRY(copy_to_part(p, i, err));
     return SYN_OK;

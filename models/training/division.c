@@ -20,11 +20,11 @@ static syn_status divide_evenly(const target *t, const syn_layer_division *d, sy
     const int64_t layers = t->config->n_layer + d->count_embedding + d->count_loss;
     if (layers % t->n != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the %lld layers%s of %s cannot be divided evenly into %lld virtual stages "
-                        "(pp %d x vp %d)",
+                        "the %lld layers%s of %s cannot be divided evenly into %lld %sstages "
+                        "(pp %d x vp %d); --layers-per-stage divides them unevenly",
                         (long long)t->config->n_layer, counted[d->count_embedding][d->count_loss],
-                        t->config->name, (long long)t->n, (int)t->shape->stages,
-                        (int)t->shape->chunks);
+                        t->config->name, (long long)t->n, t->shape->chunks > 1 ? "virtual " : "",
+                        (int)t->shape->stages, (int)t->shape->chunks);
     for (int64_t i = 0; i < t->n; i++) t->parts[i].n_layers = layers / t->n;
     t->parts[0].n_layers -= d->count_embedding;
     t->parts[t->n - 1].n_layers -= d->count_loss;

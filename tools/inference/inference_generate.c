@@ -301,8 +301,8 @@ static run_shape shape_of(const inference *run) {
 static void print_speed(const inference *run, const char *kind, const struct speed *s) {
     char a[64], b[64];
     if (s->prefill_ns > 0)
-        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
-               cli_time_text(s->prefill_ns, a, sizeof a),
+        printf("%sprefill: %lld token%s in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
+               cli_plural((uint64_t)real_tokens(run)), cli_time_text(s->prefill_ns, a, sizeof a),
                cli_count_text(s->prefill_rate, b, sizeof b));
     if (s->decode_rate > 0)
         printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind, (long long)decoded_tokens(run),
@@ -360,9 +360,13 @@ static void json_texts(const inference *run, syn_sink *out) {
     syn_sink_char(out, ']');
 }
 
-static void json_speed(const char *kind, const struct speed *s, syn_sink *out) {
-    syn_sink_printf(out, ", \"%sprefill_ns\": ", kind);
-    syn_sink_double(out, s->prefill_ns);
+/* all: also phases that take no time. */
+static void json_speed(const char *kind, const struct speed *s, bool all, syn_sink *out) {
+    if (all || s->prefill_ns > 0) {
+        syn_sink_printf(out, ", \"%sprefill_ns\": ", kind);
+        syn_sink_double(out, s->prefill_ns);
+    }
+    if (!all && !(s->decode_ns > 0)) return;
     syn_sink_printf(out, ", \"%sdecode_ns\": ", kind);
     syn_sink_double(out, s->decode_ns);
 }
@@ -371,11 +375,16 @@ void inference_json_predicted(const inference *run, const report *r, syn_sink *o
     const struct speed s = predicted(run, r);
     const run_shape shape = shape_of(run);
     const run_error e = residuals_near(run->launch.hw, &shape);
-    json_speed("predicted_", &s, out);
-    syn_sink_text(out, ", \"prefill_limits\": ");
-    limits_json(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, out);
-    syn_sink_text(out, ", \"decode_limits\": ");
-    limits_json(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, out);
+    const bool all = run->args->dp == 0; /* the program inference prints both phases */
+    json_speed("predicted_", &s, all, out);
+    if (all || s.prefill_ns > 0) {
+        syn_sink_text(out, ", \"prefill_limits\": ");
+        limits_json(&r->limits, 1u << SYN_PHASE_PREFILL, s.prefill_ns, out);
+    }
+    if (all || s.decode_ns > 0) {
+        syn_sink_text(out, ", \"decode_limits\": ");
+        limits_json(&r->limits, 1u << SYN_PHASE_DECODE, s.decode_ns, out);
+    }
     if (e.n_rows == 0) return;
     syn_sink_text(out, ", \"predicted_error\": ");
     syn_sink_double(out, e.error);
@@ -398,7 +407,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     }
     syn_sink_char(out, ']');
     inference_score_json(run, r, real_tokens(run), out);
-    if (run->launch.device != SYN_DEVICE_META) json_speed("", &done, out);
+    if (run->launch.device != SYN_DEVICE_META) json_speed("", &done, true, out);
     if (run->launch.hw) inference_json_predicted(run, r, out);
 }
 

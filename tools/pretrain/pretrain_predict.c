@@ -369,12 +369,14 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run->config.name);
     syn_sink_printf(out,
-                    ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %d, "
+                    ", \"tp\": %lld, \"dp\": %d, \"zero\": %d, \"device\": \"%s\", \"dtype\": "
+                    "\"%s\", \"ranks\": %d, "
                     "\"batch_size\": %lld, \"max_seq_length\": %lld, "
                     "\"gradient_accumulation_steps\": %lld, \"activation_recompute\": \"%s\"",
-                    (long long)a->tp, a->device, syn_dtype_name(run->dtype), run->launch.ranks,
-                    (long long)a->batch_size, (long long)a->max_seq_length,
-                    (long long)a->accumulation, recomputes[a->recompute]);
+                    (long long)a->tp, run->launch.parallel.dp, run->launch.parallel.zero, a->device,
+                    syn_dtype_name(run->dtype), run->launch.ranks, (long long)a->batch_size,
+                    (long long)a->max_seq_length, (long long)a->accumulation,
+                    recomputes[a->recompute]);
     put_pipeline(run, out);
     put_own(run, out);
     if (a->compare) {

@@ -60,15 +60,27 @@ static void begin(trial *t, const cli_program *program, const syn_hardware *own,
 
 typedef int give(const cli_program *program, const cli_option *option, const char *text);
 
+static const cli_option *option_of(const cli_program *program,
+                                   const struct suggestion_setting *setting) {
+    return cli_find_option(program, setting->option, strlen(setting->option));
+}
+
+/* Replaces aliases by the names that the program's --help shows. */
+static void use_own_names(suggestions *l, const cli_program *program) {
+    for (int i = 0; i < l->n; i++)
+        for (int k = 0; k < l->at[i].n; k++) {
+            const cli_option *option = option_of(program, &l->at[i].set[k]);
+            if (option) l->at[i].set[k].option = option->name;
+        }
+}
+
 /* Passes all settings of a suggestion to `how`, which is cli_check or cli_set. Stops and returns
    false if a setting is not valid. */
 static bool give_all(const trial *t, const suggestion *of, give *how) {
     const cli_program *program = t->one.program;
     bool taken = true;
     for (int i = 0; i < of->n && taken; i++) {
-        const char *name = of->set[i].option;
-        taken =
-            how(program, cli_find_option(program, name, strlen(name)), of->set[i].value) == CLI_RUN;
+        taken = how(program, option_of(program, &of->set[i]), of->set[i].value) == CLI_RUN;
     }
     return taken;
 }
@@ -119,6 +131,7 @@ void suggestions_find(suggestions *l, const cli_program *program, const syn_hard
                       sweep_try *try, void *user) {
     trial t;
     int kept = 0;
+    use_own_names(l, program);
     begin(&t, program, own, try, user);
     const bool runs = run(&t, NULL, &l->own);
     const double before = l->own.ns / l->own.tokens;
@@ -164,6 +177,7 @@ void suggestions_fit(suggestions *l, const cli_program *program, const syn_hardw
                      sweep_try *try, void *user) {
     trial t;
     int kept = 0;
+    use_own_names(l, program);
     begin(&t, program, own, try, user);
     for (int i = 0; i < l->n && kept < SUGGESTIONS_SHOWN; i++) {
         suggestion *x = &l->at[i];

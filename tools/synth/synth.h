@@ -24,6 +24,8 @@ typedef struct synth_args {
 extern const cli_option synth_options[];
 extern synth_args synth_given;
 
+/* Called before cli_parse, because pretrain has other defaults. */
+void synth_set_defaults(void);
 /* Called after cli_parse: the checks that all phases share, and then those of training or of
    inference, which also set run->args, and device and ranks of run->launch. They return CLI_RUN,
    or the exit code after a message. */

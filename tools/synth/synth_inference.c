@@ -65,6 +65,10 @@ static int check_given(const cli_program *program, int argc, char **argv) {
         {true,
          {"rank_order"},
          "is not supported with --phase, where consecutive ranks are neighbours along tp; omit it"},
+        {true, {"fp8"}, "predicts training and has no effect with --phase; omit it"},
+        {synth_given.phase == SYNTH_DECODE,
+         {"sp"},
+         "has no effect with --phase decode, because single tokens are not divided; omit it"},
         {synth_given.phase == SYNTH_PREFILL,
          {"num_output_tokens"},
          "has no effect with --phase prefill, which ends with the first token; omit it"},
@@ -104,6 +108,9 @@ int synth_check_inference(inference *run, int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (!generates() && synth_given.phase != SYNTH_PREFILL)
         return cli_fail(program, CLI_USAGE, "the model generates no text; use --phase prefill");
+    if (!generates() && pretrain_given.parallel.pp > 1)
+        return cli_fail(program, CLI_USAGE,
+                        "--pp divides models that generate text, and this one does not; omit it");
     return check_options(run);
 }
 
@@ -264,7 +271,8 @@ static syn_status put_json(const inference *run, syn_error *err) {
                     "\"new_tokens\": %lld, \"hardware\": ",
                     phases[synth_given.phase], plan->tp, plan->pp, plan->dp,
                     syn_dtype_name(run->dtype), run->launch.ranks, (long long)run->batch,
-                    (long long)run->prompt_tokens, (long long)run->new_tokens);
+                    (long long)run->prompt_tokens,
+                    (long long)(run->new_tokens - run->args->first_step));
     syn_sink_json_string(out, run->hw.name);
     syn_sink_text(out, ", \"stack\": ");
     syn_sink_json_string(out, run->hw.stack.name);

@@ -73,15 +73,20 @@ const cli_option synth_options[] = {
     {"json", CLI_FLAG, &pretrain_given.json, NULL, "print the prediction as one JSON object", 0, 0},
     CLI_END};
 
+void synth_set_defaults(void) {
+    pretrain_given.batch_size = 1;
+    pretrain_given.max_seq_length = 0;
+}
+
 int synth_check_common(const launch *l, int argc, char **argv) {
     const cli_program *program = l->program;
     if (l->mpi)
         return cli_fail(program, CLI_USAGE,
                         "one process writes the traces of all ranks; start it without mpirun");
-    if (!cli_was_given(program, argc, argv, "micro-batch")) pretrain_given.batch_size = 1;
     if ((pretrain_given.model != NULL) + (pretrain_given.model_config != NULL) != 1)
         return cli_fail(program, CLI_USAGE,
                         "--model or --model-config selects the model; give one of them");
+    if (!pretrain_given.out && pretrain_given.dry_run) pretrain_given.out = "synth";
     if (!pretrain_given.out)
         return cli_fail(program, CLI_USAGE, "--out PREFIX says where to write; give it");
     if (!folder_is_prefix(pretrain_given.out) || strcmp(pretrain_given.out, "-") == 0)
@@ -102,7 +107,6 @@ int synth_check_training(pretrain *run, int argc, char **argv) {
     run->args = &pretrain_given;
     pretrain_given.device = "meta";
     if (pretrain_given.vocab_multiple == 0) pretrain_given.vocab_multiple = 128;
-    if (!cli_was_given(program, argc, argv, "max-seq-length")) pretrain_given.max_seq_length = 0;
     if (cli_check_rules(program, argc, argv, &rule, 1) != CLI_RUN) return CLI_USAGE;
     int code = pretrain_check_division(run, argc, argv);
     if (code == CLI_RUN) code = pretrain_take_sizes(program, argc, argv);

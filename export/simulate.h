@@ -143,6 +143,7 @@ typedef struct syn_simulated_sum {
 typedef struct syn_set_hardware {
     char machine[64], stack[64]; /* "": unknown */
     bool own_constants;          /* from a hardware file, not those of a preset */
+    bool has_dtype;              /* the metadata name the dtype of products */
     bool fp8;                    /* with products in FP8 (syn_hardware_use_fp8) */
 } syn_set_hardware;
 

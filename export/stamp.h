@@ -36,8 +36,8 @@ typedef struct syn_stamp_options {
     void *user;
 } syn_stamp_options;
 
-/* Begins the set <prefix>.<rank>.et with <prefix>.comm_group.json, and removes an older set of this
-   name. plan: complete; its order must stay valid. */
+/* Begins the set <prefix>.<rank>.et with <prefix>.comm_group.json. An older set of this name is
+   removed before the first file is written. plan: complete; its order must stay valid. */
 syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *prefix,
                           const syn_stamp_options *options, syn_error *err) SYN_MUST_USE;
 /* Writes the files of a recorded rank and of all ranks that have the same program and times. graph:

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "export/chakra/et_program.h"
@@ -187,6 +188,10 @@ int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
 
 /* ---- Sets ---- */
 
+static bool replaces_set(const syn_stamp_options *options) {
+    return !options->dry && !options->add;
+}
+
 static void free_stamper(syn_stamper *s) {
     syn__et_names_close(&s->names);
     syn_workers_free(s->workers);
@@ -199,8 +204,6 @@ static void free_stamper(syn_stamper *s) {
 syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *prefix,
                           const syn_stamp_options *options, syn_error *err) {
     const size_t ranks = (size_t)plan->ranks;
-    const uint32_t keep = options->wanted || options->one_each ? 0 : (uint32_t)plan->ranks;
-    const bool replaces = !options->dry && !options->add;
     const int threads = options->threads < STAMP_THREADS ? options->threads : STAMP_THREADS;
     SYN_TRY(syn__et_supported(err));
     syn_stamper *s = syn_calloc(1, sizeof *s);
@@ -213,12 +216,11 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
         s->done[r] = !options->wanted[r];
     syn_status status =
         s->done && s->used ? SYN_OK : SYN_FAIL_NOMEM(err, ranks * sizeof *s->done, "ranks");
-    if (status == SYN_OK && replaces) status = syn_make_prefix_folder(prefix, err);
+    if (status == SYN_OK && replaces_set(options)) status = syn_make_prefix_folder(prefix, err);
     if (status == SYN_OK && (s->prefix = syn_strdup(prefix)) == NULL)
         status = SYN_FAIL_NOMEM(err, strlen(prefix) + 1, "a prefix");
     if (status == SYN_OK && threads > 1) status = syn_workers_new(&s->workers, threads, err);
     if (status == SYN_OK) status = syn__et_names_open(&s->names, prefix, err);
-    if (status == SYN_OK && replaces) status = syn__et_remove_old_set(&s->names, keep, err);
     if (status == SYN_OK) *out = s;
     else free_stamper(s);
     return status;
@@ -330,6 +332,13 @@ static void write_one(void *arg, int64_t i, int thread) {
     if (self->status == SYN_OK) self->status = write_rank(w, self, w->ranks[i]);
 }
 
+/* Removes what is left of an older set of this name, beginning with its group file. */
+static syn_status remove_old(syn_stamper *s, syn_error *err) {
+    const bool some = s->options.wanted || s->options.one_each;
+    if (!replaces_set(&s->options)) return SYN_OK;
+    return syn__et_remove_old_set(&s->names, some ? 0 : (uint32_t)s->plan.ranks, err);
+}
+
 /* The number of files of the set, if each stage has one kind of ranks. */
 static uint64_t expected_files(const syn_stamper *s) {
     uint64_t n = 0;
@@ -338,7 +347,18 @@ static uint64_t expected_files(const syn_stamper *s) {
     return n;
 }
 
-/* Before the first file: announces the set, and fails if the disk has too little space for it. */
+/* The bytes of the older files that the set's files replace. */
+static uint64_t replaced_bytes(syn_stamper *s) {
+    uint64_t bytes = 0;
+    struct stat file;
+    for (int32_t r = 0; r < s->plan.ranks && replaces_set(&s->options); r++)
+        if (!s->done[r] && stat(syn__et_rank_path(&s->names, (uint32_t)r), &file) == 0)
+            bytes += (uint64_t)file.st_size;
+    return bytes;
+}
+
+/* Before the first file: announces the set, and fails if the disk has too little space for it. Then
+   removes an older set of this name. */
 static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *err) {
     const uint64_t files = expected_files(s);
     const syn_stamp_counts set = {
@@ -356,7 +376,9 @@ static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *
         free_bytes = (uint64_t)disk.f_bavail * (uint64_t)disk.f_frsize;
     if (slash) slash[1] = behind;
     if (s->options.announce) s->options.announce(s->options.user, &set, free_bytes);
-    if (s->options.dry || s->options.gzip || set.bytes <= free_bytes) return SYN_OK;
+    if (s->options.dry || s->options.gzip || set.bytes <= free_bytes ||
+        set.bytes - free_bytes <= replaced_bytes(s))
+        return remove_old(s, err);
     const bool small = set.bytes < (uint64_t)1 << 30;
     const double unit = small ? 0x1p20 : 0x1p30;
     return SYN_FAIL(err, SYN_E_IO, "the set needs about %.1f %s, but %.1f %s are free on the disk",

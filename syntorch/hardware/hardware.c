@@ -133,7 +133,7 @@ syn_status syn_hardware_load(syn_hardware *hw, const char *name, const char *sta
     syn_hardware found;
     if (preset != NULL) {
         found = *preset;
-        if (found.stack.name[0] == '\0') {
+        if (found.stack.name[0] == '\0' && named == NULL) {
             const syn_stack *usual = find_stack(stack != NULL ? stack : "pytorch-eager");
             if (usual == NULL) return SYN_FAIL(err, SYN_E_INVALID, "unknown stack \"%s\"", stack);
             found.stack = *variant_for(found.name, usual);

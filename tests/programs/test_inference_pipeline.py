@@ -99,7 +99,7 @@ def predicted(folder):
     check(done.returncode == 0, done.stderr)
     sweep = json.loads(done.stdout)
     text = json.dumps(sweep)
-    check("cannot be divided evenly into 5 virtual stages" in text, text[:2000])
+    check("cannot be divided evenly into 5 stages" in text, text[:2000])
 
 
 REFUSED = [
@@ -107,7 +107,7 @@ REFUSED = [
     (["--pp", "2", "--embeddings", "e.npy"], 2, "--pp generates text in stages"),
     (["--pp", "2", "--weights", os.path.join(SOURCE, "examples", "tiny-bert")], 2,
      "--pp generates text in stages"),
-    (["--pp", "3"], 1, "the 2 layers of gpt3-tiny cannot be divided evenly into 3 virtual stages"),
+    (["--pp", "3"], 1, "the 2 layers of gpt3-tiny cannot be divided evenly into 3 stages"),
     (["--pp", "2", "--layers_per_stage", "1,2"], 1, "has 3 layers in total, but gpt3-tiny has 2"),
     (["--layers_per_stage", "1,1"], 2, "--layers_per_stage has no effect without --pp"),
     (["--sp"], 2, "--sp has no effect without --tp"),

@@ -165,7 +165,8 @@ def inferred():
                 continue
             ours = f"{phase}{i}"
             tokens = ["--num-output-tokens", "3"] if n_out > 1 else []
-            done = synth("--out", ours, "--phase", phase, "--json", *tokens, *shape)
+            own = [word for word in shape if phase != "decode" or word != "--sp"]
+            done = synth("--out", ours, "--phase", phase, "--json", *tokens, *own)
             check(done.returncode == 0, f"{phase} {layout}: {done.stderr}")
             said = json.loads(done.stdout)
             ns = sum(said.get(f"predicted_{part}_ns", 0) for part in ("prefill", "decode",
@@ -316,6 +317,7 @@ def failures():
               f"{options}: {done.stderr}")
     infer = ["--model-config", "gpt4.json", "--out", "refused", "--phase", "generate"]
     for options, said in (
+            ("--fp8", "--fp8 predicts training"), ("--phase decode --tp 2 --sp", "not divided"),
             ("--zero 1", "inference has no gradients"), ("--vp 2", "passes through the stages"),
             ("--num-gpus 3 --tp 2", "--num-gpus 3 is not --tp x --pp x --dp"),
             ("--rank-order dp-tp-pp", "is not supported with --phase"),
@@ -338,6 +340,11 @@ def failures():
         done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
         check(done.returncode == 1 and "the set needs about 1" in done.stderr and
               "GiB are free on the disk" in done.stderr and not files("refused"), done.stderr)
+        check(synth(*small, "--dp", "2").returncode == 0, "a set")
+        done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
+        check(done.returncode == 1 and len(files("refused")) == 3, "the older set is damaged")
+        for path in files("refused"):
+            os.remove(path)
     if MPIRUN:
         done = subprocess.run([*launcher("2"), os.path.join(BUILD, "synth"), *small],
                               capture_output=True, text=True, check=False)

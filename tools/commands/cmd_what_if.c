@@ -175,14 +175,25 @@ static syn_status load_from(syn_hardware *from, const syn_set_hardware *set, syn
                                     (stack == NULL || strcmp(stack, from->stack.name) == 0)))
         return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "the times in this set are those of %.63s+%.63s, not of %.63s+%.63s: omit "
-                    "--from",
-                    set->machine, set->stack, from->name, from->stack.name);
+                    "the times in this set are those of %.63s+%.63s, not of %.63s+%.63s: %s",
+                    set->machine, set->stack, from->name, from->stack.name,
+                    set->own_constants ? "give that hardware file with --from" : "omit --from");
+}
+
+/* The stack of the new machine: that of the old one, if other machines can have it. NULL: the
+   default. */
+static const char *stack_for(const char *name) {
+    for (const char *const *p = syn_stack_presets(); *p != NULL; p++)
+        if (strcmp(*p, name) == 0) return name;
+    return NULL;
 }
 
 static syn_status load_machines(machines *m, const syn_simulation *before, syn_error *err) {
     SYN_TRY(load_from(&m->from, &before->hardware, err));
-    SYN_TRY(syn_hardware_load(&m->to, args.hw, m->from.stack.name, err));
+    SYN_TRY(syn_hardware_load(&m->to, args.hw, stack_for(m->from.stack.name), err));
+    if (args.dtype != 0 && before->hardware.has_dtype)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the set names the dtype of its products: omit --dtype");
     if (before->hardware.fp8) {
         SYN_TRY(syn_hardware_use_fp8(&m->from, err));
         SYN_TRY(syn_hardware_use_fp8(&m->to, err));

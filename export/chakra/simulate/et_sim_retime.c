@@ -46,7 +46,9 @@ void syn__sim_meta_read(syn__sim_meta *out, const syn__et_meta *meta) {
         else if (syn__str_is(a->name, "fp8")) out->hardware.fp8 = true;
         else if (is_text && syn__str_is(a->name, "dtype"))
             for (int d = 0; d < SYN_DTYPE_COUNT; d++) {
-                if (syn__str_is(a->data, syn_dtype_name((syn_dtype)d))) out->dtype = (syn_dtype)d;
+                if (!syn__str_is(a->data, syn_dtype_name((syn_dtype)d))) continue;
+                out->dtype = (syn_dtype)d;
+                out->hardware.has_dtype = true;
             }
         else if (syn__str_is(a->name, "hidden")) hidden = number_of(a);
         else if (syn__str_is(a->name, "heads")) heads = number_of(a);

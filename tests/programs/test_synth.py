@@ -211,6 +211,20 @@ def replicas():
           "stamp writes other replicas")
 
 
+def killed():
+    """Files of ranks that do not communicate do not look like a complete set without the group
+    file, which is written last."""
+    shape = ["--model-config", "gpt4.json", "--phase", "decode", "--num-input-tokens", "8", "--dp",
+             "4"]
+    check(synth("--out", "cut_off", *shape).returncode == 0, "replicas")
+    check(run("validate", "--input", "cut_off").returncode == 0, "validate: all ranks")
+    os.remove("cut_off.3.et")
+    os.remove("cut_off.comm_group.json")
+    done = run("validate", "--input", "cut_off")
+    check(done.returncode == 1 and b"the set has no file for this rank" in done.stdout,
+          done.stdout.decode())
+
+
 def packed():
     """--gzip writes the same files, compressed, and a set that can be checked."""
     shape = ["--model-config", "gpt4.json", "--max-seq-length", "16", "--tp", "2", "--pp", "2"]
@@ -376,6 +390,7 @@ def main():
     stamped_later()
     inferred()
     replicas()
+    killed()
     packed()
     many_ranks()
     some_ranks()

@@ -125,6 +125,17 @@ typedef struct file_check {
     const syn__et_scan *scan;
 } file_check;
 
+static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) {
+    syn_validator *v = ((const file_check *)user)->v;
+    int64_t world;
+    (void)err;
+    for (size_t i = 0; i < meta->n_attrs && v->stated_world == 0; i++)
+        if (syn__str_is(meta->attrs[i].name, "world_size") &&
+            syn__et_attr_integer(&meta->attrs[i], &world) && world > 0 && world <= SYN_MAX_WORLD)
+            v->stated_world = (int32_t)world;
+    return SYN_OK;
+}
+
 static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn__et_node *node,
                           syn_error *err) {
     const file_check *f = (const file_check *)user;
@@ -236,7 +247,7 @@ static syn_status check_file(syn_validator *v, syn__checked_rank *rank, const ch
     syn__et_scan scan = {0};
     syn__et_dag dag = {0};
     file_check f = {v, rank, &scan};
-    const syn__et_listener listener = {&f, NULL, on_node, on_fault};
+    const syn__et_listener listener = {&f, on_meta, on_node, on_fault};
     syn_status status = syn__et_scan_open(&scan, data, bytes, &listener, err);
     if (status == SYN_OK) status = check_graph(v, rank, &scan, &dag, err);
     syn__et_dag_close(&dag);

@@ -49,6 +49,7 @@ typedef struct syn__checked_group {
 struct syn_validator {
     syn_validate_options how;
     uint32_t world;
+    int32_t stated_world; /* the number of ranks in the metadata of the first file; 0: none */
     syn_validation result;
     size_t findings_cap;
     syn_status status; /* SYN_E_NOMEM if a finding could not be stored; syn_validator_add and

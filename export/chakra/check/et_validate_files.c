@@ -52,6 +52,10 @@ static syn_status check_files(syn_validator *v, const syn__et_files *files, cons
         if (files->is_set) report_missing(v, i == 0 ? 0 : file[-1].rank + 1, file->rank);
         SYN_TRY(add_file(v, file, err));
     }
+    /* A run that was killed leaves some files and no group file. A set with a group file may have
+       fewer files on purpose. */
+    if (files->is_set && files->groups == NULL && groups == NULL)
+        report_missing(v, files->list[files->n - 1].rank + 1, v->stated_world);
     return SYN_OK;
 }
 

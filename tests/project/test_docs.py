@@ -362,6 +362,7 @@ CHOOSES = {  # the command that is run with each choice
     "syntorch expand": "outputs/trace --out choice",
     "syntorch export": "--input choice.et --output choice.json",
     "syntorch what-if": "outputs/trace --hw h100 --from a100-80g",
+    "syntorch what-if --dtype": None,  # for foreign sets; test_simulate_machines.py has one
     "syntorch repair": "--input host.0.json --output choice.json",
 }
 NEEDED = {  # what an option or a choice needs
@@ -383,10 +384,10 @@ def test_help_choices():
                 if not check(name in CHOOSES,
                              f"{name} {option} has choices; CHOOSES lacks a command to try them"):
                     continue
+                usual = CHOOSES.get(f"{name} {option}", CHOOSES[name])
                 for choice in choices.split("|"):
-                    if choice.isupper() or CHOOSES[name] is None:
+                    if choice.isupper() or usual is None:
                         continue
-                    usual = CHOOSES.get(f"{name} {option}", CHOOSES[name])
                     command = usual + NEEDED.get(option, "") + NEEDED.get(choice, "")
                     module = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
                     if choice == "cuda" and not os.path.exists(module):

@@ -151,6 +151,7 @@ typedef struct syn_simulation {
     uint64_t n_nodes;                /* of all ranks */
     uint64_t n_scaled;               /* nodes of which at least one pattern matched */
     uint64_t matched;                /* bit i: options.scaled[i] matched at least one node */
+    uint64_t chosen;                 /* bit i: options.algorithms[i] is that of a collective */
     uint64_t n_compute, n_predicted; /* with `to`: compute nodes; those with predicted times */
     syn_set_hardware hardware;       /* of the first rank */
     uint64_t n_run;  /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */

@@ -207,9 +207,12 @@ def algorithms():
                           (["--collective", "ALL_REDUCE=oneRing", *machine], "is not a list"),
                           (["--collective", "ALL_TO_ALL=tree", *machine], "no algorithm 'tree'"),
                           (["--collective", "BROADCAST=ring", *machine], "BROADCAST has no"),
-                          (["--collective", "zz=ring", *machine], "zz has no algorithm")]:
+                          (["--collective", "zz=ring", *machine], "zz has no algorithm"),
+                          (["--collective", "ALL_TO_ALL=ring", *machine], "has no collective")]:
         done = run("what-if", "one", *options)
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
+    done = run("what-if", "one", "--collective", "ALL_REDUCE=direct,ALL_TO_ALL=ring", *machine)
+    check(done.returncode == 0 and b"the set has no ALL_TO_ALL" in done.stderr, done.stderr)
 
 
 def notations():

@@ -120,6 +120,9 @@ def errors():
     done = run("export", "--input", "t.0.et", "--format", "simai", "--output", "x", text=True)
     check(done.returncode == 1 and "no backward pass" in done.stderr, done.stderr)
     synth("--tp", "2")
+    done = run("export", "--input", "t.0.et", "--all_ranks", "--format", "simai", "--output", "x",
+               text=True)
+    check(done.returncode == 2 and "one rank" in done.stderr, done.stderr)
     run("json", "--input", "t.0.et", "--output", "t.json")
     with open("t.json", encoding="utf-8") as f:
         text = f.read()

@@ -275,6 +275,9 @@ static int check_options(const syn_exporter *exporter, int argc, char **argv) {
         {n > 5 && strcmp(args.input + n - 5, ".json") == 0,
          {"all_ranks"},
          "applies only to an input trace.<rank>.et; a JSON file has all ranks"},
+        {exporter == &syn_export_simai,
+         {"all_ranks"},
+         "does not apply to simai, whose workload is that of one rank; omit it"},
     };
     return cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
 }

@@ -316,6 +316,11 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     for (size_t i = 0; i < c->n && s == SYN_OK; i++)
         if ((after.matched >> i & 1) == 0)
             fprintf(stderr, "note: no node matches '%s'\n", c->list[i].pattern);
+    if (s == SYN_OK && c->n_algorithms > 0 && after.chosen == 0)
+        s = SYN_FAIL(err, SYN_E_INVALID, "the set has no collective of the kinds of --collective");
+    for (size_t i = 0; i < c->n_algorithms && s == SYN_OK; i++)
+        if ((after.chosen >> i & 1) == 0)
+            fprintf(stderr, "note: the set has no %s\n", c->algorithms[i].kind);
     if (s == SYN_OK && args.json) s = print_json(&before, &after, err);
     else if (s == SYN_OK) print_text(&before, &after, m);
     syn_simulation_free(&before);

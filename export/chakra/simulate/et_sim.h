@@ -165,6 +165,8 @@ typedef struct syn__sim_set {
 syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
                          const syn_simulate_options *options, syn_error *err) SYN_MUST_USE;
 void syn__sim_set_close(syn__sim_set *set);
+/* The value of syn_simulation.chosen. */
+uint64_t syn__sim_chosen(const syn__sim_set *set, const syn_collective_algorithm *chosen, size_t n);
 /* The rank with that number; NULL if it has no file. */
 const syn__sim_rank *syn__sim_rank_of(const syn__sim_set *set, int64_t rank);
 

@@ -192,6 +192,23 @@ syn_status syn__sim_choose_algorithms(syn__sim_machine *machine,
     return SYN_OK;
 }
 
+uint64_t syn__sim_chosen(const syn__sim_set *set, const syn_collective_algorithm *chosen,
+                         size_t n) {
+    uint64_t types = 0, out = 0;
+    for (size_t i = 0; i < set->n_programs; i++) {
+        const syn__sim_program *p = &set->programs[i];
+        for (const syn__sim_call *c = p->calls; c < p->calls + p->n_calls; c++)
+            if (p->kinds[c->node] == SYN__SIM_COLLECTIVE) types |= (uint64_t)1 << c->comm_type;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (int type = 0; type < SYN__SIM_COMM_TYPES; type++) {
+            const char *name = syn__et_collective_name(type);
+            if ((types >> type & 1) != 0 && name != NULL && strcmp(name, chosen[i].kind) == 0)
+                out |= (uint64_t)1 << i;
+        }
+    return out;
+}
+
 bool syn_algorithm_named(const char *name, syn_algorithm *out) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0) {

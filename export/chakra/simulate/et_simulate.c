@@ -6,6 +6,7 @@ static syn_status simulate(syn_simulation *out, syn__sim_set *set, syn__sim_fold
                            const char *const *paths, size_t n, const syn_simulate_options *options,
                            syn_error *err) {
     SYN_TRY(syn__sim_load(set, paths, n, options, err));
+    out->chosen = syn__sim_chosen(set, options->algorithms, options->n_algorithms);
     SYN_TRY(syn__sim_fold(folded, set, err));
     SYN_TRY(syn__sim_run(out, set, folded, options, err));
     return options->traffic ? syn__sim_traffic(out, set, err) : SYN_OK;

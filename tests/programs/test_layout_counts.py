@@ -1,12 +1,14 @@
 """Counts and bytes of collectives of 200 random layouts of a training step (tensor, sequence,
 pipeline and data parallelism, all schedules, ZeRO 0 to 3), compared with an independent program,
-expect2.py, whose formulas equal Megatron-LM's and torchtitan's. Three differences are intended: the
-loss is one f32 per step; with ZeRO, parameters are in more than one bucket; and gradients that are
-summed at the end of a step are scattered there, once."""
+expect2.py, whose formulas equal Megatron-LM's and torchtitan's. synth traces four of five layouts,
+and pretrain the fifth. Three differences are intended: the loss is one f32 per step; with ZeRO,
+parameters are in more than one bucket; and gradients that are summed at the end of a step are
+scattered there, once."""
 import collections
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,13 +41,12 @@ def choose(dice):
 
 
 def options(x):
-    """Returns the options of pretrain and of expect2.py."""
+    """Returns the options of synth and pretrain, and those of expect2.py."""
     both = ["--tp", str(x.tp), "--pp", str(x.pp)]
     both += ["--sp"] if x.sp else []
     both += ["--vp", "2"] if x.vp == 2 else []
     both += ["--zero", str(x.zero)] if x.zero else []
-    ours = [*both, "--num-gpus", str(x.tp * x.pp * x.dp), "--batch-size", "2",
-            "--gradient-accumulation-steps", str(x.m)]
+    ours = [*both, "--num-gpus", str(x.tp * x.pp * x.dp)]
     ours += ["--schedule", x.schedule] if x.pp > 1 else []
     ours += ["--buckets", "none"] if x.dp > 1 and x.zero < 3 else []
     ours += ["--no-reshard"] if x.no_reshard and x.pp == 1 else []
@@ -96,14 +97,24 @@ def traced(runs, rank):
     return total, n
 
 
-def compare(runs, x):
+def trace(runs, x, program, ours):
+    """Writes the traces of all ranks to the folder "out"."""
+    runs.configure("model", {"model_type": "gpt2", "n_layer": x.layers, "n_embd": x.h, "n_head": 4,
+                             "n_positions": POSITIONS, "vocab_size": VOCAB})
+    both = ["--model-config", "model.json", "--dtype", "bf16", "--max-seq-length", str(TOKENS),
+            "--dropout", "0", "--quiet", *ours]
+    shutil.rmtree(runs.path("out"), ignore_errors=True)
+    if program == "pretrain":
+        return runs.start("--device", "meta", "--batch-size", "2", "--gradient-accumulation-steps",
+                          str(x.m), "--enable-tracing", "--out-dir", "out", *both)
+    return subprocess.run(
+        [os.path.join(BUILD, "synth"), "--micro-batch", "2", "--global-batch", str(2 * x.m * x.dp),
+         "--out", "out/trace", *both], cwd=runs.folder, capture_output=True, text=True)
+
+
+def compare(runs, x, program):
     ours, theirs, once = options(x)
-    with open(runs.path("model.json"), "w", encoding="utf-8") as f:
-        json.dump({"model_type": "gpt2", "n_layer": x.layers, "n_embd": x.h, "n_head": 4,
-                   "n_positions": POSITIONS, "vocab_size": VOCAB}, f)
-    done = runs.start("--device", "meta", "--model-config", "model.json", "--dtype", "bf16",
-                      "--max-seq-length", str(TOKENS), "--dropout", "0", "--enable-tracing",
-                      "--quiet", "--out-dir", "out", *ours)
+    done = trace(runs, x, program, ours)
     if not check(done.returncode == 0, f"{x}: {done.stderr}"):
         return
     stages = json.loads(subprocess.run(
@@ -138,8 +149,8 @@ def main():
     dice = random.Random(7)
     with tempfile.TemporaryDirectory() as folder:
         runs = Runs(folder)
-        for _ in range(LAYOUTS):
-            compare(runs, choose(dice))
+        for i in range(LAYOUTS):
+            compare(runs, choose(dice), "pretrain" if i % 5 == 0 else "synth")
     finish()
 
 

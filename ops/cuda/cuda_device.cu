@@ -286,10 +286,11 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
         syn__cuda_comms_sync(d->comms, d->times.anchors[1], &d->late) != SYN_OK)
         d->first_node = 0; /* d->late has the error */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
+    const uint64_t synced_ns = code == cudaSuccess ? syn__clock_ns() : 0;
     if (code == cudaSuccess)
         syn__cuda_comms_drain(d->comms, d->work.keep ? FREE_WAIT_MS : SYNC_WAIT_MS);
     if (d->comms) syn__cuda_comms_times(d->comms);
-    syn__cuda_times_finish(d, code == cudaSuccess);
+    syn__cuda_times_finish(d, synced_ns);
     syn__cuda_waited(d, from_ns);
     return code;
 }

@@ -58,6 +58,8 @@ typedef struct syn__cuda_times {
     uint32_t n_spans;
     cudaEvent_t anchors[2]; /* the first was recorded when the monotonic clock was anchor_ns */
     uint64_t anchor_ns;
+    uint64_t delay_ns; /* the shortest of n_syncs: from the end of the work to that of the sync */
+    uint32_t n_syncs;
 } syn__cuda_times;
 syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream,
                                 syn_error *err) SYN_MUST_USE;
@@ -68,9 +70,10 @@ bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t nod
                            int op);
 void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
 /* Call these two before and after synchronizing the stream. syn__cuda_times_finish passes all times
-   to the context if `given`. */
+   to the context. synced_ns: the monotonic clock when the stream had finished; 0: it failed, and
+   its times are unknown. */
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
-void syn__cuda_times_finish(syn__cuda *d, bool given);
+void syn__cuda_times_finish(syn__cuda *d, uint64_t synced_ns);
 /* syn__cuda_times_mark records a mark and returns its number. syn__cuda_times_between returns
    the nanoseconds between two marks. */
 uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream);

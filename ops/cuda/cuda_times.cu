@@ -3,7 +3,7 @@
 #include "ops/cuda/cuda_device.h"
 #include "syntorch/base/clock.h"
 
-enum { DRIFT_NS = 100000000, TRIES = 16 };
+enum { DRIFT_NS = 10000000, DRIFT_SYNCS = 64, TRIES = 16 };
 
 /* Nanoseconds between two events. CUDA returns milliseconds as float, so the events should be
    close to each other. */
@@ -138,22 +138,33 @@ static void give_unowned(syn__cuda *d) {
     }
 }
 
-void syn__cuda_times_finish(syn__cuda *d, bool given) {
+/* Advances the anchor by the device's clock, so that times before and after a sync are consistent.
+   The host sees the end of a sync late, by any time if it has no free core, so a single delay is no
+   drift of the clocks. If the smallest delay of many syncs is large, it is. */
+static void advance_anchor(syn__cuda_times *t, uint64_t synced_ns) {
+    t->anchor_ns += between_ns(t->anchors[0], t->anchors[1]);
+    const uint64_t delay_ns = synced_ns > t->anchor_ns ? synced_ns - t->anchor_ns : 0;
+    if (t->n_syncs == 0 || delay_ns < t->delay_ns) t->delay_ns = delay_ns;
+    t->n_syncs++;
+    if (synced_ns < t->anchor_ns) { /* the device's clock is faster */
+        t->anchor_ns = synced_ns;
+        t->n_syncs = 0;
+    } else if (t->n_syncs == DRIFT_SYNCS) {
+        if (t->delay_ns > DRIFT_NS) t->anchor_ns += t->delay_ns;
+        t->n_syncs = 0;
+    }
+}
+
+void syn__cuda_times_finish(syn__cuda *d, uint64_t synced_ns) {
     syn__cuda_times *t = &d->times;
-    const uint64_t synced_ns = syn__clock_ns();
-    if (given) {
+    if (synced_ns > 0) {
         give_spans(d);
         give_unowned(d);
-    }
+        advance_anchor(t, synced_ns);
+    } else t->anchor_ns = syn__clock_ns();
     syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;
     t->idle = false;
-    /* The anchor advances by the device's clock, so that times before and after this sync are
-       consistent. If the clocks of device and host have drifted apart, the host's clock is used,
-       which is read after the device has finished. */
-    const uint64_t passed_ns = t->anchor_ns + between_ns(t->anchors[0], t->anchors[1]);
-    t->anchor_ns =
-        passed_ns < synced_ns && synced_ns - passed_ns < DRIFT_NS ? passed_ns : synced_ns;
     const cudaEvent_t last = t->anchors[0];
     t->anchors[0] = t->anchors[1];
     t->anchors[1] = last;

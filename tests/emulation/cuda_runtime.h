@@ -23,6 +23,8 @@
                             them, as if the device were very busy
    SYN_EMULATED_LATE_US     every second cudaEventSynchronize of a thread, beginning with the
                             first, returns this many microseconds late
+   SYN_EMULATED_LATE_SYNC_US
+                            every cudaStreamSynchronize returns this many microseconds late
    SYN_EMULATED_LEAKS       if set, the program ends with an error if a buffer was not freed
    SYN_EMULATED_NO_NCCL     if set, NCCL cannot be loaded; the value is the reason
    SYN_EMULATED_FAIL        "cudaMalloc:3" makes the third call of this function fail. For

@@ -167,12 +167,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return code;
 }
 
+/* Sleeps for the microseconds in a variable of the environment. */
+static void be_late(const char *variable) {
+    const char *us = getenv(variable);
+    if (us) std::this_thread::sleep_for(std::chrono::microseconds(atoi(us)));
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     EMULATED_ENTER();
     if (!stream) emulated_wait_all();
     else if (stream->capture) return emulated_fail(cudaErrorStreamCaptureUnsupported);
     else stream->wait();
     emulated_check_guards();
+    be_late("SYN_EMULATED_LATE_SYNC_US");
     EMULATED_ENTER_AS("the end of cudaStreamSynchronize");
     return cudaSuccess;
 }
@@ -265,9 +272,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const std::shared_ptr<place> there = place_of(event);
     if (there) there->wait();
     static thread_local unsigned calls;
-    const char *late_us = getenv("SYN_EMULATED_LATE_US");
-    if (there && late_us && calls++ % 2 == 0)
-        std::this_thread::sleep_for(std::chrono::microseconds(atoi(late_us)));
+    if (there && calls++ % 2 == 0) be_late("SYN_EMULATED_LATE_US");
     EMULATED_ENTER_AS("the end of cudaEventSynchronize");
     return cudaSuccess;
 }

@@ -4,7 +4,8 @@
 
 #include "syntorch/hardware/hardware.h"
 
-/* The time in ns of a collective of tensor-parallel ranks outside of layers. */
+/* The time in ns of a collective of tensor-parallel ranks outside of layers. bytes: size of a
+   rank's input. */
 static inline double collective_ns(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes,
                                    const int32_t *ranks, uint32_t n_ranks) {
     const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};

@@ -81,6 +81,21 @@ uint64_t read_json_without_memory(const char *text) {
     return test_without_memory(read_once, &(job){.text = text});
 }
 
+char *export_copies(const syn_exporter *exporter, const syn_graph *graph, syn_copies copies) {
+    const syn_export_options options = {.copies = copies};
+    return export_text(exporter, graph, &options);
+}
+
+void copies_without_memory(const syn_graph *graph, const syn_exporter *const *exporters, size_t n) {
+    const syn_export_options options = {.copies = SYN_COPIES_ONCE};
+    char *once = export_copies(&syn_export_json, graph, SYN_COPIES_ONCE);
+    for (size_t i = 0; i < n; i++)
+        if (can_export(exporters[i]))
+            CHECK(export_without_memory(exporters[i], graph, &options) > 3);
+    CHECK(read_json_without_memory(once) > 3);
+    free(once);
+}
+
 syn_status export_save(const syn_exporter *exporter, const syn_graph *graph, const char *name,
                        syn_error *err) {
     char path[512];

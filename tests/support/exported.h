@@ -27,6 +27,12 @@ uint64_t export_without_memory(const syn_exporter *exporter, const syn_graph *gr
                                const syn_export_options *options);
 uint64_t read_json_without_memory(const char *text);
 
+/* Exports the text with or without copies. The caller frees it with free(). */
+char *export_copies(const syn_exporter *exporter, const syn_graph *graph, syn_copies copies);
+/* Exports the graph once per kind of rank with each of the n exporters, and reads its JSON, without
+   memory. */
+void copies_without_memory(const syn_graph *graph, const syn_exporter *const *exporters, size_t n);
+
 /* Exports to memory and discards the output. */
 syn_status export_forget(const syn_exporter *exporter, const syn_graph *graph,
                          const syn_export_options *options, syn_error *err);

@@ -113,14 +113,14 @@ class Second:
         return edges
 
     def longest(self, edges):
-        ends, todo = {None: 0}, [at for at in edges if at[1] not in self.left[at[0]]]
-        while todo:
-            at = todo[-1]
-            missing = [p for p in edges[at] if p not in ends]
-            todo += missing
-            if not missing:
+        ends, stack = {None: 0}, [at for at in edges if at[1] not in self.left[at[0]]]
+        while stack:
+            at = stack[-1]
+            unknown = [p for p in edges[at] if p not in ends]
+            stack += unknown
+            if not unknown:
                 ends[at] = max(ends[p] + ns for p, ns in edges[at].items())
-                todo.pop()
+                stack.pop()
         return max(ends.values())
 
 

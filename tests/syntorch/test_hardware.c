@@ -1,5 +1,6 @@
 /* Tests hardware files: what is accepted and rejected. Predicted times are compared with closed
    formulas and with published and own measurements. */
+#include "tests/support/collective_times.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -393,19 +394,6 @@ static void compute_times(void) {
     n = compute("load", SYN_CATEGORY_OTHER, 0, 800000000);
     n.kind = SYN_NODE_MEMORY;
     CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3);
-}
-
-/* The predicted time of a collective. bytes: size of this rank's input. */
-static double collective_ns(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes,
-                            const int32_t *ranks, uint32_t n_ranks) {
-    const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
-    const syn_node node = {.kind = SYN_NODE_COLLECTIVE,
-                           .category = SYN_CATEGORY_COMMUNICATION,
-                           .op = syn_comm_kind_name(comm),
-                           .comm = comm,
-                           .group = 1,
-                           .comm_bytes = bytes};
-    return syn_hardware_predict_ns(hw, &node, &group, ranks[0]);
 }
 
 static void collective_times(void) {

@@ -76,11 +76,6 @@ static syn_graph *ranks_of(const variation *v) {
     return g;
 }
 
-static char *written(const syn_exporter *exporter, const syn_graph *g, syn_copies copies) {
-    const syn_export_options options = {.copies = copies};
-    return export_text(exporter, g, &options);
-}
-
 /* Checks that both graphs give the same .et bytes for every rank. */
 static void check_et(const syn_graph *a, const syn_graph *b) {
     if (!can_export(&syn_export_et)) return;
@@ -105,7 +100,7 @@ static void once_is_the_same_graph(void) {
                                               &syn_export_chrome, &syn_export_chakra,
                                               &syn_export_dot};
     syn_graph *g = ranks_of(&shards);
-    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    char *once = export_copies(&syn_export_json, g, SYN_COPIES_ONCE);
     CHECK_HAS(once, "\"ranks\":[0,1,2,3]");
     CHECK_HAS(once, "{\"rank\":3,\"of\":0,\"nodes\":[\n"
                     "{\"id\":\"r3.o1\",\"attributes\":{\"first_row\":300}}]}");
@@ -117,7 +112,7 @@ static void once_is_the_same_graph(void) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!can_export(all[i])) continue;
         for (syn_copies how = SYN_COPIES_AUTO; how <= SYN_COPIES_ONCE; how++) {
-            char *a = written(all[i], g, how), *b = written(all[i], again, how);
+            char *a = export_copies(all[i], g, how), *b = export_copies(all[i], again, how);
             CHECK_STR(b, a);
             free(a);
             free(b);
@@ -125,8 +120,8 @@ static void once_is_the_same_graph(void) {
     }
     check_et(g, again);
     /* Small graphs contain every rank by default. */
-    char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
-    char *by_itself = written(&syn_export_json, g, SYN_COPIES_AUTO);
+    char *full = export_copies(&syn_export_json, g, SYN_COPIES_FULL);
+    char *by_itself = export_copies(&syn_export_json, g, SYN_COPIES_AUTO);
     CHECK_STR(by_itself, full);
     CHECK(strstr(full, "\"copies\"") == NULL);
     CHECK_HAS(full, "\"r3.o2\"");
@@ -141,7 +136,7 @@ static void kinds(void) {
     variation v = shards;
     v.flops[1] = v.flops[3] = 9;
     syn_graph *g = ranks_of(&v);
-    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    char *once = export_copies(&syn_export_json, g, SYN_COPIES_ONCE);
     CHECK_HAS(once, "{\"rank\":2,\"of\":0,");
     CHECK_HAS(once, "{\"rank\":3,\"of\":1,");
     CHECK(strstr(once, "{\"rank\":1,\"of\"") == NULL);
@@ -159,8 +154,8 @@ static void not_copies(void) {
     variation slower = shards;
     for (uint32_t r = 0; r < N_RANKS; r++) slower.predicted_ns[r] = 5 + r;
     syn_graph *g = ranks_of(&slower);
-    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
-    char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
+    char *once = export_copies(&syn_export_json, g, SYN_COPIES_ONCE);
+    char *full = export_copies(&syn_export_json, g, SYN_COPIES_FULL);
     CHECK_STR(once, full);
     free(once);
     free(full);
@@ -171,8 +166,8 @@ static void not_copies(void) {
 
 static void timeline(void) {
     syn_graph *g = ranks_of(&shards);
-    char *once = written(&syn_export_chrome, g, SYN_COPIES_ONCE);
-    char *full = written(&syn_export_chrome, g, SYN_COPIES_FULL);
+    char *once = export_copies(&syn_export_chrome, g, SYN_COPIES_ONCE);
+    char *full = export_copies(&syn_export_chrome, g, SYN_COPIES_FULL);
     CHECK_HAS(once, "\"name\":\"rank 0, identical: 1, 2, 3\"");
     CHECK(strstr(once, "\"pid\":1") == NULL);
     CHECK_HAS(full, "\"name\":\"rank 3\"");
@@ -192,8 +187,8 @@ static syn_graph *read_chakra(const char *text) {
 static void chakra(void) {
     if (!can_export(&syn_export_chakra)) SKIP("built without protobuf-c");
     syn_graph *g = ranks_of(&shards);
-    char *once = written(&syn_export_chakra, g, SYN_COPIES_ONCE);
-    char *full = written(&syn_export_chakra, g, SYN_COPIES_FULL);
+    char *once = export_copies(&syn_export_chakra, g, SYN_COPIES_ONCE);
+    char *full = export_copies(&syn_export_chakra, g, SYN_COPIES_FULL);
     CHECK_HAS(once, "\"nodes_of\":0}");
     CHECK(strstr(full, "nodes_of") == NULL);
     syn_graph *from_once = read_chakra(once), *from_full = read_chakra(full);
@@ -207,7 +202,7 @@ static void chakra(void) {
     CHECK(odd != NULL);
     sprintf(odd, "%.*s{\"name\":\"mine\",\"int64Val\":\"7\"},%s", (int)(at - full), full, at);
     syn_graph *other = read_chakra(odd);
-    char *odd_once = written(&syn_export_chakra, other, SYN_COPIES_ONCE);
+    char *odd_once = export_copies(&syn_export_chakra, other, SYN_COPIES_ONCE);
     CHECK_HAS(odd_once, "\"mine\"");
     CHECK_HAS(odd_once, "\"nodes_of\":0}");
     syn_graph *again = read_chakra(odd_once);
@@ -324,13 +319,8 @@ static void chakra_refusals(void) {
 static void out_of_memory(void) {
     static const syn_exporter *const all[] = {&syn_export_json, &syn_export_chrome,
                                               &syn_export_chakra};
-    const syn_export_options options = {.copies = SYN_COPIES_ONCE};
     syn_graph *g = ranks_of(&shards);
-    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (can_export(all[i])) CHECK(export_without_memory(all[i], g, &options) > 3);
-    CHECK(read_json_without_memory(once) > 3);
-    free(once);
+    copies_without_memory(g, all, sizeof all / sizeof all[0]);
     syn_graph_free(g);
 }
 

@@ -162,11 +162,6 @@ static syn_graph *graph_of(const mesh *m) {
     return g;
 }
 
-static char *written(const syn_exporter *exporter, const syn_graph *g, syn_copies copies) {
-    const syn_export_options options = {.copies = copies};
-    return export_text(exporter, g, &options);
-}
-
 static int count(const char *text, const char *part) {
     int n = 0;
     for (const char *at = text; (at = strstr(at, part)) != NULL; at++) n++;
@@ -176,8 +171,8 @@ static int count(const char *text, const char *part) {
 /* Checks the times of the ranks that a timeline with identical ranks shows: each of its events of
    ops is in the full timeline. */
 static void check_times(const syn_graph *g) {
-    char *once = written(&syn_export_chrome, g, SYN_COPIES_ONCE);
-    char *full = written(&syn_export_chrome, g, SYN_COPIES_FULL);
+    char *once = export_copies(&syn_export_chrome, g, SYN_COPIES_ONCE);
+    char *full = export_copies(&syn_export_chrome, g, SYN_COPIES_FULL);
     int n = 0;
     for (char *line = strtok(once, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         if (strstr(line, "\"ph\":\"X\"") == NULL) continue;
@@ -213,7 +208,7 @@ static void check_copies(const mesh *m, int n_copies, const char *const parts[3]
                                               &syn_export_chrome, &syn_export_chakra,
                                               &syn_export_html};
     syn_graph *g = graph_of(m);
-    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    char *once = export_copies(&syn_export_json, g, SYN_COPIES_ONCE);
     CHECK_INT(count(once, "\"of\":"), n_copies);
     for (int i = 0; i < 3 && parts != NULL && parts[i] != NULL; i++) CHECK_HAS(once, parts[i]);
     syn_graph *again = read_json(once);
@@ -222,7 +217,7 @@ static void check_copies(const mesh *m, int n_copies, const char *const parts[3]
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!can_export(all[i])) continue;
         for (syn_copies how = SYN_COPIES_FULL; how <= SYN_COPIES_ONCE; how++) {
-            char *a = written(all[i], g, how), *b = written(all[i], again, how);
+            char *a = export_copies(all[i], g, how), *b = export_copies(all[i], again, how);
             CHECK_MSG(strcmp(a, b) == 0, "%s differs", all[i]->name);
             free(a);
             free(b);
@@ -348,16 +343,11 @@ static void two_new_names(void) {
 static void out_of_memory(void) {
     static const syn_exporter *const all[] = {&syn_export_json, &syn_export_html,
                                               &syn_export_chakra};
-    const syn_export_options options = {.copies = SYN_COPIES_ONCE};
     mesh m = plain;
     m.tp = m.dp = m.pp = 2;
     m.own_shard = true;
     syn_graph *g = graph_of(&m);
-    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (can_export(all[i])) CHECK(export_without_memory(all[i], g, &options) > 3);
-    CHECK(read_json_without_memory(once) > 3);
-    free(once);
+    copies_without_memory(g, all, sizeof all / sizeof all[0]);
     syn_graph_free(g);
 }
 

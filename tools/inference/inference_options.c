@@ -104,10 +104,8 @@ const cli_option inference_options[] = {
      "unfused with --visualize_trace or --debug, else fused",
      0, 0},
     {"hw", CLI_TEXT, &args.hw, "MACHINE[+STACK]",
-     "predict times for this machine: a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, "
-     "v100-32g, cpu or a JSON file; "
-     "stack: pytorch-eager, megatron, serving, fsdp, megatron-core; default with --device meta: "
-     "a100-80g+serving",
+     LAUNCH_MACHINES "; default with --device meta: "
+                     "a100-80g+serving",
      0, 0},
     {"compare", CLI_TEXT, &args.compare, "MACHINE[+STACK],...",
      "predict the times of the same ops for these machines, too", 0, 0},

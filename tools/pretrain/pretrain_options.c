@@ -110,10 +110,8 @@ const cli_option pretrain_options[] = {
      "--enable-tracing",
      0, 0},
     {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]",
-     "predict times for this machine: a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, "
-     "v100-32g, cpu or a JSON file; "
-     "stack: pytorch-eager, megatron, serving, fsdp, megatron-core; default with --device meta: "
-     "a100-80g+megatron",
+     LAUNCH_MACHINES "; default with --device meta: "
+                     "a100-80g+megatron",
      0, 0},
     {"compare", CLI_TEXT, &pretrain_given.compare, "MACHINE[+STACK],...",
      "predict the time of the same step for these machines, too", 0, 0},

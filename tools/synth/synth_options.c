@@ -44,10 +44,7 @@ const cli_option synth_options[] = {
     DIVISION_OPTIONS,
     PARALLEL_OPTIONS(pretrain_given.parallel),
     CLI_GROUP("Precision and prediction"),
-    {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]",
-     "predict times for this machine: a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, "
-     "v100-32g, cpu or a JSON file; "
-     "stack: pytorch-eager, megatron, serving, fsdp or megatron-core [a100-80g+megatron]",
+    {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]", LAUNCH_MACHINES " [a100-80g+megatron]",
      0, 0},
     {"dtype", CLI_CHOICE, &pretrain_given.dtype, "f32|bf16",
      "dtype of parameters, activations and tensor-parallel collectives; default: the dtype of the "

@@ -102,7 +102,7 @@ typedef struct syn_simulated_row {
 
 /* The collectives of a group, or all messages. */
 typedef struct syn_simulated_group {
-    char *name; /* pg_name; "0": all ranks; NULL: messages */
+    char *name; /* pg_name; syn_simulation.world: all ranks; NULL: messages */
     uint32_t n_ranks;
     uint64_t n_calls; /* collectives of each rank; messages of all ranks */
     uint64_t bytes;   /* sum of comm_size: of each rank; of all messages */
@@ -156,10 +156,12 @@ typedef struct syn_simulation {
     syn_set_hardware hardware;       /* of the first rank */
     uint64_t n_run;  /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
     uint64_t end_ns; /* end of the last node */
-    syn_simulated_rank *ranks;   /* ascending */
-    size_t n_ranks, n_distinct;  /* n_distinct: ranks that were simulated */
-    syn_simulated_row *rows;     /* per distinct rank */
-    uint64_t part_ns;            /* duration of a part; the last ones may lie after end_ns */
+    syn_simulated_rank *ranks;  /* ascending */
+    size_t n_ranks, n_distinct; /* n_distinct: ranks that were simulated */
+    syn_simulated_row *rows;    /* per distinct rank */
+    uint64_t part_ns;           /* duration of a part; the last ones may lie after end_ns */
+    const char *world; /* name of the group of all ranks: "0", or "all ranks" if the group file
+                          gives the name "0" to other ranks */
     syn_simulated_group *groups; /* used groups, longest time first, then messages */
     size_t n_groups;
     syn_simulated_pair *pairs; /* ordered by from, then to */

@@ -154,6 +154,24 @@ def absent():
     check(ends(ours) == [40000, 42000] and ours["absent_ranks"] == 1, f"an absent rank: {ours}")
 
 
+def group_zero():
+    """A group file may give the name "0", which otherwise means all ranks, to some of them. A
+    collective without a name is still one of all ranks."""
+    both = coll(2, ALL_REDUCE, 64, 0, [1], 4)
+    last = coll(3, ALL_REDUCE, 32, 0, [2], 7)
+    write("zero", {r: [comp(1, 10 + 10 * r), {**both, "group": "0" if r < 2 else "1"}, last]
+                   for r in range(4)}, {"0": [0, 1], "1": [2, 3]})
+    ours = simulate("zero")
+    check(ends(ours) == [51000] * 4, f"group 0 of two ranks: {ours}")
+    shown = run("simulate", "zero", text=True).stdout
+    rows = [line.split()[:-5] for line in shown.splitlines() if " B " in line]
+    check(sorted(rows) == [["0", "2"], ["1", "2"], ["all", "ranks", "4"]], shown)
+    done = run("validate", "--input", "zero", text=True)
+    check("1 problem" in done.stdout and "not an integer above 0" in done.stdout, done.stdout)
+    run("expand", "zero", "--out", "one")
+    check(simulate("one")["nodes"] > 12, "group 0 is not expanded")
+
+
 def what_if():
     """The set of by_hand, with changed times."""
     cases = [("--scale n1=0.5 --drop n3", 50 + 30 + 7), ("--scale ALL_REDUCE=2", 217),
@@ -301,6 +319,7 @@ if __name__ == "__main__":
     as_second_simulator()
     deadlocks()
     absent()
+    group_zero()
     errors()
     outputs()
     too_long()

@@ -138,7 +138,7 @@ static void print_groups(const syn_simulation *sim, FILE *out) {
         if (!messages && i >= SHOWN) continue;
         char name[RANKS_WIDTH + 1], ranks[16] = "";
         if (messages) snprintf(name, sizeof name, "messages of all ranks");
-        else cli_shown(strcmp(g->name, "0") == 0 ? "all ranks" : g->name, name, sizeof name);
+        else cli_shown(strcmp(g->name, sim->world) == 0 ? "all ranks" : g->name, name, sizeof name);
         if (!messages) snprintf(ranks, sizeof ranks, "%" PRIu32, g->n_ranks);
         fprintf(out, "%-*s %10s %9" PRIu64 " %12s %10s\n", RANKS_WIDTH, name, ranks, g->n_calls,
                 cli_bytes_text((double)g->bytes, bytes, sizeof bytes),

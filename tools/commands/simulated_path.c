@@ -32,7 +32,7 @@ static const char *kind_text(const syn_simulation *sim, const syn_simulated_sum 
     const char *group = text_of(sim, sum->text);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(sum->kind, names[i][0]) == 0) return names[i][1];
-    if (group == NULL || strcmp(group, "0") == 0)
+    if (group == NULL || strcmp(group, sim->world) == 0)
         snprintf(text, bytes, "%s on all ranks", sum->kind);
     else snprintf(text, bytes, "%s in group %s", sum->kind, group);
     return text;

@@ -94,8 +94,12 @@ const char *syn__checked_group_name(const syn_validator *v, uint32_t group) {
     return (const char *)syn_intern_get(&v->names, group);
 }
 
+const char *syn__world_name(const syn_validator *v) {
+    return v->lists_zero ? "all ranks" : "0";
+}
+
 bool syn__is_world(const syn_validator *v, uint32_t group) {
-    return strcmp(syn__checked_group_name(v, group), "0") == 0;
+    return strcmp(syn__checked_group_name(v, group), syn__world_name(v)) == 0;
 }
 
 size_t syn__n_members(const syn_validator *v, uint32_t group) {

@@ -57,6 +57,7 @@ struct syn_validator {
     syn_intern names;
     syn__checked_group *groups;
     size_t groups_cap;
+    bool lists_zero;          /* the group file has a group "0" */
     syn__checked_rank *ranks; /* ascending */
     size_t n_ranks, ranks_cap;
     uint64_t frontier; /* sum of the ranks' widest ready sets */
@@ -81,7 +82,9 @@ static inline syn__finding_location syn__call_location(const syn__checked_rank *
 syn_status syn__checked_group_of(syn_validator *v, const char *name, size_t bytes, uint32_t *out,
                                  syn_error *err) SYN_MUST_USE;
 const char *syn__checked_group_name(const syn_validator *v, uint32_t group);
-/* Whether the group consists of all ranks: the names "" and "0" mean that. */
+/* The name of the group of all ranks, which collectives without a name use: "0", unless the group
+   file lists a group "0". */
+const char *syn__world_name(const syn_validator *v);
 bool syn__is_world(const syn_validator *v, uint32_t group);
 /* Number of ranks in a group (0 if unknown), and the group's i-th rank. */
 size_t syn__n_members(const syn_validator *v, uint32_t group);

@@ -88,6 +88,7 @@ static syn_status read_group(syn_validator *v, syn_json *json, syn_error *err) {
     if (g->listed)
         syn__report_finding(v, SYN_FINDING_GROUPS, whole_set, "group %.60s appears twice", key);
     g->listed = true;
+    v->lists_zero = v->lists_zero || strcmp(key, "0") == 0;
     g->n_members = 0;
     SYN_TRY(read_members(json, g, err));
     return check_members(v, key, g, err);

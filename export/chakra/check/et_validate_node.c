@@ -207,8 +207,8 @@ static syn_status check_collective(const node_check *c, syn_error *err) {
     if (!c->v->how.any_node && !is_simulated(kind))
         find_text(c, SYN_FINDING_COMM_KIND, name, strlen(name), " is not simulated");
     const bool named = pg != NULL && pg->data.bytes != 0;
-    SYN_TRY(syn__checked_group_of(c->v, named ? pg->data.text : "0", named ? pg->data.bytes : 1,
-                                  &group, err));
+    const syn__str group_name = named ? pg->data : syn__str_of(syn__world_name(c->v));
+    SYN_TRY(syn__checked_group_of(c->v, group_name.text, group_name.bytes, &group, err));
     c->v->groups[group].used = true;
     check_group(c, group);
     return add_call(c, group, err);

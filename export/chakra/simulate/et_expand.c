@@ -53,7 +53,7 @@ static bool integer_of(const syn__et_node *node, const char *name, int64_t *out)
 
 /* The index of a collective's group in the set, which the loader has checked. */
 static uint32_t group_of(const syn__expand_file *f, const syn__et_node *node) {
-    syn__str name = {"0", 1};
+    syn__str name = syn__str_of(f->set->world);
     for (size_t i = 0; i < node->n_attrs; i++)
         if (syn__str_is(node->attrs[i].name, "pg_name") && node->attrs[i].data.bytes > 0)
             name = node->attrs[i].data;

@@ -147,6 +147,7 @@ typedef struct syn__sim_group {
 
 typedef struct syn__sim_set {
     const syn__sim_machine *machine; /* NULL: times of the traces */
+    const char *world;               /* name of the group of all ranks */
     syn_intern names;                /* of groups; id = index into groups */
     syn__sim_group *groups;
     size_t groups_cap;

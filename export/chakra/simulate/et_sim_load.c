@@ -69,9 +69,16 @@ static syn_status read_group_file(syn__sim_set *set, const char *path, syn_error
     return s == SYN_OK ? SYN_OK : SYN_FAIL(err, problem.code, "%s", problem.text);
 }
 
+/* Adds the group of all ranks, "0". If the group file gives this name to other ranks, collectives
+   without a name are those of "all ranks". */
 static syn_status add_world(syn__sim_set *set, uint32_t n, syn_error *err) {
     uint32_t group;
-    SYN_TRY(group_of(set, SYN__SIM_WORLD, sizeof SYN__SIM_WORLD - 1, &group, err));
+    set->world = "0";
+    SYN_TRY(group_of(set, set->world, strlen(set->world), &group, err));
+    if (set->groups[group].known) {
+        set->world = "all ranks";
+        SYN_TRY(group_of(set, set->world, strlen(set->world), &group, err));
+    }
     syn__sim_group *g = &set->groups[group];
     syn_free(g->ranks);
     g->ranks = syn_malloc((n + 1u) * sizeof *g->ranks);
@@ -156,7 +163,7 @@ static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et
                            syn_error *err) {
     syn__sim_file read;
     finding f = {set, lock};
-    const syn__sim_reading with = {set->machine, options, find_group, &f};
+    const syn__sim_reading with = {set->machine, options, set->world, find_group, &f};
     *rank = (syn__sim_rank){.rank = file->rank, .slow = 1, .path = syn_strdup(file->path)};
     if (rank->path == NULL) return SYN_FAIL_NOMEM(err, strlen(file->path), "a path");
     for (size_t i = 0; i < options->n_slow; i++)

@@ -47,9 +47,9 @@ typedef struct attributes {
     syn__str order; /* the wire form of the list order_deps */
 } attributes;
 
-static void read_attributes(const syn__et_node *node, attributes *out) {
+static void read_attributes(const syn__et_node *node, const char *world, attributes *out) {
     for (int i = 0; i < N_INTEGERS; i++) out->values[i] = ABSENT;
-    out->group = (syn__str){SYN__SIM_WORLD, sizeof SYN__SIM_WORLD - 1};
+    out->group = syn__str_of(world);
     out->order = (syn__str){NULL, 0};
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
@@ -276,7 +276,7 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
     syn__sim_program *p = &r->out->program;
     attributes a;
     (void)offset;
-    read_attributes(node, &a);
+    read_attributes(node, r->with->world, &a);
     SYN_TRY(syn_grow(&p->kinds, &r->kinds_cap, index + 1u, sizeof *p->kinds, err));
     SYN_TRY(syn_grow(&p->values, &r->values_cap, index + 1u, sizeof *p->values, err));
     p->n_nodes = index + 1;

@@ -8,8 +8,6 @@
 extern "C" {
 #endif
 
-#define SYN__SIM_WORLD "0" /* name of the group of all ranks */
-
 typedef struct syn__sim_file {
     syn__sim_program program;
     syn_intern groups, channels, roots; /* names, and syn__sim_channel and int32_t as bytes; ids are
@@ -24,6 +22,7 @@ typedef struct syn__sim_file {
 typedef struct syn__sim_reading {
     const syn__sim_machine *machine; /* NULL: times of the traces */
     const syn_simulate_options *options;
+    const char *world; /* name of the group of collectives without a name */
     /* Finds the ranks of the group with that name, for options->to; n_ranks 0: unknown. */
     syn_status (*group)(void *user, syn__str name, syn_graph_group *out, syn_error *err);
     void *user;

@@ -179,6 +179,7 @@ syn_status syn__sim_report(syn__sim_run_state *s) {
     if (out->ranks == NULL)
         return SYN_FAIL_NOMEM(s->err, set->n_ranks * sizeof *out->ranks, "the ranks of a set");
     out->n_nodes = set->n_nodes;
+    out->world = set->world;
     out->n_scaled = set->n_scaled;
     out->matched = set->matched;
     out->n_compute = set->n_compute;

@@ -223,6 +223,7 @@ def main(folder):
         check(system["roofline-enabled"] == 1 and system["peak-perf"] == peak, str(system))
     differences(folder)
     messages(folder)
+    delayed(folder)
     own_machines(folder)
     recorded(folder)
     refuse(folder)
@@ -346,6 +347,19 @@ def messages(folder):
     ns = latency + 1e8 / (bandwidth * 2**30 / 1e9)
     check(line and abs(float(line[2]) / (2 * ns / 1e6) - 1) < 0.01 and
           float(line[1]) > 2 * 1e8 / 25e6 * 1e-3, said)
+
+
+def delayed(folder):
+    """The command prints when the set ends in ASTRA-sim, and notes that collectives of gradients
+    delay the messages of a pipeline. ASTRA-sim ends at 119,217,766 and 93,747,775 ns."""
+    os.mkdir(os.path.join(folder, "delayed"))
+    for buckets, ms in (("pytorch", "119"), ("megatron", "93.7")):
+        good(folder, "synth", "--model", "megatron-1.7b", "--layers", 16, "--pp", 4, "--dp", 8,
+             "--tp", 2, "--global-batch", 32, "--max-seq-length", 64, "--hw", "a100-80g",
+             "--buckets", buckets, "--out", "delayed/trace", "--quiet")
+        said = files(folder, "delayed", 64)[3]
+        check(f" with the times of the traces, {ms} ms in ASTRA-sim\n" in said, said)
+        check(("can delay the messages of a pipeline" in said) == (ms == "119"), said)
 
 
 def own_machines(folder):

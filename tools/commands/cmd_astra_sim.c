@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "export/export.h"
+#include "export/simulate.h"
 #include "export/validate.h"
 #include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
@@ -230,6 +231,8 @@ static void put_argument(const char *name, const char *value) {
 
 /* Times that differ by more than this fraction are explained. */
 #define NOTED 0.05
+/* A set that takes this many times as long as with the times of its traces gets a note. */
+#define DELAYED 1.2
 
 /* Why the collectives of a kind of group take longer in ASTRA-sim than predicted. */
 static const char *reason(const syn_hardware *hw, astra_where where, const astra_times *t) {
@@ -298,8 +301,39 @@ static void report_detours(const astra_network *net) {
     }
 }
 
+/* The end of the set in ns, with ASTRA-sim's files or else with the times of the traces; 0:
+ * unknown. */
+static uint64_t end_of(const char *prefix, const syn_simulate_options *how) {
+    syn_simulation sim;
+    syn_error unused = {0};
+    const syn_status s = syn_simulate(&sim, &prefix, 1, how, &unused);
+    const uint64_t end_ns = s == SYN_OK && sim.deadlock == NULL ? sim.end_ns : 0;
+    syn_simulation_free(&sim);
+    return end_ns;
+}
+
+/* Prints the time of the whole set in ASTRA-sim beside that of the traces. */
+static void report_step(const char *prefix, char paths[FILES][FOLDER_PATH_BYTES], bool messages) {
+    const syn_simulate_options traced = {.groups = paths[GROUPS], .threads = cli_cores()};
+    syn_simulate_options astra = traced;
+    char before[32], after[32];
+    astra.network = paths[NETWORK];
+    astra.system = paths[SYSTEM];
+    const uint64_t traced_ns = args.roofline ? 0 : end_of(prefix, &traced);
+    const uint64_t astra_ns = traced_ns > 0 ? end_of(prefix, &astra) : 0;
+    if (astra_ns == 0) return;
+    printf("the set takes %s with the times of the traces, %s in ASTRA-sim\n",
+           cli_time_text((double)traced_ns, before, sizeof before),
+           cli_time_text((double)astra_ns, after, sizeof after));
+    if (messages && (double)astra_ns > DELAYED * (double)traced_ns)
+        printf(
+            "note: in ASTRA-sim, a rank runs one collective or message at a time, so collectives "
+            "of gradients\n      can delay the messages of a pipeline; `--buckets megatron` "
+            "makes fewer of them\n");
+}
+
 static void report(const char *prefix, const syn_hardware *hw, bool assumed,
-                   const astra_network *net, char paths[FILES][FOLDER_PATH_BYTES]) {
+                   const astra_network *net, bool messages, char paths[FILES][FOLDER_PATH_BYTES]) {
     const syn__sim_dimension *d = net->machine.dimensions;
     char title[160];
     printf("%s: %s%s, %" PRId64 " ranks, %.4g GB/s, %.4g us per message", paths[NETWORK],
@@ -315,6 +349,7 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     for (int i = 0; i < ASTRA_ASTRAY; i++) report_times(hw, net, (astra_where)i);
     report_startup(net);
     report_detours(net);
+    report_step(prefix, paths, messages);
     printf("\nAstraSim_Analytical_Congestion_Unaware");
     put_argument("workload-configuration", prefix);
     put_argument("comm-group-configuration", paths[GROUPS]);
@@ -359,7 +394,7 @@ static syn_status simulate(const trace_set *set, const char *prefix_out, const s
     const syn_status s = write_files(&hw, &net, first, paths, err);
     output_lock_release(&lock);
     if (s != SYN_OK) return s;
-    report(set->prefix, &hw, assumed, &net, paths);
+    report(set->prefix, &hw, assumed, &net, set->has_messages, paths);
     return SYN_OK;
 }
 

@@ -18,7 +18,7 @@ syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "rank %d has %zu nodes, which is too many for an execution trace",
                         (int)graph->ranks[rank].rank, n);
-    plan->place = (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t));
+    plan->place = (uint32_t *)syn_calloc(n + 1, sizeof(uint32_t));
     plan->stream_of = (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t));
     if (plan->place != NULL && plan->stream_of != NULL) return SYN_OK;
     syn__et_plan_close(plan);
@@ -120,15 +120,15 @@ static syn_status add_list(syn__et_plan *plan, uint32_t list, bool ctrl, syn_err
 
 /* Sets work[] to the node's dependencies. A dependency on a node that does not appear is replaced
    by the dependencies of that node. */
-static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_only,
+static syn_status collect(syn__et_plan *plan, uint32_t index, const syn_node *node, bool data_only,
                           syn_error *err) {
     plan->n_work = 0;
     for (uint32_t i = 0; i < node->n_deps; i++) {
         const bool ctrl = node->deps[i].dep_class != SYN_DEP_DATA;
-        if (node->deps[i].node >= plan->n_planned)
-            return SYN_FAIL(
-                err, SYN_E_INVALID, "rank %d: node %u depends on node %u, which is not earlier",
-                (int)plan->graph->ranks[plan->rank].rank, plan->n_planned, node->deps[i].node);
+        if (node->deps[i].node >= index)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "rank %d: node %u depends on node %u, which is not earlier",
+                            (int)plan->graph->ranks[plan->rank].rank, index, node->deps[i].node);
         if (ctrl && data_only) continue;
         const uint32_t place = plan->place[node->deps[i].node];
         if (place & PASSED) SYN_TRY(add_list(plan, place & ~PASSED, ctrl, err));
@@ -139,16 +139,16 @@ static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_on
 }
 
 /* For a node that does not appear: stores work[] as its list, which its dependents inherit. */
-static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_only,
+static syn_status pass_on(syn__et_plan *plan, uint32_t index, const syn_node *node, bool data_only,
                           syn_error *err) {
-    uint32_t *place = &plan->place[plan->n_planned];
+    uint32_t *place = &plan->place[index];
     /* The views of a chain share one list. */
     if (node->n_deps == 1 && !data_only && node->deps[0].dep_class == SYN_DEP_DATA &&
-        node->deps[0].node < plan->n_planned && plan->place[node->deps[0].node] & PASSED) {
+        node->deps[0].node < index && plan->place[node->deps[0].node] & PASSED) {
         *place = plan->place[node->deps[0].node];
         return SYN_OK;
     }
-    SYN_TRY(collect(plan, node, data_only, err));
+    SYN_TRY(collect(plan, index, node, data_only, err));
     if (plan->n_work > MAX_INHERITED_DEPS) drop_implied_deps(plan, true);
     if (plan->n_work > UINT32_MAX - plan->n_pool)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "rank %d has too many dependencies through views",
@@ -231,11 +231,11 @@ static syn_status split_work(syn__et_plan *plan, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err) {
+static syn_status show(syn__et_plan *plan, uint32_t index, const syn_node *node, syn_error *err) {
     const uint32_t id = plan->n_ids + 1;
     uint32_t at = 0;
     SYN_TRY(find_stream(plan, node, &at, err));
-    SYN_TRY(collect(plan, node, false, err));
+    SYN_TRY(collect(plan, index, node, false, err));
     syn__et_stream *s = &plan->streams[at];
     if (s->tail != 0) SYN_TRY(add_dep(plan, s->tail, true, err));
     if (s->barrier != plan->barrier) {
@@ -252,24 +252,25 @@ static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err)
         SYN_TRY(push(&plan->active, &plan->n_active, &plan->active_cap, at, err));
     }
     plan->n_ids = id;
-    plan->place[plan->n_planned] = id;
+    plan->place[index] = id;
     plan->stream_of[id] = at;
     return SYN_OK;
 }
 
 /* ---- The decision ---- */
 
-static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn_error *err) {
+static syn_status check_peer(const syn__et_plan *plan, uint32_t index, const syn_node *node,
+                             syn_error *err) {
     const int rank = (int)plan->graph->ranks[plan->rank].rank;
     const char *verb = node->kind == SYN_NODE_SEND ? "sends to" : "receives from";
     if (node->peer < 0 || node->peer == rank)
         return SYN_FAIL(
             err, SYN_E_INVALID,
             "rank %d: node %u (%.80s) %s rank %d, which an execution trace cannot represent", rank,
-            plan->n_planned, node->label, verb, (int)node->peer);
+            index, node->label, verb, (int)node->peer);
     if (node->tag < 0)
         return SYN_FAIL(err, SYN_E_INVALID, "rank %d: node %u (%.80s) has the negative tag %d",
-                        rank, plan->n_planned, node->label, (int)node->tag);
+                        rank, index, node->label, (int)node->tag);
     return SYN_OK;
 }
 
@@ -299,18 +300,16 @@ syn_status syn__et_plan_includes(const syn_graph *graph, uint32_t rank, uint32_t
     return SYN_OK;
 }
 
-syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t *id,
+syn_status syn__et_plan_node(syn__et_plan *plan, uint32_t index, const syn_node *node, uint32_t *id,
                              syn_error *err) {
-    assert(plan->n_planned < plan->graph->ranks[plan->rank].n_nodes);
+    assert(index < plan->graph->ranks[plan->rank].n_nodes && plan->place[index] == 0);
     bool shown, barrier;
-    SYN_TRY(syn__et_plan_includes(plan->graph, plan->rank, plan->n_planned, node, &shown, &barrier,
-                                  err));
+    SYN_TRY(syn__et_plan_includes(plan->graph, plan->rank, index, node, &shown, &barrier, err));
     if (barrier) SYN_TRY(close_gate(plan, err));
     if (shown && (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV))
-        SYN_TRY(check_peer(plan, node, err));
-    if (shown) SYN_TRY(show(plan, node, err));
-    else SYN_TRY(pass_on(plan, node, barrier, err));
-    plan->n_planned++;
+        SYN_TRY(check_peer(plan, index, node, err));
+    if (shown) SYN_TRY(show(plan, index, node, err));
+    else SYN_TRY(pass_on(plan, index, node, barrier, err));
     *id = shown ? plan->n_ids : 0;
     return SYN_OK;
 }

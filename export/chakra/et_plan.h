@@ -9,8 +9,9 @@
    The plan adds ctrl_deps so that
    - each stream runs in order: a node depends on the stream's previous node. Messages have their
    own streams (streams.h), so a send does not depend on a receive that was posted earlier;
-   - collectives run in program order: each depends on the rank's previous collective and on the
-   sends before it. (A simulator has one communication slot per rank. Sends never wait for a peer.)
+   - collectives run in the order of the trace (et_order.h): each depends on the rank's previous
+   collective and on the sends before it. (A simulator has one communication slot per rank. Sends
+   never wait for a peer.)
    If nothing else implies such a dependency, it is also listed as an order dependency: a run on
    several streams does not have it.
    - a barrier separates the nodes before it from those after it: the next node of each stream
@@ -39,7 +40,7 @@ typedef struct syn__et_stream {
 typedef struct syn__et_plan {
     const syn_graph *graph;
     uint32_t rank;
-    uint32_t n_planned, n_ids;
+    uint32_t n_ids;
     uint32_t *place;     /* per graph node: its id or, if the node does not appear, PASSED | index
                             of its dependency list */
     uint32_t *stream_of; /* per id: index into streams */
@@ -67,8 +68,9 @@ typedef struct syn__et_plan {
 
 syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,
                              syn_error *err);
-/* Plans the rank's next node. *id is the node's id, or 0 if the node does not appear. */
-syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t *id,
+/* Plans the rank's next node in the order of et_order.h; `index` is its index in the graph. *id is
+   the node's id, or 0 if the node does not appear. */
+syn_status syn__et_plan_node(syn__et_plan *plan, uint32_t index, const syn_node *node, uint32_t *id,
                              syn_error *err);
 void syn__et_plan_close(syn__et_plan *plan);
 /* Finds out whether node `index` of the rank appears, and whether it is a barrier of several

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "export/chakra/et_attr.h"
+#include "export/chakra/et_order.h"
 #include "export/chakra/et_walk.h"
 #include "syntorch/base/memory.h"
 
@@ -15,7 +16,12 @@ syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_
     *walk = (syn__et_walk){.graph = graph, .rank = rank, .version = version};
     SYN_TRY(syn__et_supported(err));
     walk->verbatim = syn__et_is_verbatim(graph);
-    if (!walk->verbatim) return syn__et_plan_open(&walk->plan, graph, rank, err);
+    if (!walk->verbatim) {
+        SYN_TRY(syn__et_plan_open(&walk->plan, graph, rank, err));
+        const syn_status status = syn__et_order(graph, rank, &walk->order, err);
+        if (status != SYN_OK) syn__et_walk_close(walk);
+        return status;
+    }
     const size_t bytes = ((size_t)graph->ranks[rank].n_nodes + 1) * sizeof(uint64_t);
     walk->node_ids = (uint64_t *)syn_malloc(bytes);
     return walk->node_ids != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "an execution trace's ids");
@@ -32,6 +38,7 @@ void syn__et_walk_close(syn__et_walk *walk) {
     syn_free(walk->ids[0]);
     syn_free(walk->ids[1]);
     syn_free(walk->node_ids);
+    syn_free(walk->order);
     *walk = (syn__et_walk){0};
 }
 
@@ -332,7 +339,8 @@ syn_status syn__et_walk_node(syn__et_walk *walk, syn__et_node *out, bool *more, 
     const syn_graph *g = walk->graph;
     *more = false;
     while (walk->next < g->ranks[walk->rank].n_nodes) {
-        const syn_node *node = syn_graph_node(g, walk->rank, walk->next, &walk->cursor);
+        const uint32_t index = walk->order != NULL ? walk->order[walk->next] : walk->next;
+        const syn_node *node = syn_graph_node(g, walk->rank, index, &walk->cursor);
         if (node == NULL)
             return SYN_FAIL(err, walk->cursor.error.code, "%s", walk->cursor.error.text);
         uint32_t id = 1;
@@ -341,7 +349,7 @@ syn_status syn__et_walk_node(syn__et_walk *walk, syn__et_node *out, bool *more, 
         if (walk->verbatim) {
             SYN_TRY(verbatim_node(walk, node, out, err));
         } else {
-            SYN_TRY(syn__et_plan_node(&walk->plan, node, &id, err));
+            SYN_TRY(syn__et_plan_node(&walk->plan, index, node, &id, err));
             out->id = id;
             out->ctrl = walk->plan.ctrl;
             out->n_ctrl = walk->plan.n_ctrl;

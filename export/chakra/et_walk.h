@@ -17,6 +17,7 @@ typedef struct syn__et_walk {
     const char *version;
     syn_cursor cursor;
     syn__et_plan plan;
+    uint32_t *order; /* the nodes in the order of the trace; NULL: program order */
     syn__arena arena;
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;

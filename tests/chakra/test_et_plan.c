@@ -109,6 +109,36 @@ static void test_sends_before_collectives(void) {
     CHECK_PLAN(rows, "1: 2:d1 3:c2d1 4:d1 5:c3,4d1o3,4 6:c3d1 7: 8:c5,6o6");
 }
 
+static void test_sends_before_earlier_collectives(void) {
+    const et_row all_reduce = {
+        .kind = COLL, .stream = 1, .group = 1, .comm = SYN_COMM_ALL_REDUCE, .deps = "d0"};
+    const et_row send = {.kind = SYN_NODE_SEND, .stream = 3, .peer = 2, .deps = "d0"};
+    const et_row barrier = {.kind = COLL, .group = 3, .comm = SYN_COMM_BARRIER};
+    const et_row rows[] = {
+        {.kind = COMP},
+        all_reduce,
+        {.kind = COMP},
+        all_reduce,
+        {.kind = COLL, .stream = 2, .group = 1, .comm = SYN_COMM_ALL_GATHER, .deps = "d2"},
+        {.kind = COMP, .deps = "d4"},
+        {.kind = SYN_NODE_SEND, .stream = 3, .peer = 2, .deps = "d5"},
+        {.kind = COMP, .deps = "d1"},
+        {.kind = COLL, .stream = 1, .group = 1, .comm = SYN_COMM_ALL_REDUCE, .deps = "d7"}};
+    /* The first two all-reduces follow the send. The send needs the all-gather. */
+    CHECK_PLAN(rows, "1: 2:c1 3:d2 4:c2d3 5:d4 6:c3,5d1o3,5 7:c6d1 8:c4d6 9:c7d8");
+    /* A collective stays where it is if its group contains the receiver, before a barrier, before
+       a node that uses it, also through a view, and before a node of its stream. */
+    const et_row to_member[] = {
+        {.kind = COMP}, all_reduce, {.kind = SYN_NODE_SEND, .stream = 3, .peer = 1, .deps = "d0"}};
+    CHECK_PLAN(to_member, "1: 2:d1 3:d1");
+    const et_row blocked[] = {{.kind = COMP}, all_reduce, barrier, send};
+    CHECK_PLAN(blocked, "1: 2:d1 3:c2d1");
+    const et_row used[] = {{.kind = COMP}, all_reduce, {VIEW, .deps = "d1"}, send};
+    CHECK_PLAN(used, "1: 2:d1 3:d1");
+    const et_row followed[] = {{.kind = COMP}, all_reduce, {.kind = COMP, .stream = 1}, send};
+    CHECK_PLAN(followed, "1: 2:d1 3:c2 4:d1");
+}
+
 static void test_barrier(void) {
     const et_row barrier = {.kind = COLL, .group = 3, .comm = SYN_COMM_BARRIER, .deps = "c1"};
     const et_row rows[] = {{.kind = COMP},
@@ -447,6 +477,7 @@ static const test_case cases[] = {
     {"views", test_views},
     {"collectives_in_program_order", test_collectives_in_program_order},
     {"sends_before_collectives", test_sends_before_collectives},
+    {"sends_before_earlier_collectives", test_sends_before_earlier_collectives},
     {"barrier", test_barrier},
     {"alone", test_alone},
     {"long_views", test_long_views},

@@ -350,16 +350,16 @@ def messages(folder):
 
 
 def delayed(folder):
-    """The command prints when the set ends in ASTRA-sim, and notes that collectives of gradients
-    delay the messages of a pipeline. ASTRA-sim ends at 119,217,766 and 93,747,775 ns."""
+    """Collectives of gradients do not delay the messages of a pipeline: the last send of a stage
+    has a lower id. ASTRA-sim ends at 90,804,852 and 93,747,775 ns. With the all-reduces first, it
+    ended at 119,217,766 ns with PyTorch's buckets."""
     os.mkdir(os.path.join(folder, "delayed"))
-    for buckets, ms in (("pytorch", "119"), ("megatron", "93.7")):
+    for buckets, ms in (("pytorch", "90.8"), ("megatron", "93.7")):
         good(folder, "synth", "--model", "megatron-1.7b", "--layers", 16, "--pp", 4, "--dp", 8,
              "--tp", 2, "--global-batch", 32, "--max-seq-length", 64, "--hw", "a100-80g",
              "--buckets", buckets, "--out", "delayed/trace", "--quiet")
         said = files(folder, "delayed", 64)[3]
         check(f" with the times of the traces, {ms} ms in ASTRA-sim\n" in said, said)
-        check(("can delay the messages of a pipeline" in said) == (ms == "119"), said)
 
 
 def own_machines(folder):

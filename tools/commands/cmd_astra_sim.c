@@ -232,7 +232,6 @@ static void put_argument(const char *name, const char *value) {
 /* Times that differ by more than this fraction are explained. */
 #define NOTED 0.05
 /* A set that takes this many times as long as with the times of its traces gets a note. */
-#define DELAYED 1.2
 
 /* Why the collectives of a kind of group take longer in ASTRA-sim than predicted. */
 static const char *reason(const syn_hardware *hw, astra_where where, const astra_times *t) {
@@ -313,7 +312,7 @@ static uint64_t end_of(const char *prefix, const syn_simulate_options *how) {
 }
 
 /* Prints the time of the whole set in ASTRA-sim beside that of the traces. */
-static void report_step(const char *prefix, char paths[FILES][FOLDER_PATH_BYTES], bool messages) {
+static void report_step(const char *prefix, char paths[FILES][FOLDER_PATH_BYTES]) {
     const syn_simulate_options traced = {.groups = paths[GROUPS], .threads = cli_cores()};
     syn_simulate_options astra = traced;
     char before[32], after[32];
@@ -325,15 +324,10 @@ static void report_step(const char *prefix, char paths[FILES][FOLDER_PATH_BYTES]
     printf("the set takes %s with the times of the traces, %s in ASTRA-sim\n",
            cli_time_text((double)traced_ns, before, sizeof before),
            cli_time_text((double)astra_ns, after, sizeof after));
-    if (messages && (double)astra_ns > DELAYED * (double)traced_ns)
-        printf(
-            "note: in ASTRA-sim, a rank runs one collective or message at a time, so collectives "
-            "of gradients\n      can delay the messages of a pipeline; `--buckets megatron` "
-            "makes fewer of them\n");
 }
 
 static void report(const char *prefix, const syn_hardware *hw, bool assumed,
-                   const astra_network *net, bool messages, char paths[FILES][FOLDER_PATH_BYTES]) {
+                   const astra_network *net, char paths[FILES][FOLDER_PATH_BYTES]) {
     const syn__sim_dimension *d = net->machine.dimensions;
     char title[160];
     printf("%s: %s%s, %" PRId64 " ranks, %.4g GB/s, %.4g us per message", paths[NETWORK],
@@ -349,7 +343,7 @@ static void report(const char *prefix, const syn_hardware *hw, bool assumed,
     for (int i = 0; i < ASTRA_ASTRAY; i++) report_times(hw, net, (astra_where)i);
     report_startup(net);
     report_detours(net);
-    report_step(prefix, paths, messages);
+    report_step(prefix, paths);
     printf("\nAstraSim_Analytical_Congestion_Unaware");
     put_argument("workload-configuration", prefix);
     put_argument("comm-group-configuration", paths[GROUPS]);
@@ -394,7 +388,7 @@ static syn_status simulate(const trace_set *set, const char *prefix_out, const s
     const syn_status s = write_files(&hw, &net, first, paths, err);
     output_lock_release(&lock);
     if (s != SYN_OK) return s;
-    report(set->prefix, &hw, assumed, &net, set->has_messages, paths);
+    report(set->prefix, &hw, assumed, &net, paths);
     return SYN_OK;
 }
 

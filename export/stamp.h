@@ -57,8 +57,9 @@ syn_status syn_stamp_close(syn_stamper *stamper, bool keep, syn_error *err);
 
 /* Writes the files of further ranks of a set that was written with one_each or with a list of
    ranks, from those files of the set that have the same program. ranks: n ranks; files that exist
-   are not written again. *written: what was written; may be NULL. Fails with SYN_E_INVALID if the
-   set does not describe a plan, a rank does not exist, or no file has its program. */
+   are not written again. New files are compressed if the set's file that contains or precedes the
+   first rank is. *written: what was written; may be NULL. Fails with SYN_E_INVALID if the set does
+   not describe a plan, a rank does not exist, or no file has its program. */
 syn_status syn_stamp_more(const char *prefix, const int32_t *ranks, size_t n,
                           syn_stamp_counts *written, syn_error *err) SYN_MUST_USE;
 

@@ -139,20 +139,55 @@ static syn_status add_node(syn__et_program *p, const syn__et_node *node,
     return SYN_OK;
 }
 
-syn_status syn__et_program_encode(syn__et_program *p, syn__et_walk *walk,
-                                  const syn_mesh_group *groups, syn_error *err) {
+/* A source of nodes: the next node of a walk, or of a file. */
+typedef struct source {
+    syn__et_walk *walk; /* NULL: a file */
+    const char *name;
+    syn__et_reader reader;
+    syn__et_decoder decoder;
+} source;
+
+static syn_status next_in_file(source *from, syn__et_node *node, bool *more, syn_error *err) {
+    syn__str message;
+    *more = syn__et_read_message(&from->reader, &message);
+    const char *why = from->reader.why;
+    if (*more) {
+        const syn_status s = syn__et_decode_node(&from->decoder, message, node);
+        if (s == SYN_E_NOMEM) return SYN_FAIL_NOMEM(err, message.bytes, "a node");
+        if (s != SYN_OK) why = from->decoder.why;
+    }
+    return why == NULL ? SYN_OK : SYN_FAIL(err, SYN_E_FORMAT, "%.200s: %s", from->name, why);
+}
+
+static syn_status encode(syn__et_program *p, source *from, const syn_mesh_group *groups,
+                         syn_error *err) {
     syn__buf message = {0};
     syn__et_node node;
     size_t plain = 0;
     bool more = true;
     syn_status s = SYN_OK;
     while (s == SYN_OK && more) {
-        s = syn__et_walk_node(walk, &node, &more, err);
+        s = from->walk != NULL ? syn__et_walk_node(from->walk, &node, &more, err)
+                               : next_in_file(from, &node, &more, err);
         if (s == SYN_OK && more) s = add_node(p, &node, groups, &message, &plain, err);
         if (s == SYN_OK && (p->bytes.failed || message.failed))
             s = SYN_FAIL_NOMEM(err, p->bytes.cap, "the encoded nodes of a stage");
     }
     syn__buf_free(&message);
+    return s;
+}
+
+syn_status syn__et_program_encode(syn__et_program *p, syn__et_walk *walk,
+                                  const syn_mesh_group *groups, syn_error *err) {
+    source from = {.walk = walk};
+    return encode(p, &from, groups, err);
+}
+
+syn_status syn__et_program_encode_again(syn__et_program *p, const char *name, syn__str messages,
+                                        const syn_mesh_group *groups, syn_error *err) {
+    source from = {.name = name, .reader = {messages.text, messages.text + messages.bytes, NULL}};
+    const syn_status s = encode(p, &from, groups, err);
+    syn__et_decoder_free(&from.decoder);
     return s;
 }
 

@@ -48,6 +48,11 @@ typedef struct syn__et_filled {
 /* Encodes all nodes of a walk whose metadata was read. groups: those of the walk's rank. */
 syn_status syn__et_program_encode(syn__et_program *program, syn__et_walk *walk,
                                   const syn_mesh_group *groups, syn_error *err) SYN_MUST_USE;
+/* The same for nodes that were written before: the messages of a file. name: of the file, for
+   errors. */
+syn_status syn__et_program_encode_again(syn__et_program *program, const char *name,
+                                        syn__str messages, const syn_mesh_group *groups,
+                                        syn_error *err) SYN_MUST_USE;
 void syn__et_program_free(syn__et_program *program);
 
 /* Fills the slots for a rank with the given groups. filled->ends has program->n_slots elements. */

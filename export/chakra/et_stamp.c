@@ -1,6 +1,6 @@
 /* Writes a trace set from a few recorded ranks (stamp.h): which ranks are alike, their groups, and
    the files. et_program.c encodes a recorded rank and fills in the slots of the other ranks. */
-#include "export/stamp.h"
+#include "export/chakra/et_stamp.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -448,6 +448,23 @@ static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const syn_
     return status;
 }
 
+static void note_groups(syn_stamper *s, const syn_graph *graph, syn__et_program *p,
+                        syn_mesh_group groups[SYN_MESH_KINDS]) {
+    syn_mesh_groups(&s->plan, graph->ranks[0].rank, groups);
+    for (int k = 0; k < SYN_MESH_KINDS; k++)
+        p->used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
+    note_used(s, graph->ranks[0].rank, p->used);
+}
+
+/* Writes the files of an encoded program, and frees it. `status`: of the encoding. */
+static syn_status write_program(syn_stamper *s, const syn_graph *graph, syn__et_program *p,
+                                syn_status status, syn_error *err) {
+    if (status == SYN_OK) status = announce(s, p, err);
+    if (status == SYN_OK) status = write_ranks(s, graph, p, err);
+    syn__et_program_free(p);
+    return status;
+}
+
 syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err) {
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn__et_walk walk;
@@ -457,18 +474,21 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
         return SYN_FAIL(err, SYN_E_INVALID, "the graph has %u ranks instead of one recorded rank",
                         (unsigned)graph->n_ranks);
     SYN_TRY(syn__et_check_rank(graph, 0, err));
-    syn_mesh_groups(&s->plan, graph->ranks[0].rank, groups);
-    for (int k = 0; k < SYN_MESH_KINDS; k++)
-        p.used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
-    note_used(s, graph->ranks[0].rank, p.used);
+    note_groups(s, graph, &p, groups);
     SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->options.version, err));
     syn_status status = syn__et_walk_meta(&walk, &unused, err);
     if (status == SYN_OK) status = syn__et_program_encode(&p, &walk, groups, err);
     syn__et_walk_close(&walk);
-    if (status == SYN_OK) status = announce(s, &p, err);
-    if (status == SYN_OK) status = write_ranks(s, graph, &p, err);
-    syn__et_program_free(&p);
-    return status;
+    return write_program(s, graph, &p, status, err);
+}
+
+syn_status syn__stamp_file(syn_stamper *s, const syn_graph *head, const char *name, syn__str nodes,
+                           syn_error *err) {
+    syn_mesh_group groups[SYN_MESH_KINDS];
+    syn__et_program p = {0};
+    note_groups(s, head, &p, groups);
+    const syn_status status = syn__et_program_encode_again(&p, name, nodes, groups, err);
+    return write_program(s, head, &p, status, err);
 }
 
 syn_stamp_counts syn_stamp_count(const syn_stamper *s) {

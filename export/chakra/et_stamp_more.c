@@ -4,9 +4,40 @@
 #include <string.h>
 
 #include "export/chakra/et_ring.h"
+#include "export/chakra/et_stamp.h"
 #include "export/chakra/wire/et_files.h"
-#include "export/stamp.h"
+#include "export/chakra/wire/et_wire.h"
+#include "export/text/file_text.h"
 #include "syntorch/base/memory.h"
+
+/* A file of the set. */
+typedef struct recorded {
+    syn__file_text text;
+    syn__str nodes;  /* their messages */
+    syn_graph *head; /* rank, metadata and groups; no nodes */
+} recorded;
+
+static void close_file(recorded *file) {
+    syn_graph_free(file->head);
+    syn__file_text_close(&file->text);
+}
+
+static syn_status open_file(recorded *file, const char *path, syn_error *err) {
+    syn__str meta;
+    *file = (recorded){.head = NULL};
+    SYN_TRY(syn__file_text_open(&file->text, path, 0, err));
+    const syn__file_text *t = &file->text;
+    syn__et_reader reader = {t->data, t->data + t->bytes, NULL};
+    const size_t begin =
+        syn__et_read_message(&reader, &meta) ? (size_t)(reader.cur - t->data) : t->bytes;
+    file->nodes = (syn__str){t->data + begin, t->bytes - begin};
+    const syn_status s = t->cut
+                             ? SYN_FAIL(err, SYN_E_FORMAT,
+                                        "%.200s: the compressed data is damaged or truncated", path)
+                             : syn_import_et_memory(&file->head, path, t->data, begin, err);
+    if (s != SYN_OK) close_file(file);
+    return s;
+}
 
 /* An integer of the metadata, which is text in execution traces; `otherwise` if it is missing. */
 static int32_t number_of(const syn_graph *graph, const char *name, int32_t otherwise) {
@@ -55,19 +86,24 @@ static int32_t stage_of(const syn_plan *plan, int32_t rank) {
     return rank / stride[SYN_AXIS_PP] % plan->pp;
 }
 
-/* Writes the wanted ranks from the files of their stages. graph: that of file number `known`. */
+static syn_status stamp_file(syn_stamper *stamper, const syn_plan *plan, const recorded *file,
+                             int32_t rank, syn_error *err) {
+    if (syn_stamp_next(stamper, stage_of(plan, rank)) < 0) return SYN_OK;
+    return syn__stamp_file(stamper, file->head, file->text.name, file->nodes, err);
+}
+
+/* Writes the wanted ranks from the files of their stages. first: file number `known`. */
 static syn_status stamp_files(syn_stamper *stamper, const syn_plan *plan,
-                              const syn__et_files *files, size_t known, const syn_graph *graph,
+                              const syn__et_files *files, size_t known, const recorded *first,
                               syn_error *err) {
-    if (syn_stamp_next(stamper, stage_of(plan, files->list[known].rank)) >= 0)
-        SYN_TRY(syn_stamp_rank(stamper, graph, err));
+    SYN_TRY(stamp_file(stamper, plan, first, files->list[known].rank, err));
     for (size_t i = 0; i < files->n; i++) {
-        syn_graph *other = NULL;
-        if (i == known || syn_stamp_next(stamper, stage_of(plan, files->list[i].rank)) < 0)
-            continue;
-        SYN_TRY(syn_import_et(&other, files->list[i].path, false, err));
-        const syn_status s = syn_stamp_rank(stamper, other, err);
-        syn_graph_free(other);
+        const int32_t rank = files->list[i].rank;
+        recorded other;
+        if (i == known || syn_stamp_next(stamper, stage_of(plan, rank)) < 0) continue;
+        SYN_TRY(open_file(&other, files->list[i].path, err));
+        const syn_status s = stamp_file(stamper, plan, &other, rank, err);
+        close_file(&other);
         SYN_TRY(s);
     }
     for (int32_t stage = 0; stage < plan->pp; stage++) {
@@ -104,20 +140,21 @@ static size_t file_below(const syn__et_files *files, int32_t rank) {
     return i;
 }
 
-/* graph: that of file number `known`. */
-static syn_status stamp_set(const syn__et_files *files, size_t known, const syn_graph *graph,
+/* first: file number `known`. */
+static syn_status stamp_set(const syn__et_files *files, size_t known, const recorded *first,
                             const char *prefix, const int32_t *ranks, size_t n,
                             syn_stamp_counts *written, syn_error *err) {
-    syn_stamp_options options = {.add = true, .node_ranks = syn__et_node_ranks(graph)};
+    syn_stamp_options options = {
+        .add = true, .gzip = first->text.packed, .node_ranks = syn__et_node_ranks(first->head)};
     syn_plan plan;
     syn_stamper *stamper = NULL;
-    SYN_TRY(plan_of(&plan, graph, prefix, err));
+    SYN_TRY(plan_of(&plan, first->head, prefix, err));
     bool *wanted = syn_calloc((size_t)plan.ranks, sizeof *wanted);
     syn_status s = wanted ? choose(wanted, &plan, files, ranks, n, err)
                           : SYN_FAIL_NOMEM(err, (size_t)plan.ranks, "ranks");
     options.wanted = wanted;
     if (s == SYN_OK) s = syn_stamp_open(&stamper, &plan, prefix, &options, err);
-    if (s == SYN_OK) s = stamp_files(stamper, &plan, files, known, graph, err);
+    if (s == SYN_OK) s = stamp_files(stamper, &plan, files, known, first, err);
     if (s == SYN_OK && written != NULL) *written = syn_stamp_count(stamper);
     const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
     syn_free(wanted);
@@ -127,13 +164,15 @@ static syn_status stamp_set(const syn__et_files *files, size_t known, const syn_
 syn_status syn_stamp_more(const char *prefix, const int32_t *ranks, size_t n,
                           syn_stamp_counts *written, syn_error *err) {
     syn__et_files files;
-    syn_graph *graph = NULL;
+    recorded first;
     if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no rank was given");
     SYN_TRY(syn__et_files_of_prefix(&files, prefix, strlen(prefix), err));
     const size_t known = file_below(&files, ranks[0]);
-    syn_status s = syn_import_et(&graph, files.list[known].path, false, err);
-    if (s == SYN_OK) s = stamp_set(&files, known, graph, prefix, ranks, n, written, err);
-    syn_graph_free(graph);
+    syn_status s = open_file(&first, files.list[known].path, err);
+    if (s == SYN_OK) {
+        s = stamp_set(&files, known, &first, prefix, ranks, n, written, err);
+        close_file(&first);
+    }
     syn__et_files_close(&files);
     return s;
 }

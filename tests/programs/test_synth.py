@@ -112,6 +112,21 @@ def stamped_later():
     done = run("stamp", "--input", "part", "--ranks", "1,47")
     check(done.returncode == 1 and "no file of the set has the program of rank 47" in
           done.stderr.decode() and os.path.exists("part.comm_group.json"), done.stderr.decode())
+    os.remove("part.1.et")
+    with open("part.0.et", "rb") as f:
+        whole = f.read()
+    with open("part.0.et", "wb") as f:
+        f.write(gzip.compress(whole))
+    done = run("stamp", "--input", "part", "--ranks", "1")
+    with gzip.open("part.1.et") as f, open("stamped1.1.et", "rb") as g:
+        check(done.returncode == 0 and f.read() == g.read(), "stamp of compressed files")
+    os.remove("part.1.et")
+    for end, said in ((len(whole) - 1, "part.0.et: "), (4, "part.0.et"), (0, "part.0.et")):
+        with open("part.0.et", "wb") as f:
+            f.write(whole[:end])
+        done = run("stamp", "--input", "part", "--ranks", "1")
+        check(done.returncode == 1 and said in done.stderr.decode() and
+              not os.path.exists("part.1.et"), f"{end} bytes: {done.stderr.decode()}")
 
 
 # (model, options) of inference

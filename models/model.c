@@ -542,11 +542,19 @@ static syn_tensor layer_region(void *run, const syn_tensor *in) {
     return run_as_in_forward(run, in, in + 1, layer_of);
 }
 
+/* See SYN_RECOMPUTE_OP. *products: the number of matrix products so far. */
+static bool keep_op(const char *op, uint32_t *products) {
+    if (strcmp(op, "linear") == 0) return ++*products % 2 == 1;
+    return strcmp(op, "attention_train") == 0 || strcmp(op, "all_reduce") == 0 ||
+           strcmp(op, "reduce_scatter") == 0;
+}
+
 static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
     const syn_tensor in[4] = {x, m->visible, m->dropout.keys, m->positions};
-    if (m->options.recompute != SYN_RECOMPUTE_FULL || !syn_requires_grad(m->ctx, x))
+    const bool op = m->options.recompute == SYN_RECOMPUTE_OP;
+    if ((m->options.recompute != SYN_RECOMPUTE_FULL && !op) || !syn_requires_grad(m->ctx, x))
         return layer(m, i, x);
-    return syn_recompute(m->ctx, layer_region, &m->runs[i], in, 4);
+    return syn_recompute_except(m->ctx, layer_region, &m->runs[i], in, 4, op ? keep_op : NULL);
 }
 
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {

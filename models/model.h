@@ -23,11 +23,14 @@ typedef struct syn_model_part {
 
 /* Which activations are recomputed in backward instead of saved (Korthikanti et al. 2022).
  * Selective: those inside attention, between its projections; fused attention has no such
- * activations. Full: those of whole layers. */
+ * activations. Full: those of whole layers. Op: those of whole layers, except for the outputs of
+ * attention, of every second matrix product, beginning with the first, and of reductions over ranks
+ * (torchtitan's selective activation checkpointing with the option "op"). */
 typedef enum syn_recompute_mode {
     SYN_RECOMPUTE_NONE,
     SYN_RECOMPUTE_SELECTIVE,
-    SYN_RECOMPUTE_FULL
+    SYN_RECOMPUTE_FULL,
+    SYN_RECOMPUTE_OP
 } syn_recompute_mode;
 
 typedef struct syn_model_options {

@@ -53,8 +53,7 @@ static bool describe(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t node, 
         else c->dout[i] = (syn_tensor){syn__grad_version(ctx, *place), ctx->tag};
     }
     for (int i = 0; i < c->n_in; i++) {
-        const uint32_t row = t->inputs[n->first_in + (uint32_t)i];
-        c->in[i] = syn__tensor(ctx, row);
+        c->in[i] = syn__tensor(ctx, syn__tape_input(ctx, entry, node, i));
         c->need[i] = i < 32 && (entry->need >> i & 1);
         c->din[i] = c->sum[i] = (syn_tensor){0};
     }
@@ -99,13 +98,13 @@ static syn_tensor run_node_again(walk *w, uint32_t node) {
 }
 
 /* Replaces the inputs whose data the rule reads and that were not saved. */
-static void restore_inputs(walk *w, uint32_t node, syn_grad_call *c) {
+static void restore_inputs(walk *w, syn_grad_call *c) {
     const syn_trace *t = w->ctx->trace;
     uint32_t need = 0;
     for (int i = 0; i < c->n_in && i < 4; i++) need |= (uint32_t)c->need[i] << i;
     const uint32_t operands = syn__kept_operands(c->def, need);
     for (int i = 0; i < c->n_in && i < 8; i++) {
-        const uint32_t row = t->inputs[t->nodes[node].first_in + (uint32_t)i];
+        const uint32_t row = syn__row(w->ctx, c->in[i]);
         const uint32_t again = operands >> i & 1 ? syn__again_node(t, row) : 0;
         if (again) c->in[i] = run_node_again(w, again);
     }
@@ -113,17 +112,16 @@ static void restore_inputs(walk *w, uint32_t node, syn_grad_call *c) {
 
 /* Calls the rule for the inputs for which c->need is still set, and adds the gradients that the
    rule built. */
-static void apply(walk *w, uint32_t node, syn_grad_call *c) {
+static void apply(walk *w, const syn__tape_entry *entry, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
-    const uint32_t first_in = t->nodes[node].first_in;
-    restore_inputs(w, node, c);
+    restore_inputs(w, c);
     const syn_mark mark = syn_ctx_mark(ctx);
     ctx->scopes[0] = t->nodes[node].scope;
     ctx->n_scopes = 1;
     for (int i = 0; i < c->n_in; i++) {
         const uint32_t *place =
-            c->need[i] ? syn__grad_place(ctx, t->inputs[first_in + (uint32_t)i]) : NULL;
+            c->need[i] ? syn__grad_place(ctx, syn__tape_input(ctx, entry, node, i)) : NULL;
         c->sum[i] = place && syn__grad_alone(ctx, *place)
                         ? (syn_tensor){syn__grad_version(ctx, *place), ctx->tag}
                         : (syn_tensor){0};
@@ -132,9 +130,9 @@ static void apply(walk *w, uint32_t node, syn_grad_call *c) {
     c->n_attr = (int)(syn_intern_entry_bytes(&t->blobs, t->nodes[node].attrs) / sizeof *c->attr);
     c->def->grad(c);
     for (int i = 0; i < c->n_in; i++) {
-        const uint32_t row = t->inputs[first_in + (uint32_t)i];
         if (!c->need[i] || !c->din[i].id) continue;
-        if (!is_version(ctx, c->din[i], c->sum[i])) syn__grad_add(ctx, row, c->din[i]);
+        if (!is_version(ctx, c->din[i], c->sum[i]))
+            syn__grad_add(ctx, syn__tape_input(ctx, entry, node, i), c->din[i]);
         c->need[i] = false;
         c->din[i] = (syn_tensor){0};
     }
@@ -154,8 +152,8 @@ static void finish(syn_ctx *ctx, uint32_t node, const syn_grad_call *c,
     syn__tape_unpin(ctx, entry);
     ctx->n_scopes = 0;
     for (int i = 0; i < c->n_in && i < 32; i++) {
-        const uint32_t row = t->inputs[t->nodes[node].first_in + (uint32_t)i];
-        syn__leaf *leaf = entry->need >> i & 1 ? syn__leaf_of(ctx, row) : NULL;
+        syn__leaf *leaf =
+            entry->need >> i & 1 ? syn__leaf_of(ctx, syn__tape_input(ctx, entry, node, i)) : NULL;
         if (!leaf || --leaf->uses > 0 || !leaf->grad || leaf->param == SIZE_MAX) continue;
         if (ctx->gradients.ready) ctx->gradients.ready(ctx->gradients.user, leaf->param);
     }
@@ -169,7 +167,7 @@ static void run_later(walk *w) {
     if (!w->waiting) return;
     const uint32_t node = syn_trace_node_row(ctx->trace, w->later_entry.node);
     w->waiting = false;
-    apply(w, node, &w->later);
+    apply(w, &w->later_entry, node, &w->later);
     finish(ctx, node, &w->later, &w->later_entry);
 }
 
@@ -200,11 +198,15 @@ static void run_again(walk *w) {
         ctx->phase = SYN_PHASE_RECOMPUTE;
         g->off = false;
         g->again = true;
+        g->keep = r.keep;
+        g->keep_state = 0;
+        g->next_kept = r.first_kept;
         const syn_tensor out = r.run(r.arg, r.in);
         g->off = true;
         g->again = false;
+        g->keep = NULL;
         ctx->phase = SYN_PHASE_BACKWARD;
-        if (syn__grad_extend(ctx, (uint32_t)ctx->trace->n_tensors))
+        if (ctx->error.code == SYN_OK && syn__grad_extend(ctx, (uint32_t)ctx->trace->n_tensors))
             *syn__grad_place(ctx, syn__row(ctx, out)) = due;
         syn_release(ctx, mark, NULL, 0);
     }
@@ -253,7 +255,7 @@ static bool leave_out_weights(walk *w, const syn__tape_entry *entry, uint32_t no
     if (syn_grow(&tape->left_out, &tape->left_out_cap, tape->n_left_out + 1, sizeof *tape->left_out,
                  &ctx->error) != SYN_OK)
         return false;
-    apply(w, node, &inputs);
+    apply(w, entry, node, &inputs);
     tape->left_out[tape->n_left_out++] = (syn__left_out){*entry, dout};
     *place = 0;
     ctx->n_scopes = 0;
@@ -278,7 +280,7 @@ static void step(walk *w) {
     if (describe(ctx, &entry, node, &c)) {
         if (leave_out_weights(w, &entry, node, &c)) return;
         c.comm_next = !w->split && comm_follows(ctx, &c);
-        apply(w, node, &c);
+        apply(w, &entry, node, &c);
     }
     if (waiting) run_later(w);
     if (!c.later) {
@@ -331,6 +333,16 @@ static bool check_dout(syn_ctx *ctx, syn_tensor out, uint32_t row, syn_tensor do
     return false;
 }
 
+/* The first tensor row of the walk that may get a gradient and is no leaf. The tensors that a
+   region keeps are older than its result. */
+static uint32_t first_row(const syn_ctx *ctx) {
+    const syn__tape *tape = &ctx->gradients.tape;
+    const syn_trace *t = ctx->trace;
+    const uint32_t row = t->nodes[syn_trace_node_row(t, tape->entries[0].node)].first_out;
+    const uint32_t kept = tape->n_kept > 0 ? syn_trace_tensor_row(t, tape->kept[0]) : row;
+    return kept < row ? kept : row;
+}
+
 /* Begins the walk over the tape. Returns false if there is nothing to walk over or after a
    failure. */
 static bool begin(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, int n) {
@@ -340,8 +352,7 @@ static bool begin(syn_ctx *ctx, const syn_tensor *out, const syn_tensor *dout, i
             return false;
     }
     if (n == 0) return false;
-    const uint32_t first = syn_trace_node_row(ctx->trace, ctx->gradients.tape.entries[0].node);
-    syn__grad_begin(ctx, ctx->trace->nodes[first].first_out);
+    syn__grad_begin(ctx, first_row(ctx));
     if (!syn__grad_extend(ctx, (uint32_t)ctx->trace->n_tensors)) return false;
     for (int i = 0; i < n; i++) {
         uint32_t *place = syn__grad_place(ctx, syn__row(ctx, out[i]));
@@ -389,6 +400,7 @@ static syn_status go_back(syn_ctx *ctx, const syn_tensor *out, const syn_tensor 
     run_later(&w);
     drop_again(&w);
     leave(ctx, &around);
+    if (ctx->gradients.tape.n_left_out == 0) ctx->gradients.tape.n_inputs = 0;
     return ctx->error.code;
 }
 
@@ -419,7 +431,7 @@ static void compute_weights(walk *w, const syn__left_out *op) {
     *syn__grad_place(ctx, ctx->gradients.first_row) = op->dout;
     describe(ctx, &op->entry, node, &c);
     restrict_to(ctx, node, true, &c);
-    apply(w, node, &c);
+    apply(w, &op->entry, node, &c);
     finish(ctx, node, &c, &op->entry);
 }
 
@@ -431,6 +443,7 @@ syn_status syn_backward_weights(syn_ctx *ctx) {
     enter(ctx, &around);
     for (size_t i = 0; i < tape->n_left_out; i++) compute_weights(&w, &tape->left_out[i]);
     tape->n_left_out = 0;
+    tape->n_inputs = 0;
     drop_again(&w);
     leave(ctx, &around);
     return ctx->error.code;

@@ -15,8 +15,11 @@ typedef struct syn__pending syn__pending; /* pending.c */
 /* An entry of a tape: either an op with an input that requires a gradient, or a region, that is, a
    call of syn_recompute. */
 typedef struct syn__tape_entry {
-    uint32_t node; /* number of the op's node; for a region, of the op that produced its result */
-    uint32_t need; /* bit i: input i requires a gradient */
+    uint32_t node;   /* number of the op's node; for a region, of the op that produced its result */
+    uint32_t need;   /* bit i: input i requires a gradient */
+    uint32_t inputs; /* 1 + index into the tape's `inputs`: the op was kept, and these are its inputs
+                        in the region's second run; 0: its inputs are those of the node */
+    uint32_t at;     /* number of the last node when the entry was added; ascending */
     bool region;
 } syn__tape_entry;
 
@@ -26,7 +29,9 @@ typedef struct syn__region {
     void *arg;
     syn_tensor in[SYN_MAX_REGION_INPUTS], out; /* arguments and result of the first run */
     int n_in, n_scopes;
-    uint32_t scope; /* the scope around the call; unused if n_scopes is 0 */
+    uint32_t scope;    /* the scope around the call; unused if n_scopes is 0 */
+    syn_keep *keep;    /* NULL: all ops run again */
+    size_t first_kept; /* index into the tape's `kept` */
 } syn__region;
 
 /* An op whose weight gradients syn_backward_inputs has not computed yet. Its saved tensors stay
@@ -38,10 +43,15 @@ typedef struct syn__left_out {
 
 /* A tape: the ops that one backward pass will walk over. */
 typedef struct syn__tape {
-    syn__tape_entry *entries; /* in ascending order of `node` */
+    syn__tape_entry *entries; /* in order; only ops that were kept do not ascend by `node` */
     size_t n, cap;
     syn__region *regions; /* the regions among the entries, in order */
     size_t n_regions, regions_cap;
+    uint32_t *kept; /* numbers of the tensors that are kept for the second runs of the regions, in
+                       order; their storages stay allocated */
+    size_t n_kept, kept_cap;
+    uint32_t *inputs; /* see syn__tape_entry.inputs */
+    size_t n_inputs, inputs_cap;
     syn__left_out *left_out; /* ops whose weight gradients are missing, in the order of the backward
                                 pass */
     size_t n_left_out, left_out_cap;
@@ -62,7 +72,10 @@ typedef struct syn__gradients {
     bool off;
     bool counting;  /* in a region's first run: uses are counted, but ops are not put on the tape */
     bool again;     /* in a region's second run: uses are not counted again */
-    syn__tape tape; /* the current tape (syn_set_tape) */
+    syn_keep *keep; /* in a region's runs: its rule; NULL: no op is kept */
+    uint32_t keep_state;
+    size_t next_kept;       /* in a region's second run: index into the tape's `kept` */
+    syn__tape tape;         /* the current tape (syn_set_tape) */
     syn__tape *others;      /* all tapes by number; the entry of the current tape is unused */
     uint32_t set, n_others; /* set: number of the current tape; n_others: number of entries of
                                `others`, 0 if there is only one tape */
@@ -220,13 +233,22 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
 /* Puts the last node of the trace on the tape and saves the tensors that its gradient rule
    needs. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
+/* Whether the region that runs now keeps the output of an op. Called once per op. */
+bool syn__region_keeps(syn_ctx *ctx, const syn_opdef *def);
+/* In a region's first run: keeps the outputs of the last node for the second run. */
+void syn__region_keep(syn_ctx *ctx);
+/* In a region's second run, for an op that was kept: sets out[] to the outputs of the first run and
+   puts the op on the tape with the given inputs. */
+void syn__region_reuse(syn_ctx *ctx, const syn_call *call, const uint32_t *rows, syn_tensor *out);
+/* The row of input i of an op on the current tape, which is the node in row `node`. */
+uint32_t syn__tape_input(const syn_ctx *ctx, const syn__tape_entry *entry, uint32_t node, int i);
 /* The operands from which the gradients of the inputs in `need` are computed, as bits of SYN_SAVE:
    bit i is input i, bit 8 + i output i. */
 uint32_t syn__kept_operands(const syn_opdef *def, uint32_t need);
 /* The node that runs again if backward needs this tensor, because the tensor is not saved
    (SYN_OPF_AGAIN); 0: none. */
 uint32_t syn__again_node(const syn_trace *trace, uint32_t tensor);
-/* Releases the tensors that are saved for a region. */
+/* Releases the tensors that are saved for the current tape's last region, which was removed. */
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
 /* Releases the tensors that are saved for an op on the tape. */
 void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry);

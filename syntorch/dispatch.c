@@ -261,6 +261,15 @@ static syn_status make_arrays(syn_ctx *ctx, syn_call *call) {
     return SYN_OK;
 }
 
+/* An op that a region has kept: takes the outputs of the region's first run. */
+static void reuse(syn_ctx *ctx, syn_call *call, const syn_tensor *in, syn_tensor *out) {
+    if (ctx->error.code != SYN_OK) return;
+    syn_status s = make_arrays(ctx, call);
+    if (s == SYN_OK) s = find_inputs(ctx, in, call, ctx->calls.rows);
+    if (s == SYN_OK) syn__region_reuse(ctx, call, ctx->calls.rows, out);
+    else syn__locate(ctx, call->def, scope_of(ctx), call->err);
+}
+
 void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int n_in,
                    const syn_attr *attr, int n_attr, const syn_group *group, syn_tensor *out) {
     syn_call call;
@@ -279,6 +288,11 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     call.device = ctx->device;
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i] = (syn_tensor){0};
+    const bool kept = ctx->gradients.keep && syn__region_keeps(ctx, def);
+    if (kept && ctx->gradients.again) {
+        reuse(ctx, &call, in, out);
+        return;
+    }
     if (ctx->managed.used) report_use(ctx, in, n_in);
     if (ctx->error.code != SYN_OK) return;
     const uint32_t node = (uint32_t)ctx->trace->n_nodes,
@@ -302,6 +316,7 @@ void syn__dispatch(syn_ctx *ctx, const syn_opdef *def, const syn_tensor *in, int
     if (s == SYN_OK) {
         if (watched) syn__check_outputs(ctx, node, bad);
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
+        if (kept) syn__region_keep(ctx);
         return;
     }
     SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* does nothing if `inner` already has a

@@ -156,10 +156,14 @@ static bool is_on_tape(const syn_ctx *ctx, uint32_t row) {
     if (ctx->gradients.n_others == 0) return true;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (tape->entries[middle].node < node) low = middle + 1;
+        if (tape->entries[middle].at < node) low = middle + 1;
         else high = middle;
     }
-    return low < tape->n && tape->entries[low].node == node;
+    if (low < tape->n && tape->entries[low].node == node) return true;
+    /* A kept op is near the end, in the region that ran last. */
+    for (size_t i = tape->n; tape->n_inputs > 0 && i-- > 0;)
+        if (tape->entries[i].node == node) return true;
+    return false;
 }
 
 void syn__grad_add(syn_ctx *ctx, uint32_t row, syn_tensor g) {

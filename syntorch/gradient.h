@@ -53,6 +53,12 @@ syn_status syn_backward_weights(syn_ctx *ctx);
 #define SYN_MAX_REGION_INPUTS 6
 typedef syn_tensor syn_region(void *arg, const syn_tensor *in);
 syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n);
+/* The same, but saves the outputs of some ops, which then do not run again (selective activation
+   checkpointing). keep(op, state) is called for each op in both runs and returns whether to save
+   its outputs; *state is 0 at the start of each run. Ops that overwrite an input cannot be kept. */
+typedef bool syn_keep(const char *op, uint32_t *state);
+syn_tensor syn_recompute_except(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in,
+                                int n, syn_keep *keep);
 /* The gradient of a tensor that was passed to syn_require_grad. It is dense and has the tensor's
    shape. For parameters and inputs it is in f32, so that sums over many microbatches are precise;
    for other tensors it has their dtype. Invalid if there is no gradient yet. The gradient exists

@@ -138,17 +138,27 @@ uint32_t syn__again_node(const syn_trace *t, uint32_t tensor) {
     return attr[n - 1].i ? 0 : node;
 }
 
+static uint32_t input_of(const syn_trace *t, const syn__tape *tape, const syn__tape_entry *entry,
+                         uint32_t node, uint32_t i) {
+    return entry->inputs ? syn_trace_tensor_row(t, tape->inputs[entry->inputs - 1 + i])
+                         : t->inputs[t->nodes[node].first_in + i];
+}
+
+uint32_t syn__tape_input(const syn_ctx *ctx, const syn__tape_entry *entry, uint32_t node, int i) {
+    return input_of(ctx->trace, &ctx->gradients.tape, entry, node, (uint32_t)i);
+}
+
 /* Calls f with the number of each storage that is saved for a tape entry. row: the row of the
    entry's node. Instead of the output of an op that runs again, the op's input is saved. */
-static void each_saved(syn_ctx *ctx, const syn__tape_entry *entry, uint32_t row,
-                       void (*f)(syn_storages *s, uint32_t storage)) {
+static void each_saved(syn_ctx *ctx, const syn__tape *tape, const syn__tape_entry *entry,
+                       uint32_t row, void (*f)(syn_storages *s, uint32_t storage)) {
     const syn_trace *t = ctx->trace;
     const syn_trace_node *n = &t->nodes[row];
     const uint32_t operands = syn__kept_operands(syn_trace_op(t, n), entry->need);
     for (uint32_t i = 0; i < 16; i++) {
         const uint32_t k = i % 8;
         if (!(operands >> i & 1) || k >= (i < 8 ? n->n_in : n->n_out)) continue;
-        uint32_t tensor = i < 8 ? t->inputs[n->first_in + k] : n->first_out + k;
+        uint32_t tensor = i < 8 ? input_of(t, tape, entry, row, k) : n->first_out + k;
         const uint32_t again = i < 8 ? syn__again_node(t, tensor) : 0;
         if (again) tensor = t->inputs[t->nodes[again].first_in];
         const uint32_t storage = syn__storage_number(ctx, tensor);
@@ -160,7 +170,8 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
     syn_trace *t = ctx->trace;
     const uint32_t row = (uint32_t)t->n_nodes - 1;
     const syn_trace_node *n = &t->nodes[row];
-    const syn__tape_entry entry = {.node = syn_trace_node_number(t, row), .need = need};
+    const uint32_t number = syn_trace_node_number(t, row);
+    const syn__tape_entry entry = {.node = number, .need = need, .at = number};
     syn__gradients *g = &ctx->gradients;
     for (uint32_t i = 0; i < n->n_out; i++)
         if (syn_trace_spec(t, n->first_out + i)->dtype <= SYN_BF16)
@@ -170,7 +181,7 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
         if (leaf && !g->again) leaf->uses++;
     }
     if (g->counting) return;
-    each_saved(ctx, &entry, row, syn__storage_keep);
+    each_saved(ctx, &g->tape, &entry, row, syn__storage_keep);
     g->tape.entries[g->tape.n++] = entry;
 }
 
@@ -185,29 +196,94 @@ static void each_input(syn_ctx *ctx, const syn__region *region,
     }
 }
 
+/* Releases the kept tensors from index `first` on. */
+static void drop_kept(syn_ctx *ctx, syn__tape *tape, size_t first) {
+    for (; tape->n_kept > first; tape->n_kept--) {
+        const uint32_t row = syn_trace_tensor_row(ctx->trace, tape->kept[tape->n_kept - 1]);
+        syn__storage_unkeep(&ctx->storages, syn__storage_number(ctx, row));
+    }
+}
+
 void syn__region_unpin(syn_ctx *ctx, const syn__region *region) {
     each_input(ctx, region, syn__storage_unkeep);
+    drop_kept(ctx, &ctx->gradients.tape, region->first_kept);
+}
+
+bool syn__region_keeps(syn_ctx *ctx, const syn_opdef *def) {
+    return ctx->gradients.keep(def->name, &ctx->gradients.keep_state);
+}
+
+void syn__region_keep(syn_ctx *ctx) {
+    const syn_trace *t = ctx->trace;
+    const syn_trace_node *n = &t->nodes[t->n_nodes - 1];
+    syn__tape *tape = &ctx->gradients.tape;
+    if (syn_grow(&tape->kept, &tape->kept_cap, tape->n_kept + n->n_out, sizeof *tape->kept,
+                 &ctx->error) != SYN_OK)
+        return;
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        syn__storage_keep(&ctx->storages, syn__storage_number(ctx, n->first_out + i));
+        tape->kept[tape->n_kept++] = syn_trace_tensor_number(t, n->first_out + i);
+    }
+}
+
+/* Puts a kept op on the tape. node: the row of its node in the first run. */
+static void add_kept(syn_ctx *ctx, const syn_call *call, const uint32_t *rows, uint32_t node) {
+    syn__tape *tape = &ctx->gradients.tape;
+    const syn_trace *t = ctx->trace;
+    syn__tape_entry entry = {.node = syn_trace_node_number(t, node),
+                             .at = syn_trace_node_number(t, (uint32_t)t->n_nodes - 1)};
+    if (syn__tape_inputs(ctx, call, rows, &entry.need) != SYN_OK || !entry.need) return;
+    if (syn_grow(&tape->inputs, &tape->inputs_cap, tape->n_inputs + (size_t)call->n_in,
+                 sizeof *tape->inputs, &ctx->error) != SYN_OK)
+        return;
+    entry.inputs = (uint32_t)tape->n_inputs + 1;
+    for (int i = 0; i < call->n_in; i++)
+        tape->inputs[tape->n_inputs++] = syn_trace_tensor_number(t, rows[i]);
+    each_saved(ctx, tape, &entry, node, syn__storage_keep);
+    tape->entries[tape->n++] = entry;
+}
+
+void syn__region_reuse(syn_ctx *ctx, const syn_call *call, const uint32_t *rows, syn_tensor *out) {
+    syn__gradients *g = &ctx->gradients;
+    const syn_trace *t = ctx->trace;
+    const uint32_t *kept = g->tape.kept + g->next_kept;
+    const size_t left = g->tape.n_kept - g->next_kept;
+    const uint32_t node =
+        left >= (size_t)call->n_out ? t->tensors[syn_trace_tensor_row(t, *kept)].producer : 0;
+    if (!node || syn_trace_op(t, &t->nodes[node]) != call->def) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "a region builds other ops when it runs again");
+        return;
+    }
+    for (int i = 0; i < call->n_out; i++) out[i] = (syn_tensor){kept[i], ctx->tag};
+    g->next_kept += (size_t)call->n_out;
+    add_kept(ctx, call, rows, node);
 }
 
 /* Puts a region on the tape and saves its inputs. */
 static syn_status remember_region(syn_ctx *ctx, const syn__region *region) {
     syn__gradients *g = &ctx->gradients;
     const syn_trace *t = ctx->trace;
-    const uint32_t node = t->tensors[syn__row(ctx, region->out)].producer;
+    const uint32_t number =
+        syn_trace_node_number(t, t->tensors[syn__row(ctx, region->out)].producer);
     SYN_TRY(syn_grow(&g->tape.regions, &g->tape.regions_cap, g->tape.n_regions + 1,
                      sizeof *g->tape.regions, &ctx->error));
     SYN_TRY(syn_grow(&g->tape.entries, &g->tape.cap, g->tape.n + 1, sizeof *g->tape.entries,
                      &ctx->error));
     each_input(ctx, region, syn__storage_keep);
     g->tape.regions[g->tape.n_regions++] = *region;
-    g->tape.entries[g->tape.n++] =
-        (syn__tape_entry){.node = syn_trace_node_number(t, node), .region = true};
+    g->tape.entries[g->tape.n++] = (syn__tape_entry){.node = number, .at = number, .region = true};
     return SYN_OK;
 }
 
-syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n) {
+syn_tensor syn_recompute_except(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in,
+                                int n, syn_keep *keep) {
     syn__gradients *g = &ctx->gradients;
-    syn__region region = {.run = run, .arg = arg, .n_in = n, .n_scopes = ctx->n_scopes > 0};
+    syn__region region = {.run = run,
+                          .arg = arg,
+                          .n_in = n,
+                          .n_scopes = ctx->n_scopes > 0,
+                          .keep = keep,
+                          .first_kept = g->tape.n_kept};
     if (g->off || g->counting || ctx->error.code != SYN_OK) return run(arg, in);
     if (n < 0 || n > SYN_MAX_REGION_INPUTS)
         return syn_ctx_fail(ctx, SYN_E_INVALID, "a region has %d inputs; at most %d are supported",
@@ -215,30 +291,47 @@ syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_ten
     for (int i = 0; i < n; i++) region.in[i] = in[i];
     if (region.n_scopes) region.scope = ctx->scopes[ctx->n_scopes - 1];
     g->counting = true;
+    g->keep = keep;
+    g->keep_state = 0;
     region.out = run(arg, in);
+    g->keep = NULL;
     g->counting = false;
-    if (syn_requires_grad(ctx, region.out) && remember_region(ctx, &region) != SYN_OK)
-        return (syn_tensor){0};
+    if (!syn_requires_grad(ctx, region.out)) drop_kept(ctx, &g->tape, region.first_kept);
+    else if (remember_region(ctx, &region) != SYN_OK) return (syn_tensor){0};
     return region.out;
 }
 
-void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry) {
-    each_saved(ctx, entry, syn_trace_node_row(ctx->trace, entry->node), syn__storage_unkeep);
+syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n) {
+    return syn_recompute_except(ctx, run, arg, in, n, NULL);
 }
 
-static void clear(syn_ctx *ctx, syn__tape *tape) {
+void syn__tape_unpin(syn_ctx *ctx, const syn__tape_entry *entry) {
+    const uint32_t row = syn_trace_node_row(ctx->trace, entry->node);
+    each_saved(ctx, &ctx->gradients.tape, entry, row, syn__storage_unkeep);
+}
+
+/* Empties the current tape. */
+static void clear(syn_ctx *ctx) {
+    syn__tape *tape = &ctx->gradients.tape;
     for (; tape->n > 0; tape->n--)
         if (!tape->entries[tape->n - 1].region) syn__tape_unpin(ctx, &tape->entries[tape->n - 1]);
     for (; tape->n_regions > 0; tape->n_regions--)
         syn__region_unpin(ctx, &tape->regions[tape->n_regions - 1]);
     for (; tape->n_left_out > 0; tape->n_left_out--)
         syn__left_out_unpin(ctx, &tape->left_out[tape->n_left_out - 1]);
+    drop_kept(ctx, tape, 0);
+    tape->n_inputs = 0;
 }
 
 void syn__tape_clear(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
-    clear(ctx, &g->tape);
-    for (uint32_t i = 0; i < g->n_others; i++) clear(ctx, &g->others[i]);
+    const uint32_t set = g->set;
+    clear(ctx);
+    for (uint32_t i = 0; i < g->n_others; i++) {
+        (void)syn_set_tape(ctx, i);
+        clear(ctx);
+    }
+    (void)syn_set_tape(ctx, set);
     for (size_t i = 0; i < g->n_leaves; i++) g->leaves[i].uses = 0;
 }
 
@@ -246,6 +339,8 @@ static void free_tape(syn__tape *tape) {
     syn_free(tape->entries);
     syn_free(tape->regions);
     syn_free(tape->left_out);
+    syn_free(tape->kept);
+    syn_free(tape->inputs);
 }
 
 void syn__gradients_free(syn__gradients *g) {

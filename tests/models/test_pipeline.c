@@ -225,6 +225,7 @@ static void test_bf16_and_recompute(void) {
     check_job(&shapes[4], NULL, SYN_F32, SYN_RECOMPUTE_FULL);
     check_job(&shapes[6], NULL, SYN_BF16, SYN_RECOMPUTE_SELECTIVE);
     check_job(&shapes[12], NULL, SYN_BF16, SYN_RECOMPUTE_FULL);
+    check_job(&shapes[12], NULL, SYN_BF16, SYN_RECOMPUTE_OP);
 }
 
 /* Stages with different numbers of layers, also with only the embedding, only the head, or without

@@ -300,14 +300,15 @@ static void check_recompute(const syn_model_config *config, syn_recompute_mode w
 
 static void test_recompute(void) {
     const syn_model_config *configs[] = {&small_gpt, &small_bert};
-    for (int i = 0; i < 4 && test_failures == 0; i++)
-        check_recompute(configs[i % 2], i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE);
-    for (int i = 0; i < 4 && test_failures == 0; i++) {
+    const syn_recompute_mode modes[] = {SYN_RECOMPUTE_FULL, SYN_RECOMPUTE_SELECTIVE,
+                                        SYN_RECOMPUTE_OP};
+    for (int i = 0; i < 6 && test_failures == 0; i++) check_recompute(configs[i % 2], modes[i / 2]);
+    for (int i = 0; i < 6 && test_failures == 0; i++) {
         small_training j = {.config = configs[i % 2],
                             .shape = shapes[SHAPES - 2],
                             .steps = STEPS,
                             .micro = 2,
-                            .recompute = i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE};
+                            .recompute = modes[i / 2]};
         syn_error err = {0};
         CHECK_OK(syn_local_run(small_training_ranks(&j), small_training_rank, &j, &err), err);
         check_same(&j, SYN_DEVICE_META, IN_THREADS);
@@ -315,16 +316,18 @@ static void test_recompute(void) {
     }
 }
 
-/* With recomputation, the products of each layer's forward pass are computed twice, and with tp, so
-   are its two all-reduces. */
+/* With full recomputation, the products of each layer's forward pass are computed twice, and with
+   tp, so are its two all-reduces. With "op", only the second product of attention and of the MLP
+   and, unless attention is fused, its two products are computed twice. */
 static void test_recompute_counts(void) {
-    for (int i = 0; i < SHAPES && test_failures == 0; i++) {
+    for (int i = 0; i < 3 * SHAPES && test_failures == 0; i++) {
         small_training j = {.config = &small_gpt,
-                            .shape = shapes[i],
+                            .shape = shapes[i / 3],
                             .steps = STEPS,
                             .micro = 1,
                             .device = SYN_DEVICE_META,
-                            .recompute = SYN_RECOMPUTE_FULL,
+                            .recompute = i % 3 == 0 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_OP,
+                            .fused = i % 3 == 2,
                             .keep = true};
         const int64_t batch = TRAINED_TEXTS / j.shape.dp;
         const uint64_t head =
@@ -336,10 +339,17 @@ static void test_recompute_counts(void) {
                  err);
         count(&c, j.ctx[0],
               (uint64_t)batch * TRAINED_TOKENS * (uint64_t)j.config->n_embd * sizeof(float));
-        CHECK_INT(c.flops[SYN_PHASE_RECOMPUTE], STEPS * (forward_flops(&j, batch) - head));
-        CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(&j, batch));
+        const uint64_t t = (uint64_t)batch * TRAINED_TOKENS, h = (uint64_t)j.config->n_embd;
+        const uint64_t again = (uint64_t)j.config->n_layer *
+                               (2 * t * h * (h + (uint64_t)j.config->n_inner) +
+                                (j.fused ? 0 : 4 * t * TRAINED_TOKENS * h)) /
+                               (uint64_t)j.shape.tp;
+        const bool full = j.recompute == SYN_RECOMPUTE_FULL;
+        CHECK_INT(c.flops[SYN_PHASE_RECOMPUTE],
+                  STEPS * (full ? forward_flops(&j, batch) - head : again));
+        if (!j.fused) CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(&j, batch));
         CHECK_INT(c.collectives[SYN_PHASE_RECOMPUTE],
-                  (j.shape.tp > 1) * STEPS * 2 * (int)j.config->n_layer);
+                  full && j.shape.tp > 1 ? STEPS * 2 * (int)j.config->n_layer : 0);
         drop_ranks(small_training_ranks(&j), j.ctx);
     }
 }
@@ -349,13 +359,14 @@ static void test_recompute_counts(void) {
 /* The bytes that must be in memory: parameters, gradients and two moments, and with bf16 also
    master weights. Per layer and token there are activations of 16 widths (inputs of both norms and
    of the four matrices, q, k, v, and gelu's input: Korthikanti et al. 2022, sec. 4, without dropout
-   masks). The logits, which are overwritten by their gradient, count twice. */
+   masks). With "op", 9 remain: the layer's input, q, k, v, the output of attention and gelu's
+   input. The logits, which are overwritten by their gradient, count twice. */
 static double known_bytes(const syn_model_config *c, int64_t params, int64_t tokens,
                           syn_recompute_mode what, syn_dtype dtype) {
     const double size = (double)syn_dtype_bytes(dtype);
     const double width = (double)tokens * (double)c->n_embd;
-    const double layers = (double)c->n_layer * (what == SYN_RECOMPUTE_FULL ? 1 : 16) +
-                          (what == SYN_RECOMPUTE_FULL ? 16 : 0);
+    const double saved = what == SYN_RECOMPUTE_FULL ? 1 : what == SYN_RECOMPUTE_OP ? 9 : 16;
+    const double layers = (double)c->n_layer * saved + (saved < 16 ? 16 : 0);
     return (dtype == SYN_F32 ? 16 : 18) * (double)params +
            size * (layers * width + 2 * (double)tokens * (double)c->vocab_size);
 }
@@ -410,8 +421,10 @@ static void test_peak(void) {
         check_peak("gpt2", 4, 64, SYN_RECOMPUTE_NONE, dtype);
         check_peak("gpt2", 4, 512, SYN_RECOMPUTE_NONE, dtype);
         check_peak("gpt2", 4, 1024, SYN_RECOMPUTE_FULL, dtype);
+        check_peak("gpt2", 4, 1024, SYN_RECOMPUTE_OP, dtype);
         check_peak("bert-base-uncased", 4, 512, SYN_RECOMPUTE_NONE, dtype);
         check_peak("gpt3-13b", 1, 2048, SYN_RECOMPUTE_FULL, dtype);
+        check_peak("gpt3-13b", 1, 2048, SYN_RECOMPUTE_OP, dtype);
         check_peak("gpt3-13b", 1, 2048, SYN_RECOMPUTE_NONE, dtype);
     }
 }

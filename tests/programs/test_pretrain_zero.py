@@ -25,7 +25,7 @@ LAYOUTS = [
     " --gradient-accumulation-steps 2 --rank-order pp-dp-tp",
     "--num-gpus 4 --pp 2 --zero 2 --schedule zb-h1 --gradient-accumulation-steps 2"
     " --activation-recompute full",
-    "--num-gpus 2 --zero 3 --gradient-accumulation-steps 2",
+    "--num-gpus 2 --zero 3 --gradient-accumulation-steps 2 --activation-recompute op",
     "--num-gpus 4 --tp 2 --sp --zero 3 --gradient-accumulation-steps 2 --no-reshard",
     "--num-gpus 4 --pp 2 --zero 3 --gradient-accumulation-steps 2 --schedule interleaved --vp 2",
     "--num-gpus 4 --zero 3 --hsdp 2",

@@ -473,6 +473,79 @@ static void test_memory(void) {
     CHECK_INT(cpu, meta);
 }
 
+/* ---- regions that keep some outputs ---- */
+
+typedef struct region {
+    syn_ctx *ctx;
+    bool changes; /* builds another op the second time */
+    int runs;
+} region;
+
+/* x tanh(2 x^2) */
+static syn_tensor region_run(void *arg, const syn_tensor *in) {
+    region *r = arg;
+    const syn_tensor y = syn_mul(r->ctx, syn_scale(r->ctx, in[0], 2), in[0]);
+    const bool other = r->runs++ > 0 && r->changes;
+    const syn_tensor kept = other ? syn_silu(r->ctx, y) : syn_tanh(r->ctx, y);
+    return syn_mul(r->ctx, kept, in[0]);
+}
+
+/* Keeps tanh, or whatever takes its place. */
+static bool keep_third(const char *op, uint32_t *calls) {
+    (void)op;
+    return ++*calls == 3;
+}
+
+static int count_of(const syn_ctx *ctx, const char *op) {
+    int n = 0;
+    for (size_t i = 1; i < ctx->trace->n_nodes; i++)
+        n += strcmp(syn_trace_op(ctx->trace, &ctx->trace->nodes[i])->name, op) == 0;
+    return n;
+}
+
+static void test_kept_outputs(void) {
+    float want[N], got[N];
+    for (int i = 0; i < 2; i++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const float values[N] = {0.5f, -1, 0.25f, 2};
+        const syn_tensor x = leaf(ctx, values), in = syn_scale(ctx, x, 3);
+        const size_t before = ctx->storages.used_bytes;
+        const syn_mark mark = syn_ctx_mark(ctx);
+        region r = {.ctx = ctx};
+        const syn_tensor y = i == 0 ? region_run(&r, &in)
+                                    : syn_recompute_except(ctx, region_run, &r, &in, 1, keep_third);
+        syn_release(ctx, mark, &y, 1);
+        if (i == 1) /* the result and what tanh returned */
+            CHECK_INT(ctx->storages.used_bytes - before, 2 * (before / 2));
+        CHECK(syn_backward(ctx, total(ctx, y)) == SYN_OK);
+        CHECK(syn_tensor_read(ctx, syn_grad(ctx, x), i == 0 ? want : got, sizeof got) == SYN_OK);
+        CHECK_INT(count_of(ctx, "tanh"), 1);
+        CHECK_INT(r.runs, 1 + i);
+        CHECK(ctx->gradients.tape.n_kept == 0 && ctx->gradients.tape.n_inputs == 0);
+        syn_ctx_free(ctx);
+    }
+    CHECK(memcmp(want, got, sizeof want) == 0);
+}
+
+static void test_kept_outputs_are_freed(void) {
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    const syn_tensor x = leaf(ctx, ones), constant = input(ctx, ones);
+    const size_t before = ctx->storages.used_bytes;
+    for (int i = 0; i < 3; i++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        region r = {.ctx = ctx};
+        syn_recompute_except(ctx, region_run, &r, i == 0 ? &constant : &x, 1, keep_third);
+        if (i == 0) CHECK_INT(ctx->gradients.tape.n_kept, 0); /* nothing requires a gradient */
+        syn_forget(ctx, mark, NULL, 0);
+        CHECK_INT(ctx->storages.used_bytes, before);
+    }
+    region r = {.ctx = ctx, .changes = true};
+    const syn_tensor y = syn_recompute_except(ctx, region_run, &r, &x, 1, keep_third);
+    CHECK(syn_backward(ctx, total(ctx, y)) != SYN_OK);
+    CHECK_STR(syn_ctx_error(ctx)->text, "a region builds other ops when it runs again");
+    syn_ctx_free(ctx);
+}
+
 /* Tensors saved for backward are freed when their rows are forgotten or the context is freed. */
 static void test_forgetting_unpins(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
@@ -585,6 +658,8 @@ static const test_case cases[] = {
     {"ready", test_ready},
     {"numbers of parameters", test_numbers_of_parameters},
     {"memory", test_memory},
+    {"kept outputs", test_kept_outputs},
+    {"kept outputs are freed", test_kept_outputs_are_freed},
     {"forgetting unpins", test_forgetting_unpins},
     {"leaves of steps", test_leaves_of_steps},
     {"out of memory", test_out_of_memory},

@@ -362,7 +362,8 @@ static void put_pipeline(const pretrain *run, syn_sink *out) {
 static syn_status put_json(const pretrain *run, syn_error *err) {
     static const char *const recomputes[] = {[SYN_RECOMPUTE_NONE] = "none",
                                              [SYN_RECOMPUTE_SELECTIVE] = "selective",
-                                             [SYN_RECOMPUTE_FULL] = "full"};
+                                             [SYN_RECOMPUTE_FULL] = "full",
+                                             [SYN_RECOMPUTE_OP] = "op"};
     const pretrain_args *a = run->args;
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));

@@ -24,7 +24,8 @@ DRAWN = {
     **{name: ("docs/parallelism.md", name) for name in (
         "pipeline_gantt.svg", "pipeline_stages.svg")},
     **{f"cluster_{name}.svg": ("docs/clusters.md", f"run/{source}.svg") for name, source in (
-        ("times", "gpt3"), ("tensor", "tp"), ("zero", "zero"), ("traffic", "traffic"))},
+        ("times", "gpt3"), ("traffic", "traffic"), *((same, same) for same in (
+            "data", "tensor", "sequence", "1f1b", "interleaved", "zero")))},
 }
 # Screenshot of an HTML report: page, file, width and height in pixels, URL fragment, pressed keys.
 SCREENSHOTS = {

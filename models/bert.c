@@ -291,7 +291,7 @@ syn_tensor syn_bert_mlm_loss(syn_model *m, syn_tensor hidden, syn_tensor labels,
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "loss");
     x = syn_vocab_loss(ctx, x, syn_reshape(ctx, labels, flat, 1), weight, m->config.vocab_size,
-                       m->options.tp);
+                       m->options.unfused_loss, m->options.tp);
     syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);
     return x;

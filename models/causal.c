@@ -259,7 +259,7 @@ static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_te
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "loss");
     x = syn_vocab_loss(ctx, x, syn_reshape(ctx, targets, flat, 1), weight, m->config.vocab_size,
-                       m->options.tp);
+                       m->options.unfused_loss, m->options.tp);
     syn_pop_scope(ctx);
     return x;
 }

@@ -152,9 +152,13 @@ syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tens
 }
 
 syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
-                          int64_t valid, const syn_group *tp) {
-    if (tp_size(tp) == 1) return syn_cross_entropy(ctx, logits, targets, weight, valid);
-    const int64_t width = syn_tensor_dim(ctx, logits, -1), first = tp->index * width;
+                          int64_t valid, bool unfused, const syn_group *tp) {
+    const bool whole = tp_size(tp) == 1;
+    if (whole && !unfused) return syn_cross_entropy(ctx, logits, targets, weight, valid);
+    const int64_t width = syn_tensor_dim(ctx, logits, -1), first = whole ? 0 : tp->index * width;
     const int64_t classes = valid - first < 0 ? 0 : valid - first < width ? valid - first : width;
+    if (unfused)
+        return syn_cross_entropy_unfused(ctx, logits, targets, weight, classes, first, valid,
+                                         whole ? NULL : tp);
     return syn_cross_entropy_sharded(ctx, logits, targets, weight, classes, first, tp);
 }

@@ -85,9 +85,10 @@ syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tens
                           int64_t valid, const syn_group *tp, const char *label);
 
 /* logits: the result of syn_vocab_logits; targets (B), each below `valid` or SYN_IGNORED_TARGET ->
- * the loss, the same on all ranks. syn_cross_entropy defines the loss and `weight`. */
+ * the loss, the same on all ranks. syn_cross_entropy defines the loss and `weight`. unfused: see
+ * syn_cross_entropy_unfused. */
 syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
-                          int64_t valid, const syn_group *tp);
+                          int64_t valid, bool unfused, const syn_group *tp);
 
 /* Attention without its projections. A rank has H query heads and G key/value heads. G divides H,
  * and H/G consecutive query heads use the same key/value head. */

@@ -42,6 +42,7 @@ typedef struct syn_model_options {
     unsigned heads;             /* BERT: bits SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */
     syn_recompute_mode recompute;
+    bool unfused_loss; /* compute the loss as PyTorch does (syn_cross_entropy_unfused) */
     /* Sequence parallelism (Korthikanti et al. 2022): between the sharded layers, each
        tensor-parallel rank has its own tokens of each sequence, so norms, dropout and residuals are
        divided, too. Their number must divide the tokens in training; other sequences are computed

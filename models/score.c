@@ -67,7 +67,7 @@ syn_tensor syn_causal_target_loss(syn_model *m, syn_tensor hidden, syn_tensor ta
     syn_tensor x = syn__causal_logits(m, hidden);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "loss");
-    x = syn_vocab_loss(ctx, x, targets, SYN_MEAN, m->config.vocab_size, m->options.tp);
+    x = syn_vocab_loss(ctx, x, targets, SYN_MEAN, m->config.vocab_size, false, m->options.tp);
     syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);
     return x;

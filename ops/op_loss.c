@@ -1,4 +1,5 @@
-/* Cross-entropy loss, for complete logits and for logits sharded over ranks. */
+/* Cross-entropy loss, for complete logits and for logits sharded over ranks; fused, and as PyTorch
+   computes it. */
 #include <math.h>
 #include <string.h>
 
@@ -254,19 +255,230 @@ SYN__CPU(cross_entropy_join) {
     return all_losses(c, &s, 5);
 }
 
+/* Sets in[2..4] to the largest logit, the sum of exponentials and the target's logit of each row,
+   over all ranks of the group; NULL: of this rank. in[0], in[1]: logits and targets. */
+static void reduce_parts(syn_ctx *ctx, syn_tensor in[5], const syn_attr attr[2],
+                         const syn_group *group) {
+    syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, in + 2);
+    if (group == NULL) return;
+    const syn_tensor all = syn_all_reduce(ctx, in[2], SYN_REDUCE_MAX, group);
+    const syn_tensor sums[3] = {in[3], in[2], all};
+    syn_tensor sum;
+    syn__call_op(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &sum);
+    in[2] = all;
+    in[3] = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, group);
+    in[4] = syn_all_reduce(ctx, in[4], SYN_REDUCE_SUM, group);
+}
+
 syn_tensor syn_cross_entropy_sharded(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
                                      syn_tensor weight, int64_t classes, int64_t first,
                                      const syn_group *group) {
     const syn_attr attr[2] = {{.i = classes}, {.i = first}};
-    syn_tensor in[6] = {logits, syn_contiguous(ctx, targets)}, part[3], out[2];
-    syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);
-    const syn_tensor all = syn_all_reduce(ctx, part[0], SYN_REDUCE_MAX, group);
-    const syn_tensor sums[3] = {part[1], part[0], all};
-    syn__call_op(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &part[1]);
-    in[2] = all;
-    in[3] = syn_all_reduce(ctx, part[1], SYN_REDUCE_SUM, group);
-    in[4] = syn_all_reduce(ctx, part[2], SYN_REDUCE_SUM, group);
+    syn_tensor in[6] = {logits, syn_contiguous(ctx, targets)}, out[2];
+    reduce_parts(ctx, in, attr, group);
     in[5] = weight;
     syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, weight.id ? 6 : 5, attr, 2, NULL, out);
+    return out[1];
+}
+
+/* ---- the loss of PyTorch, which is not fused ---- */
+
+/* Inputs and weight as those of cross_entropy_join -> the log-softmax of the logits, and the loss.
+   The columns of padding are 0. */
+SYN__INFER(log_softmax_loss) {
+    SYN_TRY(syn__check_dtype(c, 0, SYN_F32));
+    if (!syn__is_dense(&c->in[0])) return syn__bad_input(c, 0, "contiguous");
+    return syn__cross_entropy_join_infer(c);
+}
+
+/* 1 operation per element: subtract. */
+SYN__COST(log_softmax_loss) {
+    *cost = (syn_cost){syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* The rows of an op on dense f32 tensors, of width `width`. */
+struct log_rows {
+    const syn_call *c;
+    const int32_t *targets;
+    double *of_row;
+    float weight;
+    int64_t classes, width, first;
+};
+
+static void log_softmax_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct log_rows *s = arg;
+    const syn_operand *in = s->c->in;
+    const float *max = in[2].data, *sum = in[3].data, *target_logit = in[4].data;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = (const float *)in[0].data + row * s->width;
+        float *y = (float *)s->c->out[0].data + row * s->width;
+        const double log_sum = log((double)sum[row]) + (double)max[row];
+        const float shift = (float)log_sum;
+        for (int64_t i = 0; i < s->classes; i++) y[i] = x[i] - shift;
+        memset(y + s->classes, 0, (size_t)(s->width - s->classes) * sizeof *y);
+        s->of_row[row] =
+            s->targets[row] == SYN_IGNORED_TARGET ? 0 : log_sum - (double)target_logit[row];
+    }
+}
+
+/* The optional weight (input i), or else 1 / (number of targets not ignored). */
+static float weight_of(const syn_call *c, const syn_operand *targets, int i) {
+    const int32_t *t = targets->data;
+    int64_t n = 0;
+    if (c->n_in > i) return *(const float *)c->in[i].data;
+    for (int64_t k = 0; k < syn_spec_elems(&targets->spec); k++) n += t[k] != SYN_IGNORED_TARGET;
+    return 1.0f / (float)(n > 0 ? n : 1);
+}
+
+static syn_status check_targets(const syn_call *c) {
+    syn_call of = *c;
+    int64_t unused;
+    of.attr = &c->attr[2]; /* the classes of all ranks */
+    return count(&of, false, &unused);
+}
+
+SYN__CPU(log_softmax_loss) {
+    const int64_t rows = syn_spec_elems(&c->in[1].spec);
+    struct log_rows s = {.c = c,
+                         .targets = c->in[1].data,
+                         .classes = c->attr[0].i,
+                         .width = c->in[0].spec.dims[c->in[0].spec.rank - 1]};
+    void *scratch;
+    double sum = 0;
+    SYN_TRY(check_targets(c));
+    s.weight = weight_of(c, &c->in[1], 5);
+    SYN_TRY(syn__scratch(c, (size_t)rows * sizeof *s.of_row, "losses", &scratch));
+    s.of_row = scratch;
+    syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (s.width + 1) + 1, log_softmax_rows, &s);
+    for (int64_t i = 0; i < rows; i++) sum += s.of_row[i];
+    *(float *)c->out[1].data = (float)(sum * (double)s.weight);
+    return SYN_OK;
+}
+
+/* Builds the gradient of the log-softmax, which is -weight at the target and else 0, and from it
+   the gradient of the logits. */
+SYN__GRAD(log_softmax_loss) {
+    const syn_spec *y = syn_tensor_spec(g->ctx, g->out[0]);
+    const int weighted = g->n_in > 5;
+    const syn_attr attr[3] = {g->attr[0], g->attr[1], {.i = y->dims[y->rank - 1]}};
+    const syn_tensor dloss = syn_grad_out(g, 1);
+    const syn_tensor nll[3] = {g->in[1], dloss, weighted ? g->in[5] : SYN_MEAN};
+    syn_tensor in[5] = {g->out[0], {0, 0}, g->in[1], dloss, nll[2]};
+    syn__call_op(g->ctx, SYN_OP_NLL_GRAD, nll, 2 + weighted, attr, 3, NULL, &in[1]);
+    syn__call_op(g->ctx, SYN_OP_LOG_SOFTMAX_GRAD, in, 4 + weighted, attr, 1, NULL, &g->din[0]);
+}
+
+static syn_status check_scalars(const syn_call *c, int first) {
+    for (int i = first; i < c->n_in; i++) {
+        SYN_TRY(syn__check_dtype(c, i, SYN_F32));
+        if (syn_spec_elems(&c->in[i].spec) != 1) return syn__bad_input(c, i, "one number");
+    }
+    return SYN_OK;
+}
+
+/* targets (...), gradient of the loss, optional weight -> the gradient of the log-softmax
+   (..., width). */
+SYN__INFER(nll_grad) {
+    syn_spec *out = &c->out[0].spec;
+    SYN_TRY(syn__check_dtype(c, 0, SYN_I32));
+    if (!syn__is_dense(&c->in[0]) || c->in[0].spec.rank >= SYN_MAX_RANK)
+        return syn__bad_input(c, 0, "contiguous targets");
+    SYN_TRY(check_scalars(c, 1));
+    *out = c->in[0].spec;
+    out->dtype = SYN_F32;
+    out->dims[out->rank++] = c->attr[2].i;
+    return SYN_OK;
+}
+
+SYN__COST(nll_grad) {
+    *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static void nll_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct log_rows *s = arg;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        float *dy = (float *)s->c->out[0].data + row * s->width;
+        const int64_t at = s->targets[row] - s->first;
+        memset(dy, 0, (size_t)s->width * sizeof *dy);
+        if (s->targets[row] != SYN_IGNORED_TARGET && at >= 0 && at < s->classes)
+            dy[at] = -s->weight;
+    }
+}
+
+SYN__CPU(nll_grad) {
+    struct log_rows s = {.c = c,
+                         .targets = c->in[0].data,
+                         .classes = c->attr[0].i,
+                         .first = c->attr[1].i,
+                         .width = c->attr[2].i};
+    s.weight = weight_of(c, &c->in[0], 2) * *(const float *)c->in[1].data;
+    syn_workers_ranges(c->workers, syn_spec_elems(&c->in[0].spec),
+                       SYN__GRAIN_MATH / (s.width + 1) + 1, nll_rows, &s);
+    return SYN_OK;
+}
+
+/* Log-softmax y, its gradient dy, targets, gradient of the loss, optional weight -> the gradient of
+   the logits, dy - exp(y) * (sum of dy over the row on all ranks). This sum is -weight, or 0 for an
+   ignored target. */
+SYN__INFER(log_softmax_grad) {
+    for (int i = 0; i < 2; i++) {
+        SYN_TRY(syn__check_dtype(c, i, SYN_F32));
+        if (!syn_spec_equal(&c->in[i].spec, &c->in[0].spec) || !syn__is_dense(&c->in[i]))
+            return syn__bad_input(c, i, "contiguous and like input 0");
+    }
+    SYN_TRY(syn__check_dtype(c, 2, SYN_I32));
+    SYN_TRY(check_classes(c, 0));
+    SYN_TRY(check_scalars(c, 3));
+    const int last = c->in[0].spec.rank - 1;
+    if (!syn__is_dense(&c->in[2]) ||
+        syn__elems(&c->in[2]) * (uint64_t)c->in[0].spec.dims[last] != syn__elems(&c->in[0]))
+        return syn__bad_input(c, 2, "one target per row");
+    c->out[0].spec = c->in[0].spec;
+    return SYN_OK;
+}
+
+/* 3 operations per element: exponential, multiply, add. */
+SYN__COST(log_softmax_grad) {
+    *cost = (syn_cost){3 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static void log_softmax_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct log_rows *s = arg;
+    const syn_operand *in = s->c->in;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const float *y = (const float *)in[0].data + row * s->width,
+                    *dy = (const float *)in[1].data + row * s->width;
+        float *dx = (float *)s->c->out[0].data + row * s->width;
+        const int64_t used = s->targets[row] == SYN_IGNORED_TARGET ? 0 : s->classes;
+        syn__row_kernels()->exp_scale(y, 0, s->weight, dx, used);
+        for (int64_t i = 0; i < used; i++) dx[i] += dy[i];
+        memset(dx + used, 0, (size_t)(s->width - used) * sizeof *dx);
+    }
+}
+
+SYN__CPU(log_softmax_grad) {
+    struct log_rows s = {.c = c,
+                         .targets = c->in[2].data,
+                         .classes = c->attr[0].i,
+                         .width = c->in[0].spec.dims[c->in[0].spec.rank - 1]};
+    s.weight = weight_of(c, &c->in[2], 4) * *(const float *)c->in[3].data;
+    syn_workers_ranges(c->workers, syn_spec_elems(&c->in[2].spec),
+                       SYN__GRAIN_MATH / (s.width + 1) + 1, log_softmax_grad_rows, &s);
+    return SYN_OK;
+}
+
+syn_tensor syn_cross_entropy_unfused(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
+                                     syn_tensor weight, int64_t classes, int64_t first, int64_t all,
+                                     const syn_group *group) {
+    const syn_attr attr[3] = {{.i = classes}, {.i = first}, {.i = all}};
+    syn_tensor in[6] = {syn_contiguous(ctx, syn_cast(ctx, logits, SYN_F32)),
+                        syn_contiguous(ctx, targets)},
+               out[2];
+    reduce_parts(ctx, in, attr, group);
+    in[5] = weight;
+    syn__call_op(ctx, SYN_OP_LOG_SOFTMAX_LOSS, in, weight.id ? 6 : 5, attr, 3, NULL, out);
     return out[1];
 }

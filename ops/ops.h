@@ -209,6 +209,14 @@ syn_tensor syn_cross_entropy_sharded(syn_ctx *ctx, syn_tensor logits, syn_tensor
                                      syn_tensor weight, int64_t classes, int64_t first,
                                      const syn_group *group);
 
+/* The same loss with the ops and buffers of PyTorch's cross_entropy, which is not fused: the logits
+   are converted to f32, their log-softmax is saved, and backward makes two more f32 tensors of this
+   size, the gradients of both. The logits are not overwritten. first, all: the first class of this
+   rank and the number of classes of all ranks; group NULL: this rank has all classes. */
+syn_tensor syn_cross_entropy_unfused(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
+                                     syn_tensor weight, int64_t classes, int64_t first, int64_t all,
+                                     const syn_group *group);
+
 /* x (..., V) -> (...) i32: index of the largest element, the lowest index among equals. */
 syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);
 /* x (..., V) -> values (..., k) in descending order, and their indices (..., k) i32. Among equals

@@ -17,8 +17,8 @@ typedef struct syn__pending syn__pending; /* pending.c */
 typedef struct syn__tape_entry {
     uint32_t node;   /* number of the op's node; for a region, of the op that produced its result */
     uint32_t need;   /* bit i: input i requires a gradient */
-    uint32_t inputs; /* 1 + index into the tape's `inputs`: the op was kept, and these are its inputs
-                        in the region's second run; 0: its inputs are those of the node */
+    uint32_t inputs; /* 1 + index into the tape's `inputs`: the op was kept, and these were its
+                        inputs in the region's second run; 0: its inputs are those of the node */
     uint32_t at;     /* number of the last node when the entry was added; ascending */
     bool region;
 } syn__tape_entry;

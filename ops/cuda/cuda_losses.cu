@@ -144,6 +144,56 @@ static __global__ void part_kernel(const T *logits, const losses s, float *max, 
     }
 }
 
+/* ---- the loss that is not fused: dense f32 rows ---- */
+
+struct log_rows {
+    const float *x, *dy; /* logits or log-softmax; gradient of the log-softmax */
+    float *y;
+    int64_t rows, classes, width, first, all;
+    const int32_t *targets;
+    const float *weight, *dloss, *max, *sum, *target_logit;
+    double *of_row;
+    syn__fault *fault;
+    uint32_t node;
+};
+
+static __global__ void log_softmax_kernel(const log_rows s) {
+    for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
+        const int32_t target = s.targets[row];
+        const bool bad = target != SYN_IGNORED_TARGET && (target < 0 || target >= s.all);
+        const double log_sum = log((double)s.sum[row]) + (double)s.max[row];
+        const float shift = (float)log_sum;
+        if (threadIdx.x == 0) {
+            if (bad) syn_fault(s.fault, s.node, SYN__FAULT_TARGET, target, s.all);
+            s.of_row[row] =
+                bad || target == SYN_IGNORED_TARGET ? 0 : log_sum - (double)s.target_logit[row];
+        }
+        for (int64_t i = threadIdx.x; i < s.width; i += blockDim.x)
+            s.y[row * s.width + i] = i < s.classes ? s.x[row * s.width + i] - shift : 0.0f;
+    }
+}
+
+static __global__ void nll_grad_kernel(const log_rows s) {
+    for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
+        const int32_t target = s.targets[row];
+        const int64_t at = target == SYN_IGNORED_TARGET ? -1 : target - s.first;
+        const float g = -(*s.weight * *s.dloss);
+        for (int64_t i = threadIdx.x; i < s.width; i += blockDim.x)
+            s.y[row * s.width + i] = i == at && i < s.classes ? g : 0.0f;
+    }
+}
+
+static __global__ void log_softmax_grad_kernel(const log_rows s) {
+    for (int64_t row = blockIdx.x; row < s.rows; row += gridDim.x) {
+        const bool ignored = s.targets[row] == SYN_IGNORED_TARGET;
+        const float g = *s.weight * *s.dloss;
+        for (int64_t i = threadIdx.x; i < s.width; i += blockDim.x) {
+            const int64_t at = row * s.width + i;
+            s.y[at] = ignored || i >= s.classes ? 0.0f : s.dy[at] + g * expf(s.x[at]);
+        }
+    }
+}
+
 /* ---- sums over rows, in one block and a fixed order ---- */
 
 static __device__ __forceinline__ double sum_of_block(double x) {
@@ -245,7 +295,76 @@ static syn_status cross_entropy_part_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
+/* Provides scratch memory for of_row and a mean weight; weight: number of the optional input. */
+static syn_status scratch_rows(const syn_call *c, log_rows *s, int weight) {
+    void *scratch;
+    SYN_TRY(syn__cuda_scratch(c, (size_t)(s->rows + 1) * sizeof *s->of_row, &scratch));
+    s->of_row = static_cast<double *>(scratch);
+    float *mean = reinterpret_cast<float *>(s->of_row + s->rows);
+    s->weight = c->n_in > weight ? static_cast<const float *>(c->in[weight].data) : mean;
+    s->fault = syn__cuda_of(c)->fault;
+    s->node = syn__cuda_of(c)->node;
+    if (s->weight == mean)
+        SYN_LAUNCH(mean_kernel, 1, threads_for(s->rows, 1, SUM_THREADS), 0, syn__cuda_of(c)->stream,
+                   s->targets, s->rows, mean);
+    return SYN_OK;
+}
+
+static log_rows log_rows_of(const syn_call *c, int targets) {
+    log_rows s = {};
+    s.targets = static_cast<const int32_t *>(c->in[targets].data);
+    s.rows = syn_spec_elems(&c->in[targets].spec);
+    s.classes = c->attr[0].i;
+    s.y = static_cast<float *>(c->out[0].data);
+    s.width = c->out[0].spec.dims[c->out[0].spec.rank - 1];
+    return s;
+}
+
+static const float *floats(const syn_call *c, int i) {
+    return static_cast<const float *>(c->in[i].data);
+}
+
+static syn_status log_softmax_loss_cuda(syn_call *c) {
+    const cudaStream_t stream = syn__cuda_of(c)->stream;
+    log_rows s = log_rows_of(c, 1);
+    SYN_TRY(scratch_rows(c, &s, 5));
+    s.x = floats(c, 0);
+    s.max = floats(c, 2);
+    s.sum = floats(c, 3);
+    s.target_logit = floats(c, 4);
+    s.all = c->attr[2].i;
+    SYN_LAUNCH(log_softmax_kernel, syn_blocks(s.rows, 1, 1), threads_for(s.width, 1, MAX_THREADS),
+               0, stream, s);
+    SYN_LAUNCH(sum_kernel, 1, threads_for(s.rows, 1, SUM_THREADS), 0, stream, s.of_row, s.rows,
+               s.weight, static_cast<float *>(c->out[1].data));
+    return syn__launched(c);
+}
+
+static syn_status nll_grad_cuda(syn_call *c) {
+    log_rows s = log_rows_of(c, 0);
+    SYN_TRY(scratch_rows(c, &s, 2));
+    s.dloss = floats(c, 1);
+    s.first = c->attr[1].i;
+    SYN_LAUNCH(nll_grad_kernel, syn_blocks(s.rows, 1, 1), threads_for(s.width, 1, MAX_THREADS), 0,
+               syn__cuda_of(c)->stream, s);
+    return syn__launched(c);
+}
+
+static syn_status log_softmax_grad_cuda(syn_call *c) {
+    log_rows s = log_rows_of(c, 2);
+    SYN_TRY(scratch_rows(c, &s, 4));
+    s.x = floats(c, 0);
+    s.dy = floats(c, 1);
+    s.dloss = floats(c, 3);
+    SYN_LAUNCH(log_softmax_grad_kernel, syn_blocks(s.rows, 1, 1),
+               threads_for(s.width, 1, MAX_THREADS), 0, syn__cuda_of(c)->stream, s);
+    return syn__launched(c);
+}
+
 const syn__cuda_row syn__cuda_losses[] = {{SYN_OP_CROSS_ENTROPY, cross_entropy_cuda},
                                           {SYN_OP_CROSS_ENTROPY_PART, cross_entropy_part_cuda},
                                           {SYN_OP_CROSS_ENTROPY_JOIN, cross_entropy_join_cuda},
+                                          {SYN_OP_LOG_SOFTMAX_LOSS, log_softmax_loss_cuda},
+                                          {SYN_OP_NLL_GRAD, nll_grad_cuda},
+                                          {SYN_OP_LOG_SOFTMAX_GRAD, log_softmax_grad_cuda},
                                           {SYN_OP_NONE, NULL}};

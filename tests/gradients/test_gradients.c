@@ -330,6 +330,19 @@ static syn_tensor cross_entropy_join(inputs *in) {
     return out[1];
 }
 
+static syn_tensor cross_entropy_unfused(inputs *in) {
+    const int64_t n = number(in, 1, 9), v = number(in, 2, 7), classes = number(in, 1, v);
+    const syn_spec one = {SYN_F32, 1, {1}};
+    const float weight = (float)0.3;
+    const syn_tensor x = SOME(in, n, v), ids = some_ids(in, n, 0, classes - 1, SYN_IGNORED_TARGET);
+    const bool mean = number(in, 0, 1);
+    const syn_tensor loss = syn_cross_entropy_unfused(
+        in->ctx, x, ids, mean ? SYN_MEAN : syn_input(in->ctx, "weight", &one, &weight), classes, 0,
+        classes, NULL);
+    const int64_t dims[1] = {1};
+    return number(in, 0, 1) ? syn_reshape(in->ctx, loss, dims, 1) : loss;
+}
+
 /* ---- the check ---- */
 
 static unsigned char seen[SYN_OP_COUNT];
@@ -429,6 +442,7 @@ static const struct rule_case {
     {"expand", expand},
     {"cross_entropy", cross_entropy},
     {"cross_entropy_join", cross_entropy_join},
+    {"cross_entropy_unfused", cross_entropy_unfused},
 };
 
 static void test_rules(void) {

@@ -25,7 +25,7 @@ typedef struct whole {
 typedef struct job {
     const checkpoint *checkpoint;
     const syn_safetensors *want;
-    bool fused, dropout;
+    bool fused, dropout, unfused_loss;
     syn_recompute_mode recompute;
     syn_plan shape;
     /* With dropout: the gradient of each parameter in the run of one rank; filled by this run if
@@ -355,6 +355,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
                                        .heads = SYN_BERT_MLM,
                                        .fused_attention = j->fused,
                                        .recompute = j->recompute,
+                                       .unfused_loss = j->unfused_loss,
                                        .dtype = j->dtype};
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"),
              j->checkpoint->folder);
@@ -418,7 +419,7 @@ static const syn_plan shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp
 static void check_shapes(const char *folder, const char *fixture) {
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && test_failures == 0; i++) {
-        job j = {.fused = i % 2 == 1, .shape = shapes[i]};
+        job j = {.fused = i % 2 == 1, .unfused_loss = i % 2 == 0, .shape = shapes[i]};
         check_training(folder, fixture, &j);
     }
 }
@@ -435,6 +436,7 @@ static void check_masks(const char *folder, const char *fixture) {
         job j = {.dropout = true,
                  .fused = i % 2 == 1,
                  .recompute = (syn_recompute_mode)((i + i / 2) % 4),
+                 .unfused_loss = i % 4 == 1,
                  .shape = shapes[i / 3],
                  .grads = grads};
         check_training(folder, fixture, &j);
@@ -456,6 +458,7 @@ static void check_bf16(const char *folder, const char *fixture) {
         const syn_plan *shape = &shapes[i / 3];
         j.fused = i % 2 == 1;
         j.recompute = (syn_recompute_mode)((i + i / 2) % 4);
+        j.unfused_loss = i % 4 == 1;
         j.shape = *shape;
         check_training(folder, fixture, &j);
         if (test_failures == 0)

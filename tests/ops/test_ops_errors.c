@@ -288,6 +288,11 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_cross_entropy(c, F(2, 5), I(2), F(2), 5), "input 2 must be one number, but is f32[2]")   \
     X(built(c, SYN_OP_CROSS_ENTROPY_PART, F(2, 5), I(2), NONE, 6, 0, 0),                           \
       "cross_entropy_part in h.0: 6 classes, but the logits have 5")                               \
+    X(syn_cross_entropy_unfused(c, F(2, 5), I(2), SYN_MEAN, 6, 0, 6, NULL),                        \
+      "cross_entropy_part in h.0: 6 classes, but the logits have 5")                               \
+    X(built(c, SYN_OP_NLL_GRAD, F(2), F(1), NONE, 4, 0, 5),                                        \
+      "nll_grad in h.0: input 0 must be i32")                                                      \
+    X(built(c, SYN_OP_NLL_GRAD, I(2), F(2), NONE, 4, 0, 5), "input 1 must be one number")          \
     X(built(c, SYN_OP_EXP_RESCALE, F(2), F(2), F(3), 0, 0, 0),                                     \
       "exp_rescale in h.0: input 2 must be contiguous and like input 0, but is f32[3]")            \
     X(syn_square_sum(c, (const syn_tensor[]){F(2), I(2)}, 2),                                      \

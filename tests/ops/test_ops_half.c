@@ -513,7 +513,9 @@ static bool elsewhere(syn_op op) {
            op == SYN_OP_LINEAR || op == SYN_OP_MATMUL ||          /* test_ops_half_products */
            op == SYN_OP_MATMUL_ADD || op == SYN_OP_ADAMW ||       /* test_ops_training */
            op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* f32 only */
-           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST;         /* test_ops_half_types */
+           op == SYN_OP_LOG_SOFTMAX_LOSS || op == SYN_OP_NLL_GRAD ||
+           op == SYN_OP_LOG_SOFTMAX_GRAD ||               /* f32 only */
+           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST; /* test_ops_half_types */
 }
 
 static void test_every_kernel(void) {

@@ -66,7 +66,10 @@ static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_RMSNORM_GRAD
                       attrs_SLICE_GRAD[] = {{.i = 0}, {.i = 1}, {.i = 4}},
                       attrs_SLICE_ADD[] = {{.i = 0}, {.i = 1}},
                       attrs_CROSS_ENTROPY_PART[] = {{.i = 4}, {.i = 8}},
-                      attrs_CROSS_ENTROPY_JOIN[] = {{.i = 4}, {.i = 0}};
+                      attrs_CROSS_ENTROPY_JOIN[] = {{.i = 4}, {.i = 0}},
+                      attrs_LOG_SOFTMAX_LOSS[] = {{.i = 4}, {.i = 0}, {.i = 4}},
+                      attrs_NLL_GRAD[] = {{.i = 4}, {.i = 0}, {.i = 5}},
+                      attrs_LOG_SOFTMAX_GRAD[] = {{.i = 4}};
 
 static syn_tensor pairwise(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b) {
     return built(c, op, (const syn_tensor[]){a, b}, 2, NULL, 0);
@@ -167,6 +170,11 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(CROSS_ENTROPY_JOIN,                                                                          \
       BUILT(CROSS_ENTROPY_JOIN, F(2, 3, 5), I(2, 3), F(2, 3), F(2, 3), F(2, 3)), "f32[2,3,5]",     \
       5 * 30, 120 + 24 + 3 * 24, 120 + 4, 0)                                                       \
+    X(LOG_SOFTMAX_LOSS, BUILT(LOG_SOFTMAX_LOSS, F(2, 3, 5), I(2, 3), F(2, 3), F(2, 3), F(2, 3)),   \
+      "f32[2,3,5]", 30, 120 + 24 + 3 * 24, 120 + 4, 0)                                             \
+    X(NLL_GRAD, BUILT(NLL_GRAD, I(2, 3), F(1)), "f32[2,3,5]", 0, 24 + 4, 120, 0)                   \
+    X(LOG_SOFTMAX_GRAD, BUILT(LOG_SOFTMAX_GRAD, F(2, 3, 5), F(2, 3, 5), I(2, 3), F(1)),            \
+      "f32[2,3,5]", 3 * 30, 240 + 24 + 4, 120, 0)                                                  \
     X(SCALE_MASK, syn_scale_mask(c, F(1, 2, 3, 3), F(1, 3), 0.5, true, 0), "f32[1,2,3,3]", 18,     \
       72 + 12, 72, 0)                                                                              \
     X(SOFTMAX, syn_softmax(c, F(2, 3)), "f32[2,3]", 4 * 6, 24, 24, 0)                              \

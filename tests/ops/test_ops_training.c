@@ -62,6 +62,43 @@ static void test_cross_entropy(void) {
     }
 }
 
+/* The ops of the loss that is not fused, for a shard of the logits: the log-softmax, its gradient,
+   and the gradient of the logits, dx. in[1..4]: the other inputs of cross_entropy_join. */
+static void check_unfused(syn_ctx *ctx, const syn_tensor in[5], int64_t first, int64_t all,
+                          const ref *x, const ref *dx, const ref *loss) {
+    static ref y, dy, scaled;
+    const float half = 0.5f;
+    const syn_spec scalar = {SYN_F32, 0, {0}};
+    const int64_t rows = x->spec.dims[0], n = x->spec.dims[1];
+    float max[9], sum[9];
+    int32_t ids[9];
+    CHECK(syn_tensor_read(ctx, in[2], max, (size_t)rows * sizeof *max) == SYN_OK);
+    CHECK(syn_tensor_read(ctx, in[3], sum, (size_t)rows * sizeof *sum) == SYN_OK);
+    CHECK(syn_tensor_read(ctx, in[1], ids, (size_t)rows * sizeof *ids) == SYN_OK);
+    int counted = 0;
+    for (int64_t r = 0; r < rows; r++) counted += ids[r] != SYN_IGNORED_TARGET;
+    y.spec = dy.spec = scaled.spec = x->spec;
+    for (int64_t i = 0; i < rows * n; i++) {
+        const int64_t r = i / n, target = ids[r] - first;
+        y.v[i] = x->v[i] - (double)max[r] - log((double)sum[r]);
+        dy.v[i] = ids[r] != SYN_IGNORED_TARGET && i % n == target ? -0.5 / counted : 0;
+        scaled.v[i] = dx->v[i] / 2;
+    }
+    const syn_attr attr[3] = {{.i = n}, {.i = first}, {.i = all}};
+    const syn_attr shape[3] = {{.i = n}, {.i = first}, {.i = n}};
+    const syn_tensor fresh[5] = {ref_dense(ctx, x), in[1], in[2], in[3], in[4]};
+    const syn_tensor nll[2] = {in[1], syn_input(ctx, "dloss", &scalar, &half)};
+    syn_tensor out[2], grads[4] = {{0}, {0}, in[1], nll[1]}, got;
+    syn__call_op(ctx, SYN_OP_LOG_SOFTMAX_LOSS, fresh, 5, attr, 3, NULL, out);
+    CHECK(ref_check(ctx, out[0], &y, 5e-6));
+    CHECK(ref_check(ctx, out[1], loss, 5e-6));
+    syn__call_op(ctx, SYN_OP_NLL_GRAD, nll, 2, shape, 3, NULL, &grads[1]);
+    CHECK(ref_check(ctx, grads[1], &dy, 2e-6));
+    grads[0] = out[0];
+    syn__call_op(ctx, SYN_OP_LOG_SOFTMAX_GRAD, grads, 4, attr, 1, NULL, &got);
+    CHECK(ref_check(ctx, got, &scaled, 5e-6));
+}
+
 /* Logits in two shards, as on two ranks. Each rank computes values for the targets from its shard;
    from the combined values, it computes the loss and its shard of the gradient. */
 static void test_cross_entropy_in_parts(void) {
@@ -117,6 +154,7 @@ static void test_cross_entropy_in_parts(void) {
             syn__call_op(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, attr, 2, NULL, out);
             CHECK(ref_check(ctx, out[0], &got, 5e-6));
             CHECK(ref_check(ctx, out[1], &loss, 5e-6));
+            check_unfused(ctx, in, first, v, &part, &got, &loss);
             syn_ctx_free(ctx);
         }
     }
@@ -126,17 +164,20 @@ static void test_cross_entropy_in_parts(void) {
 static void test_targets_that_are_no_class(void) {
     static const int32_t wrong[] = {4, -1, -99, INT32_MAX, INT32_MIN};
     const syn_spec spec = {SYN_F32, 2, {3, 5}}, three = {SYN_I32, 1, {3}};
-    for (size_t i = 0; i < COUNT(wrong); i++) {
-        const int32_t targets[3] = {0, SYN_IGNORED_TARGET, wrong[i]};
+    for (size_t i = 0; i < 2 * COUNT(wrong); i++) {
+        const int32_t targets[3] = {0, SYN_IGNORED_TARGET, wrong[i / 2]};
+        const bool fused = i % 2 == 0;
         char want[96];
         float none;
-        snprintf(want, sizeof want,
-                 "cross_entropy: %s is %d, which is out of range: there are 4 classes",
-                 ref_on_cuda() ? "a target" : "target 2", (int)wrong[i]);
+        snprintf(want, sizeof want, "%s: %s is %d, which is out of range: there are 4 classes",
+                 fused ? "cross_entropy" : "log_softmax_loss",
+                 ref_on_cuda() ? "a target" : "target 2", (int)wrong[i / 2]);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-        const syn_tensor loss =
-            syn_cross_entropy(ctx, syn_input(ctx, "x", &spec, NULL),
-                              syn_input(ctx, "targets", &three, targets), SYN_MEAN, 4);
+        const syn_tensor x = syn_input(ctx, "x", &spec, NULL),
+                         y = syn_input(ctx, "targets", &three, targets);
+        const syn_tensor loss = fused
+                                    ? syn_cross_entropy(ctx, x, y, SYN_MEAN, 4)
+                                    : syn_cross_entropy_unfused(ctx, x, y, SYN_MEAN, 4, 0, 4, NULL);
         CHECK(syn_tensor_read(ctx, loss, &none, sizeof none) != SYN_OK);
         CHECK_STR(syn_ctx_error(ctx)->text, want);
         syn_ctx_free(ctx);

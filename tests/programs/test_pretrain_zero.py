@@ -19,7 +19,7 @@ from pretrain_runs import (MPIRUN, RESUMED_STEPS, Runs, as_one_rank, close,  # n
 LAYOUTS = [
     "--num-gpus 2 --zero 1 --gradient-accumulation-steps 2",
     "--num-gpus 4 --zero 2 --gradient-accumulation-steps 1 --buckets megatron",
-    "--num-gpus 4 --tp 2 --sp --zero 2 --gradient-accumulation-steps 2",
+    "--num-gpus 4 --tp 2 --sp --zero 2 --gradient-accumulation-steps 2 --loss unfused",
     "--num-gpus 4 --pp 2 --zero 1 --gradient-accumulation-steps 2 --buckets none",
     "--num-gpus 8 --tp 2 --pp 2 --sp --zero 1 --schedule interleaved --vp 2"
     " --gradient-accumulation-steps 2 --rank-order pp-dp-tp",

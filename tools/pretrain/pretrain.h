@@ -41,6 +41,7 @@ typedef struct pretrain_args {
     int buckets;      /* syn_bucket_rule; -1: not given */
     int reduce_dtype; /* 0: f32, 1: bf16 */
     int recompute;    /* syn_recompute_mode */
+    int loss;         /* 0: fused, 1: unfused */
     int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
     int reference;    /* 1: --recipe reference, see docs/training.md */
     bool dry_run;     /* synth */

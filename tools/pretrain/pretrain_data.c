@@ -484,6 +484,7 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--rank-order", syn_plan_order_number(&run->launch.parallel)},
                    {"--seed", a->seed},
                    {"--activation-recompute", a->recompute},
+                   {"--loss", a->loss},
                    {"--mask-policy", a->masking},
                    {"--dtype", (int64_t)run->dtype},
                    {"--num-epochs", a->num_epochs},

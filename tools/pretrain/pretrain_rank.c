@@ -152,6 +152,7 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
                                .sp = run->launch.parallel.sp,
                                .sp_keep = args->sp_keep,
                                .recompute = (syn_recompute_mode)args->recompute,
+                               .unfused_loss = args->loss == 1,
                                .dtype = run->dtype,
                                .vocab_multiple = args->vocab_multiple,
                                .seed = (uint64_t)args->seed};

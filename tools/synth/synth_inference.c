@@ -53,7 +53,7 @@ static int check_given(const cli_program *program, int argc, char **argv) {
     const cli_rule rules[] = {
         {true,
          {"max_seq_length", "dropout", "make_vocab_size_divisible_by", "sp_keep",
-          "activation_recompute", "global_batch"},
+          "activation_recompute", "loss", "global_batch"},
          "is an option for training and has no effect with --phase; omit it"},
         {true,
          {"schedule", "vp", "microbatch_group", "count_embedding", "count_loss", "layout"},

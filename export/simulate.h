@@ -32,6 +32,14 @@ typedef struct syn_scaled_nodes {
     double factor;
 } syn_scaled_nodes;
 
+#define SYN_MAX_FUSED 64
+/* Lets consecutive kernels run as one. patterns: shell patterns (fnmatch) for the names of nodes,
+   or COMPUTE. */
+typedef struct syn_fused_nodes {
+    const char *const *patterns;
+    size_t n_patterns;
+} syn_fused_nodes;
+
 /* Algorithms of collectives. RING, DIRECT (each rank sends to each other one at the same time) and
    HALVING_DOUBLING are those of ASTRA-sim; DOUBLING and TREE those of syn_expansion. DOUBLING and
    HALVING_DOUBLING differ in all-reduces, where DOUBLING exchanges all data in each round. Groups
@@ -73,7 +81,14 @@ typedef struct syn_simulate_options {
     size_t n_slow;
     const syn_scaled_nodes *scaled; /* factors of all patterns that match are multiplied */
     size_t n_scaled;                /* at most SYN_MAX_SCALED */
-    bool traffic;                   /* also find out how many bytes ranks send to each other */
+    /* Consecutive compute nodes of a stream, in the order of their ids, run as one kernel if each
+       matches one of the patterns of the same element of `fused` and depends on the one before it.
+       The slowest node keeps its time, also after `to` and `scaled`, and the others take no time.
+       Dependencies stay as they are. A node that depends on a node between the kernels, such as a
+       collective, is not fused with kernels before that node. */
+    const syn_fused_nodes *fused;
+    size_t n_fused;       /* at most SYN_MAX_FUSED */
+    bool traffic;         /* also find out how many bytes ranks send to each other */
     const char *timeline; /* path of a timeline in Chrome's trace format to write (Perfetto shows
                              it); ranks that do the same share a process. NULL: none */
     bool critical_path;   /* also find the critical path */
@@ -148,12 +163,14 @@ typedef struct syn_set_hardware {
 } syn_set_hardware;
 
 typedef struct syn_simulation {
-    uint64_t n_nodes;                /* of all ranks */
-    uint64_t n_scaled;               /* nodes of which at least one pattern matched */
-    uint64_t matched;                /* bit i: options.scaled[i] matched at least one node */
-    uint64_t chosen;                 /* bit i: options.algorithms[i] is that of a collective */
-    uint64_t n_compute, n_predicted; /* with `to`: compute nodes; those with predicted times */
-    syn_set_hardware hardware;       /* of the first rank */
+    uint64_t n_nodes;                  /* of all ranks */
+    uint64_t n_scaled;                 /* nodes of which at least one pattern matched */
+    uint64_t matched;                  /* bit i: options.scaled[i] matched at least one node */
+    uint64_t n_fused, n_fused_kernels; /* nodes that run as fewer kernels, and these kernels */
+    uint64_t fused;                    /* bit i: options.fused[i] fused at least two nodes */
+    uint64_t chosen;                   /* bit i: options.algorithms[i] is that of a collective */
+    uint64_t n_compute, n_predicted;   /* with `to`: compute nodes; those with predicted times */
+    syn_set_hardware hardware;         /* of the first rank */
     uint64_t n_run;  /* of these, nodes that ran; fewer than n_nodes if the set deadlocks */
     uint64_t end_ns; /* end of the last node */
     syn_simulated_rank *ranks;  /* ascending */

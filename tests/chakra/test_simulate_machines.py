@@ -40,6 +40,13 @@ def other_machine():
         check(said and said["before"]["end_ns"] == 187000 and said["after"]["end_ns"] == end and
               (said["compute_nodes"], said["predicted_compute_nodes"]) == (4, 0),
               f"what-if --hw {options}: {said}, not {end}; {done.stderr}")
+    # 100, 40 and 10 us become 51, 21 and 6 us
+    write("chain", {0: [comp(1, 100), comp(2, 40, [1]), comp(3, 10, [2])]}, {})
+    for options, end in [([], 51000 + 6000), (["--scale", "n2=3"], 63000 + 6000)]:
+        done = run("what-if", "chain", "--hw", "new.json", "--from", "old.json", "--json",
+                   "--fuse", "n1+n2", *options)
+        check(json.loads(done.stdout)["after"]["end_ns"] == end,
+              f"--fuse with --hw {options}: {done.stdout}, not {end}")
     # 1e12 flops and 1 MB, which is a matrix product
     write("flops", {0: [dict(comp(1, 77), ops=10 ** 12, bytes=10 ** 6)]}, {})
     write_hardware("new", peak_tflops={"f32": 40, "bf16": 200})

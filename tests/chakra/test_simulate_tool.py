@@ -195,6 +195,80 @@ def what_if():
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
 
 
+def fused(prefix, *options):
+    done = run("what-if", prefix, "--json", *options)
+    said = json.loads(done.stdout) if done.stdout else {}
+    return (said["after"]["end_ns"] / 1000, said["fused_nodes"], said["fused_kernels"]) \
+        if said else done.stderr.decode()
+
+
+def fusion():
+    """Chains of kernels: rank 0 has one that a copy divides, and rank 1 two branches."""
+    def kernel(number, name, us, deps, stream=0):
+        return {**comp(number, us, deps, stream), "name": f"{name}/{number}"}
+
+    chain = [kernel(1, "linear", 30, []), kernel(2, "bias", 10, [1]), kernel(3, "gelu", 20, [2]),
+             kernel(4, "copy", 5, [3]), kernel(5, "gelu", 8, [4]), kernel(6, "dropout", 9, [5])]
+    branches = [kernel(1, "linear", 30, []), kernel(2, "gelu", 20, [1]),
+                kernel(3, "dropout", 25, [1])]
+    write("chains", {0: [*chain, coll(7, ALL_REDUCE, 64, 1, [6], 5)],
+                     1: [*branches, coll(4, ALL_REDUCE, 64, 1, [2, 3], 5)]}, {1: [0, 1]})
+    every = "linear*+bias*+gelu*+dropout*"
+    cases = [  # rank 0: 30 + 5 + 9; rank 1: 30 + 25; then the all-reduce
+             (["--fuse", every], (60, 7, 3)),
+             (["--fuse", "COMPUTE"], (60, 8, 2)),
+             # nothing on rank 1: 30 + 20 + 25
+             (["--fuse", "bias*+gelu*,dropout*+gelu/5"], (80, 4, 2)),
+             # rank 0: 30 + 20 + 5 + 8 + 9, because bias and gelu match no pattern together
+             (["--fuse", "linear*+bias*,linear*+gelu*"], (77, 4, 2)),
+             # 20 + 5 + 9 and 20 + 25: the product is now faster than its epilogue
+             (["--fuse", every, "--scale", "linear*=0.1"], (50, 7, 3)),
+             # 20 + 5 + 8 + 9 and 20 + 25
+             (["--fuse", "*[1-3]", "--scale", "linear*=0.1"], (50, 5, 2)),
+             # 30 + 10 + 5 + 9 and 30 + 25
+             (["--fuse", "linear*+gelu*", "--drop", "gelu*"], (60, 2, 1))]
+    for options, expected in cases:
+        check(fused("chains", *options) == expected,
+              f"{options}: {fused('chains', *options)}, not {expected}")
+    text = run("what-if", "chains", "--fuse", every).stdout.decode()
+    check(text.startswith("7 kernels run as 3\n\n") and "87.0 us    60.0 us" in text, text)
+    both = write_machine({"topology": ["Ring"], "npus_count": [2], "bandwidth": [50],
+                          "latency": [500]},
+                         {**SYSTEM, **{f"{kind}-implementation": ["ring"] for kind in KINDS}})
+    done = run("what-if", "chains", "--fuse", every, "--json", *both)
+    check(json.loads(done.stdout)["after"]["compute_ns"] == (44000 + 55000) / 2, done.stdout)
+    between(kernel)
+    for options, text in [("bias*,linear*", "no consecutive kernels"), ("zz", "no consecutive"),
+                          ("linear*+", "empty name"), (",COMPUTE", "empty name"),
+                          ("MESSAGES", "MESSAGES cannot be fused"),
+                          ("bias*+COLLECTIVES", "COLLECTIVES cannot be fused"),
+                          ("ALL_REDUCE", "ALL_REDUCE cannot be fused"),
+                          ("n," * 64 + "n", "more than 64 elements")]:
+        done = run("what-if", "chains", "--fuse", options)
+        check(done.returncode == 1 and text in done.stderr.decode() and not done.stdout,
+              f"--fuse {options}: {done.stderr}")
+    done = run("what-if", "chains", "--fuse", "bias*+gelu*,zz*")
+    check(done.returncode == 0 and done.stderr == b"note: 'zz*' fuses no kernels\n", done.stderr)
+
+
+def between(kernel):
+    """Nodes between two kernels: a collective that the second one needs keeps them apart. One that
+    it does not need, CPU ops and kernels of other streams do not."""
+    def nodes(deps):
+        return [kernel(1, "linear", 30, []), coll(2, ALL_REDUCE, 64, 1, [1], 10),
+                kernel(3, "gelu", 20, deps), kernel(4, "copy", 5, [1], 7),
+                {**kernel(5, "linear", 1, [1]), "cpu": True}, kernel(6, "gelu", 6, [3])]
+
+    for deps, ends_us, sizes in [([1, 2], 60, (4, 2)), ([1], 40, (6, 2)), ([2], 60, (4, 2))]:
+        write("apart", {r: nodes(deps) for r in range(2)}, {1: [0, 1]})
+        said = fused("apart", "--fuse", "linear*+gelu*")
+        check(said == (ends_us, *sizes), f"with dependencies on {deps}: {said}")
+    # files may list nodes in another order than that of their ids
+    write("apart", {0: list(reversed(nodes([1, 2]))), 1: nodes([1, 2])}, {1: [0, 1]})
+    said = fused("apart", "--fuse", "linear*+gelu*")
+    check(said == (60, 4, 2), f"in another order: {said}")
+
+
 def differences():
     def ranks(size, last, us=10):
         return {r: [comp(1, us), coll(2, ALL_REDUCE, size, 1, [1]),
@@ -315,6 +389,7 @@ if __name__ == "__main__":
     enter_folder()
     by_hand()
     what_if()
+    fusion()
     differences()
     as_second_simulator()
     deadlocks()

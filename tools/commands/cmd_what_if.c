@@ -12,7 +12,7 @@
 #include "tools/commands/command.h"
 
 static struct arguments {
-    const char *input, *groups, *network, *system, *scale, *drop, *hw, *from, *collective;
+    const char *input, *groups, *network, *system, *scale, *drop, *fuse, *hw, *from, *collective;
     uint64_t max_unpacked_bytes;
     int dtype; /* index into dtypes */
     bool json;
@@ -28,6 +28,11 @@ static const cli_option options[] = {
      "of a collective such as ALL_REDUCE, or COMPUTE, COLLECTIVES or MESSAGES",
      0, 0},
     {"drop", CLI_TEXT, &args.drop, "NODES,...", "these nodes take no time", 0, 0},
+    {"fuse", CLI_TEXT, &args.fuse, "NODES,...",
+     "consecutive kernels that match NODES, each of which depends on the one before it, run as one "
+     "kernel, which takes the time of the slowest. NODES is a pattern of names, several patterns "
+     "joined by +, or COMPUTE",
+     0, 0},
     {"collective", CLI_TEXT, &args.collective, "KIND=ALGORITHM,...",
      "with --network: algorithms of ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL: ring, "
      "direct, halvingDoubling, doubling or tree",
@@ -52,6 +57,7 @@ static const cli_option options[] = {
 static const char *const examples[] = {
     "syntorch what-if outputs/trace --scale '*attn*=0.5'",
     "syntorch what-if outputs/trace --scale COLLECTIVES=0.5,MESSAGES=0.5 --drop '*dropout*'",
+    "syntorch what-if outputs/trace --fuse '*/fc+*/gelu,*/bias+*/dropout+*/residual'",
     "syntorch what-if outputs/trace --hw h100",
     "syntorch what-if outputs/trace --network astra-sim/network.yml --system astra-sim/system.json "
     "--collective ALL_REDUCE=halvingDoubling",
@@ -69,6 +75,11 @@ typedef struct changes {
     char *text; /* patterns, separated by NUL */
     syn_scaled_nodes *list;
     size_t n, cap;
+    char *fuse_text, *pattern_text; /* elements of --fuse, and their patterns, ended by NUL */
+    const char **patterns;
+    const char *fused_names[SYN_MAX_FUSED];
+    syn_fused_nodes fused[SYN_MAX_FUSED];
+    size_t n_fused;
     char *algorithm_text;
     syn_collective_algorithm algorithms[4];
     size_t n_algorithms;
@@ -124,6 +135,39 @@ static syn_status read_changes(changes *c, syn_error *err) {
     if (n_drop == 0) return SYN_OK;
     memcpy(c->text + n_scale, args.drop, n_drop);
     return read_list(c, c->text + n_scale, false, err);
+}
+
+/* Replaces each `separator` by NUL. Returns the number of parts. */
+static size_t split(char *text, char separator) {
+    size_t n = 1;
+    for (char *at = text; (at = strchr(at, separator)) != NULL; n++) *at++ = '\0';
+    return n;
+}
+
+/* Reads "a+b,c". */
+static syn_status read_fused(changes *c, syn_error *err) {
+    if (args.fuse == NULL) return SYN_OK;
+    c->fuse_text = syn_strdup(args.fuse);
+    c->pattern_text = syn_strdup(args.fuse);
+    c->patterns = syn_malloc((strlen(args.fuse) + 1) * sizeof *c->patterns);
+    if (c->fuse_text == NULL || c->pattern_text == NULL || c->patterns == NULL)
+        return SYN_FAIL_NOMEM(err, strlen(args.fuse) * sizeof *c->patterns, "--fuse");
+    c->n_fused = split(c->fuse_text, ',');
+    if (c->n_fused > SYN_MAX_FUSED)
+        return SYN_FAIL(err, SYN_E_INVALID, "--fuse has more than %d elements", SYN_MAX_FUSED);
+    split(c->pattern_text, ',');
+    const char **next = c->patterns, *name = c->fuse_text;
+    char *pattern = c->pattern_text;
+    for (size_t i = 0; i < c->n_fused; i++, name += strlen(name) + 1) {
+        const size_t n = split(pattern, '+');
+        c->fused_names[i] = name;
+        c->fused[i] = (syn_fused_nodes){next, n};
+        for (size_t k = 0; k < n; k++, pattern += strlen(pattern) + 1) {
+            if (*pattern == '\0') return SYN_FAIL(err, SYN_E_INVALID, "--fuse has an empty name");
+            *next++ = pattern;
+        }
+    }
+    return SYN_OK;
 }
 
 /* ---- Algorithms ---- */
@@ -242,6 +286,9 @@ static syn_status print_json(const syn_simulation *before, const syn_simulation 
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_printf(out, "{\"changed_nodes\": %" PRIu64, after->n_scaled);
+    if (args.fuse != NULL)
+        syn_sink_printf(out, ", \"fused_nodes\": %" PRIu64 ", \"fused_kernels\": %" PRIu64,
+                        after->n_fused, after->n_fused_kernels);
     if (args.hw != NULL)
         syn_sink_printf(out,
                         ", \"compute_nodes\": %" PRIu64 ", \"predicted_compute_nodes\": %" PRIu64,
@@ -274,6 +321,8 @@ static void print_text(const syn_simulation *before, const syn_simulation *after
     if (args.hw != NULL) print_machines(after, m);
     if (args.scale != NULL || args.drop != NULL)
         printf("%" PRIu64 " of %" PRIu64 " nodes are changed\n", after->n_scaled, after->n_nodes);
+    if (args.fuse != NULL)
+        printf("%" PRIu64 " kernels run as %" PRIu64 "\n", after->n_fused, after->n_fused_kernels);
     printf("\n");
     printf("%-24s %10s %10s\n", "", "before", "after");
     print_row("end", a.end_ns, b.end_ns);
@@ -301,6 +350,8 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     if (s == SYN_OK) s = check(&before, err);
     how.scaled = c->list;
     how.n_scaled = c->n;
+    how.fused = c->fused;
+    how.n_fused = c->n_fused;
     how.algorithms = c->algorithms;
     how.n_algorithms = c->n_algorithms;
     if (s == SYN_OK && args.hw != NULL) {
@@ -316,6 +367,12 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     for (size_t i = 0; i < c->n && s == SYN_OK; i++)
         if ((after.matched >> i & 1) == 0)
             fprintf(stderr, "note: no node matches '%s'\n", c->list[i].pattern);
+    if (s == SYN_OK && c->n_fused > 0 && after.fused == 0)
+        s = SYN_FAIL(err, SYN_E_INVALID,
+                     "no consecutive kernels that depend on each other match --fuse");
+    for (size_t i = 0; i < c->n_fused && s == SYN_OK; i++)
+        if ((after.fused >> i & 1) == 0)
+            fprintf(stderr, "note: '%s' fuses no kernels\n", c->fused_names[i]);
     if (s == SYN_OK && c->n_algorithms > 0 && after.chosen == 0)
         s = SYN_FAIL(err, SYN_E_INVALID, "the set has no collective of the kinds of --collective");
     for (size_t i = 0; i < c->n_algorithms && s == SYN_OK; i++)
@@ -336,9 +393,10 @@ int command_what_if(int argc, char **argv) {
     const int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (args.scale == NULL && args.drop == NULL && args.hw == NULL && args.collective == NULL)
+    if (args.scale == NULL && args.drop == NULL && args.fuse == NULL && args.hw == NULL &&
+        args.collective == NULL)
         return cli_fail(&program, CLI_USAGE,
-                        "--scale, --drop, --collective or --hw says what to change");
+                        "--scale, --drop, --fuse, --collective or --hw says what to change");
     if (args.collective != NULL && args.network == NULL)
         return cli_fail(&program, CLI_USAGE,
                         "--collective needs --network and --system, which have the times of "
@@ -355,9 +413,13 @@ int command_what_if(int argc, char **argv) {
     machines *m = syn_malloc(sizeof *m); /* too large for the stack */
     syn_status s =
         m != NULL ? read_changes(&c, &err) : SYN_FAIL_NOMEM(&err, sizeof *m, "the machines");
+    if (s == SYN_OK) s = read_fused(&c, &err);
     if (s == SYN_OK) s = read_algorithms(&c, &err);
     if (s == SYN_OK) s = compare(paths, n, &c, m, &err);
     syn_free(m);
+    syn_free(c.fuse_text);
+    syn_free(c.pattern_text);
+    syn_free(c.patterns);
     syn_free(c.algorithm_text);
     syn_free(c.text);
     syn_free(c.list);

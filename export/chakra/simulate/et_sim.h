@@ -1,7 +1,7 @@
 /* Internals of the simulation of trace sets. Its steps have a file each: files are read
-   (et_sim_read.c) and joined to a set (et_sim_load.c), ranks that do the same are folded into
-   classes (et_sim_fold.c), the classes run (et_sim_run.c), and the results are summed up
-   (et_sim_report.c). ASTRA-sim's files give the times of communication (et_sim_machine.c). */
+   (et_sim_read.c, et_sim_fuse.c) and joined to a set (et_sim_load.c), ranks that do the same are
+   folded into classes (et_sim_fold.c), the classes run (et_sim_run.c), and the results are summed
+   up (et_sim_report.c). ASTRA-sim's files give the times of communication (et_sim_machine.c). */
 #ifndef EXPORT_ET_SIM_H
 #define EXPORT_ET_SIM_H
 
@@ -155,10 +155,11 @@ typedef struct syn__sim_set {
     size_t n_programs, programs_cap;
     syn__sim_rank *ranks; /* ascending */
     size_t n_ranks;
-    uint64_t n_nodes, n_scaled, matched; /* the last two: as in syn_simulation */
-    uint64_t n_compute, n_predicted;     /* the same */
-    syn_set_hardware hardware;           /* the same */
-    bool predicted;                      /* communication has predicted times */
+    uint64_t n_nodes, n_scaled, matched;      /* the last two: as in syn_simulation */
+    uint64_t n_fused, n_fused_kernels, fused; /* the same */
+    uint64_t n_compute, n_predicted;          /* the same */
+    syn_set_hardware hardware;                /* the same */
+    bool predicted;                           /* communication has predicted times */
     bool has_group_file;
     uint64_t max_unpacked_bytes;
 } syn__sim_set;
@@ -166,6 +167,8 @@ typedef struct syn__sim_set {
 syn_status syn__sim_load(syn__sim_set *set, const char *const *paths, size_t n,
                          const syn_simulate_options *options, syn_error *err) SYN_MUST_USE;
 void syn__sim_set_close(syn__sim_set *set);
+/* Fails if options->fused names communication. */
+syn_status syn__sim_check_fused(const syn_simulate_options *options, syn_error *err) SYN_MUST_USE;
 /* The value of syn_simulation.chosen. */
 uint64_t syn__sim_chosen(const syn__sim_set *set, const syn_collective_algorithm *chosen, size_t n);
 /* The rank with that number; NULL if it has no file. */

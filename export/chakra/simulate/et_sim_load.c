@@ -174,6 +174,9 @@ static syn_status add_rank(syn__sim_set *set, syn__sim_rank *rank, const syn__et
     set->n_nodes += read.program.n_nodes;
     set->n_scaled += read.n_scaled;
     set->matched |= read.matched;
+    set->n_fused += read.n_fused;
+    set->n_fused_kernels += read.n_fused_kernels;
+    set->fused |= read.fused;
     set->n_compute += read.n_compute;
     set->n_predicted += read.n_predicted;
     if (rank == set->ranks) set->hardware = read.meta.hardware;

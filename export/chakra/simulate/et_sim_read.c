@@ -87,6 +87,8 @@ typedef struct reader {
         uint64_t id;
     } * waived; /* dependencies that are ignored, by ascending node */
     size_t n_waived, waived_cap;
+    uint64_t *masks; /* for syn__sim_fuse, if options->n_fused > 0 */
+    size_t masks_cap;
     syn_error *err;
 } reader;
 
@@ -159,6 +161,21 @@ static double scale_of(reader *r, const syn__et_node *node, const attributes *a)
         }
     r->out->n_scaled += any;
     return scale;
+}
+
+/* Notes which elements of options->fused match a node. */
+static syn_status mark_fused(reader *r, const syn__et_node *node, const attributes *a,
+                             uint32_t index) {
+    const syn_fused_nodes *fused = r->options->fused;
+    const bool is_kernel = node->type == SYN__ET_COMP_NODE && a->values[IS_CPU_OP] <= 0;
+    uint64_t mask = 0;
+    if (r->options->n_fused == 0) return SYN_OK;
+    SYN_TRY(syn_grow(&r->masks, &r->masks_cap, index + 1u, sizeof *r->masks, r->err));
+    for (size_t i = 0; i < r->options->n_fused && is_kernel; i++)
+        for (size_t k = 0; k < fused[i].n_patterns; k++)
+            if (matches(fused[i].patterns[k], node, a)) mask |= (uint64_t)1 << i;
+    r->masks[index] = mask;
+    return SYN_OK;
 }
 
 /* Streams are numbered in order of first use. */
@@ -283,6 +300,7 @@ static syn_status take_node(void *user, uint32_t index, uint64_t offset, const s
     p->kinds[index] = SYN__SIM_FREE;
     p->values[index] = 0;
     SYN_TRY(waive_order(r, index, a.order));
+    SYN_TRY(mark_fused(r, node, &a, index));
     switch (node->type) {
     case SYN__ET_COMP_NODE:
         if (lacks_work(r, &a))
@@ -483,6 +501,7 @@ static syn_status read_nodes(reader *r, const char *data, size_t bytes) {
     if (s == SYN_OK) drop_waived(r, &scan);
     if (s == SYN_OK) s = sort_nodes(r, &scan);
     if (s == SYN_OK) s = connect(r, &scan);
+    if (s == SYN_OK && r->masks != NULL) s = syn__sim_fuse(r->out, &scan, r->masks, r->err);
     if (s == SYN_OK) hash_program(&r->out->program);
     syn__et_scan_close(&scan);
     return s;
@@ -511,6 +530,7 @@ syn_status syn__sim_file_read(syn__sim_file *out, const char *path, int32_t rank
     const syn_status s = read_text(&r);
     syn_free(r.waived);
     syn_free(r.groups);
+    syn_free(r.masks);
     return s;
 }
 

@@ -182,6 +182,9 @@ syn_status syn__sim_report(syn__sim_run_state *s) {
     out->world = set->world;
     out->n_scaled = set->n_scaled;
     out->matched = set->matched;
+    out->n_fused = set->n_fused;
+    out->n_fused_kernels = set->n_fused_kernels;
+    out->fused = set->fused;
     out->n_compute = set->n_compute;
     out->n_predicted = set->n_predicted;
     out->hardware = set->hardware;

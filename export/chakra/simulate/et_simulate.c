@@ -18,6 +18,7 @@ syn_status syn_simulate(syn_simulation *out, const char *const *paths, size_t n,
     syn__sim_set set = {.machine = NULL};
     syn__sim_folded folded = {.n_classes = 0};
     *out = (syn_simulation){.n_nodes = 0};
+    SYN_TRY(syn__sim_check_fused(options, err));
     if (options->network != NULL) {
         SYN_TRY(syn__sim_machine_read(&machine, options->network, options->system, err));
         SYN_TRY(

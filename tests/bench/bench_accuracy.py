@@ -12,6 +12,7 @@ SOURCE, BUILD = os.environ["SYN_SOURCE"], os.environ["SYN_BUILD"]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import scatter  # noqa: E402
+from measured_rows import BLOCKING  # noqa: E402
 
 PAGE = os.path.join(SOURCE, "docs/accuracy.md")
 # Constants that stay fixed while the others are fitted, because the rows of this kind say nothing
@@ -30,8 +31,6 @@ ELSEWHERE = {
              "memory_efficiency", "kernels.scale_mask", "kernels.softmax",
              "simple.link_efficiency"],
 }
-# Megatron without overlap, on nodes with four 200 Gb/s network cards.
-BLOCKING = os.path.join(SOURCE, "tests/measured/megatron_a100_4x200.json")
 # (description, machine and stack, file, stack column, key in ELSEWHERE or None if nothing is
 # fitted, limit of the mean error, limit of the mean error when a tenth of the rows is left out)
 SETS = (("FasterTransformer, 350M-530B", "a100-80g+serving",

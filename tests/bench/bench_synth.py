@@ -1,8 +1,9 @@
 """./dev bench synth: the time and the memory of synth for sets of GPT-3 175B and Llama-3 405B,
 beside their limits and the time in which the same number of bytes can be written to the disk; and
-those of simulate for the same sets, and for one of 64 ranks that all differ. Exits with 1 if a
-limit is exceeded. Sets of more than 2 GB are written only with SYN_BENCH_LARGE=1, and
-otherwise counted (--dry-run)."""
+those of simulate for the same sets, and for one of 64 ranks that all differ. Then the errors of
+predictions on measured rows, beside the limits of their means. Exits with 1 if a limit is exceeded.
+Sets of more than 2 GB are written only with SYN_BENCH_LARGE=1, and otherwise counted
+(--dry-run)."""
 import json
 import os
 import random
@@ -12,7 +13,12 @@ import sys
 import tempfile
 import time
 
-BUILD = os.environ["SYN_BUILD"]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+import measured_rows  # noqa: E402
+from checks import BUILD, enter_folder  # noqa: E402
+from execution_trace import field, frame, varint  # noqa: E402
+
 GPT3 = ["--model", "gpt3-175b", "--tp", "8", "--sp", "--hw", "a100-80g"]
 STAGES = ",".join(["7", *["8"] * 14, "7"])
 LLAMA = ["--model", "llama-3-405b", "--tp", "8", "--pp", "16", "--layers-per-stage", STAGES, "--sp",
@@ -75,8 +81,6 @@ def measure(folder, options, passes, dry):
 def put_different_ranks(prefix, ranks, nodes):
     """Writes a set of ranks whose compute times all differ. Every second node is an all-reduce of
     eight ranks."""
-    sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-    from execution_trace import field, frame, varint
     pick = random.Random(1)
 
     def attribute(name, kind, value):
@@ -104,6 +108,44 @@ def simulate(prefix, passes):
     """Returns seconds and MB."""
     runs = [run("syntorch", "simulate", prefix) for _ in range(passes)]
     return statistics.median(r[0] for r in runs), max(r[1] for r in runs)
+
+
+def measured_sets():
+    """Yields names of measured sets, the errors of their predictions, and the limit of the mean
+    error in per cent."""
+    yield "vTrain, 64-512 A100", [r["error"] for r in measured_rows.calibrate_rows(
+        measured_rows.BLOCKING, "training_a100_cluster.csv")], 10
+    for hw, name in (("a100-80g", "A100"), ("h100", "H100")):
+        yield f"FSDP, {name}", [
+            measured_rows.fsdp_error(r) for r in measured_rows.rows_of("training_fsdp.csv")
+            if r["hw"] == hw], 10
+    yield "NeMo, H100, FP8", [
+        measured_rows.megatron_core_error(r)
+        for r in measured_rows.rows_of("training_megatron_core.csv")], 12
+    titan = [measured_rows.torchtitan_errors(r)
+             for r in measured_rows.rows_of("training_torchtitan.csv")]
+    yield "torchtitan, H100", [time for time, _ in titan], 12
+    yield "  peak memory", [memory for _, memory in titan], 10
+    for hw, name in (("a100-80g", "A100"), ("h100", "H100")):
+        rows = measured_rows.calibrate_rows(f"{hw}+pytorch-eager",
+                                            f"collectives_{name.lower()}.csv")
+        for kind in ("all-gather", "reduce-scatter", "all-to-all"):
+            yield f"{kind} >= 1 MiB, {name}", [
+                r["error"] for r in rows if r["model"] == kind and int(r["bytes"]) >= 1 << 20], 10
+
+
+def accuracy():
+    """Prints the errors on measured rows. Returns the number of means above their limits."""
+    missed = 0
+    enter_folder()
+    print(f"\n{'error of predictions':30} {'rows':>5} {'mean':>8} {'limit':>6} {'worst':>9}")
+    for name, errors, limit in measured_sets():
+        mean = 100 * statistics.mean(map(abs, errors))
+        print(f"{name:30} {len(errors):5} {mean:6.1f} % {limit:4} % "
+              f"{100 * max(errors, key=abs):+7.1f} %{'  missed' if mean > limit else ''}",
+              flush=True)
+        missed += mean > limit
+    return missed
 
 
 def main():
@@ -135,6 +177,7 @@ def main():
         took = statistics.median(times)
         missed += took > 0.05
         print(f"{'stamp one of 16,384 ranks':28} {1000 * took:5.0f} ms  50 ms")
+    missed += accuracy()
     sys.exit(1 if missed else 0)
 
 

@@ -9,6 +9,7 @@ import tempfile
 
 import checks
 from checks import BUILD, SOURCE, check, finish
+from measured_rows import BLOCKING, MEASURED
 
 WIDTH = {"read_gb_per_s": 10, "gflop_per_s": {"linear": [[1, 10]]}}
 MEASURED_CPU = {
@@ -17,7 +18,6 @@ MEASURED_CPU = {
                  "node_ranks": 2, "intra": {"alpha_us": 1, "gb_per_s": 10}},
     "stack": {"name": "syntorch", "launch_us": 1, "matmul_efficiency": 1, "memory_efficiency": 1},
     "kernels": {"alone": {"ranks": 1, "launch_us": 1, "memory": [[1, 10]], "f32": WIDTH}}}
-MEASURED = os.path.join(SOURCE, "tests/measured")
 
 
 # Machine and stack, name of the file of rows, number of rows, limit of the mean error.
@@ -34,10 +34,6 @@ ALL_REDUCES = (("a100-80g+pytorch-eager", "a100", 140, 0.05),
 # The same for files with all-reduces, all-gathers, reduce-scatters and all-to-alls.
 COLLECTIVES = (("a100-80g+pytorch-eager", "a100", 132, 0.23),
                ("h100+pytorch-eager", "h100", 132, 0.1))
-
-
-# Megatron without overlap, on nodes with four 200 Gb/s network cards.
-BLOCKING = os.path.join(MEASURED, "megatron_a100_4x200.json")
 
 
 def run(*args):

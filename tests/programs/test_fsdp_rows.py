@@ -1,45 +1,23 @@
 """Predicted times of FSDP training, compared with measured ones (tests/measured/training_fsdp.csv).
 With an argument, writes the errors of the rows that were not fitted to that file, as
 hardware_errors_fsdp.def has them."""
-import csv
-import json
 import os
-import subprocess
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, SOURCE, check, enter_folder, finish  # noqa: E402
+from checks import check, enter_folder, finish  # noqa: E402
+from measured_rows import fsdp_error, rows_of  # noqa: E402
 
 # Mean error of the fitted rows and of the others.
 LIMITS = {("a100-80g", "1"): 0.06, ("a100-80g", "0"): 0.05, ("h100", "1"): 0.06,
           ("h100", "0"): 0.05}
 
 
-def predicted_ms(row):
-    config = {"model_type": "gpt2", "n_layer": int(row["layers"]), "n_embd": int(row["hidden"]),
-              "n_head": int(row["heads"]), "n_positions": int(row["tokens"]),
-              "vocab_size": int(row["vocab"]), "embd_pdrop": 0, "attn_pdrop": 0, "resid_pdrop": 0}
-    with open("config.json", "w", encoding="utf-8") as f:
-        json.dump(config, f)
-    batch = int(row["gpus"]) * int(row["micro_batch"]) * int(row["accumulation"])
-    done = subprocess.run(
-        [os.path.join(BUILD, "synth"), "--model-config", "config.json", "--dp", row["gpus"],
-         "--micro-batch", row["micro_batch"], "--global-batch", str(batch), "--max-seq-length",
-         row["tokens"], "--hw", row["hw"] + "+fsdp", "--dtype", "bf16", "--zero", row["zero"],
-         "--activation-recompute", row["recompute"], "--json", "--dry-run", "--out", "set"],
-        capture_output=True, text=True, check=False)
-    check(done.returncode == 0, f"{row}: {done.stderr}")
-    return json.loads(done.stdout)["predicted_step_ns"] / 1e6
-
-
 def main():
     errors, lines = {}, []
-    with open(os.path.join(SOURCE, "tests", "measured", "training_fsdp.csv"),
-              encoding="utf-8") as f:
-        rows = list(csv.DictReader(f))
-    for row in rows:
-        error = predicted_ms(row) / float(row["ms"]) - 1
+    for row in rows_of("training_fsdp.csv"):
+        error = fsdp_error(row)
         errors.setdefault((row["hw"], row["fitted"]), []).append(error)
         check(abs(error) < 0.2, f"{error:+.3f}: {row}")
         if row["fitted"] == "0":

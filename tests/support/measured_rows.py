@@ -82,8 +82,8 @@ def torchtitan_errors(row):
     samples of 8,192 tokens."""
     step = synth("--model", "llama-3-8b", "--hw", row["hw"] + "+fsdp", "--dp", row["gpus"],
                  "--zero", "3", "--micro-batch", "2", "--global-batch", str(2 * int(row["gpus"])),
-                 "--max-seq-length", "8192", "--activation-recompute", "selective", "--dtype",
-                 "bf16", *["--fp8"] * (row["fp8"] == "1"))
+                 "--max-seq-length", "8192", "--activation-recompute", "op", "--loss", "unfused",
+                 "--dtype", "bf16", *["--fp8"] * (row["fp8"] == "1"))
     return (float(row["tokens_per_s_per_gpu"]) * int(row["gpus"])
             / step["predicted_tokens_per_second"] - 1,
             step["memory"]["peak_bytes"] / 2**30 / float(row["memory_gib"]) - 1)

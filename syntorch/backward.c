@@ -87,6 +87,7 @@ static syn_tensor run_node_again(walk *w, uint32_t node) {
     syn_attr attr[SYN_MAX_ATTRS];
     const size_t bytes = syn_intern_entry_bytes(&t->blobs, n.attrs);
     memcpy(attr, syn_intern_get(&t->blobs, n.attrs), bytes);
+    const syn_mark mark = syn_ctx_mark(ctx);
     ctx->scopes[0] = n.scope;
     ctx->n_scopes = 1;
     syn__dispatch(ctx, syn_trace_op(t, &n), &in, 1, attr, (int)(bytes / sizeof *attr),
@@ -94,17 +95,18 @@ static syn_tensor run_node_again(walk *w, uint32_t node) {
     if (!w->again.id) return w->again;
     w->again_node = node;
     syn__storage_keep(&ctx->storages, syn__storage_number(ctx, syn__row(ctx, w->again)));
+    syn_release(ctx, mark, NULL, 0); /* drop_again frees it */
     return w->again;
 }
 
 /* Replaces the inputs whose data the rule reads and that were not saved. */
-static void restore_inputs(walk *w, syn_grad_call *c) {
+static void restore_inputs(walk *w, const syn__tape_entry *entry, uint32_t node, syn_grad_call *c) {
     const syn_trace *t = w->ctx->trace;
     uint32_t need = 0;
     for (int i = 0; i < c->n_in && i < 4; i++) need |= (uint32_t)c->need[i] << i;
     const uint32_t operands = syn__kept_operands(c->def, need);
     for (int i = 0; i < c->n_in && i < 8; i++) {
-        const uint32_t row = syn__row(w->ctx, c->in[i]);
+        const uint32_t row = syn__tape_input(w->ctx, entry, node, i);
         const uint32_t again = operands >> i & 1 ? syn__again_node(t, row) : 0;
         if (again) c->in[i] = run_node_again(w, again);
     }
@@ -115,7 +117,7 @@ static void restore_inputs(walk *w, syn_grad_call *c) {
 static void apply(walk *w, const syn__tape_entry *entry, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;
     const syn_trace *t = ctx->trace;
-    restore_inputs(w, c);
+    restore_inputs(w, entry, node, c);
     const syn_mark mark = syn_ctx_mark(ctx);
     ctx->scopes[0] = t->nodes[node].scope;
     ctx->n_scopes = 1;
@@ -209,6 +211,7 @@ static void run_again(walk *w) {
         if (ctx->error.code == SYN_OK && syn__grad_extend(ctx, (uint32_t)ctx->trace->n_tensors))
             *syn__grad_place(ctx, syn__row(ctx, out)) = due;
         syn_release(ctx, mark, NULL, 0);
+        if (r.keep) syn__wait_for_unused(ctx); /* only ops that were kept use them */
     }
     syn__region_unpin(ctx, &r);
 }
@@ -283,6 +286,7 @@ static void step(walk *w) {
         apply(w, &entry, node, &c);
     }
     if (waiting) run_later(w);
+    if (node == w->again_node && waiting) drop_again(w); /* run_later has read it */
     if (!c.later) {
         finish(ctx, node, &c, &entry);
         return;

@@ -310,6 +310,9 @@ syn_status syn__start_comm(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST
 /* Waits for operations in flight that write the storage of tensor row `tensor`. overwritten: also
    waits for operations that read it. A failure is recorded in the context. */
 syn_status syn__wait_for_tensor(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
+/* Waits for operations whose results were released before an op used them, and so frees their
+   memory. A failure is recorded in the context. */
+void syn__wait_for_unused(syn_ctx *ctx);
 /* Waits for all operations in flight. Stops when the context fails, because other ranks may then
    never take part in the remaining operations. */
 void syn__wait_for_all(syn_ctx *ctx);

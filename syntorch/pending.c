@@ -127,6 +127,22 @@ void syn_wait(syn_ctx *ctx, syn_tensor t) {
     (void)s; /* a failure is recorded in the context */
 }
 
+/* Whether no op can read the outputs of a node anymore. */
+static bool is_unused(const syn_ctx *ctx, const syn_trace_node *row) {
+    for (uint32_t i = 0; i < row->n_out; i++) {
+        const syn_storage *storage = syn__storage(ctx, row->first_out + i);
+        if (storage && (!storage->released || storage->kept > 0 || storage->pins > 0)) return false;
+    }
+    return true;
+}
+
+void syn__wait_for_unused(syn_ctx *ctx) {
+    for (size_t i = 0; i < ctx->n_pending && ctx->error.code == SYN_OK;) {
+        if (is_unused(ctx, &ctx->trace->nodes[ctx->pending[i].node])) complete(ctx, i);
+        else i++;
+    }
+}
+
 void syn__wait_for_all(syn_ctx *ctx) {
     while (ctx->n_pending > 0 && ctx->error.code == SYN_OK) complete(ctx, 0);
 }

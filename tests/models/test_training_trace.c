@@ -2,6 +2,7 @@
    that meta predicts. Its flops, bytes and collectives must match closed formulas (Shoeybi et al.
    2019, sec. 3; Narayanan et al. 2021, appendix), which the independent script expect.py also
    computes. */
+#include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/ranks.h"
@@ -429,6 +430,42 @@ static void test_peak(void) {
     }
 }
 
+static int left; /* tensors that a backward pass should have freed */
+
+static void count_left(syn_ctx *ctx, int step, bool after) {
+    const syn_trace *t = ctx->trace;
+    (void)step;
+    for (uint32_t row = 1; after && row < t->n_tensors; row++) {
+        const syn_trace_node *n = &t->nodes[t->tensors[row].producer];
+        const bool gathered = strcmp(syn_trace_op(t, n)->name, "gather_tokens") == 0;
+        const bool temporary =
+            n->phase == SYN_PHASE_RECOMPUTE || (n->phase == SYN_PHASE_BACKWARD && gathered);
+        left += t->tensors[row].producer && temporary && t->tensors[row].base == row &&
+                syn__storage(ctx, row) != NULL;
+    }
+}
+
+/* A backward pass frees what it gathers or recomputes, also if the rank has not waited for a
+   collective because no op needs the result. */
+static void test_backward_frees(void) {
+    const syn_model_config *configs[] = {&small_gpt, &small_bert};
+    for (int i = 0; i < 16 && test_failures == 0; i++) {
+        small_training j = {.config = configs[i % 2],
+                            .shape = {.tp = 2, .dp = 1},
+                            .steps = 1,
+                            .micro = 1,
+                            .device = SYN_DEVICE_META,
+                            .recompute = (syn_recompute_mode)(i / 2 % 4),
+                            .fused = i >= 8,
+                            .sp = true,
+                            .around_backward = count_left};
+        syn_error err = {0};
+        left = 0;
+        CHECK_OK(run_without_transport(2, small_training_rank, &j, &err), err);
+        CHECK_MSG(left == 0, "recompute %d: %d tensors", (int)j.recompute, left);
+    }
+}
+
 /* ---- Padding ---- */
 
 /* The padding token's row gets no gradient. If there is no padding token, every row that was looked
@@ -568,5 +605,6 @@ static const test_case cases[] = {
     {"recompute", test_recompute},
     {"peak", test_peak},
     {"recompute, counts", test_recompute_counts},
+    {"backward frees", test_backward_frees},
 };
 TEST_MAIN(cases)

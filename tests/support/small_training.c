@@ -58,7 +58,8 @@ syn_status small_training_rank(syn_comm *comm, void *arg, syn_error *err) {
                                        .heads = SYN_BERT_MLM,
                                        .recompute = t->recompute,
                                        .dtype = t->dtype,
-                                       .fused_attention = t->fused};
+                                       .fused_attention = t->fused,
+                                       .sp = t->sp};
     const syn_optimizer_options how = {.max_grad_norm = 1, .tp = options.tp};
     SYN_TRY(syn_ctx_new(&ctx, t->device, comm, err));
     syn_ctx_set_overlap(ctx, true);

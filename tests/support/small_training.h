@@ -19,6 +19,7 @@ typedef struct small_training {
     syn_recompute_mode recompute;
     syn_dtype dtype; /* f32 or bf16 */
     bool fused;      /* use fused attention instead of separate ops */
+    bool sp;         /* use sequence parallelism */
     bool forget;     /* forget the rows after each step */
     float *losses;   /* if not NULL: receives the loss of each step over rank 0's samples */
     bool keep;       /* keep the contexts in ctx; free them with drop_ranks */

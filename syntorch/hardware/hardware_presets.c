@@ -6,7 +6,7 @@ const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
     "a100-80g", "h100",   "h200",     "b200", "b300", "gb200",
     "gb300",    "mi300x", "v100-32g", "cpu",  NULL};
 const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
-    "pytorch-eager", "megatron", "serving", "fsdp", "megatron-core", NULL};
+    "pytorch-eager", "megatron", "serving", "fsdp", "fsdp-eager", "megatron-core", NULL};
 
 /* Convert units of data sheets to those of the structs. */
 #define TFLOPS(x)   ((x)*1e3)
@@ -152,17 +152,42 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
 #define MEGATRON_WORK PRODUCTS(1, 51200, 128, 51200, 128, 51200), ATTENTION(1024, 128, 1024)
 
 /* PyTorch 2 with FSDP, mixed precision in bf16 and FlashAttention 2. */
-#define FSDP(products, attention, vectors, kernel_us)                                          \
-    {                                                                                          \
-        .name = "fsdp", .launch_ns = US(5), .kernel_ns = US(kernel_us),                        \
-        .matmul_efficiency = products, .matmul_tail = 0.02, .attention_efficiency = attention, \
-        .memory_efficiency = 0.85, .vector_efficiency = vectors,                               \
-        .kernels = {{{"scale_mask", 0.5}, {"softmax", 0.5}}, 2}, .fitted = {                   \
-            {PRODUCTS(16384, 131072, 768, 50432, 768, 50432), ATTENTION(65536, 512, 65536),    \
-             COLLECTIVES("all_gather", 8, 512, 64, 1048576, MIB(4096)),                        \
-             COLLECTIVES("reduce_scatter", 8, 512, 64, 1048576, MIB(4096))},                   \
-            4                                                                                  \
-        }                                                                                      \
+#define FSDP_STACK(title, products, attention, vectors, kernel_us)                                \
+    .name = title, .launch_ns = US(5), .kernel_ns = US(kernel_us), .matmul_efficiency = products, \
+    .matmul_tail = 0.02, .attention_efficiency = attention, .memory_efficiency = 0.85,            \
+    .vector_efficiency = vectors,                                                                 \
+    .fitted = {{PRODUCTS(16384, 131072, 768, 50432, 768, 50432), ATTENTION(65536, 512, 65536),    \
+                COLLECTIVES("all_gather", 8, 512, 64, 1048576, MIB(4096)),                        \
+                COLLECTIVES("reduce_scatter", 8, 512, 64, 1048576, MIB(4096))},                   \
+               4}
+#define FSDP(products, attention, vectors, kernel_us)                             \
+    {                                                                             \
+        FSDP_STACK("fsdp", products, attention, vectors, kernel_us), .kernels = { \
+            {{"scale_mask", 0.5}, {"softmax", 0.5}},                              \
+            2                                                                     \
+        }                                                                         \
+    }
+/* The same with models that consist of elementwise ops of PyTorch, without torch.compile. The
+   numbers of kernels and the memory traffic are counted from source; see docs/hardware.md. */
+#define FSDP_EAGER(products, attention, vectors, kernel_us)                \
+    {                                                                      \
+        FSDP_STACK("fsdp-eager", products, attention, vectors, kernel_us), \
+            .kernels = {{{"scale_mask", 0.5},                              \
+                         {"softmax", 0.5},                                 \
+                         {"rmsnorm", 8},                                   \
+                         {"rmsnorm_grad", 14},                             \
+                         {"rope", 3},                                      \
+                         {"swiglu", 2},                                    \
+                         {"swiglu_grad", 3}},                              \
+                        7},                                                \
+            .traffic = {                                                   \
+                {{"rmsnorm", 9},                                           \
+                 {"rmsnorm_grad", 14},                                     \
+                 {"rope", 5},                                              \
+                 {"swiglu", 1.67},                                         \
+                 {"swiglu_grad", 1.8}},                                    \
+                5                                                          \
+            }                                                              \
     }
 
 const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
@@ -226,6 +251,7 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
                    5},
     },
     FSDP(0.7472, 0.6225, 0.4277, 48),
+    FSDP_EAGER(0.7472, 0.6225, 0.4277, 48),
     /* Megatron Core with Transformer Engine. They compute the gradients of biases together with
        conversions, do not copy parts of q, k and v, and compute q, k and v in one product, as well
        as gate and up, so that fewer gradients are added. */
@@ -259,11 +285,13 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
     },
 };
 
+#define LIKE_H100(machine)                                \
+    {machine, FSDP(0.6035, 0.3537, 0.4813, 23.7)}, {      \
+        machine, FSDP_EAGER(0.6035, 0.3537, 0.4813, 23.7) \
+    }
 const syn__stack_variant syn__stack_variants[] = {
-    {"h100", FSDP(0.6035, 0.3537, 0.4813, 23.7)},   {"h200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
-    {"b200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},   {"b300", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
-    {"gb200", FSDP(0.6035, 0.3537, 0.4813, 23.7)},  {"gb300", FSDP(0.6035, 0.3537, 0.4813, 23.7)},
-    {"mi300x", FSDP(0.6035, 0.3537, 0.4813, 23.7)}, {NULL, {.name = ""}},
+    LIKE_H100("h100"),  LIKE_H100("h200"),  LIKE_H100("b200"),   LIKE_H100("b300"),
+    LIKE_H100("gb200"), LIKE_H100("gb300"), LIKE_H100("mi300x"), {NULL, {.name = ""}},
 };
 
 /* ---- Machines ---- */

@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 #define SYN__HARDWARE_PRESETS 10
-#define SYN__STACK_PRESETS    5
+#define SYN__STACK_PRESETS    6
 extern const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL ends it */
 extern const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1];
 /* A machine without its own stack is combined with one of syn__stack_presets. */

@@ -80,7 +80,8 @@ def megatron_core_error(row):
 def torchtitan_errors(row):
     """The errors of time and peak memory of a row of training_torchtitan.csv: Llama 3 8B with
     samples of 8,192 tokens."""
-    step = synth("--model", "llama-3-8b", "--hw", row["hw"] + "+fsdp", "--dp", row["gpus"],
+    stack = "+fsdp" if row["compile"] == "1" else "+fsdp-eager"
+    step = synth("--model", "llama-3-8b", "--hw", row["hw"] + stack, "--dp", row["gpus"],
                  "--zero", "3", "--micro-batch", "2", "--global-batch", str(2 * int(row["gpus"])),
                  "--max-seq-length", "8192", "--activation-recompute", "op", "--loss", "unfused",
                  "--dtype", "bf16", *["--fp8"] * (row["fp8"] == "1"))

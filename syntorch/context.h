@@ -287,6 +287,11 @@ typedef enum syn_memory_kind {
 void syn_ctx_set_memory_kind(syn_ctx *ctx, syn_tensor t, syn_memory_kind kind);
 /* Divides the peak, when it was reached, by kind. The parts add up to syn_ctx_peak_bytes. */
 void syn_ctx_peak_parts(const syn_ctx *ctx, size_t parts[SYN_MEMORY_KINDS]);
+/* From now on, simulates the memory that PyTorch's caching allocator would reserve for the tensors.
+   Call it before the first tensor is created. */
+syn_status syn_ctx_count_reserved(syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
+/* The bytes that it has reserved so far; 0 without syn_ctx_count_reserved. */
+size_t syn_ctx_reserved_bytes(const syn_ctx *ctx);
 
 SYN_API_END
 #endif

@@ -137,6 +137,7 @@ syn_status syn__storages_out_of_memory(const syn_storages *s, size_t bytes, cons
 static syn_status take_buffer(syn_storages *s, size_t bytes, syn_memory_kind kind, uint32_t *number,
                               syn_error *err) {
     const uint16_t c = class_of(bytes);
+    uint32_t block = 0;
     size_t used;
     SYN_TRY(grow_tables(s, err));
     if (!syn_add_size(s->used_bytes, class_bytes(c), &used))
@@ -150,6 +151,9 @@ static syn_status take_buffer(syn_storages *s, size_t bytes, syn_memory_kind kin
         *number = new_buffer(s, c);
     }
     if (!*number) return syn__storages_out_of_memory(s, bytes, "a tensor", err);
+    if (s->caching) SYN_TRY(syn__caching_take(s->caching, bytes, &block, err));
+    s->at[*number].block = block;
+    s->at[*number].bytes = bytes;
     s->used_bytes = used;
     s->used_by[kind] += class_bytes(c);
     if (used <= s->peak_bytes) return SYN_OK;
@@ -159,7 +163,9 @@ static syn_status take_buffer(syn_storages *s, size_t bytes, syn_memory_kind kin
 }
 
 /* Counts a buffer that is no longer in use. */
-static void count_unused(syn_storages *s, const syn_storage *storage) {
+static void count_unused(syn_storages *s, syn_storage *storage) {
+    if (storage->block) syn__caching_give(s->caching, storage->block);
+    storage->block = 0;
     s->used_bytes -= class_bytes(storage->size_class);
     s->used_by[storage->kind] -= class_bytes(storage->size_class);
 }
@@ -212,9 +218,9 @@ syn_status syn__storage_restore(syn_storages *s, uint32_t number, syn_error *err
     uint32_t from;
     if (!s->at[number].evicted) return SYN_OK;
     const syn_storage *storage = &s->at[number];
-    SYN_TRY(take_buffer(s, class_bytes(storage->size_class), (syn_memory_kind)storage->kind, &from,
-                        err));
+    SYN_TRY(take_buffer(s, storage->bytes, (syn_memory_kind)storage->kind, &from, err));
     s->at[number].data = s->at[from].data;
+    s->at[number].block = s->at[from].block;
     s->at[number].evicted = false;
     vacate(s, from);
     return SYN_OK;
@@ -263,4 +269,6 @@ void syn__storages_free(syn_storages *s) {
         if (s->at[i].data) s->backend->free(s->device, s->at[i].data);
     syn_free(s->at);
     syn_free(s->buckets);
+    if (s->caching) syn__caching_close(s->caching);
+    syn_free(s->caching);
 }

@@ -8,6 +8,7 @@
 #define SYNTORCH_STORAGE_PRIVATE_H
 
 #include "syntorch/backend.h"
+#include "syntorch/caching_allocator.h"
 #include "syntorch/context.h"
 
 #ifdef __cplusplus
@@ -33,6 +34,8 @@ typedef struct syn_storage {
                                  is saved */
     uint32_t leaf;            /* index + 1 in the context's leaves; 0: its tensor is no leaf */
     uint32_t grads;           /* number of gradients in it */
+    uint32_t block;           /* in syn_storages.caching; 0: none */
+    size_t bytes;             /* that were asked for; the buffer may be larger */
     uint16_t size_class;
     uint8_t kind;  /* syn_memory_kind */
     bool released; /* released while still in use; the last use frees it */
@@ -55,8 +58,9 @@ typedef struct syn_storages {
     size_t used_bytes, peak_bytes; /* bytes of storages in use: now, and the peak */
     size_t used_by[SYN_MEMORY_KINDS], peak_by[SYN_MEMORY_KINDS]; /* these bytes by kind */
     size_t held_bytes;                                           /* bytes in use or in the pool */
-    uint64_t visits; /* for tests of the cost of syn_release: number of storages that
-                        it visited */
+    syn__caching *caching; /* NULL: not simulated (syn_ctx_count_reserved) */
+    uint64_t visits;       /* for tests of the cost of syn_release: number of storages that
+                              it visited */
 } syn_storages;
 
 /* Allocates a storage with undefined contents. tensor: number of its owner, higher than that of any

@@ -339,3 +339,15 @@ void syn_ctx_set_memory_kind(syn_ctx *ctx, syn_tensor t, syn_memory_kind kind) {
 void syn_ctx_peak_parts(const syn_ctx *ctx, size_t parts[SYN_MEMORY_KINDS]) {
     memcpy(parts, ctx->storages.peak_by, sizeof ctx->storages.peak_by);
 }
+
+syn_status syn_ctx_count_reserved(syn_ctx *ctx, syn_error *err) {
+    if (ctx->storages.caching) return SYN_OK;
+    ctx->storages.caching = syn_calloc(1, sizeof *ctx->storages.caching);
+    return ctx->storages.caching
+               ? SYN_OK
+               : SYN_FAIL_NOMEM(err, sizeof *ctx->storages.caching, "a simulated allocator");
+}
+
+size_t syn_ctx_reserved_bytes(const syn_ctx *ctx) {
+    return ctx->storages.caching ? ctx->storages.caching->reserved_bytes : 0;
+}

@@ -104,7 +104,8 @@ typedef struct pretrain {
     /* The following fields are for predictions and traces. */
     double *stage_bytes;                     /* peak memory of a rank, by pipeline stage */
     double (*stage_parts)[SYN_MEMORY_KINDS]; /* its parts; all 0: unknown */
-    syn_ctx **shorter;                       /* by stage; see pretrain_shorter_step */
+    double *stage_reserved;          /* what PyTorch's allocator would reserve for it; 0: unknown */
+    syn_ctx **shorter;               /* by stage; see pretrain_shorter_step */
     struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
                                         sweep */
     bool predicts;                   /* the run only predicts a step and writes no files */

@@ -433,7 +433,9 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
                         "--buckets has no effect on one data-parallel rank; omit it");
     const size_t stages = (size_t)run->launch.parallel.pp;
     run->stage_parts = syn_calloc(stages, sizeof *run->stage_parts);
-    if (!(run->stage_bytes = syn_calloc(stages, sizeof *run->stage_bytes)) || !run->stage_parts)
+    run->stage_reserved = syn_calloc(stages, sizeof *run->stage_reserved);
+    if (!(run->stage_bytes = syn_calloc(stages, sizeof *run->stage_bytes)) || !run->stage_parts ||
+        !run->stage_reserved)
         return SYN_FAIL_NOMEM(err, stages * sizeof *run->stage_bytes, "peak memory");
     SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));
@@ -547,6 +549,7 @@ uint64_t pretrain_plan(void *user) {
 void pretrain_free(pretrain *run) {
     output_lock_release(&run->save_lock);
     syn_free(run->stage_parts);
+    syn_free(run->stage_reserved);
     output_lock_release(&run->trace_lock);
     pretrain_free_trace(run);
     for (int32_t i = 0; run->shorter && i < run->launch.parallel.pp; i++)

@@ -77,6 +77,10 @@ static void set_memory(const pretrain *run, const syn_ctx *ctx, uint32_t stage, 
         if (units > 0) *bytes += units * ((double)parts[k] - (double)shorter[k]);
         run->stage_bytes[stage] += *bytes;
     }
+    double *reserved = &run->stage_reserved[stage];
+    *reserved = (double)syn_ctx_reserved_bytes(ctx);
+    if (units > 0)
+        *reserved += units * (*reserved - (double)syn_ctx_reserved_bytes(run->shorter[stage]));
 }
 
 /* ---- Recorded steps ---- */
@@ -264,12 +268,20 @@ static void print_parts(const double parts[SYN_MEMORY_KINDS]) {
         cli_bytes_text(parts[SYN_MEMORY_OTHER], a, sizeof a));
 }
 
+static void print_reserved(double bytes) {
+    char text[32];
+    if (bytes > 0)
+        printf("        PyTorch's caching allocator would reserve %s\n",
+               cli_bytes_text(bytes, text, sizeof text));
+}
+
 static void print_memory(const pretrain *run, const sweep_times *t) {
     char text[32];
     cli_bytes_text(t->rank_bytes, text, sizeof text);
     if (t->stages < 2) {
         printf("memory: %s per rank\n", text);
         print_parts(run->stage_parts[0]);
+        print_reserved(run->stage_reserved[0]);
         return;
     }
     printf("memory: %s per rank of stage %d, which needs most", text, t->fullest);
@@ -278,10 +290,13 @@ static void print_memory(const pretrain *run, const sweep_times *t) {
                cli_bytes_text(run->stage_bytes[i], text, sizeof text));
     printf("\n");
     print_parts(run->stage_parts[t->fullest]);
+    print_reserved(run->stage_reserved[t->fullest]);
 }
 
-/* Adds "memory": {...} with the peak and, if they are known, its parts. */
-static void put_memory(double peak, const double parts[SYN_MEMORY_KINDS], syn_sink *out) {
+/* Adds "memory": {...} with the peak and, if they are known, its parts and the bytes that PyTorch's
+   allocator would reserve. */
+static void put_memory(double peak, const double parts[SYN_MEMORY_KINDS], double reserved,
+                       syn_sink *out) {
     static const char *const names[SYN_MEMORY_KINDS] = {
         [SYN_MEMORY_WEIGHTS] = "weights",
         [SYN_MEMORY_GRADIENTS] = "gradients",
@@ -291,6 +306,7 @@ static void put_memory(double peak, const double parts[SYN_MEMORY_KINDS], syn_si
     syn_sink_printf(out, "\"memory\": {\"peak_bytes\": %.0f", peak);
     for (int k = 0; k < SYN_MEMORY_KINDS && parts[SYN_MEMORY_WEIGHTS] > 0; k++)
         syn_sink_printf(out, ", \"%s_bytes\": %.0f", names[k], parts[k]);
+    if (reserved > 0) syn_sink_printf(out, ", \"reserved_bytes\": %.0f", reserved);
     syn_sink_text(out, "}");
 }
 
@@ -338,11 +354,12 @@ static void put_own(const pretrain *run, syn_sink *out) {
     syn_sink_text(out, ", \"extrapolations\": ");
     extrapolation_json(&t->extrapolated, out);
     syn_sink_printf(out, ", \"fits\": %s, ", sweep_fits(&run->hw, t) ? "true" : "false");
-    put_memory(t->rank_bytes, run->stage_parts[t->fullest], out);
+    put_memory(t->rank_bytes, run->stage_parts[t->fullest], run->stage_reserved[t->fullest], out);
     syn_sink_text(out, ", \"stages\": [");
     for (int32_t i = 0; i < t->stages; i++) {
         syn_sink_text(out, i > 0 ? ", {" : "{");
-        put_memory(t->stages > 1 ? run->stage_bytes[i] : t->rank_bytes, run->stage_parts[i], out);
+        put_memory(t->stages > 1 ? run->stage_bytes[i] : t->rank_bytes, run->stage_parts[i],
+                   run->stage_reserved[i], out);
         syn_sink_text(out, "}");
     }
     syn_sink_text(out, "]");

@@ -1,5 +1,6 @@
 /* Training on one rank: batches, steps, validation, and when to save and trace. */
 #include <math.h>
+#include <string.h>
 
 #include "models/training/pretraining.h"
 #include "models/training/trainer.h"
@@ -313,6 +314,16 @@ static syn_status all_steps(pretrain_worker *r, syn_error *err) {
     return SYN_OK;
 }
 
+/* Whether the run predicts a program that allocates its tensors with PyTorch. */
+static bool predicts_pytorch(const launch *l) {
+    static const char *const stacks[] = {"pytorch-eager", "megatron", "fsdp", "fsdp-eager",
+                                         "megatron-core"};
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++)
+        if (l->device == SYN_DEVICE_META && l->hw && strcmp(l->hw->stack.name, stacks[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Runs `steps` in a new context, which the caller frees. */
 static syn_status run_in_context(pretrain_worker *r, syn_ctx **ctx,
                                  syn_status (*steps)(pretrain_worker *r, syn_error *err),
@@ -322,6 +333,7 @@ static syn_status run_in_context(pretrain_worker *r, syn_ctx **ctx,
     SYN_TRY(syn_ctx_set_threads(r->ctx, r->run->launch.threads, err));
     syn_ctx_set_overlap(r->ctx, true);
     syn_ctx_set_hashing(r->ctx, false);
+    if (predicts_pytorch(&r->run->launch)) SYN_TRY(syn_ctx_count_reserved(r->ctx, err));
     syn_status s = pretrain_make_rank(r, err);
     if (s == SYN_OK) s = steps(r, err);
     pretrain_free_rank(r);

@@ -39,9 +39,13 @@ static syn_status use(finder *f, uint32_t event) {
     uint32_t own;
     if (e->kind != SYN__KINETO_OP && e->kind != SYN__KINETO_LIBRARY) return SYN_OK;
     SYN_TRY(syn__walk_node(f->walk, e->node, &node, f->err));
+    const bool side = node->n_outputs > 1 || node->phase == SYN_PHASE_RECOMPUTE;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         SYN_TRY(owner(f, node->outputs[i], &own));
         if (f->lives[own].first == 0) f->lives[own].first = event + 1;
+        /* A result of the run stays. An output beside others, or a recomputed one, need not be a
+           result: forward does not read what is saved for backward. */
+        if (side && f->lives[own].last == 0) f->lives[own].last = event + 1;
     }
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         SYN_TRY(owner(f, node->inputs[i], &own));

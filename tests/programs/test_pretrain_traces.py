@@ -182,6 +182,24 @@ def asked_for(runs):
                       f"{name}, {flags}: stacks")
 
 
+def memory_of_recomputation(runs):
+    """The memory profile ends with the same tensors with and without recomputation: those that are
+    recomputed but not needed are freed."""
+    ends, peaks = {}, {}
+    for mode in ("none", "full", "op"):
+        out = runs.path("memory_" + mode)
+        done = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--batch-size",
+                          "8", "--gradient-accumulation-steps", "4", "--num-gpus", "2", "--tp", "2",
+                          "--max-steps", "2", "--enable-tracing", "--device", "meta", "--out-dir",
+                          out, "--activation-recompute", mode)
+        check(done.returncode == 0, f"{mode}: {done.stderr}")
+        with open(os.path.join(out, "trace_memory.csv"), encoding="utf-8") as f:
+            rows = [line.split(",")[2] for line in f if line.startswith("0,")]
+        ends[mode], peaks[mode] = int(rows[-1]), max(map(int, rows))
+    check(len(set(ends.values())) == 1, f"bytes at the end: {ends}")
+    check(peaks["full"] < peaks["op"] < peaks["none"], f"peaks: {peaks}")
+
+
 def pictures(runs):
     """--visualize-trace draws a graph of the first rank and, on several ranks, one of the
     communication. Without graphviz, the run prints a warning and continues."""
@@ -253,6 +271,7 @@ with tempfile.TemporaryDirectory() as work:
     windows(program)
     schedules(program)
     asked_for(program)
+    memory_of_recomputation(program)
     pictures(program)
     full_disk(program)
     resumed_trace(program)

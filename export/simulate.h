@@ -83,9 +83,9 @@ typedef struct syn_simulate_options {
     size_t n_scaled;                /* at most SYN_MAX_SCALED */
     /* Consecutive compute nodes of a stream, in the order of their ids, run as one kernel if each
        matches one of the patterns of the same element of `fused` and depends on the one before it.
-       The slowest node keeps its time, also after `to` and `scaled`, and the others take no time.
-       Dependencies stay as they are. A node that depends on a node between the kernels, such as a
-       collective, is not fused with kernels before that node. */
+       The first node takes the time of the slowest, also after `to` and `scaled`, and the others
+       take no time. A node that must wait for another stream, such as for a collective, is not
+       fused with the nodes before it. */
     const syn_fused_nodes *fused;
     size_t n_fused;       /* at most SYN_MAX_FUSED */
     bool traffic;         /* also find out how many bytes ranks send to each other */

@@ -263,6 +263,17 @@ def between(kernel):
         write("apart", {r: nodes(deps) for r in range(2)}, {1: [0, 1]})
         said = fused("apart", "--fuse", "linear*+gelu*")
         check(said == (ends_us, *sizes), f"with dependencies on {deps}: {said}")
+    # the collective needs the fused kernel's output, and the copy needs both: 10 + 10 + 1
+    write("apart", {r: [kernel(1, "linear", 1, []), coll(2, ALL_REDUCE, 64, 1, [1], 10),
+                        kernel(3, "gelu", 10, [1]), kernel(4, "copy", 1, [2, 3])]
+                    for r in range(2)}, {1: [0, 1]})
+    said = fused("apart", "--fuse", "linear*+gelu*")
+    check(said == (21, 4, 2), f"a collective that needs the first kernel: {said}")
+    # the fused kernel would have to wait for the collective, which has a lower id
+    write("apart", {r: [coll(1, ALL_REDUCE, 64, 1, [], 50), kernel(2, "linear", 10, []),
+                        kernel(3, "gelu", 1, [1, 2])] for r in range(2)}, {1: [0, 1]})
+    said = fused("apart", "--fuse", "linear*+gelu*")
+    check("no consecutive kernels" in str(said), f"an input that comes late: {said}")
     # files may list nodes in another order than that of their ids
     write("apart", {0: list(reversed(nodes([1, 2]))), 1: nodes([1, 2])}, {1: [0, 1]})
     said = fused("apart", "--fuse", "linear*+gelu*")

@@ -311,7 +311,8 @@ static void print_machines(const syn_simulation *after, const machines *m) {
            syn_hardware_title(&m->from, from, sizeof from), after->n_predicted, after->n_compute);
     if (after->n_predicted < after->n_compute)
         printf("note: the times of the other %" PRIu64
-               " compute nodes are scaled by the ratio of predictions from their flops and bytes\n",
+               " compute nodes are scaled by the ratio of predictions from their flops and bytes, "
+               "or kept if they have none\n",
                after->n_compute - after->n_predicted);
 }
 

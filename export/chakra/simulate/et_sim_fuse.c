@@ -26,21 +26,21 @@ syn_status syn__sim_check_fused(const syn_simulate_options *options, syn_error *
 
 /* The last kernels of a stream, which run as one. */
 typedef struct fused_run {
-    uint32_t number;        /* 0: none */
-    uint32_t n;             /* kernels */
-    uint32_t last, slowest; /* last: node of the file; slowest: node of the program */
-    uint64_t first_id;
-    uint64_t mask; /* the elements of options->fused that match all of its kernels */
+    uint32_t n;           /* kernels; 0: none */
+    uint32_t last, first; /* last: node of the file; first: node of the program */
+    uint64_t mask;        /* the elements of options->fused that match all of its kernels */
 } fused_run;
 
-/* Whether a kernel depends on the last one of the run, but on nothing that comes after the first
-   one: one kernel cannot wait for a node that may itself wait for a part of it. */
-static bool continues(const fused_run *run, const syn__et_scan *scan, const uint32_t *run_of,
-                      uint32_t node) {
+/* Whether a kernel depends on the last one of the run, and otherwise only on nodes that its stream
+   has already waited for. The fused kernel would have to wait for another node before it starts,
+   and that node may itself wait for a part of the fused kernel. waited: per node, 1 + the last
+   stream that ran it or waited for it. */
+static bool continues(const fused_run *run, const syn__et_scan *scan, const uint32_t *waited,
+                      uint32_t node, uint32_t stream) {
     bool needs_last = false;
     for (uint32_t k = scan->first_dep[node]; k < scan->first_dep[node + 1]; k++) {
         const uint32_t dep = scan->deps[k];
-        if (scan->ids[dep] > run->first_id && run_of[dep] != run->number) return false;
+        if (waited[dep] != stream + 1) return false;
         needs_last = needs_last || dep == run->last;
     }
     return needs_last;
@@ -56,29 +56,31 @@ static void end_run(syn__sim_file *file, const fused_run *run) {
 syn_status syn__sim_fuse(syn__sim_file *file, const syn__et_scan *scan, const uint64_t *masks,
                          syn_error *err) {
     syn__sim_program *p = &file->program;
-    fused_run runs[SYN__SIM_STREAMS] = {{.number = 0}};
-    uint32_t n_runs = 0;
-    uint32_t *run_of = syn_calloc(p->n_nodes + 1u, sizeof *run_of); /* per node of the file */
-    if (run_of == NULL)
-        return SYN_FAIL_NOMEM(err, p->n_nodes * sizeof *run_of, "the nodes of a trace");
+    fused_run runs[SYN__SIM_STREAMS] = {{.n = 0}};
+    uint32_t *waited = syn_calloc(p->n_nodes + 1u, sizeof *waited); /* per node of the file */
+    if (waited == NULL)
+        return SYN_FAIL_NOMEM(err, p->n_nodes * sizeof *waited, "the nodes of a trace");
     for (uint32_t i = 0; i < p->n_nodes; i++) {
         const uint32_t node = syn__et_scan_by_id(scan, i);
         if ((p->kinds[i] & ((1u << SYN__SIM_KIND_BITS) - 1)) != SYN__SIM_COMPUTE) continue;
-        fused_run *run = &runs[p->kinds[i] >> SYN__SIM_KIND_BITS];
-        if ((run->mask & masks[node]) == 0 || !continues(run, scan, run_of, node)) {
+        const uint32_t stream = p->kinds[i] >> SYN__SIM_KIND_BITS;
+        fused_run *run = &runs[stream];
+        if ((run->mask & masks[node]) == 0 || !continues(run, scan, waited, node, stream)) {
             end_run(file, run);
-            *run = (fused_run){++n_runs, 1, node, i, scan->ids[node], masks[node]};
+            *run = (fused_run){1, node, i, masks[node]};
         } else {
-            const bool slower = p->values[i] > p->values[run->slowest];
-            p->values[slower ? run->slowest : i] = 0;
-            if (slower) run->slowest = i;
+            /* The first kernel waits for all inputs, and the others end when it ends. */
+            if (p->values[i] > p->values[run->first]) p->values[run->first] = p->values[i];
+            p->values[i] = 0;
             run->n++;
             run->last = node;
             run->mask &= masks[node];
         }
-        run_of[node] = run->number;
+        for (uint32_t k = scan->first_dep[node]; k < scan->first_dep[node + 1]; k++)
+            waited[scan->deps[k]] = stream + 1;
+        waited[node] = stream + 1;
     }
     for (uint32_t i = 0; i < SYN__SIM_STREAMS; i++) end_run(file, &runs[i]);
-    syn_free(run_of);
+    syn_free(waited);
     return SYN_OK;
 }

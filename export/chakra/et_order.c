@@ -8,16 +8,22 @@
 
 typedef struct collective {
     uint32_t node, group;
-    uint32_t next; /* index of the stream's next collective; NONE: there is none */
-    uint32_t send; /* the send that it follows; NONE: it does not move */
+    uint32_t next;  /* index of the stream's next collective; NONE: there is none */
+    uint32_t users; /* the collectives that depend on it: index into uses; NONE: there are none */
+    uint32_t send;  /* the send that it follows; NONE: it does not move */
 } collective;
 
 typedef struct sorter {
     const syn_graph *graph;
     uint32_t rank;
-    uint32_t *limit; /* per node: the first node that must come after it; NONE: there is none */
+    uint32_t *limit; /* per node: the first node that must come after it, except for collectives
+                        after a collective; NONE: there is none */
     collective *all;
     size_t n, cap;
+    struct use {
+        uint32_t user, next; /* index of the collective; the next use; NONE: there is none */
+    } * uses;
+    size_t n_uses, uses_cap;
     uint32_t *sends, *barriers, *last; /* last: per stream, 1 + index of its last collective */
     size_t n_sends, sends_cap, n_barriers, barriers_cap, n_last, last_cap;
     int32_t *peers;
@@ -60,20 +66,45 @@ static syn_status follow_stream(sorter *s, uint32_t index, const syn_node *node,
     }
     SYN_TRY(syn_grow(&s->all, &s->cap, s->n + 1, sizeof *s->all, err));
     if (*last != 0) s->all[*last - 1].next = (uint32_t)s->n;
-    s->all[s->n++] = (collective){index, node->group, NONE, NONE};
+    s->all[s->n++] = (collective){index, node->group, NONE, NONE, NONE};
     *last = (uint32_t)s->n;
     return SYN_OK;
 }
 
+/* The collective of a node; NULL: the node is none. */
+static collective *collective_at(const sorter *s, uint32_t node) {
+    size_t low = 0, high = s->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (s->all[middle].node < node) low = middle + 1;
+        else high = middle;
+    }
+    return low < s->n && s->all[low].node == node ? &s->all[low] : NULL;
+}
+
+/* Notes what the node depends on. A collective may depend on one that moves, too; the node will be
+   number s->n. */
+static syn_status read_deps(sorter *s, uint32_t index, const syn_node *node, syn_error *err) {
+    for (uint32_t i = 0; i < node->n_deps; i++) {
+        const uint32_t dep = node->deps[i].node;
+        collective *of = node->kind == SYN_NODE_COLLECTIVE ? collective_at(s, dep) : NULL;
+        if (of == NULL && dep < index) limit_to(s, dep, index);
+        if (of == NULL) continue;
+        SYN_TRY(syn_grow(&s->uses, &s->uses_cap, s->n_uses + 1, sizeof *s->uses, err));
+        s->uses[s->n_uses] = (struct use){(uint32_t)s->n, of->users};
+        of->users = (uint32_t)s->n_uses++;
+    }
+    return SYN_OK;
+}
+
 static syn_status read_node(sorter *s, uint32_t index, const syn_node *node, syn_error *err) {
-    for (uint32_t i = 0; i < node->n_deps; i++)
-        if (node->deps[i].node < index) limit_to(s, node->deps[i].node, index);
     if (node->kind == SYN_NODE_SEND)
         SYN_TRY(add_index(&s->sends, &s->n_sends, &s->sends_cap, index, err));
     if (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV)
         SYN_TRY(add_peer(s, node->peer, err));
     if (node->kind == SYN_NODE_COLLECTIVE && node->comm == SYN_COMM_BARRIER)
         return add_index(&s->barriers, &s->n_barriers, &s->barriers_cap, index, err);
+    SYN_TRY(read_deps(s, index, node, err));
     return follow_stream(s, index, node, err);
 }
 
@@ -101,6 +132,12 @@ static bool has_peer(const sorter *s, uint32_t id) {
     return false;
 }
 
+/* The first position that is too late for a collective before collective number `next`. */
+static uint32_t end_before(const sorter *s, uint32_t next) {
+    const collective *c = &s->all[next];
+    return c->send != NONE ? c->send + 1 : c->node;
+}
+
 /* Decides for each collective which send it follows, from the last to the first. */
 static bool decide(sorter *s) {
     size_t send = s->n_sends, barrier = s->n_barriers;
@@ -111,11 +148,9 @@ static bool decide(sorter *s) {
         while (barrier > 0 && s->barriers[barrier - 1] > c->node) barrier--;
         uint32_t limit = s->limit[c->node];
         if (barrier < s->n_barriers && s->barriers[barrier] < limit) limit = s->barriers[barrier];
-        if (c->next != NONE) {
-            const collective *next = &s->all[c->next];
-            const uint32_t end = next->send != NONE ? next->send + 1 : next->node;
-            if (end < limit) limit = end;
-        }
+        if (c->next != NONE && end_before(s, c->next) < limit) limit = end_before(s, c->next);
+        for (uint32_t u = c->users; u != NONE; u = s->uses[u].next)
+            if (end_before(s, s->uses[u].user) < limit) limit = end_before(s, s->uses[u].user);
         size_t k = send;
         while (k < s->n_sends && s->sends[k] < limit) k++;
         if (k == send || has_peer(s, c->group)) continue;
@@ -165,6 +200,7 @@ syn_status syn__et_order(const syn_graph *graph, uint32_t rank, uint32_t **order
     const syn_status status = sort_nodes(&s, order, err);
     syn_free(s.limit);
     syn_free(s.all);
+    syn_free(s.uses);
     syn_free(s.sends);
     syn_free(s.barriers);
     syn_free(s.last);

@@ -126,6 +126,13 @@ static void test_sends_before_earlier_collectives(void) {
         {.kind = COLL, .stream = 1, .group = 1, .comm = SYN_COMM_ALL_REDUCE, .deps = "d7"}};
     /* The first two all-reduces follow the send. The send needs the all-gather. */
     CHECK_PLAN(rows, "1: 2:c1 3:d2 4:c2d3 5:d4 6:c3,5d1o3,5 7:c6d1 8:c4d6 9:c7d8");
+    /* The second collective needs the first one, and both follow the send. */
+    const et_row chained[] = {
+        {.kind = COMP},
+        all_reduce,
+        {.kind = COLL, .stream = 2, .group = 1, .comm = SYN_COMM_ALL_GATHER, .deps = "d1"},
+        send};
+    CHECK_PLAN(chained, "1: 2:d1 3:c2d1o2 4:d3");
     /* A collective stays where it is if its group contains the receiver, before a barrier, before
        a node that uses it, also through a view, and before a node of its stream. */
     const et_row to_member[] = {

@@ -34,8 +34,9 @@ syn_status rank_list(int32_t **ranks, size_t *n, const char *text, int32_t n_ran
             s = SYN_FAIL(err, SYN_E_INVALID,
                          "--ranks '%.60s' is not a list of ranks such as 0-7,16", text);
         else if (last >= n_ranks)
-            s = SYN_FAIL(err, SYN_E_INVALID, "--ranks has rank %d, but the highest rank is %d",
-                         (int)last, (int)n_ranks - 1);
+            s = SYN_FAIL(err, SYN_E_INVALID,
+                         "--ranks '%.60s' has a rank above the highest rank, which is %d", text,
+                         (int)n_ranks - 1);
         else s = syn_grow(ranks, &cap, *n + (size_t)(last - first) + 1, sizeof **ranks, err);
         for (int32_t r = first; s == SYN_OK && r <= last; r++) (*ranks)[(*n)++] = r;
         if (s == SYN_OK && *at == '\0') return SYN_OK;

@@ -167,6 +167,11 @@ syn_status syn_stamp_more(const char *prefix, const int32_t *ranks, size_t n,
     recorded first;
     if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no rank was given");
     SYN_TRY(syn__et_files_of_prefix(&files, prefix, strlen(prefix), err));
+    if (files.groups == NULL) {
+        syn__et_files_close(&files);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the set '%.200s' is incomplete: it has no comm_group.json", prefix);
+    }
     const size_t known = file_below(&files, ranks[0]);
     syn_status s = open_file(&first, files.list[known].path, err);
     if (s == SYN_OK) {

@@ -103,6 +103,7 @@ def stamped_later():
               all(filecmp.cmp(a, b, shallow=False) for a, b in pairs), f"{model} {layout}: stamp")
     for options, said in ((("--input", "few0", "--ranks", "8"), "rank 8 does not exist: the set"),
                           (("--input", "few0", "--ranks", "x"), "is not a list of ranks"),
+                          (("--input", "few0", "--ranks", "9" * 20), "above the highest rank"),
                           (("--input", "absent", "--ranks", "0"), "neither the file absent nor"),
                           (("--ranks", "0"), "--input and --ranks are required")):
         done = run("stamp", *options)
@@ -112,7 +113,13 @@ def stamped_later():
     done = run("stamp", "--input", "part", "--ranks", "1,47")
     check(done.returncode == 1 and "no file of the set has the program of rank 47" in
           done.stderr.decode() and os.path.exists("part.comm_group.json"), done.stderr.decode())
+    done = run("stamp", "--input", "part", "--ranks", "0-1")
+    check(done.returncode == 0 and b"files that exist are not checked" in done.stdout, done.stdout)
     os.remove("part.1.et")
+    os.rename("part.comm_group.json", "groups.json")
+    done = run("stamp", "--input", "part", "--ranks", "1")
+    check(done.returncode == 1 and b"it has no comm_group.json" in done.stderr, done.stderr)
+    os.rename("groups.json", "part.comm_group.json")
     with open("part.0.et", "rb") as f:
         whole = f.read()
     with open("part.0.et", "wb") as f:

@@ -36,7 +36,7 @@ ROWS = {
     "weights and tokenizers from HuggingFace; saving weights for HuggingFace": [
         (["inference", "--weights", examples("tiny-gpt2"), "--prompt", "The", "--save_weights",
           "saved"], None)],
-    "tensor parallelism, data parallelism with ZeRO, both": [
+    "tensor parallelism, data parallelism with ZeRO, and both combined": [
         ([*GPT, "--tp", "2"], None), ([*TRAIN, "--num-gpus", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--tp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--tp", "2", "--zero", "1"], None),

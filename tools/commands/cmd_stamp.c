@@ -24,11 +24,10 @@ static const cli_program program = {
     "Writes the files of further ranks of a trace set that has one rank of each program.", options,
     examples, false};
 
-static syn_status stamp(syn_stamp_counts *written, syn_error *err) {
+static syn_status stamp(syn_stamp_counts *written, size_t *n, syn_error *err) {
     int32_t *ranks;
-    size_t n;
-    SYN_TRY(rank_list(&ranks, &n, args.ranks, SYN_MAX_WORLD, err));
-    const syn_status s = syn_stamp_more(args.input, ranks, n, written, err);
+    SYN_TRY(rank_list(&ranks, n, args.ranks, SYN_MAX_WORLD, err));
+    const syn_status s = syn_stamp_more(args.input, ranks, *n, written, err);
     syn_free(ranks);
     return s;
 }
@@ -37,14 +36,16 @@ int command_stamp(int argc, char **argv) {
     syn_error err = {0};
     char shown[CLI_SHOWN_BYTES], bytes[32];
     syn_stamp_counts written;
+    size_t n;
     const int code = cli_parse(&program, argc, argv);
     if (code != CLI_RUN) return code;
     if (!args.input || !args.ranks)
         return cli_fail(&program, CLI_USAGE, "--input and --ranks are required");
-    if (stamp(&written, &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    if (stamp(&written, &n, &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     printf("written: %s.*, %llu more ranks with %llu nodes, %s\n",
            cli_shown(args.input, shown, sizeof shown), (unsigned long long)written.files,
            (unsigned long long)written.nodes,
            cli_bytes_text((double)written.bytes, bytes, sizeof bytes));
+    if (written.files < n) printf("note: files that exist are not checked and not written again\n");
     return CLI_OK;
 }

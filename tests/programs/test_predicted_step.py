@@ -34,7 +34,7 @@ RUN = ["--model", "gpt2", "--num-gpus", "4", "--tp", "2", "--batch-size", "3",
        "--max-seq-length", "128", "--gradient-accumulation-steps", "2"]
 PREDICTED = ("predicted step: ", "limits: ", "prediction error: ", "memory: ",
              "        at the peak: ", "extrapolated: ",
-             "suggestions: ")
+             "        PyTorch's caching allocator", "suggestions: ")
 
 
 def printed(out):

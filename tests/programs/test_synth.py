@@ -105,7 +105,9 @@ def stamped_later():
                           (("--input", "few0", "--ranks", "x"), "is not a list of ranks"),
                           (("--input", "few0", "--ranks", "9" * 20), "above the highest rank"),
                           (("--input", "absent", "--ranks", "0"), "neither the file absent nor"),
-                          (("--ranks", "0"), "--input and --ranks are required")):
+                          (("--ranks", "0"), "a prefix is needed"),
+                          (("few0", "few1", "--rank", "0"), "accepts one prefix, not 2"),
+                          (("few0",), "--ranks is required")):
         done = run("stamp", *options)
         check(done.returncode != 0 and said in done.stderr.decode(), done.stderr.decode())
     os.rename("few1.comm_group.json", "part.comm_group.json")
@@ -372,6 +374,10 @@ def failures():
         done = synth(*one)
         check(done.returncode == 1 and "9 ranks need 2 nodes of 8" in done.stderr, done.stderr)
         check(synth(*one, "--dp", "8").returncode == 0, "one node")
+    done = subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta", "--model", "gpt2",
+                           "--num-gpus", "9", "--hw", "one_node.json"], capture_output=True,
+                          text=True, check=False)
+    check(done.returncode == 1 and "9 ranks need 2 nodes of 8" in done.stderr, done.stderr)
     if shutil.disk_usage(".").free < 10 ** 12:
         done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
         check(done.returncode == 1 and "the set needs about 1" in done.stderr and

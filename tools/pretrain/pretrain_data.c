@@ -382,7 +382,8 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "megatron", err));
         syn_hardware_set_sharing(&run->hw, run->launch.ranks);
-        if (run->args->out) SYN_TRY(syn_hardware_check_nodes(&run->hw, run->launch.ranks, err));
+        if (run->launch.device == SYN_DEVICE_META)
+            SYN_TRY(syn_hardware_check_nodes(&run->hw, run->launch.ranks, err));
         if (run->args->fp8) SYN_TRY(syn_hardware_use_fp8(&run->hw, err));
         choose_ranks(run);
     }

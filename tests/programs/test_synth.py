@@ -374,10 +374,14 @@ def failures():
         done = synth(*one)
         check(done.returncode == 1 and "9 ranks need 2 nodes of 8" in done.stderr, done.stderr)
         check(synth(*one, "--dp", "8").returncode == 0, "one node")
-    done = subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta", "--model", "gpt2",
-                           "--num-gpus", "9", "--hw", "one_node.json"], capture_output=True,
-                          text=True, check=False)
-    check(done.returncode == 1 and "9 ranks need 2 nodes of 8" in done.stderr, done.stderr)
+    two = synth(*small[:-1], "nine", "--dp", "9")
+    check(two.returncode == 0, two.stderr)
+    for program in (["pretrain", "--device", "meta", "--model", "gpt2", "--num-gpus", "9"],
+                    ["inference", "--device", "meta", "--model", "gpt2", "--tp", "12"],
+                    ["syntorch", "what-if", "nine"]):
+        done = subprocess.run([os.path.join(BUILD, program[0]), *program[1:], "--hw",
+                               "one_node.json"], capture_output=True, text=True, check=False)
+        check(done.returncode == 1 and "ranks need 2 nodes of 8" in done.stderr, done.stderr)
     if shutil.disk_usage(".").free < 10 ** 12:
         done = synth(*small, "--pp", "4", "--dp", "65536", "--global-batch", str(65536 * 512))
         check(done.returncode == 1 and "the set needs about 1" in done.stderr and

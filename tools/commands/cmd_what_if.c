@@ -235,6 +235,7 @@ static const char *stack_for(const char *name) {
 static syn_status load_machines(machines *m, const syn_simulation *before, syn_error *err) {
     SYN_TRY(load_from(&m->from, &before->hardware, err));
     SYN_TRY(syn_hardware_load(&m->to, args.hw, stack_for(m->from.stack.name), err));
+    SYN_TRY(syn_hardware_check_nodes(&m->to, (int32_t)before->n_ranks, err));
     if (args.dtype != 0 && before->hardware.has_dtype)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the set names the dtype of its products: omit --dtype");

@@ -195,6 +195,8 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
         run->launch.hw = &run->hw;
         SYN_TRY(syn_hardware_load(&run->hw, name, "serving", err));
         syn_hardware_set_sharing(&run->hw, run->launch.ranks);
+        if (run->launch.device == SYN_DEVICE_META)
+            SYN_TRY(syn_hardware_check_nodes(&run->hw, run->launch.ranks, err));
     }
     if (!run->args->compare) return SYN_OK;
     SYN_TRY(comparison_open(&run->comparison, run->args->compare, run->launch.hw, "serving",

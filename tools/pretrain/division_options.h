@@ -1,8 +1,26 @@
-/* The options that say how ranks divide a model, which pretrain and synth share. */
+/* The options for a training step, which pretrain and synth share. */
 #ifndef TOOLS_DIVISION_OPTIONS_H
 #define TOOLS_DIVISION_OPTIONS_H
 
 #include "tools/pretrain/pretrain.h"
+
+/* How the forward and backward passes compute. */
+#define PASS_OPTIONS                                                                               \
+    {"activation_recompute",                                                                       \
+     CLI_CHOICE,                                                                                   \
+     &pretrain_given.recompute,                                                                    \
+     "none|selective|full|op",                                                                     \
+     "activations to recompute in backward instead of saving them; op: all in a layer except the " \
+     "outputs of attention and of every second matrix product",                                    \
+     0,                                                                                            \
+     0},                                                                                           \
+    {                                                                                              \
+        "loss", CLI_CHOICE, &pretrain_given.loss, "fused|unfused",                                 \
+            "cross-entropy: one op that overwrites the logits with their gradient, or ops in f32 " \
+            "with "                                                                                \
+            "the buffers of PyTorch's cross_entropy",                                              \
+            0, 0                                                                                   \
+    }
 
 #define DIVISION_OPTIONS                                                                           \
     {"tp", CLI_INT, &pretrain_given.tp, "N", "tensor-parallel size", 1, 65536},                    \

@@ -120,14 +120,7 @@ const cli_option pretrain_options[] = {
      "weights, gradients and moments [f32; for a GPU on --device meta: the dtype of the published "
      "checkpoint, else bf16]",
      0, 0},
-    {"activation_recompute", CLI_CHOICE, &pretrain_given.recompute, "none|selective|full|op",
-     "activations to recompute in backward instead of saving them; op: all in a layer except the "
-     "outputs of attention and of every second matrix product",
-     0, 0},
-    {"loss", CLI_CHOICE, &pretrain_given.loss, "fused|unfused",
-     "cross-entropy: one op that overwrites the logits with their gradient, or ops in f32 with the "
-     "buffers of PyTorch's cross_entropy",
-     0, 0},
+    PASS_OPTIONS,
     CLI_GROUP("Traces"),
     {"enable_tracing", CLI_FLAG, &pretrain_given.enable_tracing, NULL,
      "record steps and write their traces", 0, 0},

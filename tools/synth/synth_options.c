@@ -55,14 +55,7 @@ const cli_option synth_options[] = {
      "compute "
      "them; shapes and bytes stay those of --dtype",
      0, 0},
-    {"activation_recompute", CLI_CHOICE, &pretrain_given.recompute, "none|selective|full|op",
-     "activations to recompute in backward instead of saving them; op: all in a layer except the "
-     "outputs of attention and of every second matrix product",
-     0, 0},
-    {"loss", CLI_CHOICE, &pretrain_given.loss, "fused|unfused",
-     "cross-entropy: one op that overwrites the logits with their gradient, or ops in f32 with the "
-     "buffers of PyTorch's cross_entropy",
-     0, 0},
+    PASS_OPTIONS,
     CLI_GROUP("Output"),
     {"out", CLI_TEXT, &pretrain_given.out, "PREFIX",
      "write PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},

@@ -210,7 +210,7 @@ violations() {
     for file in "${!private[@]}"; do
         stem_of "$file"
         if [ $stem = cuda ]; then stem='[a-z]*/cuda/'; fi
-        grep -rlF "\"$file\"" "${layers[@]}" | grep -v "^$stem" | sort | head -n 1 |
+        grep -rlF "\"$file\"" "${layers[@]}" | grep -v "^$stem" | sort | sed -n 1p |
             sed "s|\$|: must not include \"$file\" and with it <${private[$file]}>|" || true
     done
     find "${all[@]}" -type f -regex '.*\.\(c\|h\|cc\|cu\|cuh\|def\)' \

@@ -147,7 +147,7 @@ for header in "${headers[@]}"; do
     for named in $names; do
         case $named in
         */*) [ -f "$include/$named" ] ;;
-        *) find "$include" -name "$named" | grep -q . ;;
+        *) [ -n "$(find "$include" -name "$named")" ] ;;
         esac || fail "$header names $named, which is not installed"
     done
     n=$((n + 1))
@@ -158,7 +158,7 @@ echo "$n installed headers stand alone and name no others"
 
 # A shared library exports the functions and data that installed headers declare, and nothing else.
 # A static library is first linked to a shared one to check the same.
-if cc -dM -E - </dev/null | grep -q __clang__; then
+if grep -q __clang__ <<<"$(cc -dM -E - </dev/null)"; then
     echo "not compared: what is declared and what is exported, for want of gcc"
 else
     shared=$(find "$lib" -name 'libsyntorch.so' -print -quit)
@@ -179,7 +179,7 @@ else
     } | sort -u >"$work/declared"
     difference=$(comm -3 "$work/declared" "$work/exported")
     [ -z "$difference" ] || fail $'declared only, and (moved in) exported only:\n'"$difference"
-    internal=$(grep -vxE 'syn_[a-z0-9_]+|syn__fail' "$work/exported" | head -n 3 || true)
+    internal=$(grep -vxE 'syn_[a-z0-9_]+|syn__fail' "$work/exported" | sed -n 1,3p || true)
     internal+=$(grep '^syn__' "$work/exported" | grep -vx syn__fail || true)
     [ -z "$internal" ] || fail "exported without a public name: $internal"
     [ "$(wc -l <"$work/exported")" -gt 200 ] || fail "only $(wc -l <"$work/exported") exports"

@@ -28,7 +28,7 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
         local what=$1 pattern=$2 hits
         shift 2
         hits=$(printf '%s\0' "$@" | xargs -0 grep -nIE -e "$pattern" -- /dev/null |
-            head -n 5 || true)
+            sed -n 1,5p || true)
         [ -z "$hits" ] || fail "$what:"$'\n'"$hits"
     }
     no 'a path of one machine' '(^|[^A-Za-z0-9_.])/(wor[k]|far[m]|roo[t]|hom[e])/' "${files[@]}"
@@ -37,6 +37,9 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     no 'an unfinished mark' '\b(TOD[O]|FIXM[E]|XX[X]|[Ss]tub[s]?|[Nn]ot (yet )?implemente[d])\b' \
         "${sources[@]}"
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
+    # Under pipefail, a reader that closes its pipe early kills the writer, and the script with it.
+    mapfile -d '' -t scripts < <(printf '%s\0' "${files[@]}" | grep -zE '\.sh$|^dev$|^\.ci/run$')
+    no 'a pipe into head or grep -q' '[|] (head|grep -[a-zA-Z]*[qm])' "${scripts[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
     no 'a banner that is not "---- what ----"' '^(/\*|#) -+ .* -{5,}' "${sources[@]}"
     no 'a comment whose end the formatter put on a line of its own' '^ +\*/$' "${sources[@]}"
@@ -125,7 +128,7 @@ for source in tools/commands/cmd_*.c; do
         helps "$source" "$build/syntorch" "$command"
     else # `syntorch convert pytorch`: convert lists it
         family=${command%%-*} member=${command#*-}
-        "$build/syntorch" "$family" --help 2>&1 | grep -qE "^ +$member " ||
+        grep -qE "^ +$member " <<<"$("$build/syntorch" "$family" --help 2>&1)" ||
             fail "syntorch --help does not list $command"
         helps "$source" "$build/syntorch" "$family" "$member"
     fi
@@ -134,7 +137,7 @@ code=0
 "$build/syntorch" no_such_command >/dev/null 2>&1 || code=$?
 [ $code = 2 ] || fail "syntorch no_such_command: exit $code, not 2"
 for program in inference syntorch; do
-    "$build/$program" --version | grep -qE "^$program [0-9]+\.[0-9]+\.[0-9]+$" ||
+    grep -qxE "$program [0-9]+\.[0-9]+\.[0-9]+" <<<"$("$build/$program" --version)" ||
         fail "$program --version"
 done
 

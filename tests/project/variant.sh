@@ -30,7 +30,7 @@ skip() {
 # quietly COMMAND...: appends output to the build log, and prints errors from it on failure.
 quietly() {
     "$@" >>"$folder/build.log" 2>&1 || {
-        grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | head -n 60 ||
+        grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | sed -n 1,60p ||
             tail -n 40 "$folder/build.log"
         echo "the build with $variant failed (all of it in $folder/build.log)"
         exit 1

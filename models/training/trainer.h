@@ -18,7 +18,7 @@ typedef struct syn_trainer_options {
     int zero;
     syn_bucket_rule buckets;
     syn_dtype reduce_dtype; /* of sums of gradients over ranks (syn_data_parallel_options) */
-    const size_t *chunks; /* syn_data_parallel_options.chunks */
+    const size_t *chunks;   /* syn_data_parallel_options.chunks */
     int n_chunks;
     /* ZeRO 3: the ranks of dp that divide the parameters (NULL: all), `replicas` and `gather` of
      * syn_data_parallel_options, and the units of the parameters (syn_model_units) */

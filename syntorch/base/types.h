@@ -6,7 +6,7 @@
 
 SYN_API_BEGIN
 
-#define SYN_MAX_RANK    6   /* dimensions of a tensor */
+#define SYN_MAX_RANK    6    /* dimensions of a tensor */
 #define SYN_MAX_INPUTS  1001 /* inputs of an op */
 #define SYN_MAX_OUTPUTS 1000
 #define SYN_MAX_LIST    1000 /* tensors in a list that a collective accepts */

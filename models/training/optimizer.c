@@ -444,7 +444,8 @@ static syn_status look_at_part(syn_optimizer *o, size_t param, float *value, syn
 }
 
 /* If several gradients are not finite, names the parameter that was created first. Its gradient is
- * the one that the backward pass computed last. */
+ * the one that the backward pass computed last. Without ZeRO, the squares of the gradient's elements
+ * are examined, which may be infinite although the elements are finite. */
 syn_status syn__optimizer_fail_nonfinite(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
@@ -454,7 +455,8 @@ syn_status syn__optimizer_fail_nonfinite(syn_optimizer *o, syn_error *err) {
         if (o->zero) SYN_TRY(look_at_part(o, i, &value, err));
         if (o->zero ? !isfinite(value) : !is_finite(ctx, syn_square_sum(ctx, &grad, 1), &value))
             return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the gradient of '%s' is %s",
-                            (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
+                            (long long)o->step + 1, p.name,
+                            isnan(value) ? "NaN" : "infinite or too large");
     }
     return SYN_FAIL(err, SYN_E_INVALID,
                     "step %lld: a gradient of another rank is NaN or infinite, or the gradient "

@@ -250,7 +250,12 @@ def test_bert_without_a_tokenizer():
         some = summary(folder, *run, "--mask_id", mask)
         chosen = [(b, t) for b, t in places if want["texts"][b][t] == mask]
         assert [(m["sequence"], m["position"]) for m in some["masks"]] == chosen
-        assert some["masks"][0] == all_of["masks"][places.index(chosen[0])]
+        # The products have other numbers of rows, and are rounded differently.
+        one, same = some["masks"][0], all_of["masks"][places.index(chosen[0])]
+        for p, q in zip(one["predictions"], same["predictions"], strict=True):
+            for key, value in p.items():
+                near = isinstance(value, float) and abs(value - q[key]) <= 1e-5
+                assert near or value == q[key], (one, same)
         text = expect_ok(folder.run(*run))
         assert "at token 0:" in text and "token id" in text and "[MASK]" not in text, text
         for tp in (2, 4):

@@ -11,7 +11,8 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import SOURCE, check, finish  # noqa: E402
-from pretrain_runs import BERT, GPT, LLAMA, Runs, losses, sentences, squad  # noqa: E402
+from pretrain_runs import (BERT, GPT, LLAMA, OVERFLOWING, Runs, losses, sentences,  # noqa: E402
+                           squad)
 
 
 def several_files(runs):
@@ -327,9 +328,10 @@ def unwritable_folders(runs):
 
 REFUSED = [
     (["--hw", "none", "--enable-tracing"], "none"),
-    (["--learning-rate", "1e3", "--max-grad-norm", "0", "--max-seq-length", "64"],
+    (["--learning-rate", "1e3", "--max-grad-norm", "0", "--max-seq-length", "64",
+      "--model-config", "gpt16.json"],
      "step 2: the gradient of 'wte.weight' is NaN; first on rank 0: tensor"),
-    (["--learning-rate", "1e3", "--max-seq-length", "64"],
+    (["--learning-rate", "1e3", "--max-seq-length", "64", "--model-config", "gpt16.json"],
      "step 2: the gradient of 'wte.weight' is NaN; first on rank 0: tensor"),
     (["--model", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not for a gpt2"),
     (["--max-steps", "1", "--enable-tracing"], "step 2 should be traced, but the run has only 1"),
@@ -443,6 +445,7 @@ REFUSED = [
 def refused(runs):
     """Each of these is refused with one sentence."""
     os.symlink(os.path.join(SOURCE, "examples"), runs.path("examples"))
+    runs.configure("gpt16", OVERFLOWING["gpt16"])
     for arguments, sentence in REFUSED:
         done = runs.start(*arguments)
         lines = [line for line in done.stderr.splitlines() if "warning" not in line]

@@ -131,7 +131,7 @@ def messages(folder):
           and warned[3].startswith("pretrain: the run is finished, but "), t.written)
     t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--learning-rate", "1e3",
                   "--max-grad-norm", "0", "--max-seq-length", "64"], 80)
-    check(t.code == 1 and t.lines()[-2].startswith("pretrain: step 2: "), t.written)
+    check(t.code == 1 and re.match(r"pretrain: step \d: ", t.lines()[-2]), t.written)
     t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--quiet"], 80)
     check(t.code == 0 and t.written == "", t.written)
 

@@ -142,13 +142,16 @@ static bool equal_except_lengths(const syn__call_sig *a, const syn__call_sig *b)
     const syn_comm_call *x = &a->comm_call, *y = &b->comm_call;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;
     if (x->kind == SYN_COMM_BARRIER) return true;
+    if (x->kind == SYN_COMM_ALL_TO_ALL) return x->dtype == y->dtype;
     return x->dtype == y->dtype && a->n_elems == b->n_elems &&
            (!reduces(x->kind) || x->reduce == y->reduce) &&
            (x->kind != SYN_COMM_BROADCAST || x->root == y->root);
 }
 
 bool syn__call_sig_equal(const syn__call_sig *a, const syn__call_sig *b) {
-    return equal_except_lengths(a, b) && a->cut == b->cut;
+    /* The members of an all_to_all have different numbers of elements. */
+    return equal_except_lengths(a, b) &&
+           (a->cut == b->cut || a->comm_call.kind == SYN_COMM_ALL_TO_ALL);
 }
 
 /* Writes "all_reduce(sum, f32, 128 elements)", or "all_reduce(sum, f32, 128 elements in 3

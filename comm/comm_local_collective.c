@@ -1,6 +1,7 @@
 /* Collectives of in-process ranks. Data goes directly from all inputs to all outputs. */
 #include "comm/comm_local.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const syn__local_member *member_of(const syn_request *r, int32_t member) {
@@ -179,6 +180,46 @@ static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *er
     return SYN_OK;
 }
 
+/* ---- all_to_all ---- */
+
+/* The sum of the first n counts. */
+static size_t before(const int64_t *counts, int32_t n) {
+    size_t sum = 0;
+    for (int32_t i = 0; i < n; i++) sum += (size_t)counts[i];
+    return sum;
+}
+
+static syn_status check_counts(syn__local *self, const syn_comm_call *x, const syn_comm_call *other,
+                               int32_t member, syn_error *err) {
+    char sentence[SYN_ERROR_TEXT];
+    if (other->to[x->group->index] == x->from[member]) return SYN_OK;
+    snprintf(
+        sentence, sizeof sentence,
+        "all_to_all in group %.48s: rank %d sends %lld elements to rank %d, which expects %lld",
+        x->group->name, (int)x->group->ranks[member], (long long)other->to[x->group->index],
+        (int)x->group->ranks[x->group->index], (long long)x->from[member]);
+    return syn__local_fail(self->world, sentence, err);
+}
+
+static syn_status all_to_all(syn__local *self, syn_request *r, syn_error *err) {
+    const syn_comm_call *x = &r->sig.comm_call;
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    const int32_t index = x->group->index, size = x->group->size;
+    SYN_TRY(syn__local_enter(self, r, false, err));
+    for (int32_t k = 0; k < size; k++) {
+        const int32_t from = (index + k) % size;
+        const syn_comm_call *other = &member_of(r, from)->slots[r->sig.seq & 1].comm_call;
+        const size_t bytes = (size_t)x->from[from] * elem_bytes;
+        SYN_TRY(check_counts(self, x, other, from, err));
+        if (bytes > 0)
+            memcpy((char *)x->segments->out + before(x->from, from) * elem_bytes,
+                   (const char *)other->segments->in + before(other->to, index) * elem_bytes,
+                   bytes);
+    }
+    syn__local_leave(self, r);
+    return SYN_OK;
+}
+
 /* ---- broadcast ---- */
 
 static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
@@ -209,6 +250,8 @@ syn_status syn__local_run_collective(syn__comm *comm, syn_request *request, syn_
         return all_gather(self, request, err);
     case SYN_COMM_REDUCE_SCATTER:
         return reduce_scatter(self, request, err);
+    case SYN_COMM_ALL_TO_ALL:
+        return all_to_all(self, request, err);
     case SYN_COMM_BROADCAST:
         return broadcast(self, request, err);
     default: /* barrier */

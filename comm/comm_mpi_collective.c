@@ -410,6 +410,71 @@ static syn_status all_gather(syn__mpi *self, const syn_comm_call *x, syn_error *
     return SYN_OK;
 }
 
+/* ---- all_to_all ---- */
+
+/* Starts the messages of a member's elements, in pieces, and returns their number. */
+static syn_status start_pieces(syn__mpi *self, const syn_comm_call *x, char *data, int64_t n_elems,
+                               int32_t member, bool send, MPI_Request *requests, int *n,
+                               syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const MPI_Datatype type = syn__mpi_type(x->dtype);
+    for (size_t at = 0; at < (size_t)n_elems; at += self->limit) {
+        const int some = (int)min_size(self->limit, (size_t)n_elems - at);
+        void *piece = data + at * syn_dtype_bytes(x->dtype);
+        if (send)
+            SYN__TRY_MPI("MPI_Isend",
+                         MPI_Isend(piece, some, type, member, 0, shared->comm, &requests[(*n)++]));
+        else
+            SYN__TRY_MPI("MPI_Irecv",
+                         MPI_Irecv(piece, some, type, member, 0, shared->comm, &requests[(*n)++]));
+    }
+    return SYN_OK;
+}
+
+/* Starts the messages from, or to, all other members, and copies the rank's own elements. */
+static syn_status start_all(syn__mpi *self, const syn_comm_call *x, bool send,
+                            MPI_Request *requests, int *n, syn_error *err) {
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    const int64_t *counts = send ? x->to : x->from;
+    char *data = send ? (char *)(uintptr_t)x->segments->in : x->segments->out;
+    for (int32_t i = 0; i < x->group->size; i++) {
+        if (i != x->group->index)
+            SYN_TRY(start_pieces(self, x, data, counts[i], i, send, requests, n, err));
+        data += (size_t)counts[i] * elem_bytes;
+    }
+    return SYN_OK;
+}
+
+static void copy_own(const syn_comm_call *x) {
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    const int32_t index = x->group->index;
+    const char *in = x->segments->in;
+    char *out = x->segments->out;
+    for (int32_t i = 0; i < index; i++) {
+        in += (size_t)x->to[i] * elem_bytes;
+        out += (size_t)x->from[i] * elem_bytes;
+    }
+    if (x->to[index] > 0) memcpy(out, in, (size_t)x->to[index] * elem_bytes);
+}
+
+/* MPI_Alltoallv has counts of int, so messages are used, which can be divided. */
+static syn_status all_to_all(syn__mpi *self, const syn_request *r, syn_error *err) {
+    const syn_comm_call *x = &r->sig.comm_call;
+    size_t most = 0;
+    int n = 0;
+    for (int32_t i = 0; i < x->group->size; i++)
+        most += ((size_t)x->to[i] + self->limit - 1) / self->limit +
+                ((size_t)x->from[i] + self->limit - 1) / self->limit;
+    MPI_Request *requests = syn_malloc((most + 1) * sizeof *requests);
+    if (!requests) return SYN_FAIL_NOMEM(err, most * sizeof *requests, "an all-to-all");
+    syn_status status = start_all(self, x, false, requests, &n, err);
+    if (status == SYN_OK) status = start_all(self, x, true, requests, &n, err);
+    if (status == SYN_OK) copy_own(x);
+    if (status == SYN_OK) status = await_all(r, n, requests, err);
+    syn_free(requests);
+    return status;
+}
+
 /* ---- broadcast, barrier ---- */
 
 /* Broadcasts n_elems elements of buf from `root`, in pieces. */
@@ -451,6 +516,8 @@ static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
         return all_gather(self, x, err);
     case SYN_COMM_REDUCE_SCATTER:
         return reduce_scatter(self, x, err);
+    case SYN_COMM_ALL_TO_ALL:
+        return all_to_all(self, r, err);
     case SYN_COMM_BROADCAST:
         return run_list(self, x, broadcast_one, err);
     default:

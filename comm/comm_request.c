@@ -166,6 +166,19 @@ static syn_status check_part(const syn_comm_call *x, syn_error *err) {
     return SYN_OK;
 }
 
+/* The elements for all members are those of the segment. */
+static syn_status check_counts(const syn_comm_call *x, syn_error *err) {
+    size_t n = 0;
+    bool valid = x->n_segments == 1 && x->to && x->from;
+    for (int32_t i = 0; valid && i < x->group->size; i++) {
+        valid = x->to[i] >= 0 && x->from[i] >= 0;
+        n += (size_t)x->to[i];
+    }
+    if (valid && n == x->segments[0].n_elems) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "all_to_all: %zu elements are not divided among %d ranks",
+                    x->n_segments > 0 ? x->segments[0].n_elems : 0, (int)x->group->size);
+}
+
 static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error *err) {
     SYN_TRY(syn__comm_check_open(comm, err));
     SYN_TRY(check_segments(x, err));
@@ -176,6 +189,8 @@ static syn_status check(const syn_comm *comm, const syn_comm_call *x, syn_error 
     case SYN_COMM_ALL_GATHER:
     case SYN_COMM_REDUCE_SCATTER:
         return check_part(x, err);
+    case SYN_COMM_ALL_TO_ALL:
+        return check_counts(x, err);
     case SYN_COMM_BROADCAST:
         if (x->root >= 0 && x->root < x->group->size) return SYN_OK;
         return SYN_FAIL(err, SYN_E_INVALID, "broadcast has root %d in group %.64s of %d ranks",

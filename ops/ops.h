@@ -168,6 +168,56 @@ enum { SYN_IGNORED_TARGET = -100 };
 syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
                              int64_t classes);
 
+/* ---- mixtures of experts ---- */
+
+/* How a router chooses experts. It computes a score per expert from the logits, and chooses the k
+   experts with the highest scores; among equals the lower index comes first. With top_groups <
+   groups, the experts are divided into equal groups, and only those in the best top_groups groups
+   can be chosen (DeepSeek-V2, V3). The weights are the scores, divided by their sum if `normalize`,
+   times `scale`. Softmax with `normalize` equals a softmax over the k chosen logits. */
+typedef enum syn_score { SYN_SCORE_SOFTMAX, SYN_SCORE_SIGMOID } syn_score;
+typedef struct syn_routing {
+    int64_t k;
+    syn_score score;
+    bool normalize;
+    int64_t groups, top_groups; /* 1, 1: no groups */
+    double scale;
+} syn_routing;
+/* logits (N, E) -> weights (N, k) f32, and the chosen experts (N, k) i32. bias: (E) f32 or
+   SYN_NO_BIAS; it is added to the scores for the choice, not for the weights (Wang et al. 2024,
+   "Auxiliary-Loss-Free Load Balancing"). Ops compute the scores in f32. */
+syn_tensor syn_route(syn_ctx *ctx, syn_tensor logits, syn_tensor bias, const syn_routing *how,
+                     syn_tensor *experts);
+/* experts (N, k) i32 -> places (N k) i32, and sizes (n_experts) i64: the number of rows of each
+   expert. places[i] is the index of the i-th entry after a stable sort of the N k entries by
+   expert. */
+syn_tensor syn_sort_by_expert(syn_ctx *ctx, syn_tensor experts, int64_t n_experts,
+                              syn_tensor *sizes);
+/* x (N, C), places (R) i32 -> (R, C): row i is row places[i] / copies of x. */
+syn_tensor syn_moe_permute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int64_t copies);
+/* The opposite: x (R, C), places (R) i32, each below tokens * copies, no two the same -> (tokens,
+   C): row n is the sum of the rows of x whose place divided by `copies` is n. */
+syn_tensor syn_moe_unpermute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int64_t tokens,
+                             int64_t copies);
+/* x (R, K), w (E, K, N) or with transpose_w (E, N, K), sizes (E) i64 -> (R, N). The first sizes[0]
+   rows are multiplied by w[0], the next sizes[1] rows by w[1], and so on. bias: (E, N) or
+   SYN_NO_BIAS; it has no gradient. If x is f32, w may be f16 or bf16. */
+syn_tensor syn_grouped_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor sizes,
+                              syn_tensor bias, bool transpose_w);
+/* a (R, M), b (R, N), sizes (E) i64 -> a' b of each expert's rows: (E, M, N) f32, 0 for an expert
+   without rows. This is the gradient of the matrices. The _add form adds to `sum` and returns its
+   new version. */
+syn_tensor syn_grouped_product(syn_ctx *ctx, syn_tensor a, syn_tensor b, syn_tensor sizes);
+syn_tensor syn_grouped_product_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b,
+                                   syn_tensor sizes);
+
+/* With expert parallelism, a rank has `experts` experts from number `first` on. It gets rows from
+   several sources; those of each source are sorted by expert. counts: (sources, all experts) i64,
+   the number of rows -> places (rows) i32: row places[i] is the i-th row in the order of the
+   experts, and sizes (experts) i64: the number of rows of each expert. rows: their sum. */
+syn_tensor syn_expert_order(syn_ctx *ctx, syn_tensor counts, int64_t first, int64_t experts,
+                            int64_t rows, syn_tensor *sizes);
+
 /* ---- optimizer: lists of up to SYN_MAX_PARAMS dense tensors; f32, except for parameters ---- */
 
 /* The sum of the squares of all elements of n tensors: a scalar. syn_square_sum_divided divides it
@@ -261,6 +311,11 @@ syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int
    whose gradient is an all-gather. The group has n ranks, and n must divide T. */
 syn_tensor syn_gather_tokens(syn_ctx *ctx, syn_tensor x, bool keep, const syn_group *group);
 syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
+/* x (R, ...): to[i] rows for each member i, in the order of the group -> from[i] rows of each
+   member i. R is the sum of `to`; to[i] of this rank is from[j] of member i, where j is this rank's
+   index. Both lists have group->size entries. */
+syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
+                          const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's
    contents are used. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);

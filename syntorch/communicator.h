@@ -41,14 +41,18 @@ typedef struct syn_segment {
    part of this array, and n_part is its length. If the parts are longer than the array, the
    elements beyond its end are padding.
 
+   An all_to_all has one segment: n_elems elements to read, to[i] of them for member i, in rank
+   order, and from[i] elements of member i are written, in rank order. The numbers may differ
+   between ranks, but to[i] here is from[j] on member i, where j is this rank's index.
+
    kind            fields (collectives also use group)
    ALL_REDUCE      out[i] = reduction over ranks of in[i], in rank order
    ALL_GATHER      part is read; out[i] = segment i of the array that consists of all ranks' parts,
    in rank order. Padding is not written REDUCE_SCATTER  part = this rank's part of the reduction
-   over ranks of in[i]. Padding becomes 0 BROADCAST       root; in is read on the root only BARRIER
-   no segment SEND            in, peer, tag; no group. Buffered: does not wait for the receive RECV
-   out, peer, tag; no group. Messages with the same source, destination and tag arrive in the order
-   in which they were sent */
+   over ranks of in[i]. Padding becomes 0 ALL_TO_ALL      in, out, to, from BROADCAST       root; in
+   is read on the root only BARRIER no segment SEND            in, peer, tag; no group. Buffered:
+   does not wait for the receive RECV out, peer, tag; no group. Messages with the same source,
+   destination and tag arrive in the order in which they were sent */
 typedef struct syn_comm_call {
     syn_comm_kind kind;
     syn_dtype dtype;
@@ -65,6 +69,8 @@ typedef struct syn_comm_call {
     const syn_segment *segments;
     void *part; /* must not overlap the segments */
     size_t n_part;
+    const int64_t *to, *from; /* group->size elements each; the caller owns them until it has waited
+                                 for the operation */
 } syn_comm_call;
 
 /* When an operation ran. A message begins when it is started, even if it then waits for the other

@@ -39,9 +39,11 @@ typedef struct syn_operand {
 #define SYN_SAVE_X0           1
 #define SYN_SAVE_X1           2
 #define SYN_SAVE_X0X1         3
+#define SYN_SAVE_X0X2         5
 #define SYN_SAVE_X1X2         6
 #define SYN_SAVE_X1X5Y0       (2 | 32 | 256)
 #define SYN_SAVE_Y0           256
+#define SYN_SAVE_X0Y1         (1 | 512)
 #define SYN_SAVE_ALL          0xffff
 
 typedef struct syn_opdef syn_opdef;

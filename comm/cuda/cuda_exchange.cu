@@ -266,6 +266,11 @@ static size_t bytes_out(const syn__cuda_request *r, int i) {
     const syn_comm_call *x = &r->comm_call;
     if (i < 0) return x->kind == SYN_COMM_REDUCE_SCATTER ? x->n_part * (size_t)elem_bytes(r) : 0;
     if (x->kind == SYN_COMM_SEND || x->kind == SYN_COMM_REDUCE_SCATTER) return 0;
+    if (x->kind == SYN_COMM_ALL_TO_ALL) {
+        size_t n_elems = 0;
+        for (int32_t k = 0; k < x->group->size; k++) n_elems += (size_t)x->from[k];
+        return n_elems * (size_t)elem_bytes(r);
+    }
     return x->segments[i].n_elems * (size_t)elem_bytes(r);
 }
 
@@ -482,8 +487,10 @@ static syn_status wait_in_stream(syn__cuda_comms *x, syn__cuda_request *r, syn_e
     return unpack(x, r, err);
 }
 
+/* An all-to-all goes through the host: NCCL would need a message from and to each member. */
 static bool by_nccl(const syn__cuda_comms *x, const syn_comm_call *comm_call) {
-    return x->nccl && comm_call->group && comm_call->kind != SYN_COMM_BARRIER;
+    return x->nccl && comm_call->group && comm_call->kind != SYN_COMM_BARRIER &&
+           comm_call->kind != SYN_COMM_ALL_TO_ALL;
 }
 
 #endif

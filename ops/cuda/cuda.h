@@ -39,7 +39,11 @@ syn_status syn__cublas_failed(cublasStatus_t code, const char *what, const char 
 typedef enum syn__fault_kind {
     SYN__FAULT_NONE,
     SYN__FAULT_TARGET, /* "a target is <value>, which is no class of <limit>" */
-    SYN__FAULT_SEEN    /* "token <value> was seen, but there are <limit>" */
+    SYN__FAULT_SEEN,   /* "token <value> was seen, but there are <limit>" */
+    SYN__FAULT_EXPERT, /* "there is no expert <value> among <limit>" */
+    SYN__FAULT_PLACE,  /* "a row has place <value>, which is not below <limit>" */
+    SYN__FAULT_TWICE,  /* "two rows have place <value>" */
+    SYN__FAULT_SIZES   /* "the experts' sizes do not add up to <limit> rows" */
 } syn__fault_kind;
 typedef struct syn__fault {
     int32_t kind;  /* syn__fault_kind */
@@ -110,7 +114,7 @@ typedef struct syn__cuda_row {
 extern const syn__cuda_row syn__cuda_norms[], syn__cuda_lookups[], syn__cuda_pointwise[],
     syn__cuda_shapes[], syn__cuda_reductions[], syn__cuda_products[], syn__cuda_attention[],
     syn__cuda_attention_grad[], syn__cuda_losses[], syn__cuda_optimizer[], syn__cuda_select[],
-    syn__cuda_comm_rows[];
+    syn__cuda_experts[], syn__cuda_comm_rows[];
 
 /* ---- dtypes ---- */
 

@@ -259,6 +259,17 @@ static syn_status report_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%s: token id %lld is out of range: there are %lld tokens", place, value,
                         limit);
+    case SYN__FAULT_EXPERT:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: there is no expert %lld among %lld", place, value,
+                        limit);
+    case SYN__FAULT_PLACE:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: a row has place %lld, which is not below %lld",
+                        place, value, limit);
+    case SYN__FAULT_TWICE:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: two rows have place %lld", place, value);
+    case SYN__FAULT_SIZES:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: the experts' sizes do not add up to %lld rows",
+                        place, limit);
     default:
         return SYN_FAIL(err, SYN_E_IO, "%s: unknown fault code %d", place, fault.kind);
     }

@@ -20,6 +20,7 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_losses,
     syn__cuda_optimizer,
     syn__cuda_select,
+    syn__cuda_experts,
     syn__cuda_comm_rows,
 };
 // clang-format on

@@ -11,14 +11,21 @@ static syn_extents attention_extents(const syn_spec *queries, const syn_spec *ke
     return (syn_extents){q[0] * q[1], q[2], k[2], q[3]};
 }
 
-/* Leading dimensions are rows for `linear` and batch dimensions for `matmul`. The inner size is
+/* Leading dimensions are rows for `linear` and batch dimensions for `matmul`. The rows of a
+   grouped_linear are divided among its matrices, the batch. The inner size is
    computed from the flops: an element of the output takes 2 flops per element of the inner
    dimension, and 1 more if something is added to the product. */
-static syn_extents product_extents(const syn_node *node, const syn_spec *out) {
+static syn_extents product_extents(const syn_node *node, const syn_spec *matrices,
+                                   const syn_spec *out) {
     const int64_t elems = syn_spec_elems(out);
     if (out->rank < 2 || elems <= 0) return (syn_extents){0, 0, 0, 0};
     const int64_t columns = out->dims[out->rank - 1], inner = (int64_t)node->flops / elems / 2;
     const bool linear = strcmp(node->op, "linear") == 0;
+    if (strcmp(node->op, "grouped_linear") == 0 && matrices && matrices->rank == 3) {
+        const int64_t all = elems / columns,
+                      used = matrices->dims[0] < all ? matrices->dims[0] : all;
+        return (syn_extents){used, (all + used - 1) / used, columns, inner};
+    }
     const int64_t rows = linear ? elems / columns : out->dims[out->rank - 2];
     return (syn_extents){elems / columns / rows, rows, columns, inner};
 }
@@ -28,7 +35,8 @@ void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec 
     const syn_spec *computed = data ? data : in[0] ? in[0] : out;
     node->dtype = computed ? (syn_dtype)computed->dtype : SYN_F32;
     node->extents = (syn_extents){0, 0, 0, 0};
-    if (node->category == SYN_CATEGORY_MATMUL && out) node->extents = product_extents(node, out);
+    if (node->category == SYN_CATEGORY_MATMUL && out)
+        node->extents = product_extents(node, in[1], out);
     else if (node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) && in[1])
         node->extents = attention_extents(in[0], in[1]);
     else if (node->category == SYN_CATEGORY_ATTENTION && out && out->rank == 4)

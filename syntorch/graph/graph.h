@@ -208,8 +208,7 @@ typedef struct syn_cursor {
     struct syn_operand *operands;
     size_t operands_cap;
     char name[SYN_MAX_NAME];
-    char text[21 * SYN_MAX_RANK]; /* a list attribute as text: 20 characters and a comma per
-                                     entry */
+    char text[SYN_MAX_LIST_TEXT]; /* a list attribute as text */
     syn_error error;              /* why a call returned NULL */
 } syn_cursor;
 

@@ -151,9 +151,12 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
                                "all_gather got 1001 tensors but accepts 1 to 1000", err));
     SYN_TRY(check_refused_list(comm, x, 2, "all_gather: 2 parts of 0 elements do not hold the list",
                                err));
-    x.kind = SYN_COMM_ALL_TO_ALL;
+    x.kind = SYN_COMM_ALL_TO_ALL; /* without the numbers of elements */
+    SYN_TRY(check_refused_list(comm, x, 1, "all_to_all: 1 elements are not divided among 2 ranks",
+                               err));
+    x.kind = SYN_COMM_REDUCE;
     if (start_call(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
-        return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");
+        return SYN_FAIL(err, SYN_E_FORMAT, "a reduce was taken");
     x.kind = SYN_COMM_ALL_REDUCE; /* nothing was started, so this is the group's first call */
     SYN_TRY(start_call(comm, x, &request, err));
     return wait_for(comm, request, err);

@@ -343,6 +343,84 @@ static syn_tensor cross_entropy_unfused(inputs *in) {
     return number(in, 0, 1) ? syn_reshape(in->ctx, loss, dims, 1) : loss;
 }
 
+/* The logits of a token are far apart, so that shifts do not change the choice. */
+static syn_tensor route(inputs *in) {
+    const int64_t groups = number(in, 0, 1) ? 1 : number(in, 1, 3), each = number(in, 1, 5),
+                  n = groups * each, rows = number(in, 1, 4);
+    syn_routing how = {.groups = groups, .top_groups = number(in, 1, groups)};
+    how.k = number(in, 1, each * how.top_groups);
+    how.score = number(in, 0, 1) ? SYN_SCORE_SOFTMAX : SYN_SCORE_SIGMOID;
+    how.normalize = number(in, 0, 1);
+    how.scale = number(in, 0, 1) ? 1 : 1.75;
+    const bool with_bias = number(in, 0, 1);
+    float levels[4 * 15], bias[15];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) { /* a permutation of 0 to n - 1 */
+            const int64_t other = number(in, 0, j);
+            levels[i * n + j] = levels[i * n + other];
+            levels[i * n + other] = (float)j;
+        }
+    for (int64_t j = 0; j < n; j++) bias[j] = (float)(real(in) / 10);
+    const syn_spec shape = {SYN_F32, 2, {rows, n}}, bias_shape = {SYN_F32, 1, {n}};
+    const syn_tensor near = syn_scale(in->ctx, SOME(in, rows, n), 0.2),
+                     far = syn_scale(in->ctx, syn_input(in->ctx, "levels", &shape, levels), 0.9);
+    syn_tensor experts;
+    return syn_route(in->ctx, syn_add(in->ctx, near, far),
+                     with_bias ? syn_input(in->ctx, "bias", &bias_shape, bias) : SYN_NO_BIAS, &how,
+                     &experts);
+}
+
+/* `n` different numbers below `all`, in a random order. */
+static syn_tensor places(inputs *in, int64_t n, int64_t all) {
+    int32_t at[64];
+    const syn_spec spec = {SYN_I32, 1, {n}};
+    for (int32_t i = 0; i < all; i++) {
+        const int64_t other = number(in, 0, i);
+        at[i] = at[other];
+        at[other] = i;
+    }
+    return syn_input(in->ctx, "places", &spec, at);
+}
+
+static syn_tensor moe_permute(inputs *in) {
+    const int64_t tokens = number(in, 1, 5), copies = number(in, 1, 3), all = tokens * copies;
+    const syn_tensor x = SOME(in, tokens, number(in, 1, 5));
+    return syn_moe_permute(in->ctx, x, places(in, number(in, 1, all), all), copies);
+}
+
+static syn_tensor moe_unpermute(inputs *in) {
+    const int64_t tokens = number(in, 1, 5), copies = number(in, 1, 3), all = tokens * copies,
+                  rows = number(in, 1, all);
+    const syn_tensor x = SOME(in, rows, number(in, 1, 5));
+    return syn_moe_unpermute(in->ctx, x, places(in, rows, all), tokens, copies);
+}
+
+/* Some experts have no rows. */
+static syn_tensor grouped_linear(inputs *in) {
+    const int64_t experts = number(in, 1, 4), rows = number(in, 1, 6), k = number(in, 1, 5),
+                  n = number(in, 1, 5);
+    const bool t = number(in, 0, 1);
+    int64_t sizes[4] = {0};
+    const syn_spec spec = {SYN_I64, 1, {experts}};
+    for (int64_t i = 0; i < rows; i++) sizes[number(in, 0, experts - 1)]++;
+    const syn_tensor x = SOME(in, rows, k);
+    const syn_tensor w = t ? SOME(in, experts, n, k) : SOME(in, experts, k, n);
+    return syn_grouped_linear(in->ctx, x, w, syn_input(in->ctx, "sizes", &spec, sizes), SYN_NO_BIAS,
+                              t);
+}
+
+/* One matrix for two products, whose gradients are added. */
+static syn_tensor grouped_twice(inputs *in) {
+    const int64_t experts = number(in, 1, 3), rows = number(in, 1, 6), n = number(in, 1, 5);
+    int64_t sizes[3] = {0};
+    const syn_spec spec = {SYN_I64, 1, {experts}};
+    for (int64_t i = 0; i < rows; i++) sizes[number(in, 0, experts - 1)]++;
+    const syn_tensor x = SOME(in, rows, n), w = SOME(in, experts, n, n),
+                     of = syn_input(in->ctx, "sizes", &spec, sizes);
+    const syn_tensor y = syn_grouped_linear(in->ctx, x, w, of, SYN_NO_BIAS, false);
+    return syn_grouped_linear(in->ctx, syn_tanh(in->ctx, y), w, of, SYN_NO_BIAS, true);
+}
+
 /* ---- the check ---- */
 
 static unsigned char seen[SYN_OP_COUNT];
@@ -443,6 +521,11 @@ static const struct rule_case {
     {"cross_entropy", cross_entropy},
     {"cross_entropy_join", cross_entropy_join},
     {"cross_entropy_unfused", cross_entropy_unfused},
+    {"route", route},
+    {"moe_permute", moe_permute},
+    {"moe_unpermute", moe_unpermute},
+    {"grouped_linear", grouped_linear},
+    {"grouped_twice", grouped_twice},
 };
 
 static void test_rules(void) {

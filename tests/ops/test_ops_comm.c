@@ -118,6 +118,42 @@ static bool coalesced_parts(syn_ctx *ctx, const syn_group *group, const ref *x, 
     return true;
 }
 
+/* Rows that rank `from` sends to rank `to`; some ranks send nothing. In every fourth round all
+   numbers are equal. */
+static int64_t sent(int round, int from, int to) {
+    return round % 4 == 3 ? 2 : (from + 2 * to + round) % 4;
+}
+
+/* What rank `me` sends, or with `back` what it gets: each row has the numbers of both ranks. */
+static void rows_of(ref *x, int round, int size, int me, bool back, syn_dtype dtype) {
+    int64_t at = 0;
+    for (int other = 0; other < size; other++) {
+        const int from = back ? other : me, to = back ? me : other;
+        for (int64_t i = 0; i < sent(round, from, to); i++, at++)
+            for (int k = 0; k < 3; k++)
+                x->v[3 * at + k] = from * 1000 + to * 100 + 3 * (double)i + k;
+    }
+    x->spec = (syn_spec){(int32_t)dtype, 2, {at, 3}};
+}
+
+/* Rows arrive in the order of the ranks, and can be sent back. */
+static bool all_to_all(syn_ctx *ctx, const syn_group *group, int size, int round, syn_dtype dtype,
+                       bool check) {
+    static _Thread_local ref x, want;
+    const int me = group->index;
+    int64_t to[RANKS_MAX], from[RANKS_MAX];
+    for (int r = 0; r < size; r++) {
+        to[r] = sent(round, me, r);
+        from[r] = sent(round, r, me);
+    }
+    rows_of(&x, round, size, me, false, dtype);
+    rows_of(&want, round, size, me, true, dtype);
+    const syn_tensor t = ref_dense(ctx, &x);
+    const syn_tensor y = syn_all_to_all(ctx, t, to, from, group),
+                     back = syn_all_to_all(ctx, y, from, to, group);
+    return !check || (ref_check(ctx, y, &want, 0) && ref_check(ctx, back, &x, 0));
+}
+
 /* Runs all collectives, axes, reductions and dtypes. check: also compare values. */
 static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) {
     static _Thread_local ref x[RANKS_MAX], want;
@@ -158,6 +194,7 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
         }
         ok = ok && coalesced(ctx, group, x, size, round % size, check) &&
              coalesced_parts(ctx, group, x, size, 1 + round % 3, round / 3 % 2, check);
+        ok = ok && all_to_all(ctx, group, size, round, dtype, check);
         ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* the inputs must not change */
         syn_send(ctx, t, (me + 1) % size, round);
         const syn_tensor got = syn_recv(ctx, &x[0].spec, (me + size - 1) % size, round);

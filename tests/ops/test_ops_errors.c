@@ -6,6 +6,7 @@
 
 #define F(...)  ZEROS(c, SYN_F32, __VA_ARGS__)
 #define I(...)  ZEROS(c, SYN_I32, __VA_ARGS__)
+#define L(...)  ZEROS(c, SYN_I64, __VA_ARGS__)
 #define NOBODYS ((syn_tensor){999, 1})
 #define DIMS(...)       \
     (const int64_t[]) { \
@@ -114,6 +115,57 @@ static syn_tensor released(syn_ctx *c) {
 static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     const syn_spec spec = {(int32_t)dtype, 2, {rows, 4}};
     syn_param(c, "wte.weight", &spec, shard, SYN_INIT_ZERO, 0, -1, 0);
+}
+
+static void routed(syn_ctx *c, syn_tensor logits, syn_tensor bias, syn_routing how) {
+    syn_tensor experts;
+    syn_route(c, logits, bias, &how, &experts);
+}
+#define HOW(...) ((syn_routing){__VA_ARGS__})
+
+/* Calls route_grad for k = 2. */
+static void route_grad(syn_ctx *c, syn_tensor logits, syn_tensor experts, syn_tensor dw,
+                       int64_t groups) {
+    const syn_attr attr[6] = {{.i = 2}, {.i = 0}, {.i = 1}, {.i = groups}, {.i = 1}, {.f = 1}};
+    const syn_tensor in[3] = {logits, experts, dw};
+    syn_tensor out;
+    syn__call_op(c, SYN_OP_ROUTE_GRAD, in, 3, attr, 6, NULL, &out);
+}
+
+static void ordered(syn_ctx *c, syn_tensor counts, int64_t first, int64_t n, int64_t rows) {
+    syn_tensor sizes;
+    syn_expert_order(c, counts, first, n, rows, &sizes);
+}
+
+static void exchanged(syn_ctx *c, syn_tensor x, int64_t to, int64_t from, const syn_group *g) {
+    int64_t all[2][8];
+    for (int i = 0; i < 8; i++) all[0][i] = to, all[1][i] = from;
+    syn_all_to_all(c, x, all[0], all[1], g);
+}
+
+static void sorted(syn_ctx *c, syn_tensor experts, int64_t n) {
+    syn_tensor sizes;
+    syn_sort_by_expert(c, experts, n, &sizes);
+}
+
+/* A view of one row that has n rows. */
+static syn_tensor tall(syn_ctx *c, int64_t n, int64_t columns) {
+    return syn_expand(c, I(1, columns), DIMS(n, columns), 2);
+}
+
+static void grouped(syn_ctx *c, syn_tensor x, syn_tensor w, syn_tensor sizes, bool t) {
+    syn_grouped_linear(c, x, w, sizes, SYN_NO_BIAS, t);
+}
+
+static void grouped_bias(syn_ctx *c, syn_tensor bias) {
+    syn_grouped_linear(c, F(4, 2), F(3, 2, 5), L(3), bias, false);
+}
+
+static void learned_bias(syn_ctx *c) {
+    const syn_tensor bias = F(3, 5);
+    syn_require_grad(c, bias);
+    const syn_tensor y = syn_grouped_linear(c, F(0, 2), F(3, 2, 5), L(3), bias, false);
+    syn_backward(c, syn_sum_to(c, y, NULL, 0));
 }
 
 /* Each line has a call and a part of the expected message. */
@@ -351,6 +403,124 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "the penalty 0 is not a finite number above 0")                                              \
     X(syn_repetition_penalty(c, F(2, 3), I(2, 1), not_a_number),                                   \
       "the penalty nan is not a finite")                                                           \
+    X(routed(c, I(2, 4), SYN_NO_BIAS, HOW(1, 0, 0, 1, 1, 1)),                                      \
+      "route in h.0: input 0 must be f32, f16 or bf16, but is i32[2,4]")                           \
+    X(routed(c, F(4), SYN_NO_BIAS, HOW(1, 0, 0, 1, 1, 1)),                                         \
+      "input 0 must be logits (N, E) with E from 1 to 2^31 - 1, but is f32[4]")                    \
+    X(routed(c, F(4, 0), SYN_NO_BIAS, HOW(1, 0, 0, 1, 1, 1)),                                      \
+      "input 0 must be logits (N, E) with E from 1")                                               \
+    X(routed(c, F(0, 1LL << 31), SYN_NO_BIAS, HOW(1, 0, 0, 1, 1, 1)),                              \
+      "with E from 1 to 2^31 - 1, but is")                                                         \
+    X(routed(c, F(2, 4), I(4), HOW(1, 0, 0, 1, 1, 1)), "input 1 must be f32, but is i32[4]")       \
+    X(routed(c, F(2, 4), F(3), HOW(1, 0, 0, 1, 1, 1)),                                             \
+      "input 1 must be a bias (E), but is f32[3]")                                                 \
+    X(routed(c, F(2, 4), F(1, 4), HOW(1, 0, 0, 1, 1, 1)), "input 1 must be a bias (E)")            \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(1, (syn_score)2, 0, 1, 1, 1)),                           \
+      "route in h.0: unknown score 2")                                                             \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(1, 0, 0, 1, 1, not_a_number)),                           \
+      "the scale is not finite")                                                                   \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(1, 0, 0, 3, 1, 1)),                                      \
+      "1 of 3 groups cannot be chosen from 4 experts")                                             \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(1, 0, 0, 2, 3, 1)), "3 of 2 groups cannot be chosen")    \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(1, 0, 0, 2, 0, 1)), "0 of 2 groups cannot be chosen")    \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(1, 0, 0, 0, 0, 1)), "0 of 0 groups cannot be chosen")    \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(0, 0, 0, 1, 1, 1)),                                      \
+      "cannot choose 0 experts per token: there are 4")                                            \
+    X(routed(c, F(2, 4), SYN_NO_BIAS, HOW(3, 0, 0, 2, 1, 1)),                                      \
+      "cannot choose 3 experts per token: there are 2")                                            \
+    X(route_grad(c, I(3, 4), I(3, 2), F(3, 2), 1),                                                 \
+      "route_grad in h.0: input 0 must be f32, f16 or bf16")                                       \
+    X(route_grad(c, F(3, 4), F(3, 2), F(3, 2), 1), "input 1 must be i32, but is f32[3,2]")         \
+    X(route_grad(c, F(3, 4), I(3, 2), I(3, 2), 1), "input 2 must be f32, but is i32[3,2]")         \
+    X(route_grad(c, F(4), I(3, 2), F(3, 2), 1), "input 0 must be logits (N, E), but is f32[4]")    \
+    X(route_grad(c, F(3, 0), I(3, 2), F(3, 2), 1),                                                 \
+      "input 0 must be logits (N, E), but is f32[3,0]")                                            \
+    X(route_grad(c, F(3, 4), I(3, 2), F(3, 2), 3),                                                 \
+      "1 of 3 groups cannot be chosen from 4 experts")                                             \
+    X(route_grad(c, F(3, 4), I(3, 1), F(3, 2), 1), "input 1 must be (N, k), but is i32[3,1]")      \
+    X(route_grad(c, F(3, 4), I(3, 2), F(2, 2), 1), "input 2 must be (N, k), but is f32[2,2]")      \
+    X(sorted(c, F(3, 2), 4), "sort_by_expert in h.0: input 0 must be i32, but is f32[3,2]")        \
+    X(sorted(c, I(6), 4), "input 0 must be experts (N, k) with N k up to 2^31 - 1, but is i32[6]") \
+    X(sorted(c, tall(c, 1 << 20, 1 << 11), 4), "but is i32[1048576,2048]")                         \
+    X(sorted(c, I(3, 2), 0), "tokens cannot be sorted by 0 experts")                               \
+    X(sorted(c, I(3, 2), 1LL << 31), "tokens cannot be sorted by 2147483648 experts")              \
+    X(syn_moe_permute(c, I(3, 4), I(5), 2),                                                        \
+      "moe_permute in h.0: input 0 must be f32, f16 or bf16, but is i32[3,4]")                     \
+    X(syn_moe_permute(c, F(3, 4), F(5), 2), "input 1 must be i32, but is f32[5]")                  \
+    X(syn_moe_permute(c, F(3, 4), I(5, 1), 2), "input 1 must be places (R), but is i32[5,1]")      \
+    X(syn_moe_permute(c, F(3), I(5), 2), "input 0 must be tokens (N, C), but is f32[3]")           \
+    X(syn_moe_permute(c, F(3, 4), I(5), 0), "3 tokens cannot have 0 copies each")                  \
+    X(syn_moe_permute(c, F(3, 4), I(5), INT64_MAX),                                                \
+      "3 tokens cannot have 9223372036854775807 copies each")                                      \
+    X(syn_moe_permute(c, F(2, 4), I(5), 1 << 30), "2 tokens cannot have 1073741824 copies each")   \
+    X(syn_moe_unpermute(c, I(5, 4), I(5), 3, 2),                                                   \
+      "moe_unpermute in h.0: input 0 must be f32, f16 or bf16")                                    \
+    X(syn_moe_unpermute(c, F(5, 4), F(5), 3, 2), "input 1 must be i32, but is f32[5]")             \
+    X(syn_moe_unpermute(c, F(5, 4), I(5, 1), 3, 2), "input 1 must be places (R)")                  \
+    X(syn_moe_unpermute(c, F(5), I(5), 3, 2),                                                      \
+      "input 0 must be rows (R, C), as many as places, but is f32[5]")                             \
+    X(syn_moe_unpermute(c, F(4, 4), I(5), 3, 2), "as many as places, but is f32[4,4]")             \
+    X(syn_moe_unpermute(c, F(5, 4), I(5), -1, 2), "cannot make -1 tokens from 2 rows each")        \
+    X(syn_moe_unpermute(c, F(5, 4), I(5), 3, 0), "cannot make 3 tokens from 0 rows each")          \
+    X(syn_moe_unpermute(c, F(5, 4), I(5), 1 << 20, 1 << 11),                                       \
+      "cannot make 1048576 tokens from 2048 rows each")                                            \
+    X(syn_moe_unpermute(c, F(5, 4), I(5), INT64_MAX, INT64_MAX),                                   \
+      "cannot make 9223372036854775807 tokens")                                                    \
+    X(ordered(c, I(2, 3), 0, 3, 0), "expert_order in h.0: input 0 must be i64, but is i32[2,3]")   \
+    X(ordered(c, L(6), 0, 3, 0), "must be rows per source and expert (S, E), but is i64[6]")       \
+    X(ordered(c, L(2, 3), 2, 2, 0), "there are no experts 2 to 3 among 3")                         \
+    X(ordered(c, L(2, 3), -1, 2, 0), "there are no experts -1 to 0 among 3")                       \
+    X(ordered(c, L(2, 3), 0, 0, 0), "there are no experts 0 to -1 among 3")                        \
+    X(ordered(c, L(2, 3), 0, 3, -1), "-1 rows cannot be ordered")                                  \
+    X(ordered(c, L(2, 3), 0, 3, (int64_t)1 << 31), "2147483648 rows cannot be ordered")            \
+    X(exchanged(c, F(5, 2), 2, 2, g), "all_to_all in h.0: 5 rows are not divided among ")          \
+    X(exchanged(c, F(5, 2), -1, 1, g), "all_to_all in h.0: 5 rows are not divided among ")         \
+    X(exchanged(c, syn_reshape(c, F(1), NULL, 0), 1, 1, g),                                        \
+      "all_to_all in h.0: input 0 must be rows (R, ...), but is f32[]")                            \
+    X(exchanged(c, F(5, 2), 1, 1, NULL), "all_to_all needs a group of at least two ranks")         \
+    X(grouped(c, I(4, 2), F(3, 2, 5), L(3), false),                                                \
+      "grouped_linear in h.0: input 0 must be f32, f16 or bf16, but is i32[4,2]")                  \
+    X(grouped(c, F(4, 2), I(3, 2, 5), L(3), false),                                                \
+      "input 1 must be f32, f16 or bf16, but is i32[3,2,5]")                                       \
+    X(grouped(c, ZEROS(c, SYN_F16, 4, 2), F(3, 2, 5), L(3), false),                                \
+      "input 1 must be f16, but is f32[3,2,5]")                                                    \
+    X(grouped(c, F(4, 2), F(2, 5), L(3), false),                                                   \
+      "input 1 must be one matrix per expert (E, ., .), but is f32[2,5]")                          \
+    X(grouped(c, F(4, 2), F(3, 2, 5), F(3), false), "input 2 must be i64, but is f32[3]")          \
+    X(grouped(c, F(2), F(3, 2, 5), L(3), false), "input 0 must be rows (R, K), but is f32[2]")     \
+    X(grouped(c, F(4, 2), F(3, 2, 5), L(2), false),                                                \
+      "input 2 must be the number of rows of each expert (E), but is i64[2]")                      \
+    X(grouped(c, F(4, 2), F(3, 2, 5), L(3, 1), false),                                             \
+      "input 2 must be the number of rows of each expert (E)")                                     \
+    X(grouped(c, F(4, 2), F(3, 5, 2), L(3), false),                                                \
+      "rows of 2 elements cannot be multiplied by 5")                                              \
+    X(grouped(c, F(4, 2), F(3, 2, 5), L(3), true), "rows of 2 elements cannot be multiplied by 5") \
+    X(grouped_bias(c, I(3, 5)), "input 3 must be f32, but is i32[3,5]")                            \
+    X(grouped_bias(c, F(5)), "input 3 must be one bias per expert (E, N), dense, but is f32[5]")   \
+    X(grouped_bias(c, F(2, 5)), "one bias per expert (E, N), dense, but is f32[2,5]")              \
+    X(grouped_bias(c, F(3, 4)), "one bias per expert (E, N), dense, but is f32[3,4]")              \
+    X(grouped_bias(c, syn_slice(c, F(3, 6), 1, 0, 5)), "one bias per expert (E, N), dense")        \
+    X(learned_bias(c), "grouped_linear: a bias has no gradient")                                   \
+    X(syn_grouped_product(c, I(5, 4), F(5, 3), L(2)),                                              \
+      "grouped_product in h.0: input 0 must be f32, f16 or bf16, but is i32[5,4]")                 \
+    X(syn_grouped_product(c, F(5, 4), ZEROS(c, SYN_F16, 5, 3), L(2)),                              \
+      "input 1 must be f32, but is f16[5,3]")                                                      \
+    X(syn_grouped_product(c, F(5, 4), F(5, 3), F(2)), "input 2 must be i64, but is f32[2]")        \
+    X(syn_grouped_product(c, F(5), F(5, 3), L(2)), "input 0 must be rows (R, K), but is f32[5]")   \
+    X(syn_grouped_product(c, F(5, 4), F(5, 3), L(2, 1)),                                           \
+      "input 2 must be the number of rows of each expert (E), but is i64[2,1]")                    \
+    X(syn_grouped_product(c, F(5, 4), F(4, 3), L(2)),                                              \
+      "input 1 must be as many rows as the input before it, but is f32[4,3]")                      \
+    X(syn_grouped_product(c, F(5, 4), F(5), L(2)),                                                 \
+      "as many rows as the input before it, but is f32[5]")                                        \
+    X(syn_grouped_product_add(c, F(2, 4, 3), F(5, 4), F(4, 3), L(2)),                              \
+      "grouped_product_add in h.0: input 2 must be as many rows as the input before it")           \
+    X(syn_grouped_product_add(c, F(2, 3, 4), F(5, 4), F(5, 3), L(2)),                              \
+      "input 0 must be f32, contiguous and shaped like the product, but is f32[2,3,4]")            \
+    X(syn_grouped_product_add(c, ZEROS(c, SYN_F16, 2, 4, 3), F(5, 4), F(5, 3), L(2)),              \
+      "shaped like the product, but is f16[2,4,3]")                                                \
+    X(syn_grouped_product_add(c, syn_slice(c, F(2, 5, 3), 1, 0, 4), F(5, 4), F(5, 3), L(2)),       \
+      "grouped_product_add in h.0: input 0 must be f32, contiguous")                               \
     X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, NULL),                                               \
       "all_reduce needs a group of at least two ranks (in h.0)")                                   \
     X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, &single), "needs a group of at least two ranks")     \

@@ -337,6 +337,94 @@ static void attention_grad_parts(half_call *c) {
     grad_of(c, x);
 }
 
+/* Integers, so that sums are exact in any order. */
+static syn_tensor whole(half_call *c, syn_spec spec) {
+    static ref values;
+    spec.dtype = SYN_I32;
+    ref_fill(&values, spec, -3, 3);
+    values.spec.dtype = (int32_t)(c->wide ? SYN_F32 : c->dtype);
+    for (int64_t i = 0; !c->wide && i < syn_spec_elems(&spec); i++) {
+        const float value = (float)values.v[i];
+        uint16_t bits;
+        syn_half_narrow(&value, &bits, 1, c->dtype);
+        values.v[i] = bits;
+    }
+    return ref_wild(c->ctx, &values);
+}
+#define WHOLE(...) whole(c, SHAPE(__VA_ARGS__))
+/* Integers 0 to n - 1 in a random order. */
+static syn_tensor shuffled(half_call *c, int64_t n) {
+    static ref ids;
+    ids.spec = (syn_spec){SYN_I32, 1, {n}};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t other = ref_int(0, i);
+        ids.v[i] = ids.v[other];
+        ids.v[other] = (double)i;
+    }
+    return ref_dense(c->ctx, &ids);
+}
+static syn_tensor sizes_of(half_call *c, int64_t experts, int64_t rows) {
+    static ref sizes;
+    sizes.spec = (syn_spec){SYN_I64, 1, {experts}};
+    for (int64_t e = 0; e < experts; e++) {
+        const int64_t some = e + 1 < experts ? ref_int(0, rows) : rows;
+        sizes.v[e] = (double)some;
+        rows -= some;
+    }
+    return ref_dense(c->ctx, &sizes);
+}
+static void route(half_call *c) {
+    const int64_t n = 4 * ref_int(1, 9);
+    const syn_routing how = {ref_int(1, n / 2),
+                             ref_int(0, 1) ? SYN_SCORE_SOFTMAX : SYN_SCORE_SIGMOID,
+                             ref_int(0, 1) != 0,
+                             4,
+                             2,
+                             1.5};
+    const bool bias = ref_int(0, 1) != 0;
+    const syn_tensor x = SOME(ref_int(0, 9), n);
+    syn_tensor experts;
+    give(c, syn_route(c->ctx, x, bias ? number(c, SYN_F32, SHAPE(n), -1, 1) : SYN_NO_BIAS, &how,
+                      &experts));
+    give(c, experts);
+}
+static void route_grad(half_call *c) {
+    const int64_t n = ref_int(2, 40), rows = ref_int(0, 9);
+    const syn_attr attr[6] = {
+        {.i = 2}, {.i = ref_int(0, 1)}, {.i = ref_int(0, 1)}, {.i = 1}, {.i = 1}, {.f = 1.5}};
+    const syn_tensor x = dense(c, SOME(rows, n)), turn[1] = {shuffled(c, 2)};
+    const syn_tensor experts =
+        syn_contiguous(c->ctx, syn_expand(c->ctx, turn[0], (const int64_t[]){rows, 2}, 2));
+    const syn_tensor in[3] = {x, experts, number(c, SYN_F32, SHAPE(rows, 2), -3, 3)};
+    build(c, SYN_OP_ROUTE_GRAD, in, 3, attr, 6);
+}
+static void moe_permute(half_call *c) {
+    const int64_t rows = ref_int(1, 9), columns = width();
+    const syn_tensor x = SOME(rows, columns < 400 ? columns : 400);
+    give(c, syn_moe_permute(c->ctx, x, shuffled(c, 2 * rows), 2));
+}
+static void moe_unpermute(half_call *c) {
+    const int64_t tokens = ref_int(0, 6), columns = width();
+    const syn_tensor x = SOME(3 * tokens, columns < 200 ? columns : 200);
+    give(c, syn_moe_unpermute(c->ctx, x, shuffled(c, 3 * tokens), tokens, 3));
+}
+static void grouped_linear(half_call *c) {
+    const int64_t experts = ref_int(1, 4), rows = ref_int(0, 1) ? ref_int(0, 9) : ref_int(40, 60),
+                  k = ref_int(1, 30), n = ref_int(1, 30);
+    const bool t = ref_int(0, 1) != 0;
+    const syn_tensor x = WHOLE(rows, k), w = t ? WHOLE(experts, n, k) : WHOLE(experts, k, n);
+    const syn_tensor bias = ref_int(0, 1) ? dense(c, WHOLE(experts, n)) : SYN_NO_BIAS;
+    give(c, syn_grouped_linear(c->ctx, x, w, sizes_of(c, experts, rows), bias, t));
+}
+static void grouped_product(half_call *c) {
+    const int64_t experts = ref_int(1, 3), rows = ref_int(0, 60), m = ref_int(1, 36),
+                  n = ref_int(1, 30);
+    const syn_tensor a = WHOLE(rows, m), b = WHOLE(rows, n), sizes = sizes_of(c, experts, rows);
+    const syn_tensor sum_of = number(c, SYN_F32, SHAPE(experts, m, n), -1, 1);
+    give(c, syn_grouped_product(c->ctx, a, b, sizes));
+    give(c, syn_grouped_product_add(c->ctx, syn_scale(c->ctx, sum_of, 0), a, b, sizes));
+}
+
 typedef struct half_case {
     const char *name;
     void (*call)(half_call *c);
@@ -383,6 +471,12 @@ static const half_case half_cases[] = {
     CASE(attention_train),
     CASE(attention_grad),
     CASE(attention_grad_parts),
+    CASE(route),
+    CASE(route_grad),
+    CASE(moe_permute),
+    CASE(moe_unpermute),
+    CASE(grouped_linear),
+    CASE(grouped_product),
 };
 
 static half_call run(const half_case *one, syn_dtype dtype, bool wide, uint64_t seed) {
@@ -514,8 +608,9 @@ static bool elsewhere(syn_op op) {
            op == SYN_OP_MATMUL_ADD || op == SYN_OP_ADAMW ||       /* test_ops_training */
            op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* f32 only */
            op == SYN_OP_LOG_SOFTMAX_LOSS || op == SYN_OP_NLL_GRAD ||
-           op == SYN_OP_LOG_SOFTMAX_GRAD ||               /* f32 only */
-           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST; /* test_ops_half_types */
+           op == SYN_OP_LOG_SOFTMAX_GRAD ||                            /* f32 only */
+           op == SYN_OP_SORT_BY_EXPERT || op == SYN_OP_EXPERT_ORDER || /* integers only */
+           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST;              /* test_ops_half_types */
 }
 
 static void test_every_kernel(void) {

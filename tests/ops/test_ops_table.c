@@ -69,7 +69,10 @@ static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_RMSNORM_GRAD
                       attrs_CROSS_ENTROPY_JOIN[] = {{.i = 4}, {.i = 0}},
                       attrs_LOG_SOFTMAX_LOSS[] = {{.i = 4}, {.i = 0}, {.i = 4}},
                       attrs_NLL_GRAD[] = {{.i = 4}, {.i = 0}, {.i = 5}},
-                      attrs_LOG_SOFTMAX_GRAD[] = {{.i = 4}};
+                      attrs_LOG_SOFTMAX_GRAD[] = {{.i = 4}},
+                      attrs_ROUTE_GRAD[] = {{.i = 2}, {.i = SYN_SCORE_SIGMOID},
+                                            {.i = 1}, {.i = 1},
+                                            {.i = 1}, {.f = 1}};
 
 static syn_tensor pairwise(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b) {
     return built(c, op, (const syn_tensor[]){a, b}, 2, NULL, 0);
@@ -117,6 +120,45 @@ static syn_tensor gathered(syn_ctx *c, syn_tensor a, syn_tensor b, syn_tensor pa
     syn_all_gather_coalesced(c, xs, 2, part, g);
     return xs[1];
 }
+
+static syn_tensor routed(syn_ctx *c, syn_tensor logits, syn_tensor bias) {
+    const syn_routing how = {2, SYN_SCORE_SOFTMAX, true, 1, 1, 1};
+    syn_tensor experts;
+    return syn_route(c, logits, bias, &how, &experts);
+}
+
+static syn_tensor sorted(syn_ctx *c, syn_tensor experts) {
+    syn_tensor sizes;
+    return syn_sort_by_expert(c, experts, 4, &sizes);
+}
+
+/* The order of rows from two sources for experts 1 and 2 of 3. */
+static syn_tensor ordered(syn_ctx *c) {
+    const syn_spec spec = {SYN_I64, 2, {2, 3}};
+    const int64_t counts[6] = {1, 0, 2, 0, 1, 1};
+    syn_tensor sizes;
+    return syn_expert_order(c, syn_input(c, "counts", &spec, counts), 1, 2, 4, &sizes);
+}
+
+static syn_tensor exchanged(syn_ctx *c, syn_tensor x, const syn_group *g) {
+    return syn_all_to_all(c, x, (const int64_t[WORLD]){1, 1, 1, 1},
+                          (const int64_t[WORLD]){1, 1, 1, 1}, g);
+}
+
+static syn_tensor sizes_of(syn_ctx *c, const int64_t *values, int64_t n) {
+    const syn_spec spec = {SYN_I64, 1, {n}};
+    return syn_input(c, "sizes", &spec, values);
+}
+#define SIZES(...)                              \
+    sizes_of(c, (const int64_t[]){__VA_ARGS__}, \
+             sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+static syn_tensor integers(syn_ctx *c, const int32_t *values, int64_t n) {
+    const syn_spec spec = {SYN_I32, 1, {n}};
+    return syn_input(c, "integers", &spec, values);
+}
+#define INTEGERS(...) \
+    integers(c, (const int32_t[]){__VA_ARGS__}, (int64_t)COUNT(((const int32_t[]){__VA_ARGS__})))
 
 static const syn_tensor none = {0};
 static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
@@ -203,6 +245,21 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(REPETITION_PENALTY, syn_repetition_penalty(c, F(2, 5), I(2, 3), 1.5), "f32[2,5]", 6,         \
       40 + 24, 40, 0)                                                                              \
     X(SAMPLE, drawn(c, F(2, 5)), "i32[2]", 5 * 10, 40, 8, 0)                                       \
+    X(ROUTE, routed(c, F(3, 4), F(4)), "f32[3,2]", (4 + 1) * 12 + 2 * 6, 48 + 16, 24 + 24, 0)      \
+    X(ROUTE_GRAD, BUILT(ROUTE_GRAD, F(3, 4), I(3, 2), F(3, 2)), "f32[3,4]", (3 + 4) * 12,          \
+      48 + 24 + 24, 48, 0)                                                                         \
+    X(SORT_BY_EXPERT, sorted(c, I(3, 2)), "i32[6]", 2 * 6, 24, 24 + 32, 0)                         \
+    X(MOE_PERMUTE, syn_moe_permute(c, F(3, 4), I(5), 2), "f32[5,4]", 0, 80 + 20, 80, 0)            \
+    X(MOE_UNPERMUTE, syn_moe_unpermute(c, F(2, 4), INTEGERS(3, 0), 3, 2), "f32[3,4]", 8, 32 + 8,   \
+      48, 0)                                                                                       \
+    X(GROUPED_LINEAR, syn_grouped_linear(c, F(2, 4), F(3, 4, 5), SIZES(1, 0, 1), F(3, 5), false),  \
+      "f32[2,5]", 2 * 10 * 4, 32 + 2 * 80 + 24 + 60, 40, 0)                                        \
+    X(GROUPED_PRODUCT, syn_grouped_product(c, F(5, 4), F(5, 3), SIZES(3, 2)), "f32[2,4,3]",        \
+      2 * 5 * 12, 80 + 60 + 16, 96, 0)                                                             \
+    X(GROUPED_PRODUCT_ADD, syn_grouped_product_add(c, F(2, 4, 3), F(5, 4), F(5, 3), SIZES(3, 2)),  \
+      "f32[2,4,3]", 2 * 5 * 12 + 24, 96 + 80 + 60 + 16, 96, 0)                                     \
+    X(EXPERT_ORDER, ordered(c), "i32[4]", 4 + 6, 48, 16 + 16, 0)                                   \
+    X(ALL_TO_ALL, exchanged(c, F(4, 3), g), "f32[4,3]", 0, 48, 48, 48)                             \
     X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \
     X(ALL_REDUCE_COALESCED, together(c, F(2, 3), F(4), true, g), "f32[4]", 0, 40, 40, 40)          \
     X(ALL_GATHER, syn_all_gather(c, F(2, 3), 1, g), "f32[2,12]", 0, 24, 96, 24)                    \
@@ -288,9 +345,9 @@ static void test_rows_are_whole(void) {
 
 /* Test programs that compare the results of ops with references (ref_check). */
 static const char *const numeric[] = {
-    "test_ops_pointwise", "test_ops_layer", "test_ops_attention", "test_attention_grad",
-    "test_ops_select",    "test_ops_comm",  "test_views",         "test_ops_gradients",
-    "test_ops_training",  "test_ops_half",  "test_ops_half_types"};
+    "test_ops_pointwise", "test_ops_layer", "test_ops_attention",  "test_attention_grad",
+    "test_ops_select",    "test_ops_comm",  "test_views",          "test_ops_gradients",
+    "test_ops_training",  "test_ops_half",  "test_ops_half_types", "test_ops_experts"};
 
 /* Runs such a program and marks the ops that it compared. Returns false if the program fails. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
@@ -443,7 +500,7 @@ static void test_groups_of_rows(void) {
         CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
         seen += has;
     }
-    CHECK_INT(seen, 12);
+    CHECK_INT(seen, 13);
     CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

@@ -12,7 +12,8 @@ static const char *const examples[] = {
 
 static cli_program program = {
     "pretrain",
-    "Trains GPT-2, GPT-NeoX, Llama, Mistral, Qwen or BERT on SQuAD and records traces of steps.",
+    "Trains GPT-2, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or BERT on SQuAD and records traces of "
+    "steps.",
     pretrain_options, examples, false};
 
 static pretrain run;

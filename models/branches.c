@@ -16,8 +16,10 @@ syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn
     for (const syn__branch *b = branches; b < branches + 2; b++) {
         syn_push_scope(ctx, b->scope);
         syn_tensor y = inside(m, layer, i, x, b);
-        y = syn_row_linear_partial(ctx, y, b->out, m->options.tp, b->out_label);
-        y = syn__model_reduce(m, y, b->out->bias);
+        if (b->out) {
+            y = syn_row_linear_partial(ctx, y, b->out, m->options.tp, b->out_label);
+            y = syn__model_reduce(m, y, b->out->bias);
+        }
         y = syn__model_drop(m, y, i, b->site);
         x = syn_name(ctx, syn_add(ctx, x, y), "residual");
         syn_release(ctx, mark, &x, 1);

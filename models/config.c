@@ -91,7 +91,7 @@ static void list_known_types(char *buf, size_t buf_bytes) {
 
 /* Reads the value of model_type and finds its family. */
 static syn_status read_type(syn_json *reader, const syn_model_family **out) {
-    char known[160] = "", shown[64];
+    char known[320] = "", shown[64];
     SYN_TRY(syn_json_expect(reader, SYN_JSON_STRING, "\"model_type\""));
     *out = family_of_type(reader->text);
     if (*out) return SYN_OK;
@@ -244,7 +244,8 @@ static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
 uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
     uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
     h = hash_rotary(&c->rotary, h);
-    return syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
+    h = syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
+    return c->experts.n ? syn_hash(c->experts.dense, sizeof c->experts.dense, h) : h;
 }
 
 /* ---- values computed from a configuration ---- */
@@ -287,7 +288,10 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
     const struct {
         int64_t n;
         const char *before, *after;
-    } cut[] = {{c->n_head, "the ", " attention heads"}, {c->n_inner, "the MLP's width ", ""}};
+    } cut[] = {{c->n_head, "the ", " attention heads"},
+               {c->n_inner, "the MLP's width ", ""},
+               {c->experts.inner, "the experts' width ", ""},
+               {c->experts.shared_inner, "the shared expert's width ", ""}};
     for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
         if (cut[i].n % tp != 0)
             return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide %s%lld%s", c->name,
@@ -301,7 +305,29 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
     return c->family->check ? c->family->check(c, err) : SYN_OK;
 }
 
+static syn_status check_experts(const syn_model_config *c, const syn_plan *plan, syn_error *err) {
+    const bool apart = plan->ep > 1 || plan->etp != plan->tp;
+    if (!apart) return SYN_OK;
+    if (c->experts.n == 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "model %s has no experts: ep and etp have no effect",
+                        c->name);
+    if (c->experts.n % plan->ep != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "model %s: ep %d does not divide the %lld experts",
+                        c->name, plan->ep, (long long)c->experts.n);
+    if (plan->etp > 1)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "experts that are sharded over %d ranks (etp) cannot be divided among ep "
+                        "%d groups of ranks, or differ from tp %d: use etp 1",
+                        plan->etp, plan->ep, plan->tp);
+    if (plan->tp == 1 || plan->sp) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "experts on ranks of their own (ep %d, etp %d) need sequence parallelism (sp) "
+                    "with tp %d",
+                    plan->ep, plan->etp, plan->tp);
+}
+
 syn_status syn_model_plan_check(const syn_model_config *c, const syn_plan *plan, syn_error *err) {
+    SYN_TRY(check_experts(c, plan, err));
     return syn_model_config_check(c, plan->tp, err);
 }
 

@@ -13,7 +13,8 @@ SYN_API_BEGIN
 
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
-    syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family;
+    syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
+    syn_qwen2_moe_family, syn_qwen3_moe_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -51,6 +52,21 @@ typedef struct syn_dropout_rates {
     double embedding, attention, residual;
 } syn_dropout_rates;
 
+/* Mixture of experts: layers in which each token uses k of n MLPs. Layer i has experts if i >=
+   first, (i + 1) is a multiple of `every`, and bit i of `dense` is 0; other layers have one MLP. */
+#define SYN_MAX_DENSE_LAYERS 512 /* number of layers that `dense` can name */
+typedef struct syn_experts_config {
+    int64_t n;            /* experts per layer; 0: the model has no experts */
+    int64_t k;            /* experts per token */
+    int64_t inner;        /* width of an expert; 0: n_inner */
+    int64_t shared_inner; /* width of the shared expert, which all tokens use; 0: none */
+    bool shared_gate;     /* the output of the shared expert is multiplied by a sigmoid */
+    bool normalize;       /* the weights of a token's experts are divided by their sum */
+    int64_t first, every;
+    uint64_t dense[SYN_MAX_DENSE_LAYERS / 64];
+    double aux_coefficient; /* factor of the auxiliary loss, which balances the experts' load */
+} syn_experts_config;
+
 typedef struct syn_model_config {
     const syn_model_family *family;
     char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
@@ -68,15 +84,16 @@ typedef struct syn_model_config {
     double initializer_range; /* standard deviation of random weights */
     syn_activation activation;
     syn_rotary rotary;
-    bool windowed;             /* Llama: sliding-window attention, if window > 0 */
-    int64_t window;            /* a token attends to itself and the window - 1 tokens before it */
-    int64_t full_layers;       /* the first full_layers layers use full attention */
-    bool parallel_residual;    /* GPT-NeoX: attention and MLP both read the layer's input */
-    bool qkv_bias;             /* Llama: the query, key and value projections have biases */
-    bool attention_bias;       /* all four linear layers of the attention have biases */
-    bool mlp_bias;             /* all three linear layers of the MLP have biases */
-    bool head_norm;            /* Llama: RMSNorm on each head's queries and keys */
-    bool tied;                 /* the output head uses the token embedding as its matrix */
+    bool windowed;          /* Llama: sliding-window attention, if window > 0 */
+    int64_t window;         /* a token attends to itself and the window - 1 tokens before it */
+    int64_t full_layers;    /* the first full_layers layers use full attention */
+    bool parallel_residual; /* GPT-NeoX: attention and MLP both read the layer's input */
+    bool qkv_bias;          /* Llama: the query, key and value projections have biases */
+    bool attention_bias;    /* all four linear layers of the attention have biases */
+    bool mlp_bias;          /* all three linear layers of the MLP have biases */
+    bool head_norm;         /* Llama: RMSNorm on each head's queries and keys */
+    bool tied;              /* the output head uses the token embedding as its matrix */
+    syn_experts_config experts;
     syn_stop_criteria end;     /* causal models: what ends a sequence */
     syn_dropout_rates dropout; /* for syn_model_set_dropout; a model applies none by itself */
     char dtype[16]; /* dtype that transformers loads a checkpoint's tensors in, such as "bfloat16"
@@ -148,6 +165,8 @@ bool syn_model_config_dtype(const syn_model_config *config, syn_dtype *dtype);
 
 /* The model_type of config.json: "gpt2", "bert". */
 const char *syn_model_type(const syn_model_config *config);
+/* Whether layer i has experts. */
+bool syn_model_layer_has_experts(const syn_model_config *config, int64_t i);
 /* Whether the model predicts the next token, and so can generate text (models/causal.h). */
 bool syn_model_is_causal(const syn_model_config *config);
 syn_tokenizer_kind syn_model_tokenizer(const syn_model_config *config);

@@ -6,9 +6,17 @@
 #include "models/family_private.h"
 
 const syn_model_family *syn__family(size_t i) {
-    static const syn_model_family *const families[] = {
-        &syn_gpt_family,   &syn_bert_family,  &syn_llama_family,    &syn_mistral_family,
-        &syn_qwen2_family, &syn_qwen3_family, &syn_gpt_neox_family, NULL};
+    static const syn_model_family *const families[] = {&syn_gpt_family,
+                                                       &syn_bert_family,
+                                                       &syn_llama_family,
+                                                       &syn_mistral_family,
+                                                       &syn_qwen2_family,
+                                                       &syn_qwen3_family,
+                                                       &syn_gpt_neox_family,
+                                                       &syn_mixtral_family,
+                                                       &syn_qwen2_moe_family,
+                                                       &syn_qwen3_moe_family,
+                                                       NULL};
     return families[i];
 }
 
@@ -19,8 +27,22 @@ static bool is_called(const char *name, const char *stem, const char *end) {
     return strncmp(name, stem, n) == 0 && strcmp(name + n, end) == 0;
 }
 
+/* Whether `name` is that of all experts' matrices, with the "*" of the row's name, or of one
+   expert's matrix, with a number. */
+static bool is_of_experts(const syn__param_row *row, const char *name) {
+    const char *star = strchr(row->name, '*');
+    const size_t before = (size_t)(star - row->name);
+    if (strncmp(name, row->name, before) != 0) return false;
+    const size_t digits = strspn(name + before, "0123456789");
+    return is_called(name + before + (digits ? digits : *(name + before) == '*'), star + 1,
+                     ".weight");
+}
+
 static bool is_of(const syn__param_row *row, const char *name) {
     switch (row->kind) {
+    case SYN__EXPERTS_COLUMN:
+    case SYN__EXPERTS_ROW:
+        return is_of_experts(row, name);
     case SYN__IGNORED:
         return strcmp(name, row->name) == 0;
     case SYN__RMS_NORM:
@@ -104,6 +126,14 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
         return 3 * depth * c->n_head;
     case SYN__DIM_INNER:
         return c->n_inner;
+    case SYN__DIM_ONE:
+        return 1;
+    case SYN__DIM_EXPERTS:
+        return c->experts.n;
+    case SYN__DIM_EXPERT_INNER:
+        return c->experts.inner ? c->experts.inner : c->n_inner;
+    case SYN__DIM_SHARED_INNER:
+        return c->experts.shared_inner;
     case SYN__DIM_VOCAB:
         return c->vocab_size;
     case SYN__DIM_POSITIONS:
@@ -114,9 +144,21 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
     return 0;
 }
 
-bool syn__family_has_row(const syn_model_config *c, const syn__param_row *row, unsigned heads) {
+bool syn_model_layer_has_experts(const syn_model_config *c, int64_t i) {
+    const syn_experts_config *e = &c->experts;
+    if (e->n == 0 || i < e->first || (e->every > 1 && (i + 1) % e->every != 0)) return false;
+    return i >= SYN_MAX_DENSE_LAYERS || (e->dense[i / 64] >> (i % 64) & 1) == 0;
+}
+
+bool syn__family_has_row(const syn_model_config *c, const syn__param_row *row, unsigned heads,
+                         int64_t layer) {
+    const unsigned flags = row->flags;
     if (row->heads != 0 && (row->heads & heads) == 0) return false;
-    return (row->flags & SYN__HEAD_NORM) == 0 || c->head_norm;
+    if ((flags & SYN__DENSE) && syn_model_layer_has_experts(c, layer)) return false;
+    if ((flags & SYN__SPARSE) && !syn_model_layer_has_experts(c, layer)) return false;
+    if ((flags & SYN__SHARED) && c->experts.shared_inner == 0) return false;
+    if ((flags & SYN__SHARED_GATE) && !c->experts.shared_gate) return false;
+    return (flags & SYN__HEAD_NORM) == 0 || c->head_norm;
 }
 
 bool syn__family_has_bias(const syn_model_config *c, const syn__param_row *row) {
@@ -137,6 +179,9 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
     case SYN__ROW_LINEAR:
     case SYN__REPLICATED_LINEAR:
         return from * to + (syn__family_has_bias(c, row) ? to : 0);
+    case SYN__EXPERTS_COLUMN:
+    case SYN__EXPERTS_ROW:
+        return c->experts.n * from * to;
     case SYN__TABLE:
         return from * to;
     case SYN__VOCAB_TABLE:
@@ -148,15 +193,17 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
     }
 }
 
-static int64_t rows_params(const syn__param_row *row, const syn_model_config *c, unsigned heads) {
+static int64_t rows_params(const syn__param_row *row, const syn_model_config *c, unsigned heads,
+                           int64_t layer) {
     int64_t n = 0;
     for (; row->name; row++)
-        if (syn__family_has_row(c, row, heads)) n += row_params(row, c);
+        if (syn__family_has_row(c, row, heads, layer)) n += row_params(row, c);
     return n;
 }
 
 int64_t syn_model_config_params(const syn_model_config *c, unsigned heads) {
     const syn_model_family *f = c->family;
-    return rows_params(f->embed_rows, c, heads) +
-           c->n_layer * rows_params(f->layer_rows, c, heads) + rows_params(f->head_rows, c, heads);
+    int64_t n = rows_params(f->embed_rows, c, heads, -1) + rows_params(f->head_rows, c, heads, -1);
+    for (int64_t i = 0; i < c->n_layer; i++) n += rows_params(f->layer_rows, c, heads, i);
+    return n;
 }

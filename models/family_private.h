@@ -24,6 +24,10 @@ typedef enum syn__dim {
     SYN__DIM_QKV, /* queries, keys and values in one matrix; requires equal numbers of query and
                      key/value heads (syn_model_config_check) */
     SYN__DIM_INNER,
+    SYN__DIM_ONE,
+    SYN__DIM_EXPERTS,
+    SYN__DIM_EXPERT_INNER,
+    SYN__DIM_SHARED_INNER,
     SYN__DIM_VOCAB,
     SYN__DIM_POSITIONS,
     SYN__DIM_TYPES
@@ -44,6 +48,10 @@ typedef enum syn__param_kind {
     SYN__COLUMN_LINEAR,     /* syn_layer_linear (from) -> (to), `to` sharded */
     SYN__ROW_LINEAR,        /* syn_layer_linear, `from` sharded */
     SYN__REPLICATED_LINEAR, /* syn_layer_linear, whole on every rank */
+    SYN__EXPERTS_COLUMN, /* syn_layer_linear of every expert (experts, to, from), `to` sharded; no
+                          * bias. The name has a "*", in place of which checkpoints have the
+                          * expert's number: they store each expert's matrix (to, from) */
+    SYN__EXPERTS_ROW,    /* the same, `from` sharded */
     SYN__TABLE, /* syn_tensor (from, to), a lookup table, whole on every rank, in options.dtype */
     SYN__VOCAB_TABLE, /* syn_tensor (from, to), sharded by rows */
     SYN__VOCAB_BIAS,  /* syn_tensor (from), sharded like the table */
@@ -59,10 +67,15 @@ enum {
     SYN__NO_BIAS = 2,   /* a linear layer without a bias */
     SYN__NO_PREFIX = 4, /* the name in checkpoints is without the family's prefix */
     /* The linear layer has a bias only with: */
-    SYN__QKV_BIAS = 8,  /* config.qkv_bias or attention_bias */
-    SYN__OUT_BIAS = 16, /* config.attention_bias */
-    SYN__MLP_BIAS = 32, /* config.mlp_bias */
-    SYN__HEAD_NORM = 64 /* exists only with config.head_norm */
+    SYN__QKV_BIAS = 8,   /* config.qkv_bias or attention_bias */
+    SYN__OUT_BIAS = 16,  /* config.attention_bias */
+    SYN__MLP_BIAS = 32,  /* config.mlp_bias */
+    SYN__HEAD_NORM = 64, /* exists only with config.head_norm */
+    /* In models with experts: */
+    SYN__DENSE = 128,       /* exists only in layers without experts */
+    SYN__SPARSE = 256,      /* only in layers with experts */
+    SYN__SHARED = 512,      /* only with a shared expert */
+    SYN__SHARED_GATE = 1024 /* only with config.experts.shared_gate */
 };
 
 /* A layer or table of the model. Its parameters are named <name>.weight and <name>.bias, within a
@@ -88,7 +101,9 @@ int64_t syn__family_layer(const syn_model_family *family, const char *parameter)
 /* The BIAS_ALIAS row of `parameter`. NULL: the parameter has no other name. */
 const syn__param_row *syn__family_alias_row(const syn_model_family *family, const char *parameter);
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
-bool syn__family_has_row(const syn_model_config *config, const syn__param_row *row, unsigned heads);
+/* layer: number of the row's layer; -1 for rows outside layers. */
+bool syn__family_has_row(const syn_model_config *config, const syn__param_row *row, unsigned heads,
+                         int64_t layer);
 bool syn__family_has_bias(const syn_model_config *config, const syn__param_row *row);
 int64_t syn__model_config_head_dim(const syn_model_config *config);
 /* ---- rotary positions (rotary.c) ---- */
@@ -212,6 +227,8 @@ struct syn_model {
 };
 
 int syn__model_tp(const syn_model *m);
+/* Whether ranks send tokens to the ranks that have the experts. */
+bool syn__model_dispatches(const syn_model *m);
 int64_t syn__model_head_dim(const syn_model *m);
 /* Whether this part may lack the parameter, because the parameter belongs to another part of the
  * model, or because it is the token table, which another part may have created. */
@@ -281,9 +298,10 @@ typedef struct syn__branch {
     const char *scope;
     const syn_layer_norm *norm;
     const char *norm_label;
-    /* Normalized x (B, T, C) -> (B, T, in/tp), the input of `out`. */
+    /* Normalized x (B, T, C) -> (B, T, in/tp), the input of `out`. Without `out`, the output of the
+     * branch: (B, T, C), all tokens or with m->cut this rank's. */
     syn_tensor (*inside)(syn_model *m, const void *layer, int64_t i, syn_tensor x);
-    const syn_layer_linear *out;
+    const syn_layer_linear *out; /* NULL: none; only in sequential layers */
     const char *out_label;
     syn__site site; /* where dropout is applied to the branch's output */
 } syn__branch;

@@ -68,6 +68,15 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
     return (syn_layer_linear){weight, linear_bias(ctx, name, out, SYN_WHOLE, init), init->out_in};
 }
 
+syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t experts, int64_t in,
+                                        int64_t out, int axis, const syn_initializer *init,
+                                        const syn_group *group) {
+    const syn_spec spec = {matrix_dtype(init), 3, {experts, out, in}};
+    const syn_tensor weight =
+        parameter(ctx, name, "weight", spec, shard(axis, 1, group), SYN_INIT_NORMAL, init);
+    return (syn_layer_linear){weight, SYN_NO_BIAS, true};
+}
+
 static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                            syn_tensor bias, const char *label) {
     const syn_tensor w = syn_current_version(ctx, layer->weight),

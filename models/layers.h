@@ -42,6 +42,13 @@ syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t i
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
+/* The matrices of a layer of all experts, (experts, out, in) whatever init->out_in, without a bias.
+ * axis: the dimension that is sharded over the group: 0, so that each rank has some experts; or 1
+ * or 2, so that each rank has a shard of every expert. */
+syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t experts, int64_t in,
+                                        int64_t out, int axis, const syn_initializer *init,
+                                        const syn_group *group);
+
 /* The functions below use the current versions of parameters (syn_current_version), because an
  * optimizer may have written new ones. */
 

@@ -6,57 +6,27 @@
    this file. */
 #include <stdio.h>
 
-#include "models/family_private.h"
-
-struct llama {
-    syn_tensor tokens, lm_head; /* if tied, lm_head is tokens */
-    syn_layer_norm norm;
-};
-
-struct llama_layer {
-    syn_layer_norm input_norm, post_norm, q_norm, k_norm;
-    syn_layer_linear q, k, v, o, gate, up, down;
-};
+#include "models/llama_private.h"
 
 #define AT(member) offsetof(struct llama, member)
 #define IN(member) offsetof(struct llama_layer, member)
-#define HIDDEN     SYN__DIM_HIDDEN
-#define INNER      SYN__DIM_INNER
-#define QKV        SYN__QKV_BIAS
-#define OUT        (SYN__OUT_BIAS | SYN__RESIDUAL)
-#define MLP        SYN__MLP_BIAS
-#define HEAD_NORM  SYN__HEAD_NORM
 
-static const syn__param_row embed_rows[] = {
-    {"embed_tokens", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(tokens)}, {0}};
+const syn__param_row syn__llama_embed_rows[] = {
+    {"embed_tokens", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, .at = AT(tokens)}, {0}};
 
 static const syn__param_row layer_rows[] = {
-    {"input_layernorm", SYN__RMS_NORM, 0, HIDDEN, .at = IN(input_norm)},
-    {"self_attn.q_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, .at = IN(q), .flags = QKV},
-    {"self_attn.k_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, .layout = SYN__SHARED_HEADS,
-     .at = IN(k), .flags = QKV},
-    {"self_attn.v_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, .layout = SYN__SHARED_HEADS,
-     .at = IN(v), .flags = QKV},
-    {"self_attn.q_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, .at = IN(q_norm), .flags = HEAD_NORM},
-    {"self_attn.k_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, .at = IN(k_norm), .flags = HEAD_NORM},
-    {"self_attn.o_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, .at = IN(o), .flags = OUT},
-    {"post_attention_layernorm", SYN__RMS_NORM, 0, HIDDEN, .at = IN(post_norm)},
-    {"mlp.gate_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, .at = IN(gate), .flags = MLP},
-    {"mlp.up_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, .at = IN(up), .flags = MLP},
-    {"mlp.down_proj", SYN__ROW_LINEAR, INNER, HIDDEN, .at = IN(down), .flags = MLP | SYN__RESIDUAL},
-    {"self_attn.rotary_emb.inv_freq", .kind = SYN__IGNORED},
-    {0}};
+    SYN__LLAMA_ATTENTION_ROWS(IN), SYN__LLAMA_MLP_ROWS(IN, 0), {0}};
 
-static const syn__param_row head_rows[] = {{"norm", SYN__RMS_NORM, 0, HIDDEN, .at = AT(norm)},
-                                           {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN,
-                                            .at = AT(lm_head), .flags = SYN__NO_PREFIX,
-                                            .tied = "embed_tokens"},
-                                           {0}};
+const syn__param_row syn__llama_head_rows[] = {
+    {"norm", SYN__RMS_NORM, 0, SYN__DIM_HIDDEN, .at = AT(norm)},
+    {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, .at = AT(lm_head),
+     .flags = SYN__NO_PREFIX, .tied = "embed_tokens"},
+    {0}};
 
 /* ---- computation ---- */
 
 /* tokens (B, T) -> (B, T, C) */
-static syn_tensor embed(syn_model *m, syn_tensor tokens) {
+syn_tensor syn__llama_embed(syn_model *m, syn_tensor tokens) {
     const struct llama *llama = m->params;
     syn_push_scope(m->ctx, "embed_tokens");
     const syn_tensor x = syn__model_embed(m, llama->tokens, tokens);
@@ -73,7 +43,7 @@ static syn_tensor rotated(syn_model *m, syn_tensor x, const syn_layer_norm *norm
     return syn__model_apply_rotary(m, x);
 }
 
-static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+syn_tensor syn__llama_attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
     x = syn__model_enter(m, x); /* once for q, k and v */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
@@ -86,21 +56,22 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
     return syn__model_attend(m, i, q, keys, values);
 }
 
-static syn_tensor mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+syn_tensor syn__llama_gated(syn_model *m, syn_tensor x, const syn_layer_linear *gate,
+                            const syn_layer_linear *up) {
+    const syn_tensor a = syn_column_linear(m->ctx, x, gate, false, NULL, "gate_proj");
+    const syn_tensor b = syn_column_linear(m->ctx, x, up, false, NULL, "up_proj");
+    return syn_swiglu(m->ctx, a, b);
+}
+
+syn_tensor syn__llama_mlp(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
     (void)i;
-    x = syn__model_enter(m, x);
-    const syn_tensor gate = syn_column_linear(m->ctx, x, &l->gate, false, NULL, "gate_proj");
-    const syn_tensor up = syn_column_linear(m->ctx, x, &l->up, false, NULL, "up_proj");
-    return syn_swiglu(m->ctx, gate, up);
+    return syn__llama_gated(m, syn__model_enter(m, x), &l->gate, &l->up);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
-    const syn__branch branches[2] = {{"self_attn", &l->input_norm, "input_layernorm", attention,
-                                      &l->o, "o_proj", SYN__SITE_ATTENTION_OUT},
-                                     {"mlp", &l->post_norm, "post_attention_layernorm", mlp,
-                                      &l->down, "down_proj", SYN__SITE_MLP_OUT}};
+    const syn__branch branches[2] = {SYN__LLAMA_ATTENTION_BRANCH(l), SYN__LLAMA_MLP_BRANCH(l)};
     return syn__model_sequential(m, l, i, x, branches);
 }
 
@@ -111,23 +82,18 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
         .theta = 5e5, .part = 1, .scaling = SYN_ROPE_LLAMA3, .factor = (factor_), .low = 1, \
         .high = 4, .original = 8192, .fast = 32, .slow = 1, .truncate = true                \
     }
-#define PRESET(family_, name_, layers, hidden, heads, keys, inner, positions, vocab, ...)      \
-    {                                                                                          \
-        .family = &syn_##family_##_family, .name = name_, .n_layer = layers, .n_embd = hidden, \
-        .n_head = heads, .n_kv_head = keys, .head_dim = (hidden) / (heads), .n_inner = inner,  \
-        .n_positions = positions, .vocab_size = vocab, .initializer_range = 0.02, __VA_ARGS__  \
-    }
-#define LLAMA2(name_, layers, hidden, heads, keys, inner)                                       \
-    PRESET(llama, name_, layers, hidden, heads, keys, inner, 4096, 32000, .norm_epsilon = 1e-5, \
-           .rotary = SYN__ROTARY(1e4, 1), .end = {{2}, 1, 2, 1}, .dtype = "float16")
-#define LLAMA3(name_, layers, hidden, heads, inner)                                           \
-    PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, .norm_epsilon = 1e-5, \
-           .rotary = SYN__ROTARY(5e5, 1), .end = {{128001}, 1, 128001, 128000},               \
-           .dtype = "bfloat16")
-#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)               \
-    PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,                   \
-           .norm_epsilon = 1e-6, .rotary = SYN__ROTARY(1e6, 1), .tied = tied_, .qkv_bias = true, \
-           .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16")
+#define LLAMA2(name_, layers, hidden, heads, keys, inner)                                         \
+    SYN__LLAMA_PRESET(llama, name_, layers, hidden, heads, keys, inner, 4096, 32000,              \
+                      .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(1e4, 1), .end = {{2}, 1, 2, 1}, \
+                      .dtype = "float16")
+#define LLAMA3(name_, layers, hidden, heads, inner)                                \
+    SYN__LLAMA_PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, \
+                      .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(5e5, 1),         \
+                      .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16")
+#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)        \
+    SYN__LLAMA_PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab, \
+                      .norm_epsilon = 1e-6, .rotary = SYN__ROTARY(1e6, 1), .tied = tied_, \
+                      .qkv_bias = true, .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16")
 
 /* Sizes: Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3. Positions, rotary theta and
    vocabularies: the released configurations. Llama 3 8b and 70b are those of the first release;
@@ -138,13 +104,14 @@ static const syn_model_config llama_presets[] = {
     LLAMA2("llama-2-70b", 80, 8192, 64, 8, 28672),
     LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
     LLAMA3("llama-3-70b", 80, 8192, 64, 28672),
-    PRESET(llama, "llama-3-405b", 126, 16384, 128, 8, 53248, 131072, 128256, .norm_epsilon = 1e-5,
-           .rotary = ROTARY_31(8), .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16"),
+    SYN__LLAMA_PRESET(llama, "llama-3-405b", 126, 16384, 128, 8, 53248, 131072, 128256,
+                      .norm_epsilon = 1e-5, .rotary = ROTARY_31(8),
+                      .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16"),
 };
 static const syn_model_config mistral_presets[] = {
-    PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000, .norm_epsilon = 1e-5,
-           .rotary = SYN__ROTARY(1e4, 1), .windowed = true, .window = 4096, .end = {{2}, 1, 2, 1},
-           .dtype = "bfloat16"),
+    SYN__LLAMA_PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000,
+                      .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(1e4, 1), .windowed = true,
+                      .window = 4096, .end = {{2}, 1, 2, 1}, .dtype = "bfloat16"),
 };
 /* Sizes: Qwen Team 2024, table 1. */
 static const syn_model_config qwen2_presets[] = {
@@ -157,25 +124,19 @@ static const syn_model_config qwen2_presets[] = {
     QWEN25("qwen2.5-72b", 80, 8192, 64, 8, 29568, 131072, 152064, false),
 };
 
-/* The defaults of transformers' configuration classes. */
-#define DEFAULTS(family_, ...)                                                              \
-    {                                                                                       \
-        .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
-        .rotary = SYN__ROTARY(1e4, 1), __VA_ARGS__                                          \
-    }
-#define QWEN_DEFAULTS(family_, ...)                                                             \
-    DEFAULTS(family_, .n_positions = 32768, .n_kv_head = 32, .window = 4096, .full_layers = 28, \
-             .end = SYN__NO_STOP_IDS, __VA_ARGS__)
-static const syn_model_config llama_defaults =
-                                  DEFAULTS(llama, .n_positions = 2048, .end = SYN__STOP_IDS(2, 1)),
-                              mistral_defaults = DEFAULTS(
+#define QWEN_DEFAULTS(family_, ...)                                                     \
+    SYN__LLAMA_DEFAULTS(family_, .n_positions = 32768, .n_kv_head = 32, .window = 4096, \
+                        .full_layers = 28, .end = SYN__NO_STOP_IDS, __VA_ARGS__)
+static const syn_model_config llama_defaults = SYN__LLAMA_DEFAULTS(llama, .n_positions = 2048,
+                                                                   .end = SYN__STOP_IDS(2, 1)),
+                              mistral_defaults = SYN__LLAMA_DEFAULTS(
                                   mistral, .n_positions = 131072, .n_kv_head = 8, .windowed = true,
                                   .window = 4096, .end = SYN__STOP_IDS(2, 1)),
                               qwen2_defaults = QWEN_DEFAULTS(qwen2, .qkv_bias = true),
                               qwen3_defaults =
                                   QWEN_DEFAULTS(qwen3, .head_dim = 128, .head_norm = true);
 
-static syn_status read_activation(syn__settings *s, void *member) {
+syn_status syn__llama_activation(syn__settings *s, void *member) {
     char shown[64];
     (void)member;
     SYN_TRY(syn__config_string(s));
@@ -187,7 +148,7 @@ static syn_status read_activation(syn__settings *s, void *member) {
 
 /* Reads a list with one entry per layer, which must be "full_attention" for the first layers, if
    any, and "sliding_attention" for all others. */
-static syn_status read_layer_types(syn__settings *s, void *member) {
+syn_status syn__llama_layer_types(syn__settings *s, void *member) {
     syn__config_file *file = member;
     syn_json_type type = syn_json_next(&s->json);
     if (type == SYN_JSON_ERROR) return s->error.code;
@@ -210,34 +171,15 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
     return syn__settings_fail(s, "\"%s\" must be a list of strings, one for each layer", s->path);
 }
 
-#define COMMON_ROWS                                                                        \
-    SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
-        SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
-                     SYN__MAX_EMBD),                                                       \
-        SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD),      \
-        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                               \
-        SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                 \
-        SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
-        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \
-        SYN__ROWS_STOP_IDS, SYN__ROWS_DECODER_ONLY,                                        \
-        SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                         \
-        SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false),                                \
-        SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)
+#define QWEN_WINDOW SYN__LLAMA_WINDOW(1), SYN__LLAMA_USE_WINDOW, SYN__LLAMA_WINDOW_LAYERS
 
-#define ATTENTION_BIAS SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
-#define WINDOW \
-    SYN__ROW_I64("sliding_window", SYN__NONE | SYN__SAVED, SYN__AT(window), 1, SYN__MAX_POSITIONS)
-/* With use_sliding_window, the layers from number max_window_layers on use the window. */
-#define QWEN_WINDOW                                                             \
-    WINDOW, SYN__ROW_BOOL("use_sliding_window", SYN__SAVED, SYN__AT(windowed)), \
-        SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS)
-
-static const syn__setting llama_rows[] = {COMMON_ROWS, ATTENTION_BIAS,
+static const syn__setting llama_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_ATTENTION_BIAS,
                                           SYN__ROW_CUSTOM("sliding_window", 0, syn__config_null),
                                           SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))};
-static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW};
-static const syn__setting qwen2_rows[] = {COMMON_ROWS, QWEN_WINDOW};
-static const syn__setting qwen3_rows[] = {COMMON_ROWS, ATTENTION_BIAS, QWEN_WINDOW};
+static const syn__setting mistral_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_WINDOW(1)};
+static const syn__setting qwen2_rows[] = {SYN__LLAMA_COMMON_ROWS, QWEN_WINDOW};
+static const syn__setting qwen3_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_ATTENTION_BIAS,
+                                          QWEN_WINDOW};
 
 /* In Qwen, the layer types select the layers that use the window. They have no effect in Llama,
    where no layer uses a window, and in Mistral, where all layers use the same one. There, types
@@ -261,8 +203,8 @@ static syn_status check_layer_types(syn__settings *s, const syn__setting_table *
         c->family->title, window ? "the same \"sliding_window\"" : "full attention");
 }
 
-static syn_status check_file(syn__settings *s, const syn__setting_table *table,
-                             syn__config_file *file) {
+syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *table,
+                                 syn__config_file *file) {
     syn_model_config *c = &file->config;
     const bool given = syn__settings_key(s, table, SYN__AT(n_kv_head)) != NULL;
     if (c->n_kv_head < 1) c->n_kv_head = c->n_head;
@@ -276,17 +218,8 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     return syn__rotary_check(s, table, file);
 }
 
-#define FAMILY(name_, title_, class, ...)                                                        \
-    {                                                                                            \
-        .name = #name_, .title = title_, .types = (const char *const[]){#name_, NULL},           \
-        .tokenizer = SYN_TOKENIZER_BPE, .defaults = &name_##_defaults,                           \
-        .fields = &(const syn__setting_table)SYN__MODEL_TABLE_OF(name_##_rows),                  \
-        .check_file = check_file, .architecture = class, .prefix = "model.", .layers = "layers", \
-        .attention = "self_attn", .embed_rows = embed_rows, .layer_rows = layer_rows,            \
-        .head_rows = head_rows, .out_in = true, .params_bytes = sizeof(struct llama),            \
-        .layer_bytes = sizeof(struct llama_layer), .layer = layer, .embed = embed,               \
-        .head_scope = "lm_head", __VA_ARGS__                                                     \
-    }
+#define FAMILY(name_, title_, class_, ...) \
+    SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows, layer, struct llama_layer, __VA_ARGS__)
 
 const syn_model_family syn_llama_family =
                            FAMILY(llama, "Llama", "LlamaForCausalLM", SYN__PRESETS(llama_presets)),

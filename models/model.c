@@ -90,6 +90,22 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
     return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row);
 }
 
+/* One matrix per expert, in one parameter. With expert parallelism, each rank has some of the
+   experts; otherwise each tensor-parallel rank has a shard of every expert. */
+static syn_layer_linear experts_of(syn_model *m, const syn__param_row *row, const char *name) {
+    const syn_initializer init = initializer(m, row);
+    const bool apart = syn__model_dispatches(m);
+    const syn_layer_linear l = syn_experts_linear_new(m->ctx, name, m->config.experts.n,
+                                                      syn__family_dim(&m->config, row->from),
+                                                      syn__family_dim(&m->config, row->to),
+                                                      apart                              ? 0
+                                                      : row->kind == SYN__EXPERTS_COLUMN ? 1
+                                                                                         : 2,
+                                                      &init, apart ? m->options.ep : m->options.tp);
+    if (apart) syn_param_set_expert(m->ctx, l.weight);
+    return l;
+}
+
 static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_initializer init = initializer(m, row);
     const syn_group *tp = row->kind == SYN__REPLICATED_LINEAR ? NULL : m->options.tp;
@@ -117,12 +133,14 @@ static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
 }
 
 /* Creates the parameters of a list of rows, in order, and stores them in the members of *to, the
-   family's or the layer's struct of parameters. `before` is put in front of their names. */
-static void make_rows(syn_model *m, const syn__param_row *row, const char *before, void *to) {
+   family's struct of parameters or that of layer number `layer` (-1: the family's). `before` is put
+   in front of their names. */
+static void make_rows(syn_model *m, const syn__param_row *row, int64_t layer, const char *before,
+                      void *to) {
     char name[NAME_BYTES];
     for (; row->name; row++) {
         void *member = (char *)to + row->at;
-        if (!syn__family_has_row(&m->config, row, m->options.heads)) continue;
+        if (!syn__family_has_row(&m->config, row, m->options.heads, layer)) continue;
         snprintf(name, sizeof name, "%s%s", before, row->name);
         switch (row->kind) {
         case SYN__NORM:
@@ -142,6 +160,10 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
             if (row->kind == SYN__REPLICATED_LINEAR) set_partial(m, linear->weight, linear->bias);
             break;
         }
+        case SYN__EXPERTS_COLUMN:
+        case SYN__EXPERTS_ROW:
+            *(syn_layer_linear *)member = experts_of(m, row, name);
+            break;
         case SYN__TABLE:
         case SYN__VOCAB_TABLE:
         case SYN__VOCAB_BIAS:
@@ -159,18 +181,19 @@ static void make_parameters(syn_model *m) {
     const syn_model_options *how = &m->options;
     const int64_t n = m->part.n_layers;
     m->unit_ends[0] = syn_ctx_param_count(m->ctx);
-    if (m->part.embed) make_rows(m, f->embed_rows, "", m->params);
+    if (m->part.embed) make_rows(m, f->embed_rows, -1, "", m->params);
     m->unit_ends[1] = syn_ctx_param_count(m->ctx);
     for (int64_t i = 0; i < n && syn_ctx_status(m->ctx) == SYN_OK; i++) {
         char before[64];
         if (how->progress) how->progress(how->progress_user, i, n);
         snprintf(before, sizeof before, "%s.%lld.", f->layers,
                  (long long)(m->part.first_layer + i));
-        make_rows(m, f->layer_rows, before, m->layers + (size_t)i * f->layer_bytes);
+        make_rows(m, f->layer_rows, m->part.first_layer + i, before,
+                  m->layers + (size_t)i * f->layer_bytes);
         m->unit_ends[i + 2] = syn_ctx_param_count(m->ctx);
     }
     if (how->progress) how->progress(how->progress_user, n, n);
-    if (m->part.head) make_rows(m, f->head_rows, "", m->params);
+    if (m->part.head) make_rows(m, f->head_rows, -1, "", m->params);
     m->unit_ends[n + 2] = syn_ctx_param_count(m->ctx);
 }
 
@@ -312,6 +335,10 @@ const syn_model_part *syn_model_get_part(const syn_model *m) {
 
 int syn__model_tp(const syn_model *m) {
     return m->options.tp ? m->options.tp->size : 1;
+}
+
+bool syn__model_dispatches(const syn_model *m) {
+    return m->options.ep || (m->options.whole_experts && m->options.tp);
 }
 
 int64_t syn__model_head_dim(const syn_model *m) {

@@ -34,10 +34,16 @@ typedef enum syn_recompute_mode {
 } syn_recompute_mode;
 
 typedef struct syn_model_options {
-    const syn_group *tp;        /* tensor-parallel ranks; NULL: one rank has whole layers */
-    const syn_group *kv;        /* for training: the tensor-parallel ranks that have the same
-                                   key/value heads as this rank (syn_model_kv_ranks); NULL: no other
-                                   rank has them */
+    const syn_group *tp; /* tensor-parallel ranks; NULL: one rank has whole layers */
+    const syn_group *kv; /* for training: the tensor-parallel ranks that have the same
+                            key/value heads as this rank (syn_model_kv_ranks); NULL: no other
+                            rank has them */
+    /* Models with experts. ep: the ranks that share the experts of a layer; NULL: no other rank has
+       experts that this rank lacks. Training sends each token to the ranks that have its experts.
+       whole_experts: each expert is whole on its rank, although other layers are sharded over tp;
+       always the case with ep. */
+    const syn_group *ep;
+    bool whole_experts;
     const syn_model_part *part; /* NULL: the whole model */
     unsigned heads;             /* BERT: bits SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */

@@ -170,10 +170,15 @@ typedef struct syn_param_info {
     int64_t valid_rows; /* < 0: all */
     syn_tensor tensor;  /* the shard */
     bool partial;       /* see syn_param_set_partial */
+    bool expert;        /* see syn_param_set_expert */
 } syn_param_info;
 /* Declares that every tensor-parallel rank has the whole parameter but computes only a part of its
    gradient, such as the part of its own tokens. A trainer sums these gradients once per step. */
 void syn_param_set_partial(syn_ctx *ctx, syn_tensor param);
+/* Declares that the parameter belongs to experts that are divided among the ranks of a stage: other
+   data-parallel ranks have other experts. Its gradients are summed over the ranks with the same
+   experts (syn_mesh.edp). */
+void syn_param_set_expert(syn_ctx *ctx, syn_tensor param);
 size_t syn_ctx_param_count(const syn_ctx *ctx);
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i);
 /* Creates a tensor with a copy of `data`, which is in row-major order. On meta, data is ignored and

@@ -118,6 +118,41 @@ static void put_shards(const syn_mesh *mesh, int32_t rank, int32_t ranks, int32_
     put_part(mesh, rank, ranks, "gather", part, first, 1, hsdp, id, &groups[SYN_MESH_GATHER]);
 }
 
+/* The experts' groups. The ranks of a stage are a box of etp x ep x edp ranks (plan.h); a group is
+   numbered by its first rank, as those of the other axes. */
+static void put_experts(const syn_plan *p, int32_t rank, int32_t pp_stride, uint32_t *id,
+                        syn_mesh_group *groups) {
+    const int32_t n[3] = {p->etp, p->ep, syn_plan_edp(p)};
+    int32_t stride[3], index[3], number[3];
+    if (p->ep == 1 && p->etp == p->tp) return;
+    syn_plan_expert_strides(p, stride);
+    for (int a = 0; a < 3; a++) {
+        index[a] = rank / stride[a] % n[a];
+        number[a] = rank / (stride[a] * n[a]) * stride[a] + rank % stride[a];
+    }
+    syn_mesh_group along[3];
+    for (int a = 0; a < 3; a++)
+        along[a] = (syn_mesh_group){
+            .first = rank - index[a] * stride[a], .n = n[a], .stride = stride[a], .inner = n[a]};
+    put(&groups[SYN_MESH_EP], along[1], "ep", number[1], p->ranks / n[1], id);
+    if (p->etp != p->tp)
+        put(&groups[SYN_MESH_ETP], along[0], "etp", number[0], p->ranks / n[0], id);
+    syn_mesh_group both = along[0];
+    both.first -= index[1] * stride[1];
+    both.n = n[0] * n[1];
+    if (n[0] == 1) both.stride = stride[1];
+    both.inner = both.n; /* syn_plan_complete requires that the ranks follow each other */
+    const int32_t stage = rank / pp_stride % p->pp, stages = p->pp;
+    if (n[0] > 1 && n[1] > 1)
+        put(&groups[SYN_MESH_EXPERTS], both, "experts", stage * n[2] + index[2], n[2] * stages, id);
+    put(&groups[SYN_MESH_EDP], along[2], "edp", number[2], p->ranks / n[2], id);
+    both.first -= stage * pp_stride;
+    both.n *= stages;
+    both.outer_stride = pp_stride;
+    if (stages > 1 && both.inner > 1)
+        put(&groups[SYN_MESH_EXPERT_MODEL], both, "expert_model", index[2], n[2], id);
+}
+
 void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[SYN_MESH_KINDS]) {
     syn_mesh mesh;
     uint32_t id = 1;
@@ -129,6 +164,7 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
     put_model(&mesh, &id, &groups[SYN_MESH_MODEL]);
     if (plan->zero > 0) put_world(&mesh, plan->ranks, &id, &groups[SYN_MESH_WORLD]);
     if (plan->zero == 3) put_shards(&mesh, rank, plan->ranks, plan->hsdp, &id, groups);
+    put_experts(plan, rank, mesh.stride[SYN_AXIS_PP], &id, groups);
 }
 
 /* ---- Opening ---- */
@@ -153,6 +189,14 @@ static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
     if (plan->tp == 1 || plan->pp == 1) mesh->model = plan->tp > 1 ? mesh->group[SYN_AXIS_TP] : pp;
     if (plan->zero > 0 && !mesh->world) mesh->world = plan->dp == 1 ? mesh->model : dp;
     if (plan->zero == 3 && !mesh->shard) mesh->shard = dp;
+    if (plan->etp == plan->tp) mesh->etp = mesh->group[SYN_AXIS_TP];
+    if (plan->ep == 1) mesh->experts = mesh->etp;
+    else if (plan->etp == 1) mesh->experts = mesh->ep;
+    if (plan->ep == 1 && plan->etp == plan->tp) {
+        mesh->edp = dp;
+        mesh->expert_model = mesh->model;
+    } else if (plan->pp == 1) mesh->expert_model = mesh->experts;
+    else if (plan->ep == 1 && plan->etp == 1) mesh->expert_model = pp;
 }
 
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
@@ -165,12 +209,21 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
                         comm->size);
     place(mesh, comm->rank, &whole);
     syn_mesh_groups(&whole, comm->rank, groups);
-    const syn_group **const out[SYN_MESH_KINDS] = {
-        [SYN_MESH_TP] = &mesh->group[SYN_AXIS_TP], [SYN_MESH_DP] = &mesh->group[SYN_AXIS_DP],
-        [SYN_MESH_PP] = &mesh->group[SYN_AXIS_PP], [SYN_MESH_KV] = &mesh->kv,
-        [SYN_MESH_EMBEDDING] = &mesh->embedding,   [SYN_MESH_MODEL] = &mesh->model,
-        [SYN_MESH_WORLD] = &mesh->world,           [SYN_MESH_SHARD] = &mesh->shard,
-        [SYN_MESH_REPLICAS] = &mesh->replicas,     [SYN_MESH_GATHER] = &mesh->gather};
+    const syn_group **const out[SYN_MESH_KINDS] = {[SYN_MESH_TP] = &mesh->group[SYN_AXIS_TP],
+                                                   [SYN_MESH_DP] = &mesh->group[SYN_AXIS_DP],
+                                                   [SYN_MESH_PP] = &mesh->group[SYN_AXIS_PP],
+                                                   [SYN_MESH_KV] = &mesh->kv,
+                                                   [SYN_MESH_EMBEDDING] = &mesh->embedding,
+                                                   [SYN_MESH_MODEL] = &mesh->model,
+                                                   [SYN_MESH_WORLD] = &mesh->world,
+                                                   [SYN_MESH_SHARD] = &mesh->shard,
+                                                   [SYN_MESH_REPLICAS] = &mesh->replicas,
+                                                   [SYN_MESH_GATHER] = &mesh->gather,
+                                                   [SYN_MESH_EP] = &mesh->ep,
+                                                   [SYN_MESH_ETP] = &mesh->etp,
+                                                   [SYN_MESH_EXPERTS] = &mesh->experts,
+                                                   [SYN_MESH_EDP] = &mesh->edp,
+                                                   [SYN_MESH_EXPERT_MODEL] = &mesh->expert_model};
     for (int k = 0; k < SYN_MESH_KINDS; k++) SYN_TRY(open_group(out[k], comm, &groups[k], err));
     set_equal_groups(mesh, &whole);
     return SYN_OK;

@@ -30,7 +30,11 @@ typedef struct syn_mesh {
                                    otherwise NULL */
     const syn_group *gather; /* with ZeRO 3: `shard` once more, for the all-gathers of parameters,
                                 which run beside the reduce-scatters of gradients */
-    const syn_group *world;  /* with ZeRO: all ranks. NULL if it would have only this rank */
+    /* Expert parallelism. `experts`: the etp x ep ranks that share the experts of a layer. edp: the
+       ranks with the same experts as this rank. expert_model: the etp x ep x pp ranks that hold all
+       experts of the model. Any of them is NULL if it would have only this rank. */
+    const syn_group *ep, *etp, *experts, *edp, *expert_model;
+    const syn_group *world; /* with ZeRO: all ranks. NULL if it would have only this rank */
 } syn_mesh;
 
 /* The kinds of groups, in the order of their ids. */
@@ -45,6 +49,11 @@ typedef enum syn_mesh_kind {
     SYN_MESH_SHARD,
     SYN_MESH_REPLICAS,
     SYN_MESH_GATHER,
+    SYN_MESH_EP,
+    SYN_MESH_ETP,
+    SYN_MESH_EXPERTS,
+    SYN_MESH_EDP,
+    SYN_MESH_EXPERT_MODEL,
     SYN_MESH_KINDS
 } syn_mesh_kind;
 
@@ -64,7 +73,8 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
 /* Opens this rank's groups, which the communicator owns. Groups are named by axis and counted from
    0 in the order of their first ranks: "tp3" is the tp group with the fourth-lowest first rank. Ids
    count from 1: first all tp groups, then dp, pp, kv, embedding and model groups, the world, and
-   shard, replicas and gather groups. Axes of size 1 have no groups. Every rank must call this
+   shard, replicas and gather groups, and with expert parallelism ep, etp, experts, edp and
+   expert_model groups. Axes of size 1 have no groups. Every rank must call this
    function with the same plan; syn_plan_complete need not have been called. Fails unless the plan
    has as many ranks as the world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,

@@ -125,6 +125,11 @@ void syn_param_set_partial(syn_ctx *ctx, syn_tensor param) {
         if (ctx->params[i].tensor.id == param.id) ctx->params[i].partial = true;
 }
 
+void syn_param_set_expert(syn_ctx *ctx, syn_tensor param) {
+    for (size_t i = 0; param.id && i < ctx->n_params; i++)
+        if (ctx->params[i].tensor.id == param.id) ctx->params[i].expert = true;
+}
+
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
     for (size_t i = 0; i < ctx->n_params; i++) {
         const syn_param_info info = syn_ctx_param(ctx, i);

@@ -50,8 +50,6 @@ static syn_status check_implemented(const syn_plan *p, syn_error *err) {
         const char *what;
     } missing[] = {
         {p->cp, 1, "context parallelism (cp)"},
-        {p->ep, 1, "expert parallelism (ep)"},
-        {p->etp, 1, "tensor parallelism of experts (etp)"},
         {p->zero, 3, "ZeRO beyond stage 3"},
     };
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
@@ -68,12 +66,14 @@ static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
         int32_t *degree;
     } degrees[] = {{"tp", &p->tp}, {"pp", &p->pp},   {"cp", &p->cp}, {"ep", &p->ep},
                    {"dp", &p->dp}, {"etp", &p->etp}, {"kv", &p->kv}, {"vp", &p->vp}};
+    const bool own_etp = p->etp != 0;
     for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
         if (*degrees[i].degree < 0)
             return SYN_FAIL(err, SYN_E_INVALID, "%s must be at least 1, not %d", degrees[i].name,
                             *degrees[i].degree);
         if (*degrees[i].degree == 0 && degrees[i].degree != &p->dp) *degrees[i].degree = 1;
     }
+    if (!own_etp) p->etp = p->tp;
     if (p->ranks < 0)
         return SYN_FAIL(err, SYN_E_INVALID, "the number of ranks must be at least 1, not %d",
                         p->ranks);
@@ -113,6 +113,33 @@ static syn_status check_hsdp(syn_plan *p, syn_error *err) {
     return SYN_OK;
 }
 
+/* The experts' ranks are those of a stage in another arrangement, so both arrangements must divide
+   the ranks into the same stages. */
+static syn_status check_experts(const syn_plan *p, syn_error *err) {
+    const int64_t ranks = (int64_t)p->tp * p->dp, each = (int64_t)p->etp * p->ep;
+    int32_t dense = 1, experts = 1;
+    if (ranks % each != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "tp %d x dp %d = %lld ranks are not a multiple of etp %d x ep %d = %lld",
+                        p->tp, p->dp, (long long)ranks, p->etp, p->ep, (long long)each);
+    for (int i = 0; p->order[i] != SYN_AXIS_PP; i++) {
+        dense *= p->order[i] == SYN_AXIS_TP ? p->tp : p->dp;
+        experts *= p->order[i] == SYN_AXIS_TP ? p->etp : p->ep * syn_plan_edp(p);
+    }
+    if (p->etp > 1 && p->ep > 1) {
+        int32_t stride[3];
+        syn_plan_expert_strides(p, stride);
+        if (stride[1] != stride[0] * p->etp)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "etp %d x ep %d needs a rank order with tp directly before dp, not %s",
+                            p->etp, p->ep, syn_plan_order_text(p));
+    }
+    if (p->pp == 1 || dense == experts) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "the rank order %s needs as many ranks along etp as along tp, not %d and %d",
+                    syn_plan_order_text(p), p->etp, p->tp);
+}
+
 static syn_status check_order(const syn_plan *p, syn_error *err) {
     bool named[SYN_AXES] = {false};
     for (int i = 0; i < SYN_AXES; i++) {
@@ -148,7 +175,8 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
     SYN_TRY(check_hsdp(p, err));
     SYN_TRY(check_schedule(p, err));
     if (!p->order) p->order = orders[0].axes;
-    return check_order(p, err);
+    SYN_TRY(check_order(p, err));
+    return check_experts(p, err);
 }
 
 void syn_plan_strides(const syn_plan *p, int32_t stride[SYN_AXES]) {
@@ -156,6 +184,20 @@ void syn_plan_strides(const syn_plan *p, int32_t stride[SYN_AXES]) {
     for (int i = 0, ranks = 1; i < SYN_AXES; i++) {
         stride[p->order[i]] = ranks;
         ranks *= n[p->order[i]];
+    }
+}
+
+void syn_plan_expert_strides(const syn_plan *p, int32_t stride[3]) {
+    int32_t ranks = 1;
+    for (int i = 0; i < SYN_AXES; i++) {
+        if (p->order[i] == SYN_AXIS_TP) {
+            stride[0] = ranks;
+            ranks *= p->etp;
+        } else if (p->order[i] == SYN_AXIS_DP) {
+            stride[1] = ranks;
+            stride[2] = ranks * p->ep;
+            ranks *= p->ep * syn_plan_edp(p);
+        } else ranks *= p->pp;
     }
 }
 

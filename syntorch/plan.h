@@ -28,12 +28,13 @@ const char *syn_schedule_name(syn_schedule schedule);
 
 /* A plan whose members are all 0 has one rank. */
 typedef struct syn_plan {
-    int32_t ranks;   /* world size; 0: the product of the degrees */
-    int32_t tp, pp;  /* ranks along each axis; 0: one */
-    int32_t dp;      /* 0: `ranks` divided by the product of the other degrees */
-    int32_t cp;      /* context parallelism: ranks that share the tokens of a sequence; 0: one */
-    int32_t ep, etp; /* experts: ranks that share the experts, and ranks that share each expert; 0:
-                        one */
+    int32_t ranks;  /* world size; 0: the product of the degrees */
+    int32_t tp, pp; /* ranks along each axis; 0: one */
+    int32_t dp;     /* 0: `ranks` divided by the product of the other degrees */
+    int32_t cp;     /* context parallelism: ranks that share the tokens of a sequence; 0: one */
+    /* Expert parallelism: `ep` ranks share the experts of a layer, and `etp` ranks each expert.
+       These ranks are neighbours among the tp x dp ranks of a stage. ep 0: one; etp 0: tp. */
+    int32_t ep, etp;
     /* Number of consecutive ranks along tp that have the same key and value heads. These ranks form
        a process group. 0: one. */
     int32_t kv;
@@ -54,6 +55,15 @@ typedef struct syn_plan {
    number of ranks, kv does not divide tp, the order does not name each axis once, or the plan needs
    a form of parallelism that is not supported. */
 syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
+/* Number of ranks that have the same experts as a rank of a complete plan: tp x dp / (etp x ep).
+   They sum the gradients of the experts. */
+static inline int32_t syn_plan_edp(const syn_plan *plan) {
+    return (int32_t)((int64_t)plan->tp * plan->dp / ((int64_t)plan->etp * plan->ep));
+}
+/* The same as syn_plan_strides for the ranks of a stage as a box of etp x ep x edp ranks: the
+   strides of etp, ep and edp. The order of the axes is that of the plan, with etp in place of tp,
+   and ep, edp in place of dp. */
+void syn_plan_expert_strides(const syn_plan *plan, int32_t stride[3]);
 /* Sets stride[axis] to the difference between the numbers of neighbouring ranks along each axis of
    a complete plan. */
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);

@@ -44,7 +44,7 @@ int64_t syn__bucket_offset(const syn__buckets *buckets, const syn_ctx *ctx, size
 }
 
 int syn__param_copies(const syn_param_info *param, const syn_group *tp) {
-    if (!tp) return 1;
+    if (!tp || param->expert) return 1;
     return param->shard.count > 1 ? tp->size / param->shard.count : tp->size;
 }
 
@@ -106,7 +106,8 @@ static void close_bucket(filling *f) {
     syn__bucket *b = current(f);
     if (b->n == 0) return;
     if (f->options && f->options->zero > 0) {
-        const int64_t ranks = f->options->dp->size;
+        const syn_group *group = syn__bucket_group(f->options, b);
+        const int64_t ranks = group ? group->size : 1;
         const bool megatron = follows_megatron(f);
         b->part =
             round_up(f->size, megatron ? common_multiple(ranks, MEGATRON_BUCKET) : ranks) / ranks;
@@ -116,13 +117,18 @@ static void close_bucket(filling *f) {
     f->size = 0;
 }
 
-static void place(filling *f, size_t param, bool late) {
+/* The classes of parameters; without ZeRO, all parameters except those of experts are in the
+   first. */
+enum { SHARDED, COPIED, WHOLE, EXPERTS, PARTIAL, TIED, CLASSES };
+
+static void place(filling *f, size_t param, int class) {
     syn__bucket *b = current(f);
     const int64_t elems = param_elems(f->ctx, param);
     const bool aligned = follows_megatron(f);
     if (b->n++ == 0) b->first = f->n_placed;
     b->elems += elems;
-    b->late = late;
+    b->late = class == PARTIAL || class == TIED;
+    b->experts = class == EXPERTS;
     if (f->options && f->options->zero == 3) b->unit = f->options->units[param];
     f->size = (aligned ? round_up(f->size, MEGATRON_PARAM) : f->size) + elems;
     f->buckets->order[f->n_placed++] = param;
@@ -130,13 +136,11 @@ static void place(filling *f, size_t param, bool late) {
     if (b->n == f->max_params || f->size >= full_elems(f)) close_bucket(f);
 }
 
-/* The classes of parameters with ZeRO; all are 0 without ZeRO. */
-enum { SHARDED, COPIED, WHOLE, PARTIAL, TIED, CLASSES };
-
 static int class_of(const filling *f, size_t param) {
     const syn_data_parallel_options *o = f->options;
     const syn_param_info p = syn_ctx_param(f->ctx, param);
     const int copies = syn__param_copies(&p, o ? o->tp : NULL);
+    if (o && p.expert) return EXPERTS;
     if (!o || o->zero == 0) return 0;
     if (o->tied && strcmp(p.name, o->tied) == 0) return TIED;
     if (o->tp && p.partial) return PARTIAL;
@@ -149,7 +153,7 @@ static void fill(filling *f, size_t begin, size_t end, uint32_t unit) {
     for (int k = 0; k < CLASSES; k++) {
         for (size_t i = end; i-- > begin;)
             if (class_of(f, i) == k && (unit == UINT32_MAX || f->options->units[i] == unit))
-                place(f, i, k >= PARTIAL);
+                place(f, i, k);
         close_bucket(f);
     }
 }

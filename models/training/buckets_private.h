@@ -22,6 +22,7 @@ typedef struct syn__bucket {
        embedding table. */
     bool late;
     uint32_t unit; /* ZeRO 3 */
+    bool experts;  /* of experts: their gradients are summed over edp */
 } syn__bucket;
 
 /* order: parameter numbers. of_param[i]: the bucket of parameter i. */
@@ -40,8 +41,8 @@ syn_status syn__buckets_make(syn__buckets *buckets, const syn_ctx *ctx,
                              syn_error *err) SYN_MUST_USE;
 /* Creates the buckets of data parallelism, by options->buckets. With ZeRO, a bucket is divided into
    equal parts, one for each data-parallel rank, and all parameters of a bucket belong to the same
-   class: sharded over tensor-parallel ranks, sharded with copies, not sharded, and two classes of
-   late parameters. The gradient norm then counts all elements of a bucket alike. */
+   class: sharded over tensor-parallel ranks, sharded with copies, not sharded, of experts, and two
+   classes of late parameters. The gradient norm then counts all elements of a bucket alike. */
 syn_status syn__buckets_divide(syn__buckets *buckets, const syn_ctx *ctx,
                                const syn_data_parallel_options *options,
                                syn_error *err) SYN_MUST_USE;
@@ -49,6 +50,11 @@ void syn__buckets_free(syn__buckets *buckets);
 
 static inline size_t syn__bucket_param(const syn__buckets *buckets, const syn__bucket *b, int k) {
     return buckets->order[b->first + (size_t)k];
+}
+/* The ranks over which a bucket's gradients are summed; NULL: only this one. */
+static inline const syn_group *syn__bucket_group(const syn_data_parallel_options *options,
+                                                 const syn__bucket *b) {
+    return b->experts ? options->edp : options->dp;
 }
 /* Index of a parameter's first element within its bucket. */
 int64_t syn__bucket_offset(const syn__buckets *buckets, const syn_ctx *ctx, size_t param);

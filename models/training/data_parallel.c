@@ -31,16 +31,25 @@ struct syn_data_parallel {
     bool sync;
 };
 
+/* Whether gradients are summed over other ranks. */
+static bool communicates(const syn_data_parallel *p) {
+    return p->options.dp || p->options.edp;
+}
+
 static bool scatters(const syn_data_parallel *p) {
     return p->options.dp && p->options.zero > 0;
+}
+
+static const syn_group *group_of(const syn_data_parallel *p, size_t bucket) {
+    return syn__bucket_group(&p->options, &p->buckets.at[bucket]);
 }
 
 const syn__buckets *syn__parallel_buckets(const syn_data_parallel *p) {
     return p && scatters(p) ? &p->buckets : NULL;
 }
 
-const syn_group *syn__parallel_group(const syn_data_parallel *p) {
-    return p->options.dp;
+const syn_group *syn__parallel_group(const syn_data_parallel *p, size_t i) {
+    return group_of(p, i);
 }
 
 syn_tensor *syn__parallel_part(const syn_data_parallel *p, size_t i) {
@@ -212,7 +221,7 @@ static void scatter_bucket(syn_data_parallel *p, size_t i, const syn_tensor *par
                            const syn_tensor *grads) {
     const syn__bucket *b = &p->buckets.at[i];
     p->in_flight.sums[0] =
-        syn_reduce_scatter_coalesced(p->ctx, grads, b->n, SYN_REDUCE_SUM, b->part, p->options.dp);
+        syn_reduce_scatter_coalesced(p->ctx, grads, b->n, SYN_REDUCE_SUM, b->part, group_of(p, i));
     p->in_flight.n = 1;
     for (int k = 0; k < b->n; k++) {
         if (p->options.reduce_dtype == SYN_F32) syn_drop_grad(p->ctx, params[k]);
@@ -222,7 +231,7 @@ static void scatter_bucket(syn_data_parallel *p, size_t i, const syn_tensor *par
 
 static void reduce_bucket(syn_data_parallel *p, size_t i, syn_tensor *grads) {
     const int n = p->buckets.at[i].n;
-    syn_all_reduce_coalesced(p->ctx, grads, n, SYN_REDUCE_SUM, p->options.dp);
+    syn_all_reduce_coalesced(p->ctx, grads, n, SYN_REDUCE_SUM, group_of(p, i));
     if (p->options.reduce_dtype == SYN_F32) return; /* the gradients themselves were summed */
     for (int k = 0; k < n; k++) p->in_flight.sums[k] = grads[k];
     p->in_flight.n = n;
@@ -235,10 +244,11 @@ static void sum_bucket(syn_data_parallel *p, size_t i) {
         params[k] = bucket_param(p, b, k);
         if (!syn_grad(p->ctx, params[k]).id) return; /* syn_data_parallel_check reports it */
     }
-    store_sums(p); /* so that only one bucket is in flight */
-    p->in_flight.bucket = i;
     p->waiting[i] = b->n; /* for the next microbatch */
     p->summed[i] = true;
+    if (!group_of(p, i)) return;
+    store_sums(p); /* so that only one bucket is in flight */
+    p->in_flight.bucket = i;
     syn_push_scope(p->ctx, "data_parallel");
     syn__parallel_take_grads(p, params, b->n, grads);
     if (scatters(p)) scatter_bucket(p, i, params, grads);
@@ -259,7 +269,7 @@ static void ready(void *user, size_t param) {
 
 /* Sums buckets outside of a backward pass: those that have gradients which were not summed. */
 static void sum_buckets(syn_data_parallel *p, bool late) {
-    if (!p->options.dp) return;
+    if (!communicates(p)) return;
     const bool was = syn_set_grad(p->ctx, false);
     syn_set_phase(p->ctx, SYN_PHASE_BACKWARD);
     for (size_t i = 0; i < p->buckets.n; i++) {
@@ -291,8 +301,9 @@ static void broadcast(syn_data_parallel *p) {
     for (size_t i = 0; i < p->buckets.n; i++) {
         const syn__bucket *b = &p->buckets.at[i];
         syn_tensor params[SYN_MAX_LIST];
+        if (!group_of(p, i)) continue;
         for (int k = 0; k < b->n; k++) params[k] = bucket_param(p, b, k);
-        syn_broadcast_coalesced(p->ctx, params, b->n, 0, p->options.dp);
+        syn_broadcast_coalesced(p->ctx, params, b->n, 0, group_of(p, i));
     }
     syn_pop_scope(p->ctx);
     syn_set_grad(p->ctx, was);
@@ -364,7 +375,8 @@ static syn_status make_parts(syn_data_parallel *p, syn_error *err) {
 syn_part_range syn__parallel_range(const syn_data_parallel *p, size_t param) {
     const syn__bucket *b = &p->buckets.at[p->buckets.of_param[param]];
     const int64_t n = syn_spec_elems(syn_tensor_spec(p->ctx, syn_ctx_param(p->ctx, param).tensor));
-    const int64_t begin = b->part * p->options.dp->index, end = begin + b->part;
+    const syn_group *group = syn__bucket_group(&p->options, b);
+    const int64_t begin = b->part * group->index, end = begin + b->part;
     const int64_t at = syn__bucket_offset(&p->buckets, p->ctx, param);
     const int64_t from = at > begin ? at : begin, to = at + n < end ? at + n : end;
     if (from >= to) return (syn_part_range){0};
@@ -381,6 +393,20 @@ static syn_status check_options(const syn_data_parallel_options *o, syn_error *e
     return SYN_FAIL(err, SYN_E_INVALID, "ZeRO 3 needs units and data-parallel ranks");
 }
 
+/* ZeRO divides the experts among the ranks that have the same ones. */
+static syn_status check_experts(const syn_data_parallel *p, syn_error *err) {
+    for (size_t i = 0; scatters(p) && i < p->buckets.n; i++) {
+        if (!p->buckets.at[i].experts) continue;
+        if (p->options.zero == 3)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "ZeRO 3 cannot divide experts that are shared by expert parallelism");
+        if (!p->options.edp)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "ZeRO needs at least two ranks with the same experts");
+    }
+    return SYN_OK;
+}
+
 syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
                                  const syn_data_parallel_options *options, syn_error *err) {
     SYN_TRY(check_options(options, err));
@@ -389,8 +415,9 @@ syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
     p->ctx = ctx;
     p->options = *options;
     p->sync = true;
-    syn_status s = options->dp ? syn__buckets_divide(&p->buckets, ctx, options, err)
-                               : syn__buckets_make(&p->buckets, ctx, err);
+    syn_status s = communicates(p) ? syn__buckets_divide(&p->buckets, ctx, options, err)
+                                   : syn__buckets_make(&p->buckets, ctx, err);
+    if (s == SYN_OK) s = check_experts(p, err);
     if (s == SYN_OK) {
         p->waiting = syn_calloc(p->buckets.n + 1, sizeof *p->waiting);
         p->summed = syn_calloc(p->buckets.n + 1, sizeof *p->summed);
@@ -399,12 +426,12 @@ syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
     }
     p->unit = UINT32_MAX;
     /* with ZeRO 3, the values that parameters are created with are the same on all ranks */
-    if (s == SYN_OK && options->dp && options->zero < 3) broadcast(p);
+    if (s == SYN_OK && communicates(p) && options->zero < 3) broadcast(p);
     if (s == SYN_OK) s = make_parts(p, err);
     if (s == SYN_OK) {
         syn_require_grads(ctx);
         begin_step(p);
-        if (options->dp) syn_ctx_on_grad(ctx, ready, p);
+        if (communicates(p)) syn_ctx_on_grad(ctx, ready, p);
         if (evicts(p)) syn_ctx_on_use(ctx, used, p);
     }
     if (s == SYN_OK || syn_ctx_status(ctx) != SYN_OK) s = syn_ctx_check(ctx, err);
@@ -415,7 +442,7 @@ syn_status syn_data_parallel_new(syn_data_parallel **out, syn_ctx *ctx,
 
 void syn_data_parallel_free(syn_data_parallel *p) {
     if (!p) return;
-    if (p->options.dp) syn_ctx_on_grad(p->ctx, NULL, NULL);
+    if (communicates(p)) syn_ctx_on_grad(p->ctx, NULL, NULL);
     if (evicts(p)) syn_ctx_on_use(p->ctx, NULL, NULL);
     syn__buckets_free(&p->buckets);
     syn_free(p->waiting);
@@ -436,14 +463,14 @@ void syn__parallel_gather(const syn_data_parallel *p, size_t i) {
     const syn_dtype dtype = (syn_dtype)syn_tensor_spec(p->ctx, params[0])->dtype;
     if (dtype != SYN_F32) part = syn_cast(p->ctx, part, dtype);
     syn_push_scope(p->ctx, "data_parallel");
-    syn_all_gather_coalesced(p->ctx, params, b->n, part, p->options.dp);
+    syn_all_gather_coalesced(p->ctx, params, b->n, part, group_of(p, i));
     syn_pop_scope(p->ctx);
 }
 
 syn_status syn_data_parallel_check(syn_data_parallel *p, syn_error *err) {
     syn__parallel_store(p);
     SYN_TRY(syn_ctx_check(p->ctx, err));
-    for (size_t i = 0; p->options.dp && i < p->buckets.n; i++) {
+    for (size_t i = 0; communicates(p) && i < p->buckets.n; i++) {
         const syn__bucket *b = &p->buckets.at[i];
         if (p->summed[i]) continue;
         for (int k = 0; k < b->n; k++) {

@@ -30,6 +30,9 @@ typedef struct syn_data_parallel_options {
      * parameters that the ranks of dp divide (hybrid sharding). Sums of gradients are all-reduced
      * over them. NULL: none. */
     const syn_group *replicas;
+    /* The gradients of experts (syn_param_set_expert) are summed over these ranks instead of dp.
+     * NULL: no other rank has the same experts. */
+    const syn_group *edp;
     /* 0: gradients are all-reduced. 1 and 2: gradients are reduce-scattered, so that each rank has
      * the sums for one part of each bucket, updates this part of the parameters, and all-gathers
      * the parameters (syn_optimizer_options.parallel). 1: whole gradients are accumulated until the

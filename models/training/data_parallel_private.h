@@ -6,7 +6,8 @@
 
 /* NULL without ZeRO. */
 const syn__buckets *syn__parallel_buckets(const syn_data_parallel *parallel);
-const syn_group *syn__parallel_group(const syn_data_parallel *parallel);
+/* The ranks that divide bucket i. */
+const syn_group *syn__parallel_group(const syn_data_parallel *parallel, size_t i);
 /* On how many ranks of this kind each part is. */
 int syn__parallel_replicas(const syn_data_parallel *parallel);
 /* This rank's part of bucket i as f32 numbers, (part). Its gradient (syn_grad) is the sum of the

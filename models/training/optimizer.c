@@ -66,7 +66,7 @@ static void make_bucket_state(syn_optimizer *o, size_t i) {
     state->v = syn_state(o->ctx, "adamw.v", &flat);
     if (!o->zero && o->dtype != SYN_F32) state->masters = syn_state(o->ctx, "adamw.master", &flat);
     if (!o->zero) return;
-    int64_t n = b->decayed - b->part * syn__parallel_group(o->zero)->index;
+    int64_t n = b->decayed - b->part * syn__parallel_group(o->zero, i)->index;
     n = n < 0 ? 0 : n > b->part ? b->part : n;
     state->n_decayed = syn_input(o->ctx, "adamw.decayed", &number, &n);
 }
@@ -110,7 +110,7 @@ static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *e
 static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
-        if (p.shard.count > 1 && (!tp || tp->size % p.shard.count != 0))
+        if (p.shard.count > 1 && !p.expert && (!tp || tp->size % p.shard.count != 0))
             return SYN_FAIL(
                 err, SYN_E_INVALID,
                 "parameter '%s' is sharded over %d ranks: the optimizer needs their group", p.name,
@@ -305,12 +305,18 @@ static void add_squares(syn_ctx *ctx, square_class *s) {
 
 enum { SQUARES = 3 }; /* parameters are sharded, not sharded, or sharded with copies */
 
+/* all: SQUARES classes, and one for experts, whose squares are summed over other ranks. With ZeRO,
+   all squares are summed over the same ranks. */
 static square_class *class_of(const syn_optimizer *o, square_class *all, size_t param) {
     const syn_param_info p = syn_ctx_param(o->ctx, param);
+    if (p.expert && !o->zero) {
+        all[SQUARES].copies = 1;
+        return &all[SQUARES];
+    }
     const int copies =
         syn__param_copies(&p, o->options.tp) * (o->zero ? syn__parallel_replicas(o->zero) : 1);
     int i = 0;
-    while (all[i].copies && all[i].copies != copies) i++;
+    while (i < SQUARES - 1 && all[i].copies && all[i].copies != copies) i++;
     all[i].copies = copies;
     return &all[i];
 }
@@ -339,7 +345,7 @@ static syn_tensor all_squares(syn_optimizer *o) {
             to->grads[to->n++] = grad;
             if (to->n == SYN_MAX_PARAMS) add_squares(ctx, to);
         }
-        for (int k = 0; k < SQUARES && !o->zero; k++) add_squares(ctx, &all[k]);
+        for (int k = 0; k <= SQUARES && !o->zero; k++) add_squares(ctx, &all[k]);
     }
     for (int k = 0; k < SQUARES; k++) {
         add_squares(ctx, &all[k]);
@@ -348,7 +354,13 @@ static syn_tensor all_squares(syn_optimizer *o) {
     }
     if (!sum.id) sum = no_squares(o); /* a stage without parameters */
     const syn_group *group = o->options.norm ? o->options.norm : o->options.tp;
-    return group ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, group) : sum;
+    if (group) sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, group);
+    add_squares(ctx, &all[SQUARES]);
+    syn_tensor experts = all[SQUARES].sum;
+    if (!o->options.expert_norm) return experts.id ? syn_add(ctx, sum, experts) : sum;
+    if (!experts.id) experts = no_squares(o); /* a stage without experts */
+    experts = syn_all_reduce(ctx, experts, SYN_REDUCE_SUM, o->options.expert_norm);
+    return syn_add(ctx, sum, experts);
 }
 
 /* ---- a step ---- */
@@ -444,8 +456,8 @@ static syn_status look_at_part(syn_optimizer *o, size_t param, float *value, syn
 }
 
 /* If several gradients are not finite, names the parameter that was created first. Its gradient is
- * the one that the backward pass computed last. Without ZeRO, the squares of the gradient's elements
- * are examined, which may be infinite although the elements are finite. */
+ * the one that the backward pass computed last. Without ZeRO, the squares of the gradient's
+ * elements are examined, which may be infinite although the elements are finite. */
 syn_status syn__optimizer_fail_nonfinite(syn_optimizer *o, syn_error *err) {
     syn_ctx *ctx = o->ctx;
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {

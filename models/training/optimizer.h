@@ -21,6 +21,10 @@ typedef struct syn_optimizer_options {
     /* The ranks over which the squared norm is summed: the tensor-parallel ranks of all pipeline
      * stages and, with ZeRO, of all data-parallel ranks. NULL: tp. */
     const syn_group *norm;
+    /* Without ZeRO: the ranks that hold all experts of the model (syn_mesh.expert_model), over
+     * which the squares of the experts' gradients are summed (syn_param_set_expert). NULL: only
+     * this rank, or `norm` sums all squares. */
+    const syn_group *expert_norm;
     const char *copy; /* name of the parameter that is a copy of a parameter of the first stage;
                          the norm does not count it again; NULL: none */
     /* If it uses ZeRO, the optimizer updates only this rank's part of each bucket, and then

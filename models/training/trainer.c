@@ -92,6 +92,7 @@ static syn_status make_parallel(syn_trainer *t, syn_error *err) {
     const syn_group *pp = t->pipeline_options.pp;
     const syn_data_parallel_options how = {.dp = o->shard ? o->shard : o->dp,
                                            .replicas = o->replicas,
+                                           .edp = o->edp,
                                            .gather = o->gather,
                                            .zero = o->zero,
                                            .buckets = o->buckets,

@@ -12,7 +12,8 @@ typedef struct syn_trainer syn_trainer;
 
 typedef struct syn_trainer_options {
     syn_optimizer_options optimizer;
-    const syn_group *dp; /* data-parallel ranks (syn_data_parallel_new); NULL: one rank */
+    const syn_group *edp; /* syn_data_parallel_options.edp */
+    const syn_group *dp;  /* data-parallel ranks (syn_data_parallel_new); NULL: one rank */
     /* ZeRO stage and buckets of data parallelism (syn_data_parallel_options). optimizer.norm may be
      * NULL if only one of these groups exists: tp, pp and, with ZeRO, dp. */
     int zero;

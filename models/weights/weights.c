@@ -38,6 +38,18 @@ syn__weights_role syn__weights_parameter_name(const syn_model_family *family, co
     return row->heads != 0 || row->tied ? SYN__WEIGHTS_HEAD : SYN__WEIGHTS_PARAMETER;
 }
 
+bool syn__weights_of_experts(const char *name) {
+    return strchr(name, '*') != NULL;
+}
+
+void syn__weights_expert_name(const char *name, int64_t expert, char *out, size_t out_bytes) {
+    const char *star = strchr(name, '*');
+    if (!star) snprintf(out, out_bytes, "%s", name);
+    else
+        snprintf(out, out_bytes, "%.*s%lld%s", (int)(star - name), name, (long long)expert,
+                 star + 1);
+}
+
 static int compare_entries(const void *a, const void *b) {
     return strcmp((*(syn__weights_entry *const *)a)->name, (*(syn__weights_entry *const *)b)->name);
 }

@@ -110,7 +110,7 @@ const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config 
     /* Without the token table, more than a head is missing. */
     if (!has_layer(w, &config->family->embed_rows[0])) return NULL;
     for (const syn__param_row *row = config->family->head_rows; row->name; row++) {
-        if ((row->flags & SYN__NO_PREFIX) == 0 || !syn__family_has_row(config, row, heads))
+        if ((row->flags & SYN__NO_PREFIX) == 0 || !syn__family_has_row(config, row, heads, -1))
             continue;
         if (row->kind == SYN__BIAS_ALIAS || (row->tied && config->tied)) continue;
         if (first && row->heads != first->heads) continue;

@@ -38,6 +38,11 @@ struct syn_weights {
     syn_dtype dtype;
 };
 
+/* Whether a parameter has the matrices of all experts of a layer; its name has a "*"
+   (SYN__EXPERTS_- COLUMN). Checkpoints have one tensor per expert. syn__weights_expert_name writes
+   the name of an expert's tensor, or of any other parameter, to `out`. */
+bool syn__weights_of_experts(const char *name);
+void syn__weights_expert_name(const char *name, int64_t expert, char *out, size_t out_bytes);
 /* The tensor of a parameter; NULL if the checkpoint has none. A second name of the parameter is
    looked up first, as in transformers. */
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);

@@ -218,10 +218,37 @@ static syn_status compare(syn_weights_reader *r, const char *name, const syn__we
     return SYN_OK;
 }
 
+/* Reads the matrices of the rank's experts, one after another. Each of them may be sharded. */
+static syn_status read_experts(syn_weights_reader *r, const char *name, const syn_spec *full,
+                               syn_shard shard, const syn_spec *local, char *data, syn_error *err) {
+    const syn_spec want = {full->dtype, 2, {full->dims[1], full->dims[2]}};
+    const int64_t n = local->dims[0], first = shard.axis == 0 ? shard.index * n : 0;
+    if (shard.axis == 0) shard = SYN_WHOLE;
+    else shard.axis--;
+    const syn__weights_slices slices = syn__weights_slice(&want, shard);
+    const size_t bytes = n > 0 ? (size_t)syn_spec_bytes(local) / (size_t)n : 0;
+    char own[SYN_MAX_NAME + 24];
+    for (int64_t e = 0; e < full->dims[0]; e++) {
+        syn__weights_expert_name(name, e, own, sizeof own);
+        const syn__weights_entry *entry = syn__weights_find(r->weights, own);
+        bool fits;
+        if (entry) r->taken[entry - r->weights->entries] = true;
+        SYN_TRY(compare(r, own, entry, &want, &fits, err));
+        if (!data || e < first || e >= first + n) continue;
+        if (!fits) memset(data, 0, bytes);
+        else
+            copy_shard(r, entry->tensor, &slices, syn_spec_elems(&want), shard.count,
+                       (syn_dtype)local->dtype, data);
+        data += bytes;
+    }
+    return SYN_OK;
+}
+
 static syn_status read_parameter(void *user, const char *name, const syn_spec *full,
                                  syn_shard shard, int64_t valid_rows, const syn_spec *local,
                                  void *data, syn_error *err) {
     syn_weights_reader *r = user;
+    if (syn__weights_of_experts(name)) return read_experts(r, name, full, shard, local, data, err);
     const syn__weights_entry *entry = syn__weights_find(r->weights, name);
     syn_spec want = *full;
     bool fits;

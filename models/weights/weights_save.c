@@ -14,7 +14,7 @@
    several files. */
 #define FILE_BYTES ((uint64_t)5000000000)
 
-enum { TAG_LIST = 1000100, TAG_WANTED, TAG_PIECE, NAME_BYTES = 200 };
+enum { TAG_LIST = 1000100, TAG_WANTED, TAG_PIECE, NAME_BYTES = 200, EXPERT_DIGITS = 20 };
 
 /* A parameter, or the piece of it that a rank has. Ranks send these to rank 0. */
 typedef struct param {
@@ -54,10 +54,12 @@ typedef struct saver {
     /* The number of the parameter at each position in the file. Larger dtypes come first, as
        PyTorch's reader requires. */
     size_t *order;
+    int32_t *experts; /* the expert of each entry whose parameter has the matrices of all experts */
     syn_safetensors_entry *entries; /* by position in the file */
-    size_t n_entries;               /* n_params, plus one if a bias has two names */
-    char *names;                    /* storage for the names of entries */
-    void *full;                     /* buffer for the largest parameter */
+    size_t n_entries; /* n_params, plus one if a bias has two names; experts have one each */
+    size_t in_full;   /* number of the parameter in `full`, plus 1; 0: none */
+    char *names;      /* storage for the names of entries */
+    void *full;       /* buffer for the largest parameter */
 } saver;
 
 static int32_t rank_of(const saver *s) {
@@ -181,10 +183,17 @@ static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *na
     return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
 }
 
-/* The spec in the file: without vocabulary padding. */
+/* The number of tensors that a parameter has in the file. */
+static int64_t tensors_of(const param *p) {
+    return syn__weights_of_experts(p->name) ? p->full.dims[0] : 1;
+}
+
+/* The spec in the file: without vocabulary padding, and of one expert. */
 static syn_spec file_spec(const saver *s, const param *p) {
     const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
     syn_spec spec = p->full;
+    if (syn__weights_of_experts(p->name))
+        return (syn_spec){spec.dtype, 2, {spec.dims[1], spec.dims[2]}};
     if (p->valid_rows >= 0 && p->valid_rows < spec.dims[0]) spec.dims[0] = p->valid_rows;
     if (t) spec.dtype = t->dtype;
     return spec;
@@ -243,9 +252,10 @@ static const char *second_name(const saver *s, const char *name) {
     return has_param(s, matrix) ? second->name : NULL;
 }
 
-static char *add_entry(saver *s, size_t i, char *at, const char *before, const char *name,
-                       const char *behind) {
+static char *add_entry(saver *s, size_t i, int32_t expert, char *at, const char *before,
+                       const char *name, const char *behind) {
     s->order[s->n_entries] = i;
+    s->experts[s->n_entries] = expert;
     s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(s, &s->params[i])};
     return at + sprintf(at, "%s%s%s", before, name, behind) + 1;
 }
@@ -283,17 +293,20 @@ static placed *in_model_order(const saver *s) {
 
 /* Determines order, names and specs of the tensors in the file. */
 static syn_status plan(saver *s, syn_error *err) {
-    size_t text_bytes = 1;
+    size_t text_bytes = 1, most = 1; /* most: of entries */
     for (size_t i = 0; i < s->n_params; i++) {
         const char *name = s->params[i].name, *second = second_name(s, name);
-        text_bytes += strlen(prefix_of(s, name)) + strlen(name) + 1;
+        const size_t n = (size_t)tensors_of(&s->params[i]);
+        most += n;
+        text_bytes += n * (strlen(prefix_of(s, name)) + strlen(name) + EXPERT_DIGITS + 1);
         if (second) text_bytes += strlen(second) + sizeof ".bias";
     }
     placed *list = in_model_order(s);
-    s->order = syn_malloc((s->n_params + 1) * sizeof *s->order);
-    s->entries = syn_malloc((s->n_params + 1) * sizeof *s->entries);
+    s->order = syn_malloc(most * sizeof *s->order);
+    s->experts = syn_malloc(most * sizeof *s->experts);
+    s->entries = syn_malloc(most * sizeof *s->entries);
     s->names = syn_malloc(text_bytes);
-    if (!list || !s->order || !s->entries || !s->names) {
+    if (!list || !s->order || !s->experts || !s->entries || !s->names) {
         syn_free(list);
         return SYN_FAIL_NOMEM(err, text_bytes, "the names of the weights");
     }
@@ -304,8 +317,12 @@ static syn_status plan(saver *s, syn_error *err) {
             const char *name = s->params[i].name, *second = second_name(s, name);
             const syn_spec spec = file_spec(s, &s->params[i]);
             if (syn_dtype_bytes((syn_dtype)spec.dtype) != bytes) continue;
-            at = add_entry(s, i, at, prefix_of(s, name), name, "");
-            if (second) at = add_entry(s, i, at, "", second, ".bias");
+            for (int32_t e = 0; e < tensors_of(&s->params[i]); e++) {
+                char own[NAME_BYTES + EXPERT_DIGITS];
+                syn__weights_expert_name(name, e, own, sizeof own);
+                at = add_entry(s, i, e, at, prefix_of(s, name), own, "");
+            }
+            if (second) at = add_entry(s, i, 0, at, "", second, ".bias");
         }
     syn_free(list);
     return SYN_OK;
@@ -399,10 +416,12 @@ static syn_status write_entry(saver *s, syn_safetensors_writer *writer, size_t p
                               syn_error *err) {
     const size_t i = s->order[place];
     const syn_safetensors_tensor *t = tensor_as_in(s, s->params[i].name);
+    const size_t bytes = (size_t)syn_spec_bytes(&s->entries[place].spec);
     if (t) return write_as_in(s, writer, t, err);
-    SYN_TRY(assemble(s, i, err));
-    return syn_safetensors_write_data(writer, s->full,
-                                      (size_t)syn_spec_bytes(&s->entries[place].spec), err);
+    if (s->in_full != i + 1) SYN_TRY(assemble(s, i, err)); /* once for all experts */
+    s->in_full = i + 1;
+    return syn_safetensors_write_data(writer, (char *)s->full + (size_t)s->experts[place] * bytes,
+                                      bytes, err);
 }
 
 static syn_status write_entries(saver *s, syn_sink *sink, size_t first, size_t n, syn_error *err) {
@@ -452,11 +471,33 @@ static syn_status send_all(saver *s, syn_error *err) {
     return serve(s, err);
 }
 
+/* Whether a rank has experts, or another part of the model, that no rank with a lower data-parallel
+   index has. */
+static bool has_own_part(const syn_plan *plan, int32_t rank, const int32_t *stride) {
+    int32_t experts[3];
+    syn_plan_expert_strides(plan, experts);
+    return rank / stride[SYN_AXIS_DP] % plan->dp == 0 ||
+           rank / experts[2] % syn_plan_edp(plan) == 0;
+}
+
+/* With expert parallelism: the ranks of all stages. Rank 0 is the first. */
+static syn_status find_expert_ranks(saver *s, const syn_plan *plan, syn_error *err) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(plan, stride);
+    s->n_pieces = 1;
+    s->ranks = syn_malloc((size_t)plan->ranks * sizeof *s->ranks);
+    if (!s->ranks) return SYN_FAIL_NOMEM(err, (size_t)plan->ranks * sizeof *s->ranks, "ranks");
+    for (int32_t r = 0; r < plan->ranks; r++)
+        if (has_own_part(plan, r, stride)) s->ranks[s->n_ranks++] = r;
+    return SYN_OK;
+}
+
 /* The ranks that hold the model: those with data-parallel index 0, or with a piece. */
 static syn_status find_ranks(saver *s, syn_error *err) {
     const syn_plan *plan = s->options->plan;
     const int32_t tp = plan ? plan->tp : s->comm ? s->comm->size : 1;
     int32_t stride[SYN_AXES] = {[SYN_AXIS_TP] = 1}, n = 0;
+    if (plan && (plan->ep > 1 || plan->etp != plan->tp)) return find_expert_ranks(s, plan, err);
     if (plan) syn_plan_strides(plan, stride);
     s->n_pieces = s->options->pieces ? s->options->pieces->n_ranks : 1;
     s->n_ranks = tp * (plan ? plan->pp : 1) * s->n_pieces;
@@ -482,6 +523,7 @@ syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_weights_save
     syn_free(s.holders);
     syn_free(s.ranks);
     syn_free(s.order);
+    syn_free(s.experts);
     syn_free(s.entries);
     syn_free(s.names);
     syn_free(s.full);

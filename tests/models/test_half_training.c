@@ -56,7 +56,7 @@ static syn_status one_step(job *j, syn_model *m, const syn_mesh *mesh, syn_data_
     syn_tensor total = loss_of(j, m, mesh, step);
     syn_backward(ctx, total);
     SYN_TRY(syn_data_parallel_check(parallel, err));
-    /* With a higher rate, training is chaotic: f32 runs that differ in a rounding end 10 % apart. */
+    /* With a higher rate, training is chaotic: runs that differ in a rounding end 10 % apart. */
     SYN_TRY(syn_optimizer_step(optimizer, syn_learning_rate(0.001, step, 10, 2 * STEPS), err));
     if (dp) total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, dp);
     if (syn_tensor_read(ctx, total, &loss, sizeof loss) == SYN_OK && syn_ctx_rank(ctx) == 0)

@@ -387,7 +387,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Checkpoints from make_llama_fixture.py and make_neox_fixture.py. */
+/* Checkpoints from make_llama_fixture.py, make_neox_fixture.py and make_moe_fixture.py. */
 static const checkpoint llamas[] = {
     {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
     {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
@@ -395,6 +395,9 @@ static const checkpoint llamas[] = {
     {"tiny_qwen3", &syn_qwen3_family, SYN_F32, "model.", false, 0},
     {"tiny_neox", &syn_gpt_neox_family, SYN_F32, "gpt_neox.", false, 0},
     {"tiny_neox_sequential", &syn_gpt_neox_family, SYN_F32, "gpt_neox.", false, 0},
+    {"tiny_mixtral", &syn_mixtral_family, SYN_F32, "model.", false, 0},
+    {"tiny_qwen2_moe", &syn_qwen2_moe_family, SYN_F32, "model.", false, 0},
+    {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -416,12 +419,17 @@ static void check_training(const char *folder, const char *fixture, job *j) {
 
 static const syn_plan shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}, {.tp = 4}};
 
-static void check_shapes(const char *folder, const char *fixture) {
+/* Checks the first n shapes. */
+static void check_some_shapes(const char *folder, const char *fixture, size_t n) {
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && test_failures == 0; i++) {
+    for (size_t i = 0; i < n && test_failures == 0; i++) {
         job j = {.fused = i % 2 == 1, .unfused_loss = i % 2 == 0, .shape = shapes[i]};
         check_training(folder, fixture, &j);
     }
+}
+
+static void check_shapes(const char *folder, const char *fixture) {
+    check_some_shapes(folder, fixture, sizeof shapes / sizeof *shapes);
 }
 
 /* Dropout masks must be the same fused or unfused, with or without recomputation, and on any number
@@ -498,6 +506,13 @@ static void test_neox(void) {
     check_shapes("tiny_neox_sequential", "training_neox_sequential.safetensors");
 }
 
+/* Only data parallelism; test_pretrain_experts.py has the other forms, which need a trainer. */
+static void test_experts(void) {
+    check_some_shapes("tiny_mixtral", "training_mixtral.safetensors", 2);
+    check_some_shapes("tiny_qwen2_moe", "training_qwen2_moe.safetensors", 2);
+    check_some_shapes("tiny_qwen3_moe", "training_qwen3_moe.safetensors", 2);
+}
+
 static void test_masks(void) {
     check_masks("tiny_gpt2_f32", "training_gpt2.safetensors");
     check_masks("tiny_bert_f32", "training_bert.safetensors");
@@ -512,5 +527,6 @@ static const test_case cases[] = {
     {"BERT beside PyTorch", test_bert},
     {"Llama, Mistral and Qwen beside PyTorch", test_llama},
     {"GPT-NeoX beside PyTorch", test_neox},
+    {"mixtures of experts beside PyTorch", test_experts},
 };
 TEST_MAIN(cases)

@@ -1,9 +1,9 @@
 """Counts and bytes of collectives of 200 random layouts of a training step (tensor, sequence,
-pipeline and data parallelism, all schedules, ZeRO 0 to 3), compared with an independent program,
-expect2.py, whose formulas equal Megatron-LM's and torchtitan's. synth traces four of five layouts,
-and pretrain the fifth. Three differences are intended: the loss is one f32 per step; with ZeRO,
-parameters are in more than one bucket; and gradients that are summed at the end of a step are
-scattered there, once."""
+pipeline and data parallelism, all schedules, ZeRO 0 to 3), and of 60 layouts with experts, compared
+with an independent program, expect2.py, whose formulas equal Megatron-LM's and torchtitan's. synth
+traces four of five layouts, and pretrain the fifth. Three differences are intended: the loss is one
+f32 per step; with ZeRO, parameters are in more than one bucket; and gradients that are summed at
+the end of a step are scattered there, once."""
 import collections
 import json
 import os
@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish, skip  # noqa: E402
 from pretrain_runs import Runs  # noqa: E402
 
-LAYOUTS, TOKENS, VOCAB, POSITIONS = 200, 32, 512, 32
+LAYOUTS, SPARSE, TOKENS, VOCAB, POSITIONS = 200, 60, 32, 512, 32
 TOOLS = os.environ.get("SYN_SHARED_TOOLS", "")
 Layout = collections.namedtuple("Layout", "tp pp dp zero sp m layers h schedule vp no_reshard bf16")
 
@@ -112,35 +112,94 @@ def trace(runs, x, program, ours):
          "--out", "out/trace", *both], cwd=runs.folder, capture_output=True, text=True)
 
 
+def stages_of(theirs):
+    done = subprocess.run([sys.executable, os.path.join(TOOLS, "expect2.py"), *theirs], check=True,
+                          capture_output=True)
+    return json.loads(done.stdout)
+
+
+def wanted(stage, size):
+    """Returns bytes and counts as `traced` does. size: the ranks of each kind of group."""
+    want, counts = collections.Counter(), collections.Counter()
+    for group, kind, what, count, each in stage["collectives"]:
+        if what != "loss_and_tokens":
+            want[kind, size[group]] += count * each
+            counts[kind, size[group]] += count
+    return want, counts
+
+
+def same(what, got, want, x, more=0):
+    """got, want: bytes and counts. more: all-reduces that chunks of a stage add."""
+    for key in {*got[0], *want[0]}:
+        divided = x.zero > 0 and key[0] in ("reduce_scatter", "all_gather")
+        # A bucket is padded by less than 4 bytes per rank; there are up to 4 per unit.
+        padding = 4 * key[1] * got[1][key] if divided else 0
+        check(0 <= got[0][key] - want[0][key] <= padding,
+              f"{what}: {key}: {got[0][key]} bytes, not {want[0][key]}")
+        n, expected = got[1][key], want[1][key]
+        check(n in (expected, expected + (more if key[0] == "all_reduce" else 0)) or
+              (divided and n > expected), f"{what}: {key}: {n} times, not {expected}")
+
+
 def compare(runs, x, program):
     ours, theirs, once = options(x)
     done = trace(runs, x, program, ours)
     if not check(done.returncode == 0, f"{x}: {done.stderr}"):
         return
-    stages = json.loads(subprocess.run(
-        [sys.executable, os.path.join(TOOLS, "expect2.py"), *theirs], check=True,
-        capture_output=True).stdout)
     size = {"tp": x.tp, "dp_cp": x.dp, "embedding": 2, "model": x.tp * x.pp,
             "world": x.tp * x.pp * x.dp}
-    for i, stage in enumerate(stages):
-        want, counts = collections.Counter(), collections.Counter()
-        for group, kind, what, count, each in stage["collectives"]:
-            if what != "loss_and_tokens":
-                want[kind, size[group]] += count * each
-                counts[kind, size[group]] += count
+    for i, stage in enumerate(stages_of(theirs)):
+        want = wanted(stage, size)
         if x.dp > 1 and x.zero >= 2:
-            want["reduce_scatter", x.dp] -= scattered_late(x, i, once)
-        got, n = traced(runs, i * x.tp * x.dp)
-        for key in {*got, *want}:
-            divided = x.zero > 0 and key[0] in ("reduce_scatter", "all_gather")
-            # A bucket is padded by less than 4 bytes per rank; there are up to 4 per unit.
-            padding = 4 * x.dp * n[key] if divided else 0
-            check(0 <= got[key] - want[key] <= padding,
-                  f"{x}, stage {i}: {key}: {got[key]} bytes, not {want[key]}")
-            more = x.vp - 1 if key[0] == "all_reduce" else 0  # each chunk has a bucket
-            check(n[key] in (counts[key], counts[key] + more) or
-                  (divided and n[key] > counts[key]),
-                  f"{x}, stage {i}: {key}: {n[key]} times, not {counts[key]}")
+            want[0]["reduce_scatter", x.dp] -= scattered_late(x, i, once)
+        same(f"{x}, stage {i}", traced(runs, i * x.tp * x.dp), want, x, x.vp - 1)
+
+
+Sparse = collections.namedtuple("Sparse", "tp pp dp ep zero m layers h experts k")
+
+
+def choose_sparse(dice):
+    """Returns a random layout with experts on ranks of their own."""
+    while True:
+        x = Sparse(dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 2, 4)), dice.choice((1, 2, 4, 8)),
+                   dice.choice((1, 2, 4, 8)), dice.choice((0, 0, 1, 2)), dice.choice((4, 8)),
+                   dice.choice((4, 8)), dice.choice((64, 128)), dice.choice((4, 8, 16)),
+                   dice.choice((1, 2, 3)))
+        if x.tp * x.dp % x.ep or x.experts % x.ep or x.tp * x.pp * x.dp > 32 or x.tp * x.ep == 1:
+            continue
+        if x.zero == 0 or (x.dp > 1 and x.tp * x.dp > x.ep):
+            return x
+
+
+def compare_sparse(runs, x):
+    runs.configure("model", {"model_type": "mixtral", "num_hidden_layers": x.layers,
+                             "hidden_size": x.h, "num_attention_heads": 4, "num_key_value_heads": 4,
+                             "intermediate_size": 96, "num_local_experts": x.experts,
+                             "num_experts_per_tok": x.k, "vocab_size": VOCAB,
+                             "max_position_embeddings": POSITIONS})
+    both = ["--tp", str(x.tp), "--pp", str(x.pp), "--ep", str(x.ep), "--etp", "1", "--micro-batch",
+            "2", "--global-batch", str(2 * x.m * x.dp)]
+    both += (["--sp"] if x.tp > 1 else []) + (["--zero", str(x.zero)] if x.zero else [])
+    shutil.rmtree(runs.path("out"), ignore_errors=True)
+    done = subprocess.run(
+        [os.path.join(BUILD, "synth"), "--out", "out/trace", "--model-config", "model.json",
+         "--dtype", "bf16", "--max-seq-length", str(TOKENS), "--quiet", "--num-gpus",
+         str(x.tp * x.pp * x.dp), *(["--buckets", "none"] if x.dp > 1 else []), *both],
+        cwd=runs.folder, capture_output=True, text=True)
+    if not check(done.returncode == 0, f"{x}: {done.stderr}"):
+        return
+    shape = (f"L={x.layers},h={x.h},a=4,kv=4,dh={x.h // 4},f=96,fe=96,V={VOCAB},E={x.experts},"
+             f"k={x.k}")
+    theirs = [*both, "--dp", str(x.dp), "--model", "mixtral-8x7b", "--set", shape, "--seq",
+              str(TOKENS), "--vocab-multiple", "1", "--flash"]
+    size = {"tp": x.tp, "dp_cp": x.dp, "model": x.tp * x.pp, "world": x.tp * x.pp * x.dp,
+            "ep": x.ep, "edp": x.tp * x.dp // x.ep, "tp_ep": x.ep, "tp_ep_pp": x.ep * x.pp}
+    for i, stage in enumerate(stages_of(theirs)):
+        want = wanted(stage, size)
+        if x.zero == 2 and x.tp > 1:  # norms and routers, and the final norm, once per step
+            late = x.layers // x.pp * (2 + x.experts) * x.h + (x.h if i == x.pp - 1 else 0)
+            want[0]["reduce_scatter", x.dp] -= (x.m - 1) * 4 * late
+        same(f"{x}, stage {i}", traced(runs, i * x.tp * x.dp), want, x)
 
 
 def main():
@@ -151,6 +210,8 @@ def main():
         runs = Runs(folder)
         for i in range(LAYOUTS):
             compare(runs, choose(dice), "pretrain" if i % 5 == 0 else "synth")
+        for _ in range(SPARSE):
+            compare_sparse(runs, choose_sparse(dice))
     finish()
 
 

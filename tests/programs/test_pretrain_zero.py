@@ -12,8 +12,8 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish  # noqa: E402
-from pretrain_runs import (MPIRUN, OVERFLOWING, RESUMED_STEPS, Runs, as_one_rank, close,  # noqa: E402
-                           launcher, resumed_as)
+from pretrain_runs import (MPIRUN, OVERFLOWING, RESUMED_STEPS, Runs, as_one_rank,  # noqa: E402
+                           close, launcher, resumed_as)
 
 # All have four microbatches of two samples per step in total.
 LAYOUTS = [

@@ -1,6 +1,5 @@
 """Tries each row of README.md's table "What works". Also checks that the glossary is sorted and has
 the terms that traces use, and that docs/README.md lists all pages."""
-import json
 import os
 import re
 import subprocess
@@ -49,8 +48,10 @@ ROWS = {
         ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
           "--vp", "2", "--gradient-accumulation-steps", "2"], None)],
-    "mixture of experts": [(["inference", *META, "--model_config", "config.json"],
-                            'is "mixtral", but only')],
+    "mixtures of experts (Mixtral, Qwen2-MoE, Qwen3-MoE); expert parallelism in training": [
+        ([*GPT, "--model", "qwen3-30b-a3b", "--tp", "2"], None),
+        ([*TRAIN, "--model", "mixtral-8x7b", "--num-gpus", "2", "--ep", "2"], None),
+        ([*GPT, "--model", "qwen3-30b-a3b", "--ep", "2"], "only for training")],
     "ranks as threads, over MPI, or on `meta`": [
         ([*GPT, "--tp", "4"], None),
         (["inference", "--tp", "2", "--num_output_tokens", "1"], None)],
@@ -118,8 +119,6 @@ def list_pages():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    with open("config.json", "w", encoding="utf-8") as config:
-        json.dump({"model_type": "mixtral"}, config)
     try_rows()
     os.chdir(SOURCE)
 look_up()

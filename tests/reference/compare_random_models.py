@@ -9,6 +9,7 @@ scripts in this folder. The models vary in
 
 * numbers of heads and of key heads, also fewer key heads than ranks, and sizes of heads
 * biases, tied heads, dtypes and shards
+* numbers and widths of experts, layers without experts, and a shared expert
 * sliding windows: on some or all layers, shorter than the prompt, or exceeded during generation
 * rotary embeddings of each type, as transformers 5 or 4 writes them, beyond the lengths they name
 * other configuration keys of transformers 4
@@ -31,7 +32,8 @@ import torch
 import transformers
 
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
-         "gpt_neox": "GPTNeoX"}
+         "gpt_neox": "GPTNeoX", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe",
+         "qwen3_moe": "Qwen3Moe"}
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
@@ -75,6 +77,22 @@ def draw_neox(rng, c, heads):
     return "gpt_neox", c, rng.choice(ranks)
 
 
+def draw_experts(rng, c, family):
+    """Returns the same configuration with experts."""
+    experts = rng.choice([1, 2, 3, 4, 8, 16])
+    c = {**c, "num_experts_per_tok": rng.randint(1, min(experts, 5)),
+         "num_local_experts" if family == "mixtral" else "num_experts": experts}
+    if family == "mixtral":
+        return c
+    c.update(moe_intermediate_size=4 * rng.randint(1, 12), norm_topk_prob=rng.random() < 0.5,
+             decoder_sparse_step=rng.choice([1, 1, 2]),
+             mlp_only_layers=[i for i in range(c["num_hidden_layers"]) if rng.random() < 0.2])
+    if family == "qwen2_moe":
+        c["shared_expert_intermediate_size"] = 4 * rng.randint(1, 12)
+        c["qkv_bias"] = rng.random() < 0.7
+    return c
+
+
 def draw(rng):
     """Draws a configuration. Returns the family, the arguments of its class, and the number of
     ranks."""
@@ -92,21 +110,27 @@ def draw(rng):
              rope_parameters=rope(rng, positions), bos_token_id=None, eos_token_id=None)
     if family == "gpt_neox":
         return draw_neox(rng, c, heads)
-    if family == "qwen3" or (family != "qwen2" and rng.random() < 0.4):
+    sparse = family in ("mixtral", "qwen2_moe", "qwen3_moe")
+    fixed = family.startswith("qwen3") or family == "mixtral"
+    if fixed or (not family.startswith("qwen2") and rng.random() < 0.4):
         c["head_dim"] = depth
     if family == "llama":
         c["attention_bias"], c["mlp_bias"] = rng.random() < 0.5, rng.random() < 0.5
-    if family == "qwen3":
+    if family.startswith("qwen3"):
         c["attention_bias"] = rng.random() < 0.5
-    if family == "mistral":
+    if family in ("mistral", "mixtral"):
         c["sliding_window"] = rng.choice([None, 1, 3, 9, 30, 200])
-    if family.startswith("qwen"):
+    if sparse:
+        c = draw_experts(rng, c, family)
+    if family.startswith("qwen") and family != "qwen2_moe":
         c["use_sliding_window"] = rng.random() < 0.6
         c["sliding_window"] = rng.choice([2, 7, 30])
         c["max_window_layers"] = rng.randint(0, 4)
     kv = c["num_key_value_heads"]
-    ranks = [n for n in (1, 2, 3, 4, 6, 8) if heads % n == 0 and c["intermediate_size"] % n == 0 and
-             (kv % n == 0 or n % kv == 0)]
+    widths = [c.get(key, 0) for key in ("intermediate_size", "moe_intermediate_size",
+                                        "shared_expert_intermediate_size")]
+    ranks = [n for n in (1, 2, 3, 4, 6, 8) if heads % n == 0 and (kv % n == 0 or n % kv == 0) and
+             all(width % n == 0 for width in widths)]
     return family, c, rng.choice(ranks)
 
 
@@ -116,7 +140,7 @@ def fill(model, seed):
     with torch.no_grad():
         for name, w in model.named_parameters():
             x = torch.randn(w.shape, generator=g)
-            w.copy_(1 + 0.2 * x if "norm" in name else x / w.shape[1] ** 0.5 if w.dim() == 2
+            w.copy_(1 + 0.2 * x if "norm" in name else x / w.shape[-1] ** 0.5 if w.dim() > 1
                     else 0.2 * x)
     return model.eval()
 
@@ -176,6 +200,12 @@ def random_model(family, config, seed):
     return fill(getattr(transformers, NAMES[family] + "ForCausalLM")(cls(**config)), seed)
 
 
+def load(folder):
+    """Returns the model in f64. transformers' grouped products of experts do not support f64."""
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64,
+                                                             experts_implementation="eager")
+
+
 def one(seed, folder):
     """Returns (largest difference, ties, error message or "")."""
     rng = random.Random(seed)
@@ -192,7 +222,7 @@ def one(seed, folder):
     longest = rng.randint(1, most - NEW_TOKENS)
     prompts = [[rng.randrange(config["vocab_size"]) for _ in range(n)] for n in
                [longest] + [rng.randint(1, longest) for _ in range(rng.randint(0, 3))]]
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    model = load(folder)
     want, tokens, margins = expected(model.eval(), prompts)
     attention = rng.choice(["fused", "unfused", "auto"])
     got, mine = run(folder, prompts, "--tp", str(tp), "--attention", attention)

@@ -9,6 +9,7 @@ Neither the build nor the tests need this script. It needs the same Python packa
 scripts in this folder.
 """
 import csv
+import math
 import os
 import pathlib
 import random
@@ -52,9 +53,13 @@ def one(seed, folder):
                "max-steps": 4, "recipe": "default", "num-gpus": rng.choice([1, 2])}
     again = rng.choice(["none", "selective", "full"])
     want = train(options, None, True)
+    experts = config.get("num_experts") or config.get("num_local_experts")
+    parallel = ["--sp"] if experts and tp > 1 else []
+    if experts and tp * options["num-gpus"] > 1 and rng.random() < 0.5:
+        parallel += ["--etp", "1", "--ep", str(math.gcd(experts, tp * options["num-gpus"]))]
     got, errors = pretrain(options | {"num-gpus": options["num-gpus"] * tp, "tp": tp},
-                           "--activation-recompute", again)
-    what = f"seed {seed}: {options}, tp {tp}, {again}, {family}, {config}"
+                           "--activation-recompute", again, *parallel)
+    what = f"seed {seed}: {options}, tp {tp}, {parallel}, {again}, {family}, {config}"
     if len(got) != len(want):
         return 0, f"{what}: {errors}"
     off = max(abs(a - b) / b for a, b in zip(got, want))

@@ -162,7 +162,8 @@ def open_model(options, shared):
     if "weights" in options:
         folder = folder_of(options["weights"], shared)
         kind = BertForMaskedLM if "bert" in folder else AutoModelForCausalLM
-        return (kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager"),
+        return (kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                     experts_implementation="eager"),
                 AutoTokenizer.from_pretrained(folder))
     folder = folder_of(options["tokenizer"], shared)
     if options["model-name"] == "gpt2":

@@ -41,7 +41,8 @@ def loss_of(model, b, bert):
 
 
 def train(folder, cls, bert):
-    model = cls.from_pretrained(HERE / folder, attn_implementation="eager").double().eval()
+    model = cls.from_pretrained(HERE / folder, attn_implementation="eager",
+                                experts_implementation="eager").double().eval()
     decayed = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     adamw = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1},

@@ -124,8 +124,8 @@ DEEP = {"gpt4": {**GPT, "n_layer": 4}, "bert4": {**BERT, "num_hidden_layers": 4}
         # with tensor parallelism, two ranks share the key/value head; norms of queries and keys
         "qwen4": {**LLAMA, "model_type": "qwen3", "num_hidden_layers": 4, "num_key_value_heads": 1,
                   "head_dim": 8}}
-# So many layers that with a learning rate of 1000 the gradients of the second step overflow on every
-# processor: the gradients grow from layer to layer.
+# So many layers that with a learning rate of 1000 the gradients of the second step overflow on
+# every processor: the gradients grow from layer to layer.
 OVERFLOWING = {"gpt16": {**GPT, "n_layer": 16}, "bert16": {**BERT, "num_hidden_layers": 16}}
 DEEP_STEPS = ["--batch-size", "2", "--max-steps", "5", "--learning-rate", "5e-4"]
 RESUMED_STEPS = ["--skip-eval", "--save-steps", "2", "--batch-size", "2"]

@@ -197,8 +197,54 @@ static void groups_of_several_axes(void) {
     close_world(&w);
 }
 
+/* tp 2, dp 4, pp 2 and four ranks that share whole experts, as in Megatron-LM. Then the same ranks
+   with experts that two ranks share. */
+static void experts_have_groups(void) {
+    static const int32_t model[2][8] = {{0, 1, 2, 3, 8, 9, 10, 11}, {4, 5, 6, 7, 12, 13, 14, 15}};
+    static const int32_t quarter[4][4] = {
+        {0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}};
+    struct world w;
+    char name[24];
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .dp = 4, .pp = 2, .ep = 4, .etp = 1}));
+    for (int32_t r = 0; r < 16; r++) { /* after 8 tp, 4 dp, 8 pp and 4 model groups */
+        const syn_mesh *m = &w.mesh[r];
+        const int32_t same = r / 8 * 4 + r % 4, edp[2] = {r / 8 * 8 + r % 4, r / 8 * 8 + r % 4 + 4};
+        snprintf(name, sizeof name, "ep%d", r / 4);
+        CHECK(group_is(m->ep, 25 + (uint32_t)r / 4, name, quarter[r / 4], 4));
+        CHECK(m->experts == m->ep && !m->etp);
+        snprintf(name, sizeof name, "edp%d", same);
+        CHECK(group_is(m->edp, 29 + (uint32_t)same, name, edp, 2));
+        snprintf(name, sizeof name, "expert_model%d", r / 4 % 2);
+        CHECK(group_is(m->expert_model, 37 + (uint32_t)r / 4 % 2, name, model[r / 4 % 2], 8));
+    }
+    close_world(&w);
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .dp = 4, .pp = 2, .ep = 2}));
+    for (int32_t r = 0; r < 16; r++) {
+        const syn_mesh *m = &w.mesh[r];
+        const int32_t number = r / 4 * 2 + r % 2,
+                      ep[2] = {r / 4 * 4 + r % 2, r / 4 * 4 + r % 2 + 2};
+        snprintf(name, sizeof name, "ep%d", number);
+        CHECK(group_is(m->ep, 25 + (uint32_t)number, name, ep, 2));
+        CHECK(m->etp == m->group[SYN_AXIS_TP]);
+        snprintf(name, sizeof name, "experts%d", r / 4);
+        CHECK(group_is(m->experts, 33 + (uint32_t)r / 4, name, quarter[r / 4], 4));
+        CHECK(m->edp->size == 2 && m->edp->ranks[1] - m->edp->ranks[0] == 4);
+        CHECK(m->expert_model->size == 8);
+    }
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .pp = 2, .etp = 1})); /* whole experts */
+    CHECK(w.mesh[3].expert_model == w.mesh[3].group[SYN_AXIS_PP] && w.mesh[3].edp->size == 4);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .dp = 4})); /* no groups of their own */
+    CHECK(w.mesh[3].edp == w.mesh[3].group[SYN_AXIS_DP] && !w.mesh[3].ep);
+    CHECK(w.mesh[3].etp == w.mesh[3].group[SYN_AXIS_TP]);
+    close_world(&w);
+}
+
 static void shapes_that_are_refused(void) {
     static const syn_axis twice[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_TP};
+    static const syn_axis apart[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP};
+    static const syn_axis data_first[SYN_AXES] = {SYN_AXIS_DP, SYN_AXIS_TP, SYN_AXIS_PP};
     static const syn_axis unknown[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXES};
     static const struct {
         syn_plan shape;
@@ -213,8 +259,13 @@ static void shapes_that_are_refused(void) {
         {{.dp = -4}, "dp must be at least 1, not -4"},
         {{.tp = 8, .kv = 3}, "kv 3 does not divide tp 8"},
         {{.cp = 2}, "context parallelism (cp) is not supported"},
-        {{.ep = 2}, "expert parallelism (ep) is not supported"},
-        {{.etp = 2}, "tensor parallelism of experts (etp) is not supported"},
+        {{.ep = 3}, "tp 1 x dp 8 = 8 ranks are not a multiple of etp 1 x ep 3 = 3"},
+        {{.tp = 2, .ep = 8}, "tp 2 x dp 4 = 8 ranks are not a multiple of etp 2 x ep 8 = 16"},
+        {{.etp = 3}, "8 ranks are not a multiple of etp 3 x ep 1 = 3"},
+        {{.tp = 2, .pp = 2, .ep = 2, .etp = 1, .order = apart},
+         "the rank order tp-pp-dp needs as many ranks along etp as along tp, not 1 and 2"},
+        {{.tp = 2, .ep = 2, .order = data_first},
+         "etp 2 x ep 2 needs a rank order with tp directly before dp, not dp-tp-pp"},
         {{.zero = 4}, "ZeRO beyond stage 3 is not supported"},
         {{.tp = 8, .zero = 1}, "zero 1 needs at least 2 data-parallel ranks (dp), but there is 1"},
         {{.zero = 2, .hsdp = 2}, "hybrid sharding (hsdp) needs ZeRO 3"},
@@ -247,6 +298,7 @@ static const test_case cases[] = {
     {"every_shape_in_every_order", every_shape_in_every_order},
     {"ids_count_from_one", ids_count_from_one},
     {"groups_of_several_axes", groups_of_several_axes},
+    {"experts_have_groups", experts_have_groups},
     {"shapes_that_are_refused", shapes_that_are_refused},
 };
 

@@ -63,6 +63,10 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     run->heads = run->task->heads;
     run->params = syn_model_config_params(c, run->heads);
     syn_plan *plan = &run->launch.parallel;
+    if (args->parallel.ep > 1 || args->parallel.etp > 0)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "expert parallelism (--ep, --etp) is only for training; --tp divides each "
+                        "expert");
     SYN_TRY(parallel_plan(plan, &args->parallel, inference_ranks(args), args->tp, err));
     SYN_TRY(syn_model_plan_check(c, plan, err));
     return divide(run, err);

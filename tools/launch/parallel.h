@@ -13,14 +13,15 @@ typedef struct parallel_options {
     bool sp;
 } parallel_options;
 
-/* These options are not in --help, because they are refused: no model implements PARALLEL_OPTIONS
-   yet, and ZERO_OPTION is for inference, which has no gradients. */
+/* These options are not in --help, because they are refused: no model implements cp, and inference
+   has neither gradients (ZERO_OPTION) nor expert parallelism (EXPERT_OPTIONS). */
 #define ZERO_OPTION(o) \
     { "zero", CLI_INT, &(o).zero, "N", NULL, 0, 3 }
-#define PARALLEL_OPTIONS(o)                                                                       \
-    {"cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536}, {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, \
-    {                                                                                             \
-        "etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536                                             \
+#define CP_OPTION(o) \
+    { "cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536 }
+#define EXPERT_OPTIONS(o)                             \
+    {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, {  \
+        "etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536 \
     }
 
 /* Completes the plan for `ranks` ranks (0: as many as the degrees need) with the tensor-parallel

@@ -38,6 +38,22 @@
          "save gathered activations for backward instead of gathering them again",                 \
          0,                                                                                        \
          0},                                                                                       \
+        {"ep",                                                                                     \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.ep,                                                              \
+         "N",                                                                                      \
+         "expert parallelism: N of the tp x dp ranks of a stage share the experts of a layer [1]", \
+         1,                                                                                        \
+         65536},                                                                                   \
+        {"etp",                                                                                    \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.etp,                                                             \
+         "N",                                                                                      \
+         "tensor-parallel size of experts: 1, so that each expert is whole on its rank, or that "  \
+         "of "                                                                                     \
+         "the other layers without --ep; default: --tp",                                           \
+         1,                                                                                        \
+         65536},                                                                                   \
         {"pp", CLI_INT, &pretrain_given.parallel.pp, "N", "pipeline stages [1]", 1, 65536},        \
         {"schedule",                                                                               \
          CLI_CHOICE,                                                                               \

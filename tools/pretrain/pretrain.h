@@ -225,7 +225,8 @@ typedef struct pretrain_state {
     syn_optimizer *optimizer;
     int32_t shard; /* index of this rank's shard of the model: pipeline stage * tp + tensor-parallel
                       index */
-    bool saves;    /* this rank saves its shard of the model: its data-parallel index is 0 */
+    bool saves; /* this rank saves its shard of the training state: its data-parallel index is 0 */
+    bool saves_model; /* the same for the model; also ranks with experts that no such rank has */
     /* ZeRO: this rank has part number `part` of `parts` of its shard's training state; saves_part:
        it saves the part. Otherwise parts is 1, and a rank with `saves` also saves the state. */
     int32_t part, parts;

@@ -71,7 +71,18 @@ static syn_status check_model(pretrain *run, syn_error *err) {
             err, SYN_E_INVALID,
             "--mask-policy applies only to BERT, and %s predicts every next token; omit it",
             run->config.name);
-    SYN_TRY(syn_model_plan_check(&run->config, &run->launch.parallel, err));
+    const syn_plan *plan = &run->launch.parallel;
+    SYN_TRY(syn_model_plan_check(&run->config, plan, err));
+    if (run->config.experts.n > 0 && plan->tp > 1 && !plan->sp)
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "training experts with --tp %d needs --sp: each tensor-parallel rank routes "
+            "its own tokens",
+            plan->tp);
+    if (plan->ep > 1 && (args->resume || args->save_steps > 0))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--resume and --save-steps cannot be used with --ep: the optimizer's state "
+                        "of experts is not saved");
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     return pretrain_divide(run, err);
 }
@@ -479,6 +490,8 @@ static int number_parts(const pretrain *run, launch_part *parts) {
                    {"--no-reshard", a->no_reshard},
                    {"--reduce-dtype", a->reduce_dtype},
                    {"--hsdp", run->launch.parallel.hsdp},
+                   {"--ep", run->launch.parallel.ep},
+                   {"--etp", run->launch.parallel.etp},
                    {"--sp-keep", a->sp_keep},
                    {"--schedule", (int64_t)run->launch.parallel.schedule},
                    {"--vp", run->launch.parallel.vp},

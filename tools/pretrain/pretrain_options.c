@@ -103,7 +103,7 @@ const cli_option pretrain_options[] = {
     {"global_batch", CLI_INT, &pretrain_given.global_batch, "N",
      "samples per step, instead of --gradient-accumulation-steps", 1, 1e9},
     DIVISION_OPTIONS,
-    PARALLEL_OPTIONS(pretrain_given.parallel),
+    CP_OPTION(pretrain_given.parallel),
     CLI_GROUP("Device, precision and prediction"),
     {"device", CLI_TEXT, &pretrain_given.device, LAUNCH_DEVICES,
      "where to run; meta computes nothing: it predicts a step, and records it with "

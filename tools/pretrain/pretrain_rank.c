@@ -97,6 +97,12 @@ static syn_status number_units(pretrain_worker *r, int32_t chunks, syn_trainer_o
     return SYN_OK;
 }
 
+/* Whether experts are divided in another way than the other layers. */
+static bool has_experts(const pretrain *run) {
+    const syn_plan *plan = &run->launch.parallel;
+    return run->config.experts.n > 0 && (plan->ep > 1 || plan->etp != plan->tp);
+}
+
 static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *shape,
                                syn_error *err) {
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
@@ -113,7 +119,11 @@ static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *sha
                       .no_decay = args->reference ? spared : NULL,
                       .max_grad_norm = args->max_grad_norm,
                       .tp = r->mesh.group[SYN_AXIS_TP],
-                      .norm = run->launch.parallel.zero > 0 ? r->mesh.world : r->mesh.model},
+                      .norm = run->launch.parallel.zero > 0 ? r->mesh.world : r->mesh.model,
+                      .expert_norm = has_experts(run) && run->launch.parallel.zero == 0
+                                         ? r->mesh.expert_model
+                                         : NULL},
+        .edp = has_experts(run) ? r->mesh.edp : NULL,
         .dp = r->mesh.group[SYN_AXIS_DP],
         .zero = run->launch.parallel.zero,
         .buckets = pretrain_buckets(run),
@@ -147,6 +157,8 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
     const syn_schedule_shape shape = pretrain_schedule(run, r->microbatches);
     syn_model_options model = {.tp = r->mesh.group[SYN_AXIS_TP],
                                .kv = r->mesh.kv,
+                               .ep = r->mesh.ep,
+                               .whole_experts = has_experts(run),
                                .heads = syn_pretraining_heads(&run->config),
                                .fused_attention = true,
                                .sp = run->launch.parallel.sp,
@@ -180,6 +192,9 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
                                 .optimizer = syn_trainer_optimizer(r->trainer),
                                 .shard = r->mesh.index[SYN_AXIS_PP] * r->mesh.size[SYN_AXIS_TP] +
                                          r->mesh.index[SYN_AXIS_TP],
+                                .saves_model =
+                                    r->mesh.index[SYN_AXIS_DP] == 0 ||
+                                    (has_experts(run) && (!r->mesh.edp || r->mesh.edp->index == 0)),
                                 .saves = r->mesh.index[SYN_AXIS_DP] == 0,
                                 .parts = pretrain_own_layout(run).parts,
                                 .best = INFINITY};

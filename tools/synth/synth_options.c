@@ -42,7 +42,7 @@ const cli_option synth_options[] = {
     {"num_gpus", CLI_INT, &pretrain_given.num_gpus, "N",
      "number of ranks; default: the product of tp, pp and dp", 1, 1048576},
     DIVISION_OPTIONS,
-    PARALLEL_OPTIONS(pretrain_given.parallel),
+    CP_OPTION(pretrain_given.parallel),
     CLI_GROUP("Precision and prediction"),
     {"hw", CLI_TEXT, &pretrain_given.hw, "MACHINE[+STACK]", LAUNCH_MACHINES " [a100-80g+megatron]",
      0, 0},

@@ -1,0 +1,131 @@
+/* Runs a layer's experts (experts.h). The tokens of each expert are copied to consecutive rows, so
+   that one grouped product computes a layer of all experts. With expert parallelism, the rows are
+   first sent to the ranks that have the experts, and the results are sent back. */
+#include "models/experts.h"
+
+#include "syntorch/base/memory.h"
+
+static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear *layer,
+                           syn_tensor sizes, const char *label) {
+    const syn_tensor w = syn_current_version(m->ctx, layer->weight);
+    return syn_name(m->ctx, syn_grouped_linear(m->ctx, rows, w, sizes, SYN_NO_BIAS, true), label);
+}
+
+/* rows (R, C) in the order of the experts, of which expert e has sizes[e], and their weights (R, 1)
+   -> (R, C). The weights multiply the inputs of the last product, which are fewer numbers than its
+   outputs. */
+static syn_tensor compute(syn_model *m, const syn__experts *e, syn_tensor rows, syn_tensor sizes,
+                          syn_tensor weights) {
+    const syn_tensor gate = multiply(m, rows, &e->gate, sizes, "gate_proj"),
+                     up = multiply(m, rows, &e->up, sizes, "up_proj");
+    syn_tensor x = syn_swiglu(m->ctx, gate, up);
+    x = syn_name(m->ctx, syn_mul(m->ctx, x, syn_cast(m->ctx, weights, m->options.dtype)),
+                 "weighted");
+    return multiply(m, x, &e->down, sizes, "down_proj");
+}
+
+/* ---- expert parallelism ---- */
+
+/* Numbers of rows, one per member of the ep group: those for member i, and those of member i. */
+typedef struct exchange {
+    int64_t *to, *from, rows; /* rows: the sum of `from` */
+} exchange;
+
+/* Without data, the tokens of each rank are divided evenly among all experts: pair i of a token and
+   one of its experts goes to member i modulo the number of members. Returns how many of `pairs`
+   pairs go to an expert. */
+static int64_t balanced(int64_t pairs, int64_t expert, int64_t experts, int64_t members) {
+    const int64_t each = experts / members, slot = expert % each * members + expert / each;
+    return pairs / experts + (slot < pairs % experts);
+}
+
+/* counts (members, experts): the rows of each member for each expert. Reads them; without data,
+   computes balanced ones. The caller frees the result. */
+static int64_t *read_counts(syn_model *m, syn_tensor counts, int64_t members, int64_t pairs) {
+    const int64_t experts = m->config.experts.n;
+    const size_t n = (size_t)(members * experts);
+    int64_t *all = syn_malloc(n * sizeof *all);
+    if (!all) {
+        syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+        return NULL;
+    }
+    if (!syn_ctx_has_data(m->ctx)) {
+        for (size_t i = 0; i < n; i++)
+            all[i] = balanced(pairs, (int64_t)i % experts, experts, members);
+    } else if (syn_tensor_read(m->ctx, counts, all, n * sizeof *all) != SYN_OK) {
+        syn_free(all);
+        return NULL;
+    }
+    return all;
+}
+
+/* Computes the rows that the members exchange. x->to has space for twice as many numbers as there
+   are members. */
+static bool plan_exchange(syn_model *m, syn_tensor counts, int64_t pairs, exchange *x) {
+    const syn_group *ep = m->options.ep;
+    const int64_t experts = m->config.experts.n, each = experts / ep->size;
+    int64_t *all = read_counts(m, counts, ep->size, pairs);
+    if (!all) return false;
+    x->from = x->to + ep->size;
+    x->rows = 0;
+    for (int32_t i = 0; i < ep->size; i++) {
+        x->to[i] = x->from[i] = 0;
+        for (int64_t e = 0; e < each; e++) {
+            x->to[i] += all[ep->index * experts + i * each + e];
+            x->from[i] += all[i * experts + ep->index * each + e];
+        }
+        x->rows += x->from[i];
+    }
+    syn_free(all);
+    return true;
+}
+
+/* The same as `compute` for rows in the order of all experts of the ep group, which are computed by
+   the ranks that have the experts. */
+static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, syn_tensor rows,
+                                    syn_tensor sizes, syn_tensor weights) {
+    syn_ctx *ctx = m->ctx;
+    const syn_group *ep = m->options.ep;
+    const int64_t experts = m->config.experts.n, each = experts / ep->size;
+    exchange x = {.to = syn_malloc(2 * (size_t)ep->size * sizeof *x.to)};
+    syn_tensor own, y = {0};
+    if (!x.to) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+    syn_tensor counts = syn_name(ctx, syn_all_gather(ctx, sizes, 0, ep), "counts");
+    counts = syn_reshape(ctx, counts, (int64_t[]){ep->size, experts}, 2);
+    if (plan_exchange(m, counts, syn_tensor_dim(ctx, rows, 0), &x)) {
+        const syn_tensor places =
+            syn_expert_order(ctx, counts, ep->index * each, each, x.rows, &own);
+        rows = syn_name(ctx, syn_all_to_all(ctx, rows, x.to, x.from, ep), "dispatched");
+        weights = syn_all_to_all(ctx, weights, x.to, x.from, ep);
+        rows = syn_moe_permute(ctx, rows, places, 1);
+        weights = syn_moe_permute(ctx, weights, places, 1);
+        y = compute(m, e, rows, own, weights);
+        y = syn_moe_unpermute(ctx, y, places, x.rows, 1);
+        y = syn_name(ctx, syn_all_to_all(ctx, y, x.from, x.to, ep), "returned");
+    }
+    syn_free(x.to);
+    return y;
+}
+
+syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    const syn_experts_config *c = &m->config.experts;
+    const syn_routing how = {
+        .k = c->k, .normalize = c->normalize, .groups = 1, .top_groups = 1, .scale = 1};
+    const syn_spec shape = *syn_tensor_spec(ctx, x);
+    const int64_t tokens = shape.dims[0] * shape.dims[1];
+    syn_tensor chosen, sizes;
+    x = syn_reshape(ctx, x, (int64_t[]){tokens, shape.dims[2]}, 2);
+    syn_push_scope(ctx, "experts");
+    const syn_tensor logits = syn_column_linear(ctx, x, &e->router, false, NULL, "router");
+    const syn_tensor weights = syn_route(ctx, logits, SYN_NO_BIAS, &how, &chosen);
+    const syn_tensor places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
+    const syn_tensor rows = syn_name(ctx, syn_moe_permute(ctx, x, places, c->k), "rows");
+    const syn_tensor w = syn_moe_permute(
+        ctx, syn_reshape(ctx, weights, (int64_t[]){tokens * c->k, 1}, 2), places, 1);
+    syn_tensor y =
+        m->options.ep ? compute_elsewhere(m, e, rows, sizes, w) : compute(m, e, rows, sizes, w);
+    y = syn_name(ctx, syn_moe_unpermute(ctx, y, places, tokens, c->k), "combined");
+    syn_pop_scope(ctx);
+    return syn_reshape(ctx, y, shape.dims, 3);
+}

@@ -1,0 +1,249 @@
+/* Families with Llama's layers in which experts replace the MLP: Mixtral (Jiang et al. 2024),
+   Qwen2-MoE and Qwen3-MoE (Yang et al. 2024, 2025). */
+#include "models/experts.h"
+#include "models/llama_private.h"
+
+struct moe_layer {
+    struct llama_layer common; /* its MLP: only in layers without experts */
+    syn__experts experts;
+    syn_layer_linear shared_gate, shared_up, shared_down; /* the shared expert */
+    syn_layer_linear shared_weight;                       /* (1, C), its gate */
+};
+
+#define COMMON(member) offsetof(struct moe_layer, common.member)
+#define IN(member)     offsetof(struct moe_layer, member)
+#define HIDDEN         SYN__DIM_HIDDEN
+#define WIDTH          SYN__DIM_EXPERT_INNER
+#define SHARED_WIDTH   SYN__DIM_SHARED_INNER
+#define NO_BIAS        SYN__NO_BIAS
+
+/* The rows of the experts under their names in checkpoints: those of the router and of the three
+   matrices. */
+#define EXPERT_ROWS(router_, gate_, up_, down_)                                                    \
+    {router_,          SYN__REPLICATED_LINEAR,   HIDDEN,                                           \
+     SYN__DIM_EXPERTS, .at = IN(experts.router), .flags = SYN__SPARSE | NO_BIAS},                  \
+        {gate_, SYN__EXPERTS_COLUMN, HIDDEN, WIDTH, .at = IN(experts.gate), .flags = SYN__SPARSE}, \
+        {up_, SYN__EXPERTS_COLUMN, HIDDEN, WIDTH, .at = IN(experts.up), .flags = SYN__SPARSE}, {   \
+        down_, SYN__EXPERTS_ROW, WIDTH, HIDDEN, .at = IN(experts.down),                            \
+                                                .flags = SYN__SPARSE | SYN__RESIDUAL               \
+    }
+
+static const syn__param_row mixtral_layer[] = {
+    SYN__LLAMA_ATTENTION_ROWS(COMMON),
+    EXPERT_ROWS("block_sparse_moe.gate", "block_sparse_moe.experts.*.w1",
+                "block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2"),
+    {0}};
+
+static const syn__param_row qwen_layer[] = {
+    SYN__LLAMA_ATTENTION_ROWS(COMMON),
+    SYN__LLAMA_MLP_ROWS(COMMON, SYN__DENSE),
+    EXPERT_ROWS("mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj",
+                "mlp.experts.*.down_proj"),
+    {"mlp.shared_expert.gate_proj", SYN__COLUMN_LINEAR, HIDDEN, SHARED_WIDTH, .at = IN(shared_gate),
+     .flags = SYN__SPARSE | SYN__SHARED | NO_BIAS},
+    {"mlp.shared_expert.up_proj", SYN__COLUMN_LINEAR, HIDDEN, SHARED_WIDTH, .at = IN(shared_up),
+     .flags = SYN__SPARSE | SYN__SHARED | NO_BIAS},
+    {"mlp.shared_expert.down_proj", SYN__ROW_LINEAR, SHARED_WIDTH, HIDDEN, .at = IN(shared_down),
+     .flags = SYN__SPARSE | SYN__SHARED | NO_BIAS | SYN__RESIDUAL},
+    {"mlp.shared_expert_gate", SYN__REPLICATED_LINEAR, HIDDEN, SYN__DIM_ONE,
+     .at = IN(shared_weight), .flags = SYN__SPARSE | SYN__SHARED_GATE | NO_BIAS},
+    {0}};
+
+/* ---- computation ---- */
+
+/* x (B, T, C) -> (B, T, 1): the factor of the shared expert's output, a sigmoid. A router with one
+   expert computes it. */
+static syn_tensor shared_factor(syn_model *m, const struct moe_layer *l, syn_tensor x) {
+    static const syn_routing how = {
+        .k = 1, .score = SYN_SCORE_SIGMOID, .groups = 1, .top_groups = 1, .scale = 1};
+    const syn_spec shape = *syn_tensor_spec(m->ctx, x);
+    syn_tensor logits = syn_column_linear(m->ctx, x, &l->shared_weight, false, NULL, "gate");
+    syn_tensor chosen;
+    logits = syn_reshape(m->ctx, logits, (int64_t[]){-1, 1}, 2);
+    const syn_tensor factor = syn_route(m->ctx, logits, SYN_NO_BIAS, &how, &chosen);
+    return syn_reshape(m->ctx, syn_cast(m->ctx, factor, m->options.dtype),
+                       (int64_t[]){shape.dims[0], shape.dims[1], 1}, 3);
+}
+
+/* x (B, T, C) -> this rank's partial sum of the shared expert's output. */
+static syn_tensor shared_partial(syn_model *m, const struct moe_layer *l, syn_tensor x) {
+    syn_push_scope(m->ctx, "shared_expert");
+    syn_tensor y = syn__llama_gated(m, x, &l->shared_gate, &l->shared_up);
+    y = syn_row_linear_partial(m->ctx, y, &l->shared_down, m->options.tp, "down_proj");
+    if (m->config.experts.shared_gate) y = syn_mul(m->ctx, y, shared_factor(m, l, x));
+    syn_pop_scope(m->ctx);
+    return y;
+}
+
+static syn_tensor experts(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
+    const struct moe_layer *l = layer;
+    const bool shared = m->config.experts.shared_inner > 0, apart = syn__model_dispatches(m);
+    (void)i;
+    syn_tensor y = {0}, z = {0};
+    if (apart) y = syn__experts_run(m, &l->experts, x); /* this rank's tokens */
+    if (!apart || shared) x = syn__model_enter(m, x);
+    if (!apart) y = syn__experts_run(m, &l->experts, x);
+    if (shared) z = shared_partial(m, l, x);
+    if (apart && shared) z = syn__model_reduce(m, z, SYN_NO_BIAS);
+    if (shared) y = syn_name(m->ctx, syn_add(m->ctx, y, z), "with_shared");
+    return apart ? y : syn__model_reduce(m, y, SYN_NO_BIAS);
+}
+
+static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
+    const struct moe_layer *l = layer;
+    const bool sparse = syn_model_layer_has_experts(&m->config, m->part.first_layer + i);
+    const syn__branch mlp = SYN__LLAMA_MLP_BRANCH(&l->common),
+                      moe = {"mlp", &l->common.post_norm, "post_attention_layernorm", experts, NULL,
+                             NULL,  SYN__SITE_MLP_OUT};
+    const syn__branch branches[2] = {SYN__LLAMA_ATTENTION_BRANCH(&l->common), sparse ? moe : mlp};
+    return syn__model_sequential(m, l, i, x, branches);
+}
+
+/* ---- configurations ---- */
+
+#define QWEN_END .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16"
+
+/* Sizes: Jiang et al. 2024, table 1, and the released configurations. */
+static const syn_model_config mixtral_presets[] = {
+    SYN__LLAMA_PRESET(mixtral, "mixtral-8x7b", 32, 4096, 32, 8, 14336, 32768, 32000,
+                      .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(1e6, 1),
+                      .experts = {.n = 8, .k = 2, .normalize = true}, .end = {{2}, 1, 2, 1},
+                      .dtype = "bfloat16"),
+    SYN__LLAMA_PRESET(mixtral, "mixtral-8x22b", 56, 6144, 48, 8, 16384, 65536, 32000,
+                      .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(1e6, 1),
+                      .experts = {.n = 8, .k = 2, .normalize = true}, .end = {{2}, 1, 2, 1},
+                      .dtype = "bfloat16"),
+};
+/* Qwen Team 2024, section 2.2.2, and the released configuration. */
+static const syn_model_config qwen2_moe_presets[] = {
+    SYN__LLAMA_PRESET(
+        qwen2_moe, "qwen2-57b-a14b", 28, 3584, 28, 4, 18944, 131072, 151936, .norm_epsilon = 1e-6,
+        .rotary = SYN__ROTARY(1e6, 1), .qkv_bias = true,
+        .experts = {.n = 64, .k = 8, .inner = 2560, .shared_inner = 20480, .shared_gate = true},
+        QWEN_END),
+};
+/* Yang et al. 2025, table 2, and the released configurations. */
+#define QWEN3(name_, layers, hidden, heads, keys, dense, width)                              \
+    {                                                                                        \
+        .family = &syn_qwen3_moe_family, .name = name_, .n_layer = layers, .n_embd = hidden, \
+        .n_head = heads, .n_kv_head = keys, .head_dim = 128, .n_inner = dense,               \
+        .n_positions = 40960, .vocab_size = 151936, .initializer_range = 0.02,               \
+        .norm_epsilon = 1e-6, .rotary = SYN__ROTARY(1e6, 1), .head_norm = true,              \
+        .experts = {.n = 128, .k = 8, .inner = width, .normalize = true}, QWEN_END           \
+    }
+static const syn_model_config qwen3_moe_presets[] = {
+    QWEN3("qwen3-30b-a3b", 48, 2048, 32, 4, 6144, 768),
+    QWEN3("qwen3-235b-a22b", 94, 4096, 64, 4, 12288, 1536),
+};
+
+static const syn_model_config
+    mixtral_defaults = {.family = &syn_mixtral_family,
+                        .norm_epsilon = 1e-5,
+                        .initializer_range = 0.02,
+                        .n_positions = 131072,
+                        .n_kv_head = 8,
+                        .rotary = SYN__ROTARY(1e6, 1),
+                        .windowed = true,
+                        .window = -1,
+                        .end = SYN__STOP_IDS(2, 1),
+                        .experts = {.n = 8, .k = 2, .normalize = true, .aux_coefficient = 0.001}},
+    qwen2_moe_defaults =
+        SYN__LLAMA_DEFAULTS(qwen2_moe, .n_positions = 32768, .n_kv_head = 16, .window = 4096,
+                            .full_layers = 28, .qkv_bias = true, .end = SYN__NO_STOP_IDS,
+                            .experts = {.n = 60,
+                                        .k = 4,
+                                        .inner = 1408,
+                                        .shared_inner = 5632,
+                                        .shared_gate = true,
+                                        .every = 1,
+                                        .aux_coefficient = 0.001}),
+    qwen3_moe_defaults = SYN__LLAMA_DEFAULTS(
+        qwen3_moe, .n_positions = 32768, .n_kv_head = 4, .window = 4096, .head_norm = true,
+        .end = SYN__NO_STOP_IDS,
+        .experts = {.n = 128, .k = 8, .inner = 768, .every = 1, .aux_coefficient = 0.001});
+
+/* Reads mlp_only_layers, a list of layer numbers, into a syn_experts_config. */
+static syn_status read_dense(syn__settings *s, void *member) {
+    syn_experts_config *e = member;
+    syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_ARRAY_BEGIN)
+        return syn__settings_fail(s, "\"%s\" must be a list of layer numbers or null", s->path);
+    while ((type = syn_json_next(&s->json)) == SYN_JSON_NUMBER) {
+        const double at = s->json.number;
+        if (!(at >= 0 && at < SYN_MAX_DENSE_LAYERS) || at != (double)(int64_t)at)
+            return syn__settings_fail(s, "\"%s\" must have layer numbers from 0 to %d", s->path,
+                                      SYN_MAX_DENSE_LAYERS - 1);
+        e->dense[(int64_t)at / 64] |= (uint64_t)1 << ((int64_t)at % 64);
+    }
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_ARRAY_END) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be a list of layer numbers", s->path);
+}
+
+static void write_dense(syn_sink *out, const void *member) {
+    const syn_experts_config *e = member;
+    const char *before = "";
+    syn_sink_text(out, ",\n  \"mlp_only_layers\": [");
+    for (int i = 0; i < SYN_MAX_DENSE_LAYERS; i++) {
+        if ((e->dense[i / 64] >> (i % 64) & 1) == 0) continue;
+        syn_sink_printf(out, "%s%d", before, i);
+        before = ", ";
+    }
+    syn_sink_text(out, "]");
+}
+
+#define MAX_EXPERTS        65536
+#define EXPERTS(key)       SYN__ROW_I64(key, SYN__SAVED, SYN__AT(experts.n), 0, MAX_EXPERTS)
+#define EXPERTS_ALIAS(key) SYN__ROW_I64(key, 0, SYN__AT(experts.n), 0, MAX_EXPERTS)
+#define PER_TOKEN \
+    SYN__ROW_I64("num_experts_per_tok", SYN__SAVED, SYN__AT(experts.k), 1, MAX_EXPERTS)
+#define AUXILIARY \
+    SYN__ROW_F64("router_aux_loss_coef", SYN__SAVED, SYN__AT(experts.aux_coefficient), 0, 1e6)
+#define QWEN_EXPERTS                                                                 \
+    PER_TOKEN, AUXILIARY,                                                            \
+        SYN__ROW_I64("moe_intermediate_size", SYN__SAVED, SYN__AT(experts.inner), 1, \
+                     SYN__MAX_INNER),                                                \
+        SYN__ROW_BOOL("norm_topk_prob", SYN__SAVED, SYN__AT(experts.normalize)),     \
+        SYN__ROW_I64("decoder_sparse_step", SYN__SAVED, SYN__AT(experts.every), 1,   \
+                     SYN__MAX_LAYERS),                                               \
+    {                                                                                \
+        .key = "mlp_only_layers", .type = SYN__SETTING_CUSTOM, .flags = SYN__SAVED,  \
+        .offset = SYN__AT(experts), .read = read_dense, .write = write_dense         \
+    }
+
+static const syn__setting mixtral_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_WINDOW(1),
+                                            EXPERTS("num_local_experts"), PER_TOKEN, AUXILIARY};
+static const syn__setting qwen2_moe_rows[] = {
+    SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_WINDOW(0),
+    /* transformers would use the window in every second layer, which no released model does */
+    SYN__ROW_CUSTOM("use_sliding_window", 0, syn__config_false),
+    SYN__ROW_BOOL("qkv_bias", SYN__SAVED, SYN__AT(qkv_bias)), EXPERTS("num_experts"), QWEN_EXPERTS,
+    SYN__ROW_I64("shared_expert_intermediate_size", SYN__SAVED, SYN__AT(experts.shared_inner), 1,
+                 SYN__MAX_INNER)};
+static const syn__setting qwen3_moe_rows[] = {SYN__LLAMA_COMMON_ROWS,
+                                              SYN__LLAMA_ATTENTION_BIAS,
+                                              SYN__LLAMA_WINDOW(0),
+                                              SYN__LLAMA_USE_WINDOW,
+                                              EXPERTS("num_experts"),
+                                              EXPERTS_ALIAS("num_local_experts"),
+                                              QWEN_EXPERTS};
+
+static syn_status check(const syn_model_config *c, syn_error *err) {
+    const syn_experts_config *e = &c->experts;
+    if (e->n == 0 || (e->k >= 1 && e->k <= e->n)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "model %s: a token cannot use %lld of %lld experts",
+                    c->name, (long long)e->k, (long long)e->n);
+}
+
+#define FAMILY(name_, title_, class_, rows_)                                                 \
+    SYN__LLAMA_FAMILY(name_, title_, class_, rows_, layer, struct moe_layer, .check = check, \
+                      SYN__PRESETS(name_##_presets))
+
+const syn_model_family syn_mixtral_family =
+                           FAMILY(mixtral, "Mixtral", "MixtralForCausalLM", mixtral_layer),
+                       syn_qwen2_moe_family =
+                           FAMILY(qwen2_moe, "Qwen2-MoE", "Qwen2MoeForCausalLM", qwen_layer),
+                       syn_qwen3_moe_family =
+                           FAMILY(qwen3_moe, "Qwen3-MoE", "Qwen3MoeForCausalLM", qwen_layer);

@@ -1,0 +1,168 @@
+/* Tests configurations of mixtures of experts: exact numbers of parameters, which layers have
+   experts, which plans are refused, and the balanced routing of runs without data. */
+#include "comm/comm.h"
+#include "models/causal.h"
+#include "models/family_private.h"
+#include "models/model.h"
+#include "syntorch/gradient.h"
+#include "syntorch/mesh.h"
+#include "tests/support/test.h"
+
+/* The numbers of HuggingFace's checkpoints. */
+static void test_parameters(void) {
+    static const struct {
+        const char *name;
+        int64_t params;
+    } models[] = {{"mixtral-8x7b", 46702792704},
+                  {"mixtral-8x22b", 140620634112},
+                  {"qwen2-57b-a14b", 57408658944},
+                  {"qwen3-30b-a3b", 30532122624},
+                  {"qwen3-235b-a22b", 235093634560}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        syn_model_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_model_config_preset(&c, models[i].name, &err), err);
+        CHECK_INT(syn_model_config_params(&c, 0), models[i].params);
+    }
+}
+
+#define QWEN                                                                              \
+    "{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 6, \"hidden_size\": 32, "     \
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": 48, " \
+    "\"moe_intermediate_size\": 24, \"num_experts\": 8, \"num_experts_per_tok\": 2, "     \
+    "\"vocab_size\": 99, \"max_position_embeddings\": 64"
+
+static syn_status parse(syn_model_config *c, const char *more, syn_error *err) {
+    char json[1000];
+    const int n = snprintf(json, sizeof json, "%s%s}", QWEN, more);
+    return syn_model_config_parse(c, "config.json", json, (size_t)n, err);
+}
+
+static void test_layers(void) {
+    static const struct {
+        const char *more;
+        int layers; /* bit i: layer i has experts */
+    } files[] = {{"", 63},
+                 {", \"mlp_only_layers\": [1, 4]", 45},
+                 {", \"decoder_sparse_step\": 2", 42},
+                 {", \"decoder_sparse_step\": 3, \"mlp_only_layers\": [5]", 4},
+                 {", \"mlp_only_layers\": null", 63}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        syn_model_config c;
+        syn_error err = {0};
+        CHECK_OK(parse(&c, files[i].more, &err), err);
+        for (int64_t layer = 0; layer < 6; layer++)
+            CHECK_INT(syn_model_layer_has_experts(&c, layer), files[i].layers >> layer & 1);
+    }
+}
+
+static void test_refused_files(void) {
+    static const struct {
+        const char *more, *says;
+    } files[] = {
+        {", \"num_local_experts\": 4", "\"num_local_experts\""},
+        {", \"mlp_only_layers\": [1, 600]", "\"mlp_only_layers\" must have layer numbers from 0"},
+        {", \"mlp_only_layers\": [0.5]", "\"mlp_only_layers\" must have layer numbers from 0"},
+        {", \"mlp_only_layers\": \"1\"", "\"mlp_only_layers\" must be a list of layer numbers"},
+        {", \"mlp_only_layers\": [true]", "\"mlp_only_layers\" must be a list of layer numbers"},
+        {", \"decoder_sparse_step\": 0", "\"decoder_sparse_step\""},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        syn_model_config c;
+        syn_error err = {0};
+        CHECK(parse(&c, files[i].more, &err) != SYN_OK);
+        CHECK_HAS(err.text, files[i].says);
+    }
+    syn_model_config c;
+    syn_error err = {0};
+    CHECK_OK(parse(&c, "", &err), err);
+    c.experts.k = 9;
+    CHECK(syn_model_config_check(&c, 1, &err) == SYN_E_INVALID);
+    CHECK_HAS(err.text, "a token cannot use 9 of 8 experts");
+}
+
+static void test_refused_plans(void) {
+    static const struct {
+        syn_plan plan;
+        const char *says; /* NULL: accepted */
+    } plans[] = {
+        {{.ranks = 4, .ep = 4}, NULL},
+        {{.ranks = 4, .tp = 2, .sp = true, .ep = 4, .etp = 1}, NULL},
+        {{.ranks = 4, .tp = 2}, NULL},
+        {{.ranks = 16, .ep = 16}, "ep 16 does not divide the 8 experts"},
+        {{.ranks = 4, .tp = 2, .sp = true, .ep = 2}, "use etp 1"},
+        {{.ranks = 4, .tp = 2, .ep = 2, .etp = 1}, "need sequence parallelism (sp) with tp 2"},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        syn_model_config c;
+        syn_error err = {0};
+        syn_plan plan = plans[i].plan;
+        CHECK_OK(parse(&c, "", &err), err);
+        CHECK_OK(syn_plan_complete(&plan, &err), err);
+        const syn_status s = syn_model_plan_check(&c, &plan, &err);
+        CHECK_INT(s == SYN_OK, plans[i].says == NULL);
+        if (plans[i].says) CHECK_HAS(err.text, plans[i].says);
+    }
+    syn_model_config dense;
+    syn_error err = {0};
+    syn_plan plan = {.ranks = 2, .ep = 2};
+    CHECK_OK(syn_model_config_preset(&dense, "gpt2", &err), err);
+    CHECK_OK(syn_plan_complete(&plan, &err), err);
+    CHECK(syn_model_plan_check(&dense, &plan, &err) == SYN_E_INVALID);
+    CHECK_HAS(err.text, "model gpt2 has no experts");
+}
+
+/* The rows of the grouped products of one forward pass of rank `rank` on meta. */
+static int64_t rows_on(int32_t rank, int32_t ranks, int64_t tokens) {
+    syn_model_config c;
+    syn_comm *comm;
+    syn_ctx *ctx;
+    syn_model *m;
+    syn_mesh mesh;
+    syn_error err = {0};
+    int64_t rows = 0;
+    const syn_plan plan = {.ranks = ranks, .ep = ranks};
+    const syn_spec spec = {SYN_I32, 2, {1, tokens}}, one = {SYN_F32, 0, {0}};
+    NEED_OK(parse(&c, "", &err), err);
+    NEED_OK(syn_comm_fake_new(&comm, rank, ranks, &err), err);
+    NEED_OK(syn_mesh_open(&mesh, comm, &plan, &err), err);
+    NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err), err);
+    const syn_model_options how = {.ep = mesh.ep, .fused_attention = true};
+    NEED_OK(syn_model_new(&m, ctx, &c, &how, &err), err);
+    const syn_tensor ids = syn_input(ctx, "tokens", &spec, NULL);
+    (void)syn_causal_loss(m, ids, ids, syn_input(ctx, "weight", &one, NULL));
+    NEED_OK(syn_ctx_check(ctx, &err), err);
+    const syn_trace *t = syn_ctx_trace(ctx);
+    for (uint32_t i = 1; i < t->n_nodes; i++)
+        if (t->nodes[i].op == SYN_OP_GROUPED_LINEAR)
+            rows += syn_trace_spec(t, t->nodes[i].first_out)->dims[0];
+    syn_model_free(m);
+    syn_ctx_free(ctx);
+    syn_comm_close(comm);
+    return rows;
+}
+
+/* On meta, each token's two copies go to experts in turn, so that all ranks together compute every
+   copy once in each of the three products of the six layers. */
+static void test_balanced(void) {
+    for (int32_t ranks = 2; ranks <= 8; ranks *= 2)
+        for (int64_t tokens = 1; tokens <= 21; tokens += 5) {
+            int64_t all = 0, least = INT64_MAX, most = 0;
+            for (int32_t r = 0; r < ranks; r++) {
+                const int64_t rows = rows_on(r, ranks, tokens) / 18;
+                all += rows;
+                least = rows < least ? rows : least;
+                most = rows > most ? rows : most;
+            }
+            CHECK_INT(all, 2 * tokens * ranks);
+            CHECK_MSG(most - least <= ranks, "%d ranks: %lld to %lld rows", ranks, (long long)least,
+                      (long long)most);
+        }
+}
+
+static const test_case cases[] = {
+    {"parameters", test_parameters},       {"layers with experts", test_layers},
+    {"refused files", test_refused_files}, {"refused plans", test_refused_plans},
+    {"balanced routing", test_balanced},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,116 @@
+"""Tests training of mixtures of experts: with every combination of expert, tensor, sequence,
+pipeline and data parallelism, with ZeRO and recomputed activations, losses are those of one rank.
+Models are saved whole, and transformers' names of experts' matrices are kept."""
+import json
+import os
+import struct
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import check, finish  # noqa: E402
+from pretrain_runs import LLAMA, MPIRUN, Runs, launcher, losses  # noqa: E402
+
+COMMON = {**LLAMA, "num_hidden_layers": 4, "max_position_embeddings": 64}
+MODELS = {"qwen": {**COMMON, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
+                   "moe_intermediate_size": 24, "norm_topk_prob": True, "head_dim": 8,
+                   "mlp_only_layers": [1]},
+          "shared": {**COMMON, "model_type": "qwen2_moe", "num_experts": 4,
+                     "num_experts_per_tok": 3, "moe_intermediate_size": 16,
+                     "shared_expert_intermediate_size": 32},
+          "mixtral": {**COMMON, "model_type": "mixtral", "num_local_experts": 4}}
+STEPS = ["--max-seq-length", "64", "--max-steps", "4", "--learning-rate", "3e-3", "--skip-eval"]
+# Each layout has 8 samples per step: microbatches of `batch` samples.
+LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
+           (2, "--num-gpus 4 --ep 4 --activation-recompute full"),
+           (2, "--num-gpus 4 --ep 2 --zero 1"),
+           (1, "--num-gpus 4 --ep 2 --zero 2 --gradient-accumulation-steps 2"),
+           (4, "--num-gpus 2 --tp 2 --sp --gradient-accumulation-steps 2"),
+           (4, "--num-gpus 4 --tp 2 --sp --ep 4 --etp 1"),
+           (4, "--num-gpus 4 --tp 2 --sp --etp 1 --activation-recompute selective"),
+           (2, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 1 --gradient-accumulation-steps 2"),
+           (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 1 --zero 1 "
+               "--gradient-accumulation-steps 4 --schedule zb-h1"),
+           (1, "--num-gpus 4 --pp 2 --vp 2 --schedule interleaved --ep 2 "
+               "--gradient-accumulation-steps 4")]
+
+
+def as_one_rank(runs):
+    for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8])):
+        one, _ = runs.train(name, *STEPS, "--batch-size", "8")
+        for batch, layout in layouts:
+            got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
+            off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+            check(off < 2e-6, f"{name}, {layout}: {losses(got)}, not {losses(one)}")
+
+
+def over_mpi(runs):
+    """Uneven all-to-alls over MPI."""
+    layout = ["--batch-size", "2", "--num-gpus", "4", "--ep", "4"]
+    one, _ = runs.train("qwen", *STEPS, *layout)
+    got, _ = runs.train("qwen", *STEPS, *layout, launcher=launcher("4"))
+    check(losses(got) == losses(one), f"MPI: {losses(got)}, not {losses(one)}")
+
+
+def header(folder):
+    with open(os.path.join(folder, "best_model", "model.safetensors"), "rb") as f:
+        return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+
+
+def saved(runs):
+    """The saved model has a matrix per expert, from all ranks, and training continues from it."""
+    first = STEPS[:5] + ["2"] + STEPS[6:-1]
+    _, one = runs.train("qwen", *first, "--batch-size", "8")
+    _, folder = runs.train("qwen", *first, "--batch-size", "2", "--num-gpus", "4", "--ep", "4")
+    names = header(folder)
+    check(names == header(one), "the files have other tensors")
+    check(names["model.layers.0.mlp.experts.7.down_proj.weight"]["shape"] == [32, 24]
+          and "model.layers.1.mlp.down_proj.weight" in names
+          and "model.layers.1.mlp.experts.0.down_proj.weight" not in names, str(names))
+    after = []
+    for more in (("--batch-size", "8"), ("--batch-size", "4", "--num-gpus", "2", "--ep", "2")):
+        path = runs.path(f"after{len(after)}")
+        done = runs.start("--weights", os.path.join(folder, "best_model"), *STEPS, "--save-dir",
+                          path, *more)
+        check(done.returncode == 0, done.stderr)
+        after.append(losses(runs.rows(path)))
+    check(max(abs(a / b - 1) for a, b in zip(*after, strict=True)) < 2e-6, str(after))
+
+
+REFUSED = [
+    (["--num-gpus", "2", "--tp", "2"], "training experts with --tp 2 needs --sp"),
+    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2"], "use etp 1"),
+    (["--num-gpus", "3", "--ep", "3"], "ep 3 does not divide the 8 experts"),
+    (["--num-gpus", "4", "--ep", "3"], "4 ranks are not a multiple of etp 1 x ep 3 = 3"),
+    (["--num-gpus", "2", "--ep", "2", "--zero", "1"],
+     "ZeRO needs at least two ranks with the same experts"),
+    (["--num-gpus", "4", "--ep", "2", "--zero", "3"], "ZeRO 3 cannot divide experts"),
+    (["--num-gpus", "2", "--ep", "2", "--save-steps", "1"],
+     "--resume and --save-steps cannot be used with --ep"),
+]
+
+
+def refused(runs):
+    for arguments, sentence in REFUSED:
+        done = runs.start("--model-config", "qwen.json", *STEPS, "--save-dir", runs.path("none"),
+                          *arguments)
+        check(done.returncode != 0 and sentence in done.stderr, f"{arguments}: {done.stderr}")
+    done = runs.start("--model-config", "gpt.json", "--num-gpus", "2", "--ep", "2")
+    check(done.returncode != 0 and "has no experts" in done.stderr, done.stderr)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(folder)
+        for name, config in MODELS.items():
+            runs.configure(name, config)
+        as_one_rank(runs)
+        if MPIRUN:
+            over_mpi(runs)
+        saved(runs)
+        refused(runs)
+    finish()
+
+
+main()

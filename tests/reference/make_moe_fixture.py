@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Makes tiny_mixtral/, tiny_qwen2_moe/ and tiny_qwen3_moe/, checkpoints of mixtures of experts as
+transformers saves them, and the outputs of transformers for them: moe.json (see
+make_llama_fixture.py), and training_mixtral.safetensors and so on (see make_training_fixture.py).
+Made with torch 2.15 and transformers 5.24.
+
+All have width 24, 4 heads and 2 key heads. The Qwen models have a layer without experts;
+Qwen2-MoE also has a shared expert. In the training fixtures, the matrices of all experts of a layer
+are one tensor, as in our models: experts.*.gate_proj.weight.
+"""
+import json
+import pathlib
+import shutil
+import torch
+import transformers
+from make_llama_fixture import fill, results
+from make_training_fixture import train
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).parent
+SHAPE = dict(vocab_size=61, hidden_size=24, intermediate_size=40, num_hidden_layers=3,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+             bos_token_id=None, eos_token_id=None)
+MODELS = {
+    "mixtral": ("Mixtral", dict(num_local_experts=4, num_experts_per_tok=2, sliding_window=7,
+                                num_hidden_layers=2)),
+    "qwen2_moe": ("Qwen2Moe", dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                                   shared_expert_intermediate_size=32, decoder_sparse_step=1,
+                                   mlp_only_layers=[1])),
+    "qwen3_moe": ("Qwen3Moe", dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=12,
+                                   norm_topk_prob=True, head_dim=8, decoder_sparse_step=2))}
+# transformers' names of the experts' matrices, and those of checkpoints
+NAMES = {"mixtral": ("mlp", "block_sparse_moe", "w1", "w3", "w2"),
+         "qwen2_moe": ("mlp", "mlp", "gate_proj", "up_proj", "down_proj"),
+         "qwen3_moe": ("mlp", "mlp", "gate_proj", "up_proj", "down_proj")}
+
+
+def renamed(tensors, name):
+    """Replaces transformers' own names of experts by those of checkpoints."""
+    inside, saved, gate, up, down = NAMES[name]
+    out = {}
+    for key, value in tensors.items():
+        if key.endswith("experts.gate_up_proj"):
+            stem = key.removesuffix(f"{inside}.experts.gate_up_proj") + f"{saved}.experts.*."
+            halves = torch.chunk(value, 2, dim=1)
+            out[f"{stem}{gate}.weight"], out[f"{stem}{up}.weight"] = map(torch.clone, halves)
+        elif key.endswith("experts.down_proj"):
+            stem = key.removesuffix(f"{inside}.experts.down_proj") + f"{saved}.experts.*."
+            out[f"{stem}{down}.weight"] = value
+        else:
+            out[key.replace(f".{inside}.gate.", f".{saved}.gate.")] = value
+    return out
+
+
+def main():
+    out = {}
+    for number, (name, (cls, more)) in enumerate(MODELS.items()):
+        folder = HERE / f"tiny_{name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        model = getattr(transformers, cls + "ForCausalLM")
+        config = getattr(transformers, cls + "Config")(
+            **{**SHAPE, **more}, attn_implementation="eager", experts_implementation="eager")
+        made = fill(model(config), number + 5)
+        made.save_pretrained(folder)
+        (folder / "generation_config.json").unlink()
+        out[name] = results(made)
+        trained = train(f"tiny_{name}", model, False)
+        save_file({k: v.contiguous() for k, v in renamed(trained, name).items()},
+                  HERE / f"training_{name}.safetensors")
+    (HERE / "moe.json").write_text(json.dumps(out) + "\n")
+
+
+main()

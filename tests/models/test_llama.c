@@ -140,10 +140,13 @@ static void presets_have_their_sizes(void) {
         CHECK_INT(syn_model_config_params(&c, 0), known[i].params);
         CHECK_OK(syn_model_config_check(&c, 2, &err), err);
     }
-    for (size_t i = 0; syn_model_preset(i); i++)
-        n += strncmp(syn_model_preset(i), "llama", 5) == 0 ||
-             strncmp(syn_model_preset(i), "qwen", 4) == 0 ||
-             strncmp(syn_model_preset(i), "mistral", 7) == 0;
+    for (size_t i = 0; syn_model_preset(i); i++) {
+        syn_model_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_model_config_preset(&c, syn_model_preset(i), &err), err);
+        n += c.family == &syn_llama_family || c.family == &syn_mistral_family ||
+             c.family == &syn_qwen2_family || c.family == &syn_qwen3_family;
+    }
     CHECK_INT((int64_t)n, (int64_t)COUNT(known));
 }
 

@@ -102,8 +102,7 @@ RELEASED = {
 }
 
 UNSUPPORTED = [
-    ({"model_type": "phi3"}, '"phi3"'), ({"model_type": "mixtral"}, '"mixtral"'),
-    ({"model_type": "gemma2"}, '"gemma2"'), ({"model_type": "qwen3_moe"}, '"qwen3_moe"'),
+    ({"model_type": "mamba"}, '"mamba"'), ({"model_type": "dbrx"}, '"dbrx"'),
     ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
     ({"rope_interleaved": True}, "rope_interleaved"), ({"use_mrope": True}, "use_mrope"),
     ({"dual_chunk_attention_config": {"chunk_size": 262144}}, "dual_chunk_attention_config"),

@@ -14,7 +14,7 @@ typedef struct launch_part {
     uint64_t hash;
 } launch_part;
 
-enum { LAUNCH_PARTS = 48 };
+enum { LAUNCH_PARTS = 64 };
 
 /* The code of one rank. It creates *ctx, which launch_free frees. */
 typedef syn_status launch_main(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err);

@@ -473,56 +473,6 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
 
 /* ---- What must be equal on all ranks ---- */
 
-static int number_parts(const pretrain *run, launch_part *parts) {
-    const pretrain_args *a = run->args;
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {{"--batch-size", a->batch_size},
-                   {"--gradient-accumulation-steps", a->accumulation},
-                   {"--max-seq-length", a->max_seq_length},
-                   {"--num-gpus", a->num_gpus},
-                   {"--tp", a->tp},
-                   {"--pp", run->launch.parallel.pp},
-                   {"--sp", run->launch.parallel.sp},
-                   {"--zero", run->launch.parallel.zero},
-                   {"--buckets", pretrain_buckets(run)},
-                   {"--no-reshard", a->no_reshard},
-                   {"--reduce-dtype", a->reduce_dtype},
-                   {"--hsdp", run->launch.parallel.hsdp},
-                   {"--ep", run->launch.parallel.ep},
-                   {"--etp", run->launch.parallel.etp},
-                   {"--sp-keep", a->sp_keep},
-                   {"--schedule", (int64_t)run->launch.parallel.schedule},
-                   {"--vp", run->launch.parallel.vp},
-                   {"--microbatch-group", run->launch.parallel.microbatch_group},
-                   {"division of layers into stages", (int64_t)pretrain_division(run)},
-                   {"--rank-order", syn_plan_order_number(&run->launch.parallel)},
-                   {"--seed", a->seed},
-                   {"--activation-recompute", a->recompute},
-                   {"--loss", a->loss},
-                   {"--mask-policy", a->masking},
-                   {"--dtype", (int64_t)run->dtype},
-                   {"--num-epochs", a->num_epochs},
-                   {"--warmup-steps", a->warmup_steps},
-                   {"--eval-steps", a->eval_steps},
-                   {"--save-steps", a->save_steps},
-                   {"--resume", a->resume},
-                   {"--skip-eval", a->skip_eval},
-                   {"--enable-tracing", a->enable_tracing},
-                   {"--trace-skip-first", a->trace_skip_first},
-                   {"--trace-wait-steps", a->trace_wait + a->trace_warmup},
-                   {"--trace-active-steps", a->trace_active},
-                   {"--trace-repeat", a->trace_repeat},
-                   {"--data", (int64_t)run->texts_key},
-                   {"--eval-data", (int64_t)run->eval_key},
-                   {"--max-steps", run->steps}};
-    const int n = sizeof numbers / sizeof *numbers;
-    for (int i = 0; i < n; i++)
-        parts[i] = (launch_part){numbers[i].name, (uint64_t)numbers[i].value};
-    return n;
-}
-
 static uint64_t hash_dropout(const syn_dropout_rates *rates) {
     const double all[] = {rates->embedding, rates->attention, rates->residual};
     return syn_hash(all, sizeof all, 0);
@@ -532,24 +482,64 @@ static uint64_t hash_of(double value) {
     return syn_hash(&value, sizeof value, 0);
 }
 
+/* The parts of the plan. Only the first difference between ranks is reported, so an option comes
+   before the values that depend on it. */
 int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     const pretrain *run = user;
     const pretrain_args *a = run->args;
-    int n = 0;
-    /* Only the first difference between ranks is reported, so an option comes before the values
-       that depend on it. */
-    parts[n++] = (launch_part){"--device", (uint64_t)run->launch.device};
-    parts[n++] = (launch_part){"--recipe", (uint64_t)a->reference};
-    parts[n++] = (launch_part){"model", run->model_sum};
-    parts[n++] = (launch_part){"--weights", run->weights ? syn_weights_hash(run->weights) : 0};
-    parts[n++] = (launch_part){"--tokenizer", run->tokenizer_sum};
-    n += number_parts(run, parts + n);
-    parts[n++] = (launch_part){"--learning-rate", hash_of(a->learning_rate)};
-    parts[n++] = (launch_part){"--weight-decay", hash_of(a->weight_decay)};
-    parts[n++] = (launch_part){"--max-grad-norm", hash_of(a->max_grad_norm)};
-    parts[n++] = (launch_part){"--dropout", hash_dropout(&run->config.dropout)};
-    parts[n++] = (launch_part){"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)};
-    return n;
+    const syn_plan *plan = &run->launch.parallel;
+    const launch_part all[] = {{"--device", (uint64_t)run->launch.device},
+                               {"--recipe", (uint64_t)a->reference},
+                               {"model", run->model_sum},
+                               {"--weights", run->weights ? syn_weights_hash(run->weights) : 0},
+                               {"--tokenizer", run->tokenizer_sum},
+                               {"--batch-size", (uint64_t)a->batch_size},
+                               {"--gradient-accumulation-steps", (uint64_t)a->accumulation},
+                               {"--max-seq-length", (uint64_t)a->max_seq_length},
+                               {"--num-gpus", (uint64_t)a->num_gpus},
+                               {"--tp", (uint64_t)a->tp},
+                               {"--pp", (uint64_t)plan->pp},
+                               {"--sp", (uint64_t)plan->sp},
+                               {"--zero", (uint64_t)plan->zero},
+                               {"--buckets", (uint64_t)pretrain_buckets(run)},
+                               {"--no-reshard", (uint64_t)a->no_reshard},
+                               {"--reduce-dtype", (uint64_t)a->reduce_dtype},
+                               {"--hsdp", (uint64_t)plan->hsdp},
+                               {"--ep", (uint64_t)plan->ep},
+                               {"--etp", (uint64_t)plan->etp},
+                               {"--sp-keep", (uint64_t)a->sp_keep},
+                               {"--schedule", (uint64_t)plan->schedule},
+                               {"--vp", (uint64_t)plan->vp},
+                               {"--microbatch-group", (uint64_t)plan->microbatch_group},
+                               {"division of layers into stages", (uint64_t)pretrain_division(run)},
+                               {"--rank-order", (uint64_t)syn_plan_order_number(plan)},
+                               {"--seed", (uint64_t)a->seed},
+                               {"--activation-recompute", (uint64_t)a->recompute},
+                               {"--loss", (uint64_t)a->loss},
+                               {"--mask-policy", (uint64_t)a->masking},
+                               {"--dtype", (uint64_t)run->dtype},
+                               {"--num-epochs", (uint64_t)a->num_epochs},
+                               {"--warmup-steps", (uint64_t)a->warmup_steps},
+                               {"--eval-steps", (uint64_t)a->eval_steps},
+                               {"--save-steps", (uint64_t)a->save_steps},
+                               {"--resume", (uint64_t)a->resume},
+                               {"--skip-eval", (uint64_t)a->skip_eval},
+                               {"--enable-tracing", (uint64_t)a->enable_tracing},
+                               {"--trace-skip-first", (uint64_t)a->trace_skip_first},
+                               {"--trace-wait-steps", (uint64_t)(a->trace_wait + a->trace_warmup)},
+                               {"--trace-active-steps", (uint64_t)a->trace_active},
+                               {"--trace-repeat", (uint64_t)a->trace_repeat},
+                               {"--data", (uint64_t)run->texts_key},
+                               {"--eval-data", (uint64_t)run->eval_key},
+                               {"--max-steps", (uint64_t)run->steps},
+                               {"--learning-rate", hash_of(a->learning_rate)},
+                               {"--weight-decay", hash_of(a->weight_decay)},
+                               {"--max-grad-norm", hash_of(a->max_grad_norm)},
+                               {"--dropout", hash_dropout(&run->config.dropout)},
+                               {"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)}};
+    _Static_assert(sizeof all / sizeof *all <= LAUNCH_PARTS, "parts need more space");
+    memcpy(parts, all, sizeof all);
+    return sizeof all / sizeof *all;
 }
 
 uint64_t pretrain_plan(void *user) {

@@ -16,18 +16,20 @@ extern "C" {
    and arbitrary. */
 typedef struct syn_attention_tile {
     const float *q; /* (queries, depth) */
-    /* (keys, depth), of dtype f32, f16 or bf16. attend_grad requires f32. */
+    /* k (keys, depth), v (keys, value_depth), of dtype f32, f16 or bf16. attend_grad requires
+       f32. */
     const void *k, *v;
     syn_dtype dtype;
     const float *mask; /* (keys), added to the scores of every query; NULL: none */
-    float *out;        /* (queries, depth) */
+    float *out;        /* (queries, value_depth) */
     float *log_sum;    /* (queries), log-sum-exp of the scores; NULL: not needed */
     int64_t q_stride, k_stride, v_stride, out_stride;
-    int64_t queries, keys, depth; /* queries <= the kernels' tile; depth is head_dim */
-    int64_t visible;              /* number of keys that query 0 can attend to, at most `keys`; may
-                                     be negative */
-    int64_t step;                 /* number of additional keys for each following query: 1 (causal)
-                                     or 0 */
+    int64_t queries, keys;      /* queries <= the kernels' tile */
+    int64_t depth, value_depth; /* head_dim of queries and keys, and of values */
+    int64_t visible;            /* number of keys that query 0 can attend to, at most `keys`; may be
+                                   negative */
+    int64_t step;               /* number of additional keys for each following query: 1 (causal)
+                                   or 0 */
     int64_t window; /* a query attends only to the last `window` of its keys; 0: to all. If not 0,
                        step is 1 */
     float scale;
@@ -35,8 +37,8 @@ typedef struct syn_attention_tile {
        multiplied by `keep`. */
     const syn_dropout_row *drop;
     uint32_t column; /* column of key 0 for dropout */
-    /* Scratch memory, aligned to a cache line: scratch_floats(depth, keys) floats for attend,
-       grad_scratch_floats(depth, keys) floats for attend_grad. */
+    /* Scratch memory, aligned to a cache line: scratch_floats floats for attend,
+       grad_scratch_floats floats for attend_grad. */
     float *scratch;
 } syn_attention_tile;
 
@@ -46,13 +48,13 @@ typedef struct syn_attention_grad_tile {
     /* The tile of the forward op, with `out` and `log_sum` as attend computed them. of.queries is
        at most the kernels' grad_tile. */
     syn_attention_tile of;
-    const float *dout; /* (queries, depth) */
+    const float *dout; /* (queries, value_depth) */
     int64_t dout_stride;
     float *dq; /* (queries, depth) */
     int64_t dq_stride;
     bool add; /* add to dq instead of overwriting it */
-    /* (keys, depth), added to. Rows are dk_stride elements apart, a multiple of SYN__ATTEND_PAD.
-       The padding between rows is overwritten. */
+    /* (keys, depth) and (keys, value_depth), added to. Rows are dk_stride elements apart, a
+       multiple of SYN__ATTEND_PAD. The padding between rows is overwritten. */
     float *dk, *dv;
     int64_t dk_stride;
 } syn_attention_grad_tile;
@@ -60,10 +62,10 @@ typedef struct syn_attention_grad_tile {
 
 typedef struct syn_attention_kernels {
     int64_t tile; /* largest number of queries per call */
-    size_t (*scratch_floats)(int64_t depth, int64_t keys);
+    size_t (*scratch_floats)(int64_t depth, int64_t value_depth, int64_t keys);
     void (*attend)(const syn_attention_tile *a);
     int64_t grad_tile;
-    size_t (*grad_scratch_floats)(int64_t depth, int64_t keys);
+    size_t (*grad_scratch_floats)(int64_t depth, int64_t value_depth);
     void (*attend_grad)(const syn_attention_grad_tile *g);
 } syn_attention_kernels;
 /* Defines a level's table from functions with these names. */

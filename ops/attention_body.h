@@ -3,10 +3,10 @@
    (online softmax: Milakov and Gimelshein 2018; blocks: Dao et al. 2022).
 
    With many queries, each lane processes one query. The tile of queries is transposed once. Scores
-   (keys, queries) = k q' and results (depth, queries) = v' p are then sums of scalars from k or v
-   times vectors of queries. Keys and values are read in place, whatever their strides are, and no
-   maximum, exponential or sum combines different lanes. With few queries, as in decoding, queries
-   are processed one at a time, with lanes along the depth. */
+   (keys, queries) = k q' and results (value_depth, queries) = v' p are then sums of scalars from k
+   or v times vectors of queries. Keys and values are read in place, whatever their strides are, and
+   no maximum, exponential or sum combines different lanes. With few queries, as in decoding,
+   queries are processed one at a time, with lanes along the depth. */
 #ifndef OPS_ATTENTION_BODY_H
 #define OPS_ATTENTION_BODY_H
 
@@ -105,15 +105,15 @@ LANE_FN int64_t padded(int64_t depth) {
     return (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
 }
 
-/* n rows of x from row s on: in place if x is f32, otherwise converted to the buffer `buffer`
-   (BLOCK, padded). */
-static block block_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t s,
-                      int64_t n, float *buffer) {
+/* n rows of x, of `depth` elements each, from row s on: in place if x is f32, otherwise converted
+   to the buffer `buffer` (BLOCK, padded). */
+static block block_of(const syn_attention_tile *a, const void *x, int64_t depth, int64_t stride,
+                      int64_t s, int64_t n, float *buffer) {
     if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
     const uint16_t *from = (const uint16_t *)x + s * stride;
-    const int64_t pad = padded(a->depth);
+    const int64_t pad = padded(depth);
     for (int64_t i = 0; i < n; i++)
-        syn__row_kernels()->widen(from + i * stride, a->dtype, buffer + i * pad, a->depth);
+        syn__row_kernels()->widen(from + i * stride, a->dtype, buffer + i * pad, depth);
     return (block){buffer, pad};
 }
 
@@ -122,7 +122,7 @@ typedef struct tile {
     const syn_attention_tile *a;
     int vecs;         /* vectors that contain queries */
     product multiply; /* the function for that many vectors */
-    float *q, *p, *o; /* q (depth, TILE), p (BLOCK, TILE), o (depth + 3, TILE) */
+    float *q, *p, *o; /* q (depth, TILE), p (BLOCK, TILE), o (value_depth + 3, TILE) */
     float *buffer;    /* (BLOCK, padded), for 16-bit keys and values */
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: factor of the sums so far */
 } tile;
@@ -151,7 +151,7 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
    multiple of ROWS, the last key's scores are computed more than once. */
 static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     const syn_attention_tile *a = t->a;
-    const block k = block_of(a, a->k, a->k_stride, s0, n, t->buffer);
+    const block k = block_of(a, a->k, a->depth, a->k_stride, s0, n, t->buffer);
     for (int64_t s = 0; s < n; s += ROWS) {
         const float *rows[ROWS];
         for (int r = 0; r < ROWS; r++) rows[r] = k.x + (s + r < n ? s + r : n - 1) * k.stride;
@@ -182,10 +182,11 @@ static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
 /* Adds the block's weighted values to t->o. */
 static void add_block(const tile *t, int64_t s0, int64_t n) {
     const syn_attention_tile *a = t->a;
-    const block v = block_of(a, a->v, a->v_stride, s0, n, t->buffer);
-    for (int64_t d = 0; d < a->depth; d += ROWS) {
+    const block v = block_of(a, a->v, a->value_depth, a->v_stride, s0, n, t->buffer);
+    const int64_t depth = a->value_depth;
+    for (int64_t d = 0; d < depth; d += ROWS) {
         const float *rows[ROWS];
-        for (int r = 0; r < ROWS; r++) rows[r] = v.x + (d + r < a->depth ? d + r : a->depth - 1);
+        for (int r = 0; r < ROWS; r++) rows[r] = v.x + (d + r < depth ? d + r : depth - 1);
         t->multiply(t->p, rows, v.stride, n, t->shrink, t->o + d * TILE);
     }
 }
@@ -231,7 +232,7 @@ static void transpose_results(const tile *t) {
     for (int v = 0; v < VECS; v++) vec_store(sum + v * SYN_LANES, t->sum[v]);
     for (int64_t i = 0; i < a->queries; i++) {
         const float inverse = sum[i] == 0.0f ? 0.0f : keep / sum[i];
-        for (int64_t d = 0; d < a->depth; d++)
+        for (int64_t d = 0; d < a->value_depth; d++)
             a->out[i * a->out_stride + d] = t->o[d * TILE + i] * inverse;
     }
     if (!a->log_sum) return;
@@ -245,12 +246,12 @@ static void attend_tile(const syn_attention_tile *a) {
     t.multiply = products[t.vecs - 1];
     t.p = t.q + a->depth * TILE;
     t.o = t.p + BLOCK * TILE;
-    t.buffer = t.o + (a->depth + ROWS) * TILE;
+    t.buffer = t.o + (a->value_depth + ROWS) * TILE;
     for (int v = 0; v < VECS; v++) {
         t.max[v] = vec_set(-INFINITY);
         t.sum[v] = vec_set(0.0f);
     }
-    for (int64_t i = 0; i < (a->depth + ROWS - 1) * TILE; i += SYN_LANES)
+    for (int64_t i = 0; i < (a->value_depth + ROWS - 1) * TILE; i += SYN_LANES)
         vec_store(t.o + i, vec_set(0.0f));
     transpose_queries(&t);
     const int64_t end = syn__visible_end(a, a->queries - 1);
@@ -328,7 +329,7 @@ LANE_FN void add_part(const syn_attention_tile *a, /* constant */ int parts, con
         LANE_UNROLL
         for (int i = 0; i < parts; i++)
             acc[i] = vec_fma(
-                by, load_part(a->v, row + i * SYN_LANES, a->depth - d - i * SYN_LANES, dtype),
+                by, load_part(a->v, row + i * SYN_LANES, a->value_depth - d - i * SYN_LANES, dtype),
                 acc[i]);
     }
     LANE_UNROLL
@@ -337,23 +338,22 @@ LANE_FN void add_part(const syn_attention_tile *a, /* constant */ int parts, con
 
 LANE_FN void add_values(const syn_attention_tile *a, const float *w, int64_t s0, int64_t n,
                         float shrink, float *o, /* constant */ syn_dtype dtype) {
+    const int64_t depth = a->value_depth;
     int64_t d = 0;
-    for (; d + PARTS * SYN_LANES <= a->depth; d += PARTS * SYN_LANES)
+    for (; d + PARTS * SYN_LANES <= depth; d += PARTS * SYN_LANES)
         add_part(a, PARTS, w, s0, n, shrink, d, o, dtype);
-    for (; d < a->depth; d += SYN_LANES) add_part(a, 1, w, s0, n, shrink, d, o, dtype);
+    for (; d < depth; d += SYN_LANES) add_part(a, 1, w, s0, n, shrink, d, o, dtype);
 }
 
 LANE_FN void attend_one(const syn_attention_tile *a, int64_t query,
                         /* constant */ syn_dtype dtype) {
-    const int64_t end = syn__visible_end(a, query), depth = a->depth;
-    const int64_t pad = padded(depth);
+    const int64_t end = syn__visible_end(a, query), depth = a->depth, values = a->value_depth;
+    const int64_t pad = padded(depth), value_pad = padded(values);
     const float scale = a->scale * LOG2_E;
-    float *q = a->scratch, *o = q + pad, *w = o + pad, *out = a->out + query * a->out_stride;
+    float *q = a->scratch, *o = q + pad, *w = o + value_pad, *out = a->out + query * a->out_stride;
     float max = -INFINITY, sum = 0;
-    for (int64_t d = 0; d < pad; d++) {
-        q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
-        o[d] = 0;
-    }
+    for (int64_t d = 0; d < pad; d++) q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
+    for (int64_t d = 0; d < value_pad; d++) o[d] = 0;
     for (int64_t s = syn__first_visible_key(a, query); s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         const float before = max;
@@ -364,7 +364,7 @@ LANE_FN void attend_one(const syn_attention_tile *a, int64_t query,
         add_values(a, w, s, n, shrink, o, dtype);
     }
     const float inverse = sum == 0 ? 0 : (a->drop ? a->drop->keep : 1) / sum;
-    for (int64_t d = 0; d < depth; d++) out[d] = o[d] * inverse;
+    for (int64_t d = 0; d < values; d++) out[d] = o[d] * inverse;
     if (a->log_sum) a->log_sum[query] = log_of_sum(max, sum);
 }
 
@@ -378,9 +378,10 @@ static void attend(const syn_attention_tile *a) {
         }
 }
 
-static size_t scratch_floats(int64_t depth, int64_t keys) {
+static size_t scratch_floats(int64_t depth, int64_t value_depth, int64_t keys) {
+    const int64_t wide = depth > value_depth ? depth : value_depth;
     (void)keys;
-    return (size_t)((2 * depth + BLOCK + ROWS) * TILE + BLOCK * padded(depth));
+    return (size_t)((depth + value_depth + BLOCK + ROWS) * TILE + BLOCK * padded(wide));
 }
 #endif
 

@@ -106,11 +106,11 @@ static void multiply_add(sums p, int64_t rows, int64_t across) {
     }
 }
 
-/* Scratch memory of a tile of queries. Transposed matrices are (depth, GRAD_TILE), with zeros for
-   missing queries; q and dout are (queries, pad). */
+/* Scratch memory of a tile of queries. Transposed matrices are (depth, GRAD_TILE) and (value_depth,
+   GRAD_TILE), with zeros for missing queries; q is (queries, pad), dout (queries, value_pad). */
 typedef struct grad_tile {
     const syn_attention_grad_tile *g;
-    int64_t width, pad;                         /* queries and depth, in whole vectors */
+    int64_t width, pad, value_pad; /* queries, depth and value_depth, in whole vectors */
     float *q_transposed, *dout_transposed, *dq; /* q_transposed: q times scale and log2 e */
     float *q, *dout;                            /* q times scale */
     float *p, *ds;                              /* (BLOCK, GRAD_TILE): p and ds */
@@ -121,7 +121,8 @@ typedef struct grad_tile {
 static void load_queries(grad_tile *t) {
     const syn_attention_grad_tile *g = t->g;
     const syn_attention_tile *a = &g->of;
-    const int64_t depth = a->depth, bytes = (t->pad - depth) * (int64_t)sizeof(float);
+    const int64_t depth = a->depth, values = a->value_depth, pad = t->pad - depth,
+                  value_pad = t->value_pad - values;
     for (int64_t i = 0; i < t->width; i++) t->log_sum[i] = t->mean[i] = 0;
     for (int64_t i = 0; a->drop && i < t->width; i++) {
         const syn_dropout_row none = {0}, *drop = i < a->queries ? &a->drop[i] : &none;
@@ -131,25 +132,26 @@ static void load_queries(grad_tile *t) {
     for (int64_t i = 0; i < a->queries; i++) {
         const float *q = a->q + i * a->q_stride, *dout = g->dout + i * g->dout_stride,
                     *out = a->out + i * a->out_stride;
-        float *to_q = t->q + i * t->pad, *to_dout = t->dout + i * t->pad, mean = 0;
-        for (int64_t d = 0; d < depth; d++) {
-            to_q[d] = q[d] * a->scale;
+        float *to_q = t->q + i * t->pad, *to_dout = t->dout + i * t->value_pad, mean = 0;
+        for (int64_t d = 0; d < depth; d++) to_q[d] = q[d] * a->scale;
+        for (int64_t d = 0; d < values; d++) {
             to_dout[d] = dout[d];
             mean += out[d] * dout[d];
         }
-        memset(to_q + depth, 0, (size_t)bytes);
-        memset(to_dout + depth, 0, (size_t)bytes);
+        memset(to_q + depth, 0, (size_t)pad * sizeof *to_q);
+        memset(to_dout + values, 0, (size_t)value_pad * sizeof *to_dout);
         t->mean[i] = mean;
         t->log_sum[i] = a->log_sum[i] == -INFINITY ? 0 : a->log_sum[i] * LOG2_E;
     }
     for (int64_t d = 0; d < depth; d++) {
-        float *to_q = t->q_transposed + d * GRAD_TILE,
-              *to_dout = t->dout_transposed + d * GRAD_TILE;
-        for (int64_t i = 0; i < a->queries; i++) {
-            to_q[i] = t->q[i * t->pad + d] * LOG2_E;
-            to_dout[i] = t->dout[i * t->pad + d];
-        }
-        for (int64_t i = a->queries; i < t->width; i++) to_q[i] = to_dout[i] = 0;
+        float *to = t->q_transposed + d * GRAD_TILE;
+        for (int64_t i = 0; i < t->width; i++)
+            to[i] = i < a->queries ? t->q[i * t->pad + d] * LOG2_E : 0;
+    }
+    for (int64_t d = 0; d < values; d++) {
+        float *to = t->dout_transposed + d * GRAD_TILE;
+        for (int64_t i = 0; i < t->width; i++)
+            to[i] = i < a->queries ? t->dout[i * t->value_pad + d] : 0;
     }
 }
 
@@ -208,20 +210,20 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     const int64_t first = hidden > 0 ? hidden / SYN_LANES * SYN_LANES : 0;
     const float *k = (const float *)a->k + s0 * a->k_stride,
                 *v = (const float *)a->v + s0 * a->v_stride;
-    const float *q = t->q + first * t->pad, *dout = t->dout + first * t->pad;
+    const float *q = t->q + first * t->pad, *dout = t->dout + first * t->value_pad;
     float *p = t->p + first, *ds = t->ds + first;
     const int64_t queries = a->queries - first, width = t->width - first, depth = a->depth,
-                  row = GRAD_TILE;
+                  values = a->value_depth, row = GRAD_TILE;
     multiply_add((sums){t->q_transposed + first, k, p, depth, row, 1, a->k_stride, row, false}, n,
                  width);
-    multiply_add((sums){t->dout_transposed + first, v, ds, depth, row, 1, a->v_stride, row, false},
+    multiply_add((sums){t->dout_transposed + first, v, ds, values, row, 1, a->v_stride, row, false},
                  n, width);
     if (a->drop) weigh_keys_of(t, s0, n, first, true);
     else weigh_keys_of(t, s0, n, first, false);
     const int64_t to = s0 * g->dk_stride;
     if (g->dv)
-        multiply_add((sums){dout, p, g->dv + to, queries, t->pad, 1, row, g->dk_stride, true}, n,
-                     t->pad);
+        multiply_add((sums){dout, p, g->dv + to, queries, t->value_pad, 1, row, g->dk_stride, true},
+                     n, t->value_pad);
     if (g->dk)
         multiply_add((sums){q, ds, g->dk + to, queries, t->pad, 1, row, g->dk_stride, true}, n,
                      t->pad);
@@ -242,13 +244,14 @@ static int64_t block_at(const syn_attention_tile *a, int64_t s, int64_t end) {
 
 static void attend_grad(const syn_attention_grad_tile *g) {
     const syn_attention_tile *a = &g->of;
-    const int64_t whole = SYN_LANES, depth = a->depth;
+    const int64_t depth = a->depth, values = a->value_depth;
     grad_tile t = {.g = g,
-                   .width = (a->queries + whole - 1) / whole * whole,
-                   .pad = (depth + whole - 1) / whole * whole,
+                   .width = padded(a->queries),
+                   .pad = padded(depth),
+                   .value_pad = padded(values),
                    .q_transposed = a->scratch};
     t.dout_transposed = t.q_transposed + depth * GRAD_TILE;
-    t.dq = t.dout_transposed + depth * GRAD_TILE;
+    t.dq = t.dout_transposed + values * GRAD_TILE;
     t.p = t.dq + depth * GRAD_TILE;
     t.ds = t.p + BLOCK * GRAD_TILE;
     t.q = t.ds + BLOCK * GRAD_TILE;
@@ -263,10 +266,9 @@ static void attend_grad(const syn_attention_grad_tile *g) {
     if (g->dq) store_queries(&t);
 }
 
-static size_t grad_scratch_floats(int64_t depth, int64_t keys) {
-    (void)keys;
-    const int64_t pad = (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
-    return (size_t)((3 * depth + 2 * pad + 2 * BLOCK) * GRAD_TILE);
+static size_t grad_scratch_floats(int64_t depth, int64_t value_depth) {
+    const int64_t pads = padded(depth) + padded(value_depth);
+    return (size_t)((2 * depth + value_depth + pads + 2 * BLOCK) * GRAD_TILE);
 }
 #endif
 

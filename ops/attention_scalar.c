@@ -16,17 +16,19 @@ static float dot(const float *x, const float *y, int64_t n) {
     return sum;
 }
 
-/* Row i of the keys or values; 16-bit rows are converted to scratch memory behind the weights. */
-static const float *row_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t i) {
+/* Row i of the keys or values, `depth` elements; 16-bit rows are converted to scratch memory behind
+   the weights. */
+static const float *row_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t i,
+                           int64_t depth) {
     if (a->dtype == SYN_F32) return (const float *)x + i * stride;
     float *buffer = a->scratch + a->keys;
-    syn_half_widen((const uint16_t *)x + i * stride, buffer, (size_t)a->depth, a->dtype);
+    syn_half_widen((const uint16_t *)x + i * stride, buffer, (size_t)depth, a->dtype);
     return buffer;
 }
 
 static float score(const syn_attention_tile *a, int64_t query, int64_t key) {
-    const float x =
-        dot(a->q + query * a->q_stride, row_of(a, a->k, a->k_stride, key), a->depth) * a->scale;
+    const float *k = row_of(a, a->k, a->k_stride, key, a->depth);
+    const float x = dot(a->q + query * a->q_stride, k, a->depth) * a->scale;
     return a->mask ? x + a->mask[key] : x;
 }
 
@@ -47,7 +49,7 @@ static float log_sum(const float *w, int64_t n) {
 
 /* Computes the scores in `w`, then their softmax, then the weighted sum of value rows. */
 static void attend_one(const syn_attention_tile *a, int64_t query) {
-    const int64_t visible = syn__visible_end(a, query), depth = a->depth;
+    const int64_t visible = syn__visible_end(a, query), depth = a->value_depth;
     const int64_t first = syn__first_visible_key(a, query);
     float *w = a->scratch, *out = a->out + query * a->out_stride;
     for (int64_t s = first; s < visible; s++) w[s] = score(a, query, s);
@@ -56,7 +58,7 @@ static void attend_one(const syn_attention_tile *a, int64_t query) {
     for (int64_t s = first; s < visible; s++) w[s] *= kept(a, query, s);
     memset(out, 0, (size_t)depth * sizeof *out);
     for (int64_t s = first; s < visible; s++) {
-        const float *v = row_of(a, a->v, a->v_stride, s);
+        const float *v = row_of(a, a->v, a->v_stride, s, depth);
         for (int64_t d = 0; d < depth; d++) out[d] += w[s] * v[d];
     }
 }
@@ -65,8 +67,8 @@ static void attend(const syn_attention_tile *a) {
     for (int64_t i = 0; i < a->queries; i++) attend_one(a, i);
 }
 
-static size_t scratch_floats(int64_t depth, int64_t keys) {
-    return (size_t)(keys + depth);
+static size_t scratch_floats(int64_t depth, int64_t value_depth, int64_t keys) {
+    return (size_t)(keys + (depth > value_depth ? depth : value_depth));
 }
 
 /* out = p v, so dv = p' dout and dp = dout v'. p is a softmax, so the gradient of a score is p (dp
@@ -74,19 +76,21 @@ static size_t scratch_floats(int64_t depth, int64_t keys) {
    p by a factor in `out`; therefore p in dv and dp have the same factor. */
 static void attend_grad_one(const syn_attention_grad_tile *g, int64_t query) {
     const syn_attention_tile *a = &g->of;
-    const int64_t visible = syn__visible_end(a, query), depth = a->depth;
+    const int64_t visible = syn__visible_end(a, query), depth = a->depth, values = a->value_depth;
     const float *q = a->q + query * a->q_stride, *dout = g->dout + query * g->dout_stride;
-    const float mean = dot(a->out + query * a->out_stride, dout, depth);
+    const float mean = dot(a->out + query * a->out_stride, dout, values);
     const float sum = a->log_sum[query] == -INFINITY ? 0 : a->log_sum[query];
     float *dq = g->dq ? g->dq + query * g->dq_stride : NULL;
     for (int64_t d = 0; d < depth && dq && !g->add; d++) dq[d] = 0;
     for (int64_t s = syn__first_visible_key(a, query); s < visible; s++) {
-        const float *k = row_of(a, a->k, a->k_stride, s), *v = row_of(a, a->v, a->v_stride, s);
+        const float *k = row_of(a, a->k, a->k_stride, s, depth),
+                    *v = row_of(a, a->v, a->v_stride, s, values);
         const float p = expf(score(a, query, s) - sum);
         const float by = kept(a, query, s);
-        const float dscore = p * (by * dot(dout, v, depth) - mean) * a->scale;
+        const float dscore = p * (by * dot(dout, v, values) - mean) * a->scale;
+        for (int64_t d = 0; d < values && g->dv; d++)
+            g->dv[s * g->dk_stride + d] += p * by * dout[d];
         for (int64_t d = 0; d < depth; d++) {
-            if (g->dv) g->dv[s * g->dk_stride + d] += p * by * dout[d];
             if (g->dk) g->dk[s * g->dk_stride + d] += dscore * q[d];
             if (dq) dq[d] += dscore * k[d];
         }
@@ -97,9 +101,9 @@ static void attend_grad(const syn_attention_grad_tile *g) {
     for (int64_t i = 0; i < g->of.queries; i++) attend_grad_one(g, i);
 }
 
-static size_t grad_scratch_floats(int64_t depth, int64_t keys) {
+static size_t grad_scratch_floats(int64_t depth, int64_t value_depth) {
     (void)depth;
-    (void)keys;
+    (void)value_depth;
     return 0;
 }
 

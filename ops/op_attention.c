@@ -52,8 +52,10 @@ static syn_status check_heads(const syn_call *c, int first) {
     const bool grouped = k[1] > 0 && q[1] % k[1] == 0;
     if (k[0] != q[0] || (k[1] != q[1] && !grouped) || k[3] != q[3])
         return syn__bad_input(c, 1, "keys (B, H, S, D) like the queries");
-    if (!syn_spec_equal(&c->in[1].spec, &c->in[2].spec))
-        return syn__bad_input(c, 2, "values shaped like the keys");
+    syn_spec values = c->in[1].spec;
+    values.dims[3] = c->in[2].spec.dims[3];
+    if (!syn_spec_equal(&values, &c->in[2].spec))
+        return syn__bad_input(c, 2, "values (B, H, S, Dv) like the keys");
     SYN_TRY(syn__check_window(c, window_of(c)));
     SYN_TRY(check_dropout(c, keys_of(c, first)));
     if (!mask) return SYN_OK;
@@ -67,6 +69,7 @@ static syn_status check_heads(const syn_call *c, int first) {
 SYN__INFER(attention) {
     SYN_TRY(check_heads(c, 3));
     c->out[0].spec = c->in[0].spec;
+    c->out[0].spec.dims[3] = c->in[2].spec.dims[3];
     return SYN_OK;
 }
 
@@ -76,14 +79,15 @@ static uint64_t keys_seen(const syn_call *c) {
     return (uint64_t)(window_of(c) > 0 && reach < keys ? reach : keys);
 }
 
-/* The flops are those of the separate ops: 4 B H T S D for the two products, and 5 per entry of the
-   T x S scores. Keys and values outside the windows of all queries are not read. */
+/* The flops are those of the separate ops: 2 B H T S (D + Dv) for the two products, and 5 per entry
+   of the T x S scores. Keys and values outside the windows of all queries are not read. */
 SYN__COST(attention) {
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
+    const int64_t both = k[3] + c->in[2].spec.dims[3];
     const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
-    const uint64_t unseen = (uint64_t)(2 * k[0] * k[1] * k[3]) * ((uint64_t)k[2] - keys_seen(c)) *
+    const uint64_t unseen = (uint64_t)(k[0] * k[1] * both) * ((uint64_t)k[2] - keys_seen(c)) *
                             syn_dtype_bytes((syn_dtype)c->in[1].spec.dtype);
-    *cost = (syn_cost){square * (4 * (uint64_t)q[3] + 5), syn__input_bytes(c) - unseen,
+    *cost = (syn_cost){square * (2 * (uint64_t)both + 5), syn__input_bytes(c) - unseen,
                        syn__output_bytes(c)};
 }
 
@@ -143,6 +147,7 @@ static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b,
         .queries = n,
         .keys = keys,
         .depth = q->spec.dims[3],
+        .value_depth = v->spec.dims[3],
         .visible = keys,
         .scale = (float)c->attr[SCALE].f,
     };
@@ -164,8 +169,8 @@ struct heads {
     float *log_sum;                  /* (B, H, T), or NULL */
     float *scratch;                  /* memory of all workers, scratch_floats each */
     size_t scratch_floats;
-    size_t buffer_floats; /* number of these floats that the kernel uses; a tile of
-                             queries or results as f32 follows */
+    size_t buffer_floats; /* number of these floats that the kernel uses; a tile of queries and
+                             one of results as f32 follow */
     int64_t tile, tiles;  /* queries per task, tasks per head */
 };
 
@@ -173,23 +178,23 @@ struct heads {
    first. */
 static void attend_task(void *arg, int64_t i, int worker) {
     const struct heads *t = arg;
-    const int64_t *n = t->c->in[0].spec.dims;
+    const int64_t *n = t->c->in[0].spec.dims, depth = t->c->in[2].spec.dims[3];
     const int64_t head = i / t->tiles, b = head / n[1], h = head % n[1];
     const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile, left = n[2] - first;
     syn_dropout_row rows[MAX_QUERIES];
     const syn_operand *out = &t->c->out[0];
-    const int64_t to = b * n[1] * n[2] * n[3] + h * t->head_stride + first * t->row_stride;
+    const int64_t to = b * n[1] * n[2] * depth + h * t->head_stride + first * t->row_stride;
     float *scratch = t->scratch + (size_t)worker * t->scratch_floats,
-          *buffer = scratch + t->buffer_floats;
+          *queries = scratch + t->buffer_floats, *buffer = queries + t->tile * n[3];
     syn_attention_tile a =
-        queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, buffer);
+        queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, queries);
     a.out = syn__row_dest(out, to, buffer); /* f32 results go directly to their place */
-    a.out_stride = syn__is_f32(out) ? t->row_stride : n[3];
+    a.out_stride = syn__is_f32(out) ? t->row_stride : depth;
     if (t->log_sum) a.log_sum = t->log_sum + head * n[2] + first;
     a.scratch = scratch;
     t->kernels->attend(&a);
     for (int64_t q = 0; q < a.queries; q++)
-        syn__store_row(out, to + q * t->row_stride, n[3], buffer + q * n[3]);
+        syn__store_row(out, to + q * t->row_stride, depth, buffer + q * depth);
 }
 
 /* Rounds up to whole cache lines, so that workers do not share one. */
@@ -207,13 +212,15 @@ static syn_workers *workers_for(const syn_call *c) {
 static syn_status attend_heads(struct heads *t) {
     const syn_call *c = t->c;
     const int64_t *n = c->in[0].spec.dims, keys = c->in[1].spec.dims[2];
-    if (syn__elems(&c->in[0]) == 0) return SYN_OK;
+    const int64_t values = c->in[2].spec.dims[3];
+    if (syn__elems(&c->out[0]) == 0) return SYN_OK;
     t->kernels = syn__attention_kernels_at(syn_simd_level());
     t->tile = n[2] < t->kernels->tile ? n[2] : t->kernels->tile;
     t->tiles = (n[2] + t->tile - 1) / t->tile;
-    t->buffer_floats = whole_lines(t->kernels->scratch_floats(n[3], keys));
+    t->buffer_floats = whole_lines(t->kernels->scratch_floats(n[3], values, keys));
     const bool wide = syn__is_f32(&c->in[0]);
-    t->scratch_floats = t->buffer_floats + whole_lines(wide ? 0 : (size_t)(t->tile * n[3]));
+    t->scratch_floats =
+        t->buffer_floats + whole_lines(wide ? 0 : (size_t)(t->tile * (n[3] + values)));
     syn_workers *workers = workers_for(c);
     void *scratch;
     SYN_TRY(
@@ -225,7 +232,7 @@ static syn_status attend_heads(struct heads *t) {
 }
 
 SYN__CPU(attention) {
-    const int64_t *n = c->in[0].spec.dims;
+    const int64_t *n = c->out[0].spec.dims;
     struct heads t = {.c = c, .head_stride = n[2] * n[3], .row_stride = n[3]};
     return attend_heads(&t);
 }
@@ -252,12 +259,12 @@ syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_te
 
 /* ---- fused attention for training ---- */
 
-/* Two outputs: the result (B, T, H, D), and the log-sum-exp of each query's scores (B, H, T),
+/* Two outputs: the result (B, T, H, Dv), and the log-sum-exp of each query's scores (B, H, T),
    which the gradient needs. */
 SYN__INFER(attention_train) {
     SYN_TRY(check_heads(c, 3));
     const int64_t *q = c->in[0].spec.dims;
-    c->out[0].spec = (syn_spec){c->in[0].spec.dtype, 4, {q[0], q[2], q[1], q[3]}};
+    c->out[0].spec = (syn_spec){c->in[0].spec.dtype, 4, {q[0], q[2], q[1], c->in[2].spec.dims[3]}};
     c->out[1].spec = (syn_spec){SYN_F32, 3, {q[0], q[1], q[2]}};
     return SYN_OK;
 }
@@ -270,9 +277,9 @@ SYN__COST(attention_train) {
 }
 
 SYN__CPU(attention_train) {
-    const int64_t *n = c->in[0].spec.dims;
+    const int64_t *n = c->out[0].spec.dims;
     struct heads t = {
-        .c = c, .head_stride = n[3], .row_stride = n[1] * n[3], .log_sum = c->out[1].data};
+        .c = c, .head_stride = n[3], .row_stride = n[2] * n[3], .log_sum = c->out[1].data};
     return attend_heads(&t);
 }
 
@@ -320,34 +327,40 @@ static bool wants(const syn_call *c, int i) {
     return c->n_attr <= WANTED || c->attr[WANTED].i >> i & 1;
 }
 
-/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> dq (B, T, H, D), dk and dv (B, S, G, D). An
-   output that is not requested is empty. */
+/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> dq (B, T, H, D), dk (B, S, G, D) and dv (B,
+   S, G, Dv). An output that is not requested is empty. */
 SYN__INFER(attention_grad) {
     SYN_TRY(check_heads(c, OPTIONAL));
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
-    const syn_spec out = {c->in[0].spec.dtype, 4, {q[0], q[2], q[1], q[3]}},
+    const int64_t values = c->in[2].spec.dims[3];
+    const syn_spec out = {c->in[0].spec.dtype, 4, {q[0], q[2], q[1], values}},
                    sums = {SYN_F32, 3, {q[0], q[1], q[2]}};
     if (!syn_spec_equal(&c->in[3].spec, &out))
-        return syn__bad_input(c, 3, "attention_train's output (B, T, H, D)");
+        return syn__bad_input(c, 3, "attention_train's output (B, T, H, Dv)");
     if (!syn_spec_equal(&c->in[4].spec, &sums))
         return syn__bad_input(c, 4, "attention_train's output (B, H, T)");
     if (!syn_spec_equal(&c->in[5].spec, &out))
         return syn__bad_input(c, 5, "a gradient (B, T, H, D)");
-    c->out[0].spec = out;
-    c->out[1].spec = c->out[2].spec = (syn_spec){out.dtype, 4, {k[0], k[2], k[1], k[3]}};
+    c->out[0].spec = (syn_spec){out.dtype, 4, {q[0], q[2], q[1], q[3]}};
+    c->out[1].spec = (syn_spec){out.dtype, 4, {k[0], k[2], k[1], k[3]}};
+    c->out[2].spec = (syn_spec){out.dtype, 4, {k[0], k[2], k[1], values}};
     for (int i = 0; i < 3; i++)
         if (!wants(c, i)) c->out[i].spec = (syn_spec){out.dtype, 1, {0}};
     return SYN_OK;
 }
 
-/* The op recomputes the scores, and each of the two forward products has two gradients. Together
-   these are 2.5 times the forward flops, minus one product for each gradient that is not
-   requested. */
+/* The op recomputes the scores, and each of the two forward products has two gradients. If keys and
+   values are equally wide, these are 2.5 times the forward flops. Otherwise the scores and the
+   gradients of q and k, 2 B H T S D each, count separately from those of v. A gradient that is not
+   requested is not counted. */
 SYN__COST(attention_grad) {
-    const uint64_t product = 2 * syn__elems(&c->in[0]) * keys_seen(c);
+    const int64_t *q = c->in[0].spec.dims;
+    const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
+    const uint64_t product = 2 * square * (uint64_t)q[3],
+                   of_values = 2 * square * (uint64_t)c->in[2].spec.dims[3];
     syn__attention_train_cost(c, cost);
-    cost->flops = cost->flops * 5 / 2;
-    for (int i = 0; i < 3; i++) cost->flops -= wants(c, i) ? 0 : product;
+    cost->flops = (cost->flops - product - of_values) * 5 / 2 + 3 * product + 2 * of_values;
+    for (int i = 0; i < 3; i++) cost->flops -= wants(c, i) ? 0 : i == 2 ? of_values : product;
 }
 
 /* A task handles one part of the keys of one k/v head, for all queries that use this head. All
@@ -362,8 +375,8 @@ struct heads_grad {
     int64_t pad;           /* row stride of the copies, in floats */
     int64_t buffer_floats; /* number of floats in the buffers for a tile of queries */
     float *dq;      /* sums (parts, B, T, H, D); without the first part if output dq is f32 */
-    float *scratch; /* per worker: k, v, dk, dv (chunk, pad); q, out, dout (tile, D) unless they are
-                       f32; the kernel's scratch memory */
+    float *scratch; /* per worker: k, v, dk, dv (chunk, pad); q, out, dout (tile, D or Dv) unless
+                       they are f32; the kernel's scratch memory */
     size_t scratch_floats; /* per worker, including the kernel's own scratch memory */
 };
 
@@ -374,7 +387,7 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
     const syn_call *c = t->c;
     const syn_operand *out = &c->in[3], *dout = &c->in[5];
     const int64_t *dims = c->in[0].spec.dims, tile = t->kernels->grad_tile, depth = dims[3],
-                  size = t->chunk * t->pad;
+                  values = c->in[2].spec.dims[3], size = t->chunk * t->pad;
     float *buffer = scratch + 4 * size; /* buffers for a tile of queries */
     syn_dropout_row rows[MAX_QUERIES];
     for (int64_t i = 0; i < dims[2]; i += tile) {
@@ -391,10 +404,11 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         };
         syn_attention_tile *a = &g.of;
         a->out_stride = out->strides[1];
-        a->out = (float *)rows_in(out, place_of(out, b, i, h), queries, depth, &a->out_stride,
-                                  buffer + tile * depth);
-        g.dout = rows_in(dout, place_of(dout, b, i, h), queries, depth, &g.dout_stride,
-                         buffer + 2 * tile * depth);
+        float *results = buffer + tile * depth;
+        a->out =
+            (float *)rows_in(out, place_of(out, b, i, h), queries, values, &a->out_stride, results);
+        g.dout = rows_in(dout, place_of(dout, b, i, h), queries, values, &g.dout_stride,
+                         results + tile * values);
         a->log_sum = (float *)c->in[4].data + b * c->in[4].strides[0] + h * c->in[4].strides[1] + i;
         a->k = scratch;
         a->v = scratch + size;
@@ -437,7 +451,7 @@ static void grad_task(void *arg, int64_t i, int worker) {
     const int64_t *n = k->spec.dims, group = c->in[0].spec.dims[1] / n[1];
     const int64_t part = i % t->parts, b = i / t->parts / n[1], h = i / t->parts % n[1];
     const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
-    const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
+    const int64_t size = t->chunk * t->pad;
     const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* index in t->dq; -1: output */
     float *dq = !wants(c, 0) ? NULL
                 : own < 0    ? c->out[0].data
@@ -445,14 +459,17 @@ static void grad_task(void *arg, int64_t i, int worker) {
     float *copy = t->scratch + (size_t)worker * t->scratch_floats;
     for (int64_t s = begin; s < end; s += t->chunk) {
         const int64_t keys = end - s < t->chunk ? end - s : t->chunk;
-        const int64_t to = ((b * n[2] + s) * n[1] + h) * n[3];
+        const int64_t row = (b * n[2] + s) * n[1] + h;
         copy_in(t, k, place_of(k, b, h, s), keys, copy);
         copy_in(t, v, place_of(v, b, h, s), keys, copy + size);
         memset(copy + 2 * size, 0, (size_t)(2 * size) * sizeof *copy);
         for (int64_t q = h * group; q < (h + 1) * group; q++)
             grad_of_head(t, b, q, s, keys, dq, s > begin, copy);
-        for (int out = 1; out < 3; out++)
-            if (wants(c, out)) copy_out(t, copy + (1 + out) * size, &c->out[out], to, row, keys);
+        for (int out = 1; out < 3; out++) {
+            const int64_t depth = c->in[out].spec.dims[3];
+            if (wants(c, out))
+                copy_out(t, copy + (1 + out) * size, &c->out[out], row * depth, n[1] * depth, keys);
+        }
     }
 }
 
@@ -474,6 +491,7 @@ SYN__CPU(attention_grad) {
     /* At least TASKS tasks, unless a part would have fewer than FEWEST keys. */
     enum { TASKS = 16, FEWEST = 256, CHUNK = 512 };
     const int64_t *n = c->in[1].spec.dims, keys = n[2], depth = n[3], heads = n[0] * n[1];
+    const int64_t values = c->in[2].spec.dims[3], wider = depth > values ? depth : values;
     const int64_t elems = (int64_t)syn__elems(&c->out[0]); /* also 0 if dq is not requested */
     if (syn__elems(&c->in[0]) == 0 || keys == 0) {
         for (int i = 0; i < 3; i++) syn__fill_zero(c, &c->out[i]);
@@ -486,10 +504,10 @@ SYN__CPU(attention_grad) {
     t.part = (keys + t.parts - 1) / t.parts;
     t.parts = (keys + t.part - 1) / t.part;
     t.chunk = t.part < CHUNK ? t.part : CHUNK;
-    t.pad = (depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
-    t.buffer_floats = wide ? 0 : syn__padded_floats(3 * t.kernels->grad_tile * depth);
+    t.pad = (wider + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
+    t.buffer_floats = wide ? 0 : syn__padded_floats(t.kernels->grad_tile * (depth + 2 * values));
     t.scratch_floats = whole_lines((size_t)(4 * t.chunk * t.pad + t.buffer_floats) +
-                                   t.kernels->grad_scratch_floats(depth, t.chunk));
+                                   t.kernels->grad_scratch_floats(depth, values));
     syn_workers *workers = workers_for(c);
     const size_t floats = (size_t)syn_workers_count(workers) * t.scratch_floats,
                  sums = (size_t)((wide ? t.parts - 1 : t.parts) * elems);

@@ -199,7 +199,11 @@ SYN__INFER(rope) {
     if (at->rank != 2 || (at->dims[0] != x->dims[0] && at->dims[0] != 1) ||
         at->dims[1] != x->dims[2])
         return syn__bad_input(c, 1, "positions (B, T) or (1, T)");
-    if (frequencies->rank != 1 || 2 * frequencies->dims[0] > x->dims[3])
+    const int64_t first = c->n_attr > 2 ? c->attr[2].i : 0;
+    if (first < 0 || first > x->dims[3])
+        return SYN_FAIL(c->err, SYN_E_INVALID, "heads of %lld elements have no element %lld",
+                        (long long)x->dims[3], (long long)first);
+    if (frequencies->rank != 1 || 2 * frequencies->dims[0] > x->dims[3] - first)
         return syn__bad_input(c, 2, "at most one frequency per two elements of a head");
     c->out[0].spec = *x;
     return SYN_OK;
@@ -214,22 +218,40 @@ SYN__COST(rope) {
                        syn__output_bytes(c)};
 }
 
-/* Each worker has a buffer for cosines, sines and one head. */
+/* Each worker has a buffer for cosines, sines, one head and its interleaved pairs. */
 struct rope {
     const syn_call *c;
+    int64_t first;
+    bool interleaved;
     float *buffers;
     int64_t buffer_floats;
 };
+
+/* The same as the kernel `rotate`, but elements 2i and 2i + 1 of x form a pair. pairs: space for 2
+   half floats. */
+static void rotate_interleaved(const float *x, const float *cosines, const float *sines, float *y,
+                               int64_t half, float *pairs) {
+    for (int64_t i = 0; i < half; i++) {
+        pairs[i] = x[2 * i];
+        pairs[half + i] = x[2 * i + 1];
+    }
+    syn__row_kernels()->rotate(pairs, cosines, sines, pairs, half);
+    for (int64_t i = 0; i < half; i++) {
+        y[2 * i] = pairs[i];
+        y[2 * i + 1] = pairs[half + i];
+    }
+}
 
 /* Rotates all heads of tokens begin .. end - 1, counted over all sequences. */
 static void rotate_tokens(void *arg, int64_t begin, int64_t end, int worker) {
     const struct rope *s = arg;
     const syn_operand *x = &s->c->in[0], *at = &s->c->in[1], *y = &s->c->out[0];
-    const int64_t *n = x->spec.dims, half = s->c->in[2].spec.dims[0];
+    const int64_t *n = x->spec.dims, half = s->c->in[2].spec.dims[0], first = s->first,
+                  after = first + 2 * half;
     const float factor = (float)s->c->attr[0].f;
     const syn_row_kernels *k = syn__row_kernels();
     float *cosines = s->buffers + worker * s->buffer_floats, *sines = cosines + half,
-          *buffer = sines + half;
+          *buffer = sines + half, *pairs = buffer + n[3];
     for (int64_t i = begin; i < end; i++) {
         const int64_t b = i / n[2], t = i % n[2];
         const int64_t place = (at->spec.dims[0] > 1 ? b * at->strides[0] : 0) + t * at->strides[1];
@@ -240,9 +262,13 @@ static void rotate_tokens(void *arg, int64_t begin, int64_t end, int worker) {
             const int64_t to = ((b * n[1] + h) * n[2] + t) * n[3];
             const float *in = syn__load_row(x, from, n[3], buffer);
             float *out = syn__row_dest(y, to, buffer);
-            k->rotate(in, cosines, sines, out, half);
-            if (in != out)
-                memcpy(out + 2 * half, in + 2 * half, (size_t)(n[3] - 2 * half) * sizeof *out);
+            if (s->interleaved)
+                rotate_interleaved(in + first, cosines, sines, out + first, half, pairs);
+            else k->rotate(in + first, cosines, sines, out + first, half);
+            if (in != out) {
+                memcpy(out, in, (size_t)first * sizeof *out);
+                memcpy(out + after, in + after, (size_t)(n[3] - after) * sizeof *out);
+            }
             syn__store_row(y, to, n[3], buffer);
         }
     }
@@ -250,29 +276,41 @@ static void rotate_tokens(void *arg, int64_t begin, int64_t end, int worker) {
 
 SYN__CPU(rope) {
     const int64_t *n = c->in[0].spec.dims, tokens = n[0] * n[2], each = n[1] * n[3];
-    struct rope s = {.c = c, .buffer_floats = syn__padded_floats(2 * c->in[2].spec.dims[0] + n[3])};
+    const bool more = c->n_attr > 2;
+    struct rope s = {.c = c,
+                     .first = more ? c->attr[2].i : 0,
+                     .interleaved = more && c->attr[3].i,
+                     .buffer_floats = syn__padded_floats(4 * c->in[2].spec.dims[0] + n[3])};
     if (tokens * each == 0) return SYN_OK;
     SYN_TRY(syn__worker_buffers(c, s.buffer_floats, &s.buffers));
     syn_workers_ranges(c->workers, tokens, SYN__GRAIN_MOVE / each + 1, rotate_tokens, &s);
     return SYN_OK;
 }
 
-static syn_tensor rotate(syn_ctx *ctx, const syn_tensor x[3], double factor, bool back) {
+/* attr: factor, back, first, interleaved */
+static syn_tensor rotate(syn_ctx *ctx, const syn_tensor x[3], const syn_attr attr[4]) {
     syn_tensor out;
     const syn_tensor in[3] = {syn__dense_last_dim(ctx, x[0]), syn__dense_last_dim(ctx, x[1]),
                               syn__dense_last_dim(ctx, x[2])};
-    const syn_attr attr[2] = {{.f = factor}, {.i = back}};
-    syn__call_op(ctx, SYN_OP_ROPE, in, 3, attr, 2, NULL, &out);
+    syn__call_op(ctx, SYN_OP_ROPE, in, 3, attr, attr[2].i || attr[3].i ? 4 : 2, NULL, &out);
     return out;
 }
 
 syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
                     double factor) {
-    return rotate(ctx, (const syn_tensor[]){x, positions, frequencies}, factor, false);
+    return syn_rope_at(ctx, x, positions, frequencies, factor, 0, false);
+}
+
+syn_tensor syn_rope_at(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
+                       double factor, int64_t first, bool interleaved) {
+    const syn_attr attr[4] = {{.f = factor}, {.i = false}, {.i = first}, {.i = interleaved}};
+    return rotate(ctx, (const syn_tensor[]){x, positions, frequencies}, attr);
 }
 
 /* The gradient is the inverse rotation. */
 SYN__GRAD(rope) {
     const syn_tensor in[3] = {syn_grad_out(g, 0), g->in[1], g->in[2]};
-    g->din[0] = rotate(g->ctx, in, g->attr[0].f, g->attr[1].i == 0);
+    syn_attr attr[4] = {g->attr[0], {.i = g->attr[1].i == 0}};
+    if (g->n_attr > 2) attr[2] = g->attr[2], attr[3] = g->attr[3];
+    g->din[0] = rotate(g->ctx, in, attr);
 }

@@ -43,6 +43,10 @@ syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps
    should stay below 2^20. */
 syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
                     double factor);
+/* The same for elements first .. first + R - 1 of each head. interleaved: elements 2i and 2i + 1 of
+   these, instead of i and i + R/2, form a pair, as in GPT-J and DeepSeek. */
+syn_tensor syn_rope_at(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
+                       double factor, int64_t first, bool interleaved);
 /* x (..., K), w (K, N), or (N, K) if transpose_w, bias (N) or SYN_NO_BIAS -> (..., N). All have
    one dtype, except that w may be f16 or bf16 if x is f32. */
 #define SYN_NO_BIAS (SYN_LITERAL(syn_tensor){0, 0})
@@ -94,17 +98,18 @@ syn_tensor syn_scale_mask_window(syn_ctx *ctx, syn_tensor scores, syn_tensor mas
                                  int64_t offset, int64_t window);
 /* Softmax over the last dimension. A row that is all -infinity gives zeros. */
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
-/* Fused attention. q (B, H, T, D), k and v (B, G, S, D) -> (B, H, T, D): softmax(mask(scale q k'))
-   v, masked as in syn_scale_mask. Grouped-query attention: G divides H, and H/G consecutive heads
-   of q share one head of k and v. A query that can attend to no key gives zeros. */
+/* Fused attention. q (B, H, T, D), k (B, G, S, D), v (B, G, S, Dv) -> (B, H, T, Dv):
+   softmax(mask(scale q k')) v, masked as in syn_scale_mask. Grouped-query attention: G divides H,
+   and H/G consecutive heads of q share one head of k and v. A query that can attend to no key gives
+   zeros. */
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                          double scale, bool causal, int64_t offset);
 /* The same, always causal, and with a sliding window (Beltagy et al. 2020; Mistral): a query
    attends to its own key and the window - 1 keys before it. window 0: no limit. */
 syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                 syn_tensor mask, double scale, int64_t offset, int64_t window);
-/* Fused attention for training. q, k and v are as in syn_attention, but the result is (B, T, H, D).
-   The op has a second output, one value per query, which is saved for the gradient. */
+/* Fused attention for training. q, k and v are as in syn_attention, but the result is (B, T, H,
+   Dv). The op has a second output, one value per query, which is saved for the gradient. */
 typedef struct syn_attention_options {
     syn_tensor mask; /* SYN_NO_MASK, or as in syn_attention */
     double scale;

@@ -22,7 +22,8 @@ struct syn_attention {
     int64_t batches, heads, shared; /* B, heads of q, heads of k and v */
     int64_t group;                  /* heads / shared */
     int64_t queries, keys;          /* T, S */
-    int depth;                      /* D (head_dim) */
+    int depth, value_depth;         /* D, Dv: head_dim of queries and keys, and of values */
+    int widest;                     /* the larger of the two */
     bool packs;                     /* all rows that are read start and end at multiples of 16
                                        bytes */
     bool causal;
@@ -113,14 +114,14 @@ static __device__ __forceinline__ const T *syn_rows_at(const syn_head_rows &r, i
 }
 
 /* Copies ROWS rows, from element `first` of each row on, to shared memory, where the row stride is
-   Tile::ROW. Row r is at `from + place(r)`. Rows from number n on and elements after the depth
-   become zero. */
+   Tile::ROW. Row r is at `from + place(r)` and has `depth` elements. Rows from number n on and
+   elements after the depth become zero. */
 template <class Tile, int ROWS, typename T, typename F>
 static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to, const T *from,
-                                                      int n, const syn_attention &a, int first,
-                                                      F place) {
+                                                      int n, const syn_attention &a, int depth,
+                                                      int first, F place) {
     constexpr int wide = syn_wide<T>::n, packs = Tile::DEPTH / wide;
-    const int depth = a.depth - first;
+    depth -= first;
     from += first;
     for (int i = (int)threadIdx.x; i < ROWS * packs; i += Tile::THREADS) {
         const int r = i / packs, d = i % packs * wide;
@@ -149,9 +150,8 @@ template <class Tile> static __host__ __device__ __forceinline__ int syn_depth_p
    their product. Afterwards shared memory has the first piece of the own rows, and the piece of the
    other rows that begins at element `last`. */
 template <class Tile, typename F, typename S>
-static __device__ __forceinline__ void syn_deeper(const syn_attention &a, int last, F fetch,
-                                                  S add) {
-    for (int d = Tile::DEPTH; d < a.depth; d += Tile::DEPTH) {
+static __device__ __forceinline__ void syn_deeper(int depth, int last, F fetch, S add) {
+    for (int d = Tile::DEPTH; d < depth; d += Tile::DEPTH) {
         __syncthreads();
         fetch(d, d);
         __syncthreads();

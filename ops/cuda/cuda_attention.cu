@@ -71,7 +71,7 @@ template <class Tile>
 static __device__ __forceinline__ attend_task task_of(const syn_attention &a,
                                                       const attend_split &cut, int64_t number) {
     attend_task k;
-    const int pieces = syn_depth_pieces<Tile>(a.depth);
+    const int pieces = syn_depth_pieces<Tile>(a.value_depth);
     k.depth = (int)(number % pieces) * Tile::DEPTH;
     number /= pieces;
     k.part = number % cut.parts;
@@ -118,16 +118,17 @@ store(const syn_attention &a, const attend_split &cut, const attend_rows &rows,
     const bool leads = Tile::column(0) == 0 && k.depth == 0;
     if (cut.partial) {
         const int64_t place = (k.unit * cut.unit_rows + row) * cut.parts + k.part;
-        float *to = cut.partial + place * (a.depth + 2);
-        syn_store_row<Tile>(to + k.depth, sums, 1, a.depth - k.depth);
+        float *to = cut.partial + place * (a.value_depth + 2);
+        syn_store_row<Tile>(to + k.depth, sums, 1, a.value_depth - k.depth);
         if (!leads) return;
-        to[a.depth] = max;
-        to[a.depth + 1] = sum;
+        to[a.value_depth] = max;
+        to[a.value_depth + 1] = sum;
         return;
     }
     const query_place o = place_of(a, cut, k.unit, row);
     T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
-    syn_store_row<Tile>(to + k.depth, sums, sum == 0 ? 0 : a.keep / sum, a.depth - k.depth);
+    syn_store_row<Tile>(to + k.depth, sums, sum == 0 ? 0 : a.keep / sum,
+                        a.value_depth - k.depth);
     if (rows.log_sum && leads)
         rows.log_sum[(o.b * a.heads + o.head) * a.queries + o.t] =
             sum == 0 ? -INFINITY : max * SYN_LN_2 + logf(sum);
@@ -146,7 +147,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     /* If so, the largest product is also the largest score, so products need not be scaled
        first. */
     const bool ready = scale > 0 && !a.mask;
-    const int64_t tasks = cut.tasks * syn_depth_pieces<Tile>(a.depth);
+    const int64_t tasks = cut.tasks * syn_depth_pieces<Tile>(a.value_depth);
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
         const attend_task task = task_of<Tile>(a, cut, number);
         const T *const k = syn_rows_at<T>(rows.k, task.b, task.shared);
@@ -160,21 +161,22 @@ static __global__ void __launch_bounds__(Tile::THREADS)
         }
         const auto fetch_own = [&](int d) {
             syn_fetch_rows<Tile, Tile::OWN>(
-                own, static_cast<const T *>(rows.q.data), task.n, a, d, [&](int r) {
+                own, static_cast<const T *>(rows.q.data), task.n, a, a.depth, d, [&](int r) {
                     const query_place o = place_of(a, cut, task.unit, task.first + r);
                     return o.b * rows.q.batch + o.head * rows.q.head + o.t * rows.q.row;
                 });
         };
         const auto fetch_keys = [&](int64_t s, int stage, int d) {
             const int n = (int)(task.until - s < OTHER ? task.until - s : OTHER);
-            syn_fetch_rows<Tile, OTHER>(others + stage * 2 * KEYS, k + s * rows.k.row, n, a, d,
-                                        [&](int r) { return r * rows.k.row; });
+            syn_fetch_rows<Tile, OTHER>(others + stage * 2 * KEYS, k + s * rows.k.row, n, a,
+                                        a.depth, d, [&](int r) { return r * rows.k.row; });
         };
         const auto fetch = [&](int64_t s, int stage) {
             const int n = (int)(task.until - s < OTHER ? task.until - s : OTHER);
             fetch_keys(s, stage, 0);
             syn_fetch_rows<Tile, OTHER>(others + (stage * 2 + 1) * KEYS, v + s * rows.v.row, n, a,
-                                        task.depth, [&](int r) { return r * rows.v.row; });
+                                        a.value_depth, task.depth,
+                                        [&](int r) { return r * rows.v.row; });
             for (int i = (int)threadIdx.x; a.mask && i < n; i += Tile::THREADS)
                 biases[stage * OTHER + i] = a.mask[task.b * a.mask_row + s + i] * SYN_LOG2_E;
         };
@@ -196,7 +198,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             Tile::scores(s, own, keys);
             if (Tile::DEEP)
                 syn_deeper<Tile>(
-                    a, 0,
+                    a.depth, 0,
                     [&](int d, int e) {
                         fetch_own(d);
                         fetch_keys(s0, stage, e);
@@ -243,22 +245,23 @@ static __global__ void join_kernel(const syn_attention a, const attend_split cut
                                    const attend_rows rows) {
     const int64_t n = a.batches * cut.unit_heads * cut.unit_rows;
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const float *from = cut.partial + i * cut.parts * (a.depth + 2);
+        const int depth = a.value_depth;
+        const float *from = cut.partial + i * cut.parts * (depth + 2);
         const query_place o = place_of(a, cut, i / cut.unit_rows, i % cut.unit_rows);
         T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
         float max = -INFINITY, sum = 0;
         for (int64_t part = 0; part < cut.parts; part++)
-            max = fmaxf(max, from[part * (a.depth + 2) + a.depth]);
+            max = fmaxf(max, from[part * (depth + 2) + depth]);
         const float base = max == -INFINITY ? 0 : max;
         for (int64_t part = 0; part < cut.parts; part++) {
-            const float *of = from + part * (a.depth + 2) + a.depth;
+            const float *of = from + part * (depth + 2) + depth;
             sum += syn_exp2(of[0] - base) * of[1];
         }
-        for (int d = (int)threadIdx.x; d < a.depth; d += (int)blockDim.x) {
+        for (int d = (int)threadIdx.x; d < depth; d += (int)blockDim.x) {
             float x = 0;
             for (int64_t part = 0; part < cut.parts; part++) {
-                const float *of = from + part * (a.depth + 2);
-                x += syn_exp2(of[a.depth] - base) * of[d];
+                const float *of = from + part * (depth + 2);
+                x += syn_exp2(of[depth] - base) * of[d];
             }
             to[d] = syn_from_float<T>(sum == 0 ? 0 : x * (a.keep / sum));
         }
@@ -287,7 +290,7 @@ template <class Tile, typename T> static bool launch(attend_call *call) {
     if (!syn_want_shared(call->c, attend_kernel<Tile, T>, bytes)) return false;
     cut->tiles = (cut->unit_rows + Tile::OWN - 1) / Tile::OWN;
     cut->tasks = call->a.batches * cut->unit_heads * cut->tiles * cut->parts;
-    const int64_t blocks = cut->tasks * syn_depth_pieces<Tile>(call->a.depth);
+    const int64_t blocks = cut->tasks * syn_depth_pieces<Tile>(call->a.value_depth);
     SYN_LAUNCH((attend_kernel<Tile, T>), syn_blocks(blocks, 1, 1), Tile::THREADS, bytes, at->stream,
                call->a, *cut, call->rows);
     return true;
@@ -297,7 +300,7 @@ template <class Tile, typename T> static bool launch(attend_call *call) {
 enum { FEW = 16 };
 
 template <typename T> static bool launch_tensor(attend_call *call) {
-    const int depth = call->a.depth;
+    const int depth = call->a.widest;
     if (depth > 256) return false;
     if (call->cut.unit_rows <= FEW)
         return depth <= 64    ? launch<syn_tensor_tile<T, 64, 1, 1, 64>, T>(call)
@@ -315,7 +318,7 @@ template <> bool launch_tensor<float>(attend_call *call) {
 }
 
 template <typename T> static bool launch_plain(attend_call *call) {
-    const int depth = call->a.depth;
+    const int depth = call->a.widest;
     if (call->cut.unit_rows <= FEW)
         return depth <= 64    ? launch<syn_plain_tile<64, 4, 8, 4, 4>, T>(call)
                : depth <= 128 ? launch<syn_plain_tile<128, 4, 8, 4, 4>, T>(call)
@@ -347,7 +350,7 @@ static syn_status cut_keys(attend_call *call) {
     }
     void *partial;
     SYN_TRY(syn__cuda_scratch(
-        call->c, (size_t)(units * cut->unit_rows * most * (a->depth + 2)) * sizeof(float),
+        call->c, (size_t)(units * cut->unit_rows * most * (a->value_depth + 2)) * sizeof(float),
         &partial));
     cut->partial = static_cast<float *>(partial);
     return SYN_OK;

@@ -15,6 +15,8 @@ syn_attention syn__attention_of(const syn_call *c, int first) {
     a.queries = q->spec.dims[2];
     a.keys = k->spec.dims[2];
     a.depth = (int)q->spec.dims[3];
+    a.value_depth = (int)c->in[2].spec.dims[3];
+    a.widest = a.depth > a.value_depth ? a.depth : a.value_depth;
     a.packs = syn__head_packs(q) && syn__head_packs(k) && syn__head_packs(&c->in[2]);
     a.scale = (float)c->attr[SCALE].f;
     a.causal = c->attr[CAUSAL].i != 0;

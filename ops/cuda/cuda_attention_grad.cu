@@ -47,7 +47,7 @@ static __global__ void mean_kernel(const syn_attention a, const grad_rows rows) 
         const T *out = syn_rows_at<T>(rows.out, b, h) + t * rows.out.row;
         const T *dout = syn_rows_at<T>(rows.dout, b, h) + t * rows.dout.row;
         float sum = 0;
-        for (int d = (int)threadIdx.x % SYN_WARP; d < a.depth; d += SYN_WARP)
+        for (int d = (int)threadIdx.x % SYN_WARP; d < a.value_depth; d += SYN_WARP)
             sum += syn_to_float(out[d]) * syn_to_float(dout[d]);
         sum = syn_warp_sum(sum);
         if (threadIdx.x % SYN_WARP == 0) rows.mean[i] = sum;
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     E *const others = own + 2 * in::OWN;
     float *const buffer = reinterpret_cast<float *>(others + Tile::STAGES * 2 * in::OTHER);
     float *const biases = buffer + Tile::WEIGHTS;
-    const int pieces = syn_depth_pieces<Tile>(a.depth);
+    const int pieces = syn_depth_pieces<Tile>(a.widest);
     for (int64_t number = blockIdx.x; number < a.batches * a.heads * tiles * pieces;
          number += gridDim.x) {
         const int64_t task = number / pieces;
@@ -121,16 +121,18 @@ static __global__ void __launch_bounds__(Tile::THREADS)
         for (int r = 0; r < R; r++)
             if (Tile::row(r) < n) of[r] = query_of(a, rows, b, h, first + Tile::row(r));
         const auto fetch_own = [&](int d) {
-            syn_fetch_rows<Tile, Tile::OWN>(own, q, n, a, d, [&](int r) { return r * rows.q.row; });
-            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, dout, n, a, d,
+            syn_fetch_rows<Tile, Tile::OWN>(own, q, n, a, a.depth, d,
+                                            [&](int r) { return r * rows.q.row; });
+            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, dout, n, a, a.value_depth, d,
                                             [&](int r) { return r * rows.dout.row; });
         };
         const auto fetch_keys = [&](int64_t s, int stage, int d) {
             const int keys = (int)(until - s < Tile::OTHER ? until - s : Tile::OTHER);
             E *const to = others + stage * 2 * in::OTHER;
-            syn_fetch_rows<Tile, Tile::OTHER>(to, k + s * rows.k.row, keys, a, d,
+            syn_fetch_rows<Tile, Tile::OTHER>(to, k + s * rows.k.row, keys, a, a.depth, d,
                                               [&](int r) { return r * rows.k.row; });
-            syn_fetch_rows<Tile, Tile::OTHER>(to + in::OTHER, v + s * rows.v.row, keys, a, d,
+            syn_fetch_rows<Tile, Tile::OTHER>(to + in::OTHER, v + s * rows.v.row, keys, a,
+                                              a.value_depth, d,
                                               [&](int r) { return r * rows.v.row; });
         };
         const auto fetch = [&](int64_t s, int stage) {
@@ -159,7 +161,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             Tile::scores(dp, own + in::OWN, keys + in::OTHER);
             if (Tile::DEEP)
                 syn_deeper<Tile>(
-                    a, depth,
+                    a.widest, depth,
                     [&](int d, int e) {
                         fetch_own(d);
                         fetch_keys(s0, stage, e);
@@ -200,7 +202,7 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
     grad_query *const queries =
         reinterpret_cast<grad_query *>(others + Tile::STAGES * 2 * in::OTHER);
     float *const buffer = reinterpret_cast<float *>(queries + Tile::STAGES * Tile::OTHER);
-    const int pieces = syn_depth_pieces<Tile>(a.depth);
+    const int pieces = syn_depth_pieces<Tile>(a.widest);
     for (int64_t number = blockIdx.x; number < a.batches * a.shared * tiles * pieces;
          number += gridDim.x) {
         const int64_t task = number / pieces;
@@ -220,8 +222,9 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
         for (int r = 0; r < R; r++)
             if (Tile::row(r) < n) bias[r] = bias_of(a, b, first + Tile::row(r));
         const auto fetch_own = [&](int d) {
-            syn_fetch_rows<Tile, Tile::OWN>(own, k, n, a, d, [&](int r) { return r * rows.k.row; });
-            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, v, n, a, d,
+            syn_fetch_rows<Tile, Tile::OWN>(own, k, n, a, a.depth, d,
+                                            [&](int r) { return r * rows.k.row; });
+            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, v, n, a, a.value_depth, d,
                                             [&](int r) { return r * rows.v.row; });
         };
         const auto fetch_queries = [&](int64_t step, int stage, int d) {
@@ -230,10 +233,11 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
             const int some = (int)(until - t < Tile::OTHER ? until - t : Tile::OTHER);
             E *const to = others + stage * 2 * in::OTHER;
             syn_fetch_rows<Tile, Tile::OTHER>(to, syn_rows_at<T>(rows.q, b, head) + t * rows.q.row,
-                                              some, a, d, [&](int r) { return r * rows.q.row; });
+                                              some, a, a.depth, d,
+                                              [&](int r) { return r * rows.q.row; });
             syn_fetch_rows<Tile, Tile::OTHER>(
-                to + in::OTHER, syn_rows_at<T>(rows.dout, b, head) + t * rows.dout.row, some, a, d,
-                [&](int r) { return r * rows.dout.row; });
+                to + in::OTHER, syn_rows_at<T>(rows.dout, b, head) + t * rows.dout.row, some, a,
+                a.value_depth, d, [&](int r) { return r * rows.dout.row; });
         };
         const auto fetch = [&](int64_t step, int stage) {
             const int64_t head = h * a.group + step / per_head;
@@ -264,7 +268,7 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
             Tile::scores(dp, own + in::OWN, dout);
             if (Tile::DEEP)
                 syn_deeper<Tile>(
-                    a, depth,
+                    a.widest, depth,
                     [&](int d, int e) {
                         fetch_own(d);
                         fetch_queries(step, stage, e);
@@ -284,17 +288,18 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
             if (Tile::STAGES > 1) stage ^= 1;
             else if (more) fetch(step + 1, 0);
         }
-        const auto store = [&](const syn_head_rows &to, const float(&sums)[R][Tile::A], float by) {
+        const auto store = [&](const syn_head_rows &to, const float(&sums)[R][Tile::A], float by,
+                               int elems) {
             if (!to.data) return;
             T *const at = const_cast<T *>(syn_rows_at<T>(to, b, h)) + first * to.row;
 #pragma unroll
             for (int r = 0; r < R; r++)
                 if (Tile::row(r) < n)
                     syn_store_row<Tile>(at + Tile::row(r) * to.row + depth, sums[r], by,
-                                        a.depth - depth);
+                                        elems - depth);
         };
-        store(rows.dk, dk_sums, a.scale);
-        store(rows.dv, dv_sums, 1);
+        store(rows.dk, dk_sums, a.scale, a.depth);
+        store(rows.dv, dv_sums, 1, a.value_depth);
         __syncthreads();
     }
 }
@@ -317,7 +322,7 @@ template <class Tile, typename T> static bool launch(const grad_call *call) {
         return false;
     const int64_t of_queries = (a->queries + Tile::OWN - 1) / Tile::OWN,
                   of_keys = (a->keys + Tile::OWN - 1) / Tile::OWN,
-                  pieces = syn_depth_pieces<Tile>(a->depth);
+                  pieces = syn_depth_pieces<Tile>(a->widest);
     if (call->rows.dk.data || call->rows.dv.data)
         SYN_LAUNCH((keys_kernel<Tile, T>),
                    syn_blocks(a->batches * a->shared * of_keys * pieces, 1, 1), Tile::THREADS,
@@ -330,7 +335,7 @@ template <class Tile, typename T> static bool launch(const grad_call *call) {
 }
 
 template <typename T> static bool launch_tensor(const grad_call *call) {
-    const int depth = call->a.depth;
+    const int depth = call->a.widest;
     return depth <= 64    ? launch<syn_tensor_tile<T, 64, 4, 1, 32>, T>(call)
            : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 32>, T>(call)
            : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 32>, T>(call)
@@ -344,14 +349,14 @@ template <> bool launch_tensor<float>(const grad_call *call) {
 }
 
 template <typename T> static bool launch_plain(const grad_call *call) {
-    const int depth = call->a.depth;
+    const int depth = call->a.widest;
     return depth <= 64    ? launch<syn_plain_tile<64, 16, 16, 2, 2>, T>(call)
            : depth <= 128 ? launch<syn_plain_tile<128, 16, 16, 2, 1>, T>(call)
            : depth <= 256 ? launch<syn_plain_tile<256, 16, 8, 1, 1>, T>(call)
                           : launch<syn_plain_tile<256, 16, 8, 1, 1, true>, T>(call);
 }
 
-/* Output i, (B, T, H, D), if it is requested. */
+/* Output i, (B, T, H, D or Dv), if it is requested. */
 static syn_head_rows wanted(const syn_call *c, int i) {
     enum { WANTED = 8 };
     const bool wants = c->n_attr <= WANTED || c->attr[WANTED].i >> i & 1;
@@ -369,7 +374,7 @@ static syn_status attention_grad_cuda(syn_call *c) {
     grad_rows *rows = &call.rows;
     const syn_operand *sums = &c->in[4];
     const int64_t queries = a->batches * a->heads * a->queries;
-    if (queries * a->keys == 0 || a->depth == 0) {
+    if (queries * a->keys == 0 || a->widest == 0) {
         for (int i = 0; i < 3; i++) syn__cuda_copy(c, &c->out[i], NULL);
         return syn__launched(c);
     }

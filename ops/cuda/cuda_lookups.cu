@@ -185,6 +185,7 @@ static syn_status embedding_grad_add_cuda(syn_call *c) {
 
 struct rotation {
     int64_t heads, tokens, depth, half, x_strides[3], at_strides[2];
+    int64_t first, step, apart; /* pair i consists of elements first + i * step and `apart` more */
     float factor, sine_factor;
 };
 
@@ -208,12 +209,14 @@ static __global__ void rope_kernel(const T *x, const int32_t *positions, const f
         const T *in = x + b * r.x_strides[0] + h * r.x_strides[1] + t * r.x_strides[2];
         T *out = y + ((b * r.heads + h) * r.tokens + t) * r.depth;
         if (i >= r.half) {
-            out[i + r.half] = in[i + r.half];
+            const int64_t other = i - r.half, d = other < r.first ? other : other + 2 * r.half;
+            out[d] = in[d];
             continue;
         }
-        const float p = syn_to_float(in[i]), q = syn_to_float(in[i + r.half]);
-        out[i] = syn_from_float<T>(p * cosines[i] - q * sines[i]);
-        out[i + r.half] = syn_from_float<T>(q * cosines[i] + p * sines[i]);
+        const int64_t one = r.first + i * r.step, two = one + r.apart;
+        const float p = syn_to_float(in[one]), q = syn_to_float(in[two]);
+        out[one] = syn_from_float<T>(p * cosines[i] - q * sines[i]);
+        out[two] = syn_from_float<T>(q * cosines[i] + p * sines[i]);
     }
 }
 
@@ -228,6 +231,10 @@ static syn_status rope_cuda(syn_call *c) {
     for (int d = 0; d < 3; d++) r.x_strides[d] = x->strides[d];
     r.at_strides[0] = at->spec.dims[0] > 1 ? at->strides[0] : 0;
     r.at_strides[1] = at->strides[1];
+    const bool more = c->n_attr > 2, interleaved = more && c->attr[3].i;
+    r.first = more ? c->attr[2].i : 0;
+    r.step = interleaved ? 2 : 1;
+    r.apart = interleaved ? 1 : r.half;
     r.factor = (float)c->attr[0].f;
     r.sine_factor = c->attr[1].i ? -r.factor : r.factor;
     if (syn_elems(&x->spec) == 0) return SYN_OK;

@@ -262,11 +262,11 @@ static void fetched_rows() {
     for (int packed = 0; packed < 2; packed++) {
         alignas(16) float to[ROWS * tile::ROW];
         syn_attention a = {};
-        a.depth = DEPTH;
         a.packs = packed;
         for (unsigned t = 0; t < tile::THREADS; t++) {
             threadIdx = {t, 0, 0};
-            syn_fetch_rows<tile, ROWS>(to, first, ROWS, a, 0, [&](int r) { return r * rows.row; });
+            syn_fetch_rows<tile, ROWS>(to, first, ROWS, a, DEPTH, 0,
+                                       [&](int r) { return r * rows.row; });
         }
         for (int r = 0; r < ROWS; r++)
             for (int d = 0; d < DEPTH; d++) CHECK_NEAR(to[r * tile::ROW + d], 100 * r + d, 0);

@@ -114,14 +114,16 @@ static syn_tensor rmsnorm(inputs *in) {
 
 static syn_tensor rope(inputs *in) {
     const int64_t b = number(in, 1, 2), h = number(in, 1, 3), t = number(in, 1, 3),
-                  half = number(in, 0, 3), rest = number(in, half ? 0 : 1, 2);
+                  half = number(in, 0, 3), rest = number(in, half ? 0 : 1, 2),
+                  first = number(in, 0, rest);
     const int64_t ids[2] = {number(in, 0, 1) ? b : 1, t};
     float values[3];
     for (int i = 0; i < 3; i++) values[i] = (float)real(in);
     const syn_spec spec = {SYN_F32, 1, {half}};
     const syn_tensor at = syn_reshape(in->ctx, some_ids(in, ids[0] * t, 0, 50, 0), ids, 2);
     const syn_tensor frequencies = syn_input(in->ctx, "frequencies", &spec, values);
-    return syn_rope(in->ctx, SOME(in, b, h, t, 2 * half + rest), at, frequencies, 1.25);
+    return syn_rope_at(in->ctx, SOME(in, b, h, t, 2 * half + rest), at, frequencies, 1.25, first,
+                       number(in, 0, 1));
 }
 
 static syn_tensor linear(inputs *in) {
@@ -251,9 +253,10 @@ static syn_tensor attention(inputs *in) {
     const bool large = number(in, 0, 9) == 0;
     const int64_t b = large ? 1 : number(in, 1, 2), g = large ? 1 : number(in, 1, 2),
                   h = g * number(in, 1, 2), t = large ? 18 : number(in, 1, 5),
-                  d = large ? 1 : number(in, 1, 4);
+                  d = large ? 1 : number(in, 1, 4), values = number(in, 1, d + 1);
     const int64_t s = t + (large ? 250 : 0) + number(in, 0, 3);
-    const syn_tensor q = SOME(in, b, h, t, d), k = SOME(in, b, g, s, d), v = SOME(in, b, g, s, d);
+    const syn_tensor q = SOME(in, b, h, t, d), k = SOME(in, b, g, s, d),
+                     v = SOME(in, b, g, s, values);
     syn_attention_options how = {
         .mask = some_mask(in, b, s),
         .scale = 0.6,

@@ -216,7 +216,8 @@ static void test_bad_texts(void) {
 
 /* The loss and the gradients are finite, but the sum of the gradients' squares overflows. */
 static void test_large_gradients(void) {
-    const accident a = {NULL, 3e37f, "step 4: the gradient of 'wte.weight' is infinite or too large"};
+    const accident a = {NULL, 3e37f,
+                        "step 4: the gradient of 'wte.weight' is infinite or too large"};
     check_accident((syn_plan){.tp = 1, .dp = 2}, &a);
 }
 

@@ -30,7 +30,7 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
     }
     for (int64_t s = first; s < visible; s++)
         sum += w[s] = max == -(double)INFINITY ? 0 : exp(w[s] - max);
-    for (int64_t d = 0; d < a->depth; d++) {
+    for (int64_t d = 0; d < a->value_depth; d++) {
         out[d] = 0;
         for (int64_t s = first; s < visible; s++)
             out[d] += sum > 0 ? w[s] / sum * (double)((const float *)a->v)[s * a->v_stride + d] : 0;
@@ -42,24 +42,26 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
 static bool check(const syn_attention_kernels *k, syn_attention_tile *a, guarded *out, bool at_end,
                   const char *what) {
     double want[300];
-    float *scratch = syn_aligned_malloc(k->scratch_floats(a->depth, a->keys) * sizeof *scratch);
+    const int64_t depth = a->value_depth;
+    float *scratch =
+        syn_aligned_malloc(k->scratch_floats(a->depth, depth, a->keys) * sizeof *scratch);
     a->scratch = scratch;
-    a->out = guarded_floats(out, a->queries * a->depth, at_end);
-    a->out_stride = a->depth;
+    a->out = guarded_floats(out, a->queries * depth, at_end);
+    a->out_stride = depth;
     k->attend(a);
-    bool same = guarded_untouched(out, a->out, a->queries * a->depth);
+    bool same = guarded_untouched(out, a->out, a->queries * depth);
     if (!same) fprintf(stderr, "%s wrote beside its rows\n", what);
     for (int64_t i = 0; same && i < a->queries; i++) {
         const double tolerance = 1e-6 + 2e-7 * exact_row(a, i, want);
-        for (int64_t d = 0; same && d < a->depth; d++) {
-            const double got = (double)a->out[i * a->depth + d];
+        for (int64_t d = 0; same && d < depth; d++) {
+            const double got = (double)a->out[i * depth + d];
             same = fabs(got - want[d]) <= tolerance;
             if (!same)
                 fprintf(stderr,
-                        "%s, %lld queries, %lld keys, depth %lld, query %lld, %lld: %.9g, not "
-                        "%.9g\n",
+                        "%s, %lld queries, %lld keys, depth %lld and %lld, query %lld, %lld: "
+                        "%.9g, not %.9g\n",
                         what, (long long)a->queries, (long long)a->keys, (long long)a->depth,
-                        (long long)i, (long long)d, got, want[d]);
+                        (long long)depth, (long long)i, (long long)d, got, want[d]);
         }
     }
     syn_aligned_free(scratch);
@@ -77,14 +79,18 @@ static void test_kernels(void) {
             syn_attention_tile a = {.queries = ref_int(0, 2) ? ref_int(1, k->tile) : ref_int(1, 8),
                                     .keys = ref_int(0, 3) ? ref_int(0, 150) : ref_int(150, 300),
                                     .depth = ref_int(0, 3) ? ref_int(1, 80) : ref_int(1, 260)};
-            if (a.depth * a.keys > 20000) a.keys = 20000 / a.depth;
+            a.value_depth = ref_int(0, 2)   ? a.depth
+                            : ref_int(0, 3) ? ref_int(1, 80)
+                                            : ref_int(1, 260);
+            const int64_t widest = a.depth > a.value_depth ? a.depth : a.value_depth;
+            if (widest * a.keys > 20000) a.keys = 20000 / widest;
             a.scale = (float)ref_real(0.05, 0.5);
             a.q_stride = a.depth + ref_int(0, 9);
             a.k_stride = a.depth + ref_int(0, 9);
-            a.v_stride = a.depth + ref_int(0, 9);
+            a.v_stride = a.value_depth + ref_int(0, 9);
             a.q = guarded_rows(&g[0], a.queries, a.depth, a.q_stride, end, 2);
             a.k = guarded_rows(&g[1], a.keys, a.depth, a.k_stride, end, ref_int(0, 2) ? 1 : 20);
-            a.v = guarded_rows(&g[2], a.keys, a.depth, a.v_stride, end, 1);
+            a.v = guarded_rows(&g[2], a.keys, a.value_depth, a.v_stride, end, 1);
             a.step = ref_int(0, 1);
             a.visible = a.step ? ref_int(-5, a.keys) : a.keys;
             if (a.step && ref_int(0, 1)) {
@@ -111,7 +117,8 @@ static void test_running_maximum(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (int round = 0; round < 40 && syn_simd_supported(level); round++) {
             const syn_attention_kernels *k = syn__attention_kernels_at(level);
-            syn_attention_tile a = {.queries = round % 2 ? 1 : k->tile, .keys = 400, .depth = 1};
+            syn_attention_tile a = {
+                .queries = round % 2 ? 1 : k->tile, .keys = 400, .depth = 1, .value_depth = 1};
             a.q_stride = a.k_stride = a.v_stride = 1;
             a.scale = 1;
             a.visible = a.keys;
@@ -152,9 +159,11 @@ static void test_specials(void) {
                                     .queries = queries,
                                     .keys = KEYS,
                                     .depth = DEPTH,
+                                    .value_depth = DEPTH,
                                     .visible = KEYS,
                                     .scale = 1};
-            a.scratch = syn_aligned_malloc(kernels->scratch_floats(DEPTH, KEYS) * sizeof(float));
+            a.scratch =
+                syn_aligned_malloc(kernels->scratch_floats(DEPTH, DEPTH, KEYS) * sizeof(float));
             kernels->attend(&a);
             for (int i = 0; i < queries * DEPTH; i++) CHECK(out[i] == 0);
             a.mask = NULL;

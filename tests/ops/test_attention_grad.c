@@ -55,7 +55,7 @@ static void exact_forward(const syn_attention_tile *a, int64_t query, double *w)
     want.log_sum[query] = max == -(double)INFINITY ? max : max + log(sum);
     for (int64_t s = first; s < visible; s++)
         w[s] = max == -(double)INFINITY ? 0 : exp(w[s] - max) / sum;
-    for (int64_t d = 0; d < a->depth; d++) {
+    for (int64_t d = 0; d < a->value_depth; d++) {
         want.out[query][d] = 0;
         for (int64_t s = first; s < visible; s++)
             want.out[query][d] +=
@@ -69,14 +69,15 @@ static void exact_backward(const syn_attention_grad_tile *g, int64_t query, cons
     const float *dout = g->dout + query * g->dout_stride, *q = a->q + query * a->q_stride;
     const double unit = 1e-6 + 2e-7 * want.far[query];
     double mean = 0, mean_size = 0;
-    for (int64_t d = 0; d < a->depth; d++) {
+    for (int64_t d = 0; d < a->value_depth; d++) {
         mean += want.out[query][d] * (double)dout[d];
         mean_size += fabs(want.out[query][d] * (double)dout[d]);
-        want.dq[query][d] = want.q_size[query][d] = 0;
     }
+    for (int64_t d = 0; d < a->depth; d++) want.dq[query][d] = want.q_size[query][d] = 0;
     for (int64_t s = syn__first_visible_key(a, query); s < syn__visible_end(a, query); s++) {
         double size, by = kept(a, query, s);
-        const double dp = by * dot(dout, (const float *)a->v + s * a->v_stride, a->depth, &size);
+        const float *v = (const float *)a->v + s * a->v_stride;
+        const double dp = by * dot(dout, v, a->value_depth, &size);
         const double p = w[s] * by, ds = w[s] * (dp - mean) * (double)a->scale;
         const double ds_size = w[s] * (by * size + mean_size) * (double)a->scale * unit;
         for (int64_t d = 0; d < a->depth; d++) {
@@ -85,6 +86,8 @@ static void exact_backward(const syn_attention_grad_tile *g, int64_t query, cons
             want.q_size[query][d] += ds_size * fabs(k);
             want.dk[s][d] += ds * (double)q[d];
             want.k_size[s][d] += ds_size * fabs((double)q[d]);
+        }
+        for (int64_t d = 0; d < a->value_depth; d++) {
             want.dv[s][d] += p * (double)dout[d];
             want.v_size[s][d] += p * fabs((double)dout[d]) * unit;
         }
@@ -110,13 +113,13 @@ static void describe(syn_attention_grad_tile *g, const guarded m[PLACES], syn_dr
     a->scale = (float)ref_real(0.05, 0.5);
     a->q_stride = a->depth + ref_int(0, 9);
     a->k_stride = a->depth + ref_int(0, 9);
-    a->v_stride = a->depth + ref_int(0, 9);
-    a->out_stride = a->depth + ref_int(0, 9);
-    g->dout_stride = a->depth + ref_int(0, 9);
+    a->v_stride = a->value_depth + ref_int(0, 9);
+    a->out_stride = a->value_depth + ref_int(0, 9);
+    g->dout_stride = a->value_depth + ref_int(0, 9);
     a->q = guarded_rows(&m[0], a->queries, a->depth, a->q_stride, end, 2);
     a->k = guarded_rows(&m[1], a->keys, a->depth, a->k_stride, end, ref_int(0, 4) ? 1 : 10);
-    a->v = guarded_rows(&m[2], a->keys, a->depth, a->v_stride, end, 1);
-    g->dout = guarded_rows(&m[3], a->queries, a->depth, g->dout_stride, end, 1);
+    a->v = guarded_rows(&m[2], a->keys, a->value_depth, a->v_stride, end, 1);
+    g->dout = guarded_rows(&m[3], a->queries, a->value_depth, g->dout_stride, end, 1);
     a->step = ref_int(0, 1);
     a->visible = a->step ? ref_int(-5, a->keys) : a->keys;
     if (a->step && ref_int(0, 1)) a->window = ref_int(1, ref_int(0, 1) ? 40 : a->keys + 9);
@@ -138,14 +141,14 @@ static bool check_forward(const syn_attention_kernels *k, syn_attention_tile *a,
                           const guarded *sums, bool end) {
     const int64_t queries = a->queries;
     a->queries = queries < k->tile ? queries : k->tile;
-    a->out = guarded_floats(out, (queries - 1) * a->out_stride + a->depth, end);
+    a->out = guarded_floats(out, (queries - 1) * a->out_stride + a->value_depth, end);
     a->log_sum = guarded_floats(sums, queries, end);
     k->attend(a);
     bool same = true;
     for (int64_t i = 0; same && i < a->queries; i++) {
         double size[DEPTH], size_of_sum = 1e-6 + 4e-7 * want.far[i];
-        for (int64_t d = 0; d < a->depth; d++) size[d] = 4e-7 * want.far[i];
-        same = near("out", a->out + i * a->out_stride, want.out[i], size, i, a->depth) &&
+        for (int64_t d = 0; d < a->value_depth; d++) size[d] = 4e-7 * want.far[i];
+        same = near("out", a->out + i * a->out_stride, want.out[i], size, i, a->value_depth) &&
                (want.log_sum[i] == (double)a->log_sum[i] ||
                 near("log-sum-exp", &a->log_sum[i], &want.log_sum[i], &size_of_sum, i, 1));
     }
@@ -165,11 +168,12 @@ static bool check_backward(const syn_attention_kernels *k, syn_attention_grad_ti
     g->dk = guarded_floats(&m[8], whole, end);
     g->dv = guarded_floats(&m[9], whole, end);
     for (int64_t i = 0; i < whole; i++) g->dk[i] = g->dv[i] = 1;
-    for (int64_t i = 0; i < a->queries; i++)
-        for (int64_t d = 0; d < depth; d++) {
+    for (int64_t i = 0; i < a->queries; i++) {
+        for (int64_t d = 0; d < a->value_depth; d++)
             a->out[i * a->out_stride + d] = (float)want.out[i][d];
-            if (g->add) g->dq[i * g->dq_stride + d] = 1, want.dq[i][d] += 1;
-        }
+        for (int64_t d = 0; g->add && d < depth; d++)
+            g->dq[i * g->dq_stride + d] = 1, want.dq[i][d] += 1;
+    }
     for (int64_t i = 0; i < a->queries; i++) a->log_sum[i] = (float)want.log_sum[i];
     k->attend_grad(g);
     bool same = guarded_untouched(&m[8], g->dk, whole) && guarded_untouched(&m[9], g->dv, whole);
@@ -177,7 +181,7 @@ static bool check_backward(const syn_attention_kernels *k, syn_attention_grad_ti
         same = near("dq", g->dq + i * g->dq_stride, want.dq[i], want.q_size[i], i, depth);
     for (int64_t s = 0; same && s < a->keys; s++)
         same = near("dk", g->dk + s * g->dk_stride, want.dk[s], want.k_size[s], s, depth) &&
-               near("dv", g->dv + s * g->dk_stride, want.dv[s], want.v_size[s], s, depth);
+               near("dv", g->dv + s * g->dk_stride, want.dv[s], want.v_size[s], s, a->value_depth);
     return same;
 }
 
@@ -191,10 +195,12 @@ static void round_of(const syn_attention_kernels *k, const guarded m[PLACES], ui
                .keys = ref_int(0, 3) ? ref_int(0, 100) : ref_int(100, KEYS),
                .depth = ref_int(0, 3) ? ref_int(1, 40) : ref_int(1, DEPTH)}};
     syn_attention_tile *a = &g.of;
-    g.dk_stride = (a->depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
+    a->value_depth = ref_int(0, 2) ? a->depth : ref_int(0, 3) ? ref_int(1, 40) : ref_int(1, DEPTH);
+    const int64_t widest = a->depth > a->value_depth ? a->depth : a->value_depth;
+    g.dk_stride = (widest + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
     describe(&g, m, drop, end);
     for (int64_t s = 0; s < a->keys; s++)
-        for (int64_t d = 0; d < a->depth; d++) {
+        for (int64_t d = 0; d < widest; d++) {
             want.dk[s][d] = want.dv[s][d] = 1;
             want.k_size[s][d] = want.v_size[s][d] = 0;
         }
@@ -202,8 +208,8 @@ static void round_of(const syn_attention_kernels *k, const guarded m[PLACES], ui
         exact_forward(a, i, w);
         exact_backward(&g, i, w);
     }
-    const size_t n = k->scratch_floats(a->depth, a->keys),
-                 n_grad = k->grad_scratch_floats(a->depth, a->keys);
+    const size_t n = k->scratch_floats(a->depth, a->value_depth, a->keys),
+                 n_grad = k->grad_scratch_floats(a->depth, a->value_depth);
     a->scratch = guarded_floats(&m[10], (int64_t)n, true);
     CHECK(check_forward(k, a, &m[5], &m[6], end));
     a->scratch = guarded_floats(&m[10], (int64_t)n_grad, true);
@@ -234,45 +240,49 @@ static const float *floats_of(const ref *r, float *to) {
 static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5]) {
     static float q[REF_MAX], k[REF_MAX], v[REF_MAX], dy[REF_MAX];
     static double w[KEYS];
-    const int64_t *n = x[0].spec.dims, *m = x[1].spec.dims, depth = n[3], row = n[1] * depth;
-    const int64_t sums[3] = {n[0], n[1], n[2]}, dk[4] = {m[0], m[2], m[1], m[3]};
+    const int64_t *n = x[0].spec.dims, *m = x[1].spec.dims, depth = n[3],
+                  values = x[2].spec.dims[3], row = n[1] * depth, values_row = n[1] * values;
+    const int64_t sums[3] = {n[0], n[1], n[2]}, dq[4] = {n[0], n[2], n[1], depth},
+                  dk[4] = {m[0], m[2], m[1], depth}, dv[4] = {m[0], m[2], m[1], values};
     floats_of(&x[0], q), floats_of(&x[1], k), floats_of(&x[2], v), floats_of(&x[3], dy);
-    r[0].spec = r[2].spec = x[3].spec;
+    r[0].spec = x[3].spec;
     r[1].spec = ref_spec(SYN_F32, 3, sums);
-    r[3].spec = r[4].spec = ref_spec(SYN_F32, 4, dk);
+    r[2].spec = ref_spec(SYN_F32, 4, dq);
+    r[3].spec = ref_spec(SYN_F32, 4, dk);
+    r[4].spec = ref_spec(SYN_F32, 4, dv);
     for (int64_t head = 0; head < n[0] * n[1]; head++) {
         const int64_t b = head / n[1], h = head % n[1], group = n[1] / m[1];
         const int64_t shared = b * m[1] + h / group;
         const syn_attention_grad_tile g = {.of = {.q = q + head * n[2] * depth,
                                                   .k = k + shared * m[2] * depth,
-                                                  .v = v + shared * m[2] * depth,
+                                                  .v = v + shared * m[2] * values,
                                                   .q_stride = depth,
                                                   .k_stride = depth,
-                                                  .v_stride = depth,
+                                                  .v_stride = values,
                                                   .queries = n[2],
                                                   .keys = m[2],
                                                   .depth = depth,
+                                                  .value_depth = values,
                                                   .visible = how->causal ? how->offset + 1 : m[2],
                                                   .step = how->causal,
                                                   .window = how->window,
                                                   .scale = (float)how->scale},
-                                           .dout = dy + b * n[2] * row + h * depth,
-                                           .dout_stride = row};
+                                           .dout = dy + b * n[2] * values_row + h * values,
+                                           .dout_stride = values_row};
         if (h % group == 0) memset(want.dk, 0, sizeof want.dk), memset(want.dv, 0, sizeof want.dv);
         for (int64_t i = 0; i < n[2]; i++) {
             exact_forward(&g.of, i, w);
             exact_backward(&g, i, w);
             r[1].v[head * n[2] + i] = want.log_sum[i];
-            for (int64_t d = 0; d < depth; d++) {
-                const int64_t at = (b * n[2] + i) * row + h * depth + d;
-                r[0].v[at] = want.out[i][d];
-                r[2].v[at] = want.dq[i][d];
-            }
+            for (int64_t d = 0; d < values; d++)
+                r[0].v[(b * n[2] + i) * values_row + h * values + d] = want.out[i][d];
+            for (int64_t d = 0; d < depth; d++)
+                r[2].v[(b * n[2] + i) * row + h * depth + d] = want.dq[i][d];
         }
-        for (int64_t i = 0; i < m[2] * depth; i++) {
-            const int64_t s = i / depth, at = ((b * m[2] + s) * m[1] + h / group) * depth;
-            r[3].v[at + i % depth] = want.dk[s][i % depth];
-            r[4].v[at + i % depth] = want.dv[s][i % depth];
+        for (int64_t s = 0; s < m[2]; s++) {
+            const int64_t at = (b * m[2] + s) * m[1] + h / group;
+            for (int64_t d = 0; d < depth; d++) r[3].v[at * depth + d] = want.dk[s][d];
+            for (int64_t d = 0; d < values; d++) r[4].v[at * values + d] = want.dv[s][d];
         }
     }
 }
@@ -282,15 +292,23 @@ static void test_layouts(void) {
     for (int round = 0; round < ref_rounds(200); round++) {
         ref_seed((uint64_t)round);
         const int64_t b = ref_int(1, 3), g = ref_int(1, 2), h = g * ref_int(1, 3),
-                      t = ref_int(1, 7), s = ref_int(1, 9), d = ref_int(1, 5);
-        const int64_t of_q[4] = {b, h, t, d}, of_k[4] = {b, g, s, d}, of_y[4] = {b, t, h, d};
+                      t = ref_int(1, 7), s = ref_int(1, 9), d = ref_int(1, 5),
+                      values = ref_int(0, 1) ? d : ref_int(1, 5);
+        const int64_t of_q[4] = {b, h, t, d}, of_k[4] = {b, g, s, d}, of_v[4] = {b, g, s, values},
+                      of_y[4] = {b, t, h, values};
         syn_attention_options how = {.scale = ref_real(0.1, 2),
                                      .causal = ref_int(0, 3) > 0,
                                      .offset = ref_int(0, 3) ? s - t : ref_int(-3, 4),
                                      .window = ref_int(0, 1) ? ref_int(1, 9) : 0};
         if (!how.causal) how.window = 0;
         for (int i = 0; i < 4; i++)
-            ref_fill(&x[i], ref_spec(SYN_F32, 4, i == 0 ? of_q : i < 3 ? of_k : of_y), -2, 2);
+            ref_fill(&x[i],
+                     ref_spec(SYN_F32, 4,
+                              i == 0   ? of_q
+                              : i == 1 ? of_k
+                              : i == 2 ? of_v
+                                       : of_y),
+                     -2, 2);
         exact_op(x, &how, r);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         syn_tensor in[6], out[3];

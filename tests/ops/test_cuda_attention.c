@@ -28,7 +28,10 @@ static syn_tensor rows(both_run *r, syn_dtype dtype, int64_t b, int64_t h, int64
 static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
     static const int64_t depths[] = {1, 8, 16, 64, 80, 96, 128, 256, 257, 320, 512, 1000};
     heads x = {.dtype = both_float()};
-    const int64_t d = ref_int(0, 2) ? depths[ref_int(0, 11)] : ref_int(1, 300);
+    const int64_t d = ref_int(0, 2) ? depths[ref_int(0, 11)] : ref_int(1, 300),
+                  values = ref_int(0, 2)   ? d
+                           : ref_int(0, 1) ? depths[ref_int(0, 11)]
+                                           : ref_int(1, 300);
     const int64_t g = ref_int(1, 2), h = g * (ref_int(0, 1) ? 1 : ref_int(2, 4));
     int64_t b = ref_int(1, 2);
     x.t = both_size(few);
@@ -40,8 +43,8 @@ static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
     }
     x.q = rows(r, x.dtype, b, h, x.t, d);
     x.k = rows(r, x.dtype, b, g, x.s, d);
-    x.v = rows(r, x.dtype, b, g, x.s, d);
-    x.dout = rows(r, x.dtype, b, x.t, h, d);
+    x.v = rows(r, x.dtype, b, g, x.s, values);
+    x.dout = rows(r, x.dtype, b, x.t, h, values);
     x.how.scale = 2 / sqrt((double)d);
     x.how.causal = ref_int(0, 2) != 0;
     x.how.offset = ref_int(0, 2) ? x.s - x.t : ref_int(-20, x.s + 5);

@@ -182,6 +182,10 @@ static void learned_bias(syn_ctx *c) {
     X(syn_rmsnorm(c, F(2, 3), F(4), 1e-5), "rmsnorm in h.0: input 1 must be (C)")                  \
     X(syn_rope(c, F(2, 3), I(1, 3), F(1), 1), "rope in h.0: input 0 must be heads (B, H, T, D)")   \
     X(syn_rope(c, F(2, 1, 3, 4), F(1, 3), F(1), 1), "input 1 must be i32")                         \
+    X(syn_rope_at(c, F(2, 1, 3, 4), I(1, 3), F(1), 1, 3, false),                                   \
+      "input 2 must be at most one frequency per two elements of a head")                          \
+    X(syn_rope_at(c, F(2, 1, 3, 4), I(1, 3), F(1), 1, 5, false),                                   \
+      "heads of 4 elements have no element 5")                                                     \
     X(syn_rope(c, F(2, 1, 3, 4), I(1, 4), F(1), 1), "input 1 must be positions (B, T) or (1, T)")  \
     X(syn_rope(c, F(2, 1, 3, 4), I(3, 3), F(1), 1), "positions (B, T) or (1, T)")                  \
     X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1),                                                \
@@ -239,7 +243,7 @@ static void learned_bias(syn_ctx *c) {
     X(attend(c, F(2, 5), F(2), 0), "input 4 must be i32, but is f32[2]")                           \
     X(attend(c, SYN_NO_MASK, I(2), 1), "attention_train in h.0: the probability 1 is not in [0")   \
     X(attend_grad(c, F(2, 2, 3, 4), F(2, 2, 3), F(2, 3, 2, 4)),                                    \
-      "attention_grad in h.0: input 3 must be attention_train's output (B, T, H, D)")              \
+      "attention_grad in h.0: input 3 must be attention_train's output (B, T, H, Dv)")             \
     X(attend_grad(c, F(2, 3, 2, 4), F(2, 3, 2), F(2, 3, 2, 4)),                                    \
       "input 4 must be attention_train's output (B, H, T), but is f32[2,3,2]")                     \
     X(attend_grad(c, F(2, 3, 2, 4), F(2, 2, 3), F(2, 3, 8)),                                       \

@@ -290,7 +290,7 @@ static heads some_heads(half_call *c) {
     x.q = syn_contiguous(c->ctx, SOME(b, h, t, d <= 4096 / b / h / t ? d : 1));
     const int64_t depth = syn_tensor_dim(c->ctx, x.q, 3);
     x.k = SOME(b, g, s, depth);
-    x.v = SOME(b, g, s, depth);
+    x.v = SOME(b, g, s, ref_int(0, 1) ? depth : few ? 2 * depth : depth / 2 + 1);
     x.how = (syn_attention_options){.scale = 0.4, .causal = ref_int(0, 1) != 0, .offset = s - t};
     x.how.mask = ref_int(0, 1) ? number(c, SYN_F32, SHAPE(b, s), -4, 0) : SYN_NO_MASK;
     x.how.dropout = (syn_dropout_options){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
@@ -312,7 +312,7 @@ static void attention_train(half_call *c) {
 static void grad_of(half_call *c, heads x) {
     const syn_attention_options *how = &x.how;
     const int64_t b = syn_tensor_dim(c->ctx, x.q, 0), h = syn_tensor_dim(c->ctx, x.q, 1),
-                  t = syn_tensor_dim(c->ctx, x.q, 2), d = syn_tensor_dim(c->ctx, x.q, 3);
+                  t = syn_tensor_dim(c->ctx, x.q, 2), d = syn_tensor_dim(c->ctx, x.v, 3);
     const syn_tensor in[7] = {x.q,
                               dense(c, x.k),
                               dense(c, x.v),

@@ -147,13 +147,16 @@ static void test_rmsnorm(void) {
     }
 }
 
-/* Rotates whole heads, a part of each head, or nothing. Positions are per sequence or shared. */
+/* Rotates whole heads, a part of each head, or nothing. Positions are per sequence or shared, and
+   pairs are halves apart or adjacent. */
 static void test_rope(void) {
     static ref x, at, frequencies, want;
     for (int round = 0; round < 300; round++) {
         ref_seed((uint64_t)round);
         const int64_t b = ref_int(1, 3), h = ref_int(1, 3), t = ref_int(0, 4), half = ref_int(0, 5),
-                      d = 2 * half + ref_int(0, 2);
+                      first = round % 3 ? 0 : ref_int(0, 3), d = first + 2 * half + ref_int(0, 2);
+        const bool adjacent = round % 5 == 0;
+        const int64_t step = adjacent ? 2 : 1, apart = adjacent ? 1 : half;
         const double factor = round % 2 ? 1 : ref_real(0.5, 2);
         ref_fill(&x, ref_spec(SYN_F32, 4, (const int64_t[]){b, h, t, d}), -2, 2);
         ref_fill(&at, ref_spec(SYN_I32, 2, (const int64_t[]){ref_int(0, 1) ? b : 1, t}), 0, 9000);
@@ -163,16 +166,15 @@ static void test_rope(void) {
             for (int64_t j = 0; j < half; j++) {
                 const int64_t place = (at.spec.dims[0] > 1 ? i / (h * t) * t : 0) + i % t;
                 const double angle = (double)((float)at.v[place] * (float)frequencies.v[j]);
-                const double one = x.v[i * d + j], other = x.v[i * d + j + half];
-                want.v[i * d + j] = factor * (one * cos(angle) - other * sin(angle));
-                want.v[i * d + j + half] = factor * (other * cos(angle) + one * sin(angle));
+                const int64_t a = i * d + first + j * step;
+                const double one = x.v[a], other = x.v[a + apart];
+                want.v[a] = factor * (one * cos(angle) - other * sin(angle));
+                want.v[a + apart] = factor * (other * cos(angle) + one * sin(angle));
             }
-        for (int64_t i = 0; i < b * h * t; i++)
-            for (int64_t j = 2 * half; j < d; j++) want.v[i * d + j] = x.v[i * d + j];
         syn_ctx *ctx = ctx_with_threads(round);
         CHECK(ref_check(ctx,
-                        syn_rope(ctx, ref_wild(ctx, &x), ref_wild(ctx, &at),
-                                 ref_wild(ctx, &frequencies), factor),
+                        syn_rope_at(ctx, ref_wild(ctx, &x), ref_wild(ctx, &at),
+                                    ref_wild(ctx, &frequencies), factor, first, adjacent),
                         &want, 1e-6));
         syn_ctx_free(ctx);
     }

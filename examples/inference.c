@@ -15,7 +15,8 @@ static const char *const examples[] = {
 
 static cli_program program = {
     "inference",
-    "Runs GPT-2, GPT-NeoX, Llama, Mistral, Mixtral or Qwen (continues a text) or BERT (fills in "
+    "Runs GPT-2, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or DeepSeek (continues a text) or BERT "
+    "(fills in "
     "[MASK]s) on any number of ranks, with random weights or a checkpoint. Records every op and "
     "collective "
     "and reports their times, flops and bytes.",

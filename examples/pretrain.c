@@ -10,11 +10,11 @@ static const char *const examples[] = {
     "pretrain --model gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
-static cli_program program = {
-    "pretrain",
-    "Trains GPT-2, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or BERT on SQuAD and records traces of "
-    "steps.",
-    pretrain_options, examples, false};
+static cli_program program = {"pretrain",
+                              "Trains GPT-2, GPT-NeoX, Llama, Mistral, Mixtral, Qwen, DeepSeek or "
+                              "BERT on SQuAD and records traces of "
+                              "steps.",
+                              pretrain_options, examples, false};
 
 static pretrain run;
 

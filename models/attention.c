@@ -61,7 +61,8 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
                             (long long)shared, (long long)heads);
     const int order[4] = {0, 2, 1, 3};
     const int64_t dims[3] = {syn_tensor_dim(ctx, q, 0), syn_tensor_dim(ctx, q, 2), -1};
-    const double scale = 1.0 / sqrt((double)syn_tensor_dim(ctx, q, 3));
+    const double scale =
+        how->scale != 0 ? how->scale : 1.0 / sqrt((double)syn_tensor_dim(ctx, q, 3));
     const bool grad =
         syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
     if (how->fused && (grad || how->dropout.p > 0)) {

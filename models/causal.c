@@ -44,16 +44,25 @@ static void set_position_ids(syn_model *m) {
     m->places = syn__model_position_ids(m, m->batch, m->max_tokens, m->padding);
 }
 
-syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
-    const int64_t depth = syn__model_head_dim(m);
+/* The spec of a cache. With latent attention, every tensor-parallel rank has all latents. */
+static syn_spec cache_spec(const syn_model *m, int64_t batch, int64_t max_tokens) {
+    const syn_latent_config *latent = &m->config.latent;
+    const int64_t depth = latent->kv > 0 ? latent->kv + latent->rope : syn__model_head_dim(m);
     const int tp = syn__model_tp(m), copies = syn_model_kv_ranks(&m->config, tp);
-    const int64_t heads = syn__family_dim(&m->config, SYN__DIM_KEYS) / depth * copies / tp;
-    const syn_spec cache = {(int32_t)m->options.dtype, 4, {batch, heads, max_tokens, depth}};
+    const int64_t heads =
+        latent->kv > 0 ? 1 : syn__family_dim(&m->config, SYN__DIM_KEYS) / depth * copies / tp;
+    return (syn_spec){(int32_t)m->options.dtype, 4, {batch, heads, max_tokens, depth}};
+}
+
+syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
+    const syn_spec cache = cache_spec(m, batch, max_tokens);
+    const bool latent = m->config.latent.kv > 0;
     SYN_TRY(check_begin(m, batch, max_tokens, &cache, err));
     for (int64_t i = 0; i < m->part.n_layers; i++) {
         syn_drop(m->ctx, m->caches[i].k);
+        m->caches[i].k = new_cache(m, i, latent ? "latent_cache" : "k_cache", &cache);
+        if (latent) continue;
         syn_drop(m->ctx, m->caches[i].v);
-        m->caches[i].k = new_cache(m, i, "k_cache", &cache);
         m->caches[i].v = new_cache(m, i, "v_cache", &cache);
     }
     m->batch = batch;
@@ -140,8 +149,9 @@ static syn_tensor head(syn_model *m, syn_tensor x) {
 /* ---- a step ---- */
 
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
+    const char *label = m->config.latent.kv > 0 ? "latent_cache" : "k_cache";
     if (m->training) return k;
-    return syn_heads_append_cache(m->ctx, &m->caches[i].k, k, m->position, "k_cache");
+    return syn_heads_append_cache(m->ctx, &m->caches[i].k, k, m->position, label);
 }
 
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {

@@ -14,7 +14,8 @@ SYN_API_BEGIN
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
-    syn_qwen2_moe_family, syn_qwen3_moe_family;
+    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_deepseek_v2_family, syn_deepseek_v3_family,
+    syn_kimi_k2_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -52,6 +53,18 @@ typedef struct syn_dropout_rates {
     double embedding, attention, residual;
 } syn_dropout_rates;
 
+/* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): keys and values are
+   computed from a latent vector per token, which is all that the KV cache stores besides the rotary
+   part of the keys. That part is the same for all heads. */
+typedef struct syn_latent_config {
+    int64_t kv;         /* elements of the latent (kv_lora_rank); 0: ordinary attention */
+    int64_t q;          /* elements of the queries' latent; 0: queries are computed from x */
+    int64_t nope, rope; /* elements of a head's queries and keys without and with rotary embedding;
+                           their sum is head_dim */
+    int64_t value;      /* elements of a head's values */
+    bool interleaved;   /* rotary pairs are adjacent elements instead of elements rope / 2 apart */
+} syn_latent_config;
+
 /* Mixture of experts: layers in which each token uses k of n MLPs. Layer i has experts if i >=
    first, (i + 1) is a multiple of `every`, and bit i of `dense` is 0; other layers have one MLP. */
 #define SYN_MAX_DENSE_LAYERS 512 /* number of layers that `dense` can name */
@@ -61,7 +74,13 @@ typedef struct syn_experts_config {
     int64_t inner;        /* width of an expert; 0: n_inner */
     int64_t shared_inner; /* width of the shared expert, which all tokens use; 0: none */
     bool shared_gate;     /* the output of the shared expert is multiplied by a sigmoid */
+    int64_t shared;       /* DeepSeek: the shared expert counts as so many experts */
     bool normalize;       /* the weights of a token's experts are divided by their sum */
+    bool sigmoid;         /* scores are sigmoids instead of a softmax */
+    bool biased;          /* a bias is added to the scores for the choice of experts */
+    bool limited;         /* a token uses only experts of the best top_groups of `groups` groups */
+    int64_t groups, top_groups;
+    double scale; /* the weights are multiplied by it; 0: they are not */
     int64_t first, every;
     uint64_t dense[SYN_MAX_DENSE_LAYERS / 64];
     double aux_coefficient; /* factor of the auxiliary loss, which balances the experts' load */
@@ -92,7 +111,8 @@ typedef struct syn_model_config {
     bool attention_bias;    /* all four linear layers of the attention have biases */
     bool mlp_bias;          /* all three linear layers of the MLP have biases */
     bool head_norm;         /* Llama: RMSNorm on each head's queries and keys */
-    bool tied;              /* the output head uses the token embedding as its matrix */
+    syn_latent_config latent;
+    bool tied; /* the output head uses the token embedding as its matrix */
     syn_experts_config experts;
     syn_stop_criteria end;     /* causal models: what ends a sequence */
     syn_dropout_rates dropout; /* for syn_model_set_dropout; a model applies none by itself */
@@ -165,8 +185,9 @@ bool syn_model_config_dtype(const syn_model_config *config, syn_dtype *dtype);
 
 /* The model_type of config.json: "gpt2", "bert". */
 const char *syn_model_type(const syn_model_config *config);
-/* Whether layer i has experts. */
+/* Whether layer i has experts, and whether any layer does. */
 bool syn_model_layer_has_experts(const syn_model_config *config, int64_t i);
+bool syn_model_has_experts(const syn_model_config *config);
 /* Whether the model predicts the next token, and so can generate text (models/causal.h). */
 bool syn_model_is_causal(const syn_model_config *config);
 syn_tokenizer_kind syn_model_tokenizer(const syn_model_config *config);

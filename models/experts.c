@@ -3,6 +3,7 @@
    first sent to the ranks that have the experts, and the results are sent back. */
 #include "models/experts.h"
 
+#include "models/llama_private.h"
 #include "syntorch/base/memory.h"
 
 static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear *layer,
@@ -107,18 +108,27 @@ static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, syn_ten
     return y;
 }
 
-syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, syn_tensor x) {
+/* ---- the layer ---- */
+
+/* x (B, T, C), all tokens on every rank -> (B, T, C), this rank's partial sum of the experts'
+   outputs. If syn__model_dispatches: this rank's tokens -> the experts' outputs for them. */
+static syn_tensor routed(syn_model *m, const syn__experts *e, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const syn_experts_config *c = &m->config.experts;
-    const syn_routing how = {
-        .k = c->k, .normalize = c->normalize, .groups = 1, .top_groups = 1, .scale = 1};
+    const syn_routing how = {.k = c->k,
+                             .score = c->sigmoid ? SYN_SCORE_SIGMOID : SYN_SCORE_SOFTMAX,
+                             .normalize = c->normalize,
+                             .groups = c->limited && c->groups > 0 ? c->groups : 1,
+                             .top_groups = c->limited && c->groups > 0 ? c->top_groups : 1,
+                             .scale = c->scale > 0 ? c->scale : 1};
     const syn_spec shape = *syn_tensor_spec(ctx, x);
     const int64_t tokens = shape.dims[0] * shape.dims[1];
+    const syn_tensor bias = e->bias.id ? syn_current_version(ctx, e->bias) : SYN_NO_BIAS;
     syn_tensor chosen, sizes;
     x = syn_reshape(ctx, x, (int64_t[]){tokens, shape.dims[2]}, 2);
     syn_push_scope(ctx, "experts");
     const syn_tensor logits = syn_column_linear(ctx, x, &e->router, false, NULL, "router");
-    const syn_tensor weights = syn_route(ctx, logits, SYN_NO_BIAS, &how, &chosen);
+    const syn_tensor weights = syn_route(ctx, logits, bias, &how, &chosen);
     const syn_tensor places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
     const syn_tensor rows = syn_name(ctx, syn_moe_permute(ctx, x, places, c->k), "rows");
     const syn_tensor w = syn_moe_permute(
@@ -128,4 +138,40 @@ syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, syn_tensor x) {
     y = syn_name(ctx, syn_moe_unpermute(ctx, y, places, tokens, c->k), "combined");
     syn_pop_scope(ctx);
     return syn_reshape(ctx, y, shape.dims, 3);
+}
+
+/* x (B, T, C) -> (B, T, 1): the factor of the shared expert's output, a sigmoid. A router with one
+   expert computes it. */
+static syn_tensor shared_factor(syn_model *m, const syn__experts *e, syn_tensor x) {
+    static const syn_routing how = {
+        .k = 1, .score = SYN_SCORE_SIGMOID, .groups = 1, .top_groups = 1, .scale = 1};
+    const syn_spec shape = *syn_tensor_spec(m->ctx, x);
+    syn_tensor logits = syn_column_linear(m->ctx, x, &e->shared_factor, false, NULL, "gate");
+    syn_tensor chosen;
+    logits = syn_reshape(m->ctx, logits, (int64_t[]){-1, 1}, 2);
+    const syn_tensor factor = syn_route(m->ctx, logits, SYN_NO_BIAS, &how, &chosen);
+    return syn_reshape(m->ctx, syn_cast(m->ctx, factor, m->options.dtype),
+                       (int64_t[]){shape.dims[0], shape.dims[1], 1}, 3);
+}
+
+/* x (B, T, C) -> this rank's partial sum of the shared expert's output. */
+static syn_tensor shared_partial(syn_model *m, const syn__experts *e, syn_tensor x) {
+    syn_push_scope(m->ctx, "shared_expert");
+    syn_tensor y = syn__llama_gated(m, x, &e->shared_gate, &e->shared_up);
+    y = syn_row_linear_partial(m->ctx, y, &e->shared_down, m->options.tp, "down_proj");
+    if (m->config.experts.shared_gate) y = syn_mul(m->ctx, y, shared_factor(m, e, x));
+    syn_pop_scope(m->ctx);
+    return y;
+}
+
+syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, syn_tensor x) {
+    const bool shared = m->config.experts.shared_inner > 0, apart = syn__model_dispatches(m);
+    syn_tensor y = {0}, z = {0};
+    if (apart) y = routed(m, e, x); /* this rank's tokens */
+    if (!apart || shared) x = syn__model_enter(m, x);
+    if (!apart) y = routed(m, e, x);
+    if (shared) z = shared_partial(m, e, x);
+    if (apart && shared) z = syn__model_reduce(m, z, SYN_NO_BIAS);
+    if (shared) y = syn_name(m->ctx, syn_add(m->ctx, y, z), "with_shared");
+    return apart ? y : syn__model_reduce(m, y, SYN_NO_BIAS);
 }

@@ -6,17 +6,14 @@
 #include "models/family_private.h"
 
 const syn_model_family *syn__family(size_t i) {
-    static const syn_model_family *const families[] = {&syn_gpt_family,
-                                                       &syn_bert_family,
-                                                       &syn_llama_family,
-                                                       &syn_mistral_family,
-                                                       &syn_qwen2_family,
-                                                       &syn_qwen3_family,
-                                                       &syn_gpt_neox_family,
-                                                       &syn_mixtral_family,
-                                                       &syn_qwen2_moe_family,
-                                                       &syn_qwen3_moe_family,
-                                                       NULL};
+    static const syn_model_family *const families[] = {
+        &syn_gpt_family,         &syn_bert_family,
+        &syn_llama_family,       &syn_mistral_family,
+        &syn_qwen2_family,       &syn_qwen3_family,
+        &syn_gpt_neox_family,    &syn_mixtral_family,
+        &syn_qwen2_moe_family,   &syn_qwen3_moe_family,
+        &syn_deepseek_v2_family, &syn_deepseek_v3_family,
+        &syn_kimi_k2_family,     NULL};
     return families[i];
 }
 
@@ -43,6 +40,7 @@ static bool is_of(const syn__param_row *row, const char *name) {
     case SYN__EXPERTS_COLUMN:
     case SYN__EXPERTS_ROW:
         return is_of_experts(row, name);
+    case SYN__BUFFER:
     case SYN__IGNORED:
         return strcmp(name, row->name) == 0;
     case SYN__RMS_NORM:
@@ -134,6 +132,16 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
         return c->experts.inner ? c->experts.inner : c->n_inner;
     case SYN__DIM_SHARED_INNER:
         return c->experts.shared_inner;
+    case SYN__DIM_Q_LATENT:
+        return c->latent.q;
+    case SYN__DIM_KV_LATENT:
+        return c->latent.kv;
+    case SYN__DIM_LATENT_AND_ROPE:
+        return c->latent.kv + c->latent.rope;
+    case SYN__DIM_LATENT_HEADS:
+        return (c->latent.nope + c->latent.value) * c->n_head;
+    case SYN__DIM_VALUES:
+        return c->latent.value * c->n_head;
     case SYN__DIM_VOCAB:
         return c->vocab_size;
     case SYN__DIM_POSITIONS:
@@ -150,6 +158,12 @@ bool syn_model_layer_has_experts(const syn_model_config *c, int64_t i) {
     return i >= SYN_MAX_DENSE_LAYERS || (e->dense[i / 64] >> (i % 64) & 1) == 0;
 }
 
+bool syn_model_has_experts(const syn_model_config *c) {
+    int64_t i = 0;
+    while (i < c->n_layer && !syn_model_layer_has_experts(c, i)) i++;
+    return i < c->n_layer;
+}
+
 bool syn__family_has_row(const syn_model_config *c, const syn__param_row *row, unsigned heads,
                          int64_t layer) {
     const unsigned flags = row->flags;
@@ -158,6 +172,9 @@ bool syn__family_has_row(const syn_model_config *c, const syn__param_row *row, u
     if ((flags & SYN__SPARSE) && !syn_model_layer_has_experts(c, layer)) return false;
     if ((flags & SYN__SHARED) && c->experts.shared_inner == 0) return false;
     if ((flags & SYN__SHARED_GATE) && !c->experts.shared_gate) return false;
+    if ((flags & SYN__ROUTER_BIAS) && !c->experts.biased) return false;
+    if ((flags & SYN__Q_LATENT) && c->latent.q <= 0) return false;
+    if ((flags & SYN__Q_DIRECT) && c->latent.q > 0) return false;
     return (flags & SYN__HEAD_NORM) == 0 || c->head_norm;
 }
 

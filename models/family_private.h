@@ -28,6 +28,12 @@ typedef enum syn__dim {
     SYN__DIM_EXPERTS,
     SYN__DIM_EXPERT_INNER,
     SYN__DIM_SHARED_INNER,
+    /* With latent attention: */
+    SYN__DIM_Q_LATENT,
+    SYN__DIM_KV_LATENT,
+    SYN__DIM_LATENT_AND_ROPE, /* the latent and the rotary part of the keys */
+    SYN__DIM_LATENT_HEADS,    /* the rest of the keys, and the values, of all heads */
+    SYN__DIM_VALUES,          /* the values of all heads */
     SYN__DIM_VOCAB,
     SYN__DIM_POSITIONS,
     SYN__DIM_TYPES
@@ -55,6 +61,8 @@ typedef enum syn__param_kind {
     SYN__TABLE, /* syn_tensor (from, to), a lookup table, whole on every rank, in options.dtype */
     SYN__VOCAB_TABLE, /* syn_tensor (from, to), sharded by rows */
     SYN__VOCAB_BIAS,  /* syn_tensor (from), sharded like the table */
+    SYN__BUFFER, /* syn_tensor (to) f32, whole on every rank and not trained (syn_buffer), named
+                  * <name> */
     /* In checkpoints only: */
     SYN__BIAS_ALIAS, /* another name of the bias `tied`; if a checkpoint has both, the tensor with
                       * this name is read */
@@ -72,14 +80,19 @@ enum {
     SYN__MLP_BIAS = 32,  /* config.mlp_bias */
     SYN__HEAD_NORM = 64, /* exists only with config.head_norm */
     /* In models with experts: */
-    SYN__DENSE = 128,       /* exists only in layers without experts */
-    SYN__SPARSE = 256,      /* only in layers with experts */
-    SYN__SHARED = 512,      /* only with a shared expert */
-    SYN__SHARED_GATE = 1024 /* only with config.experts.shared_gate */
+    SYN__DENSE = 128,        /* exists only in layers without experts */
+    SYN__SPARSE = 256,       /* only in layers with experts */
+    SYN__SHARED = 512,       /* only with a shared expert */
+    SYN__SHARED_GATE = 1024, /* only with config.experts.shared_gate */
+    SYN__ROUTER_BIAS = 2048, /* only with config.experts.biased */
+    /* With latent attention: */
+    SYN__Q_LATENT = 4096, /* exists only if queries are computed from a latent */
+    SYN__Q_DIRECT = 8192  /* only if they are not */
 };
 
 /* A layer or table of the model. Its parameters are named <name>.weight and <name>.bias, within a
- * layer with a prefix such as "h.3.". IGNORED tensors are named <name>. */
+ * layer with a prefix such as "h.3.". BUFFER and IGNORED tensors are named
+ * <name>. */
 typedef struct syn__param_row {
     const char *name; /* HuggingFace's name; NULL ends a list */
     syn__param_kind kind;
@@ -191,7 +204,9 @@ const syn_model_family *syn__family(size_t i);
 /* ---- a model ---- */
 
 typedef struct syn__kv_cache {
-    syn_tensor k, v; /* (B, G/tp, max_tokens, D), current versions */
+    /* Current versions, (B, G/tp, max_tokens, D). With latent attention, k has the latents and the
+     * rotary parts of the keys, (B, 1, max_tokens, latent + rotary part), and v is invalid. */
+    syn_tensor k, v;
 } syn__kv_cache;
 
 struct syn_model {
@@ -258,8 +273,9 @@ syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const
 /* x (..., C) -> this rank's keys or values (..., G D/tp). Several ranks may have the same heads. */
 syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
                                 const char *label);
-/* Applies the rotary embedding to x (B, H, T, D). */
-syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x);
+/* Applies the rotary embedding to x (B, H, T, D). first: the first element of each head that is
+ * rotated. */
+syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x, int64_t first);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
 /* The places in a model that have dropout. */
 typedef enum syn__site {

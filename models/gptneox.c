@@ -68,8 +68,8 @@ static syn_tensor attention(syn_model *m, const void *layer, int64_t i, syn_tens
     const struct neox_layer *l = layer;
     x = syn_column_linear(m->ctx, syn__model_enter(m, x), &l->qkv, false, NULL, "query_key_value");
     x = syn_heads_split(m->ctx, x, 3 * syn__model_head_dim(m));
-    const syn_tensor q = syn__model_apply_rotary(m, part(m, x, 0, "q"));
-    const syn_tensor k = syn__model_apply_rotary(m, part(m, x, 1, "k"));
+    const syn_tensor q = syn__model_apply_rotary(m, part(m, x, 0, "q"), 0);
+    const syn_tensor k = syn__model_apply_rotary(m, part(m, x, 1, "k"), 0);
     const syn_tensor keys = syn__causal_keys(m, i, k);
     const syn_tensor values = syn__causal_values(m, i, part(m, x, 2, "v"));
     return syn__model_attend(m, i, q, keys, values);

@@ -112,13 +112,14 @@ typedef struct syn_heads_options {
     bool causal;      /* query t attends to keys up to position + t; otherwise to all */
     int64_t position; /* position of query 0: the number of keys before its own */
     int64_t window;   /* only if causal: the window of syn_attention_window; 0: none */
+    double scale;     /* factor of the scores; 0: 1 / sqrt(D) */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
     /* Dropout of the attention weights (syn_dropout); dropout.p 0: none. If h heads of other ranks
      * come before this rank's, dropout.row is h * T. */
     syn_tensor keys;
     syn_dropout_options dropout;
 } syn_heads_options;
-/* q (B, H, T, D), k and v (B, G, S, D) -> (B, T, H D): softmax of q k' / sqrt(D), times v. */
+/* q (B, H, T, D), k (B, G, S, D), v (B, G, S, Dv) -> (B, T, H Dv): softmax(scale q k') v. */
 syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                             const syn_heads_options *how);
 

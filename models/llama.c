@@ -40,7 +40,7 @@ static syn_tensor rotated(syn_model *m, syn_tensor x, const syn_layer_norm *norm
                           const char *label) {
     x = syn_heads_split(m->ctx, x, syn__model_head_dim(m));
     if (norm->weight.id) x = syn__model_shared_norm(m, x, norm, label);
-    return syn__model_apply_rotary(m, x);
+    return syn__model_apply_rotary(m, x, 0);
 }
 
 syn_tensor syn__llama_attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {

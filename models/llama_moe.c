@@ -6,87 +6,32 @@
 struct moe_layer {
     struct llama_layer common; /* its MLP: only in layers without experts */
     syn__experts experts;
-    syn_layer_linear shared_gate, shared_up, shared_down; /* the shared expert */
-    syn_layer_linear shared_weight;                       /* (1, C), its gate */
 };
 
 #define COMMON(member) offsetof(struct moe_layer, common.member)
 #define IN(member)     offsetof(struct moe_layer, member)
-#define HIDDEN         SYN__DIM_HIDDEN
-#define WIDTH          SYN__DIM_EXPERT_INNER
-#define SHARED_WIDTH   SYN__DIM_SHARED_INNER
-#define NO_BIAS        SYN__NO_BIAS
-
-/* The rows of the experts under their names in checkpoints: those of the router and of the three
-   matrices. */
-#define EXPERT_ROWS(router_, gate_, up_, down_)                                                    \
-    {router_,          SYN__REPLICATED_LINEAR,   HIDDEN,                                           \
-     SYN__DIM_EXPERTS, .at = IN(experts.router), .flags = SYN__SPARSE | NO_BIAS},                  \
-        {gate_, SYN__EXPERTS_COLUMN, HIDDEN, WIDTH, .at = IN(experts.gate), .flags = SYN__SPARSE}, \
-        {up_, SYN__EXPERTS_COLUMN, HIDDEN, WIDTH, .at = IN(experts.up), .flags = SYN__SPARSE}, {   \
-        down_, SYN__EXPERTS_ROW, WIDTH, HIDDEN, .at = IN(experts.down),                            \
-                                                .flags = SYN__SPARSE | SYN__RESIDUAL               \
-    }
 
 static const syn__param_row mixtral_layer[] = {
     SYN__LLAMA_ATTENTION_ROWS(COMMON),
-    EXPERT_ROWS("block_sparse_moe.gate", "block_sparse_moe.experts.*.w1",
-                "block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2"),
+    SYN__EXPERTS_ROWS(IN(experts), "block_sparse_moe.gate", "block_sparse_moe.experts.*.w1",
+                      "block_sparse_moe.experts.*.w3", "block_sparse_moe.experts.*.w2"),
     {0}};
 
 static const syn__param_row qwen_layer[] = {
     SYN__LLAMA_ATTENTION_ROWS(COMMON),
     SYN__LLAMA_MLP_ROWS(COMMON, SYN__DENSE),
-    EXPERT_ROWS("mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj",
-                "mlp.experts.*.down_proj"),
-    {"mlp.shared_expert.gate_proj", SYN__COLUMN_LINEAR, HIDDEN, SHARED_WIDTH, .at = IN(shared_gate),
-     .flags = SYN__SPARSE | SYN__SHARED | NO_BIAS},
-    {"mlp.shared_expert.up_proj", SYN__COLUMN_LINEAR, HIDDEN, SHARED_WIDTH, .at = IN(shared_up),
-     .flags = SYN__SPARSE | SYN__SHARED | NO_BIAS},
-    {"mlp.shared_expert.down_proj", SYN__ROW_LINEAR, SHARED_WIDTH, HIDDEN, .at = IN(shared_down),
-     .flags = SYN__SPARSE | SYN__SHARED | NO_BIAS | SYN__RESIDUAL},
-    {"mlp.shared_expert_gate", SYN__REPLICATED_LINEAR, HIDDEN, SYN__DIM_ONE,
-     .at = IN(shared_weight), .flags = SYN__SPARSE | SYN__SHARED_GATE | NO_BIAS},
+    SYN__EXPERTS_ROWS(IN(experts), "mlp.gate", "mlp.experts.*.gate_proj", "mlp.experts.*.up_proj",
+                      "mlp.experts.*.down_proj"),
+    SYN__SHARED_EXPERT_ROWS(IN(experts), "mlp.shared_expert"),
+    {"mlp.shared_expert_gate", SYN__REPLICATED_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_ONE,
+     .at = IN(experts.shared_factor), .flags = SYN__SPARSE | SYN__SHARED_GATE | SYN__NO_BIAS},
     {0}};
 
 /* ---- computation ---- */
 
-/* x (B, T, C) -> (B, T, 1): the factor of the shared expert's output, a sigmoid. A router with one
-   expert computes it. */
-static syn_tensor shared_factor(syn_model *m, const struct moe_layer *l, syn_tensor x) {
-    static const syn_routing how = {
-        .k = 1, .score = SYN_SCORE_SIGMOID, .groups = 1, .top_groups = 1, .scale = 1};
-    const syn_spec shape = *syn_tensor_spec(m->ctx, x);
-    syn_tensor logits = syn_column_linear(m->ctx, x, &l->shared_weight, false, NULL, "gate");
-    syn_tensor chosen;
-    logits = syn_reshape(m->ctx, logits, (int64_t[]){-1, 1}, 2);
-    const syn_tensor factor = syn_route(m->ctx, logits, SYN_NO_BIAS, &how, &chosen);
-    return syn_reshape(m->ctx, syn_cast(m->ctx, factor, m->options.dtype),
-                       (int64_t[]){shape.dims[0], shape.dims[1], 1}, 3);
-}
-
-/* x (B, T, C) -> this rank's partial sum of the shared expert's output. */
-static syn_tensor shared_partial(syn_model *m, const struct moe_layer *l, syn_tensor x) {
-    syn_push_scope(m->ctx, "shared_expert");
-    syn_tensor y = syn__llama_gated(m, x, &l->shared_gate, &l->shared_up);
-    y = syn_row_linear_partial(m->ctx, y, &l->shared_down, m->options.tp, "down_proj");
-    if (m->config.experts.shared_gate) y = syn_mul(m->ctx, y, shared_factor(m, l, x));
-    syn_pop_scope(m->ctx);
-    return y;
-}
-
 static syn_tensor experts(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
-    const struct moe_layer *l = layer;
-    const bool shared = m->config.experts.shared_inner > 0, apart = syn__model_dispatches(m);
     (void)i;
-    syn_tensor y = {0}, z = {0};
-    if (apart) y = syn__experts_run(m, &l->experts, x); /* this rank's tokens */
-    if (!apart || shared) x = syn__model_enter(m, x);
-    if (!apart) y = syn__experts_run(m, &l->experts, x);
-    if (shared) z = shared_partial(m, l, x);
-    if (apart && shared) z = syn__model_reduce(m, z, SYN_NO_BIAS);
-    if (shared) y = syn_name(m->ctx, syn_add(m->ctx, y, z), "with_shared");
-    return apart ? y : syn__model_reduce(m, y, SYN_NO_BIAS);
+    return syn__experts_run(m, &((const struct moe_layer *)layer)->experts, x);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {

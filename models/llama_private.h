@@ -84,12 +84,16 @@ syn_tensor syn__llama_gated(syn_model *m, syn_tensor x, const syn_layer_linear *
         .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
         .rotary = SYN__ROTARY(1e4, 1), __VA_ARGS__                                          \
     }
-#define SYN__LLAMA_COMMON_ROWS                                                             \
+#define SYN__LLAMA_COMMON_ROWS                                                        \
+    SYN__LLAMA_SIZE_ROWS,                                                             \
+        SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD), \
+        SYN__LLAMA_OTHER_ROWS
+#define SYN__LLAMA_SIZE_ROWS                                                               \
     SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
         SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
-                     SYN__MAX_EMBD),                                                       \
-        SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD),      \
-        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                               \
+                     SYN__MAX_EMBD)
+#define SYN__LLAMA_OTHER_ROWS                                                              \
+    SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                                   \
         SYN__ROW_CUSTOM("hidden_act", 0, syn__llama_activation),                           \
         SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "models/family_private.h"
+#include "models/mla.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
@@ -169,6 +170,11 @@ static void make_rows(syn_model *m, const syn__param_row *row, int64_t layer, co
         case SYN__VOCAB_BIAS:
             *(syn_tensor *)member = table_of(m, row, name);
             break;
+        case SYN__BUFFER: {
+            const syn_spec spec = {SYN_F32, 1, {syn__family_dim(&m->config, row->to)}};
+            *(syn_tensor *)member = syn_buffer(m->ctx, name, &spec);
+            break;
+        }
         case SYN__BIAS_ALIAS:
         case SYN__IGNORED:
             break;
@@ -447,8 +453,9 @@ syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const
     return syn__model_count_positions(m, 0, batch, n, padding);
 }
 
-syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x) {
-    return syn_rope(m->ctx, x, m->positions, m->frequencies, syn__rotary_factor(&m->config));
+syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x, int64_t first) {
+    return syn_rope_at(m->ctx, x, m->positions, m->frequencies, syn__rotary_factor(&m->config),
+                       first, m->config.latent.interleaved);
 }
 
 void syn_model_set_dropout(syn_model *m, const syn_model_dropout *dropout) {
@@ -603,6 +610,7 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
                              .causal = syn_model_is_causal(&m->config),
                              .position = m->training ? 0 : m->position,
                              .window = window_of(m, i),
+                             .scale = syn__latent_scale(&m->config),
                              .mask = m->visible};
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);

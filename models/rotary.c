@@ -11,6 +11,7 @@
 /* ---- frequencies ---- */
 
 static int64_t rotary_elems(const syn_model_config *c) {
+    if (c->latent.kv > 0) return c->latent.rope;
     return (int64_t)((double)syn__model_config_head_dim(c) * c->rotary.part);
 }
 

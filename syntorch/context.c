@@ -55,6 +55,7 @@ void syn_ctx_free(syn_ctx *ctx) {
     syn__storages_free(&ctx->storages);
     if (ctx->device) ctx->backend->close(ctx->device);
     syn_free(ctx->params);
+    syn_free(ctx->buffers);
     syn_free(ctx->param_random);
     syn_free(ctx->param_names);
     syn_arena_free(&ctx->arena);

@@ -142,6 +142,10 @@ void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source);
    higher of dimension 0 (vocabulary padding) are zero. */
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed);
+/* Creates a buffer: a tensor that is stored with the parameters but not trained, such as the bias
+   of a router. It is whole on every rank, gets its values from the source of parameters, or zeros,
+   and needs a name of its own, too. */
+syn_tensor syn_buffer(syn_ctx *ctx, const char *name, const syn_spec *spec);
 /* ---- Parameters that are not always whole, for ZeRO 3 ---- */
 
 /* From now on, new parameters get no data: their buffers are freed, and syn_param_values computes
@@ -181,6 +185,9 @@ void syn_param_set_partial(syn_ctx *ctx, syn_tensor param);
 void syn_param_set_expert(syn_ctx *ctx, syn_tensor param);
 size_t syn_ctx_param_count(const syn_ctx *ctx);
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i);
+/* The buffers, numbered in order of creation. */
+size_t syn_ctx_buffer_count(const syn_ctx *ctx);
+syn_param_info syn_ctx_buffer(const syn_ctx *ctx, size_t i);
 /* Creates a tensor with a copy of `data`, which is in row-major order. On meta, data is ignored and
    may be NULL. */
 syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const void *data);

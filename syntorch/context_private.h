@@ -135,9 +135,10 @@ struct syn_ctx {
     } managed;
     syn_trace *trace;
     syn_storages storages;
-    syn_param_info *params; /* `name` is unused, because names are in the trace */
+    syn_param_info *params;  /* `name` is unused, because names are in the trace */
+    syn_param_info *buffers; /* see syn_buffer; likewise */
     syn__param_random *param_random;
-    size_t n_params, params_cap, param_random_cap;
+    size_t n_params, params_cap, param_random_cap, n_buffers, buffers_cap;
     bool *param_names; /* by text id: whether a parameter has this name */
     size_t param_names_cap;
     syn_param_source source; /* read NULL: random values */

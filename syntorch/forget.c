@@ -19,8 +19,8 @@ static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_te
     }
 }
 
-/* Removes parameters whose rows were dropped. The remaining parameters move up, and the entries of
-   gradients.leaves get their new indices. */
+/* Removes parameters and buffers whose rows were dropped. The remaining parameters move up, and the
+   entries of gradients.leaves get their new indices. */
 static void forget_params(syn_ctx *ctx) {
     size_t left = 0;
     for (size_t i = 0; i < ctx->n_params; i++) {
@@ -32,6 +32,10 @@ static void forget_params(syn_ctx *ctx) {
         ctx->params[left++] = ctx->params[i];
     }
     ctx->n_params = left;
+    left = 0;
+    for (size_t i = 0; i < ctx->n_buffers; i++)
+        if (syn__row(ctx, ctx->buffers[i].tensor)) ctx->buffers[left++] = ctx->buffers[i];
+    ctx->n_buffers = left;
     syn__renumber_param_names(ctx);
 }
 

@@ -108,8 +108,7 @@ size_t syn_ctx_param_count(const syn_ctx *ctx) {
     return ctx->n_params;
 }
 
-syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
-    syn_param_info info = ctx->params[i];
+static syn_param_info current(const syn_ctx *ctx, syn_param_info info) {
     const uint32_t row = syn__row(ctx, info.tensor), text = ctx->trace->tensors[row].name; /* + 1 */
     const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
@@ -118,6 +117,18 @@ syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     if (ctx->trace->tensors[current_row].flags & SYN_TENSOR_PARAM)
         info.tensor = syn__tensor(ctx, current_row);
     return info;
+}
+
+syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
+    return current(ctx, ctx->params[i]);
+}
+
+size_t syn_ctx_buffer_count(const syn_ctx *ctx) {
+    return ctx->n_buffers;
+}
+
+syn_param_info syn_ctx_buffer(const syn_ctx *ctx, size_t i) {
+    return current(ctx, ctx->buffers[i]);
 }
 
 void syn_param_set_partial(syn_ctx *ctx, syn_tensor param) {
@@ -196,9 +207,10 @@ static bool claim_name(syn_ctx *ctx, uint32_t text) {
 
 void syn__renumber_param_names(syn_ctx *ctx) {
     for (size_t i = 0; i < ctx->param_names_cap; i++) ctx->param_names[i] = false;
-    for (size_t i = 0; i < ctx->n_params; i++) {
-        const uint32_t row = syn__row(ctx, ctx->params[i].tensor);
-        ctx->param_names[ctx->trace->tensors[row].name - 1] = true;
+    for (size_t i = 0; i < ctx->n_params + ctx->n_buffers; i++) {
+        const syn_param_info *info =
+            i < ctx->n_params ? &ctx->params[i] : &ctx->buffers[i - ctx->n_params];
+        ctx->param_names[ctx->trace->tensors[syn__row(ctx, info->tensor)].name - 1] = true;
     }
 }
 
@@ -250,36 +262,63 @@ static syn_tensor create_evicted(syn_ctx *ctx, const syn_param_info *p) {
     return ctx->error.code == SYN_OK ? p->tensor : (syn_tensor){0};
 }
 
+/* Creates the tensor of a parameter or buffer, without values, and sets info->tensor and the name,
+   because texts move. Returns its row; 0: the context failed. */
+static uint32_t create(syn_ctx *ctx, syn_param_info *info, syn_operand *operand) {
+    uint32_t text;
+    syn_error err = {0};
+    if (ctx->error.code != SYN_OK) return 0;
+    if (check(info->name, &info->full, info->shard, &err) != SYN_OK) {
+        syn_ctx_fail(ctx, err.code, "%s", err.text);
+        return 0;
+    }
+    if (syn_intern_put(&ctx->trace->texts, info->name, strlen(info->name), &text, &ctx->error) !=
+            SYN_OK ||
+        !claim_name(ctx, text))
+        return 0;
+    info->name = syn_trace_text(ctx->trace, text);
+    *operand = (syn_operand){.spec = info->full};
+    operand->spec.dims[info->shard.axis] /= info->shard.count;
+    syn__contiguous_strides(operand);
+    const uint32_t row = syn__append_tensor(ctx, operand, 0, 0, SYN_TENSOR_PARAM, info->name);
+    if (!row || syn__alloc_data(ctx, row) != SYN_OK) return 0;
+    info->tensor = syn__tensor(ctx, row);
+    return row;
+}
+
+syn_tensor syn_buffer(syn_ctx *ctx, const char *name, const syn_spec *spec) {
+    syn_param_info info = {.name = name, .full = *spec, .shard = SYN_WHOLE, .valid_rows = -1};
+    syn_operand operand;
+    syn_error err = {0};
+    if (syn_grow(&ctx->buffers, &ctx->buffers_cap, ctx->n_buffers + 1, sizeof *ctx->buffers,
+                 &ctx->error) != SYN_OK)
+        return (syn_tensor){0};
+    const uint32_t row = create(ctx, &info, &operand);
+    if (!row) return (syn_tensor){0};
+    ctx->buffers[ctx->n_buffers++] = info;
+    const syn_status s =
+        set_values(ctx, &info, row, &operand, &(syn__param_random){.init = SYN_INIT_ZERO}, &err);
+    return s == SYN_OK ? info.tensor : syn_ctx_fail(ctx, s, "%s", err.text);
+}
+
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
     /* The copy of *full is necessary, because full may point into the trace, whose tables move as
        they grow. */
     syn_param_info info = {.name = name, .full = *full, .shard = shard, .valid_rows = valid_rows};
     const syn__param_random how = {init, std, seed};
-    uint32_t text;
-    if (ctx->error.code != SYN_OK) return (syn_tensor){0};
+    syn_operand operand;
     syn_error err = {0};
-    if (check(name, &info.full, shard, &err) != SYN_OK)
-        return syn_ctx_fail(ctx, err.code, "%s", err.text);
-    if (syn_intern_put(&ctx->trace->texts, name, strlen(name), &text, &ctx->error) != SYN_OK ||
-        !claim_name(ctx, text))
-        return (syn_tensor){0};
-    name = syn_trace_text(ctx->trace, text); /* texts move, too */
-    syn_operand operand = {.spec = info.full};
-    operand.spec.dims[shard.axis] /= shard.count;
-    syn__contiguous_strides(&operand);
     if (syn_grow(&ctx->params, &ctx->params_cap, ctx->n_params + 1, sizeof *ctx->params,
                  &ctx->error) != SYN_OK ||
         syn_grow(&ctx->param_random, &ctx->param_random_cap, ctx->n_params + 1,
                  sizeof *ctx->param_random, &ctx->error) != SYN_OK)
         return (syn_tensor){0};
-    const uint32_t row = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
-    if (!row || syn__alloc_data(ctx, row) != SYN_OK) return (syn_tensor){0};
+    const uint32_t row = create(ctx, &info, &operand);
+    if (!row) return (syn_tensor){0};
     if (shard.count > 1 && syn__shard_number(ctx->trace, shard, &ctx->trace->tensors[row].shard,
                                              &ctx->error) != SYN_OK)
         return (syn_tensor){0};
-    info.tensor = syn__tensor(ctx, row);
-    info.name = name;
     ctx->param_random[ctx->n_params] = how;
     ctx->params[ctx->n_params++] = info;
     if (ctx->managed.created_evicted) return create_evicted(ctx, &info);

@@ -74,9 +74,24 @@ static syn_spec shard_spec(const param *p) {
     return spec;
 }
 
+/* This rank's tensors to save: its parameters, then its buffers. */
+static size_t count_own(const saver *s) {
+    return syn_ctx_param_count(s->ctx) + syn_ctx_buffer_count(s->ctx);
+}
+
+static syn_param_info own(const saver *s, size_t i) {
+    const size_t params = syn_ctx_param_count(s->ctx);
+    return i < params ? syn_ctx_param(s->ctx, i) : syn_ctx_buffer(s->ctx, i - params);
+}
+
+/* The pieces that parameter i is divided into; NULL: it is whole, as buffers are. */
+static const syn_weights_pieces *pieces_of(const saver *s, size_t i) {
+    return i < syn_ctx_param_count(s->ctx) ? s->options->pieces : NULL;
+}
+
 static syn_status describe(param *out, const saver *s, size_t i, syn_error *err) {
-    const syn_weights_pieces *pieces = s->options->pieces;
-    const syn_param_info info = syn_ctx_param(s->ctx, i);
+    const syn_weights_pieces *pieces = pieces_of(s, i);
+    const syn_param_info info = own(s, i);
     *out = (param){.full = info.full, .shard = info.shard, .valid_rows = info.valid_rows};
     out->n = syn_spec_elems(syn_tensor_spec(s->ctx, info.tensor));
     if (pieces) pieces->range(pieces->user, i, &out->first, &out->n);
@@ -110,7 +125,7 @@ static syn_status add_piece(saver *s, const param *p, int32_t k, int32_t number,
 
 /* Lists this rank's parameters. The caller frees *list. */
 static syn_status list_own(const saver *s, param **list, syn_error *err) {
-    const size_t n = syn_ctx_param_count(s->ctx);
+    const size_t n = count_own(s);
     syn_status status = SYN_OK;
     *list = syn_calloc(n + 1, sizeof **list);
     if (!*list) return SYN_FAIL_NOMEM(err, n * sizeof **list, "a list of parameters");
@@ -121,7 +136,7 @@ static syn_status list_own(const saver *s, param **list, syn_error *err) {
 #define PARAM_WORDS (sizeof(param) / sizeof(int32_t))
 
 static syn_status send_list(const saver *s, syn_error *err) {
-    const int32_t n = (int32_t)syn_ctx_param_count(s->ctx);
+    const int32_t n = (int32_t)count_own(s);
     param *list;
     syn_status status = list_own(s, &list, err);
     if (status == SYN_OK) status = syn_comm_send(s->comm, &n, 1, SYN_I32, 0, TAG_LIST, err);
@@ -143,7 +158,7 @@ static syn_status collect(saver *s, syn_error *err) {
     syn_status status = SYN_OK;
     for (int32_t k = 0; k < s->n_ranks && status == SYN_OK; k++) {
         const int32_t rank = s->ranks[k];
-        int32_t n = (int32_t)syn_ctx_param_count(s->ctx);
+        int32_t n = (int32_t)count_own(s);
         param *list = NULL;
         status =
             rank == rank_of(s) ? list_own(s, &list, err) : receive_list(s, rank, &list, &n, err);
@@ -215,11 +230,11 @@ static syn_status make_buffers(saver *s, syn_error *err) {
             full_bytes = syn_spec_bytes(&s->params[i].full);
         if (syn_spec_bytes(&part) > shard_bytes) shard_bytes = syn_spec_bytes(&part);
     }
-    for (size_t i = 0; i < syn_ctx_param_count(s->ctx); i++) {
-        const syn_spec *own = syn_tensor_spec(s->ctx, syn_ctx_param(s->ctx, i).tensor);
-        if (syn_spec_bytes(own) > shard_bytes) shard_bytes = syn_spec_bytes(own);
-        if ((uint64_t)syn_spec_elems(own) > shard_elems)
-            shard_elems = (uint64_t)syn_spec_elems(own);
+    for (size_t i = 0; i < count_own(s); i++) {
+        const syn_spec *mine = syn_tensor_spec(s->ctx, own(s, i).tensor);
+        if (syn_spec_bytes(mine) > shard_bytes) shard_bytes = syn_spec_bytes(mine);
+        if ((uint64_t)syn_spec_elems(mine) > shard_elems)
+            shard_elems = (uint64_t)syn_spec_elems(mine);
     }
     s->shard = syn_malloc((size_t)shard_bytes);
     if (s->options->pieces) s->wide = syn_malloc((size_t)shard_elems * sizeof *s->wide);
@@ -344,8 +359,8 @@ static void scatter(const param *p, int index, const char *shard, char *full) {
 
 /* Copies this rank's piece of a parameter to `out`. */
 static syn_status read_piece(const saver *s, int32_t number, void *out, syn_error *err) {
-    const syn_weights_pieces *pieces = s->options->pieces;
-    const syn_tensor x = syn_ctx_param(s->ctx, (size_t)number).tensor;
+    const syn_weights_pieces *pieces = pieces_of(s, (size_t)number);
+    const syn_tensor x = own(s, (size_t)number).tensor;
     const syn_spec *spec = syn_tensor_spec(s->ctx, x);
     int64_t first, n;
     if (!pieces) {

@@ -13,11 +13,11 @@ static void test_parameters(void) {
     static const struct {
         const char *name;
         int64_t params;
-    } models[] = {{"mixtral-8x7b", 46702792704},
-                  {"mixtral-8x22b", 140620634112},
-                  {"qwen2-57b-a14b", 57408658944},
-                  {"qwen3-30b-a3b", 30532122624},
-                  {"qwen3-235b-a22b", 235093634560}};
+    } models[] = {{"mixtral-8x7b", 46702792704},     {"mixtral-8x22b", 140620634112},
+                  {"qwen2-57b-a14b", 57408658944},   {"qwen3-30b-a3b", 30532122624},
+                  {"qwen3-235b-a22b", 235093634560}, {"deepseek-v2-lite", 15706484224},
+                  {"deepseek-v2", 235741434880},     {"deepseek-v3", 671026404352},
+                  {"kimi-k2", 1026408209408}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         syn_model_config c;
         syn_error err = {0};

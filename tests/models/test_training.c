@@ -398,6 +398,8 @@ static const checkpoint llamas[] = {
     {"tiny_mixtral", &syn_mixtral_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen2_moe", &syn_qwen2_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
+    {"tiny_deepseek_v2", &syn_deepseek_v2_family, SYN_F32, "model.", false, 0},
+    {"tiny_deepseek_v3", &syn_deepseek_v3_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -511,6 +513,8 @@ static void test_experts(void) {
     check_some_shapes("tiny_mixtral", "training_mixtral.safetensors", 2);
     check_some_shapes("tiny_qwen2_moe", "training_qwen2_moe.safetensors", 2);
     check_some_shapes("tiny_qwen3_moe", "training_qwen3_moe.safetensors", 2);
+    check_some_shapes("tiny_deepseek_v2", "training_deepseek_v2.safetensors", 2);
+    check_some_shapes("tiny_deepseek_v3", "training_deepseek_v3.safetensors", 2);
 }
 
 static void test_masks(void) {

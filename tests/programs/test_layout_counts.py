@@ -155,7 +155,7 @@ def compare(runs, x, program):
         same(f"{x}, stage {i}", traced(runs, i * x.tp * x.dp), want, x, x.vp - 1)
 
 
-Sparse = collections.namedtuple("Sparse", "tp pp dp ep zero m layers h experts k")
+Sparse = collections.namedtuple("Sparse", "tp pp dp ep zero m layers h experts k latent dense")
 
 
 def choose_sparse(dice):
@@ -164,19 +164,49 @@ def choose_sparse(dice):
         x = Sparse(dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 2, 4)), dice.choice((1, 2, 4, 8)),
                    dice.choice((1, 2, 4, 8)), dice.choice((0, 0, 1, 2)), dice.choice((4, 8)),
                    dice.choice((4, 8)), dice.choice((64, 128)), dice.choice((4, 8, 16)),
-                   dice.choice((1, 2, 3)))
+                   dice.choice((1, 2, 3)), dice.choice((None, None, 0, 24)), dice.choice((0, 1)))
+        if x.latent is None:
+            x = x._replace(dense=0)
         if x.tp * x.dp % x.ep or x.experts % x.ep or x.tp * x.pp * x.dp > 32 or x.tp * x.ep == 1:
             continue
         if x.zero == 0 or (x.dp > 1 and x.tp * x.dp > x.ep):
             return x
 
 
+def sparse_model(x):
+    """The configuration of a Mixtral or, with x.latent, the size of the queries' latent (0: none),
+    a DeepSeek-V3; and expect2.py's."""
+    config = {"model_type": "mixtral", "num_hidden_layers": x.layers, "hidden_size": x.h,
+              "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 96,
+              "num_local_experts": x.experts, "num_experts_per_tok": x.k, "vocab_size": VOCAB,
+              "max_position_embeddings": POSITIONS}
+    shape = (f"L={x.layers},h={x.h},a=4,kv=4,dh={x.h // 4},f=96,fe=96,V={VOCAB},E={x.experts},"
+             f"k={x.k}")
+    if x.latent is None:
+        return config, shape
+    del config["num_local_experts"]
+    config.update({"model_type": "deepseek_v3", "n_routed_experts": x.experts, "n_group": 1,
+                   "topk_group": 1, "moe_intermediate_size": 96, "n_shared_experts": 2,
+                   "first_k_dense_replace": x.dense, "q_lora_rank": x.latent or None,
+                   "kv_lora_rank": 20, "qk_nope_head_dim": 12, "qk_rope_head_dim": 6,
+                   "v_head_dim": 10})
+    return config, shape + (f",fs=192,dense={x.dense},ql={x.latent},kvl=20,nope=12,rope=6,vd=10")
+
+
+def replicated(x, stage):
+    """The number of parameters of a stage's layers that all tensor-parallel ranks have: norms,
+    routers, and the projections to latents with their norms."""
+    per = x.layers // x.pp
+    routers = sum(i >= x.dense for i in range(stage * per, (stage + 1) * per))
+    n = per * 2 * x.h + routers * x.experts * x.h
+    if x.latent is not None:
+        n += per * (x.h * (20 + 6) + 20 + x.latent * (x.h + 1))
+    return n + (x.h if stage == x.pp - 1 else 0)
+
+
 def compare_sparse(runs, x):
-    runs.configure("model", {"model_type": "mixtral", "num_hidden_layers": x.layers,
-                             "hidden_size": x.h, "num_attention_heads": 4, "num_key_value_heads": 4,
-                             "intermediate_size": 96, "num_local_experts": x.experts,
-                             "num_experts_per_tok": x.k, "vocab_size": VOCAB,
-                             "max_position_embeddings": POSITIONS})
+    config, shape = sparse_model(x)
+    runs.configure("model", config)
     both = ["--tp", str(x.tp), "--pp", str(x.pp), "--ep", str(x.ep), "--etp", "1", "--micro-batch",
             "2", "--global-batch", str(2 * x.m * x.dp)]
     both += (["--sp"] if x.tp > 1 else []) + (["--zero", str(x.zero)] if x.zero else [])
@@ -188,17 +218,19 @@ def compare_sparse(runs, x):
         cwd=runs.folder, capture_output=True, text=True)
     if not check(done.returncode == 0, f"{x}: {done.stderr}"):
         return
-    shape = (f"L={x.layers},h={x.h},a=4,kv=4,dh={x.h // 4},f=96,fe=96,V={VOCAB},E={x.experts},"
-             f"k={x.k}")
     theirs = [*both, "--dp", str(x.dp), "--model", "mixtral-8x7b", "--set", shape, "--seq",
               str(TOKENS), "--vocab-multiple", "1", "--flash"]
     size = {"tp": x.tp, "dp_cp": x.dp, "model": x.tp * x.pp, "world": x.tp * x.pp * x.dp,
             "ep": x.ep, "edp": x.tp * x.dp // x.ep, "tp_ep": x.ep, "tp_ep_pp": x.ep * x.pp}
     for i, stage in enumerate(stages_of(theirs)):
         want = wanted(stage, size)
-        if x.zero == 2 and x.tp > 1:  # norms and routers, and the final norm, once per step
-            late = x.layers // x.pp * (2 + x.experts) * x.h + (x.h if i == x.pp - 1 else 0)
-            want[0]["reduce_scatter", x.dp] -= (x.m - 1) * 4 * late
+        if x.zero == 2 and x.tp > 1:  # once per step
+            want[0]["reduce_scatter", x.dp] -= (x.m - 1) * 4 * replicated(x, i)
+        if x.latent == 0 and x.tp > 1:  # expect2.py omits the gathers of the queries' input
+            for kind, times in (("all_gather", 2), ("reduce_scatter", 1)):
+                n = times * x.m * x.layers // x.pp
+                want[0][kind, x.tp] += n * 2 * TOKENS * x.h * 2
+                want[1][kind, x.tp] += n
         same(f"{x}, stage {i}", traced(runs, i * x.tp * x.dp), want, x)
 
 

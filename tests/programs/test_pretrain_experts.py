@@ -13,13 +13,21 @@ from checks import check, finish  # noqa: E402
 from pretrain_runs import LLAMA, MPIRUN, Runs, launcher, losses  # noqa: E402
 
 COMMON = {**LLAMA, "num_hidden_layers": 4, "max_position_embeddings": 64}
+LATENT = {**COMMON, "num_key_value_heads": 4, "kv_lora_rank": 12, "q_lora_rank": 20,
+          "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 8,
+          "n_shared_experts": 1, "num_experts_per_tok": 3, "moe_intermediate_size": 16,
+          "n_group": 4, "topk_group": 2}
 MODELS = {"qwen": {**COMMON, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
                    "moe_intermediate_size": 24, "norm_topk_prob": True, "head_dim": 8,
                    "mlp_only_layers": [1]},
           "shared": {**COMMON, "model_type": "qwen2_moe", "num_experts": 4,
                      "num_experts_per_tok": 3, "moe_intermediate_size": 16,
                      "shared_expert_intermediate_size": 32},
-          "mixtral": {**COMMON, "model_type": "mixtral", "num_local_experts": 4}}
+          "mixtral": {**COMMON, "model_type": "mixtral", "num_local_experts": 4},
+          "v3": {**LATENT, "model_type": "deepseek_v3", "first_k_dense_replace": 1},
+          "v2": {**LATENT, "model_type": "deepseek_v2", "q_lora_rank": None},
+          # Without experts, tensor parallelism also works without sequence parallelism.
+          "latent": {**LATENT, "model_type": "deepseek_v3", "first_k_dense_replace": 4}}
 STEPS = ["--max-seq-length", "64", "--max-steps", "4", "--learning-rate", "3e-3", "--skip-eval"]
 # Each layout has 8 samples per step: microbatches of `batch` samples.
 LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
@@ -37,7 +45,9 @@ LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
 
 
 def as_one_rank(runs):
-    for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8])):
+    tensor = [(8, "--num-gpus 2 --tp 2"), (4, "--num-gpus 4 --tp 2 --activation-recompute selective")]
+    for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8]),
+                          ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor)):
         one, _ = runs.train(name, *STEPS, "--batch-size", "8")
         for batch, layout in layouts:
             got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())

@@ -9,7 +9,8 @@ scripts in this folder. The models vary in
 
 * numbers of heads and of key heads, also fewer key heads than ranks, and sizes of heads
 * biases, tied heads, dtypes and shards
-* numbers and widths of experts, layers without experts, and a shared expert
+* numbers and widths of experts, layers without experts, shared experts, and groups of experts
+* sizes of latents, and of the parts of heads
 * sliding windows: on some or all layers, shorter than the prompt, or exceeded during generation
 * rotary embeddings of each type, as transformers 5 or 4 writes them, beyond the lengths they name
 * other configuration keys of transformers 4
@@ -33,7 +34,7 @@ import transformers
 
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "gpt_neox": "GPTNeoX", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe",
-         "qwen3_moe": "Qwen3Moe"}
+         "qwen3_moe": "Qwen3Moe", "deepseek_v2": "DeepseekV2", "deepseek_v3": "DeepseekV3"}
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
@@ -93,6 +94,34 @@ def draw_experts(rng, c, family):
     return c
 
 
+def draw_deepseek(rng, c, heads, family):
+    """Returns the same configuration with latent attention, and experts in all but the first
+    layers."""
+    groups = rng.choice([1, 1, 2, 4])
+    each = rng.choice([2, 3, 4])
+    top = rng.randint(1, groups)
+    more = dict(
+        num_key_value_heads=heads, kv_lora_rank=rng.choice([4, 12, 32]),
+        q_lora_rank=rng.choice([None, 6, 24]), qk_nope_head_dim=rng.choice([1, 5, 8, 16]),
+        qk_rope_head_dim=rng.choice([2, 4, 8] if c["rope_parameters"]["rope_type"] != "dynamic"
+                                    else [4, 8]), v_head_dim=rng.choice([3, 8, 24]),
+        n_routed_experts=groups * each, n_group=groups, topk_group=top,
+        num_experts_per_tok=rng.randint(1, top * each), n_shared_experts=rng.randint(1, 2),
+        moe_intermediate_size=4 * rng.randint(1, 12), first_k_dense_replace=rng.randint(0, 2),
+        routed_scaling_factor=rng.choice([1.0, 2.5]), attention_bias=rng.random() < 0.3)
+    if family == "deepseek_v2":
+        more["topk_method"] = rng.choice(["greedy", "group_limited_greedy"])
+    else:
+        more["norm_topk_prob"] = rng.random() < 0.7
+        more["rope_interleave"] = rng.random() < 0.7
+    c = {**c, **more}
+    widths = [c["intermediate_size"], c["moe_intermediate_size"],
+              c["moe_intermediate_size"] * c["n_shared_experts"]]
+    ranks = [n for n in (1, 2, 3, 4, 6, 8)
+             if heads % n == 0 and all(width % n == 0 for width in widths)]
+    return family, c, rng.choice(ranks)
+
+
 def draw(rng):
     """Draws a configuration. Returns the family, the arguments of its class, and the number of
     ranks."""
@@ -110,6 +139,8 @@ def draw(rng):
              rope_parameters=rope(rng, positions), bos_token_id=None, eos_token_id=None)
     if family == "gpt_neox":
         return draw_neox(rng, c, heads)
+    if family.startswith("deepseek"):
+        return draw_deepseek(rng, c, heads, family)
     sparse = family in ("mixtral", "qwen2_moe", "qwen3_moe")
     fixed = family.startswith("qwen3") or family == "mixtral"
     if fixed or (not family.startswith("qwen2") and rng.random() < 0.4):
@@ -142,6 +173,9 @@ def fill(model, seed):
             x = torch.randn(w.shape, generator=g)
             w.copy_(1 + 0.2 * x if "norm" in name else x / w.shape[-1] ** 0.5 if w.dim() > 1
                     else 0.2 * x)
+        for name, w in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                w.copy_(0.3 * torch.randn(w.shape, generator=g))
     return model.eval()
 
 

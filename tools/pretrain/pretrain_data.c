@@ -73,7 +73,7 @@ static syn_status check_model(pretrain *run, syn_error *err) {
             run->config.name);
     const syn_plan *plan = &run->launch.parallel;
     SYN_TRY(syn_model_plan_check(&run->config, plan, err));
-    if (run->config.experts.n > 0 && plan->tp > 1 && !plan->sp)
+    if (syn_model_has_experts(&run->config) && plan->tp > 1 && !plan->sp)
         return SYN_FAIL(
             err, SYN_E_INVALID,
             "training experts with --tp %d needs --sp: each tensor-parallel rank routes "

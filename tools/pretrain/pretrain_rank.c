@@ -100,7 +100,7 @@ static syn_status number_units(pretrain_worker *r, int32_t chunks, syn_trainer_o
 /* Whether experts are divided in another way than the other layers. */
 static bool has_experts(const pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
-    return run->config.experts.n > 0 && (plan->ep > 1 || plan->etp != plan->tp);
+    return syn_model_has_experts(&run->config) && (plan->ep > 1 || plan->etp != plan->tp);
 }
 
 static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *shape,

@@ -40,35 +40,40 @@ static int64_t balanced(int64_t pairs, int64_t expert, int64_t experts, int64_t 
     return pairs / experts + (slot < pairs % experts);
 }
 
-/* counts (members, experts): the rows of each member for each expert. Reads them; without data,
-   computes balanced ones. The caller frees the result. */
-static int64_t *read_counts(syn_model *m, syn_tensor counts, int64_t members, int64_t pairs) {
-    const int64_t experts = m->config.experts.n;
-    const size_t n = (size_t)(members * experts);
-    int64_t *all = syn_malloc(n * sizeof *all);
-    if (!all) {
-        syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
-        return NULL;
+/* Without data, all members have the same balanced numbers of rows. */
+static void exchange_balanced(const syn_model *m, int64_t pairs, exchange *x) {
+    const syn_group *ep = m->options.ep;
+    const int64_t experts = m->config.experts.n, each = experts / ep->size;
+    for (int64_t i = 0; i < ep->size; i++) {
+        x->to[i] = 0;
+        for (int64_t e = 0; e < each; e++)
+            x->to[i] += balanced(pairs, i * each + e, experts, ep->size);
     }
-    if (!syn_ctx_has_data(m->ctx)) {
-        for (size_t i = 0; i < n; i++)
-            all[i] = balanced(pairs, (int64_t)i % experts, experts, members);
-    } else if (syn_tensor_read(m->ctx, counts, all, n * sizeof *all) != SYN_OK) {
-        syn_free(all);
-        return NULL;
-    }
-    return all;
+    for (int32_t i = 0; i < ep->size; i++) x->from[i] = x->to[ep->index];
+    x->rows = x->to[ep->index] * ep->size;
 }
 
-/* Computes the rows that the members exchange. x->to has space for twice as many numbers as there
-   are members. */
+/* Computes the rows that the members exchange. counts (members, experts): the rows of each member
+   for each expert. x->to has space for twice as many numbers as there are members. */
 static bool plan_exchange(syn_model *m, syn_tensor counts, int64_t pairs, exchange *x) {
     const syn_group *ep = m->options.ep;
     const int64_t experts = m->config.experts.n, each = experts / ep->size;
-    int64_t *all = read_counts(m, counts, ep->size, pairs);
-    if (!all) return false;
+    const size_t bytes = (size_t)(ep->size * experts) * sizeof(int64_t);
     x->from = x->to + ep->size;
     x->rows = 0;
+    if (!syn_ctx_has_data(m->ctx)) {
+        exchange_balanced(m, pairs, x);
+        return true;
+    }
+    int64_t *all = syn_malloc(bytes);
+    if (!all) {
+        syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+        return false;
+    }
+    if (syn_tensor_read(m->ctx, counts, all, bytes) != SYN_OK) {
+        syn_free(all);
+        return false;
+    }
     for (int32_t i = 0; i < ep->size; i++) {
         x->to[i] = x->from[i] = 0;
         for (int64_t e = 0; e < each; e++) {

@@ -45,7 +45,8 @@ LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
 
 
 def as_one_rank(runs):
-    tensor = [(8, "--num-gpus 2 --tp 2"), (4, "--num-gpus 4 --tp 2 --activation-recompute selective")]
+    tensor = [(8, "--num-gpus 2 --tp 2"),
+              (4, "--num-gpus 4 --tp 2 --activation-recompute selective")]
     for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8]),
                           ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor)):
         one, _ = runs.train(name, *STEPS, "--batch-size", "8")

@@ -54,6 +54,7 @@ static void prepare_messages(void) {
 
 syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t ranks, int64_t tp,
                          syn_error *err) {
+    const syn_schedule usual = o->vp > 1 ? SYN_SCHEDULE_INTERLEAVED : SYN_SCHEDULE_1F1B;
     *plan = (syn_plan){.ranks = (int32_t)ranks,
                        .tp = (int32_t)tp,
                        .pp = (int32_t)o->pp,
@@ -65,7 +66,7 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t rank
                        .zero = (int32_t)o->zero,
                        .hsdp = (int32_t)o->hsdp,
                        .sp = o->sp,
-                       .schedule = (syn_schedule)o->schedule};
+                       .schedule = o->schedule < 0 ? usual : (syn_schedule)o->schedule};
     if (o->pp > 1) prepare_messages();
     if (o->rank_order) SYN_TRY(find_order(&plan->order, o->rank_order, err));
     return syn_plan_complete(plan, err);

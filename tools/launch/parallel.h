@@ -8,7 +8,7 @@
 /* Degrees of parallelism; 0: not given. */
 typedef struct parallel_options {
     int64_t pp, vp, microbatch_group, cp, ep, etp, zero, hsdp;
-    int schedule;           /* syn_schedule */
+    int schedule;           /* syn_schedule; -1: interleaved with vp, otherwise 1F1B */
     const char *rank_order; /* such as "tp-dp-pp"; NULL: not given */
     bool sp;
 } parallel_options;

@@ -59,14 +59,14 @@
          CLI_CHOICE,                                                                               \
          &pretrain_given.parallel.schedule,                                                        \
          "1f1b|gpipe|interleaved|zb-h1",                                                           \
-         "order of the microbatches in a pipeline",                                                \
+         "order of the microbatches in a pipeline; default: interleaved with --vp, otherwise 1f1b",                                                \
          0,                                                                                        \
          0},                                                                                       \
         {"vp",                                                                                     \
          CLI_INT,                                                                                  \
          &pretrain_given.parallel.vp,                                                              \
          "N",                                                                                      \
-         "interleaved schedule: chunks of layers per pipeline stage [1]",                          \
+         "chunks of layers per pipeline stage, for the interleaved schedule [1]",                          \
          1,                                                                                        \
          65535},                                                                                   \
         {"microbatch_group",                                                                       \

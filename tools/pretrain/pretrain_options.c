@@ -8,6 +8,7 @@
 #include "tools/pretrain/pretrain.h"
 
 pretrain_args pretrain_given = {.device = "cpu",
+                                .parallel = {.schedule = -1},
                                 .out_dir = "outputs",
                                 .trace_name = "trace",
                                 .batch_size = 4,

@@ -231,36 +231,53 @@ syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, 
     return syn_causal_loss_masked(m, tokens, SYN_NO_MASK, targets, weight);
 }
 
-syn_tensor syn__causal_sequences(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor places,
-                                 syn_mark mark) {
-    const int64_t position = m->position;
-    const syn_tensor visible = m->visible, positions = m->positions;
+/* The state that training replaces for its sequences. */
+typedef struct sequences {
+    int64_t position;
+    syn_tensor visible, positions;
+} sequences;
+
+static sequences begin_sequences(syn_model *m, syn_tensor mask, syn_tensor places) {
+    const sequences before = {m->position, m->visible, m->positions};
     m->training = true;
     m->position = 0;
     m->visible = mask;
     m->positions = places;
+    return before;
+}
+
+static void end_sequences(syn_model *m, sequences before) {
+    m->training = false;
+    m->position = before.position;
+    m->visible = before.visible;
+    m->positions = before.positions;
+}
+
+syn_tensor syn__causal_sequences(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor places,
+                                 syn_mark mark) {
+    const sequences before = begin_sequences(m, mask, places);
     if (m->part.embed) x = m->config.family->embed(m, x);
     x = syn__model_layers(m, x, mark);
-    m->training = false;
-    m->position = position;
-    m->visible = visible;
-    m->positions = positions;
+    end_sequences(m, before);
     return x;
 }
 
-/* x (B, T, C) -> logits of this rank's shard of the vocabulary, (B T, V/tp). With sequence
-   parallelism the tokens are gathered along T, before they become rows. */
+static syn_tensor as_rows(syn_model *m, syn_tensor x) {
+    const int64_t rows[2] = {-1, m->config.n_embd};
+    return syn_tensor_spec(m->ctx, x)->rank == 2 ? x : syn_reshape(m->ctx, x, rows, 2);
+}
+
+/* Normalized x (B, T, C) or (B T, C) -> logits of this rank's shard of the vocabulary, (B T, V/tp).
+   With sequence parallelism the tokens are gathered along T, before they become rows. */
 static syn_tensor training_logits(syn_model *m, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
-    const int64_t rows[2] = {-1, m->config.n_embd};
-    if (!m->cut) return syn__causal_logits(m, syn__causal_norm(m, syn_reshape(ctx, x, rows, 2)));
-    x = syn__model_enter(m, syn__causal_norm(m, x));
-    x = syn_vocab_logits(ctx, x, words(m), SYN_NO_BIAS, NULL, "lm_head");
+    if (!m->cut) return syn__causal_logits(m, as_rows(m, x));
+    x = syn_vocab_logits(ctx, syn__model_enter(m, x), words(m), SYN_NO_BIAS, NULL, "lm_head");
     const int64_t flat[2] = {-1, syn_tensor_dim(ctx, x, 2)};
     return syn_reshape(ctx, x, flat, 2);
 }
 
-/* x (B, T, C), the output of the last layer -> the loss. */
+/* Normalized x, as above -> the loss. */
 static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
     const int64_t flat[1] = {-1};
@@ -274,19 +291,108 @@ static syn_tensor loss_of(syn_model *m, syn_tensor x, syn_tensor targets, syn_te
     return x;
 }
 
-syn_tensor syn_causal_stage(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor targets,
-                            syn_tensor weight) {
+/* x (B, T, C), the output of the last layer -> normalized: (B, T, C), or (B T, C) if only the head
+   reads it. */
+static syn_tensor final_norm(syn_model *m, syn_tensor x) {
+    if (!m->cut && m->part.mtp == 0) x = as_rows(m, x);
+    syn_push_scope(m->ctx, m->config.family->head_scope);
+    x = syn__causal_norm(m, x);
+    syn_pop_scope(m->ctx);
+    return x;
+}
+
+/* ---- multi-token prediction ---- */
+
+/* ids (B, T): each row moved left by one place, with `fill` at its end. */
+static syn_tensor shift(syn_model *m, syn_tensor ids, int32_t fill, const char *label) {
     syn_ctx *ctx = m->ctx;
-    if (!can_train(m, x) || (m->part.head && !check_targets(m, x, targets))) return (syn_tensor){0};
+    const int64_t batch = syn_tensor_dim(ctx, ids, 0), n = syn_tensor_dim(ctx, ids, 1);
+    const syn_spec column = {SYN_I32, 2, {batch, 1}};
+    int32_t *last = syn_ctx_has_data(ctx) ? syn_malloc((size_t)batch * sizeof *last) : NULL;
+    if (syn_ctx_has_data(ctx) && !last)
+        return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the last tokens of a batch");
+    for (int64_t b = 0; last && b < batch; b++) last[b] = fill;
+    const syn_tensor both[2] = {syn_slice(ctx, ids, 1, 1, n - 1),
+                                syn_input(ctx, label, &column, last)};
+    syn_free(last);
+    return syn_name(ctx, syn_concat(ctx, both, 2, 1), label);
+}
+
+/* x, the normalized hidden states (B, T, C) of the layers before; tokens, those that follow each
+   position -> the hidden states of layer k for multi-token prediction. */
+static syn_tensor mtp_layer(syn_model *m, int64_t k, syn_tensor x, syn_tensor tokens) {
+    syn_ctx *ctx = m->ctx;
+    const syn__mtp *l = &m->mtp[k];
+    syn_tensor both[2] = {syn__model_embed(m, m->mtp_tokens, tokens), x};
+    both[0] = syn__model_norm(m, both[0], &l->token_norm, "enorm");
+    both[1] = syn__model_norm(m, both[1], &l->hidden_norm, "hnorm");
+    x = syn__model_enter(m, syn_concat(ctx, both, 2, 2));
+    x = syn_column_linear(ctx, x, &l->proj, false, NULL, "eh_proj");
+    if (syn__model_tp(m) > 1) x = syn_all_gather(ctx, x, -1, m->options.tp);
+    return syn__model_layer(m, m->part.n_layers + k, syn__model_cut(m, x));
+}
+
+/* Adds the losses of multi-token prediction to `loss`. x: normalized hidden states (B, T, C). */
+static syn_tensor add_mtp_losses(syn_model *m, syn_tensor loss, syn_tensor x, syn_tensor tokens,
+                                 syn_tensor targets, syn_tensor weight) {
+    syn_ctx *ctx = m->ctx;
+    const double factor = 0.1 / (double)m->part.mtp;
+    const int64_t one[1] = {1};
+    syn_push_scope(ctx, "mtp");
+    for (int64_t k = 0; k < m->part.mtp && syn_ctx_status(ctx) == SYN_OK; k++) {
+        tokens = shift(m, tokens, 0, "tokens");
+        targets = shift(m, targets, SYN_IGNORED_TARGET, "targets");
+        x = syn__model_norm(m, mtp_layer(m, k, x, tokens), &m->mtp[k].norm, "norm");
+        syn_tensor more = syn_reshape(ctx, loss_of(m, x, targets, weight), one, 1);
+        more = syn_reshape(ctx, syn_scale(ctx, more, factor), one, 0); /* scale needs a dimension */
+        loss = syn_name(ctx, syn_add(ctx, loss, more), "loss");
+    }
+    syn_pop_scope(ctx);
+    return loss;
+}
+
+/* Whether the part can predict several tokens. If not, the context fails. */
+static bool check_mtp(syn_model *m, syn_tensor x, syn_tensor tokens) {
+    if (m->part.mtp == 0) return true;
+    if (tokens.id && syn__model_tokens(m, x) > m->part.mtp) return true;
+    syn_ctx_fail(
+        m->ctx, SYN_E_INVALID,
+        "multi-token prediction with %lld layers needs the tokens of sequences of at least "
+        "%lld tokens",
+        (long long)m->part.mtp, (long long)m->part.mtp + 1);
+    return false;
+}
+
+/* ---- stages ---- */
+
+syn_tensor syn_causal_stage_mtp(syn_model *m, syn_tensor x, syn_tensor tokens, syn_tensor mask,
+                                syn_tensor targets, syn_tensor weight) {
+    syn_ctx *ctx = m->ctx;
+    if (!can_train(m, x) || (m->part.head && !check_targets(m, x, targets)) ||
+        !check_mtp(m, x, tokens))
+        return (syn_tensor){0};
     const int64_t n = syn__model_tokens(m, x);
     syn__model_set_frequencies(m, n);
     /* Created before the mark, because backward may run a layer again. */
     const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);
     const syn_mark mark = syn_ctx_mark(ctx);
     x = syn__causal_sequences(m, x, mask, places, mark);
-    if (m->part.head) x = loss_of(m, x, targets, weight);
+    if (m->part.head) {
+        const syn_tensor hidden = final_norm(m, x);
+        x = loss_of(m, hidden, targets, weight);
+        if (m->part.mtp > 0) {
+            const sequences before = begin_sequences(m, mask, places);
+            x = add_mtp_losses(m, x, hidden, tokens, targets, weight);
+            end_sequences(m, before);
+        }
+    }
     syn_release(ctx, mark, &x, 1);
     return x;
+}
+
+syn_tensor syn_causal_stage(syn_model *m, syn_tensor x, syn_tensor mask, syn_tensor targets,
+                            syn_tensor weight) {
+    return syn_causal_stage_mtp(m, x, m->part.embed ? x : (syn_tensor){0}, mask, targets, weight);
 }
 
 syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor mask,

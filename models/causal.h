@@ -41,6 +41,11 @@ syn_tensor syn_causal_loss_masked(syn_model *model, syn_tensor tokens, syn_tenso
    mask: as above, or SYN_NO_MASK. */
 syn_tensor syn_causal_stage(syn_model *model, syn_tensor x, syn_tensor mask, syn_tensor targets,
                             syn_tensor weight);
+/* The same for a part that may have layers for multi-token prediction (syn_model_part.mtp), which
+   need the tokens (B, T) i32, whatever x is. Layer k predicts the token after the next k + 1
+   tokens. Its loss is multiplied by 0.1 / mtp and added, as in Megatron-LM. */
+syn_tensor syn_causal_stage_mtp(syn_model *model, syn_tensor x, syn_tensor tokens, syn_tensor mask,
+                                syn_tensor targets, syn_tensor weight);
 /* Number of tokens in the caches. */
 int64_t syn_causal_position(const syn_model *model);
 

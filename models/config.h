@@ -168,7 +168,8 @@ syn_status syn_model_plan_check(const syn_model_config *config, const syn_plan *
    divide. */
 syn_status syn_model_config_check(const syn_model_config *config, int tp,
                                   syn_error *err) SYN_MUST_USE;
-/* Number of parameters of the whole model with these heads. */
+/* Number of parameters of the whole model with these heads, without layers for multi-token
+   prediction. */
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
 /* The maximum sequence length: n_positions, or more if scaled rotary embeddings allow more. */
 int64_t syn_model_max_tokens(const syn_model_config *config);

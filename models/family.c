@@ -17,6 +17,15 @@ const syn_model_family *syn__family(size_t i) {
     return families[i];
 }
 
+/* Named as in DeepSeek-V3's checkpoint. */
+const syn__param_row syn__mtp_rows[] = {
+    {"enorm", SYN__RMS_NORM, 0, SYN__DIM_HIDDEN, .at = offsetof(syn__mtp, token_norm)},
+    {"hnorm", SYN__RMS_NORM, 0, SYN__DIM_HIDDEN, .at = offsetof(syn__mtp, hidden_norm)},
+    {"eh_proj", SYN__COLUMN_LINEAR, SYN__DIM_TWO_HIDDEN, SYN__DIM_HIDDEN,
+     .at = offsetof(syn__mtp, proj), .flags = SYN__NO_BIAS},
+    {"shared_head.norm", SYN__RMS_NORM, 0, SYN__DIM_HIDDEN, .at = offsetof(syn__mtp, norm)},
+    {0}};
+
 /* ---- names ---- */
 
 static bool is_called(const char *name, const char *stem, const char *end) {
@@ -73,7 +82,10 @@ static const char *in_layer(const syn_model_family *f, const char *name) {
 
 const syn__param_row *syn__family_row(const syn_model_family *f, const char *parameter) {
     const char *rest = in_layer(f, parameter);
-    if (rest) return find(f->layer_rows, rest);
+    if (rest) {
+        const syn__param_row *row = find(f->layer_rows, rest);
+        return row ? row : find(syn__mtp_rows, rest);
+    }
     const syn__param_row *row = find(f->embed_rows, parameter);
     return row ? row : find(f->head_rows, parameter);
 }
@@ -90,6 +102,13 @@ const syn__param_row *syn__family_alias_row(const syn_model_family *f, const cha
     for (const syn__param_row *row = f->head_rows; row->name; row++)
         if (row->kind == SYN__BIAS_ALIAS && is_called(parameter, row->tied, ".bias")) return row;
     return NULL;
+}
+
+const char *syn_model_token_table(const syn_model_config *c, char *buf, size_t buf_bytes) {
+    const syn__param_row *row = c->family->embed_rows;
+    while (row->kind != SYN__VOCAB_TABLE) row++;
+    snprintf(buf, buf_bytes, "%s.weight", row->name);
+    return buf;
 }
 
 const char *syn_model_tied_parameter(const syn_model_config *c, char *buf, size_t buf_bytes) {
@@ -114,6 +133,8 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
         return 2;
     case SYN__DIM_HIDDEN:
         return c->n_embd;
+    case SYN__DIM_TWO_HIDDEN:
+        return 2 * c->n_embd;
     case SYN__DIM_HEAD:
         return depth;
     case SYN__DIM_QUERIES:

@@ -18,6 +18,7 @@ extern "C" {
 typedef enum syn__dim {
     SYN__DIM_TWO,
     SYN__DIM_HIDDEN,
+    SYN__DIM_TWO_HIDDEN,
     SYN__DIM_HEAD,
     SYN__DIM_QUERIES, /* head_dim times the number of query heads */
     SYN__DIM_KEYS,
@@ -197,6 +198,15 @@ struct syn_model_family {
 
 #define SYN__PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
 
+/* A layer for multi-token prediction, besides the parameters of an ordinary layer. Its number
+ * follows that of the model's last layer. */
+typedef struct syn__mtp {
+    syn_layer_norm token_norm, hidden_norm; /* of the token's embedding and of the hidden state */
+    syn_layer_linear proj;                  /* (C, 2C/tp), of both */
+    syn_layer_norm norm;                    /* before the head */
+} syn__mtp;
+extern const syn__param_row syn__mtp_rows[];
+
 /* The registered family number i, or NULL after the last one. Files without a model_type belong to
  * family 0. */
 const syn_model_family *syn__family(size_t i);
@@ -214,8 +224,11 @@ struct syn_model {
     syn_model_config config;
     syn_model_options options;
     syn_model_part part;
-    void *params; /* the family's struct of parameters */
-    char *layers; /* part.n_layers structs of layer_bytes each */
+    void *params;          /* the family's struct of parameters */
+    char *layers;          /* a struct of layer_bytes for each layer, the last ones for multi-token
+                            * prediction */
+    syn__mtp *mtp;         /* part.mtp structs */
+    syn_tensor mtp_tokens; /* the token table that they use */
     struct syn__recompute_arg {
         syn_model *model;
         int64_t layer;
@@ -254,6 +267,8 @@ bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least);
 /* Runs x (B, T, C) through all layers of the part. After each layer, releases everything created
  * since the mark except its result. */
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);
+/* Runs layer i of the part; those for multi-token prediction follow the others. */
+syn_tensor syn__model_layer(syn_model *m, int64_t i, syn_tensor x);
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label);
 /* The same for x that consists of this rank's heads. Every rank has the whole norm, so the norm's

@@ -45,14 +45,13 @@ static int64_t padded_vocab(const syn_model *m) {
     return syn_model_padded_vocab(&m->config, syn__model_tp(m), multiple > 0 ? multiple : 1);
 }
 
-/* Creates the token table. In a tied model whose embedding and head are in different parts, both
-   parts use one table if they are in the same context; the part that is created first creates
-   it. */
-static syn_tensor vocab_table(syn_model *m, const syn__param_row *row) {
+/* Creates a token table. shared_with_part: another part may have the same table. If that part is in
+   the same context, both parts use one table, and the part that is created first creates it. */
+static syn_tensor vocab_table(syn_model *m, const syn__param_row *row, bool shared_with_part) {
     char name[NAME_BYTES];
     const syn_initializer init = initializer(m, row);
     const int64_t vocab = padded_vocab(m), width = syn__family_dim(&m->config, row->to);
-    if (m->config.tied && m->part.embed != m->part.head) {
+    if (shared_with_part) {
         const syn_spec mine = {
             (int32_t)m->options.weight_dtype, 2, {vocab / syn__model_tp(m), width}};
         snprintf(name, sizeof name, "%s.weight", row->name);
@@ -69,7 +68,15 @@ static syn_tensor tied_table(syn_model *m, const syn__param_row *row) {
     const syn__param_row *table = m->config.family->embed_rows;
     while (strcmp(table->name, row->tied) != 0) table++;
     if (m->part.embed) return *(syn_tensor *)((char *)m->params + table->at);
-    return vocab_table(m, table);
+    return vocab_table(m, table, true);
+}
+
+/* The table of the token embedding, for multi-token prediction. */
+static syn_tensor mtp_table(syn_model *m) {
+    const syn__param_row *table = m->config.family->embed_rows;
+    while (table->kind != SYN__VOCAB_TABLE) table++;
+    if (m->part.embed) return *(syn_tensor *)((char *)m->params + table->at);
+    return vocab_table(m, table, true);
 }
 
 static syn_tensor table(syn_model *m, const syn__param_row *row, const char *name) {
@@ -88,7 +95,8 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
     if (row->kind == SYN__VOCAB_BIAS)
         return syn_vocab_bias_new(m->ctx, name, padded_vocab(m), m->config.vocab_size,
                                   m->options.dtype, m->options.tp);
-    return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row);
+    if (row->tied && m->config.tied) return tied_table(m, row);
+    return vocab_table(m, row, m->config.tied && m->part.embed != m->part.head);
 }
 
 /* One matrix per expert, in one parameter. With expert parallelism, each rank has some of the
@@ -185,7 +193,7 @@ static void make_rows(syn_model *m, const syn__param_row *row, int64_t layer, co
 static void make_parameters(syn_model *m) {
     const syn_model_family *f = m->config.family;
     const syn_model_options *how = &m->options;
-    const int64_t n = m->part.n_layers;
+    const int64_t own = m->part.n_layers, n = own + m->part.mtp;
     m->unit_ends[0] = syn_ctx_param_count(m->ctx);
     if (m->part.embed) make_rows(m, f->embed_rows, -1, "", m->params);
     m->unit_ends[1] = syn_ctx_param_count(m->ctx);
@@ -196,15 +204,19 @@ static void make_parameters(syn_model *m) {
                  (long long)(m->part.first_layer + i));
         make_rows(m, f->layer_rows, m->part.first_layer + i, before,
                   m->layers + (size_t)i * f->layer_bytes);
+        if (i >= own) make_rows(m, syn__mtp_rows, -1, before, &m->mtp[i - own]);
         m->unit_ends[i + 2] = syn_ctx_param_count(m->ctx);
     }
     if (how->progress) how->progress(how->progress_user, n, n);
     if (m->part.head) make_rows(m, f->head_rows, -1, "", m->params);
+    if (m->part.mtp > 0)
+        m->mtp_tokens =
+            m->config.tied ? *(syn_tensor *)((char *)m->params + f->head_rows[1].at) : mtp_table(m);
     m->unit_ends[n + 2] = syn_ctx_param_count(m->ctx);
 }
 
 uint32_t syn_model_units(const syn_model *m, uint32_t first, uint32_t *units, uint32_t *head) {
-    const size_t n = (size_t)m->part.n_layers + 2; /* embedding, layers, head */
+    const size_t n = (size_t)(m->part.n_layers + m->part.mtp) + 2; /* embedding, layers, head */
     const bool tied = m->config.tied && m->part.embed && m->part.head;
     const uint32_t embed = first;
     *head = UINT32_MAX;
@@ -238,6 +250,13 @@ static syn_status check_part(const syn_model_config *c, const syn_model_part *pa
             err, SYN_E_INVALID,
             "a part of %s with the head must end with the last layer, not before layer %lld",
             c->name, (long long)(part->first_layer + part->n_layers));
+    if (part->mtp < 0 || (part->mtp > 0 && !part->head))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a part of %s with layers for multi-token prediction must have the head",
+                        c->name);
+    if (part->mtp > 0 && (!syn_model_is_causal(c) || c->family->head_rows[0].kind != SYN__RMS_NORM))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%s has no layers for multi-token prediction",
+                        c->family->title);
     return SYN_OK;
 }
 
@@ -254,15 +273,16 @@ static syn_status check_dtypes(const syn_model_options *how, syn_error *err) {
 
 static syn_status alloc_members(syn_model *m, syn_error *err) {
     const syn_model_family *f = m->config.family;
-    const size_t layers = (size_t)m->part.n_layers;
+    const size_t layers = (size_t)(m->part.n_layers + m->part.mtp);
     m->params = syn_calloc(1, f->params_bytes);
     m->layers = syn_calloc(layers, f->layer_bytes);
     m->caches = syn_calloc(layers, sizeof *m->caches);
     m->runs = syn_calloc(layers, sizeof *m->runs);
     m->unit_ends = syn_calloc(layers + 3, sizeof *m->unit_ends);
+    m->mtp = syn_calloc((size_t)m->part.mtp + 1, sizeof *m->mtp);
     for (size_t i = 0; i < layers && m->runs; i++)
         m->runs[i] = (struct syn__recompute_arg){m, (int64_t)i};
-    if (m->params && m->layers && m->caches && m->runs && m->unit_ends) return SYN_OK;
+    if (m->params && m->layers && m->caches && m->runs && m->unit_ends && m->mtp) return SYN_OK;
     return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
 }
 
@@ -285,7 +305,7 @@ bool syn__model_lacks_param(const syn_model *m, const char *parameter) {
 
 syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *config,
                          const syn_model_options *options, syn_error *err) {
-    const syn_model_part whole = {0, config->n_layer, true, true};
+    const syn_model_part whole = {.n_layers = config->n_layer, .embed = true, .head = true};
     const syn_model_part *part = options->part ? options->part : &whole;
     SYN_TRY(syn_model_config_check(config, options->tp ? options->tp->size : 1, err));
     SYN_TRY(check_part(config, part, err));
@@ -317,6 +337,7 @@ void syn_model_free(syn_model *m) {
     syn_free(m->caches);
     syn_free(m->runs);
     syn_free(m->unit_ends);
+    syn_free(m->mtp);
     syn_free(m->padding);
     syn_free(m);
 }
@@ -583,7 +604,7 @@ static bool keep_op(const char *op, uint32_t *products) {
            strcmp(op, "reduce_scatter") == 0;
 }
 
-static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
+syn_tensor syn__model_layer(syn_model *m, int64_t i, syn_tensor x) {
     const syn_tensor in[4] = {x, m->visible, m->dropout.keys, m->positions};
     const bool op = m->options.recompute == SYN_RECOMPUTE_OP;
     if ((m->options.recompute != SYN_RECOMPUTE_FULL && !op) || !syn_requires_grad(m->ctx, x))
@@ -593,7 +614,7 @@ static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
 
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
     for (int64_t i = 0; i < m->part.n_layers && syn_ctx_status(m->ctx) == SYN_OK; i++) {
-        x = one_layer(m, i, x);
+        x = syn__model_layer(m, i, x);
         syn_release(m->ctx, mark, &x, 1);
     }
     return x;

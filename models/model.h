@@ -19,6 +19,10 @@ typedef struct syn_model_part {
     int64_t first_layer, n_layers;
     bool embed; /* has the embedding, from tokens to the first layer's input */
     bool head;  /* has the final norm and the output head */
+    /* Multi-token prediction (DeepSeek-AI 2024, "DeepSeek-V3", section 2.2), for training only: the
+       part also has `mtp` layers that predict later tokens. Needs the head, and gives the part the
+       token table. */
+    int64_t mtp;
 } syn_model_part;
 
 /* Which activations are recomputed in backward instead of saved (Korthikanti et al. 2022).
@@ -96,6 +100,8 @@ const syn_model_config *syn_model_get_config(const syn_model *model);
 syn_ctx *syn_model_ctx(const syn_model *model);
 const syn_group *syn_model_tp(const syn_model *model);
 const syn_model_part *syn_model_get_part(const syn_model *model);
+/* Name of the token table's parameter; buf receives it. */
+const char *syn_model_token_table(const syn_model_config *config, char *buf, size_t buf_bytes);
 /* Name of the parameter that embedding and head share; buf receives it. NULL if the configuration
  * ties nothing. */
 const char *syn_model_tied_parameter(const syn_model_config *config, char *buf, size_t buf_bytes);

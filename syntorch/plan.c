@@ -73,7 +73,7 @@ static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
                             *degrees[i].degree);
         if (*degrees[i].degree == 0 && degrees[i].degree != &p->dp) *degrees[i].degree = 1;
     }
-    if (!own_etp) p->etp = p->tp;
+    if (!own_etp) p->etp = p->ep > 1 ? 1 : p->tp;
     if (p->ranks < 0)
         return SYN_FAIL(err, SYN_E_INVALID, "the number of ranks must be at least 1, not %d",
                         p->ranks);

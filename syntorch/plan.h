@@ -33,7 +33,8 @@ typedef struct syn_plan {
     int32_t dp;     /* 0: `ranks` divided by the product of the other degrees */
     int32_t cp;     /* context parallelism: ranks that share the tokens of a sequence; 0: one */
     /* Expert parallelism: `ep` ranks share the experts of a layer, and `etp` ranks each expert.
-       These ranks are neighbours among the tp x dp ranks of a stage. ep 0: one; etp 0: tp. */
+       These ranks are neighbours among the tp x dp ranks of a stage. ep 0: one; etp 0: 1 if
+       ep is above 1, otherwise tp. */
     int32_t ep, etp;
     /* Number of consecutive ranks along tp that have the same key and value heads. These ranks form
        a process group. 0: one. */

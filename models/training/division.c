@@ -73,7 +73,7 @@ static syn_status divide_by_numbers(const target *t, const char *text, syn_error
 enum { MOST_SYMBOLS = 1 << 20 };
 
 typedef struct symbol {
-    char what;  /* one of "EtL|" */
+    char what;  /* one of "EtmL|" */
     int32_t at; /* its position in the text, from 1 */
 } symbol;
 
@@ -118,19 +118,16 @@ static syn_status repeat(layout *l, const char **at, size_t first, bool *found, 
 
 static syn_status fail_symbol(const layout *l, const char *at, bool in_group, syn_error *err) {
     const int32_t position = place(l, at);
-    if (*at == 'm')
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "layout '%.200s': MTP, the m at character %d, is not supported", l->text,
-                        (int)position);
     if (*at == '(' && in_group)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "layout '%.200s': the ( at character %d is inside other parentheses, which "
                         "cannot be nested",
                         l->text, (int)position);
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "layout '%.200s': character %d is none of E (embedding), t (layer), L (loss), "
-                    "| (next stage), x*N and (...)*N",
-                    l->text, (int)position);
+    return SYN_FAIL(
+        err, SYN_E_INVALID,
+        "layout '%.200s': character %d is none of E (embedding), t (layer), m (layer for "
+        "multi-token prediction), L (loss), | (next stage), x*N and (...)*N",
+        l->text, (int)position);
 }
 
 /* Adds the group that begins at *at, and moves *at behind its "*N". */
@@ -145,7 +142,7 @@ static syn_status expand(layout *l, const char **at, char end, syn_error *err) {
             ++*at;
         } else if (**at == '(' && end == '\0') {
             SYN_TRY(expand_group(l, at, err));
-        } else if (**at == 'E' || **at == 't' || **at == 'L' || **at == '|') {
+        } else if (**at == 'E' || **at == 't' || **at == 'm' || **at == 'L' || **at == '|') {
             SYN_TRY(add_symbol(l, (symbol){**at, place(l, *at)}, err));
             ++*at;
             SYN_TRY(repeat(l, at, first, &repeated, err));
@@ -238,8 +235,16 @@ static syn_status divide_by_layout(const target *t, const char *text, syn_error 
     if (s == SYN_OK) s = check_ends(&l, err);
     if (s == SYN_OK) s = check_numbers(t, &l, err);
     for (size_t i = 0; i < l.n && s == SYN_OK; i++) {
-        if (l.symbols[i].what == 't') t->parts[stage].n_layers++;
-        stage += l.symbols[i].what == '|';
+        const symbol *item = &l.symbols[i];
+        syn_model_part *part = &t->parts[stage];
+        stage += item->what == '|';
+        part->n_layers += item->what == 't';
+        part->mtp += item->what == 'm';
+        if ((item->what == 'm' && !part->head) || (item->what == 't' && part->mtp > 0))
+            s = SYN_FAIL(err, SYN_E_INVALID,
+                         "layout '%.200s': layers for multi-token prediction must be at the end of "
+                         "the last stage, before L, unlike the %c at character %d",
+                         text, item->what, (int)item->at);
     }
     syn_free(l.symbols);
     return s;
@@ -267,6 +272,7 @@ syn_status syn_pipeline_parts(syn_model_part *parts, const syn_model_config *con
     for (int64_t i = 0; i < t.n; i++)
         parts[i] = (syn_model_part){.embed = i == 0, .head = i == t.n - 1};
     SYN_TRY(divide(&t, division ? division : &evenly, err));
+    if (division && !division->layout) parts[t.n - 1].mtp = division->mtp;
     for (int64_t i = 0; i < t.n; i++) {
         parts[i].first_layer = first;
         first += parts[i].n_layers;

@@ -14,14 +14,17 @@ SYN_API_BEGIN
 typedef struct syn_layer_division {
     const char *layers; /* the number of layers of each virtual stage, such as "7,8,8,7"; 0 is
                            allowed. NULL: not given */
-    /* Megatron-LM's pipeline_model_parallel_layout, such as "Et|(tt|)*30L"; NULL: not given. E is
-       the embedding, t a layer, and L the final norm, the head and the loss. "|" begins the next
-       virtual stage; x*N and (...)*N repeat; commas are ignored. */
+    /* Megatron-LM's pipeline_model_parallel_layout, such as "Et|(tt|)*30mL"; NULL: not given. E is
+       the embedding, t a layer, m a layer for multi-token prediction (syn_model_part.mtp), which
+       must be in the last virtual stage, and L the final norm, the head and the loss. "|" begins
+       the next virtual stage; x*N and (...)*N repeat; commas are ignored. */
     const char *layout;
     /* Count the embedding, or norm, head and loss, as a layer, so that the first or the last
        virtual stage gets one layer fewer (account_for_embedding_in_pipeline_split and
        account_for_loss_in_pipeline_split). */
     bool count_embedding, count_loss;
+    int64_t mtp; /* layers for multi-token prediction, if there is no layout; they are in the last
+                    virtual stage and not counted */
 } syn_layer_division;
 
 /* Computes the parts of all virtual stages: parts[v] for v < stages x chunks. The first one has the

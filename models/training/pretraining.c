@@ -13,7 +13,7 @@ syn_tensor syn_pretraining_stage(syn_model *model, syn_tensor x, const syn_pretr
     const bool first = !x.id;
     if (first) x = b->tokens;
     if (syn_model_is_causal(syn_model_get_config(model)))
-        return syn_causal_stage(model, x, b->mask, b->targets, b->weight);
+        return syn_causal_stage_mtp(model, x, b->tokens, b->mask, b->targets, b->weight);
     x = syn_bert_forward(model, x, first ? b->types : SYN_BERT_NO_TYPES, b->mask);
     return syn_model_get_part(model)->head ? syn_bert_mlm_loss(model, x, b->targets, b->weight) : x;
 }

@@ -40,6 +40,9 @@ static void check_divided(const trial *c) {
     }
     CHECK_STR(text, c->says);
     CHECK_INT(first, c->layers);
+    for (int i = 0; i < n; i++)
+        CHECK_INT(parts[i].mtp,
+                  i == n - 1 && c->division.layout && strchr(c->division.layout, 'm'));
 }
 
 static void check_refused(const trial *c) {
@@ -76,7 +79,7 @@ static void test_numbers(void) {
     for (size_t i = 0; i < COUNT(cases); i++) check_divided(&cases[i]);
 }
 
-/* The first three are examples of Megatron-LM without their MTP layer m: of its user guide ("Custom
+/* The first three are examples of Megatron-LM: of its user guide ("Custom
    Pipeline Model Parallel Layout", which has the table of stages), of the comments of
    parse_str_to_list in core/transformer/pipeline_parallel_layer_layout.py, and the layout of
    DeepSeek-V3. The others are counted by hand from the rules in these comments: first each (...)*N
@@ -86,17 +89,17 @@ static void test_layouts(void) {
         {16,
          2,
          61,
-         {.layout = "Et*3|(tt|)*29,|L"},
+         {.layout = "Et*3|(tt|)*29,|mL"},
          "3,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,0,0"},
         {31,
          1,
          61,
-         {.layout = "Ettt|(tt|)*29,L"},
+         {.layout = "Ettt|(tt|)*29,mL"},
          "3,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,0"},
         {8,
          4,
          61,
-         {.layout = "Et|(tt|)*30L"},
+         {.layout = "Et|(tt|)*30mL"},
          "1,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,0"},
         {8, 1, 8, {.layout = "E|t*3|(t|)*5L"}, "0,3,1,1,1,1,1,0"},
         {4, 2, 8, {.layout = "E|t*3|(t|)*5L"}, "0,3,1,1,1,1,1,0"},
@@ -165,8 +168,13 @@ static void test_refusals(void) {
         {2, 1, 4, {.layout = "Ett|EttL"}, "only at the beginning, not at character 5"},
         {2, 1, 4, {.layout = "EttL|ttL"}, "only at the end, not at character 4"},
         {2, 1, 4, {.layout = "E*2tt|ttL"}, "only at the beginning, not at character 1"},
-        {2, 1, 4, {.layout = "Ett|ttmL"}, "MTP, the m at character 7, is not supported"},
-        {2, 1, 4, {.layout = "Ett|xttL"}, "character 5 is none of E (embedding), t (layer)"},
+        {2, 1, 4, {.layout = "Ett|tmtL"}, "before L, unlike the t at character 7"},
+        {2, 1, 4, {.layout = "Ettm|ttL"}, "before L, unlike the m at character 4"},
+        {2,
+         1,
+         4,
+         {.layout = "Ett|xttL"},
+         "character 5 is none of E (embedding), t (layer), m (layer"},
         {2, 1, 4, {.layout = "Ett| ttL"}, "character 5 is none of"},
         {2, 1, 4, {.layout = "Et*2*2|L"}, "character 5 is none of"},
         {2, 1, 4, {.layout = "*2"}, "character 1 is none of"},

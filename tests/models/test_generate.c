@@ -27,7 +27,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     const int64_t layers = job->weights->config.n_layer;
     const int i = me->index, n = job->tp;
     const syn_model_part part = {i * layers / n, (i + 1) * layers / n - i * layers / n, i == 0,
-                                 i == n - 1};
+                                 i == n - 1, 0};
     const syn_model_options how = {.tp = job->staged ? NULL : me->tp,
                                    .part = job->staged ? &part : NULL,
                                    .fused_attention = job->fused,

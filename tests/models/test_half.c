@@ -276,7 +276,7 @@ static void test_types(void) {
 
 /* Functions of models accept only tensors with the dtype that the model computes in. */
 static void test_given(void) {
-    const syn_model_part last = {1, 1, false, true};
+    const syn_model_part last = {1, 1, false, true, 0};
     const syn_model_options how = {.dtype = SYN_BF16, .part = &last, .heads = SYN_BERT_MLM};
     for (int i = 0; i < 2; i++) {
         syn_model *m = model_alone(SYN_DEVICE_META, &small_bert, &how);

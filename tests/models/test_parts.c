@@ -25,10 +25,10 @@ static const struct {
     int n;
     syn_model_part parts[MAX_PARTS];
 } cuts[] = {
-    {1, {{0, LAYERS, true, true}}},
-    {2, {{0, 2, true, false}, {2, 2, false, true}}},
-    {3, {{0, 1, true, false}, {1, 2, false, false}, {3, 1, false, true}}},
-    {3, {{0, 0, true, false}, {0, LAYERS, false, false}, {LAYERS, 0, false, true}}},
+    {1, {{0, LAYERS, true, true, 0}}},
+    {2, {{0, 2, true, false, 0}, {2, 2, false, true, 0}}},
+    {3, {{0, 1, true, false, 0}, {1, 2, false, false, 0}, {3, 1, false, true, 0}}},
+    {3, {{0, 0, true, false, 0}, {0, LAYERS, false, false, 0}, {LAYERS, 0, false, true, 0}}},
 };
 enum { CUTS = sizeof cuts / sizeof cuts[0] };
 
@@ -224,13 +224,13 @@ static void parts_that_there_are_not(void) {
         syn_model_part part;
         const char *says;
     } bad[] = {
-        {{-1, 2, false, false}, "small does not have 2 layers from layer -1 on: it has 4"},
-        {{1, -1, false, false}, "does not have -1 layers"},
-        {{3, 2, false, true}, "small does not have 2 layers from layer 3 on"},
-        {{5, 0, false, false}, "does not have 0 layers from layer 5 on"},
-        {{1, INT64_MAX, false, false}, "layers from layer 1 on"},
-        {{1, 3, true, true}, "with the embedding must begin with layer 0, not 1"},
-        {{0, 3, true, true}, "with the head must end with the last layer, not before layer 3"},
+        {{-1, 2, false, false, 0}, "small does not have 2 layers from layer -1 on: it has 4"},
+        {{1, -1, false, false, 0}, "does not have -1 layers"},
+        {{3, 2, false, true, 0}, "small does not have 2 layers from layer 3 on"},
+        {{5, 0, false, false, 0}, "does not have 0 layers from layer 5 on"},
+        {{1, INT64_MAX, false, false, 0}, "layers from layer 1 on"},
+        {{1, 3, true, true, 0}, "with the embedding must begin with layer 0, not 1"},
+        {{0, 3, true, true, 0}, "with the head must end with the last layer, not before layer 3"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const syn_model_options how = {.part = &bad[i].part};
@@ -250,7 +250,7 @@ static void parts_that_there_are_not(void) {
 
 /* A table with the same name is not used for a tied head if its shape does not fit. */
 static void tables_of_other_models(void) {
-    static const syn_model_part first = {0, 2, true, false}, last = {2, 2, false, true};
+    static const syn_model_part first = {0, 2, true, false, 0}, last = {2, 2, false, true, 0};
     for (int i = 0; i < 6; i++) {
         const syn_model_config gpt = config_of(false);
         syn_model_config other = gpt;
@@ -276,7 +276,7 @@ static void tables_of_other_models(void) {
 
 /* A part accepts only the output of the previous part as its input. */
 static void what_a_part_is_given(void) {
-    static const syn_model_part second = {2, 2, false, true}, first = {0, 2, true, false};
+    static const syn_model_part second = {2, 2, false, true, 0}, first = {0, 2, true, false, 0};
     static const struct {
         bool bert;
         const syn_model_part *part;
@@ -311,7 +311,7 @@ static void what_a_part_is_given(void) {
 }
 
 static void parts_and_encoders_generate_nothing(void) {
-    static const syn_model_part parts[] = {{0, 2, true, false}, {2, 2, false, true}};
+    static const syn_model_part parts[] = {{0, 2, true, false, 0}, {2, 2, false, true, 0}};
     for (int i = 0; i < 3; i++) {
         syn_generation g = {.batch = 1, .prompt_tokens = 2, .new_tokens = 1, .prompt = tokens};
         syn_model *m = open_part(i == 2, i < 2 ? &parts[i] : NULL, SYN_DEVICE_CPU);
@@ -326,7 +326,7 @@ static void parts_and_encoders_generate_nothing(void) {
 
 /* BERT's heads can only be used on the part that has them. */
 static void heads_of_other_parts(void) {
-    static const syn_model_part first = {0, 2, true, false};
+    static const syn_model_part first = {0, 2, true, false, 0};
     const syn_spec spec = {SYN_F32, 3, {1, 3, WIDTH}};
     syn_model *m = open_part(true, &first, SYN_DEVICE_META);
     syn_error err = {0};

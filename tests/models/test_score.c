@@ -332,7 +332,7 @@ static void a_loss_that_is_no_number_is_reported(void) {
 /* Errors for sequences that are too long, for parts of models, and for BERT. */
 static void hidden_states_refuse(void) {
     const syn_spec many = {SYN_I32, 2, {1, 25}}, few = {SYN_I32, 2, {1, 4}};
-    const syn_model_part part = {0, 1, true, false};
+    const syn_model_part part = {0, 1, true, false, 0};
     const struct {
         const syn_model_config *config;
         const syn_model_part *part;

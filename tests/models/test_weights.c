@@ -179,9 +179,9 @@ static void read_in_parts(const checkpoint *c, bool apart, bool backwards) {
     syn_ctx *ctx = NULL;
     size_t n = 0;
     CHECK_OK(checkpoint_config(c, &config, &err), err);
-    const syn_model_part parts[3] = {{0, 1, true, false},
-                                     {1, config.n_layer - 1, false, false},
-                                     {config.n_layer, 0, false, true}};
+    const syn_model_part parts[3] = {{0, 1, true, false, 0},
+                                     {1, config.n_layer - 1, false, false, 0},
+                                     {config.n_layer, 0, false, true, 0}};
     CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
     for (int k = 0; k < 3; k++) {
         if (k == 0 || apart) CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
@@ -209,7 +209,7 @@ static void parts_read_what_is_theirs(void) {
 static void what_no_part_has_is_unexpected(void) {
     const checkpoint *c = &checkpoints[0];
     static const syn_model_part parts[] = {
-        {0, 1, true, false}, {0, 1, false, false}, {1, 0, false, true}};
+        {0, 1, true, false, 0}, {0, 1, false, false, 0}, {1, 0, false, true, 0}};
     syn_error err = {0};
     syn_weights *weights;
     syn_model_config config;

@@ -1,6 +1,6 @@
-"""Tests Llama, Mistral, Qwen, GPT-NeoX, DeepSeek and mixtures of experts in the inference program with
-folders that transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transformers
-(tests/reference/llama.json, neox.json, moe.json and variants.json)."""
+"""Tests Llama, Mistral, Qwen, GPT-NeoX, DeepSeek and mixtures of experts in the inference program
+with folders that transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match
+transformers (tests/reference/llama.json, neox.json, moe.json and variants.json)."""
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential",

@@ -26,6 +26,7 @@ MODELS = {"qwen": {**COMMON, "model_type": "qwen3_moe", "num_experts": 8, "num_e
           "mixtral": {**COMMON, "model_type": "mixtral", "num_local_experts": 4},
           "v3": {**LATENT, "model_type": "deepseek_v3", "first_k_dense_replace": 1},
           "v2": {**LATENT, "model_type": "deepseek_v2", "q_lora_rank": None},
+          "llama": {**COMMON, "tie_word_embeddings": True},
           # Without experts, tensor parallelism also works without sequence parallelism.
           "latent": {**LATENT, "model_type": "deepseek_v3", "first_k_dense_replace": 4}}
 STEPS = ["--max-seq-length", "64", "--max-steps", "4", "--learning-rate", "3e-3", "--skip-eval"]
@@ -35,7 +36,7 @@ LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
            (2, "--num-gpus 4 --ep 2 --zero 1"),
            (1, "--num-gpus 4 --ep 2 --zero 2 --gradient-accumulation-steps 2"),
            (4, "--num-gpus 2 --tp 2 --sp --gradient-accumulation-steps 2"),
-           (4, "--num-gpus 4 --tp 2 --sp --ep 4 --etp 1"),
+           (4, "--num-gpus 4 --tp 2 --sp --ep 4"),
            (4, "--num-gpus 4 --tp 2 --sp --etp 1 --activation-recompute selective"),
            (2, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 1 --gradient-accumulation-steps 2"),
            (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 1 --zero 1 "
@@ -50,6 +51,25 @@ def as_one_rank(runs):
     for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8]),
                           ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor)):
         one, _ = runs.train(name, *STEPS, "--batch-size", "8")
+        for batch, layout in layouts:
+            got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
+            off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+            check(off < 2e-6, f"{name}, {layout}: {losses(got)}, not {losses(one)}")
+
+
+def several_tokens(runs):
+    """Multi-token prediction: the token table is on the first and the last stage."""
+    for name, mtp, layouts in (
+            ("v3", 1, [(2, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 1 "
+                           "--gradient-accumulation-steps 2 --layout Ettt|tmL"),
+                       (2, "--num-gpus 4 --ep 2 --zero 2 --activation-recompute full --mtp 1")]),
+            ("llama", 2, [(2, "--num-gpus 4 --tp 2 --pp 2 --gradient-accumulation-steps 4 --mtp 2"),
+                          (4, "--num-gpus 2 --zero 3 --mtp 2")])):
+        one, _ = runs.train(name, *STEPS, "--batch-size", "8", "--mtp", str(mtp))
+        without, _ = runs.train(name, *STEPS, "--batch-size", "8")
+        # Of 64 tokens, 63 have a next one, and 63 - k have the one after k others.
+        want = losses(without)[0] * (1 + 0.1 / mtp * sum((62 - k) / 63 for k in range(mtp)))
+        check(abs(losses(one)[0] / want - 1) < 0.01, f"{name}: {losses(one)}, not {want}")
         for batch, layout in layouts:
             got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
             off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
@@ -91,7 +111,7 @@ def saved(runs):
 
 REFUSED = [
     (["--num-gpus", "2", "--tp", "2"], "training experts with --tp 2 needs --sp"),
-    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2"], "use etp 1"),
+    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2"], "use etp 1"),
     (["--num-gpus", "3", "--ep", "3"], "ep 3 does not divide the 8 experts"),
     (["--num-gpus", "4", "--ep", "3"], "4 ranks are not a multiple of etp 1 x ep 3 = 3"),
     (["--num-gpus", "2", "--ep", "2", "--zero", "1"],
@@ -117,6 +137,7 @@ def main():
         for name, config in MODELS.items():
             runs.configure(name, config)
         as_one_rank(runs)
+        several_tokens(runs)
         if MPIRUN:
             over_mpi(runs)
         saved(runs)

@@ -218,7 +218,7 @@ static void experts_have_groups(void) {
         CHECK(group_is(m->expert_model, 37 + (uint32_t)r / 4 % 2, name, model[r / 4 % 2], 8));
     }
     close_world(&w);
-    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .dp = 4, .pp = 2, .ep = 2}));
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .dp = 4, .pp = 2, .ep = 2, .etp = 2}));
     for (int32_t r = 0; r < 16; r++) {
         const syn_mesh *m = &w.mesh[r];
         const int32_t number = r / 4 * 2 + r % 2,
@@ -260,11 +260,12 @@ static void shapes_that_are_refused(void) {
         {{.tp = 8, .kv = 3}, "kv 3 does not divide tp 8"},
         {{.cp = 2}, "context parallelism (cp) is not supported"},
         {{.ep = 3}, "tp 1 x dp 8 = 8 ranks are not a multiple of etp 1 x ep 3 = 3"},
-        {{.tp = 2, .ep = 8}, "tp 2 x dp 4 = 8 ranks are not a multiple of etp 2 x ep 8 = 16"},
+        {{.tp = 2, .ep = 8, .etp = 2},
+         "tp 2 x dp 4 = 8 ranks are not a multiple of etp 2 x ep 8 = 16"},
         {{.etp = 3}, "8 ranks are not a multiple of etp 3 x ep 1 = 3"},
         {{.tp = 2, .pp = 2, .ep = 2, .etp = 1, .order = apart},
          "the rank order tp-pp-dp needs as many ranks along etp as along tp, not 1 and 2"},
-        {{.tp = 2, .ep = 2, .order = data_first},
+        {{.tp = 2, .ep = 2, .etp = 2, .order = data_first},
          "etp 2 x ep 2 needs a rank order with tp directly before dp, not dp-tp-pp"},
         {{.zero = 4}, "ZeRO beyond stage 3 is not supported"},
         {{.tp = 8, .zero = 1}, "zero 1 needs at least 2 data-parallel ranks (dp), but there is 1"},

@@ -51,7 +51,7 @@
          "N",                                                                                      \
          "tensor-parallel size of experts: 1, so that each expert is whole on its rank, or that "  \
          "of "                                                                                     \
-         "the other layers without --ep; default: --tp",                                           \
+         "the other layers without --ep; default: 1 with --ep, otherwise --tp",                    \
          1,                                                                                        \
          65536},                                                                                   \
         {"pp", CLI_INT, &pretrain_given.parallel.pp, "N", "pipeline stages [1]", 1, 65536},        \
@@ -59,14 +59,15 @@
          CLI_CHOICE,                                                                               \
          &pretrain_given.parallel.schedule,                                                        \
          "1f1b|gpipe|interleaved|zb-h1",                                                           \
-         "order of the microbatches in a pipeline; default: interleaved with --vp, otherwise 1f1b",                                                \
+         "order of the microbatches in a pipeline; default: interleaved with --vp, otherwise "     \
+         "1f1b",                                                                                   \
          0,                                                                                        \
          0},                                                                                       \
         {"vp",                                                                                     \
          CLI_INT,                                                                                  \
          &pretrain_given.parallel.vp,                                                              \
          "N",                                                                                      \
-         "chunks of layers per pipeline stage, for the interleaved schedule [1]",                          \
+         "chunks of layers per pipeline stage, for the interleaved schedule [1]",                  \
          1,                                                                                        \
          65535},                                                                                   \
         {"microbatch_group",                                                                       \
@@ -104,11 +105,18 @@
          CLI_TEXT,                                                                                 \
          &pretrain_given.division.layout,                                                          \
          "STRING",                                                                                 \
-         "what each stage or chunk has, as in Megatron-LM: E embedding, t layer, L loss, | next "  \
-         "stage, "                                                                                 \
+         "what each stage or chunk has, as in Megatron-LM: E embedding, t layer, m layer for "     \
+         "multi-token prediction, L loss, | next stage, "                                          \
          "x*N and (...)*N repeat; example for 30 layers and --pp 4: Et*7|(t*8|)*2t*7L",            \
          0,                                                                                        \
          0},                                                                                       \
+        {"mtp",                                                                                    \
+         CLI_INT,                                                                                  \
+         &pretrain_given.division.mtp,                                                             \
+         "N",                                                                                      \
+         "layers for multi-token prediction, at the end of the last stage",                        \
+         0,                                                                                        \
+         64},                                                                                      \
         {"rank_order",                                                                             \
          CLI_TEXT,                                                                                 \
          &pretrain_given.parallel.rank_order,                                                      \

@@ -162,6 +162,11 @@ syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches);
 syn_status pretrain_divide(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hash of the numbers of layers of all virtual stages; 0: all have the same number. */
 uint64_t pretrain_division(const pretrain *run);
+/* Number of layers for multi-token prediction. */
+int64_t pretrain_mtp(const pretrain *run);
+/* The name of the token table if the first and the last stage of a pipeline have it; otherwise
+ * NULL. */
+const char *pretrain_tied(const pretrain *run, char *buf, size_t buf_bytes);
 /* Sets up model, tokenizer and data, and everything derived from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
 void pretrain_free(pretrain *run);

@@ -420,7 +420,7 @@ static void choose_dtype(pretrain *run) {
 static syn_status check_reduce_dtype(const pretrain *run, syn_error *err) {
     const syn_plan *plan = &run->launch.parallel;
     char name[64];
-    const bool ties = plan->pp > 1 && syn_model_tied_parameter(&run->config, name, sizeof name);
+    const bool ties = plan->pp > 1 && pretrain_tied(run, name, sizeof name);
     if (!run->args->reduce_dtype || plan->dp > 1 || plan->sp || ties || run->args->sweep.n > 0)
         return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,

@@ -39,5 +39,17 @@ syn_status pretrain_divide(pretrain *run, syn_error *err) {
 }
 
 uint64_t pretrain_division(const pretrain *run) {
-    return run->uneven ? syn_hash(run->uneven, strlen(run->uneven), 0) : 0;
+    const int64_t mtp = pretrain_mtp(run);
+    const uint64_t h = run->uneven ? syn_hash(run->uneven, strlen(run->uneven), 0) : 0;
+    return mtp > 0 ? syn_hash(&mtp, sizeof mtp, h) : h;
+}
+
+int64_t pretrain_mtp(const pretrain *run) {
+    const syn_plan *plan = &run->launch.parallel;
+    return run->parts ? run->parts[plan->pp * plan->vp - 1].mtp : 0;
+}
+
+const char *pretrain_tied(const pretrain *run, char *buf, size_t buf_bytes) {
+    if (pretrain_mtp(run) > 0) return syn_model_token_table(&run->config, buf, buf_bytes);
+    return syn_model_tied_parameter(&run->config, buf, buf_bytes);
 }

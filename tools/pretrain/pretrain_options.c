@@ -181,7 +181,7 @@ int pretrain_check_division(const pretrain *run, int argc, char **argv) {
          {"layers-per-stage", "count-embedding", "count-loss", "layout"},
          "has no effect without --pp; give that, too, or omit it"},
         {a->division.layout != NULL,
-         {"layers-per-stage", "count-embedding", "count-loss"},
+         {"layers-per-stage", "count-embedding", "count-loss", "mtp"},
          "contradicts --layout, which has the layers of all stages; omit one"},
         {a->division.layers != NULL,
          {"count-embedding", "count-loss"},

@@ -137,9 +137,7 @@ static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *sha
         .late_sums = !syn_ctx_has_data(r->ctx) && run->launch.hw && run->launch.hw->stack.blocking,
         .microbatches = (int)r->microbatches,
         .pipeline = pipeline.pp ? &pipeline : NULL,
-        .tied = r->mesh.embedding
-                    ? syn_model_tied_parameter(&run->config, r->shared, sizeof r->shared)
-                    : NULL,
+        .tied = r->mesh.embedding ? pretrain_tied(run, r->shared, sizeof r->shared) : NULL,
         .embedding = r->mesh.embedding,
         .ahead = true};
     syn_weights_reader *reader;

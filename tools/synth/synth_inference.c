@@ -56,7 +56,7 @@ static int check_given(const cli_program *program, int argc, char **argv) {
           "activation_recompute", "loss", "global_batch"},
          "is an option for training and has no effect with --phase; omit it"},
         {true,
-         {"schedule", "vp", "microbatch_group", "count_embedding", "count_loss", "layout"},
+         {"schedule", "vp", "microbatch_group", "count_embedding", "count_loss", "layout", "mtp"},
          "has no effect with --phase, where a batch passes through the stages once per token; "
          "omit it"},
         {true,

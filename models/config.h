@@ -112,7 +112,9 @@ typedef struct syn_model_config {
     bool mlp_bias;          /* all three linear layers of the MLP have biases */
     bool head_norm;         /* Llama: RMSNorm on each head's queries and keys */
     syn_latent_config latent;
-    bool tied; /* the output head uses the token embedding as its matrix */
+    int64_t mtp; /* Llama: layers for multi-token prediction in checkpoints, after the n_layer
+                    others; models have them only in training (syn_model_part) */
+    bool tied;   /* the output head uses the token embedding as its matrix */
     syn_experts_config experts;
     syn_stop_criteria end;     /* causal models: what ends a sequence */
     syn_dropout_rates dropout; /* for syn_model_set_dropout; a model applies none by itself */

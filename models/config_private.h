@@ -136,6 +136,10 @@ void syn__config_dtype_write(syn_sink *out, const void *member);
    our models do not support the other value. Null counts as false. Both store nothing. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
+/* Reads the number of layers for multi-token prediction into *member, an int64_t; null is 0. Writes
+   it only if it is not 0, because transformers' defaults differ from family to family. */
+syn_status syn__config_mtp(syn__settings *s, void *member) SYN_MUST_USE;
+void syn__config_mtp_write(syn_sink *out, const void *member);
 /* Fails unless the value is null. _unquantized is for keys that say how weights are quantized,
    _null for all other keys. */
 syn_status syn__config_unquantized(syn__settings *s, void *member) SYN_MUST_USE;

@@ -120,6 +120,24 @@ void syn__config_dtype_write(syn_sink *out, const void *member) {
     if (*dtype) syn_sink_printf(out, ",\n  \"dtype\": \"%s\"", dtype);
 }
 
+syn_status syn__config_mtp(syn__settings *s, void *member) {
+    enum { MOST = 64 };
+    const syn_json_type type = syn_json_next(&s->json);
+    const double n = s->json.number;
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    *(int64_t *)member = 0;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_NUMBER || !(n >= 0 && n <= MOST) || n != (double)(int)n)
+        return syn__settings_fail(s, "\"%s\" must be an integer from 0 to %d", s->path, MOST);
+    *(int64_t *)member = (int64_t)n;
+    return SYN_OK;
+}
+
+void syn__config_mtp_write(syn_sink *out, const void *member) {
+    const int64_t n = *(const int64_t *)member;
+    if (n > 0) syn_sink_printf(out, ",\n  \"num_nextn_predict_layers\": %lld", (long long)n);
+}
+
 /* Reads the next value and sets *is_null to whether it is null. */
 static syn_status read_null(syn__settings *s, bool *is_null) {
     const syn_json_type type = syn_json_next(&s->json);

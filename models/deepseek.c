@@ -111,7 +111,7 @@ static const syn_model_config deepseek_v2_presets[] = {
 /* DeepSeek-AI 2024, "DeepSeek-V3", section 4.2, and the released configuration. */
 static const syn_model_config deepseek_v3_presets[] = {
     PRESET(deepseek_v3, "deepseek-v3", 61, 7168, 128, 18432, 163840, 129280,
-           .rotary = YARN(1e4, 40, 32, 1), .latent = LATENT(1536),
+           .rotary = YARN(1e4, 40, 32, 1), .latent = LATENT(1536), .mtp = 1,
            .experts = {.n = 256,
                        .k = 8,
                        .inner = 2048,

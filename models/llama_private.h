@@ -99,6 +99,13 @@ syn_tensor syn__llama_gated(syn_model *m, syn_tensor x, const syn_layer_linear *
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \
         SYN__ROWS_STOP_IDS, SYN__ROWS_DECODER_ONLY,                                        \
         SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                         \
+        {.key = "num_nextn_predict_layers",                                                \
+         .type = SYN__SETTING_CUSTOM,                                                      \
+         .flags = SYN__SAVED,                                                              \
+         .offset = SYN__AT(mtp),                                                           \
+         .read = syn__config_mtp,                                                          \
+         .write = syn__config_mtp_write},                                                  \
+        SYN__ROW_CUSTOM("num_mtp_layers", SYN__AT(mtp), syn__config_mtp),                  \
         SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false),                                \
         SYN__ROW_CUSTOM("layer_types", 0, syn__llama_layer_types)
 #define SYN__LLAMA_ATTENTION_BIAS \

@@ -296,6 +296,9 @@ bool syn__model_lacks_param(const syn_model *m, const char *parameter) {
     const syn_model_part *part = &m->part;
     const syn__param_row *row = syn__family_row(f, parameter);
     const int64_t layer = syn__family_layer(f, parameter), behind = layer - part->first_layer;
+    if (behind >= m->config.n_layer - part->first_layer && behind >= part->n_layers + part->mtp &&
+        layer < m->config.n_layer + m->config.mtp)
+        return true;
     if (!row) return false;
     if (layer >= 0) return layer < m->config.n_layer && (behind < 0 || behind >= part->n_layers);
     if (is_one_of(row, f->head_rows)) return !part->head;

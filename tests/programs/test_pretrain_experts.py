@@ -4,12 +4,13 @@ Models are saved whole, and transformers' names of experts' matrices are kept.""
 import json
 import os
 import struct
+import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import check, finish  # noqa: E402
+from checks import BUILD, check, finish  # noqa: E402
 from pretrain_runs import LLAMA, MPIRUN, Runs, launcher, losses  # noqa: E402
 
 COMMON = {**LLAMA, "num_hidden_layers": 4, "max_position_embeddings": 64}
@@ -65,7 +66,7 @@ def several_tokens(runs):
                        (2, "--num-gpus 4 --ep 2 --zero 2 --activation-recompute full --mtp 1")]),
             ("llama", 2, [(2, "--num-gpus 4 --tp 2 --pp 2 --gradient-accumulation-steps 4 --mtp 2"),
                           (4, "--num-gpus 2 --zero 3 --mtp 2")])):
-        one, _ = runs.train(name, *STEPS, "--batch-size", "8", "--mtp", str(mtp))
+        one, folder = runs.train(name, *STEPS, "--batch-size", "8", "--mtp", str(mtp))
         without, _ = runs.train(name, *STEPS, "--batch-size", "8")
         # Of 64 tokens, 63 have a next one, and 63 - k have the one after k others.
         want = losses(without)[0] * (1 + 0.1 / mtp * sum((62 - k) / 63 for k in range(mtp)))
@@ -74,6 +75,16 @@ def several_tokens(runs):
             got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
             off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
             check(off < 2e-6, f"{name}, {layout}: {losses(got)}, not {losses(one)}")
+        # The saved model trains on, and generates without the additional layers.
+        weights = ["--weights", os.path.join(folder, "last_model")]
+        done = runs.start(*weights, *STEPS, "--batch-size", "8", "--mtp", str(mtp), "--save-dir",
+                          runs.path("more"))
+        check(done.returncode == 0 and
+              losses(runs.rows(runs.path("more")))[0] < losses(one)[-1], done.stderr)
+        done = subprocess.run([os.path.join(BUILD, "inference"), *weights, "--device", "meta",
+                               "--num_output_tokens", "2", "--num_input_tokens", "5"],
+                              capture_output=True, text=True, check=False)
+        check(done.returncode == 0, done.stderr)
 
 
 def over_mpi(runs):

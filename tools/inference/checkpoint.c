@@ -115,7 +115,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     syn_status s = syn_weights_reader_new(&reader, run->weights, err);
     if (s == SYN_OK) s = inference_make_model(run, ctx, NULL, reader, &model, err);
     char *list = NULL, *unused = NULL;
-    if (s == SYN_OK) s = syn_weights_finish(reader, NULL, &list, err);
+    if (s == SYN_OK) s = syn_weights_finish(reader, model, &list, err);
     if (list && !run->launch.program->mute) print_lines(list);
     if (s == SYN_OK) s = syn_weights_unused(reader, &unused, err);
     if (unused) inference_note(run, "unused: %s", unused);

@@ -84,7 +84,9 @@ static syn_status check_model(pretrain *run, syn_error *err) {
                         "--resume and --save-steps cannot be used with --ep: the optimizer's state "
                         "of experts is not saved");
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
-    return pretrain_divide(run, err);
+    SYN_TRY(pretrain_divide(run, err));
+    if (pretrain_mtp(run) > 0) run->config.mtp = pretrain_mtp(run); /* of a saved model */
+    return SYN_OK;
 }
 
 /* The default length of synth. */

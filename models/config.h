@@ -14,7 +14,7 @@ SYN_API_BEGIN
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
-    syn_qwen2_moe_family, syn_qwen3_moe_family;
+    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -126,7 +126,8 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    heads, Mistral 8, Qwen 32), head_dim, max_position_embeddings, rms_norm_eps, initializer_range,
    hidden_act, attention_dropout (0), tie_word_embeddings, rope_parameters (or rope_theta,
    partial_rotary_factor and rope_scaling), eos_token_id, pad_token_id and bos_token_id. Some of
-   these families have further keys, which are the rows of their tables in models/llama.c.
+   these families have further keys, which are the rows of their tables in models/llama.c. Other
+   families with Llama's layers have the same keys, except for those in their tables.
    GPT-NeoX requires the same keys. Optional: those of Llama except num_key_value_heads, head_dim
    and rms_norm_eps; layer_norm_eps, hidden_dropout for embedding and residual (0),
    use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and rotary_emb_base

@@ -180,6 +180,8 @@ struct syn_model_family {
     syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
     const char *head_scope;
     const char *attention; /* name of KV caches: "h.3.<attention>.k_cache" */
+    bool same_layers;      /* all layers have the same attention: the layer_types of a file must be
+                            * equal */
 };
 
 #define SYN__PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])

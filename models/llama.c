@@ -181,14 +181,14 @@ static const syn__setting qwen2_rows[] = {SYN__LLAMA_COMMON_ROWS, QWEN_WINDOW};
 static const syn__setting qwen3_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_ATTENTION_BIAS,
                                           QWEN_WINDOW};
 
-/* In Qwen, the layer types select the layers that use the window. They have no effect in Llama,
-   where no layer uses a window, and in Mistral, where all layers use the same one. There, types
-   that differ between layers, or ask for a window that the model does not have, are rejected,
-   because transformers fails with them. */
+/* In Qwen, the layer types select the layers that use the window. They have no effect in families
+   like Llama, where no layer uses a window, and Mistral, where all layers use the same one. There,
+   types that differ between layers, or ask for a window that the model does not have, are rejected,
+   because transformers fails with them or ignores them. */
 static syn_status check_layer_types(syn__settings *s, const syn__setting_table *table,
                                     syn__config_file *file) {
     syn_model_config *c = &file->config;
-    const bool alike = c->family == &syn_llama_family || c->family == &syn_mistral_family;
+    const bool alike = c->family->same_layers;
     const bool window = c->windowed && c->window > 0;
     if (file->layer_types == 0) return SYN_OK;
     if (file->layer_types != c->n_layer)
@@ -221,10 +221,11 @@ syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *tab
 #define FAMILY(name_, title_, class_, ...) \
     SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows, layer, struct llama_layer, __VA_ARGS__)
 
-const syn_model_family syn_llama_family =
-                           FAMILY(llama, "Llama", "LlamaForCausalLM", SYN__PRESETS(llama_presets)),
-                       syn_mistral_family = FAMILY(mistral, "Mistral", "MistralForCausalLM",
-                                                   SYN__PRESETS(mistral_presets)),
+const syn_model_family syn_llama_family = FAMILY(llama, "Llama", "LlamaForCausalLM",
+                                                 .same_layers = true, SYN__PRESETS(llama_presets)),
+                       syn_mistral_family =
+                           FAMILY(mistral, "Mistral", "MistralForCausalLM", .same_layers = true,
+                                  SYN__PRESETS(mistral_presets)),
                        syn_qwen2_family =
                            FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM", SYN__PRESETS(qwen2_presets)),
                        syn_qwen3_family =

@@ -22,9 +22,11 @@ struct llama_layer {
 
 extern const syn__param_row syn__llama_embed_rows[], syn__llama_head_rows[];
 
-/* Rows of a layer. in: the offset of a member of struct llama_layer. */
-#define SYN__LLAMA_ATTENTION_ROWS(in)                                                           \
-    {"input_layernorm", SYN__RMS_NORM, 0, SYN__DIM_HIDDEN, .at = in(input_norm)},               \
+/* Rows of a layer. in: the offset of a member of struct llama_layer. norm_: the kind of the norms
+ * before attention and MLP. */
+#define SYN__LLAMA_ATTENTION_ROWS(in) SYN__LLAMA_ATTENTION_ROWS_AS(in, SYN__RMS_NORM)
+#define SYN__LLAMA_ATTENTION_ROWS_AS(in, norm_)                                                 \
+    {"input_layernorm", norm_, 0, SYN__DIM_HIDDEN, .at = in(input_norm)},                       \
         {"self_attn.q_proj", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN,                               \
          SYN__DIM_QUERIES,   .at = in(q),        .flags = SYN__QKV_BIAS},                       \
         {"self_attn.k_proj",          SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN,       SYN__DIM_KEYS, \
@@ -38,7 +40,7 @@ extern const syn__param_row syn__llama_embed_rows[], syn__llama_head_rows[];
         {"self_attn.o_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES,                                 \
          SYN__DIM_HIDDEN,    .at = in(o),     .flags = SYN__OUT_BIAS | SYN__RESIDUAL},          \
         {"self_attn.rotary_emb.inv_freq", .kind = SYN__IGNORED}, {                              \
-        "post_attention_layernorm", SYN__RMS_NORM, 0, SYN__DIM_HIDDEN, .at = in(post_norm)      \
+        "post_attention_layernorm", norm_, 0, SYN__DIM_HIDDEN, .at = in(post_norm)              \
     }
 /* extra: further flags */
 #define SYN__LLAMA_MLP_ROWS(in, extra)                                          \
@@ -84,13 +86,15 @@ syn_tensor syn__llama_gated(syn_model *m, syn_tensor x, const syn_layer_linear *
         .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
         .rotary = SYN__ROTARY(1e4, 1), __VA_ARGS__                                          \
     }
-#define SYN__LLAMA_COMMON_ROWS                                                             \
+#define SYN__LLAMA_COMMON_ROWS \
+    SYN__LLAMA_ROWS("rms_norm_eps"), SYN__ROW_CUSTOM("hidden_act", 0, syn__llama_activation)
+/* The same without the activation, and with another key of the norms' epsilon. */
+#define SYN__LLAMA_ROWS(epsilon_key)                                                       \
     SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
         SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
                      SYN__MAX_EMBD),                                                       \
         SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD),      \
-        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS("rms_norm_eps"),                               \
-        SYN__ROW_CUSTOM("hidden_act", 0, syn__llama_activation),                           \
+        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS(epsilon_key),                                  \
         SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \
         SYN__ROWS_STOP_IDS, SYN__ROWS_DECODER_ONLY,                                        \

@@ -387,7 +387,8 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Checkpoints from make_llama_fixture.py, make_neox_fixture.py and make_moe_fixture.py. */
+/* Checkpoints from make_llama_fixture.py, make_neox_fixture.py, make_moe_fixture.py and
+   make_dense_fixture.py. */
 static const checkpoint llamas[] = {
     {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
     {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
@@ -398,6 +399,7 @@ static const checkpoint llamas[] = {
     {"tiny_mixtral", &syn_mixtral_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen2_moe", &syn_qwen2_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
+    {"tiny_starcoder2", &syn_starcoder2_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -501,6 +503,10 @@ static void test_llama(void) {
     check_shapes("tiny_qwen3", "training_qwen3.safetensors");
 }
 
+static void test_dense(void) {
+    check_shapes("tiny_starcoder2", "training_starcoder2.safetensors");
+}
+
 static void test_neox(void) {
     check_shapes("tiny_neox", "training_neox.safetensors");
     check_shapes("tiny_neox_sequential", "training_neox_sequential.safetensors");
@@ -526,6 +532,7 @@ static const test_case cases[] = {
     {"bf16 beside PyTorch", test_bf16},
     {"BERT beside PyTorch", test_bert},
     {"Llama, Mistral and Qwen beside PyTorch", test_llama},
+    {"other dense families beside PyTorch", test_dense},
     {"GPT-NeoX beside PyTorch", test_neox},
     {"mixtures of experts beside PyTorch", test_experts},
 };

@@ -1,10 +1,10 @@
-"""Tests Llama, Mistral, Qwen, GPT-NeoX and mixtures of experts in the inference program with
-folders that transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transformers
-(tests/reference/llama.json, neox.json, moe.json and variants.json)."""
+"""Tests Llama and all families with similar layers in the inference program with folders that
+transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transformers
+(tests/reference/llama.json, neox.json, moe.json, dense.json and variants.json)."""
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential",
-            "mixtral", "qwen2_moe", "qwen3_moe")
+            "mixtral", "qwen2_moe", "qwen3_moe", "starcoder2")
 
 
 def reference(name):
@@ -29,7 +29,9 @@ def check_model(f, what, weights, want, ways):
 
 
 def test_families():
-    want = reference("llama.json") | reference("neox.json") | reference("moe.json")
+    want = {}
+    for name in ("llama", "neox", "moe", "dense"):
+        want |= reference(f"{name}.json")
     for name in FAMILIES:
         with Folder() as f:
             weights = checkpoint(f"tiny_{name}")

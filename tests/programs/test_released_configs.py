@@ -32,6 +32,13 @@ NEOX = dict(architectures=["GPTNeoXForCausalLM"], model_type="gpt_neox", bos_tok
             max_position_embeddings=2048, rotary_emb_base=10000, rotary_pct=0.25,
             tie_word_embeddings=False, torch_dtype="float16", transformers_version="4.24.0",
             use_cache=True, use_parallel_residual=True)
+STARCODER2 = dict(architectures=["Starcoder2ForCausalLM"], model_type="starcoder2", bos_token_id=0,
+                  eos_token_id=0, attention_dropout=0.1, embedding_dropout=0.1,
+                  residual_dropout=0.1, hidden_act="gelu_pytorch_tanh", mlp_type="default",
+                  initializer_range=0.018042, layer_norm_epsilon=1e-5, norm_epsilon=1e-5,
+                  norm_type="layer_norm", max_position_embeddings=16384, sliding_window=4096,
+                  scale_attn_weights=True, torch_dtype="float32", use_bias=True, use_cache=True,
+                  vocab_size=49152, transformers_version="4.37.0.dev0")
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -95,6 +102,8 @@ RELEASED = {
     "gpt-neox-20b": (20554567680, shape(
         dict(NEOX, hidden_act="gelu_fast", attention_probs_dropout_prob=0, hidden_dropout_prob=0),
         44, 6144, 64, None, 24576, vocab_size=50432)),
+    "starcoder2-3b": (3030371328, shape(STARCODER2, 30, 3072, 24, 2, 12288,
+                                        rope_theta=999999.4420358813)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,
@@ -102,8 +111,7 @@ RELEASED = {
 }
 
 UNSUPPORTED = [
-    ({"model_type": "phi3"}, '"phi3"'), ({"model_type": "mixtral"}, '"mixtral"'),
-    ({"model_type": "gemma2"}, '"gemma2"'), ({"model_type": "qwen3_moe"}, '"qwen3_moe"'),
+    ({"model_type": "falcon"}, '"falcon"'), ({"model_type": "mpt"}, '"mpt"'),
     ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
     ({"rope_interleaved": True}, "rope_interleaved"), ({"use_mrope": True}, "use_mrope"),
     ({"dual_chunk_attention_config": {"chunk_size": 262144}}, "dual_chunk_attention_config"),

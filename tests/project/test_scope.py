@@ -32,6 +32,9 @@ ROWS = {
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
           "vectors.npy"], None),
         ([*TRAIN, "--model", "bert-base-uncased"], None)],
+    "StarCoder2: prefill, decode, training": [
+        ([*GPT, "--model", "starcoder2-3b", "--tp", "2"], None),
+        ([*TRAIN, "--model", "starcoder2-3b", "--num-gpus", "2", "--tp", "2"], None)],
     "weights and tokenizers from HuggingFace; saving weights for HuggingFace": [
         (["inference", "--weights", examples("tiny-gpt2"), "--prompt", "The", "--save_weights",
           "saved"], None)],

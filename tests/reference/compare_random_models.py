@@ -2,7 +2,7 @@
 """Compares the inference program with transformers on small random models of all families that
 generate, except GPT-2: the logits after a batch of prompts of different lengths, and greedy tokens.
 
-    SYN_BUILD=build python3 compare_random_models.py [first seed] [number of seeds]
+    SYN_BUILD=build python3 compare_random_models.py [first seed] [number of seeds] [family...]
 
 Neither the build nor the tests need this script. It needs the same Python packages as the other
 scripts in this folder. The models vary in
@@ -33,7 +33,7 @@ import transformers
 
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "gpt_neox": "GPTNeoX", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe",
-         "qwen3_moe": "Qwen3Moe"}
+         "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2"}
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
@@ -77,6 +77,20 @@ def draw_neox(rng, c, heads):
     return "gpt_neox", c, rng.choice(ranks)
 
 
+def draw_starcoder2(rng, c):
+    """Returns the same configuration for a StarCoder2."""
+    c["norm_epsilon"] = c.pop("rms_norm_eps")
+    c["hidden_act"] = rng.choice(["gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh"])
+    return {**c, "use_bias": rng.random() < 0.7, "sliding_window": draw_window(rng)}
+
+
+def draw_window(rng):
+    return rng.choice([None, 1, 3, 9, 30, 200])
+
+
+DENSE = {"starcoder2": draw_starcoder2}
+
+
 def draw_experts(rng, c, family):
     """Returns the same configuration with experts."""
     experts = rng.choice([1, 2, 3, 4, 8, 16])
@@ -96,7 +110,7 @@ def draw_experts(rng, c, family):
 def draw(rng):
     """Draws a configuration. Returns the family, the arguments of its class, and the number of
     ranks."""
-    family = rng.choice(list(NAMES))
+    family = rng.choice(sys.argv[3:] or list(NAMES))
     heads = rng.choice([1, 2, 4, 6, 8])
     depth = rng.choice([4, 6, 8, 16, 32])
     hidden = heads * rng.choice([4, 6, 12])
@@ -119,7 +133,9 @@ def draw(rng):
     if family.startswith("qwen3"):
         c["attention_bias"] = rng.random() < 0.5
     if family in ("mistral", "mixtral"):
-        c["sliding_window"] = rng.choice([None, 1, 3, 9, 30, 200])
+        c["sliding_window"] = draw_window(rng)
+    if family in DENSE:
+        c = DENSE[family](rng, c)
     if sparse:
         c = draw_experts(rng, c, family)
     if family.startswith("qwen") and family != "qwen2_moe":

@@ -241,10 +241,18 @@ static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
     return r->theta > 0 ? syn_hash(numbers, sizeof numbers, h) : h;
 }
 
+/* An empty set does not change the hash. number: of the set, if it has layers. */
+static uint64_t hash_layers(const syn_layer_set *set, int number, uint64_t h) {
+    for (int i = 0; i < SYN_MAX_SET_LAYERS; i++)
+        if (syn_layer_set_has(set, i)) h = syn_hash((int[]){number, i}, 2 * sizeof i, h);
+    return h;
+}
+
 uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
     uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
-    h = hash_rotary(&c->rotary, h);
+    h = hash_rotary(&c->local_rotary, hash_rotary(&c->rotary, h));
     h = syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
+    h = hash_layers(&c->no_rope, 2, hash_layers(&c->full, 1, h));
     return c->experts.n ? syn_hash(c->experts.dense, sizeof c->experts.dense, h) : h;
 }
 

@@ -14,7 +14,7 @@ SYN_API_BEGIN
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
-    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family;
+    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -67,6 +67,12 @@ typedef struct syn_experts_config {
     double aux_coefficient; /* factor of the auxiliary loss, which balances the experts' load */
 } syn_experts_config;
 
+/* A set of layers, by number. */
+enum { SYN_MAX_SET_LAYERS = 512 };
+typedef struct syn_layer_set {
+    uint64_t bits[SYN_MAX_SET_LAYERS / 64];
+} syn_layer_set;
+
 typedef struct syn_model_config {
     const syn_model_family *family;
     char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
@@ -84,15 +90,27 @@ typedef struct syn_model_config {
     double initializer_range; /* standard deviation of random weights */
     syn_activation activation;
     syn_rotary rotary;
-    bool windowed;          /* Llama: sliding-window attention, if window > 0 */
-    int64_t window;         /* a token attends to itself and the window - 1 tokens before it */
-    int64_t full_layers;    /* the first full_layers layers use full attention */
-    bool parallel_residual; /* GPT-NeoX: attention and MLP both read the layer's input */
-    bool qkv_bias;          /* Llama: the query, key and value projections have biases */
-    bool attention_bias;    /* all four linear layers of the attention have biases */
-    bool mlp_bias;          /* all three linear layers of the MLP have biases */
-    bool head_norm;         /* Llama: RMSNorm on each head's queries and keys */
-    bool tied;              /* the output head uses the token embedding as its matrix */
+    bool windowed;           /* Llama: sliding-window attention, if window > 0 */
+    int64_t window;          /* a token attends to itself and the window - 1 tokens before it */
+    int64_t full_layers;     /* the first full_layers layers use full attention */
+    syn_layer_set full;      /* further layers with full attention */
+    syn_layer_set no_rope;   /* layers without rotary embedding */
+    syn_rotary local_rotary; /* of layers with a window; theta 0: `rotary` */
+    bool parallel_residual;  /* GPT-NeoX: attention and MLP both read the layer's input */
+    bool qkv_bias;           /* Llama: the query, key and value projections have biases */
+    bool attention_bias;     /* all four linear layers of the attention have biases */
+    bool mlp_bias;           /* all three linear layers of the MLP have biases */
+    bool head_norm;          /* Llama: RMSNorm on each head's queries and keys */
+    bool wide_norm;          /* RMSNorm on the queries of all heads, and on the keys */
+    bool norm_offset;        /* RMSNorm multiplies by 1 + weight */
+    /* Factors, 0: none. The embedding and the outputs of attention and MLP are multiplied by
+       theirs, logits are divided by theirs. */
+    double embedding_factor, residual_factor, logit_divisor;
+    /* Attention scores are multiplied by attention_factor, or else divided by sqrt(query_scale), or
+       else by sqrt(head_dim). */
+    double attention_factor, query_scale;
+    double attention_cap, logit_cap; /* scores and logits x become cap tanh(x / cap); 0: none */
+    bool tied;                       /* the output head uses the token embedding as its matrix */
     syn_experts_config experts;
     syn_stop_criteria end;     /* causal models: what ends a sequence */
     syn_dropout_rates dropout; /* for syn_model_set_dropout; a model applies none by itself */
@@ -166,6 +184,11 @@ bool syn_model_config_dtype(const syn_model_config *config, syn_dtype *dtype);
 
 /* The model_type of config.json: "gpt2", "bert". */
 const char *syn_model_type(const syn_model_config *config);
+bool syn_layer_set_has(const syn_layer_set *set, int64_t i);
+/* Adds layer i, which must be below SYN_MAX_SET_LAYERS. */
+void syn_layer_set_add(syn_layer_set *set, int64_t i);
+/* The window of layer i; 0: full attention. */
+int64_t syn_model_layer_window(const syn_model_config *config, int64_t i);
 /* Whether layer i has experts. */
 bool syn_model_layer_has_experts(const syn_model_config *config, int64_t i);
 /* Whether the model predicts the next token, and so can generate text (models/causal.h). */

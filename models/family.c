@@ -6,10 +6,19 @@
 #include "models/family_private.h"
 
 const syn_model_family *syn__family(size_t i) {
-    static const syn_model_family *const families[] = {
-        &syn_gpt_family,       &syn_bert_family,      &syn_llama_family,      &syn_mistral_family,
-        &syn_qwen2_family,     &syn_qwen3_family,     &syn_gpt_neox_family,   &syn_mixtral_family,
-        &syn_qwen2_moe_family, &syn_qwen3_moe_family, &syn_starcoder2_family, NULL};
+    static const syn_model_family *const families[] = {&syn_gpt_family,
+                                                       &syn_bert_family,
+                                                       &syn_llama_family,
+                                                       &syn_mistral_family,
+                                                       &syn_qwen2_family,
+                                                       &syn_qwen3_family,
+                                                       &syn_gpt_neox_family,
+                                                       &syn_mixtral_family,
+                                                       &syn_qwen2_moe_family,
+                                                       &syn_qwen3_moe_family,
+                                                       &syn_starcoder2_family,
+                                                       &syn_phi3_family,
+                                                       NULL};
     return families[i];
 }
 
@@ -32,6 +41,7 @@ static bool is_of_experts(const syn__param_row *row, const char *name) {
 }
 
 static bool is_of(const syn__param_row *row, const char *name) {
+    if (row->file && is_called(name, row->file, ".weight")) return true;
     switch (row->kind) {
     case SYN__EXPERTS_COLUMN:
     case SYN__EXPERTS_ROW:
@@ -135,6 +145,19 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
         return c->n_types;
     }
     return 0;
+}
+
+bool syn_layer_set_has(const syn_layer_set *set, int64_t i) {
+    return i < SYN_MAX_SET_LAYERS && (set->bits[i / 64] >> (i % 64) & 1) != 0;
+}
+
+void syn_layer_set_add(syn_layer_set *set, int64_t i) {
+    set->bits[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+int64_t syn_model_layer_window(const syn_model_config *c, int64_t i) {
+    const bool has = c->windowed && c->window > 0;
+    return has && i >= c->full_layers && !syn_layer_set_has(&c->full, i) ? c->window : 0;
 }
 
 bool syn_model_layer_has_experts(const syn_model_config *c, int64_t i) {

@@ -113,6 +113,8 @@ typedef struct syn_heads_options {
     int64_t position; /* position of query 0: the number of keys before its own */
     int64_t window;   /* only if causal: the window of syn_attention_window; 0: none */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
+    double scale;     /* of the scores; 0: 1 / sqrt(D) */
+    double cap;       /* scores x become cap tanh(x / cap), by separate ops; 0: none */
     /* Dropout of the attention weights (syn_dropout); dropout.p 0: none. If h heads of other ranks
      * come before this rank's, dropout.row is h * T. */
     syn_tensor keys;

@@ -29,28 +29,33 @@ const syn__param_row syn__llama_head_rows[] = {
 syn_tensor syn__llama_embed(syn_model *m, syn_tensor tokens) {
     const struct llama *llama = m->params;
     syn_push_scope(m->ctx, "embed_tokens");
-    const syn_tensor x = syn__model_embed(m, llama->tokens, tokens);
+    syn_tensor x = syn__model_embed(m, llama->tokens, tokens);
+    x = syn__model_scale(m, x, m->config.embedding_factor, "scaled");
     syn_pop_scope(m->ctx);
     return x;
 }
 
-/* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has head norms, then with the
-   rotary embedding applied. */
-static syn_tensor rotated(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
-                          const char *label) {
+/* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has norms of queries and keys,
+   then with the rotary embedding of layer i applied. copies: number of ranks with the same heads.
+ */
+static syn_tensor rotated(syn_model *m, int64_t i, syn_tensor x, const syn_layer_norm *norm,
+                          int copies, const char *label) {
+    const bool wide = m->config.wide_norm;
+    if (wide) x = syn__model_wide_norm(m, x, norm, copies, label);
     x = syn_heads_split(m->ctx, x, syn__model_head_dim(m));
-    if (norm->weight.id) x = syn__model_shared_norm(m, x, norm, label);
-    return syn__model_apply_rotary(m, x);
+    if (norm->weight.id && !wide) x = syn__model_shared_norm(m, x, norm, label);
+    return syn__model_apply_layer_rotary(m, i, x);
 }
 
 syn_tensor syn__llama_attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
+    const int copies = syn_model_kv_ranks(&m->config, syn__model_tp(m));
     x = syn__model_enter(m, x); /* once for q, k and v */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
     syn_tensor k = syn__model_kv_linear(m, x, &l->k, "k_proj");
     syn_tensor v = syn__model_kv_linear(m, x, &l->v, "v_proj");
-    q = rotated(m, q, &l->q_norm, "q_norm");
-    k = rotated(m, k, &l->k_norm, "k_norm");
+    q = rotated(m, i, q, &l->q_norm, 1, "q_norm");
+    k = rotated(m, i, k, &l->k_norm, copies, "k_norm");
     v = syn_heads_split(m->ctx, v, syn__model_head_dim(m));
     const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
     return syn__model_attend(m, i, q, keys, values);
@@ -69,7 +74,7 @@ syn_tensor syn__llama_mlp(syn_model *m, const void *layer, int64_t i, syn_tensor
     return syn__llama_gated(m, syn__model_enter(m, x), &l->gate, &l->up);
 }
 
-static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
+syn_tensor syn__llama_layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
     const syn__branch branches[2] = {SYN__LLAMA_ATTENTION_BRANCH(l), SYN__LLAMA_MLP_BRANCH(l)};
     return syn__model_sequential(m, l, i, x, branches);
@@ -218,8 +223,9 @@ syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *tab
     return syn__rotary_check(s, table, file);
 }
 
-#define FAMILY(name_, title_, class_, ...) \
-    SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows, layer, struct llama_layer, __VA_ARGS__)
+#define FAMILY(name_, title_, class_, ...)                                                     \
+    SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows, syn__llama_layer, struct llama_layer, \
+                      __VA_ARGS__)
 
 const syn_model_family syn_llama_family = FAMILY(llama, "Llama", "LlamaForCausalLM",
                                                  .same_layers = true, SYN__PRESETS(llama_presets)),

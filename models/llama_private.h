@@ -17,6 +17,7 @@ struct llama {
 
 struct llama_layer {
     syn_layer_norm input_norm, post_norm, q_norm, k_norm;
+    syn_layer_norm after_attention, after_mlp; /* norms of the branches' outputs */
     syn_layer_linear q, k, v, o, gate, up, down;
 };
 
@@ -60,6 +61,7 @@ syn_tensor syn__llama_mlp(syn_model *m, const void *layer, int64_t i, syn_tensor
 /* gate, up: this rank's columns, x (..., C) -> silu(gate x) * (up x). */
 syn_tensor syn__llama_gated(syn_model *m, syn_tensor x, const syn_layer_linear *gate,
                             const syn_layer_linear *up);
+syn_tensor syn__llama_layer(syn_model *m, void *layer, int64_t i, syn_tensor x);
 #define SYN__LLAMA_ATTENTION_BRANCH(layer)                                                       \
     {                                                                                            \
         "self_attn", &(layer)->input_norm, "input_layernorm", syn__llama_attention, &(layer)->o, \
@@ -118,16 +120,21 @@ syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *tab
                                  syn__config_file *file) SYN_MUST_USE;
 
 /* Members of a family: its rows of keys are name_rows, its defaults name_defaults. */
-#define SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows_, layer_, layer_struct, ...)   \
-    {                                                                                      \
-        .name = #name_, .title = title_, .types = (const char *const[]){#name_, NULL},     \
-        .tokenizer = SYN_TOKENIZER_BPE, .defaults = &name_##_defaults,                     \
-        .fields = &(const syn__setting_table)SYN__MODEL_TABLE_OF(name_##_rows),            \
-        .check_file = syn__llama_check_file, .architecture = class_, .prefix = "model.",   \
-        .layers = "layers", .attention = "self_attn", .embed_rows = syn__llama_embed_rows, \
-        .layer_rows = layer_rows_, .head_rows = syn__llama_head_rows, .out_in = true,      \
-        .params_bytes = sizeof(struct llama), .layer_bytes = sizeof(layer_struct),         \
-        .layer = layer_, .embed = syn__llama_embed, .head_scope = "lm_head", __VA_ARGS__   \
+#define SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows_, layer_, layer_struct, ...) \
+    SYN__LLAMA_FAMILY_AS(name_, title_, class_, layer_rows_, layer_, layer_struct,       \
+                         syn__llama_check_file, __VA_ARGS__)
+/* The same for a family with conditions of its own. */
+#define SYN__LLAMA_FAMILY_AS(name_, title_, class_, layer_rows_, layer_, layer_struct, check_,    \
+                             ...)                                                                 \
+    {                                                                                             \
+        .name = #name_, .title = title_, .types = (const char *const[]){#name_, NULL},            \
+        .tokenizer = SYN_TOKENIZER_BPE, .defaults = &name_##_defaults,                            \
+        .fields = &(const syn__setting_table)SYN__MODEL_TABLE_OF(name_##_rows),                   \
+        .check_file = check_, .architecture = class_, .prefix = "model.", .layers = "layers",     \
+        .attention = "self_attn", .embed_rows = syn__llama_embed_rows, .layer_rows = layer_rows_, \
+        .head_rows = syn__llama_head_rows, .out_in = true, .params_bytes = sizeof(struct llama),  \
+        .layer_bytes = sizeof(layer_struct), .layer = layer_, .embed = syn__llama_embed,          \
+        .head_scope = "lm_head", __VA_ARGS__                                                      \
     }
 
 #ifdef __cplusplus

@@ -20,6 +20,8 @@ static const struct {
     {"starcoder2",
      "\"use_bias\": false, \"hidden_act\": \"gelu\", \"tie_word_embeddings\": false, "
      "\"norm_epsilon\": 0.001, \"residual_dropout\": 0.5, \"embedding_dropout\": 0.25"},
+    {"phi3", "\"sliding_window\": 3"},
+    {"phi3", "\"head_dim\": 12, \"partial_rotary_factor\": 0.5, \"resid_pdrop\": 0.5"},
 };
 
 static void read_file(syn_model_config *c, const char *type, const char *shape, const char *more) {
@@ -52,8 +54,9 @@ static void presets_have_their_sizes(void) {
         const char *name;
         int64_t params;
     } known[] = {
-        {"starcoder2-3b", 3030371328},
-        {"starcoder2-7b", 7173923840},
+        {"starcoder2-3b", 3030371328}, {"starcoder2-7b", 7173923840},
+        {"phi-3-mini-4k", 3821079552}, {"phi-3-medium-4k", 13960238080},
+        {"phi-4", 14659507200},
     };
     for (size_t i = 0; i < COUNT(known); i++) {
         syn_model_config c;
@@ -76,6 +79,7 @@ static void absent_keys_have_the_defaults_of_transformers(void) {
         bool tied;
     } rows[] = {
         {"starcoder2", 2, 2, 4096, 0, 50256, 50256, 50256, 1e4, 1e-5, 0.018042, true},
+        {"phi3", 64, 2, 4096, 0, 32000, 1, 32000, 1e4, 1e-5, 0.02, false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         syn_model_config c;
@@ -102,6 +106,11 @@ static void refuses_what_it_does_not_know(void) {
         {"starcoder2",
          "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\"]",
          "all layers of this StarCoder2 must have full attention"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}",
+         "must be default"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
+         "the rotary embedding of a Phi-3 must be \"default\""},
+        {"phi3", "\"attention_bias\": true", "unknown key \"attention_bias\""},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char json[900];

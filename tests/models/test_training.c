@@ -400,6 +400,7 @@ static const checkpoint llamas[] = {
     {"tiny_qwen2_moe", &syn_qwen2_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_starcoder2", &syn_starcoder2_family, SYN_F32, "model.", false, 0},
+    {"tiny_phi3", &syn_phi3_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -505,6 +506,7 @@ static void test_llama(void) {
 
 static void test_dense(void) {
     check_shapes("tiny_starcoder2", "training_starcoder2.safetensors");
+    check_shapes("tiny_phi3", "training_phi3.safetensors");
 }
 
 static void test_neox(void) {

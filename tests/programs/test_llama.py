@@ -4,7 +4,7 @@ transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transfor
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential",
-            "mixtral", "qwen2_moe", "qwen3_moe", "starcoder2")
+            "mixtral", "qwen2_moe", "qwen3_moe", "starcoder2", "phi3")
 
 
 def reference(name):
@@ -74,6 +74,20 @@ def with_config(f, folder, config, weights="tiny_llama"):
     shutil.copy(checkpoint(f"{weights}/model.safetensors"), f / folder)
     f.write(f"{folder}/config.json", json.dumps(config))
     return folder
+
+
+def test_joined_matrices_that_do_not_fit():
+    """Phi-3's checkpoints have q, k and v in one matrix, and gate and up in another."""
+    said = load_json(checkpoint("tiny_phi3/config.json"))
+    with Folder() as f:
+        for more, says in (
+                ({"num_key_value_heads": 1}, "qkv_proj.weight: the file has the shape [64, 24], but "
+                                             "the model has 48 rows"),
+                ({"intermediate_size": 36}, "gate_up_proj.weight: the file has the shape [80, 24], "
+                                            "but the model has 72 rows")):
+            folder = with_config(f, "uneven", {**said, **more}, "tiny_phi3")
+            done = f.run("--weights", folder, "--prompt_ids", write_ids(f, [[1, 2]]))
+            assert done.returncode == 1 and says in done.stderr.decode(), done.stderr
 
 
 def test_variants():

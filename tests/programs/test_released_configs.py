@@ -39,6 +39,13 @@ STARCODER2 = dict(architectures=["Starcoder2ForCausalLM"], model_type="starcoder
                   norm_type="layer_norm", max_position_embeddings=16384, sliding_window=4096,
                   scale_attn_weights=True, torch_dtype="float32", use_bias=True, use_cache=True,
                   vocab_size=49152, transformers_version="4.37.0.dev0")
+PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", attention_bias=False,
+            attention_dropout=0.0, auto_map={"AutoConfig": "configuration_phi3.Phi3Config"},
+            bos_token_id=1, embd_pdrop=0.0, eos_token_id=32000, hidden_act="silu",
+            initializer_range=0.02, max_position_embeddings=4096, rms_norm_eps=1e-5,
+            original_max_position_embeddings=4096, resid_pdrop=0.0, rope_scaling=None,
+            rope_theta=10000.0, sliding_window=2047, tie_word_embeddings=False, pad_token_id=32000,
+            torch_dtype="bfloat16", transformers_version="4.40.2", use_cache=True)
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -104,6 +111,11 @@ RELEASED = {
         44, 6144, 64, None, 24576, vocab_size=50432)),
     "starcoder2-3b": (3030371328, shape(STARCODER2, 30, 3072, 24, 2, 12288,
                                         rope_theta=999999.4420358813)),
+    "Phi-3-mini-4k": (3821079552, shape(PHI3, 32, 3072, 32, 32, 8192, vocab_size=32064)),
+    "phi-4": (14659507200, shape(
+        dict(PHI3, bos_token_id=100257, eos_token_id=100265, pad_token_id=100349,
+             max_position_embeddings=16384, original_max_position_embeddings=16384,
+             rope_theta=250000, sliding_window=None), 40, 5120, 40, 10, 17920, vocab_size=100352)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,

@@ -16,6 +16,7 @@ TRAIN = ["pretrain", *META, "--model", "gpt2", "--max-steps", "3", "--batch-size
          "--max-seq-length", "32", "--enable-tracing"]
 MODELS = ["gpt2", "gpt3-125m", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-0.5b",
           "pythia-160m", "gpt-neox-20b"]
+DENSE = ["starcoder2-3b", "phi-3-mini-4k"]
 
 
 def examples(name):
@@ -32,9 +33,9 @@ ROWS = {
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
           "vectors.npy"], None),
         ([*TRAIN, "--model", "bert-base-uncased"], None)],
-    "StarCoder2: prefill, decode, training": [
-        ([*GPT, "--model", "starcoder2-3b", "--tp", "2"], None),
-        ([*TRAIN, "--model", "starcoder2-3b", "--num-gpus", "2", "--tp", "2"], None)],
+    "StarCoder2, Phi-3: prefill, decode, training":
+        [([*GPT, "--model", m, "--tp", "2"], None) for m in DENSE] +
+        [([*TRAIN, "--model", m, "--num-gpus", "2", "--tp", "2"], None) for m in DENSE],
     "weights and tokenizers from HuggingFace; saving weights for HuggingFace": [
         (["inference", "--weights", examples("tiny-gpt2"), "--prompt", "The", "--save_weights",
           "saved"], None)],

@@ -33,7 +33,8 @@ import transformers
 
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "gpt_neox": "GPTNeoX", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe",
-         "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2"}
+         "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2",
+         "phi3": "Phi3"}
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
@@ -84,11 +85,21 @@ def draw_starcoder2(rng, c):
     return {**c, "use_bias": rng.random() < 0.7, "sliding_window": draw_window(rng)}
 
 
+def draw_phi3(rng, c):
+    """Returns the same configuration for a Phi-3, which has no scaled rotary embedding."""
+    depth = c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
+    part = rng.choice([1.0] + [n / depth for n in range(2, depth + 1, 2)])
+    said = dict(rope_type="default", rope_theta=c["rope_parameters"]["rope_theta"])
+    if part < 1:
+        said["partial_rotary_factor"] = part
+    return {**c, "rope_parameters": said, "sliding_window": draw_window(rng), "pad_token_id": None}
+
+
 def draw_window(rng):
     return rng.choice([None, 1, 3, 9, 30, 200])
 
 
-DENSE = {"starcoder2": draw_starcoder2}
+DENSE = {"starcoder2": draw_starcoder2, "phi3": draw_phi3}
 
 
 def draw_experts(rng, c, family):
@@ -174,6 +185,8 @@ def rewrite(rng, folder):
         said["rotary_pct"] = parameters.pop("partial_rotary_factor")
     name = rng.choice(["type", "rope_type"])
     kind = parameters.pop("rope_type")
+    if "partial_rotary_factor" in parameters:
+        said["partial_rotary_factor"] = parameters.pop("partial_rotary_factor")
     said["rope_scaling"] = None if kind == "default" else {name: kind, **parameters}
     said.pop("dtype", None)
     said.pop("layer_types", None)

@@ -6,7 +6,8 @@ and so on (see make_training_fixture.py). Made with torch 2.15 and transformers 
 
     python3 make_dense_fixture.py [family...]
 
-All have width 24, 4 heads, 2 key heads and 2 layers.
+All have width 24, 4 heads, 2 key heads and 2 layers. In the training fixture of Phi-3, matrices
+that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj, gate_proj, up_proj.
 """
 import json
 import pathlib
@@ -20,7 +21,26 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).parent
 MODELS = {
     "starcoder2": ("Starcoder2", dict(sliding_window=7)),
+    "phi3": ("Phi3", dict(sliding_window=9, pad_token_id=None, head_dim=8, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.75))),
 }
+
+
+def separate(tensors):
+    """Divides joined matrices into ours."""
+    out = {}
+    for key, value in tensors.items():
+        if ".qkv_proj" in key:
+            names, sizes = ("q_proj", "k_proj", "v_proj"), [32, 16, 16]
+        elif ".gate_up_proj" in key:
+            names, sizes = ("gate_proj", "up_proj"), [40, 40]
+        else:
+            out[key] = value
+            continue
+        joined = key.split(".")[-2]
+        for name, part in zip(names, value.split(sizes)):
+            out[key.replace(joined, name)] = part.clone()
+    return out
 
 
 def main():
@@ -39,7 +59,7 @@ def main():
         (folder / "generation_config.json").unlink()
         out[name] = results(made)
         trained = train(f"tiny_{name}", model, False)
-        save_file({k: v.contiguous() for k, v in trained.items()},
+        save_file({k: v.contiguous() for k, v in separate(trained).items()},
                   HERE / f"training_{name}.safetensors")
     path.write_text(json.dumps({name: out[name] for name in MODELS}) + "\n")
 

@@ -14,7 +14,8 @@ SYN_API_BEGIN
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
-    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family;
+    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
+    syn_olmo2_family, syn_granite_family, syn_smollm3_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */

@@ -30,6 +30,10 @@ typedef struct syn__config_file {
     int64_t layer_types, full_layers;        /* layer_types: number of entries of this key;
                                                 full_layers: number of entries at its start that
                                                 have no window */
+    syn_layer_set full_types, rope_layers;   /* layers with full attention according to layer_types;
+                                                layers with rotary embedding according to
+                                                no_rope_layers */
+    int64_t n_rope_layers, rope_interval;    /* entries of no_rope_layers; no_rope_layer_interval */
     syn_rotary top_level, rope_scaling; /* beside: theta and part from top-level keys, initially the
                                         family's defaults. rope_scaling: the value of this old key,
                                         which replaces rope_parameters if both are given */

@@ -5,6 +5,7 @@
    rows. The families differ only in names, defaults, presets and configuration keys, so they share
    this file. */
 #include <stdio.h>
+#include <string.h>
 
 #include "models/llama_private.h"
 
@@ -174,6 +175,59 @@ syn_status syn__llama_layer_types(syn__settings *s, void *member) {
     if (type == SYN_JSON_ERROR) return s->error.code;
     if (type == SYN_JSON_ARRAY_END && file->layer_types > 0) return SYN_OK;
     return syn__settings_fail(s, "\"%s\" must be a list of strings, one for each layer", s->path);
+}
+
+syn_status syn__llama_read_layer_types(syn__settings *s, void *member) {
+    syn__config_file *file = member;
+    syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_ARRAY_BEGIN)
+        return syn__settings_fail(s, "\"%s\" must be a list or null", s->path);
+    while ((type = syn_json_next(&s->json)) == SYN_JSON_STRING) {
+        const bool full = syn__settings_text_is(s, "full_attention");
+        if (!full && !syn__settings_text_is(s, "sliding_attention")) break;
+        if (full && file->layer_types < SYN_MAX_SET_LAYERS)
+            syn_layer_set_add(&file->full_types, file->layer_types);
+        file->layer_types++;
+    }
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_ARRAY_END && file->layer_types > 0) return SYN_OK;
+    return syn__settings_fail(
+        s, "\"%s\" must be a list of \"full_attention\" and \"sliding_attention\"", s->path);
+}
+
+void syn__llama_write_layer_types(syn_sink *out, const void *config) {
+    const syn_model_config *c = config;
+    syn_sink_text(out, ",\n  \"layer_types\": [");
+    for (int64_t i = 0; i < c->n_layer; i++)
+        syn_sink_printf(out, "%s\"%s_attention\"", i ? ", " : "",
+                        syn_model_layer_window(c, i) ? "sliding" : "full");
+    syn_sink_text(out, "]");
+}
+
+syn_status syn__llama_set_layer_types(syn__settings *s, const syn__setting_table *table,
+                                      syn__config_file *file, const syn_layer_set *otherwise) {
+    syn_model_config *c = &file->config;
+    const bool listed = file->layer_types > 0;
+    int64_t windows = 0;
+    if (c->n_layer > SYN_MAX_SET_LAYERS)
+        return syn__settings_fail(s, "a %s can have at most %d layers", c->family->title,
+                                  SYN_MAX_SET_LAYERS);
+    if (listed && file->layer_types != c->n_layer)
+        return syn__settings_fail_at(s, table, "layer_types",
+                                     "\"layer_types\" has %lld entries for %lld layers",
+                                     (long long)file->layer_types, (long long)c->n_layer);
+    c->full = listed ? file->full_types : *otherwise;
+    for (int64_t i = 0; i < c->n_layer; i++) windows += !syn_layer_set_has(&c->full, i);
+    if (listed && windows > 0 && c->window <= 0)
+        return syn__settings_fail_at(s, table, "layer_types",
+                                     "\"layer_types\" has \"sliding_attention\", so the file must "
+                                     "have a \"sliding_window\"");
+    if (listed) c->windowed = windows > 0;
+    if (!c->windowed || c->window <= 0) memset(&c->full, 0, sizeof c->full);
+    file->layer_types = 0; /* done */
+    return SYN_OK;
 }
 
 #define QWEN_WINDOW SYN__LLAMA_WINDOW(1), SYN__LLAMA_USE_WINDOW, SYN__LLAMA_WINDOW_LAYERS

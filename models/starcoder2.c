@@ -71,6 +71,7 @@ static const syn__setting rows[] = {
     SYN__ROW_DROPOUT("embedding_dropout", embedding),
     SYN__ROW_BOOL("use_bias", SYN__SAVED, SYN__AT(attention_bias)),
     SYN__LLAMA_WINDOW(1),
+    SYN__ROW_CUSTOM("layer_types", 0, syn__llama_layer_types),
 };
 static const syn__setting_table fields = SYN__MODEL_TABLE_OF(rows);
 

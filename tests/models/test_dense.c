@@ -21,6 +21,15 @@ static const struct {
      "\"use_bias\": false, \"hidden_act\": \"gelu\", \"tie_word_embeddings\": false, "
      "\"norm_epsilon\": 0.001, \"residual_dropout\": 0.5, \"embedding_dropout\": 0.25"},
     {"phi3", "\"sliding_window\": 3"},
+    {"olmo2", "\"attention_bias\": true"},
+    {"olmo2", "\"head_dim\": 6, \"tie_word_embeddings\": true"},
+    {"granite", "\"embedding_multiplier\": 12, \"residual_multiplier\": 0.22"},
+    {"granite", "\"attention_multiplier\": 0.1, \"logits_scaling\": 8, \"mlp_bias\": true"},
+    {"smollm3", "\"no_rope_layer_interval\": 2"},
+    {"smollm3", "\"no_rope_layers\": [0, 1, 1], \"use_sliding_window\": true, "
+                "\"sliding_window\": 3"},
+    {"smollm3", "\"layer_types\": [\"sliding_attention\", \"full_attention\", "
+                "\"sliding_attention\"], \"sliding_window\": 3"},
     {"phi3", "\"head_dim\": 12, \"partial_rotary_factor\": 0.5, \"resid_pdrop\": 0.5"},
 };
 
@@ -54,9 +63,12 @@ static void presets_have_their_sizes(void) {
         const char *name;
         int64_t params;
     } known[] = {
-        {"starcoder2-3b", 3030371328}, {"starcoder2-7b", 7173923840},
-        {"phi-3-mini-4k", 3821079552}, {"phi-3-medium-4k", 13960238080},
-        {"phi-4", 14659507200},
+        {"starcoder2-3b", 3030371328},  {"starcoder2-7b", 7173923840},
+        {"phi-3-mini-4k", 3821079552},  {"phi-3-medium-4k", 13960238080},
+        {"phi-4", 14659507200},         {"olmo-2-1b", 1484916736},
+        {"olmo-2-7b", 7298617344},      {"olmo-2-13b", 13716198400},
+        {"olmo-2-32b", 32234279936},    {"granite-3.3-2b", 2533539840},
+        {"granite-3.3-8b", 8170864640}, {"smollm3-3b", 3075098624},
     };
     for (size_t i = 0; i < COUNT(known); i++) {
         syn_model_config c;
@@ -80,6 +92,9 @@ static void absent_keys_have_the_defaults_of_transformers(void) {
     } rows[] = {
         {"starcoder2", 2, 2, 4096, 0, 50256, 50256, 50256, 1e4, 1e-5, 0.018042, true},
         {"phi3", 64, 2, 4096, 0, 32000, 1, 32000, 1e4, 1e-5, 0.02, false},
+        {"olmo2", 64, 2, 2048, 0, 50279, -1, 1, 1e4, 1e-5, 0.02, false},
+        {"granite", 64, 2, 2048, 0, 2, 1, 2, 1e4, 1e-6, 0.02, false},
+        {"smollm3", 4, 2, 32768, 0, 128001, 128000, 128004, 2e6, 1e-6, 0.02, true},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         syn_model_config c;
@@ -111,6 +126,21 @@ static void refuses_what_it_does_not_know(void) {
         {"phi3", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
          "the rotary embedding of a Phi-3 must be \"default\""},
         {"phi3", "\"attention_bias\": true", "unknown key \"attention_bias\""},
+        {"olmo2", "\"clip_qkv\": 8", "unknown key \"clip_qkv\""},
+        {"olmo2", "\"mlp_bias\": true", "unknown key \"mlp_bias\""},
+        {"granite", "\"logits_scaling\": 0", "\"logits_scaling\" must be"},
+        {"granite", "\"logit_scale\": 2", "unknown key \"logit_scale\""},
+        {"smollm3", "\"no_rope_layers\": [0, 1]", "\"no_rope_layers\" has 2 entries for 3 layers"},
+        {"smollm3", "\"no_rope_layers\": [\"x\"]", "must be a list of numbers, one for each layer"},
+        {"smollm3", "\"no_rope_layers\": 3", "\"no_rope_layers\" must be a list or null"},
+        {"smollm3", "\"layer_types\": [\"full_attention\"]", "has 1 entries for 3 layers"},
+        {"smollm3", "\"layer_types\": [\"chunked_attention\"]",
+         "must be a list of \"full_attention\""},
+        {"smollm3", "\"layer_types\": {}", "\"layer_types\" must be a list or null"},
+        {"smollm3",
+         "\"layer_types\": [\"full_attention\", \"sliding_attention\", "
+         "\"full_attention\"]",
+         "so the file must have a \"sliding_window\""},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char json[900];

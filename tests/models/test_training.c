@@ -401,6 +401,9 @@ static const checkpoint llamas[] = {
     {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_starcoder2", &syn_starcoder2_family, SYN_F32, "model.", false, 0},
     {"tiny_phi3", &syn_phi3_family, SYN_F32, "model.", false, 0},
+    {"tiny_olmo2", &syn_olmo2_family, SYN_F32, "model.", false, 0},
+    {"tiny_granite", &syn_granite_family, SYN_F32, "model.", false, 0},
+    {"tiny_smollm3", &syn_smollm3_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -507,6 +510,9 @@ static void test_llama(void) {
 static void test_dense(void) {
     check_shapes("tiny_starcoder2", "training_starcoder2.safetensors");
     check_shapes("tiny_phi3", "training_phi3.safetensors");
+    check_shapes("tiny_olmo2", "training_olmo2.safetensors");
+    check_shapes("tiny_granite", "training_granite.safetensors");
+    check_shapes("tiny_smollm3", "training_smollm3.safetensors");
 }
 
 static void test_neox(void) {

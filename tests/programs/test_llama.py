@@ -4,7 +4,7 @@ transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transfor
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential",
-            "mixtral", "qwen2_moe", "qwen3_moe", "starcoder2", "phi3")
+            "mixtral", "qwen2_moe", "qwen3_moe", "starcoder2", "phi3", "olmo2", "granite", "smollm3")
 
 
 def reference(name):
@@ -81,8 +81,8 @@ def test_joined_matrices_that_do_not_fit():
     said = load_json(checkpoint("tiny_phi3/config.json"))
     with Folder() as f:
         for more, says in (
-                ({"num_key_value_heads": 1}, "qkv_proj.weight: the file has the shape [64, 24], but "
-                                             "the model has 48 rows"),
+                ({"num_key_value_heads": 1}, "qkv_proj.weight: the file has the shape [64, 24], "
+                                             "but the model has 48 rows"),
                 ({"intermediate_size": 36}, "gate_up_proj.weight: the file has the shape [80, 24], "
                                             "but the model has 72 rows")):
             folder = with_config(f, "uneven", {**said, **more}, "tiny_phi3")

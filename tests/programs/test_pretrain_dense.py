@@ -15,7 +15,12 @@ from pretrain_runs import LLAMA, Runs, losses  # noqa: E402
 
 COMMON = {**LLAMA, "num_hidden_layers": 4, "max_position_embeddings": 64}
 MODELS = {"starcoder2": {"sliding_window": 20, "tie_word_embeddings": False},
-          "phi3": {"head_dim": 12, "partial_rotary_factor": 0.5}}
+          "phi3": {"head_dim": 12, "partial_rotary_factor": 0.5},
+          "olmo2": {"attention_bias": True},
+          "granite": {"embedding_multiplier": 3, "residual_multiplier": 0.5, "logits_scaling": 2,
+                      "attention_multiplier": 0.3, "tie_word_embeddings": True},
+          "smollm3": {"sliding_window": 20, "use_sliding_window": True,
+                      "no_rope_layers": [1, 0, 1, 0]}}
 STEPS = ["--max-seq-length", "64", "--max-steps", "4", "--learning-rate", "3e-3", "--dropout",
          "0"]
 # Each layout has 8 samples per step: microbatches of `batch` samples. With tp 4, each key head is

@@ -46,6 +46,18 @@ PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", attention_bias
             original_max_position_embeddings=4096, resid_pdrop=0.0, rope_scaling=None,
             rope_theta=10000.0, sliding_window=2047, tie_word_embeddings=False, pad_token_id=32000,
             torch_dtype="bfloat16", transformers_version="4.40.2", use_cache=True)
+OLMO2 = dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", attention_bias=False,
+             attention_dropout=0.0, eos_token_id=100257, pad_token_id=100277, hidden_act="silu",
+             initializer_range=0.02, max_position_embeddings=4096, rms_norm_eps=1e-6,
+             rope_scaling=None, rope_theta=500000, tie_word_embeddings=False, use_cache=True,
+             torch_dtype="float32", transformers_version="4.47.0", vocab_size=100352)
+GRANITE = dict(architectures=["GraniteForCausalLM"], model_type="granite", attention_bias=False,
+               attention_dropout=0.0, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+               hidden_act="silu", initializer_range=0.02, max_position_embeddings=131072,
+               mlp_bias=False, embedding_multiplier=12.0, residual_multiplier=0.22,
+               rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000000.0, use_cache=True,
+               tie_word_embeddings=True, torch_dtype="bfloat16", transformers_version="4.49.0",
+               vocab_size=49159)
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -116,6 +128,16 @@ RELEASED = {
         dict(PHI3, bos_token_id=100257, eos_token_id=100265, pad_token_id=100349,
              max_position_embeddings=16384, original_max_position_embeddings=16384,
              rope_theta=250000, sliding_window=None), 40, 5120, 40, 10, 17920, vocab_size=100352)),
+    "OLMo-2-7B": (7298617344, shape(OLMO2, 32, 4096, 32, 32, 11008)),
+    "granite-3.3-8b": (8170864640, shape(GRANITE, 40, 4096, 32, 8, 12800, logits_scaling=16.0,
+                                         attention_multiplier=0.0078125)),
+    "SmolLM3-3B": (3075098624, shape(
+        dict(LLAMA31, architectures=["SmolLM3ForCausalLM"], model_type="smollm3",
+             rope_scaling=None, rope_theta=5000000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+             max_position_embeddings=65536, pad_token_id=128004, max_window_layers=28,
+             no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0] * 9, sliding_window=None,
+             layer_types=["full_attention"] * 36, use_sliding_window=False),
+        36, 2048, 16, 4, 11008)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,

@@ -34,7 +34,7 @@ import transformers
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "gpt_neox": "GPTNeoX", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe",
          "qwen3_moe": "Qwen3Moe", "starcoder2": "Starcoder2",
-         "phi3": "Phi3"}
+         "phi3": "Phi3", "olmo2": "Olmo2", "granite": "Granite", "smollm3": "SmolLM3"}
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
@@ -92,14 +92,43 @@ def draw_phi3(rng, c):
     said = dict(rope_type="default", rope_theta=c["rope_parameters"]["rope_theta"])
     if part < 1:
         said["partial_rotary_factor"] = part
-    return {**c, "rope_parameters": said, "sliding_window": draw_window(rng), "pad_token_id": None}
+    return {**c, "rope_parameters": said, "sliding_window": draw_window(rng)}
+
+
+def draw_olmo2(rng, c):
+    return {**c, "attention_bias": rng.random() < 0.5}
+
+
+def draw_granite(rng, c):
+    return {**c, "attention_bias": rng.random() < 0.5, "mlp_bias": rng.random() < 0.5,
+            "embedding_multiplier": rng.choice([1.0, 12.0, 0.3]),
+            "residual_multiplier": rng.choice([1.0, 0.22]),
+            "attention_multiplier": rng.choice([1.0, 0.015625, 0.3]),
+            "logits_scaling": rng.choice([1.0, 8.0, 0.5])}
+
+
+def draw_layer_types(rng, c):
+    return [rng.choice(["full_attention", "sliding_attention"])
+            for _ in range(c["num_hidden_layers"])]
+
+
+def draw_smollm3(rng, c):
+    c.update(attention_bias=rng.random() < 0.5, mlp_bias=rng.random() < 0.5,
+             no_rope_layer_interval=rng.choice([1, 2, 4]), use_sliding_window=rng.random() < 0.5,
+             sliding_window=rng.choice([2, 9, 30]))
+    if rng.random() < 0.5:
+        c["no_rope_layers"] = [rng.randint(0, 1) for _ in range(c["num_hidden_layers"])]
+    if rng.random() < 0.3:
+        c["layer_types"] = draw_layer_types(rng, c)
+    return c
 
 
 def draw_window(rng):
     return rng.choice([None, 1, 3, 9, 30, 200])
 
 
-DENSE = {"starcoder2": draw_starcoder2, "phi3": draw_phi3}
+DENSE = {"starcoder2": draw_starcoder2, "phi3": draw_phi3, "olmo2": draw_olmo2,
+         "granite": draw_granite, "smollm3": draw_smollm3}
 
 
 def draw_experts(rng, c, family):
@@ -146,7 +175,7 @@ def draw(rng):
     if family in ("mistral", "mixtral"):
         c["sliding_window"] = draw_window(rng)
     if family in DENSE:
-        c = DENSE[family](rng, c)
+        c = DENSE[family](rng, c) | {"pad_token_id": None}
     if sparse:
         c = draw_experts(rng, c, family)
     if family.startswith("qwen") and family != "qwen2_moe":

@@ -6,7 +6,7 @@ and so on (see make_training_fixture.py). Made with torch 2.15 and transformers 
 
     python3 make_dense_fixture.py [family...]
 
-All have width 24, 4 heads, 2 key heads and 2 layers. In the training fixture of Phi-3, matrices
+All have width 24, 4 heads, 2 key heads and 2 or 3 layers. In the training fixture of Phi-3, matrices
 that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj, gate_proj, up_proj.
 """
 import json
@@ -21,8 +21,14 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).parent
 MODELS = {
     "starcoder2": ("Starcoder2", dict(sliding_window=7)),
-    "phi3": ("Phi3", dict(sliding_window=9, pad_token_id=None, head_dim=8, rope_parameters=dict(
+    "phi3": ("Phi3", dict(sliding_window=9, head_dim=8, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.75))),
+    "olmo2": ("Olmo2", dict(attention_bias=True)),
+    "granite": ("Granite", dict(embedding_multiplier=3.0, residual_multiplier=0.5,
+                                attention_multiplier=0.3, logits_scaling=2.0, mlp_bias=True,
+                                tie_word_embeddings=True)),
+    "smollm3": ("SmolLM3", dict(num_hidden_layers=3, no_rope_layers=[1, 0, 1], sliding_window=9,
+                                use_sliding_window=True)),
 }
 
 
@@ -52,7 +58,7 @@ def main():
         folder = HERE / f"tiny_{name}"
         shutil.rmtree(folder, ignore_errors=True)
         model = getattr(transformers, cls + "ForCausalLM")
-        config = getattr(transformers, cls + "Config")(**{**SHAPE, **more},
+        config = getattr(transformers, cls + "Config")(**{**SHAPE, **more, "pad_token_id": None},
                                                        attn_implementation="eager")
         made = fill(model(config), number + 20)
         made.save_pretrained(folder)

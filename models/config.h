@@ -15,7 +15,8 @@ typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
     syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
-    syn_olmo2_family, syn_granite_family, syn_smollm3_family;
+    syn_olmo2_family, syn_granite_family, syn_smollm3_family, syn_gemma2_family,
+    syn_gemma3_text_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -109,7 +110,8 @@ typedef struct syn_model_config {
     double embedding_factor, residual_factor, logit_divisor;
     /* Attention scores are multiplied by attention_factor, or else divided by sqrt(query_scale), or
        else by sqrt(head_dim). */
-    double attention_factor, query_scale;
+    double attention_factor;
+    int64_t query_scale;
     double attention_cap, logit_cap; /* scores and logits x become cap tanh(x / cap); 0: none */
     bool tied;                       /* the output head uses the token embedding as its matrix */
     syn_experts_config experts;

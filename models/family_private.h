@@ -148,6 +148,9 @@ double syn__rotary_factor(const syn_model_config *config);
     { .theta = (theta_), .part = (part_), .fast = 32, .slow = 1, .truncate = true }
 extern const syn__setting_table syn__rotary_table;
 void syn__rotary_write(syn_sink *out, const void *member);
+void syn__rotary_write_group(syn_sink *out, const syn_rotary *rotary); /* the group's value */
+/* Checks local_rotary. */
+syn_status syn__rotary_check_local(syn__settings *s, syn_model_config *config) SYN_MUST_USE;
 syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) SYN_MUST_USE;
 

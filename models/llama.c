@@ -37,8 +37,8 @@ syn_tensor syn__llama_embed(syn_model *m, syn_tensor tokens) {
 }
 
 /* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has norms of queries and keys,
-   then with the rotary embedding of layer i applied. copies: number of ranks with the same heads.
- */
+   then with the rotary embedding of layer i applied. copies: number of ranks with the same
+   heads. */
 static syn_tensor rotated(syn_model *m, int64_t i, syn_tensor x, const syn_layer_norm *norm,
                           int copies, const char *label) {
     const bool wide = m->config.wide_norm;
@@ -220,10 +220,9 @@ syn_status syn__llama_set_layer_types(syn__settings *s, const syn__setting_table
                                      (long long)file->layer_types, (long long)c->n_layer);
     c->full = listed ? file->full_types : *otherwise;
     for (int64_t i = 0; i < c->n_layer; i++) windows += !syn_layer_set_has(&c->full, i);
-    if (listed && windows > 0 && c->window <= 0)
-        return syn__settings_fail_at(s, table, "layer_types",
-                                     "\"layer_types\" has \"sliding_attention\", so the file must "
-                                     "have a \"sliding_window\"");
+    if ((listed || c->windowed) && windows > 0 && c->window <= 0)
+        return syn__settings_fail_at(s, table, listed ? "layer_types" : "sliding_window",
+                                     "layers with \"sliding_attention\" need a \"sliding_window\"");
     if (listed) c->windowed = windows > 0;
     if (!c->windowed || c->window <= 0) memset(&c->full, 0, sizeof c->full);
     file->layer_types = 0; /* done */

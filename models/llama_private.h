@@ -96,16 +96,16 @@ syn_tensor syn__llama_layer(syn_model *m, void *layer, int64_t i, syn_tensor x);
         SYN__ROW_CUSTOM("layer_types", 0, syn__llama_layer_types)
 /* The same without the activation and the types of layers, and with another key of the norms'
  * epsilon. */
-#define SYN__LLAMA_ROWS(epsilon_key)                                                       \
-    SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                     \
-        SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1, \
-                     SYN__MAX_EMBD),                                                       \
-        SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD),      \
-        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS(epsilon_key),                                  \
-        SYN__ROW_DROPOUT("attention_dropout", attention),                                  \
-        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY, \
-        SYN__ROWS_STOP_IDS, SYN__ROWS_DECODER_ONLY,                                        \
-        SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                         \
+#define SYN__LLAMA_ROWS(epsilon_key) SYN__LLAMA_ROWS_BUT_ROTARY(epsilon_key), SYN__ROWS_ROTARY
+#define SYN__LLAMA_ROWS_BUT_ROTARY(epsilon_key)                                              \
+    SYN__ROWS_NAMES, SYN__ROWS_LAYERS,                                                       \
+        SYN__ROW_I64("num_key_value_heads", SYN__NONE | SYN__SAVED, SYN__AT(n_kv_head), 1,   \
+                     SYN__MAX_EMBD),                                                         \
+        SYN__ROW_I64("head_dim", SYN__OPTIONAL, SYN__AT(head_dim), 1, SYN__MAX_EMBD),        \
+        SYN__ROWS_WIDTHS, SYN__ROWS_NUMBERS(epsilon_key),                                    \
+        SYN__ROW_DROPOUT("attention_dropout", attention),                                    \
+        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_STOP_IDS, \
+        SYN__ROWS_DECODER_ONLY, SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),   \
         SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false)
 #define SYN__LLAMA_ATTENTION_BIAS \
     SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
@@ -141,10 +141,10 @@ syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *tab
 /* Members of a family: its rows of keys are name_rows, its defaults name_defaults. */
 #define SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows_, layer_, layer_struct, ...) \
     SYN__LLAMA_FAMILY_AS(name_, title_, class_, layer_rows_, layer_, layer_struct,       \
-                         syn__llama_check_file, __VA_ARGS__)
-/* The same for a family with conditions of its own. */
-#define SYN__LLAMA_FAMILY_AS(name_, title_, class_, layer_rows_, layer_, layer_struct, check_,    \
-                             ...)                                                                 \
+                         syn__llama_embed, syn__llama_check_file, __VA_ARGS__)
+/* The same for a family with an embedding or conditions of its own. */
+#define SYN__LLAMA_FAMILY_AS(name_, title_, class_, layer_rows_, layer_, layer_struct, embed_,    \
+                             check_, ...)                                                         \
     {                                                                                             \
         .name = #name_, .title = title_, .types = (const char *const[]){#name_, NULL},            \
         .tokenizer = SYN_TOKENIZER_BPE, .defaults = &name_##_defaults,                            \
@@ -152,7 +152,7 @@ syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *tab
         .check_file = check_, .architecture = class_, .prefix = "model.", .layers = "layers",     \
         .attention = "self_attn", .embed_rows = syn__llama_embed_rows, .layer_rows = layer_rows_, \
         .head_rows = syn__llama_head_rows, .out_in = true, .params_bytes = sizeof(struct llama),  \
-        .layer_bytes = sizeof(layer_struct), .layer = layer_, .embed = syn__llama_embed,          \
+        .layer_bytes = sizeof(layer_struct), .layer = layer_, .embed = embed_,                    \
         .head_scope = "lm_head", __VA_ARGS__                                                      \
     }
 

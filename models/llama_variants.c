@@ -137,11 +137,12 @@ static const syn__setting phi3_rows[] = {
     SYN__LLAMA_COMMON_ROWS, SYN__ROW_DROPOUT("resid_pdrop", residual), SYN__LLAMA_WINDOW(1)};
 
 #define FACTOR(key, member) SYN__ROW_F64(key, SYN__SAVED, SYN__AT(member), 1e-9, 1e9)
-#define BIASES              SYN__LLAMA_ATTENTION_BIAS, SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))
+#define MLP_BIAS            SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))
 
 static const syn__setting olmo2_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_ATTENTION_BIAS};
 static const syn__setting granite_rows[] = {SYN__LLAMA_COMMON_ROWS,
-                                            BIASES,
+                                            SYN__LLAMA_ATTENTION_BIAS,
+                                            MLP_BIAS,
                                             FACTOR("embedding_multiplier", embedding_factor),
                                             FACTOR("residual_multiplier", residual_factor),
                                             FACTOR("attention_multiplier", attention_factor),
@@ -177,7 +178,8 @@ static void write_rope_layers(syn_sink *out, const void *config) {
 
 static const syn__setting smollm3_rows[] = {SYN__LLAMA_ROWS("rms_norm_eps"),
                                             SYN__ROW_CUSTOM("hidden_act", 0, syn__llama_activation),
-                                            BIASES,
+                                            SYN__LLAMA_ATTENTION_BIAS,
+                                            MLP_BIAS,
                                             SYN__LLAMA_WINDOW(1),
                                             SYN__LLAMA_USE_WINDOW,
                                             SYN__LLAMA_LAYER_TYPES,
@@ -205,6 +207,7 @@ static syn_status check_smollm3(syn__settings *s, const syn__setting_table *tabl
                                                  : (i + 1) % every != 0;
         syn_layer_set_add(has ? &rope : &c->no_rope, i);
     }
+    c->windowed = c->windowed && c->window > 0;
     SYN_TRY(syn__llama_set_layer_types(s, table, file, &rope));
     return syn__llama_check_file(s, table, file);
 }
@@ -218,8 +221,8 @@ static syn_status check_phi3(syn__settings *s, const syn__setting_table *table,
 }
 
 const syn_model_family syn_phi3_family = SYN__LLAMA_FAMILY_AS(
-    phi3, "Phi-3", "Phi3ForCausalLM", phi3_layer, syn__llama_layer, struct llama_layer, check_phi3,
-    .same_layers = true, SYN__PRESETS(phi3_presets));
+    phi3, "Phi-3", "Phi3ForCausalLM", phi3_layer, syn__llama_layer, struct llama_layer,
+    syn__llama_embed, check_phi3, .same_layers = true, SYN__PRESETS(phi3_presets));
 
 const syn_model_family syn_olmo2_family = SYN__LLAMA_FAMILY(
                            olmo2, "OLMo 2", "Olmo2ForCausalLM", olmo2_layer, run_olmo2,
@@ -229,4 +232,5 @@ const syn_model_family syn_olmo2_family = SYN__LLAMA_FAMILY(
                            struct llama_layer, .same_layers = true, SYN__PRESETS(granite_presets)),
                        syn_smollm3_family = SYN__LLAMA_FAMILY_AS(
                            smollm3, "SmolLM3", "SmolLM3ForCausalLM", llama_layer, syn__llama_layer,
-                           struct llama_layer, check_smollm3, SYN__PRESETS(smollm3_presets));
+                           struct llama_layer, syn__llama_embed, check_smollm3,
+                           SYN__PRESETS(smollm3_presets));

@@ -124,6 +124,18 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }
 
+static syn_layer_norm norm_of(syn_model *m, const syn__param_row *row, const char *name) {
+    const syn_spec spec = {(int32_t)m->options.dtype, 1, {syn__family_dim(&m->config, row->to)}};
+    char full[NAME_BYTES + 8];
+    if (row->kind == SYN__NORM || !m->config.norm_offset)
+        return syn_layer_norm_new(m->ctx, name, spec.dims[0], row->kind == SYN__NORM,
+                                  m->options.dtype);
+    snprintf(full, sizeof full, "%s.weight", name);
+    return (syn_layer_norm){
+        syn_param(m->ctx, full, &spec, SYN_WHOLE, SYN_INIT_ZERO, 0, -1, m->options.seed),
+        SYN_NO_BIAS};
+}
+
 /* With sequence parallelism, parameters that are used on a rank's own tokens, or on its own heads,
    get only a part of their gradient. */
 static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
@@ -146,8 +158,7 @@ static void make_rows(syn_model *m, const syn__param_row *row, int64_t layer, co
         case SYN__NORM:
         case SYN__RMS_NORM: {
             syn_layer_norm *norm = member;
-            *norm = syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to),
-                                       row->kind == SYN__NORM, m->options.dtype);
+            *norm = norm_of(m, row, name);
             set_partial(m, norm->weight, norm->bias);
             break;
         }
@@ -364,12 +375,17 @@ bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least) {
     return false;
 }
 
+static syn_tensor rmsnorm(syn_model *m, syn_tensor x, syn_tensor w) {
+    const double eps = m->config.norm_epsilon;
+    if (m->config.norm_offset) return syn_rmsnorm_offset(m->ctx, x, w, eps, 1);
+    return syn_rmsnorm(m->ctx, x, w, eps);
+}
+
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label) {
     const syn_tensor w = syn_current_version(m->ctx, norm->weight),
                      b = syn_current_version(m->ctx, norm->bias);
-    const double eps = m->config.norm_epsilon;
-    x = b.id ? syn_layernorm(m->ctx, x, w, b, eps) : syn_rmsnorm(m->ctx, x, w, eps);
+    x = b.id ? syn_layernorm(m->ctx, x, w, b, m->config.norm_epsilon) : rmsnorm(m, x, w);
     return syn_name(m->ctx, x, label);
 }
 
@@ -388,7 +404,7 @@ syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_no
                                   const char *label) {
     const int ranks = m->options.sp ? 1 : syn__model_tp(m); /* 1: summed once per step */
     const syn_tensor w = shared(m, norm->weight, m->options.tp, ranks);
-    x = syn_rmsnorm(m->ctx, x, w, m->config.norm_epsilon);
+    x = rmsnorm(m, x, w);
     return syn_name(m->ctx, x, label);
 }
 
@@ -414,7 +430,7 @@ syn_tensor syn__model_wide_norm(syn_model *m, syn_tensor x, const syn_layer_norm
     if (copies > 1) w = repeated(m, w, copies);
     x = syn_reshape(m->ctx, x, (int64_t[]){-1, width}, 2);
     x = syn_gather_tokens(m->ctx, x, m->options.sp_keep, tp); /* along the heads */
-    x = syn_name(m->ctx, syn_rmsnorm(m->ctx, x, w, m->config.norm_epsilon), label);
+    x = syn_name(m->ctx, rmsnorm(m, x, w), label);
     return syn_reshape(m->ctx, syn_slice(m->ctx, x, 1, tp->index * width, width), shape.dims, 3);
 }
 
@@ -649,7 +665,7 @@ syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
 /* The factor of the attention scores; 0: 1 / sqrt(head_dim) */
 static double scale_of(const syn_model_config *c) {
     if (c->attention_factor > 0) return c->attention_factor;
-    return c->query_scale > 0 ? 1 / sqrt(c->query_scale) : 0;
+    return c->query_scale > 0 ? 1 / sqrt((double)c->query_scale) : 0;
 }
 
 static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {

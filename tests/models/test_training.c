@@ -404,6 +404,8 @@ static const checkpoint llamas[] = {
     {"tiny_olmo2", &syn_olmo2_family, SYN_F32, "model.", false, 0},
     {"tiny_granite", &syn_granite_family, SYN_F32, "model.", false, 0},
     {"tiny_smollm3", &syn_smollm3_family, SYN_F32, "model.", false, 0},
+    {"tiny_gemma2", &syn_gemma2_family, SYN_F32, "model.", false, 0},
+    {"tiny_gemma3_text", &syn_gemma3_text_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -513,6 +515,8 @@ static void test_dense(void) {
     check_shapes("tiny_olmo2", "training_olmo2.safetensors");
     check_shapes("tiny_granite", "training_granite.safetensors");
     check_shapes("tiny_smollm3", "training_smollm3.safetensors");
+    check_shapes("tiny_gemma2", "training_gemma2.safetensors");
+    check_shapes("tiny_gemma3_text", "training_gemma3_text.safetensors");
 }
 
 static void test_neox(void) {

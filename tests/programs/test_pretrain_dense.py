@@ -20,7 +20,11 @@ MODELS = {"starcoder2": {"sliding_window": 20, "tie_word_embeddings": False},
           "granite": {"embedding_multiplier": 3, "residual_multiplier": 0.5, "logits_scaling": 2,
                       "attention_multiplier": 0.3, "tie_word_embeddings": True},
           "smollm3": {"sliding_window": 20, "use_sliding_window": True,
-                      "no_rope_layers": [1, 0, 1, 0]}}
+                      "no_rope_layers": [1, 0, 1, 0]},
+          "gemma2": {"head_dim": 12, "query_pre_attn_scalar": 8, "sliding_window": 20,
+                     "attn_logit_softcapping": 4, "final_logit_softcapping": 8},
+          "gemma3_text": {"head_dim": 12, "query_pre_attn_scalar": 8, "sliding_window": 20,
+                          "sliding_window_pattern": 2}}
 STEPS = ["--max-seq-length", "64", "--max-steps", "4", "--learning-rate", "3e-3", "--dropout",
          "0"]
 # Each layout has 8 samples per step: microbatches of `batch` samples. With tp 4, each key head is

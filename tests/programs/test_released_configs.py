@@ -58,6 +58,21 @@ GRANITE = dict(architectures=["GraniteForCausalLM"], model_type="granite", atten
                rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000000.0, use_cache=True,
                tie_word_embeddings=True, torch_dtype="bfloat16", transformers_version="4.49.0",
                vocab_size=49159)
+GEMMA2 = dict(architectures=["Gemma2ForCausalLM"], model_type="gemma2", attention_bias=False,
+              attention_dropout=0.0, attn_logit_softcapping=50.0, bos_token_id=2, eos_token_id=1,
+              cache_implementation="hybrid", final_logit_softcapping=30.0, pad_token_id=0,
+              hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh",
+              initializer_range=0.02, max_position_embeddings=8192, rms_norm_eps=1e-6,
+              rope_theta=10000.0, sliding_window=4096, torch_dtype="float32", use_cache=True,
+              vocab_size=256000, transformers_version="4.42.0.dev0")
+GEMMA3 = dict(architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", attention_bias=False,
+              attention_dropout=0.0, attn_logit_softcapping=None, bos_token_id=2, pad_token_id=0,
+              cache_implementation="hybrid", eos_token_id=[1, 106], final_logit_softcapping=None,
+              hidden_activation="gelu_pytorch_tanh", initializer_range=0.02, rms_norm_eps=1e-6,
+              max_position_embeddings=32768, query_pre_attn_scalar=256, rope_theta=1000000,
+              rope_local_base_freq=10000, rope_scaling=None, sliding_window=512,
+              sliding_window_pattern=6, torch_dtype="bfloat16", transformers_version="4.50.0.dev0",
+              use_cache=True, vocab_size=262144)
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -138,6 +153,11 @@ RELEASED = {
              no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0] * 9, sliding_window=None,
              layer_types=["full_attention"] * 36, use_sliding_window=False),
         36, 2048, 16, 4, 11008)),
+    "gemma-2-2b": (2614341888, shape(GEMMA2, 26, 2304, 8, 4, 9216, head_dim=256,
+                                     query_pre_attn_scalar=256)),
+    "gemma-2-27b": (27227128320, shape(GEMMA2, 46, 4608, 32, 16, 36864, head_dim=128,
+                                       query_pre_attn_scalar=144)),
+    "gemma-3-1b": (999885952, shape(GEMMA3, 26, 1152, 4, 1, 6912, head_dim=256)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,

@@ -6,8 +6,9 @@ and so on (see make_training_fixture.py). Made with torch 2.15 and transformers 
 
     python3 make_dense_fixture.py [family...]
 
-All have width 24, 4 heads, 2 key heads and 2 or 3 layers. In the training fixture of Phi-3, matrices
-that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj, gate_proj, up_proj.
+All have width 24, 4 heads, 2 key heads and 2 or 3 layers. In the training fixture of Phi-3,
+matrices that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj, gate_proj,
+up_proj.
 """
 import json
 import pathlib
@@ -29,7 +30,17 @@ MODELS = {
                                 tie_word_embeddings=True)),
     "smollm3": ("SmolLM3", dict(num_hidden_layers=3, no_rope_layers=[1, 0, 1], sliding_window=9,
                                 use_sliding_window=True)),
+    "gemma2": ("Gemma2", dict(head_dim=8, query_pre_attn_scalar=5, sliding_window=7,
+                              num_hidden_layers=3, attn_logit_softcapping=4.0,
+                              final_logit_softcapping=6.0)),
+    "gemma3_text": ("Gemma3", dict(head_dim=8, query_pre_attn_scalar=5, sliding_window=7,
+                                   num_hidden_layers=3, attention_bias=True, layer_types=[
+                                       "sliding_attention", "full_attention", "sliding_attention"],
+                                   rope_parameters=dict(full_attention=dict(
+                                       rope_type="linear", rope_theta=1000000.0, factor=8.0)))),
 }
+
+CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 
 def separate(tensors):
@@ -58,8 +69,8 @@ def main():
         folder = HERE / f"tiny_{name}"
         shutil.rmtree(folder, ignore_errors=True)
         model = getattr(transformers, cls + "ForCausalLM")
-        config = getattr(transformers, cls + "Config")(**{**SHAPE, **more, "pad_token_id": None},
-                                                       attn_implementation="eager")
+        config = getattr(transformers, CONFIGS.get(cls, cls + "Config"))(
+            **{**SHAPE, **more, "pad_token_id": None}, attn_implementation="eager")
         made = fill(model(config), number + 20)
         made.save_pretrained(folder)
         (folder / "generation_config.json").unlink()

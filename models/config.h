@@ -16,7 +16,7 @@ extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
     syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
     syn_olmo2_family, syn_granite_family, syn_smollm3_family, syn_gemma2_family,
-    syn_gemma3_text_family;
+    syn_gemma3_text_family, syn_distilbert_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -137,6 +137,7 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    activation_function, tie_word_embeddings, embd_pdrop, attn_pdrop and resid_pdrop (0.1 each),
    eos_token_id, pad_token_id. As in transformers, hidden_act is ignored. Ids outside the vocabulary
    never end a sequence.
+   DistilBERT has the keys in its table in models/bert.c.
    BERT requires vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
    intermediate_size. Optional: max_position_embeddings (512), type_vocab_size, hidden_act,
    layer_norm_eps, initializer_range, hidden_dropout_prob for embedding and residual (0.1),

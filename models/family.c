@@ -6,13 +6,25 @@
 #include "models/family_private.h"
 
 const syn_model_family *syn__family(size_t i) {
-    static const syn_model_family *const families[] = {
-        &syn_gpt_family,       &syn_bert_family,        &syn_llama_family,
-        &syn_mistral_family,   &syn_qwen2_family,       &syn_qwen3_family,
-        &syn_gpt_neox_family,  &syn_mixtral_family,     &syn_qwen2_moe_family,
-        &syn_qwen3_moe_family, &syn_starcoder2_family,  &syn_phi3_family,
-        &syn_olmo2_family,     &syn_granite_family,     &syn_smollm3_family,
-        &syn_gemma2_family,    &syn_gemma3_text_family, NULL};
+    static const syn_model_family *const families[] = {&syn_gpt_family,
+                                                       &syn_bert_family,
+                                                       &syn_llama_family,
+                                                       &syn_mistral_family,
+                                                       &syn_qwen2_family,
+                                                       &syn_qwen3_family,
+                                                       &syn_gpt_neox_family,
+                                                       &syn_mixtral_family,
+                                                       &syn_qwen2_moe_family,
+                                                       &syn_qwen3_moe_family,
+                                                       &syn_starcoder2_family,
+                                                       &syn_phi3_family,
+                                                       &syn_olmo2_family,
+                                                       &syn_granite_family,
+                                                       &syn_smollm3_family,
+                                                       &syn_gemma2_family,
+                                                       &syn_gemma3_text_family,
+                                                       &syn_distilbert_family,
+                                                       NULL};
     return families[i];
 }
 

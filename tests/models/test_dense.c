@@ -1,7 +1,9 @@
-/* Tests the dense families with Llama's layers that models/llama.c does not have: traces must be
+/* Tests the dense families with Llama's layers that models/llama.c does not have, and DistilBERT's
+   files: traces must be
    the same on every device and communicator, sizes must match the published ones, and files are
    read with transformers' defaults, refused, and written as they were read.
    tests/programs/test_llama.py and tests/models/test_training.c test the models' results. */
+#include "models/bert.h"
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/small_models.h"
@@ -222,6 +224,33 @@ static void files_suit_transformers(void) {
     CHECK_HAS(file_text(path), "\"layer_types\": [\"sliding_attention\", \"full_attention\", ");
 }
 
+static void distilbert(void) {
+    static const char keys[] = "\"n_layers\": 2, \"dim\": 24, \"n_heads\": 4, \"hidden_dim\": 40, "
+                               "\"vocab_size\": 61";
+    syn_model_config c, other;
+    syn_error err = {0};
+    CHECK_OK(syn_model_config_preset(&c, "distilbert-base-uncased", &err), err);
+    CHECK_INT(syn_model_config_params(&c, 0), 66362880);
+    CHECK_INT(syn_model_config_params(&c, SYN_BERT_MLM), 66985530);
+    CHECK_OK(syn_model_config_preset(&c, "distilbert-base-cased", &err), err);
+    CHECK_INT(syn_model_config_params(&c, SYN_BERT_MLM), 65812036);
+    read_file(&c, "distilbert", keys, "\"pad_token_id\": null, \"attention_dropout\": 0.5");
+    CHECK(c.dropout.attention == 0.5 && c.dropout.embedding == 0.1 && c.pad_id == -1 && c.tied);
+    check_written(&c, "distilbert");
+    /* Other names of the same keys. */
+    read_file(&other, "distilbert",
+              "\"num_hidden_layers\": 2, \"hidden_size\": 24, \"num_attention_heads\": 4, "
+              "\"hidden_dim\": 40, \"vocab_size\": 61",
+              "\"pad_token_id\": null, \"attention_dropout\": 0.5");
+    CHECK(syn_model_config_hash(&c, 1) == syn_model_config_hash(&other, 1));
+    CHECK(config_parse(&c,
+                       "{\"model_type\": \"distilbert\", \"sinusoidal_pos_embds\": true, "
+                       "\"n_layers\": 2, \"dim\": 24, \"n_heads\": 4, \"hidden_dim\": 40, "
+                       "\"vocab_size\": 61}",
+                       &err) != SYN_OK);
+    CHECK_HAS(err.text, "\"sinusoidal_pos_embds\" must be false");
+}
+
 static const test_case cases[] = {
     {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
     {"presets_have_their_sizes", presets_have_their_sizes},
@@ -230,5 +259,6 @@ static const test_case cases[] = {
     {"refuses_what_it_does_not_know", refuses_what_it_does_not_know},
     {"files_are_written_as_they_were_read", files_are_written_as_they_were_read},
     {"files_suit_transformers", files_suit_transformers},
+    {"distilbert", distilbert},
 };
 TEST_MAIN(cases)

@@ -29,11 +29,12 @@ ROWS = {
     "GPT-2, GPT-3, GPT-NeoX, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
         [([*GPT, "--model", m], None) for m in MODELS] +
         [([*TRAIN, "--model", m], None) for m in ("gpt2", "qwen2.5-0.5b", "pythia-160m")],
-    "BERT: masked words, embeddings, training": [
+    "BERT, DistilBERT: masked words, embeddings, training": [
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris is [MASK]."], None),
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
           "vectors.npy"], None),
-        ([*TRAIN, "--model", "bert-base-uncased"], None)],
+        ([*TRAIN, "--model", "bert-base-uncased"], None),
+        ([*TRAIN, "--model", "distilbert-base-cased"], None)],
     "StarCoder2, Phi-3, OLMo 2, Granite, SmolLM3, Gemma 2 and 3: prefill, decode, training":
         [([*GPT, "--model", m, "--tp", "2"], None) for m in DENSE] +
         [([*TRAIN, "--model", m, "--num-gpus", "2", "--tp", "2"], None) for m in DENSE],

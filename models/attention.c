@@ -37,6 +37,11 @@ static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_tensor y = syn_matmul(ctx, regroup(ctx, q, shared), k, false, true);
     y = regroup(ctx, syn_name(ctx, y, "scores"), heads);
+    if (how->cap > 0) {
+        y = syn_tanh(ctx, syn_scale(ctx, y, scale / how->cap));
+        syn_release(ctx, mark, &y, 1);
+        scale = how->cap;
+    }
     y = how->window ? syn_scale_mask_window(ctx, y, how->mask, scale, how->position, how->window)
                     : syn_scale_mask(ctx, y, how->mask, scale, how->causal, how->position);
     syn_release(ctx, mark, &y, 1);
@@ -61,11 +66,11 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
                             (long long)shared, (long long)heads);
     const int order[4] = {0, 2, 1, 3};
     const int64_t dims[3] = {syn_tensor_dim(ctx, q, 0), syn_tensor_dim(ctx, q, 2), -1};
-    const double scale =
-        how->scale != 0 ? how->scale : 1.0 / sqrt((double)syn_tensor_dim(ctx, q, 3));
+    const double scale = how->scale > 0 ? how->scale : 1 / sqrt((double)syn_tensor_dim(ctx, q, 3));
+    const bool fused = how->fused && !(how->cap > 0);
     const bool grad =
         syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
-    if (how->fused && (grad || how->dropout.p > 0)) {
+    if (fused && (grad || how->dropout.p > 0)) {
         const syn_attention_options train = {.mask = how->mask,
                                              .scale = scale,
                                              .causal = how->causal,
@@ -76,7 +81,7 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
         return syn_reshape(ctx, syn_attention_train(ctx, q, k, v, &train), dims, 3);
     }
     const syn_tensor y =
-        !how->fused ? unfused(ctx, q, k, v, how, scale)
+        !fused ? unfused(ctx, q, k, v, how, scale)
         : how->window
             ? syn_attention_window(ctx, q, k, v, how->mask, scale, how->position, how->window)
             : syn_attention(ctx, q, k, v, how->mask, scale, how->causal, how->position);

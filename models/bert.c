@@ -1,5 +1,6 @@
-/* The BERT family: an encoder with LayerNorm after each branch, learned position embeddings, token
-   types, and heads for pretraining. With tensor parallelism (Shoeybi et al. 2019, section 3),
+/* BERT, an encoder with LayerNorm after each branch, learned position embeddings, token types, and
+   heads for pretraining; and DistilBERT (Sanh et al. 2019), which has neither token types nor a
+   pooler. With tensor parallelism (Shoeybi et al. 2019, section 3),
    attention is sharded by heads, the MLP is column- then row-parallel, and the word embedding is
    sharded by vocabulary rows. */
 #include "models/bert.h"
@@ -68,6 +69,36 @@ static const syn__param_row head_rows[] = {
      .at = AT(seq_relationship), .flags = SYN__NO_PREFIX, .heads = SYN_BERT_NSP},
     {0}};
 
+/* DistilBERT's names, of the members that it has. */
+static const syn__param_row distil_embed_rows[] = {
+    {WORDS, SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(words)},
+    {"embeddings.position_embeddings", SYN__TABLE, SYN__DIM_POSITIONS, HIDDEN, .at = AT(positions)},
+    {"embeddings.LayerNorm", SYN__NORM, 0, HIDDEN, .at = AT(embeddings_norm)},
+    {"embeddings.position_ids", .kind = SYN__IGNORED},
+    {0}};
+
+static const syn__param_row distil_layer_rows[] = {
+    {"attention.q_lin", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, .at = IN(query)},
+    {"attention.k_lin", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, .at = IN(key)},
+    {"attention.v_lin", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, .at = IN(value)},
+    {"attention.out_lin", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, .at = IN(attention_output)},
+    {"sa_layer_norm", SYN__NORM, 0, HIDDEN, .at = IN(attention_norm)},
+    {"ffn.lin1", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_INNER, .at = IN(intermediate)},
+    {"ffn.lin2", SYN__ROW_LINEAR, SYN__DIM_INNER, HIDDEN, .at = IN(output)},
+    {"output_layer_norm", SYN__NORM, 0, HIDDEN, .at = IN(output_norm)},
+    {0}};
+
+static const syn__param_row distil_head_rows[] = {
+    {"vocab_transform", SYN__REPLICATED_LINEAR, HIDDEN, HIDDEN, .at = AT(transform),
+     .flags = SYN__NO_PREFIX, .heads = MLM},
+    {"vocab_layer_norm", SYN__NORM, 0, HIDDEN, .at = AT(transform_norm), .flags = SYN__NO_PREFIX,
+     .heads = MLM},
+    {"vocab_projector", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(word_head),
+     .flags = SYN__NO_PREFIX, .heads = MLM, .tied = WORDS},
+    {"vocab_projector", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, .at = AT(word_bias),
+     .flags = SYN__NO_PREFIX, .heads = MLM},
+    {0}};
+
 /* ---- encoder ---- */
 
 static syn_tensor dense(syn_model *m, syn_tensor x, const syn_layer_linear *layer,
@@ -90,6 +121,11 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
     return y;
 }
 
+/* The output of attention has no dropout in DistilBERT. */
+static bool drops_attention(const syn_model *m) {
+    return m->config.family == &syn_bert_family;
+}
+
 /* Returns LayerNorm(dropout(dense(x)) + residual) for x (B, T, K/tp), where K is the input width of
    `layer`. */
 static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
@@ -99,7 +135,7 @@ static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
     syn_push_scope(ctx, "output");
     x = syn_row_linear_partial(ctx, x, layer, m->options.tp, "dense");
     x = syn__model_reduce(m, x, layer->bias);
-    x = syn__model_drop(m, x, i, site);
+    if (site != SYN__SITE_ATTENTION_OUT || drops_attention(m)) x = syn__model_drop(m, x, i, site);
     x = syn_name(ctx, syn_add(ctx, x, residual), "residual");
     x = syn__model_norm(m, x, norm, "LayerNorm");
     syn_pop_scope(ctx);
@@ -134,9 +170,11 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
                                                     0, 0, syn_tensor_dim(ctx, tokens, 1)),
                                           "positions");
     const syn_tensor table = syn_current_version(ctx, bert->types);
-    const syn_tensor kinds =
-        types.id ? syn_embedding(ctx, table, types, 0) : syn_slice(ctx, table, 0, 0, 1);
-    x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
+    if (table.id) {
+        const syn_tensor kinds =
+            types.id ? syn_embedding(ctx, table, types, 0) : syn_slice(ctx, table, 0, 0, 1);
+        x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
+    }
     x = syn__model_cut(m, syn_add(ctx, x, positions));
     x = syn__model_norm(m, x, &bert->embeddings_norm, "LayerNorm");
     x = syn__model_drop(m, x, 0, SYN__SITE_EMBEDDING);
@@ -412,3 +450,72 @@ const syn_model_family syn_bert_family = {.name = "bert",
                                           .params_bytes = sizeof(struct bert),
                                           .layer_bytes = sizeof(struct bert_layer),
                                           .layer = layer};
+
+/* ---- DistilBERT ---- */
+
+#define DISTIL(...)                                                                        \
+    {                                                                                      \
+        .family = &syn_distilbert_family, .n_positions = 512, .norm_epsilon = 1e-12,       \
+        .initializer_range = 0.02, .activation = SYN_GELU_ERF, .dropout = {0.1, 0.1, 0.1}, \
+        .tied = true, __VA_ARGS__                                                          \
+    }
+#define DISTIL_PRESET(name_, vocab)                                                   \
+    DISTIL(.name = name_, .n_layer = 6, .n_embd = 768, .n_head = 12, .n_inner = 3072, \
+           .vocab_size = vocab, .dtype = "float32")
+
+/* Sanh et al. 2019, and the released configurations. */
+static const syn_model_config distil_presets[] = {
+    DISTIL_PRESET("distilbert-base-uncased", UNCASED_VOCAB),
+    DISTIL_PRESET("distilbert-base-cased", CASED_VOCAB),
+};
+static const syn_model_config distil_defaults = DISTIL(.pad_id = 0);
+
+/* transformers accepts a second name of some keys. */
+#define SIZE(key, other, member, most)                                \
+    SYN__ROW_I64(key, SYN__REQUIRED_SAVED, SYN__AT(member), 1, most), \
+        SYN__ROW_I64(other, SYN__REQUIRED, SYN__AT(member), 1, most)
+
+static const syn__setting distil_rows[] = {
+    SYN__ROWS_NAMES,
+    SIZE("n_layers", "num_hidden_layers", n_layer, SYN__MAX_LAYERS),
+    SIZE("dim", "hidden_size", n_embd, SYN__MAX_EMBD),
+    SIZE("n_heads", "num_attention_heads", n_head, SYN__MAX_EMBD),
+    SYN__ROW_I64("hidden_dim", SYN__REQUIRED_SAVED, SYN__AT(n_inner), 1, SYN__MAX_INNER),
+    SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,
+                 SYN__MAX_POSITIONS),
+    SYN__ROW_I64("vocab_size", SYN__REQUIRED_SAVED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),
+    SYN__ROW_I64("pad_token_id", SYN__NONE | SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
+    SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
+    SYN__ROW_ACTIVATION("activation", SYN__SAVED),
+    SYN__ROW_DROPOUT("dropout", residual),
+    SYN__ROW_DROPOUT("attention_dropout", attention),
+    SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
+    SYN__ROW_CUSTOM("sinusoidal_pos_embds", 0, syn__config_false),
+    SYN__ROWS_DECODER_ONLY,
+};
+static const syn__setting_table distil_fields = SYN__MODEL_TABLE_OF(distil_rows);
+
+static const char *distil_class_of(unsigned heads) {
+    return heads & SYN_BERT_MLM ? "DistilBertForMaskedLM" : "DistilBertModel";
+}
+
+static const char *const distil_types[] = {"distilbert", NULL};
+
+const syn_model_family syn_distilbert_family = {.name = "distilbert",
+                                                .title = "DistilBERT",
+                                                .types = distil_types,
+                                                .tokenizer = SYN_TOKENIZER_WORDPIECE,
+                                                .defaults = &distil_defaults,
+                                                SYN__PRESETS(distil_presets),
+                                                .fields = &distil_fields,
+                                                .check_file = check_file,
+                                                .class_of = distil_class_of,
+                                                .prefix = "distilbert.",
+                                                .layers = "transformer.layer",
+                                                .embed_rows = distil_embed_rows,
+                                                .layer_rows = distil_layer_rows,
+                                                .head_rows = distil_head_rows,
+                                                .out_in = true,
+                                                .params_bytes = sizeof(struct bert),
+                                                .layer_bytes = sizeof(struct bert_layer),
+                                                .layer = layer};

@@ -1,4 +1,4 @@
-/* Runs the two branches of a pre-norm layer, attention and MLP, sequentially or in parallel. All
+/* Runs the two branches of a layer, attention and MLP, sequentially or in parallel. All
    families with such layers share it. */
 #include "models/family_private.h"
 #include "syntorch/gradient.h"
@@ -6,26 +6,34 @@
 /* Normalizes x and runs the branch up to its row-parallel layer. */
 static syn_tensor inside(syn_model *m, const void *layer, int64_t i, syn_tensor x,
                          const syn__branch *b) {
-    return b->inside(m, layer, i, syn__model_norm(m, x, b->norm, b->norm_label));
+    if (b->norm) x = syn__model_norm(m, x, b->norm, b->norm_label);
+    return b->inside(m, layer, i, x);
 }
 
-syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn_tensor x,
-                                 const syn__branch branches[2]) {
+syn_tensor syn__model_post_norm(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                                const syn__branch branches[2], const syn__post_norm norms[2]) {
     syn_ctx *ctx = m->ctx;
     const syn_mark mark = syn_ctx_mark(ctx);
-    for (const syn__branch *b = branches; b < branches + 2; b++) {
+    for (const syn__branch *b = branches; b < branches + 2; b++, norms += norms != NULL) {
         syn_push_scope(ctx, b->scope);
         syn_tensor y = inside(m, layer, i, x, b);
         if (b->out) {
             y = syn_row_linear_partial(ctx, y, b->out, m->options.tp, b->out_label);
             y = syn__model_reduce(m, y, b->out->bias);
         }
+        if (norms) y = syn__model_norm(m, y, norms->norm, norms->label);
         y = syn__model_drop(m, y, i, b->site);
+        y = syn__model_scale(m, y, m->config.residual_factor, "scaled");
         x = syn_name(ctx, syn_add(ctx, x, y), "residual");
         syn_release(ctx, mark, &x, 1);
         syn_pop_scope(ctx);
     }
     return x;
+}
+
+syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                                 const syn__branch branches[2]) {
+    return syn__model_post_norm(m, layer, i, x, branches, NULL);
 }
 
 /* Returns this rank's partial sum of the branch's output. All ranks drop the same elements, so

@@ -125,13 +125,23 @@ static syn_tensor words(const syn_model *m) {
     return *(const syn_tensor *)at;
 }
 
+/* Divides and caps the logits as the configuration says. */
+static syn_tensor adjusted(syn_model *m, syn_tensor x) {
+    const syn_model_config *c = &m->config;
+    if (c->logit_divisor > 0) x = syn__model_scale(m, x, 1 / c->logit_divisor, "scaled");
+    if (!(c->logit_cap > 0)) return x;
+    x = syn_tanh(m->ctx, syn_scale(m->ctx, x, 1 / c->logit_cap));
+    return syn_name(m->ctx, syn_scale(m->ctx, x, c->logit_cap), "capped");
+}
+
 syn_tensor syn__causal_logits(syn_model *m, syn_tensor x) {
-    return syn_vocab_logits(m->ctx, x, words(m), SYN_NO_BIAS, m->options.tp, "lm_head");
+    return adjusted(m,
+                    syn_vocab_logits(m->ctx, x, words(m), SYN_NO_BIAS, m->options.tp, "lm_head"));
 }
 
 syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x) {
-    return syn_vocab_head(m->ctx, x, words(m), SYN_NO_BIAS, m->config.vocab_size, m->options.tp,
-                          "lm_head");
+    return adjusted(m, syn_vocab_head(m->ctx, x, words(m), SYN_NO_BIAS, m->config.vocab_size,
+                                      m->options.tp, "lm_head"));
 }
 
 /* x (B, T, C) -> logits (B, V0) of the last position only, because the next token is sampled from
@@ -273,6 +283,7 @@ static syn_tensor training_logits(syn_model *m, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     if (!m->cut) return syn__causal_logits(m, as_rows(m, x));
     x = syn_vocab_logits(ctx, syn__model_enter(m, x), words(m), SYN_NO_BIAS, NULL, "lm_head");
+    x = adjusted(m, x);
     const int64_t flat[2] = {-1, syn_tensor_dim(ctx, x, 2)};
     return syn_reshape(ctx, x, flat, 2);
 }

@@ -196,6 +196,14 @@ syn_status syn_model_config_load(syn_model_config *config, const char *path, syn
     return status;
 }
 
+void syn__config_write_no_pad(syn_sink *out, const void *member) {
+    const char *start = (const char *)member - offsetof(syn_model_config, end.fill);
+    const syn_model_config *c = (const void *)start;
+    const bool none = c->end.n_ids == 0 || c->end.fill == c->end.ids[0];
+    if (none && c->family->defaults->end.fill >= 0)
+        syn_sink_text(out, ",\n  \"pad_token_id\": null");
+}
+
 syn_status syn_model_config_save(const syn_model_config *c, unsigned heads, const char *path,
                                  syn_error *err) {
     syn_sink *out;
@@ -241,10 +249,20 @@ static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
     return r->theta > 0 ? syn_hash(numbers, sizeof numbers, h) : h;
 }
 
+/* An empty set does not change the hash. number: of the set, if it has layers. */
+static uint64_t hash_layers(const syn_layer_set *set, int number, uint64_t h) {
+    for (int i = 0; i < SYN_MAX_SET_LAYERS; i++)
+        if (syn_layer_set_has(set, i)) h = syn_hash((int[]){number, i}, 2 * sizeof i, h);
+    return h;
+}
+
 uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
     uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
-    h = hash_rotary(&c->rotary, h);
+    h = hash_rotary(&c->local_rotary, hash_rotary(&c->rotary, h));
     h = syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
+    if (c->attention_cap > 0) h = syn_hash(&c->attention_cap, sizeof c->attention_cap, h);
+    if (c->logit_cap > 0) h = syn_hash(&c->logit_cap, sizeof c->logit_cap, ~h);
+    h = hash_layers(&c->no_rope, 2, hash_layers(&c->full, 1, h));
     return c->experts.n ? syn_hash(c->experts.dense, sizeof c->experts.dense, h) : h;
 }
 

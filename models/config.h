@@ -14,7 +14,9 @@ SYN_API_BEGIN
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
     syn_qwen2_family, syn_qwen3_family, syn_gpt_neox_family, syn_mixtral_family,
-    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_deepseek_v2_family, syn_deepseek_v3_family,
+    syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
+    syn_olmo2_family, syn_granite_family, syn_smollm3_family, syn_gemma2_family,
+    syn_gemma3_text_family, syn_distilbert_family, syn_deepseek_v2_family, syn_deepseek_v3_family,
     syn_kimi_k2_family;
 
 typedef enum syn_activation {
@@ -86,6 +88,12 @@ typedef struct syn_experts_config {
     double aux_coefficient; /* factor of the auxiliary loss, which balances the experts' load */
 } syn_experts_config;
 
+/* A set of layers, by number. */
+enum { SYN_MAX_SET_LAYERS = 512 };
+typedef struct syn_layer_set {
+    uint64_t bits[SYN_MAX_SET_LAYERS / 64];
+} syn_layer_set;
+
 typedef struct syn_model_config {
     const syn_model_family *family;
     char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
@@ -103,14 +111,27 @@ typedef struct syn_model_config {
     double initializer_range; /* standard deviation of random weights */
     syn_activation activation;
     syn_rotary rotary;
-    bool windowed;          /* Llama: sliding-window attention, if window > 0 */
-    int64_t window;         /* a token attends to itself and the window - 1 tokens before it */
-    int64_t full_layers;    /* the first full_layers layers use full attention */
-    bool parallel_residual; /* GPT-NeoX: attention and MLP both read the layer's input */
-    bool qkv_bias;          /* Llama: the query, key and value projections have biases */
-    bool attention_bias;    /* all four linear layers of the attention have biases */
-    bool mlp_bias;          /* all three linear layers of the MLP have biases */
-    bool head_norm;         /* Llama: RMSNorm on each head's queries and keys */
+    bool windowed;           /* Llama: sliding-window attention, if window > 0 */
+    int64_t window;          /* a token attends to itself and the window - 1 tokens before it */
+    int64_t full_layers;     /* the first full_layers layers use full attention */
+    syn_layer_set full;      /* further layers with full attention */
+    syn_layer_set no_rope;   /* layers without rotary embedding */
+    syn_rotary local_rotary; /* of layers with a window; theta 0: `rotary` */
+    bool parallel_residual;  /* GPT-NeoX: attention and MLP both read the layer's input */
+    bool qkv_bias;           /* Llama: the query, key and value projections have biases */
+    bool attention_bias;     /* all four linear layers of the attention have biases */
+    bool mlp_bias;           /* all three linear layers of the MLP have biases */
+    bool head_norm;          /* Llama: RMSNorm on each head's queries and keys */
+    bool wide_norm;          /* RMSNorm on the queries of all heads, and on the keys */
+    bool norm_offset;        /* RMSNorm multiplies by 1 + weight */
+    /* Factors, 0: none. The embedding and the outputs of attention and MLP are multiplied by
+       theirs, logits are divided by theirs. */
+    double embedding_factor, residual_factor, logit_divisor;
+    /* Attention scores are multiplied by attention_factor, or else divided by sqrt(query_scale), or
+       else by sqrt(head_dim). */
+    double attention_factor;
+    int64_t query_scale;
+    double attention_cap, logit_cap; /* scores and logits x become cap tanh(x / cap); 0: none */
     syn_latent_config latent;
     int64_t mtp; /* Llama: layers for multi-token prediction in checkpoints, after the n_layer
                     others; models have them only in training (syn_model_part) */
@@ -138,6 +159,7 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    activation_function, tie_word_embeddings, embd_pdrop, attn_pdrop and resid_pdrop (0.1 each),
    eos_token_id, pad_token_id. As in transformers, hidden_act is ignored. Ids outside the vocabulary
    never end a sequence.
+   DistilBERT has the keys in its table in models/bert.c.
    BERT requires vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
    intermediate_size. Optional: max_position_embeddings (512), type_vocab_size, hidden_act,
    layer_norm_eps, initializer_range, hidden_dropout_prob for embedding and residual (0.1),
@@ -148,7 +170,8 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    heads, Mistral 8, Qwen 32), head_dim, max_position_embeddings, rms_norm_eps, initializer_range,
    hidden_act, attention_dropout (0), tie_word_embeddings, rope_parameters (or rope_theta,
    partial_rotary_factor and rope_scaling), eos_token_id, pad_token_id and bos_token_id. Some of
-   these families have further keys, which are the rows of their tables in models/llama.c.
+   these families have further keys, which are the rows of their tables in models/llama.c. Other
+   families with Llama's layers have the same keys, except for those in their tables.
    GPT-NeoX requires the same keys. Optional: those of Llama except num_key_value_heads, head_dim
    and rms_norm_eps; layer_norm_eps, hidden_dropout for embedding and residual (0),
    use_parallel_residual (true), attention_bias (true), rotary_pct (0.25) and rotary_emb_base
@@ -188,6 +211,11 @@ bool syn_model_config_dtype(const syn_model_config *config, syn_dtype *dtype);
 
 /* The model_type of config.json: "gpt2", "bert". */
 const char *syn_model_type(const syn_model_config *config);
+bool syn_layer_set_has(const syn_layer_set *set, int64_t i);
+/* Adds layer i, which must be below SYN_MAX_SET_LAYERS. */
+void syn_layer_set_add(syn_layer_set *set, int64_t i);
+/* The window of layer i; 0: full attention. */
+int64_t syn_model_layer_window(const syn_model_config *config, int64_t i);
 /* Whether layer i has experts, and whether any layer does. */
 bool syn_model_layer_has_experts(const syn_model_config *config, int64_t i);
 bool syn_model_has_experts(const syn_model_config *config);

@@ -30,6 +30,12 @@ typedef struct syn__config_file {
     int64_t layer_types, full_layers;        /* layer_types: number of entries of this key;
                                                 full_layers: number of entries at its start that
                                                 have no window */
+    syn_layer_set full_types, rope_layers;   /* layers with full attention according to layer_types;
+                                                layers with rotary embedding according to
+                                                no_rope_layers */
+    int64_t window_pattern;                  /* sliding_window_pattern; 0: not given */
+    double local_theta;                      /* rope_local_base_freq; 0: not given */
+    int64_t n_rope_layers, rope_interval;    /* entries of no_rope_layers; no_rope_layer_interval */
     syn_rotary top_level, rope_scaling; /* beside: theta and part from top-level keys, initially the
                                         family's defaults. rope_scaling: the value of this old key,
                                         which replaces rope_parameters if both are given */
@@ -111,7 +117,12 @@ typedef struct syn__config_file {
      .offset = SYN__AT(end),                                                  \
      .read = syn__stop_ids,                                                   \
      .write = syn__stop_write},                                               \
-        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__stop_fill),   \
+        {.key = "pad_token_id",                                               \
+         .type = SYN__SETTING_CUSTOM,                                         \
+         .flags = SYN__SAVED,                                                 \
+         .offset = SYN__AT(end.fill),                                         \
+         .read = syn__stop_fill,                                              \
+         .write = syn__config_write_no_pad},                                  \
         SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__stop_begin), \
         SYN__ROW_CUSTOM("is_causal", 0, syn__config_true),                    \
         SYN__ROW_CUSTOM("attention_chunk_size", 0, syn__config_null)
@@ -146,6 +157,10 @@ syn_status syn__config_unquantized(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 /* Fails unless the value is empty (see syn__settings_empty). */
 syn_status syn__config_empty(syn__settings *s, void *member) SYN_MUST_USE;
+
+/* In families with a padding id by default: writes null for pad_token_id if syn__stop_write wrote
+   no id, because transformers would use the default. *member: the configuration's end.fill. */
+void syn__config_write_no_pad(syn_sink *out, const void *member);
 
 /* Both accept an id, a list of ids, or null. syn__stop_ids reads eos_token_id and replaces the ids
    of *member, a syn_stop_criteria. syn__stop_fill reads pad_token_id into *member, the `fill` of a

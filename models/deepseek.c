@@ -213,21 +213,23 @@ static void write_v2_method(syn_sink *out, const void *member) {
 #define MAX_EXPERTS 65536
 #define I64(key, flags, member, lowest, highest) \
     SYN__ROW_I64(key, flags, SYN__AT(member), lowest, highest)
-#define DEEPSEEK_ROWS                                                                  \
-    SYN__LLAMA_SIZE_ROWS, SYN__LLAMA_OTHER_ROWS, SYN__LLAMA_ATTENTION_BIAS,            \
-        I64("kv_lora_rank", SYN__SAVED, latent.kv, 1, SYN__MAX_EMBD),                  \
-        I64("q_lora_rank", SYN__SAVED | SYN__NONE, latent.q, 1, SYN__MAX_EMBD),        \
-        I64("qk_nope_head_dim", SYN__SAVED, latent.nope, 1, SYN__MAX_EMBD),            \
-        I64("qk_rope_head_dim", SYN__SAVED, latent.rope, 2, SYN__MAX_EMBD),            \
-        I64("v_head_dim", SYN__SAVED, latent.value, 1, SYN__MAX_EMBD),                 \
-        I64("n_routed_experts", SYN__SAVED, experts.n, 1, MAX_EXPERTS),                \
-        I64("n_shared_experts", SYN__SAVED, experts.shared, 1, 1024),                  \
-        I64("num_experts_per_tok", SYN__SAVED, experts.k, 1, MAX_EXPERTS),             \
-        I64("moe_intermediate_size", SYN__SAVED, experts.inner, 1, SYN__MAX_INNER),    \
-        I64("first_k_dense_replace", SYN__SAVED, experts.first, 0, SYN__MAX_LAYERS),   \
-        I64("moe_layer_freq", 0, experts.every, 1, 1),                                 \
-        I64("n_group", SYN__SAVED | SYN__NONE, experts.groups, 1, MAX_EXPERTS),        \
-        I64("topk_group", SYN__SAVED | SYN__NONE, experts.top_groups, 1, MAX_EXPERTS), \
+#define DEEPSEEK_ROWS                                                                         \
+    SYN__LLAMA_SIZE_ROWS, SYN__LLAMA_OTHER_ROWS("rms_norm_eps"), SYN__ROWS_ROTARY,            \
+        SYN__ROW_CUSTOM("hidden_act", 0, syn__llama_activation),                              \
+        SYN__ROW_CUSTOM("layer_types", 0, syn__llama_layer_types), SYN__LLAMA_ATTENTION_BIAS, \
+        I64("kv_lora_rank", SYN__SAVED, latent.kv, 1, SYN__MAX_EMBD),                         \
+        I64("q_lora_rank", SYN__SAVED | SYN__NONE, latent.q, 1, SYN__MAX_EMBD),               \
+        I64("qk_nope_head_dim", SYN__SAVED, latent.nope, 1, SYN__MAX_EMBD),                   \
+        I64("qk_rope_head_dim", SYN__SAVED, latent.rope, 2, SYN__MAX_EMBD),                   \
+        I64("v_head_dim", SYN__SAVED, latent.value, 1, SYN__MAX_EMBD),                        \
+        I64("n_routed_experts", SYN__SAVED, experts.n, 1, MAX_EXPERTS),                       \
+        I64("n_shared_experts", SYN__SAVED, experts.shared, 1, 1024),                         \
+        I64("num_experts_per_tok", SYN__SAVED, experts.k, 1, MAX_EXPERTS),                    \
+        I64("moe_intermediate_size", SYN__SAVED, experts.inner, 1, SYN__MAX_INNER),           \
+        I64("first_k_dense_replace", SYN__SAVED, experts.first, 0, SYN__MAX_LAYERS),          \
+        I64("moe_layer_freq", 0, experts.every, 1, 1),                                        \
+        I64("n_group", SYN__SAVED | SYN__NONE, experts.groups, 1, MAX_EXPERTS),               \
+        I64("topk_group", SYN__SAVED | SYN__NONE, experts.top_groups, 1, MAX_EXPERTS),        \
         SYN__ROW_F64("routed_scaling_factor", SYN__SAVED, SYN__AT(experts.scale), 1e-6, 1e6)
 
 static const syn__setting deepseek_v2_rows[] = {

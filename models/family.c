@@ -12,6 +12,10 @@ const syn_model_family *syn__family(size_t i) {
         &syn_qwen2_family,       &syn_qwen3_family,
         &syn_gpt_neox_family,    &syn_mixtral_family,
         &syn_qwen2_moe_family,   &syn_qwen3_moe_family,
+        &syn_starcoder2_family,  &syn_phi3_family,
+        &syn_olmo2_family,       &syn_granite_family,
+        &syn_smollm3_family,     &syn_gemma2_family,
+        &syn_gemma3_text_family, &syn_distilbert_family,
         &syn_deepseek_v2_family, &syn_deepseek_v3_family,
         &syn_kimi_k2_family,     NULL};
     return families[i];
@@ -45,6 +49,7 @@ static bool is_of_experts(const syn__param_row *row, const char *name) {
 }
 
 static bool is_of(const syn__param_row *row, const char *name) {
+    if (row->file && is_called(name, row->file, ".weight")) return true;
     switch (row->kind) {
     case SYN__EXPERTS_COLUMN:
     case SYN__EXPERTS_ROW:
@@ -171,6 +176,19 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
         return c->n_types;
     }
     return 0;
+}
+
+bool syn_layer_set_has(const syn_layer_set *set, int64_t i) {
+    return i < SYN_MAX_SET_LAYERS && (set->bits[i / 64] >> (i % 64) & 1) != 0;
+}
+
+void syn_layer_set_add(syn_layer_set *set, int64_t i) {
+    set->bits[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+int64_t syn_model_layer_window(const syn_model_config *c, int64_t i) {
+    const bool has = c->windowed && c->window > 0;
+    return has && i >= c->full_layers && !syn_layer_set_has(&c->full, i) ? c->window : 0;
 }
 
 bool syn_model_layer_has_experts(const syn_model_config *c, int64_t i) {

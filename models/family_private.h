@@ -104,6 +104,12 @@ typedef struct syn__param_row {
     unsigned heads;   /* exists only with one of these heads (syn_model_options); 0: always */
     const char *tied; /* VOCAB_TABLE: the table that tied models use instead; BIAS_ALIAS: the bias
                        * that the row is another name of */
+    /* COLUMN_LINEAR without a bias: name of the matrix of which checkpoints have this one as a
+     * part; NULL: they have this one. The parts' rows follow each other in the order of the table.
+     * from_end: this part begins from_end times its size before the end of the matrix; 0: it is the
+     * first part. */
+    const char *file;
+    int from_end;
 } syn__param_row;
 
 /* The row of the parameter with this name (the library's name). NULL: the family has no such
@@ -156,6 +162,9 @@ double syn__rotary_factor(const syn_model_config *config);
     { .theta = (theta_), .part = (part_), .fast = 32, .slow = 1, .truncate = true }
 extern const syn__setting_table syn__rotary_table;
 void syn__rotary_write(syn_sink *out, const void *member);
+void syn__rotary_write_group(syn_sink *out, const syn_rotary *rotary); /* the group's value */
+/* Checks local_rotary. */
+syn_status syn__rotary_check_local(syn__settings *s, syn_model_config *config) SYN_MUST_USE;
 syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) SYN_MUST_USE;
 
@@ -194,6 +203,8 @@ struct syn_model_family {
     syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
     const char *head_scope;
     const char *attention; /* name of KV caches: "h.3.<attention>.k_cache" */
+    bool same_layers;      /* all layers have the same attention: the layer_types of a file must be
+                            * equal */
 };
 
 #define SYN__PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
@@ -249,6 +260,7 @@ struct syn_model {
      * scaling is dynamic. places: position ids (B or 1, max_tokens). positions: the current step's
      * slice of `places`. */
     syn_tensor short_frequencies, frequencies, places, positions;
+    syn_tensor local_frequencies; /* those of config.local_rotary; invalid: none */
     syn_model_dropout dropout;
     syn_tensor mask; /* (B, max_tokens), -infinity at padding; `visible` is the current step's
                       * slice */
@@ -275,6 +287,10 @@ syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *nor
  * gradient is summed over the ranks. */
 syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                                   const char *label);
+/* The norm of x (..., H D/tp) over the heads of all ranks. copies: number of ranks that have the
+ * same heads. */
+syn_tensor syn__model_wide_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm, int copies,
+                                const char *label);
 /* Sets the rotary frequencies for a sequence of `tokens` tokens. Creates them unless existing ones
  * can be used. */
 void syn__model_set_frequencies(syn_model *m, int64_t tokens);
@@ -289,9 +305,13 @@ syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const
 syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
                                 const char *label);
 /* Applies the rotary embedding to x (B, H, T, D). first: the first element of each head that is
- * rotated. */
+ * rotated. The second function applies the embedding of layer i, which may differ from the others'
+ * or have none, to whole heads. */
 syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x, int64_t first);
+syn_tensor syn__model_apply_layer_rotary(syn_model *m, int64_t i, syn_tensor x);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
+/* x times `factor`, named `label`; x itself if the factor is 0 or 1. */
+syn_tensor syn__model_scale(syn_model *m, syn_tensor x, double factor, const char *label);
 /* The places in a model that have dropout. */
 typedef enum syn__site {
     SYN__SITE_EMBEDDING,
@@ -323,11 +343,11 @@ int64_t syn__model_tokens(const syn_model *m, syn_tensor x);
 /* Whether T tokens can be divided: sets m->cut. In training they must; otherwise the context
  * fails. */
 bool syn__model_set_cut(syn_model *m, int64_t tokens, bool training);
-/* A branch of a pre-norm layer, attention or MLP. It consists of the norm, the function `inside`,
- * and a row-parallel layer whose output is added to the branch's input. */
+/* A branch of a layer, attention or MLP. It consists of the norm, the function `inside`, and a
+ * row-parallel layer whose output is added to the branch's input. */
 typedef struct syn__branch {
     const char *scope;
-    const syn_layer_norm *norm;
+    const syn_layer_norm *norm; /* NULL: none */
     const char *norm_label;
     /* Normalized x (B, T, C) -> (B, T, in/tp), the input of `out`. Without `out`, the output of the
      * branch: (B, T, C), all tokens or with m->cut this rank's. */
@@ -343,6 +363,13 @@ syn_tensor syn__model_sequential(syn_model *m, const void *layer, int64_t i, syn
                                  const syn__branch branches[2]);
 syn_tensor syn__model_parallel(syn_model *m, const void *layer, int64_t i, syn_tensor x,
                                const syn__branch branches[2]);
+/* Sequential, with a norm of each branch's output. */
+typedef struct syn__post_norm {
+    const syn_layer_norm *norm;
+    const char *label;
+} syn__post_norm;
+syn_tensor syn__model_post_norm(syn_model *m, const void *layer, int64_t i, syn_tensor x,
+                                const syn__branch branches[2], const syn__post_norm norms[2]);
 /* Attention of layer i: queries (B, H, T, D), keys and values (B, G, S, D) -> (B, T, H D). It is
  * causal in causal models. */
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v);

@@ -114,6 +114,7 @@ typedef struct syn_heads_options {
     int64_t window;   /* only if causal: the window of syn_attention_window; 0: none */
     double scale;     /* factor of the scores; 0: 1 / sqrt(D) */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
+    double cap;       /* scores x become cap tanh(x / cap), by separate ops; 0: none */
     /* Dropout of the attention weights (syn_dropout); dropout.p 0: none. If h heads of other ranks
      * come before this rank's, dropout.row is h * T. */
     syn_tensor keys;

@@ -5,6 +5,7 @@
    rows. The families differ only in names, defaults, presets and configuration keys, so they share
    this file. */
 #include <stdio.h>
+#include <string.h>
 
 #include "models/llama_private.h"
 
@@ -29,28 +30,33 @@ const syn__param_row syn__llama_head_rows[] = {
 syn_tensor syn__llama_embed(syn_model *m, syn_tensor tokens) {
     const struct llama *llama = m->params;
     syn_push_scope(m->ctx, "embed_tokens");
-    const syn_tensor x = syn__model_embed(m, llama->tokens, tokens);
+    syn_tensor x = syn__model_embed(m, llama->tokens, tokens);
+    x = syn__model_scale(m, x, m->config.embedding_factor, "scaled");
     syn_pop_scope(m->ctx);
     return x;
 }
 
-/* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has head norms, then with the
-   rotary embedding applied. */
-static syn_tensor rotated(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
-                          const char *label) {
+/* x (B, T, H D/tp) -> heads (B, H/tp, T, D), normalized if the model has norms of queries and keys,
+   then with the rotary embedding of layer i applied. copies: number of ranks with the same
+   heads. */
+static syn_tensor rotated(syn_model *m, int64_t i, syn_tensor x, const syn_layer_norm *norm,
+                          int copies, const char *label) {
+    const bool wide = m->config.wide_norm;
+    if (wide) x = syn__model_wide_norm(m, x, norm, copies, label);
     x = syn_heads_split(m->ctx, x, syn__model_head_dim(m));
-    if (norm->weight.id) x = syn__model_shared_norm(m, x, norm, label);
-    return syn__model_apply_rotary(m, x, 0);
+    if (norm->weight.id && !wide) x = syn__model_shared_norm(m, x, norm, label);
+    return syn__model_apply_layer_rotary(m, i, x);
 }
 
 syn_tensor syn__llama_attention(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
+    const int copies = syn_model_kv_ranks(&m->config, syn__model_tp(m));
     x = syn__model_enter(m, x); /* once for q, k and v */
     syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
     syn_tensor k = syn__model_kv_linear(m, x, &l->k, "k_proj");
     syn_tensor v = syn__model_kv_linear(m, x, &l->v, "v_proj");
-    q = rotated(m, q, &l->q_norm, "q_norm");
-    k = rotated(m, k, &l->k_norm, "k_norm");
+    q = rotated(m, i, q, &l->q_norm, 1, "q_norm");
+    k = rotated(m, i, k, &l->k_norm, copies, "k_norm");
     v = syn_heads_split(m->ctx, v, syn__model_head_dim(m));
     const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
     return syn__model_attend(m, i, q, keys, values);
@@ -69,7 +75,7 @@ syn_tensor syn__llama_mlp(syn_model *m, const void *layer, int64_t i, syn_tensor
     return syn__llama_gated(m, syn__model_enter(m, x), &l->gate, &l->up);
 }
 
-static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
+syn_tensor syn__llama_layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const struct llama_layer *l = layer;
     const syn__branch branches[2] = {SYN__LLAMA_ATTENTION_BRANCH(l), SYN__LLAMA_MLP_BRANCH(l)};
     return syn__model_sequential(m, l, i, x, branches);
@@ -171,6 +177,58 @@ syn_status syn__llama_layer_types(syn__settings *s, void *member) {
     return syn__settings_fail(s, "\"%s\" must be a list of strings, one for each layer", s->path);
 }
 
+syn_status syn__llama_read_layer_types(syn__settings *s, void *member) {
+    syn__config_file *file = member;
+    syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_ARRAY_BEGIN)
+        return syn__settings_fail(s, "\"%s\" must be a list or null", s->path);
+    while ((type = syn_json_next(&s->json)) == SYN_JSON_STRING) {
+        const bool full = syn__settings_text_is(s, "full_attention");
+        if (!full && !syn__settings_text_is(s, "sliding_attention")) break;
+        if (full && file->layer_types < SYN_MAX_SET_LAYERS)
+            syn_layer_set_add(&file->full_types, file->layer_types);
+        file->layer_types++;
+    }
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_ARRAY_END && file->layer_types > 0) return SYN_OK;
+    return syn__settings_fail(
+        s, "\"%s\" must be a list of \"full_attention\" and \"sliding_attention\"", s->path);
+}
+
+void syn__llama_write_layer_types(syn_sink *out, const void *config) {
+    const syn_model_config *c = config;
+    syn_sink_text(out, ",\n  \"layer_types\": [");
+    for (int64_t i = 0; i < c->n_layer; i++)
+        syn_sink_printf(out, "%s\"%s_attention\"", i ? ", " : "",
+                        syn_model_layer_window(c, i) ? "sliding" : "full");
+    syn_sink_text(out, "]");
+}
+
+syn_status syn__llama_set_layer_types(syn__settings *s, const syn__setting_table *table,
+                                      syn__config_file *file, const syn_layer_set *otherwise) {
+    syn_model_config *c = &file->config;
+    const bool listed = file->layer_types > 0;
+    int64_t windows = 0;
+    if (c->n_layer > SYN_MAX_SET_LAYERS)
+        return syn__settings_fail(s, "a %s can have at most %d layers", c->family->title,
+                                  SYN_MAX_SET_LAYERS);
+    if (listed && file->layer_types != c->n_layer)
+        return syn__settings_fail_at(s, table, "layer_types",
+                                     "\"layer_types\" has %lld entries for %lld layers",
+                                     (long long)file->layer_types, (long long)c->n_layer);
+    c->full = listed ? file->full_types : *otherwise;
+    for (int64_t i = 0; i < c->n_layer; i++) windows += !syn_layer_set_has(&c->full, i);
+    if ((listed || c->windowed) && windows > 0 && c->window <= 0)
+        return syn__settings_fail_at(s, table, listed ? "layer_types" : "sliding_window",
+                                     "layers with \"sliding_attention\" need a \"sliding_window\"");
+    if (listed) c->windowed = windows > 0;
+    if (!c->windowed || c->window <= 0) memset(&c->full, 0, sizeof c->full);
+    file->layer_types = 0; /* done */
+    return SYN_OK;
+}
+
 #define QWEN_WINDOW SYN__LLAMA_WINDOW(1), SYN__LLAMA_USE_WINDOW, SYN__LLAMA_WINDOW_LAYERS
 
 static const syn__setting llama_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_ATTENTION_BIAS,
@@ -181,14 +239,14 @@ static const syn__setting qwen2_rows[] = {SYN__LLAMA_COMMON_ROWS, QWEN_WINDOW};
 static const syn__setting qwen3_rows[] = {SYN__LLAMA_COMMON_ROWS, SYN__LLAMA_ATTENTION_BIAS,
                                           QWEN_WINDOW};
 
-/* In Qwen, the layer types select the layers that use the window. They have no effect in Llama,
-   where no layer uses a window, and in Mistral, where all layers use the same one. There, types
-   that differ between layers, or ask for a window that the model does not have, are rejected,
-   because transformers fails with them. */
+/* In Qwen, the layer types select the layers that use the window. They have no effect in families
+   like Llama, where no layer uses a window, and Mistral, where all layers use the same one. There,
+   types that differ between layers, or ask for a window that the model does not have, are rejected,
+   because transformers fails with them or ignores them. */
 static syn_status check_layer_types(syn__settings *s, const syn__setting_table *table,
                                     syn__config_file *file) {
     syn_model_config *c = &file->config;
-    const bool alike = c->family == &syn_llama_family || c->family == &syn_mistral_family;
+    const bool alike = c->family->same_layers;
     const bool window = c->windowed && c->window > 0;
     if (file->layer_types == 0) return SYN_OK;
     if (file->layer_types != c->n_layer)
@@ -218,13 +276,15 @@ syn_status syn__llama_check_file(syn__settings *s, const syn__setting_table *tab
     return syn__rotary_check(s, table, file);
 }
 
-#define FAMILY(name_, title_, class_, ...) \
-    SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows, layer, struct llama_layer, __VA_ARGS__)
+#define FAMILY(name_, title_, class_, ...)                                                     \
+    SYN__LLAMA_FAMILY(name_, title_, class_, layer_rows, syn__llama_layer, struct llama_layer, \
+                      __VA_ARGS__)
 
-const syn_model_family syn_llama_family =
-                           FAMILY(llama, "Llama", "LlamaForCausalLM", SYN__PRESETS(llama_presets)),
-                       syn_mistral_family = FAMILY(mistral, "Mistral", "MistralForCausalLM",
-                                                   SYN__PRESETS(mistral_presets)),
+const syn_model_family syn_llama_family = FAMILY(llama, "Llama", "LlamaForCausalLM",
+                                                 .same_layers = true, SYN__PRESETS(llama_presets)),
+                       syn_mistral_family =
+                           FAMILY(mistral, "Mistral", "MistralForCausalLM", .same_layers = true,
+                                  SYN__PRESETS(mistral_presets)),
                        syn_qwen2_family =
                            FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM", SYN__PRESETS(qwen2_presets)),
                        syn_qwen3_family =

@@ -10,7 +10,6 @@
 double syn__latent_scale(const syn_model_config *c) {
     const syn_latent_config *l = &c->latent;
     const syn_rotary *r = &c->rotary;
-    if (l->kv == 0) return 0;
     const double scale = 1 / sqrt((double)(l->nope + l->rope));
     if (r->scaling == SYN_ROPE_DEFAULT || r->mscale_all == 0 || r->factor <= 1) return scale;
     const double grown = 0.1 * r->mscale_all * log(r->factor) + 1; /* see YaRN */

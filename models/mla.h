@@ -21,7 +21,7 @@ typedef struct syn__mla {
 /* The inside of layer i's attention branch (syn__branch). Normalized x (B, T, C) -> (B, T, H
    V/tp). */
 syn_tensor syn__mla_run(syn_model *m, const syn__mla *mla, int64_t i, syn_tensor x);
-/* The factor of the scores; 0: the model has ordinary attention. */
+/* The factor of the scores in a model with latent attention. */
 double syn__latent_scale(const syn_model_config *config);
 
 #ifdef __cplusplus

@@ -133,6 +133,18 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }
 
+static syn_layer_norm norm_of(syn_model *m, const syn__param_row *row, const char *name) {
+    const syn_spec spec = {(int32_t)m->options.dtype, 1, {syn__family_dim(&m->config, row->to)}};
+    char full[NAME_BYTES + 8];
+    if (row->kind == SYN__NORM || !m->config.norm_offset)
+        return syn_layer_norm_new(m->ctx, name, spec.dims[0], row->kind == SYN__NORM,
+                                  m->options.dtype);
+    snprintf(full, sizeof full, "%s.weight", name);
+    return (syn_layer_norm){
+        syn_param(m->ctx, full, &spec, SYN_WHOLE, SYN_INIT_ZERO, 0, -1, m->options.seed),
+        SYN_NO_BIAS};
+}
+
 /* With sequence parallelism, parameters that are used on a rank's own tokens, or on its own heads,
    get only a part of their gradient. */
 static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
@@ -155,8 +167,7 @@ static void make_rows(syn_model *m, const syn__param_row *row, int64_t layer, co
         case SYN__NORM:
         case SYN__RMS_NORM: {
             syn_layer_norm *norm = member;
-            *norm = syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to),
-                                       row->kind == SYN__NORM, m->options.dtype);
+            *norm = norm_of(m, row, name);
             set_partial(m, norm->weight, norm->bias);
             break;
         }
@@ -394,12 +405,17 @@ bool syn__model_accepts(const syn_model *m, syn_tensor x, int64_t least) {
     return false;
 }
 
+static syn_tensor rmsnorm(syn_model *m, syn_tensor x, syn_tensor w) {
+    const double eps = m->config.norm_epsilon;
+    if (m->config.norm_offset) return syn_rmsnorm_offset(m->ctx, x, w, eps, 1);
+    return syn_rmsnorm(m->ctx, x, w, eps);
+}
+
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label) {
     const syn_tensor w = syn_current_version(m->ctx, norm->weight),
                      b = syn_current_version(m->ctx, norm->bias);
-    const double eps = m->config.norm_epsilon;
-    x = b.id ? syn_layernorm(m->ctx, x, w, b, eps) : syn_rmsnorm(m->ctx, x, w, eps);
+    x = b.id ? syn_layernorm(m->ctx, x, w, b, m->config.norm_epsilon) : rmsnorm(m, x, w);
     return syn_name(m->ctx, x, label);
 }
 
@@ -418,8 +434,34 @@ syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_no
                                   const char *label) {
     const int ranks = m->options.sp ? 1 : syn__model_tp(m); /* 1: summed once per step */
     const syn_tensor w = shared(m, norm->weight, m->options.tp, ranks);
-    x = syn_rmsnorm(m->ctx, x, w, m->config.norm_epsilon);
+    x = rmsnorm(m, x, w);
     return syn_name(m->ctx, x, label);
+}
+
+/* The weights of a norm of keys in the order in which the ranks have the heads: each head's weights
+   `copies` times. */
+static syn_tensor repeated(syn_model *m, syn_tensor w, int copies) {
+    const int64_t depth = syn__model_head_dim(m), heads = syn_tensor_dim(m->ctx, w, 0) / depth;
+    w = syn_reshape(m->ctx, w, (int64_t[]){heads, 1, depth}, 3);
+    w = syn_expand(m->ctx, w, (int64_t[]){heads, copies, depth}, 3);
+    return syn_reshape(m->ctx, w, (int64_t[]){-1}, 1);
+}
+
+/* The ranks gather the heads of all ranks, because the norm needs the mean of all their squares.
+   Several copies of the keys do not change this mean. */
+syn_tensor syn__model_wide_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm, int copies,
+                                const char *label) {
+    const syn_group *tp = m->options.tp;
+    const int ranks = syn__model_tp(m);
+    if (ranks == 1) return syn__model_norm(m, x, norm, label);
+    const syn_spec shape = *syn_tensor_spec(m->ctx, x);
+    const int64_t width = shape.dims[2];
+    syn_tensor w = shared(m, norm->weight, tp, m->options.sp ? 1 : ranks);
+    if (copies > 1) w = repeated(m, w, copies);
+    x = syn_reshape(m->ctx, x, (int64_t[]){-1, width}, 2);
+    x = syn_gather_tokens(m->ctx, x, m->options.sp_keep, tp); /* along the heads */
+    x = syn_name(m->ctx, rmsnorm(m, x, w), label);
+    return syn_reshape(m->ctx, syn_slice(m->ctx, x, 1, tp->index * width, width), shape.dims, 3);
 }
 
 syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
@@ -432,27 +474,42 @@ syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_line
 
 /* ---- rotary positions ---- */
 
+/* The frequencies of a configuration's rotary embedding as a tensor. */
+static syn_tensor new_frequencies(syn_model *m, const syn_model_config *c, int64_t tokens,
+                                  const char *name) {
+    const syn_spec spec = {SYN_F32, 1, {syn__rotary_pairs(c)}};
+    float *out = NULL;
+    if (syn_ctx_has_data(m->ctx)) {
+        out = syn_malloc((size_t)spec.dims[0] * sizeof *out);
+        if (!out) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: rotary frequencies");
+        syn__rotary_frequencies(c, tokens, out);
+    }
+    const syn_tensor frequencies = syn_input(m->ctx, name, &spec, out);
+    syn_free(out);
+    return frequencies;
+}
+
+/* The configuration whose rotary embedding is that of layers with a window. */
+static syn_model_config local_config(const syn_model *m) {
+    syn_model_config local = m->config;
+    local.rotary = m->config.local_rotary;
+    return local;
+}
+
 void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
     const syn_rotary *r = &m->config.rotary;
-    const syn_spec spec = {SYN_F32, 1, {r->theta > 0 ? syn__rotary_pairs(&m->config) : 0}};
     const bool grows = r->scaling == SYN_ROPE_DYNAMIC && tokens > m->config.n_positions;
-    float *out = NULL;
     if (!(r->theta > 0)) return;
+    if (m->config.local_rotary.theta > 0 && !m->local_frequencies.id) {
+        const syn_model_config local = local_config(m);
+        m->local_frequencies = new_frequencies(m, &local, 0, "local_frequencies");
+    }
     if (m->short_frequencies.id && !grows) {
         m->frequencies = m->short_frequencies;
         return;
     }
-    if (syn_ctx_has_data(m->ctx)) {
-        out = syn_malloc((size_t)spec.dims[0] * sizeof *out);
-        if (!out) {
-            syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: rotary frequencies");
-            return;
-        }
-        syn__rotary_frequencies(&m->config, tokens, out);
-    }
-    m->frequencies = syn_input(m->ctx, "rotary_frequencies", &spec, out);
+    m->frequencies = new_frequencies(m, &m->config, tokens, "rotary_frequencies");
     if (!grows) m->short_frequencies = m->frequencies;
-    syn_free(out);
 }
 
 syn_tensor syn__model_count_positions(syn_model *m, int64_t first, int64_t batch, int64_t n,
@@ -480,6 +537,15 @@ syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const
 syn_tensor syn__model_apply_rotary(syn_model *m, syn_tensor x, int64_t first) {
     return syn_rope_at(m->ctx, x, m->positions, m->frequencies, syn__rotary_factor(&m->config),
                        first, m->config.latent.interleaved);
+}
+
+syn_tensor syn__model_apply_layer_rotary(syn_model *m, int64_t i, syn_tensor x) {
+    const int64_t layer = m->part.first_layer + i;
+    if (syn_layer_set_has(&m->config.no_rope, layer)) return x;
+    if (!m->local_frequencies.id || syn_model_layer_window(&m->config, layer) == 0)
+        return syn__model_apply_rotary(m, x, 0);
+    const syn_model_config local = local_config(m);
+    return syn_rope(m->ctx, x, m->positions, m->local_frequencies, syn__rotary_factor(&local));
 }
 
 void syn_model_set_dropout(syn_model *m, const syn_model_dropout *dropout) {
@@ -556,6 +622,10 @@ syn_tensor syn__model_whole(syn_model *m, syn_tensor x) {
     return m->cut ? syn_gather_tokens(m->ctx, x, true, m->options.tp) : x;
 }
 
+syn_tensor syn__model_scale(syn_model *m, syn_tensor x, double factor, const char *label) {
+    return factor > 0 && factor != 1 ? syn_name(m->ctx, syn_scale(m->ctx, x, factor), label) : x;
+}
+
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
     return syn_gelu(m->ctx, x, m->config.activation == SYN_GELU_TANH);
 }
@@ -623,18 +693,20 @@ syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
     return x;
 }
 
-static int64_t window_of(const syn_model *m, int64_t i) {
-    const syn_model_config *c = &m->config;
-    const bool has = c->windowed && c->window > 0;
-    return has && m->part.first_layer + i >= c->full_layers ? c->window : 0;
+/* The factor of the attention scores; 0: 1 / sqrt(head_dim) */
+static double scale_of(const syn_model_config *c) {
+    if (c->latent.kv > 0) return syn__latent_scale(c);
+    if (c->attention_factor > 0) return c->attention_factor;
+    return c->query_scale > 0 ? 1 / sqrt((double)c->query_scale) : 0;
 }
 
 static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
     syn_heads_options how = {.fused = m->options.fused_attention,
                              .causal = syn_model_is_causal(&m->config),
                              .position = m->training ? 0 : m->position,
-                             .window = window_of(m, i),
-                             .scale = syn__latent_scale(&m->config),
+                             .window = syn_model_layer_window(&m->config, m->part.first_layer + i),
+                             .scale = scale_of(&m->config),
+                             .cap = m->config.attention_cap,
                              .mask = m->visible};
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);

@@ -141,9 +141,12 @@ static void write_number(syn_sink *out, const char *key, double value) {
 }
 
 void syn__rotary_write(syn_sink *out, const void *member) {
-    const syn_rotary *r = member;
-    syn_sink_printf(out, ",\n  \"rope_parameters\": {\n    \"rope_type\": \"%s\"",
-                    scalings[r->scaling].text);
+    syn_sink_text(out, ",\n  \"rope_parameters\": ");
+    syn__rotary_write_group(out, member);
+}
+
+void syn__rotary_write_group(syn_sink *out, const syn_rotary *r) {
+    syn_sink_printf(out, "{\n    \"rope_type\": \"%s\"", scalings[r->scaling].text);
     write_number(out, "rope_theta", r->theta);
     if (r->part < 1) write_number(out, "partial_rotary_factor", r->part);
     if (r->scaling != SYN_ROPE_DEFAULT) write_number(out, "factor", r->factor);
@@ -173,10 +176,7 @@ static void resolve_rotary_keys(const syn__settings *s, const syn__setting_table
     if (r->part == 0) r->part = file->top_level.part;
 }
 
-syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
-                             syn__config_file *file) {
-    resolve_rotary_keys(s, table, file);
-    syn_model_config *c = &file->config;
+static syn_status check_rotary(syn__settings *s, syn_model_config *c) {
     syn_rotary *r = &c->rotary;
     const bool scaled = r->scaling != SYN_ROPE_DEFAULT, parts = r->scaling == SYN_ROPE_LLAMA3;
     const char *lacks = NULL;
@@ -200,4 +200,20 @@ syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
                                   "number of rotated elements, %lld",
                                   (long long)syn__model_config_head_dim(c), (long long)rotated);
     return SYN_OK;
+}
+
+syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
+                             syn__config_file *file) {
+    resolve_rotary_keys(s, table, file);
+    return check_rotary(s, &file->config);
+}
+
+syn_status syn__rotary_check_local(syn__settings *s, syn_model_config *config) {
+    syn_model_config local = *config;
+    local.rotary = config->local_rotary;
+    SYN_TRY(check_rotary(s, &local));
+    config->local_rotary = local.rotary;
+    if (local.rotary.scaling != SYN_ROPE_DYNAMIC) return SYN_OK;
+    return syn__settings_fail(
+        s, "the rotary embedding of \"sliding_attention\" cannot have \"dynamic\" scaling");
 }

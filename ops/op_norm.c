@@ -25,17 +25,21 @@ SYN__COST(rmsnorm) {
     *cost = (syn_cost){4 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* Each worker has an f32 buffer for three rows; `buffer_floats` is 0 if all tensors are f32. */
+/* Each worker has an f32 buffer for three rows; `buffer_floats` is 0 if all tensors are f32 and
+   there is no offset. */
 struct norm {
     const syn_call *c;
     float *buffers;
     int64_t buffer_floats, width;
+    float offset; /* added to the weights */
 };
 
-static struct norm norm_of(const syn_call *c) {
+static struct norm norm_of(const syn_call *c, bool has_offset) {
     const int64_t width = c->in[1].spec.dims[0];
-    const int64_t buffer_floats = syn__is_f32(&c->in[0]) ? 0 : syn__padded_floats(3 * width);
-    return (struct norm){.c = c, .buffer_floats = buffer_floats, .width = width};
+    const float offset = has_offset ? (float)c->attr[1].f : 0;
+    const bool direct = syn__is_f32(&c->in[0]) && !(offset > 0 || offset < 0);
+    const int64_t buffer_floats = direct ? 0 : syn__padded_floats(3 * width);
+    return (struct norm){.c = c, .buffer_floats = buffer_floats, .width = width, .offset = offset};
 }
 
 /* Row i of a worker's buffer. */
@@ -43,12 +47,20 @@ static float *norm_buffer(const struct norm *s, int worker, int i) {
     return s->buffers ? s->buffers + worker * s->buffer_floats + i * s->width : NULL;
 }
 
+/* The weights plus the offset. */
+static const float *weights_of(const struct norm *s, int worker) {
+    float *buffer = norm_buffer(s, worker, 0);
+    const float *weight = syn__load_row(&s->c->in[1], 0, s->width, buffer);
+    if (!(s->offset > 0 || s->offset < 0)) return weight;
+    for (int64_t i = 0; i < s->width; i++) buffer[i] = weight[i] + s->offset;
+    return buffer;
+}
+
 static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const struct norm *s = arg;
     const syn_operand *x = &s->c->in[0], *y = &s->c->out[0];
     const int64_t n = s->width;
-    const float *weight = syn__load_row(&s->c->in[1], 0, n, norm_buffer(s, worker, 0)),
-                *bias = NULL;
+    const float *weight = weights_of(s, worker), *bias = NULL;
     const double eps = s->c->attr[0].f;
     if (s->c->n_in > 2) bias = syn__load_row(&s->c->in[2], 0, n, norm_buffer(s, worker, 1));
     float *buffer = norm_buffer(s, worker, 2);
@@ -65,7 +77,7 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 SYN__CPU(norm) {
-    struct norm s = norm_of(c);
+    struct norm s = norm_of(c, c->n_in == 2);
     SYN_TRY(syn__worker_buffers(c, s.buffer_floats, &s.buffers));
     const int64_t rows = syn_spec_elems(&c->in[0].spec) / s.width;
     if (rows > 0)
@@ -84,10 +96,15 @@ syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tens
 }
 
 syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps) {
+    return syn_rmsnorm_offset(ctx, x, weight, eps, 0);
+}
+
+syn_tensor syn_rmsnorm_offset(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps,
+                              double offset) {
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_last_dim(ctx, x), syn__dense_last_dim(ctx, weight)};
-    const syn_attr attr[1] = {{.f = eps}};
-    syn__call_op(ctx, SYN_OP_RMSNORM, in, 2, attr, 1, NULL, &out);
+    const syn_attr attr[2] = {{.f = eps}, {.f = offset}};
+    syn__call_op(ctx, SYN_OP_RMSNORM, in, 2, attr, 2, NULL, &out);
     return out;
 }
 
@@ -101,7 +118,7 @@ SYN__GRAD(layernorm) {
 
 SYN__GRAD(rmsnorm) {
     const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
-    syn__call_op(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
+    syn__call_op(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 2, NULL, g->din);
 }
 
 /* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C) and, for layernorm, dbias (C).
@@ -146,7 +163,7 @@ static void norm_grad_piece(void *arg, int64_t i, int worker) {
     const int64_t end = (i + 1) * s->piece < s->rows ? (i + 1) * s->piece : s->rows;
     const double eps = c->attr[0].f;
     float *dweight = s->sums + i * 2 * n, *dbias = dweight + n;
-    const float *weight = syn__load_row(&c->in[1], 0, n, norm_buffer(&s->norm, worker, 0));
+    const float *weight = weights_of(&s->norm, worker);
     float *x_buffer = norm_buffer(&s->norm, worker, 1),
           *dy_buffer = norm_buffer(&s->norm, worker, 2);
     syn_row_iter r;
@@ -166,7 +183,7 @@ static void norm_grad_piece(void *arg, int64_t i, int worker) {
 
 SYN__CPU(norm_grad) {
     enum { PIECES = 32 };
-    struct norm_grad s = {.norm = norm_of(c)};
+    struct norm_grad s = {.norm = norm_of(c, c->n_out == 2)};
     const int64_t n = s.norm.width, buffers = syn_workers_count(c->workers) * s.norm.buffer_floats;
     s.rows = syn_spec_elems(&c->in[0].spec) / n;
     s.piece = s.rows / PIECES + 1;

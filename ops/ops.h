@@ -34,8 +34,10 @@ syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, 
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
                          double eps);
 /* x (..., C), weight (C) -> (..., C): x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich
-   2019). */
+   2019). syn_rmsnorm_offset multiplies by weight + offset. */
 syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps);
+syn_tensor syn_rmsnorm_offset(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps,
+                              double offset);
 /* Rotary position embedding (Su et al. 2021). x (B, H, T, D), positions (B, T) or (1, T) i32,
    frequencies (R/2) f32 -> (B, H, T, D). Rotates the first R elements of each head (R even, R <=
    D) and copies the others. Elements i and i + R/2 form a pair, which is rotated by position *

@@ -50,6 +50,17 @@ void syn__weights_expert_name(const char *name, int64_t expert, char *out, size_
                  star + 1);
 }
 
+const syn__param_row *syn__weights_part_name(const syn_model_family *family, const char *parameter,
+                                             char *out, size_t out_bytes) {
+    const syn__param_row *row = syn__family_row(family, parameter);
+    const char *at = row && row->file ? strstr(parameter, row->name) : NULL;
+    if (!at) snprintf(out, out_bytes, "%s", parameter);
+    else
+        snprintf(out, out_bytes, "%.*s%s%s", (int)(at - parameter), parameter, row->file,
+                 at + strlen(row->name));
+    return at ? row : NULL;
+}
+
 static int compare_entries(const void *a, const void *b) {
     return strcmp((*(syn__weights_entry *const *)a)->name, (*(syn__weights_entry *const *)b)->name);
 }
@@ -107,7 +118,9 @@ const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *pa
     char name[160];
     if (second) snprintf(name, sizeof name, "%s.bias", second->name);
     const syn__weights_entry *entry = second ? syn__weights_entry_of(w, name) : NULL;
-    return entry ? entry : syn__weights_entry_of(w, parameter);
+    if (entry) return entry;
+    (void)syn__weights_part_name(w->family, parameter, name, sizeof name);
+    return syn__weights_entry_of(w, name);
 }
 
 /* ---- Opening ---- */

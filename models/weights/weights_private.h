@@ -43,6 +43,10 @@ struct syn_weights {
    the name of an expert's tensor, or of any other parameter, to `out`. */
 bool syn__weights_of_experts(const char *name);
 void syn__weights_expert_name(const char *name, int64_t expert, char *out, size_t out_bytes);
+/* Writes the name of a parameter's tensor to `out`: its own, or that of the matrix of which it is a
+   part. Returns the row of such a part, otherwise NULL. */
+const syn__param_row *syn__weights_part_name(const syn_model_family *family, const char *parameter,
+                                             char *out, size_t out_bytes);
 /* The tensor of a parameter; NULL if the checkpoint has none. A second name of the parameter is
    looked up first, as in transformers. */
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);

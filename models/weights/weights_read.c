@@ -21,7 +21,9 @@ typedef struct problem {
 
 struct syn_weights_reader {
     const syn_weights *weights;
-    bool *taken; /* per entry: a parameter used it */
+    bool *taken;        /* per entry: a parameter used it */
+    int64_t (*rows)[2]; /* per entry that has several parameters: rows of the first parameter, and
+                           of the others */
     problem *problems;
     size_t n_problems, problems_cap;
     void (*progress)(void *user, int64_t done, int64_t of); /* NULL: no progress reports */
@@ -36,7 +38,8 @@ syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *w
     if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a weights reader");
     r->weights = weights;
     r->taken = syn_calloc(weights->n_entries, sizeof *r->taken);
-    if (!r->taken) {
+    r->rows = syn_calloc(weights->n_entries, sizeof *r->rows);
+    if (!r->taken || !r->rows) {
         syn_weights_reader_free(r);
         return SYN_FAIL_NOMEM(err, weights->n_entries, "a weights reader");
     }
@@ -67,6 +70,7 @@ void syn_weights_reader_free(syn_weights_reader *r) {
     for (size_t i = 0; i < r->n_problems; i++) syn_free(r->problems[i].line);
     syn_free(r->problems);
     syn_free(r->taken);
+    syn_free(r->rows);
     syn_free(r);
 }
 
@@ -244,23 +248,42 @@ static syn_status read_experts(syn_weights_reader *r, const char *name, const sy
     return SYN_OK;
 }
 
+/* The number of the row of tensor `entry` with which a parameter begins that is a part of it. Sets
+   want->dims[0] to the number of rows that the tensor needs. */
+static int64_t find_part(syn_weights_reader *r, const syn__param_row *part,
+                         const syn__weights_entry *entry, syn_spec *want) {
+    const int64_t own = want->dims[0], behind = own * part->from_end,
+                  rows = entry->tensor->rank == 2 ? entry->tensor->dims[0] : 0;
+    const bool first = part->from_end == 0;
+    int64_t *counts = r->rows[entry - r->weights->entries];
+    if (first || behind > counts[1]) counts[first ? 0 : 1] = first ? own : behind;
+    want->dims[0] = first && rows >= own ? rows : !first && rows >= behind ? rows : own + behind;
+    return first ? 0 : want->dims[0] - behind;
+}
+
 static syn_status read_parameter(void *user, const char *name, const syn_spec *full,
                                  syn_shard shard, int64_t valid_rows, const syn_spec *local,
                                  void *data, syn_error *err) {
     syn_weights_reader *r = user;
     if (syn__weights_of_experts(name)) return read_experts(r, name, full, shard, local, data, err);
+    char file[SYN_MAX_NAME + 24];
     const syn__weights_entry *entry = syn__weights_find(r->weights, name);
+    const syn__param_row *part =
+        syn__weights_part_name(r->weights->family, name, file, sizeof file);
     syn_spec want = *full;
+    int64_t first = 0;
     bool fits;
+    if (part && entry) first = find_part(r, part, entry, &want);
     if (valid_rows >= 0 && valid_rows < want.dims[0]) want.dims[0] = valid_rows;
     if (entry) r->taken[entry - r->weights->entries] = true;
-    SYN_TRY(compare(r, name, entry, &want, &fits, err));
+    SYN_TRY(compare(r, file, entry, &want, &fits, err));
     if (!data) return SYN_OK;
     if (!fits) {
         memset(data, 0, (size_t)syn_spec_bytes(local));
         return SYN_OK;
     }
-    const syn__weights_slices slices = syn__weights_slice(full, shard);
+    syn__weights_slices slices = syn__weights_slice(full, shard);
+    slices.offset += first * (part ? full->dims[1] : 0);
     copy_shard(r, entry->tensor, &slices, syn_spec_elems(&want), shard.count,
                (syn_dtype)local->dtype, data);
     return SYN_OK;
@@ -340,6 +363,19 @@ static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t 
              syn__shape_text(t->dims, t->rank, shape));
 }
 
+/* Whether tensor i has several parameters, which need another number of rows than it has. */
+static bool is_uneven(const syn_weights_reader *r, size_t i, char *line, size_t line_bytes) {
+    const syn_safetensors_tensor *t = r->weights->entries[i].tensor;
+    const int64_t *rows = r->rows[i];
+    char shown[SHOWN], shape[SHAPE_BYTES];
+    if (rows[0] == 0 || rows[1] == 0 || t->rank != 2 || t->dims[0] == rows[0] + rows[1])
+        return false;
+    snprintf(line, line_bytes, "%s: the file has the shape %s, but the model has %lld rows",
+             syn__safetensors_shown(t->name, shown), syn__shape_text(t->dims, t->rank, shape),
+             (long long)(rows[0] + rows[1]));
+    return true;
+}
+
 /* Writes all problems, one per line, and counts them. */
 static void put_problems(const syn_weights_reader *r, const syn_model *part, syn_sink *list,
                          summary *sum) {
@@ -347,6 +383,11 @@ static void put_problems(const syn_weights_reader *r, const syn_model *part, syn
     for (size_t i = 0; i < r->n_problems; i++) {
         summarize(sum, r->problems[i].kind, r->problems[i].line);
         syn_sink_printf(list, "%s\n", r->problems[i].line);
+    }
+    for (size_t i = 0; i < r->weights->n_entries; i++) {
+        if (!is_uneven(r, i, line, sizeof line)) continue;
+        summarize(sum, SHAPE, line);
+        syn_sink_printf(list, "%s\n", line);
     }
     for (size_t i = 0; i < r->weights->n_entries; i++) {
         if (!is_unexpected(r, i, part)) continue;

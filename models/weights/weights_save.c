@@ -198,15 +198,35 @@ static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *na
     return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
 }
 
-/* The number of tensors that a parameter has in the file. */
-static int64_t tensors_of(const param *p) {
+/* Whether the parameter is a part of a matrix in the file. Writes the matrix's name to `file`. */
+static const syn__param_row *part_of(const saver *s, const param *p, char file[NAME_BYTES]) {
+    return syn__weights_part_name(s->options->family, p->name, file, NAME_BYTES);
+}
+
+/* The number of tensors that a parameter has in the file. The first part of a matrix stands for all
+   parts. */
+static int64_t tensors_of(const saver *s, const param *p) {
+    char file[NAME_BYTES];
+    const syn__param_row *part = part_of(s, p, file);
+    if (part) return part->from_end == 0;
     return syn__weights_of_experts(p->name) ? p->full.dims[0] : 1;
 }
 
-/* The spec in the file: without vocabulary padding, and of one expert. */
+/* The next parameter after number i that is a part of the same matrix; SIZE_MAX: none. */
+static size_t next_part(const saver *s, size_t i) {
+    char file[NAME_BYTES], other[NAME_BYTES];
+    if (!part_of(s, &s->params[i], file)) return SIZE_MAX;
+    for (size_t k = i + 1; k < s->n_params; k++)
+        if (part_of(s, &s->params[k], other) && strcmp(file, other) == 0) return k;
+    return SIZE_MAX;
+}
+
+/* The spec in the file: without vocabulary padding, of one expert, and of all parts. */
 static syn_spec file_spec(const saver *s, const param *p) {
     const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
     syn_spec spec = p->full;
+    for (size_t k = next_part(s, (size_t)(p - s->params)); k != SIZE_MAX; k = next_part(s, k))
+        spec.dims[0] += s->params[k].full.dims[0];
     if (syn__weights_of_experts(p->name))
         return (syn_spec){spec.dtype, 2, {spec.dims[1], spec.dims[2]}};
     if (p->valid_rows >= 0 && p->valid_rows < spec.dims[0]) spec.dims[0] = p->valid_rows;
@@ -311,9 +331,11 @@ static syn_status plan(saver *s, syn_error *err) {
     size_t text_bytes = 1, most = 1; /* most: of entries */
     for (size_t i = 0; i < s->n_params; i++) {
         const char *name = s->params[i].name, *second = second_name(s, name);
-        const size_t n = (size_t)tensors_of(&s->params[i]);
+        char file[NAME_BYTES];
+        const size_t n = (size_t)tensors_of(s, &s->params[i]);
         most += n;
-        text_bytes += n * (strlen(prefix_of(s, name)) + strlen(name) + EXPERT_DIGITS + 1);
+        (void)part_of(s, &s->params[i], file);
+        text_bytes += n * (strlen(prefix_of(s, name)) + strlen(file) + EXPERT_DIGITS + 1);
         if (second) text_bytes += strlen(second) + sizeof ".bias";
     }
     placed *list = in_model_order(s);
@@ -332,9 +354,10 @@ static syn_status plan(saver *s, syn_error *err) {
             const char *name = s->params[i].name, *second = second_name(s, name);
             const syn_spec spec = file_spec(s, &s->params[i]);
             if (syn_dtype_bytes((syn_dtype)spec.dtype) != bytes) continue;
-            for (int32_t e = 0; e < tensors_of(&s->params[i]); e++) {
-                char own[NAME_BYTES + EXPERT_DIGITS];
-                syn__weights_expert_name(name, e, own, sizeof own);
+            for (int32_t e = 0; e < tensors_of(s, &s->params[i]); e++) {
+                char file[NAME_BYTES], own[NAME_BYTES + EXPERT_DIGITS];
+                (void)part_of(s, &s->params[i], file);
+                syn__weights_expert_name(file, e, own, sizeof own);
                 at = add_entry(s, i, e, at, prefix_of(s, name), own, "");
             }
             if (second) at = add_entry(s, i, 0, at, "", second, ".bias");
@@ -427,12 +450,23 @@ static syn_status write_as_in(const saver *s, syn_safetensors_writer *writer,
     return SYN_OK;
 }
 
+/* Writes all parts of a matrix, of which parameter i is the first. */
+static syn_status write_parts(saver *s, syn_safetensors_writer *writer, size_t i, syn_error *err) {
+    for (; i != SIZE_MAX; i = next_part(s, i)) {
+        SYN_TRY(assemble(s, i, err));
+        SYN_TRY(syn_safetensors_write_data(writer, s->full,
+                                           (size_t)syn_spec_bytes(&s->params[i].full), err));
+    }
+    return SYN_OK;
+}
+
 static syn_status write_entry(saver *s, syn_safetensors_writer *writer, size_t place,
                               syn_error *err) {
     const size_t i = s->order[place];
     const syn_safetensors_tensor *t = tensor_as_in(s, s->params[i].name);
     const size_t bytes = (size_t)syn_spec_bytes(&s->entries[place].spec);
     if (t) return write_as_in(s, writer, t, err);
+    if (next_part(s, i) != SIZE_MAX) return write_parts(s, writer, i, err);
     if (s->in_full != i + 1) SYN_TRY(assemble(s, i, err)); /* once for all experts */
     s->in_full = i + 1;
     return syn_safetensors_write_data(writer, (char *)s->full + (size_t)s->experts[place] * bytes,

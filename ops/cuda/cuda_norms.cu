@@ -54,6 +54,12 @@ template <typename T, int GROUP> struct register_row {
             for (int i = 0; i < W; i++) at[p][i] = there ? syn_to_float(pack.at[i]) : 0.0f;
         }
     }
+    __device__ __forceinline__ void shift(float by) {
+#pragma unroll
+        for (int p = 0; p < PACKS; p++)
+#pragma unroll
+            for (int i = 0; i < W; i++) at[p][i] += by;
+    }
     /* Calls f(pack, element within it, value) for each element. */
     template <typename F> __device__ __forceinline__ void each(int64_t n, F f) const {
 #pragma unroll
@@ -104,10 +110,11 @@ template <int GROUP> static __device__ __forceinline__ int64_t first_row() {
 template <typename T, bool MEAN, int GROUP>
 static __global__ void __launch_bounds__(THREADS)
     held_norm_kernel(const T *x, const T *weight, const T *bias, T *y, const syn_walk<1> walk,
-                     int64_t rows, int64_t n, float eps) {
+                     int64_t rows, int64_t n, float eps, float offset) {
     __shared__ float space[SYN_WARP];
     register_row<T, GROUP> in, w, b;
     w.load(weight, n);
+    if (!MEAN) w.shift(offset);
     if (MEAN) b.load(bias, n);
     for (int64_t row = first_row<GROUP>(); row < rows;
          row += (int64_t)gridDim.x * (THREADS / GROUP)) {
@@ -123,7 +130,8 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <typename T, bool MEAN>
 static __global__ void norm_kernel(const T *x, const T *weight, const T *bias, T *y,
-                                   const syn_walk<1> walk, int64_t rows, int64_t n, float eps) {
+                                   const syn_walk<1> walk, int64_t rows, int64_t n, float eps,
+                                   float offset) {
     __shared__ float space[SYN_WARP];
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         int64_t at[1];
@@ -131,7 +139,7 @@ static __global__ void norm_kernel(const T *x, const T *weight, const T *bias, T
         const T *in = x + at[0];
         const moments m = moments_of<T, MEAN>(in, n, eps, space);
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            float v = m.normal(syn_to_float(in[i])) * syn_to_float(weight[i]);
+            float v = m.normal(syn_to_float(in[i])) * (syn_to_float(weight[i]) + offset);
             if (MEAN) v += syn_to_float(bias[i]);
             y[row * n + i] = syn_from_float<T>(v);
         }
@@ -177,17 +185,17 @@ template <typename T, bool MEAN> static void launch_norm(const syn_call *c) {
     T *y = static_cast<T *>(c->out[0].data);
     const T *const all[4] = {x, weight, bias, y};
     const cudaStream_t stream = syn__cuda_of(c)->stream;
-    const float eps = (float)c->attr[0].f;
+    const float eps = (float)c->attr[0].f, offset = MEAN ? 0.0f : (float)c->attr[1].f;
     const int group = packs_fit(walk, all, n) ? group_of<T>(n) : 0;
     if (group == SYN_WARP)
         SYN_LAUNCH((held_norm_kernel<T, MEAN, SYN_WARP>), held_blocks(c, rows, SYN_WARP), THREADS,
-                   0, stream, x, weight, bias, y, walk, rows, n, eps);
+                   0, stream, x, weight, bias, y, walk, rows, n, eps, offset);
     else if (group == THREADS)
         SYN_LAUNCH((held_norm_kernel<T, MEAN, THREADS>), held_blocks(c, rows, THREADS), THREADS, 0,
-                   stream, x, weight, bias, y, walk, rows, n, eps);
+                   stream, x, weight, bias, y, walk, rows, n, eps, offset);
     else
         SYN_LAUNCH((norm_kernel<T, MEAN>), syn_blocks(rows, 1, 1), syn_row_threads(n), 0, stream, x,
-                   weight, bias, y, walk, rows, n, eps);
+                   weight, bias, y, walk, rows, n, eps, offset);
 }
 
 template <bool MEAN> static syn_status norm_cuda(syn_call *c) {
@@ -202,7 +210,7 @@ template <bool MEAN> static syn_status norm_cuda(syn_call *c) {
 template <typename T, bool MEAN>
 static __global__ void norm_grad_kernel(const T *x, const T *weight, const T *dy, T *dx,
                                         moments *of_row, const syn_walk<2> walk, int64_t rows,
-                                        int64_t n, float eps) {
+                                        int64_t n, float eps, float offset) {
     __shared__ float space[SYN_WARP];
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         int64_t at[2];
@@ -211,7 +219,7 @@ static __global__ void norm_grad_kernel(const T *x, const T *weight, const T *dy
         const moments m = moments_of<T, MEAN>(in, n, eps, space);
         float g = 0, gx = 0;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            const float one = syn_to_float(d[i]) * syn_to_float(weight[i]);
+            const float one = syn_to_float(d[i]) * (syn_to_float(weight[i]) + offset);
             g += one;
             gx += one * m.normal(syn_to_float(in[i]));
         }
@@ -219,7 +227,7 @@ static __global__ void norm_grad_kernel(const T *x, const T *weight, const T *dy
         gx = syn_block_sum(gx, space) / (float)n;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             const float h = m.normal(syn_to_float(in[i]));
-            const float one = syn_to_float(d[i]) * syn_to_float(weight[i]);
+            const float one = syn_to_float(d[i]) * (syn_to_float(weight[i]) + offset);
             dx[row * n + i] = syn_from_float<T>((one - g - h * gx) * m.inverse);
         }
         if (threadIdx.x == 0) of_row[row] = m;
@@ -229,10 +237,12 @@ static __global__ void norm_grad_kernel(const T *x, const T *weight, const T *dy
 template <typename T, bool MEAN, int GROUP>
 static __global__ void __launch_bounds__(THREADS)
     held_norm_grad_kernel(const T *x, const T *weight, const T *dy, T *dx, moments *of_row,
-                          const syn_walk<2> walk, int64_t rows, int64_t n, float eps) {
+                          const syn_walk<2> walk, int64_t rows, int64_t n, float eps,
+                          float offset) {
     __shared__ float space[SYN_WARP];
     register_row<T, GROUP> in, d, w;
     w.load(weight, n);
+    if (!MEAN) w.shift(offset);
     for (int64_t row = first_row<GROUP>(); row < rows;
          row += (int64_t)gridDim.x * (THREADS / GROUP)) {
         int64_t at[2];
@@ -320,7 +330,7 @@ template <typename T, bool MEAN> static syn_status launch_norm_grad(const syn_ca
     const T *weight = static_cast<const T *>(c->in[1].data);
     T *dx = static_cast<T *>(c->out[0].data);
     const T *const all[4] = {x, weight, dy, dx};
-    const float eps = (float)c->attr[0].f;
+    const float eps = (float)c->attr[0].f, offset = MEAN ? 0.0f : (float)c->attr[1].f;
     if (n == 0) return SYN_OK;
     const bool packs = packs_fit(walk, all, n);
     const int64_t width = packs ? TILE * WIDE : TILE;
@@ -338,13 +348,13 @@ template <typename T, bool MEAN> static syn_status launch_norm_grad(const syn_ca
     const int group = packs ? group_of<T>(n) : 0;
     if (group == SYN_WARP)
         SYN_LAUNCH((held_norm_grad_kernel<T, MEAN, SYN_WARP>), held_blocks(c, rows, SYN_WARP),
-                   THREADS, 0, d->stream, x, weight, dy, dx, of_row, walk, rows, n, eps);
+                   THREADS, 0, d->stream, x, weight, dy, dx, of_row, walk, rows, n, eps, offset);
     else if (group == THREADS)
         SYN_LAUNCH((held_norm_grad_kernel<T, MEAN, THREADS>), held_blocks(c, rows, THREADS),
-                   THREADS, 0, d->stream, x, weight, dy, dx, of_row, walk, rows, n, eps);
+                   THREADS, 0, d->stream, x, weight, dy, dx, of_row, walk, rows, n, eps, offset);
     else
         SYN_LAUNCH((norm_grad_kernel<T, MEAN>), syn_blocks(rows, 1, 1), syn_row_threads(n), 0,
-                   d->stream, x, weight, dy, dx, of_row, walk, rows, n, eps);
+                   d->stream, x, weight, dy, dx, of_row, walk, rows, n, eps, offset);
     const dim3 grid((unsigned)tiles, (unsigned)pieces);
     if (packs)
         SYN_LAUNCH((columns_kernel<T, WIDE>), grid, TILE * LINES, 0, d->stream, x, dy, of_row, sums,

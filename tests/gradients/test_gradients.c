@@ -109,7 +109,7 @@ static syn_tensor layernorm(inputs *in) {
 static syn_tensor rmsnorm(inputs *in) {
     const int64_t n = number(in, 1, 9);
     const syn_tensor x = SOME(in, number(in, 1, 40), number(in, 1, 3), n);
-    return syn_rmsnorm(in->ctx, x, SOME(in, n), 1e-3);
+    return syn_rmsnorm_offset(in->ctx, x, SOME(in, n), 1e-3, (double)number(in, 0, 1));
 }
 
 static syn_tensor rope(inputs *in) {

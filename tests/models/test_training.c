@@ -92,7 +92,8 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
     syn_ctx *ctx = syn_model_ctx(m);
     const syn_tensor ids = given(j, ctx, mesh, "ids", t), labels = given(j, ctx, mesh, "labels", t);
     const syn_tensor weight = weight_of(j, ctx, t);
-    if (j->checkpoint->family != &syn_bert_family) return syn_causal_loss(m, ids, labels, weight);
+    if (syn_model_is_causal(syn_model_get_config(m)))
+        return syn_causal_loss(m, ids, labels, weight);
     const syn_tensor types = given(j, ctx, mesh, "types", t), mask = mask_of(j, ctx, mesh, t);
     return syn_bert_mlm_loss(m, syn_bert_forward(m, ids, types, mask), labels, weight);
 }
@@ -103,7 +104,7 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
    in GPT-2, and of each head's rows of query_key_value in GPT-NeoX, where the rotary embedding
    covers only some of these rows. */
 static bool is_noise(const char *name) {
-    return ref_ends(name, "key.bias");
+    return ref_ends(name, "key.bias") || ref_ends(name, "k_lin.bias");
 }
 
 enum { NEOX_DEPTH = 6 }; /* head_dim of the fixture */
@@ -163,7 +164,7 @@ static void check_shard(const whole *w, const char *kind, const syn_param_info *
 static whole in_fixture(const job *j, const char *kind, const syn_param_info *p) {
     char name[128];
     const bool bare = strncmp(p->name, "cls.", 4) == 0 || strncmp(p->name, "lm_head", 7) == 0 ||
-                      strncmp(p->name, "embed_out", 9) == 0;
+                      strncmp(p->name, "embed_out", 9) == 0 || strncmp(p->name, "vocab_", 6) == 0;
     const char *prefix = bare ? "" : j->checkpoint->prefix;
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
     const syn_safetensors_tensor *t = want(j, kind, name);
@@ -387,7 +388,8 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* Checkpoints from make_llama_fixture.py, make_neox_fixture.py and make_moe_fixture.py. */
+/* Checkpoints from make_llama_fixture.py, make_neox_fixture.py, make_moe_fixture.py,
+   make_dense_fixture.py and make_distilbert_fixture.py. */
 static const checkpoint llamas[] = {
     {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
     {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
@@ -400,6 +402,14 @@ static const checkpoint llamas[] = {
     {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_deepseek_v2", &syn_deepseek_v2_family, SYN_F32, "model.", false, 0},
     {"tiny_deepseek_v3", &syn_deepseek_v3_family, SYN_F32, "model.", false, 0},
+    {"tiny_distilbert", &syn_distilbert_family, SYN_F32, "distilbert.", false, 0},
+    {"tiny_starcoder2", &syn_starcoder2_family, SYN_F32, "model.", false, 0},
+    {"tiny_phi3", &syn_phi3_family, SYN_F32, "model.", false, 0},
+    {"tiny_olmo2", &syn_olmo2_family, SYN_F32, "model.", false, 0},
+    {"tiny_granite", &syn_granite_family, SYN_F32, "model.", false, 0},
+    {"tiny_smollm3", &syn_smollm3_family, SYN_F32, "model.", false, 0},
+    {"tiny_gemma2", &syn_gemma2_family, SYN_F32, "model.", false, 0},
+    {"tiny_gemma3_text", &syn_gemma3_text_family, SYN_F32, "model.", false, 0},
 };
 
 static void check_training(const char *folder, const char *fixture, job *j) {
@@ -493,6 +503,7 @@ static void test_gpt(void) {
 
 static void test_bert(void) {
     check_shapes("tiny_bert_f32", "training_bert.safetensors");
+    check_shapes("tiny_distilbert", "training_distilbert.safetensors");
 }
 
 /* With tp 4, two ranks have the same key/value heads. */
@@ -501,6 +512,16 @@ static void test_llama(void) {
     check_shapes("tiny_mistral", "training_mistral.safetensors");
     check_shapes("tiny_qwen2", "training_qwen2.safetensors");
     check_shapes("tiny_qwen3", "training_qwen3.safetensors");
+}
+
+static void test_dense(void) {
+    check_shapes("tiny_starcoder2", "training_starcoder2.safetensors");
+    check_shapes("tiny_phi3", "training_phi3.safetensors");
+    check_shapes("tiny_olmo2", "training_olmo2.safetensors");
+    check_shapes("tiny_granite", "training_granite.safetensors");
+    check_shapes("tiny_smollm3", "training_smollm3.safetensors");
+    check_shapes("tiny_gemma2", "training_gemma2.safetensors");
+    check_shapes("tiny_gemma3_text", "training_gemma3_text.safetensors");
 }
 
 static void test_neox(void) {
@@ -520,6 +541,7 @@ static void test_experts(void) {
 static void test_masks(void) {
     check_masks("tiny_gpt2_f32", "training_gpt2.safetensors");
     check_masks("tiny_bert_f32", "training_bert.safetensors");
+    check_masks("tiny_distilbert", "training_distilbert.safetensors");
     check_masks("tiny_llama", "training_llama.safetensors");
     check_masks("tiny_neox", "training_neox.safetensors");
 }
@@ -528,8 +550,9 @@ static const test_case cases[] = {
     {"dropout's masks", test_masks},
     {"GPT-2 beside PyTorch", test_gpt},
     {"bf16 beside PyTorch", test_bf16},
-    {"BERT beside PyTorch", test_bert},
+    {"BERT and DistilBERT beside PyTorch", test_bert},
     {"Llama, Mistral and Qwen beside PyTorch", test_llama},
+    {"other dense families beside PyTorch", test_dense},
     {"GPT-NeoX beside PyTorch", test_neox},
     {"mixtures of experts beside PyTorch", test_experts},
 };

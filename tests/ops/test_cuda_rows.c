@@ -59,16 +59,16 @@ static void norms(both_run *r) {
     const syn_spec x = {(int32_t)dtype, 2, {rows, n}}, one = {(int32_t)dtype, 1, {n}};
     const syn_tensor in[3] = {both_dense(r->ctx, x, -3, 5), both_dense(r->ctx, one, -1, 1),
                               both_dense(r->ctx, ref_int(0, 1) ? x : one, -1, 1)};
-    const syn_attr attr[1] = {{.f = 1e-5}};
+    const syn_attr attr[2] = {{.f = 1e-5}, {.f = (double)ref_int(0, 1)}};
     const bool mean = ref_int(0, 1);
     if (syn_tensor_spec(r->ctx, in[2])->rank == 1) {
         r->out[0] = mean ? syn_layernorm(r->ctx, in[0], in[1], in[2], 1e-5)
-                         : syn_rmsnorm(r->ctx, in[0], in[1], 1e-5);
+                         : syn_rmsnorm_offset(r->ctx, in[0], in[1], 1e-5, attr[1].f);
         r->out[1] = syn_softmax(r->ctx, in[0]);
         r->n = 2;
     } else {
-        syn__call_op(r->ctx, mean ? SYN_OP_LAYERNORM_GRAD : SYN_OP_RMSNORM_GRAD, in, 3, attr, 1,
-                     NULL, r->out);
+        syn__call_op(r->ctx, mean ? SYN_OP_LAYERNORM_GRAD : SYN_OP_RMSNORM_GRAD, in, 3, attr,
+                     mean ? 1 : 2, NULL, r->out);
         r->n = mean ? 3 : 2;
     }
     r->tol = dtype == SYN_F32 ? 2e-5 : dtype == SYN_F16 ? 2e-3 : 1e-2;

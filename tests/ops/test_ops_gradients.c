@@ -122,12 +122,12 @@ static void normalized(bool rms, const double *x, int64_t n, double eps, double 
 }
 
 /* The sum of a row's results, each multiplied by its gradient. */
-static double row_loss(bool rms, const double *x, const ref *w, const double *dy, int64_t n,
-                       double eps) {
+static double row_loss(bool rms, const double *x, const ref *w, double offset, const double *dy,
+                       int64_t n, double eps) {
     static double y[REF_MAX];
     double sum = 0;
     normalized(rms, x, n, eps, y);
-    for (int64_t i = 0; i < n; i++) sum += y[i] * w->v[i] * dy[i];
+    for (int64_t i = 0; i < n; i++) sum += y[i] * (w->v[i] + offset) * dy[i];
     return sum;
 }
 
@@ -140,6 +140,7 @@ static void test_norms(void) {
     for (int round = 0; round < ROUNDS / 2; round++) {
         ref_seed((uint64_t)round);
         const bool rms = round % 4 > 1;
+        const double offset = round % 8 > 5 ? 1 : 0;
         const double centre = round % 2 ? ref_real(-50, 50) : 0;
         ref_fill(&x, ref_random_spec(SYN_F32, 1, 4, false), centre - 3, centre + 3);
         ref_fill(&dy, x.spec, -2, 2);
@@ -153,9 +154,9 @@ static void test_norms(void) {
             for (int64_t i = 0; i < n; i++) {
                 const double was = x.v[at + i];
                 x.v[at + i] = was + step;
-                dx.v[at + i] = row_loss(rms, x.v + at, &w, dy.v + at, n, eps);
+                dx.v[at + i] = row_loss(rms, x.v + at, &w, offset, dy.v + at, n, eps);
                 x.v[at + i] = was - step;
-                dx.v[at + i] -= row_loss(rms, x.v + at, &w, dy.v + at, n, eps);
+                dx.v[at + i] -= row_loss(rms, x.v + at, &w, offset, dy.v + at, n, eps);
                 dx.v[at + i] /= 2 * step;
                 x.v[at + i] = was;
             }
@@ -169,7 +170,8 @@ static void test_norms(void) {
         const syn_tensor in[3] = {dense_rows(ctx, &x), ref_dense(ctx, &w), dense_rows(ctx, &dy)};
         syn_tensor out[3];
         const syn_op op = rms ? SYN_OP_RMSNORM_GRAD : SYN_OP_LAYERNORM_GRAD;
-        CHECK(ref_check(ctx, built(ctx, op, in, 3, &(syn_attr){.f = eps}, 1, out), &dx, 2e-5));
+        const syn_attr attr[2] = {{.f = eps}, {.f = offset}};
+        CHECK(ref_check(ctx, built(ctx, op, in, 3, attr, rms ? 2 : 1, out), &dx, 2e-5));
         CHECK(ref_check(ctx, out[1], &dw, 1e-5));
         if (!rms) CHECK(ref_check(ctx, out[2], &db, 1e-5));
         syn_ctx_free(ctx);

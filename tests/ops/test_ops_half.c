@@ -115,7 +115,7 @@ static void layernorm(half_call *c) {
 static void rmsnorm(half_call *c) {
     const int64_t n = width();
     const syn_tensor x = SOME(ref_int(0, 2), n), weight = SOME(n);
-    give(c, syn_rmsnorm(c->ctx, x, weight, 1e-5));
+    give(c, syn_rmsnorm_offset(c->ctx, x, weight, 1e-5, (double)ref_int(0, 1)));
 }
 static void rope(half_call *c) {
     const int64_t b = ref_int(1, 3), t = ref_int(0, 4), half = ref_int(0, 20);
@@ -220,7 +220,7 @@ static void rmsnorm_grad(half_call *c) {
     const int64_t rows = ref_int(0, 3), n = width();
     const syn_tensor x = SOME(rows, n), weight = SOME(n), dy = SOME(rows, n);
     build(c, SYN_OP_RMSNORM_GRAD, (const syn_tensor[]){dense(c, x), dense(c, weight), dense(c, dy)},
-          3, (const syn_attr[]){{.f = 1e-5}}, 1);
+          3, (const syn_attr[]){{.f = 1e-5}, {.f = (double)ref_int(0, 1)}}, 2);
 }
 static void silu_grad(half_call *c) {
     const int64_t rows = ref_int(0, 3), n = width();

@@ -61,7 +61,8 @@ static syn_tensor built(syn_ctx *c, syn_op op, const syn_tensor *in, int n_in, c
           (int)(sizeof((const syn_tensor[]){__VA_ARGS__}) / sizeof(syn_tensor)), attrs_##op, \
           (int)COUNT(attrs_##op))
 
-static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_RMSNORM_GRAD[] = {{.f = 1e-5}},
+static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}},
+                      attrs_RMSNORM_GRAD[] = {{.f = 1e-5}, {.f = 0}},
                       attrs_GELU_GRAD[] = {{.i = 1}},
                       attrs_SLICE_GRAD[] = {{.i = 0}, {.i = 1}, {.i = 4}},
                       attrs_SLICE_ADD[] = {{.i = 0}, {.i = 1}},

@@ -10,7 +10,8 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b, syn
                         const syn_attr *attr) {
     const syn_tensor in[3] = {a, b, c};
     syn_tensor out[3];
-    syn__call_op(ctx, op, in, c.id ? 3 : 2, attr, attr ? 1 : 0, NULL, out);
+    const int n_attr = op == SYN_OP_RMSNORM_GRAD ? 2 : attr ? 1 : 0;
+    syn__call_op(ctx, op, in, c.id ? 3 : 2, attr, n_attr, NULL, out);
     return out[0];
 }
 
@@ -52,7 +53,8 @@ static unsigned char *all_ops(int threads, size_t *bytes) {
         syn_rmsnorm(ctx, turned, r, 1e-5),
         syn_swiglu(ctx, x, turned_back),
         built(ctx, SYN_OP_SWIGLU_GRAD, x, turned_back, x, NULL),
-        built(ctx, SYN_OP_RMSNORM_GRAD, x, r, turned_back, &(syn_attr){.f = 1e-5}),
+        built(ctx, SYN_OP_RMSNORM_GRAD, x, r, turned_back,
+              (const syn_attr[]){{.f = 1e-5}, {.f = 1}}),
         syn_add(ctx, x, x),
         syn_add(ctx, turned, r),
         syn_mul(ctx, inner, inner),

@@ -1,9 +1,10 @@
 """Tests the scores of the inference program against those of transformers
-(tests/reference/scores.json): logits and hidden states of every position, perplexities, and BERT
-without a tokenizer. Also tests combinations of options that are refused."""
+(tests/reference/scores.json and distilbert.json): logits and hidden states of every position,
+perplexities, and BERT without a tokenizer. Also tests combinations of options that are refused."""
 from inference_runs import *  # noqa: F403
 
 WANT = load_json(os.path.join(REFERENCE, "scores.json"))
+WANT["models"] |= load_json(os.path.join(REFERENCE, "distilbert.json"))
 TEXT = os.path.join(REFERENCE, "scores", "text.txt")
 BERT = checkpoint("tiny_bert_f32")
 GPT2 = checkpoint("tiny_gpt2_f32")

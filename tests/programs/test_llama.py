@@ -1,10 +1,11 @@
-"""Tests Llama, Mistral, Qwen, GPT-NeoX, DeepSeek and mixtures of experts in the inference program
-with folders that transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match
-transformers (tests/reference/llama.json, neox.json, moe.json and variants.json)."""
+"""Tests Llama and all families with similar layers in the inference program with folders that
+transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transformers
+(tests/reference/llama.json, neox.json, moe.json, dense.json and variants.json)."""
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential",
-            "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3")
+            "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "phi3", "olmo2", "granite",
+            "smollm3", "gemma2", "gemma3_text")
 
 
 def reference(name):
@@ -29,7 +30,9 @@ def check_model(f, what, weights, want, ways):
 
 
 def test_families():
-    want = reference("llama.json") | reference("neox.json") | reference("moe.json")
+    want = {}
+    for name in ("llama", "neox", "moe", "dense"):
+        want |= reference(f"{name}.json")
     for name in FAMILIES:
         with Folder() as f:
             weights = checkpoint(f"tiny_{name}")
@@ -72,6 +75,20 @@ def with_config(f, folder, config, weights="tiny_llama"):
     shutil.copy(checkpoint(f"{weights}/model.safetensors"), f / folder)
     f.write(f"{folder}/config.json", json.dumps(config))
     return folder
+
+
+def test_joined_matrices_that_do_not_fit():
+    """Phi-3's checkpoints have q, k and v in one matrix, and gate and up in another."""
+    said = load_json(checkpoint("tiny_phi3/config.json"))
+    with Folder() as f:
+        for more, says in (
+                ({"num_key_value_heads": 1}, "qkv_proj.weight: the file has the shape [64, 24], "
+                                             "but the model has 48 rows"),
+                ({"intermediate_size": 36}, "gate_up_proj.weight: the file has the shape [80, 24], "
+                                            "but the model has 72 rows")):
+            folder = with_config(f, "uneven", {**said, **more}, "tiny_phi3")
+            done = f.run("--weights", folder, "--prompt_ids", write_ids(f, [[1, 2]]))
+            assert done.returncode == 1 and says in done.stderr.decode(), done.stderr
 
 
 def test_variants():

@@ -32,6 +32,47 @@ NEOX = dict(architectures=["GPTNeoXForCausalLM"], model_type="gpt_neox", bos_tok
             max_position_embeddings=2048, rotary_emb_base=10000, rotary_pct=0.25,
             tie_word_embeddings=False, torch_dtype="float16", transformers_version="4.24.0",
             use_cache=True, use_parallel_residual=True)
+STARCODER2 = dict(architectures=["Starcoder2ForCausalLM"], model_type="starcoder2", bos_token_id=0,
+                  eos_token_id=0, attention_dropout=0.1, embedding_dropout=0.1,
+                  residual_dropout=0.1, hidden_act="gelu_pytorch_tanh", mlp_type="default",
+                  initializer_range=0.018042, layer_norm_epsilon=1e-5, norm_epsilon=1e-5,
+                  norm_type="layer_norm", max_position_embeddings=16384, sliding_window=4096,
+                  scale_attn_weights=True, torch_dtype="float32", use_bias=True, use_cache=True,
+                  vocab_size=49152, transformers_version="4.37.0.dev0")
+PHI3 = dict(architectures=["Phi3ForCausalLM"], model_type="phi3", attention_bias=False,
+            attention_dropout=0.0, auto_map={"AutoConfig": "configuration_phi3.Phi3Config"},
+            bos_token_id=1, embd_pdrop=0.0, eos_token_id=32000, hidden_act="silu",
+            initializer_range=0.02, max_position_embeddings=4096, rms_norm_eps=1e-5,
+            original_max_position_embeddings=4096, resid_pdrop=0.0, rope_scaling=None,
+            rope_theta=10000.0, sliding_window=2047, tie_word_embeddings=False, pad_token_id=32000,
+            torch_dtype="bfloat16", transformers_version="4.40.2", use_cache=True)
+OLMO2 = dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", attention_bias=False,
+             attention_dropout=0.0, eos_token_id=100257, pad_token_id=100277, hidden_act="silu",
+             initializer_range=0.02, max_position_embeddings=4096, rms_norm_eps=1e-6,
+             rope_scaling=None, rope_theta=500000, tie_word_embeddings=False, use_cache=True,
+             torch_dtype="float32", transformers_version="4.47.0", vocab_size=100352)
+GRANITE = dict(architectures=["GraniteForCausalLM"], model_type="granite", attention_bias=False,
+               attention_dropout=0.0, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+               hidden_act="silu", initializer_range=0.02, max_position_embeddings=131072,
+               mlp_bias=False, embedding_multiplier=12.0, residual_multiplier=0.22,
+               rms_norm_eps=1e-5, rope_scaling=None, rope_theta=10000000.0, use_cache=True,
+               tie_word_embeddings=True, torch_dtype="bfloat16", transformers_version="4.49.0",
+               vocab_size=49159)
+GEMMA2 = dict(architectures=["Gemma2ForCausalLM"], model_type="gemma2", attention_bias=False,
+              attention_dropout=0.0, attn_logit_softcapping=50.0, bos_token_id=2, eos_token_id=1,
+              cache_implementation="hybrid", final_logit_softcapping=30.0, pad_token_id=0,
+              hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh",
+              initializer_range=0.02, max_position_embeddings=8192, rms_norm_eps=1e-6,
+              rope_theta=10000.0, sliding_window=4096, torch_dtype="float32", use_cache=True,
+              vocab_size=256000, transformers_version="4.42.0.dev0")
+GEMMA3 = dict(architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", attention_bias=False,
+              attention_dropout=0.0, attn_logit_softcapping=None, bos_token_id=2, pad_token_id=0,
+              cache_implementation="hybrid", eos_token_id=[1, 106], final_logit_softcapping=None,
+              hidden_activation="gelu_pytorch_tanh", initializer_range=0.02, rms_norm_eps=1e-6,
+              max_position_embeddings=32768, query_pre_attn_scalar=256, rope_theta=1000000,
+              rope_local_base_freq=10000, rope_scaling=None, sliding_window=512,
+              sliding_window_pattern=6, torch_dtype="bfloat16", transformers_version="4.50.0.dev0",
+              use_cache=True, vocab_size=262144)
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -95,6 +136,28 @@ RELEASED = {
     "gpt-neox-20b": (20554567680, shape(
         dict(NEOX, hidden_act="gelu_fast", attention_probs_dropout_prob=0, hidden_dropout_prob=0),
         44, 6144, 64, None, 24576, vocab_size=50432)),
+    "starcoder2-3b": (3030371328, shape(STARCODER2, 30, 3072, 24, 2, 12288,
+                                        rope_theta=999999.4420358813)),
+    "Phi-3-mini-4k": (3821079552, shape(PHI3, 32, 3072, 32, 32, 8192, vocab_size=32064)),
+    "phi-4": (14659507200, shape(
+        dict(PHI3, bos_token_id=100257, eos_token_id=100265, pad_token_id=100349,
+             max_position_embeddings=16384, original_max_position_embeddings=16384,
+             rope_theta=250000, sliding_window=None), 40, 5120, 40, 10, 17920, vocab_size=100352)),
+    "OLMo-2-7B": (7298617344, shape(OLMO2, 32, 4096, 32, 32, 11008)),
+    "granite-3.3-8b": (8170864640, shape(GRANITE, 40, 4096, 32, 8, 12800, logits_scaling=16.0,
+                                         attention_multiplier=0.0078125)),
+    "SmolLM3-3B": (3075098624, shape(
+        dict(LLAMA31, architectures=["SmolLM3ForCausalLM"], model_type="smollm3",
+             rope_scaling=None, rope_theta=5000000.0, rms_norm_eps=1e-6, tie_word_embeddings=True,
+             max_position_embeddings=65536, pad_token_id=128004, max_window_layers=28,
+             no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0] * 9, sliding_window=None,
+             layer_types=["full_attention"] * 36, use_sliding_window=False),
+        36, 2048, 16, 4, 11008)),
+    "gemma-2-2b": (2614341888, shape(GEMMA2, 26, 2304, 8, 4, 9216, head_dim=256,
+                                     query_pre_attn_scalar=256)),
+    "gemma-2-27b": (27227128320, shape(GEMMA2, 46, 4608, 32, 16, 36864, head_dim=128,
+                                       query_pre_attn_scalar=144)),
+    "gemma-3-1b": (999885952, shape(GEMMA3, 26, 1152, 4, 1, 6912, head_dim=256)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,
@@ -102,7 +165,7 @@ RELEASED = {
 }
 
 UNSUPPORTED = [
-    ({"model_type": "mamba"}, '"mamba"'), ({"model_type": "dbrx"}, '"dbrx"'),
+    ({"model_type": "falcon"}, '"falcon"'), ({"model_type": "mpt"}, '"mpt"'),
     ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
     ({"rope_interleaved": True}, "rope_interleaved"), ({"use_mrope": True}, "use_mrope"),
     ({"dual_chunk_attention_config": {"chunk_size": 262144}}, "dual_chunk_attention_config"),

@@ -57,7 +57,7 @@ def fill(model, seed):
     with torch.no_grad():
         for name, w in model.named_parameters():
             x = torch.randn(w.shape, generator=g)
-            w.copy_(1 + 0.2 * x if "norm" in name else 0.3 * x if w.dim() == 2 else 0.2 * x)
+            w.copy_(1 + 0.2 * x if "norm" in name.lower() else 0.3 * x if w.dim() == 2 else 0.2 * x)
     return model.eval()
 
 

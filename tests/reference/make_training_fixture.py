@@ -34,7 +34,8 @@ def batch(step, vocab, bert):
 
 def loss_of(model, b, bert):
     if bert:
-        logits = model(b["ids"], token_type_ids=b["types"], attention_mask=b["mask"]).logits
+        types = {} if model.config.model_type == "distilbert" else {"token_type_ids": b["types"]}
+        logits = model(b["ids"], attention_mask=b["mask"], **types).logits
     else:
         logits = model(b["ids"]).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), b["labels"].flatten())

@@ -59,6 +59,14 @@ def fewer_layers():
           "--layers 2 is not the model with two layers")
 
 
+def longer():
+    """With rotary embeddings, samples may have more tokens than the model has positions."""
+    long = synth(*"--model llama-3-8b --layers 1 --max-seq-length 131072 --dry-run --json".split())
+    check(long.returncode == 0 and json.loads(long.stdout)["max_seq_length"] == 131072, long.stderr)
+    done = synth(*"--model gpt2 --max-seq-length 2048 --dry-run".split())
+    check(done.returncode == 1 and "exceeds the 1024 positions of gpt2" in done.stderr, done.stderr)
+
+
 def does_not_fit():
     """Before it writes, synth tries what would fit. The set is the same as without these tries."""
     shape = "--model gpt3-175b --tp 8 --global-batch 1 --ranks 0 --hw a100-80g".split()
@@ -417,6 +425,7 @@ def main():
         with open(f"{name}.json", "w", encoding="utf-8") as f:
             json.dump(config, f)
     fewer_layers()
+    longer()
     does_not_fit()
     as_recorded()
     stamped_later()

@@ -90,9 +90,14 @@ static syn_status check_model(pretrain *run, syn_error *err) {
 /* The default length of synth. */
 enum { SYNTH_TOKENS = 8192 };
 
-static syn_status check_length(const pretrain *run, syn_error *err) {
+static syn_status check_length(pretrain *run, syn_error *err) {
     pretrain_args *args = run->args;
-    const int64_t most = syn_model_max_tokens(&run->config);
+    syn_model_config *config = &run->config;
+    /* Rotary positions have no table, so a longer context is only another configuration. */
+    if (args->out && config->rotary.theta > 0 &&
+        args->max_seq_length > syn_model_max_tokens(config))
+        config->n_positions = args->max_seq_length;
+    const int64_t most = syn_model_max_tokens(config);
     if (args->max_seq_length == 0) args->max_seq_length = most < SYNTH_TOKENS ? most : SYNTH_TOKENS;
     if (args->max_seq_length > most)
         return SYN_FAIL(err, SYN_E_INVALID,

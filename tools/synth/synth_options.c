@@ -16,7 +16,7 @@ const cli_option synth_options[] = {
     {"layers", CLI_INT, &pretrain_given.layers, "N", "number of layers; default: the model's own",
      1, 100000},
     {"max_seq_length", CLI_INT, &pretrain_given.max_seq_length, "N",
-     "tokens per sample; default: the model's maximum, but not more than 8192", 4, 1e6},
+     "tokens per sample; default: the model's maximum, but not more than 8192", 4, 1e8},
     {"micro_batch", CLI_INT, &pretrain_given.batch_size, "N",
      "samples per data-parallel rank and microbatch", 1, 1e6},
     {"global_batch", CLI_INT, &pretrain_given.global_batch, "N",

@@ -34,6 +34,10 @@ LAYOUTS = [
     ("llama4", "--tp 2 --pp 4 --dp 2 --layout Et|ttt||L --global-batch 8"),
     ("gpt4", "--pp 2 --dp 4 --zero 3 --hsdp 2 --global-batch 16"),
     ("bert", ""),
+    ("gpt4", "--tp 2 --cp 2 --pp 2 --dp 2 --sp --zero 1 --global-batch 8 --dropout 0"),
+    ("llama4", "--cp 8 --cp-comm all_gather --pp 2 --dp 2 --global-batch 4 --rank-order dp-tp-pp"),
+    ("llama4", "--cp 4 --cp-comm a2a+p2p --cp-a2a 2 --dp 3 --zero 3"),
+    ("gpt4", "--cp 4 --cp-comm a2a --dp 3 --global-batch 6 --dropout 0"),
 ]
 
 

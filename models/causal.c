@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "models/context_parallel.h"
 #include "models/family_private.h"
 #include "syntorch/base/memory.h"
 
@@ -17,6 +18,8 @@ static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tok
     if (!syn_model_is_causal(c))
         return SYN_FAIL(err, SYN_E_INVALID, "%s is a %s, which does not predict the next token",
                         c->name, c->family->title);
+    if (m->options.cp)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "context parallelism (cp) is only for training");
     if (batch < 1 || max_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
                         (long long)batch, (long long)max_tokens);
@@ -170,6 +173,7 @@ syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
 }
 
 syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
+    if (m->training && m->options.cp) return m->positions;
     if (!m->padding || m->training) return (syn_tensor){0};
     return syn__model_count_positions(m, m->position, m->batch, n, m->padding);
 }
@@ -215,15 +219,24 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
 
 /* Whether x is a valid input of the part, with sequences of at most syn_model_max_tokens tokens. If
    not, the context fails. */
-static bool can_train(syn_model *m, syn_tensor x) {
+static bool can_train(syn_model *m, syn_tensor x, syn_tensor mask) {
     const syn_model_config *c = &m->config;
     const int64_t most = syn_model_max_tokens(c);
     if (!syn__model_accepts(m, x, 1)) return false;
-    const int64_t n = syn__model_tokens(m, x);
-    if (n <= most) return syn__model_set_cut(m, n, true);
-    syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s", (long long)n,
+    const int64_t n = syn__model_tokens(m, x), all = n * syn__cp_ranks(m);
+    if (!syn__cp_can_train(m, n, mask)) return false;
+    if (all <= most) return syn__model_set_cut(m, n, true);
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s", (long long)all,
                  (long long)most, c->name);
     return false;
+}
+
+/* The position ids of a training step with n tokens per sequence on this rank; invalid if no op
+   needs them. */
+static syn_tensor step_positions(syn_model *m, int64_t n) {
+    const bool needed = m->part.embed || m->config.rotary.theta > 0;
+    if (!m->options.cp) return syn__model_position_ids(m, 1, n, NULL);
+    return needed ? syn__cp_positions(m, n) : (syn_tensor){0};
 }
 
 /* Whether targets are i32 and have the shape (B, T) of the tokens. If not, the context fails. */
@@ -365,6 +378,11 @@ static syn_tensor add_mtp_losses(syn_model *m, syn_tensor loss, syn_tensor x, sy
 /* Whether the part can predict several tokens. If not, the context fails. */
 static bool check_mtp(syn_model *m, syn_tensor x, syn_tensor tokens) {
     if (m->part.mtp == 0) return true;
+    if (m->options.cp) {
+        syn_ctx_fail(m->ctx, SYN_E_UNSUPPORTED,
+                     "multi-token prediction cannot be combined with context parallelism (cp)");
+        return false;
+    }
     if (tokens.id && syn__model_tokens(m, x) > m->part.mtp) return true;
     syn_ctx_fail(
         m->ctx, SYN_E_INVALID,
@@ -379,13 +397,14 @@ static bool check_mtp(syn_model *m, syn_tensor x, syn_tensor tokens) {
 syn_tensor syn_causal_stage_mtp(syn_model *m, syn_tensor x, syn_tensor tokens, syn_tensor mask,
                                 syn_tensor targets, syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
-    if (!can_train(m, x) || (m->part.head && !check_targets(m, x, targets)) ||
+    if (!can_train(m, x, mask) || (m->part.head && !check_targets(m, x, targets)) ||
         !check_mtp(m, x, tokens))
         return (syn_tensor){0};
     const int64_t n = syn__model_tokens(m, x);
-    syn__model_set_frequencies(m, n);
+    syn__model_set_frequencies(m, n * syn__cp_ranks(m));
+    if (m->options.cp) syn__cp_count_pass(m);
     /* Created before the mark, because backward may run a layer again. */
-    const syn_tensor places = syn__model_position_ids(m, 1, n, NULL);
+    const syn_tensor places = step_positions(m, n);
     const syn_mark mark = syn_ctx_mark(ctx);
     x = syn__causal_sequences(m, x, mask, places, mark);
     if (m->part.head) {

@@ -344,9 +344,47 @@ static syn_status check_experts(const syn_model_config *c, const syn_plan *plan,
                     plan->ep, plan->etp, plan->tp);
 }
 
+syn_status syn_model_context_check(const syn_model_config *c, int tp, int a2a, bool blocks,
+                                   syn_error *err) {
+    const int64_t keys = c->n_kv_head > 0 ? c->n_kv_head : c->n_head;
+    const struct {
+        int64_t n;
+        const char *what;
+    } heads[] = {{c->n_head / tp, "query heads"}, {keys > tp ? keys / tp : 1, "key/value heads"}};
+    if (!syn_model_is_causal(c))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "model %s: context parallelism (cp) needs a causal model, and this is a %s",
+                        c->name, c->family->title);
+    int64_t window = 0;
+    for (int64_t i = 0; i < c->n_layer && window == 0; i++) window = syn_model_layer_window(c, i);
+    if (blocks && window > 0)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "model %s: a sliding window of %lld tokens needs cp_comm a2a, with which a "
+                        "rank has all tokens of a head",
+                        c->name, (long long)window);
+    if (blocks && c->attention_cap > 0)
+        return SYN_FAIL(
+            err, SYN_E_UNSUPPORTED,
+            "model %s: a cap on attention scores needs cp_comm a2a, with which a rank has "
+            "all tokens of a head",
+            c->name);
+    for (int i = 0; i < 2; i++)
+        if (heads[i].n % a2a != 0)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "model %s: all-to-alls of %d ranks (cp_comm) cannot divide the %lld %s "
+                            "of a rank (tp %d)",
+                            c->name, a2a, (long long)heads[i].n, heads[i].what, tp);
+    return SYN_OK;
+}
+
 syn_status syn_model_plan_check(const syn_model_config *c, const syn_plan *plan, syn_error *err) {
+    const int a2a = plan->cp_comm == SYN_CP_A2A       ? plan->cp
+                    : plan->cp_comm == SYN_CP_A2A_P2P ? plan->cp_a2a
+                                                      : 1;
     SYN_TRY(check_experts(c, plan, err));
-    return syn_model_config_check(c, plan->tp, err);
+    SYN_TRY(syn_model_config_check(c, plan->tp, err));
+    if (plan->cp == 1) return SYN_OK;
+    return syn_model_context_check(c, plan->tp, a2a, plan->cp_comm != SYN_CP_A2A, err);
 }
 
 int syn_model_kv_ranks(const syn_model_config *c, int tp) {

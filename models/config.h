@@ -189,6 +189,11 @@ uint64_t syn_model_config_hash(const syn_model_config *config, uint64_t seed);
 /* Fails unless ranks can run the model as the plan specifies. The plan must be complete. */
 syn_status syn_model_plan_check(const syn_model_config *config, const syn_plan *plan,
                                 syn_error *err) SYN_MUST_USE;
+/* Fails unless the model can be trained with context parallelism (syn_model_options.cp). a2a: the
+   number of ranks that exchange heads (1: none); blocks: whether a rank computes attention of
+   blocks of keys instead of whole sequences. */
+syn_status syn_model_context_check(const syn_model_config *config, int tp, int a2a, bool blocks,
+                                   syn_error *err) SYN_MUST_USE;
 /* Fails unless the layers can be split among tp ranks; the error names the number that tp does not
    divide. */
 syn_status syn_model_config_check(const syn_model_config *config, int tp,

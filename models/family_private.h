@@ -253,6 +253,8 @@ struct syn_model {
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) padding tokens at the start of each sequence; NULL: none */
     bool training;    /* computes whole sequences, without caches */
+    int64_t pass;     /* with context parallelism: number of the forward pass within the step */
+    uint32_t step;    /* of this pass */
     bool cut;         /* sequence parallelism in the current step: between sharded layers, x is this
                        * rank's tokens (B, T/tp, C) */
     /* Rotary embedding. short_frequencies: for sequences of up to n_positions tokens.
@@ -389,7 +391,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x);
  * In training, returns the input. */
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
-/* In a generation step with padding, returns the position ids (B, n) of the step's n tokens.
+/* In a generation step with padding, returns the position ids (B, n) of the step's n tokens; in a
+   training step with context parallelism, those of the rank's tokens, (1, n).
    Otherwise returns the invalid tensor: all sequences then have the same consecutive positions. */
 syn_tensor syn__causal_positions(syn_model *m, int64_t n);
 

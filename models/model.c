@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "models/context_parallel.h"
 #include "models/family_private.h"
 #include "models/mla.h"
 #include "syntorch/base/memory.h"
@@ -329,11 +330,13 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
     m->ctx = ctx;
     m->config = *config;
     m->options = *options;
+    m->step = UINT32_MAX;   /* no pass yet */
     m->options.part = NULL; /* owned by the caller; m->part is a copy */
     m->options.sp = options->sp && options->tp && options->tp->size > 1;
     if (options->dtype != SYN_F32) m->options.weight_dtype = options->dtype;
     m->part = *part;
-    syn_status s = alloc_members(m, err);
+    syn_status s = syn__cp_check(m, err);
+    if (s == SYN_OK) s = alloc_members(m, err);
     if (s == SYN_OK) {
         make_parameters(m);
         syn__model_set_frequencies(m, 0);
@@ -715,6 +718,7 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
                                             .seed = seed_of(m, i, SYN__SITE_ATTENTION),
                                             .row = m->options.tp ? m->options.tp->index * rows : 0};
     }
+    if (m->options.cp) return syn__cp_attend(m, i, in[0], in[1], in[2], &how);
     return syn_heads_attend(m->ctx, in[0], in[1], in[2], &how);
 }
 

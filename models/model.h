@@ -48,6 +48,15 @@ typedef struct syn_model_options {
        always the case with ep. */
     const syn_group *ep;
     bool whole_experts;
+    /* Context parallelism, for training of causal models (syn_context_attention): the ranks that
+       share the tokens of a sequence; NULL: none. A rank's tokens, targets and results are those of
+       its two pieces. cp_p2p: the ranks that exchange keys and values, in a ring or, with
+       cp_gathers, by all-gathers. cp_a2a: the ranks that exchange heads, so that each has all
+       tokens of some heads (Jacobs et al. 2023); their number divides the query and key/value
+       heads. Each of the two may be cp or, if the other is not, NULL; together, cp_a2a is a part of
+       neighbours of cp, and cp_p2p one rank of each part. */
+    const syn_group *cp, *cp_a2a, *cp_p2p;
+    bool cp_gathers;
     const syn_model_part *part; /* NULL: the whole model */
     unsigned heads;             /* BERT: bits SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */

@@ -79,12 +79,21 @@ static uint64_t keys_seen(const syn_call *c) {
     return (uint64_t)(window_of(c) > 0 && reach < keys ? reach : keys);
 }
 
+/* The number of scores, including those that a causal mask hides. If all keys come before all
+   queries, the call computes the visible half of a square of a longer sequence, and its hidden half
+   counts, too. */
+static uint64_t scores_of(const syn_call *c) {
+    const int64_t *q = c->in[0].spec.dims;
+    const uint64_t scores = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
+    return c->attr[CAUSAL].i && c->attr[OFFSET].i >= c->in[1].spec.dims[2] ? 2 * scores : scores;
+}
+
 /* The flops are those of the separate ops: 2 B H T S (D + Dv) for the two products, and 5 per entry
    of the T x S scores. Keys and values outside the windows of all queries are not read. */
 SYN__COST(attention) {
-    const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
+    const int64_t *k = c->in[1].spec.dims;
     const int64_t both = k[3] + c->in[2].spec.dims[3];
-    const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
+    const uint64_t square = scores_of(c);
     const uint64_t unseen = (uint64_t)(k[0] * k[1] * both) * ((uint64_t)k[2] - keys_seen(c)) *
                             syn_dtype_bytes((syn_dtype)c->in[1].spec.dtype);
     *cost = (syn_cost){square * (2 * (uint64_t)both + 5), syn__input_bytes(c) - unseen,
@@ -271,9 +280,8 @@ SYN__INFER(attention_train) {
 
 /* Dropout counts as one more operation per entry. */
 SYN__COST(attention_train) {
-    const int64_t *q = c->in[0].spec.dims;
     syn__attention_cost(c, cost);
-    if (c->attr[P].f > 0) cost->flops += (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
+    if (c->attr[P].f > 0) cost->flops += scores_of(c);
 }
 
 SYN__CPU(attention_train) {
@@ -283,11 +291,11 @@ SYN__CPU(attention_train) {
     return attend_heads(&t);
 }
 
-syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
-                               const syn_attention_options *how) {
+void syn__attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                          const syn_attention_options *how, syn_tensor out[2]) {
     const syn_dropout_options *d = &how->dropout;
-    syn_tensor out[2], in[5] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
-                                syn__dense_last_dim(ctx, v)};
+    syn_tensor in[5] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
+                        syn__dense_last_dim(ctx, v)};
     int n = 3;
     if (how->mask.id) in[n++] = syn__dense_last_dim(ctx, how->mask);
     if (how->keys.id) in[n++] = how->keys;
@@ -297,7 +305,19 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
         {.i = d->row},     {.i = d->column},        {.i = how->window}};
     syn__call_op(ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, how->window ? N_ATTR + 1 : N_ATTR, NULL,
                  out);
+}
+
+syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                               const syn_attention_options *how) {
+    syn_tensor out[2];
+    syn__attention_train(ctx, q, k, v, how, out);
     return out[0];
+}
+
+void syn__causal_grad(syn_ctx *ctx, const syn_tensor in[6], double scale, int64_t offset,
+                      syn_tensor d[3]) {
+    const syn_attr attr[N_ATTR] = {{.f = scale}, {.i = true}, {.i = offset}};
+    syn__call_op(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, N_ATTR, NULL, d);
 }
 
 /* One op computes all required gradients, because they share most of the work. */
@@ -354,9 +374,8 @@ SYN__INFER(attention_grad) {
    gradients of q and k, 2 B H T S D each, count separately from those of v. A gradient that is not
    requested is not counted. */
 SYN__COST(attention_grad) {
-    const int64_t *q = c->in[0].spec.dims;
-    const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
-    const uint64_t product = 2 * square * (uint64_t)q[3],
+    const uint64_t square = scores_of(c);
+    const uint64_t product = 2 * square * (uint64_t)c->in[0].spec.dims[3],
                    of_values = 2 * square * (uint64_t)c->in[2].spec.dims[3];
     syn__attention_train_cost(c, cost);
     cost->flops = (cost->flops - product - of_values) * 5 / 2 + 3 * product + 2 * of_values;

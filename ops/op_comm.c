@@ -264,7 +264,7 @@ SYN__CPU(all_to_all) {
 /* The attributes of the call, or of the opposite call. Returns their number. */
 static int count_attrs(const int64_t *to, const int64_t *from, int32_t n, syn_attr *attr) {
     bool even = true;
-    for (int32_t i = 0; i < n; i++) even = even && to[i] == to[0] && from[i] == to[0];
+    for (int32_t i = 0; to && i < n; i++) even = even && to[i] == to[0] && from[i] == to[0];
     attr[0].i = even ? 0 : 2 * (int64_t)n;
     for (int32_t i = 0; !even && i < n; i++) {
         attr[1 + i].i = to[i];

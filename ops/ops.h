@@ -123,6 +123,27 @@ typedef struct syn_attention_options {
 } syn_attention_options;
 syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                const syn_attention_options *how);
+/* Context parallelism: the tokens of each sequence are divided among the n ranks of a group. A
+   sequence of S tokens is cut into 2 n pieces, and rank r has T = S/n tokens: piece r, then piece
+   2 n - 1 - r. This function is causal attention of this rank's queries q (B, H, T, D) to the keys
+   and values of all ranks, of which this rank has k (B, G, T, D) and v (B, G, T, Dv) -> (B, T, H,
+   Dv). T is even. The ranks send each other keys and values around a ring (Liu et al. 2023) or,
+   with `gathers`, all-gather them (Dubey et al. 2024); both also in the backward pass. call >= 0: a
+   number that is the same on all ranks and distinguishes the messages of this call from those of
+   other calls. */
+syn_tensor syn_context_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                                 double scale, bool gathers, int64_t call, const syn_group *group);
+/* The tokens of all ranks, x (n, ..., T, ...), T at dimension axis + 1 -> (..., S, ...), in the
+   order of the sequence. */
+syn_tensor syn_zigzag_join(syn_ctx *ctx, syn_tensor x, int axis);
+/* The opposite: x (..., S, ...), S at dimension `axis` -> (ranks, ..., T, ...). */
+syn_tensor syn_zigzag_split(syn_ctx *ctx, syn_tensor x, int axis, int64_t ranks);
+/* *out (B, T, H, D) f32 and *log_sum (B, H, T) f32 are the result and the log-sum-exp of attention
+   to some keys; part (B, P, H, D) and part_log_sum (B, H, P) are those of the queries first ..
+   first + P - 1 for other keys. Overwrites *out and *log_sum by the attention to all of these keys,
+   and replaces them by their new versions. */
+void syn_attention_merge(syn_ctx *ctx, syn_tensor *out, syn_tensor *log_sum, syn_tensor part,
+                         syn_tensor part_log_sum, int64_t first);
 /* Writes x (B, H, T, D) to cache (B, H, Smax, D), at rows position .. position + T - 1 of
    dimension 2. Returns the new version of the cache. */
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);
@@ -320,7 +341,7 @@ syn_tensor syn_gather_tokens(syn_ctx *ctx, syn_tensor x, bool keep, const syn_gr
 syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* x (R, ...): to[i] rows for each member i, in the order of the group -> from[i] rows of each
    member i. R is the sum of `to`; to[i] of this rank is from[j] of member i, where j is this rank's
-   index. Both lists have group->size entries. */
+   index. Both lists have group->size entries; NULL for both: equal numbers. */
 syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
                           const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's

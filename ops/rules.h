@@ -108,6 +108,17 @@ SYN__GRAD(attention_train);
 SYN__INFER(attention_grad);
 SYN__COST(attention_grad);
 SYN__CPU(attention_grad);
+SYN__INFER(attention_merge);
+SYN__COST(attention_merge);
+SYN__CPU(attention_merge);
+SYN__INFER(context_attention);
+SYN__GRAD(context_attention);
+SYN__INFER(zigzag_join);
+SYN__CPU(zigzag_join);
+SYN__GRAD(zigzag_join);
+SYN__INFER(zigzag_split);
+SYN__CPU(zigzag_split);
+SYN__GRAD(zigzag_split);
 SYN__INFER(kv_append);
 SYN__COST(kv_append);
 SYN__CPU(kv_append);
@@ -300,6 +311,15 @@ void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *
 /* Copies the elements of `from` to `out`, laid out with the strides of `to`, which has the same
    shape. Uses all workers. */
 void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operand *to, void *out);
+
+/* The same as syn_attention_train, with both outputs: the result, and the log-sum-exp of each
+   query's scores (B, H, T). */
+void syn__attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                          const syn_attention_options *how, syn_tensor out[2]);
+/* The gradients of causal attention without dropout. in: q, k, v, both outputs of attention_train
+   and the gradient of the first one. d[0] (B, T, H, D), d[1] and d[2] (B, S, G, D). */
+void syn__causal_grad(syn_ctx *ctx, const syn_tensor in[6], double scale, int64_t offset,
+                      syn_tensor d[3]);
 
 /* Returns x, or a contiguous copy if its last dimension is not dense. */
 syn_tensor syn__dense_last_dim(syn_ctx *ctx, syn_tensor x);

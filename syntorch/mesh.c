@@ -7,8 +7,9 @@
 
 /* Sets the sizes and strides of the mesh and the rank's coordinates. */
 static void place(syn_mesh *mesh, int32_t rank, const syn_plan *plan) {
-    *mesh = (syn_mesh){
-        .size = {[SYN_AXIS_TP] = plan->tp, [SYN_AXIS_DP] = plan->dp, [SYN_AXIS_PP] = plan->pp}};
+    *mesh = (syn_mesh){.size = {[SYN_AXIS_TP] = plan->tp,
+                                [SYN_AXIS_DP] = syn_plan_dp_cp(plan),
+                                [SYN_AXIS_PP] = plan->pp}};
     syn_plan_strides(plan, mesh->stride);
     for (int a = 0; a < SYN_AXES; a++) mesh->index[a] = rank / mesh->stride[a] % mesh->size[a];
 }
@@ -40,12 +41,12 @@ static void put(syn_mesh_group *out, syn_mesh_group group, const char *name, int
     *id += (uint32_t)count;
 }
 
-static void put_axes(const syn_mesh *mesh, int32_t rank, int32_t ranks, uint32_t *id,
+static void put_axes(const syn_mesh *mesh, int32_t rank, const syn_plan *p, uint32_t *id,
                      syn_mesh_group *groups) {
-    static const char *const names[SYN_AXES] = {"tp", "dp", "pp"};
+    const char *const names[SYN_AXES] = {"tp", p->cp > 1 ? "dp_cp" : "dp", "pp"};
     for (int a = 0; a < SYN_AXES; a++)
         put(&groups[SYN_MESH_TP + a], along(mesh, a, rank), names[a], number_of(mesh, a, rank),
-            ranks / mesh->size[a], id);
+            p->ranks / mesh->size[a], id);
 }
 
 /* The ranks that have the same key and value heads: n neighbours along tp. */
@@ -153,18 +154,39 @@ static void put_experts(const syn_plan *p, int32_t rank, int32_t pp_stride, uint
         put(&groups[SYN_MESH_EXPERT_MODEL], both, "expert_model", index[2], n[2], id);
 }
 
+/* The group of n ranks that are `stride` apart, in a plan whose ranks are divided into such
+   groups. */
+static void put_strided(int32_t rank, int32_t ranks, const char *name, int32_t stride, int32_t n,
+                        uint32_t *id, syn_mesh_group *out) {
+    const syn_mesh_group g = {
+        .first = rank - rank / stride % n * stride, .n = n, .stride = stride, .inner = n};
+    put(out, g, name, rank / (stride * n) * stride + rank % stride, ranks / n, id);
+}
+
+/* The ranks that share the tokens of a sequence are the first cp along SYN_AXIS_DP, then the next,
+   and so on. */
+static void put_context(const syn_plan *p, int32_t rank, int32_t stride, uint32_t *id,
+                        syn_mesh_group *groups) {
+    put_strided(rank, p->ranks, "cp", stride, p->cp, id, &groups[SYN_MESH_CP]);
+    if (p->cp_comm != SYN_CP_A2A_P2P) return;
+    put_strided(rank, p->ranks, "cp_a2a", stride, p->cp_a2a, id, &groups[SYN_MESH_CP_A2A]);
+    put_strided(rank, p->ranks, "cp_p2p", stride * p->cp_a2a, p->cp / p->cp_a2a, id,
+                &groups[SYN_MESH_CP_P2P]);
+}
+
 void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[SYN_MESH_KINDS]) {
     syn_mesh mesh;
     uint32_t id = 1;
     for (int k = 0; k < SYN_MESH_KINDS; k++) groups[k] = (syn_mesh_group){0};
     place(&mesh, rank, plan);
-    put_axes(&mesh, rank, plan->ranks, &id, groups);
+    put_axes(&mesh, rank, plan, &id, groups);
     put_kv(&mesh, rank, plan->ranks, plan->kv, &id, &groups[SYN_MESH_KV]);
     put_embedding(&mesh, rank, plan->ranks, &id, &groups[SYN_MESH_EMBEDDING]);
     put_model(&mesh, &id, &groups[SYN_MESH_MODEL]);
     if (plan->zero > 0) put_world(&mesh, plan->ranks, &id, &groups[SYN_MESH_WORLD]);
     if (plan->zero == 3) put_shards(&mesh, rank, plan->ranks, plan->hsdp, &id, groups);
     put_experts(plan, rank, mesh.stride[SYN_AXIS_PP], &id, groups);
+    put_context(plan, rank, mesh.stride[SYN_AXIS_DP], &id, groups);
 }
 
 /* ---- Opening ---- */
@@ -187,8 +209,10 @@ static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
     const syn_group *dp = mesh->group[SYN_AXIS_DP], *pp = mesh->group[SYN_AXIS_PP];
     if (plan->pp == 2) mesh->embedding = pp;
     if (plan->tp == 1 || plan->pp == 1) mesh->model = plan->tp > 1 ? mesh->group[SYN_AXIS_TP] : pp;
-    if (plan->zero > 0 && !mesh->world) mesh->world = plan->dp == 1 ? mesh->model : dp;
+    if (plan->zero > 0 && !mesh->world) mesh->world = syn_plan_dp_cp(plan) == 1 ? mesh->model : dp;
     if (plan->zero == 3 && !mesh->shard) mesh->shard = dp;
+    if (plan->cp_comm == SYN_CP_A2A) mesh->cp_a2a = mesh->cp;
+    else if (plan->cp_comm != SYN_CP_A2A_P2P) mesh->cp_p2p = mesh->cp;
     if (plan->etp == plan->tp) mesh->etp = mesh->group[SYN_AXIS_TP];
     if (plan->ep == 1) mesh->experts = mesh->etp;
     else if (plan->etp == 1) mesh->experts = mesh->ep;
@@ -223,7 +247,10 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
                                                    [SYN_MESH_ETP] = &mesh->etp,
                                                    [SYN_MESH_EXPERTS] = &mesh->experts,
                                                    [SYN_MESH_EDP] = &mesh->edp,
-                                                   [SYN_MESH_EXPERT_MODEL] = &mesh->expert_model};
+                                                   [SYN_MESH_EXPERT_MODEL] = &mesh->expert_model,
+                                                   [SYN_MESH_CP] = &mesh->cp,
+                                                   [SYN_MESH_CP_A2A] = &mesh->cp_a2a,
+                                                   [SYN_MESH_CP_P2P] = &mesh->cp_p2p};
     for (int k = 0; k < SYN_MESH_KINDS; k++) SYN_TRY(open_group(out[k], comm, &groups[k], err));
     set_equal_groups(mesh, &whole);
     return SYN_OK;

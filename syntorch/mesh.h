@@ -1,6 +1,6 @@
 /* The device mesh: the position of each rank in a world, and the process groups that follow from
-   it. A world is a box of tp x dp x pp ranks. The ranks that differ only in their coordinate along
-   one axis form a group. The ids and names of groups are assigned only here. */
+   it. A world is a box of tp x (dp x cp) x pp ranks. The ranks that differ only in their coordinate
+   along one axis form a group. The ids and names of groups are assigned only here. */
 #ifndef SYNTORCH_MESH_H
 #define SYNTORCH_MESH_H
 
@@ -24,8 +24,8 @@ typedef struct syn_mesh {
     const syn_group *model;     /* the tp x pp ranks that hold the model together with this rank;
                                    with one stage its tp group, and with tp 1 its pp group. NULL if
                                    it would have only this rank */
-    const syn_group *shard;     /* with ZeRO 3: the ranks that divide this rank's parameters: its dp
-                                   group, or with syn_plan.hsdp a part of it */
+    const syn_group *shard;     /* with ZeRO 3: the ranks that divide this rank's parameters: its
+                                   group along SYN_AXIS_DP, or with syn_plan.hsdp a part of it */
     const syn_group *replicas;  /* with syn_plan.hsdp: the ranks with the same part as this rank;
                                    otherwise NULL */
     const syn_group *gather; /* with ZeRO 3: `shard` once more, for the all-gathers of parameters,
@@ -35,6 +35,11 @@ typedef struct syn_mesh {
        experts of the model. Any of them is NULL if it would have only this rank. */
     const syn_group *ep, *etp, *experts, *edp, *expert_model;
     const syn_group *world; /* with ZeRO: all ranks. NULL if it would have only this rank */
+    /* Context parallelism; NULL without. cp: the ranks that share the tokens of a sequence. cp_a2a:
+       those that exchange heads, cp_p2p: those that exchange keys and values. With SYN_CP_A2A_P2P,
+       cp_a2a are neighbours, and cp_p2p is one rank of each of these groups; otherwise one of the
+       two is cp and the other NULL. */
+    const syn_group *cp, *cp_a2a, *cp_p2p;
 } syn_mesh;
 
 /* The kinds of groups, in the order of their ids. */
@@ -54,6 +59,9 @@ typedef enum syn_mesh_kind {
     SYN_MESH_EXPERTS,
     SYN_MESH_EDP,
     SYN_MESH_EXPERT_MODEL,
+    SYN_MESH_CP,
+    SYN_MESH_CP_A2A,
+    SYN_MESH_CP_P2P,
     SYN_MESH_KINDS
 } syn_mesh_kind;
 
@@ -74,9 +82,10 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
    0 in the order of their first ranks: "tp3" is the tp group with the fourth-lowest first rank. Ids
    count from 1: first all tp groups, then dp, pp, kv, embedding and model groups, the world, and
    shard, replicas and gather groups, and with expert parallelism ep, etp, experts, edp and
-   expert_model groups. Axes of size 1 have no groups. Every rank must call this
-   function with the same plan; syn_plan_complete need not have been called. Fails unless the plan
-   has as many ranks as the world. */
+   expert_model groups, and with context parallelism cp, cp_a2a and cp_p2p groups; dp groups are
+   then called dp_cp. Axes of size 1 have no groups. Every rank must call this function with the
+   same plan; syn_plan_complete need not have been called. Fails unless the plan has as many ranks
+   as the world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
 

@@ -44,18 +44,19 @@ const char *syn_schedule_name(syn_schedule schedule) {
     return (unsigned)schedule < sizeof names / sizeof *names ? names[schedule] : "?";
 }
 
-static syn_status check_implemented(const syn_plan *p, syn_error *err) {
-    const struct {
-        int32_t asked, without;
-        const char *what;
-    } missing[] = {
-        {p->cp, 1, "context parallelism (cp)"},
-        {p->zero, 3, "ZeRO beyond stage 3"},
-    };
-    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
-        if (missing[i].asked > missing[i].without)
-            return SYN_FAIL(err, SYN_E_INVALID, "%s is not supported", missing[i].what);
-    return SYN_OK;
+const char *syn_cp_comm_name(syn_cp_comm comm) {
+    static const char *const names[] = {[SYN_CP_P2P] = "p2p",
+                                        [SYN_CP_ALL_GATHER] = "all_gather",
+                                        [SYN_CP_A2A] = "a2a",
+                                        [SYN_CP_A2A_P2P] = "a2a+p2p"};
+    return (unsigned)comm < sizeof names / sizeof *names ? names[comm] : "?";
+}
+
+/* " x cp 4", or nothing without context parallelism. */
+static const char *cp_text(const syn_plan *p, char buf[24]) {
+    buf[0] = '\0';
+    if (p->cp > 1) snprintf(buf, 24, " x cp %d", p->cp);
+    return buf;
 }
 
 /* Replaces degrees of 0 by 1, except for dp. Sets *others to the product of all degrees except dp,
@@ -78,9 +79,30 @@ static syn_status check_degrees(syn_plan *p, int64_t *others, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "the number of ranks must be at least 1, not %d",
                         p->ranks);
     *others = (int64_t)p->tp * p->pp;
+    if (*others <= INT32_MAX / p->cp) *others *= p->cp;
+    else *others = INT64_MAX;
+    char cp[24];
     if (*others > INT32_MAX / (p->dp ? p->dp : 1))
-        return SYN_FAIL(err, SYN_E_INVALID, "tp %d x dp %d x pp %d exceeds %d ranks", p->tp,
-                        p->dp ? p->dp : 1, p->pp, INT32_MAX);
+        return SYN_FAIL(err, SYN_E_INVALID, "tp %d%s x dp %d x pp %d exceeds %d ranks", p->tp,
+                        cp_text(p, cp), p->dp ? p->dp : 1, p->pp, INT32_MAX);
+    return SYN_OK;
+}
+
+static syn_status check_cp(const syn_plan *p, syn_error *err) {
+    const bool both = p->cp_comm == SYN_CP_A2A_P2P;
+    if (p->cp == 1 && (p->cp_comm != SYN_CP_P2P || p->cp_a2a))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "exchanging keys and values (cp_comm) needs at least 2 ranks that share a "
+                        "sequence (cp), not 1");
+    if (p->cp_a2a && !both)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "groups of %d ranks (cp_a2a) need cp_comm a2a+p2p, not %s", p->cp_a2a,
+                        syn_cp_comm_name(p->cp_comm));
+    if (both && (p->cp_a2a < 2 || p->cp_a2a >= p->cp || p->cp % p->cp_a2a != 0))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "cp_comm a2a+p2p needs the number of ranks that exchange heads (cp_a2a): a "
+                        "divisor of cp %d from 2 to half of it, not %d",
+                        p->cp, p->cp_a2a);
     return SYN_OK;
 }
 
@@ -100,30 +122,33 @@ static syn_status check_schedule(const syn_plan *p, syn_error *err) {
 }
 
 static syn_status check_hsdp(syn_plan *p, syn_error *err) {
-    if (p->hsdp == 0) p->hsdp = p->dp;
-    if (p->hsdp == p->dp) return SYN_OK;
+    const int32_t ranks = syn_plan_dp_cp(p);
+    if (p->hsdp == 0) p->hsdp = ranks;
+    if (p->hsdp == ranks) return SYN_OK;
     if (p->zero != 3) return SYN_FAIL(err, SYN_E_INVALID, "hybrid sharding (hsdp) needs ZeRO 3");
     if (p->hsdp < 2)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "hybrid sharding (hsdp) needs groups of at least 2 ranks, not %d", p->hsdp);
-    if (p->dp % p->hsdp != 0)
+    if (ranks % p->hsdp != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "groups of %d ranks (hsdp) do not divide the %d data-parallel ranks (dp)",
-                        p->hsdp, p->dp);
+                        "groups of %d ranks (hsdp) do not divide the %d data-parallel ranks (dp%s)",
+                        p->hsdp, ranks, p->cp > 1 ? " x cp" : "");
     return SYN_OK;
 }
 
 /* The experts' ranks are those of a stage in another arrangement, so both arrangements must divide
    the ranks into the same stages. */
 static syn_status check_experts(const syn_plan *p, syn_error *err) {
-    const int64_t ranks = (int64_t)p->tp * p->dp, each = (int64_t)p->etp * p->ep;
+    const int64_t ranks = (int64_t)p->tp * syn_plan_dp_cp(p), each = (int64_t)p->etp * p->ep;
     int32_t dense = 1, experts = 1;
+    char cp[24];
     if (ranks % each != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "tp %d x dp %d = %lld ranks are not a multiple of etp %d x ep %d = %lld",
-                        p->tp, p->dp, (long long)ranks, p->etp, p->ep, (long long)each);
+                        "tp %d%s x dp %d = %lld ranks are not a multiple of etp %d x ep %d = %lld",
+                        p->tp, cp_text(p, cp), p->dp, (long long)ranks, p->etp, p->ep,
+                        (long long)each);
     for (int i = 0; p->order[i] != SYN_AXIS_PP; i++) {
-        dense *= p->order[i] == SYN_AXIS_TP ? p->tp : p->dp;
+        dense *= p->order[i] == SYN_AXIS_TP ? p->tp : syn_plan_dp_cp(p);
         experts *= p->order[i] == SYN_AXIS_TP ? p->etp : p->ep * syn_plan_edp(p);
     }
     if (p->etp > 1 && p->ep > 1) {
@@ -153,22 +178,24 @@ static syn_status check_order(const syn_plan *p, syn_error *err) {
 
 syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
     int64_t others = 0;
-    SYN_TRY(check_implemented(p, err));
+    if (p->zero > 3) return SYN_FAIL(err, SYN_E_INVALID, "ZeRO beyond stage 3 is not supported");
     SYN_TRY(check_degrees(p, &others, err));
+    SYN_TRY(check_cp(p, err));
     if (p->ranks == 0) p->ranks = (int32_t)others * (p->dp ? p->dp : 1);
     if (p->dp == 0 && p->ranks % others != 0) {
-        char pp[24] = "";
+        char pp[24] = "", cp[24];
         if (p->pp > 1) snprintf(pp, sizeof pp, " x pp %d", p->pp);
-        return SYN_FAIL(err, SYN_E_INVALID, "%d ranks are not a multiple of tp %d%s", p->ranks,
-                        p->tp, pp);
+        return SYN_FAIL(err, SYN_E_INVALID, "%d ranks are not a multiple of tp %d%s%s", p->ranks,
+                        p->tp, cp_text(p, cp), pp);
     }
     if (p->dp == 0) p->dp = p->ranks / (int32_t)others;
+    char cp[24];
     if (others * p->dp != p->ranks)
-        return SYN_FAIL(err, SYN_E_INVALID, "tp %d x dp %d x pp %d is %lld ranks, not %d", p->tp,
-                        p->dp, p->pp, (long long)(others * p->dp), p->ranks);
+        return SYN_FAIL(err, SYN_E_INVALID, "tp %d%s x dp %d x pp %d is %lld ranks, not %d", p->tp,
+                        cp_text(p, cp), p->dp, p->pp, (long long)(others * p->dp), p->ranks);
     if (p->tp % p->kv != 0)
         return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
-    if (p->zero > 0 && p->dp == 1)
+    if (p->zero > 0 && syn_plan_dp_cp(p) == 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "zero %d needs at least 2 data-parallel ranks (dp), but there is 1",
                         p->zero);
@@ -180,11 +207,23 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
 }
 
 void syn_plan_strides(const syn_plan *p, int32_t stride[SYN_AXES]) {
-    const int32_t n[SYN_AXES] = {p->tp, p->dp, p->pp};
+    const int32_t n[SYN_AXES] = {p->tp, syn_plan_dp_cp(p), p->pp};
     for (int i = 0, ranks = 1; i < SYN_AXES; i++) {
         stride[p->order[i]] = ranks;
         ranks *= n[p->order[i]];
     }
+}
+
+int32_t syn_plan_ring(const syn_plan *p) {
+    if (p->cp_comm == SYN_CP_A2A) return 1;
+    return p->cp_comm == SYN_CP_A2A_P2P ? p->cp / p->cp_a2a : p->cp;
+}
+
+int32_t syn_plan_ring_index(const syn_plan *p, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    const int32_t ring = syn_plan_ring(p);
+    syn_plan_strides(p, stride);
+    return ring == 1 ? 0 : rank / stride[SYN_AXIS_DP] % p->cp / (p->cp / ring);
 }
 
 void syn_plan_expert_strides(const syn_plan *p, int32_t stride[3]) {
@@ -229,28 +268,31 @@ static int64_t spread_of(int32_t first, int32_t stride, int32_t n, int32_t node_
     return (int64_t)nodes * (n + 1) - most;
 }
 
-/* The groups of a rank, most important first: tp, dp (with hybrid sharding: the ranks that divide
-   the state, then those that have copies), and the pipeline. */
+enum { RANK_GROUPS = 5 };
+
+/* The groups of a rank, most important first: tp, cp, dp (with hybrid sharding: the ranks that
+   divide the state, then those that have copies), and the pipeline. */
 static void rank_groups(const syn_plan *p, const int32_t *stride, int32_t r, int32_t node_ranks,
-                        int64_t out[4]) {
+                        int64_t out[RANK_GROUPS]) {
     const int32_t t = stride[SYN_AXIS_TP], d = stride[SYN_AXIS_DP], s = stride[SYN_AXIS_PP];
-    const int32_t own = r / d % p->dp, k = p->hsdp;
+    const int32_t all = syn_plan_dp_cp(p), own = r / d % all, k = p->hsdp;
     out[0] = spread_of(r - r / t % p->tp * t, t, p->tp, node_ranks);
-    out[1] = spread_of(r - own % k * d, d, k, node_ranks);
-    out[2] = spread_of(r - own / k * k * d, k * d, p->dp / k, node_ranks);
-    out[3] = count_crossings(r - r / s % p->pp * s, s, p->pp, node_ranks);
+    out[1] = spread_of(r - own % p->cp * d, d, p->cp, node_ranks);
+    out[2] = spread_of(r - own % k * d, d, k, node_ranks);
+    out[3] = spread_of(r - own / k * k * d, k * d, all / k, node_ranks);
+    out[4] = count_crossings(r - r / s % p->pp * s, s, p->pp, node_ranks);
 }
 
 int32_t syn_plan_slowest_rank(const syn_plan *p, int32_t node_ranks) {
     int32_t stride[SYN_AXES], slowest = 0;
-    int64_t most[4] = {0};
+    int64_t most[RANK_GROUPS] = {0};
     syn_plan_strides(p, stride);
     for (int32_t r = 0; r < p->ranks; r++) {
-        int64_t groups[4];
+        int64_t groups[RANK_GROUPS];
         int at = 0;
         rank_groups(p, stride, r, node_ranks, groups);
-        while (at < 4 && groups[at] == most[at]) at++;
-        if (at == 4 || groups[at] < most[at]) continue;
+        while (at < RANK_GROUPS && groups[at] == most[at]) at++;
+        if (at == RANK_GROUPS || groups[at] < most[at]) continue;
         memcpy(most, groups, sizeof most);
         slowest = r;
     }

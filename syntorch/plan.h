@@ -10,7 +10,8 @@ SYN_API_BEGIN
 
 typedef enum syn_axis {
     SYN_AXIS_TP, /* tensor parallelism: each rank has a shard of every layer */
-    SYN_AXIS_DP, /* data parallelism: ranks have the same layers and different samples */
+    SYN_AXIS_DP, /* data and context parallelism: dp x cp ranks have the same layers and different
+                    tokens. The cp ranks that share the tokens of a sequence are neighbours */
     SYN_AXIS_PP, /* pipeline parallelism: ranks have different layers */
     SYN_AXES
 } syn_axis;
@@ -26,14 +27,29 @@ typedef enum syn_schedule {
 /* "1f1b", "gpipe", "interleaved", "zb-h1" */
 const char *syn_schedule_name(syn_schedule schedule);
 
+/* How context-parallel ranks exchange keys and values. Sequences of s tokens are cut into 2 cp
+   pieces, and rank r has the pieces r and 2 cp - 1 - r. With a causal mask, all ranks therefore
+   have the same work: s (s + 1) / (2 cp) pairs of a query and a key. */
+typedef enum syn_cp_comm {
+    SYN_CP_P2P,        /* keys and values go from rank to rank around a ring (Liu et al. 2023) */
+    SYN_CP_ALL_GATHER, /* all-gathers of keys and values (Dubey et al. 2024) */
+    SYN_CP_A2A,    /* all-to-alls: each rank gets all tokens of some heads (Jacobs et al. 2023) */
+    SYN_CP_A2A_P2P /* all-to-alls in groups of neighbours, and a ring of these groups */
+} syn_cp_comm;
+
+/* "p2p", "all_gather", "a2a", "a2a+p2p" */
+const char *syn_cp_comm_name(syn_cp_comm comm);
+
 /* A plan whose members are all 0 has one rank. */
 typedef struct syn_plan {
     int32_t ranks;  /* world size; 0: the product of the degrees */
     int32_t tp, pp; /* ranks along each axis; 0: one */
     int32_t dp;     /* 0: `ranks` divided by the product of the other degrees */
     int32_t cp;     /* context parallelism: ranks that share the tokens of a sequence; 0: one */
+    syn_cp_comm cp_comm;
+    int32_t cp_a2a; /* a2a+p2p: consecutive cp ranks that exchange heads; otherwise 0 */
     /* Expert parallelism: `ep` ranks share the experts of a layer, and `etp` ranks each expert.
-       These ranks are neighbours among the tp x dp ranks of a stage. ep 0: one; etp 0: 1 if
+       These ranks are neighbours among the tp x cp x dp ranks of a stage. ep 0: one; etp 0: 1 if
        ep is above 1, otherwise tp. */
     int32_t ep, etp;
     /* Number of consecutive ranks along tp that have the same key and value heads. These ranks form
@@ -42,10 +58,10 @@ typedef struct syn_plan {
     int32_t vp; /* chunks of layers per pipeline stage, which the interleaved schedule runs
                    alternately; 0: one */
     int32_t microbatch_group; /* consecutive microbatches of a chunk in that schedule; 0: pp */
-    int32_t zero; /* ZeRO stage, 0 to 3: data-parallel ranks divide the optimizer state (1), the
+    int32_t zero; /* ZeRO stage, 0 to 3: the dp x cp ranks divide the optimizer state (1), the
                      gradients (2) and the parameters (3) */
-    int32_t hsdp; /* ZeRO 3 (hybrid sharding): number of consecutive data-parallel ranks that divide
-                     the state; groups of this size have copies of it. 0: all */
+    int32_t hsdp; /* ZeRO 3 (hybrid sharding): number of consecutive dp x cp ranks that divide the
+                     state; groups of this size have copies of it. 0: all */
     bool sp;      /* sequence parallelism within tp */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours
@@ -56,10 +72,19 @@ typedef struct syn_plan {
    number of ranks, kv does not divide tp, the order does not name each axis once, or the plan needs
    a form of parallelism that is not supported. */
 syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
-/* Number of ranks that have the same experts as a rank of a complete plan: tp x dp / (etp x ep).
-   They sum the gradients of the experts. */
+/* Number of ranks of a complete plan along SYN_AXIS_DP: dp x cp. They sum their gradients. */
+static inline int32_t syn_plan_dp_cp(const syn_plan *plan) {
+    return plan->dp * plan->cp;
+}
+/* Number of ranks, and index of a rank, along the ring or the all-gathers of keys and values; 1 and
+   0 without. The ranks of a stage with the same index run the same ops. Others attend to blocks of
+   other shapes. */
+int32_t syn_plan_ring(const syn_plan *plan);
+int32_t syn_plan_ring_index(const syn_plan *plan, int32_t rank);
+/* Number of ranks that have the same experts as a rank of a complete plan: tp x cp x dp / (etp x
+   ep). They sum the gradients of the experts. */
 static inline int32_t syn_plan_edp(const syn_plan *plan) {
-    return (int32_t)((int64_t)plan->tp * plan->dp / ((int64_t)plan->etp * plan->ep));
+    return (int32_t)((int64_t)plan->tp * syn_plan_dp_cp(plan) / ((int64_t)plan->etp * plan->ep));
 }
 /* The same as syn_plan_strides for the ranks of a stage as a box of etp x ep x edp ranks: the
    strides of etp, ep and edp. The order of the axes is that of the plan, with etp in place of tp,
@@ -74,9 +99,9 @@ const char *syn_plan_order_text(const syn_plan *plan);
 int syn_plan_order_number(const syn_plan *plan);
 const syn_axis *syn_plan_order(const char *text);
 /* The rank for which the other ranks wait, for a complete plan on nodes of node_ranks ranks each.
-   Compares the tp groups of ranks, then the dp groups, and then how often the pipelines cross
-   between nodes. A group is slower if it spans more nodes, or equally many with fewer ranks on the
-   node that has most of them. The first of the slowest ranks is returned. */
+   Compares the tp groups of ranks, then the cp groups, the dp groups, and how often the pipelines
+   cross between nodes. A group is slower if it spans more nodes, or equally many with fewer ranks
+   on the node that has most of them. The first of the slowest ranks is returned. */
 int32_t syn_plan_slowest_rank(const syn_plan *plan, int32_t node_ranks);
 
 SYN_API_END

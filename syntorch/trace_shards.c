@@ -130,6 +130,12 @@ static part attention_output(part p) {
     return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
 }
 
+/* Whether input 0 is sharded along another dimension than that in attribute `attr`, over another
+   group than that of the op. */
+static bool sharded_otherwise(const syn_call *c, const part *in, int attr) {
+    return in[0].shard.count && in[0].shard.axis != c->attr[attr].i;
+}
+
 /* A shard along the dimension in attribute `attr`. */
 static part scattered(const syn_call *c, const syn_group *g, int attr) {
     return (part){.shard = {(int)c->attr[attr].i, 1, g->index, g->size}};
@@ -163,14 +169,15 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
         return i == 0 ? attention_output(in[0]) : in[0];
     case SYN_OP_ATTENTION_GRAD:
         return attention_output(in[i]);
-    case SYN_OP_ALL_REDUCE:
     case SYN_OP_ALL_GATHER:
+        return sharded_otherwise(c, in, 0) ? in[0] : whole;
+    case SYN_OP_ALL_REDUCE:
     case SYN_OP_BROADCAST:
         return whole;
     case SYN_OP_GATHER_TOKENS:
         return whole;
     case SYN_OP_REDUCE_SCATTER:
-        return scattered(c, c->group, 1);
+        return sharded_otherwise(c, in, 1) ? in[0] : scattered(c, c->group, 1);
     case SYN_OP_CUT_TOKENS:
         return scattered(c, c->group, 0);
     case SYN_OP_REDUCE_SCATTER_COALESCED:

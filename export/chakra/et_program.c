@@ -40,19 +40,21 @@ static syn_status message_places(const syn__et_node *node, const syn_mesh_group 
                                  place places[SYN__ET_PLACES], uint32_t *n, syn_error *err) {
     const bool is_send = node->type == SYN__ET_COMM_SEND_NODE;
     const int64_t peer = integer_of(node, at + is_send);
-    const int32_t index = syn__et_index_in(&groups[SYN_MESH_PP], peer);
+    syn_mesh_kind kind = SYN_MESH_PP;
+    if (syn__et_index_in(&groups[kind], peer) < 0)
+        kind = groups[SYN_MESH_CP_P2P].id != 0 ? SYN_MESH_CP_P2P : SYN_MESH_CP;
+    const int32_t index = syn__et_index_in(&groups[kind], peer);
     const int stream = find_attr(node, "stream");
     if (index < 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "node %.*s exchanges a message with rank %" PRId64
-                        ", which is not in its pipeline",
+                        ", which is neither in its pipeline nor in its cp group",
                         (int)node->name.bytes, node->name.text, peer);
-    places[0] = (place){{SYN_MESH_PP, is_send ? SEND : RECV, index}, (size_t)at, 2};
+    places[0] = (place){{kind, is_send ? SEND : RECV, index}, (size_t)at, 2};
     *n = 1;
     if (stream < 0 || integer_of(node, stream) != syn_message_stream((int32_t)peer, is_send))
         return SYN_OK;
-    places[1] =
-        (place){{SYN_MESH_PP, is_send ? SEND_STREAM : RECV_STREAM, index}, (size_t)stream, 1};
+    places[1] = (place){{kind, is_send ? SEND_STREAM : RECV_STREAM, index}, (size_t)stream, 1};
     *n = 2;
     return SYN_OK;
 }

@@ -15,7 +15,7 @@ extern "C" {
 /* What a slot contains: the id and name of a group with the rank of its root, or the source and
    destination of a message, or the stream of a message. */
 typedef struct syn__et_slot {
-    syn_mesh_kind kind; /* of the group; messages: SYN_MESH_PP */
+    syn_mesh_kind kind; /* of the group; messages: SYN_MESH_PP, SYN_MESH_CP or SYN_MESH_CP_P2P */
     enum { COLLECTIVE, SEND, RECV, SEND_STREAM, RECV_STREAM } use;
     int32_t index; /* of the root or peer within the group; -1: no root */
 } syn__et_slot;

@@ -162,8 +162,8 @@ static struct nodes nodes_of(const syn_mesh_group *g, int32_t node_ranks) {
 }
 
 /* A hash of everything that the predicted times of a rank's communication depend on: on how many
-   nodes each group is, how many of its ranks share a node, and which ranks of the pipeline are on
-   this rank's node. The group of all ranks is the same for all. */
+   nodes each group is, how many of its ranks share a node, and which ranks of the pipeline and of
+   the cp group are on this rank's node. The group of all ranks is the same for all. */
 static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS], int32_t rank) {
     syn_mesh_group groups[SYN_MESH_KINDS];
     uint64_t hash = 14695981039346656037u;
@@ -171,10 +171,11 @@ static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS],
     syn_mesh_groups(&s->plan, rank, groups);
     for (int k = 0; k < SYN_MESH_KINDS; k++) {
         const syn_mesh_group *g = &groups[k];
-        if (!used[k] || g->id == 0 || k == SYN_MESH_WORLD) continue;
+        const bool ring = k == SYN_MESH_CP; /* its messages do not use the group */
+        if ((!used[k] && !ring) || g->id == 0 || k == SYN_MESH_WORLD) continue;
         const struct nodes n = nodes_of(g, s->options.node_ranks);
         hash = mix(mix(hash, (uint64_t)n.nodes), (uint64_t)n.most);
-        for (int32_t i = 0; k == SYN_MESH_PP && i < g->n; i++)
+        for (int32_t i = 0; (k == SYN_MESH_PP || ring) && i < g->n; i++)
             hash = mix(hash, node_of(s, syn_mesh_group_rank(g, i)) == node_of(s, rank));
     }
     return hash;
@@ -342,7 +343,7 @@ static syn_status remove_old(syn_stamper *s, syn_error *err) {
 /* The number of files of the set, if each stage has one kind of ranks. */
 static uint64_t expected_files(const syn_stamper *s) {
     uint64_t n = 0;
-    if (s->options.one_each) return (uint64_t)s->plan.pp;
+    if (s->options.one_each) return (uint64_t)s->plan.pp * (uint64_t)syn_plan_ring(&s->plan);
     for (int32_t r = 0; r < s->plan.ranks; r++) n += !s->done[r];
     return n;
 }
@@ -389,10 +390,13 @@ static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *
 /* Lists the ranks like the recorded one, and marks them as done. */
 static void list_ranks(syn_stamper *s, writing *w) {
     const int32_t recorded = w->graph->ranks[0].rank, stage = stage_of(s, recorded);
+    const int32_t index = syn_plan_ring_index(&s->plan, recorded);
     const bool *used = w->program->used;
     const uint64_t times = placement(s, used, recorded);
     for (int32_t r = 0; r < s->plan.ranks; r++) {
-        if (s->done[r] || stage_of(s, r) != stage || placement(s, used, r) != times) continue;
+        if (s->done[r] || stage_of(s, r) != stage || syn_plan_ring_index(&s->plan, r) != index ||
+            placement(s, used, r) != times)
+            continue;
         s->done[r] = true;
         if (r != recorded && s->options.one_each) continue;
         syn_mesh_group groups[SYN_MESH_KINDS];

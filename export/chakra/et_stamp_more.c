@@ -56,6 +56,15 @@ static int32_t group_size(const syn_graph *graph, const char *kind) {
     return 0;
 }
 
+/* The set's cp_comm, which is missing without context parallelism. */
+static syn_cp_comm comm_of(const syn_graph *graph) {
+    const syn_attribute *a = syn_graph_meta(graph, "cp_comm");
+    syn_cp_comm comm = SYN_CP_A2A_P2P;
+    if (a == NULL || a->type != SYN_VALUE_TEXT) return SYN_CP_P2P;
+    while (comm > 0 && strcmp(a->text, syn_cp_comm_name(comm)) != 0) comm--;
+    return comm;
+}
+
 static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *prefix,
                           syn_error *err) {
     const syn_attribute *order = syn_graph_meta(graph, "rank_order");
@@ -64,16 +73,20 @@ static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *pr
                        .tp = number_of(graph, "tp", 0),
                        .dp = number_of(graph, "dp", 1),
                        .pp = number_of(graph, "pp", 1),
+                       .cp = number_of(graph, "cp", 1),
+                       .cp_comm = comm_of(graph),
+                       .cp_a2a = group_size(graph, "cp_a2a"),
                        .kv = group_size(graph, "kv")};
     if (order != NULL && order->type == SYN_VALUE_TEXT) plan->order = syn_plan_order(order->text);
-    if (plan->tp == 0 || plan->dp == 0 || plan->pp == 0 || (order != NULL && plan->order == NULL))
+    if (plan->tp == 0 || plan->dp == 0 || plan->pp == 0 || plan->cp == 0 ||
+        (order != NULL && plan->order == NULL))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the set '%.200s' does not say how its ranks are divided (tp, dp, pp): was "
                         "it written by synth?",
                         prefix);
     if (gathers > 0) {
         plan->zero = 3;
-        plan->hsdp = gathers < plan->dp ? gathers : 0;
+        plan->hsdp = gathers < plan->dp * plan->cp ? gathers : 0;
     } else if (group_size(graph, "world") > 0) {
         plan->zero = 1; /* 1 and 2 have the same groups */
     }

@@ -44,7 +44,7 @@ static syn_status put_data(const syn__html_trace *trace, const char *title, cons
 /* Writes a title such as "gpt3-175b, tp 8, 2 ranks". */
 static void make_title(const syn_graph *graph, const syn_export_options *options, char *out,
                        size_t bytes) {
-    static const char *const names[] = {"model", "tp", "dp", "dtype", "device"};
+    static const char *const names[] = {"model", "tp", "cp", "dp", "dtype", "device"};
     char value[128];
     size_t n = 0;
     if (options != NULL && options->title != NULL) {

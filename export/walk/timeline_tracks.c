@@ -51,7 +51,7 @@ typedef struct group_place {
 } group_place;
 
 static group_place place_of(const syn_graph *graph, uint32_t index) {
-    static const char *const kinds[] = {"tp", "pp", "dp"};
+    static const char *const kinds[] = {"tp", "cp", "pp", "dp"};
     const uint32_t n = sizeof kinds / sizeof *kinds;
     const char *name = graph->groups[index].name;
     for (uint32_t k = 0; k < n && name != NULL; k++) {

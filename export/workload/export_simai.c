@@ -75,6 +75,10 @@ static syn_status read_degrees(writer *w) {
     w->vp = degree(g, "vp");
     w->accumulation = degree(g, "accumulation");
     w->ep = 1;
+    if (degree(g, "cp") > 1)
+        return SYN_FAIL(w->err, SYN_E_UNSUPPORTED,
+                        "a workload of SimAI has no context parallelism (cp %" PRId64 ")",
+                        degree(g, "cp"));
     if (w->tp * w->dp == g->world_size / w->pp && g->world_size % w->pp == 0) return SYN_OK;
     return SYN_FAIL(
         w->err, SYN_E_UNSUPPORTED,

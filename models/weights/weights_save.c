@@ -525,7 +525,7 @@ static syn_status send_all(saver *s, syn_error *err) {
 static bool has_own_part(const syn_plan *plan, int32_t rank, const int32_t *stride) {
     int32_t experts[3];
     syn_plan_expert_strides(plan, experts);
-    return rank / stride[SYN_AXIS_DP] % plan->dp == 0 ||
+    return rank / stride[SYN_AXIS_DP] % syn_plan_dp_cp(plan) == 0 ||
            rank / experts[2] % syn_plan_edp(plan) == 0;
 }
 

@@ -113,8 +113,8 @@ typedef struct syn__cuda_row {
 } syn__cuda_row;
 extern const syn__cuda_row syn__cuda_norms[], syn__cuda_lookups[], syn__cuda_pointwise[],
     syn__cuda_shapes[], syn__cuda_reductions[], syn__cuda_products[], syn__cuda_attention[],
-    syn__cuda_attention_grad[], syn__cuda_losses[], syn__cuda_optimizer[], syn__cuda_select[],
-    syn__cuda_experts[], syn__cuda_comm_rows[];
+    syn__cuda_attention_grad[], syn__cuda_context[], syn__cuda_losses[], syn__cuda_optimizer[],
+    syn__cuda_select[], syn__cuda_experts[], syn__cuda_comm_rows[];
 
 /* ---- dtypes ---- */
 

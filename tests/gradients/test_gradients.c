@@ -385,6 +385,15 @@ static syn_tensor places(inputs *in, int64_t n, int64_t all) {
     return syn_input(in->ctx, "places", &spec, at);
 }
 
+static syn_tensor zigzag(inputs *in) {
+    const int64_t ranks = number(in, 1, 3), length = number(in, 1, 2);
+    const int axis = (int)number(in, 0, 1);
+    const syn_tensor x = axis ? SOME(in, number(in, 1, 3), 2 * ranks * length)
+                              : SOME(in, 2 * ranks * length, number(in, 1, 3));
+    const syn_tensor y = syn_zigzag_split(in->ctx, x, axis, ranks);
+    return number(in, 0, 1) ? y : syn_zigzag_join(in->ctx, syn_mul(in->ctx, y, y), axis);
+}
+
 static syn_tensor moe_permute(inputs *in) {
     const int64_t tokens = number(in, 1, 5), copies = number(in, 1, 3), all = tokens * copies;
     const syn_tensor x = SOME(in, tokens, number(in, 1, 5));
@@ -525,6 +534,7 @@ static const struct rule_case {
     {"cross_entropy_join", cross_entropy_join},
     {"cross_entropy_unfused", cross_entropy_unfused},
     {"route", route},
+    {"zigzag", zigzag},
     {"moe_permute", moe_permute},
     {"moe_unpermute", moe_unpermute},
     {"grouped_linear", grouped_linear},
@@ -545,7 +555,7 @@ static bool of_types(syn_op op) {
 
 /* Ops whose gradient communicates, and therefore needs several ranks. */
 static bool communicates_in_backward(syn_op op) {
-    return op == SYN_OP_TP_ENTER || op == SYN_OP_CUT_TOKENS ||
+    return op == SYN_OP_TP_ENTER || op == SYN_OP_CUT_TOKENS || op == SYN_OP_CONTEXT_ATTENTION ||
            (syn_op_table[op].flags & SYN_OPF_COMM);
 }
 

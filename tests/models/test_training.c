@@ -120,15 +120,23 @@ static bool is_nearly_noise(const char *name) {
     return ref_ends(name, "k_proj.bias");
 }
 
-/* The distance of this rank's shard from the expected full parameter. After a step, elements that
-   are noise are not compared. */
+static double largest(const whole *w) {
+    double most = 0;
+    for (int64_t i = 0; w && i < w->elems; i++) most = fmax(most, fabs(value(w, i)));
+    return most;
+}
+
+/* The distance of this rank's shard from w. If w is a parameter after AdamW, grad is its gradient,
+   otherwise NULL. AdamW divides by the size of the gradient, so elements whose gradient may be
+   rounding noise, below the tolerance of gradients, are not compared. */
 typedef struct off {
     double largest, worst, squares;
 } off;
 
-static off compare_shard(const whole *w, const syn_param_info *p, const float *x, bool stepped) {
-    off by = {0, 0, 0};
-    for (int64_t i = 0; i < w->elems; i++) by.largest = fmax(by.largest, fabs(value(w, i)));
+static off compare_shard(const whole *w, const whole *grad, const syn_param_info *p,
+                         const float *x) {
+    off by = {largest(w), 0, 0};
+    const double least = 1e-5 * largest(grad);
     int64_t inner = 1, outer = 1;
     for (int d = 0; d < p->full.rank; d++)
         *(d < p->shard.axis ? &outer : &inner) *= p->full.dims[d];
@@ -141,7 +149,8 @@ static off compare_shard(const whole *w, const syn_param_info *p, const float *x
                     const int64_t row = b * block + p->shard.index * part + r;
                     const int64_t of = (o * length + row) * per + i;
                     const double v = of < w->elems ? value(w, of) : 0; /* padding is 0 */
-                    const bool noise = stepped && has_noise(p->name, b, row);
+                    const bool noise = grad && (has_noise(p->name, b, row) ||
+                                                (of < w->elems && fabs(value(grad, of)) < least));
                     const double d = noise ? 0 : (double)x[at] - v;
                     by.worst = fmax(by.worst, fabs(d));
                     by.squares += d * d;
@@ -150,15 +159,15 @@ static off compare_shard(const whole *w, const syn_param_info *p, const float *x
 }
 
 /* The worst error must be at most tol, relative to the largest value. */
-static void check_shard(const whole *w, const char *kind, const syn_param_info *p, syn_ctx *ctx,
+static void check_shard(const whole *w, const whole *grad, const syn_param_info *p, syn_ctx *ctx,
                         syn_tensor got, double tol) {
     const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
     float *x = malloc((size_t)n * sizeof *x);
     CHECK(x && syn_tensor_read_f32(ctx, got, x, (size_t)n) == SYN_OK);
-    const off o = compare_shard(w, p, x, strcmp(kind, "after") == 0);
+    const off o = compare_shard(w, grad, p, x);
     free(x);
-    CHECK_MSG(o.worst <= tol * o.largest, "%s of %s: off by %g of %g", kind, p->name, o.worst,
-              o.largest);
+    CHECK_MSG(o.worst <= tol * o.largest, "%s of %s: off by %g of %g", grad ? "after" : "grad",
+              p->name, o.worst, o.largest);
 }
 
 static whole in_fixture(const job *j, const char *kind, const syn_param_info *p) {
@@ -176,10 +185,11 @@ static whole in_fixture(const job *j, const char *kind, const syn_param_info *p)
 static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx) && test_failures == 0; i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
-        const bool grad = strcmp(kind, "grad") == 0;
-        const whole w = in_fixture(j, kind, &p);
-        if (!is_noise(p.name) && (grad || !is_nearly_noise(p.name)))
-            check_shard(&w, kind, &p, ctx, grad ? syn_grad(ctx, p.tensor) : p.tensor, tol);
+        const bool stepped = strcmp(kind, "after") == 0;
+        const whole w = in_fixture(j, kind, &p), grad = in_fixture(j, "grad", &p);
+        if (!is_noise(p.name) && !(stepped && is_nearly_noise(p.name)))
+            check_shard(&w, stepped ? &grad : NULL, &p, ctx,
+                        stepped ? p.tensor : syn_grad(ctx, p.tensor), tol);
     }
 }
 
@@ -199,13 +209,13 @@ static syn_status add_distance(const job *j, int kind, syn_ctx *ctx, const syn_m
         const syn_param_info p = syn_ctx_param(ctx, i);
         const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, p.tensor));
         if (is_noise(p.name) || (p.shard.count == 1 && !first)) continue;
-        const whole w = in_fixture(j, kind == GRADS ? "grad" : "after", &p);
+        const whole w = in_fixture(j, kinds[kind], &p), grad = in_fixture(j, "grad", &p);
         float *x = malloc(n * sizeof *x);
         if (!x) return SYN_FAIL_NOMEM(err, n, "numbers");
         syn_status s = kind == GRADS
                            ? syn_tensor_read_f32(ctx, syn_grad(ctx, p.tensor), x, n)
                            : syn_optimizer_get(optimizer, i, SYN_OPTIMIZER_MASTER, x, n, err);
-        if (s == SYN_OK) *sum += compare_shard(&w, &p, x, kind == MASTERS).squares;
+        if (s == SYN_OK) *sum += compare_shard(&w, kind == MASTERS ? &grad : NULL, &p, x).squares;
         free(x);
         SYN_TRY(s);
     }
@@ -269,7 +279,7 @@ static void check_dropped(const job *j, syn_ctx *ctx) {
         const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, grad));
         whole *w = &j->grads[i];
         if (w->values) {
-            if (!is_noise(p.name)) check_shard(w, "grad", &p, ctx, grad, 1e-5);
+            if (!is_noise(p.name)) check_shard(w, NULL, &p, ctx, grad, 1e-5);
             continue;
         }
         *w = (whole){.values = malloc((size_t)n * sizeof(float)), .elems = n};

@@ -132,6 +132,11 @@ static void route_grad(syn_ctx *c, syn_tensor logits, syn_tensor experts, syn_te
     syn__call_op(c, SYN_OP_ROUTE_GRAD, in, 3, attr, 6, NULL, &out);
 }
 
+static void merged(syn_ctx *c, syn_tensor out, syn_tensor log_sum, syn_tensor part,
+                   syn_tensor part_log_sum, int64_t first) {
+    syn_attention_merge(c, &out, &log_sum, part, part_log_sum, first);
+}
+
 static void ordered(syn_ctx *c, syn_tensor counts, int64_t first, int64_t n, int64_t rows) {
     syn_tensor sizes;
     syn_expert_order(c, counts, first, n, rows, &sizes);
@@ -448,6 +453,38 @@ static void learned_bias(syn_ctx *c) {
     X(sorted(c, tall(c, 1 << 20, 1 << 11), 4), "but is i32[1048576,2048]")                         \
     X(sorted(c, I(3, 2), 0), "tokens cannot be sorted by 0 experts")                               \
     X(sorted(c, I(3, 2), 1LL << 31), "tokens cannot be sorted by 2147483648 experts")              \
+    X(merged(c, F(1, 4, 2, 3), F(1, 2, 4), F(1, 2, 2, 3), F(1, 2, 2), 3),                          \
+      "attention_merge in h.0: input 2 must be some queries of input 0, but is f32[1,2,2,3]")      \
+    X(merged(c, F(1, 4, 2, 3), F(1, 2, 4), F(1, 2, 2, 3), F(1, 2, 2), -1),                         \
+      "must be some queries of input 0")                                                           \
+    X(merged(c, F(1, 4, 2, 3), F(1, 2, 4), F(1, 2, 3, 3), F(1, 3, 2), 0),                          \
+      "must be some queries of input 0, but is f32[1,2,3,3]")                                      \
+    X(merged(c, I(1, 4, 2, 3), F(1, 2, 4), F(1, 2, 2, 3), F(1, 2, 2), 0),                          \
+      "input 0 must be f32, but is i32[1,4,2,3]")                                                  \
+    X(merged(c, F(1, 4, 2, 3), F(1, 2, 4), I(1, 2, 2, 3), F(1, 2, 2), 0),                          \
+      "input 2 must be f32, f16 or bf16, but is i32[1,2,2,3]")                                     \
+    X(merged(c, F(4, 2, 3), F(1, 2, 4), F(1, 2, 2, 3), F(1, 2, 2), 0),                             \
+      "input 0 must be (B, T, H, D), but is f32[4,2,3]")                                           \
+    X(merged(c, F(1, 4, 2, 3), F(1, 2, 3), F(1, 2, 2, 3), F(1, 2, 2), 0),                          \
+      "input 1 must be a log-sum-exp (B, H, T) in f32, but is f32[1,2,3]")                         \
+    X(merged(c, F(1, 4, 2, 3), F(1, 2, 4), F(1, 2, 2, 3), F(1, 2, 3), 0),                          \
+      "input 3 must be a log-sum-exp (B, H, T) in f32, but is f32[1,2,3]")                         \
+    X(syn_zigzag_join(c, F(3), 0), "input 0 must be the tokens of all ranks (n, ..., S/n, ...)")   \
+    X(syn_zigzag_join(c, F(0, 2, 3), 0), "input 0 must be the tokens of all ranks")                \
+    X(syn_zigzag_join(c, F(2, 3, 4), 0), "6 tokens are not a multiple of 2 x 2 ranks")             \
+    X(syn_zigzag_join(c, F(2, 4, 4), 2), "dimension 2 does not exist: sequences have 2")           \
+    X(syn_zigzag_split(c, F(8, 4), 0, 3), "8 tokens are not a multiple of 2 x 3 ranks")            \
+    X(syn_zigzag_split(c, F(8, 4), -1, 2), "dimension -1 does not exist: sequences have 2")        \
+    X(syn_zigzag_split(c, F(8, 4), 0, 0), "of one dimension less than supported")                  \
+    X(syn_zigzag_split(c, F(8, 1, 1, 1, 1, 1), 0, 2), "of one dimension less than supported")      \
+    X(syn_context_attention(c, F(1, 2, 4, 3), F(1, 2, 4, 3), F(1, 2, 4, 3), 1, false, 0, NULL),    \
+      "context_attention needs a group of at least two ranks")                                     \
+    X(syn_context_attention(c, F(1, 2, 3, 3), F(1, 2, 3, 3), F(1, 2, 3, 3), 1, false, 0,           \
+                            &ref_pair),                                                            \
+      "as many keys as queries (B, H, T, D), with an even T")                                      \
+    X(syn_context_attention(c, F(1, 2, 4, 3), F(1, 2, 2, 3), F(1, 2, 2, 3), 1, true, 0,            \
+                            &ref_pair),                                                            \
+      "as many keys as queries (B, H, T, D), with an even T")                                      \
     X(syn_moe_permute(c, I(3, 4), I(5), 2),                                                        \
       "moe_permute in h.0: input 0 must be f32, f16 or bf16, but is i32[3,4]")                     \
     X(syn_moe_permute(c, F(3, 4), F(5), 2), "input 1 must be i32, but is f32[5]")                  \

@@ -398,6 +398,22 @@ static void route_grad(half_call *c) {
     const syn_tensor in[3] = {x, experts, number(c, SYN_F32, SHAPE(rows, 2), -3, 3)};
     build(c, SYN_OP_ROUTE_GRAD, in, 3, attr, 6);
 }
+static void attention_merge(half_call *c) {
+    const int64_t t = ref_int(1, 4), n = ref_int(0, t), columns = width();
+    const int64_t depth = columns < 400 ? columns : 400;
+    syn_tensor out = dense(c, number(c, SYN_F32, SHAPE(1, t, 2, depth), -3, 3)),
+               log_sum = dense(c, number(c, SYN_F32, SHAPE(1, 2, t), -9, 9));
+    const syn_tensor part = SOME(1, n, 2, depth);
+    syn_attention_merge(c->ctx, &out, &log_sum, part, number(c, SYN_F32, SHAPE(1, 2, n), -9, 9),
+                        ref_int(0, t - n));
+    give(c, out);
+    give(c, log_sum);
+}
+static void zigzag(half_call *c) {
+    const int64_t n = ref_int(1, 3), rows = ref_int(0, 3);
+    give(c, syn_zigzag_split(c->ctx, SOME(2, 2 * n * rows, 3), 1, n));
+    give(c, syn_zigzag_join(c->ctx, c->out[0], 1));
+}
 static void moe_permute(half_call *c) {
     const int64_t rows = ref_int(1, 9), columns = width();
     const syn_tensor x = SOME(rows, columns < 400 ? columns : 400);
@@ -473,6 +489,8 @@ static const half_case half_cases[] = {
     CASE(attention_grad_parts),
     CASE(route),
     CASE(route_grad),
+    CASE(attention_merge),
+    CASE(zigzag),
     CASE(moe_permute),
     CASE(moe_unpermute),
     CASE(grouped_linear),

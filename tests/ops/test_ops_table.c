@@ -161,6 +161,13 @@ static syn_tensor integers(syn_ctx *c, const int32_t *values, int64_t n) {
 #define INTEGERS(...) \
     integers(c, (const int32_t[]){__VA_ARGS__}, (int64_t)COUNT(((const int32_t[]){__VA_ARGS__})))
 
+/* Two of four queries. */
+static syn_tensor merged(syn_ctx *c) {
+    syn_tensor out = F(1, 4, 2, 3), log_sum = F(1, 2, 4);
+    syn_attention_merge(c, &out, &log_sum, F(1, 2, 2, 3), F(1, 2, 2), 1);
+    return out;
+}
+
 static const syn_tensor none = {0};
 static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
 
@@ -277,7 +284,13 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
       syn_reduce_scatter_coalesced(c, (const syn_tensor[]){F(2, 3), F(4)}, 2, SYN_REDUCE_SUM, 3,   \
                                    g),                                                             \
       "f32[3]", 0, 40, 12, 4 * 12)                                                                 \
-    X(ALL_GATHER_COALESCED, gathered(c, F(2, 3), F(4), F(3), g), "f32[4]", 0, 12, 40, 12)
+    X(ALL_GATHER_COALESCED, gathered(c, F(2, 3), F(4), F(3), g), "f32[4]", 0, 12, 40, 12)          \
+    X(ATTENTION_MERGE, merged(c), "f32[1,4,2,3]", 3 * 12, 4 * (12 + 4) + 48 + 16, 4 * (12 + 4), 0) \
+    X(ZIGZAG_JOIN, syn_zigzag_join(c, F(2, 4, 3), 0), "f32[8,3]", 0, 96, 96, 0)                    \
+    X(ZIGZAG_SPLIT, syn_zigzag_split(c, F(8, 3), 0, 2), "f32[2,4,3]", 0, 96, 96, 0)                \
+    X(CONTEXT_ATTENTION,                                                                           \
+      syn_context_attention(c, F(1, 2, 4, 3), F(1, 2, 4, 3), F(1, 2, 4, 3), 0.5, false, 0, g),     \
+      "f32[1,4,2,3]", 0, 0, 0, 0)
 
 static const struct entry {
     syn_op op;
@@ -348,7 +361,8 @@ static void test_rows_are_whole(void) {
 static const char *const numeric[] = {
     "test_ops_pointwise", "test_ops_layer", "test_ops_attention",  "test_attention_grad",
     "test_ops_select",    "test_ops_comm",  "test_views",          "test_ops_gradients",
-    "test_ops_training",  "test_ops_half",  "test_ops_half_types", "test_ops_experts"};
+    "test_ops_training",  "test_ops_half",  "test_ops_half_types", "test_ops_experts",
+    "test_ops_context"};
 
 /* Runs such a program and marks the ops that it compared. Returns false if the program fails. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
@@ -496,12 +510,13 @@ static void test_groups_of_rows(void) {
         const syn_comm_kind kind = syn_op_table[op].comm;
         const bool collective =
             kind != SYN_COMM_NONE && kind != SYN_COMM_SEND && kind != SYN_COMM_RECV;
-        const bool has = collective || op == SYN_OP_TP_ENTER || op == SYN_OP_CUT_TOKENS;
+        const bool has = collective || op == SYN_OP_TP_ENTER || op == SYN_OP_CUT_TOKENS ||
+                         op == SYN_OP_CONTEXT_ATTENTION;
         CHECK_MSG(syn_ctx_group(meta, node) == (has ? w.group : NULL), "%s", syn_op_table[op].name);
         CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
         seen += has;
     }
-    CHECK_INT(seen, 13);
+    CHECK_INT(seen, 14);
     CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);
@@ -539,7 +554,9 @@ static void test_nothing_happens_after_a_failure(void) {
 static void test_out_of_memory(void) {
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < ENTRIES; i++) {
-            if (device == 0 && (syn_op_table[entries[i].op].flags & SYN_OPF_COMM))
+            const syn_op op = entries[i].op;
+            if (device == 0 &&
+                ((syn_op_table[op].flags & SYN_OPF_COMM) || op == SYN_OP_CONTEXT_ATTENTION))
                 continue; /* skips communication, because there is no communicator */
             bool done = false;
             for (uint64_t n = 0; !done; n++) {
@@ -549,7 +566,7 @@ static void test_out_of_memory(void) {
                 syn_ctx *ctx =
                     ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, device ? w.comm : NULL);
                 syn_memory_fail_after(n);
-                perform(ctx, entries[i].op, w.group, 0);
+                perform(ctx, op, w.group, 0);
                 syn_memory_fail_after(SYN_MEMORY_NEVER);
                 done = syn_ctx_status(ctx) == SYN_OK;
                 if (!done) CHECK_INT(syn_ctx_status(ctx), SYN_E_NOMEM);

@@ -1,7 +1,8 @@
-"""Counts and bytes of collectives of 200 random layouts of a training step (tensor, sequence,
-pipeline and data parallelism, all schedules, ZeRO 0 to 3), and of 60 layouts with experts, compared
-with an independent program, expect2.py, whose formulas equal Megatron-LM's and torchtitan's. synth
-traces four of five layouts, and pretrain the fifth. Three differences are intended: the loss is one
+"""Counts and bytes of communication of 200 random layouts of a training step (tensor, sequence,
+pipeline and data parallelism, all schedules, ZeRO 0 to 3), of 120 layouts that also have context
+parallelism, and of 60 layouts with experts, compared with an independent program, expect2.py, whose
+formulas equal Megatron-LM's and torchtitan's. synth traces four of five layouts, and pretrain the
+fifth. Three differences are intended: the loss is one
 f32 per step; with ZeRO, parameters are in more than one bucket; and gradients that are summed at
 the end of a step are scattered there, once."""
 import collections
@@ -18,26 +19,31 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish, skip  # noqa: E402
 from pretrain_runs import Runs  # noqa: E402
 
-LAYOUTS, SPARSE, TOKENS, VOCAB, POSITIONS = 200, 60, 32, 512, 32
+LAYOUTS, CONTEXT, SPARSE, TOKENS, VOCAB, POSITIONS = 200, 120, 60, 32, 512, 32
 TOOLS = os.environ.get("SYN_SHARED_TOOLS", "")
-Layout = collections.namedtuple("Layout", "tp pp dp zero sp m layers h schedule vp no_reshard bf16")
+Layout = collections.namedtuple(
+    "Layout", "tp pp dp zero sp m layers h schedule vp no_reshard bf16 cp comm")
 
 
-def choose(dice):
-    """Returns a random layout of up to 16 ranks."""
+def choose(dice, context=False):
+    """Returns a random layout of up to 16 ranks, or 32 with context parallelism."""
+    cp, comm = 1, "p2p"
     while True:
         tp, pp, dp = dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 2, 4)), dice.choice((1, 2, 2, 4))
-        if tp * pp * dp <= 16:
+        if context:
+            cp, comm = dice.choice((2, 2, 4)), dice.choice(("p2p", "all_gather", "a2a"))
+        if tp * pp * dp * cp <= (32 if context else 16) and (comm != "a2a" or tp * cp <= 4):
             break
     layers = dice.choice((4, 8))
     schedule = dice.choice(("1f1b", "gpipe", "zb-h1", "interleaved")) if pp > 1 else "1f1b"
     if schedule == "interleaved" and layers // pp < 2:
         schedule = "1f1b"
-    zero = dice.choice((0, 1, 2, 3)) if dp > 1 else 0
+    zero = dice.choice((0, 1, 2, 3)) if dp * cp > 1 else 0
     return Layout(tp, pp, dp, zero, tp > 1 and dice.random() < .5,
                   dice.choice((1, 2, 4, 8)) if pp == 1 else dice.choice((4, 8)), layers,
                   dice.choice((64, 128)), schedule, 2 if schedule == "interleaved" else 1,
-                  zero == 3 and pp == 1 and dice.random() < .3, dp > 1 and dice.random() < .3)
+                  zero == 3 and pp == 1 and dice.random() < .3, dp * cp > 1 and dice.random() < .3,
+                  cp, comm)
 
 
 def options(x):
@@ -46,9 +52,10 @@ def options(x):
     both += ["--sp"] if x.sp else []
     both += ["--vp", "2"] if x.vp == 2 else []
     both += ["--zero", str(x.zero)] if x.zero else []
-    ours = [*both, "--num-gpus", str(x.tp * x.pp * x.dp)]
+    both += ["--cp", str(x.cp), "--cp-comm", x.comm] if x.cp > 1 else []
+    ours = [*both, "--num-gpus", str(x.tp * x.pp * x.dp * x.cp)]
     ours += ["--schedule", x.schedule] if x.pp > 1 else []
-    ours += ["--buckets", "none"] if x.dp > 1 and x.zero < 3 else []
+    ours += ["--buckets", "none"] if x.dp * x.cp > 1 and x.zero < 3 else []
     ours += ["--no-reshard"] if x.no_reshard and x.pp == 1 else []
     ours += ["--reduce-dtype", "bf16"] if x.bf16 else []
     theirs = [*both, "--dp", str(x.dp), "--micro-batch", "2", "--global-batch", str(2 * x.m * x.dp),
@@ -77,9 +84,9 @@ def scattered_late(x, stage, once):
     return (x.m - 1) * (2 if x.bf16 else 4) * elems
 
 
-def traced(runs, rank):
-    """Returns bytes and counts of rank's collectives by kind and number of ranks. The bytes are
-    those of the whole buffer."""
+def traced(runs, rank, cp=1):
+    """Returns bytes and counts of rank's collectives by kind and number of ranks, and of its
+    messages to ranks of its cp group. The bytes are those of the whole buffer."""
     path = runs.path("graph.json")
     subprocess.run([os.path.join(BUILD, "syntorch"), "export", "--input",
                     runs.path(f"out/trace.{rank}.et"), "--output", path], check=True)
@@ -89,9 +96,12 @@ def traced(runs, rank):
     total, n = collections.Counter(), collections.Counter()
     for op in graph["nodes"]:
         loss = op.get("comm_bytes") == 4 and op["phase"] == "forward"
-        if not op.get("group_name") or loss:
+        if op.get("comm") == "send" and op["scope"] != "pipeline":
+            key = "send", cp
+        elif not op.get("group_name") or loss:
             continue
-        key = op["comm"], ranks[op["group_name"]]
+        else:
+            key = op["comm"], ranks[op["group_name"]]
         total[key] += op["comm_bytes"] * (key[1] if op["comm"] == "all_gather" else 1)
         n[key] += 1
     return total, n
@@ -118,13 +128,18 @@ def stages_of(theirs):
     return json.loads(done.stdout)
 
 
+# How many calls share the bytes of one that expect2.py counts: keys and values, also queries and
+# results.
+CALLS = {"send": 1, "all_gather": 2, "reduce_scatter": 2, "all_to_all": 4}
+
+
 def wanted(stage, size):
     """Returns bytes and counts as `traced` does. size: the ranks of each kind of group."""
     want, counts = collections.Counter(), collections.Counter()
     for group, kind, what, count, each in stage["collectives"]:
         if what != "loss_and_tokens":
             want[kind, size[group]] += count * each
-            counts[kind, size[group]] += count
+            counts[kind, size[group]] += count * (CALLS[kind] if group == "cp" else 1)
     return want, counts
 
 
@@ -146,13 +161,15 @@ def compare(runs, x, program):
     done = trace(runs, x, program, ours)
     if not check(done.returncode == 0, f"{x}: {done.stderr}"):
         return
-    size = {"tp": x.tp, "dp_cp": x.dp, "embedding": 2, "model": x.tp * x.pp,
-            "world": x.tp * x.pp * x.dp}
+    size = {"tp": x.tp, "cp": x.cp, "dp_cp": x.dp * x.cp, "embedding": 2, "model": x.tp * x.pp,
+            "world": x.tp * x.pp * x.dp * x.cp}
     for i, stage in enumerate(stages_of(theirs)):
         want = wanted(stage, size)
-        if x.dp > 1 and x.zero >= 2:
-            want[0]["reduce_scatter", x.dp] -= scattered_late(x, i, once)
-        same(f"{x}, stage {i}", traced(runs, i * x.tp * x.dp), want, x, x.vp - 1)
+        if x.zero >= 2:
+            want[0]["reduce_scatter", x.dp * x.cp] -= scattered_late(x, i, once)
+        # the rank of the stage whose index in its cp group is i modulo cp
+        rank = i * x.tp * x.dp * x.cp + i % x.cp * x.tp
+        same(f"{x}, stage {i}", traced(runs, rank, x.cp), want, x, x.vp - 1)
 
 
 Sparse = collections.namedtuple("Sparse", "tp pp dp ep zero m layers h experts k latent dense")
@@ -242,6 +259,8 @@ def main():
         runs = Runs(folder)
         for i in range(LAYOUTS):
             compare(runs, choose(dice), "pretrain" if i % 5 == 0 else "synth")
+        for i in range(CONTEXT):
+            compare(runs, choose(dice, context=True), "pretrain" if i % 5 == 0 else "synth")
         for _ in range(SPARSE):
             compare_sparse(runs, choose_sparse(dice))
     finish()

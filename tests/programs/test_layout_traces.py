@@ -35,6 +35,12 @@ SETS = [
     ("bert8", f"--num-gpus 4 --pp 4 --schedule zb-h1 {M} 4 --activation-recompute full"),
     ("gpt8", f"--num-gpus 4 --pp 4 --layout Et|||t*7L --schedule 1f1b {M} 4"),
     ("gpt8", "--num-gpus 4 --tp 2 --pp 2 --schedule 1f1b"),
+    ("llama8", f"--num-gpus 8 --cp 4 --pp 2 --zero 1 {M} 4"),
+    ("llama8", f"--num-gpus 8 --tp 2 --cp 2 --pp 2 --sp --schedule zb-h1 {M} 4"),
+    ("llama8", f"--num-gpus 8 --cp 4 --cp-comm all_gather --zero 3 {M} 2"),
+    ("llama8", f"--num-gpus 4 --cp 2 --cp-comm a2a --activation-recompute op {M} 2"),
+    ("llama8", f"--num-gpus 8 --cp 8 --cp-comm a2a+p2p --cp-a2a 2 {M} 2"),
+    ("llama8", f"--num-gpus 4 --cp 4 --activation-recompute full {M} 2"),
 ]
 
 

@@ -3,8 +3,8 @@ transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transfor
 (tests/reference/llama.json, neox.json, moe.json, dense.json and variants.json)."""
 from inference_runs import *  # noqa: F403
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential",
-            "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "phi3", "olmo2", "granite",
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential", "mixtral", "qwen2_moe",
+            "qwen3_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "phi3", "olmo2", "granite",
             "smollm3", "gemma2", "gemma3_text")
 
 

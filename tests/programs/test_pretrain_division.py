@@ -118,20 +118,24 @@ def groups(runs):
         return
     for order in ("tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp", "pp-dp-tp",
                   "tp-cp-ep-pp-dp"):
-        for tp, dp, pp in ((2, 2, 2), (2, 1, 4), (4, 3, 2)):
-            folder = traced(runs, "groups", "--num-gpus", str(tp * dp * pp), "--tp", str(tp),
-                            "--pp", str(pp), "--rank-order", order)
+        for tp, dp, pp, cp in ((2, 2, 2, 1), (2, 1, 4, 1), (4, 3, 2, 1), (2, 2, 2, 2),
+                               (1, 2, 2, 4)):
+            if cp > 1 and order == "tp-cp-ep-pp-dp":  # cp is not beside dp
+                continue
+            folder = traced(runs, "groups", "--num-gpus", str(tp * dp * pp * cp), "--tp", str(tp),
+                            "--pp", str(pp), "--cp", str(cp), "--rank-order", order, "--dropout",
+                            "0")
             with open(os.path.join(folder, "trace.0_kineto.json"), encoding="utf-8") as f:
                 opened = json.load(f)["distributedInfo"]["pg_config"]
-            full = order if "cp" in order else order.replace("tp", "tp-cp-ep")
+            full = order if "cp" in order else order.replace("dp", "cp-ep-dp")
             want = json.loads(subprocess.run(
                 [sys.executable, os.path.join(tools, "expect2.py"), "--groups", "--tp", str(tp),
-                 "--dp", str(dp), "--pp", str(pp), "--rank-order", full],
+                 "--dp", str(dp), "--pp", str(pp), "--cp", str(cp), "--rank-order", full],
                 check=True, capture_output=True).stdout)
-            for axis in ("tp", "dp", "pp"):
+            for axis in ("tp", "dp_cp", "cp", "pp") if cp > 1 else ("tp", "dp", "pp"):
                 got = sorted(g["ranks"] for g in opened if g["pg_desc"].startswith(axis))
                 check(got == sorted(g for g in want[axis] if len(g) > 1),
-                      f"{order}, tp {tp}, dp {dp}, pp {pp}: {axis}: {got}")
+                      f"{order}, tp {tp}, dp {dp}, pp {pp}, cp {cp}: {axis}: {got}")
 
 
 with tempfile.TemporaryDirectory() as work:

@@ -34,6 +34,10 @@ LAYOUTS = [
     ("llama4", "--tp 2 --pp 4 --dp 2 --layout Et|ttt||L --global-batch 8"),
     ("gpt4", "--pp 2 --dp 4 --zero 3 --hsdp 2 --global-batch 16"),
     ("bert", ""),
+    ("gpt4", "--tp 2 --cp 2 --pp 2 --dp 2 --sp --zero 1 --global-batch 8 --dropout 0"),
+    ("llama4", "--cp 8 --cp-comm all_gather --pp 2 --dp 2 --global-batch 4 --rank-order dp-tp-pp"),
+    ("llama4", "--cp 4 --cp-comm a2a+p2p --cp-a2a 2 --dp 3 --zero 3"),
+    ("gpt4", "--cp 4 --cp-comm a2a --dp 3 --global-batch 6 --dropout 0"),
 ]
 
 
@@ -57,6 +61,14 @@ def fewer_layers():
     synth("--model-config", "llama4.json", "--layers", "2", "--out", "cut", *shape)
     check(all(filecmp.cmp(f"two/set.{r}.et", f"cut.{r}.et", shallow=False) for r in range(4)),
           "--layers 2 is not the model with two layers")
+
+
+def longer():
+    """With rotary embeddings, samples may have more tokens than the model has positions."""
+    long = synth(*"--model llama-3-8b --layers 1 --max-seq-length 131072 --dry-run --json".split())
+    check(long.returncode == 0 and json.loads(long.stdout)["max_seq_length"] == 131072, long.stderr)
+    done = synth(*"--model gpt2 --max-seq-length 2048 --dry-run".split())
+    check(done.returncode == 1 and "exceeds the 1024 positions of gpt2" in done.stderr, done.stderr)
 
 
 def does_not_fit():
@@ -417,6 +429,7 @@ def main():
         with open(f"{name}.json", "w", encoding="utf-8") as f:
             json.dump(config, f)
     fewer_layers()
+    longer()
     does_not_fit()
     as_recorded()
     stamped_later()

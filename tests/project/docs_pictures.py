@@ -25,7 +25,8 @@ DRAWN = {
         "pipeline_gantt.svg", "pipeline_stages.svg")},
     **{f"cluster_{name}.svg": ("docs/clusters.md", f"run/{source}.svg") for name, source in (
         ("times", "gpt3"), ("traffic", "traffic"), *((same, same) for same in (
-            "data", "tensor", "sequence", "1f1b", "interleaved", "zero")))},
+            "data", "tensor", "sequence", "1f1b", "interleaved", "zero")),
+        ("context", "gathered"))},
 }
 # Screenshot of an HTML report: page, file, width and height in pixels, URL fragment, pressed keys.
 SCREENSHOTS = {

@@ -241,6 +241,55 @@ static void experts_have_groups(void) {
     close_world(&w);
 }
 
+/* tp 2, cp 2, dp 2, pp 2 as in Megatron-LM, where cp varies faster than dp. Then rings of groups
+   that exchange heads, and experts, which are divided among tp, cp and dp neighbours. */
+static void context_has_groups(void) {
+    static const int32_t dp_cp[4][4] = {
+        {0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}};
+    static const int32_t cp[8][2] = {{0, 2},  {1, 3},  {4, 6},   {5, 7},
+                                     {8, 10}, {9, 11}, {12, 14}, {13, 15}};
+    struct world w;
+    char name[24];
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .cp = 2, .pp = 2}));
+    for (int32_t r = 0; r < 16; r++) { /* after 8 tp, 4 dp_cp, 8 pp and 4 model groups */
+        const syn_mesh *m = &w.mesh[r];
+        const int all = r / 8 * 2 + r % 2, own = r / 4 * 2 + r % 2;
+        snprintf(name, sizeof name, "dp_cp%d", all);
+        CHECK(group_is(m->group[SYN_AXIS_DP], 9 + (uint32_t)all, name, dp_cp[all], 4));
+        snprintf(name, sizeof name, "cp%d", own);
+        CHECK(group_is(m->cp, 25 + (uint32_t)own, name, cp[own], 2));
+        CHECK(m->cp_p2p == m->cp && !m->cp_a2a);
+        CHECK(m->size[SYN_AXIS_DP] == 4 && m->index[SYN_AXIS_DP] == r / 2 % 4);
+    }
+    close_world(&w);
+    const syn_plan both = {.ranks = 16, .tp = 2, .cp = 4, .cp_comm = SYN_CP_A2A_P2P, .cp_a2a = 2};
+    syn_plan whole = both;
+    syn_error err = {0};
+    CHECK_OK(syn_plan_complete(&whole, &err), err);
+    CHECK(open_world(&w, 16, &both));
+    for (int32_t r = 0; r < 16; r++) { /* after 8 tp, 2 dp_cp and 4 cp groups */
+        const syn_mesh *m = &w.mesh[r];
+        const int32_t ring[2] = {r / 8 * 8 + r % 4, r / 8 * 8 + r % 4 + 4};
+        const int all = r / 8 * 2 + r % 2, own = r / 4 * 2 + r % 2, outer = r / 8 * 4 + r % 4;
+        snprintf(name, sizeof name, "cp%d", all);
+        CHECK(m->cp->id == 11 + (uint32_t)all && strcmp(m->cp->name, name) == 0 &&
+              m->cp->size == 4);
+        snprintf(name, sizeof name, "cp_a2a%d", own);
+        CHECK(group_is(m->cp_a2a, 15 + (uint32_t)own, name, cp[own], 2));
+        snprintf(name, sizeof name, "cp_p2p%d", outer);
+        CHECK(group_is(m->cp_p2p, 23 + (uint32_t)outer, name, ring, 2));
+        CHECK(syn_plan_ring(&whole) == 2 && syn_plan_ring_index(&whole, r) == r / 4 % 2);
+    }
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .cp = 2, .ep = 4, .etp = 1}));
+    CHECK(w.mesh[5].ep->size == 4 && w.mesh[5].ep->ranks[0] == 4 && w.mesh[5].edp->size == 2);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.cp = 8, .cp_comm = SYN_CP_A2A, .zero = 1}));
+    CHECK(w.mesh[5].cp_a2a == w.mesh[5].cp && !w.mesh[5].cp_p2p);
+    CHECK(w.mesh[5].world == w.mesh[5].group[SYN_AXIS_DP] && w.mesh[5].world != w.mesh[5].cp);
+    close_world(&w);
+}
+
 static void shapes_that_are_refused(void) {
     static const syn_axis twice[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_TP};
     static const syn_axis apart[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP};
@@ -258,7 +307,19 @@ static void shapes_that_are_refused(void) {
         {{.tp = -8}, "tp must be at least 1, not -8"},
         {{.dp = -4}, "dp must be at least 1, not -4"},
         {{.tp = 8, .kv = 3}, "kv 3 does not divide tp 8"},
-        {{.cp = 2}, "context parallelism (cp) is not supported"},
+        {{.tp = 2, .cp = 3}, "8 ranks are not a multiple of tp 2 x cp 3"},
+        {{.cp = 2, .dp = 2}, "tp 1 x cp 2 x dp 2 x pp 1 is 4 ranks, not 8"},
+        {{.cp = -2}, "cp must be at least 1, not -2"},
+        {{.cp_comm = SYN_CP_A2A}, "needs at least 2 ranks that share a sequence (cp), not 1"},
+        {{.cp = 4, .cp_a2a = 2}, "groups of 2 ranks (cp_a2a) need cp_comm a2a+p2p, not p2p"},
+        {{.cp = 8, .cp_comm = SYN_CP_A2A_P2P, .cp_a2a = 3},
+         "a divisor of cp 8 from 2 to half of it, not 3"},
+        {{.cp = 8, .cp_comm = SYN_CP_A2A_P2P, .cp_a2a = 8},
+         "a divisor of cp 8 from 2 to half of it, not 8"},
+        {{.cp = 2, .ep = 3}, "tp 1 x cp 2 x dp 4 = 8 ranks are not a multiple of etp 1 x ep 3 = 3"},
+        {{.cp = 2, .zero = 3, .hsdp = 3},
+         "groups of 3 ranks (hsdp) do not divide the 8 data-parallel ranks (dp x cp)"},
+        {{.tp = INT32_MAX, .cp = INT32_MAX}, "exceeds 2147483647 ranks"},
         {{.ep = 3}, "tp 1 x dp 8 = 8 ranks are not a multiple of etp 1 x ep 3 = 3"},
         {{.tp = 2, .ep = 8, .etp = 2},
          "tp 2 x dp 4 = 8 ranks are not a multiple of etp 2 x ep 8 = 16"},
@@ -300,6 +361,7 @@ static const test_case cases[] = {
     {"ids_count_from_one", ids_count_from_one},
     {"groups_of_several_axes", groups_of_several_axes},
     {"experts_have_groups", experts_have_groups},
+    {"context_has_groups", context_has_groups},
     {"shapes_that_are_refused", shapes_that_are_refused},
 };
 

@@ -127,6 +127,8 @@ def errors():
     with open("t.json", encoding="utf-8") as f:
         text = f.read()
     for was, now, message in [('"tp","stringVal":"2"', '"tp","stringVal":"3"', "do not make 2"),
+                              ('"tp","stringVal":"2"', '"cp","stringVal":"2"',
+                               "has no context parallelism (cp 2)"),
                               ("predicted_ns", "guessed_ns", "needs times")]:
         changed = re.sub(r"\s+", "", text).replace(was, now)
         if "ns" in was:

@@ -67,6 +67,11 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "expert parallelism (--ep, --etp) is only for training; --tp divides each "
                         "expert");
+    if (args->parallel.cp > 1)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "context parallelism (--cp %lld) is only for training; --sp divides the "
+                        "tokens of prompts between the layers",
+                        (long long)args->parallel.cp);
     SYN_TRY(parallel_plan(plan, &args->parallel, inference_ranks(args), args->tp, err));
     SYN_TRY(syn_model_plan_check(c, plan, err));
     return divide(run, err);

@@ -12,13 +12,15 @@ bool parallel_sweeps(const cli_texts *words, const char *key) {
 }
 
 /* Reads the order's axes, separated by "-" or ",", and finds the entry of `orders` with the same
-   axes. cp and ep are allowed and ignored, because they have one rank. */
-static syn_status find_order(const syn_axis **out, const char *text, syn_error *err) {
+   axes. cp and ep are parts of the axis of dp. They may be omitted, but if there is more than one
+   cp rank, cp must come before dp, with at most ep between them. */
+static syn_status find_order(const syn_axis **out, const char *text, int64_t cp, syn_error *err) {
     static const char *const names[] = {"tp", "dp", "pp", "cp", "ep"};
-    enum { NAMES = sizeof names / sizeof *names };
+    enum { DP = SYN_AXIS_DP, CP = SYN_AXES, EP, NAMES };
     syn_axis axes[SYN_AXES] = {SYN_AXIS_TP};
     bool seen[NAMES] = {false};
     int n = 0;
+    size_t last = NAMES, before_dp = NAMES; /* the last axis but ep, and that before dp */
     for (const char *at = text;; at++) {
         const size_t bytes = strcspn(at, "-,");
         size_t i = 0;
@@ -30,6 +32,8 @@ static syn_status find_order(const syn_axis **out, const char *text, syn_error *
         if (seen[i])
             return SYN_FAIL(err, SYN_E_INVALID, "rank order '%.100s' has %s twice", text, names[i]);
         seen[i] = true;
+        if (i == DP) before_dp = last;
+        if (i != EP) last = i;
         if (i < SYN_AXES) axes[n++] = (syn_axis)i;
         at += bytes;
         if (*at == '\0') break;
@@ -39,6 +43,10 @@ static syn_status find_order(const syn_axis **out, const char *text, syn_error *
             return SYN_FAIL(err, SYN_E_INVALID,
                             "rank order '%.100s' lacks %s: it must have tp, dp and pp", text,
                             names[i]);
+    if (cp > 1 && seen[CP] && before_dp != CP)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "rank order '%.100s': cp must come directly before dp with --cp %lld", text,
+                        (long long)cp);
     *out = syn_plan_order(syn_plan_order_text(&(syn_plan){.order = axes}));
     return SYN_OK;
 }
@@ -61,13 +69,15 @@ syn_status parallel_plan(syn_plan *plan, const parallel_options *o, int64_t rank
                        .vp = (int32_t)o->vp,
                        .microbatch_group = (int32_t)o->microbatch_group,
                        .cp = (int32_t)o->cp,
+                       .cp_comm = (syn_cp_comm)(o->cp > 1 ? o->cp_comm : 0),
+                       .cp_a2a = (int32_t)(o->cp > 1 ? o->cp_a2a : 0),
                        .ep = (int32_t)o->ep,
                        .etp = (int32_t)o->etp,
                        .zero = (int32_t)o->zero,
                        .hsdp = (int32_t)o->hsdp,
                        .sp = o->sp,
                        .schedule = o->schedule < 0 ? usual : (syn_schedule)o->schedule};
-    if (o->pp > 1) prepare_messages();
-    if (o->rank_order) SYN_TRY(find_order(&plan->order, o->rank_order, err));
+    if (o->pp > 1 || o->cp > 1) prepare_messages();
+    if (o->rank_order) SYN_TRY(find_order(&plan->order, o->rank_order, o->cp, err));
     return syn_plan_complete(plan, err);
 }

@@ -7,14 +7,15 @@
 
 /* Degrees of parallelism; 0: not given. */
 typedef struct parallel_options {
-    int64_t pp, vp, microbatch_group, cp, ep, etp, zero, hsdp;
+    int64_t pp, vp, microbatch_group, cp, cp_a2a, ep, etp, zero, hsdp;
     int schedule;           /* syn_schedule; -1: interleaved with vp, otherwise 1F1B */
+    int cp_comm;            /* syn_cp_comm */
     const char *rank_order; /* such as "tp-dp-pp"; NULL: not given */
     bool sp;
 } parallel_options;
 
-/* These options are not in --help, because they are refused: no model implements cp, and inference
-   has neither gradients (ZERO_OPTION) nor expert parallelism (EXPERT_OPTIONS). */
+/* These options are not in --help, because they are refused: inference has no gradients
+   (ZERO_OPTION), and neither context (CP_OPTION) nor expert parallelism (EXPERT_OPTIONS). */
 #define ZERO_OPTION(o) \
     { "zero", CLI_INT, &(o).zero, "N", NULL, 0, 3 }
 #define CP_OPTION(o) \

@@ -38,11 +38,34 @@
          "save gathered activations for backward instead of gathering them again",                 \
          0,                                                                                        \
          0},                                                                                       \
+        {"cp",                                                                                     \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.cp,                                                              \
+         "N",                                                                                      \
+         "context parallelism: N ranks share the tokens of each sequence [1]",                     \
+         1,                                                                                        \
+         65536},                                                                                   \
+        {"cp_comm",                                                                                \
+         CLI_CHOICE,                                                                               \
+         &pretrain_given.parallel.cp_comm,                                                         \
+         "p2p|all_gather|a2a|a2a+p2p",                                                             \
+         "how these ranks get each other's keys and values: messages around a ring, all-gathers, " \
+         "all-to-alls of heads, or all-to-alls in groups and a ring of groups",                    \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"cp_a2a",                                                                                 \
+         CLI_INT,                                                                                  \
+         &pretrain_given.parallel.cp_a2a,                                                          \
+         "N",                                                                                      \
+         "a2a+p2p: number of neighbouring ranks that exchange heads",                              \
+         1,                                                                                        \
+         65536},                                                                                   \
         {"ep",                                                                                     \
          CLI_INT,                                                                                  \
          &pretrain_given.parallel.ep,                                                              \
          "N",                                                                                      \
-         "expert parallelism: N of the tp x dp ranks of a stage share the experts of a layer [1]", \
+         "expert parallelism: N of the tp x cp x dp ranks of a stage share the experts of each "   \
+         "layer [1]",                                                                              \
          1,                                                                                        \
          65536},                                                                                   \
         {"etp",                                                                                    \

@@ -85,6 +85,10 @@ static syn_status check_model(pretrain *run, syn_error *err) {
                         "of experts is not saved");
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     SYN_TRY(pretrain_divide(run, err));
+    if (pretrain_mtp(run) > 0 && plan->cp > 1)
+        return SYN_FAIL(
+            err, SYN_E_UNSUPPORTED,
+            "multi-token prediction (--mtp, m in --layout) cannot be combined with --cp");
     if (pretrain_mtp(run) > 0) run->config.mtp = pretrain_mtp(run); /* of a saved model */
     return SYN_OK;
 }
@@ -92,21 +96,60 @@ static syn_status check_model(pretrain *run, syn_error *err) {
 /* The default length of synth. */
 enum { SYNTH_TOKENS = 8192 };
 
-static syn_status check_length(const pretrain *run, syn_error *err) {
+/* Context parallelism cuts each sample into 2 cp pieces, and sequence parallelism a rank's tokens
+   into tp parts. */
+static syn_status check_pieces(const pretrain *run, syn_error *err) {
+    const syn_plan *plan = &run->launch.parallel;
+    const int64_t tokens = run->args->max_seq_length, parts = plan->sp ? plan->tp : 1;
+    const int64_t pieces = plan->cp > 1 ? 2 * plan->cp * parts : parts;
+    if (tokens % pieces == 0) return SYN_OK;
+    if (plan->cp == 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "with --sp, --max-seq-length must be a multiple of --tp: %lld is not one "
+                        "of %d",
+                        (long long)tokens, plan->tp);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "with --cp%s, --max-seq-length must be a multiple of 2 x cp%s: %lld is not one "
+                    "of %lld",
+                    plan->sp ? " and --sp" : "", plan->sp ? " x tp" : "", (long long)tokens,
+                    (long long)pieces);
+}
+
+/* What context parallelism does not support, besides what syn_model_plan_check refuses. */
+static syn_status check_context(const pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    const syn_plan *plan = &run->launch.parallel;
+    char rates[160];
+    if (plan->cp == 1) return SYN_OK;
+    pretrain_dropout_text(run, rates, sizeof rates);
+    if (pretrain_drops(run))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--cp does not support dropout, and that of %s is %s; give --dropout 0",
+                        run->config.name, rates);
+    if (args->reference)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--cp does not support --recipe reference, which masks padding");
+    if (args->recompute == SYN_RECOMPUTE_OP && plan->cp_comm != SYN_CP_A2A)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--activation-recompute op with --cp %d needs --cp-comm a2a, not %s",
+                        plan->cp, syn_cp_comm_name(plan->cp_comm));
+    return SYN_OK;
+}
+
+static syn_status check_length(pretrain *run, syn_error *err) {
     pretrain_args *args = run->args;
-    const int64_t most = syn_model_max_tokens(&run->config);
+    syn_model_config *config = &run->config;
+    /* Rotary positions have no table, so a longer context is only another configuration. */
+    if (args->out && config->rotary.theta > 0 &&
+        args->max_seq_length > syn_model_max_tokens(config))
+        config->n_positions = args->max_seq_length;
+    const int64_t most = syn_model_max_tokens(config);
     if (args->max_seq_length == 0) args->max_seq_length = most < SYNTH_TOKENS ? most : SYNTH_TOKENS;
     if (args->max_seq_length > most)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--max-seq-length %lld exceeds the %lld positions of %s",
                         (long long)args->max_seq_length, (long long)most, run->config.name);
-    const syn_plan *plan = &run->launch.parallel;
-    if (plan->sp && args->max_seq_length % plan->tp != 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "with --sp, --max-seq-length must be a multiple of --tp: %lld is not one "
-                        "of %d",
-                        (long long)args->max_seq_length, plan->tp);
-    return SYN_OK;
+    return check_pieces(run, err);
 }
 
 /* ---- Dropout ---- */
@@ -423,7 +466,8 @@ static syn_status check_reduce_dtype(const pretrain *run, syn_error *err) {
     const syn_plan *plan = &run->launch.parallel;
     char name[64];
     const bool ties = plan->pp > 1 && pretrain_tied(run, name, sizeof name);
-    if (!run->args->reduce_dtype || plan->dp > 1 || plan->sp || ties || run->args->sweep.n > 0)
+    if (!run->args->reduce_dtype || syn_plan_dp_cp(plan) > 1 || plan->sp || ties ||
+        run->args->sweep.n > 0)
         return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "--reduce-dtype has no effect, because no gradients are summed over ranks; "
@@ -442,7 +486,7 @@ static void plan_synth(pretrain *run) {
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
-    if (args->buckets >= 0 && run->launch.parallel.dp == 1 && args->sweep.n == 0)
+    if (args->buckets >= 0 && syn_plan_dp_cp(&run->launch.parallel) == 1 && args->sweep.n == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--buckets has no effect on one data-parallel rank; omit it");
     const size_t stages = (size_t)run->launch.parallel.pp;
@@ -460,6 +504,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     run->model_sum = syn_model_config_hash(&run->config, 0); /* before the tokenizer changes it */
     SYN_TRY(choose_dropout(run, err));
     SYN_TRY(check_length(run, err));
+    SYN_TRY(check_context(run, err));
     if (args->out) {
         plan_synth(run);
         return SYN_OK;
@@ -507,6 +552,9 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
                                {"--no-reshard", (uint64_t)a->no_reshard},
                                {"--reduce-dtype", (uint64_t)a->reduce_dtype},
                                {"--hsdp", (uint64_t)plan->hsdp},
+                               {"--cp", (uint64_t)plan->cp},
+                               {"--cp-comm", (uint64_t)plan->cp_comm},
+                               {"--cp-a2a", (uint64_t)plan->cp_a2a},
                                {"--ep", (uint64_t)plan->ep},
                                {"--etp", (uint64_t)plan->etp},
                                {"--sp-keep", (uint64_t)a->sp_keep},

@@ -104,7 +104,6 @@ const cli_option pretrain_options[] = {
     {"global_batch", CLI_INT, &pretrain_given.global_batch, "N",
      "samples per step, instead of --gradient-accumulation-steps", 1, 1e9},
     DIVISION_OPTIONS,
-    CP_OPTION(pretrain_given.parallel),
     CLI_GROUP("Device, precision and prediction"),
     {"device", CLI_TEXT, &pretrain_given.device, LAUNCH_DEVICES,
      "where to run; meta computes nothing: it predicts a step, and records it with "
@@ -168,6 +167,9 @@ int pretrain_check_division(const pretrain *run, int argc, char **argv) {
          {"sp"},
          "has no effect without --tp; give that, too, or omit it"},
         {!a->parallel.sp, {"sp-keep"}, "has no effect without --sp; give that, too, or omit it"},
+        {a->parallel.cp < 2 && !parallel_sweeps(&a->sweep, "cp"),
+         {"cp-comm", "cp-a2a"},
+         "has no effect without --cp; give that, too, or omit it"},
         {a->parallel.zero < 3 && !parallel_sweeps(&a->sweep, "zero"),
          {"no-reshard", "hsdp"},
          "has no effect without --zero 3; give that, too, or omit it"},
@@ -260,14 +262,17 @@ void pretrain_predict_alone(pretrain *run) {
 
 /* Sets the number of ranks from --dp, and the number of microbatches from --global-batch. */
 int pretrain_take_sizes(const cli_program *program, int argc, char **argv) {
-    const int64_t others =
-        pretrain_given.tp * (pretrain_given.parallel.pp > 0 ? pretrain_given.parallel.pp : 1);
+    const int64_t cp = pretrain_given.parallel.cp > 0 ? pretrain_given.parallel.cp : 1;
+    const int64_t pp = pretrain_given.parallel.pp > 0 ? pretrain_given.parallel.pp : 1;
+    const int64_t others = pretrain_given.tp * cp * pp;
+    char with_cp[32] = "";
+    if (cp > 1) snprintf(with_cp, sizeof with_cp, " x cp %lld", (long long)cp);
     const bool counted = cli_was_given(program, argc, argv, "num-gpus");
     if (pretrain_given.dp > 0 && counted && pretrain_given.num_gpus != others * pretrain_given.dp)
         return cli_fail(program, CLI_USAGE,
-                        "--num-gpus %lld contradicts tp %lld x dp %lld x pp %lld, which is %lld",
-                        (long long)pretrain_given.num_gpus, (long long)pretrain_given.tp,
-                        (long long)pretrain_given.dp, (long long)(others / pretrain_given.tp),
+                        "--num-gpus %lld contradicts tp %lld%s x dp %lld x pp %lld, which is %lld",
+                        (long long)pretrain_given.num_gpus, (long long)pretrain_given.tp, with_cp,
+                        (long long)pretrain_given.dp, (long long)pp,
                         (long long)(others * pretrain_given.dp));
     if (pretrain_given.dp > 0) pretrain_given.num_gpus = others * pretrain_given.dp;
     if (pretrain_given.num_gpus >= SYN_MAX_WORLD)

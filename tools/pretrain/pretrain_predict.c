@@ -365,9 +365,12 @@ static void put_own(const pretrain *run, syn_sink *out) {
     syn_sink_text(out, "]");
 }
 
-/* Adds the members that describe a pipeline. */
-static void put_pipeline(const pretrain *run, syn_sink *out) {
+/* Adds the members that describe context parallelism and a pipeline. */
+static void put_division(const pretrain *run, syn_sink *out) {
     const syn_plan *plan = &run->launch.parallel;
+    if (plan->cp > 1)
+        syn_sink_printf(out, ", \"cp\": %d, \"cp_comm\": \"%s\"", plan->cp,
+                        syn_cp_comm_name(plan->cp_comm));
     if (plan->pp == 1) return;
     syn_sink_printf(out, ", \"pp\": %d, \"schedule\": \"%s\", \"vp\": %d, \"layers_per_stage\": [",
                     plan->pp, syn_schedule_name(plan->schedule), plan->vp);
@@ -395,7 +398,7 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
                     syn_dtype_name(run->dtype), run->launch.ranks, (long long)a->batch_size,
                     (long long)a->max_seq_length, (long long)a->accumulation,
                     recomputes[a->recompute]);
-    put_pipeline(run, out);
+    put_division(run, out);
     put_own(run, out);
     if (a->compare) {
         syn_sink_text(out, ", \"compared\": ");

@@ -108,8 +108,8 @@ static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *sha
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
     const pretrain *run = r->run;
     const pretrain_args *args = run->args;
-    const int64_t tokens =
-        args->max_seq_length / (run->launch.parallel.sp ? run->launch.parallel.tp : 1);
+    const syn_plan *plan = &run->launch.parallel;
+    const int64_t tokens = args->max_seq_length / plan->cp / (plan->sp ? plan->tp : 1);
     const syn_pipeline_options pipeline = {
         .shape = *shape,
         .pp = r->mesh.group[SYN_AXIS_PP],
@@ -156,6 +156,10 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
     syn_model_options model = {.tp = r->mesh.group[SYN_AXIS_TP],
                                .kv = r->mesh.kv,
                                .ep = r->mesh.ep,
+                               .cp = r->mesh.cp,
+                               .cp_a2a = r->mesh.cp_a2a,
+                               .cp_p2p = r->mesh.cp_p2p,
+                               .cp_gathers = run->launch.parallel.cp_comm == SYN_CP_ALL_GATHER,
                                .whole_experts = has_experts(run),
                                .heads = syn_pretraining_heads(&run->config),
                                .fused_attention = true,
@@ -183,6 +187,7 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
     if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
         return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
     if (run->launch.parallel.zero == 3) syn_ctx_evict_params(r->ctx);
+    if (r->mesh.cp_p2p && !model.cp_gathers) SYN_TRY(syn_ctx_connect(r->ctx, r->mesh.cp_p2p, err));
     SYN_TRY(make_chunks(r, &shape, &model, err));
     SYN_TRY(make_trainer(r, &shape, err));
     r->state = (pretrain_state){.ctx = r->ctx,

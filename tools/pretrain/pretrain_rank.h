@@ -43,8 +43,13 @@ typedef struct pretrain_worker {
     bool done;      /* stop before the next step */
 } pretrain_worker;
 
+/* The number of data-parallel ranks, and the index of this one. The context-parallel ranks that
+   share samples count as one. */
 static inline int32_t pretrain_dp_size(const pretrain_worker *r) {
-    return r->mesh.size[SYN_AXIS_DP];
+    return r->run->launch.parallel.dp;
+}
+static inline int32_t pretrain_dp_index(const pretrain_worker *r) {
+    return r->mesh.index[SYN_AXIS_DP] / r->run->launch.parallel.cp;
 }
 
 /* Creates the rank's layers, trainer and buffers in r->ctx, and resumes from a checkpoint with

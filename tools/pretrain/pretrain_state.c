@@ -25,7 +25,7 @@ typedef struct option {
                     an option with is_sum 0 */
 } option;
 
-enum { OPTIONS = 26, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 27, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -97,6 +97,7 @@ static void list_options(const pretrain *run, options *o) {
     add_layout(o, "--num-gpus", a->num_gpus, false);
     add_layout(o, "--tp", a->tp, false);
     add_layout(o, "--pp", run->launch.parallel.pp, true);
+    add_layout(o, "--cp", run->launch.parallel.cp, true);
     add_layout(o, "--vp", run->launch.parallel.vp, true);
     add_division(o, run);
     const pretrain_layout own = pretrain_own_layout(run);
@@ -185,7 +186,8 @@ static void compare_layout(differences *d, pretrain_state *state) {
     const pretrain_args *a = run->args;
     const int64_t tp = saved_value(d, "--tp"), pp = saved_value(d, "--pp");
     const int64_t vp = saved_value(d, "--vp"), ranks = saved_value(d, "--num-gpus");
-    const int64_t dp = tp > 0 && pp > 0 ? ranks / tp / pp : 0;
+    const int64_t cp = saved_value(d, "--cp"), all = tp > 0 && pp > 0 ? ranks / tp / pp : 0;
+    const int64_t dp = cp > 0 ? all / cp : 0;
     const int64_t samples =
         dp * saved_value(d, "--batch-size") * saved_value(d, "--gradient-accumulation-steps");
     const int64_t now = run->launch.parallel.dp * a->batch_size * a->accumulation;
@@ -196,8 +198,8 @@ static void compare_layout(differences *d, pretrain_state *state) {
                                        .parts = (int32_t)parts,
                                        .buckets = (int32_t)saved_value(d, "state-buckets"),
                                        .division = (uint64_t)saved_value(d, "--layers-per-stage")};
-    const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * dp == ranks && ranks <= 65536 &&
-                           parts > 0 && dp % parts == 0;
+    const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * cp * dp == ranks &&
+                           ranks <= 65536 && parts > 0 && all % parts == 0;
     char what[200];
     if (!plausible) add_difference(d, "its numbers of ranks", "contradict each other");
     else if (samples != now) {
@@ -217,7 +219,7 @@ enum { UNITS = 4 }; /* ZeRO 3, whose buckets are the units of the model */
 
 pretrain_layout pretrain_own_layout(const pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
-    const bool divided = plan->zero > 0 && plan->dp > 1;
+    const bool divided = plan->zero > 0 && syn_plan_dp_cp(plan) > 1;
     return (pretrain_layout){.tp = plan->tp,
                              .pp = plan->pp,
                              .vp = plan->vp,

@@ -13,6 +13,8 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
     static const char *const keys[] = {"num_gpus",
                                        "tp",
                                        "sp",
+                                       "cp",
+                                       "cp_comm",
                                        "pp",
                                        "schedule",
                                        "vp",

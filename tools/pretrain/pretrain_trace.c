@@ -48,6 +48,7 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 static bool is_default(const pretrain *run, const syn_attribute *a) {
     const char *n = a->name;
     if (strcmp(n, "rank_order") == 0) return syn_plan_order_number(&run->launch.parallel) == 0;
+    if (strncmp(n, "cp", 2) == 0) return run->launch.parallel.cp == 1;
     if (strcmp(n, "pp") == 0 || strcmp(n, "schedule") == 0) return run->launch.parallel.pp == 1;
     return a->i64 == 1 && (strcmp(n, "accumulation") == 0 || strcmp(n, "vp") == 0);
 }
@@ -67,6 +68,10 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
         {.name = "tp", .i64 = run->launch.parallel.tp},
         {.name = "dp", .i64 = run->launch.parallel.dp},
         {.name = "pp", .i64 = run->launch.parallel.pp},
+        {.name = "cp", .i64 = run->launch.parallel.cp},
+        {.name = "cp_comm",
+         .type = SYN_VALUE_TEXT,
+         .text = syn_cp_comm_name(run->launch.parallel.cp_comm)},
         {.name = "schedule",
          .type = SYN_VALUE_TEXT,
          .text = syn_schedule_name(run->launch.parallel.schedule)},
@@ -147,6 +152,7 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw) {
     const bool llama = run->config.family == &syn_llama_family;
     if (run->config.family != &syn_gpt_family && !(core && llama))
         shape.unlike[n++] = core ? "a model other than GPT and Llama" : "a model other than GPT";
+    if (run->launch.parallel.cp > 1) shape.unlike[n++] = "context parallelism";
     if (run->launch.parallel.sp && !core) shape.unlike[n++] = "sequence parallelism";
     if (strcmp(hw->stack.name, "fsdp") == 0) { /* its runs saved or recomputed activations */
         if (run->launch.parallel.zero < 2) shape.unlike[n++] = "training without FSDP";

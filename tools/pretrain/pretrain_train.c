@@ -54,7 +54,7 @@ static int64_t step_labels(pretrain_worker *r, const pretrain_passes *p,
    the model. */
 static void weigh(pretrain_worker *r, pretrain_passes *p, const syn_batch_options *how) {
     const bool reference = r->run->args->reference;
-    const int32_t here = r->mesh.index[SYN_AXIS_DP];
+    const int32_t here = pretrain_dp_index(r);
     int64_t all = 0, own = 0;
     bool without = false; /* a rank has no labels */
     p->weight = 1;
@@ -71,14 +71,29 @@ static void weigh(pretrain_worker *r, pretrain_passes *p, const syn_batch_option
     p->weight = 1.0f / (float)(mean_of > 0 ? mean_of : 1);
 }
 
+/* Moves the two pieces of each sample that this rank has to the front. `x` has n samples of
+   `tokens` elements. */
+static void take_pieces(int32_t *x, int64_t n, int64_t tokens, const syn_group *cp) {
+    const int64_t length = tokens / 2 / cp->size;
+    const int64_t pieces[2] = {cp->index, 2 * cp->size - 1 - cp->index};
+    for (int64_t i = 0; i < 2 * n; i++)
+        memmove(x + i * length, x + i / 2 * tokens + pieces[i % 2] * length,
+                (size_t)length * sizeof *x);
+}
+
 static syn_pretraining_batch make_inputs(pretrain_worker *r, const syn_texts *texts,
                                          const syn_sampler *sampler, int64_t epoch, int64_t micro,
                                          const syn_batch_options *how, float weight) {
-    const syn_spec ids = {SYN_I32, 2, {sampler->batch, how->tokens}}, one = {SYN_F32, 0, {0}};
+    const int64_t own = how->tokens / r->run->launch.parallel.cp;
+    const syn_spec ids = {SYN_I32, 2, {sampler->batch, own}}, one = {SYN_F32, 0, {0}};
     const syn_spec floats = {SYN_F32, 2, {sampler->batch, how->tokens}};
     syn_pretraining_batch b = {.tokens = {0, 0}};
-    choose_texts(r, texts, sampler, epoch, micro, r->mesh.index[SYN_AXIS_DP]);
+    choose_texts(r, texts, sampler, epoch, micro, pretrain_dp_index(r));
     if (texts) (void)syn_batch_fill(&r->batch, texts, r->which, sampler->batch, how);
+    if (texts && r->mesh.cp) {
+        take_pieces(r->batch.ids, sampler->batch, how->tokens, r->mesh.cp);
+        take_pieces(r->batch.labels, sampler->batch, how->tokens, r->mesh.cp);
+    }
     b.tokens = syn_input(r->ctx, "tokens", &ids, r->batch.ids);
     b.targets = syn_input(r->ctx, "targets", &ids, r->batch.labels);
     if (!how->causal) b.types = syn_input(r->ctx, "types", &ids, r->batch.types);
@@ -113,7 +128,7 @@ static syn_tensor stage_of(void *arg, int chunk, int pass, syn_tensor x) {
     const int64_t micro = p->first + pass;
     syn_batch_options how = r->run->batches;
     how.epoch = p->epoch;
-    choose_texts(r, r->run->texts, &r->sampler, p->epoch, micro, r->mesh.index[SYN_AXIS_DP]);
+    choose_texts(r, r->run->texts, &r->sampler, p->epoch, micro, pretrain_dp_index(r));
     if (pretrain_drops(r->run)) set_dropout(r, r->chunks[chunk], p->epoch);
     const syn_pretraining_batch b =
         make_inputs(r, r->run->texts, &r->sampler, p->epoch, micro, &how, p->weight);

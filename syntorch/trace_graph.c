@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "syntorch/base/memory.h"
+#include "syntorch/base/number.h"
 #include "syntorch/graph/extents.h"
 #include "syntorch/hardware/hardware_private.h"
 #include "syntorch/trace.h"
@@ -198,13 +199,11 @@ static void append_text(struct writing *w, const char *text) {
 }
 
 static void append_i64(struct writing *w, int64_t value) {
-    char digits[24], *p = digits + sizeof digits - 1;
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    *p = '\0';
-    do *--p = (char)('0' + rest % 10);
-    while ((rest /= 10) != 0);
-    if (value < 0) *--p = '-';
-    append_text(w, p);
+    char text[SYN_DECIMAL_TEXT + 2], *end = text + sizeof text - 1;
+    *end = '\0';
+    char *first = syn_decimal(value < 0 ? 0 - (uint64_t)value : (uint64_t)value, end);
+    if (value < 0) *--first = '-';
+    append_text(w, first);
 }
 
 /* Converts the op's attributes, except those of type 'c' (communication), which become fields of

@@ -3,12 +3,12 @@
    alternate. Each storage is listed as a whole under the tensor that owns it, so that only one node
    writes it: for views and new in-place versions, the owner is listed. No node writes parameters
    and inputs; they exist from the start. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "export/chakra/et_walk.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/base/number.h"
 
 #define TAG (SYN__ET_STRING_LIST_VALUES << 3 | SYN__ET_WIRE_LEN) /* tag of a list element */
 
@@ -57,19 +57,21 @@ static void put_text(syn__buf *buf, const char *text, size_t bytes) {
 static syn_status put_tensor(syn__et_walk *walk, uint32_t tensor, syn_error *err) {
     const uint32_t named = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     const syn_graph_tensor *t;
-    char number[24], bytes[24];
+    char number[SYN_DECIMAL_TEXT + 2], *const end = number + sizeof number - 1, *first;
     SYN_TRY(tensor_at(walk, tensor, &t, err));
     const bool has_name = (t->flags & named) != 0 && t->name != NULL;
-    snprintf(number, sizeof number, has_name ? "t%" PRIu32 " " : "t%" PRIu32, tensor);
     const syn__str name = syn__arena_utf8(&walk->arena, syn__str_of(has_name ? t->name : ""));
     if (name.text == NULL) return SYN_FAIL_NOMEM(err, 1, "a tensor's name");
-    const size_t n = strlen(number);
+    *end = ' ';
+    first = syn_decimal(tensor, end);
+    *--first = 't';
+    const size_t n = (size_t)(end - first) + has_name;
     syn__et_put_varint(&walk->list, TAG);
     syn__et_put_varint(&walk->list, n + name.bytes);
-    syn__buf_put(&walk->list, number, n);
+    syn__buf_put(&walk->list, first, n);
     syn__buf_put(&walk->list, name.text, name.bytes);
-    snprintf(bytes, sizeof bytes, "%" PRIu64, syn_spec_bytes(&t->spec));
-    put_text(&walk->list, bytes, strlen(bytes));
+    first = syn_decimal(syn_spec_bytes(&t->spec), end);
+    put_text(&walk->list, first, (size_t)(end - first));
     return SYN_OK;
 }
 

@@ -1,13 +1,24 @@
-/* Conversion between floating-point numbers and text, independent of the locale. */
+/* Conversion between numbers and text, independent of the locale. */
 #ifndef SYNTORCH_NUMBER_H
 #define SYNTORCH_NUMBER_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#define SYN_DECIMAL_TEXT 20 /* the digits of any uint64_t */
+
+/* Writes the digits of `value` so that they end before `end`, without a NUL. Returns the position
+   of the first digit. Much faster than printf. */
+static inline char *syn_decimal(uint64_t value, char *end) {
+    do *--end = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    return end;
+}
 
 #define SYN_NUMBER_TEXT 64 /* a buffer of this many bytes always suffices */
 

@@ -16,23 +16,15 @@ void syn_sink_char(syn_sink *sink, char c) {
     syn_sink_write(sink, &c, 1);
 }
 
-/* Writes the digits of `value` so that they end at `end`. Returns the position of the first
-   digit. */
-static char *decimal(uint64_t value, char *end) {
-    do *--end = (char)('0' + value % 10);
-    while ((value /= 10) != 0);
-    return end;
-}
-
 void syn_sink_u64(syn_sink *sink, uint64_t value) {
-    char buf[20];
-    const char *first = decimal(value, buf + sizeof buf);
+    char buf[SYN_DECIMAL_TEXT];
+    const char *first = syn_decimal(value, buf + sizeof buf);
     syn_sink_write(sink, first, (size_t)(buf + sizeof buf - first));
 }
 
 void syn_sink_i64(syn_sink *sink, int64_t value) {
-    char buf[21];
-    char *first = decimal(value < 0 ? 0 - (uint64_t)value : (uint64_t)value, buf + sizeof buf);
+    char buf[SYN_DECIMAL_TEXT + 1];
+    char *first = syn_decimal(value < 0 ? 0 - (uint64_t)value : (uint64_t)value, buf + sizeof buf);
     if (value < 0) *--first = '-';
     syn_sink_write(sink, first, (size_t)(buf + sizeof buf - first));
 }

@@ -22,7 +22,7 @@ static syn_status predict(syn_error *err) {
 }
 
 /* If the step does not fit the machine's memory, tries and prints changes with which it would. Then
-   predicts the step again, because the tries replaced the run. */
+   prepares the run again, because the tries replaced it. */
 static syn_status suggest(const pretrain_args *given, syn_error *err) {
     if (run.args->quiet || pretrain_fits(&run)) return SYN_OK;
     pretrain_given = *given; /* a run fills in options that were not given */
@@ -33,7 +33,8 @@ static syn_status suggest(const pretrain_args *given, syn_error *err) {
     launch_begin(&run.launch, &program);
     if (synth_begin(&run) != CLI_RUN)
         return SYN_FAIL(err, SYN_E_INVALID, "the options cannot be used twice");
-    return predict(err);
+    SYN_TRY(pretrain_prepare(&run, err));
+    return launch_threads(&run.launch, err);
 }
 
 static syn_status record(void *unused, int32_t rank, syn_stamper *stamper, syn_error *err) {

@@ -45,11 +45,11 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
    that rank alone, with the groups of the plan's mesh. The first call fails with SYN_E_IO, before
    anything is written, if the disk has less space than the set needs. Fails with SYN_E_INVALID if
    the rank has no nodes, or if it uses a group or sends to a rank that the mesh does not give
-   it. */
+   it. Several threads may call this function and syn_stamp_next, each for ranks of other stages. */
 syn_status syn_stamp_rank(syn_stamper *stamper, const syn_graph *graph,
                           syn_error *err) SYN_MUST_USE;
 /* The lowest rank of a pipeline stage that must be recorded next; -1: the stage is complete. */
-int32_t syn_stamp_next(const syn_stamper *stamper, int32_t stage);
+int32_t syn_stamp_next(syn_stamper *stamper, int32_t stage);
 /* What was written so far. */
 syn_stamp_counts syn_stamp_count(const syn_stamper *stamper);
 /* Writes comm_group.json if every stage is complete, and frees the stamper, which may be NULL. If

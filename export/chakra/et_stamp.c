@@ -3,6 +3,7 @@
 #include "export/chakra/et_stamp.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,7 @@ struct syn_stamper {
     syn_stamp_counts counts;
     syn_workers *workers; /* NULL: one thread */
     char *prefix;
+    pthread_mutex_t lock; /* held while files are written and while `done` and `used` are used */
 };
 
 /* ---- Groups ---- */
@@ -181,10 +183,17 @@ static uint64_t placement(const syn_stamper *s, const bool used[SYN_MESH_KINDS],
     return hash;
 }
 
-int32_t syn_stamp_next(const syn_stamper *s, int32_t stage) {
+static int32_t next_of(const syn_stamper *s, int32_t stage) {
     for (int32_t r = 0; r < s->plan.ranks; r++)
         if (!s->done[r] && stage_of(s, r) == stage) return r;
     return -1;
+}
+
+int32_t syn_stamp_next(syn_stamper *s, int32_t stage) {
+    pthread_mutex_lock(&s->lock);
+    const int32_t next = next_of(s, stage);
+    pthread_mutex_unlock(&s->lock);
+    return next;
 }
 
 /* ---- Sets ---- */
@@ -199,6 +208,7 @@ static void free_stamper(syn_stamper *s) {
     syn_free(s->prefix);
     syn_free(s->done);
     syn_free(s->used);
+    pthread_mutex_destroy(&s->lock);
     syn_free(s);
 }
 
@@ -209,6 +219,7 @@ syn_status syn_stamp_open(syn_stamper **out, const syn_plan *plan, const char *p
     SYN_TRY(syn__et_supported(err));
     syn_stamper *s = syn_calloc(1, sizeof *s);
     if (!s) return SYN_FAIL_NOMEM(err, sizeof *s, "a trace set");
+    pthread_mutex_init(&s->lock, NULL);
     s->plan = *plan;
     s->options = *options;
     s->done = syn_calloc(ranks, sizeof *s->done);
@@ -452,19 +463,21 @@ static syn_status write_ranks(syn_stamper *s, const syn_graph *graph, const syn_
     return status;
 }
 
-static void note_groups(syn_stamper *s, const syn_graph *graph, syn__et_program *p,
+static void list_groups(const syn_stamper *s, const syn_graph *graph, syn__et_program *p,
                         syn_mesh_group groups[SYN_MESH_KINDS]) {
     syn_mesh_groups(&s->plan, graph->ranks[0].rank, groups);
     for (int k = 0; k < SYN_MESH_KINDS; k++)
         p->used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
-    note_used(s, graph->ranks[0].rank, p->used);
 }
 
 /* Writes the files of an encoded program, and frees it. `status`: of the encoding. */
 static syn_status write_program(syn_stamper *s, const syn_graph *graph, syn__et_program *p,
                                 syn_status status, syn_error *err) {
+    pthread_mutex_lock(&s->lock);
+    note_used(s, graph->ranks[0].rank, p->used);
     if (status == SYN_OK) status = announce(s, p, err);
     if (status == SYN_OK) status = write_ranks(s, graph, p, err);
+    pthread_mutex_unlock(&s->lock);
     syn__et_program_free(p);
     return status;
 }
@@ -478,7 +491,7 @@ syn_status syn_stamp_rank(syn_stamper *s, const syn_graph *graph, syn_error *err
         return SYN_FAIL(err, SYN_E_INVALID, "the graph has %u ranks instead of one recorded rank",
                         (unsigned)graph->n_ranks);
     SYN_TRY(syn__et_check_rank(graph, 0, err));
-    note_groups(s, graph, &p, groups);
+    list_groups(s, graph, &p, groups);
     SYN_TRY(syn__et_walk_open(&walk, graph, 0, s->options.version, err));
     syn_status status = syn__et_walk_meta(&walk, &unused, err);
     if (status == SYN_OK) status = syn__et_program_encode(&p, &walk, groups, err);
@@ -490,7 +503,7 @@ syn_status syn__stamp_file(syn_stamper *s, const syn_graph *head, const char *na
                            syn_error *err) {
     syn_mesh_group groups[SYN_MESH_KINDS];
     syn__et_program p = {0};
-    note_groups(s, head, &p, groups);
+    list_groups(s, head, &p, groups);
     const syn_status status = syn__et_program_encode_again(&p, name, nodes, groups, err);
     return write_program(s, head, &p, status, err);
 }
@@ -502,8 +515,7 @@ syn_stamp_counts syn_stamp_count(const syn_stamper *s) {
 syn_status syn_stamp_close(syn_stamper *s, bool keep, syn_error *err) {
     syn_status status = SYN_OK;
     if (!s) return SYN_OK;
-    for (int32_t stage = 0; stage < s->plan.pp; stage++)
-        keep = keep && syn_stamp_next(s, stage) < 0;
+    for (int32_t stage = 0; stage < s->plan.pp; stage++) keep = keep && next_of(s, stage) < 0;
     if (keep && !s->options.dry && !s->options.add) status = write_groups(s, err);
     free_stamper(s);
     return status;

@@ -8,6 +8,7 @@
 
 #include "ops/blas.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/base/workers.h"
 #include "tools/launch/gather.h"
 
 void launch_begin(launch *l, cli_program *program) {
@@ -72,16 +73,49 @@ static syn_status rank_main(syn_comm *comm, void *user, syn_error *err) {
     return SYN_OK;
 }
 
+/* The nth of the ranks that run on meta. */
+static syn_status run_nth(launch *l, int32_t n, syn_error *err) {
+    const int32_t r = l->alone ? l->alone_rank + n * l->alone_step : n;
+    syn_comm *comm;
+    SYN_TRY(syn_comm_fake_new(&comm, r, l->ranks, err));
+    const syn_status s = rank_main(comm, l, err);
+    syn_comm_close(comm);
+    return s;
+}
+
+typedef struct together {
+    launch *l;
+    syn_error *errs; /* by rank, in the order in which ranks run */
+} together;
+
+/* A syn_worker_task. */
+static void run_one(void *arg, int64_t i, int worker) {
+    const together *t = arg;
+    (void)worker;
+    t->errs[i].code = run_nth(t->l, (int32_t)i, &t->errs[i]);
+}
+
+/* If ranks fail, the error is that of the first. */
+static syn_status run_together(launch *l, int32_t n, syn_error *err) {
+    const int cores = cli_cores();
+    together t = {l, syn_calloc((size_t)n, sizeof *t.errs)};
+    syn_workers *workers = NULL;
+    syn_status s = t.errs ? syn_workers_new(&workers, cores < n ? cores : n, err)
+                          : SYN_FAIL_NOMEM(err, (size_t)n * sizeof *t.errs, "errors");
+    if (s == SYN_OK) syn_workers_run(workers, n, run_one, &t);
+    for (int32_t i = 0; i < n && s == SYN_OK; i++) {
+        s = t.errs[i].code;
+        if (s != SYN_OK) *err = t.errs[i];
+    }
+    syn_workers_free(workers);
+    syn_free(t.errs);
+    return s;
+}
+
 static syn_status run_meta(launch *l, syn_error *err) {
     const int32_t n = !l->alone ? l->ranks : l->alone_n > 0 ? l->alone_n : 1;
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t r = l->alone ? l->alone_rank + i * l->alone_step : i;
-        syn_comm *comm;
-        SYN_TRY(syn_comm_fake_new(&comm, r, l->ranks, err));
-        const syn_status s = rank_main(comm, l, err);
-        syn_comm_close(comm);
-        SYN_TRY(s);
-    }
+    if (l->alone && l->alone_together && n > 1) return run_together(l, n, err);
+    for (int32_t i = 0; i < n; i++) SYN_TRY(run_nth(l, i, err));
     return SYN_OK;
 }
 

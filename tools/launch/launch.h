@@ -28,6 +28,7 @@ typedef struct launch {
     bool alone;                  /* on meta: run only the ranks that the next three fields select */
     int32_t alone_rank;          /* the first of these ranks */
     int32_t alone_n, alone_step; /* number of these ranks (0: one), and the distance between them */
+    bool alone_together;         /* run these ranks at the same time, on all cores */
     bool quiet, check_collectives;
     int64_t watchdog_s; /* over MPI: a rank that waits longer than this reports which operation it
                            waits for; 0: it never reports */

@@ -105,7 +105,7 @@ typedef struct pretrain {
     double *stage_bytes;                     /* peak memory of a rank, by pipeline stage */
     double (*stage_parts)[SYN_MEMORY_KINDS]; /* its parts; all 0: unknown */
     double *stage_reserved;          /* what PyTorch's allocator would reserve for it; 0: unknown */
-    syn_ctx **shorter;               /* by stage; see pretrain_shorter_step */
+    syn_ctx **shorter;               /* by stage: the shorter of two recorded steps, or NULL */
     struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
                                         sweep */
     bool predicts;                   /* the run only predicts a step and writes no files */
@@ -148,6 +148,8 @@ syn_status pretrain_sweep(pretrain *run, syn_status (*once)(syn_error *err),
 void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err));
 /* Whether the predicted step fits the memory of the machine. */
 bool pretrain_fits(const pretrain *run);
+/* Whether the run is a combination of which only the memory is wanted. */
+bool pretrain_only_memory(const pretrain *run);
 /* For one combination of a sweep: predicts the recorded step on each machine. */
 syn_status pretrain_add_swept(pretrain *run, syn_error *err) SYN_MUST_USE;
 
@@ -334,13 +336,9 @@ run_error pretrain_error(const pretrain *run, const syn_hardware *hw);
    Stores the number of microbatches of each step to record, the smaller number first, and returns
    the number of these steps, 1 or 2. */
 int pretrain_recorded_steps(const pretrain *run, int64_t microbatches[2]);
-/* Sets *ctx to the address where the stage stores its context for recording the shorter of the two
-   steps. The run owns the context. */
-syn_status pretrain_shorter_step(pretrain *run, int32_t stage, syn_ctx ***ctx,
-                                 syn_error *err) SYN_MUST_USE;
-/* Call it on each rank after its steps are recorded. On the last of the recorded ranks, predicts
-   the step on each machine of run->predicted, or of the sweep. */
-syn_status pretrain_predict_recorded(pretrain *run, int32_t rank, syn_error *err) SYN_MUST_USE;
+/* Predicts the step on each machine of run->predicted, or of the sweep. All steps must be
+   recorded. */
+syn_status pretrain_predict_recorded(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Predicts the recorded step on one machine. */
 syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_times *out,
                             syn_error *err) SYN_MUST_USE;

@@ -492,8 +492,9 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const size_t stages = (size_t)run->launch.parallel.pp;
     run->stage_parts = syn_calloc(stages, sizeof *run->stage_parts);
     run->stage_reserved = syn_calloc(stages, sizeof *run->stage_reserved);
+    run->shorter = syn_calloc(stages, sizeof *run->shorter);
     if (!(run->stage_bytes = syn_calloc(stages, sizeof *run->stage_bytes)) || !run->stage_parts ||
-        !run->stage_reserved)
+        !run->stage_reserved || !run->shorter)
         return SYN_FAIL_NOMEM(err, stages * sizeof *run->stage_bytes, "peak memory");
     SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));

@@ -85,35 +85,29 @@ static void set_memory(const pretrain *run, const syn_ctx *ctx, uint32_t stage, 
 
 /* ---- Recorded steps ---- */
 
-/* For the interleaved schedule: the largest number of microbatches that are recorded, summed over
-   all stages. */
-enum { INTERLEAVED_MICROBATCHES = 1024 };
+/* For the interleaved schedule: the largest number of microbatches that are recorded for times,
+   summed over all stages, unless they are fewer than 3 rounds. */
+enum { INTERLEAVED_MICROBATCHES = 512 };
 
 /* A round is a group of microbatches in the interleaved schedule, and otherwise as many
    microbatches as there are stages. Once the pipeline is full, every round takes the same time, so
-   the time of a step grows linearly from two rounds on. In the interleaved schedule, the stages
-   need different times to fill, and the slowest stage may determine the time only after many
-   rounds; therefore as many rounds as allowed are recorded. The recorded steps differ by exactly
-   one round. */
+   the time of a step grows linearly from two rounds on. In the interleaved schedule, peak memory is
+   reached in the third round, when all chunks of a stage have gradients. The stages need different
+   times to fill, and the slowest stage may determine the time only after many rounds; therefore as
+   many rounds as allowed are recorded for times. The recorded steps differ by exactly one round. */
 int pretrain_recorded_steps(const pretrain *run, int64_t microbatches[2]) {
     const syn_plan *plan = &run->launch.parallel;
     const int64_t all = run->args->accumulation;
     const int64_t unit = plan->microbatch_group > 0 ? plan->microbatch_group : plan->pp;
-    int64_t rounds = 2;
-    if (plan->vp > 1) rounds = INTERLEAVED_MICROBATCHES / plan->pp / unit - 1;
-    microbatches[0] = (rounds > 2 ? rounds : 2) * unit + all % unit;
+    const int64_t least = plan->vp > 1 ? 3 : 2;
+    int64_t rounds = least;
+    if (plan->vp > 1 && !pretrain_only_memory(run))
+        rounds = INTERLEAVED_MICROBATCHES / plan->pp / unit - 1;
+    microbatches[0] = (rounds > least ? rounds : least) * unit + all % unit;
     microbatches[1] = microbatches[0] + unit;
     if (all > microbatches[1]) return 2;
     microbatches[0] = all;
     return 1;
-}
-
-syn_status pretrain_shorter_step(pretrain *run, int32_t stage, syn_ctx ***ctx, syn_error *err) {
-    const size_t n = stages(run);
-    if (!run->shorter && !(run->shorter = syn_calloc(n, sizeof *run->shorter)))
-        return SYN_FAIL_NOMEM(err, n * sizeof *run->shorter, "contexts");
-    *ctx = &run->shorter[stage];
-    return SYN_OK;
 }
 
 /* Returns how many times the difference between the two recorded steps must be added to the longer
@@ -141,8 +135,9 @@ static syn_status predict(const pretrain *run, syn_ctx *const *ctx, const syn_ha
     int64_t microbatches[2];
     const double units = units_left(run, microbatches);
     sweep_times shorter;
-    SYN_TRY(time_traces(run, ctx, hw, 1, out, err));
     add_run(run, hw, out);
+    if (pretrain_only_memory(run)) return SYN_OK;
+    SYN_TRY(time_traces(run, ctx, hw, 1, out, err));
     if (!(units > 0)) return SYN_OK;
     SYN_TRY(time_traces(run, run->shorter, hw, 1, &shorter, err));
     add_units(out, &shorter, units);
@@ -167,11 +162,8 @@ syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_t
     return s;
 }
 
-syn_status pretrain_predict_recorded(pretrain *run, int32_t rank, syn_error *err) {
-    const launch *l = &run->launch;
+syn_status pretrain_predict_recorded(pretrain *run, syn_error *err) {
     const comparison *c = &run->predicted;
-    const int32_t last = l->alone_rank + (l->alone_n - 1) * l->alone_step;
-    if (rank != (l->mpi ? 0 : last)) return SYN_OK;
     if (run->swept) return pretrain_add_swept(run, err);
     for (int i = 0; i < c->n; i++)
         SYN_TRY(pretrain_predict(run, &c->machines[i], &c->times[i], err));

@@ -65,7 +65,12 @@ typedef struct pretrain_swept {
     syn_status (*once)(syn_error *err);
     const sweep *of;
     sweep_times *times; /* of the current combination, for each machine */
+    bool only_memory;   /* without times */
 } pretrain_swept;
+
+bool pretrain_only_memory(const pretrain *run) {
+    return run->swept && run->swept->only_memory;
+}
 
 syn_status pretrain_add_swept(pretrain *run, syn_error *err) {
     const sweep *s = run->swept->of;
@@ -217,6 +222,7 @@ void pretrain_suggest(pretrain *run, syn_status (*once)(syn_error *err)) {
     usual->compare = NULL;
     usual->trace_skip_first = usual->trace_wait = usual->trace_warmup = 0;
     usual->trace_active = usual->trace_repeat = 1;
+    w.only_memory = !fits;
     if (fits) add_faster(&l, &given, &hw, run->dtype);
     else add_fitting(&l, &given, &hw, &model);
     *run->args = *usual;

@@ -369,10 +369,10 @@ static syn_status predict_rank(pretrain_worker *r, syn_ctx **ctx, syn_error *err
         pretrain_worker recorded = {.run = run, .comm = r->comm, .mesh = r->mesh};
         syn_ctx **to = ctx;
         recorded.microbatches = microbatches[i];
-        if (i < n - 1) SYN_TRY(pretrain_shorter_step(run, stage, &to, err));
+        if (i < n - 1) to = &run->shorter[stage];
         SYN_TRY(run_in_context(&recorded, to, first_step, err));
     }
-    return pretrain_predict_recorded(run, r->comm->rank, err);
+    return SYN_OK;
 }
 
 syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err) {
@@ -385,14 +385,17 @@ syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *e
 
 syn_status pretrain_launch(pretrain *run, syn_error *err) {
     launch *l = &run->launch;
+    const bool predicts = run->predicts || run->swept;
     l->quiet = run->args->quiet;
+    l->alone_together = predicts;
     l->plan = pretrain_plan;
     l->parts = pretrain_parts;
     l->main = pretrain_rank;
     l->user = run;
     syn_status s = pretrain_prepare(run, err);
     if (s == SYN_OK) s = launch_threads(l, err);
-    return launch_run(l, s, err);
+    SYN_TRY(launch_run(l, s, err));
+    return predicts && (!l->mpi || l->rank == 0) ? pretrain_predict_recorded(run, err) : SYN_OK;
 }
 
 syn_status pretrain_stamp_rank(pretrain *run, int32_t rank, syn_stamper *stamper, syn_error *err) {

@@ -1,10 +1,12 @@
 /* Writes a trace set from a few recorded ranks, and prints what it wrote. */
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/base/workers.h"
 #include "tools/folders.h"
 #include "tools/rank_list.h"
 #include "tools/synth/synth.h"
@@ -34,15 +36,26 @@ static double disk_rate(void) {
     return written && seconds > 0 ? PIECES * (double)PIECE / seconds : CACHED_RATE;
 }
 
+/* More threads would need more memory, which depends on how many stages are recorded at once. */
+enum { RECORDING_THREADS = 4 };
+
+static int recording_threads(const synth_job *job) {
+    int n = cli_cores();
+    if (n > job->plan->pp) n = job->plan->pp;
+    return n < RECORDING_THREADS ? n : RECORDING_THREADS;
+}
+
 typedef struct started {
     uint64_t ns;      /* when the first rank was begun */
     int32_t programs; /* the number of ranks to record */
+    int threads;      /* that record them */
 } started;
 
 /* Called when the first rank is recorded. Each of the others takes as long. */
 static void announce(void *user, const syn_stamp_counts *set, uint64_t free_bytes) {
     const started *start = user;
-    const double record = 1e-9 * (double)(syn__clock_ns() - start->ns) * start->programs;
+    const double record =
+        1e-9 * (double)(syn__clock_ns() - start->ns) * start->programs / start->threads;
     char bytes[32], disk[32], nodes[32], time[32];
     if (pretrain_given.quiet || pretrain_given.dry_run) return;
     double bytes_ns = 1e9 / CACHED_RATE;
@@ -79,11 +92,38 @@ static void note_clash(const syn_stamp_counts *n) {
             n->clash[0], n->clash[1]);
 }
 
+/* The stages, which the threads of a pool record. */
+typedef struct recording {
+    const synth_job *job;
+    syn_stamper *stamper;
+    atomic_bool failed; /* no further rank is recorded */
+    syn_error *errs;    /* by stage */
+} recording;
+
+/* A syn_worker_task. */
+static void record_stage(void *arg, int64_t stage, int thread) {
+    recording *r = arg;
+    syn_error *err = &r->errs[stage];
+    (void)thread;
+    for (int32_t next; !r->failed && (next = syn_stamp_next(r->stamper, (int32_t)stage)) >= 0;)
+        if (r->job->record(r->job->run, next, r->stamper, err) != SYN_OK) r->failed = true;
+}
+
 static syn_status record_all(const synth_job *job, syn_stamper *stamper, syn_error *err) {
-    for (int32_t stage = 0; stage < job->plan->pp; stage++)
-        for (int32_t next; (next = syn_stamp_next(stamper, stage)) >= 0;)
-            SYN_TRY(job->record(job->run, next, stamper, err));
-    return SYN_OK;
+    const int32_t stages = job->plan->pp;
+    recording r = {.job = job, .stamper = stamper};
+    syn_workers *workers;
+    SYN_TRY(syn_workers_new(&workers, recording_threads(job), err));
+    r.errs = syn_calloc((size_t)stages, sizeof *r.errs);
+    syn_status s = r.errs ? SYN_OK : SYN_FAIL_NOMEM(err, (size_t)stages * sizeof *r.errs, "errors");
+    if (s == SYN_OK) syn_workers_run(workers, stages, record_stage, &r);
+    for (int32_t i = 0; i < stages && s == SYN_OK; i++) {
+        s = r.errs[i].code;
+        if (s != SYN_OK) *err = r.errs[i];
+    }
+    syn_workers_free(workers);
+    syn_free(r.errs);
+    return s;
 }
 
 static bool one_each(void) {
@@ -91,7 +131,8 @@ static bool one_each(void) {
 }
 
 static syn_status write_set(const synth_job *job, const bool *wanted, syn_error *err) {
-    started start = {syn__clock_ns(), job->plan->pp * syn_plan_ring(job->plan)};
+    started start = {syn__clock_ns(), job->plan->pp * syn_plan_ring(job->plan),
+                     recording_threads(job)};
     const syn_stamp_options options = {.node_ranks = job->node_ranks,
                                        .version = "syntorch " SYN_VERSION,
                                        .wanted = wanted,

@@ -136,6 +136,19 @@ def parallelism():
     check(peaks[1] < peaks[2] < peaks[0], f"peaks {peaks}")
     check(abs(int(sent[-1]) / int(sent[-3]) - 1) < 0.01, f"kept activations: {sent}")
 
+    # The pairs below the diagonal, divided evenly; keys and values of T tokens, sent n - 1 times
+    tokens, width = 4096, 8 * 64
+    for n in (2, 4, 8):
+        ranks = [r for r in rows(example("ring_attention", str(n))) if "pieces" in r]
+        check(len(ranks) == n and all(
+            int(r[-4].rstrip(",")) == tokens * (tokens + 1) // (2 * n) and
+            float(r[-2]) == round((n - 1) * tokens // n * 2 * width * 2 / 1e6, 2)
+            for r in ranks), f"ring_attention {n}: {ranks}")
+    example("ring_attention", "3", ends=2)
+    table = rows(example("token_to_experts"))
+    sent = [[int(x) for x in r[3:]] for r in table if r and r[0] == "by"]
+    check(sent == [[5, 3], [2, 6]], f"token_to_experts: {sent}")
+
     lines = {r[0]: r for r in rows(example("four_schedules"))[2:]}
     for schedule, milliseconds in took.items():
         check(float(lines[schedule][1]) == milliseconds, f"{schedule}: {lines}, {took}")

@@ -20,6 +20,8 @@ DRAWN = {
         "mlp_step.svg", "own_model.svg")},
     "tp.svg": ("docs/learn/3-tensor-parallelism.md", "sweep.svg"),
     "training_step.svg": ("docs/learn/4-training-step.md", "step.svg"),
+    **{name: ("docs/learn/6-experts-and-contexts.md", name) for name in (
+        "token_to_experts.svg", "ring_attention.svg")},
     "sweep.svg": ("docs/sweep.md", "sweep.svg"),
     **{name: ("docs/parallelism.md", name) for name in (
         "pipeline_gantt.svg", "pipeline_stages.svg")},

@@ -1,6 +1,7 @@
 /* Compares the ops of mixtures of experts with their definitions in double: routing, the sort by
    expert, the copies of tokens, and the products of each expert's rows. */
 #include "ops/rules.h"
+#include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -252,6 +253,89 @@ static void test_route_grad(void) {
                                   syn__dense_last_dim(ctx, ref_wild(ctx, &dw))};
         CHECK_MSG(ref_check(ctx, built(ctx, SYN_OP_ROUTE_GRAD, in, 3, attr, 6), &want, 3e-6),
                   "round %d", round);
+        syn_ctx_free(ctx);
+    }
+}
+
+/* ---- the losses of a router, and its bias ---- */
+
+/* The losses of one token. */
+static double losses_of(const double *x, const int64_t *counts, int64_t n,
+                        const syn_router_losses *how) {
+    const syn_routing scores = {.score = how->score};
+    double p[REF_MAX], sum = 0, dot = 0, exps = 0;
+    scores_of(x, n, &scores, p);
+    for (int64_t e = 0; e < n; e++) {
+        sum += p[e];
+        dot += p[e] * (double)counts[e];
+        exps += exp(x[e]);
+    }
+    return how->balance * dot / sum + how->z * log(exps) * log(exps);
+}
+
+static void test_router_losses(void) {
+    static ref x, weights, want, grad, sum;
+    const double step = 1e-5;
+    for (int round = 0; round < rounds(200); round++) {
+        int64_t counts[60];
+        ref_seed((uint64_t)round);
+        const int64_t n = ref_int(1, 50), rows = ref_int(0, 9) ? ref_int(0, 8) : ref_int(60, 70);
+        const syn_router_losses how = {ref_int(0, 1) ? SYN_SCORE_SOFTMAX : SYN_SCORE_SIGMOID,
+                                       ref_int(0, 3) ? ref_real(0.001, 0.1) : 0,
+                                       ref_int(0, 3) ? ref_real(0.01, 1) : 0};
+        for (int64_t e = 0; e < n; e++) counts[e] = ref_int(0, 20);
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {rows, n}}, -3, 3);
+        ref_fill(&weights, (syn_spec){SYN_F32, 2, {rows, 2}}, -3, 3);
+        ref_fill(&grad, weights.spec, -3, 3);
+        ref_fill(&sum, (syn_spec){SYN_F32, 1, {1}}, 1, 2);
+        want.spec = x.spec;
+        for (int64_t i = 0; i < rows; i++) {
+            sum.v[0] += losses_of(x.v + i * n, counts, n, &how);
+            for (int64_t e = 0; e < n; e++) {
+                double *at = x.v + i * n + e, was = *at;
+                *at = was + step;
+                const double up = losses_of(x.v + i * n, counts, n, &how);
+                *at = was - step;
+                want.v[i * n + e] = (up - losses_of(x.v + i * n, counts, n, &how)) / (2 * step);
+                *at = was;
+            }
+        }
+        ref before = sum;
+        ref_seed((uint64_t)round);
+        syn_ctx *ctx = ctx_with_threads(round);
+        for (int64_t i = 0; i < rows; i++) before.v[0] -= losses_of(x.v + i * n, counts, n, &how);
+        const syn_tensor logits = ref_dense(ctx, &x), of = numbers_of(ctx, counts, n),
+                         given = ref_dense(ctx, &weights), dy = ref_dense(ctx, &grad);
+        const syn_tensor all = syn_router_loss_add(ctx, ref_dense(ctx, &before), logits, of, &how);
+        syn_require_grad(ctx, logits);
+        syn_require_grad(ctx, given);
+        const syn_tensor y = syn_router_loss(ctx, given, logits, of, &how);
+        CHECK_MSG(rows == 0 || syn_backward_from(ctx, &y, &dy, 1) == SYN_OK, "%s",
+                  syn_ctx_error(ctx)->text);
+        CHECK_MSG(ref_check(ctx, all, &sum, 3e-6) && ref_check(ctx, y, &weights, 0) &&
+                      (rows == 0 || (ref_check(ctx, syn_grad(ctx, logits), &want, 1e-5) &&
+                                     ref_check(ctx, syn_grad(ctx, given), &grad, 0))),
+                  "round %d", round);
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Counts that are equal to the mean change nothing, also if the mean is no whole number. */
+static void test_router_bias(void) {
+    static const int64_t counts[2][4] = {{3, 1, 2, 2}, {1, 0, 0, 0}};
+    static const double signs[2][4] = {{-1, 1, 0, 0}, {-1, 1, 1, 1}};
+    for (int k = 0; k < 2; k++) {
+        static ref bias = {{SYN_F32, 1, {4}}, {0.5, -0.25, 0, 1}}, zero = {{SYN_F32, 1, {4}}, {0}};
+        ref want = bias;
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor b = ref_dense(ctx, &bias), sums = ref_dense(ctx, &zero);
+        for (int i = 0; i < 3; i++) sums = syn_count_add(ctx, sums, numbers_of(ctx, counts[k], 4));
+        for (int e = 0; e < 4; e++) want.v[e] = 3 * (double)counts[k][e];
+        CHECK(ref_check(ctx, sums, &want, 0));
+        want = bias;
+        syn_router_bias_update(ctx, &b, &sums, 0.125);
+        for (int e = 0; e < 4; e++) want.v[e] += 0.125 * signs[k][e];
+        CHECK(ref_check(ctx, b, &want, 0) && ref_check(ctx, sums, &zero, 0));
         syn_ctx_free(ctx);
     }
 }
@@ -696,6 +780,8 @@ static const test_case cases[] = {
     {"excluded experts", test_excluded_experts},
     {"no scores", test_no_scores},
     {"route_grad", test_route_grad},
+    {"losses of a router", test_router_losses},
+    {"bias of a router", test_router_bias},
     {"sort", test_sort},
     {"order of rows from several ranks", test_order},
     {"permute", test_permute},

@@ -5,6 +5,7 @@
 
 #include "models/llama_private.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/gradient.h"
 
 static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear *layer,
                            syn_tensor sizes, const char *label) {
@@ -113,15 +114,89 @@ static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, syn_ten
     return y;
 }
 
+/* ---- balancing ---- */
+
+static syn_score score_of(const syn_model *m) {
+    return m->config.experts.sigmoid ? SYN_SCORE_SIGMOID : SYN_SCORE_SOFTMAX;
+}
+
+/* The router's losses for this rank's tokens: weights (N, k), logits (N, E), and the number of rows
+   that these tokens have for each expert -> the weights, whose gradient reaches the losses. If all
+   tensor-parallel ranks route the same tokens, each of them has an equal part of the losses. */
+static syn_tensor add_losses(syn_model *m, syn_tensor weights, syn_tensor logits,
+                             syn_tensor sizes) {
+    syn_ctx *ctx = m->ctx;
+    const syn_router_options *r = &m->options.router;
+    const int64_t experts = m->config.experts.n, parts = r->tokens ? r->tokens->size : 1;
+    const double tokens = (double)syn_tensor_dim(ctx, logits, 0) * (double)parts,
+                 same = syn__model_dispatches(m) ? 1 : syn__model_tp(m);
+    const syn_router_losses how = {.score = score_of(m),
+                                   .balance =
+                                       r->aux * (double)experts /
+                                       ((double)m->config.experts.k * tokens * tokens * same),
+                                   .z = r->z / (tokens * same)};
+    syn_push_scope(ctx, "losses");
+    if (r->aux > 0 && r->tokens)
+        sizes = syn_name(ctx, syn_all_reduce(ctx, sizes, SYN_REDUCE_SUM, r->tokens), "counts");
+    if (syn_current_phase(ctx) != SYN_PHASE_RECOMPUTE)
+        syn_router_loss_add(ctx, syn_current_version(ctx, r->losses), logits, sizes, &how);
+    weights = syn_router_loss(ctx, weights, logits, sizes, &how);
+    syn_pop_scope(ctx);
+    return weights;
+}
+
+/* In training, counts the rows of layer i and adds the losses; see add_losses. */
+static syn_tensor balance(syn_model *m, const syn__experts *e, int64_t i, syn_tensor weights,
+                          syn_tensor logits, syn_tensor sizes) {
+    const syn_router_options *r = &m->options.router;
+    struct syn__router *router = &m->routers[i];
+    if (!syn_requires_grad(m->ctx, logits)) return weights;
+    if (router->counts.id && syn_current_phase(m->ctx) != SYN_PHASE_RECOMPUTE) {
+        syn_count_add(m->ctx, syn_current_version(m->ctx, router->counts), sizes);
+        router->bias = e->bias;
+    }
+    return r->aux > 0 || r->z > 0 ? add_losses(m, weights, logits, sizes) : weights;
+}
+
+/* Updates the biases of n routers, at most SYN_MAX_LIST. */
+static void update_biases(syn_ctx *ctx, struct syn__router *const *routers, int n, double rate,
+                          const syn_group *stage) {
+    syn_tensor counts[SYN_MAX_LIST];
+    for (int i = 0; i < n; i++) counts[i] = syn_current_version(ctx, routers[i]->counts);
+    if (stage) syn_all_reduce_coalesced(ctx, counts, n, SYN_REDUCE_SUM, stage);
+    for (int i = 0; i < n; i++) {
+        syn_tensor bias = syn_current_version(ctx, routers[i]->bias);
+        syn_router_bias_update(ctx, &bias, &counts[i], rate);
+    }
+}
+
+void syn_model_update_router_biases(syn_model *const *models, int n, double rate,
+                                    const syn_group *stage) {
+    struct syn__router *listed[SYN_MAX_LIST];
+    int used = 0;
+    if (n == 0) return;
+    syn_ctx *ctx = models[0]->ctx;
+    syn_push_scope(ctx, "router_bias");
+    for (int c = 0; c < n; c++)
+        for (int64_t i = 0; i < models[c]->part.n_layers + models[c]->part.mtp; i++) {
+            if (models[c]->routers[i].bias.id) listed[used++] = &models[c]->routers[i];
+            if (used < SYN_MAX_LIST) continue;
+            update_biases(ctx, listed, used, rate, stage);
+            used = 0;
+        }
+    if (used > 0) update_biases(ctx, listed, used, rate, stage);
+    syn_pop_scope(ctx);
+}
+
 /* ---- the layer ---- */
 
 /* x (B, T, C), all tokens on every rank -> (B, T, C), this rank's partial sum of the experts'
    outputs. If syn__model_dispatches: this rank's tokens -> the experts' outputs for them. */
-static syn_tensor routed(syn_model *m, const syn__experts *e, syn_tensor x) {
+static syn_tensor routed(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const syn_experts_config *c = &m->config.experts;
     const syn_routing how = {.k = c->k,
-                             .score = c->sigmoid ? SYN_SCORE_SIGMOID : SYN_SCORE_SOFTMAX,
+                             .score = score_of(m),
                              .normalize = c->normalize,
                              .groups = c->limited && c->groups > 0 ? c->groups : 1,
                              .top_groups = c->limited && c->groups > 0 ? c->top_groups : 1,
@@ -133,8 +208,9 @@ static syn_tensor routed(syn_model *m, const syn__experts *e, syn_tensor x) {
     x = syn_reshape(ctx, x, (int64_t[]){tokens, shape.dims[2]}, 2);
     syn_push_scope(ctx, "experts");
     const syn_tensor logits = syn_column_linear(ctx, x, &e->router, false, NULL, "router");
-    const syn_tensor weights = syn_route(ctx, logits, bias, &how, &chosen);
+    syn_tensor weights = syn_route(ctx, logits, bias, &how, &chosen);
     const syn_tensor places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
+    weights = balance(m, e, i, weights, logits, sizes);
     const syn_tensor rows = syn_name(ctx, syn_moe_permute(ctx, x, places, c->k), "rows");
     const syn_tensor w = syn_moe_permute(
         ctx, syn_reshape(ctx, weights, (int64_t[]){tokens * c->k, 1}, 2), places, 1);
@@ -169,12 +245,12 @@ static syn_tensor shared_partial(syn_model *m, const syn__experts *e, syn_tensor
     return y;
 }
 
-syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, syn_tensor x) {
+syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
     const bool shared = m->config.experts.shared_inner > 0, apart = syn__model_dispatches(m);
     syn_tensor y = {0}, z = {0};
-    if (apart) y = routed(m, e, x); /* this rank's tokens */
+    if (apart) y = routed(m, e, i, x); /* this rank's tokens */
     if (!apart || shared) x = syn__model_enter(m, x);
-    if (!apart) y = routed(m, e, x);
+    if (!apart) y = routed(m, e, i, x);
     if (shared) z = shared_partial(m, e, x);
     if (apart && shared) z = syn__model_reduce(m, z, SYN_NO_BIAS);
     if (shared) y = syn_name(m->ctx, syn_add(m->ctx, y, z), "with_shared");

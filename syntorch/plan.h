@@ -63,6 +63,8 @@ typedef struct syn_plan {
     int32_t hsdp; /* ZeRO 3 (hybrid sharding): number of consecutive dp x cp ranks that divide the
                      state; groups of this size have copies of it. 0: all */
     bool sp;      /* sequence parallelism within tp */
+    bool counts;  /* routers have losses or biases that depend on the tokens of several ranks: the
+                     mesh has the groups tp_cp and stage */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours
                               along the first axis. NULL: tp, dp, pp (Megatron's order) */

@@ -22,6 +22,30 @@
             0, 0                                                                                   \
     }
 
+/* How training balances the experts of a mixture. */
+#define ROUTER_OPTIONS                                                                         \
+    {"moe_aux_loss_coeff",                                                                     \
+     CLI_REAL,                                                                                 \
+     &pretrain_given.aux_coefficient,                                                          \
+     "F",                                                                                      \
+     "add F times the auxiliary loss of each router, which balances the load of the experts; " \
+     "default: router_aux_loss_coef of a config.json with output_router_logits, otherwise 0",  \
+     0,                                                                                        \
+     1e6},                                                                                     \
+        {"moe_z_loss_coeff",                                                                   \
+         CLI_REAL,                                                                             \
+         &pretrain_given.z_coefficient,                                                        \
+         "F",                                                                                  \
+         "add F times the z-loss of each router, which keeps its logits small [0]",            \
+         0,                                                                                    \
+         1e6},                                                                                 \
+    {                                                                                          \
+        "moe_router_bias_update_rate", CLI_REAL, &pretrain_given.bias_rate, "F",               \
+            "after each step, change the routers' biases by F: up for experts with less than " \
+            "the mean load, down for the others [0]",                                          \
+            0, 1e6                                                                             \
+    }
+
 #define DIVISION_OPTIONS                                                                           \
     {"tp", CLI_INT, &pretrain_given.tp, "N", "tensor-parallel size", 1, 65536},                    \
         {"sp",                                                                                     \

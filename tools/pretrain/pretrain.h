@@ -37,6 +37,7 @@ typedef struct pretrain_args {
     int64_t trace_skip_first, trace_wait, trace_warmup, trace_active,
         trace_repeat /* 0: until training ends */;
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
+    double aux_coefficient /* -1: as the model's configuration says */, z_coefficient, bias_rate;
     int masking;      /* syn_masking; -1 if not given */
     int buckets;      /* syn_bucket_rule; -1: not given */
     int reduce_dtype; /* 0: f32, 1: bf16 */
@@ -162,6 +163,9 @@ syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches);
 syn_status pretrain_divide(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hash of the numbers of layers of all virtual stages; 0: all have the same number. */
 uint64_t pretrain_division(const pretrain *run);
+/* The factor of the routers' auxiliary loss: without the option, that of the configuration if it
+   has output_router_logits. */
+double pretrain_aux_coefficient(const pretrain *run);
 /* Number of layers for multi-token prediction. */
 int64_t pretrain_mtp(const pretrain *run);
 /* The name of the token table if the first and the last stage of a pipeline have it; otherwise

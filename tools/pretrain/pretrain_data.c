@@ -64,6 +64,33 @@ static void follow_reference(pretrain *run) {
     run->batches.predict_padding = true;
 }
 
+double pretrain_aux_coefficient(const pretrain *run) {
+    const syn_experts_config *experts = &run->config.experts;
+    if (run->args->aux_coefficient >= 0) return run->args->aux_coefficient;
+    return experts->aux ? experts->aux_coefficient : 0;
+}
+
+/* Sets syn_plan.counts. */
+static syn_status check_routers(pretrain *run, syn_error *err) {
+    const pretrain_args *a = run->args;
+    const char *given = a->aux_coefficient > 0 ? "--moe-aux-loss-coeff"
+                        : a->z_coefficient > 0 ? "--moe-z-loss-coeff"
+                        : a->bias_rate > 0     ? "--moe-router-bias-update-rate"
+                                               : NULL;
+    if (given && !syn_model_has_experts(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID, "%s needs a router, but %s has no experts; omit it",
+                        given, run->config.name);
+    if (a->bias_rate > 0 && !run->config.experts.biased)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--moe-router-bias-update-rate needs routers with a bias, such as those of "
+                        "DeepSeek-V3, but %s has none; use --moe-aux-loss-coeff",
+                        run->config.name);
+    run->launch.parallel.counts =
+        syn_model_has_experts(&run->config) &&
+        (pretrain_aux_coefficient(run) > 0 || a->z_coefficient > 0 || a->bias_rate > 0);
+    return SYN_OK;
+}
+
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
@@ -83,6 +110,7 @@ static syn_status check_model(pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "--resume and --save-steps cannot be used with --ep: the optimizer's state "
                         "of experts is not saved");
+    SYN_TRY(check_routers(run, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     SYN_TRY(pretrain_divide(run, err));
     if (pretrain_mtp(run) > 0 && plan->cp > 1)
@@ -586,6 +614,9 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
                                {"--weight-decay", hash_of(a->weight_decay)},
                                {"--max-grad-norm", hash_of(a->max_grad_norm)},
                                {"--dropout", hash_dropout(&run->config.dropout)},
+                               {"--moe-aux-loss-coeff", hash_of(pretrain_aux_coefficient(run))},
+                               {"--moe-z-loss-coeff", hash_of(a->z_coefficient)},
+                               {"--moe-router-bias-update-rate", hash_of(a->bias_rate)},
                                {"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)}};
     _Static_assert(sizeof all / sizeof *all <= LAUNCH_PARTS, "parts need more space");
     memcpy(parts, all, sizeof all);

@@ -26,6 +26,7 @@ pretrain_args pretrain_given = {.device = "cpu",
                                 .tp = 1,
                                 .seed = 42,
                                 .dropout = -1,
+                                .aux_coefficient = -1,
                                 .trace_wait = 1,
                                 .trace_active = 1,
                                 .trace_repeat = 1};
@@ -73,6 +74,7 @@ const cli_option pretrain_options[] = {
      "clip gradients to norm G; 0 = no clipping", 0, 1e9},
     {"dropout", CLI_REAL, &pretrain_given.dropout, "P",
      "dropout probability of activations; default: from config.json, or the model's own", 0, 0.999},
+    ROUTER_OPTIONS,
     {"mask_policy", CLI_CHOICE, &pretrain_given.masking, "bert|mask-only",
      "BERT: 80 % of the words to predict become [MASK]; bert: 10 % become a random word; "
      "mask-only: none does [bert]",

@@ -27,6 +27,7 @@ typedef struct pretrain_worker {
     uint32_t *units;      /* syn_trainer_options.units */
     syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
     char shared[64];    /* name of the parameter that the first and the last stage share */
+    syn_tensor router_losses; /* see syn_router_options; invalid: none */
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
     int64_t microbatches; /* per step */

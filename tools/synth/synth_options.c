@@ -24,6 +24,7 @@ const cli_option synth_options[] = {
     {"batch_size", CLI_ALIAS, NULL, "micro_batch", NULL, 0, 0},
     {"dropout", CLI_REAL, &pretrain_given.dropout, "P",
      "dropout probability of activations; default: from config.json, or the model's own", 0, 0.999},
+    ROUTER_OPTIONS,
     {"make_vocab_size_divisible_by", CLI_INT, &pretrain_given.vocab_multiple, "N",
      "pad each rank's rows of the vocabulary to a multiple of N, as Megatron-LM does [128]", 1,
      1e6},

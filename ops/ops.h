@@ -221,10 +221,16 @@ syn_tensor syn_route(syn_ctx *ctx, syn_tensor logits, syn_tensor bias, const syn
    expert. */
 syn_tensor syn_sort_by_expert(syn_ctx *ctx, syn_tensor experts, int64_t n_experts,
                               syn_tensor *sizes);
-/* x (N, C), places (R) i32 -> (R, C): row i is row places[i] / copies of x. */
+/* Gives each expert `capacity` rows. places (R) i32 and sizes (E) i64, as syn_sort_by_expert
+   returns them -> places (E capacity): the first rows of each expert, and -1 for rows that it
+   lacks. *sizes becomes the new sizes, which are all `capacity`. */
+syn_tensor syn_expert_capacity(syn_ctx *ctx, syn_tensor places, int64_t capacity,
+                               syn_tensor *sizes);
+/* x (N, C), places (R) i32 -> (R, C): row i is row places[i] / copies of x, or 0 for place -1. */
 syn_tensor syn_moe_permute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int64_t copies);
-/* The opposite: x (R, C), places (R) i32, each below tokens * copies, no two the same -> (tokens,
-   C): row n is the sum of the rows of x whose place divided by `copies` is n. */
+/* The opposite: x (R, C), places (R) i32, each below tokens * copies, no two the same, or -1 for
+   rows to ignore -> (tokens, C): row n is the sum of the rows of x whose place divided by `copies`
+   is n. */
 syn_tensor syn_moe_unpermute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int64_t tokens,
                              int64_t copies);
 /* x (R, K), w (E, K, N) or with transpose_w (E, N, K), sizes (E) i64 -> (R, N). The first sizes[0]

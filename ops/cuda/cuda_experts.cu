@@ -519,6 +519,38 @@ static syn_status expert_order_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
+/* ---- expert_capacity ---- */
+
+/* One block per expert. */
+static __global__ void capacity_kernel(const int32_t *places, const int64_t *sizes, int64_t step,
+                                       int64_t place_step, int64_t rows, int64_t capacity,
+                                       int32_t *out, int64_t *out_sizes, const faults f) {
+    const int64_t e = blockIdx.x;
+    int64_t at = 0;
+    bool bad = false;
+    for (int64_t i = 0; i <= e && !bad; i++) {
+        const int64_t count = sizes[i * step];
+        bad = count < 0 || count > rows - at;
+        if (i < e) at += count;
+    }
+    if (bad && threadIdx.x == 0) report(f, SYN__FAULT_SIZES, at, rows);
+    for (int64_t i = threadIdx.x; i < capacity; i += blockDim.x)
+        out[e * capacity + i] =
+            !bad && i < sizes[e * step] ? places[(at + i) * place_step] : -1;
+    if (threadIdx.x == 0) out_sizes[e] = capacity;
+}
+
+static syn_status expert_capacity_cuda(syn_call *c) {
+    const syn_operand *places = &c->in[0], *sizes = &c->in[1];
+    if (sizes->spec.dims[0] == 0) return SYN_OK;
+    SYN_LAUNCH(capacity_kernel, (unsigned)sizes->spec.dims[0], ORDER_THREADS, 0,
+               syn__cuda_of(c)->stream, static_cast<const int32_t *>(places->data),
+               static_cast<const int64_t *>(sizes->data), sizes->strides[0], places->strides[0],
+               places->spec.dims[0], c->attr[0].i, static_cast<int32_t *>(c->out[0].data),
+               static_cast<int64_t *>(c->out[1].data), faults_of(c));
+    return syn__launched(c);
+}
+
 /* ---- moe_permute ---- */
 
 /* E: the unit that is copied with one instruction. A row whose place does not exist gets zeros. */
@@ -531,7 +563,7 @@ static __global__ void permute_kernel(const E *x, const int32_t *places, E *out,
         const int64_t row = i / width, column = i - row * width;
         const int32_t place = places[row];
         const bool bad = place < 0 || place >= limit;
-        if (bad && column == 0) report(f, SYN__FAULT_PLACE, place, limit);
+        if (bad && place != -1 && column == 0) report(f, SYN__FAULT_PLACE, place, limit);
         out[i] = bad ? E() : x[place / copies * step + column];
     }
 }
@@ -569,6 +601,7 @@ static __global__ void row_at_kernel(const int32_t *places, int32_t *row_at, int
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows;
          i += (int64_t)gridDim.x * blockDim.x) {
         const int32_t place = places[i];
+        if (place == -1) continue;
         if (place < 0 || place >= limit) report(f, SYN__FAULT_PLACE, place, limit);
         else if (atomicExch(row_at + place, (int32_t)i) >= 0)
             report(f, SYN__FAULT_TWICE, place, limit);
@@ -857,6 +890,7 @@ const syn__cuda_row syn__cuda_experts[] = {{SYN_OP_ROUTE, route_cuda},
                                            {SYN_OP_ROUTER_LOSS_GRAD, router_loss_grad_cuda},
                                            {SYN_OP_COUNT_ADD, count_add_cuda},
                                            {SYN_OP_ROUTER_BIAS_UPDATE, router_bias_update_cuda},
+                                           {SYN_OP_EXPERT_CAPACITY, expert_capacity_cuda},
                                            {SYN_OP_EXPERT_ORDER, expert_order_cuda},
                                            {SYN_OP_SORT_BY_EXPERT, sort_by_expert_cuda},
                                            {SYN_OP_MOE_PERMUTE, moe_permute_cuda},

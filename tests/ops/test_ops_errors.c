@@ -148,6 +148,10 @@ static void merged(syn_ctx *c, syn_tensor out, syn_tensor log_sum, syn_tensor pa
     syn_attention_merge(c, &out, &log_sum, part, part_log_sum, first);
 }
 
+static void limited(syn_ctx *c, syn_tensor places, syn_tensor sizes, int64_t capacity) {
+    syn_expert_capacity(c, places, capacity, &sizes);
+}
+
 static void ordered(syn_ctx *c, syn_tensor counts, int64_t first, int64_t n, int64_t rows) {
     syn_tensor sizes;
     syn_expert_order(c, counts, first, n, rows, &sizes);
@@ -543,6 +547,13 @@ static void learned_bias(syn_ctx *c) {
       "cannot make 1048576 tokens from 2048 rows each")                                            \
     X(syn_moe_unpermute(c, F(5, 4), I(5), INT64_MAX, INT64_MAX),                                   \
       "cannot make 9223372036854775807 tokens")                                                    \
+    X(limited(c, F(4), L(2), 2), "expert_capacity in h.0: input 0 must be i32, but is f32[4]")     \
+    X(limited(c, I(4), I(2), 2), "input 1 must be i64, but is i32[2]")                             \
+    X(limited(c, I(2, 2), L(2), 2), "input 0 must be places (R), but is i32[2,2]")                 \
+    X(limited(c, I(4), L(1, 2), 2),                                                                \
+      "input 1 must be the number of rows of each expert (E), but is i64[1,2]")                    \
+    X(limited(c, I(4), L(2), 0), "2 experts cannot have 0 rows each")                              \
+    X(limited(c, I(4), L(2), (int64_t)1 << 30), "2 experts cannot have 1073741824 rows each")      \
     X(ordered(c, I(2, 3), 0, 3, 0), "expert_order in h.0: input 0 must be i64, but is i32[2,3]")   \
     X(ordered(c, L(6), 0, 3, 0), "must be rows per source and expert (S, E), but is i64[6]")       \
     X(ordered(c, L(2, 3), 2, 2, 0), "there are no experts 2 to 3 among 3")                         \

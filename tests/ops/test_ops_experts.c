@@ -411,6 +411,54 @@ static syn_tensor misordered(syn_ctx *ctx, int64_t a, int64_t rows) {
     return order_of(ctx, counts, 1, 2, rows, &sizes);
 }
 
+/* ---- expert_capacity ---- */
+
+/* The first rows of each expert. Copies of tokens without a row are 0, and so are rows without a
+   token. */
+static void test_capacity(void) {
+    for (int round = 0; round < rounds(60); round++) {
+        enum { TOKENS_EACH = 3 };
+        static ref chosen, x, rows, back, want, sizes_kept;
+        ref_seed((uint64_t)round);
+        const int64_t n = ref_int(1, 6), tokens = ref_int(1, 9), capacity = ref_int(1, 8);
+        double kept[60];
+        int64_t given[6] = {0};
+        chosen.spec = (syn_spec){SYN_I32, 2, {tokens, 2}};
+        for (int64_t i = 0; i < 2 * tokens; i++) chosen.v[i] = (double)ref_int(0, n - 1);
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {tokens, TOKENS_EACH}}, 1, 2);
+        rows.spec = (syn_spec){SYN_F32, 2, {n * capacity, TOKENS_EACH}};
+        want.spec = (syn_spec){SYN_I32, 1, {n * capacity}};
+        sizes_kept.spec = (syn_spec){SYN_F32, 1, {n}};
+        back.spec = x.spec;
+        for (int64_t i = 0; i < n * capacity; i++) want.v[i] = -1;
+        for (int64_t e = 0; e < n; e++) sizes_kept.v[e] = (double)capacity;
+        for (int64_t i = 0; i < 2 * tokens; i++) {
+            const int64_t e = (int64_t)chosen.v[i];
+            kept[i] = given[e] < capacity;
+            if (kept[i] > 0) want.v[e * capacity + given[e]++] = (double)i;
+        }
+        for (int64_t i = 0; i < n * capacity * TOKENS_EACH; i++) {
+            const int64_t place = (int64_t)want.v[i / TOKENS_EACH];
+            rows.v[i] = place < 0 ? 0 : x.v[place / 2 * TOKENS_EACH + i % TOKENS_EACH];
+        }
+        for (int64_t i = 0; i < tokens * TOKENS_EACH; i++) {
+            const int64_t token = i / TOKENS_EACH;
+            back.v[i] = x.v[i] * (kept[2 * token] + kept[2 * token + 1]);
+        }
+        syn_ctx *ctx = ctx_with_threads(round);
+        syn_tensor sizes;
+        syn_tensor places = syn_sort_by_expert(ctx, ref_dense(ctx, &chosen), n, &sizes);
+        places = syn_expert_capacity(ctx, places, capacity, &sizes);
+        const syn_tensor got = syn_moe_permute(ctx, ref_dense(ctx, &x), places, 2);
+        const syn_tensor again = syn_moe_unpermute(ctx, got, places, tokens, 2);
+        const syn_tensor counted = syn_count_add(ctx, ZEROS(ctx, SYN_F32, n), sizes);
+        CHECK_MSG(ref_check(ctx, places, &want, 0) && ref_check(ctx, got, &rows, 0) &&
+                      ref_check(ctx, again, &back, 1e-6) && ref_check(ctx, counted, &sizes_kept, 0),
+                  "round %d", round);
+        syn_ctx_free(ctx);
+    }
+}
+
 /* ---- moe_permute and moe_unpermute ---- */
 
 /* Different numbers below `all`, in a random order. */
@@ -701,6 +749,11 @@ static syn_tensor gradient_for(syn_ctx *ctx, int32_t bad) {
     return built(ctx, SYN_OP_ROUTE_GRAD, in, 3, attr, 6);
 }
 
+static syn_tensor limited(syn_ctx *ctx, int64_t a, int64_t b) {
+    syn_tensor sizes = numbers_of(ctx, (const int64_t[]){a, b}, 2);
+    return syn_expert_capacity(ctx, integers(ctx, (const int32_t[]){0, 1, 2}, 3), 2, &sizes);
+}
+
 static syn_tensor permuted(syn_ctx *ctx, int32_t bad) {
     return syn_moe_permute(ctx, ZEROS(ctx, SYN_F32, 3, 5),
                            integers(ctx, (const int32_t[]){0, bad}, 2), 2);
@@ -734,8 +787,10 @@ static syn_tensor product(syn_ctx *ctx, bool add, int64_t a, int64_t b) {
     X(misordered(c, 1, 3), "expert_order in h.0: the experts' sizes do not add up to 3 rows")      \
     X(misordered(c, -1, 2), "the experts' sizes do not add up to 2 rows")                          \
     X(misordered(c, INT64_MAX, 9), "the experts' sizes do not add up to 9 rows")                   \
+    X(limited(c, 2, 2), "expert_capacity in h.0: the experts' sizes do not add up to 3 rows")      \
+    X(limited(c, 1, -1), "the experts' sizes do not add up to 3 rows")                             \
     X(permuted(c, 6), "has place 6, which is not below 6")                                         \
-    X(permuted(c, -1), "has place -1, which is not below 6")                                       \
+    X(permuted(c, -2), "has place -2, which is not below 6")                                       \
     X(unpermuted(c, 6), "has place 6, which is not below 6")                                       \
     X(unpermuted(c, INT32_MIN), "has place -2147483648, which is not below 6")                     \
     X(unpermuted(c, 1), "have place 1")                                                            \
@@ -784,6 +839,7 @@ static const test_case cases[] = {
     {"bias of a router", test_router_bias},
     {"sort", test_sort},
     {"order of rows from several ranks", test_order},
+    {"capacity", test_capacity},
     {"permute", test_permute},
     {"unpermute", test_unpermute},
     {"unpermute order", test_unpermute_order},

@@ -641,9 +641,10 @@ static bool elsewhere(syn_op op) {
            op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* f32 only */
            op == SYN_OP_LOG_SOFTMAX_LOSS || op == SYN_OP_NLL_GRAD ||
            op == SYN_OP_LOG_SOFTMAX_GRAD || /* f32 only */
-           op == SYN_OP_COUNT_ADD || op == SYN_OP_ROUTER_BIAS_UPDATE ||
-           op == SYN_OP_SORT_BY_EXPERT || op == SYN_OP_EXPERT_ORDER || /* integers only */
-           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST;              /* test_ops_half_types */
+           op == SYN_OP_EXPERT_CAPACITY || op == SYN_OP_COUNT_ADD ||
+           op == SYN_OP_ROUTER_BIAS_UPDATE || op == SYN_OP_SORT_BY_EXPERT ||
+           op == SYN_OP_EXPERT_ORDER ||                   /* integers only */
+           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST; /* test_ops_half_types */
 }
 
 static void test_every_kernel(void) {

@@ -169,6 +169,10 @@ static syn_tensor moved_bias(syn_ctx *c, syn_tensor bias, syn_tensor counts) {
     return bias;
 }
 
+static syn_tensor limited(syn_ctx *c, syn_tensor places, syn_tensor sizes) {
+    return syn_expert_capacity(c, places, 2, &sizes);
+}
+
 /* Two of four queries. */
 static syn_tensor merged(syn_ctx *c) {
     syn_tensor out = F(1, 4, 2, 3), log_sum = F(1, 2, 4);
@@ -282,6 +286,7 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
       2 * 5 * 12, 80 + 60 + 16, 96, 0)                                                             \
     X(GROUPED_PRODUCT_ADD, syn_grouped_product_add(c, F(2, 4, 3), F(5, 4), F(5, 3), SIZES(3, 2)),  \
       "f32[2,4,3]", 2 * 5 * 12 + 24, 96 + 80 + 60 + 16, 96, 0)                                     \
+    X(EXPERT_CAPACITY, limited(c, I(6), SIZES(1, 2, 3)), "i32[6]", 6, 24 + 24, 24 + 24, 0)         \
     X(EXPERT_ORDER, ordered(c), "i32[4]", 4 + 6, 48, 16 + 16, 0)                                   \
     X(ALL_TO_ALL, exchanged(c, F(4, 3), g), "f32[4,3]", 0, 48, 48, 48)                             \
     X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \

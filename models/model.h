@@ -4,6 +4,7 @@
 #define MODELS_MODEL_H
 
 #include "models/config.h"
+#include "models/expert_load.h"
 #include "syntorch/context.h"
 
 SYN_API_BEGIN
@@ -48,7 +49,17 @@ typedef struct syn_router_options {
     syn_tensor losses; /* with aux or z: a state f32 (1), to which forward passes add this rank's
                         * part of the losses; those of all tp x cp ranks add up to the losses */
     bool count;        /* count the rows of experts, for syn_model_update_router_biases */
+    /* With ep, in runs without data: the loads of experts, owned by the caller; NULL: all have the
+     * same. heaviest: in each layer, this rank has the experts of the busiest rank. */
+    const syn_expert_load *load;
+    bool heaviest;
+    /* Each expert gets syn_expert_capacity_rows rows from each rank: padding, if it has fewer
+     * tokens, or only its first tokens, if it has more. 0: all tokens. */
+    double capacity;
 } syn_router_options;
+
+/* ceil(tokens * k / experts * capacity), for the tokens of a rank. */
+int64_t syn_expert_capacity_rows(const syn_model_config *config, int64_t tokens, double capacity);
 
 typedef struct syn_model_options {
     const syn_group *tp; /* tensor-parallel ranks; NULL: one rank has whole layers */

@@ -96,6 +96,21 @@ def balanced(runs):
         check(losses(without) != losses(one), f"{name}: the options have no effect")
 
 
+def limited(runs):
+    """With a capacity that no expert exceeds, losses are those without. Otherwise each rank drops
+    tokens of its own, so losses depend only on the tokens of a rank."""
+    run = [*STEPS, "--batch-size", "1", "--gradient-accumulation-steps"]
+    whole, _ = runs.train("qwen", *run, "8")
+    for capacity in ("4", "0.75"):  # of 8 experts, a token uses 2
+        one, _ = runs.train("qwen", *run, "8", "--capacity", capacity)
+        got, _ = runs.train("qwen", *run, "4", "--capacity", capacity, "--num-gpus", "2", "--ep",
+                            "2", "--activation-recompute", "full")
+        off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+        check(off < 2e-6, f"--capacity {capacity}: {losses(got)}, not {losses(one)}")
+        off = max(abs(a / b - 1) for a, b in zip(losses(one), losses(whole), strict=True))
+        check((off < 2e-6) == (capacity == "4"), f"--capacity {capacity}: {losses(one)}")
+
+
 def resumed(runs):
     """A resumed run has the biases of routers, and the losses, of one that was not interrupted."""
     run = ["--batch-size", "2", "--max-steps", "4", "--skip-eval", "--save-steps", "2",
@@ -150,6 +165,18 @@ def over_mpi(runs):
     check(losses(got) == losses(one), f"MPI: {losses(got)}, not {losses(one)}")
 
 
+def traced(runs):
+    """The all-to-alls of ranks whose routers choose different experts differ in size."""
+    runs.train("qwen", *STEPS[:2], "--max-steps", "1", "--skip-eval", "--batch-size", "1",
+               "--num-gpus", "4", "--ep", "4", "--enable-tracing", "--trace-wait-steps", "0",
+               "--out-dir", "traces", "--moe-aux-loss-coeff", "0.01")
+    for command in ("validate", "simulate"):
+        done = subprocess.run([os.path.join(BUILD, "syntorch"), command, "--input",
+                               runs.path("traces/trace")], capture_output=True, text=True,
+                              check=False)
+        check(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
+
+
 def header(folder):
     with open(os.path.join(folder, "best_model", "model.safetensors"), "rb") as f:
         return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
@@ -184,6 +211,8 @@ REFUSED = [
      "ZeRO needs at least two ranks with the same experts"),
     (["--num-gpus", "4", "--ep", "2", "--zero", "3"], "ZeRO 3 cannot divide experts"),
     (["--moe-router-bias-update-rate", "0.1"], "needs routers with a bias"),
+    (["--capacity", "0"], "--capacity must be between 1e-06 and"),
+    (["--num-gpus", "2", "--ep", "2", "--routing", "zipf:1,1"], "is for --device meta"),
     (["--moe-aux-loss-coeff", "-1"], "--moe_aux_loss_coeff must be between 0 and"),
     (["--num-gpus", "2", "--ep", "2", "--save-steps", "1"],
      "--resume and --save-steps cannot be used with --ep"),
@@ -208,10 +237,12 @@ def main():
             runs.configure(name, config)
         as_one_rank(runs)
         balanced(runs)
+        limited(runs)
         resumed(runs)
         several_tokens(runs)
         if MPIRUN:
             over_mpi(runs)
+        traced(runs)
         saved(runs)
         refused(runs)
     finish()

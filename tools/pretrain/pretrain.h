@@ -38,15 +38,17 @@ typedef struct pretrain_args {
         trace_repeat /* 0: until training ends */;
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
     double aux_coefficient /* -1: as the model's configuration says */, z_coefficient, bias_rate;
-    int masking;      /* syn_masking; -1 if not given */
-    int buckets;      /* syn_bucket_rule; -1: not given */
-    int reduce_dtype; /* 0: f32, 1: bf16 */
-    int recompute;    /* syn_recompute_mode */
-    int loss;         /* 0: fused, 1: unfused */
-    int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
-    int reference;    /* 1: --recipe reference, see docs/training.md */
-    bool dry_run;     /* synth */
-    bool fp8;         /* predict the products of layers in FP8 */
+    double capacity;     /* see syn_router_options */
+    const char *routing; /* the loads of experts on meta; NULL: balanced */
+    int masking;         /* syn_masking; -1 if not given */
+    int buckets;         /* syn_bucket_rule; -1: not given */
+    int reduce_dtype;    /* 0: f32, 1: bf16 */
+    int recompute;       /* syn_recompute_mode */
+    int loss;            /* 0: fused, 1: unfused */
+    int dtype;           /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
+    int reference;       /* 1: --recipe reference, see docs/training.md */
+    bool dry_run;        /* synth */
+    bool fp8;            /* predict the products of layers in FP8 */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
         with_stack, resume, quiet, json;
 } pretrain_args;
@@ -90,6 +92,7 @@ typedef struct pretrain {
                           no file */
     syn_batch_options batches;
     int32_t special[8];
+    syn_expert_load load;  /* on meta, of --routing */
     syn_model_part *parts; /* of all virtual stages; see syn_pipeline_parts */
     char *uneven; /* numbers of their layers, such as "7,8,8,7"; NULL: all have the same number */
     int64_t n_texts;                /* number of training samples; on meta at least as many as the

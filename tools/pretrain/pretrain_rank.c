@@ -124,7 +124,10 @@ static syn_router_options router_options(pretrain_worker *r) {
                                 .z = z / passes,
                                 .tokens = has_experts(run) ? r->mesh.tp_cp : r->mesh.cp,
                                 .losses = r->router_losses,
-                                .count = run->args->bias_rate > 0};
+                                .count = run->args->bias_rate > 0,
+                                .capacity = run->args->capacity,
+                                .load = &run->load,
+                                .heaviest = r->heaviest};
 }
 
 static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *shape,

@@ -30,6 +30,7 @@ typedef struct pretrain_worker {
     syn_tensor router_losses; /* see syn_router_options; invalid: none */
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
+    bool heaviest;        /* for predictions; see syn_router_options */
     int64_t microbatches; /* per step */
     int64_t *which;       /* (batch_size): indices of the samples of a microbatch */
     syn_batch batch;

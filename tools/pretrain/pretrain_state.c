@@ -25,7 +25,7 @@ typedef struct option {
                     an option with is_sum 0 */
 } option;
 
-enum { OPTIONS = 30, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 31, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -123,6 +123,7 @@ static void list_options(const pretrain *run, options *o) {
     add_new_f64(o, "--moe-aux-loss-coeff", pretrain_aux_coefficient(run));
     add_new_f64(o, "--moe-z-loss-coeff", a->z_coefficient);
     add_new_f64(o, "--moe-router-bias-update-rate", a->bias_rate);
+    add_new_f64(o, "--capacity", a->capacity);
     option *dropout = add(o, "--dropout");
     pretrain_dropout_text(run, dropout->text, sizeof dropout->text);
 }

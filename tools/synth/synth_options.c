@@ -56,6 +56,7 @@ const cli_option synth_options[] = {
      "them; shapes and bytes stay those of --dtype",
      0, 0},
     PASS_OPTIONS,
+    LOAD_OPTIONS,
     CLI_GROUP("Output"),
     {"out", CLI_TEXT, &pretrain_given.out, "PREFIX",
      "write PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},

@@ -96,6 +96,23 @@ def balanced(runs):
         check(losses(without) != losses(one), f"{name}: the options have no effect")
 
 
+def configured(runs):
+    """As in transformers, output_router_logits turns on the auxiliary loss."""
+    run = [*STEPS, "--batch-size", "2"]
+    given, _ = runs.train("qwen", *run, "--moe-aux-loss-coeff", "0.125")
+    runs.configure("logits", {**MODELS["qwen"], "output_router_logits": True,
+                              "router_aux_loss_coef": 0.125})
+    got, folder = runs.train("logits", *run)
+    check(losses(got) == losses(given), f"output_router_logits: {got}, not {given}")
+    off, _ = runs.train("logits", *run, "--moe-aux-loss-coeff", "0")
+    without, _ = runs.train("qwen", *run)
+    check(losses(off) == losses(without), f"--moe-aux-loss-coeff 0: {off}, not {without}")
+    with open(os.path.join(folder, "last_model", "config.json"), encoding="utf-8") as f:
+        saved_as = json.load(f)
+    check(saved_as["output_router_logits"] is True and saved_as["router_aux_loss_coef"] == 0.125,
+          str(saved_as))
+
+
 def limited(runs):
     """With a capacity that no expert exceeds, losses are those without. Otherwise each rank drops
     tokens of its own, so losses depend only on the tokens of a rank."""
@@ -237,6 +254,7 @@ def main():
             runs.configure(name, config)
         as_one_rank(runs)
         balanced(runs)
+        configured(runs)
         limited(runs)
         resumed(runs)
         several_tokens(runs)

@@ -128,6 +128,21 @@ def collectives(prefix, rank, kind):
     return sizes
 
 
+def balanced():
+    """The losses of routers all-reduce the rows of each expert (i64) in each layer and microbatch,
+    and the update of their biases those of all layers (f32) in each step."""
+    layers, passes, experts, all_reduce = 4, 3, 8, 0
+    for model, options, bytes_each, n in (
+            ("moe4", "--moe-aux-loss-coeff 0.01", 8 * experts, layers * passes),
+            ("moe4", "--moe-z-loss-coeff 0.01", 8 * experts, 0),
+            ("v3", "--moe-router-bias-update-rate 0.001", 4 * experts * (layers - 1), 1)):
+        shape = f"--tp 2 --sp --ep 4 --dp 2 --global-batch {2 * passes} --max-seq-length 32"
+        done = synth("--out", "balanced", "--model-config", f"{model}.json", *shape.split(),
+                     *options.split())
+        got = collectives("balanced", 3, all_reduce).count(bytes_each)
+        check(got == n, f"{options}: {got} all-reduces of {bytes_each} bytes: {done.stderr}")
+
+
 def loaded():
     """The all-to-alls of a layer have the bytes that follow from loads, or from a capacity."""
     tokens, copies, hidden, experts, width, all_to_all = 64, 2, 32, 8, 4, 6
@@ -507,6 +522,7 @@ def main():
     does_not_fit()
     as_recorded(LAYOUTS, "stamped")
     as_recorded(EXPERTS, "experts")
+    balanced()
     loaded()
     stamped_later()
     inferred()

@@ -54,13 +54,13 @@
          CLI_REAL,                                                                                 \
          &pretrain_given.z_coefficient,                                                            \
          "F",                                                                                      \
-         "add F times the z-loss of each router, which keeps its logits small [0]",                \
+         "add F times the z-loss of each router, which keeps its logits small",                    \
          0,                                                                                        \
          1e6},                                                                                     \
     {                                                                                              \
         "moe_router_bias_update_rate", CLI_REAL, &pretrain_given.bias_rate, "F",                   \
             "after each step, change the routers' biases by F: up for experts with less than "     \
-            "the mean load, down for the others [0]",                                              \
+            "the mean load, down for the others",                                                  \
             0, 1e6                                                                                 \
     }
 

@@ -1,8 +1,8 @@
 /* Writes trace sets of jobs whose ranks were not all recorded. The ranks of a pipeline stage run
-   the same ops, except that the ranks of a ring of keys and values attend to different blocks
-   (syn_plan_ring_index); only their groups and the ranks that they send to differ. Their predicted
-   times are also the same if their groups are on equally many nodes. The traces of all ranks are
-   therefore written from a few recorded ranks. */
+   the same ops, except that the ranks of a ring of keys and values attend to different blocks, and
+   that experts may have different loads (syn_plan_program); only their groups and the ranks that
+   they send to differ. Their predicted times are also the same if their groups are on equally many
+   nodes. The traces of all ranks are therefore written from a few recorded ranks. */
 #ifndef SYNTORCH_STAMP_H
 #define SYNTORCH_STAMP_H
 

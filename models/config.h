@@ -86,6 +86,7 @@ typedef struct syn_experts_config {
     int64_t first, every;
     uint64_t dense[SYN_MAX_DENSE_LAYERS / 64];
     double aux_coefficient; /* factor of the auxiliary loss, which balances the experts' load */
+    bool aux;               /* output_router_logits: transformers adds this loss in training */
 } syn_experts_config;
 
 /* A set of layers, by number. */

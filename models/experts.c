@@ -3,8 +3,11 @@
    first sent to the ranks that have the experts, and the results are sent back. */
 #include "models/experts.h"
 
+#include <math.h>
+
 #include "models/llama_private.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/gradient.h"
 
 static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear *layer,
                            syn_tensor sizes, const char *label) {
@@ -23,6 +26,12 @@ static syn_tensor compute(syn_model *m, const syn__experts *e, syn_tensor rows, 
     x = syn_name(m->ctx, syn_mul(m->ctx, x, syn_cast(m->ctx, weights, m->options.dtype)),
                  "weighted");
     return multiply(m, x, &e->down, sizes, "down_proj");
+}
+
+int64_t syn_expert_capacity_rows(const syn_model_config *config, int64_t tokens, double capacity) {
+    const syn_experts_config *c = &config->experts;
+    const double rows = (double)tokens * (double)c->k / (double)c->n * capacity;
+    return (int64_t)ceil(rows * (1 - 1e-12)); /* 110.00000000000001 is 100 * 1.1 */
 }
 
 /* ---- expert parallelism ---- */
@@ -53,14 +62,46 @@ static void exchange_balanced(const syn_model *m, int64_t pairs, exchange *x) {
     x->rows = x->to[ep->index] * ep->size;
 }
 
+/* Without data, all members have the numbers of rows of options.router.load. */
+static bool exchange_loaded(syn_model *m, int64_t i, int64_t pairs, exchange *x) {
+    const syn_group *ep = m->options.ep;
+    const int64_t experts = m->config.experts.n, each = experts / ep->size, k = m->config.experts.k;
+    int32_t own = ep->index;
+    int64_t *rows = syn_malloc((size_t)experts * sizeof *rows);
+    if (!rows) {
+        syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+        return false;
+    }
+    syn_expert_load_rows(m->options.router.load,
+                         syn_model_expert_layers(&m->config, m->part.first_layer + i), pairs / k, k,
+                         rows);
+    for (int32_t j = 0; j < ep->size; j++) {
+        x->to[j] = 0;
+        for (int64_t e = 0; e < each; e++) x->to[j] += rows[j * each + e];
+        if (m->options.router.heaviest && x->to[j] > x->to[own]) own = j;
+    }
+    for (int32_t j = 0; j < ep->size; j++) x->from[j] = x->to[own];
+    x->rows = x->to[own] * ep->size;
+    syn_free(rows);
+    return true;
+}
+
 /* Computes the rows that the members exchange. counts (members, experts): the rows of each member
    for each expert. x->to has space for twice as many numbers as there are members. */
-static bool plan_exchange(syn_model *m, syn_tensor counts, int64_t pairs, exchange *x) {
+static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_t pairs,
+                          exchange *x) {
     const syn_group *ep = m->options.ep;
     const int64_t experts = m->config.experts.n, each = experts / ep->size;
     const size_t bytes = (size_t)(ep->size * experts) * sizeof(int64_t);
     x->from = x->to + ep->size;
     x->rows = 0;
+    if (m->options.router.capacity > 0) {
+        for (int32_t j = 0; j < ep->size; j++) x->to[j] = x->from[j] = pairs / ep->size;
+        x->rows = pairs;
+        return true;
+    }
+    if (!syn_ctx_has_data(m->ctx) && m->options.router.load && m->options.router.load->weights)
+        return exchange_loaded(m, layer, pairs, x);
     if (!syn_ctx_has_data(m->ctx)) {
         exchange_balanced(m, pairs, x);
         return true;
@@ -86,19 +127,28 @@ static bool plan_exchange(syn_model *m, syn_tensor counts, int64_t pairs, exchan
     return true;
 }
 
+/* The numbers of rows (members, experts) of all members. With a capacity they are all the same. */
+static syn_tensor all_counts(syn_model *m, syn_tensor sizes) {
+    const syn_group *ep = m->options.ep;
+    const int64_t dims[2] = {ep->size, m->config.experts.n}, one[2] = {1, m->config.experts.n};
+    if (m->options.router.capacity > 0)
+        return syn_expand(m->ctx, syn_reshape(m->ctx, sizes, one, 2), dims, 2);
+    sizes = syn_name(m->ctx, syn_all_gather(m->ctx, sizes, 0, ep), "counts");
+    return syn_reshape(m->ctx, sizes, dims, 2);
+}
+
 /* The same as `compute` for rows in the order of all experts of the ep group, which are computed by
    the ranks that have the experts. */
-static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, syn_tensor rows,
-                                    syn_tensor sizes, syn_tensor weights) {
+static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, int64_t layer,
+                                    syn_tensor rows, syn_tensor sizes, syn_tensor weights) {
     syn_ctx *ctx = m->ctx;
     const syn_group *ep = m->options.ep;
     const int64_t experts = m->config.experts.n, each = experts / ep->size;
     exchange x = {.to = syn_malloc(2 * (size_t)ep->size * sizeof *x.to)};
     syn_tensor own, y = {0};
     if (!x.to) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
-    syn_tensor counts = syn_name(ctx, syn_all_gather(ctx, sizes, 0, ep), "counts");
-    counts = syn_reshape(ctx, counts, (int64_t[]){ep->size, experts}, 2);
-    if (plan_exchange(m, counts, syn_tensor_dim(ctx, rows, 0), &x)) {
+    syn_tensor counts = all_counts(m, sizes);
+    if (plan_exchange(m, layer, counts, syn_tensor_dim(ctx, rows, 0), &x)) {
         const syn_tensor places =
             syn_expert_order(ctx, counts, ep->index * each, each, x.rows, &own);
         rows = syn_name(ctx, syn_all_to_all(ctx, rows, x.to, x.from, ep), "dispatched");
@@ -113,15 +163,89 @@ static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, syn_ten
     return y;
 }
 
+/* ---- balancing ---- */
+
+static syn_score score_of(const syn_model *m) {
+    return m->config.experts.sigmoid ? SYN_SCORE_SIGMOID : SYN_SCORE_SOFTMAX;
+}
+
+/* The router's losses for this rank's tokens: weights (N, k), logits (N, E), and the number of rows
+   that these tokens have for each expert -> the weights, whose gradient reaches the losses. If all
+   tensor-parallel ranks route the same tokens, each of them has an equal part of the losses. */
+static syn_tensor add_losses(syn_model *m, syn_tensor weights, syn_tensor logits,
+                             syn_tensor sizes) {
+    syn_ctx *ctx = m->ctx;
+    const syn_router_options *r = &m->options.router;
+    const int64_t experts = m->config.experts.n, parts = r->tokens ? r->tokens->size : 1;
+    const double tokens = (double)syn_tensor_dim(ctx, logits, 0) * (double)parts,
+                 same = syn__model_dispatches(m) ? 1 : syn__model_tp(m);
+    const syn_router_losses how = {.score = score_of(m),
+                                   .balance =
+                                       r->aux * (double)experts /
+                                       ((double)m->config.experts.k * tokens * tokens * same),
+                                   .z = r->z / (tokens * same)};
+    syn_push_scope(ctx, "losses");
+    if (r->aux > 0 && r->tokens)
+        sizes = syn_name(ctx, syn_all_reduce(ctx, sizes, SYN_REDUCE_SUM, r->tokens), "counts");
+    if (syn_current_phase(ctx) != SYN_PHASE_RECOMPUTE)
+        syn_router_loss_add(ctx, syn_current_version(ctx, r->losses), logits, sizes, &how);
+    weights = syn_router_loss(ctx, weights, logits, sizes, &how);
+    syn_pop_scope(ctx);
+    return weights;
+}
+
+/* In training, counts the rows of layer i and adds the losses; see add_losses. */
+static syn_tensor balance(syn_model *m, const syn__experts *e, int64_t i, syn_tensor weights,
+                          syn_tensor logits, syn_tensor sizes) {
+    const syn_router_options *r = &m->options.router;
+    struct syn__router *router = &m->routers[i];
+    if (!syn_requires_grad(m->ctx, logits)) return weights;
+    if (router->counts.id && syn_current_phase(m->ctx) != SYN_PHASE_RECOMPUTE) {
+        syn_count_add(m->ctx, syn_current_version(m->ctx, router->counts), sizes);
+        router->bias = e->bias;
+    }
+    return r->aux > 0 || r->z > 0 ? add_losses(m, weights, logits, sizes) : weights;
+}
+
+/* Updates the biases of n routers, at most SYN_MAX_LIST. */
+static void update_biases(syn_ctx *ctx, struct syn__router *const *routers, int n, double rate,
+                          const syn_group *stage) {
+    syn_tensor counts[SYN_MAX_LIST];
+    for (int i = 0; i < n; i++) counts[i] = syn_current_version(ctx, routers[i]->counts);
+    if (stage) syn_all_reduce_coalesced(ctx, counts, n, SYN_REDUCE_SUM, stage);
+    for (int i = 0; i < n; i++) {
+        syn_tensor bias = syn_current_version(ctx, routers[i]->bias);
+        syn_router_bias_update(ctx, &bias, &counts[i], rate);
+    }
+}
+
+void syn_model_update_router_biases(syn_model *const *models, int n, double rate,
+                                    const syn_group *stage) {
+    struct syn__router *listed[SYN_MAX_LIST];
+    int used = 0;
+    if (n == 0) return;
+    syn_ctx *ctx = models[0]->ctx;
+    syn_push_scope(ctx, "router_bias");
+    for (int c = 0; c < n; c++)
+        for (int64_t i = 0; i < models[c]->part.n_layers + models[c]->part.mtp; i++) {
+            if (models[c]->routers[i].bias.id) listed[used++] = &models[c]->routers[i];
+            if (used < SYN_MAX_LIST) continue;
+            update_biases(ctx, listed, used, rate, stage);
+            used = 0;
+        }
+    if (used > 0) update_biases(ctx, listed, used, rate, stage);
+    syn_pop_scope(ctx);
+}
+
 /* ---- the layer ---- */
 
 /* x (B, T, C), all tokens on every rank -> (B, T, C), this rank's partial sum of the experts'
    outputs. If syn__model_dispatches: this rank's tokens -> the experts' outputs for them. */
-static syn_tensor routed(syn_model *m, const syn__experts *e, syn_tensor x) {
+static syn_tensor routed(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const syn_experts_config *c = &m->config.experts;
     const syn_routing how = {.k = c->k,
-                             .score = c->sigmoid ? SYN_SCORE_SIGMOID : SYN_SCORE_SOFTMAX,
+                             .score = score_of(m),
                              .normalize = c->normalize,
                              .groups = c->limited && c->groups > 0 ? c->groups : 1,
                              .top_groups = c->limited && c->groups > 0 ? c->top_groups : 1,
@@ -133,13 +257,18 @@ static syn_tensor routed(syn_model *m, const syn__experts *e, syn_tensor x) {
     x = syn_reshape(ctx, x, (int64_t[]){tokens, shape.dims[2]}, 2);
     syn_push_scope(ctx, "experts");
     const syn_tensor logits = syn_column_linear(ctx, x, &e->router, false, NULL, "router");
-    const syn_tensor weights = syn_route(ctx, logits, bias, &how, &chosen);
-    const syn_tensor places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
+    syn_tensor weights = syn_route(ctx, logits, bias, &how, &chosen);
+    syn_tensor places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
+    weights = balance(m, e, i, weights, logits, sizes);
+    if (m->options.router.capacity > 0)
+        places = syn_expert_capacity(
+            ctx, places, syn_expert_capacity_rows(&m->config, tokens, m->options.router.capacity),
+            &sizes);
     const syn_tensor rows = syn_name(ctx, syn_moe_permute(ctx, x, places, c->k), "rows");
     const syn_tensor w = syn_moe_permute(
         ctx, syn_reshape(ctx, weights, (int64_t[]){tokens * c->k, 1}, 2), places, 1);
     syn_tensor y =
-        m->options.ep ? compute_elsewhere(m, e, rows, sizes, w) : compute(m, e, rows, sizes, w);
+        m->options.ep ? compute_elsewhere(m, e, i, rows, sizes, w) : compute(m, e, rows, sizes, w);
     y = syn_name(ctx, syn_moe_unpermute(ctx, y, places, tokens, c->k), "combined");
     syn_pop_scope(ctx);
     return syn_reshape(ctx, y, shape.dims, 3);
@@ -169,12 +298,12 @@ static syn_tensor shared_partial(syn_model *m, const syn__experts *e, syn_tensor
     return y;
 }
 
-syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, syn_tensor x) {
+syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
     const bool shared = m->config.experts.shared_inner > 0, apart = syn__model_dispatches(m);
     syn_tensor y = {0}, z = {0};
-    if (apart) y = routed(m, e, x); /* this rank's tokens */
+    if (apart) y = routed(m, e, i, x); /* this rank's tokens */
     if (!apart || shared) x = syn__model_enter(m, x);
-    if (!apart) y = routed(m, e, x);
+    if (!apart) y = routed(m, e, i, x);
     if (shared) z = shared_partial(m, e, x);
     if (apart && shared) z = syn__model_reduce(m, z, SYN_NO_BIAS);
     if (shared) y = syn_name(m->ctx, syn_add(m->ctx, y, z), "with_shared");

@@ -63,8 +63,9 @@ typedef struct syn__experts {
             .flags = SYN__SPARSE | SYN__SHARED | SYN__NO_BIAS | SYN__RESIDUAL        \
     }
 
-/* The inside of a branch (syn__branch) that has no `out`. x (B, T, C) -> (B, T, C). */
-syn_tensor syn__experts_run(syn_model *m, const syn__experts *experts, syn_tensor x);
+/* The inside of a branch (syn__branch) that has no `out`. x (B, T, C) -> (B, T, C). i: number of
+ * the layer within the part. */
+syn_tensor syn__experts_run(syn_model *m, const syn__experts *experts, int64_t i, syn_tensor x);
 
 #ifdef __cplusplus
 }

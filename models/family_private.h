@@ -243,7 +243,12 @@ struct syn_model {
     struct syn__recompute_arg {
         syn_model *model;
         int64_t layer;
-    } * runs;           /* per layer: the argument of its recomputation */
+    } * runs; /* per layer: the argument of its recomputation */
+    /* Per layer, with options.router.count: the router's bias, and the state that counts the rows
+     * of experts; invalid in layers without experts. */
+    struct syn__router {
+        syn_tensor bias, counts;
+    } * routers;
     size_t *unit_ends;  /* number of the context's parameters before the model's, and after its
                          * embedding, each layer and its head */
     syn_tensor visible; /* mask (B, S) of the current step: 0, or -infinity for masked keys;

@@ -30,8 +30,7 @@ static const syn__param_row qwen_layer[] = {
 /* ---- computation ---- */
 
 static syn_tensor experts(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
-    (void)i;
-    return syn__experts_run(m, &((const struct moe_layer *)layer)->experts, x);
+    return syn__experts_run(m, &((const struct moe_layer *)layer)->experts, i, x);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
@@ -144,8 +143,9 @@ static void write_dense(syn_sink *out, const void *member) {
 #define EXPERTS_ALIAS(key) SYN__ROW_I64(key, 0, SYN__AT(experts.n), 0, MAX_EXPERTS)
 #define PER_TOKEN \
     SYN__ROW_I64("num_experts_per_tok", SYN__SAVED, SYN__AT(experts.k), 1, MAX_EXPERTS)
-#define AUXILIARY \
-    SYN__ROW_F64("router_aux_loss_coef", SYN__SAVED, SYN__AT(experts.aux_coefficient), 0, 1e6)
+#define AUXILIARY                                                                               \
+    SYN__ROW_F64("router_aux_loss_coef", SYN__SAVED, SYN__AT(experts.aux_coefficient), 0, 1e6), \
+        SYN__ROW_BOOL("output_router_logits", SYN__SAVED, SYN__AT(experts.aux))
 #define QWEN_EXPERTS                                                                 \
     PER_TOKEN, AUXILIARY,                                                            \
         SYN__ROW_I64("moe_intermediate_size", SYN__SAVED, SYN__AT(experts.inner), 1, \

@@ -227,6 +227,19 @@ static void make_parameters(syn_model *m) {
     m->unit_ends[n + 2] = syn_ctx_param_count(m->ctx);
 }
 
+/* Creates the states that count the rows of experts. */
+static void make_counts(syn_model *m) {
+    const syn_spec spec = {SYN_F32, 1, {m->config.experts.n}};
+    for (int64_t i = 0; i < m->part.n_layers + m->part.mtp && m->options.router.count; i++) {
+        char name[80];
+        const int64_t layer = m->part.first_layer + i;
+        if (!syn_model_layer_has_experts(&m->config, layer)) continue;
+        snprintf(name, sizeof name, "%s.%lld.expert_counts", m->config.family->layers,
+                 (long long)layer);
+        m->routers[i].counts = syn_state(m->ctx, name, &spec);
+    }
+}
+
 uint32_t syn_model_units(const syn_model *m, uint32_t first, uint32_t *units, uint32_t *head) {
     const size_t n = (size_t)(m->part.n_layers + m->part.mtp) + 2; /* embedding, layers, head */
     const bool tied = m->config.tied && m->part.embed && m->part.head;
@@ -290,11 +303,13 @@ static syn_status alloc_members(syn_model *m, syn_error *err) {
     m->layers = syn_calloc(layers, f->layer_bytes);
     m->caches = syn_calloc(layers, sizeof *m->caches);
     m->runs = syn_calloc(layers, sizeof *m->runs);
+    m->routers = syn_calloc(layers + 1, sizeof *m->routers);
     m->unit_ends = syn_calloc(layers + 3, sizeof *m->unit_ends);
     m->mtp = syn_calloc((size_t)m->part.mtp + 1, sizeof *m->mtp);
     for (size_t i = 0; i < layers && m->runs; i++)
         m->runs[i] = (struct syn__recompute_arg){m, (int64_t)i};
-    if (m->params && m->layers && m->caches && m->runs && m->unit_ends && m->mtp) return SYN_OK;
+    if (m->params && m->layers && m->caches && m->runs && m->routers && m->unit_ends && m->mtp)
+        return SYN_OK;
     return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
 }
 
@@ -339,6 +354,7 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
     if (s == SYN_OK) s = alloc_members(m, err);
     if (s == SYN_OK) {
         make_parameters(m);
+        make_counts(m);
         syn__model_set_frequencies(m, 0);
         s = syn_ctx_check(ctx, err);
     }
@@ -353,6 +369,7 @@ void syn_model_free(syn_model *m) {
     syn_free(m->layers);
     syn_free(m->caches);
     syn_free(m->runs);
+    syn_free(m->routers);
     syn_free(m->unit_ends);
     syn_free(m->mtp);
     syn_free(m->padding);

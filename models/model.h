@@ -4,6 +4,7 @@
 #define MODELS_MODEL_H
 
 #include "models/config.h"
+#include "models/expert_load.h"
 #include "syntorch/context.h"
 
 SYN_API_BEGIN
@@ -37,6 +38,29 @@ typedef enum syn_recompute_mode {
     SYN_RECOMPUTE_OP
 } syn_recompute_mode;
 
+/* Balancing of experts in forward passes whose results require gradients. A layer's auxiliary loss
+ * is aux * E * sum over experts of f P, where f is the part of the routed rows that are for an
+ * expert, and P is the mean of its probabilities (Fedus et al. 2021). Its z-loss is z * the mean of
+ * logsumexp(logits)^2 (Zoph et al. 2022). Both are computed for the tokens of a batch on all ranks
+ * of `tokens`, and backward passes add their gradients to those of the model's loss. */
+typedef struct syn_router_options {
+    double aux, z;
+    const syn_group *tokens; /* the ranks that route other tokens of the same batch; NULL: none */
+    syn_tensor losses; /* with aux or z: a state f32 (1), to which forward passes add this rank's
+                        * part of the losses; those of all tp x cp ranks add up to the losses */
+    bool count;        /* count the rows of experts, for syn_model_update_router_biases */
+    /* With ep, in runs without data: the loads of experts, owned by the caller; NULL: all have the
+     * same. heaviest: in each layer, this rank has the experts of the busiest rank. */
+    const syn_expert_load *load;
+    bool heaviest;
+    /* Each expert gets syn_expert_capacity_rows rows from each rank: padding, if it has fewer
+     * tokens, or only its first tokens, if it has more. 0: all tokens. */
+    double capacity;
+} syn_router_options;
+
+/* ceil(tokens * k / experts * capacity), for the tokens of a rank. */
+int64_t syn_expert_capacity_rows(const syn_model_config *config, int64_t tokens, double capacity);
+
 typedef struct syn_model_options {
     const syn_group *tp; /* tensor-parallel ranks; NULL: one rank has whole layers */
     const syn_group *kv; /* for training: the tensor-parallel ranks that have the same
@@ -57,6 +81,7 @@ typedef struct syn_model_options {
        neighbours of cp, and cp_p2p one rank of each part. */
     const syn_group *cp, *cp_a2a, *cp_p2p;
     bool cp_gathers;
+    syn_router_options router;
     const syn_model_part *part; /* NULL: the whole model */
     unsigned heads;             /* BERT: bits SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
     bool fused_attention;       /* one op instead of product, mask, softmax, product */
@@ -105,6 +130,12 @@ typedef struct syn_model_dropout {
 /* Sets the dropout of later forward passes whose results require gradients. NULL, the default,
  * turns dropout off. Copies *dropout. */
 void syn_model_set_dropout(syn_model *model, const syn_model_dropout *dropout);
+/* Adds rate * sign(mean - count) to the biases of all routers of n models, whose options.router has
+ * `count`: count is the number of rows of an expert since the last update, in all forward passes
+ * and on all ranks of `stage` (NULL: only this rank). Starts counting again (Wang et al. 2024,
+ * "Auxiliary-Loss-Free Load Balancing"). */
+void syn_model_update_router_biases(syn_model *const *models, int n, double rate,
+                                    const syn_group *stage);
 const syn_model_config *syn_model_get_config(const syn_model *model);
 syn_ctx *syn_model_ctx(const syn_model *model);
 const syn_group *syn_model_tp(const syn_model *model);

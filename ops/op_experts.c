@@ -33,12 +33,12 @@ SYN__COST(moe_permute) {
         (syn_cost){0, syn__output_bytes(c) + syn_spec_bytes(&c->in[1].spec), syn__output_bytes(c)};
 }
 
-/* Fails unless the places are from 0 to n - 1. */
+/* Fails unless the places are from 0 to n - 1, or -1: none. */
 static syn_status check_range(const syn_call *c, const syn_operand *places, int64_t n) {
     const int64_t rows = places->spec.dims[0];
     for (int64_t i = 0; i < rows; i++) {
         const int32_t at = ((const int32_t *)places->data)[i * places->strides[0]];
-        if (at < 0 || at >= n)
+        if (at < -1 || at >= n)
             return SYN_FAIL(c->err, SYN_E_INVALID, "row %lld has place %d, which is not below %lld",
                             (long long)i, at, (long long)n);
     }
@@ -52,9 +52,13 @@ static void permute_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const size_t bytes = (size_t)x->spec.dims[1] * elem;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t at = ((const int32_t *)places->data)[i * places->strides[0]] / c->attr[0].i;
-        memcpy((char *)c->out[0].data + (size_t)i * bytes,
-               (const char *)x->data + (size_t)(at * x->strides[0]) * elem, bytes);
+        const int64_t place = ((const int32_t *)places->data)[i * places->strides[0]];
+        char *to = (char *)c->out[0].data + (size_t)i * bytes;
+        if (place < 0) memset(to, 0, bytes);
+        else
+            memcpy(to,
+                   (const char *)x->data + (size_t)(place / c->attr[0].i * x->strides[0]) * elem,
+                   bytes);
     }
 }
 
@@ -142,6 +146,7 @@ SYN__CPU(moe_unpermute) {
     for (int64_t i = 0; i < all; i++) row_at[i] = -1;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t at = ((const int32_t *)places->data)[i * places->strides[0]];
+        if (at < 0) continue;
         if (row_at[at] >= 0)
             return SYN_FAIL(c->err, SYN_E_INVALID, "rows %d and %lld have place %d", row_at[at],
                             (long long)i, at);

@@ -221,10 +221,16 @@ syn_tensor syn_route(syn_ctx *ctx, syn_tensor logits, syn_tensor bias, const syn
    expert. */
 syn_tensor syn_sort_by_expert(syn_ctx *ctx, syn_tensor experts, int64_t n_experts,
                               syn_tensor *sizes);
-/* x (N, C), places (R) i32 -> (R, C): row i is row places[i] / copies of x. */
+/* Gives each expert `capacity` rows. places (R) i32 and sizes (E) i64, as syn_sort_by_expert
+   returns them -> places (E capacity): the first rows of each expert, and -1 for rows that it
+   lacks. *sizes becomes the new sizes, which are all `capacity`. */
+syn_tensor syn_expert_capacity(syn_ctx *ctx, syn_tensor places, int64_t capacity,
+                               syn_tensor *sizes);
+/* x (N, C), places (R) i32 -> (R, C): row i is row places[i] / copies of x, or 0 for place -1. */
 syn_tensor syn_moe_permute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int64_t copies);
-/* The opposite: x (R, C), places (R) i32, each below tokens * copies, no two the same -> (tokens,
-   C): row n is the sum of the rows of x whose place divided by `copies` is n. */
+/* The opposite: x (R, C), places (R) i32, each below tokens * copies, no two the same, or -1 for
+   rows to ignore -> (tokens, C): row n is the sum of the rows of x whose place divided by `copies`
+   is n. */
 syn_tensor syn_moe_unpermute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int64_t tokens,
                              int64_t copies);
 /* x (R, K), w (E, K, N) or with transpose_w (E, N, K), sizes (E) i64 -> (R, N). The first sizes[0]
@@ -238,6 +244,27 @@ syn_tensor syn_grouped_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tens
 syn_tensor syn_grouped_product(syn_ctx *ctx, syn_tensor a, syn_tensor b, syn_tensor sizes);
 syn_tensor syn_grouped_product_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b,
                                    syn_tensor sizes);
+
+/* The losses of a router, by which training balances the experts. For logits (N, E) and counts (E)
+   i64, the number of rows of each expert, they are balance * sum over tokens t and experts e of
+   counts[e] p[t][e], plus z * sum over t of logsumexp(logits[t])^2. p is the softmax of a token's
+   logits or, for sigmoids, the sigmoids divided by their sum. counts has no gradient. */
+typedef struct syn_router_losses {
+    syn_score score;
+    double balance, z;
+} syn_router_losses;
+/* Returns a view of the weights (N, k), through which backward passes reach the losses: they add
+   the gradient of the losses to that of the logits, as if the losses were added to the loss of the
+   model. syn_router_loss_add adds the losses to `sum`, one f32, and returns its new version. */
+syn_tensor syn_router_loss(syn_ctx *ctx, syn_tensor weights, syn_tensor logits, syn_tensor counts,
+                           const syn_router_losses *how);
+syn_tensor syn_router_loss_add(syn_ctx *ctx, syn_tensor sum, syn_tensor logits, syn_tensor counts,
+                               const syn_router_losses *how);
+/* Adds counts (E) i64 to sums (E) f32, and returns the new version. */
+syn_tensor syn_count_add(syn_ctx *ctx, syn_tensor sums, syn_tensor counts);
+/* Adds rate * sign(mean of the counts - counts[e]) to bias[e] and sets the counts to 0. bias,
+   counts (E) f32 become their new versions (Wang et al. 2024). */
+void syn_router_bias_update(syn_ctx *ctx, syn_tensor *bias, syn_tensor *counts, double rate);
 
 /* With expert parallelism, a rank has `experts` experts from number `first` on. It gets rows from
    several sources; those of each source are sorted by expert. counts: (sources, all experts) i64,

@@ -243,6 +243,10 @@ void syn_set_phase(syn_ctx *ctx, syn_phase phase) {
     ctx->phase = phase;
 }
 
+syn_phase syn_current_phase(const syn_ctx *ctx) {
+    return ctx->phase;
+}
+
 void syn_next_step(syn_ctx *ctx) {
     syn_trace *t = ctx->trace;
     if (ctx->error.code != SYN_OK) return;

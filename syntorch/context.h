@@ -112,6 +112,7 @@ void syn_push_scope(syn_ctx *ctx, const char *name);
 void syn_push_scope_index(syn_ctx *ctx, const char *name, int index); /* "h", 3: "h.3" */
 void syn_pop_scope(syn_ctx *ctx);
 void syn_set_phase(syn_ctx *ctx, syn_phase phase);
+syn_phase syn_current_phase(const syn_ctx *ctx);
 /* Begins the next step of decoding or training. Nodes before the first call belong to step 0. */
 void syn_next_step(syn_ctx *ctx);
 

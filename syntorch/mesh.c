@@ -174,6 +174,28 @@ static void put_context(const syn_plan *p, int32_t rank, int32_t stride, uint32_
                 &groups[SYN_MESH_CP_P2P]);
 }
 
+/* Groups of all tp ranks: those that have the tokens of the same sequences, and those of a stage.
+   They differ from other groups only if both tp and the other axis have several ranks. */
+static void put_counts(const syn_mesh *mesh, const syn_plan *p, uint32_t *id,
+                       syn_mesh_group *groups) {
+    const int32_t tp = mesh->size[SYN_AXIS_TP], dp = mesh->size[SYN_AXIS_DP],
+                  index = mesh->index[SYN_AXIS_DP], stage = mesh->index[SYN_AXIS_PP],
+                  sequences = index / p->cp;
+    const bool stages_last = mesh->stride[SYN_AXIS_PP] > mesh->stride[SYN_AXIS_DP];
+    const int32_t number = stages_last ? stage * p->dp + sequences : sequences * p->pp + stage;
+    syn_mesh_group g = {.first = stage * mesh->stride[SYN_AXIS_PP],
+                        .n = tp * dp,
+                        .stride = mesh->stride[SYN_AXIS_TP],
+                        .inner = tp,
+                        .outer_stride = mesh->stride[SYN_AXIS_DP]},
+                   cp = g;
+    cp.first += sequences * p->cp * mesh->stride[SYN_AXIS_DP];
+    cp.n = tp * p->cp;
+    if (tp == 1) return;
+    if (p->cp > 1) put(&groups[SYN_MESH_TP_CP], cp, "tp_cp", number, p->dp * p->pp, id);
+    if (p->dp > 1) put(&groups[SYN_MESH_STAGE], g, "stage", stage, p->pp, id);
+}
+
 void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[SYN_MESH_KINDS]) {
     syn_mesh mesh;
     uint32_t id = 1;
@@ -187,6 +209,7 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
     if (plan->zero == 3) put_shards(&mesh, rank, plan->ranks, plan->hsdp, &id, groups);
     put_experts(plan, rank, mesh.stride[SYN_AXIS_PP], &id, groups);
     put_context(plan, rank, mesh.stride[SYN_AXIS_DP], &id, groups);
+    if (plan->counts) put_counts(&mesh, plan, &id, groups);
 }
 
 /* ---- Opening ---- */
@@ -213,6 +236,9 @@ static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
     if (plan->zero == 3 && !mesh->shard) mesh->shard = dp;
     if (plan->cp_comm == SYN_CP_A2A) mesh->cp_a2a = mesh->cp;
     else if (plan->cp_comm != SYN_CP_A2A_P2P) mesh->cp_p2p = mesh->cp;
+    if (plan->counts && !mesh->tp_cp)
+        mesh->tp_cp = plan->tp > 1 ? mesh->group[SYN_AXIS_TP] : mesh->cp;
+    if (plan->counts && !mesh->stage) mesh->stage = plan->tp > 1 ? mesh->tp_cp : dp;
     if (plan->etp == plan->tp) mesh->etp = mesh->group[SYN_AXIS_TP];
     if (plan->ep == 1) mesh->experts = mesh->etp;
     else if (plan->etp == 1) mesh->experts = mesh->ep;
@@ -250,7 +276,9 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
                                                    [SYN_MESH_EXPERT_MODEL] = &mesh->expert_model,
                                                    [SYN_MESH_CP] = &mesh->cp,
                                                    [SYN_MESH_CP_A2A] = &mesh->cp_a2a,
-                                                   [SYN_MESH_CP_P2P] = &mesh->cp_p2p};
+                                                   [SYN_MESH_CP_P2P] = &mesh->cp_p2p,
+                                                   [SYN_MESH_TP_CP] = &mesh->tp_cp,
+                                                   [SYN_MESH_STAGE] = &mesh->stage};
     for (int k = 0; k < SYN_MESH_KINDS; k++) SYN_TRY(open_group(out[k], comm, &groups[k], err));
     set_equal_groups(mesh, &whole);
     return SYN_OK;

@@ -40,6 +40,9 @@ typedef struct syn_mesh {
        cp_a2a are neighbours, and cp_p2p is one rank of each of these groups; otherwise one of the
        two is cp and the other NULL. */
     const syn_group *cp, *cp_a2a, *cp_p2p;
+    /* With syn_plan.counts: the tp x cp ranks that have the tokens of the same sequences, and the
+       tp x cp x dp ranks of a stage. NULL if they would have only this rank. */
+    const syn_group *tp_cp, *stage;
 } syn_mesh;
 
 /* The kinds of groups, in the order of their ids. */
@@ -62,6 +65,8 @@ typedef enum syn_mesh_kind {
     SYN_MESH_CP,
     SYN_MESH_CP_A2A,
     SYN_MESH_CP_P2P,
+    SYN_MESH_TP_CP,
+    SYN_MESH_STAGE,
     SYN_MESH_KINDS
 } syn_mesh_kind;
 
@@ -83,9 +88,9 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
    count from 1: first all tp groups, then dp, pp, kv, embedding and model groups, the world, and
    shard, replicas and gather groups, and with expert parallelism ep, etp, experts, edp and
    expert_model groups, and with context parallelism cp, cp_a2a and cp_p2p groups; dp groups are
-   then called dp_cp. Axes of size 1 have no groups. Every rank must call this function with the
-   same plan; syn_plan_complete need not have been called. Fails unless the plan has as many ranks
-   as the world. */
+   then called dp_cp. With syn_plan.counts, tp_cp and stage groups follow. Axes of size 1 have no
+   groups. Every rank must call this function with the same plan; syn_plan_complete need not have
+   been called. Fails unless the plan has as many ranks as the world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
 

@@ -240,6 +240,17 @@ void syn_plan_expert_strides(const syn_plan *p, int32_t stride[3]) {
     }
 }
 
+int32_t syn_plan_programs(const syn_plan *p) {
+    return syn_plan_ring(p) * (p->skewed ? p->ep : 1);
+}
+
+int32_t syn_plan_program(const syn_plan *p, int32_t rank) {
+    int32_t stride[3];
+    syn_plan_expert_strides(p, stride);
+    const int32_t experts = p->skewed ? rank / stride[1] % p->ep : 0;
+    return syn_plan_ring_index(p, rank) * (p->skewed ? p->ep : 1) + experts;
+}
+
 /* The number of nodes on which the n ranks first, first + stride, ... are. Strides shorter than a
    node skip no node, and longer ones reach another node with each step. */
 static int32_t count_nodes(int32_t first, int32_t stride, int32_t n, int32_t node_ranks) {

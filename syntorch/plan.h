@@ -63,6 +63,10 @@ typedef struct syn_plan {
     int32_t hsdp; /* ZeRO 3 (hybrid sharding): number of consecutive dp x cp ranks that divide the
                      state; groups of this size have copies of it. 0: all */
     bool sp;      /* sequence parallelism within tp */
+    bool skewed;  /* experts get different numbers of rows, so that ranks with different experts run
+                     different programs */
+    bool counts;  /* routers have losses or biases that depend on the tokens of several ranks: the
+                     mesh has the groups tp_cp and stage */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours
                               along the first axis. NULL: tp, dp, pp (Megatron's order) */
@@ -81,6 +85,10 @@ static inline int32_t syn_plan_dp_cp(const syn_plan *plan) {
    other shapes. */
 int32_t syn_plan_ring(const syn_plan *plan);
 int32_t syn_plan_ring_index(const syn_plan *plan, int32_t rank);
+/* Number of programs of a stage's ranks, at most, and the number of a rank's program: of ranks with
+   the same index in the ring and, with `skewed`, with the same experts. */
+int32_t syn_plan_programs(const syn_plan *plan);
+int32_t syn_plan_program(const syn_plan *plan, int32_t rank);
 /* Number of ranks that have the same experts as a rank of a complete plan: tp x cp x dp / (etp x
    ep). They sum the gradients of the experts. */
 static inline int32_t syn_plan_edp(const syn_plan *plan) {

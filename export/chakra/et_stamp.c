@@ -354,7 +354,7 @@ static syn_status remove_old(syn_stamper *s, syn_error *err) {
 /* The number of files of the set, if each stage has one kind of ranks. */
 static uint64_t expected_files(const syn_stamper *s) {
     uint64_t n = 0;
-    if (s->options.one_each) return (uint64_t)s->plan.pp * (uint64_t)syn_plan_ring(&s->plan);
+    if (s->options.one_each) return (uint64_t)s->plan.pp * (uint64_t)syn_plan_programs(&s->plan);
     for (int32_t r = 0; r < s->plan.ranks; r++) n += !s->done[r];
     return n;
 }
@@ -401,11 +401,11 @@ static syn_status announce(syn_stamper *s, const syn__et_program *p, syn_error *
 /* Lists the ranks like the recorded one, and marks them as done. */
 static void list_ranks(syn_stamper *s, writing *w) {
     const int32_t recorded = w->graph->ranks[0].rank, stage = stage_of(s, recorded);
-    const int32_t index = syn_plan_ring_index(&s->plan, recorded);
+    const int32_t index = syn_plan_program(&s->plan, recorded);
     const bool *used = w->program->used;
     const uint64_t times = placement(s, used, recorded);
     for (int32_t r = 0; r < s->plan.ranks; r++) {
-        if (s->done[r] || stage_of(s, r) != stage || syn_plan_ring_index(&s->plan, r) != index ||
+        if (s->done[r] || stage_of(s, r) != stage || syn_plan_program(&s->plan, r) != index ||
             placement(s, used, r) != times)
             continue;
         s->done[r] = true;

@@ -245,6 +245,15 @@ static void finish_sums(syn_trainer *t) {
     syn__parallel_evict_all(t->parallel);
 }
 
+/* Sets the further losses of a step to 0. */
+static void begin_losses(syn_trainer *t) {
+    const float zero = 0;
+    if (!t->options.losses.id) return;
+    const syn_tensor sum = syn_current_version(t->ctx, t->options.losses);
+    const syn_status s = syn_tensor_write(t->ctx, sum, &zero, sizeof zero);
+    (void)s; /* a failure is recorded in the context */
+}
+
 /* Runs the microbatches of a step and returns the sum of this rank's losses; in a pipeline only the
    last stage has losses. After a microbatch only this sum and the gradients remain; its inputs and
    all other tensors are released, so memory does not grow with the number of microbatches. */
@@ -252,6 +261,7 @@ static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
     syn_ctx *ctx = t->ctx;
     const syn_mark start = syn_ctx_mark(ctx);
     syn_tensor sum = {0};
+    begin_losses(t);
     if (t->pipeline) {
         stage s = {t, work};
         sum = syn_pipeline_step(t->pipeline, stage_forward, stage_backward, &s);
@@ -275,12 +285,23 @@ static syn_tensor run_microbatches(syn_trainer *t, const losses *work) {
     return sum;
 }
 
-/* Sums the losses over the data-parallel ranks and, in a pipeline, broadcasts the sum from the last
-   stage to all stages. */
-static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
+/* Adds the further losses of a step, summed over the tensor-parallel ranks, to the sum of this
+   rank's losses, which is invalid on stages without losses. */
+static syn_tensor add_losses(syn_trainer *t, syn_tensor sum) {
+    const syn_group *tp = t->options.optimizer.tp;
+    syn_tensor more = syn_current_version(t->ctx, t->options.losses);
+    if (tp) more = syn_all_reduce(t->ctx, more, SYN_REDUCE_SUM, tp);
+    more = syn_reshape(t->ctx, more, NULL, 0);
+    return sum.id ? syn_add(t->ctx, sum, more) : more;
+}
+
+/* Sums the losses over the data-parallel ranks and, in a pipeline, sends the sum from the last
+   stage to all stages. training: the step's further losses are added, also over the stages. */
+static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum, bool training) {
     syn_ctx *ctx = t->ctx;
     const syn_group *pp = t->pipeline ? t->options.pipeline->pp : NULL;
-    const bool was = syn_set_grad(ctx, false);
+    const bool was = syn_set_grad(ctx, false), more = training && t->options.losses.id;
+    if (more) sum = add_losses(t, sum);
     if (t->options.dp && sum.id) {
         syn_push_scope(ctx, "data_parallel");
         sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
@@ -290,7 +311,8 @@ static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum) {
         const syn_spec scalar = {SYN_F32, 0, {0}};
         syn_push_scope(ctx, "pipeline");
         if (!sum.id) sum = syn_input(ctx, "loss", &scalar, NULL);
-        sum = syn_broadcast(ctx, sum, pp->size - 1, pp);
+        sum = more ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, pp)
+                   : syn_broadcast(ctx, sum, pp->size - 1, pp);
         syn_pop_scope(ctx);
     }
     syn_set_grad(ctx, was);
@@ -303,7 +325,7 @@ syn_tensor syn_trainer_evaluate(syn_trainer *t, syn_stage_forward *forward, void
                                         : forward(arg, 0, 0, (syn_tensor){0});
     syn__parallel_evict_all(t->parallel);
     syn_set_grad(t->ctx, was);
-    return sum_over_ranks(t, loss);
+    return sum_over_ranks(t, loss, false);
 }
 
 /* Replaces each of the n numbers in x by its sum or minimum over all ranks. */
@@ -364,6 +386,15 @@ syn_step_result syn_trainer_last_result(const syn_trainer *t) {
     return t->known;
 }
 
+static void updated(syn_trainer *t) {
+    if (!t->options.updated) return;
+    const bool was = syn_set_grad(t->ctx, false);
+    syn_set_phase(t->ctx, SYN_PHASE_OPTIMIZER);
+    t->options.updated(t->options.updated_user);
+    syn_set_phase(t->ctx, SYN_PHASE_FORWARD);
+    syn_set_grad(t->ctx, was);
+}
+
 static syn_status step_ahead(syn_trainer *t, const losses *work, double learning_rate,
                              syn_tensor loss, syn_error *err) {
     int asked;
@@ -382,10 +413,11 @@ static syn_status train_step(syn_trainer *t, const losses *work, double learning
     if (!t->keep_rows) syn_forget(t->ctx, t->mark, NULL, 0);
     const syn_tensor sum = run_microbatches(t, work);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
-    const syn_tensor all = sum_over_ranks(t, sum);
+    const syn_tensor all = sum_over_ranks(t, sum, true);
     if (t->ahead) {
         SYN_TRY(step_ahead(t, work, learning_rate, all, err));
         if (loss) *loss = t->known.loss;
+        updated(t);
         syn_next_step(t->ctx);
         return syn_ctx_check(t->ctx, err);
     }
@@ -395,6 +427,7 @@ static syn_status train_step(syn_trainer *t, const losses *work, double learning
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
     t->known =
         (syn_step_result){t->known.steps + 1, (double)value, syn__optimizer_looked(t->optimizer)};
+    updated(t);
     syn_next_step(t->ctx);
     return syn_ctx_check(t->ctx, err);
 }

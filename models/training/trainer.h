@@ -39,6 +39,13 @@ typedef struct syn_trainer_options {
      * summed. NULL on all other stages, and if no table is shared. */
     const char *tied;
     const syn_group *embedding;
+    /* A state f32 (1) to which the microbatches of a step add further losses, such as those of
+     * routers (syn_router_options); invalid: none. The step's loss includes it, summed over the tp,
+     * dp and pp ranks. Each step begins with 0. */
+    syn_tensor losses;
+    /* Called after each update of the parameters, in phase optimizer. NULL: nothing. */
+    void (*updated)(void *user);
+    void *updated_user;
     /* On an asynchronous device (syn_ctx_is_async), do not wait for a step's loss and gradient
      * norm: the next step reads them after it has queued its own microbatches, so the device stays
      * busy. A NaN or infinity is therefore reported one step late: the call for step n + 1 fails

@@ -239,6 +239,171 @@ static syn_status route_grad_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
+/* ---- the losses of a router; the formulas are in op_router.c ---- */
+
+struct router {
+    routing scores, exps; /* exps: of a softmax, for the log-sum-exp */
+    const int64_t *counts;
+    int64_t count_step;
+    float balance, z;
+};
+
+static router router_of(const syn_call *c, int logits) {
+    const syn_operand *x = &c->in[logits], *counts = &c->in[logits + 1];
+    router r = {};
+    r.scores.rows = x->spec.dims[0];
+    r.scores.n = x->spec.dims[1];
+    r.scores.step = x->strides[0];
+    r.scores.softmax = c->attr[0].i == SYN_SCORE_SOFTMAX;
+    r.exps = r.scores;
+    r.exps.softmax = true;
+    r.counts = static_cast<const int64_t *>(counts->data);
+    r.count_step = counts->strides[0];
+    r.balance = (float)c->attr[1].f;
+    r.z = (float)c->attr[2].f;
+    return r;
+}
+
+static __device__ __forceinline__ float slope_of(const router &r, int64_t e) {
+    return r.balance * (float)r.counts[e * r.count_step];
+}
+
+/* A token's scores. `dot` is the sum of the products of its probabilities and the slopes; a
+   probability is a score times `share`. */
+struct token {
+    scoring scores, exps;
+    float share, dot, log_sum;
+};
+
+template <typename T>
+static __device__ __forceinline__ token token_of(const T *x, const router &r) {
+    const int lane = (int)threadIdx.x % SYN_WARP;
+    token t = {{0, 0, 0}, {0, 0, 0}, 1, 0, 0};
+    float sum = 0;
+    if (r.z != 0) {
+        t.exps = scoring_of(x, r.exps);
+        t.log_sum = t.exps.max - logf(t.exps.inverse);
+    }
+    if (r.balance == 0) return t;
+    t.scores = scoring_of(x, r.scores);
+    for (int64_t i = lane; i < r.scores.n; i += SYN_WARP) {
+        const float score = score_of(syn_to_float(x[i]), t.scores, r.scores);
+        sum += score;
+        t.dot += score * slope_of(r, i);
+    }
+    if (!r.scores.softmax) t.share = 1.0f / (syn_warp_sum(sum) + 1e-20f);
+    t.dot = syn_warp_sum(t.dot) * t.share;
+    return t;
+}
+
+template <typename T>
+static __global__ void router_loss_kernel(const T *logits, double *sums, const router r) {
+    __shared__ double warps[ROUTE_WARPS];
+    const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
+    double sum = 0;
+    for (int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + warp; row < r.scores.rows;
+         row += (int64_t)gridDim.x * ROUTE_WARPS) {
+        const token t = token_of(logits + row * r.scores.step, r);
+        sum += (double)t.dot + (double)r.z * (double)t.log_sum * (double)t.log_sum;
+    }
+    if (lane == 0) warps[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int i = 1; i < ROUTE_WARPS; i++) sum += warps[i];
+    sums[blockIdx.x] = sum;
+}
+
+static __global__ void router_join_kernel(const double *sums, int64_t n, float *to) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += sums[i];
+    *to += (float)sum;
+}
+
+static syn_status router_loss_add_cuda(syn_call *c) {
+    const syn__cuda_at *d = syn__cuda_of(c);
+    const router r = router_of(c, 1);
+    const unsigned all = syn_blocks(r.scores.rows, ROUTE_WARPS, 1), few = 4 * (unsigned)d->sms,
+                   blocks = all < few ? all : few;
+    void *sums;
+    if (r.scores.rows == 0) return SYN_OK;
+    SYN_TRY(syn__cuda_scratch(c, blocks * sizeof(double), &sums));
+    SYN_WITH_FLOAT(c->in[1].spec.dtype, T,
+                   SYN_LAUNCH(router_loss_kernel<T>, blocks, ROUTE_WARPS * SYN_WARP, 0, d->stream,
+                              static_cast<const T *>(c->in[1].data), static_cast<double *>(sums),
+                              r));
+    SYN_LAUNCH(router_join_kernel, 1, 1, 0, d->stream, static_cast<const double *>(sums),
+               (int64_t)blocks, static_cast<float *>(c->out[0].data));
+    return syn__launched(c);
+}
+
+template <typename T>
+static __global__ void router_loss_grad_kernel(const T *logits, T *out, const router r) {
+    const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
+    for (int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + warp; row < r.scores.rows;
+         row += (int64_t)gridDim.x * ROUTE_WARPS) {
+        const T *x = logits + row * r.scores.step;
+        const token t = token_of(x, r);
+        for (int64_t i = lane; i < r.scores.n; i += SYN_WARP) {
+            const float v = syn_to_float(x[i]);
+            float dx = 0;
+            if (r.balance != 0) {
+                const float score = score_of(v, t.scores, r.scores);
+                dx = score * t.share * (slope_of(r, i) - t.dot) *
+                     (r.scores.softmax ? 1.0f : 1.0f - score);
+            }
+            if (r.z != 0) dx += 2 * r.z * t.log_sum * score_of(v, t.exps, r.exps);
+            out[row * r.scores.n + i] = syn_from_float<T>(dx);
+        }
+    }
+}
+
+static syn_status router_loss_grad_cuda(syn_call *c) {
+    const router r = router_of(c, 0);
+    if (r.scores.rows == 0) return SYN_OK;
+    SYN_WITH_FLOAT(c->in[0].spec.dtype, T,
+                   SYN_LAUNCH(router_loss_grad_kernel<T>,
+                              syn_blocks(r.scores.rows, ROUTE_WARPS, 1), ROUTE_WARPS * SYN_WARP, 0,
+                              syn__cuda_of(c)->stream, static_cast<const T *>(c->in[0].data),
+                              static_cast<T *>(c->out[0].data), r));
+    return syn__launched(c);
+}
+
+static __global__ void count_add_kernel(const int64_t *counts, int64_t step, int64_t n,
+                                        float *sums) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * blockDim.x)
+        sums[i] += (float)counts[i * step];
+}
+
+static syn_status count_add_cuda(syn_call *c) {
+    const int64_t n = c->in[0].spec.dims[0];
+    if (n == 0) return SYN_OK;
+    SYN_LAUNCH(count_add_kernel, syn_blocks(n, 256, 1), 256, 0, syn__cuda_of(c)->stream,
+               static_cast<const int64_t *>(c->in[1].data), c->in[1].strides[0], n,
+               static_cast<float *>(c->out[0].data));
+    return syn__launched(c);
+}
+
+/* One warp: a layer has few experts. */
+static __global__ void router_bias_kernel(float *bias, float *counts, int64_t n, float rate) {
+    const int lane = (int)threadIdx.x % SYN_WARP;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)counts[i];
+    __syncwarp();
+    for (int64_t i = lane; i < n; i += SYN_WARP) {
+        const double missing = sum - (double)counts[i] * (double)n;
+        bias[i] += missing > 0 ? rate : missing < 0 ? -rate : 0;
+        counts[i] = 0;
+    }
+}
+
+static syn_status router_bias_update_cuda(syn_call *c) {
+    SYN_LAUNCH(router_bias_kernel, 1, SYN_WARP, 0, syn__cuda_of(c)->stream,
+               static_cast<float *>(c->out[0].data), static_cast<float *>(c->out[1].data),
+               c->in[0].spec.dims[0], (float)c->attr[0].f);
+    return syn__launched(c);
+}
+
 /* ---- sort_by_expert: a stable sort of the entries' numbers by expert ---- */
 
 static __global__ void experts_kernel(const int32_t *experts, int64_t step, int64_t k,
@@ -354,6 +519,38 @@ static syn_status expert_order_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
+/* ---- expert_capacity ---- */
+
+/* One block per expert. */
+static __global__ void capacity_kernel(const int32_t *places, const int64_t *sizes, int64_t step,
+                                       int64_t place_step, int64_t rows, int64_t capacity,
+                                       int32_t *out, int64_t *out_sizes, const faults f) {
+    const int64_t e = blockIdx.x;
+    int64_t at = 0;
+    bool bad = false;
+    for (int64_t i = 0; i <= e && !bad; i++) {
+        const int64_t count = sizes[i * step];
+        bad = count < 0 || count > rows - at;
+        if (i < e) at += count;
+    }
+    if (bad && threadIdx.x == 0) report(f, SYN__FAULT_SIZES, at, rows);
+    for (int64_t i = threadIdx.x; i < capacity; i += blockDim.x)
+        out[e * capacity + i] =
+            !bad && i < sizes[e * step] ? places[(at + i) * place_step] : -1;
+    if (threadIdx.x == 0) out_sizes[e] = capacity;
+}
+
+static syn_status expert_capacity_cuda(syn_call *c) {
+    const syn_operand *places = &c->in[0], *sizes = &c->in[1];
+    if (sizes->spec.dims[0] == 0) return SYN_OK;
+    SYN_LAUNCH(capacity_kernel, (unsigned)sizes->spec.dims[0], ORDER_THREADS, 0,
+               syn__cuda_of(c)->stream, static_cast<const int32_t *>(places->data),
+               static_cast<const int64_t *>(sizes->data), sizes->strides[0], places->strides[0],
+               places->spec.dims[0], c->attr[0].i, static_cast<int32_t *>(c->out[0].data),
+               static_cast<int64_t *>(c->out[1].data), faults_of(c));
+    return syn__launched(c);
+}
+
 /* ---- moe_permute ---- */
 
 /* E: the unit that is copied with one instruction. A row whose place does not exist gets zeros. */
@@ -366,7 +563,7 @@ static __global__ void permute_kernel(const E *x, const int32_t *places, E *out,
         const int64_t row = i / width, column = i - row * width;
         const int32_t place = places[row];
         const bool bad = place < 0 || place >= limit;
-        if (bad && column == 0) report(f, SYN__FAULT_PLACE, place, limit);
+        if (bad && place != -1 && column == 0) report(f, SYN__FAULT_PLACE, place, limit);
         out[i] = bad ? E() : x[place / copies * step + column];
     }
 }
@@ -404,6 +601,7 @@ static __global__ void row_at_kernel(const int32_t *places, int32_t *row_at, int
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows;
          i += (int64_t)gridDim.x * blockDim.x) {
         const int32_t place = places[i];
+        if (place == -1) continue;
         if (place < 0 || place >= limit) report(f, SYN__FAULT_PLACE, place, limit);
         else if (atomicExch(row_at + place, (int32_t)i) >= 0)
             report(f, SYN__FAULT_TWICE, place, limit);
@@ -688,6 +886,11 @@ static syn_status grouped_product_add_cuda(syn_call *c) {
 
 const syn__cuda_row syn__cuda_experts[] = {{SYN_OP_ROUTE, route_cuda},
                                            {SYN_OP_ROUTE_GRAD, route_grad_cuda},
+                                           {SYN_OP_ROUTER_LOSS_ADD, router_loss_add_cuda},
+                                           {SYN_OP_ROUTER_LOSS_GRAD, router_loss_grad_cuda},
+                                           {SYN_OP_COUNT_ADD, count_add_cuda},
+                                           {SYN_OP_ROUTER_BIAS_UPDATE, router_bias_update_cuda},
+                                           {SYN_OP_EXPERT_CAPACITY, expert_capacity_cuda},
                                            {SYN_OP_EXPERT_ORDER, expert_order_cuda},
                                            {SYN_OP_SORT_BY_EXPERT, sort_by_expert_cuda},
                                            {SYN_OP_MOE_PERMUTE, moe_permute_cuda},

@@ -1,11 +1,15 @@
 /* Tests configurations of mixtures of experts: exact numbers of parameters, which layers have
    experts, which plans are refused, and the balanced routing of runs without data. */
+#include <math.h>
+#include <stdlib.h>
+
 #include "comm/comm.h"
 #include "models/causal.h"
 #include "models/family_private.h"
 #include "models/model.h"
 #include "syntorch/gradient.h"
 #include "syntorch/mesh.h"
+#include "tests/support/files.h"
 #include "tests/support/test.h"
 
 /* The numbers of HuggingFace's checkpoints. */
@@ -160,9 +164,128 @@ static void test_balanced(void) {
         }
 }
 
+/* ---- loads ---- */
+
+static const char *write_loads(const char *text) {
+    const char *path = in_folder("loads.csv");
+    FILE *f = fopen(path, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f) != 0) abort();
+    return path;
+}
+
+/* Loads are shared in proportion, but an expert has at most one row of each token. */
+static void test_loads(void) {
+    static const struct {
+        const char *text;
+        int64_t tokens, rows[2][8];
+    } loads[] = {{"4,3,2,1,0,0,0,0", 10, {{8, 6, 4, 2}, {8, 6, 4, 2}}},
+                 {"1,1,1,1,1,1,1,1\n\n1,1,2,0,0,0,0,0 \n1,1,1,1,1,1,1,1\n1,1,1,1,1,1,1,1\n"
+                  "1,1,1,1,1,1,1,1\n1,1,1,1,1,1,1,1",
+                  8,
+                  {{2, 2, 2, 2, 2, 2, 2, 2}, {4, 4, 8}}},
+                 {"100, 1, 1e0, 0.5,0.5,0,0,0", 9, {{9, 3, 3, 2, 1}, {9, 3, 3, 2, 1}}}};
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        syn_model_config c;
+        syn_expert_load load;
+        syn_error err = {0};
+        CHECK_OK(parse(&c, "", &err), err);
+        CHECK_OK(syn_expert_load_read(&load, write_loads(loads[i].text), &c, 0, &err), err);
+        for (int64_t layer = 0; layer < 2; layer++) {
+            int64_t rows[8];
+            syn_expert_load_rows(&load, layer, loads[i].tokens, 2, rows);
+            for (int e = 0; e < 8; e++)
+                CHECK_MSG(rows[e] == loads[i].rows[layer][e], "file %zu, layer %d, expert %d: %lld",
+                          i, (int)layer, e, (long long)rows[e]);
+        }
+        syn_expert_load_free(&load);
+    }
+}
+
+/* By Zipf's law, the loads of a layer are a permutation of i^-S, which depends on the seed. */
+static void test_zipf(void) {
+    syn_model_config c;
+    syn_expert_load a, b, same;
+    syn_error err = {0};
+    int moved = 0;
+    CHECK_OK(parse(&c, "", &err), err);
+    CHECK_OK(syn_expert_load_read(&a, "zipf:1,7", &c, 1, &err), err);
+    CHECK_OK(syn_expert_load_read(&same, "zipf:1.0,7", &c, 1, &err), err);
+    CHECK_OK(syn_expert_load_read(&b, "zipf:1,8", &c, 1, &err), err);
+    CHECK_INT(a.rows, 7);
+    for (int64_t layer = 0; layer < 7; layer++) {
+        int64_t rows[8], all = 0;
+        double sum = 0;
+        for (int e = 0; e < 8; e++) {
+            const double w = a.weights[layer * 8 + e];
+            sum += w;
+            CHECK(w == same.weights[layer * 8 + e] && fabs(1 / w - round(1 / w)) < 1e-9);
+            moved += w != b.weights[layer * 8 + e];
+            moved += w != a.weights[e];
+        }
+        CHECK(fabs(sum - 761.0 / 280) < 1e-12); /* the eighth harmonic number */
+        syn_expert_load_rows(&a, layer, 1000, 2, rows);
+        for (int e = 0; e < 8; e++) {
+            all += rows[e];
+            CHECK(fabs((double)rows[e] - 2000 * a.weights[layer * 8 + e] / sum) <= 1);
+        }
+        CHECK_INT(all, 2000);
+    }
+    CHECK(moved > 40);
+    syn_expert_load_free(&a);
+    syn_expert_load_free(&b);
+    syn_expert_load_free(&same);
+}
+
+static void test_refused_loads(void) {
+    static const struct {
+        const char *text, *says;
+    } loads[] = {
+        {"1,2,3,4,5,6,7\n", "line 1 has 7 weights, but a layer has 8 experts"},
+        {"1,2,3,4,5,6,7,8,9\n", "line 1 has 9 weights, but a layer has 8 experts"},
+        {"\n1,2,3,4,5,6,7,-8\n", "line 2: weight 8 must be a number of at least 0"},
+        {"1,2,x,4,5,6,7,8\n", "line 1: weight 3 must be a number"},
+        {"1,2,3,4,5,6,7,inf\n", "line 1: weight 8 must be a number"},
+        {"1,2,3,4,5,6,7,\n8\n", "line 1: weight 8 must be a number"},
+        {"1 2,3,4,5,6,7,8,9\n", "line 1: weight 1 must be a number"},
+        {"0,0,3,0,0,0,0,0\n", "line 1 has 1 weights above 0, but each token uses 2 experts"},
+        {"1,2,3,4,5,6,7,8\n1,2,3,4,5,6,7,8\n",
+         "has 2 lines with weights, but must have 1, or one for each of the 6 layers with experts"},
+        {"\n", "has 0 lines with weights"}};
+    syn_model_config c;
+    syn_error first = {0};
+    CHECK_OK(parse(&c, "", &first), first);
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+        syn_expert_load load;
+        syn_error err = {0};
+        CHECK(syn_expert_load_read(&load, write_loads(loads[i].text), &c, 0, &err) == SYN_E_FORMAT);
+        CHECK_HAS(err.text, loads[i].says);
+    }
+    static const char *const bad[] = {"zipf:",      "zipf:1",    "zipf:1,",
+                                      "zipf:-1,2",  "zipf:1,-2", "zipf:101,1",
+                                      "zipf:nan,1", "zipf:1,2x", "zipf:1 ,2"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        syn_expert_load load;
+        syn_error err = {0};
+        CHECK_MSG(syn_expert_load_read(&load, bad[i], &c, 0, &err) == SYN_E_INVALID, "%s", bad[i]);
+        CHECK_HAS(err.text, "must be zipf:S,SEED");
+    }
+}
+
+static void test_capacity(void) {
+    syn_model_config c;
+    syn_error err = {0};
+    CHECK_OK(parse(&c, "", &err), err);
+    CHECK_INT(syn_expert_capacity_rows(&c, 400, 1.1), 110);
+    CHECK_INT(syn_expert_capacity_rows(&c, 401, 1.1), 111);
+    CHECK_INT(syn_expert_capacity_rows(&c, 1, 0.001), 1);
+    CHECK_INT(syn_expert_capacity_rows(&c, 400, 0), 0);
+}
+
 static const test_case cases[] = {
     {"parameters", test_parameters},       {"layers with experts", test_layers},
     {"refused files", test_refused_files}, {"refused plans", test_refused_plans},
-    {"balanced routing", test_balanced},
+    {"balanced routing", test_balanced},   {"loads", test_loads},
+    {"loads by Zipf's law", test_zipf},    {"refused loads", test_refused_loads},
+    {"capacity", test_capacity},
 };
 TEST_MAIN(cases)

@@ -132,9 +132,24 @@ static void route_grad(syn_ctx *c, syn_tensor logits, syn_tensor experts, syn_te
     syn__call_op(c, SYN_OP_ROUTE_GRAD, in, 3, attr, 6, NULL, &out);
 }
 
+static syn_tensor counts_of(syn_ctx *c, int64_t n) {
+    static const int64_t counts[4] = {1, 2, 3, 4};
+    const syn_spec spec = {SYN_I64, 1, {n}};
+    return syn_input(c, "counts", &spec, counts);
+}
+#define LOSSES(...) (&(syn_router_losses){__VA_ARGS__})
+
+static void moved_bias(syn_ctx *c, syn_tensor bias, syn_tensor counts, double rate) {
+    syn_router_bias_update(c, &bias, &counts, rate);
+}
+
 static void merged(syn_ctx *c, syn_tensor out, syn_tensor log_sum, syn_tensor part,
                    syn_tensor part_log_sum, int64_t first) {
     syn_attention_merge(c, &out, &log_sum, part, part_log_sum, first);
+}
+
+static void limited(syn_ctx *c, syn_tensor places, syn_tensor sizes, int64_t capacity) {
+    syn_expert_capacity(c, places, capacity, &sizes);
 }
 
 static void ordered(syn_ctx *c, syn_tensor counts, int64_t first, int64_t n, int64_t rows) {
@@ -448,6 +463,31 @@ static void learned_bias(syn_ctx *c) {
       "1 of 3 groups cannot be chosen from 4 experts")                                             \
     X(route_grad(c, F(3, 4), I(3, 1), F(3, 2), 1), "input 1 must be (N, k), but is i32[3,1]")      \
     X(route_grad(c, F(3, 4), I(3, 2), F(2, 2), 1), "input 2 must be (N, k), but is f32[2,2]")      \
+    X(syn_router_loss(c, F(2, 2), I(2, 4), counts_of(c, 4), LOSSES(0, 1, 1)),                      \
+      "router_loss in h.0: input 1 must be f32, f16 or bf16, but is i32[2,4]")                     \
+    X(syn_router_loss(c, F(2, 2), F(2, 4), F(4), LOSSES(0, 1, 1)),                                 \
+      "input 2 must be i64, but is f32[4]")                                                        \
+    X(syn_router_loss(c, F(2, 2), F(8), counts_of(c, 4), LOSSES(0, 1, 1)),                         \
+      "input 1 must be logits (N, E), but is f32[8]")                                              \
+    X(syn_router_loss(c, F(2, 2), F(2, 4), counts_of(c, 3), LOSSES(0, 1, 1)),                      \
+      "input 2 must be the number of rows of each expert (E), but is i64[3]")                      \
+    X(syn_router_loss(c, F(2, 2), F(2, 4), counts_of(c, 4), LOSSES((syn_score)2, 1, 1)),           \
+      "unknown score 2")                                                                           \
+    X(syn_router_loss(c, F(2, 2), F(2, 4), counts_of(c, 4), LOSSES(0, not_a_number, 1)),           \
+      "a factor is not finite")                                                                    \
+    X(syn_router_loss_add(c, F(2), F(2, 4), counts_of(c, 4), LOSSES(0, 1, 1)),                     \
+      "router_loss_add in h.0: input 0 must be one number, but is f32[2]")                         \
+    X(syn_router_loss_add(c, I(1), F(2, 4), counts_of(c, 4), LOSSES(0, 1, 1)),                     \
+      "input 0 must be f32, but is i32[1]")                                                        \
+    X(syn_count_add(c, F(4), I(4)), "count_add in h.0: input 1 must be i64, but is i32[4]")        \
+    X(syn_count_add(c, I(4), counts_of(c, 4)), "input 0 must be f32, but is i32[4]")               \
+    X(syn_count_add(c, F(2, 2), counts_of(c, 4)), "input 0 must be sums (E), but is f32[2,2]")     \
+    X(syn_count_add(c, F(3), counts_of(c, 4)), "input 1 must be one count per sum, but is i64[4]") \
+    X(moved_bias(c, F(2, 2), F(4), 1),                                                             \
+      "router_bias_update in h.0: input 0 must be a bias (E), dense, but is f32[2,2]")             \
+    X(moved_bias(c, F(3), F(4), 1), "must be one count per expert (E), dense, but is f32[4]")      \
+    X(moved_bias(c, F(3), I(3), 1), "input 1 must be f32, but is i32[3]")                          \
+    X(moved_bias(c, F(3), F(3), not_a_number), "the rate is not finite")                           \
     X(sorted(c, F(3, 2), 4), "sort_by_expert in h.0: input 0 must be i32, but is f32[3,2]")        \
     X(sorted(c, I(6), 4), "input 0 must be experts (N, k) with N k up to 2^31 - 1, but is i32[6]") \
     X(sorted(c, tall(c, 1 << 20, 1 << 11), 4), "but is i32[1048576,2048]")                         \
@@ -507,6 +547,13 @@ static void learned_bias(syn_ctx *c) {
       "cannot make 1048576 tokens from 2048 rows each")                                            \
     X(syn_moe_unpermute(c, F(5, 4), I(5), INT64_MAX, INT64_MAX),                                   \
       "cannot make 9223372036854775807 tokens")                                                    \
+    X(limited(c, F(4), L(2), 2), "expert_capacity in h.0: input 0 must be i32, but is f32[4]")     \
+    X(limited(c, I(4), I(2), 2), "input 1 must be i64, but is i32[2]")                             \
+    X(limited(c, I(2, 2), L(2), 2), "input 0 must be places (R), but is i32[2,2]")                 \
+    X(limited(c, I(4), L(1, 2), 2),                                                                \
+      "input 1 must be the number of rows of each expert (E), but is i64[1,2]")                    \
+    X(limited(c, I(4), L(2), 0), "2 experts cannot have 0 rows each")                              \
+    X(limited(c, I(4), L(2), (int64_t)1 << 30), "2 experts cannot have 1073741824 rows each")      \
     X(ordered(c, I(2, 3), 0, 3, 0), "expert_order in h.0: input 0 must be i64, but is i32[2,3]")   \
     X(ordered(c, L(6), 0, 3, 0), "must be rows per source and expert (S, E), but is i64[6]")       \
     X(ordered(c, L(2, 3), 2, 2, 0), "there are no experts 2 to 3 among 3")                         \

@@ -1,6 +1,7 @@
 /* Compares the ops of mixtures of experts with their definitions in double: routing, the sort by
    expert, the copies of tokens, and the products of each expert's rows. */
 #include "ops/rules.h"
+#include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -256,6 +257,89 @@ static void test_route_grad(void) {
     }
 }
 
+/* ---- the losses of a router, and its bias ---- */
+
+/* The losses of one token. */
+static double losses_of(const double *x, const int64_t *counts, int64_t n,
+                        const syn_router_losses *how) {
+    const syn_routing scores = {.score = how->score};
+    double p[REF_MAX], sum = 0, dot = 0, exps = 0;
+    scores_of(x, n, &scores, p);
+    for (int64_t e = 0; e < n; e++) {
+        sum += p[e];
+        dot += p[e] * (double)counts[e];
+        exps += exp(x[e]);
+    }
+    return how->balance * dot / sum + how->z * log(exps) * log(exps);
+}
+
+static void test_router_losses(void) {
+    static ref x, weights, want, grad, sum;
+    const double step = 1e-5;
+    for (int round = 0; round < rounds(200); round++) {
+        int64_t counts[60];
+        ref_seed((uint64_t)round);
+        const int64_t n = ref_int(1, 50), rows = ref_int(0, 9) ? ref_int(0, 8) : ref_int(60, 70);
+        const syn_router_losses how = {ref_int(0, 1) ? SYN_SCORE_SOFTMAX : SYN_SCORE_SIGMOID,
+                                       ref_int(0, 3) ? ref_real(0.001, 0.1) : 0,
+                                       ref_int(0, 3) ? ref_real(0.01, 1) : 0};
+        for (int64_t e = 0; e < n; e++) counts[e] = ref_int(0, 20);
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {rows, n}}, -3, 3);
+        ref_fill(&weights, (syn_spec){SYN_F32, 2, {rows, 2}}, -3, 3);
+        ref_fill(&grad, weights.spec, -3, 3);
+        ref_fill(&sum, (syn_spec){SYN_F32, 1, {1}}, 1, 2);
+        want.spec = x.spec;
+        for (int64_t i = 0; i < rows; i++) {
+            sum.v[0] += losses_of(x.v + i * n, counts, n, &how);
+            for (int64_t e = 0; e < n; e++) {
+                double *at = x.v + i * n + e, was = *at;
+                *at = was + step;
+                const double up = losses_of(x.v + i * n, counts, n, &how);
+                *at = was - step;
+                want.v[i * n + e] = (up - losses_of(x.v + i * n, counts, n, &how)) / (2 * step);
+                *at = was;
+            }
+        }
+        ref before = sum;
+        ref_seed((uint64_t)round);
+        syn_ctx *ctx = ctx_with_threads(round);
+        for (int64_t i = 0; i < rows; i++) before.v[0] -= losses_of(x.v + i * n, counts, n, &how);
+        const syn_tensor logits = ref_dense(ctx, &x), of = numbers_of(ctx, counts, n),
+                         given = ref_dense(ctx, &weights), dy = ref_dense(ctx, &grad);
+        const syn_tensor all = syn_router_loss_add(ctx, ref_dense(ctx, &before), logits, of, &how);
+        syn_require_grad(ctx, logits);
+        syn_require_grad(ctx, given);
+        const syn_tensor y = syn_router_loss(ctx, given, logits, of, &how);
+        CHECK_MSG(rows == 0 || syn_backward_from(ctx, &y, &dy, 1) == SYN_OK, "%s",
+                  syn_ctx_error(ctx)->text);
+        CHECK_MSG(ref_check(ctx, all, &sum, 3e-6) && ref_check(ctx, y, &weights, 0) &&
+                      (rows == 0 || (ref_check(ctx, syn_grad(ctx, logits), &want, 1e-5) &&
+                                     ref_check(ctx, syn_grad(ctx, given), &grad, 0))),
+                  "round %d", round);
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Counts that are equal to the mean change nothing, also if the mean is no whole number. */
+static void test_router_bias(void) {
+    static const int64_t counts[2][4] = {{3, 1, 2, 2}, {1, 0, 0, 0}};
+    static const double signs[2][4] = {{-1, 1, 0, 0}, {-1, 1, 1, 1}};
+    for (int k = 0; k < 2; k++) {
+        static ref bias = {{SYN_F32, 1, {4}}, {0.5, -0.25, 0, 1}}, zero = {{SYN_F32, 1, {4}}, {0}};
+        ref want = bias;
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor b = ref_dense(ctx, &bias), sums = ref_dense(ctx, &zero);
+        for (int i = 0; i < 3; i++) sums = syn_count_add(ctx, sums, numbers_of(ctx, counts[k], 4));
+        for (int e = 0; e < 4; e++) want.v[e] = 3 * (double)counts[k][e];
+        CHECK(ref_check(ctx, sums, &want, 0));
+        want = bias;
+        syn_router_bias_update(ctx, &b, &sums, 0.125);
+        for (int e = 0; e < 4; e++) want.v[e] += 0.125 * signs[k][e];
+        CHECK(ref_check(ctx, b, &want, 0) && ref_check(ctx, sums, &zero, 0));
+        syn_ctx_free(ctx);
+    }
+}
+
 /* ---- sort_by_expert ---- */
 
 static void test_sort(void) {
@@ -325,6 +409,54 @@ static syn_tensor misordered(syn_ctx *ctx, int64_t a, int64_t rows) {
     const int64_t counts[15] = {0, a, 2, [7] = 1};
     syn_tensor sizes;
     return order_of(ctx, counts, 1, 2, rows, &sizes);
+}
+
+/* ---- expert_capacity ---- */
+
+/* The first rows of each expert. Copies of tokens without a row are 0, and so are rows without a
+   token. */
+static void test_capacity(void) {
+    for (int round = 0; round < rounds(60); round++) {
+        enum { TOKENS_EACH = 3 };
+        static ref chosen, x, rows, back, want, sizes_kept;
+        ref_seed((uint64_t)round);
+        const int64_t n = ref_int(1, 6), tokens = ref_int(1, 9), capacity = ref_int(1, 8);
+        double kept[60];
+        int64_t given[6] = {0};
+        chosen.spec = (syn_spec){SYN_I32, 2, {tokens, 2}};
+        for (int64_t i = 0; i < 2 * tokens; i++) chosen.v[i] = (double)ref_int(0, n - 1);
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {tokens, TOKENS_EACH}}, 1, 2);
+        rows.spec = (syn_spec){SYN_F32, 2, {n * capacity, TOKENS_EACH}};
+        want.spec = (syn_spec){SYN_I32, 1, {n * capacity}};
+        sizes_kept.spec = (syn_spec){SYN_F32, 1, {n}};
+        back.spec = x.spec;
+        for (int64_t i = 0; i < n * capacity; i++) want.v[i] = -1;
+        for (int64_t e = 0; e < n; e++) sizes_kept.v[e] = (double)capacity;
+        for (int64_t i = 0; i < 2 * tokens; i++) {
+            const int64_t e = (int64_t)chosen.v[i];
+            kept[i] = given[e] < capacity;
+            if (kept[i] > 0) want.v[e * capacity + given[e]++] = (double)i;
+        }
+        for (int64_t i = 0; i < n * capacity * TOKENS_EACH; i++) {
+            const int64_t place = (int64_t)want.v[i / TOKENS_EACH];
+            rows.v[i] = place < 0 ? 0 : x.v[place / 2 * TOKENS_EACH + i % TOKENS_EACH];
+        }
+        for (int64_t i = 0; i < tokens * TOKENS_EACH; i++) {
+            const int64_t token = i / TOKENS_EACH;
+            back.v[i] = x.v[i] * (kept[2 * token] + kept[2 * token + 1]);
+        }
+        syn_ctx *ctx = ctx_with_threads(round);
+        syn_tensor sizes;
+        syn_tensor places = syn_sort_by_expert(ctx, ref_dense(ctx, &chosen), n, &sizes);
+        places = syn_expert_capacity(ctx, places, capacity, &sizes);
+        const syn_tensor got = syn_moe_permute(ctx, ref_dense(ctx, &x), places, 2);
+        const syn_tensor again = syn_moe_unpermute(ctx, got, places, tokens, 2);
+        const syn_tensor counted = syn_count_add(ctx, ZEROS(ctx, SYN_F32, n), sizes);
+        CHECK_MSG(ref_check(ctx, places, &want, 0) && ref_check(ctx, got, &rows, 0) &&
+                      ref_check(ctx, again, &back, 1e-6) && ref_check(ctx, counted, &sizes_kept, 0),
+                  "round %d", round);
+        syn_ctx_free(ctx);
+    }
 }
 
 /* ---- moe_permute and moe_unpermute ---- */
@@ -617,6 +749,11 @@ static syn_tensor gradient_for(syn_ctx *ctx, int32_t bad) {
     return built(ctx, SYN_OP_ROUTE_GRAD, in, 3, attr, 6);
 }
 
+static syn_tensor limited(syn_ctx *ctx, int64_t a, int64_t b) {
+    syn_tensor sizes = numbers_of(ctx, (const int64_t[]){a, b}, 2);
+    return syn_expert_capacity(ctx, integers(ctx, (const int32_t[]){0, 1, 2}, 3), 2, &sizes);
+}
+
 static syn_tensor permuted(syn_ctx *ctx, int32_t bad) {
     return syn_moe_permute(ctx, ZEROS(ctx, SYN_F32, 3, 5),
                            integers(ctx, (const int32_t[]){0, bad}, 2), 2);
@@ -650,8 +787,10 @@ static syn_tensor product(syn_ctx *ctx, bool add, int64_t a, int64_t b) {
     X(misordered(c, 1, 3), "expert_order in h.0: the experts' sizes do not add up to 3 rows")      \
     X(misordered(c, -1, 2), "the experts' sizes do not add up to 2 rows")                          \
     X(misordered(c, INT64_MAX, 9), "the experts' sizes do not add up to 9 rows")                   \
+    X(limited(c, 2, 2), "expert_capacity in h.0: the experts' sizes do not add up to 3 rows")      \
+    X(limited(c, 1, -1), "the experts' sizes do not add up to 3 rows")                             \
     X(permuted(c, 6), "has place 6, which is not below 6")                                         \
-    X(permuted(c, -1), "has place -1, which is not below 6")                                       \
+    X(permuted(c, -2), "has place -2, which is not below 6")                                       \
     X(unpermuted(c, 6), "has place 6, which is not below 6")                                       \
     X(unpermuted(c, INT32_MIN), "has place -2147483648, which is not below 6")                     \
     X(unpermuted(c, 1), "have place 1")                                                            \
@@ -696,8 +835,11 @@ static const test_case cases[] = {
     {"excluded experts", test_excluded_experts},
     {"no scores", test_no_scores},
     {"route_grad", test_route_grad},
+    {"losses of a router", test_router_losses},
+    {"bias of a router", test_router_bias},
     {"sort", test_sort},
     {"order of rows from several ranks", test_order},
+    {"capacity", test_capacity},
     {"permute", test_permute},
     {"unpermute", test_unpermute},
     {"unpermute order", test_unpermute_order},

@@ -398,6 +398,19 @@ static void route_grad(half_call *c) {
     const syn_tensor in[3] = {x, experts, number(c, SYN_F32, SHAPE(rows, 2), -3, 3)};
     build(c, SYN_OP_ROUTE_GRAD, in, 3, attr, 6);
 }
+static void router_losses(half_call *c) {
+    const int64_t n = ref_int(2, 40), rows = ref_int(0, 9);
+    const syn_router_losses how = {ref_int(0, 1) ? SYN_SCORE_SOFTMAX : SYN_SCORE_SIGMOID, 0.01,
+                                   ref_int(0, 1) ? 0.5 : 0};
+    const syn_attr attr[3] = {{.i = how.score}, {.f = how.balance}, {.f = how.z}};
+    const syn_spec spec = {SYN_I64, 1, {n}};
+    int64_t counts[40];
+    for (int64_t e = 0; e < n; e++) counts[e] = ref_int(0, 9);
+    const syn_tensor in[2] = {dense(c, SOME(rows, n)), syn_input(c->ctx, "counts", &spec, counts)};
+    build(c, SYN_OP_ROUTER_LOSS_GRAD, in, 2, attr, 3);
+    const syn_tensor sum = dense(c, number(c, SYN_F32, SHAPE(1), 1, 2));
+    give(c, syn_router_loss_add(c->ctx, sum, in[0], in[1], &how));
+}
 static void attention_merge(half_call *c) {
     const int64_t t = ref_int(1, 4), n = ref_int(0, t), columns = width();
     const int64_t depth = columns < 400 ? columns : 400;
@@ -489,6 +502,7 @@ static const half_case half_cases[] = {
     CASE(attention_grad_parts),
     CASE(route),
     CASE(route_grad),
+    CASE(router_losses),
     CASE(attention_merge),
     CASE(zigzag),
     CASE(moe_permute),
@@ -626,9 +640,11 @@ static bool elsewhere(syn_op op) {
            op == SYN_OP_MATMUL_ADD || op == SYN_OP_ADAMW ||       /* test_ops_training */
            op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* f32 only */
            op == SYN_OP_LOG_SOFTMAX_LOSS || op == SYN_OP_NLL_GRAD ||
-           op == SYN_OP_LOG_SOFTMAX_GRAD ||                            /* f32 only */
-           op == SYN_OP_SORT_BY_EXPERT || op == SYN_OP_EXPERT_ORDER || /* integers only */
-           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST;              /* test_ops_half_types */
+           op == SYN_OP_LOG_SOFTMAX_GRAD || /* f32 only */
+           op == SYN_OP_EXPERT_CAPACITY || op == SYN_OP_COUNT_ADD ||
+           op == SYN_OP_ROUTER_BIAS_UPDATE || op == SYN_OP_SORT_BY_EXPERT ||
+           op == SYN_OP_EXPERT_ORDER ||                   /* integers only */
+           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST; /* test_ops_half_types */
 }
 
 static void test_every_kernel(void) {

@@ -73,7 +73,8 @@ static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}},
                       attrs_LOG_SOFTMAX_GRAD[] = {{.i = 4}},
                       attrs_ROUTE_GRAD[] = {{.i = 2}, {.i = SYN_SCORE_SIGMOID},
                                             {.i = 1}, {.i = 1},
-                                            {.i = 1}, {.f = 1}};
+                                            {.i = 1}, {.f = 1}},
+                      attrs_ROUTER_LOSS_GRAD[] = {{.i = SYN_SCORE_SIGMOID}, {.f = 1}, {.f = 0}};
 
 static syn_tensor pairwise(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b) {
     return built(c, op, (const syn_tensor[]){a, b}, 2, NULL, 0);
@@ -160,6 +161,17 @@ static syn_tensor integers(syn_ctx *c, const int32_t *values, int64_t n) {
 }
 #define INTEGERS(...) \
     integers(c, (const int32_t[]){__VA_ARGS__}, (int64_t)COUNT(((const int32_t[]){__VA_ARGS__})))
+
+static const syn_router_losses both_losses = {SYN_SCORE_SOFTMAX, 1, 1};
+
+static syn_tensor moved_bias(syn_ctx *c, syn_tensor bias, syn_tensor counts) {
+    syn_router_bias_update(c, &bias, &counts, 0.5);
+    return bias;
+}
+
+static syn_tensor limited(syn_ctx *c, syn_tensor places, syn_tensor sizes) {
+    return syn_expert_capacity(c, places, 2, &sizes);
+}
 
 /* Two of four queries. */
 static syn_tensor merged(syn_ctx *c) {
@@ -256,6 +268,14 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(ROUTE, routed(c, F(3, 4), F(4)), "f32[3,2]", (4 + 1) * 12 + 2 * 6, 48 + 16, 24 + 24, 0)      \
     X(ROUTE_GRAD, BUILT(ROUTE_GRAD, F(3, 4), I(3, 2), F(3, 2)), "f32[3,4]", (3 + 4) * 12,          \
       48 + 24 + 24, 48, 0)                                                                         \
+    X(ROUTER_LOSS, syn_router_loss(c, F(3, 2), F(3, 4), SIZES(1, 2, 2, 1), &both_losses),          \
+      "f32[3,2]", 0, 0, 0, 0)                                                                      \
+    X(ROUTER_LOSS_ADD, syn_router_loss_add(c, F(1), F(3, 4), SIZES(1, 2, 2, 1), &both_losses),     \
+      "f32[1]", (4 + 2 + 4) * 12, 4 + 48 + 32, 4, 0)                                               \
+    X(ROUTER_LOSS_GRAD, BUILT(ROUTER_LOSS_GRAD, F(3, 4), SIZES(1, 2, 2, 1)), "f32[3,4]",           \
+      (5 + 2 + 4) * 12, 48 + 32, 48, 0)                                                            \
+    X(COUNT_ADD, syn_count_add(c, F(4), SIZES(1, 2, 2, 1)), "f32[4]", 4, 16 + 32, 16, 0)           \
+    X(ROUTER_BIAS_UPDATE, moved_bias(c, F(4), F(4)), "f32[4]", 4 * 4, 32, 32, 0)                   \
     X(SORT_BY_EXPERT, sorted(c, I(3, 2)), "i32[6]", 2 * 6, 24, 24 + 32, 0)                         \
     X(MOE_PERMUTE, syn_moe_permute(c, F(3, 4), I(5), 2), "f32[5,4]", 0, 80 + 20, 80, 0)            \
     X(MOE_UNPERMUTE, syn_moe_unpermute(c, F(2, 4), INTEGERS(3, 0), 3, 2), "f32[3,4]", 8, 32 + 8,   \
@@ -266,6 +286,7 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
       2 * 5 * 12, 80 + 60 + 16, 96, 0)                                                             \
     X(GROUPED_PRODUCT_ADD, syn_grouped_product_add(c, F(2, 4, 3), F(5, 4), F(5, 3), SIZES(3, 2)),  \
       "f32[2,4,3]", 2 * 5 * 12 + 24, 96 + 80 + 60 + 16, 96, 0)                                     \
+    X(EXPERT_CAPACITY, limited(c, I(6), SIZES(1, 2, 3)), "i32[6]", 6, 24 + 24, 24 + 24, 0)         \
     X(EXPERT_ORDER, ordered(c), "i32[4]", 4 + 6, 48, 16 + 16, 0)                                   \
     X(ALL_TO_ALL, exchanged(c, F(4, 3), g), "f32[4,3]", 0, 48, 48, 48)                             \
     X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \

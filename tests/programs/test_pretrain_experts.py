@@ -2,7 +2,9 @@
 pipeline and data parallelism, with ZeRO and recomputed activations, losses are those of one rank.
 Models are saved whole, and transformers' names of experts' matrices are kept."""
 import json
+import math
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, check, finish  # noqa: E402
-from pretrain_runs import LLAMA, MPIRUN, Runs, launcher, losses  # noqa: E402
+from pretrain_runs import LLAMA, MPIRUN, Runs, launcher, losses, tensors  # noqa: E402
 
 COMMON = {**LLAMA, "num_hidden_layers": 4, "max_position_embeddings": 64}
 LATENT = {**COMMON, "num_key_value_heads": 4, "kv_lora_rank": 12, "q_lora_rank": 20,
@@ -58,6 +60,91 @@ def as_one_rank(runs):
             check(off < 2e-6, f"{name}, {layout}: {losses(got)}, not {losses(one)}")
 
 
+# Each microbatch has one sample, so that the losses of routers do not depend on the layout.
+BALANCED = ["--num-gpus 2 --ep 2", "--num-gpus 2 --tp 2 --sp", "--num-gpus 2 --cp 2",
+            "--num-gpus 4 --tp 2 --sp --ep 4 --activation-recompute op",
+            "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --zero 1 --schedule zb-h1",
+            "--num-gpus 8 --tp 2 --cp 2 --sp --ep 4"]
+
+
+def biases(folder, model="last_model"):
+    """The biases of routers by layer, in steps of the rate 0.01."""
+    return {name: [round(x / 0.01) for x in values]
+            for name, values in tensors(os.path.join(folder, model)).items()
+            if name.endswith("e_score_correction_bias")}
+
+
+def balanced(runs):
+    """The losses of routers and the updates of their biases are those of one rank."""
+    losses_of = ["--moe-aux-loss-coeff", "0.1", "--moe-z-loss-coeff", "0.01"]
+    for name, options in (("qwen", losses_of), ("v3", ["--moe-router-bias-update-rate", "0.01"]),
+                          ("mixtral", losses_of[2:])):
+        run = [*STEPS, *options, "--batch-size", "1", "--gradient-accumulation-steps"]
+        one, folder = runs.train(name, *run, "8")
+        want = biases(folder)
+        for layout in BALANCED:
+            numbers = dict(zip(layout.split(), layout.split()[1:]))
+            others = [int(numbers.get(key, 1)) for key in ("--tp", "--cp", "--pp")]
+            passes = 8 * math.prod(others) // int(numbers["--num-gpus"])
+            got, other = runs.train(name, *run, str(passes), *layout.split())
+            off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+            check(off < 2e-6, f"{name}, {layout}: {losses(got)}, not {losses(one)}")
+            if name == "v3":
+                check(biases(other) == want, f"{layout}: {biases(other)}, not {want}")
+        without, _ = runs.train(name, *STEPS, "--batch-size", "1",
+                                "--gradient-accumulation-steps", "8")
+        check(losses(without) != losses(one), f"{name}: the options have no effect")
+
+
+def configured(runs):
+    """As in transformers, output_router_logits turns on the auxiliary loss."""
+    run = [*STEPS, "--batch-size", "2"]
+    given, _ = runs.train("qwen", *run, "--moe-aux-loss-coeff", "0.125")
+    runs.configure("logits", {**MODELS["qwen"], "output_router_logits": True,
+                              "router_aux_loss_coef": 0.125})
+    got, folder = runs.train("logits", *run)
+    check(losses(got) == losses(given), f"output_router_logits: {got}, not {given}")
+    off, _ = runs.train("logits", *run, "--moe-aux-loss-coeff", "0")
+    without, _ = runs.train("qwen", *run)
+    check(losses(off) == losses(without), f"--moe-aux-loss-coeff 0: {off}, not {without}")
+    with open(os.path.join(folder, "last_model", "config.json"), encoding="utf-8") as f:
+        saved_as = json.load(f)
+    check(saved_as["output_router_logits"] is True and saved_as["router_aux_loss_coef"] == 0.125,
+          str(saved_as))
+
+
+def limited(runs):
+    """With a capacity that no expert exceeds, losses are those without. Otherwise each rank drops
+    tokens of its own, so losses depend only on the tokens of a rank."""
+    run = [*STEPS, "--batch-size", "1", "--gradient-accumulation-steps"]
+    whole, _ = runs.train("qwen", *run, "8")
+    for capacity in ("4", "0.75"):  # of 8 experts, a token uses 2
+        one, _ = runs.train("qwen", *run, "8", "--capacity", capacity)
+        got, _ = runs.train("qwen", *run, "4", "--capacity", capacity, "--num-gpus", "2", "--ep",
+                            "2", "--activation-recompute", "full")
+        off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+        check(off < 2e-6, f"--capacity {capacity}: {losses(got)}, not {losses(one)}")
+        off = max(abs(a / b - 1) for a, b in zip(losses(one), losses(whole), strict=True))
+        check((off < 2e-6) == (capacity == "4"), f"--capacity {capacity}: {losses(one)}")
+
+
+def resumed(runs):
+    """A resumed run has the biases of routers, and the losses, of one that was not interrupted."""
+    run = ["--batch-size", "2", "--max-steps", "4", "--skip-eval", "--save-steps", "2",
+           "--moe-router-bias-update-rate", "0.01", "--learning-rate", "3e-3"]
+    whole, folder = runs.train("v3", *run)
+    want = biases(folder, "checkpoint-4")
+    check(any(any(values) for values in want.values()), f"the biases are {want}")
+    shutil.rmtree(os.path.join(folder, "checkpoint-4"))
+    again = ["--model-config", "v3.json", "--max-seq-length", "64", "--save-dir", folder, *run]
+    done = runs.start(*again, "--resume")
+    check(done.returncode == 0 and losses(runs.rows(folder)) == losses(whole), done.stderr)
+    got = biases(folder, "checkpoint-4")
+    check(got == want != biases(folder, "checkpoint-2"), f"{got}, not {want}")
+    done = runs.start(*again[:-4], *again[-2:], "--resume")
+    check("--moe-router-bias-update-rate was 0.01, not 0" in done.stderr, done.stderr)
+
+
 def several_tokens(runs):
     """Multi-token prediction: the token table is on the first and the last stage."""
     for name, mtp, layouts in (
@@ -95,6 +182,18 @@ def over_mpi(runs):
     check(losses(got) == losses(one), f"MPI: {losses(got)}, not {losses(one)}")
 
 
+def traced(runs):
+    """The all-to-alls of ranks whose routers choose different experts differ in size."""
+    runs.train("qwen", *STEPS[:2], "--max-steps", "1", "--skip-eval", "--batch-size", "1",
+               "--num-gpus", "4", "--ep", "4", "--enable-tracing", "--trace-wait-steps", "0",
+               "--out-dir", "traces", "--moe-aux-loss-coeff", "0.01")
+    for command in ("validate", "simulate"):
+        done = subprocess.run([os.path.join(BUILD, "syntorch"), command, "--input",
+                               runs.path("traces/trace")], capture_output=True, text=True,
+                              check=False)
+        check(done.returncode == 0, f"{command}: {done.stdout}{done.stderr}")
+
+
 def header(folder):
     with open(os.path.join(folder, "best_model", "model.safetensors"), "rb") as f:
         return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
@@ -128,6 +227,10 @@ REFUSED = [
     (["--num-gpus", "2", "--ep", "2", "--zero", "1"],
      "ZeRO needs at least two ranks with the same experts"),
     (["--num-gpus", "4", "--ep", "2", "--zero", "3"], "ZeRO 3 cannot divide experts"),
+    (["--moe-router-bias-update-rate", "0.1"], "needs routers with a bias"),
+    (["--capacity", "0"], "--capacity must be between 1e-06 and"),
+    (["--num-gpus", "2", "--ep", "2", "--routing", "zipf:1,1"], "is for --device meta"),
+    (["--moe-aux-loss-coeff", "-1"], "--moe_aux_loss_coeff must be between 0 and"),
     (["--num-gpus", "2", "--ep", "2", "--save-steps", "1"],
      "--resume and --save-steps cannot be used with --ep"),
 ]
@@ -140,6 +243,8 @@ def refused(runs):
         check(done.returncode != 0 and sentence in done.stderr, f"{arguments}: {done.stderr}")
     done = runs.start("--model-config", "gpt.json", "--num-gpus", "2", "--ep", "2")
     check(done.returncode != 0 and "has no experts" in done.stderr, done.stderr)
+    done = runs.start("--model-config", "gpt.json", "--moe-z-loss-coeff", "0.1")
+    check(done.returncode != 0 and "--moe-z-loss-coeff needs a router" in done.stderr, done.stderr)
 
 
 def main():
@@ -148,9 +253,14 @@ def main():
         for name, config in MODELS.items():
             runs.configure(name, config)
         as_one_rank(runs)
+        balanced(runs)
+        configured(runs)
+        limited(runs)
+        resumed(runs)
         several_tokens(runs)
         if MPIRUN:
             over_mpi(runs)
+        traced(runs)
         saved(runs)
         refused(runs)
     finish()

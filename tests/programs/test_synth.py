@@ -5,6 +5,7 @@ import filecmp
 import glob
 import gzip
 import json
+import math
 import os
 import resource
 import shutil
@@ -18,7 +19,13 @@ sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, SOURCE, check, enter_folder, finish, run  # noqa: E402
 from pretrain_runs import BERT, DEEP, LLAMA, MPIRUN, launcher  # noqa: E402
 
-MODELS = {**DEEP, "untied": {**LLAMA, "num_hidden_layers": 8}, "bert": BERT}
+MOE = {**LLAMA, "model_type": "qwen3_moe", "num_hidden_layers": 4, "num_experts": 8,
+       "num_experts_per_tok": 2, "moe_intermediate_size": 16, "head_dim": 8}
+V3 = {**LLAMA, "model_type": "deepseek_v3", "num_hidden_layers": 4, "num_key_value_heads": 4,
+      "kv_lora_rank": 12, "q_lora_rank": 20, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+      "v_head_dim": 8, "n_routed_experts": 8, "n_shared_experts": 1, "n_group": 4, "topk_group": 2,
+      "moe_intermediate_size": 16, "num_experts_per_tok": 2, "first_k_dense_replace": 1}
+MODELS = {**DEEP, "moe4": MOE, "v3": V3, "untied": {**LLAMA, "num_hidden_layers": 8}, "bert": BERT}
 # (model, options): every kind of group, with neighbours along each axis
 LAYOUTS = [
     ("gpt4", "--tp 2 --pp 2 --dp 2 --sp --zero 1 --global-batch 8"),
@@ -38,6 +45,17 @@ LAYOUTS = [
     ("llama4", "--cp 8 --cp-comm all_gather --pp 2 --dp 2 --global-batch 4 --rank-order dp-tp-pp"),
     ("llama4", "--cp 4 --cp-comm a2a+p2p --cp-a2a 2 --dp 3 --zero 3"),
     ("gpt4", "--cp 4 --cp-comm a2a --dp 3 --global-batch 6 --dropout 0"),
+]
+
+
+# Ranks with different experts have different numbers of rows.
+EXPERTS = [
+    ("moe4", "--ep 4 --dp 4 --routing zipf:1,3"),
+    ("moe4", "--tp 2 --sp --cp 2 --ep 8 --dp 4 --pp 2 --zero 1 --global-batch 8 --capacity 1.25 "
+             "--moe-aux-loss-coeff 0.01"),
+    ("moe4", "--tp 2 --sp --cp 2 --ep 4 --dp 2 --pp 2 --global-batch 4 --routing zipf:0.5,3 "
+             "--moe-z-loss-coeff 0.01 --activation-recompute full"),
+    ("v3", "--ep 2 --dp 4 --pp 2 --global-batch 8 --moe-router-bias-update-rate 0.01 --mtp 1"),
 ]
 
 
@@ -81,11 +99,11 @@ def does_not_fit():
     check(filecmp.cmp("large.0.et", "quiet.0.et", shallow=False), "the tries changed the set")
 
 
-def as_recorded():
-    for i, (model, layout) in enumerate(LAYOUTS):
+def as_recorded(layouts, prefix):
+    for i, (model, layout) in enumerate(layouts):
         shape = ["--model-config", f"{model}.json", "--max-seq-length", "32", "--hw", "a100-80g",
                  "--micro-batch", "1", *layout.split()]
-        ours, theirs = f"stamped{i}", f"recorded{i}"
+        ours, theirs = f"{prefix}{i}", f"recorded_{prefix}{i}"
         done = synth("--out", ours, "--make-vocab-size-divisible-by", "1", *shape)
         check(done.returncode == 0, f"{layout}: {done.stderr}")
         done = subprocess.run([os.path.join(BUILD, "pretrain"), "--device", "meta",
@@ -97,6 +115,77 @@ def as_recorded():
         check([other for _, other in pairs] == files(ours), f"{layout}: {files(ours)}")
         other = [a for a, b in pairs if not filecmp.cmp(a, b, shallow=False)]
         check(not other, f"{model} {layout}: {len(other)} files differ: {other[:3]}")
+
+
+def collectives(prefix, rank, kind):
+    """The sizes of the collectives of a rank, of one kind, in bytes."""
+    done = run("json", "--input", f"{prefix}.{rank}.et", "--output", "-")
+    sizes = []
+    for node in json.loads(done.stdout)["ranks"][0]["nodes"]:
+        attributes = {a["name"]: a for a in node["attr"]}
+        if attributes.get("comm_type", {}).get("int64Val") == str(kind):
+            sizes.append(int(attributes["comm_size"]["int64Val"]))
+    return sizes
+
+
+def balanced():
+    """The losses of routers all-reduce the rows of each expert (i64) in each layer and microbatch,
+    and the update of their biases those of all layers (f32) in each step."""
+    layers, passes, experts, all_reduce = 4, 3, 8, 0
+    for model, options, bytes_each, n in (
+            ("moe4", "--moe-aux-loss-coeff 0.01", 8 * experts, layers * passes),
+            ("moe4", "--moe-z-loss-coeff 0.01", 8 * experts, 0),
+            ("v3", "--moe-router-bias-update-rate 0.001", 4 * experts * (layers - 1), 1)):
+        shape = f"--tp 2 --sp --ep 4 --dp 2 --global-batch {2 * passes} --max-seq-length 32"
+        done = synth("--out", "balanced", "--model-config", f"{model}.json", *shape.split(),
+                     *options.split())
+        got = collectives("balanced", 3, all_reduce).count(bytes_each)
+        check(got == n, f"{options}: {got} all-reduces of {bytes_each} bytes: {done.stderr}")
+
+
+def loaded():
+    """The all-to-alls of a layer have the bytes that follow from loads, or from a capacity."""
+    tokens, copies, hidden, experts, width, all_to_all = 64, 2, 32, 8, 4, 6
+    shape = ["--model-config", "moe4.json", "--layers", "2", "--max-seq-length", str(tokens),
+             "--dp", "4", "--ep", "4", "--dtype", "f32"]
+    with open("loads.csv", "w", encoding="utf-8") as f:
+        f.write("4,4,2,2,1,1,1,1\n1,1,1,1,1,1,1,1\n")
+    shares = [8 / 16, 4 / 16, 2 / 16, 2 / 16]
+    done = synth("--out", "loads", "--routing", "loads.csv", *shape)
+    check("busiest rank of a layer has 1.50 times the mean rows of experts; 2.00 times in layer 0"
+          in done.stdout, done.stdout)
+    check(b"no problem" in run("validate", "--input", "loads").stdout, "validate")
+    check(b"all run" in run("simulate", "--input", "loads").stdout, "simulate")
+    pairs = tokens * copies
+    for rank, share in enumerate(shares):
+        got = collectives("loads", rank, all_to_all)
+        own = [round(share * pairs) * 4, pairs]  # rows of this rank's experts, by layer
+        forward = [rows * n for received in own
+                   for rows, n in ((pairs, hidden), (pairs, 1), (received, hidden))]
+        backward = [rows * n for received in own[::-1]
+                    for rows, n in ((pairs, hidden), (received, hidden), (received, 1))]
+        check(sorted(got) == sorted(width * n for n in forward + backward),
+              f"rank {rank}: {got}, not {forward} and {backward}")
+    done = synth("--out", "limit", "--capacity", "1.3", "--routing", "loads.csv", *shape)
+    capacity = math.ceil(pairs / experts * 1.3)
+    rows = experts * capacity
+    loads = (32, 32, 16, 16, 8, 8, 8, 8)
+    dropped = 100 * sum(max(0, load - capacity) for load in loads) / pairs / 2
+    check(f"routing: {dropped:.1f} % of the rows of experts are dropped" in done.stdout,
+          done.stdout)
+    want = sorted([width * rows * hidden] * 8 + [width * rows] * 4)
+    for rank in range(4):
+        got = sorted(collectives("limit", rank, all_to_all))
+        check(got == want, f"capacity, rank {rank}: {got}, not {want}")
+    for options, said in ((["--routing", "none.csv"], "none.csv"),
+                          (["--routing", "zipf:1,1", "--ep", "1"], "has no effect without --ep"),
+                          (["--capacity", "-1"], "must be between")):
+        done = synth("--out", "no", *shape, *options)
+        check(done.returncode != 0 and said in done.stderr, done.stderr)
+    for options, said in ((["--routing", "zipf:1,1"], "is not supported with --phase"),
+                          (["--capacity", "1"], "is for training")):
+        done = synth("--model-config", "moe4.json", "--phase", "prefill", "--out", "no", *options)
+        check(done.returncode != 0 and said in done.stderr, done.stderr)
 
 
 def stamped_later():
@@ -431,7 +520,10 @@ def main():
     fewer_layers()
     longer()
     does_not_fit()
-    as_recorded()
+    as_recorded(LAYOUTS, "stamped")
+    as_recorded(EXPERTS, "experts")
+    balanced()
+    loaded()
     stamped_later()
     inferred()
     replicas()

@@ -87,4 +87,5 @@ def main():
     (HERE / "moe.json").write_text(json.dumps(out) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -290,6 +290,37 @@ static void context_has_groups(void) {
     close_world(&w);
 }
 
+/* The groups in which routers' counts are summed. Equal groups are not opened twice. */
+static void counts_have_groups(void) {
+    struct world w;
+    char name[24];
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .cp = 2, .pp = 2, .counts = true}));
+    for (int32_t r = 0; r < 16; r++) { /* after 8 tp, 4 dp_cp, 8 pp, 4 model and 8 cp groups */
+        const syn_mesh *m = &w.mesh[r];
+        const int32_t near = r / 4 * 4, first = r / 8 * 8,
+                      stage[8] = {first,     first + 1, first + 2, first + 3,
+                                  first + 4, first + 5, first + 6, first + 7};
+        const int32_t both[4] = {near, near + 1, near + 2, near + 3};
+        snprintf(name, sizeof name, "tp_cp%d", r / 4);
+        CHECK(group_is(m->tp_cp, 33 + (uint32_t)r / 4, name, both, 4));
+        snprintf(name, sizeof name, "stage%d", r / 8);
+        CHECK(group_is(m->stage, 37 + (uint32_t)r / 8, name, stage, 8));
+    }
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 2, .dp = 4, .counts = true}));
+    CHECK(w.mesh[5].tp_cp == w.mesh[5].group[SYN_AXIS_TP] && w.mesh[5].stage->size == 8);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.cp = 2, .counts = true}));
+    CHECK(w.mesh[5].tp_cp == w.mesh[5].cp && w.mesh[5].stage == w.mesh[5].group[SYN_AXIS_DP]);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.tp = 4, .cp = 2, .counts = true}));
+    CHECK(w.mesh[5].tp_cp->size == 8 && w.mesh[5].stage == w.mesh[5].tp_cp);
+    close_world(&w);
+    CHECK(open_world(&w, 8, &(syn_plan){.dp = 8}));
+    CHECK(!w.mesh[5].tp_cp && !w.mesh[5].stage);
+    close_world(&w);
+}
+
 static void shapes_that_are_refused(void) {
     static const syn_axis twice[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_TP};
     static const syn_axis apart[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP};
@@ -362,6 +393,7 @@ static const test_case cases[] = {
     {"groups_of_several_axes", groups_of_several_axes},
     {"experts_have_groups", experts_have_groups},
     {"context_has_groups", context_has_groups},
+    {"counts_have_groups", counts_have_groups},
     {"shapes_that_are_refused", shapes_that_are_refused},
 };
 

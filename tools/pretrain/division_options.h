@@ -22,6 +22,48 @@
             0, 0                                                                                   \
     }
 
+/* How many rows the experts of a mixture get in runs without data. */
+#define LOAD_OPTIONS                                                                         \
+    {                                                                                        \
+        "routing", CLI_TEXT, &pretrain_given.routing, "balanced|zipf:S,SEED|FILE",           \
+            "meta: loads of experts: all the same, by Zipf's law with exponent S, or a CSV " \
+            "file with a line of weights for each layer with experts, or one line for all "  \
+            "[balanced]",                                                                    \
+            0, 0                                                                             \
+    }
+
+/* How training balances the experts of a mixture. */
+#define ROUTER_OPTIONS                                                                             \
+    {"capacity",                                                                                   \
+     CLI_REAL,                                                                                     \
+     &pretrain_given.capacity,                                                                     \
+     "F",                                                                                          \
+     "give each expert F times the mean number of tokens from each rank: its first tokens, and "   \
+     "padding if it has fewer; default: all its tokens, without padding",                          \
+     1e-6,                                                                                         \
+     1e6},                                                                                         \
+        {"moe_aux_loss_coeff",                                                                     \
+         CLI_REAL,                                                                                 \
+         &pretrain_given.aux_coefficient,                                                          \
+         "F",                                                                                      \
+         "add F times the auxiliary loss of each router, which balances the load of the experts; " \
+         "default: router_aux_loss_coef of a config.json with output_router_logits, otherwise 0",  \
+         0,                                                                                        \
+         1e6},                                                                                     \
+        {"moe_z_loss_coeff",                                                                       \
+         CLI_REAL,                                                                                 \
+         &pretrain_given.z_coefficient,                                                            \
+         "F",                                                                                      \
+         "add F times the z-loss of each router, which keeps its logits small",                    \
+         0,                                                                                        \
+         1e6},                                                                                     \
+    {                                                                                              \
+        "moe_router_bias_update_rate", CLI_REAL, &pretrain_given.bias_rate, "F",                   \
+            "after each step, change the routers' biases by F: up for experts with less than "     \
+            "the mean load, down for the others",                                                  \
+            0, 1e6                                                                                 \
+    }
+
 #define DIVISION_OPTIONS                                                                           \
     {"tp", CLI_INT, &pretrain_given.tp, "N", "tensor-parallel size", 1, 65536},                    \
         {"sp",                                                                                     \

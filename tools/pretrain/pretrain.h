@@ -37,15 +37,18 @@ typedef struct pretrain_args {
     int64_t trace_skip_first, trace_wait, trace_warmup, trace_active,
         trace_repeat /* 0: until training ends */;
     double learning_rate, weight_decay, max_grad_norm, dropout /* -1: the model's rate */;
-    int masking;      /* syn_masking; -1 if not given */
-    int buckets;      /* syn_bucket_rule; -1: not given */
-    int reduce_dtype; /* 0: f32, 1: bf16 */
-    int recompute;    /* syn_recompute_mode */
-    int loss;         /* 0: fused, 1: unfused */
-    int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
-    int reference;    /* 1: --recipe reference, see docs/training.md */
-    bool dry_run;     /* synth */
-    bool fp8;         /* predict the products of layers in FP8 */
+    double aux_coefficient /* -1: as the model's configuration says */, z_coefficient, bias_rate;
+    double capacity;     /* see syn_router_options */
+    const char *routing; /* the loads of experts on meta; NULL: balanced */
+    int masking;         /* syn_masking; -1 if not given */
+    int buckets;         /* syn_bucket_rule; -1: not given */
+    int reduce_dtype;    /* 0: f32, 1: bf16 */
+    int recompute;       /* syn_recompute_mode */
+    int loss;            /* 0: fused, 1: unfused */
+    int dtype;           /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
+    int reference;       /* 1: --recipe reference, see docs/training.md */
+    bool dry_run;        /* synth */
+    bool fp8;            /* predict the products of layers in FP8 */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
         with_stack, resume, quiet, json;
 } pretrain_args;
@@ -89,6 +92,7 @@ typedef struct pretrain {
                           no file */
     syn_batch_options batches;
     int32_t special[8];
+    syn_expert_load load;  /* on meta, of --routing */
     syn_model_part *parts; /* of all virtual stages; see syn_pipeline_parts */
     char *uneven; /* numbers of their layers, such as "7,8,8,7"; NULL: all have the same number */
     int64_t n_texts;                /* number of training samples; on meta at least as many as the
@@ -164,6 +168,9 @@ syn_schedule_shape pretrain_schedule(const pretrain *run, int64_t microbatches);
 syn_status pretrain_divide(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hash of the numbers of layers of all virtual stages; 0: all have the same number. */
 uint64_t pretrain_division(const pretrain *run);
+/* The factor of the routers' auxiliary loss: without the option, that of the configuration if it
+   has output_router_logits. */
+double pretrain_aux_coefficient(const pretrain *run);
 /* Number of layers for multi-token prediction. */
 int64_t pretrain_mtp(const pretrain *run);
 /* The name of the token table if the first and the last stage of a pipeline have it; otherwise

@@ -285,6 +285,32 @@ static void note_end(const pretrain *run, const pretrain_state *state, const cha
             run->launch.program->name, folder, *behind ? "a step" : "the last step", behind);
 }
 
+/* Sets the buffers, which training may change (syn_router_options.count), to those of the model in
+   a checkpoint. */
+static syn_status read_buffers(const pretrain *run, const pretrain_state *state, const char *folder,
+                               syn_error *err) {
+    syn_weights *weights;
+    syn_weights_reader *reader = NULL;
+    const size_t n = syn_ctx_buffer_count(state->ctx);
+    if (n == 0) return SYN_OK;
+    SYN_TRY(syn_weights_open(&weights, folder, run->config.family, err));
+    syn_status s = syn_weights_reader_new(&reader, weights, err);
+    for (size_t i = 0; i < n && s == SYN_OK; i++) {
+        const syn_param_info p = syn_ctx_buffer(state->ctx, i);
+        const syn_param_source source = syn_weights_source(reader);
+        const size_t bytes = (size_t)syn_spec_bytes(&p.full);
+        void *data = syn_malloc(bytes);
+        s = data ? source.read(source.user, p.name, &p.full, p.shard, p.valid_rows, &p.full, data,
+                               err)
+                 : SYN_FAIL_NOMEM(err, bytes, "a buffer");
+        if (s == SYN_OK) s = syn_tensor_write(state->ctx, p.tensor, data, bytes);
+        syn_free(data);
+    }
+    syn_weights_reader_free(reader);
+    syn_weights_free(weights);
+    return s;
+}
+
 static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_state *state,
                                   syn_error *err) {
     char folder[FOLDER_PATH_BYTES], name[40];
@@ -295,6 +321,7 @@ static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_st
         return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' has the state of step %lld", folder,
                         (long long)state->step);
     note_end(run, state, folder);
+    SYN_TRY(read_buffers(run, state, folder, err));
     return pretrain_read_tensors(run, state, folder, err);
 }
 

@@ -64,6 +64,49 @@ static void follow_reference(pretrain *run) {
     run->batches.predict_padding = true;
 }
 
+double pretrain_aux_coefficient(const pretrain *run) {
+    const syn_experts_config *experts = &run->config.experts;
+    if (run->args->aux_coefficient >= 0) return run->args->aux_coefficient;
+    return experts->aux ? experts->aux_coefficient : 0;
+}
+
+/* Sets syn_plan.counts. */
+static syn_status check_routers(pretrain *run, syn_error *err) {
+    const pretrain_args *a = run->args;
+    const char *given = a->aux_coefficient > 0 ? "--moe-aux-loss-coeff"
+                        : a->z_coefficient > 0 ? "--moe-z-loss-coeff"
+                        : a->bias_rate > 0     ? "--moe-router-bias-update-rate"
+                        : a->capacity > 0      ? "--capacity"
+                                               : NULL;
+    if (given && !syn_model_has_experts(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID, "%s needs a router, but %s has no experts; omit it",
+                        given, run->config.name);
+    if (a->bias_rate > 0 && !run->config.experts.biased)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--moe-router-bias-update-rate needs routers with a bias, such as those of "
+                        "DeepSeek-V3, but %s has none; use --moe-aux-loss-coeff",
+                        run->config.name);
+    run->launch.parallel.counts =
+        syn_model_has_experts(&run->config) &&
+        (pretrain_aux_coefficient(run) > 0 || a->z_coefficient > 0 || a->bias_rate > 0);
+    return SYN_OK;
+}
+
+/* Sets run->load and syn_plan.skewed. */
+static syn_status read_routing(pretrain *run, syn_error *err) {
+    const char *text = run->args->routing;
+    if (!text) return SYN_OK;
+    if (!syn_model_has_experts(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--routing needs a router, but %s has no experts; "
+                        "omit it",
+                        run->config.name);
+    syn_expert_load_free(&run->load); /* of an earlier combination of a sweep */
+    SYN_TRY(syn_expert_load_read(&run->load, text, &run->config, pretrain_mtp(run), err));
+    run->launch.parallel.skewed = run->load.weights != NULL && !(run->args->capacity > 0);
+    return SYN_OK;
+}
+
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
@@ -83,8 +126,10 @@ static syn_status check_model(pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "--resume and --save-steps cannot be used with --ep: the optimizer's state "
                         "of experts is not saved");
+    SYN_TRY(check_routers(run, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     SYN_TRY(pretrain_divide(run, err));
+    SYN_TRY(read_routing(run, err));
     if (pretrain_mtp(run) > 0 && plan->cp > 1)
         return SYN_FAIL(
             err, SYN_E_UNSUPPORTED,
@@ -536,58 +581,64 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     const pretrain *run = user;
     const pretrain_args *a = run->args;
     const syn_plan *plan = &run->launch.parallel;
-    const launch_part all[] = {{"--device", (uint64_t)run->launch.device},
-                               {"--recipe", (uint64_t)a->reference},
-                               {"model", run->model_sum},
-                               {"--weights", run->weights ? syn_weights_hash(run->weights) : 0},
-                               {"--tokenizer", run->tokenizer_sum},
-                               {"--batch-size", (uint64_t)a->batch_size},
-                               {"--gradient-accumulation-steps", (uint64_t)a->accumulation},
-                               {"--max-seq-length", (uint64_t)a->max_seq_length},
-                               {"--num-gpus", (uint64_t)a->num_gpus},
-                               {"--tp", (uint64_t)a->tp},
-                               {"--pp", (uint64_t)plan->pp},
-                               {"--sp", (uint64_t)plan->sp},
-                               {"--zero", (uint64_t)plan->zero},
-                               {"--buckets", (uint64_t)pretrain_buckets(run)},
-                               {"--no-reshard", (uint64_t)a->no_reshard},
-                               {"--reduce-dtype", (uint64_t)a->reduce_dtype},
-                               {"--hsdp", (uint64_t)plan->hsdp},
-                               {"--cp", (uint64_t)plan->cp},
-                               {"--cp-comm", (uint64_t)plan->cp_comm},
-                               {"--cp-a2a", (uint64_t)plan->cp_a2a},
-                               {"--ep", (uint64_t)plan->ep},
-                               {"--etp", (uint64_t)plan->etp},
-                               {"--sp-keep", (uint64_t)a->sp_keep},
-                               {"--schedule", (uint64_t)plan->schedule},
-                               {"--vp", (uint64_t)plan->vp},
-                               {"--microbatch-group", (uint64_t)plan->microbatch_group},
-                               {"division of layers into stages", (uint64_t)pretrain_division(run)},
-                               {"--rank-order", (uint64_t)syn_plan_order_number(plan)},
-                               {"--seed", (uint64_t)a->seed},
-                               {"--activation-recompute", (uint64_t)a->recompute},
-                               {"--loss", (uint64_t)a->loss},
-                               {"--mask-policy", (uint64_t)a->masking},
-                               {"--dtype", (uint64_t)run->dtype},
-                               {"--num-epochs", (uint64_t)a->num_epochs},
-                               {"--warmup-steps", (uint64_t)a->warmup_steps},
-                               {"--eval-steps", (uint64_t)a->eval_steps},
-                               {"--save-steps", (uint64_t)a->save_steps},
-                               {"--resume", (uint64_t)a->resume},
-                               {"--skip-eval", (uint64_t)a->skip_eval},
-                               {"--enable-tracing", (uint64_t)a->enable_tracing},
-                               {"--trace-skip-first", (uint64_t)a->trace_skip_first},
-                               {"--trace-wait-steps", (uint64_t)(a->trace_wait + a->trace_warmup)},
-                               {"--trace-active-steps", (uint64_t)a->trace_active},
-                               {"--trace-repeat", (uint64_t)a->trace_repeat},
-                               {"--data", (uint64_t)run->texts_key},
-                               {"--eval-data", (uint64_t)run->eval_key},
-                               {"--max-steps", (uint64_t)run->steps},
-                               {"--learning-rate", hash_of(a->learning_rate)},
-                               {"--weight-decay", hash_of(a->weight_decay)},
-                               {"--max-grad-norm", hash_of(a->max_grad_norm)},
-                               {"--dropout", hash_dropout(&run->config.dropout)},
-                               {"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)}};
+    const launch_part all[] = {
+        {"--device", (uint64_t)run->launch.device},
+        {"--recipe", (uint64_t)a->reference},
+        {"model", run->model_sum},
+        {"--weights", run->weights ? syn_weights_hash(run->weights) : 0},
+        {"--tokenizer", run->tokenizer_sum},
+        {"--batch-size", (uint64_t)a->batch_size},
+        {"--gradient-accumulation-steps", (uint64_t)a->accumulation},
+        {"--max-seq-length", (uint64_t)a->max_seq_length},
+        {"--num-gpus", (uint64_t)a->num_gpus},
+        {"--tp", (uint64_t)a->tp},
+        {"--pp", (uint64_t)plan->pp},
+        {"--sp", (uint64_t)plan->sp},
+        {"--zero", (uint64_t)plan->zero},
+        {"--buckets", (uint64_t)pretrain_buckets(run)},
+        {"--no-reshard", (uint64_t)a->no_reshard},
+        {"--reduce-dtype", (uint64_t)a->reduce_dtype},
+        {"--hsdp", (uint64_t)plan->hsdp},
+        {"--cp", (uint64_t)plan->cp},
+        {"--cp-comm", (uint64_t)plan->cp_comm},
+        {"--cp-a2a", (uint64_t)plan->cp_a2a},
+        {"--ep", (uint64_t)plan->ep},
+        {"--etp", (uint64_t)plan->etp},
+        {"--sp-keep", (uint64_t)a->sp_keep},
+        {"--schedule", (uint64_t)plan->schedule},
+        {"--vp", (uint64_t)plan->vp},
+        {"--microbatch-group", (uint64_t)plan->microbatch_group},
+        {"division of layers into stages", (uint64_t)pretrain_division(run)},
+        {"--rank-order", (uint64_t)syn_plan_order_number(plan)},
+        {"--seed", (uint64_t)a->seed},
+        {"--activation-recompute", (uint64_t)a->recompute},
+        {"--loss", (uint64_t)a->loss},
+        {"--mask-policy", (uint64_t)a->masking},
+        {"--dtype", (uint64_t)run->dtype},
+        {"--num-epochs", (uint64_t)a->num_epochs},
+        {"--warmup-steps", (uint64_t)a->warmup_steps},
+        {"--eval-steps", (uint64_t)a->eval_steps},
+        {"--save-steps", (uint64_t)a->save_steps},
+        {"--resume", (uint64_t)a->resume},
+        {"--skip-eval", (uint64_t)a->skip_eval},
+        {"--enable-tracing", (uint64_t)a->enable_tracing},
+        {"--trace-skip-first", (uint64_t)a->trace_skip_first},
+        {"--trace-wait-steps", (uint64_t)(a->trace_wait + a->trace_warmup)},
+        {"--trace-active-steps", (uint64_t)a->trace_active},
+        {"--trace-repeat", (uint64_t)a->trace_repeat},
+        {"--data", (uint64_t)run->texts_key},
+        {"--eval-data", (uint64_t)run->eval_key},
+        {"--max-steps", (uint64_t)run->steps},
+        {"--learning-rate", hash_of(a->learning_rate)},
+        {"--weight-decay", hash_of(a->weight_decay)},
+        {"--max-grad-norm", hash_of(a->max_grad_norm)},
+        {"--dropout", hash_dropout(&run->config.dropout)},
+        {"--moe-aux-loss-coeff", hash_of(pretrain_aux_coefficient(run))},
+        {"--routing", a->routing ? syn_hash(a->routing, strlen(a->routing), 0) : 0},
+        {"--capacity", hash_of(a->capacity)},
+        {"--moe-z-loss-coeff", hash_of(a->z_coefficient)},
+        {"--moe-router-bias-update-rate", hash_of(a->bias_rate)},
+        {"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)}};
     _Static_assert(sizeof all / sizeof *all <= LAUNCH_PARTS, "parts need more space");
     memcpy(parts, all, sizeof all);
     return sizeof all / sizeof *all;
@@ -611,6 +662,7 @@ void pretrain_free(pretrain *run) {
         syn_ctx_free(run->shorter[i]);
     syn_free(run->shorter);
     syn_free(run->stage_bytes);
+    syn_expert_load_free(&run->load);
     syn_free(run->parts);
     syn_free(run->uneven);
     comparison_free(&run->predicted);

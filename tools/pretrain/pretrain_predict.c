@@ -302,6 +302,80 @@ static void put_memory(double peak, const double parts[SYN_MEMORY_KINDS], double
     syn_sink_text(out, "}");
 }
 
+/* How unevenly the experts of a rank are loaded according to --routing. */
+typedef struct imbalance {
+    double most, mean; /* rows of the rank that has most, divided by the mean of all ranks: in the
+                          most uneven layer, and the mean over the layers */
+    int64_t layer;     /* number of that layer */
+    double dropped;    /* with --capacity: the part of the rows that are dropped, and the ranks are
+                          loaded evenly */
+} imbalance;
+
+static int64_t rank_tokens(const pretrain *run) {
+    const syn_plan *plan = &run->launch.parallel;
+    return run->batches.tokens * run->args->batch_size / plan->cp / (plan->sp ? plan->tp : 1);
+}
+
+/* Adds a layer, whose experts have rows[e] of `all` rows. */
+static void add_layer(imbalance *sum, const pretrain *run, int64_t layer, const int64_t *rows,
+                      int64_t all) {
+    const int64_t n = run->config.experts.n, ranks = run->launch.parallel.ep, each = n / ranks;
+    const int64_t capacity =
+        syn_expert_capacity_rows(&run->config, rank_tokens(run), run->args->capacity);
+    int64_t most = 0, dropped = 0;
+    for (int64_t first = 0; first < n; first += each) {
+        int64_t own = 0;
+        for (int64_t e = first; e < first + each; e++) {
+            own += rows[e];
+            dropped += capacity > 0 && rows[e] > capacity ? rows[e] - capacity : 0;
+        }
+        most = own > most ? own : most;
+    }
+    const double ratio = (double)most * (double)ranks / (double)all;
+    sum->mean += ratio;
+    sum->dropped += (double)dropped / (double)all;
+    if (ratio > sum->most) sum->layer = layer;
+    if (ratio > sum->most) sum->most = ratio;
+}
+
+/* Returns false if all experts have the same load. */
+static bool measure_imbalance(const pretrain *run, imbalance *out) {
+    const syn_model_config *c = &run->config;
+    const int64_t tokens = rank_tokens(run);
+    int64_t *rows = run->load.weights ? syn_calloc((size_t)c->experts.n, sizeof *rows) : NULL;
+    int64_t n = 0;
+    *out = (imbalance){.most = 0};
+    for (int64_t i = 0; rows && i < c->n_layer + pretrain_mtp(run); i++) {
+        if (!syn_model_layer_has_experts(c, i)) continue;
+        syn_expert_load_rows(&run->load, n++, tokens, c->experts.k, rows);
+        add_layer(out, run, i, rows, tokens * c->experts.k);
+    }
+    if (n > 0) out->mean /= (double)n;
+    if (n > 0) out->dropped /= (double)n;
+    syn_free(rows);
+    return n > 0;
+}
+
+static void print_imbalance(const pretrain *run) {
+    imbalance rows;
+    if (!measure_imbalance(run, &rows)) return;
+    if (run->args->capacity > 0)
+        printf("routing: %.1f %% of the rows of experts are dropped\n", 100 * rows.dropped);
+    else
+        printf("routing: the busiest rank of a layer has %.2f times the mean rows of experts; %.2f "
+               "times in layer %lld\n",
+               rows.mean, rows.most, (long long)rows.layer);
+}
+
+static void put_imbalance(const pretrain *run, syn_sink *out) {
+    imbalance rows;
+    if (!measure_imbalance(run, &rows)) return;
+    if (run->args->capacity > 0) syn_sink_printf(out, ", \"dropped_rows\": %.6g", rows.dropped);
+    else
+        syn_sink_printf(out, ", \"imbalance\": {\"mean\": %.6g, \"largest\": %.6g}", rows.mean,
+                        rows.most);
+}
+
 static void print_own(const pretrain *run) {
     const syn_hardware *hw = &run->hw;
     const sweep_times *t = run->predicted.times;
@@ -318,6 +392,7 @@ static void print_own(const pretrain *run) {
     printf("prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
     extrapolation_print(&t->extrapolated, stdout);
     print_memory(run, t);
+    print_imbalance(run);
     snprintf(text, sizeof text, "%s weights, gradients, optimizer and activations",
              syn_dtype_name(run->dtype));
     if (!sweep_fits(hw, t)) suggestions_print_need(hw, t, text, stdout);
@@ -326,6 +401,7 @@ static void print_own(const pretrain *run) {
 static void put_own(const pretrain *run, syn_sink *out) {
     const sweep_times *t = run->predicted.times;
     const run_error e = pretrain_error(run, &run->hw);
+    put_imbalance(run, out);
     if (run->hw.fp8) syn_sink_text(out, ", \"fp8\": true");
     syn_sink_text(out, ", \"hardware\": ");
     syn_sink_json_string(out, run->hw.name);

@@ -103,6 +103,33 @@ static bool has_experts(const pretrain *run) {
     return syn_model_has_experts(&run->config) && (plan->ep > 1 || plan->etp != plan->tp);
 }
 
+/* A syn_trainer_options.updated. */
+static void update_router_biases(void *user) {
+    const pretrain_worker *r = user;
+    const syn_group *stage =
+        has_experts(r->run) ? r->mesh.stage : r->mesh.group[SYN_AXIS_DP]; /* with other tokens */
+    syn_model_update_router_biases(r->chunks, (int)r->run->launch.parallel.vp,
+                                   r->run->args->bias_rate, stage);
+}
+
+/* The losses of routers are means over the microbatches of all data-parallel ranks. */
+static syn_router_options router_options(pretrain_worker *r) {
+    const pretrain *run = r->run;
+    const double passes = (double)run->args->accumulation * pretrain_dp_size(r);
+    const double aux = pretrain_aux_coefficient(run), z = run->args->z_coefficient;
+    const syn_spec one = {SYN_F32, 1, {1}};
+    if (!syn_model_has_experts(&run->config)) return (syn_router_options){.aux = 0};
+    if (aux > 0 || z > 0) r->router_losses = syn_state(r->ctx, "router_losses", &one);
+    return (syn_router_options){.aux = aux / passes,
+                                .z = z / passes,
+                                .tokens = has_experts(run) ? r->mesh.tp_cp : r->mesh.cp,
+                                .losses = r->router_losses,
+                                .count = run->args->bias_rate > 0,
+                                .capacity = run->args->capacity,
+                                .load = &run->load,
+                                .heaviest = r->heaviest};
+}
+
 static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *shape,
                                syn_error *err) {
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
@@ -139,6 +166,9 @@ static syn_status make_trainer(pretrain_worker *r, const syn_schedule_shape *sha
         .pipeline = pipeline.pp ? &pipeline : NULL,
         .tied = r->mesh.embedding ? pretrain_tied(run, r->shared, sizeof r->shared) : NULL,
         .embedding = r->mesh.embedding,
+        .losses = r->router_losses,
+        .updated = args->bias_rate > 0 ? update_router_biases : NULL,
+        .updated_user = r,
         .ahead = true};
     syn_weights_reader *reader;
     SYN_TRY(number_units(r, shape->chunks, &how, err));
@@ -161,6 +191,7 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
                                .cp_p2p = r->mesh.cp_p2p,
                                .cp_gathers = run->launch.parallel.cp_comm == SYN_CP_ALL_GATHER,
                                .whole_experts = has_experts(run),
+                               .router = router_options(r),
                                .heads = syn_pretraining_heads(&run->config),
                                .fused_attention = true,
                                .sp = run->launch.parallel.sp,

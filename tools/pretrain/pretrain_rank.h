@@ -27,8 +27,10 @@ typedef struct pretrain_worker {
     uint32_t *units;      /* syn_trainer_options.units */
     syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
     char shared[64];    /* name of the parameter that the first and the last stage share */
+    syn_tensor router_losses; /* see syn_router_options; invalid: none */
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
+    bool heaviest;        /* for predictions; see syn_router_options */
     int64_t microbatches; /* per step */
     int64_t *which;       /* (batch_size): indices of the samples of a microbatch */
     syn_batch batch;

@@ -25,7 +25,7 @@ typedef struct option {
                     an option with is_sum 0 */
 } option;
 
-enum { OPTIONS = 27, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 31, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -62,6 +62,12 @@ static void add_sum(options *o, const char *name, const char *value, uint64_t su
     option *added = add(o, name);
     added->is_sum = true;
     snprintf(added->text, sizeof added->text, "%.160s (%016llx)", value, (unsigned long long)sum);
+}
+
+/* Adds a number that checkpoints of earlier versions do not contain. */
+static void add_new_f64(options *o, const char *name, double value) {
+    add_f64(o, name, value);
+    o->at[o->n - 1].is_new = true;
 }
 
 /* Adds the files of an option, or its default file. */
@@ -114,6 +120,10 @@ static void list_options(const pretrain *run, options *o) {
     add_f64(o, "--learning-rate", a->learning_rate);
     add_f64(o, "--weight-decay", a->weight_decay);
     add_f64(o, "--max-grad-norm", a->max_grad_norm);
+    add_new_f64(o, "--moe-aux-loss-coeff", pretrain_aux_coefficient(run));
+    add_new_f64(o, "--moe-z-loss-coeff", a->z_coefficient);
+    add_new_f64(o, "--moe-router-bias-update-rate", a->bias_rate);
+    add_new_f64(o, "--capacity", a->capacity);
     option *dropout = add(o, "--dropout");
     pretrain_dropout_text(run, dropout->text, sizeof dropout->text);
 }

@@ -366,7 +366,7 @@ static syn_status predict_rank(pretrain_worker *r, syn_ctx **ctx, syn_error *err
     const int n = pretrain_recorded_steps(run, microbatches);
     const int32_t stage = r->mesh.index[SYN_AXIS_PP];
     for (int i = 0; i < n; i++) {
-        pretrain_worker recorded = {.run = run, .comm = r->comm, .mesh = r->mesh};
+        pretrain_worker recorded = {.run = run, .comm = r->comm, .mesh = r->mesh, .heaviest = true};
         syn_ctx **to = ctx;
         recorded.microbatches = microbatches[i];
         if (i < n - 1) to = &run->shorter[stage];

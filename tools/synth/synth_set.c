@@ -131,7 +131,7 @@ static bool one_each(void) {
 }
 
 static syn_status write_set(const synth_job *job, const bool *wanted, syn_error *err) {
-    started start = {syn__clock_ns(), job->plan->pp * syn_plan_ring(job->plan),
+    started start = {syn__clock_ns(), job->plan->pp * syn_plan_programs(job->plan),
                      recording_threads(job)};
     const syn_stamp_options options = {.node_ranks = job->node_ranks,
                                        .version = "syntorch " SYN_VERSION,

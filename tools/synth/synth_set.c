@@ -58,7 +58,11 @@ static void announce(void *user, const syn_stamp_counts *set, uint64_t free_byte
     fflush(stdout);
 }
 
-static void print_written(const syn_stamp_counts *n, double seconds) {
+static bool one_each(void) {
+    return pretrain_given.ranks && strcmp(pretrain_given.ranks, "one-per-program") == 0;
+}
+
+static void print_written(const syn_stamp_counts *n, int32_t ranks, double seconds) {
     char bytes[32], rate[32], shown[CLI_SHOWN_BYTES];
     printf("%s: %s.*, %llu %s with %llu nodes, %s",
            pretrain_given.dry_run ? "not written" : "written",
@@ -69,6 +73,9 @@ static void print_written(const syn_stamp_counts *n, double seconds) {
     else
         printf(" in %.1f s, %s/s\n", seconds,
                cli_bytes_text((double)n->bytes / seconds, rate, sizeof rate));
+    if (one_each())
+        printf("         all %d ranks have %llu nodes\n", (int)ranks,
+               (unsigned long long)n->all_nodes);
 }
 
 static void note_clash(const syn_stamp_counts *n) {
@@ -84,10 +91,6 @@ static syn_status record_all(const synth_job *job, syn_stamper *stamper, syn_err
         for (int32_t next; (next = syn_stamp_next(stamper, stage)) >= 0;)
             SYN_TRY(job->record(job->run, next, stamper, err));
     return SYN_OK;
-}
-
-static bool one_each(void) {
-    return pretrain_given.ranks && strcmp(pretrain_given.ranks, "one-per-program") == 0;
 }
 
 static syn_status write_set(const synth_job *job, const bool *wanted, syn_error *err) {
@@ -108,7 +111,7 @@ static syn_status write_set(const synth_job *job, const bool *wanted, syn_error 
     const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
     if (s != SYN_OK || pretrain_given.quiet) return s;
-    print_written(&n, 1e-9 * (double)(syn__clock_ns() - start.ns));
+    print_written(&n, job->plan->ranks, 1e-9 * (double)(syn__clock_ns() - start.ns));
     note_clash(&n);
     return SYN_OK;
 }

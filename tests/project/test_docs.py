@@ -39,7 +39,7 @@ NOT_RUN = {
     "mpirun -n 2 build/calibrate --measure": "needs the file of the run before",
     "./dev gpu-check": "needs a CUDA device",
     "./dev gallery": "takes minutes; test_gallery.py computes some of the jobs",
-    "./dev synth --out gallery/": "writes up to hundreds of GiB; test_gallery.py checks the page",
+    "./dev synth --out gallery/": "writes up to 36 GiB; test_gallery.py checks the page",
     "./dev syntorch astra-sim gallery/": "needs the sets of the commands before",
     f"{SIMULATOR} --workload-configuration=gallery/": "needs these sets, too",
     "./dev inference --device cuda": "needs a CUDA device",

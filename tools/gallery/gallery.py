@@ -52,7 +52,7 @@ def tokens_of(job):
 def layout_of(job):
     ep = option(job, "--ep", 1)
     shape = "·".join(str(option(job, f"--{axis}", 1)) for axis in ("tp", "cp", "pp", "dp"))
-    return shape + (f", ep {ep}" if ep > 1 else "")
+    return shape + (f" e{ep}" if ep > 1 else "")
 
 
 def flops_of_step(job, how):
@@ -98,8 +98,8 @@ def published_text(job):
     if "step_s" in said:
         return f"{step} per step."
     if "minutes" in said:
-        return (f"{said['minutes']:,} minutes for {count_text(said['tokens'])} tokens, which is "
-                f"{step} per step.")
+        return (f"{said['minutes']:,} minutes for {said['tokens'] / 1e9:.3g} billion tokens, which "
+                f"is {step} per step.")
     if "tokens_per_s_per_gpu" in said:
         return f"{said['tokens_per_s_per_gpu']:,} tokens/s per GPU, which is {step} per step."
     if "gpu_hours_per_trillion_tokens" in said:
@@ -206,11 +206,12 @@ def shown_command(words):
 
 def commands(job):
     """The commands that write the whole set and run it in ASTRA-sim."""
-    name = job["name"]
-    prefix, sim = f"gallery/{name}", f"gallery/{name}.sim"
+    prefix, sim = f"gallery/{job['name']}", f"gallery/{job['name']}.sim"
+    file = re.search(r"--hw (\S+\.json)", job["synth"])
+    machine = f" --hw {file.group(1)}" if file else ""
     return "\n".join((
         shown_command(f"./dev synth --out {prefix} {job['synth']}"),
-        f"    ./dev syntorch astra-sim {prefix} --out_dir {sim}",
+        f"    ./dev syntorch astra-sim {prefix} --out_dir {sim}{machine}",
         shown_command(f"AstraSim_Analytical_Congestion_Unaware --workload-configuration={prefix} "
                       f"--comm-group-configuration={sim}/comm_group.json "
                       f"--system-configuration={sim}/system.json "
@@ -245,7 +246,7 @@ def section(job, result):
                 f"`{result['machine']}`: {result['limits']}.{fitted}", "", "  "),
         wrapped("* Extrapolates: " + ("; ".join(extrapolated) or "nothing") + ".", "", "  "),
         wrapped(memory, "", "  "), wrapped(nodes, "", "  "), "",
-        f"![{job['title']}: computation, communication and waiting](gallery/{name}.svg)", ""))
+        f"![{name}: what each rank does over time](gallery/{name}.svg)", ""))
 
 
 # ---- the page ----

@@ -54,6 +54,9 @@ ROWS = {
         ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
           "--vp", "2", "--gradient-accumulation-steps", "2"], None)],
+    "context parallelism in training: ring, all-gathers, all-to-alls of heads": [
+        ([*TRAIN, "--model", "qwen2.5-0.5b", "--num-gpus", "2", "--cp", "2", "--cp-comm", how],
+         None) for how in ("p2p", "all_gather", "a2a")],
     "experts (Mixtral, Qwen-MoE, DeepSeek, Kimi K2); expert parallelism in training": [
         ([*GPT, "--model", "qwen3-30b-a3b", "--tp", "2"], None),
         ([*GPT, "--model", "kimi-k2", "--tp", "2"], None),

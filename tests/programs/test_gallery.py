@@ -10,6 +10,7 @@ import xml.dom.minidom
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tools", "gallery"))
+import chart  # noqa: E402
 import gallery  # noqa: E402
 from checks import SOURCE, check, enter_folder, finish  # noqa: E402
 
@@ -66,6 +67,35 @@ def computed_again():
     check(gallery.updated_page(PAGE, JOBS, {}, {}) == PAGE, "an empty update changes the page")
 
 
+def drawn():
+    """The areas of a picture are the times that `simulate` prints."""
+    job = next(job for job in JOBS if job["name"] == "bert-large")
+    gallery.compute(job, os.path.abspath("bert"))
+    said = json.loads(gallery.run("syntorch", "simulate", os.path.abspath("bert"), "--json",
+                                  "--chart", os.path.abspath("bert.svg"), "--timeline",
+                                  os.path.abspath("bert.json")))
+    with open("bert.svg", encoding="utf-8") as f:
+        rows = dict(chart.read_rows(f.read()))
+    check(list(rows) == ["0", "4"], f"the rows are {list(rows)}")
+    for rank in said["ranks"]:
+        for colour, time in ((chart.COMPUTING, "compute_ns"), (chart.COMMUNICATING, "exposed_ns")):
+            share = sum(rows[str(rank["rank"])].get(colour, [0])) / chart.COLUMNS
+            check(abs(share - rank[time] / said["end_ns"]) < 0.005,
+                  f"rank {rank['rank']}: the area of {time} is {share}, and the times are {rank}")
+    job = next(job for job in JOBS if job["name"] == "gpt2-124m")
+    gallery.compute(job, os.path.abspath("gpt2"))
+    said = json.loads(gallery.run("syntorch", "simulate", os.path.abspath("gpt2"), "--json",
+                                  "--timeline", os.path.abspath("gpt2.json")))
+    with open("gpt2.json", encoding="utf-8") as f:
+        kinds = dict(chart.kind_rows(f.read()))
+    share = sum(kinds["computation"][chart.COMPUTING]) / chart.COLUMNS
+    check(abs(share - said["ranks"][0]["compute_ns"] / said["end_ns"]) < 0.005,
+          f"computation is {share} of {said['ranks']}")
+    check({"computation", "reduce-scatter", "all-gather"} <= set(kinds), f"{list(kinds)}")
+    check(chart.outline([0] * 239 + [5], 10) == "M104 34v0h717v-5h3v5z",
+          chart.outline([0] * 239 + [5], 10))
+
+
 def written():
     done = run("--out", "sets", "gpt2-124m")
     check(done.returncode == 0 and sorted(os.listdir("sets")) ==
@@ -111,6 +141,7 @@ enter_folder()
 every_job()
 pictures()
 computed_again()
+drawn()
 written()
 conversions()
 machine()

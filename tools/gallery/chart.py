@@ -1,12 +1,18 @@
-"""Redraws the chart of `syntorch simulate --chart` for a page: fewer columns and rows, so that a
-picture has some ten KiB instead of hundreds. The areas stay the same."""
+"""Draws what ranks do over time, from the files that `syntorch simulate` writes with --chart and
+--timeline. Compared with that chart, a picture has fewer columns and rows, so that it has some ten
+KiB instead of hundreds. The areas stay the same. If all ranks do the same, the rows are instead
+computation and each kind of collective."""
+import json
 import re
 
 COLUMNS, COLUMN = 240, 3  # of a row, and the width of one in pixels
-LEFT, TOP, HEIGHT, GAP = 84, 66, 24, 5
+LEFT, TOP, HEIGHT, GAP = 104, 66, 24, 5
 MOST_ROWS = 16
-COLOURS = {"#4f7aa8": "computation", "#d98d3f": "exposed communication", "#f6e3bd": "waiting"}
-IDLE = "#f6e3bd"
+COMPUTING, COMMUNICATING, IDLE, NOTHING = "#4f7aa8", "#d98d3f", "#f6e3bd", "#f4f4f4"
+RANKS = {COMPUTING: "computation", COMMUNICATING: "exposed communication", IDLE: "waiting"}
+KINDS = {COMPUTING: "computation", COMMUNICATING: "communication"}
+# Collectives of experts, which have names of their own.
+NAMED = {"counts": "all-gather", "dispatched": "all-to-all", "returned": "all-to-all"}
 
 
 def read_rows(svg):
@@ -53,8 +59,26 @@ def chosen(rows):
     return [rows[round(i * (len(rows) - 1) / (MOST_ROWS - 1))] for i in range(MOST_ROWS)]
 
 
-def redrawn(svg, title, subtitle):
-    rows = chosen(list(read_rows(svg)))
+def kind_rows(timeline):
+    """Returns the rows of a single rank's timeline: computation, and each kind of collective."""
+    events = [e for e in json.loads(timeline)["traceEvents"] if e["ph"] == "X"]
+    end = max(e["ts"] + e["dur"] for e in events)
+    rows = {"computation": [0.0] * COLUMNS}
+    for event in events:
+        kind = "computation"
+        if event["tid"] != 0:
+            name = event["name"].rpartition("/")[2].removesuffix("_coalesced")
+            kind = NAMED.get(name, name.replace("_", "-"))
+        begin = event["ts"] / end * COLUMNS
+        add(rows.setdefault(kind, [0.0] * COLUMNS), begin, begin + event["dur"] / end * COLUMNS, 1)
+    return [(kind, {COMPUTING if kind == "computation" else COMMUNICATING: columns})
+            for kind, columns in rows.items() if max(columns) * HEIGHT > 0.5]
+
+
+def picture(svg, timeline, title, subtitle):
+    """svg: the chart. timeline: of the only rank, else None."""
+    rows = kind_rows(timeline) if timeline else chosen(list(read_rows(svg)))
+    legend, idle = (KINDS, NOTHING) if timeline else (RANKS, IDLE)
     ticks = re.findall(r'<line x1="([\d.]+)".*?\n<text x="[\d.]+" y="[\d.]+" '
                        r'text-anchor="middle"[^>]*>([^<]*)</text>', svg)
     left, width = map(float, re.search(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" '
@@ -67,7 +91,7 @@ def redrawn(svg, title, subtitle):
            f'<text x="{LEFT}" y="18" font-size="14" font-weight="bold">{title}</text>',
            f'<text x="{LEFT}" y="35">{subtitle}</text>']
     x = LEFT
-    for colour, name in COLOURS.items():
+    for colour, name in legend.items():
         out += [f'<rect x="{x}" y="44" width="11" height="11" fill="{colour}"/>',
                 f'<text x="{x + 16}" y="53">{name}</text>']
         x += 40 + 7 * len(name)
@@ -78,13 +102,16 @@ def redrawn(svg, title, subtitle):
                 '</text>']
     for i, (label, areas) in enumerate(rows):
         y = TOP + 16 + i * (HEIGHT + GAP)
-        out += [f'<text x="{LEFT - 8}" y="{y + 16}" text-anchor="end">rank {label}</text>',
+        # simulate lists all ranks that do the same.
+        name = label if timeline else "rank " + re.match(r"\d+", label).group()
+        out += [f'<text x="{LEFT - 8}" y="{y + 16}" text-anchor="end">{name}</text>',
                 f'<rect x="{LEFT}" y="{y}" width="{COLUMNS * COLUMN}" height="{HEIGHT}" '
-                f'fill="{IDLE}"/>']
+                f'fill="{idle}"/>']
         # Communication is drawn on top of computation: first the sum of both, then computation.
-        exact = [areas.get(colour, [0.0] * COLUMNS) for colour in list(COLOURS)[:2]]
-        computing = [round(h * HEIGHT) for h in exact[0]]
+        exact = [areas.get(c, [0.0] * COLUMNS) for c in (COMPUTING, COMMUNICATING)]
+        computing = [min(round(h * HEIGHT), HEIGHT) for h in exact[0]]
         both = [min(round((a + b) * HEIGHT), HEIGHT) for a, b in zip(*exact)]
-        for colour, heights in zip(list(COLOURS)[1::-1], (both, computing)):
-            out.append(f'<path fill="{colour}" d="{outline(heights, y)}"/>')
+        for colour, heights in ((COMMUNICATING, both), (COMPUTING, computing)):
+            if any(heights):
+                out.append(f'<path fill="{colour}" d="{outline(heights, y)}"/>')
     return "\n".join(out + ["</svg>", ""])

@@ -146,6 +146,24 @@ def compute(job, prefix):
             "nodes": int(field(r"^ +all \d+ ranks have (\d+) nodes", text))}
 
 
+def draw(job, result, prefix):
+    """Writes the picture of a set to prefix.svg, and returns it."""
+    path, alone, timeline = f"{prefix}.svg", result["programs"] == 1, None
+    run("syntorch", "simulate", prefix, "--chart", path,
+        *(("--timeline", f"{prefix}.json") if alone else ()))
+    with open(path, encoding="utf-8") as f:
+        svg = f.read()
+    if alone:
+        with open(f"{prefix}.json", encoding="utf-8") as f:
+            timeline = f.read()
+        os.remove(f"{prefix}.json")
+    picture = chart.picture(svg, timeline, f"{job['title']}: {time_text(result['step'])}",
+                            result["limits"])
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(picture)
+    return picture
+
+
 # ---- texts ----
 
 def time_text(seconds):
@@ -244,6 +262,8 @@ def section(job, result):
         head, block, published,
         wrapped(f"* Predicted: {time_text(result['step'])}{compared}, in {result['dtype']} on "
                 f"`{result['machine']}`: {result['limits']}.{fitted}", "", "  "),
+        wrapped("* Expected error: " + result["error"].partition(";")[0].replace("+-", "±")
+                + ".", "", "  "),
         wrapped("* Extrapolates: " + ("; ".join(extrapolated) or "nothing") + ".", "", "  "),
         wrapped(memory, "", "  "), wrapped(nodes, "", "  "), "",
         f"![{name}: what each rank does over time](gallery/{name}.svg)", ""))
@@ -329,13 +349,7 @@ def main():
                 continue
             prefix = os.path.join(folder, job["name"])
             result = compute(job, prefix)
-            drawn = f"{prefix}.svg"
-            run("syntorch", "simulate", prefix, "--chart", drawn)
-            with open(drawn, encoding="utf-8") as f:
-                picture = chart.redrawn(f.read(), f"{job['title']}: {time_text(result['step'])}",
-                                        result["limits"])
-            with open(drawn, "w", encoding="utf-8") as f:
-                f.write(picture)
+            picture = draw(job, result, prefix)
             print(row(job, result), flush=True)
             if not keep:
                 failures += finish(given, jobs, job, result, picture)

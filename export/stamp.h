@@ -15,6 +15,7 @@ typedef struct syn_stamper syn_stamper;
 
 typedef struct syn_stamp_counts {
     uint64_t files, nodes, bytes;
+    uint64_t all_nodes; /* with one_each: of all ranks, also of those without a file */
     /* The ids of two groups that share at least two ranks and are equal modulo 500; 0: none.
        ASTRA-sim numbers the messages of collectives by the group's id modulo 500, so it may confuse
        these groups. */

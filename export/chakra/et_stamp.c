@@ -409,6 +409,7 @@ static void list_ranks(syn_stamper *s, writing *w) {
             placement(s, used, r) != times)
             continue;
         s->done[r] = true;
+        s->counts.all_nodes += w->program->nodes;
         if (r != recorded && s->options.one_each) continue;
         syn_mesh_group groups[SYN_MESH_KINDS];
         used_groups(s, used, r, groups);

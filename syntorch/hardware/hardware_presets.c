@@ -3,8 +3,8 @@
 #include "syntorch/hardware/hardware_presets.h"
 
 const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
-    "a100-80g", "h100",   "h200",     "b200", "b300", "gb200",
-    "gb300",    "mi300x", "v100-32g", "cpu",  NULL};
+    "a100-80g", "h100",  "h200",   "h800",     "b200", "b300",
+    "gb200",    "gb300", "mi300x", "v100-32g", "cpu",  NULL};
 const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
     "pytorch-eager", "megatron", "serving", "fsdp", "fsdp-eager", "megatron-core", NULL};
 
@@ -290,8 +290,9 @@ const syn_stack syn__stack_presets[SYN__STACK_PRESETS] = {
         machine, FSDP_EAGER(0.6035, 0.3537, 0.4813, 23.7) \
     }
 const syn__stack_variant syn__stack_variants[] = {
-    LIKE_H100("h100"),  LIKE_H100("h200"),  LIKE_H100("b200"),   LIKE_H100("b300"),
-    LIKE_H100("gb200"), LIKE_H100("gb300"), LIKE_H100("mi300x"), {NULL, {.name = ""}},
+    LIKE_H100("h100"),  LIKE_H100("h200"),   LIKE_H100("h800"),
+    LIKE_H100("b200"),  LIKE_H100("b300"),   LIKE_H100("gb200"),
+    LIKE_H100("gb300"), LIKE_H100("mi300x"), {NULL, {.name = ""}},
 };
 
 /* ---- Machines ---- */
@@ -332,6 +333,19 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
         .memory_bytes_per_ns = GB_PER_S(4800),
         .node_ranks = 8,
         .intra = {.bytes_per_ns = GB_PER_S(450)},
+        .inter = {.bytes_per_ns = GB_PER_S(400)},
+        .collectives = NCCL_WITH_SWITCH,
+    },
+    {
+        .name = "h800",
+        .peak_flops_per_ns =
+            {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
+        .fp8_flops_per_ns = TFLOPS(1978.9),
+        .multiprocessors = 132,
+        .memory_bytes = GIB(80),
+        .memory_bytes_per_ns = GB_PER_S(3350),
+        .node_ranks = 8,
+        .intra = {.bytes_per_ns = GB_PER_S(200)},
         .inter = {.bytes_per_ns = GB_PER_S(400)},
         .collectives = NCCL_WITH_SWITCH,
     },

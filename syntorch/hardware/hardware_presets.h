@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-#define SYN__HARDWARE_PRESETS 10
+#define SYN__HARDWARE_PRESETS 11
 #define SYN__STACK_PRESETS    6
 extern const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1]; /* NULL ends it */
 extern const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1];

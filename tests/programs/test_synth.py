@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import os
+import re
 import resource
 import shutil
 import signal
@@ -390,8 +391,11 @@ def some_ranks():
     done = synth("--out", "none", "--dry-run", *shape)
     check(done.returncode == 0 and not files("none") and "not written: none.*, 24 ranks with" in
           done.stdout and f"{sizes / 1024:.0f} KiB" in done.stdout, f"{sizes}: {done.stdout}")
+    nodes = re.search(r"24 ranks with (\d+) nodes", done.stdout).group(1)
     for ranks, want in (("one-per-program", {0, 12}), ("3,7-9", {3, 7, 8, 9}), ("all", None)):
-        check(synth("--out", "some", "--ranks", ranks, *shape).returncode == 0, ranks)
+        done = synth("--out", "some", "--ranks", ranks, *shape)
+        check(done.returncode == 0 and (f"all 24 ranks have {nodes} nodes" in done.stdout) ==
+              (ranks == "one-per-program"), f"{ranks}: {done.stdout}")
         got = {int(path.split(".")[1]) for path in glob.glob("some.*.et")}
         check(got == (want or set(range(24))), f"--ranks {ranks}: {got}")
         check(filecmp.cmp("some.comm_group.json", "all.comm_group.json", shallow=False) and
@@ -399,9 +403,11 @@ def some_ranks():
               f"--ranks {ranks} has other files")
     # On nodes of eight, ranks 6 to 8 shard over two nodes and the others over one. Of the replicas
     # of ranks 2, 5, 8 and 11, two are on each node; of the others, three and one.
-    check(synth("--out", "some", "--model-config", "llama4.json", "--max-seq-length", "16", "--dp",
-                "12", "--zero", "3", "--hsdp", "3", "--ranks", "one-per-program").returncode == 0,
-          "hsdp")
+    shards = "--model-config llama4.json --max-seq-length 16 --dp 12 --zero 3 --hsdp 3".split()
+    done = synth("--out", "some", *shards, "--ranks", "one-per-program")
+    whole = synth("--out", "none", *shards, "--dry-run")
+    check(done.returncode == 0 and re.search(r"all 12 ranks have (\d+) nodes", done.stdout).group(1)
+          == re.search(r"12 ranks with (\d+) nodes", whole.stdout).group(1), done.stdout)
     got = {int(path.split(".")[1]) for path in glob.glob("some.*.et")}
     check(got == {0, 2, 6, 8}, f"hsdp: {got}")
     for ranks in ("24", "5-2", "1,,2", "x", "-1"):

@@ -225,7 +225,7 @@ static void presets_are_complete(void) {
         CHECK(hw.stack.matmul_efficiency > 0 && hw.stack.matmul_efficiency <= 1);
         CHECK(hw.stack.memory_efficiency > 0 && hw.stack.memory_efficiency <= 1);
     }
-    CHECK_INT(n, 10);
+    CHECK_INT(n, 11);
 }
 
 /* Sums of whole systems, as in the data sheets of NVIDIA's and AMD's systems: peak in PFLOP/s of
@@ -237,6 +237,7 @@ static void presets_add_up_to_systems(void) {
         double bf16_pflops, f32_tflops, memory, links, network;
         syn_topology topology;
     } systems[] = {
+        {"h800", 8, 7.9152, 535.2, 26800, 8 * 400 / 2, 8 * 400 / 8, SYN_TOPOLOGY_SWITCH},
         {"b300", 8, 18, 600, 61600, 7200, 8 * 800 / 8, SYN_TOPOLOGY_SWITCH},
         {"gb200", 72, 180, 5760, 576000, 64800, 72 * 400 / 8, SYN_TOPOLOGY_SWITCH},
         {"gb300", 72, 180, 5760, 576000, 64800, 72 * 800 / 8, SYN_TOPOLOGY_SWITCH},
@@ -288,8 +289,9 @@ static void unknown_names_list_the_presets(void) {
     syn_error err = {0};
     CHECK_INT(syn_hardware_load(&hw, "a100", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "cannot read a100");
-    CHECK_HAS(err.text, "a100-80g, h100, h200, b200, b300, gb200, gb300, mi300x, v100-32g, cpu, "
-                        "alone or with +STACK: pytorch-eager, megatron, serving, fsdp");
+    CHECK_HAS(err.text,
+              "a100-80g, h100, h200, h800, b200, b300, gb200, gb300, mi300x, v100-32g, cpu, "
+              "alone or with +STACK: pytorch-eager, megatron, serving, fsdp");
     err = (syn_error){0};
     CHECK_INT(syn_hardware_load(&hw, "gb-200", NULL, &err), SYN_E_IO);
     CHECK_HAS(err.text, "did you mean gb200?");

@@ -71,7 +71,11 @@ static void announce(void *user, const syn_stamp_counts *set, uint64_t free_byte
     fflush(stdout);
 }
 
-static void print_written(const syn_stamp_counts *n, double seconds) {
+static bool one_each(void) {
+    return pretrain_given.ranks && strcmp(pretrain_given.ranks, "one-per-program") == 0;
+}
+
+static void print_written(const syn_stamp_counts *n, int32_t ranks, double seconds) {
     char bytes[32], rate[32], shown[CLI_SHOWN_BYTES];
     printf("%s: %s.*, %llu %s with %llu nodes, %s",
            pretrain_given.dry_run ? "not written" : "written",
@@ -82,6 +86,9 @@ static void print_written(const syn_stamp_counts *n, double seconds) {
     else
         printf(" in %.1f s, %s/s\n", seconds,
                cli_bytes_text((double)n->bytes / seconds, rate, sizeof rate));
+    if (one_each())
+        printf("         all %d ranks have %llu nodes\n", (int)ranks,
+               (unsigned long long)n->all_nodes);
 }
 
 static void note_clash(const syn_stamp_counts *n) {
@@ -126,10 +133,6 @@ static syn_status record_all(const synth_job *job, syn_stamper *stamper, syn_err
     return s;
 }
 
-static bool one_each(void) {
-    return pretrain_given.ranks && strcmp(pretrain_given.ranks, "one-per-program") == 0;
-}
-
 static syn_status write_set(const synth_job *job, const bool *wanted, syn_error *err) {
     started start = {syn__clock_ns(), job->plan->pp * syn_plan_programs(job->plan),
                      recording_threads(job)};
@@ -149,7 +152,7 @@ static syn_status write_set(const synth_job *job, const bool *wanted, syn_error 
     const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
     if (s != SYN_OK || pretrain_given.quiet) return s;
-    print_written(&n, 1e-9 * (double)(syn__clock_ns() - start.ns));
+    print_written(&n, job->plan->ranks, 1e-9 * (double)(syn__clock_ns() - start.ns));
     note_clash(&n);
     return SYN_OK;
 }

@@ -54,9 +54,10 @@ ROWS = {
         ([*TRAIN, "--num-gpus", "2", "--pp", "2"], None),
         ([*TRAIN, "--num-gpus", "4", "--pp", "2", "--tp", "2", "--schedule", "interleaved",
           "--vp", "2", "--gradient-accumulation-steps", "2"], None)],
-    "experts (Mixtral, Qwen-MoE, DeepSeek, Kimi K2); expert parallelism in training": [
+    "experts (Mixtral, Qwen-MoE, DeepSeek, Kimi K2, gpt-oss); expert parallelism in training": [
         ([*GPT, "--model", "qwen3-30b-a3b", "--tp", "2"], None),
         ([*GPT, "--model", "kimi-k2", "--tp", "2"], None),
+        ([*GPT, "--model", "gpt-oss-120b", "--tp", "2"], None),
         ([*TRAIN, "--model", "mixtral-8x7b", "--num-gpus", "2", "--ep", "2"], None),
         ([*GPT, "--model", "qwen3-30b-a3b", "--ep", "2"], "only for training")],
     "ranks as threads, over MPI, or on `meta`": [

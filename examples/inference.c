@@ -13,14 +13,14 @@ static const char *const examples[] = {
     "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
     NULL};
 
-static cli_program program = {
-    "inference",
-    "Runs GPT-2, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or DeepSeek (continues a text) or BERT "
-    "(fills in "
-    "[MASK]s) on any number of ranks, with random weights or a checkpoint. Records every op and "
-    "collective "
-    "and reports their times, flops and bytes.",
-    inference_options, examples, false};
+static cli_program program = {"inference",
+                              "Runs GPT-2, gpt-oss, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or "
+                              "DeepSeek (continues a text) or "
+                              "BERT (fills in [MASK]s) on any number of ranks, with random weights "
+                              "or a checkpoint. Records every op and "
+                              "collective "
+                              "and reports their times, flops and bytes.",
+                              inference_options, examples, false};
 
 static inference run;
 

@@ -11,9 +11,8 @@ static const char *const examples[] = {
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
 static cli_program program = {"pretrain",
-                              "Trains GPT-2, GPT-NeoX, Llama, Mistral, Mixtral, Qwen, DeepSeek or "
-                              "BERT on SQuAD and records traces of "
-                              "steps.",
+                              "Trains GPT-2, gpt-oss, GPT-NeoX, Llama, Mistral, Mixtral, Qwen, "
+                              "DeepSeek or BERT on SQuAD and records traces of steps.",
                               pretrain_options, examples, false};
 
 static pretrain run;

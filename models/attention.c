@@ -28,6 +28,17 @@ static syn_tensor regroup(syn_ctx *ctx, syn_tensor x, int64_t heads) {
     return syn_reshape(ctx, x, dims, 4);
 }
 
+/* The softmax of the scores y (B, H, T, S) and of each head's sink -> (B, H, T, S), as transformers
+   computes it. */
+static syn_tensor softmax_with_sinks(syn_ctx *ctx, syn_tensor y, syn_tensor sinks) {
+    const int64_t *n = syn_tensor_spec(ctx, y)->dims, keys = n[3];
+    const int64_t column[4] = {n[0], n[1], n[2], 1};
+    sinks = syn_reshape(ctx, sinks, (int64_t[]){1, n[1], 1, 1}, 4);
+    const syn_tensor both[2] = {y, syn_expand(ctx, sinks, column, 4)};
+    y = syn_softmax(ctx, syn_concat(ctx, both, 2, 3));
+    return syn_slice(ctx, y, 3, 0, keys);
+}
+
 /* Attention as separate ops. Each matrix product runs per key/value head, with the rows of all
    query heads that share it. The tensors of T x S scores are large, so each is released as soon as
    the next one is computed. */
@@ -45,7 +56,8 @@ static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v
     y = how->window ? syn_scale_mask_window(ctx, y, how->mask, scale, how->position, how->window)
                     : syn_scale_mask(ctx, y, how->mask, scale, how->causal, how->position);
     syn_release(ctx, mark, &y, 1);
-    y = syn_name(ctx, syn_softmax(ctx, y), "probs");
+    y = how->sinks.id ? softmax_with_sinks(ctx, y, how->sinks) : syn_softmax(ctx, y);
+    y = syn_name(ctx, y, "probs");
     syn_release(ctx, mark, &y, 1);
     if (how->dropout.p > 0) {
         y = syn_name(ctx, syn_dropout(ctx, y, how->keys, &how->dropout), "dropped");
@@ -68,20 +80,23 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
     const int64_t dims[3] = {syn_tensor_dim(ctx, q, 0), syn_tensor_dim(ctx, q, 2), -1};
     const double scale = how->scale > 0 ? how->scale : 1 / sqrt((double)syn_tensor_dim(ctx, q, 3));
     const bool fused = how->fused && !(how->cap > 0);
-    const bool grad =
-        syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
+    const bool grad = syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) ||
+                      syn_requires_grad(ctx, v) || syn_requires_grad(ctx, how->sinks);
     if (fused && (grad || how->dropout.p > 0)) {
         const syn_attention_options train = {.mask = how->mask,
                                              .scale = scale,
                                              .causal = how->causal,
                                              .offset = how->position,
                                              .window = how->window,
+                                             .sinks = how->sinks,
                                              .keys = how->keys,
                                              .dropout = how->dropout};
         return syn_reshape(ctx, syn_attention_train(ctx, q, k, v, &train), dims, 3);
     }
     const syn_tensor y =
-        !fused ? unfused(ctx, q, k, v, how, scale)
+        !fused          ? unfused(ctx, q, k, v, how, scale)
+        : how->sinks.id ? syn_attention_sinks(ctx, q, k, v, how->mask, how->sinks, scale,
+                                              how->position, how->window)
         : how->window
             ? syn_attention_window(ctx, q, k, v, how->mask, scale, how->position, how->window)
             : syn_attention(ctx, q, k, v, how->mask, scale, how->causal, how->position);

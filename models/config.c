@@ -368,6 +368,11 @@ syn_status syn_model_context_check(const syn_model_config *c, int tp, int a2a, b
             "model %s: a cap on attention scores needs cp_comm a2a, with which a rank has "
             "all tokens of a head",
             c->name);
+    if (blocks && c->family->sinks_at > 0)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "model %s: attention sinks need cp_comm a2a, with which a rank has all "
+                        "tokens of a head",
+                        c->name);
     for (int i = 0; i < 2; i++)
         if (heads[i].n % a2a != 0)
             return SYN_FAIL(err, SYN_E_INVALID,

@@ -17,7 +17,7 @@ extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family,
     syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
     syn_olmo2_family, syn_granite_family, syn_smollm3_family, syn_gemma2_family,
     syn_gemma3_text_family, syn_distilbert_family, syn_deepseek_v2_family, syn_deepseek_v3_family,
-    syn_kimi_k2_family;
+    syn_kimi_k2_family, syn_gpt_oss_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
@@ -82,7 +82,8 @@ typedef struct syn_experts_config {
     bool biased;          /* a bias is added to the scores for the choice of experts */
     bool limited;         /* a token uses only experts of the best top_groups of `groups` groups */
     int64_t groups, top_groups;
-    double scale; /* the weights are multiplied by it; 0: they are not */
+    double scale;        /* the weights are multiplied by it; 0: they are not */
+    double alpha, limit; /* the MLP has syn_swiglu_clamped; limit 0: syn_swiglu */
     int64_t first, every;
     uint64_t dense[SYN_MAX_DENSE_LAYERS / 64];
     double aux_coefficient; /* factor of the auxiliary loss, which balances the experts' load */

@@ -151,8 +151,12 @@ syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
    it only if it is not 0, because transformers' defaults differ from family to family. */
 syn_status syn__config_mtp(syn__settings *s, void *member) SYN_MUST_USE;
 void syn__config_mtp_write(syn_sink *out, const void *member);
+/* Writes a number with a decimal point, for keys for which transformers does not accept an
+   integer. */
+void syn__config_write_real(syn_sink *out, const char *key, double value);
 /* Fails unless the value is null. _unquantized is for keys that say how weights are quantized,
-   _null for all other keys. */
+   _null for all other keys. Families with MXFP4 checkpoints accept a group that says so. *member:
+   the syn__config_file. */
 syn_status syn__config_unquantized(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 /* Fails unless the value is empty (see syn__settings_empty). */

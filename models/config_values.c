@@ -1,8 +1,9 @@
 /* Readers and writers for values in config.json that several families share; the families' tables
    refer to them. */
-#include "models/config_private.h"
-
+#include <math.h>
 #include <string.h>
+
+#include "models/family_private.h"
 
 syn_status syn__config_string(syn__settings *s) {
     const syn_json_type type = syn_json_next(&s->json);
@@ -138,6 +139,12 @@ void syn__config_mtp_write(syn_sink *out, const void *member) {
     if (n > 0) syn_sink_printf(out, ",\n  \"num_nextn_predict_layers\": %lld", (long long)n);
 }
 
+void syn__config_write_real(syn_sink *out, const char *key, double value) {
+    syn_sink_printf(out, ",\n  \"%s\": ", key);
+    if (floor(value) < value) syn_sink_double(out, value);
+    else syn_sink_printf(out, "%.1f", value);
+}
+
 /* Reads the next value and sets *is_null to whether it is null. */
 static syn_status read_null(syn__settings *s, bool *is_null) {
     const syn_json_type type = syn_json_next(&s->json);
@@ -145,11 +152,30 @@ static syn_status read_null(syn__settings *s, bool *is_null) {
     return type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
 }
 
+/* Reads the rest of a group whose quant_method must be "mxfp4". Its other settings are for programs
+   that compute with such weights. */
+static syn_status read_mxfp4(syn__settings *s) {
+    const bool group = s->json.type == SYN_JSON_OBJECT_BEGIN;
+    bool found = false;
+    while (group && syn_json_next(&s->json) == SYN_JSON_KEY) {
+        const bool method = strcmp(s->json.text, "quant_method") == 0;
+        if (!method && !syn_json_skip(&s->json)) break;
+        if (!method) continue;
+        found = syn_json_next(&s->json) == SYN_JSON_STRING && syn__settings_text_is(s, "mxfp4");
+        if (!found) break;
+    }
+    if (s->json.type == SYN_JSON_ERROR) return s->error.code;
+    if (found && s->json.type == SYN_JSON_OBJECT_END) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must have the \"quant_method\" \"mxfp4\", or be null",
+                              s->path);
+}
+
 syn_status syn__config_unquantized(syn__settings *s, void *member) {
+    const syn__config_file *file = member;
     bool is_null;
-    (void)member;
     SYN_TRY(read_null(s, &is_null));
     if (is_null) return SYN_OK;
+    if (file->config.family->mxfp4) return read_mxfp4(s);
     return syn__settings_fail(s,
                               "\"%s\": quantized weights are not supported; use the checkpoint "
                               "before quantization",

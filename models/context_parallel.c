@@ -100,7 +100,10 @@ syn_tensor syn__cp_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, s
     } else {
         const int64_t heads[4] = {dims[0], syn_tensor_dim(ctx, q, 2), syn_tensor_dim(ctx, q, 1),
                                   -1};
-        y = syn_reshape(ctx, syn_heads_attend(ctx, q, k, v, how), heads, 4);
+        syn_heads_options own = *how;
+        if (how->sinks.id)
+            own.sinks = syn_slice(ctx, how->sinks, 0, a2a->index * heads[2], heads[2]);
+        y = syn_reshape(ctx, syn_heads_attend(ctx, q, k, v, &own), heads, 4);
     }
     if (a2a) y = to_tokens(ctx, y, a2a);
     return syn_reshape(ctx, y, dims, 3);

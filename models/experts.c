@@ -10,22 +10,36 @@
 #include "syntorch/gradient.h"
 
 static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear *layer,
-                           syn_tensor sizes, const char *label) {
-    const syn_tensor w = syn_current_version(m->ctx, layer->weight);
-    return syn_name(m->ctx, syn_grouped_linear(m->ctx, rows, w, sizes, SYN_NO_BIAS, true), label);
+                           syn_tensor sizes, syn_tensor bias, const char *label) {
+    const syn_tensor w = syn_current_version(m->ctx, layer->weight),
+                     b = syn_current_version(m->ctx, bias);
+    return syn_name(m->ctx, syn_grouped_linear(m->ctx, rows, w, sizes, b, true), label);
+}
+
+/* The experts' last product. If each of several ranks has a shard of every expert, the sum of their
+   results has the whole bias. */
+static syn_tensor multiply_down(syn_model *m, const syn__experts *e, syn_tensor x,
+                                syn_tensor sizes) {
+    const int ranks = syn__model_dispatches(m) ? 1 : syn__model_tp(m);
+    syn_tensor bias = e->down.bias;
+    if (bias.id && ranks > 1) bias = syn_scale(m->ctx, syn__model_replicated(m, bias), 1.0 / ranks);
+    return multiply(m, x, &e->down, sizes, bias, "down_proj");
 }
 
 /* rows (R, C) in the order of the experts, of which expert e has sizes[e], and their weights (R, 1)
    -> (R, C). The weights multiply the inputs of the last product, which are fewer numbers than its
-   outputs. */
+   outputs, unless it has a bias. */
 static syn_tensor compute(syn_model *m, const syn__experts *e, syn_tensor rows, syn_tensor sizes,
                           syn_tensor weights) {
-    const syn_tensor gate = multiply(m, rows, &e->gate, sizes, "gate_proj"),
-                     up = multiply(m, rows, &e->up, sizes, "up_proj");
-    syn_tensor x = syn_swiglu(m->ctx, gate, up);
+    const syn_experts_config *c = &m->config.experts;
+    const syn_tensor gate = multiply(m, rows, &e->gate, sizes, e->gate.bias, "gate_proj"),
+                     up = multiply(m, rows, &e->up, sizes, e->up.bias, "up_proj");
+    syn_tensor x = c->limit > 0 ? syn_swiglu_clamped(m->ctx, gate, up, c->alpha, c->limit)
+                                : syn_swiglu(m->ctx, gate, up);
+    if (e->down.bias.id) x = multiply_down(m, e, x, sizes);
     x = syn_name(m->ctx, syn_mul(m->ctx, x, syn_cast(m->ctx, weights, m->options.dtype)),
                  "weighted");
-    return multiply(m, x, &e->down, sizes, "down_proj");
+    return e->down.bias.id ? x : multiply_down(m, e, x, sizes);
 }
 
 int64_t syn_expert_capacity_rows(const syn_model_config *config, int64_t tokens, double capacity) {

@@ -21,28 +21,28 @@ typedef struct syn__experts {
 /* Rows of a layer. at: the offset of its syn__experts. Then the names in checkpoints: of the router
  * and the three matrices, and of the shared expert. */
 #define SYN__EXPERTS_AT(at_, member) ((at_) + offsetof(syn__experts, member))
-#define SYN__EXPERTS_ROWS(at_, router_, gate_, up_, down_)                         \
-    {router_,                                                                      \
-     SYN__REPLICATED_LINEAR,                                                       \
-     SYN__DIM_HIDDEN,                                                              \
-     SYN__DIM_EXPERTS,                                                             \
-     .at = SYN__EXPERTS_AT(at_, router),                                           \
-     .flags = SYN__SPARSE | SYN__NO_BIAS},                                         \
-        {gate_,                                                                    \
-         SYN__EXPERTS_COLUMN,                                                      \
-         SYN__DIM_HIDDEN,                                                          \
-         SYN__DIM_EXPERT_INNER,                                                    \
-         .at = SYN__EXPERTS_AT(at_, gate),                                         \
-         .flags = SYN__SPARSE},                                                    \
-        {up_,                                                                      \
-         SYN__EXPERTS_COLUMN,                                                      \
-         SYN__DIM_HIDDEN,                                                          \
-         SYN__DIM_EXPERT_INNER,                                                    \
-         .at = SYN__EXPERTS_AT(at_, up),                                           \
-         .flags = SYN__SPARSE},                                                    \
-    {                                                                              \
-        down_, SYN__EXPERTS_ROW, SYN__DIM_EXPERT_INNER, SYN__DIM_HIDDEN,           \
-            .at = SYN__EXPERTS_AT(at_, down), .flags = SYN__SPARSE | SYN__RESIDUAL \
+#define SYN__EXPERTS_ROWS(at_, router_, gate_, up_, down_)                                        \
+    {router_,                                                                                     \
+     SYN__REPLICATED_LINEAR,                                                                      \
+     SYN__DIM_HIDDEN,                                                                             \
+     SYN__DIM_EXPERTS,                                                                            \
+     .at = SYN__EXPERTS_AT(at_, router),                                                          \
+     .flags = SYN__SPARSE | SYN__NO_BIAS},                                                        \
+        {gate_,                                                                                   \
+         SYN__EXPERTS_COLUMN,                                                                     \
+         SYN__DIM_HIDDEN,                                                                         \
+         SYN__DIM_EXPERT_INNER,                                                                   \
+         .at = SYN__EXPERTS_AT(at_, gate),                                                        \
+         .flags = SYN__SPARSE | SYN__NO_BIAS},                                                    \
+        {up_,                                                                                     \
+         SYN__EXPERTS_COLUMN,                                                                     \
+         SYN__DIM_HIDDEN,                                                                         \
+         SYN__DIM_EXPERT_INNER,                                                                   \
+         .at = SYN__EXPERTS_AT(at_, up),                                                          \
+         .flags = SYN__SPARSE | SYN__NO_BIAS},                                                    \
+    {                                                                                             \
+        down_, SYN__EXPERTS_ROW, SYN__DIM_EXPERT_INNER, SYN__DIM_HIDDEN,                          \
+            .at = SYN__EXPERTS_AT(at_, down), .flags = SYN__SPARSE | SYN__NO_BIAS | SYN__RESIDUAL \
     }
 #define SYN__SHARED_EXPERT_ROWS(at_, name_)                                          \
     {name_ ".gate_proj",                                                             \

@@ -6,18 +6,29 @@
 #include "models/family_private.h"
 
 const syn_model_family *syn__family(size_t i) {
-    static const syn_model_family *const families[] = {
-        &syn_gpt_family,         &syn_bert_family,
-        &syn_llama_family,       &syn_mistral_family,
-        &syn_qwen2_family,       &syn_qwen3_family,
-        &syn_gpt_neox_family,    &syn_mixtral_family,
-        &syn_qwen2_moe_family,   &syn_qwen3_moe_family,
-        &syn_starcoder2_family,  &syn_phi3_family,
-        &syn_olmo2_family,       &syn_granite_family,
-        &syn_smollm3_family,     &syn_gemma2_family,
-        &syn_gemma3_text_family, &syn_distilbert_family,
-        &syn_deepseek_v2_family, &syn_deepseek_v3_family,
-        &syn_kimi_k2_family,     NULL};
+    static const syn_model_family *const families[] = {&syn_gpt_family,
+                                                       &syn_bert_family,
+                                                       &syn_llama_family,
+                                                       &syn_mistral_family,
+                                                       &syn_qwen2_family,
+                                                       &syn_qwen3_family,
+                                                       &syn_gpt_neox_family,
+                                                       &syn_mixtral_family,
+                                                       &syn_qwen2_moe_family,
+                                                       &syn_qwen3_moe_family,
+                                                       &syn_starcoder2_family,
+                                                       &syn_phi3_family,
+                                                       &syn_olmo2_family,
+                                                       &syn_granite_family,
+                                                       &syn_smollm3_family,
+                                                       &syn_gemma2_family,
+                                                       &syn_gemma3_text_family,
+                                                       &syn_distilbert_family,
+                                                       &syn_deepseek_v2_family,
+                                                       &syn_deepseek_v3_family,
+                                                       &syn_kimi_k2_family,
+                                                       &syn_gpt_oss_family,
+                                                       NULL};
     return families[i];
 }
 
@@ -37,10 +48,15 @@ static bool is_called(const char *name, const char *stem, const char *end) {
     return strncmp(name, stem, n) == 0 && strcmp(name + n, end) == 0;
 }
 
-/* Whether `name` is that of all experts' matrices, with the "*" of the row's name, or of one
-   expert's matrix, with a number. */
+/* Whether `name` is that of all experts' matrices or biases, with the "*" of the row's name if it
+   has one, of one expert's matrix, with a number, or of a stack in a checkpoint. */
 static bool is_of_experts(const syn__param_row *row, const char *name) {
+    static const char *const ends[] = {"", "_bias", "_blocks", "_scales"};
     const char *star = strchr(row->name, '*');
+    for (int i = 0; row->stacked && i < 4; i++)
+        if (is_called(name, row->file, ends[i])) return true;
+    if (row->stacked)
+        return is_called(name, row->name, ".weight") || is_called(name, row->name, ".bias");
     const size_t before = (size_t)(star - row->name);
     if (strncmp(name, row->name, before) != 0) return false;
     const size_t digits = strspn(name + before, "0123456789");
@@ -49,11 +65,12 @@ static bool is_of_experts(const syn__param_row *row, const char *name) {
 }
 
 static bool is_of(const syn__param_row *row, const char *name) {
-    if (row->file && is_called(name, row->file, ".weight")) return true;
+    if (row->file && !row->stacked && is_called(name, row->file, ".weight")) return true;
     switch (row->kind) {
     case SYN__EXPERTS_COLUMN:
     case SYN__EXPERTS_ROW:
         return is_of_experts(row, name);
+    case SYN__HEADS:
     case SYN__BUFFER:
     case SYN__IGNORED:
         return strcmp(name, row->name) == 0;
@@ -142,6 +159,8 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
         return 2 * c->n_embd;
     case SYN__DIM_HEAD:
         return depth;
+    case SYN__DIM_HEADS:
+        return c->n_head;
     case SYN__DIM_QUERIES:
         return depth * c->n_head;
     case SYN__DIM_KEYS:
@@ -230,6 +249,7 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
     case SYN__NORM:
         return 2 * to;
     case SYN__RMS_NORM:
+    case SYN__HEADS:
         return to;
     case SYN__COLUMN_LINEAR:
     case SYN__ROW_LINEAR:
@@ -237,7 +257,7 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
         return from * to + (syn__family_has_bias(c, row) ? to : 0);
     case SYN__EXPERTS_COLUMN:
     case SYN__EXPERTS_ROW:
-        return c->experts.n * from * to;
+        return c->experts.n * (from * to + (syn__family_has_bias(c, row) ? to : 0));
     case SYN__TABLE:
         return from * to;
     case SYN__VOCAB_TABLE:

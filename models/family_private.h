@@ -20,6 +20,7 @@ typedef enum syn__dim {
     SYN__DIM_HIDDEN,
     SYN__DIM_TWO_HIDDEN,
     SYN__DIM_HEAD,
+    SYN__DIM_HEADS,   /* the number of query heads */
     SYN__DIM_QUERIES, /* head_dim times the number of query heads */
     SYN__DIM_KEYS,
     SYN__DIM_QKV, /* queries, keys and values in one matrix; requires equal numbers of query and
@@ -55,10 +56,13 @@ typedef enum syn__param_kind {
     SYN__COLUMN_LINEAR,     /* syn_layer_linear (from) -> (to), `to` sharded */
     SYN__ROW_LINEAR,        /* syn_layer_linear, `from` sharded */
     SYN__REPLICATED_LINEAR, /* syn_layer_linear, whole on every rank */
-    SYN__EXPERTS_COLUMN, /* syn_layer_linear of every expert (experts, to, from), `to` sharded; no
-                          * bias. The name has a "*", in place of which checkpoints have the
-                          * expert's number: they store each expert's matrix (to, from) */
+    SYN__EXPERTS_COLUMN, /* syn_layer_linear of every expert (experts, to, from), `to` sharded. If
+                          * the name has a "*", checkpoints have the expert's number in its place:
+                          * they store each expert's matrix (to, from), without a bias. Otherwise
+                          * they store a stack (see `stacked`) */
     SYN__EXPERTS_ROW,    /* the same, `from` sharded */
+    SYN__HEADS, /* syn_tensor (to), one number per query head, sharded like the heads, named
+                 * <name> */
     SYN__TABLE, /* syn_tensor (from, to), a lookup table, whole on every rank, in options.dtype */
     SYN__VOCAB_TABLE, /* syn_tensor (from, to), sharded by rows */
     SYN__VOCAB_BIAS,  /* syn_tensor (from), sharded like the table */
@@ -92,8 +96,7 @@ enum {
 };
 
 /* A layer or table of the model. Its parameters are named <name>.weight and <name>.bias, within a
- * layer with a prefix such as "h.3.". BUFFER and IGNORED tensors are named
- * <name>. */
+ * layer with a prefix such as "h.3.". HEADS, BUFFER and IGNORED tensors are named <name>. */
 typedef struct syn__param_row {
     const char *name; /* HuggingFace's name; NULL ends a list */
     syn__param_kind kind;
@@ -110,6 +113,11 @@ typedef struct syn__param_row {
      * first part. */
     const char *file;
     int from_end;
+    /* EXPERTS_COLUMN, EXPERTS_ROW without a "*": checkpoints have the matrices of all experts in
+     * one tensor `file` (experts, from, stacked * to). In its last dimension `stacked` matrices
+     * alternate, of which this is number from_end. The biases are in <file>_bias. A checkpoint may
+     * have the same matrices in MXFP4 instead (weights_stack.c). */
+    int stacked;
 } syn__param_row;
 
 /* The row of the parameter with this name (the library's name). NULL: the family has no such
@@ -203,6 +211,9 @@ struct syn_model_family {
     syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
     const char *head_scope;
     const char *attention; /* name of KV caches: "h.3.<attention>.k_cache" */
+    bool mxfp4;            /* checkpoints may have the experts' matrices in MXFP4 */
+    size_t sinks_at;       /* offset of the attention sinks (H/tp), a syn_tensor, in the layer's
+                            * struct; 0: none */
     bool same_layers;      /* all layers have the same attention: the layer_types of a file must be
                             * equal */
 };
@@ -311,6 +322,9 @@ syn_tensor syn__model_position_ids(syn_model *m, int64_t batch, int64_t n, const
 /* x (..., C) -> this rank's keys or values (..., G D/tp). Several ranks may have the same heads. */
 syn_tensor syn__model_kv_linear(syn_model *m, syn_tensor x, const syn_layer_linear *l,
                                 const char *label);
+/* The current version of a parameter that all tensor-parallel ranks have, and of whose gradient
+ * each rank computes a part. */
+syn_tensor syn__model_replicated(syn_model *m, syn_tensor parameter);
 /* Applies the rotary embedding to x (B, H, T, D). first: the first element of each head that is
  * rotated. The second function applies the embedding of layer i, which may differ from the others'
  * or have none, to whole heads. */

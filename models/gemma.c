@@ -124,12 +124,9 @@ static syn_status read_cap(syn__settings *s, void *member) {
     return syn__settings_fail(s, "\"%s\" must be a number from 0.001 to 1000000, or null", s->path);
 }
 
-/* transformers does not accept an integer. */
 static void write_cap(syn_sink *out, const char *key, double cap) {
-    syn_sink_printf(out, ",\n  \"%s\": ", key);
-    if (!(cap > 0)) syn_sink_text(out, "null");
-    else if (floor(cap) < cap) syn_sink_double(out, cap);
-    else syn_sink_printf(out, "%.1f", cap);
+    if (cap > 0) syn__config_write_real(out, key, cap);
+    else syn_sink_printf(out, ",\n  \"%s\": null", key);
 }
 
 static void write_attention_cap(syn_sink *out, const void *member) {

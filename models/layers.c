@@ -74,7 +74,13 @@ syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t 
     const syn_spec spec = {matrix_dtype(init), 3, {experts, out, in}};
     const syn_tensor weight =
         parameter(ctx, name, "weight", spec, shard(axis, 1, group), SYN_INIT_NORMAL, init);
-    return (syn_layer_linear){weight, SYN_NO_BIAS, true};
+    const syn_spec of_bias = {(int32_t)init->dtype, 2, {experts, out}};
+    if (init->no_bias) return (syn_layer_linear){weight, SYN_NO_BIAS, true};
+    return (syn_layer_linear){weight,
+                              parameter(ctx, name, "bias", of_bias,
+                                        axis < 2 ? shard(axis, 1, group) : SYN_WHOLE, SYN_INIT_ZERO,
+                                        NULL),
+                              true};
 }
 
 static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,

@@ -42,9 +42,10 @@ syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t i
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
-/* The matrices of a layer of all experts, (experts, out, in) whatever init->out_in, without a bias.
- * axis: the dimension that is sharded over the group: 0, so that each rank has some experts; or 1
- * or 2, so that each rank has a shard of every expert. */
+/* The matrices of a layer of all experts, (experts, out, in) whatever init->out_in; bias (experts,
+ * out). axis: the dimension that is sharded over the group: 0, so that each rank has some experts;
+ * or 1 or 2, so that each rank has a shard of every expert. With axis 2 every rank has the whole
+ * bias. */
 syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t experts, int64_t in,
                                         int64_t out, int axis, const syn_initializer *init,
                                         const syn_group *group);
@@ -115,6 +116,7 @@ typedef struct syn_heads_options {
     double scale;     /* factor of the scores; 0: 1 / sqrt(D) */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
     double cap;       /* scores x become cap tanh(x / cap), by separate ops; 0: none */
+    syn_tensor sinks; /* (H), see syn_attention_sinks; only if causal; invalid: none */
     /* Dropout of the attention weights (syn_dropout); dropout.p 0: none. If h heads of other ranks
      * come before this rank's, dropout.row is h * T. */
     syn_tensor keys;

@@ -100,6 +100,14 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
     return vocab_table(m, row, m->config.tied && m->part.embed != m->part.head);
 }
 
+/* With sequence parallelism, parameters that are used on a rank's own tokens, or on its own heads,
+   get only a part of their gradient. */
+static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
+    if (!m->options.sp) return;
+    syn_param_set_partial(m->ctx, weight);
+    syn_param_set_partial(m->ctx, bias);
+}
+
 /* One matrix per expert, in one parameter. With expert parallelism, each rank has some of the
    experts; otherwise each tensor-parallel rank has a shard of every expert. */
 static syn_layer_linear experts_of(syn_model *m, const syn__param_row *row, const char *name) {
@@ -112,7 +120,10 @@ static syn_layer_linear experts_of(syn_model *m, const syn__param_row *row, cons
                                                       : row->kind == SYN__EXPERTS_COLUMN ? 1
                                                                                          : 2,
                                                       &init, apart ? m->options.ep : m->options.tp);
-    if (apart) syn_param_set_expert(m->ctx, l.weight);
+    if (!apart && row->kind == SYN__EXPERTS_ROW) set_partial(m, SYN_NO_BIAS, l.bias);
+    if (!apart) return l;
+    syn_param_set_expert(m->ctx, l.weight);
+    syn_param_set_expert(m->ctx, l.bias);
     return l;
 }
 
@@ -134,6 +145,14 @@ static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const
     return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }
 
+static syn_tensor heads_of(syn_model *m, const syn__param_row *row, const char *name) {
+    const syn_initializer init = initializer(m, row);
+    const syn_spec spec = {(int32_t)init.dtype, 1, {syn__family_dim(&m->config, row->to)}};
+    const syn_group *tp = m->options.tp;
+    const syn_shard shard = tp ? (syn_shard){0, 1, tp->index, tp->size} : SYN_WHOLE;
+    return syn_param(m->ctx, name, &spec, shard, SYN_INIT_NORMAL, init.std, -1, init.seed);
+}
+
 static syn_layer_norm norm_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_spec spec = {(int32_t)m->options.dtype, 1, {syn__family_dim(&m->config, row->to)}};
     char full[NAME_BYTES + 8];
@@ -144,14 +163,6 @@ static syn_layer_norm norm_of(syn_model *m, const syn__param_row *row, const cha
     return (syn_layer_norm){
         syn_param(m->ctx, full, &spec, SYN_WHOLE, SYN_INIT_ZERO, 0, -1, m->options.seed),
         SYN_NO_BIAS};
-}
-
-/* With sequence parallelism, parameters that are used on a rank's own tokens, or on its own heads,
-   get only a part of their gradient. */
-static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
-    if (!m->options.sp) return;
-    syn_param_set_partial(m->ctx, weight);
-    syn_param_set_partial(m->ctx, bias);
 }
 
 /* Creates the parameters of a list of rows, in order, and stores them in the members of *to, the
@@ -184,6 +195,9 @@ static void make_rows(syn_model *m, const syn__param_row *row, int64_t layer, co
         case SYN__EXPERTS_COLUMN:
         case SYN__EXPERTS_ROW:
             *(syn_layer_linear *)member = experts_of(m, row, name);
+            break;
+        case SYN__HEADS:
+            *(syn_tensor *)member = heads_of(m, row, name);
             break;
         case SYN__TABLE:
         case SYN__VOCAB_TABLE:
@@ -450,11 +464,14 @@ static syn_tensor shared(syn_model *m, syn_tensor w, const syn_group *group, int
                         "%d ranks share key/value heads: training needs their group", ranks);
 }
 
+syn_tensor syn__model_replicated(syn_model *m, syn_tensor parameter) {
+    const int ranks = m->options.sp ? 1 : syn__model_tp(m); /* 1: summed once per step */
+    return shared(m, parameter, m->options.tp, ranks);
+}
+
 syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                                   const char *label) {
-    const int ranks = m->options.sp ? 1 : syn__model_tp(m); /* 1: summed once per step */
-    const syn_tensor w = shared(m, norm->weight, m->options.tp, ranks);
-    x = rmsnorm(m, x, w);
+    x = rmsnorm(m, x, syn__model_replicated(m, norm->weight));
     return syn_name(m->ctx, x, label);
 }
 
@@ -476,7 +493,7 @@ syn_tensor syn__model_wide_norm(syn_model *m, syn_tensor x, const syn_layer_norm
     if (ranks == 1) return syn__model_norm(m, x, norm, label);
     const syn_spec shape = *syn_tensor_spec(m->ctx, x);
     const int64_t width = shape.dims[2];
-    syn_tensor w = shared(m, norm->weight, tp, m->options.sp ? 1 : ranks);
+    syn_tensor w = syn__model_replicated(m, norm->weight);
     if (copies > 1) w = repeated(m, w, copies);
     x = syn_reshape(m->ctx, x, (int64_t[]){-1, width}, 2);
     x = syn_gather_tokens(m->ctx, x, m->options.sp_keep, tp); /* along the heads */
@@ -728,6 +745,10 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
                              .scale = scale_of(&m->config),
                              .cap = m->config.attention_cap,
                              .mask = m->visible};
+    const syn_model_family *f = m->config.family;
+    const char *layer = m->layers + (size_t)i * f->layer_bytes;
+    if (f->sinks_at)
+        how.sinks = syn_current_version(m->ctx, *(const syn_tensor *)(layer + f->sinks_at));
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);
         how.keys = m->dropout.keys;

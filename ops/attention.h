@@ -22,7 +22,7 @@ typedef struct syn_attention_tile {
     syn_dtype dtype;
     const float *mask; /* (keys), added to the scores of every query; NULL: none */
     float *out;        /* (queries, value_depth) */
-    float *log_sum;    /* (queries), log-sum-exp of the scores; NULL: not needed */
+    float *log_sum;    /* (queries), log-sum-exp of the scores, with the sink; NULL: not needed */
     int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t queries, keys;      /* queries <= the kernels' tile */
     int64_t depth, value_depth; /* head_dim of queries and keys, and of values */
@@ -33,6 +33,10 @@ typedef struct syn_attention_tile {
     int64_t window; /* a query attends only to the last `window` of its keys; 0: to all. If not 0,
                        step is 1 */
     float scale;
+    /* A score of every query besides those of the keys. It takes its share of the softmax, but has
+       no value. has_sink false: none. */
+    float sink;
+    bool has_sink;
     /* Dropout of the softmax weights, one entry per query; NULL: none. The weights that remain are
        multiplied by `keep`. */
     const syn_dropout_row *drop;

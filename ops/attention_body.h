@@ -241,6 +241,11 @@ static void transpose_results(const tile *t) {
     for (int64_t i = 0; i < a->queries; i++) a->log_sum[i] = log_of_sum(max[i], sum[i]);
 }
 
+/* The sink in base 2, with which a query's maximum begins. */
+LANE_FN float sink_of(const syn_attention_tile *a) {
+    return a->has_sink ? a->sink * LOG2_E : -INFINITY;
+}
+
 static void attend_tile(const syn_attention_tile *a) {
     tile t = {.a = a, .vecs = (int)((a->queries + SYN_LANES - 1) / SYN_LANES), .q = a->scratch};
     t.multiply = products[t.vecs - 1];
@@ -248,8 +253,8 @@ static void attend_tile(const syn_attention_tile *a) {
     t.o = t.p + BLOCK * TILE;
     t.buffer = t.o + (a->value_depth + ROWS) * TILE;
     for (int v = 0; v < VECS; v++) {
-        t.max[v] = vec_set(-INFINITY);
-        t.sum[v] = vec_set(0.0f);
+        t.max[v] = vec_set(sink_of(a));
+        t.sum[v] = vec_set(a->has_sink ? 1.0f : 0.0f);
     }
     for (int64_t i = 0; i < (a->value_depth + ROWS - 1) * TILE; i += SYN_LANES)
         vec_store(t.o + i, vec_set(0.0f));
@@ -351,7 +356,7 @@ LANE_FN void attend_one(const syn_attention_tile *a, int64_t query,
     const int64_t pad = padded(depth), value_pad = padded(values);
     const float scale = a->scale * LOG2_E;
     float *q = a->scratch, *o = q + pad, *w = o + value_pad, *out = a->out + query * a->out_stride;
-    float max = -INFINITY, sum = 0;
+    float max = sink_of(a), sum = a->has_sink;
     for (int64_t d = 0; d < pad; d++) q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
     for (int64_t d = 0; d < value_pad; d++) o[d] = 0;
     for (int64_t s = syn__first_visible_key(a, query); s < end; s += BLOCK) {

@@ -21,7 +21,7 @@ static float dot(const float *x, const float *y, int64_t n) {
 static const float *row_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t i,
                            int64_t depth) {
     if (a->dtype == SYN_F32) return (const float *)x + i * stride;
-    float *buffer = a->scratch + a->keys;
+    float *buffer = a->scratch + a->keys + 1;
     syn_half_widen((const uint16_t *)x + i * stride, buffer, (size_t)depth, a->dtype);
     return buffer;
 }
@@ -51,10 +51,12 @@ static float log_sum(const float *w, int64_t n) {
 static void attend_one(const syn_attention_tile *a, int64_t query) {
     const int64_t visible = syn__visible_end(a, query), depth = a->value_depth;
     const int64_t first = syn__first_visible_key(a, query);
+    const int64_t scores = visible - first + a->has_sink;
     float *w = a->scratch, *out = a->out + query * a->out_stride;
     for (int64_t s = first; s < visible; s++) w[s] = score(a, query, s);
-    if (a->log_sum) a->log_sum[query] = log_sum(w + first, visible - first);
-    syn__rows_scalar.softmax(w + first, w + first, visible - first);
+    if (a->has_sink) w[visible] = a->sink;
+    if (a->log_sum) a->log_sum[query] = log_sum(w + first, scores);
+    syn__rows_scalar.softmax(w + first, w + first, scores);
     for (int64_t s = first; s < visible; s++) w[s] *= kept(a, query, s);
     memset(out, 0, (size_t)depth * sizeof *out);
     for (int64_t s = first; s < visible; s++) {
@@ -68,7 +70,7 @@ static void attend(const syn_attention_tile *a) {
 }
 
 static size_t scratch_floats(int64_t depth, int64_t value_depth, int64_t keys) {
-    return (size_t)(keys + (depth > value_depth ? depth : value_depth));
+    return (size_t)(keys + 1 + (depth > value_depth ? depth : value_depth));
 }
 
 /* out = p v, so dv = p' dout and dp = dout v'. p is a softmax, so the gradient of a score is p (dp

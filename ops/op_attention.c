@@ -1,4 +1,5 @@
 /* Fused attention for inference and training, and the KV cache. */
+#include <math.h>
 #include <string.h>
 
 #include "ops/attention.h"
@@ -17,14 +18,21 @@ static int64_t window_of(const syn_call *c) {
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-/* The number of the input that is the mask, or dropout's keys. Optional inputs begin with number
-   `first`. 0: there is no such input. */
+/* The number of the input that has the sinks, the mask, or dropout's keys. Optional inputs begin
+   with number `first`, in this order. 0: there is no such input. */
+static int sinks_of(const syn_call *c, int first) {
+    const syn_spec *s = &c->in[first].spec;
+    return c->n_in > first && s->rank == 1 && s->dtype != SYN_I32 ? first : 0;
+}
+
 static int mask_of(const syn_call *c, int first) {
+    if (sinks_of(c, first)) first++;
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;
 }
 
 static int keys_of(const syn_call *c, int first) {
+    if (sinks_of(c, first)) first++;
     const int at = mask_of(c, first) ? first + 1 : first;
     return c->n_in > at ? at : 0;
 }
@@ -58,6 +66,11 @@ static syn_status check_heads(const syn_call *c, int first) {
         return syn__bad_input(c, 2, "values (B, H, S, Dv) like the keys");
     SYN_TRY(syn__check_window(c, window_of(c)));
     SYN_TRY(check_dropout(c, keys_of(c, first)));
+    if (sinks_of(c, first)) {
+        const syn_spec *sinks = &c->in[first].spec;
+        if (sinks->dtype != c->in[0].spec.dtype || sinks->dims[0] != q[1])
+            return syn__bad_input(c, first, "one sink per query head (H), of the same dtype");
+    }
     if (!mask) return SYN_OK;
     SYN_TRY(syn__check_dtype(c, mask, SYN_F32));
     const syn_spec *m = &c->in[mask].spec;
@@ -89,7 +102,8 @@ static uint64_t scores_of(const syn_call *c) {
 }
 
 /* The flops are those of the separate ops: 2 B H T S (D + Dv) for the two products, and 5 per entry
-   of the T x S scores. Keys and values outside the windows of all queries are not read. */
+   of the T x S scores; sinks are not counted. Keys and values outside the windows of all queries
+   are not read. */
 SYN__COST(attention) {
     const int64_t *k = c->in[1].spec.dims;
     const int64_t both = k[3] + c->in[2].spec.dims[3];
@@ -167,6 +181,11 @@ static syn_attention_tile queries_of(const syn_call *c, int optional, int64_t b,
         a.step = 1;
     }
     set_dropout(c, keys_of(c, optional), b, h, first, rows, &a);
+    if (sinks_of(c, optional)) {
+        const syn_operand *sinks = &c->in[optional];
+        a.has_sink = true;
+        a.sink = *syn__load_row(sinks, h * sinks->strides[0], 1, &a.sink);
+    }
     return a;
 }
 
@@ -246,24 +265,43 @@ SYN__CPU(attention) {
     return attend_heads(&t);
 }
 
-static syn_tensor attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
-                            double scale, bool causal, int64_t offset, int64_t window) {
-    syn_tensor out, in[4] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
-                             syn__dense_last_dim(ctx, v), mask};
-    if (mask.id) in[3] = syn__dense_last_dim(ctx, mask);
-    const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
-    syn__call_op(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, window ? 4 : 3, NULL, &out);
+static syn_tensor attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                            const syn_attention_options *how) {
+    syn_tensor out, in[5] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
+                             syn__dense_last_dim(ctx, v)};
+    int n = 3;
+    if (how->sinks.id) in[n++] = how->sinks;
+    if (how->mask.id) in[n++] = syn__dense_last_dim(ctx, how->mask);
+    const syn_attr attr[4] = {
+        {.f = how->scale}, {.i = how->causal}, {.i = how->offset}, {.i = how->window}};
+    syn__call_op(ctx, SYN_OP_ATTENTION, in, n, attr, how->window ? 4 : 3, NULL, &out);
     return out;
 }
 
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                          double scale, bool causal, int64_t offset) {
-    return attention(ctx, q, k, v, mask, scale, causal, offset, 0);
+    const syn_attention_options how = {
+        .mask = mask, .scale = scale, .causal = causal, .offset = offset};
+    return attention(ctx, q, k, v, &how);
 }
 
 syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                 syn_tensor mask, double scale, int64_t offset, int64_t window) {
-    return attention(ctx, q, k, v, mask, scale, true, offset, window);
+    const syn_attention_options how = {
+        .mask = mask, .scale = scale, .causal = true, .offset = offset, .window = window};
+    return attention(ctx, q, k, v, &how);
+}
+
+syn_tensor syn_attention_sinks(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                               syn_tensor mask, syn_tensor sinks, double scale, int64_t offset,
+                               int64_t window) {
+    const syn_attention_options how = {.mask = mask,
+                                       .scale = scale,
+                                       .causal = true,
+                                       .offset = offset,
+                                       .window = window,
+                                       .sinks = sinks};
+    return attention(ctx, q, k, v, &how);
 }
 
 /* ---- fused attention for training ---- */
@@ -294,9 +332,10 @@ SYN__CPU(attention_train) {
 void syn__attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                           const syn_attention_options *how, syn_tensor out[2]) {
     const syn_dropout_options *d = &how->dropout;
-    syn_tensor in[5] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
+    syn_tensor in[6] = {syn__dense_last_dim(ctx, q), syn__dense_last_dim(ctx, k),
                         syn__dense_last_dim(ctx, v)};
     int n = 3;
+    if (how->sinks.id) in[n++] = how->sinks;
     if (how->mask.id) in[n++] = syn__dense_last_dim(ctx, how->mask);
     if (how->keys.id) in[n++] = how->keys;
     const syn_attr attr[N_ATTR + 1] = {
@@ -320,18 +359,27 @@ void syn__causal_grad(syn_ctx *ctx, const syn_tensor in[6], double scale, int64_
     syn__call_op(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, N_ATTR, NULL, d);
 }
 
-/* One op computes all required gradients, because they share most of the work. */
+/* One op computes all required gradients of q, k and v, because they share most of the work. It
+   needs no sinks: they are in the log-sum-exp. */
 SYN__GRAD(attention_train) {
     enum { ALL = 7 };
     syn_attr attr[N_ATTR + 2];
     const int order[4] = {0, 2, 1, 3};
-    syn_tensor d[3], in[8] = {g->in[0],  g->in[1],  g->in[2],
-                              g->out[0], g->out[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0)),
-                              g->in[3],  g->in[4]};
+    const syn_spec *optional = g->n_in > 3 ? syn_tensor_spec(g->ctx, g->in[3]) : NULL;
+    const int sinks = optional && optional->rank == 1 && optional->dtype != SYN_I32;
+    syn_tensor d[3],
+        in[8] = {g->in[0],  g->in[1],  g->in[2],
+                 g->out[0], g->out[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
+    for (int i = 3 + sinks; i < g->n_in; i++) in[3 + i - sinks] = g->in[i];
+    if (sinks && g->need[3]) {
+        const syn_tensor of_sinks[4] = {g->out[0], g->out[1], in[5], g->in[3]};
+        syn__call_op(g->ctx, SYN_OP_SINKS_GRAD, of_sinks, 4, NULL, 0, NULL, &g->din[3]);
+    }
+    if (!g->need[0] && !g->need[1] && !g->need[2]) return;
     memcpy(attr, g->attr, N_ATTR * sizeof *attr);
     attr[WANTED + 1].i = g->n_attr > N_ATTR ? g->attr[N_ATTR].i : 0;
     attr[WANTED].i = g->need[0] | g->need[1] << 1 | g->need[2] << 2;
-    syn__call_op(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, attr,
+    syn__call_op(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in - sinks + 3, attr,
                  attr[WANTED + 1].i      ? N_ATTR + 2
                  : attr[WANTED].i == ALL ? N_ATTR
                                          : N_ATTR + 1,
@@ -538,6 +586,66 @@ SYN__CPU(attention_grad) {
     syn_workers_run(workers, heads * t.parts, grad_task, &t);
     if (elems > 0 && (t.parts > 1 || !wide))
         syn_workers_ranges(workers, elems, SYN__GRAIN_MOVE, add_parts, &t);
+    return SYN_OK;
+}
+
+/* out (B, T, H, Dv) and log-sum-exp (B, H, T) of attention_train, dout, sinks (H) -> the gradient
+   of the sinks. The softmax of a query's sink is p = exp(sink - log-sum-exp), and its value is
+   zero, so the gradient of its score is -p out dout. */
+SYN__INFER(sinks_grad) {
+    const syn_spec *out = &c->in[0].spec, *sinks = &c->in[3].spec;
+    SYN_TRY(syn__check_float(c, 0));
+    if (out->rank != 4) return syn__bad_input(c, 0, "attention_train's output (B, T, H, Dv)");
+    const syn_spec sums = {SYN_F32, 3, {out->dims[0], out->dims[2], out->dims[1]}};
+    if (!syn_spec_equal(&c->in[1].spec, &sums))
+        return syn__bad_input(c, 1, "attention_train's output (B, H, T)");
+    if (!syn_spec_equal(&c->in[2].spec, out))
+        return syn__bad_input(c, 2, "a gradient (B, T, H, Dv)");
+    if (sinks->rank != 1 || sinks->dtype != out->dtype || sinks->dims[0] != out->dims[2])
+        return syn__bad_input(c, 3, "one sink per query head (H), of the same dtype");
+    c->out[0].spec = *sinks;
+    return SYN_OK;
+}
+
+/* A product and a sum of out and dout; 3 operations per query. */
+SYN__COST(sinks_grad) {
+    *cost = (syn_cost){2 * syn__elems(&c->in[0]) + 3 * syn__elems(&c->in[1]), syn__input_bytes(c),
+                       syn__output_bytes(c)};
+}
+
+struct sinks_grad {
+    const syn_call *c;
+    float *buffers; /* per worker: two rows */
+    int64_t buffer_floats;
+};
+
+static void sink_task(void *arg, int64_t h, int worker) {
+    const struct sinks_grad *s = arg;
+    const syn_operand *out = &s->c->in[0], *sums = &s->c->in[1], *dout = &s->c->in[2],
+                      *sinks = &s->c->in[3];
+    const int64_t *n = out->spec.dims;
+    float *a = s->buffers + worker * s->buffer_floats, *b = a + n[3], sink, result;
+    sink = *syn__load_row(sinks, h * sinks->strides[0], 1, &sink);
+    double sum = 0;
+    for (int64_t i = 0; i < n[0] * n[1]; i++) {
+        const float *x = syn__load_row(out, place_of(out, i / n[1], i % n[1], h), n[3], a),
+                    *y = syn__load_row(dout, place_of(dout, i / n[1], i % n[1], h), n[3], b);
+        const float log_sum = ((const float *)sums->data)[place_of(sums, i / n[1], h, i % n[1])];
+        double product = 0;
+        for (int64_t d = 0; d < n[3]; d++) product += (double)x[d] * (double)y[d];
+        sum -= product * exp((double)sink - (double)log_sum);
+    }
+    *syn__row_dest(&s->c->out[0], h, &result) = (float)sum;
+    syn__store_row(&s->c->out[0], h, 1, &result);
+}
+
+SYN__CPU(sinks_grad) {
+    struct sinks_grad s = {.c = c, .buffer_floats = syn__padded_floats(2 * c->in[0].spec.dims[3])};
+    const int64_t floats = s.buffer_floats * syn_workers_count(c->workers);
+    void *scratch;
+    SYN_TRY(syn__scratch(c, (size_t)floats * sizeof(float), "the gradient of sinks", &scratch));
+    s.buffers = scratch;
+    syn_workers_run(c->workers, c->in[0].spec.dims[2], sink_task, &s);
     return SYN_OK;
 }
 

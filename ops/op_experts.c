@@ -340,15 +340,12 @@ syn_tensor syn_grouped_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tens
     return out;
 }
 
-/* For each expert: dx = dy w', dw = x' dy. A bias has no gradient. */
+/* For each expert: dx = dy w', dw = x' dy, and dbias is the sum of dy. */
 SYN__GRAD(grouped_linear) {
     syn_ctx *ctx = g->ctx;
     const bool t = g->attr[0].i != 0;
     const syn_tensor dy = syn_grad_out(g, 0), sizes = g->in[2], sum = g->sum[1];
-    if (g->n_in > 3 && g->need[3]) {
-        syn_ctx_fail(ctx, SYN_E_UNSUPPORTED, "grouped_linear: a bias has no gradient");
-        return;
-    }
+    if (g->n_in > 3 && g->need[3]) g->din[3] = syn_grouped_sum(ctx, dy, sizes);
     if (g->need[0]) g->din[0] = syn_grouped_linear(ctx, dy, g->in[1], sizes, SYN_NO_BIAS, !t);
     if (!g->need[1]) return;
     const syn_tensor x = g->in[0], a = t ? dy : x, b = t ? x : dy;
@@ -437,5 +434,60 @@ syn_tensor syn_grouped_product_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, s
     syn_tensor out = {0};
     const syn_tensor in[4] = {sum, syn__dense_last_dim(ctx, a), syn__dense_last_dim(ctx, b), sizes};
     syn__call_op(ctx, SYN_OP_GROUPED_PRODUCT_ADD, in, 4, NULL, 0, NULL, &out);
+    return out;
+}
+
+/* ---- grouped_sum: rows x (R, N) -> the sum of each expert's rows (E, N) ---- */
+
+SYN__INFER(grouped_sum) {
+    SYN_TRY(syn__check_float(c, 0));
+    SYN_TRY(check_groups(c, 0, 1, -1));
+    c->out[0].spec =
+        (syn_spec){c->in[0].spec.dtype, 2, {c->in[1].spec.dims[0], c->in[0].spec.dims[1]}};
+    return SYN_OK;
+}
+
+/* One addition per element of the rows. */
+SYN__COST(grouped_sum) {
+    *cost = (syn_cost){syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+struct grouped_sum {
+    const syn_call *c;
+    const struct used *used;
+    int64_t pieces; /* tasks per expert */
+};
+
+/* Sums a piece of the columns. */
+static void sum_task(void *arg, int64_t i, int worker) {
+    const struct grouped_sum *s = arg;
+    const syn_operand *x = &s->c->in[0], *y = &s->c->out[0];
+    const struct used *e = &s->used[i / s->pieces];
+    const int64_t width = y->spec.dims[1], first = i % s->pieces * SYN__PIECE,
+                  n = width - first < SYN__PIECE ? width - first : SYN__PIECE,
+                  at = e->expert * width + first, stride = row_stride(x);
+    float buffer[2][SYN__PIECE], *sum = syn__row_dest(y, at, buffer[0]);
+    (void)worker;
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t r = e->first; r < e->first + e->rows; r++)
+        syn__row_kernels()->add(sum, syn__load_row(x, r * stride + first, n, buffer[1]), sum, n);
+    syn__store_row(y, at, n, buffer[0]);
+}
+
+SYN__CPU(grouped_sum) {
+    const int64_t width = c->out[0].spec.dims[1];
+    struct grouped_sum s = {.c = c, .pieces = (width + SYN__PIECE - 1) / SYN__PIECE};
+    struct grouped of = {.sizes = &c->in[1]};
+    syn__fill_zero(c, &c->out[0]);
+    SYN_TRY(list_used(c, &of, c->in[0].spec.dims[0]));
+    s.used = of.used;
+    syn_workers_run(c->workers, of.n_used * s.pieces, sum_task, &s);
+    return SYN_OK;
+}
+
+syn_tensor syn_grouped_sum(syn_ctx *ctx, syn_tensor x, syn_tensor sizes) {
+    syn_tensor out = {0};
+    const syn_tensor in[2] = {syn__dense_last_dim(ctx, x), sizes};
+    syn__call_op(ctx, SYN_OP_GROUPED_SUM, in, 2, NULL, 0, NULL, &out);
     return out;
 }

@@ -214,20 +214,65 @@ SYN__GRAD(silu) {
 
 /* ---- swiglu ---- */
 
+/* Attributes of clamped calls; others have none. */
+enum { ALPHA, LIMIT };
+
+/* The limits cost 3 operations per element, and alpha and the addition of 1 one each. */
 SYN__COST(swiglu) {
-    *cost = (syn_cost){5 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+    const uint64_t each = c->n_attr ? 10 : 5;
+    *cost = (syn_cost){each * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* Processes rows in pieces; 16-bit pieces are converted to f32 in buffers. */
+static void swiglu_clamped_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    const syn_operand *operands[2] = {&c->in[0], &c->in[1]};
+    const int64_t n = c->in[0].spec.dims[c->in[0].spec.rank - 1];
+    const int64_t piece = syn__is_f32(&c->in[0]) ? n : SYN__PIECE;
+    float buffer[3][SYN__PIECE];
+    syn_row_iter r;
+    (void)worker;
+    syn__seek_row(&r, &c->in[0].spec, operands, 2, begin);
+    for (int64_t row = begin; row < end; row++, syn__next_row(&r, &c->in[0].spec, operands, 2))
+        for (int64_t i = 0, some; i < n; i += some) {
+            const int64_t to = row * n + i;
+            some = n - i < piece ? n - i : piece;
+            syn__row_kernels()->swiglu_clamped(
+                syn__load_row(&c->in[0], r.at[0] + i, some, buffer[0]),
+                syn__load_row(&c->in[1], r.at[1] + i, some, buffer[1]), (float)c->attr[ALPHA].f,
+                (float)c->attr[LIMIT].f, syn__row_dest(&c->out[0], to, buffer[2]), some);
+            syn__store_row(&c->out[0], to, some, buffer[2]);
+        }
+}
+
+/* Runs f on ranges of the rows of input 0. */
+static void each_gated_row(syn_call *c, void (*f)(void *, int64_t, int64_t, int)) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
+    if (elems > 0) syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MATH / n + 1, f, c);
 }
 
 SYN__CPU(swiglu) {
-    each_pair(c, syn__row_kernels()->swiglu);
+    if (c->n_attr) each_gated_row(c, swiglu_clamped_rows);
+    else each_pair(c, syn__row_kernels()->swiglu);
     return SYN_OK;
 }
 
-syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up) {
+static syn_tensor swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up, const syn_attr *attr,
+                         int n_attr) {
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_last_dim(ctx, gate), syn__dense_last_dim(ctx, up)};
-    syn__call_op(ctx, SYN_OP_SWIGLU, in, 2, NULL, 0, NULL, &out);
+    syn__call_op(ctx, SYN_OP_SWIGLU, in, 2, attr, n_attr, NULL, &out);
     return out;
+}
+
+syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up) {
+    return swiglu(ctx, gate, up, NULL, 0);
+}
+
+syn_tensor syn_swiglu_clamped(syn_ctx *ctx, syn_tensor gate, syn_tensor up, double alpha,
+                              double limit) {
+    return swiglu(ctx, gate, up, (const syn_attr[]){{.f = alpha}, {.f = limit}}, 2);
 }
 
 /* gate, up, dy -> dgate, dup */
@@ -240,10 +285,11 @@ SYN__INFER(swiglu_grad) {
 }
 
 SYN__COST(swiglu_grad) {
-    *cost = (syn_cost){10 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+    syn__swiglu_cost(c, cost);
+    cost->flops *= 2;
 }
 
-/* Processes rows in pieces; 16-bit pieces are converted to f32 in buffers. */
+/* Like swiglu_clamped_rows. */
 static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = arg;
     const syn_operand *operands[3] = {&c->in[0], &c->in[1], &c->in[2]};
@@ -257,27 +303,28 @@ static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) 
         for (int64_t i = 0, some; i < n; i += some) {
             const int64_t to = row * n + i;
             some = n - i < piece ? n - i : piece;
-            syn__row_kernels()->swiglu_grad(syn__load_row(&c->in[0], r.at[0] + i, some, buffer[0]),
-                                            syn__load_row(&c->in[1], r.at[1] + i, some, buffer[1]),
-                                            syn__load_row(&c->in[2], r.at[2] + i, some, buffer[2]),
-                                            syn__row_dest(&c->out[0], to, buffer[3]),
-                                            syn__row_dest(&c->out[1], to, buffer[4]), some);
+            const float *gate = syn__load_row(&c->in[0], r.at[0] + i, some, buffer[0]),
+                        *up = syn__load_row(&c->in[1], r.at[1] + i, some, buffer[1]),
+                        *dy = syn__load_row(&c->in[2], r.at[2] + i, some, buffer[2]);
+            float *dgate = syn__row_dest(&c->out[0], to, buffer[3]),
+                  *dup = syn__row_dest(&c->out[1], to, buffer[4]);
+            if (c->n_attr)
+                syn__row_kernels()->swiglu_clamped_grad(gate, up, dy, (float)c->attr[ALPHA].f,
+                                                        (float)c->attr[LIMIT].f, dgate, dup, some);
+            else syn__row_kernels()->swiglu_grad(gate, up, dy, dgate, dup, some);
             syn__store_row(&c->out[0], to, some, buffer[3]);
             syn__store_row(&c->out[1], to, some, buffer[4]);
         }
 }
 
 SYN__CPU(swiglu_grad) {
-    const syn_spec *shape = &c->in[0].spec;
-    const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
-    if (elems > 0)
-        syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MATH / n + 1, swiglu_grad_rows, c);
+    each_gated_row(c, swiglu_grad_rows);
     return SYN_OK;
 }
 
 SYN__GRAD(swiglu) {
     const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_last_dim(g->ctx, syn_grad_out(g, 0))};
-    syn__call_op(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, NULL, 0, NULL, g->din);
+    syn__call_op(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, g->attr, g->n_attr, NULL, g->din);
 }
 
 /* ---- scale ---- */

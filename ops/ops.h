@@ -66,6 +66,10 @@ syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x);
 syn_tensor syn_silu(syn_ctx *ctx, syn_tensor x);
 /* silu(gate) * up, for two tensors of one shape (Shazeer 2020). */
 syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up);
+/* (u + 1) g sigmoid(alpha g), where g is gate, but at most `limit`, and u is up, clamped to
+   [-limit, limit] (gpt-oss). */
+syn_tensor syn_swiglu_clamped(syn_ctx *ctx, syn_tensor gate, syn_tensor up, double alpha,
+                              double limit);
 /* add and mul broadcast as NumPy does: shapes are aligned at their last dimension, and a dimension
    of 1 is repeated. */
 syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b);
@@ -110,6 +114,11 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
    attends to its own key and the window - 1 keys before it. window 0: no limit. */
 syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                                 syn_tensor mask, double scale, int64_t offset, int64_t window);
+/* The same with sinks (H), in the dtype of q: the softmax of each query has the sink of its head as
+   one more score, which has no value (Xiao et al. 2024; gpt-oss). */
+syn_tensor syn_attention_sinks(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                               syn_tensor mask, syn_tensor sinks, double scale, int64_t offset,
+                               int64_t window);
 /* Fused attention for training. q, k and v are as in syn_attention, but the result is (B, T, H,
    Dv). The op has a second output, one value per query, which is saved for the gradient. */
 typedef struct syn_attention_options {
@@ -117,6 +126,7 @@ typedef struct syn_attention_options {
     double scale;
     bool causal;
     int64_t offset, window; /* window: 0, or as in syn_attention_window */
+    syn_tensor sinks;       /* as in syn_attention_sinks; invalid: none */
     /* Dropout of the softmax, like syn_dropout of (B, H, T, S). dropout.p 0: none. */
     syn_tensor keys;
     syn_dropout_options dropout;
@@ -235,9 +245,11 @@ syn_tensor syn_moe_unpermute(syn_ctx *ctx, syn_tensor x, syn_tensor places, int6
                              int64_t copies);
 /* x (R, K), w (E, K, N) or with transpose_w (E, N, K), sizes (E) i64 -> (R, N). The first sizes[0]
    rows are multiplied by w[0], the next sizes[1] rows by w[1], and so on. bias: (E, N) or
-   SYN_NO_BIAS; it has no gradient. If x is f32, w may be f16 or bf16. */
+   SYN_NO_BIAS. If x is f32, w may be f16 or bf16. */
 syn_tensor syn_grouped_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor sizes,
                               syn_tensor bias, bool transpose_w);
+/* x (R, N), sizes (E) i64 -> (E, N): the sum of each expert's rows, the gradient of the bias. */
+syn_tensor syn_grouped_sum(syn_ctx *ctx, syn_tensor x, syn_tensor sizes);
 /* a (R, M), b (R, N), sizes (E) i64 -> a' b of each expert's rows: (E, M, N) f32, 0 for an expert
    without rows. This is the gradient of the matrices. The _add form adds to `sum` and returns its
    new version. */

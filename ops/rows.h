@@ -29,7 +29,7 @@ typedef struct syn_adamw {
    exp_scale: scale * exp(x - shift).
    softmax_log: scale * softmax(x), and the logarithm of the sum of all exp(x).
    layernorm_grad, rmsnorm_grad: add to dweight and dbias. square_sum: adds to *sum.
-   swiglu: silu(gate) * up.
+   swiglu: silu(gate) * up. swiglu_clamped: see syn_swiglu_clamped.
    angles: for n frequencies, factor * cos(a) and sine_factor * sin(a) of the angle a = position *
    frequency, rounded to float and below 2^20.
    rotate: rotates the pairs x[i], x[n + i] by n such angles.
@@ -48,6 +48,10 @@ typedef struct syn_adamw {
     X(swiglu, (const float *gate, const float *up, float *y, int64_t n))                           \
     X(swiglu_grad,                                                                                 \
       (const float *gate, const float *up, const float *dy, float *dgate, float *dup, int64_t n))  \
+    X(swiglu_clamped,                                                                              \
+      (const float *gate, const float *up, float alpha, float limit, float *y, int64_t n))         \
+    X(swiglu_clamped_grad, (const float *gate, const float *up, const float *dy, float alpha,      \
+                            float limit, float *dgate, float *dup, int64_t n))                     \
     X(softmax, (const float *x, float *y, int64_t n))                                              \
     X(softmax_grad, (const float *y, const float *dy, float *dx, int64_t n))                       \
     X(exp_sum, (const float *x, float *max, float *sum, int64_t n))                                \

@@ -126,6 +126,31 @@ static void row_swiglu_grad(const float *gate, const float *up, const float *dy,
     }
 }
 
+static void row_swiglu_clamped(const float *gate, const float *up, float alpha, float limit,
+                               float *y, int64_t n) {
+    const vec most = vec_set(limit), least = vec_set(-limit), one = vec_set(1.0f);
+    FOR_LANES(i, n) {
+        const vec g = vec_min(most, load(gate, i, n));
+        const vec u = vec_max(least, vec_min(most, load(up, i, n)));
+        const vec s = sigmoid_lanes(vec_mul(g, vec_set(alpha)));
+        store(y, i, n, vec_mul(vec_add(u, one), vec_mul(g, s)));
+    }
+}
+
+static void row_swiglu_clamped_grad(const float *gate, const float *up, const float *dy,
+                                    float alpha, float limit, float *dgate, float *dup, int64_t n) {
+    const vec most = vec_set(limit), least = vec_set(-limit), one = vec_set(1.0f);
+    const vec zero = vec_set(0.0f);
+    FOR_LANES(i, n) {
+        const vec a = load(gate, i, n), b = load(up, i, n), d = load(dy, i, n);
+        const vec g = vec_min(most, a), u = vec_max(least, vec_min(most, b));
+        const vec z = vec_mul(g, vec_set(alpha)), du = vec_mul(d, vec_mul(g, sigmoid_lanes(z)));
+        const vec dg = vec_mul(vec_mul(d, vec_add(u, one)), silu_slope(z));
+        store(dgate, i, n, vec_select(vec_less(most, a), zero, dg));
+        store(dup, i, n, vec_select(vec_less(most, vec_abs(b)), zero, du));
+    }
+}
+
 static void row_scale(const float *x, float factor, float *y, int64_t n) {
     FOR_LANES(i, n) store(y, i, n, vec_mul(load(x, i, n), vec_set(factor)));
 }

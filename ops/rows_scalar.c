@@ -102,6 +102,32 @@ static void row_swiglu_grad(const float *gate, const float *up, const float *dy,
     }
 }
 
+static float at_most(float x, float limit) {
+    return x > limit ? limit : x;
+}
+
+static float clamped(float x, float limit) {
+    return x < -limit ? -limit : at_most(x, limit);
+}
+
+static void row_swiglu_clamped(const float *gate, const float *up, float alpha, float limit,
+                               float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float g = at_most(gate[i], limit);
+        y[i] = (clamped(up[i], limit) + 1) * (g * sigmoid(alpha * g));
+    }
+}
+
+/* The derivative of g sigmoid(alpha g) is that of silu at alpha g. */
+static void row_swiglu_clamped_grad(const float *gate, const float *up, const float *dy,
+                                    float alpha, float limit, float *dgate, float *dup, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float g = at_most(gate[i], limit), u = clamped(up[i], limit), d = dy[i];
+        dgate[i] = gate[i] > limit ? 0 : d * (u + 1) * silu_slope(alpha * g);
+        dup[i] = up[i] > limit || up[i] < -limit ? 0 : d * (g * sigmoid(alpha * g));
+    }
+}
+
 /* A row that is all -infinity gives zeros; a NaN spreads to its whole row. */
 static void row_softmax(const float *x, float *y, int64_t n) {
     float max = -INFINITY, sum = 0, nan = 0;

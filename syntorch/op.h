@@ -38,6 +38,7 @@ typedef struct syn_operand {
 #define SYN_SAVE(input, what) ((uint64_t)(SYN_SAVE_##what) << (16 * (input)))
 #define SYN_SAVE_X0           1
 #define SYN_SAVE_X1           2
+#define SYN_SAVE_X2           4
 #define SYN_SAVE_X0X1         3
 #define SYN_SAVE_X0X2         5
 #define SYN_SAVE_X1X2         6

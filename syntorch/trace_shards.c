@@ -169,6 +169,8 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
         return i == 0 ? attention_output(in[0]) : in[0];
     case SYN_OP_ATTENTION_GRAD:
         return attention_output(in[i]);
+    case SYN_OP_SINKS_GRAD:
+        return in[3];
     case SYN_OP_ALL_GATHER:
         return sharded_otherwise(c, in, 0) ? in[0] : whole;
     case SYN_OP_ALL_REDUCE:

@@ -54,7 +54,11 @@ const syn__param_row *syn__weights_part_name(const syn_model_family *family, con
                                              char *out, size_t out_bytes) {
     const syn__param_row *row = syn__family_row(family, parameter);
     const char *at = row && row->file ? strstr(parameter, row->name) : NULL;
-    if (!at) snprintf(out, out_bytes, "%s", parameter);
+    if (at && row->stacked) {
+        const char *rest = at + strlen(row->name);
+        snprintf(out, out_bytes, "%.*s%s%s", (int)(at - parameter), parameter, row->file,
+                 strcmp(rest, ".bias") == 0 ? "_bias" : "");
+    } else if (!at) snprintf(out, out_bytes, "%s", parameter);
     else
         snprintf(out, out_bytes, "%.*s%s%s", (int)(at - parameter), parameter, row->file,
                  at + strlen(row->name));

@@ -62,6 +62,24 @@ const char *syn__weights_purpose(const char *parameter, bool others);
 bool syn__weights_is_float(const syn_safetensors_tensor *t);
 void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n);
 
+/* ---- stacks (weights_stack.c) ---- */
+
+/* A stack of a checkpoint: its numbers or, with scales, its blocks in MXFP4. */
+typedef struct syn__weights_stack {
+    const syn_safetensors_tensor *values, *scales;
+} syn__weights_stack;
+/* The specs of the tensors that have a parameter of shape `full`: as floats (without a meaningful
+   dtype), and in MXFP4. */
+syn_spec syn__weights_stack_spec(const syn__param_row *row, const syn_spec *full);
+syn_spec syn__weights_mxfp4_spec(const syn__param_row *row, const syn_spec *full, bool scales);
+/* Fills `data`, a shard of the parameter with elements of dtype `to`, from a stack. */
+void syn__weights_unstack(const syn_weights *weights, const syn__weights_stack *stack,
+                          const syn__param_row *row, const syn_spec *full, syn_shard shard,
+                          syn_dtype to, char *data);
+/* Copies a whole parameter to its places in a stack of its dtype. */
+void syn__weights_stack_up(const syn__param_row *row, const syn_spec *full, const void *data,
+                           void *stack);
+
 /* Formats a shape: "[2, 3]". */
 #define SYN__SHAPE_BYTES 200
 const char *syn__shape_text(const int64_t *dims, int rank, char buf[SYN__SHAPE_BYTES]);

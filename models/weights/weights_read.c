@@ -195,10 +195,11 @@ static syn_status note(syn_weights_reader *r, problem_kind kind, const char *nam
     return SYN_OK;
 }
 
-/* Compares a parameter with its tensor. Sets *fits to whether they match; if not, records the
-   mismatch. */
-static syn_status compare(syn_weights_reader *r, const char *name, const syn__weights_entry *entry,
-                          const syn_spec *want, bool *fits, syn_error *err) {
+/* Compares a parameter with its tensor, which must have floats or, if `packed`, bytes. Sets *fits
+   to whether they match; if not, records the mismatch. */
+static syn_status compare_as(syn_weights_reader *r, const char *name,
+                             const syn__weights_entry *entry, const syn_spec *want, bool packed,
+                             bool *fits, syn_error *err) {
     char ours[SHAPE_BYTES], theirs[SHAPE_BYTES], what[2 * SHAPE_BYTES + 64];
     *fits = false;
     (void)syn__shape_text(want->dims, want->rank, ours);
@@ -213,13 +214,18 @@ static syn_status compare(syn_weights_reader *r, const char *name, const syn__we
                  syn__shape_text(t->dims, t->rank, theirs), ours);
         return note(r, SHAPE, t->name, what, err);
     }
-    if (source_of(t) == FROM_NOTHING) {
-        snprintf(what, sizeof what,
-                 "the file has %s, which is not a supported floating-point dtype", t->dtype_name);
+    if (packed ? strcmp(t->dtype_name, "U8") != 0 : source_of(t) == FROM_NOTHING) {
+        snprintf(what, sizeof what, "the file has %s, which is not %s", t->dtype_name,
+                 packed ? "U8" : "a supported floating-point dtype");
         return note(r, TYPE, t->name, what, err);
     }
     *fits = true;
     return SYN_OK;
+}
+
+static syn_status compare(syn_weights_reader *r, const char *name, const syn__weights_entry *entry,
+                          const syn_spec *want, bool *fits, syn_error *err) {
+    return compare_as(r, name, entry, want, false, fits, err);
 }
 
 /* Reads the matrices of the rank's experts, one after another. Each of them may be sharded. */
@@ -248,6 +254,47 @@ static syn_status read_experts(syn_weights_reader *r, const char *name, const sy
     return SYN_OK;
 }
 
+/* Marks the tensor `name` as used and compares it with `want`. Returns it if they match, otherwise
+   sets *fits to false. */
+static syn_status take(syn_weights_reader *r, const char *name, const syn_spec *want, bool packed,
+                       const syn_safetensors_tensor **out, bool *fits, syn_error *err) {
+    const syn__weights_entry *entry = syn__weights_entry_of(r->weights, name);
+    bool own;
+    if (entry) r->taken[entry - r->weights->entries] = true;
+    SYN_TRY(compare_as(r, name, entry, want, packed, &own, err));
+    if (own) *out = entry->tensor;
+    else *fits = false;
+    return SYN_OK;
+}
+
+/* Reads a parameter from a stack. `file`: its name in a checkpoint with floats. */
+static syn_status read_stack(syn_weights_reader *r, const syn__param_row *row, const char *file,
+                             const syn_spec *full, syn_shard shard, const syn_spec *local,
+                             char *data, syn_error *err) {
+    char blocks[SYN_MAX_NAME + 32], scales[SYN_MAX_NAME + 32];
+    syn__weights_stack stack = {NULL, NULL};
+    bool fits = true;
+    snprintf(blocks, sizeof blocks, "%s_blocks", file);
+    snprintf(scales, sizeof scales, "%s_scales", file);
+    if (!syn__weights_entry_of(r->weights, blocks)) {
+        const syn_spec want = syn__weights_stack_spec(row, full);
+        SYN_TRY(take(r, file, &want, false, &stack.values, &fits, err));
+    } else {
+        const syn_spec want = syn__weights_mxfp4_spec(row, full, false),
+                       of_scales = syn__weights_mxfp4_spec(row, full, true);
+        SYN_TRY(take(r, blocks, &want, true, &stack.values, &fits, err));
+        SYN_TRY(take(r, scales, &of_scales, true, &stack.scales, &fits, err));
+    }
+    if (!data) return SYN_OK;
+    if (!fits) {
+        memset(data, 0, (size_t)syn_spec_bytes(local));
+        return SYN_OK;
+    }
+    syn__weights_unstack(r->weights, &stack, row, full, shard, (syn_dtype)local->dtype, data);
+    advance(r, (size_t)stack.values->bytes / (size_t)row->stacked);
+    return SYN_OK;
+}
+
 /* The number of the row of tensor `entry` with which a parameter begins that is a part of it. Sets
    want->dims[0] to the number of rows that the tensor needs. */
 static int64_t find_part(syn_weights_reader *r, const syn__param_row *part,
@@ -273,6 +320,7 @@ static syn_status read_parameter(void *user, const char *name, const syn_spec *f
     syn_spec want = *full;
     int64_t first = 0;
     bool fits;
+    if (part && part->stacked) return read_stack(r, part, file, full, shard, local, data, err);
     if (part && entry) first = find_part(r, part, entry, &want);
     if (valid_rows >= 0 && valid_rows < want.dims[0]) want.dims[0] = valid_rows;
     if (entry) r->taken[entry - r->weights->entries] = true;

@@ -60,6 +60,7 @@ typedef struct saver {
     size_t in_full;   /* number of the parameter in `full`, plus 1; 0: none */
     char *names;      /* storage for the names of entries */
     void *full;       /* buffer for the largest parameter */
+    void *stack;      /* buffer for the largest stack */
 } saver;
 
 static int32_t rank_of(const saver *s) {
@@ -224,7 +225,14 @@ static size_t next_part(const saver *s, size_t i) {
 /* The spec in the file: without vocabulary padding, of one expert, and of all parts. */
 static syn_spec file_spec(const saver *s, const param *p) {
     const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
+    char file[NAME_BYTES];
+    const syn__param_row *part = part_of(s, p, file);
     syn_spec spec = p->full;
+    if (part && part->stacked) {
+        spec = syn__weights_stack_spec(part, &p->full);
+        if (t) spec.dtype = t->dtype;
+        return spec;
+    }
     for (size_t k = next_part(s, (size_t)(p - s->params)); k != SIZE_MAX; k = next_part(s, k))
         spec.dims[0] += s->params[k].full.dims[0];
     if (syn__weights_of_experts(p->name))
@@ -232,6 +240,12 @@ static syn_spec file_spec(const saver *s, const param *p) {
     if (p->valid_rows >= 0 && p->valid_rows < spec.dims[0]) spec.dims[0] = p->valid_rows;
     if (t) spec.dtype = t->dtype;
     return spec;
+}
+
+static bool is_stacked(const saver *s, size_t i) {
+    char file[NAME_BYTES];
+    const syn__param_row *part = part_of(s, &s->params[i], file);
+    return part && part->stacked;
 }
 
 static syn_status check(const saver *s, syn_error *err) {
@@ -243,9 +257,11 @@ static syn_status check(const saver *s, syn_error *err) {
 /* Allocates the buffers for this rank's largest shard and piece and, on rank 0, for the largest
    parameter. */
 static syn_status make_buffers(saver *s, syn_error *err) {
-    uint64_t full_bytes = 1, shard_bytes = 1, shard_elems = 1;
+    uint64_t full_bytes = 1, stack_bytes = 1, shard_bytes = 1, shard_elems = 1;
     for (size_t i = 0; i < s->n_params; i++) {
-        const syn_spec part = shard_spec(&s->params[i]);
+        const syn_spec part = shard_spec(&s->params[i]), in_file = file_spec(s, &s->params[i]);
+        if (is_stacked(s, i) && syn_spec_bytes(&in_file) > stack_bytes)
+            stack_bytes = syn_spec_bytes(&in_file);
         if (syn_spec_bytes(&s->params[i].full) > full_bytes)
             full_bytes = syn_spec_bytes(&s->params[i].full);
         if (syn_spec_bytes(&part) > shard_bytes) shard_bytes = syn_spec_bytes(&part);
@@ -258,8 +274,12 @@ static syn_status make_buffers(saver *s, syn_error *err) {
     }
     s->shard = syn_malloc((size_t)shard_bytes);
     if (s->options->pieces) s->wide = syn_malloc((size_t)shard_elems * sizeof *s->wide);
-    if (rank_of(s) == 0) s->full = syn_malloc((size_t)full_bytes);
-    if (!s->shard || (s->options->pieces && !s->wide) || (rank_of(s) == 0 && !s->full))
+    if (rank_of(s) == 0) {
+        s->full = syn_malloc((size_t)full_bytes);
+        s->stack = syn_malloc((size_t)stack_bytes);
+    }
+    if (!s->shard || (s->options->pieces && !s->wide) ||
+        (rank_of(s) == 0 && (!s->full || !s->stack)))
         return SYN_FAIL_NOMEM(err, full_bytes, "a parameter to be saved");
     return SYN_OK;
 }
@@ -460,12 +480,25 @@ static syn_status write_parts(saver *s, syn_safetensors_writer *writer, size_t i
     return SYN_OK;
 }
 
+/* Writes a stack, of which parameter i is the first matrix. `bytes`: its size. */
+static syn_status write_stack(saver *s, syn_safetensors_writer *writer, size_t i, size_t bytes,
+                              syn_error *err) {
+    char file[NAME_BYTES];
+    for (; i != SIZE_MAX; i = next_part(s, i)) {
+        const param *p = &s->params[i];
+        SYN_TRY(assemble(s, i, err));
+        syn__weights_stack_up(part_of(s, p, file), &p->full, s->full, s->stack);
+    }
+    return syn_safetensors_write_data(writer, s->stack, bytes, err);
+}
+
 static syn_status write_entry(saver *s, syn_safetensors_writer *writer, size_t place,
                               syn_error *err) {
     const size_t i = s->order[place];
     const syn_safetensors_tensor *t = tensor_as_in(s, s->params[i].name);
     const size_t bytes = (size_t)syn_spec_bytes(&s->entries[place].spec);
     if (t) return write_as_in(s, writer, t, err);
+    if (is_stacked(s, i)) return write_stack(s, writer, i, bytes, err);
     if (next_part(s, i) != SIZE_MAX) return write_parts(s, writer, i, err);
     if (s->in_full != i + 1) SYN_TRY(assemble(s, i, err)); /* once for all experts */
     s->in_full = i + 1;
@@ -576,6 +609,7 @@ syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_weights_save
     syn_free(s.entries);
     syn_free(s.names);
     syn_free(s.full);
+    syn_free(s.stack);
     syn_free(s.wide);
     syn_free(s.shard);
     /* Errors of the context, such as a failed read of a tensor. */

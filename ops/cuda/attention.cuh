@@ -31,6 +31,8 @@ struct syn_attention {
     float scale;
     const float *mask; /* (B, S), or NULL */
     int64_t mask_row;
+    const void *sinks; /* (heads), in the dtype of q, or NULL */
+    int64_t sinks_stride;
     /* Dropout. row: dropout row of query 0 of head 0. column: dropout column of key 0. keep is 1
        without dropout. */
     uint64_t seed;
@@ -201,7 +203,7 @@ static inline syn_head_rows syn_token_rows_of(const syn_operand *o) {
     return {o->data, o->strides[0], o->strides[2], o->strides[1]};
 }
 
-/* first: number of the first optional input, the mask or the samples' keys. */
+/* first: number of the first optional input: the sinks, the mask or the samples' keys. */
 syn_attention syn__attention_of(const syn_call *c, int first);
 /* Whether rows of the operand can be loaded 16 bytes at a time. */
 bool syn__head_packs(const syn_operand *o);

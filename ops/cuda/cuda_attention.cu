@@ -156,8 +156,14 @@ static __global__ void __launch_bounds__(Tile::THREADS)
         float sums[R][Tile::A] = {}, max[R], sum[R] = {};
 #pragma unroll
         for (int r = 0; r < R; r++) {
+            const query_place o = place_of(a, cut, task.unit, task.first + Tile::row(r));
             max[r] = -INFINITY;
-            at[r] = (int)(place_of(a, cut, task.unit, task.first + Tile::row(r)).t - task.t0);
+            at[r] = (int)(o.t - task.t0);
+            if (!a.sinks || task.part > 0 || Tile::row(r) >= task.n) continue;
+            /* the sink counts once, in the first part and in the lane with column 0 */
+            max[r] = SYN_LOG2_E *
+                     syn_to_float(static_cast<const T *>(a.sinks)[o.head * a.sinks_stride]);
+            sum[r] = Tile::column(0) == 0 ? 1 : 0;
         }
         const auto fetch_own = [&](int d) {
             syn_fetch_rows<Tile, Tile::OWN>(

@@ -25,6 +25,10 @@ syn_attention syn__attention_of(const syn_call *c, int first) {
     a.window = c->n_attr > last ? c->attr[last].i : 0;
     if (a.window > 2 * far) a.window = 2 * far;
     int at = first;
+    if (c->n_in > at && c->in[at].spec.rank == 1 && c->in[at].spec.dtype != SYN_I32) {
+        a.sinks = c->in[at].data;
+        a.sinks_stride = c->in[at++].strides[0];
+    }
     if (c->n_in > at && c->in[at].spec.rank == 2) {
         a.mask = static_cast<const float *>(c->in[at].data);
         a.mask_row = c->in[at++].strides[0];

@@ -304,6 +304,40 @@ static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::block
     }
 }
 
+/* Computes the gradient of the sinks; each block processes one head, each warp one query at a time.
+   sum_batch, sum_head: strides of the log-sum-exp. */
+enum { SINK_WARPS = 8 };
+template <typename T>
+static __global__ void sinks_kernel(const syn_head_rows out, const syn_head_rows dout,
+                                    const float *log_sums, int64_t sum_batch, int64_t sum_head,
+                                    const T *sinks, int64_t sinks_stride, T *dsinks,
+                                    int64_t batches, int64_t queries, int64_t heads, int depth) {
+    __shared__ double sums[SINK_WARPS];
+    const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
+    for (int64_t h = blockIdx.x; h < heads; h += gridDim.x) {
+        const float sink = syn_to_float(sinks[h * sinks_stride]);
+        double sum = 0;
+        for (int64_t i = warp; i < batches * queries; i += SINK_WARPS) {
+            const int64_t b = i / queries, t = i % queries;
+            const T *x = syn_rows_at<T>(out, b, h) + t * out.row;
+            const T *y = syn_rows_at<T>(dout, b, h) + t * dout.row;
+            float product = 0;
+            for (int d = lane; d < depth; d += SYN_WARP)
+                product += syn_to_float(x[d]) * syn_to_float(y[d]);
+            product = syn_warp_sum(product);
+            const float log_sum = log_sums[b * sum_batch + h * sum_head + t];
+            sum -= product * syn_exp2((sink - log_sum) * SYN_LOG2_E);
+        }
+        if (lane == 0) sums[warp] = sum;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            for (int w = 1; w < SINK_WARPS; w++) sum += sums[w];
+            dsinks[h] = syn_from_float<T>((float)sum);
+        }
+        __syncthreads();
+    }
+}
+
 /* ---- on the host ---- */
 
 struct grad_call {
@@ -401,5 +435,19 @@ static syn_status attention_grad_cuda(syn_call *c) {
     return syn__launched(c);
 }
 
+static syn_status sinks_grad_cuda(syn_call *c) {
+    const syn_operand *out = &c->in[0], *sums = &c->in[1], *sinks = &c->in[3];
+    const int64_t *n = out->spec.dims;
+    SYN_WITH_FLOAT(out->spec.dtype, T,
+                   SYN_LAUNCH(sinks_kernel<T>, syn_blocks(n[2], 1, 1), SINK_WARPS * SYN_WARP, 0,
+                              syn__cuda_of(c)->stream, syn_token_rows_of(out),
+                              syn_token_rows_of(&c->in[2]), static_cast<const float *>(sums->data),
+                              sums->strides[0], sums->strides[1],
+                              static_cast<const T *>(sinks->data), sinks->strides[0],
+                              static_cast<T *>(c->out[0].data), n[0], n[1], n[2], (int)n[3]));
+    return syn__launched(c);
+}
+
 const syn__cuda_row syn__cuda_attention_grad[] = {{SYN_OP_ATTENTION_GRAD, attention_grad_cuda},
+                                                  {SYN_OP_SINKS_GRAD, sinks_grad_cuda},
                                                   {SYN_OP_NONE, NULL}};

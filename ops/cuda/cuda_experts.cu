@@ -884,6 +884,33 @@ static syn_status grouped_product_add_cuda(syn_call *c) {
     return multiply_rows(c, 1, true);
 }
 
+/* Sums each expert's rows in order; a thread has a column of an expert. */
+template <typename T>
+static __global__ void grouped_sum_kernel(const T *x, T *out, const plan p, int64_t step,
+                                          int64_t width) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < p.experts * width;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t e = i / width, column = i - e * width;
+        float sum = 0;
+        for (int64_t r = p.rows[e]; r < p.rows[e + 1]; r++)
+            sum += syn_to_float(x[r * step + column]);
+        out[i] = syn_from_float<T>(sum);
+    }
+}
+
+static syn_status grouped_sum_cuda(syn_call *c) {
+    const syn_operand *x = &c->in[0];
+    const int64_t width = x->spec.dims[1];
+    plan p;
+    SYN_TRY(make_plan(c, &c->in[1], x->spec.dims[0], &p));
+    SYN_WITH_FLOAT(x->spec.dtype, T,
+                   SYN_LAUNCH(grouped_sum_kernel<T>,
+                              syn_blocks(p.experts * width, SYN_EACH_THREADS, 1), SYN_EACH_THREADS,
+                              0, syn__cuda_of(c)->stream, static_cast<const T *>(x->data),
+                              static_cast<T *>(c->out[0].data), p, x->strides[0], width));
+    return syn__launched(c);
+}
+
 const syn__cuda_row syn__cuda_experts[] = {{SYN_OP_ROUTE, route_cuda},
                                            {SYN_OP_ROUTE_GRAD, route_grad_cuda},
                                            {SYN_OP_ROUTER_LOSS_ADD, router_loss_add_cuda},
@@ -898,4 +925,5 @@ const syn__cuda_row syn__cuda_experts[] = {{SYN_OP_ROUTE, route_cuda},
                                            {SYN_OP_GROUPED_LINEAR, grouped_linear_cuda},
                                            {SYN_OP_GROUPED_PRODUCT, grouped_product_cuda},
                                            {SYN_OP_GROUPED_PRODUCT_ADD, grouped_product_add_cuda},
+                                           {SYN_OP_GROUPED_SUM, grouped_sum_cuda},
                                            {SYN_OP_NONE, NULL}};

@@ -73,6 +73,23 @@ struct swiglu_grad { /* gate, up, dy -> dgate, dup */
         out[1] = in[2] * (in[0] * sigmoid(in[0]));
     }
 };
+struct swiglu_clamped { /* gate, up */
+    float alpha, limit;
+    __device__ void operator()(const float *in, float *y, int64_t) const {
+        const float g = keep_nan(in[0], fminf(in[0], limit));
+        const float u = keep_nan(in[1], fminf(fmaxf(in[1], -limit), limit));
+        *y = (u + 1.0f) * (g * sigmoid(alpha * g));
+    }
+};
+struct swiglu_clamped_grad { /* gate, up, dy -> dgate, dup */
+    float alpha, limit;
+    __device__ void operator()(const float *in, float *out, int64_t) const {
+        const float g = keep_nan(in[0], fminf(in[0], limit)), z = alpha * g;
+        const float u = keep_nan(in[1], fminf(fmaxf(in[1], -limit), limit));
+        out[0] = in[0] > limit ? 0 : in[2] * (u + 1.0f) * keep_nan(z, silu_slope(z));
+        out[1] = fabsf(in[1]) > limit ? 0 : in[2] * (g * sigmoid(z));
+    }
+};
 struct scale {
     float factor;
     __device__ void operator()(const float *x, float *y, int64_t) const { *y = *x * factor; }
@@ -97,10 +114,14 @@ static syn_status silu_grad_cuda(syn_call *c) {
     return syn_each<1, 2>(c, silu_grad());
 }
 static syn_status swiglu_cuda(syn_call *c) {
-    return syn_each<1, 2>(c, swiglu());
+    if (c->n_attr == 0) return syn_each<1, 2>(c, swiglu());
+    const swiglu_clamped f = {(float)c->attr[0].f, (float)c->attr[1].f};
+    return syn_each<1, 2>(c, f);
 }
 static syn_status swiglu_grad_cuda(syn_call *c) {
-    return syn_each<2, 3>(c, swiglu_grad());
+    if (c->n_attr == 0) return syn_each<2, 3>(c, swiglu_grad());
+    const swiglu_clamped_grad f = {(float)c->attr[0].f, (float)c->attr[1].f};
+    return syn_each<2, 3>(c, f);
 }
 static syn_status scale_cuda(syn_call *c) {
     const scale f = {(float)c->attr[0].f};

@@ -164,6 +164,12 @@ static syn_tensor swiglu(inputs *in) {
     return syn_swiglu(in->ctx, gate, some(in, 2, dims));
 }
 
+static syn_tensor swiglu_clamped(inputs *in) {
+    const int64_t dims[2] = {number(in, 1, 4), number(in, 1, 6)};
+    const syn_tensor gate = some(in, 2, dims);
+    return syn_swiglu_clamped(in->ctx, gate, some(in, 2, dims), 1.7, 0.8);
+}
+
 /* Two random tensors that broadcast with each other. */
 static void pair(inputs *in, syn_tensor out[2]) {
     const int64_t dims[3] = {number(in, 1, 4), number(in, 1, 3), number(in, 1, 6)};
@@ -265,6 +271,7 @@ static syn_tensor attention(inputs *in) {
         .dropout = {.p = number(in, 0, 1) ? 0.4 : 0, .seed = 3, .row = 11, .column = 2}};
     if (how.causal && number(in, 0, 1)) how.window = number(in, 1, s + 1);
     if (number(in, 0, 1)) how.keys = some_ids(in, b, 0, 1000, 0);
+    if (number(in, 0, 1)) how.sinks = SOME(in, h);
     return syn_attention_train(in->ctx, q, k, v, &how);
 }
 
@@ -417,8 +424,9 @@ static syn_tensor grouped_linear(inputs *in) {
     for (int64_t i = 0; i < rows; i++) sizes[number(in, 0, experts - 1)]++;
     const syn_tensor x = SOME(in, rows, k);
     const syn_tensor w = t ? SOME(in, experts, n, k) : SOME(in, experts, k, n);
-    return syn_grouped_linear(in->ctx, x, w, syn_input(in->ctx, "sizes", &spec, sizes), SYN_NO_BIAS,
-                              t);
+    const syn_tensor bias =
+        number(in, 0, 1) ? syn_contiguous(in->ctx, SOME(in, experts, n)) : SYN_NO_BIAS;
+    return syn_grouped_linear(in->ctx, x, w, syn_input(in->ctx, "sizes", &spec, sizes), bias, t);
 }
 
 /* One matrix for two products, whose gradients are added. */
@@ -513,6 +521,7 @@ static const struct rule_case {
     {"silu", silu},
     {"swiglu", swiglu},
     {"tanh", tanh_},
+    {"swiglu_clamped", swiglu_clamped},
     {"add", add},
     {"mul", mul},
     {"shared", shared},

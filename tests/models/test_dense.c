@@ -1,5 +1,5 @@
-/* Tests the dense families with Llama's layers that models/llama.c does not have, and DistilBERT's
-   files: traces must be
+/* Tests the dense families with Llama's layers that models/llama.c does not have, gpt-oss, and
+   DistilBERT's files: traces must be
    the same on every device and communicator, sizes must match the published ones, and files are
    read with transformers' defaults, refused, and written as they were read.
    tests/programs/test_llama.py and tests/models/test_training.c test the models' results. */
@@ -39,6 +39,12 @@ static const struct {
                 "\"sliding_window\": 3"},
     {"smollm3", "\"layer_types\": [\"sliding_attention\", \"full_attention\", "
                 "\"sliding_attention\"], \"sliding_window\": 3"},
+    {"gpt_oss", "\"num_local_experts\": 4, \"sliding_window\": 3"},
+    {"gpt_oss",
+     "\"num_local_experts\": 3, \"num_experts_per_tok\": 2, \"attention_bias\": false, "
+     "\"head_dim\": 6, \"swiglu_alpha\": 1, \"swiglu_limit\": 2, \"rope_scaling\": null, "
+     "\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"], "
+     "\"quantization_config\": {\"a\": {\"b\": [1]}, \"quant_method\": \"mxfp4\"}"},
     {"phi3", "\"head_dim\": 12, \"partial_rotary_factor\": 0.5, \"resid_pdrop\": 0.5"},
 };
 
@@ -126,6 +132,7 @@ static void absent_keys_have_the_defaults_of_transformers(void) {
         {"smollm3", 4, 2, 32768, 0, 128001, 128000, 128004, 2e6, 1e-6, 0.02, true},
         {"gemma2", 4, 256, 8192, 4096, 1, 2, 0, 1e4, 1e-6, 0.02, true},
         {"gemma3_text", 4, 256, 131072, 4096, 1, 2, 0, 1e6, 1e-6, 0.02, true},
+        {"gpt_oss", 8, 64, 131072, 128, 0, -1, 0, 150000, 1e-5, 0.02, false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         syn_model_config c;
@@ -171,6 +178,13 @@ static void refuses_what_it_does_not_know(void) {
          "\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"dynamic\", "
          "\"factor\": 2}}",
          "cannot have \"dynamic\" scaling"},
+        {"gpt_oss", "\"quantization_config\": {\"quant_method\": \"fp8\"}",
+         "\"quantization_config\" must have the \"quant_method\" \"mxfp4\", or be null"},
+        {"gpt_oss", "\"quantization_config\": {\"bits\": 4}", "must have the \"quant_method\""},
+        {"gpt_oss", "\"quantization_config\": true", "must have the \"quant_method\""},
+        {"gpt_oss", "\"swiglu_limit\": 0", "\"swiglu_limit\" must be"},
+        {"gpt_oss", "\"sliding_window\": null", "layers with \"sliding_attention\" need a"},
+        {"gpt_oss", "\"hidden_act\": \"gelu\"", "\"hidden_act\" must be \"silu\""},
         {"granite", "\"logits_scaling\": 0", "\"logits_scaling\" must be"},
         {"granite", "\"logit_scale\": 2", "unknown key \"logit_scale\""},
         {"smollm3", "\"no_rope_layers\": [0, 1]", "\"no_rope_layers\" has 2 entries for 3 layers"},
@@ -209,7 +223,8 @@ static void files_are_written_as_they_were_read(void) {
     }
 }
 
-/* transformers rejects an integer as cap, and would use its own padding id if the file had none. */
+/* transformers rejects an integer as cap or limit, and would use its own padding id if the file had
+ * none. */
 static void files_suit_transformers(void) {
     syn_model_config c;
     syn_error err = {0};
@@ -222,6 +237,11 @@ static void files_suit_transformers(void) {
     CHECK_HAS(file_text(path), "\"attn_logit_softcapping\": 0.5");
     CHECK_HAS(file_text(path), "\"pad_token_id\": null");
     CHECK_HAS(file_text(path), "\"layer_types\": [\"sliding_attention\", \"full_attention\", ");
+    read_file(&c, "gpt_oss", SHAPE, "\"swiglu_limit\": 7, \"router_aux_loss_coef\": 0");
+    CHECK_OK(syn_model_config_save(&c, 0, path, &err), err);
+    CHECK_HAS(file_text(path), "\"swiglu_limit\": 7.0");
+    CHECK_HAS(file_text(path), "\"swiglu_alpha\": 1.702");
+    CHECK_HAS(file_text(path), "\"router_aux_loss_coef\": 0.0");
 }
 
 static void distilbert(void) {

@@ -21,7 +21,8 @@ static void test_parameters(void) {
                   {"qwen2-57b-a14b", 57408658944},   {"qwen3-30b-a3b", 30532122624},
                   {"qwen3-235b-a22b", 235093634560}, {"deepseek-v2-lite", 15706484224},
                   {"deepseek-v2", 235741434880},     {"deepseek-v3", 671026404352},
-                  {"kimi-k2", 1026408209408}};
+                  {"kimi-k2", 1026408209408},        {"gpt-oss-20b", 20914757184},
+                  {"gpt-oss-120b", 116829156672}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         syn_model_config c;
         syn_error err = {0};

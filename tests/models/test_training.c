@@ -412,6 +412,7 @@ static const checkpoint llamas[] = {
     {"tiny_qwen3_moe", &syn_qwen3_moe_family, SYN_F32, "model.", false, 0},
     {"tiny_deepseek_v2", &syn_deepseek_v2_family, SYN_F32, "model.", false, 0},
     {"tiny_deepseek_v3", &syn_deepseek_v3_family, SYN_F32, "model.", false, 0},
+    {"tiny_gpt_oss", &syn_gpt_oss_family, SYN_F32, "model.", false, 0},
     {"tiny_distilbert", &syn_distilbert_family, SYN_F32, "distilbert.", false, 0},
     {"tiny_starcoder2", &syn_starcoder2_family, SYN_F32, "model.", false, 0},
     {"tiny_phi3", &syn_phi3_family, SYN_F32, "model.", false, 0},
@@ -546,6 +547,7 @@ static void test_experts(void) {
     check_some_shapes("tiny_qwen3_moe", "training_qwen3_moe.safetensors", 2);
     check_some_shapes("tiny_deepseek_v2", "training_deepseek_v2.safetensors", 2);
     check_some_shapes("tiny_deepseek_v3", "training_deepseek_v3.safetensors", 2);
+    check_some_shapes("tiny_gpt_oss", "training_gpt_oss.safetensors", 2);
 }
 
 static void test_masks(void) {

@@ -15,7 +15,7 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
     static double w[MOST];
     const int64_t visible = syn__visible_end(a, query);
     const int64_t first = syn__first_visible_key(a, query);
-    double max = -(double)INFINITY, sum = 0, far = 0;
+    double max = a->has_sink ? (double)a->sink : -(double)INFINITY, sum = 0, far = 0;
     for (int64_t s = first; s < visible; s++) {
         double dot = 0, size = 0;
         for (int64_t d = 0; d < a->depth; d++) {
@@ -30,6 +30,7 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
     }
     for (int64_t s = first; s < visible; s++)
         sum += w[s] = max == -(double)INFINITY ? 0 : exp(w[s] - max);
+    if (a->has_sink) sum += exp((double)a->sink - max);
     for (int64_t d = 0; d < a->value_depth; d++) {
         out[d] = 0;
         for (int64_t s = first; s < visible; s++)
@@ -104,6 +105,8 @@ static void test_kernels(void) {
                     mask[s] = ref_int(1, 10) <= hidden ? -INFINITY : (float)ref_real(-3, 0);
                 a.mask = mask;
             }
+            a.has_sink = ref_int(0, 1);
+            a.sink = (float)ref_real(-4, 4);
             CHECK(check(k, &a, &g[4], end, syn_simd_name(level)));
         }
     for (int i = 0; i < 5; i++) guarded_free(&g[i]);

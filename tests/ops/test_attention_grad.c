@@ -40,7 +40,7 @@ static double kept(const syn_attention_tile *a, int64_t query, int64_t key) {
 /* Computes the weights `w` of a query, and its rows of want.out, want.log_sum and want.far. */
 static void exact_forward(const syn_attention_tile *a, int64_t query, double *w) {
     const int64_t visible = syn__visible_end(a, query), first = syn__first_visible_key(a, query);
-    double max = -(double)INFINITY, sum = 0;
+    double max = a->has_sink ? (double)a->sink : -(double)INFINITY, sum = 0;
     want.far[query] = 0;
     for (int64_t s = first; s < visible; s++) {
         double size;
@@ -52,6 +52,7 @@ static void exact_forward(const syn_attention_tile *a, int64_t query, double *w)
         want.far[query] = fmax(want.far[query], size * (double)a->scale);
     }
     for (int64_t s = first; s < visible; s++) sum += exp(w[s] - max);
+    if (a->has_sink) sum += exp((double)a->sink - max);
     want.log_sum[query] = max == -(double)INFINITY ? max : max + log(sum);
     for (int64_t s = first; s < visible; s++)
         w[s] = max == -(double)INFINITY ? 0 : exp(w[s] - max) / sum;
@@ -130,6 +131,8 @@ static void describe(syn_attention_grad_tile *g, const guarded m[PLACES], syn_dr
             mask[s] = ref_int(1, 10) <= hidden ? -INFINITY : (float)ref_real(-3, 0);
         a->mask = mask;
     }
+    a->has_sink = ref_int(0, 1);
+    a->sink = (float)ref_real(-4, 4);
     if (ref_int(0, 1)) {
         for (int64_t i = 0; i < a->queries; i++) drop[i] = syn__dropout_row(0.3, 5, 7, 1000 + i);
         a->drop = drop;
@@ -236,8 +239,9 @@ static const float *floats_of(const ref *r, float *to) {
     return to;
 }
 
-/* Computes the expected results r in double: y, log-sum-exp, dq, dk and dv. */
-static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5]) {
+/* Computes the expected results r in double: y, log-sum-exp, dq, dk, dv and dsinks. x: q, k, v, dy
+   and sinks, which are used if `sunk`. */
+static void exact_op(const ref x[5], const syn_attention_options *how, bool sunk, ref r[6]) {
     static float q[REF_MAX], k[REF_MAX], v[REF_MAX], dy[REF_MAX];
     static double w[KEYS];
     const int64_t *n = x[0].spec.dims, *m = x[1].spec.dims, depth = n[3],
@@ -250,6 +254,8 @@ static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5])
     r[2].spec = ref_spec(SYN_F32, 4, dq);
     r[3].spec = ref_spec(SYN_F32, 4, dk);
     r[4].spec = ref_spec(SYN_F32, 4, dv);
+    r[5].spec = x[4].spec;
+    memset(r[5].v, 0, (size_t)n[1] * sizeof *r[5].v);
     for (int64_t head = 0; head < n[0] * n[1]; head++) {
         const int64_t b = head / n[1], h = head % n[1], group = n[1] / m[1];
         const int64_t shared = b * m[1] + h / group;
@@ -266,7 +272,9 @@ static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5])
                                                   .visible = how->causal ? how->offset + 1 : m[2],
                                                   .step = how->causal,
                                                   .window = how->window,
-                                                  .scale = (float)how->scale},
+                                                  .scale = (float)how->scale,
+                                                  .has_sink = sunk,
+                                                  .sink = (float)x[4].v[h]},
                                            .dout = dy + b * n[2] * values_row + h * values,
                                            .dout_stride = values_row};
         if (h % group == 0) memset(want.dk, 0, sizeof want.dk), memset(want.dv, 0, sizeof want.dv);
@@ -274,8 +282,11 @@ static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5])
             exact_forward(&g.of, i, w);
             exact_backward(&g, i, w);
             r[1].v[head * n[2] + i] = want.log_sum[i];
-            for (int64_t d = 0; d < values; d++)
+            for (int64_t d = 0; d < values; d++) {
                 r[0].v[(b * n[2] + i) * values_row + h * values + d] = want.out[i][d];
+                r[5].v[h] -= exp(x[4].v[h] - want.log_sum[i]) * want.out[i][d] *
+                             (double)g.dout[i * values_row + d];
+            }
             for (int64_t d = 0; d < depth; d++)
                 r[2].v[(b * n[2] + i) * row + h * depth + d] = want.dq[i][d];
         }
@@ -288,7 +299,7 @@ static void exact_op(const ref x[4], const syn_attention_options *how, ref r[5])
 }
 
 static void test_layouts(void) {
-    static ref x[4], r[5];
+    static ref x[5], r[6];
     for (int round = 0; round < ref_rounds(200); round++) {
         ref_seed((uint64_t)round);
         const int64_t b = ref_int(1, 3), g = ref_int(1, 2), h = g * ref_int(1, 3),
@@ -309,18 +320,27 @@ static void test_layouts(void) {
                               : i == 2 ? of_v
                                        : of_y),
                      -2, 2);
-        exact_op(x, &how, r);
+        const bool sunk = ref_int(0, 1);
+        ref_fill(&x[4], (syn_spec){SYN_F32, 1, {h}}, -2, 2);
+        exact_op(x, &how, sunk, r);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-        syn_tensor in[6], out[3];
+        syn_tensor in[6], out[3], dsinks;
         for (int i = 0; i < 3; i++) in[i] = syn__dense_last_dim(ctx, ref_wild(ctx, &x[i]));
+        const syn_tensor sinks = ref_wild(ctx, &x[4]), all[4] = {in[0], in[1], in[2], sinks};
         in[5] = syn__dense_last_dim(ctx, ref_wild(ctx, &x[3]));
         syn_attr attr[10] = {{.f = how.scale}, {.i = how.causal}, {.i = how.offset}};
         attr[8].i = how.window;
-        syn__call_op(ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, how.window ? 9 : 8, NULL, in + 3);
+        syn__call_op(ctx, SYN_OP_ATTENTION_TRAIN, all, sunk ? 4 : 3, attr, how.window ? 9 : 8, NULL,
+                     in + 3);
         attr[8].i = 7, attr[9].i = how.window;
         CHECK(ref_check(ctx, in[3], &r[0], 1e-5) && ref_check(ctx, in[4], &r[1], 1e-5));
         syn__call_op(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, how.window ? 10 : 8, NULL, out);
         for (int i = 0; i < 3; i++) CHECK(ref_check(ctx, out[i], &r[2 + i], 2e-5));
+        if (sunk) {
+            const syn_tensor of_sinks[4] = {in[3], in[4], in[5], sinks};
+            syn__call_op(ctx, SYN_OP_SINKS_GRAD, of_sinks, 4, NULL, 0, NULL, &dsinks);
+            CHECK(ref_check(ctx, dsinks, &r[5], 2e-5));
+        }
         syn_ctx_free(ctx);
     }
 }
@@ -329,12 +349,13 @@ typedef struct shape {
     int64_t batch, heads, shared, queries, keys, depth;
     bool causal, masked;
     double p;
+    bool sunk;
 } shape;
 
 enum { MOST = 120000 };
 
 typedef struct results {
-    float y[MOST], d[3][MOST];
+    float y[MOST], d[3][MOST], dsinks[MOST];
     uint64_t flops; /* flops of the gradient op */
 } results;
 
@@ -389,6 +410,10 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
     syn_heads_options how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
     how.dropout = (syn_dropout_options){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
     if (s->masked) how.mask = random_input(ctx, 2, of_m, true);
+    if (s->sunk) {
+        how.sinks = random_input(ctx, 1, &s->heads, false);
+        syn_require_grad(ctx, how.sinks);
+    }
     const syn_tensor y = syn_heads_attend(ctx, x[0], x[1], x[2], &how);
     const syn_tensor w = syn_reshape(ctx, random_input(ctx, 4, of_q, false), flat, 3);
     const syn_tensor loss = syn_sum_to(ctx, syn_mul(ctx, y, w), NULL, 0);
@@ -396,6 +421,7 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
     CHECK_MSG(syn_backward(ctx, loss) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
     for (int i = 0; i < 3; i++)
         if (wanted >> i & 1) read_all(ctx, syn_grad(ctx, leaf[i]), r->d[i]);
+    if (s->sunk) read_all(ctx, syn_grad(ctx, how.sinks), r->dsinks);
     r->flops = flops_of(ctx, SYN_OP_ATTENTION_GRAD);
     CHECK_INT(ref_count(ctx, SYN_OP_ATTENTION_GRAD), fused);
     /* The three copies that are saved for the leaves. */
@@ -404,9 +430,13 @@ static void run_op(const shape *s, int threads, bool fused, int wanted, results 
 }
 
 static const shape shapes[] = {
-    {2, 3, 3, 100, 100, 16, true, false, 0},   {1, 4, 2, 70, 130, 33, false, true, 0},
-    {3, 2, 1, 5, 90, 70, true, true, 0.2},     {1, 1, 1, 66, 1100, 20, false, false, 0.5},
-    {1, 2, 1, 300, 700, 64, true, false, 0.1}, {2, 6, 3, 64, 64, 64, false, false, 0},
+    {2, 3, 3, 100, 100, 16, true, false, 0, false},
+    {1, 4, 2, 70, 130, 33, false, true, 0, false},
+    {3, 2, 1, 5, 90, 70, true, true, 0.2, false},
+    {1, 1, 1, 66, 1100, 20, false, false, 0.5, false},
+    {1, 2, 1, 300, 700, 64, true, false, 0.1, false},
+    {2, 6, 3, 64, 64, 64, false, false, 0, false},
+    {2, 4, 2, 60, 110, 32, true, true, 0.2, true},
 };
 enum { SHAPES = (int)(sizeof shapes / sizeof *shapes) };
 
@@ -458,6 +488,7 @@ static void test_separate_ops(void) {
         compare("dq", one.d[0], several.d[0], q);
         compare("dk", one.d[1], several.d[1], k);
         compare("dv", one.d[2], several.d[2], k);
+        if (s->sunk) compare("dsinks", one.dsinks, several.dsinks, s->heads);
     }
 }
 

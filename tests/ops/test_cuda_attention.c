@@ -57,16 +57,21 @@ static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
         x.how.mask = syn_input(r->ctx, "mask", &shape, mask);
         free(mask);
     }
+    if (ref_int(0, 1))
+        x.how.sinks = both_dense(r->ctx, (syn_spec){(int32_t)x.dtype, 1, {h}}, -2, 2);
     r->tol = x.dtype == SYN_F32 ? 1e-5 : x.dtype == SYN_F16 ? 1e-3 : 8e-3;
     return x;
 }
 
 static void forward_of(both_run *r, heads x) {
     const syn_attention_options *how = &x.how;
-    r->out[0] = how->window ? syn_attention_window(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
-                                                   how->offset, how->window)
-                            : syn_attention(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
-                                            how->causal, how->offset);
+    r->out[0] = how->sinks.id && how->causal
+                    ? syn_attention_sinks(r->ctx, x.q, x.k, x.v, how->mask, how->sinks, how->scale,
+                                          how->offset, how->window)
+                : how->window ? syn_attention_window(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
+                                                     how->offset, how->window)
+                              : syn_attention(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
+                                              how->causal, how->offset);
     r->n = 1;
 }
 static void forward(both_run *r) {
@@ -90,6 +95,7 @@ static int train(both_run *r, heads *x, syn_tensor in[8], syn_attr attr[10]) {
             in[i] = syn_permute(
                 r->ctx, syn_contiguous(r->ctx, syn_permute(r->ctx, in[i], order, 4)), order, 4);
     }
+    if (x->how.sinks.id) in[n++] = x->how.sinks;
     if (x->how.mask.id) in[n++] = x->how.mask;
     const bool drop = ref_int(0, 1), keys = drop && ref_int(0, 1);
     if (keys) in[n++] = both_dense(r->ctx, (syn_spec){SYN_I32, 1, {b}}, -9, 9);
@@ -118,12 +124,17 @@ static void gradients(both_run *r) {
     all[3] = r->out[0];
     all[4] = r->out[1];
     all[5] = syn_contiguous(r->ctx, x.dout);
-    for (int i = 3; i < n; i++) all[i + 3] = in[i];
+    const int sinks = x.how.sinks.id != 0;
+    for (int i = 3 + sinks; i < n; i++) all[i + 3 - sinks] = in[i];
     attr[9].i = attr[8].i; /* the window's attribute follows that of the requested gradients */
     attr[8].i = ref_int(0, 1) ? 7 : ref_int(1, 7);
-    syn__call_op(r->ctx, SYN_OP_ATTENTION_GRAD, all, n + 3, attr, x.how.window ? 10 : 9, NULL,
-                 r->out);
+    syn__call_op(r->ctx, SYN_OP_ATTENTION_GRAD, all, n - sinks + 3, attr, x.how.window ? 10 : 9,
+                 NULL, r->out);
     r->n = 3;
+    if (sinks) {
+        const syn_tensor of_sinks[4] = {all[3], all[4], all[5], in[3]};
+        syn__call_op(r->ctx, SYN_OP_SINKS_GRAD, of_sinks, 4, NULL, 0, NULL, &r->out[r->n++]);
+    }
     r->tol *= x.dtype == SYN_F32 ? 1 + (double)x.t / 100 : 1 + sqrt((double)x.t) / 2;
 }
 

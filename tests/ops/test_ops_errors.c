@@ -181,11 +181,15 @@ static void grouped_bias(syn_ctx *c, syn_tensor bias) {
     syn_grouped_linear(c, F(4, 2), F(3, 2, 5), L(3), bias, false);
 }
 
-static void learned_bias(syn_ctx *c) {
-    const syn_tensor bias = F(3, 5);
-    syn_require_grad(c, bias);
-    const syn_tensor y = syn_grouped_linear(c, F(0, 2), F(3, 2, 5), L(3), bias, false);
-    syn_backward(c, syn_sum_to(c, y, NULL, 0));
+static void sink(syn_ctx *c, syn_tensor sinks) {
+    syn_attention_sinks(c, F(1, 2, 3, 4), F(1, 1, 5, 4), F(1, 1, 5, 4), SYN_NO_MASK, sinks, 1, 2,
+                        0);
+}
+
+static void sinks_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy, syn_tensor sinks) {
+    syn_tensor out;
+    syn__call_op(c, SYN_OP_SINKS_GRAD, (const syn_tensor[]){y, sums, dy, sinks}, 4, NULL, 0, NULL,
+                 &out);
 }
 
 /* Each line has a call and a part of the expected message. */
@@ -588,7 +592,21 @@ static void learned_bias(syn_ctx *c) {
     X(grouped_bias(c, F(2, 5)), "one bias per expert (E, N), dense, but is f32[2,5]")              \
     X(grouped_bias(c, F(3, 4)), "one bias per expert (E, N), dense, but is f32[3,4]")              \
     X(grouped_bias(c, syn_slice(c, F(3, 6), 1, 0, 5)), "one bias per expert (E, N), dense")        \
-    X(learned_bias(c), "grouped_linear: a bias has no gradient")                                   \
+    X(syn_grouped_sum(c, I(5, 4), L(2)),                                                           \
+      "grouped_sum in h.0: input 0 must be f32, f16 or bf16, but is i32[5,4]")                     \
+    X(syn_grouped_sum(c, F(5), L(2)), "input 0 must be rows (R, K), but is f32[5]")                \
+    X(syn_grouped_sum(c, F(5, 4), F(2)), "input 1 must be i64, but is f32[2]")                     \
+    X(syn_grouped_sum(c, F(5, 4), L(2, 1)), "input 1 must be the number of rows of each expert")   \
+    X(sink(c, F(3)), "input 3 must be one sink per query head (H), of the same dtype")             \
+    X(sink(c, ZEROS(c, SYN_F16, 2)), "input 3 must be one sink per query head (H), of the same")   \
+    X(sinks_grad(c, F(3, 2, 4), F(1, 2, 3), F(1, 3, 2, 4), F(2)),                                  \
+      "sinks_grad in h.0: input 0 must be attention_train's output (B, T, H, Dv)")                 \
+    X(sinks_grad(c, F(1, 3, 2, 4), F(1, 3, 2), F(1, 3, 2, 4), F(2)),                               \
+      "input 1 must be attention_train's output (B, H, T)")                                        \
+    X(sinks_grad(c, F(1, 3, 2, 4), F(1, 2, 3), F(1, 2, 3, 4), F(2)),                               \
+      "input 2 must be a gradient (B, T, H, Dv)")                                                  \
+    X(sinks_grad(c, F(1, 3, 2, 4), F(1, 2, 3), F(1, 3, 2, 4), F(3)),                               \
+      "input 3 must be one sink per query head (H), of the same dtype")                            \
     X(syn_grouped_product(c, I(5, 4), F(5, 3), L(2)),                                              \
       "grouped_product in h.0: input 0 must be f32, f16 or bf16, but is i32[5,4]")                 \
     X(syn_grouped_product(c, F(5, 4), ZEROS(c, SYN_F16, 5, 3), L(2)),                              \

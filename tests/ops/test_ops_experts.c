@@ -638,6 +638,27 @@ static void test_grouped_product(void) {
     }
 }
 
+static void test_grouped_sum(void) {
+    static ref x, sizes, want;
+    for (int round = 0; round < rounds(300); round++) {
+        ref_seed((uint64_t)round);
+        const shape s = some_shape(round);
+        const int64_t n = round % 10 ? s.n : 3000;
+        const int64_t rows = round % 10 ? s.rows : ref_int(0, 1);
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {rows, n}}, -2, 2);
+        some_sizes(&sizes, round % 10 ? s.experts : 1, rows);
+        want.spec = (syn_spec){SYN_F32, 2, {sizes.spec.dims[0], n}};
+        for (int64_t i = 0; i < syn_spec_elems(&want.spec); i++) want.v[i] = 0;
+        for (int64_t i = 0; i < rows * n; i++)
+            want.v[expert_at(&sizes, i / n) * n + i % n] += x.v[i];
+        syn_ctx *ctx = ctx_with_threads(round);
+        CHECK_MSG(ref_check(ctx, syn_grouped_sum(ctx, ref_wild(ctx, &x), ref_wild(ctx, &sizes)),
+                            &want, 1e-5),
+                  "round %d", round);
+        syn_ctx_free(ctx);
+    }
+}
+
 /* ---- threads ---- */
 
 enum { TOKENS = 160, EXPERTS = 6, COPIES = 2, WIDE = 96, INNER = 130 };
@@ -845,6 +866,7 @@ static const test_case cases[] = {
     {"unpermute order", test_unpermute_order},
     {"grouped linear", test_grouped_linear},
     {"grouped product", test_grouped_product},
+    {"grouped sum", test_grouped_sum},
     {"threads", test_threads},
     {"bad data", test_bad_data},
 };

@@ -129,7 +129,8 @@ static void silu(half_call *c) {
 static void swiglu(half_call *c) {
     const syn_spec shape = any(1);
     const syn_tensor gate = some(c, shape, -9, 9), up = some(c, shape, -3, 3);
-    give(c, syn_swiglu(c->ctx, gate, up));
+    give(c, ref_int(0, 1) ? syn_swiglu(c->ctx, gate, up)
+                          : syn_swiglu_clamped(c->ctx, gate, up, 1.7, 2));
 }
 static void embedding(half_call *c) {
     const int64_t first = ref_int(-2, 3);
@@ -231,7 +232,7 @@ static void swiglu_grad(half_call *c) {
     const int64_t rows = ref_int(0, 3), n = width();
     const syn_tensor gate = SOME(rows, n), up = SOME(rows, n), dy = SOME(rows, n);
     build(c, SYN_OP_SWIGLU_GRAD, (const syn_tensor[]){dense(c, gate), dense(c, up), dense(c, dy)},
-          3, NULL, 0);
+          3, (const syn_attr[]){{.f = 1.7}, {.f = 0.5}}, ref_int(0, 1) ? 2 : 0);
 }
 static void layernorm_grad(half_call *c) {
     const int64_t n = width(), rows = ref_int(0, 2) ? ref_int(0, 1) : 70;
@@ -296,13 +297,19 @@ static heads some_heads(half_call *c) {
     x.how.dropout = (syn_dropout_options){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
     return x;
 }
+static syn_tensor some_sinks(half_call *c, const heads *x) {
+    return SOME(syn_tensor_dim(c->ctx, x->q, 1));
+}
 static void attention(half_call *c) {
     const heads x = some_heads(c);
-    give(c,
-         syn_attention(c->ctx, x.q, x.k, x.v, x.how.mask, x.how.scale, x.how.causal, x.how.offset));
+    give(c, ref_int(0, 1) ? syn_attention(c->ctx, x.q, x.k, x.v, x.how.mask, x.how.scale,
+                                          x.how.causal, x.how.offset)
+                          : syn_attention_sinks(c->ctx, x.q, x.k, x.v, x.how.mask,
+                                                some_sinks(c, &x), x.how.scale, x.how.offset, 0));
 }
 static void attention_train(half_call *c) {
-    const heads x = some_heads(c);
+    heads x = some_heads(c);
+    if (ref_int(0, 1)) x.how.sinks = some_sinks(c, &x);
     give(c, syn_attention_train(c->ctx, x.q, x.k, x.v, &x.how));
     give(c, syn_current_version(c->ctx,
                                 /* The log-sum-exp. */
@@ -327,6 +334,12 @@ static void grad_of(half_call *c, heads x) {
 }
 static void attention_grad(half_call *c) {
     grad_of(c, some_heads(c));
+}
+static void sinks_grad(half_call *c) {
+    const int64_t b = ref_int(1, 2), t = ref_int(1, 20), h = ref_int(1, 4), d = ref_int(1, 30);
+    const syn_tensor in[4] = {dense(c, SOME(b, t, h, d)), number(c, SYN_F32, SHAPE(b, h, t), 0, 4),
+                              dense(c, SOME(b, t, h, d)), SOME(h)};
+    build(c, SYN_OP_SINKS_GRAD, in, 4, NULL, 0);
 }
 /* Keys are split into several parts, each with several chunks. */
 static void attention_grad_parts(half_call *c) {
@@ -452,6 +465,7 @@ static void grouped_product(half_call *c) {
     const syn_tensor sum_of = number(c, SYN_F32, SHAPE(experts, m, n), -1, 1);
     give(c, syn_grouped_product(c->ctx, a, b, sizes));
     give(c, syn_grouped_product_add(c->ctx, syn_scale(c->ctx, sum_of, 0), a, b, sizes));
+    give(c, syn_grouped_sum(c->ctx, b, sizes));
 }
 
 typedef struct half_case {
@@ -500,6 +514,7 @@ static const half_case half_cases[] = {
     CASE(attention_train),
     CASE(attention_grad),
     CASE(attention_grad_parts),
+    CASE(sinks_grad),
     CASE(route),
     CASE(route_grad),
     CASE(router_losses),

@@ -48,6 +48,11 @@ static void test_unary_layouts(void) {
         CHECK(ref_check(ctx, syn_silu(ctx, t), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] *= x.v[i];
         CHECK(ref_check(ctx, syn_swiglu(ctx, t, ref_wild(ctx, &x)), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) {
+            const double g = fmin(x.v[i], 1.5), u = fmax(g, -1.5);
+            want.v[i] = (u + 1) * g / (1 + exp(-1.7 * g));
+        }
+        CHECK(ref_check(ctx, syn_swiglu_clamped(ctx, t, ref_wild(ctx, &x), 1.7, 1.5), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
         CHECK(ref_check(ctx, syn_scale(ctx, t, factor), &want, 1e-6));
         for (int64_t i = 0; i < n; i++)

@@ -76,6 +76,10 @@ static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}},
                                             {.i = 1}, {.f = 1}},
                       attrs_ROUTER_LOSS_GRAD[] = {{.i = SYN_SCORE_SIGMOID}, {.f = 1}, {.f = 0}};
 
+static syn_tensor sunk(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor sinks) {
+    return built(c, SYN_OP_SINKS_GRAD, (const syn_tensor[]){y, sums, y, sinks}, 4, NULL, 0);
+}
+
 static syn_tensor pairwise(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b) {
     return built(c, op, (const syn_tensor[]){a, b}, 2, NULL, 0);
 }
@@ -286,6 +290,9 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
       2 * 5 * 12, 80 + 60 + 16, 96, 0)                                                             \
     X(GROUPED_PRODUCT_ADD, syn_grouped_product_add(c, F(2, 4, 3), F(5, 4), F(5, 3), SIZES(3, 2)),  \
       "f32[2,4,3]", 2 * 5 * 12 + 24, 96 + 80 + 60 + 16, 96, 0)                                     \
+    X(GROUPED_SUM, syn_grouped_sum(c, F(5, 4), SIZES(3, 2)), "f32[2,4]", 20, 80 + 16, 32, 0)       \
+    X(SINKS_GRAD, sunk(c, F(1, 3, 2, 4), F(1, 2, 3), F(2)), "f32[2]", 2 * 24 + 3 * 6,              \
+      96 + 24 + 96 + 8, 8, 0)                                                                      \
     X(EXPERT_CAPACITY, limited(c, I(6), SIZES(1, 2, 3)), "i32[6]", 6, 24 + 24, 24 + 24, 0)         \
     X(EXPERT_ORDER, ordered(c), "i32[4]", 4 + 6, 48, 16 + 16, 0)                                   \
     X(ALL_TO_ALL, exchanged(c, F(4, 3), g), "f32[4,3]", 0, 48, 48, 48)                             \

@@ -251,6 +251,12 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     case KERNEL_swiglu_grad:
         k->swiglu_grad(r->x, r->a, r->b, r->y, r->more, n);
         break;
+    case KERNEL_swiglu_clamped:
+        k->swiglu_clamped(r->x, r->a, 1.7f, 1.5f, r->y, n);
+        break;
+    case KERNEL_swiglu_clamped_grad:
+        k->swiglu_clamped_grad(r->x, r->a, r->b, 1.7f, 1.5f, r->y, r->more, n);
+        break;
     case KERNEL_rmsnorm:
         k->rmsnorm(r->x, r->a, 1e-5, r->y, n);
         break;
@@ -385,11 +391,23 @@ static void test_lengths(void) {
 
 /* The bits of an element do not depend on its position, so a row can be split anywhere. */
 static void test_cuts(void) {
-    static const enum kernel of_elements[] = {
-        KERNEL_gelu_tanh, KERNEL_gelu_erf,    KERNEL_tanh,  KERNEL_gelu_tanh_grad,
-        KERNEL_add,       KERNEL_tanh_grad,   KERNEL_mul,   KERNEL_gelu_erf_grad,
-        KERNEL_scale,     KERNEL_adamw,       KERNEL_silu,  KERNEL_silu_grad,
-        KERNEL_swiglu,    KERNEL_swiglu_grad, KERNEL_angles};
+    static const enum kernel of_elements[] = {KERNEL_gelu_tanh,
+                                              KERNEL_gelu_erf,
+                                              KERNEL_tanh,
+                                              KERNEL_gelu_tanh_grad,
+                                              KERNEL_add,
+                                              KERNEL_tanh_grad,
+                                              KERNEL_mul,
+                                              KERNEL_gelu_erf_grad,
+                                              KERNEL_scale,
+                                              KERNEL_adamw,
+                                              KERNEL_silu,
+                                              KERNEL_silu_grad,
+                                              KERNEL_swiglu,
+                                              KERNEL_swiglu_grad,
+                                              KERNEL_swiglu_clamped,
+                                              KERNEL_swiglu_clamped_grad,
+                                              KERNEL_angles};
     enum { N = 100 };
     float in[5][N], whole[3][N], cut[3][N];
     for (int i = 0; i < 5; i++)

@@ -5,7 +5,7 @@ from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential", "mixtral", "qwen2_moe",
             "qwen3_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "phi3", "olmo2", "granite",
-            "smollm3", "gemma2", "gemma3_text")
+            "smollm3", "gemma2", "gemma3_text", "gpt_oss", "gpt_oss_mxfp4")
 
 
 def reference(name):
@@ -89,6 +89,34 @@ def test_joined_matrices_that_do_not_fit():
             folder = with_config(f, "uneven", {**said, **more}, "tiny_phi3")
             done = f.run("--weights", folder, "--prompt_ids", write_ids(f, [[1, 2]]))
             assert done.returncode == 1 and says in done.stderr.decode(), done.stderr
+
+
+def test_stacks_that_do_not_fit():
+    """gpt-oss's checkpoints have the matrices of all experts of a layer in one tensor, as floats or
+    in MXFP4."""
+    stem = "model.layers.1.mlp.experts."
+    for weights, more, drop, says in (
+            ("tiny_gpt_oss", {"intermediate_size": 20}, [],
+             "gate_up_proj: the file has the shape [4, 24, 32], but the model has [4, 24, 40]"),
+            ("tiny_gpt_oss", {}, ["down_proj_bias"],
+             "down_proj_bias: missing; the model has it with the shape [4, 24]"),
+            ("tiny_gpt_oss_mxfp4", {"intermediate_size": 32}, [],
+             "down_proj_blocks: the file has the shape [4, 32, 2, 16], but the model has "
+             "[4, 32, 1, 16]"),
+            ("tiny_gpt_oss_mxfp4", {}, ["down_proj_scales"],
+             "down_proj_scales: missing; the model has it with the shape [4, 32, 2]"),
+            ("tiny_gpt_oss_mxfp4", {}, ["gate_up_proj_blocks"],
+             "gate_up_proj: missing; the model has it with the shape [4, 32, 128]")):
+        with Folder() as f:
+            said = load_json(checkpoint(f"{weights}/config.json"))
+            folder = with_config(f, "stacks", {**said, **more}, weights)
+            tensors = read_tensors(checkpoint(f"{weights}/model.safetensors"))
+            for name in drop:
+                del tensors[stem + name]
+            write_tensors(f / "stacks/model.safetensors", tensors)
+            for option in ([], ["--tp", "2"]):
+                done = f.run("--weights", folder, "--prompt_ids", write_ids(f, [[1, 2]]), *option)
+                assert done.returncode == 1 and says in done.stderr.decode(), done.stderr
 
 
 def test_variants():

@@ -25,6 +25,9 @@ MODELS = {"llama": COMMON,
           "long": {**COMMON, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}},
           "window": {**COMMON, "model_type": "mistral", "sliding_window": 24},
           "qwen": {**COMMON, "model_type": "qwen3", "head_dim": 8, "num_key_value_heads": 1},
+          "oss": {**COMMON, "model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 8,
+                  "num_experts_per_tok": 2, "sliding_window": 9},
+          "sinks": {**COMMON, "model_type": "gpt_oss", "layer_types": ["full_attention"] * 4},
           "mixtral": {**COMMON, "model_type": "mixtral", "num_local_experts": 4}}
 STEPS = ["--max-steps", "4", "--learning-rate", "3e-3", "--skip-eval", "--dropout", "0"]
 # Each layout has 4 samples per step: microbatches of `batch` samples.
@@ -59,7 +62,8 @@ LATENT_LAYOUTS = [(4, "--num-gpus 4 --tp 2 --cp 2 --sp"),  # values are narrower
 def as_one_rank(runs):
     for name, layouts in (("gpt", GPT_LAYOUTS), ("llama", LAYOUTS), ("window", WINDOW_LAYOUTS),
                           ("mixtral", SPARSE_LAYOUTS), ("qwen", SHARED_HEADS),
-                          ("long", LAYOUTS[:1]), ("latent", LATENT_LAYOUTS)):
+                          ("long", LAYOUTS[:1]), ("latent", LATENT_LAYOUTS),
+                          ("oss", WINDOW_LAYOUTS)):
         one, alone = runs.train(name, *STEPS, "--batch-size", "4")
         for batch, layout in layouts:
             got, folder = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
@@ -205,6 +209,8 @@ REFUSED = [
      "cannot divide the 2 key/value heads of a rank (tp 1)"),
     ("window", ["--num-gpus", "2", "--cp", "2"],
      "a sliding window of 24 tokens needs cp_comm a2a, with which a rank has all tokens of a head"),
+    ("sinks", ["--num-gpus", "2", "--cp", "2"],
+     "attention sinks need cp_comm a2a, with which a rank has all tokens of a head"),
     ("bert", ["--num-gpus", "2", "--cp", "2"],
      "context parallelism (cp) needs a causal model, and this is a BERT"),
 ]

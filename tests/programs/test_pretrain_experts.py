@@ -29,6 +29,9 @@ MODELS = {"qwen": {**COMMON, "model_type": "qwen3_moe", "num_experts": 8, "num_e
           "mixtral": {**COMMON, "model_type": "mixtral", "num_local_experts": 4},
           "v3": {**LATENT, "model_type": "deepseek_v3", "first_k_dense_replace": 1},
           "v2": {**LATENT, "model_type": "deepseek_v2", "q_lora_rank": None},
+          "oss": {**COMMON, "model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 8,
+                  "num_experts_per_tok": 2, "sliding_window": 9, "swiglu_limit": 0.5,
+                  "initializer_range": 0.1},
           "llama": {**COMMON, "tie_word_embeddings": True},
           # Without experts, tensor parallelism also works without sequence parallelism.
           "latent": {**LATENT, "model_type": "deepseek_v3", "first_k_dense_replace": 4}}
@@ -52,7 +55,8 @@ def as_one_rank(runs):
     tensor = [(8, "--num-gpus 2 --tp 2"),
               (4, "--num-gpus 4 --tp 2 --activation-recompute selective")]
     for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8]),
-                          ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor)):
+                          ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor),
+                          ("oss", LAYOUTS[1:9])):
         one, _ = runs.train(name, *STEPS, "--batch-size", "8")
         for batch, layout in layouts:
             got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
@@ -201,17 +205,37 @@ def header(folder):
 
 def saved(runs):
     """The saved model has a matrix per expert, from all ranks, and training continues from it."""
-    first = STEPS[:5] + ["2"] + STEPS[6:-1]
-    _, one = runs.train("qwen", *first, "--batch-size", "8")
-    _, folder = runs.train("qwen", *first, "--batch-size", "2", "--num-gpus", "4", "--ep", "4")
-    names = header(folder)
-    check(names == header(one), "the files have other tensors")
+    names, folder = saved_twice(runs, "qwen")
     check(names["model.layers.0.mlp.experts.7.down_proj.weight"]["shape"] == [32, 24]
           and "model.layers.1.mlp.down_proj.weight" in names
           and "model.layers.1.mlp.experts.0.down_proj.weight" not in names, str(names))
+    trains_on(runs, folder)
+
+
+def saved_stacks(runs):
+    """A gpt-oss has the matrices of all experts in one tensor."""
+    names, folder = saved_twice(runs, "oss")
+    stem, inner = "model.layers.3.mlp.experts.", COMMON["intermediate_size"]
+    shapes = {"gate_up_proj": [4, 32, 2 * inner], "gate_up_proj_bias": [4, 2 * inner],
+              "down_proj": [4, inner, 32], "down_proj_bias": [4, 32]}
+    check({k.removeprefix(stem): v["shape"] for k, v in names.items() if k.startswith(stem)}
+          == shapes and names["model.layers.0.self_attn.sinks"]["shape"] == [4], str(names))
+    trains_on(runs, folder)
+
+
+def saved_twice(runs, name):
+    """Trains a model on one and on four ranks. Returns the tensors and the second folder."""
+    first = STEPS[:3] + ["2"] + STEPS[4:-1]  # 2 steps, and evaluation, which saves best_model
+    _, one = runs.train(name, *first, "--batch-size", "8")
+    _, folder = runs.train(name, *first, "--batch-size", "2", "--num-gpus", "4", "--ep", "4")
+    check(header(folder) == header(one), "the files have other tensors")
+    return header(folder), folder
+
+
+def trains_on(runs, folder):
     after = []
     for more in (("--batch-size", "8"), ("--batch-size", "4", "--num-gpus", "2", "--ep", "2")):
-        path = runs.path(f"after{len(after)}")
+        path = runs.path(f"after{len(after)}_{os.path.basename(folder)}")
         done = runs.start("--weights", os.path.join(folder, "best_model"), *STEPS, "--save-dir",
                           path, *more)
         check(done.returncode == 0, done.stderr)
@@ -262,6 +286,7 @@ def main():
             over_mpi(runs)
         traced(runs)
         saved(runs)
+        saved_stacks(runs)
         refused(runs)
     finish()
 

@@ -73,6 +73,16 @@ GEMMA3 = dict(architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", att
               rope_local_base_freq=10000, rope_scaling=None, sliding_window=512,
               sliding_window_pattern=6, torch_dtype="bfloat16", transformers_version="4.50.0.dev0",
               use_cache=True, vocab_size=262144)
+GPT_OSS = dict(architectures=["GptOssForCausalLM"], model_type="gpt_oss", attention_bias=True,
+               attention_dropout=0.0, eos_token_id=200002, pad_token_id=199999, experts_per_token=4,
+               head_dim=64, hidden_act="silu", initial_context_length=4096, initializer_range=0.02,
+               max_position_embeddings=131072, num_experts_per_tok=4, output_router_logits=False,
+               quantization_config=dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"]),
+               rms_norm_eps=1e-5, rope_theta=150000, router_aux_loss_coef=0.9, sliding_window=128,
+               rope_scaling=dict(beta_fast=32.0, beta_slow=1.0, factor=32.0, rope_type="yarn",
+                                 original_max_position_embeddings=4096, truncate=False),
+               swiglu_limit=7.0, tie_word_embeddings=False, transformers_version="4.55.0.dev0",
+               use_cache=True, vocab_size=201088)
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -97,6 +107,12 @@ def shape(base, layers, hidden, heads, keys, inner, **more):
 
 
 RELEASED = {
+    "gpt-oss-20b": (20914757184, shape(
+        GPT_OSS, 24, 2880, 64, 8, 2880, num_local_experts=32,
+        layer_types=["sliding_attention", "full_attention"] * 12)),
+    "gpt-oss-120b": (116829156672, shape(
+        GPT_OSS, 36, 2880, 64, 8, 2880, num_local_experts=128,
+        layer_types=["sliding_attention", "full_attention"] * 18)),
     "Llama-2-7b": (6738415616, shape(LLAMA, 32, 4096, 32, 32, 11008, vocab_size=32000,
                                      max_position_embeddings=4096)),
     "CodeLlama-7b": (6738546688, shape(LLAMA, 32, 4096, 32, 32, 11008, vocab_size=32016,

@@ -10,6 +10,7 @@ scripts in this folder. The models vary in
 * numbers of heads and of key heads, also fewer key heads than ranks, and sizes of heads
 * biases, tied heads, dtypes and shards
 * numbers and widths of experts, layers without experts, shared experts, and groups of experts
+* experts in MXFP4
 * sizes of latents, and of the parts of heads
 * sliding windows: on some or all layers, shorter than the prompt, or exceeded during generation
 * rotary embeddings of each type, as transformers 5 or 4 writes them, beyond the lengths they name
@@ -31,13 +32,15 @@ import tempfile
 import numpy
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3",
          "gpt_neox": "GPTNeoX", "mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe",
          "qwen3_moe": "Qwen3Moe", "deepseek_v2": "DeepseekV2",
          "deepseek_v3": "DeepseekV3", "starcoder2": "Starcoder2",
          "phi3": "Phi3", "olmo2": "Olmo2", "granite": "Granite", "smollm3": "SmolLM3",
-         "gemma2": "Gemma2", "gemma3_text": "Gemma3"}
+         "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gpt_oss": "GptOss"}
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}  # other names of configuration classes
 NEW_TOKENS = 24
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
@@ -154,13 +157,29 @@ def draw_gemma3(rng, c):
     return draw_gemma(rng, c)
 
 
+def draw_gpt_oss(rng, c):
+    """Returns the same configuration for a gpt-oss; some have widths that MXFP4 allows."""
+    experts = rng.choice([1, 2, 4, 8])
+    c.update(head_dim=rng.choice([4, 6, 8, 16, 32]), sliding_window=rng.choice([2, 9, 30]),
+             attention_bias=rng.random() < 0.8, num_local_experts=experts,
+             num_experts_per_tok=rng.randint(1, min(experts, 4)),
+             swiglu_limit=rng.choice([7.0, 0.5, 2.0]))
+    if rng.random() < 0.3:
+        c["swiglu_alpha"] = 1.0
+    if rng.random() < 0.4:
+        c["layer_types"] = draw_layer_types(rng, c)
+    if rng.random() < 0.3:
+        c.update(hidden_size=32 * rng.randint(1, 3), intermediate_size=32 * rng.randint(1, 3))
+    return c
+
+
 def draw_window(rng):
     return rng.choice([None, 1, 3, 9, 30, 200])
 
 
 DENSE = {"starcoder2": draw_starcoder2, "phi3": draw_phi3, "olmo2": draw_olmo2,
          "granite": draw_granite, "smollm3": draw_smollm3, "gemma2": draw_gemma2,
-         "gemma3_text": draw_gemma3}
+         "gemma3_text": draw_gemma3, "gpt_oss": draw_gpt_oss}
 
 
 def draw_experts(rng, c, family):
@@ -260,7 +279,7 @@ def fill(model, seed):
         for name, w in model.named_parameters():
             x = torch.randn(w.shape, generator=g)
             w.copy_(offset + 0.2 * x if "norm" in name else x / w.shape[-1] ** 0.5 if w.dim() > 1
-                    else 0.2 * x)
+                    else x if name.endswith("sinks") else 0.2 * x)
         for name, w in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
                 w.copy_(0.3 * torch.randn(w.shape, generator=g))
@@ -269,7 +288,7 @@ def fill(model, seed):
 
 def family_lists_layers(said):
     """Whether only layer_types says which layers have a window."""
-    return said["model_type"] in ("smollm3", "gemma2", "gemma3_text")
+    return said["model_type"] in ("smollm3", "gemma2", "gemma3_text", "gpt_oss")
 
 
 def rewrite(rng, folder):
@@ -340,6 +359,39 @@ def run(folder, prompts, *more):
     return numpy.load(work / "logits.npy"), json.loads(done.stdout)["tokens"]
 
 
+def pack_experts(folder, seed):
+    """Replaces the matrices of a gpt-oss's experts by random ones in MXFP4, as the published
+    checkpoints have them."""
+    g = torch.Generator().manual_seed(seed)
+    config = json.loads((folder / "config.json").read_text())
+    experts, rows = config["num_local_experts"], config["intermediate_size"]
+    hidden, packed = config["hidden_size"], {}
+    for layer in range(config["num_hidden_layers"]):
+        for name, out, width in (("gate_up", 2 * rows, hidden), ("down", hidden, rows)):
+            stem = f"model.layers.{layer}.mlp.experts.{name}_proj"
+            shape = (experts, out, width // 32)
+            packed[stem + "_blocks"] = torch.randint(0, 256, (*shape, 16), generator=g).byte()
+            packed[stem + "_scales"] = torch.randint(120, 126, shape, generator=g).byte()
+    tensors = {}
+    for path in folder.glob("*.safetensors"):
+        tensors.update(load_file(path))
+        path.unlink()
+    (folder / "model.safetensors.index.json").unlink(missing_ok=True)
+    both = dict(tensors)
+    for key in [key for key in packed if key.endswith("_blocks")]:
+        stem = key.removesuffix("_blocks")
+        both[stem] = convert_moe_packed_tensors(packed[key], packed[stem + "_scales"],
+                                                dtype=torch.float32)
+        del tensors[stem]
+    save_file({k: v.contiguous() for k, v in both.items()}, folder / "model.safetensors",
+              {"format": "pt"})
+    model = load(folder)
+    save_file({**tensors, **packed}, folder / "model.safetensors", {"format": "pt"})
+    config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["lm_head"])
+    (folder / "config.json").write_text(json.dumps(config))
+    return model
+
+
 def random_model(family, config, seed):
     cls = getattr(transformers, CONFIGS.get(NAMES[family], NAMES[family] + "Config"))
     return fill(getattr(transformers, NAMES[family] + "ForCausalLM")(cls(**config)), seed)
@@ -367,7 +419,9 @@ def one(seed, folder):
     longest = rng.randint(1, most - NEW_TOKENS)
     prompts = [[rng.randrange(config["vocab_size"]) for _ in range(n)] for n in
                [longest] + [rng.randint(1, longest) for _ in range(rng.randint(0, 3))]]
-    model = load(folder)
+    packs = family == "gpt_oss" and all(config[key] % 32 == 0 for key in
+                                        ("hidden_size", "intermediate_size"))
+    model = pack_experts(folder, seed) if packs else load(folder)
     alone = family == "gemma2"  # which has no other attention
     if alone and kind["rope_type"] == "dynamic":  # depends on the longest prompt
         prompts = prompts[:1]

@@ -31,8 +31,7 @@ static const syn__param_row layer_rows[] = {
 /* ---- computation ---- */
 
 static syn_tensor experts(syn_model *m, const void *layer, int64_t i, syn_tensor x) {
-    (void)i;
-    return syn__experts_run(m, &((const struct gptoss_layer *)layer)->experts, x);
+    return syn__experts_run(m, &((const struct gptoss_layer *)layer)->experts, i, x);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {

@@ -90,9 +90,9 @@ static void check_model(const char *folder, const syn_model_family *family, cons
     syn_ctx *ctx;
     syn_model *m;
     syn_error err = {0};
-    NEED_OK(syn_safetensors_open(&want, reference_path(fixture), &err), err);
+    NEED_OK(syn_safetensors_open(&want, reference_path("%s", fixture), &err), err);
     NEED_OK(checkpoint_config(&c, &config, &err), err);
-    NEED_OK(syn_weights_open(&weights, reference_path(folder), family, &err), err);
+    NEED_OK(syn_weights_open(&weights, reference_path("%s", folder), family, &err), err);
     NEED_OK(syn_weights_reader_new(&reader, weights, &err), err);
     NEED_OK(syn_comm_self_new(&comm, &err), err);
     NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, &err), err);

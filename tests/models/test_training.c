@@ -114,8 +114,8 @@ static bool has_noise(const char *name, int64_t block, int64_t row) {
            (ref_ends(name, "query_key_value.bias") && row / NEOX_DEPTH % 3 == 1);
 }
 
-/* Whether the gradient is so small that rounding decides some steps of AdamW. This is the case for
-   the bias of keys if the rotary frequencies are low. */
+/* Whether the gradient is a sum of terms that nearly cancel, so that rounding decides some steps of
+   AdamW. This is the case for the bias of keys if the rotary frequencies are low. */
 static bool is_nearly_noise(const char *name) {
     return ref_ends(name, "k_proj.bias");
 }
@@ -187,9 +187,10 @@ static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) 
         const syn_param_info p = syn_ctx_param(ctx, i);
         const bool stepped = strcmp(kind, "after") == 0;
         const whole w = in_fixture(j, kind, &p), grad = in_fixture(j, "grad", &p);
-        if (!is_noise(p.name) && !(stepped && is_nearly_noise(p.name)))
+        const bool cancels = is_nearly_noise(p.name);
+        if (!is_noise(p.name) && !(stepped && cancels))
             check_shard(&w, stepped ? &grad : NULL, &p, ctx,
-                        stepped ? p.tensor : syn_grad(ctx, p.tensor), tol);
+                        stepped ? p.tensor : syn_grad(ctx, p.tensor), cancels ? 4 * tol : tol);
     }
 }
 

@@ -227,7 +227,7 @@ static void what_no_part_has_is_unexpected(void) {
     }
     syn_weights_free(weights);
     config.n_layer = 12;
-    syn_model m = {.config = config, .part = {3, 4, false, false}};
+    syn_model m = {.config = config, .part = {3, 4, false, false, 0}};
     static const struct {
         const char *name;
         bool leaves;

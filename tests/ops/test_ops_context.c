@@ -39,7 +39,8 @@ static void test_zigzag(void) {
         ref_seed((uint64_t)round);
         const int64_t n = ref_int(1, 4), length = ref_int(0, 3), tokens = 2 * n * length;
         const int axis = (int)ref_int(0, 2);
-        syn_spec spec = {float_types[round % 3], 3, {ref_int(1, 4), ref_int(1, 4), ref_int(1, 4)}};
+        syn_spec spec = {
+            (int32_t)float_types[round % 3], 3, {ref_int(1, 4), ref_int(1, 4), ref_int(1, 4)}};
         spec.dims[axis] = tokens;
         ref_fill(&x, spec, 0, 30000);
         want.spec = (syn_spec){spec.dtype, 4, {n, spec.dims[0], spec.dims[1], spec.dims[2]}};

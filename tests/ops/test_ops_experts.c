@@ -476,7 +476,7 @@ static void test_permute(void) {
         ref_seed((uint64_t)round);
         const int64_t tokens = ref_int(1, 20), copies = ref_int(1, 4), width = ref_int(0, 40),
                       rows = ref_int(0, 60);
-        ref_fill(&x, (syn_spec){float_types[round % 3], 2, {tokens, width}}, 0, 30000);
+        ref_fill(&x, (syn_spec){(int32_t)float_types[round % 3], 2, {tokens, width}}, 0, 30000);
         ref_fill(&places, (syn_spec){SYN_I32, 1, {rows}}, 0, (double)(tokens * copies - 1));
         want.spec = (syn_spec){x.spec.dtype, 2, {rows, width}};
         for (int64_t i = 0; i < rows * width; i++)
@@ -590,7 +590,8 @@ static void test_grouped_linear(void) {
         const bool t = ref_int(0, 1), with_bias = ref_int(0, 1);
         const int64_t k = s.k, n = s.n;
         ref_fill(&x, (syn_spec){SYN_F32, 2, {s.rows, k}}, -2, 2);
-        fill_weights(&w, (syn_spec){float_types[round % 3], 3, {s.experts, t ? n : k, t ? k : n}});
+        fill_weights(
+            &w, (syn_spec){(int32_t)float_types[round % 3], 3, {s.experts, t ? n : k, t ? k : n}});
         ref_fill(&bias, (syn_spec){SYN_F32, 2, {s.experts, n}}, -2, 2);
         some_sizes(&sizes, s.experts, s.rows);
         want.spec = (syn_spec){SYN_F32, 2, {s.rows, n}};

@@ -42,7 +42,7 @@ NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwe
          "phi3": "Phi3", "olmo2": "Olmo2", "granite": "Granite", "smollm3": "SmolLM3",
          "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gpt_oss": "GptOss"}
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}  # other names of configuration classes
-NEW_TOKENS = 24
+NEW_TOKENS = 50
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
                 pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
                 _name_or_path="/some/where/model", output_attentions=False, return_dict=True)

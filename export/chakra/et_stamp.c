@@ -29,6 +29,7 @@ struct syn_stamper {
     syn__et_names names;
     syn_stamp_options options;
     bool announced;
+    syn_error failure; /* the first one, after which nothing is written */
     bool *done;        /* by rank: written or not wanted */
     struct used *used; /* by stage; the last one: by any stage */
     syn_stamp_counts counts;
@@ -471,13 +472,16 @@ static void list_groups(const syn_stamper *s, const syn_graph *graph, syn__et_pr
         p->used[k] = groups[k].id != 0 && syn_graph_group_by_id(graph, groups[k].id) != NULL;
 }
 
-/* Writes the files of an encoded program, and frees it. `status`: of the encoding. */
+/* Writes the files of an encoded program, and frees it. `status`: of the encoding. After a failure,
+   another thread must not write the rest of the set. */
 static syn_status write_program(syn_stamper *s, const syn_graph *graph, syn__et_program *p,
                                 syn_status status, syn_error *err) {
     pthread_mutex_lock(&s->lock);
     note_used(s, graph->ranks[0].rank, p->used);
+    if (status == SYN_OK && s->failure.code != SYN_OK) *err = s->failure, status = err->code;
     if (status == SYN_OK) status = announce(s, p, err);
     if (status == SYN_OK) status = write_ranks(s, graph, p, err);
+    if (status != SYN_OK) s->failure = *err;
     pthread_mutex_unlock(&s->lock);
     syn__et_program_free(p);
     return status;

@@ -25,18 +25,24 @@ typedef struct results {
     int64_t sent[RANKS][RANKS]; /* rows from a rank to a rank */
 } results;
 
-/* Sets the numbers of rows that this rank sends to each rank and gets from it. counts: the rows of
-   each rank for each expert. Without data, which a trace does not have, all numbers are equal. */
-static void count_rows(const syn_ctx *ctx, int64_t counts[RANKS][EXPERTS], int64_t to[RANKS],
-                       int64_t from[RANKS]) {
+/* Sets the numbers of rows that this rank sends to each rank and gets from it, and returns the
+   largest number that a rank gets. counts: the rows of each rank for each expert. Without data,
+   which a trace does not have, all numbers are equal. */
+static int64_t count_rows(const syn_ctx *ctx, int64_t counts[RANKS][EXPERTS], int64_t to[RANKS],
+                          int64_t from[RANKS]) {
     const int rank = syn_ctx_rank(ctx);
+    int64_t most = TOKENS * CHOSEN; /* each rank sends this number */
     for (int r = 0; r < RANKS; r++) {
+        int64_t gets = 0;
+        for (int i = 0; i < RANKS * OWN; i++) gets += counts[i / OWN][r * OWN + i % OWN];
+        if (gets > most) most = gets;
         to[r] = from[r] = syn_ctx_has_data(ctx) ? 0 : TOKENS * CHOSEN / RANKS;
         for (int e = 0; e < OWN && syn_ctx_has_data(ctx); e++) {
             to[r] += counts[rank][r * OWN + e];
             from[r] += counts[r][rank * OWN + e];
         }
     }
+    return most;
 }
 
 /* The program of one rank. */
@@ -64,8 +70,8 @@ static syn_status route_tokens(syn_ctx *ctx, const syn_mesh *mesh, void *arg, sy
 
     const syn_tensor told = syn_all_gather(ctx, sizes, 0, ranks);
     if (syn_ctx_has_data(ctx)) SYN_TRY(syn_tensor_read(ctx, told, counts, sizeof counts));
-    count_rows(ctx, counts, to, from);
-    rows = syn_name(ctx, syn_all_to_all(ctx, rows, to, from, ranks), "dispatch");
+    const int64_t most = count_rows(ctx, counts, to, from);
+    rows = syn_name(ctx, syn_all_to_all(ctx, rows, to, from, most, ranks), "dispatch");
 
     const syn_tensor table = syn_reshape(ctx, told, (int64_t[]){RANKS, EXPERTS}, 2);
     const int64_t n = from[0] + from[1];
@@ -74,7 +80,7 @@ static syn_status route_tokens(syn_ctx *ctx, const syn_mesh *mesh, void *arg, sy
     rows = syn_grouped_linear(ctx, rows, experts, own, SYN_NO_BIAS, false);
     rows = syn_moe_unpermute(ctx, rows, order, n, 1);
 
-    rows = syn_name(ctx, syn_all_to_all(ctx, rows, from, to, ranks), "return");
+    rows = syn_name(ctx, syn_all_to_all(ctx, rows, from, to, most, ranks), "return");
     const syn_tensor w = syn_moe_permute(
         ctx, syn_reshape(ctx, weights, (int64_t[]){TOKENS * CHOSEN, 1}, 2), places, 1);
     const syn_tensor y = syn_moe_unpermute(ctx, syn_mul(ctx, rows, w), places, TOKENS, CHOSEN);

@@ -68,12 +68,12 @@ static syn_tensor to_heads(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
     const int64_t *n = syn_tensor_spec(ctx, x)->dims;
     const int64_t dims[5] = {n[0], group->size, n[1] / group->size, n[2], n[3]};
     x = syn_permute(ctx, syn_reshape(ctx, x, dims, 5), (const int[]){1, 0, 2, 3, 4}, 5);
-    return syn_zigzag_join(ctx, syn_all_to_all(ctx, x, NULL, NULL, group), 2);
+    return syn_zigzag_join(ctx, syn_all_to_all(ctx, x, NULL, NULL, 0, group), 2);
 }
 
 /* The opposite, after attention: y (B, n T, H/n, D) -> (B, T, n, H/n, D). */
 static syn_tensor to_tokens(syn_ctx *ctx, syn_tensor y, const syn_group *group) {
-    y = syn_all_to_all(ctx, syn_zigzag_split(ctx, y, 1, group->size), NULL, NULL, group);
+    y = syn_all_to_all(ctx, syn_zigzag_split(ctx, y, 1, group->size), NULL, NULL, 0, group);
     return syn_permute(ctx, y, (const int[]){1, 2, 0, 3, 4}, 5);
 }
 

@@ -53,7 +53,13 @@ int64_t syn_expert_capacity_rows(const syn_model_config *config, int64_t tokens,
 /* Numbers of rows, one per member of the ep group: those for member i, and those of member i. */
 typedef struct exchange {
     int64_t *to, *from, rows; /* rows: the sum of `from` */
+    int64_t most;             /* the largest number of rows that a member sends or receives */
 } exchange;
+
+/* A member of the ep group sends or receives n rows. */
+static void count_member(exchange *x, int64_t n) {
+    if (n > x->most) x->most = n;
+}
 
 /* Without data, the tokens of each rank are divided evenly among all experts: pair i of a token and
    one of its experts goes to member i modulo the number of members. Returns how many of `pairs`
@@ -72,7 +78,10 @@ static void exchange_balanced(const syn_model *m, int64_t pairs, exchange *x) {
         for (int64_t e = 0; e < each; e++)
             x->to[i] += balanced(pairs, i * each + e, experts, ep->size);
     }
-    for (int32_t i = 0; i < ep->size; i++) x->from[i] = x->to[ep->index];
+    for (int32_t i = 0; i < ep->size; i++) {
+        x->from[i] = x->to[ep->index];
+        count_member(x, x->to[i] * ep->size);
+    }
     x->rows = x->to[ep->index] * ep->size;
 }
 
@@ -92,6 +101,7 @@ static bool exchange_loaded(syn_model *m, int64_t i, int64_t pairs, exchange *x)
     for (int32_t j = 0; j < ep->size; j++) {
         x->to[j] = 0;
         for (int64_t e = 0; e < each; e++) x->to[j] += rows[j * each + e];
+        count_member(x, x->to[j] * ep->size);
         if (m->options.router.heaviest && x->to[j] > x->to[own]) own = j;
     }
     for (int32_t j = 0; j < ep->size; j++) x->from[j] = x->to[own];
@@ -109,6 +119,7 @@ static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_
     const size_t bytes = (size_t)(ep->size * experts) * sizeof(int64_t);
     x->from = x->to + ep->size;
     x->rows = 0;
+    x->most = pairs; /* each member sends this number */
     if (m->options.router.capacity > 0) {
         for (int32_t j = 0; j < ep->size; j++) x->to[j] = x->from[j] = pairs / ep->size;
         x->rows = pairs;
@@ -130,12 +141,15 @@ static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_
         return false;
     }
     for (int32_t i = 0; i < ep->size; i++) {
+        int64_t received = 0;
         x->to[i] = x->from[i] = 0;
         for (int64_t e = 0; e < each; e++) {
             x->to[i] += all[ep->index * experts + i * each + e];
             x->from[i] += all[i * experts + ep->index * each + e];
+            for (int32_t j = 0; j < ep->size; j++) received += all[j * experts + i * each + e];
         }
         x->rows += x->from[i];
+        count_member(x, received);
     }
     syn_free(all);
     return true;
@@ -165,13 +179,13 @@ static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, int64_t
     if (plan_exchange(m, layer, counts, syn_tensor_dim(ctx, rows, 0), &x)) {
         const syn_tensor places =
             syn_expert_order(ctx, counts, ep->index * each, each, x.rows, &own);
-        rows = syn_name(ctx, syn_all_to_all(ctx, rows, x.to, x.from, ep), "dispatched");
-        weights = syn_all_to_all(ctx, weights, x.to, x.from, ep);
+        rows = syn_name(ctx, syn_all_to_all(ctx, rows, x.to, x.from, x.most, ep), "dispatched");
+        weights = syn_all_to_all(ctx, weights, x.to, x.from, x.most, ep);
         rows = syn_moe_permute(ctx, rows, places, 1);
         weights = syn_moe_permute(ctx, weights, places, 1);
         y = compute(m, e, rows, own, weights);
         y = syn_moe_unpermute(ctx, y, places, x.rows, 1);
-        y = syn_name(ctx, syn_all_to_all(ctx, y, x.from, x.to, ep), "returned");
+        y = syn_name(ctx, syn_all_to_all(ctx, y, x.from, x.to, x.most, ep), "returned");
     }
     syn_free(x.to);
     return y;

@@ -215,20 +215,22 @@ SYN__GRAD(reduce_scatter) {
 
 /* ---- all_to_all ---- */
 
-/* attributes: the number of rows for each member, then of each member; none: equal numbers */
+/* attributes: the largest number of rows that a member sends or receives; the length of the list
+   that follows; the number of rows for each member, then of each member. An empty list: equal
+   numbers */
 static int64_t rows_for(const syn_call *c, bool from, int32_t member) {
     const int32_t n = c->group->size;
-    if (c->attr[0].i == 0) return c->in[0].spec.dims[0] / n;
-    return c->attr[1 + (from ? n : 0) + member].i;
+    if (c->attr[1].i == 0) return c->in[0].spec.dims[0] / n;
+    return c->attr[2 + (from ? n : 0) + member].i;
 }
 
 SYN__INFER(all_to_all) {
     const syn_spec *x = &c->in[0].spec;
     const int32_t n = c->group->size;
     int64_t to = 0, from = 0;
-    bool valid = c->attr[0].i == 0 || c->attr[0].i == 2 * (int64_t)n;
+    bool valid = c->attr[1].i == 0 || c->attr[1].i == 2 * (int64_t)n;
     if (x->rank < 1) return syn__bad_input(c, 0, "rows (R, ...)");
-    if (c->attr[0].i == 0) valid = x->dims[0] % n == 0;
+    if (c->attr[1].i == 0) valid = x->dims[0] % n == 0;
     for (int32_t i = 0; valid && i < n; i++) {
         valid = rows_for(c, false, i) >= 0 && rows_for(c, true, i) >= 0;
         to += rows_for(c, false, i);
@@ -237,6 +239,11 @@ SYN__INFER(all_to_all) {
     if (!valid || to != x->dims[0])
         return SYN_FAIL(c->err, SYN_E_SHAPE, "%lld rows are not divided among %d ranks",
                         (long long)x->dims[0], (int)n);
+    if (c->attr[0].i < to || c->attr[0].i < from)
+        return SYN_FAIL(c->err, SYN_E_SHAPE,
+                        "this rank sends %lld rows and receives %lld, more than the group's "
+                        "largest number, %lld",
+                        (long long)to, (long long)from, (long long)c->attr[0].i);
     c->out[0].spec = *x;
     c->out[0].spec.dims[0] = from;
     return SYN_OK;
@@ -262,24 +269,27 @@ SYN__CPU(all_to_all) {
 }
 
 /* The attributes of the call, or of the opposite call. Returns their number. */
-static int count_attrs(const int64_t *to, const int64_t *from, int32_t n, syn_attr *attr) {
+static int count_attrs(const int64_t *to, const int64_t *from, int64_t most, int32_t n,
+                       syn_attr *attr) {
     bool even = true;
     for (int32_t i = 0; to && i < n; i++) even = even && to[i] == to[0] && from[i] == to[0];
-    attr[0].i = even ? 0 : 2 * (int64_t)n;
+    attr[0].i = most;
+    attr[1].i = even ? 0 : 2 * (int64_t)n;
     for (int32_t i = 0; !even && i < n; i++) {
-        attr[1 + i].i = to[i];
-        attr[1 + n + i].i = from[i];
+        attr[2 + i].i = to[i];
+        attr[2 + n + i].i = from[i];
     }
-    return even ? 1 : 1 + 2 * n;
+    return even ? 2 : 2 + 2 * n;
 }
 
 syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
-                          const syn_group *group) {
+                          int64_t most, const syn_group *group) {
     syn_tensor out = {0};
     if (!ready(ctx, SYN_OP_ALL_TO_ALL, group)) return out;
-    syn_attr *attr = syn_malloc((2 * (size_t)group->size + 1) * sizeof *attr);
+    syn_attr *attr = syn_malloc((2 * (size_t)group->size + 2) * sizeof *attr);
     if (!attr) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: an all-to-all");
-    const int n = count_attrs(to, from, group->size, attr);
+    if (!to) most = syn_tensor_dim(ctx, x, 0);
+    const int n = count_attrs(to, from, most, group->size, attr);
     out = collective(ctx, SYN_OP_ALL_TO_ALL, &x, attr, n, group);
     syn_free(attr);
     return out;
@@ -288,19 +298,20 @@ syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const i
 /* Each row's gradient goes back to the rank that the row came from. */
 SYN__GRAD(all_to_all) {
     const int32_t n = g->group->size;
-    syn_attr *attr = syn_malloc((2 * (size_t)n + 1) * sizeof *attr);
+    syn_attr *attr = syn_malloc((2 * (size_t)n + 2) * sizeof *attr);
     if (!attr) {
         syn_ctx_fail(g->ctx, SYN_E_NOMEM, "out of memory: an all-to-all");
         return;
     }
     attr[0] = g->attr[0];
-    for (int32_t i = 0; attr[0].i && i < n; i++) {
-        attr[1 + i] = g->attr[1 + n + i];
-        attr[1 + n + i] = g->attr[1 + i];
+    attr[1] = g->attr[1];
+    for (int32_t i = 0; attr[1].i && i < n; i++) {
+        attr[2 + i] = g->attr[2 + n + i];
+        attr[2 + n + i] = g->attr[2 + i];
     }
     const syn_tensor dy = syn_grad_out(g, 0);
     g->din[0] =
-        collective(g->ctx, SYN_OP_ALL_TO_ALL, &dy, attr, attr[0].i ? 1 + 2 * n : 1, g->group);
+        collective(g->ctx, SYN_OP_ALL_TO_ALL, &dy, attr, attr[1].i ? 2 + 2 * n : 2, g->group);
     syn_free(attr);
 }
 

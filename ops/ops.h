@@ -380,9 +380,11 @@ syn_tensor syn_gather_tokens(syn_ctx *ctx, syn_tensor x, bool keep, const syn_gr
 syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* x (R, ...): to[i] rows for each member i, in the order of the group -> from[i] rows of each
    member i. R is the sum of `to`; to[i] of this rank is from[j] of member i, where j is this rank's
-   index. Both lists have group->size entries; NULL for both: equal numbers. */
+   index. Both lists have group->size entries; NULL for both: equal numbers. most: the largest
+   number of rows that a member sends or receives, which all members must pass; it is the size of
+   the collective in traces (syn_node.comm_bytes). It is ignored if the lists are NULL. */
 syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
-                          const syn_group *group);
+                          int64_t most, const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's
    contents are used. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);

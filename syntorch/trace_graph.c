@@ -255,14 +255,20 @@ static int64_t comm_attr(const struct shared *sh, const syn_call *call, uint32_t
 }
 
 /* The bytes that a rank contributes: of an all-gather its part, of a reduce-scatter all parts with
-   their padding, otherwise all inputs. A receive has no input; its output counts. */
-static uint64_t payload_bytes(const syn_call *call) {
+   their padding, of an all-to-all the most rows that a rank of the group sends or receives,
+   otherwise all inputs. A receive has no input; its output counts. */
+static uint64_t payload_bytes(const struct shared *sh, const syn_call *call, uint32_t op) {
     const syn_operand *payload = call->n_in ? call->in : call->out;
     const int n = call->n_in ? call->n_in : call->n_out;
     uint64_t bytes = 0;
     if (call->def->comm == SYN_COMM_ALL_GATHER) return syn_spec_bytes(&payload[n - 1].spec);
     if (call->def->comm == SYN_COMM_REDUCE_SCATTER)
         return syn_spec_bytes(&call->out[0].spec) * (uint64_t)call->group->size;
+    if (call->def->comm == SYN_COMM_ALL_TO_ALL) {
+        syn_spec rows = payload->spec;
+        rows.dims[0] = comm_attr(sh, call, op, "most", 0);
+        return syn_spec_bytes(&rows);
+    }
     for (int i = 0; i < n; i++) bytes += syn_spec_bytes(&payload[i].spec);
     return bytes;
 }
@@ -272,7 +278,7 @@ static void fill_comm(const struct shared *sh, const struct view *v, uint32_t id
     const uint32_t op = v->trace->nodes[id].op;
     node->comm = call->def->comm;
     node->group = call->group ? call->group->id : 0;
-    node->comm_bytes = payload_bytes(call);
+    node->comm_bytes = payload_bytes(sh, call, op);
     node->comm_index = v->comms[lower_bound(v->comms, v->n_comms, id)].value;
     node->reduce = (int32_t)comm_attr(sh, call, op, "reduce", -1);
     node->peer = (int32_t)comm_attr(sh, call, op, "peer", -1);

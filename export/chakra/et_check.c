@@ -168,10 +168,8 @@ static syn_status add_call(check *c, uint32_t group, uint32_t rank, const syn_no
         g->calls[g->n_calls++] = made;
     } else if (g->at < g->n_calls) {
         const call *want = &g->calls[g->at];
-        /* Sizes may differ in a scatter, because only its root has an input, and in an all-to-all,
-           in which ranks send different numbers of rows to experts. */
-        const bool same_bytes = want->bytes == made.bytes || made.comm == SYN_COMM_SCATTER ||
-                                made.comm == SYN_COMM_ALL_TO_ALL;
+        /* Sizes may differ in a scatter: only its root has an input. */
+        const bool same_bytes = want->bytes == made.bytes || made.comm == SYN_COMM_SCATTER;
         if (want->comm != made.comm || !same_bytes) return differs(c, group, rank, &made);
     }
     g->at++;

@@ -260,11 +260,8 @@ static struct transfer transfer_of(const syn_node *node, double k) {
     case SYN_COMM_REDUCE_SCATTER_BLOCK:
         return (struct transfer){1, (k - 1) / k * bytes, bytes, ROUTE_RING};
     case SYN_COMM_SCATTER:
+    case SYN_COMM_ALL_TO_ALL:
         return (struct transfer){1, (k - 1) / k * bytes, bytes, ROUTE_DIRECT};
-    case SYN_COMM_ALL_TO_ALL: { /* a rank may receive more than it sends */
-        const double most = max2(bytes, (double)node->bytes_written);
-        return (struct transfer){1, (k - 1) / k * most, most, ROUTE_DIRECT};
-    }
     default: /* broadcast, reduce: pipelined along the ring */
         return (struct transfer){0, bytes, bytes, ROUTE_RING};
     }

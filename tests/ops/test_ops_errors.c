@@ -160,7 +160,7 @@ static void ordered(syn_ctx *c, syn_tensor counts, int64_t first, int64_t n, int
 static void exchanged(syn_ctx *c, syn_tensor x, int64_t to, int64_t from, const syn_group *g) {
     int64_t all[2][8];
     for (int i = 0; i < 8; i++) all[0][i] = to, all[1][i] = from;
-    syn_all_to_all(c, x, all[0], all[1], g);
+    syn_all_to_all(c, x, all[0], all[1], 7, g);
 }
 
 static void sorted(syn_ctx *c, syn_tensor experts, int64_t n) {
@@ -569,6 +569,8 @@ static void sinks_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy,
     X(exchanged(c, F(5, 2), -1, 1, g), "all_to_all in h.0: 5 rows are not divided among ")         \
     X(exchanged(c, syn_reshape(c, F(1), NULL, 0), 1, 1, g),                                        \
       "all_to_all in h.0: input 0 must be rows (R, ...), but is f32[]")                            \
+    X(exchanged(c, F(8, 2), 4, 4, g),                                                              \
+      "this rank sends 8 rows and receives 8, more than the group's largest number, 7")            \
     X(exchanged(c, F(5, 2), 1, 1, NULL), "all_to_all needs a group of at least two ranks")         \
     X(grouped(c, I(4, 2), F(3, 2, 5), L(3), false),                                                \
       "grouped_linear in h.0: input 0 must be f32, f16 or bf16, but is i32[4,2]")                  \

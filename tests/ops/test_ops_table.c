@@ -148,7 +148,7 @@ static syn_tensor ordered(syn_ctx *c) {
 
 static syn_tensor exchanged(syn_ctx *c, syn_tensor x, const syn_group *g) {
     return syn_all_to_all(c, x, (const int64_t[WORLD]){1, 1, 1, 1},
-                          (const int64_t[WORLD]){1, 1, 1, 1}, g);
+                          (const int64_t[WORLD]){1, 1, 1, 1}, 4, g);
 }
 
 static syn_tensor sizes_of(syn_ctx *c, const int64_t *values, int64_t n) {

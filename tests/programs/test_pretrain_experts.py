@@ -187,7 +187,8 @@ def over_mpi(runs):
 
 
 def traced(runs):
-    """The all-to-alls of ranks whose routers choose different experts differ in size."""
+    """The all-to-alls of ranks whose routers choose different experts have the same size on all
+    ranks, because simulators stop at different ones."""
     runs.train("qwen", *STEPS[:2], "--max-steps", "1", "--skip-eval", "--batch-size", "1",
                "--num-gpus", "4", "--ep", "4", "--enable-tracing", "--trace-wait-steps", "0",
                "--out-dir", "traces", "--moe-aux-loss-coeff", "0.01")

@@ -151,16 +151,13 @@ static syn__sim_release release_of(const syn__sim_arrival *a, uint32_t place) {
 
 /* ---- Collectives ---- */
 
-/* Fails if the members of a group call different collectives. In an all-to-all, they may send
-   different numbers of bytes. */
+/* Fails if the members of a group call different collectives. */
 static syn_status check_equal(syn__sim_run_state *s, const syn__sim_meeting_state *g,
                               uint32_t group, uint32_t class, const syn__sim_call *call) {
     if (g->n_arrived == 0) return SYN_OK;
     const syn__sim_member *first = &s->members[g->arrived[g->first].member];
     const syn__sim_call *other = &first->program->calls[g->arrived[g->first].call];
-    if (other->comm_type == call->comm_type &&
-        (other->bytes == call->bytes || call->comm_type == SYN__ET_ALL_TO_ALL))
-        return SYN_OK;
+    if (other->comm_type == call->comm_type && other->bytes == call->bytes) return SYN_OK;
     return SYN_FAIL(s->err, SYN_E_FORMAT,
                     "the ranks of group %.60s call different collectives: rank %" PRId32
                     " %s of %" PRIu64 " bytes (node %" PRIu64 "), rank %" PRId32 " %s of %" PRIu64
@@ -229,23 +226,10 @@ static bool arrived_together(const syn__sim_run_state *s, const syn__sim_meeting
     return true;
 }
 
-/* Of the calls of a collective, the one with most bytes, for which the others wait. */
-static const syn__sim_call *largest_call(const syn__sim_run_state *s,
-                                         const syn__sim_meeting_state *g, uint32_t n_members,
-                                         const syn__sim_call *call) {
-    for (uint32_t i = 0; i < n_members && call->comm_type == SYN__ET_ALL_TO_ALL; i++) {
-        const syn__sim_member *m = &s->members[g->arrived[i].member];
-        const syn__sim_call *other = &m->program->calls[g->arrived[i].call];
-        if (other->bytes > call->bytes) call = other;
-    }
-    return call;
-}
-
 /* Runs a collective at which all members have arrived; last: the member that arrived last. */
 static syn_status meet(syn__sim_run_state *s, syn__sim_meeting_state *g,
                        const syn__sim_meeting *folded, const syn__sim_call *call, uint32_t last) {
     const syn__sim_group *of = &s->set->groups[folded->group];
-    call = largest_call(s, g, folded->n_members, call);
     const bool apart = s->set->machine != NULL &&
                        !syn__sim_has_algorithm(s->set->machine, call->comm_type, of->n_ranks) &&
                        (of->uneven || !arrived_together(s, g, folded->n_members));

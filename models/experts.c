@@ -20,7 +20,9 @@ static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear
    results has the whole bias. */
 static syn_tensor multiply_down(syn_model *m, const syn__experts *e, syn_tensor x,
                                 syn_tensor sizes) {
-    const int ranks = syn__model_dispatches(m) ? 1 : syn__model_tp(m);
+    const int ranks = m->options.etp             ? m->options.etp->size
+                      : syn__model_dispatches(m) ? 1
+                                                 : syn__model_tp(m);
     syn_tensor bias = e->down.bias;
     if (bias.id && ranks > 1) bias = syn_scale(m->ctx, syn__model_replicated(m, bias), 1.0 / ranks);
     return multiply(m, x, &e->down, sizes, bias, "down_proj");
@@ -155,40 +157,141 @@ static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_
     return true;
 }
 
-/* The numbers of rows (members, experts) of all members. With a capacity they are all the same. */
+/* The numbers of rows (members, experts) of all ranks that share the experts. With a capacity they
+   are all the same. */
 static syn_tensor all_counts(syn_model *m, syn_tensor sizes) {
-    const syn_group *ep = m->options.ep;
-    const int64_t dims[2] = {ep->size, m->config.experts.n}, one[2] = {1, m->config.experts.n};
+    const syn_group *all = m->options.etp ? m->options.experts_of_all : m->options.ep;
+    const int64_t dims[2] = {all->size, m->config.experts.n}, one[2] = {1, m->config.experts.n};
     if (m->options.router.capacity > 0)
         return syn_expand(m->ctx, syn_reshape(m->ctx, sizes, one, 2), dims, 2);
-    sizes = syn_name(m->ctx, syn_all_gather(m->ctx, sizes, 0, ep), "counts");
+    sizes = syn_name(m->ctx, syn_all_gather(m->ctx, sizes, 0, all), "counts");
     return syn_reshape(m->ctx, sizes, dims, 2);
 }
 
+/* x (N, C) -> (ranks N, C): the rows of all ranks of a group. Each rank has a partial gradient of
+   all rows. */
+static syn_tensor gather_rows(syn_model *m, syn_tensor x, const syn_group *group,
+                              const char *label) {
+    const int64_t n = syn_tensor_dim(m->ctx, x, 0), width = syn_tensor_dim(m->ctx, x, 1);
+    x = syn_reshape(m->ctx, x, (int64_t[]){1, n, width}, 3);
+    x = syn_name(m->ctx, syn_gather_tokens(m->ctx, x, false, group), label);
+    return syn_reshape(m->ctx, x, (int64_t[]){n * group->size, width}, 2);
+}
+
 /* The same as `compute` for rows in the order of all experts of the ep group, which are computed by
-   the ranks that have the experts. */
+   the ranks that have the experts. With etp, each of these ranks has a part of the experts' width:
+   it gets the rows of all of them, and their partial sums are reduce-scattered. */
 static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, int64_t layer,
                                     syn_tensor rows, syn_tensor sizes, syn_tensor weights) {
     syn_ctx *ctx = m->ctx;
-    const syn_group *ep = m->options.ep;
+    const syn_group *ep = m->options.ep, *etp = m->options.etp;
     const int64_t experts = m->config.experts.n, each = experts / ep->size;
     exchange x = {.to = syn_malloc(2 * (size_t)ep->size * sizeof *x.to)};
     syn_tensor own, y = {0};
     if (!x.to) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
     syn_tensor counts = all_counts(m, sizes);
     if (plan_exchange(m, layer, counts, syn_tensor_dim(ctx, rows, 0), &x)) {
-        const syn_tensor places =
-            syn_expert_order(ctx, counts, ep->index * each, each, x.rows, &own);
+        const int64_t all = etp ? x.rows * etp->size : x.rows;
+        const syn_tensor places = syn_expert_order(ctx, counts, ep->index * each, each, all, &own);
         rows = syn_name(ctx, syn_all_to_all(ctx, rows, x.to, x.from, x.most, ep), "dispatched");
         weights = syn_all_to_all(ctx, weights, x.to, x.from, x.most, ep);
+        if (etp) rows = gather_rows(m, rows, etp, "gathered");
+        if (etp) weights = gather_rows(m, weights, etp, "gathered_weights");
         rows = syn_moe_permute(ctx, rows, places, 1);
         weights = syn_moe_permute(ctx, weights, places, 1);
         y = compute(m, e, rows, own, weights);
-        y = syn_moe_unpermute(ctx, y, places, x.rows, 1);
+        y = syn_moe_unpermute(ctx, y, places, all, 1);
+        if (etp) y = syn_reduce_scatter(ctx, y, SYN_REDUCE_SUM, 0, etp);
         y = syn_name(ctx, syn_all_to_all(ctx, y, x.from, x.to, x.most, ep), "returned");
     }
     syn_free(x.to);
     return y;
+}
+
+/* DeepEP: x (N, C), the tokens themselves -> (N, C), the sums of their experts' outputs. Each token
+   is sent once to each rank that has at least one of its experts, which copies it for these experts
+   and adds their outputs. The weights are sent with the tokens. Without data, all ranks get the
+   same number of tokens. */
+static syn_tensor compute_with_deepep(syn_model *m, const syn__experts *e, int64_t layer,
+                                      syn_tensor x, syn_tensor sizes, syn_tensor weights) {
+    syn_ctx *ctx = m->ctx;
+    const syn_group *ep = m->options.ep;
+    const syn_experts_config *c = &m->config.experts;
+    const bool limited = c->limited && c->groups > 0;
+    syn_deepep how = {.fp8 = m->options.router.dispatch_fp8,
+                      .choice = {c->n, c->k, limited ? c->groups : 1, limited ? c->top_groups : 1}};
+    const int64_t each = c->n / ep->size, tokens = syn_tensor_dim(ctx, x, 0),
+                  pairs = syn_tensor_dim(ctx, weights, 0);
+    const int64_t copies =
+        llround((double)tokens * syn_expert_reach(&how.choice, ep->size)) * ep->size;
+    exchange own_rows = {.to = syn_malloc(2 * (size_t)ep->size * sizeof *own_rows.to)};
+    syn_tensor own, unused, y = {0};
+    if (!own_rows.to) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+    if (plan_exchange(m, layer, sizes, pairs, &own_rows)) {
+        const int64_t dims[2] = {ep->size, c->n}, one[2] = {1, c->n};
+        const syn_tensor counts = syn_expand(ctx, syn_reshape(ctx, sizes, one, 2), dims, 2);
+        const syn_tensor order = syn_expert_order(ctx, counts, 0, c->n, copies, &unused),
+                         places = syn_expert_order(ctx, counts, ep->index * each, each,
+                                                   own_rows.rows, &own);
+        syn_tensor rows = syn_name(ctx, syn_moe_permute(ctx, x, order, 1), "copies");
+        rows =
+            syn_name(ctx, syn_deepep_all_to_all(ctx, rows, NULL, NULL, 0, &how, ep), "dispatched");
+        rows = syn_moe_permute(ctx, rows, places, 1);
+        weights = syn_moe_permute(ctx, weights, places, 1);
+        y = compute(m, e, rows, own, weights);
+        y = syn_moe_unpermute(ctx, y, places, copies, 1);
+        how.combine = true;
+        y = syn_name(ctx, syn_deepep_all_to_all(ctx, y, NULL, NULL, 0, &how, ep), "returned");
+        y = syn_moe_unpermute(ctx, y, order, tokens, 1);
+    }
+    syn_free(own_rows.to);
+    return y;
+}
+
+/* Reads how many rows earlier members of the ep group and this rank have, of `pairs` pairs of a
+   token and one of its experts on each rank. sizes (E): the rows of each expert. Without data, the
+   numbers are balanced. */
+static bool own_range(syn_model *m, syn_tensor sizes, int64_t pairs, int64_t *first,
+                      int64_t *rows) {
+    const syn_group *ep = m->options.ep;
+    const int64_t experts = m->config.experts.n, each = experts / ep->size;
+    int64_t *all = syn_malloc((size_t)experts * sizeof *all);
+    bool done = all != NULL;
+    if (!all) syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+    for (int64_t e = 0; done && e < experts; e++)
+        all[e] = balanced(pairs, e, experts, ep->size) * ep->size;
+    if (done && syn_ctx_has_data(m->ctx))
+        done = syn_tensor_read(m->ctx, sizes, all, (size_t)experts * sizeof *all) == SYN_OK;
+    *first = *rows = 0;
+    for (int64_t e = 0; done && e < (ep->index + 1) * each; e++)
+        *(e < ep->index * each ? first : rows) += all[e];
+    syn_free(all);
+    return done;
+}
+
+/* x (N, C), the tokens themselves, their experts (N, k) i32 and weights (N, k) -> (N, C), the sums
+   of the experts' outputs. Every rank gets the tokens of all ranks, and adds the outputs of its own
+   experts. */
+static syn_tensor compute_gathered(syn_model *m, const syn__experts *e, syn_tensor x,
+                                   syn_tensor chosen, syn_tensor weights) {
+    syn_ctx *ctx = m->ctx;
+    const syn_group *ep = m->options.ep;
+    const int64_t n = m->config.experts.n, k = m->config.experts.k, each = n / ep->size,
+                  tokens = syn_tensor_dim(ctx, x, 0) * ep->size;
+    int64_t first, rows;
+    syn_tensor sizes;
+    x = gather_rows(m, x, ep, "gathered");
+    weights = gather_rows(m, weights, ep, "gathered_weights");
+    chosen = syn_name(ctx, syn_all_gather(ctx, chosen, 0, ep), "gathered_experts");
+    syn_tensor places = syn_sort_by_expert(ctx, chosen, n, &sizes);
+    if (!own_range(m, sizes, tokens / ep->size * k, &first, &rows)) return (syn_tensor){0};
+    places = syn_slice(ctx, places, 0, first, rows);
+    sizes = syn_slice(ctx, sizes, 0, ep->index * each, each);
+    const syn_tensor own = syn_name(ctx, syn_moe_permute(ctx, x, places, k), "rows");
+    weights = syn_reshape(ctx, weights, (int64_t[]){tokens * k, 1}, 2);
+    syn_tensor y = compute(m, e, own, sizes, syn_moe_permute(ctx, weights, places, 1));
+    y = syn_moe_unpermute(ctx, y, places, tokens, k);
+    return syn_reduce_scatter(ctx, y, SYN_REDUCE_SUM, 0, ep);
 }
 
 /* ---- balancing ---- */
@@ -267,6 +370,17 @@ void syn_model_update_router_biases(syn_model *const *models, int n, double rate
 
 /* ---- the layer ---- */
 
+/* x (N, C), the tokens themselves -> (N, C), the sums of their experts' outputs. Each token is
+   copied for each of its experts. */
+static syn_tensor compute_copies(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x,
+                                 syn_tensor places, syn_tensor sizes, syn_tensor weights) {
+    const int64_t k = m->config.experts.k, tokens = syn_tensor_dim(m->ctx, x, 0);
+    const syn_tensor rows = syn_name(m->ctx, syn_moe_permute(m->ctx, x, places, k), "rows");
+    const syn_tensor y = m->options.ep ? compute_elsewhere(m, e, i, rows, sizes, weights)
+                                       : compute(m, e, rows, sizes, weights);
+    return syn_moe_unpermute(m->ctx, y, places, tokens, k);
+}
+
 /* x (B, T, C), all tokens on every rank -> (B, T, C), this rank's partial sum of the experts'
    outputs. If syn__model_dispatches: this rank's tokens -> the experts' outputs for them. */
 static syn_tensor routed(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
@@ -292,12 +406,18 @@ static syn_tensor routed(syn_model *m, const syn__experts *e, int64_t i, syn_ten
         places = syn_expert_capacity(
             ctx, places, syn_expert_capacity_rows(&m->config, tokens, m->options.router.capacity),
             &sizes);
-    const syn_tensor rows = syn_name(ctx, syn_moe_permute(ctx, x, places, c->k), "rows");
-    const syn_tensor w = syn_moe_permute(
-        ctx, syn_reshape(ctx, weights, (int64_t[]){tokens * c->k, 1}, 2), places, 1);
-    syn_tensor y =
-        m->options.ep ? compute_elsewhere(m, e, i, rows, sizes, w) : compute(m, e, rows, sizes, w);
-    y = syn_name(ctx, syn_moe_unpermute(ctx, y, places, tokens, c->k), "combined");
+    const syn_dispatcher dispatcher =
+        m->options.ep ? m->options.router.dispatcher : SYN_DISPATCH_ALLTOALL;
+    syn_tensor y;
+    if (dispatcher == SYN_DISPATCH_ALLGATHER) {
+        y = compute_gathered(m, e, x, chosen, weights);
+    } else {
+        const syn_tensor w = syn_moe_permute(
+            ctx, syn_reshape(ctx, weights, (int64_t[]){tokens * c->k, 1}, 2), places, 1);
+        y = dispatcher == SYN_DISPATCH_DEEPEP ? compute_with_deepep(m, e, i, x, sizes, w)
+                                              : compute_copies(m, e, i, x, places, sizes, w);
+    }
+    y = syn_name(ctx, y, "combined");
     syn_pop_scope(ctx);
     return syn_reshape(ctx, y, shape.dims, 3);
 }

@@ -38,6 +38,16 @@ typedef enum syn_recompute_mode {
     SYN_RECOMPUTE_OP
 } syn_recompute_mode;
 
+/* How tokens get to the ranks of their experts with ep. ALLTOALL: a copy for each of their experts.
+ * ALLGATHER: every rank of the ep group gets all tokens, and the partial sums of the experts'
+ * outputs are reduce-scattered. DEEPEP: a copy for each rank that has at least one of their
+ * experts, in runs without data. */
+typedef enum syn_dispatcher {
+    SYN_DISPATCH_ALLTOALL,
+    SYN_DISPATCH_ALLGATHER,
+    SYN_DISPATCH_DEEPEP
+} syn_dispatcher;
+
 /* Balancing of experts in forward passes whose results require gradients. A layer's auxiliary loss
  * is aux * E * sum over experts of f P, where f is the part of the routed rows that are for an
  * expert, and P is the mean of its probabilities (Fedus et al. 2021). Its z-loss is z * the mean of
@@ -56,6 +66,8 @@ typedef struct syn_router_options {
     /* Each expert gets syn_expert_capacity_rows rows from each rank: padding, if it has fewer
      * tokens, or only its first tokens, if it has more. 0: all tokens. */
     double capacity;
+    syn_dispatcher dispatcher;
+    bool dispatch_fp8; /* DeepEP sends tokens in 8-bit floats (syn_deepep_all_to_all) */
 } syn_router_options;
 
 /* ceil(tokens * k / experts * capacity), for the tokens of a rank. */
@@ -69,8 +81,9 @@ typedef struct syn_model_options {
     /* Models with experts. ep: the ranks that share the experts of a layer; NULL: no other rank has
        experts that this rank lacks. Training sends each token to the ranks that have its experts.
        whole_experts: each expert is whole on its rank, although other layers are sharded over tp;
-       always the case with ep. */
-    const syn_group *ep;
+       always the case with ep, unless etp is given. etp: with ep, in runs without data: the ranks
+       that share each expert; experts_of_all: the ep x etp ranks that share the experts. */
+    const syn_group *ep, *etp, *experts_of_all;
     bool whole_experts;
     /* Context parallelism, for training of causal models (syn_context_attention): the ranks that
        share the tokens of a sequence; NULL: none. A rank's tokens, targets and results are those of

@@ -213,24 +213,31 @@ SYN__GRAD(reduce_scatter) {
     else syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED, "reduce_scatter: only the sum has a gradient");
 }
 
-/* ---- all_to_all ---- */
+/* ---- all_to_all, deepep_all_to_all ---- */
 
-/* attributes: the largest number of rows that a member sends or receives; the length of the list
-   that follows; the number of rows for each member, then of each member. An empty list: equal
-   numbers */
+/* Attributes of deepep_all_to_all before its list. Those of all_to_all are only MOST. */
+enum { MOST, ROW_BYTES, FP8, COMBINE, EXPERTS, K, GROUPS, TOP_GROUPS, DEEPEP_ATTRS };
+
+/* The attribute that is the length of the list: the number of rows for each member, then of each
+   member. An empty list: equal numbers. */
+static int list_of(int op) {
+    return op == SYN_OP_ALL_TO_ALL ? MOST + 1 : DEEPEP_ATTRS;
+}
+
 static int64_t rows_for(const syn_call *c, bool from, int32_t member) {
     const int32_t n = c->group->size;
-    if (c->attr[1].i == 0) return c->in[0].spec.dims[0] / n;
-    return c->attr[2 + (from ? n : 0) + member].i;
+    const syn_attr *list = &c->attr[list_of(c->def->op)];
+    return list->i == 0 ? c->in[0].spec.dims[0] / n : list[1 + (from ? n : 0) + member].i;
 }
 
 SYN__INFER(all_to_all) {
     const syn_spec *x = &c->in[0].spec;
     const int32_t n = c->group->size;
+    const int64_t listed = c->attr[list_of(c->def->op)].i, most = c->attr[MOST].i;
     int64_t to = 0, from = 0;
-    bool valid = c->attr[1].i == 0 || c->attr[1].i == 2 * (int64_t)n;
+    bool valid = listed == 0 || listed == 2 * (int64_t)n;
     if (x->rank < 1) return syn__bad_input(c, 0, "rows (R, ...)");
-    if (c->attr[1].i == 0) valid = x->dims[0] % n == 0;
+    if (listed == 0) valid = x->dims[0] % n == 0;
     for (int32_t i = 0; valid && i < n; i++) {
         valid = rows_for(c, false, i) >= 0 && rows_for(c, true, i) >= 0;
         to += rows_for(c, false, i);
@@ -239,11 +246,11 @@ SYN__INFER(all_to_all) {
     if (!valid || to != x->dims[0])
         return SYN_FAIL(c->err, SYN_E_SHAPE, "%lld rows are not divided among %d ranks",
                         (long long)x->dims[0], (int)n);
-    if (c->attr[0].i < to || c->attr[0].i < from)
+    if (most < to || most < from)
         return SYN_FAIL(c->err, SYN_E_SHAPE,
                         "this rank sends %lld rows and receives %lld, more than the group's "
                         "largest number, %lld",
-                        (long long)to, (long long)from, (long long)c->attr[0].i);
+                        (long long)to, (long long)from, (long long)most);
     c->out[0].spec = *x;
     c->out[0].spec.dims[0] = from;
     return SYN_OK;
@@ -268,51 +275,89 @@ SYN__CPU(all_to_all) {
     return SYN_OK;
 }
 
-/* The attributes of the call, or of the opposite call. Returns their number. */
-static int count_attrs(const int64_t *to, const int64_t *from, int64_t most, int32_t n,
-                       syn_attr *attr) {
+/* The attributes after those in `head`. Returns the number of all. */
+static int list_rows(const int64_t *to, const int64_t *from, int32_t n, syn_attr *list) {
     bool even = true;
     for (int32_t i = 0; to && i < n; i++) even = even && to[i] == to[0] && from[i] == to[0];
-    attr[0].i = most;
-    attr[1].i = even ? 0 : 2 * (int64_t)n;
+    list[0].i = even ? 0 : 2 * (int64_t)n;
     for (int32_t i = 0; !even && i < n; i++) {
-        attr[2 + i].i = to[i];
-        attr[2 + n + i].i = from[i];
+        list[1 + i].i = to[i];
+        list[1 + n + i].i = from[i];
     }
-    return even ? 2 : 2 + 2 * n;
+    return even ? 1 : 1 + 2 * n;
 }
 
-syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
-                          int64_t most, const syn_group *group) {
+/* head: the attributes before the list. */
+static syn_tensor exchange(syn_ctx *ctx, syn_op op, syn_tensor x, const int64_t *to,
+                           const int64_t *from, const syn_attr *head, const syn_group *group) {
+    const int before = list_of(op);
     syn_tensor out = {0};
-    if (!ready(ctx, SYN_OP_ALL_TO_ALL, group)) return out;
-    syn_attr *attr = syn_malloc((2 * (size_t)group->size + 2) * sizeof *attr);
+    if (!ready(ctx, op, group)) return out;
+    syn_attr *attr = syn_malloc((2 * (size_t)group->size + 1 + (size_t)before) * sizeof *attr);
     if (!attr) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: an all-to-all");
-    if (!to) most = syn_tensor_dim(ctx, x, 0);
-    const int n = count_attrs(to, from, most, group->size, attr);
-    out = collective(ctx, SYN_OP_ALL_TO_ALL, &x, attr, n, group);
+    memcpy(attr, head, (size_t)before * sizeof *attr);
+    if (!to) attr[MOST].i = syn_tensor_dim(ctx, x, 0);
+    const int n = before + list_rows(to, from, group->size, attr + before);
+    out = collective(ctx, op, &x, attr, n, group);
     syn_free(attr);
     return out;
 }
 
-/* Each row's gradient goes back to the rank that the row came from. */
+syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
+                          int64_t most, const syn_group *group) {
+    const syn_attr head[1] = {[MOST] = {.i = most}};
+    return exchange(ctx, SYN_OP_ALL_TO_ALL, x, to, from, head, group);
+}
+
+/* Bytes of a row (1, C) of a dispatch in f8: an element each, and an f32 scale per 128 elements. */
+static int64_t f8_bytes(int64_t elems) {
+    return elems + 4 * ((elems + 127) / 128);
+}
+
+/* The bytes of a row on the way; 0: those of its elements. */
+static int64_t deepep_row_bytes(bool fp8, bool combine, int64_t elems) {
+    return fp8 && !combine ? f8_bytes(elems) : 0;
+}
+
+syn_tensor syn_deepep_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
+                                 int64_t most, const syn_deepep *how, const syn_group *group) {
+    const int64_t elems = syn_tensor_dim(ctx, x, -1);
+    const syn_attr head[DEEPEP_ATTRS] = {
+        [MOST] = {.i = most},
+        [ROW_BYTES] = {.i = deepep_row_bytes(how->fp8, how->combine, elems)},
+        [FP8] = {.i = how->fp8},
+        [COMBINE] = {.i = how->combine},
+        [EXPERTS] = {.i = how->choice.experts},
+        [K] = {.i = how->choice.k},
+        [GROUPS] = {.i = how->choice.groups},
+        [TOP_GROUPS] = {.i = how->choice.top_groups}};
+    return exchange(ctx, SYN_OP_DEEPEP_ALL_TO_ALL, x, to, from, head, group);
+}
+
+/* Each row's gradient goes back to the rank that the row came from. The gradient of a dispatch is a
+   combine, and the reverse. */
 SYN__GRAD(all_to_all) {
     const int32_t n = g->group->size;
-    syn_attr *attr = syn_malloc((2 * (size_t)n + 2) * sizeof *attr);
-    if (!attr) {
+    const int before = list_of(g->def->op);
+    const bool even = g->attr[before].i == 0;
+    syn_attr head[DEEPEP_ATTRS];
+    int64_t *rows = syn_malloc(2 * (size_t)n * sizeof *rows);
+    if (!rows) {
         syn_ctx_fail(g->ctx, SYN_E_NOMEM, "out of memory: an all-to-all");
         return;
     }
-    attr[0] = g->attr[0];
-    attr[1] = g->attr[1];
-    for (int32_t i = 0; attr[1].i && i < n; i++) {
-        attr[2 + i] = g->attr[2 + n + i];
-        attr[2 + n + i] = g->attr[2 + i];
-    }
+    memcpy(head, g->attr, (size_t)before * sizeof *head);
+    for (int32_t i = 0; !even && i < 2 * n; i++) rows[i] = g->attr[before + 1 + i].i;
     const syn_tensor dy = syn_grad_out(g, 0);
-    g->din[0] =
-        collective(g->ctx, SYN_OP_ALL_TO_ALL, &dy, attr, attr[1].i ? 2 + 2 * n : 2, g->group);
-    syn_free(attr);
+    if (before == DEEPEP_ATTRS) {
+        const bool combine = head[COMBINE].i == 0;
+        head[COMBINE].i = combine;
+        head[ROW_BYTES].i =
+            deepep_row_bytes(head[FP8].i != 0, combine, syn_tensor_dim(g->ctx, dy, -1));
+    }
+    g->din[0] = exchange(g->ctx, (syn_op)g->def->op, dy, even ? NULL : rows + n, even ? NULL : rows,
+                         head, g->group);
+    syn_free(rows);
 }
 
 /* ---- sequence parallelism: gather_tokens, cut_tokens ---- */

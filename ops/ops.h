@@ -14,6 +14,7 @@
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
+#include "syntorch/base/expert_choice.h"
 #include "syntorch/context.h"
 
 SYN_API_BEGIN
@@ -385,6 +386,18 @@ syn_tensor syn_cut_tokens(syn_ctx *ctx, syn_tensor x, const syn_group *group);
    the collective in traces (syn_node.comm_bytes). It is ignored if the lists are NULL. */
 syn_tensor syn_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
                           int64_t most, const syn_group *group);
+/* An all-to-all of rows (R, C) that are copies of tokens, one for each rank that has at least one
+   of a token's experts, with DeepEP's kernels (DeepSeek-AI 2025): across nodes, a token is sent
+   once per node, and copied there. The same values as syn_all_to_all, but predicted times are those
+   of DeepEP. fp8: the rows of a dispatch are sent in 8-bit floats with an f32 factor for each 128
+   elements; this changes the size of the collective in traces, not the values. combine: rows return
+   to the ranks of their tokens. The gradient of a dispatch is a combine, and the reverse. */
+typedef struct syn_deepep {
+    bool fp8, combine;
+    syn_expert_choice choice;
+} syn_deepep;
+syn_tensor syn_deepep_all_to_all(syn_ctx *ctx, syn_tensor x, const int64_t *to, const int64_t *from,
+                                 int64_t most, const syn_deepep *how, const syn_group *group);
 /* root: index within the group. Every rank passes a tensor of the same shape; only the root's
    contents are used. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);

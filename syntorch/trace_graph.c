@@ -265,9 +265,11 @@ static uint64_t payload_bytes(const struct shared *sh, const syn_call *call, uin
     if (call->def->comm == SYN_COMM_REDUCE_SCATTER)
         return syn_spec_bytes(&call->out[0].spec) * (uint64_t)call->group->size;
     if (call->def->comm == SYN_COMM_ALL_TO_ALL) {
+        const int64_t most = comm_attr(sh, call, op, "most", 0),
+                      row_bytes = comm_attr(sh, call, op, "row_bytes", 0);
         syn_spec rows = payload->spec;
-        rows.dims[0] = comm_attr(sh, call, op, "most", 0);
-        return syn_spec_bytes(&rows);
+        rows.dims[0] = most;
+        return row_bytes > 0 ? (uint64_t)(most * row_bytes) : syn_spec_bytes(&rows);
     }
     for (int i = 0; i < n; i++) bytes += syn_spec_bytes(&payload[i].spec);
     return bytes;

@@ -73,6 +73,7 @@ const syn__cuda_row syn__cuda_comm_rows[] = {
     {SYN_OP_ALL_REDUCE_COALESCED, described_cuda},
     {SYN_OP_ALL_GATHER, all_gather_cuda},
     {SYN_OP_ALL_TO_ALL, described_cuda},
+    {SYN_OP_DEEPEP_ALL_TO_ALL, described_cuda},
     {SYN_OP_REDUCE_SCATTER, reduce_scatter_cuda},
     {SYN_OP_BROADCAST, described_cuda},
     {SYN_OP_BROADCAST_COALESCED, described_cuda},

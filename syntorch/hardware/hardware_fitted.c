@@ -114,6 +114,8 @@ int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
     if (hw->alone.ranks > 0 && node->kind == SYN_NODE_COMPUTE)
         return syn__hardware_outside_curve(hw, node, &out[0]) ? 1 : 0;
     const char *what = extents_of(hw, node, group, at);
+    if (syn__is_deepep(node))
+        return syn__deepep_extrapolated(hw, at[SYN_HW_EXTENT_NODES], &out[0]) ? 1 : 0;
     if (what == NULL || !known(hw, what, node->kind == SYN_NODE_COLLECTIVE, range)) return 0;
     bool any = false;
     for (int i = 0; i < SYN_HW_EXTENTS; i++) any = any || range[i].most > 0;

@@ -399,6 +399,10 @@ static double transfer_ns(const syn_hardware *hw, const syn_node *node, const in
 static double collective_ns(const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group) {
     if (group == NULL || group->n_ranks < 2) return 0;
+    if (syn__is_deepep(node) && hw->collectives.name[0] != '\0') {
+        const struct places at = places_of(hw, group->ranks, group->n_ranks);
+        return syn__deepep_ns(hw, node, at.ranks, at.nodes);
+    }
     const struct transfer t = transfer_of(node, group->n_ranks);
     const double ns = transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
     const bool tp = group->name != NULL && strncmp(group->name, "tp", 2) == 0;

@@ -65,6 +65,13 @@ double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, dou
 bool syn__hardware_outside_curve(const syn_hardware *hw, const syn_node *node,
                                  syn_hw_extrapolation *out);
 
+/* Whether a node is an all-to-all of DeepEP; its time between so many ranks on so many nodes; and
+   whether it is on another machine or on more nodes than those that were measured, which *out then
+   says. */
+bool syn__is_deepep(const syn_node *node);
+double syn__deepep_ns(const syn_hardware *hw, const syn_node *node, double ranks, double nodes);
+bool syn__deepep_extrapolated(const syn_hardware *hw, double nodes, syn_hw_extrapolation *out);
+
 /* Sets predicted_ns of a node. `rank` is the index of its rank in the graph. */
 void syn__hardware_fill(const syn_hardware *hw, const syn_graph *graph, uint32_t rank,
                         syn_node *node);

@@ -153,8 +153,13 @@ static bool all_to_all(syn_ctx *ctx, const syn_group *group, int size, int round
     rows_of(&x, round, size, me, false, dtype);
     rows_of(&want, round, size, me, true, dtype);
     const syn_tensor t = ref_dense(ctx, &x);
-    const syn_tensor y = syn_all_to_all(ctx, t, to, from, most, group),
-                     back = syn_all_to_all(ctx, y, from, to, most, group);
+    const syn_deepep dispatch = {.choice = {8, 2, 1, 1}},
+                     combine = {.combine = true, .choice = {8, 2, 1, 1}};
+    const bool deepep = round % 2 == 0;
+    const syn_tensor y = deepep ? syn_deepep_all_to_all(ctx, t, to, from, most, &dispatch, group)
+                                : syn_all_to_all(ctx, t, to, from, most, group);
+    const syn_tensor back = deepep ? syn_deepep_all_to_all(ctx, y, from, to, most, &combine, group)
+                                   : syn_all_to_all(ctx, y, from, to, most, group);
     return !check || (ref_check(ctx, y, &want, 0) && ref_check(ctx, back, &x, 0));
 }
 

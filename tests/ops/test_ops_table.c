@@ -151,6 +151,12 @@ static syn_tensor exchanged(syn_ctx *c, syn_tensor x, const syn_group *g) {
                           (const int64_t[WORLD]){1, 1, 1, 1}, 4, g);
 }
 
+/* A row of three elements in 8-bit floats and a scale has 7 bytes. */
+static syn_tensor sent_once(syn_ctx *c, syn_tensor x, const syn_group *g) {
+    const syn_deepep how = {.fp8 = true, .choice = {8, 2, 1, 1}};
+    return syn_deepep_all_to_all(c, x, NULL, NULL, 0, &how, g);
+}
+
 static syn_tensor sizes_of(syn_ctx *c, const int64_t *values, int64_t n) {
     const syn_spec spec = {SYN_I64, 1, {n}};
     return syn_input(c, "sizes", &spec, values);
@@ -296,6 +302,7 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(EXPERT_CAPACITY, limited(c, I(6), SIZES(1, 2, 3)), "i32[6]", 6, 24 + 24, 24 + 24, 0)         \
     X(EXPERT_ORDER, ordered(c), "i32[4]", 4 + 6, 48, 16 + 16, 0)                                   \
     X(ALL_TO_ALL, exchanged(c, F(4, 3), g), "f32[4,3]", 0, 48, 48, 48)                             \
+    X(DEEPEP_ALL_TO_ALL, sent_once(c, F(4, 3), g), "f32[4,3]", 0, 48, 48, 28)                      \
     X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \
     X(ALL_REDUCE_COALESCED, together(c, F(2, 3), F(4), true, g), "f32[4]", 0, 40, 40, 40)          \
     X(ALL_GATHER, syn_all_gather(c, F(2, 3), 1, g), "f32[2,12]", 0, 24, 96, 24)                    \

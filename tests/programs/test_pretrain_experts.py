@@ -58,7 +58,9 @@ def as_one_rank(runs):
                           ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor),
                           ("oss", LAYOUTS[1:9])):
         one, _ = runs.train(name, *STEPS, "--batch-size", "8")
-        for batch, layout in layouts:
+        gathered = [(batch, layout + " --moe-dispatcher allgather")
+                    for batch, layout in layouts[1::2] if name == "qwen" and "--ep" in layout]
+        for batch, layout in layouts + gathered:
             got, _ = runs.train(name, *STEPS, "--batch-size", str(batch), *layout.split())
             off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
             check(off < 2e-6, f"{name}, {layout}: {losses(got)}, not {losses(one)}")
@@ -246,7 +248,8 @@ def trains_on(runs, folder):
 
 REFUSED = [
     (["--num-gpus", "2", "--tp", "2"], "training experts with --tp 2 needs --sp"),
-    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2"], "use etp 1"),
+    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2"], "is for --device meta"),
+    (["--num-gpus", "2", "--etp", "2"], "use etp 1"),
     (["--num-gpus", "3", "--ep", "3"], "ep 3 does not divide the 8 experts"),
     (["--num-gpus", "4", "--ep", "3"], "4 ranks are not a multiple of etp 1 x ep 3 = 3"),
     (["--num-gpus", "2", "--ep", "2", "--zero", "1"],
@@ -255,6 +258,12 @@ REFUSED = [
     (["--moe-router-bias-update-rate", "0.1"], "needs routers with a bias"),
     (["--capacity", "0"], "--capacity must be between 1e-06 and"),
     (["--num-gpus", "2", "--ep", "2", "--routing", "zipf:1,1"], "is for --device meta"),
+    (["--num-gpus", "2", "--ep", "2", "--moe-dispatcher", "deepep"], "is for --device meta"),
+    (["--num-gpus", "2", "--ep", "2", "--moe-dispatcher", "allgather", "--capacity", "1"],
+     "--capacity needs --moe-dispatcher alltoall"),
+    (["--moe-dispatcher", "allgather"], "has no effect without --ep"),
+    (["--num-gpus", "2", "--ep", "2", "--moe-dispatch-fp8"],
+     "has no effect without --moe-dispatcher deepep"),
     (["--moe-aux-loss-coeff", "-1"], "--moe_aux_loss_coeff must be between 0 and"),
     (["--num-gpus", "2", "--ep", "2", "--save-steps", "1"],
      "--resume and --save-steps cannot be used with --ep"),

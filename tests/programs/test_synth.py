@@ -52,6 +52,10 @@ LAYOUTS = [
 # Ranks with different experts have different numbers of rows.
 EXPERTS = [
     ("moe4", "--ep 4 --dp 4 --routing zipf:1,3"),
+    ("v3", "--tp 2 --sp --ep 4 --dp 4 --pp 2 --zero 1 --global-batch 8 --moe-dispatcher deepep "
+           "--moe-dispatch-fp8"),
+    ("moe4", "--cp 2 --ep 4 --dp 2 --moe-dispatcher allgather"),
+    ("moe4", "--tp 2 --sp --ep 2 --etp 2 --dp 4 --pp 2 --zero 1 --global-batch 8"),
     ("moe4", "--tp 2 --sp --cp 2 --ep 8 --dp 4 --pp 2 --zero 1 --global-batch 8 --capacity 1.25 "
              "--moe-aux-loss-coeff 0.01"),
     ("moe4", "--tp 2 --sp --cp 2 --ep 4 --dp 2 --pp 2 --global-batch 4 --routing zipf:0.5,3 "
@@ -184,6 +188,33 @@ def loaded():
                           (["--capacity", "1"], "is for training")):
         done = synth("--model-config", "moe4.json", "--phase", "prefill", "--out", "no", *options)
         check(done.returncode != 0 and said in done.stderr, done.stderr)
+
+
+def dispatched():
+    """The collectives of a layer with each dispatcher (clusters of 4 ranks with 2 of 8 experts)."""
+    tokens, copies, hidden, experts, ranks, width = 64, 2, 64, 8, 4, 2
+    gather, scatter, all_to_all = 2, 7, 6
+    config = {**MODELS["moe4"], "hidden_size": hidden}
+    with open("wide.json", "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    shape = ["--model-config", "wide.json", "--layers", "1", "--max-seq-length", str(tokens),
+             "--dp", "4", "--ep", "4", "--dtype", "bf16", "--hw", "h100"]
+    reached = ranks * (1 - math.comb(experts - 2, copies) / math.comb(experts, copies))
+    rows = ranks * round(tokens * reached / ranks)
+    for fp8 in ([], ["--moe-dispatch-fp8"]):
+        synth("--out", "deepep", "--moe-dispatcher", "deepep", *fp8, *shape)
+        sent = rows * (hidden + 4 if fp8 else hidden * width)
+        want = sorted([sent, rows * hidden * width] * 2)  # and in backward
+        got = sorted(collectives("deepep", 1, all_to_all))
+        check(got == want, f"deepep {fp8}: {got}, not {want}")
+        check(collectives("deepep", 1, gather) == [], "deepep exchanges no counts")
+    synth("--out", "gathered", "--moe-dispatcher", "allgather", *shape)
+    each = sorted([tokens * hidden * width, tokens * copies * 4, tokens * copies * 4])
+    got = sorted(collectives("gathered", 1, gather))
+    check(got == sorted(each + [tokens * hidden * width]), f"allgather: {got}, not {each}")
+    got = sorted(collectives("gathered", 1, scatter))
+    want = sorted([ranks * tokens * hidden * width] * 2 + [ranks * tokens * copies * 4])
+    check(got == want, f"allgather: {got}, not {want}")
 
 
 def stamped_later():
@@ -527,6 +558,7 @@ def main():
     as_recorded(EXPERTS, "experts")
     balanced()
     loaded()
+    dispatched()
     stamped_later()
     inferred()
     replicas()

@@ -110,6 +110,22 @@
          "layer [1]",                                                                              \
          1,                                                                                        \
          65536},                                                                                   \
+        {"moe_dispatcher",                                                                         \
+         CLI_CHOICE,                                                                               \
+         &pretrain_given.dispatcher,                                                               \
+         "alltoall|allgather|deepep",                                                              \
+         "--ep: send a token once per expert, send all tokens to all ranks, or (meta) send a "     \
+         "token once per rank and node, as DeepEP does [alltoall]",                                \
+         0,                                                                                        \
+         0},                                                                                       \
+        {"moe_dispatch_fp8",                                                                       \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.dispatch_fp8,                                                             \
+         NULL,                                                                                     \
+         "deepep: send tokens in 8-bit floats with a scale per 128 elements; results return in "   \
+         "--dtype",                                                                                \
+         0,                                                                                        \
+         0},                                                                                       \
         {"etp",                                                                                    \
          CLI_INT,                                                                                  \
          &pretrain_given.parallel.etp,                                                             \

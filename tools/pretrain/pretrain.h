@@ -40,15 +40,17 @@ typedef struct pretrain_args {
     double aux_coefficient /* -1: as the model's configuration says */, z_coefficient, bias_rate;
     double capacity;     /* see syn_router_options */
     const char *routing; /* the loads of experts on meta; NULL: balanced */
-    int masking;         /* syn_masking; -1 if not given */
-    int buckets;         /* syn_bucket_rule; -1: not given */
-    int reduce_dtype;    /* 0: f32, 1: bf16 */
-    int recompute;       /* syn_recompute_mode */
-    int loss;            /* 0: fused, 1: unfused */
-    int dtype;           /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
-    int reference;       /* 1: --recipe reference, see docs/training.md */
-    bool dry_run;        /* synth */
-    bool fp8;            /* predict the products of layers in FP8 */
+    int dispatcher;      /* syn_dispatcher */
+    bool dispatch_fp8;
+    int masking;      /* syn_masking; -1 if not given */
+    int buckets;      /* syn_bucket_rule; -1: not given */
+    int reduce_dtype; /* 0: f32, 1: bf16 */
+    int recompute;    /* syn_recompute_mode */
+    int loss;         /* 0: fused, 1: unfused */
+    int dtype;        /* 0: f32, 1: bf16, -1: not given; see pretrain.dtype */
+    int reference;    /* 1: --recipe reference, see docs/training.md */
+    bool dry_run;     /* synth */
+    bool fp8;         /* predict the products of layers in FP8 */
     bool sp_keep, no_reshard, skip_eval, enable_tracing, visualize_trace, profile_memory,
         with_stack, resume, quiet, json;
 } pretrain_args;

@@ -77,6 +77,7 @@ static syn_status check_routers(pretrain *run, syn_error *err) {
                         : a->z_coefficient > 0 ? "--moe-z-loss-coeff"
                         : a->bias_rate > 0     ? "--moe-router-bias-update-rate"
                         : a->capacity > 0      ? "--capacity"
+                        : a->dispatcher > 0    ? "--moe-dispatcher"
                                                : NULL;
     if (given && !syn_model_has_experts(&run->config))
         return SYN_FAIL(err, SYN_E_INVALID, "%s needs a router, but %s has no experts; omit it",
@@ -86,6 +87,24 @@ static syn_status check_routers(pretrain *run, syn_error *err) {
                         "--moe-router-bias-update-rate needs routers with a bias, such as those of "
                         "DeepSeek-V3, but %s has none; use --moe-aux-loss-coeff",
                         run->config.name);
+    if (a->dispatcher != SYN_DISPATCH_ALLTOALL && (a->routing || a->capacity > 0))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "%s needs --moe-dispatcher alltoall; omit one of the options",
+                        a->routing ? "--routing" : "--capacity");
+    const syn_plan *plan = &run->launch.parallel;
+    if (plan->ep > 1 && plan->etp > 1 && run->launch.device != SYN_DEVICE_META)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--etp %d with --ep %d is for --device meta: the parts of an expert's "
+                        "matrices are neither initialized nor saved; train with --etp 1",
+                        plan->etp, plan->ep);
+    if (plan->ep > 1 && plan->etp > 1 && (a->dispatcher != SYN_DISPATCH_ALLTOALL || a->routing))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "%s cannot be used with --etp %d and --ep %d; omit it, or use --etp 1",
+                        a->routing ? "--routing" : "--moe-dispatcher", plan->etp, plan->ep);
+    if (a->dispatcher == SYN_DISPATCH_DEEPEP && run->launch.device != SYN_DEVICE_META)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--moe-dispatcher deepep is for --device meta: it predicts DeepEP's "
+                        "kernels; train with alltoall, which has the same results");
     run->launch.parallel.counts =
         syn_model_has_experts(&run->config) &&
         (pretrain_aux_coefficient(run) > 0 || a->z_coefficient > 0 || a->bias_rate > 0);
@@ -636,6 +655,8 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
         {"--moe-aux-loss-coeff", hash_of(pretrain_aux_coefficient(run))},
         {"--routing", a->routing ? syn_hash(a->routing, strlen(a->routing), 0) : 0},
         {"--capacity", hash_of(a->capacity)},
+        {"--moe-dispatcher", (uint64_t)a->dispatcher},
+        {"--moe-dispatch-fp8", (uint64_t)a->dispatch_fp8},
         {"--moe-z-loss-coeff", hash_of(a->z_coefficient)},
         {"--moe-router-bias-update-rate", hash_of(a->bias_rate)},
         {"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)}};

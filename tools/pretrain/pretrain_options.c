@@ -170,10 +170,13 @@ int pretrain_check_division(const pretrain *run, int argc, char **argv) {
          {"sp"},
          "has no effect without --tp; give that, too, or omit it"},
         {a->parallel.ep < 2,
-         {"routing"},
+         {"routing", "moe-dispatcher"},
          "has no effect without --ep, by which ranks get the rows of their experts; give that, "
          "too, "
          "or omit it"},
+        {a->dispatcher != SYN_DISPATCH_DEEPEP,
+         {"moe-dispatch-fp8"},
+         "has no effect without --moe-dispatcher deepep; give that, too, or omit it"},
         {!a->parallel.sp, {"sp-keep"}, "has no effect without --sp; give that, too, or omit it"},
         {a->parallel.cp < 2 && !parallel_sweeps(&a->sweep, "cp"),
          {"cp-comm", "cp-a2a"},

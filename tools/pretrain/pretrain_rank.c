@@ -126,6 +126,8 @@ static syn_router_options router_options(pretrain_worker *r) {
                                 .losses = r->router_losses,
                                 .count = run->args->bias_rate > 0,
                                 .capacity = run->args->capacity,
+                                .dispatcher = (syn_dispatcher)run->args->dispatcher,
+                                .dispatch_fp8 = run->args->dispatch_fp8,
                                 .load = &run->load,
                                 .heaviest = r->heaviest};
 }
@@ -186,6 +188,9 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
     syn_model_options model = {.tp = r->mesh.group[SYN_AXIS_TP],
                                .kv = r->mesh.kv,
                                .ep = r->mesh.ep,
+                               .etp =
+                                   r->mesh.ep && run->launch.parallel.etp > 1 ? r->mesh.etp : NULL,
+                               .experts_of_all = r->mesh.experts,
                                .cp = r->mesh.cp,
                                .cp_a2a = r->mesh.cp_a2a,
                                .cp_p2p = r->mesh.cp_p2p,

@@ -332,11 +332,16 @@ static syn_status check_experts(const syn_model_config *c, const syn_plan *plan,
     if (c->experts.n % plan->ep != 0)
         return SYN_FAIL(err, SYN_E_INVALID, "model %s: ep %d does not divide the %lld experts",
                         c->name, plan->ep, (long long)c->experts.n);
-    if (plan->etp > 1)
+    if (plan->etp > 1 && plan->ep == 1)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "experts that are sharded over %d ranks (etp) cannot be divided among ep "
-                        "%d groups of ranks, or differ from tp %d: use etp 1",
-                        plan->etp, plan->ep, plan->tp);
+                        "without ep, experts can be sharded over tp %d ranks or be whole, but not "
+                        "be sharded over etp %d: use etp 1",
+                        plan->tp, plan->etp);
+    const int64_t width = c->experts.inner ? c->experts.inner : c->n_inner;
+    if (width % plan->etp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: etp %d does not divide the experts' width %lld", c->name,
+                        plan->etp, (long long)width);
     if (plan->tp == 1 || plan->sp) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "experts on ranks of their own (ep %d, etp %d) need sequence parallelism (sp) "

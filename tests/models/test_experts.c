@@ -95,7 +95,9 @@ static void test_refused_plans(void) {
         {{.ranks = 4, .tp = 2, .sp = true, .ep = 4}, NULL},
         {{.ranks = 4, .tp = 2}, NULL},
         {{.ranks = 16, .ep = 16}, "ep 16 does not divide the 8 experts"},
-        {{.ranks = 4, .tp = 2, .sp = true, .ep = 2, .etp = 2}, "use etp 1"},
+        {{.ranks = 4, .tp = 1, .etp = 2}, "use etp 1"},
+        {{.ranks = 40, .tp = 2, .sp = true, .ep = 2, .etp = 5},
+         "etp 5 does not divide the experts'"},
         {{.ranks = 4, .tp = 2, .ep = 2, .etp = 1}, "need sequence parallelism (sp) with tp 2"},
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {

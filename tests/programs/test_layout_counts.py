@@ -172,7 +172,7 @@ def compare(runs, x, program):
         same(f"{x}, stage {i}", traced(runs, rank, x.cp), want, x, x.vp - 1)
 
 
-Sparse = collections.namedtuple("Sparse", "tp pp dp ep zero m layers h experts k latent dense")
+Sparse = collections.namedtuple("Sparse", "tp pp dp ep zero m layers h experts k latent dense etp")
 
 
 def choose_sparse(dice):
@@ -181,12 +181,15 @@ def choose_sparse(dice):
         x = Sparse(dice.choice((1, 1, 2, 4)), dice.choice((1, 1, 2, 4)), dice.choice((1, 2, 4, 8)),
                    dice.choice((1, 2, 4, 8)), dice.choice((0, 0, 1, 2)), dice.choice((4, 8)),
                    dice.choice((4, 8)), dice.choice((64, 128)), dice.choice((4, 8, 16)),
-                   dice.choice((1, 2, 3)), dice.choice((None, None, 0, 24)), dice.choice((0, 1)))
+                   dice.choice((1, 2, 3)), dice.choice((None, None, 0, 24)), dice.choice((0, 1)),
+                   dice.choice((1, 1, 2, 4)))
         if x.latent is None:
             x = x._replace(dense=0)
-        if x.tp * x.dp % x.ep or x.experts % x.ep or x.tp * x.pp * x.dp > 32 or x.tp * x.ep == 1:
+        if x.tp * x.dp % (x.ep * x.etp) or x.experts % x.ep or x.tp * x.pp * x.dp > 32:
             continue
-        if x.zero == 0 or (x.dp > 1 and x.tp * x.dp > x.ep):
+        if x.tp * x.ep == 1 or (x.ep == 1 and x.etp > 1):
+            continue
+        if x.zero == 0 or (x.dp > 1 and x.tp * x.dp > x.ep * x.etp):
             return x
 
 
@@ -224,8 +227,8 @@ def replicated(x, stage):
 def compare_sparse(runs, x):
     config, shape = sparse_model(x)
     runs.configure("model", config)
-    both = ["--tp", str(x.tp), "--pp", str(x.pp), "--ep", str(x.ep), "--etp", "1", "--micro-batch",
-            "2", "--global-batch", str(2 * x.m * x.dp)]
+    both = ["--tp", str(x.tp), "--pp", str(x.pp), "--ep", str(x.ep), "--etp", str(x.etp),
+            "--micro-batch", "2", "--global-batch", str(2 * x.m * x.dp)]
     both += (["--sp"] if x.tp > 1 else []) + (["--zero", str(x.zero)] if x.zero else [])
     shutil.rmtree(runs.path("out"), ignore_errors=True)
     done = subprocess.run(
@@ -238,7 +241,8 @@ def compare_sparse(runs, x):
     theirs = [*both, "--dp", str(x.dp), "--model", "mixtral-8x7b", "--set", shape, "--seq",
               str(TOKENS), "--vocab-multiple", "1", "--flash"]
     size = {"tp": x.tp, "dp_cp": x.dp, "model": x.tp * x.pp, "world": x.tp * x.pp * x.dp,
-            "ep": x.ep, "edp": x.tp * x.dp // x.ep, "tp_ep": x.ep, "tp_ep_pp": x.ep * x.pp}
+            "ep": x.ep, "etp": x.etp, "edp": x.tp * x.dp // (x.ep * x.etp),
+            "tp_ep": x.ep * x.etp, "tp_ep_pp": x.ep * x.etp * x.pp}
     for i, stage in enumerate(stages_of(theirs)):
         want = wanted(stage, size)
         if x.zero == 2 and x.tp > 1:  # once per step

@@ -149,6 +149,37 @@ def resumed(runs):
     check("--moe-router-bias-update-rate was 0.01, not 0" in done.stderr, done.stderr)
 
 
+# Each layout has 8 samples per step. A checkpoint of each is resumed in the next one, too.
+RESUMED = [(8, ""), (2, "--num-gpus 4 --ep 4"),
+           (4, "--num-gpus 2 --tp 2 --sp --gradient-accumulation-steps 2"),
+           (4, "--num-gpus 4 --tp 2 --sp --ep 4"),
+           (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --zero 1 --schedule zb-h1 "
+               "--gradient-accumulation-steps 4"),
+           (4, "--num-gpus 4 --tp 2 --sp --etp 1 --zero 1"),
+           (1, "--num-gpus 4 --ep 2 --zero 2 --gradient-accumulation-steps 2"),
+           (1, "--num-gpus 8 --tp 2 --sp --ep 8 --rank-order dp-tp-pp "
+               "--gradient-accumulation-steps 2")]
+
+
+def resumed_in_another_layout(runs):
+    """A checkpoint of experts on several ranks resumes bit for bit in its own layout, and with the
+    same losses in another one."""
+    run = ["--skip-eval", "--save-steps", "2", "--max-steps", "4", "--batch-size"]
+    for i, (batch, layout) in enumerate(RESUMED):
+        whole, folder = runs.train("qwen", *run, str(batch), *layout.split())
+        want = [losses(whole), losses(whole, "grad_norm")]
+        for others, other in (RESUMED[i], RESUMED[(i + 1) % len(RESUMED)]):
+            shutil.rmtree(os.path.join(folder, "checkpoint-4"))
+            done = runs.start("--model-config", "qwen.json", "--max-seq-length", "64",
+                              "--learning-rate", "3e-3", "--save-dir", folder, "--resume", *run,
+                              str(others), *other.split())
+            rows = runs.rows(folder)
+            got = [losses(rows), losses(rows, "grad_norm")]
+            off = max(abs(a / b - 1) for x, y in zip(got, want) for a, b in zip(x, y, strict=True))
+            check(done.returncode == 0 and (got == want if other == layout else off < 2e-6),
+                  f"{layout} -> {other}: {got}, not {want}: {done.stderr}")
+
+
 def several_tokens(runs):
     """Multi-token prediction: the token table is on the first and the last stage."""
     for name, mtp, layouts in (
@@ -256,8 +287,6 @@ REFUSED = [
     (["--capacity", "0"], "--capacity must be between 1e-06 and"),
     (["--num-gpus", "2", "--ep", "2", "--routing", "zipf:1,1"], "is for --device meta"),
     (["--moe-aux-loss-coeff", "-1"], "--moe_aux_loss_coeff must be between 0 and"),
-    (["--num-gpus", "2", "--ep", "2", "--save-steps", "1"],
-     "--resume and --save-steps cannot be used with --ep"),
 ]
 
 
@@ -282,6 +311,7 @@ def main():
         configured(runs)
         limited(runs)
         resumed(runs)
+        resumed_in_another_layout(runs)
         several_tokens(runs)
         if MPIRUN:
             over_mpi(runs)

@@ -48,7 +48,9 @@ LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
            (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 1 --zero 1 "
                "--gradient-accumulation-steps 4 --schedule zb-h1"),
            (1, "--num-gpus 4 --pp 2 --vp 2 --schedule interleaved --ep 2 "
-               "--gradient-accumulation-steps 4")]
+               "--gradient-accumulation-steps 4"),
+           # each expert on one rank, which ZeRO does not divide
+           (2, "--num-gpus 2 --ep 2 --zero 1 --gradient-accumulation-steps 2")]
 
 
 def as_one_rank(runs):
@@ -151,12 +153,12 @@ def resumed(runs):
 
 # Each layout has 8 samples per step. A checkpoint of each is resumed in the next one, too.
 RESUMED = [(8, ""), (2, "--num-gpus 4 --ep 4"),
+           (1, "--num-gpus 4 --ep 4 --zero 2 --gradient-accumulation-steps 2"),
            (4, "--num-gpus 2 --tp 2 --sp --gradient-accumulation-steps 2"),
            (4, "--num-gpus 4 --tp 2 --sp --ep 4"),
            (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --zero 1 --schedule zb-h1 "
                "--gradient-accumulation-steps 4"),
            (4, "--num-gpus 4 --tp 2 --sp --etp 1 --zero 1"),
-           (1, "--num-gpus 4 --ep 2 --zero 2 --gradient-accumulation-steps 2"),
            (1, "--num-gpus 8 --tp 2 --sp --ep 8 --rank-order dp-tp-pp "
                "--gradient-accumulation-steps 2")]
 
@@ -280,8 +282,6 @@ REFUSED = [
     (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2"], "use etp 1"),
     (["--num-gpus", "3", "--ep", "3"], "ep 3 does not divide the 8 experts"),
     (["--num-gpus", "4", "--ep", "3"], "4 ranks are not a multiple of etp 1 x ep 3 = 3"),
-    (["--num-gpus", "2", "--ep", "2", "--zero", "1"],
-     "ZeRO needs at least two ranks with the same experts"),
     (["--num-gpus", "4", "--ep", "2", "--zero", "3"], "ZeRO 3 cannot divide experts"),
     (["--moe-router-bias-update-rate", "0.1"], "needs routers with a bias"),
     (["--capacity", "0"], "--capacity must be between 1e-06 and"),

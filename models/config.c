@@ -324,8 +324,7 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
 }
 
 static syn_status check_experts(const syn_model_config *c, const syn_plan *plan, syn_error *err) {
-    const bool apart = plan->ep > 1 || plan->etp != plan->tp;
-    if (!apart) return SYN_OK;
+    if (!syn_plan_experts_apart(plan)) return SYN_OK;
     if (!syn_model_has_experts(c))
         return SYN_FAIL(err, SYN_E_INVALID, "model %s has no experts: ep and etp have no effect",
                         c->name);

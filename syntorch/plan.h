@@ -94,10 +94,17 @@ int32_t syn_plan_program(const syn_plan *plan, int32_t rank);
 static inline int32_t syn_plan_edp(const syn_plan *plan) {
     return (int32_t)((int64_t)plan->tp * syn_plan_dp_cp(plan) / ((int64_t)plan->etp * plan->ep));
 }
+/* Whether the ranks of a stage share the experts in another way than the other layers: ep > 1, or
+   etp differs from tp. */
+static inline bool syn_plan_experts_apart(const syn_plan *plan) {
+    return plan->ep > 1 || plan->etp != plan->tp;
+}
 /* The same as syn_plan_strides for the ranks of a stage as a box of etp x ep x edp ranks: the
    strides of etp, ep and edp. The order of the axes is that of the plan, with etp in place of tp,
    and ep, edp in place of dp. */
 void syn_plan_expert_strides(const syn_plan *plan, int32_t stride[3]);
+/* The first of the ranks that have the same experts as a rank of a complete plan. */
+int32_t syn_plan_first_expert_rank(const syn_plan *plan, int32_t rank);
 /* Sets stride[axis] to the difference between the numbers of neighbouring ranks along each axis of
    a complete plan. */
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);

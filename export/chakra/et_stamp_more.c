@@ -65,6 +65,11 @@ static syn_cp_comm comm_of(const syn_graph *graph) {
     return comm;
 }
 
+/* Whether ranks with different experts have different programs: each expert has its own load. */
+static bool is_skewed(const syn_graph *graph) {
+    return syn_graph_meta(graph, "routing") != NULL && syn_graph_meta(graph, "capacity") == NULL;
+}
+
 static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *prefix,
                           syn_error *err) {
     const syn_attribute *order = syn_graph_meta(graph, "rank_order");
@@ -76,9 +81,13 @@ static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *pr
                        .cp = number_of(graph, "cp", 1),
                        .cp_comm = comm_of(graph),
                        .cp_a2a = group_size(graph, "cp_a2a"),
-                       .kv = group_size(graph, "kv")};
+                       .ep = number_of(graph, "ep", 1),
+                       .etp = number_of(graph, "etp", 0),
+                       .kv = group_size(graph, "kv"),
+                       .skewed = is_skewed(graph),
+                       .counts = true}; /* these groups are the last; a set may use none */
     if (order != NULL && order->type == SYN_VALUE_TEXT) plan->order = syn_plan_order(order->text);
-    if (plan->tp == 0 || plan->dp == 0 || plan->pp == 0 || plan->cp == 0 ||
+    if (plan->tp == 0 || plan->dp == 0 || plan->pp == 0 || plan->cp == 0 || plan->ep == 0 ||
         (order != NULL && plan->order == NULL))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the set '%.200s' does not say how its ranks are divided (tp, dp, pp): was "

@@ -105,9 +105,9 @@ static void order_by_decay(const filling *f, syn__bucket *b) {
 static void close_bucket(filling *f) {
     syn__bucket *b = current(f);
     if (b->n == 0) return;
-    if (f->options && f->options->zero > 0) {
-        const syn_group *group = syn__bucket_group(f->options, b);
-        const int64_t ranks = group ? group->size : 1;
+    const syn_group *group = f->options ? syn__bucket_group(f->options, b) : NULL;
+    if (group && f->options->zero > 0) {
+        const int64_t ranks = group->size;
         const bool megatron = follows_megatron(f);
         b->part =
             round_up(f->size, megatron ? common_multiple(ranks, MEGATRON_BUCKET) : ranks) / ranks;
@@ -121,6 +121,12 @@ static void close_bucket(filling *f) {
    first. */
 enum { SHARDED, COPIED, WHOLE, EXPERTS, PARTIAL, TIED, CLASSES };
 
+/* The optimizer's ops accept fewer tensors than collectives do. */
+static int most_params(const filling *f, const syn__bucket *b) {
+    const bool sums = f->options && syn__bucket_group(f->options, b);
+    return sums ? f->max_params : SYN_MAX_PARAMS;
+}
+
 static void place(filling *f, size_t param, int class) {
     syn__bucket *b = current(f);
     const int64_t elems = param_elems(f->ctx, param);
@@ -133,7 +139,7 @@ static void place(filling *f, size_t param, int class) {
     f->size = (aligned ? round_up(f->size, MEGATRON_PARAM) : f->size) + elems;
     f->buckets->order[f->n_placed++] = param;
     f->buckets->of_param[param] = (uint32_t)f->buckets->n;
-    if (b->n == f->max_params || f->size >= full_elems(f)) close_bucket(f);
+    if (b->n == most_params(f, b) || f->size >= full_elems(f)) close_bucket(f);
 }
 
 static int class_of(const filling *f, size_t param) {

@@ -14,8 +14,9 @@ extern "C" {
 typedef struct syn__bucket {
     size_t first;
     int n;
-    int64_t elems;   /* number of elements of this rank's shards */
-    int64_t part;    /* ZeRO: elements of each data-parallel rank's part, with padding */
+    int64_t elems; /* number of elements of this rank's shards */
+    int64_t part;  /* ZeRO: elements of each data-parallel rank's part, with padding; 0: the bucket
+                      is  not divided, because no other rank has the same experts */
     int64_t decayed; /* ZeRO: elements with weight decay, which are the first ones */
     /* ZeRO: the gradients are incomplete after the backward pass. They are scattered at the end of
        the step, after they were summed over tensor-parallel ranks or over the stages that share an

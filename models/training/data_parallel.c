@@ -48,6 +48,10 @@ const syn__buckets *syn__parallel_buckets(const syn_data_parallel *p) {
     return p && scatters(p) ? &p->buckets : NULL;
 }
 
+bool syn__parallel_divides(const syn_data_parallel *p, size_t i) {
+    return scatters(p) && p->buckets.at[i].part > 0;
+}
+
 const syn_group *syn__parallel_group(const syn_data_parallel *p, size_t i) {
     return group_of(p, i);
 }
@@ -360,6 +364,7 @@ static syn_status make_parts(syn_data_parallel *p, syn_error *err) {
     for (size_t i = 0; i < p->buckets.n; i++) {
         const syn__bucket *b = &p->buckets.at[i];
         syn_spec flat = {SYN_F32, 1, {b->part}};
+        if (!syn__parallel_divides(p, i)) continue;
         p->parts[i] = syn_state(p->ctx, "adamw.master", &flat);
         syn_require_grad(p->ctx, p->parts[i]);
         flat.dtype = syn_tensor_spec(p->ctx, bucket_param(p, b, 0))->dtype;
@@ -376,6 +381,7 @@ syn_part_range syn__parallel_range(const syn_data_parallel *p, size_t param) {
     const syn__bucket *b = &p->buckets.at[p->buckets.of_param[param]];
     const int64_t n = syn_spec_elems(syn_tensor_spec(p->ctx, syn_ctx_param(p->ctx, param).tensor));
     const syn_group *group = syn__bucket_group(&p->options, b);
+    if (!syn__parallel_divides(p, p->buckets.of_param[param])) return (syn_part_range){0};
     const int64_t begin = b->part * group->index, end = begin + b->part;
     const int64_t at = syn__bucket_offset(&p->buckets, p->ctx, param);
     const int64_t from = at > begin ? at : begin, to = at + n < end ? at + n : end;
@@ -396,13 +402,9 @@ static syn_status check_options(const syn_data_parallel_options *o, syn_error *e
 /* ZeRO divides the experts among the ranks that have the same ones. */
 static syn_status check_experts(const syn_data_parallel *p, syn_error *err) {
     for (size_t i = 0; scatters(p) && i < p->buckets.n; i++) {
-        if (!p->buckets.at[i].experts) continue;
-        if (p->options.zero == 3)
+        if (p->buckets.at[i].experts && p->options.zero == 3)
             return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                             "ZeRO 3 cannot divide experts that are shared by expert parallelism");
-        if (!p->options.edp)
-            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                            "ZeRO needs at least two ranks with the same experts");
     }
     return SYN_OK;
 }

@@ -31,7 +31,7 @@ typedef struct syn_data_parallel_options {
      * over them. NULL: none. */
     const syn_group *replicas;
     /* The gradients of experts (syn_param_set_expert) are summed over these ranks instead of dp.
-     * NULL: no other rank has the same experts. */
+     * NULL: no other rank has the same experts; ZeRO 1 and 2 then do not divide their state. */
     const syn_group *edp;
     /* 0: gradients are all-reduced. 1 and 2: gradients are reduce-scattered, so that each rank has
      * the sums for one part of each bucket, updates this part of the parameters, and all-gathers

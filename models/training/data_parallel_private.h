@@ -6,6 +6,9 @@
 
 /* NULL without ZeRO. */
 const syn__buckets *syn__parallel_buckets(const syn_data_parallel *parallel);
+/* Whether ranks divide bucket i. If no other rank has the same experts, it is updated as without
+   ZeRO. The other functions with an index are for buckets that are divided. */
+bool syn__parallel_divides(const syn_data_parallel *parallel, size_t i);
 /* The ranks that divide bucket i. */
 const syn_group *syn__parallel_group(const syn_data_parallel *parallel, size_t i);
 /* On how many ranks of this kind each part is. */
@@ -35,7 +38,7 @@ void syn__parallel_evict_all(syn_data_parallel *parallel);
 /* ZeRO 1 and 2: overwrites the parameters of bucket i with the ranks' parts, in an all-gather. */
 void syn__parallel_gather(const syn_data_parallel *parallel, size_t i);
 /* The elements of a parameter's shard that are in this rank's part of its bucket: elements first to
-   first + n - 1, which begin at element `at` of the part. */
+   first + n - 1, which begin at element `at` of the part. n is 0 if the bucket is not divided. */
 typedef struct syn_part_range {
     int64_t first, n, at;
 } syn_part_range;

@@ -34,9 +34,14 @@ struct syn_optimizer {
 
 /* ---- state ---- */
 
+/* Whether this rank has only a part of the bucket's state. */
+static bool is_part(const syn_optimizer *o, size_t bucket) {
+    return o->zero && syn__parallel_divides(o->zero, bucket);
+}
+
 /* The master weights of a bucket; NULL: the parameters themselves. */
 static syn_tensor *masters_of(const syn_optimizer *o, size_t bucket) {
-    if (o->zero) return syn__parallel_part(o->zero, bucket);
+    if (is_part(o, bucket)) return syn__parallel_part(o->zero, bucket);
     return o->dtype != SYN_F32 ? &o->states[bucket].masters : NULL;
 }
 
@@ -60,12 +65,13 @@ static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
 static void make_bucket_state(syn_optimizer *o, size_t i) {
     const syn__bucket *b = &o->buckets->at[i];
     const syn_spec number = {SYN_I64, 0, {0}};
-    const syn_spec flat = {SYN_F32, 1, {o->zero ? b->part : b->elems}};
+    const bool part = is_part(o, i);
+    const syn_spec flat = {SYN_F32, 1, {part ? b->part : b->elems}};
     struct state *state = &o->states[i];
     state->m = syn_state(o->ctx, "adamw.m", &flat);
     state->v = syn_state(o->ctx, "adamw.v", &flat);
-    if (!o->zero && o->dtype != SYN_F32) state->masters = syn_state(o->ctx, "adamw.master", &flat);
-    if (!o->zero) return;
+    if (!part && o->dtype != SYN_F32) state->masters = syn_state(o->ctx, "adamw.master", &flat);
+    if (!part) return;
     int64_t n = b->decayed - b->part * syn__parallel_group(o->zero, i)->index;
     n = n < 0 ? 0 : n > b->part ? b->part : n;
     state->n_decayed = syn_input(o->ctx, "adamw.decayed", &number, &n);
@@ -77,7 +83,8 @@ static syn_status make_state(syn_optimizer *o, syn_error *err) {
     for (size_t i = 0; i < o->buckets->n; i++) make_bucket_state(o, i);
     for (size_t i = 0; i < syn_ctx_param_count(o->ctx); i++) {
         o->written[i] = syn_ctx_param(o->ctx, i).tensor;
-        if (!o->zero && o->dtype != SYN_F32) SYN_TRY(make_master(o, i, err));
+        if (!is_part(o, o->buckets->of_param[i]) && o->dtype != SYN_F32)
+            SYN_TRY(make_master(o, i, err));
     }
     o->rates = syn_input(o->ctx, "adamw.rates", &three, NULL);
     o->one = syn_input(o->ctx, "adamw.one", &number, &one);
@@ -175,7 +182,7 @@ static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_ele
 void syn_optimizer_range(const syn_optimizer *o, size_t param, int64_t *first, int64_t *n) {
     *first = 0;
     *n = syn_spec_elems(syn_tensor_spec(o->ctx, syn_ctx_param(o->ctx, param).tensor));
-    if (!o->zero) return;
+    if (!is_part(o, o->buckets->of_param[param])) return;
     const syn_part_range range = syn__parallel_range(o->zero, param);
     *first = range.first;
     *n = range.n;
@@ -188,8 +195,8 @@ static syn_tensor find_slot(const syn_optimizer *o, size_t param, syn_optimizer_
     const size_t bucket = o->buckets->of_param[param];
     const struct state *state = &o->states[bucket];
     const syn_tensor *masters = masters_of(o, bucket);
-    *first = o->zero ? syn__parallel_range(o->zero, param).at
-                     : syn__bucket_offset(o->buckets, o->ctx, param);
+    *first = is_part(o, bucket) ? syn__parallel_range(o->zero, param).at
+                                : syn__bucket_offset(o->buckets, o->ctx, param);
     if (slot == SYN_OPTIMIZER_M) return state->m;
     if (slot == SYN_OPTIMIZER_V) return state->v;
     if (masters) return *masters;
@@ -225,11 +232,12 @@ syn_status syn_optimizer_set(syn_optimizer *o, size_t param, syn_optimizer_slot 
     int64_t first;
     SYN_TRY(check_elems(o, param, n_elems, err));
     const syn_tensor t = find_slot(o, param, slot, &first);
-    const syn_status s = o->zero && slot == SYN_OPTIMIZER_MASTER
+    const bool part = is_part(o, o->buckets->of_param[param]);
+    const syn_status s = part && slot == SYN_OPTIMIZER_MASTER
                              ? syn__parallel_write(o->zero, param, data)
                              : syn_tensor_write_range(o->ctx, t, first, (int64_t)n_elems, data);
     if (s != SYN_OK) return syn_ctx_check(o->ctx, err);
-    if (slot != SYN_OPTIMIZER_MASTER || o->zero || o->dtype == SYN_F32 || !data) return SYN_OK;
+    if (slot != SYN_OPTIMIZER_MASTER || part || o->dtype == SYN_F32 || !data) return SYN_OK;
     return round_to_param(o, param, data, n_elems, err);
 }
 
@@ -247,7 +255,8 @@ syn_status syn_optimizer_gather(syn_optimizer *o, syn_error *err) {
     const syn_mark mark = syn_ctx_mark(o->ctx);
     const bool was = syn_set_grad(o->ctx, false);
     const bool gathers = o->zero && !syn__parallel_evicts(o->zero);
-    for (size_t i = 0; gathers && i < o->buckets->n; i++) gather_bucket(o, i);
+    for (size_t i = 0; gathers && i < o->buckets->n; i++)
+        if (is_part(o, i)) gather_bucket(o, i);
     syn_set_grad(o->ctx, was);
     if (gathers) syn_forget(o->ctx, mark, NULL, 0);
     return syn_ctx_check(o->ctx, err);
@@ -330,12 +339,13 @@ static syn_tensor all_squares(syn_optimizer *o) {
     syn_tensor sum = {0};
     for (size_t i = 0; i < o->buckets->n; i++) {
         const syn__bucket *b = &o->buckets->at[i];
+        const bool part = is_part(o, i);
         for (int k = 0; k < b->n; k++) {
             const size_t param = syn__bucket_param(o->buckets, b, k);
             square_class *to = class_of(o, all, param);
-            if (param == o->copy || (o->zero && k > 0)) continue;
+            if (param == o->copy || (part && k > 0)) continue;
             const syn_tensor of =
-                o->zero ? *syn__parallel_part(o->zero, i) : syn_ctx_param(ctx, param).tensor;
+                part ? *syn__parallel_part(o->zero, i) : syn_ctx_param(ctx, param).tensor;
             const syn_tensor grad = syn_grad(ctx, of);
             if (!grad.id) {
                 syn_ctx_fail(ctx, SYN_E_INVALID, "parameter '%s' has no gradient",
@@ -464,8 +474,9 @@ syn_status syn__optimizer_fail_nonfinite(syn_optimizer *o, syn_error *err) {
         const syn_param_info p = syn_ctx_param(ctx, i);
         const syn_tensor grad = syn_grad(ctx, p.tensor);
         float value = 0;
-        if (o->zero) SYN_TRY(look_at_part(o, i, &value, err));
-        if (o->zero ? !isfinite(value) : !is_finite(ctx, syn_square_sum(ctx, &grad, 1), &value))
+        const bool part = is_part(o, o->buckets->of_param[i]);
+        if (part) SYN_TRY(look_at_part(o, i, &value, err));
+        if (part ? !isfinite(value) : !is_finite(ctx, syn_square_sum(ctx, &grad, 1), &value))
             return SYN_FAIL(err, SYN_E_INVALID, "step %lld: the gradient of '%s' is %s",
                             (long long)o->step + 1, p.name,
                             isnan(value) ? "NaN" : "infinite or too large");
@@ -527,7 +538,7 @@ static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_t
     if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
     SYN_TRY(set_rates(o, learning_rate));
     for (size_t i = 0; i < o->buckets->n; i++) {
-        if (o->zero) update_part(o, i, scale);
+        if (is_part(o, i)) update_part(o, i, scale);
         else update(o, i, scale);
     }
     return SYN_OK;

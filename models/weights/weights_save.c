@@ -556,10 +556,8 @@ static syn_status send_all(saver *s, syn_error *err) {
 /* Whether a rank has experts, or another part of the model, that no rank with a lower data-parallel
    index has. */
 static bool has_own_part(const syn_plan *plan, int32_t rank, const int32_t *stride) {
-    int32_t experts[3];
-    syn_plan_expert_strides(plan, experts);
     return rank / stride[SYN_AXIS_DP] % syn_plan_dp_cp(plan) == 0 ||
-           rank / experts[2] % syn_plan_edp(plan) == 0;
+           syn_plan_first_expert_rank(plan, rank) == rank;
 }
 
 /* With expert parallelism: the ranks of all stages. Rank 0 is the first. */
@@ -579,7 +577,7 @@ static syn_status find_ranks(saver *s, syn_error *err) {
     const syn_plan *plan = s->options->plan;
     const int32_t tp = plan ? plan->tp : s->comm ? s->comm->size : 1;
     int32_t stride[SYN_AXES] = {[SYN_AXIS_TP] = 1}, n = 0;
-    if (plan && (plan->ep > 1 || plan->etp != plan->tp)) return find_expert_ranks(s, plan, err);
+    if (plan && syn_plan_experts_apart(plan)) return find_expert_ranks(s, plan, err);
     if (plan) syn_plan_strides(plan, stride);
     s->n_pieces = s->options->pieces ? s->options->pieces->n_ranks : 1;
     s->n_ranks = tp * (plan ? plan->pp : 1) * s->n_pieces;

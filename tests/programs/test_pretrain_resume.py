@@ -102,10 +102,16 @@ def damaged_checkpoints(runs):
 
 def damaged_shards(runs):
     """The file of each rank has a checksum, which rank 0 writes into the checkpoint."""
-    folder = runs.path("shards")
-    start = ["--model-config", "gpt.json", "--max-seq-length", "8", "--save-steps", "2", "--tp",
-             "2", "--num-gpus", "4", "--batch-size", "1", "--skip-eval", "--quiet", "--save-dir",
-             folder, "--resume", "--max-steps", "2"]
+    runs.configure("experts", {**LLAMA, "model_type": "mixtral", "num_local_experts": 2})
+    for model, layout in (("gpt", "--tp"), ("experts", "--ep")):
+        damaged_shards_of(runs, model, layout)
+
+
+def damaged_shards_of(runs, model, layout):
+    folder = runs.path(f"shards_{model}")
+    start = ["--model-config", f"{model}.json", "--max-seq-length", "8", "--save-steps", "2",
+             layout, "2", "--num-gpus", "4", "--batch-size", "1", "--skip-eval", "--quiet",
+             "--save-dir", folder, "--resume", "--max-steps", "2"]
     check(runs.start(*start).returncode == 0, "two steps on four ranks")
     for shard in (0, 1):
         path = os.path.join(folder, "checkpoint-2", f"training-{shard}.safetensors")

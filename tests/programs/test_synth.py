@@ -61,6 +61,8 @@ EXPERTS = [
     ("moe4", "--tp 2 --sp --cp 2 --ep 4 --dp 2 --pp 2 --global-batch 4 --routing zipf:0.5,3 "
              "--moe-z-loss-coeff 0.01 --activation-recompute full"),
     ("v3", "--ep 2 --dp 4 --pp 2 --global-batch 8 --moe-router-bias-update-rate 0.01 --mtp 1"),
+    # the first stage has no experts
+    ("v3", "--tp 2 --sp --ep 2 --dp 2 --pp 4 --global-batch 4 --routing zipf:1,2"),
 ]
 
 
@@ -217,20 +219,25 @@ def dispatched():
     check(got == want, f"allgather: {got}, not {want}")
 
 
-def stamped_later():
-    """`syntorch stamp` completes a set of one rank of each kind to the whole set."""
-    for i, (model, layout) in enumerate(LAYOUTS):
+def stamped_from(layouts, whole, few):
+    for i, (model, layout) in enumerate(layouts):
         shape = ["--model-config", f"{model}.json", "--max-seq-length", "32", "--hw", "a100-80g",
                  "--micro-batch", "1", *layout.split(), "--make-vocab-size-divisible-by", "1"]
-        check(synth("--out", f"few{i}", "--ranks", "one-per-program", *shape).returncode == 0,
+        check(synth("--out", f"{few}{i}", "--ranks", "one-per-program", *shape).returncode == 0,
               layout)
-        last = len(files(f"stamped{i}")) - 2
-        done = run("stamp", "--input", f"few{i}", "--ranks", f"0-{last}")
+        last = len(files(f"{whole}{i}")) - 2
+        done = run("stamp", "--input", f"{few}{i}", "--ranks", f"0-{last}")
         check(done.returncode == 0, f"{layout}: {done.stderr.decode()}")
-        pairs = [(path, f"few{i}" + path.removeprefix(f"stamped{i}"))
-                 for path in files(f"stamped{i}")]
-        check([b for _, b in pairs] == files(f"few{i}") and
+        pairs = [(path, f"{few}{i}" + path.removeprefix(f"{whole}{i}"))
+                 for path in files(f"{whole}{i}")]
+        check([b for _, b in pairs] == files(f"{few}{i}") and
               all(filecmp.cmp(a, b, shallow=False) for a, b in pairs), f"{model} {layout}: stamp")
+
+
+def stamped_later():
+    """`syntorch stamp` completes a set of one rank of each kind to the whole set."""
+    stamped_from(LAYOUTS, "stamped", "few")
+    stamped_from(EXPERTS, "experts", "few_experts")
     for options, said in ((("--input", "few0", "--ranks", "8"), "rank 8 does not exist: the set"),
                           (("--input", "few0", "--ranks", "x"), "is not a list of ranks"),
                           (("--input", "few0", "--ranks", "9" * 20), "above the highest rank"),

@@ -229,30 +229,39 @@ void pretrain_bar_clear(pretrain *run);
 /* How the ranks of a run share the model. */
 typedef struct pretrain_layout {
     int32_t tp, pp, vp;
-    int32_t parts;     /* ZeRO: data-parallel ranks that divide the state of a shard; otherwise 1 */
-    int32_t buckets;   /* ZeRO 1 and 2: syn_bucket_rule + 1; ZeRO 3: 4 */
+    /* Each tensor-parallel rank of a stage has as many files in a checkpoint, one for each of the
+       first data-parallel ranks: with ZeRO, those that divide the state; otherwise those that have
+       all experts together, which is one rank if experts are shared like other layers. */
+    int32_t parts;
+    int32_t buckets; /* ZeRO 1 and 2: syn_bucket_rule + 1; ZeRO 3: 4; otherwise 1, or 0 with several
+                        parts */
+    int32_t ep;
+    int32_t experts;   /* 1: ranks share experts like other layers; otherwise 2 + the order of ranks
+                          (syn_plan_order_number) */
     uint64_t division; /* see pretrain_division */
 } pretrain_layout;
+
+/* What a rank writes to a checkpoint, and which of the files with tensors have its state. */
+typedef struct pretrain_files {
+    int32_t own;    /* number of the file that this rank writes; -1: none */
+    int32_t layers; /* number of the file with the state of this rank's parameters except experts */
+    int32_t experts;  /* number of the file with that of its experts (syn_param_info.expert) */
+    bool pieces;      /* tensors in the files are pieces of shards (pretrain_tensors.c) */
+    bool saves_model; /* this rank must call pretrain_save_model */
+} pretrain_files;
 
 /* Training state of one rank after `step` steps. */
 typedef struct pretrain_state {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_optimizer *optimizer;
-    int32_t shard; /* index of this rank's shard of the model: pipeline stage * tp + tensor-parallel
-                      index */
-    bool saves; /* this rank saves its shard of the training state: its data-parallel index is 0 */
-    bool saves_model; /* the same for the model; also ranks with experts that no such rank has */
-    /* ZeRO: this rank has part number `part` of `parts` of its shard's training state; saves_part:
-       it saves the part. Otherwise parts is 1, and a rank with `saves` also saves the state. */
-    int32_t part, parts;
-    bool saves_part;
+    pretrain_files files;
     int64_t step;
     double best;             /* lowest validation loss; infinity: none yet */
     pretrain_layout written; /* layout of the run that wrote the checkpoint */
 } pretrain_state;
-/* Saves the model to a folder in the format of transformers. The ranks that syn_weights_save
-   requires must call it. */
+/* Saves the model to a folder in the format of transformers. The ranks with
+   pretrain_files.saves_model must call it. */
 syn_status pretrain_save_model(pretrain *run, const pretrain_state *state, const char *folder,
                                syn_error *err) SYN_MUST_USE;
 /* Saves <save-dir>/<name>/: the model and, if `resumable`, the training state. The folder gets its
@@ -268,8 +277,9 @@ void pretrain_list_saved(const pretrain *run);
 /* After the last step: fails if the last model, the last checkpoint, or any trace could not be
    saved. */
 syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
-/* Writes the name of a file with master weights and moments to `name`, and returns it. File number
-   shard x parts + part is for a part of a shard. */
+/* Writes the name of a file with master weights and moments to `name`, and returns it. The file of
+   a rank has the number (pipeline stage * tp + tensor-parallel index) * parts + data-parallel
+   index. */
 enum { PRETRAIN_TENSORS_NAME = 40 };
 const char *pretrain_tensors_name(int32_t number, char name[PRETRAIN_TENSORS_NAME]);
 /* The number of these files. */
@@ -278,8 +288,9 @@ int32_t pretrain_tensors_files(const pretrain_layout *layout);
 static inline syn_bucket_rule pretrain_buckets(const pretrain *run) {
     return run->args->buckets < 0 ? SYN_BUCKETS_PYTORCH : (syn_bucket_rule)run->args->buckets;
 }
-/* The layout of this run. */
+/* The layout of this run, and the files of one of its ranks. */
 pretrain_layout pretrain_own_layout(const pretrain *run);
+pretrain_files pretrain_own_files(const pretrain *run, int32_t rank);
 /* Writes this rank's file and sets its checksum. */
 syn_status pretrain_write_tensors(const pretrain_state *state, const char *folder,
                                   uint64_t *checksum, syn_error *err) SYN_MUST_USE;

@@ -184,10 +184,8 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
         s = folder_make_empty(partial, err);
     }
     SYN_TRY(agree(comm, s, err));
-    const bool saves_state = state->parts > 1 ? state->saves_part : state->saves;
-    if (run->launch.parallel.zero == 3 ? saves_state : state->saves_model)
-        s = pretrain_save_model(run, state, partial, err);
-    if (s == SYN_OK && saves_state && resumable)
+    if (state->files.saves_model) s = pretrain_save_model(run, state, partial, err);
+    if (s == SYN_OK && state->files.own >= 0 && resumable)
         s = pretrain_write_tensors(state, partial, &checksum, err);
     s = agree(comm, s, err);
     if (s == SYN_OK && resumable) {

@@ -141,10 +141,6 @@ static syn_status check_model(pretrain *run, syn_error *err) {
             "training experts with --tp %d needs --sp: each tensor-parallel rank routes "
             "its own tokens",
             plan->tp);
-    if (plan->ep > 1 && (args->resume || args->save_steps > 0))
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--resume and --save-steps cannot be used with --ep: the optimizer's state "
-                        "of experts is not saved");
     SYN_TRY(check_routers(run, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     SYN_TRY(pretrain_divide(run, err));

@@ -252,7 +252,8 @@ syn_status pretrain_save_model(pretrain *run, const pretrain_state *state, const
     const bool says = weights && syn_model_is_causal(&config) &&
                       cli_find_sibling(weights, "generation_config.json", path, sizeof path);
     syn_model_config_set_dtype(&config, run->dtype);
-    const syn_weights_pieces pieces = {state->parts, piece_range, read_piece, state->optimizer};
+    const syn_weights_pieces pieces = {run->launch.parallel.hsdp, piece_range, read_piece,
+                                       state->optimizer};
     const model_folder model = {.config = &config,
                                 .plan = &run->launch.parallel,
                                 .pieces = run->launch.parallel.zero == 3 ? &pieces : NULL,

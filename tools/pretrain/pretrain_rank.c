@@ -99,8 +99,7 @@ static syn_status number_units(pretrain_worker *r, int32_t chunks, syn_trainer_o
 
 /* Whether experts are divided in another way than the other layers. */
 static bool has_experts(const pretrain *run) {
-    const syn_plan *plan = &run->launch.parallel;
-    return syn_model_has_experts(&run->config) && (plan->ep > 1 || plan->etp != plan->tp);
+    return syn_model_has_experts(&run->config) && syn_plan_experts_apart(&run->launch.parallel);
 }
 
 /* A syn_trainer_options.updated. */
@@ -229,18 +228,8 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
     r->state = (pretrain_state){.ctx = r->ctx,
                                 .comm = r->comm,
                                 .optimizer = syn_trainer_optimizer(r->trainer),
-                                .shard = r->mesh.index[SYN_AXIS_PP] * r->mesh.size[SYN_AXIS_TP] +
-                                         r->mesh.index[SYN_AXIS_TP],
-                                .saves_model =
-                                    r->mesh.index[SYN_AXIS_DP] == 0 ||
-                                    (has_experts(run) && (!r->mesh.edp || r->mesh.edp->index == 0)),
-                                .saves = r->mesh.index[SYN_AXIS_DP] == 0,
-                                .parts = pretrain_own_layout(run).parts,
+                                .files = pretrain_own_files(run, r->comm->rank),
                                 .best = INFINITY};
-    if (r->state.parts > 1) {
-        r->state.part = r->mesh.index[SYN_AXIS_DP] % r->state.parts;
-        r->state.saves_part = r->mesh.index[SYN_AXIS_DP] < r->state.parts;
-    }
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     SYN_TRY(set_masters(r, err));
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));

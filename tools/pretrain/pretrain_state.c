@@ -25,7 +25,7 @@ typedef struct option {
                     an option with is_sum 0 */
 } option;
 
-enum { OPTIONS = 31, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
+enum { OPTIONS = 33, SUM_BYTES = 19 /* " (0123456789abcdef)" */ };
 
 typedef struct options {
     option at[OPTIONS];
@@ -109,6 +109,8 @@ static void list_options(const pretrain *run, options *o) {
     const pretrain_layout own = pretrain_own_layout(run);
     add_layout(o, "state-parts", own.parts, true);
     add_layout(o, "state-buckets", own.buckets, true);
+    add_layout(o, "--ep", own.ep, true);
+    add_layout(o, "state-experts", own.experts, true);
     add_text(o, "--dtype", syn_dtype_name(run->dtype));
     add_text(o, "--recipe", a->reference ? "reference" : "default");
     add_i64(o, "--num-epochs", a->num_epochs);
@@ -207,9 +209,11 @@ static void compare_layout(differences *d, pretrain_state *state) {
                                        .vp = (int32_t)vp,
                                        .parts = (int32_t)parts,
                                        .buckets = (int32_t)saved_value(d, "state-buckets"),
+                                       .ep = (int32_t)saved_value(d, "--ep"),
+                                       .experts = (int32_t)saved_value(d, "state-experts"),
                                        .division = (uint64_t)saved_value(d, "--layers-per-stage")};
     const bool plausible = tp > 0 && pp > 0 && vp > 0 && tp * pp * cp * dp == ranks &&
-                           ranks <= 65536 && parts > 0 && all % parts == 0;
+                           ranks <= 65536 && parts > 0 && parts <= all;
     char what[200];
     if (!plausible) add_difference(d, "its numbers of ranks", "contradict each other");
     else if (samples != now) {
@@ -227,24 +231,71 @@ static void compare_layout(differences *d, pretrain_state *state) {
 
 enum { UNITS = 4 }; /* ZeRO 3, whose buckets are the units of the model */
 
+/* A rank's index among the data-parallel ranks. */
+static int32_t data_index(const syn_plan *plan, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(plan, stride);
+    return rank / stride[SYN_AXIS_DP] % syn_plan_dp_cp(plan);
+}
+
+/* Without ZeRO, the ranks whose data-parallel index is below this number have all experts. */
+static int32_t expert_parts(const syn_plan *plan) {
+    int32_t parts = 1;
+    for (int32_t rank = 0; rank < plan->ranks; rank++) {
+        const int32_t index = data_index(plan, syn_plan_first_expert_rank(plan, rank));
+        if (index >= parts) parts = index + 1;
+    }
+    return parts;
+}
+
+static bool is_divided(const syn_plan *plan) {
+    return plan->zero > 0 && syn_plan_dp_cp(plan) > 1;
+}
+
 pretrain_layout pretrain_own_layout(const pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
-    const bool divided = plan->zero > 0 && syn_plan_dp_cp(plan) > 1;
+    const bool divided = is_divided(plan), apart = syn_plan_experts_apart(plan);
+    const int32_t parts = divided ? plan->hsdp : expert_parts(plan);
     return (pretrain_layout){.tp = plan->tp,
                              .pp = plan->pp,
                              .vp = plan->vp,
-                             .parts = divided ? plan->hsdp : 1,
-                             .buckets = !divided          ? 1
+                             .parts = parts,
+                             .buckets = !divided          ? parts == 1
                                         : plan->zero == 3 ? UNITS
                                                           : (int32_t)pretrain_buckets(run) + 1,
+                             .ep = plan->ep,
+                             .experts = apart ? 2 + syn_plan_order_number(plan) : 1,
                              .division = pretrain_division(run)};
+}
+
+/* The number of the file of a rank, or with hybrid sharding of the first rank with the same part of
+   the state. */
+static int32_t file_of(const syn_plan *plan, int32_t parts, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(plan, stride);
+    const int32_t stage = rank / stride[SYN_AXIS_PP] % plan->pp;
+    const int32_t shard = stage * plan->tp + rank / stride[SYN_AXIS_TP] % plan->tp;
+    return shard * parts + data_index(plan, rank) % parts;
+}
+
+pretrain_files pretrain_own_files(const pretrain *run, int32_t rank) {
+    const syn_plan *plan = &run->launch.parallel;
+    const pretrain_layout own = pretrain_own_layout(run);
+    const int32_t index = data_index(plan, rank), first = syn_plan_first_expert_rank(plan, rank);
+    const int32_t number = file_of(plan, own.parts, rank);
+    const bool divided = is_divided(plan), writes = index < own.parts;
+    return (pretrain_files){.own = writes ? number : -1,
+                            .layers = divided ? number : number - number % own.parts,
+                            .experts = divided ? number : file_of(plan, own.parts, first),
+                            .pieces = own.parts > 1 || own.experts > 1,
+                            .saves_model = plan->zero == 3 ? writes : index == 0 || first == rank};
 }
 
 bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {
     const pretrain_layout own = pretrain_own_layout(run);
     return layout->tp == own.tp && layout->pp == own.pp && layout->vp == own.vp &&
-           layout->parts == own.parts && layout->buckets == own.buckets &&
-           layout->division == own.division;
+           layout->parts == own.parts && layout->buckets == own.buckets && layout->ep == own.ep &&
+           layout->experts == own.experts && layout->division == own.division;
 }
 
 /* ---- Checksums ---- */
@@ -330,7 +381,7 @@ static bool verifies(const pretrain *run, const pretrain_state *state, const cha
     const pretrain_layout *written = &state->written;
     const int32_t number = file_number(name, pretrain_tensors_files(written));
     if (number < 0) return state->comm->rank == 0;
-    return number == state->shard * state->parts + state->part ||
+    return number == state->files.layers || number == state->files.experts ||
            !pretrain_same_layout(run, written);
 }
 

@@ -1,7 +1,9 @@
 /* training-<i>.safetensors: the master weights and moments of one rank. A run with another layout
-   reads them from the files of several ranks, shard by shard. With ZeRO, a file has a part of each
-   tensor of a shard, as a vector, and for each parameter a tensor "<name>.part": the index of the
-   part's first element in the shard, and the shape of the shard. */
+   reads them from the files of several ranks, piece by piece. A piece is a range of elements of a
+   shard. Without ZeRO, a piece is a whole shard, as a tensor with the shape of the shard. With
+   ZeRO, and if ranks share experts in another way than other layers, pieces are vectors, and for
+   each parameter the file has a tensor "<name>.part": the index of the piece's first element in the
+   shard, the shape of the shard and, except in files of earlier versions, the shard's number. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +69,7 @@ static char *add_entry(tensors *t, size_t param, const syn_spec *spec) {
 
 static void add_part(const pretrain_state *state, size_t param, tensors *t) {
     const syn_param_info p = syn_ctx_param(state->ctx, param);
-    const syn_spec spec = {SYN_I64, 1, {1 + syn_tensor_spec(state->ctx, p.tensor)->rank}};
+    const syn_spec spec = {SYN_I64, 1, {2 + p.full.rank}};
     part_name(&p, add_entry(t, param, &spec));
     t->n_parts++;
 }
@@ -75,26 +77,37 @@ static void add_part(const pretrain_state *state, size_t param, tensors *t) {
 static void add_slots(const pretrain_state *state, size_t param, int64_t n, tensors *t) {
     const syn_param_info p = syn_ctx_param(state->ctx, param);
     syn_spec spec = f32_spec(state->ctx, &p);
-    if (state->parts > 1) spec = (syn_spec){SYN_F32, 1, {n}};
+    if (state->files.pieces) spec = (syn_spec){SYN_F32, 1, {n}};
     for (int slot = 0; slot < SLOTS; slot++) tensor_name(&p, slot, add_entry(t, param, &spec));
+}
+
+/* The number of the file that has the state of a parameter of this rank. */
+static int32_t file_of(const pretrain_state *state, const syn_param_info *p) {
+    return p->expert ? state->files.experts : state->files.layers;
+}
+
+/* The number of elements of a parameter's state that this rank writes. */
+static int64_t own_elems(const pretrain_state *state, size_t param) {
+    const syn_param_info p = syn_ctx_param(state->ctx, param);
+    int64_t first, n;
+    syn_optimizer_range(state->optimizer, param, &first, &n);
+    return file_of(state, &p) == state->files.own ? n : 0;
 }
 
 static syn_status plan_tensors(const pretrain_state *state, tensors *t, syn_error *err) {
     const size_t n = syn_ctx_param_count(state->ctx), all = n * (SLOTS + 1) + 1;
-    int64_t most = 1, first, elems;
+    int64_t most = 1;
     *t = (tensors){.entries = syn_calloc(all, sizeof *t->entries),
                    .params = syn_calloc(all, sizeof *t->params),
                    .names = syn_calloc(all, NAME_BYTES)};
     if (!t->entries || !t->params || !t->names)
         return SYN_FAIL_NOMEM(err, all * NAME_BYTES, "the training state");
-    for (size_t i = 0; i < n && state->parts > 1; i++) {
-        syn_optimizer_range(state->optimizer, i, &first, &elems);
-        if (elems > 0) add_part(state, i, t);
-    }
+    for (size_t i = 0; i < n && state->files.pieces; i++)
+        if (own_elems(state, i) > 0) add_part(state, i, t);
     for (size_t i = 0; i < n; i++) {
-        syn_optimizer_range(state->optimizer, i, &first, &elems);
+        const int64_t elems = own_elems(state, i);
         if (elems > most) most = elems;
-        if (elems > 0 || state->parts == 1) add_slots(state, i, elems, t);
+        if (elems > 0) add_slots(state, i, elems, t);
     }
     t->data = syn_malloc((size_t)most * sizeof *t->data);
     return t->data ? SYN_OK
@@ -103,11 +116,13 @@ static syn_status plan_tensors(const pretrain_state *state, tensors *t, syn_erro
 
 static syn_status write_part(const pretrain_state *state, size_t param,
                              syn_safetensors_writer *writer, syn_error *err) {
-    const syn_spec *shard = syn_tensor_spec(state->ctx, syn_ctx_param(state->ctx, param).tensor);
-    int64_t numbers[1 + SYN_MAX_RANK], elems;
+    const syn_param_info p = syn_ctx_param(state->ctx, param);
+    const syn_spec *shard = syn_tensor_spec(state->ctx, p.tensor);
+    int64_t numbers[2 + SYN_MAX_RANK], elems;
     syn_optimizer_range(state->optimizer, param, &numbers[0], &elems);
     for (int d = 0; d < shard->rank; d++) numbers[1 + d] = shard->dims[d];
-    return syn_safetensors_write_data(writer, numbers, (1 + (size_t)shard->rank) * sizeof *numbers,
+    numbers[1 + shard->rank] = p.shard.index;
+    return syn_safetensors_write_data(writer, numbers, (2 + (size_t)shard->rank) * sizeof *numbers,
                                       err);
 }
 
@@ -141,8 +156,7 @@ syn_status pretrain_write_tensors(const pretrain_state *state, const char *folde
                                   uint64_t *checksum, syn_error *err) {
     char path[FOLDER_PATH_BYTES], name[PRETRAIN_TENSORS_NAME];
     tensors t;
-    const int32_t number = state->shard * state->parts + state->part;
-    SYN_TRY(folder_path(path, err, folder, pretrain_tensors_name(number, name)));
+    SYN_TRY(folder_path(path, err, folder, pretrain_tensors_name(state->files.own, name)));
     syn_status s = plan_tensors(state, &t, err);
     if (s == SYN_OK) s = write_tensors(state, &t, path, checksum, err);
     free_tensors(&t);
@@ -157,15 +171,19 @@ typedef struct reader {
     int32_t tp, parts;       /* of the run that wrote the files */
     syn_safetensors **files; /* by number; NULL: not read */
     int32_t n_files;
-    float *full, *shard; /* buffers for the parameter */
-    size_t full_cap, shard_cap;
+    int64_t *seen; /* first elements of the parameter's pieces that are in `full` */
+    int32_t n_seen;
+    float *full, *piece; /* buffers for the parameter */
+    size_t full_cap, piece_cap;
 } reader;
 
-/* The shape of a shard's tensor in the files. */
-typedef struct stored {
-    int rank;
-    int64_t dims[SYN_MAX_RANK], elems;
-} stored;
+/* A piece of a shard in the files. */
+typedef struct piece {
+    const void *data;                  /* f32; may be unaligned */
+    int64_t first, n;                  /* its first element, and the number of elements */
+    int64_t number;                    /* of the shard; -1: follows from the number of the file */
+    int64_t dims[SYN_MAX_RANK], elems; /* shape and number of elements of the shard */
+} piece;
 
 static syn_status open_file(reader *r, int32_t i, syn_error *err) {
     char path[FOLDER_PATH_BYTES], name[PRETRAIN_TENSORS_NAME];
@@ -179,15 +197,17 @@ static syn_status fail_tensor(const reader *r, const char *name, syn_error *err)
                     r->folder, name);
 }
 
-/* For shard number i of the files, whose shape is *x: sets *full to the full tensor and *shard to
-   the shard. The rows may be padded for another number of ranks than in this run. Returns false if
-   the shape is unexpected. */
-static bool describe_shard(const reader *r, const syn_param_info *p, int32_t i, const stored *x,
+/* For a piece in file number i: sets *full to the full tensor and *shard to the piece's shard. The
+   rows may be padded for another number of ranks than in this run, and experts may be sharded along
+   another axis. Returns false if the shape is unexpected. */
+static bool describe_shard(const reader *r, const syn_param_info *p, int32_t i, const piece *x,
                            syn_spec *full, syn_shard *shard) {
-    const int axis = p->shard.axis, rank = p->full.rank;
+    const int rank = p->full.rank;
     const bool padded = p->valid_rows >= 0 && rank > 0;
+    int axis = p->shard.axis;
     int64_t count = 1;
-    if (x->rank != rank) return false;
+    for (int d = 0; d < rank && !padded; d++)
+        if (x->dims[d] != p->full.dims[d]) axis = d;
     *full = p->full;
     if (padded) count = axis == 0 && x->dims[0] < p->valid_rows ? r->tp : 1;
     else if (rank > 0 && x->dims[axis] > 0) count = p->full.dims[axis] / x->dims[axis];
@@ -196,19 +216,24 @@ static bool describe_shard(const reader *r, const syn_param_info *p, int32_t i, 
         if (padded && d == 0 ? whole < p->valid_rows : whole != p->full.dims[d]) return false;
         full->dims[d] = whole;
     }
-    if (count < 1 || r->tp % count != 0) return false;
-    *shard = (syn_shard){axis, p->shard.parts, (int)(i % r->tp / (r->tp / count)), (int)count};
-    return true;
+    if (count < 1 || count > INT32_MAX || (x->number < 0 && r->tp % count != 0)) return false;
+    const int64_t number = x->number < 0 ? i / r->parts % r->tp / (r->tp / count) : x->number;
+    *shard = (syn_shard){axis, axis == p->shard.axis ? p->shard.parts : 1, (int)number, (int)count};
+    return number < count;
 }
 
-/* Copies a shard into the full tensor or, if `to_part` is set, out of it. */
-static void copy_shard(const syn_spec *full, syn_shard shard, float *whole, float *part,
-                       bool to_part) {
+/* Copies elements first to first + n - 1 of a shard into the full tensor or, if `to_piece` is set,
+   out of it. */
+static void copy_piece(const syn_spec *full, syn_shard shard, int64_t first, int64_t n,
+                       float *whole, float *data, bool to_piece) {
     const syn__weights_slices slices = syn__weights_slice(full, shard);
-    const size_t bytes = (size_t)slices.run_elems * sizeof *part;
-    for (int64_t i = 0; i < slices.runs; i++, part += slices.run_elems) {
-        float *at = whole + i * slices.stride + slices.offset;
-        memcpy(to_part ? part : at, to_part ? at : part, bytes);
+    int64_t elems;
+    for (int64_t end = first + n; first < end; first += elems, data += elems) {
+        const int64_t run = first / slices.run_elems, skipped = first % slices.run_elems;
+        float *at = whole + run * slices.stride + slices.offset + skipped;
+        elems = slices.run_elems - skipped;
+        if (elems > end - first) elems = end - first;
+        memcpy(to_piece ? data : at, to_piece ? at : data, (size_t)elems * sizeof *at);
     }
 }
 
@@ -219,111 +244,111 @@ static syn_status grow(float **data, size_t *cap, int64_t n, syn_error *err) {
     return SYN_OK;
 }
 
-/* Finds the shape of a shard's tensor in file `i`, and the first of its elements that are there.
-   Returns NULL if the file lacks the tensor, or its data are not plausible. */
-static const syn_safetensors_tensor *find_piece(const reader *r, const syn_param_info *p,
-                                                const char *name, int32_t i, stored *shape,
-                                                int64_t *first) {
-    char part[NAME_BYTES];
+/* Reads the description of a parameter's piece in file `i`: the tensor "<name>.part" or, if files
+   have whole shards, the shape of the tensor x. Returns false if it is not plausible. */
+static bool describe_piece(const reader *r, const syn_param_info *p,
+                           const syn_safetensors_tensor *x, int32_t i, piece *out) {
+    char name[NAME_BYTES];
+    const syn_safetensors_tensor *part = syn_safetensors_find(r->files[i], part_name(p, name));
+    int64_t numbers[2 + SYN_MAX_RANK];
+    const int rank = p->full.rank;
+    *out = (piece){.data = x->data, .n = x->elems, .number = -1, .elems = 1};
+    if (!part && (r->parts > 1 || x->rank != rank)) return false;
+    if (part) {
+        const bool numbered = part->elems == 2 + rank;
+        if (part->dtype != SYN_I64 || (!numbered && part->elems != 1 + rank)) return false;
+        memcpy(numbers, part->data, (size_t)part->bytes);
+        out->first = numbers[0];
+        out->number = numbered ? numbers[1 + rank] : -1;
+        if (out->first < 0 || out->number < -1) return false;
+    }
+    for (int d = 0; d < rank; d++) {
+        out->dims[d] = part ? numbers[1 + d] : x->dims[d];
+        if (!syn_mul_i64(out->elems, out->dims[d], &out->elems)) return false;
+    }
+    return out->n > 0 && out->n <= out->elems && out->first <= out->elems - out->n;
+}
+
+/* Finds a parameter's piece in file `i`. Returns false if the file lacks the tensor, or its data
+   are not plausible. */
+static bool find_piece(const reader *r, const syn_param_info *p, const char *name, int32_t i,
+                       piece *out) {
     const syn_safetensors_tensor *x = r->files[i] ? syn_safetensors_find(r->files[i], name) : NULL;
-    const syn_safetensors_tensor *at =
-        r->parts > 1 && x ? syn_safetensors_find(r->files[i], part_name(p, part)) : NULL;
-    int64_t numbers[1 + SYN_MAX_RANK] = {0};
-    if (!x || x->dtype != SYN_F32 || x->rank > SYN_MAX_RANK) return NULL;
-    *shape = (stored){.rank = x->rank, .elems = 1};
-    if (r->parts > 1) {
-        if (!at || at->dtype != SYN_I64 || at->elems < 1 || at->elems > 1 + SYN_MAX_RANK)
-            return NULL;
-        memcpy(numbers, at->data, (size_t)at->bytes);
-        shape->rank = (int)at->elems - 1;
-    }
-    for (int d = 0; d < shape->rank; d++) {
-        shape->dims[d] = r->parts > 1 ? numbers[1 + d] : x->dims[d];
-        if (!syn_mul_i64(shape->elems, shape->dims[d], &shape->elems)) return NULL;
-    }
-    *first = numbers[0];
-    return *first >= 0 && x->elems <= shape->elems && *first <= shape->elems - x->elems ? x : NULL;
+    return x && x->dtype == SYN_F32 && describe_piece(r, p, x, i, out);
 }
 
-/* Assembles the tensor of shard number i in r->shard. Returns false if no file has a part of it.
- *elems: the number of elements that the files have. */
-static bool load_shard(reader *r, const syn_param_info *p, const char *name, int32_t i,
-                       stored *shape, int64_t *elems, syn_error *err) {
-    bool found = false;
-    *elems = 0;
-    for (int32_t k = i * r->parts; k < (i + 1) * r->parts; k++) {
-        int64_t first;
-        stored seen;
-        const syn_safetensors_tensor *x = find_piece(r, p, name, k, &seen, &first);
-        if (!x) continue;
-        if (!found && grow(&r->shard, &r->shard_cap, seen.elems, err) != SYN_OK) return false;
-        if (!found) *shape = seen;
-        if (seen.elems != shape->elems) return false;
-        found = true;
-        memcpy(r->shard + first, x->data, (size_t)x->bytes);
-        *elems += x->elems;
-    }
-    return found;
+static syn_status load_piece(reader *r, const piece *x, syn_error *err) {
+    SYN_TRY(grow(&r->piece, &r->piece_cap, x->n, err));
+    memcpy(r->piece, x->data, (size_t)x->n * sizeof *r->piece);
+    return SYN_OK;
 }
 
-/* Assembles the full tensor in r->full from all files that have a shard of it. Sets *full to its
-   shape there, which may include other padding than in this run. */
+/* Notes that the piece which begins at element `at` of all shards together was read. Returns false
+   if it was noted before: several ranks may have the same shard. */
+static bool note_piece(reader *r, int64_t at) {
+    for (int32_t k = r->n_seen; k-- > 0;)
+        if (r->seen[k] == at) return false;
+    r->seen[r->n_seen++] = at;
+    return true;
+}
+
+/* Assembles the full tensor in r->full from the pieces in all files. Sets *full to its shape there,
+   which may include other padding than in this run. */
 static syn_status assemble(reader *r, const syn_param_info *p, const char *name, syn_spec *full,
                            syn_error *err) {
-    int missing = 1;
-    bool seen = false;
-    for (int32_t i = 0; i < r->n_files / r->parts; i++) {
-        stored shape;
+    int64_t missing = 0;
+    r->n_seen = 0;
+    for (int32_t i = 0; i < r->n_files; i++) {
+        piece x;
+        syn_spec whole;
         syn_shard shard;
-        int64_t elems;
-        if (!load_shard(r, p, name, i, &shape, &elems, err)) continue;
-        if (elems != shape.elems || !describe_shard(r, p, i, &shape, full, &shard))
-            return fail_tensor(r, name, err);
-        if (!seen) {
-            seen = true;
-            missing = shard.count;
-            const int64_t own = syn_spec_elems(&p->full), theirs = syn_spec_elems(full);
-            SYN_TRY(grow(&r->full, &r->full_cap, own > theirs ? own : theirs, err));
+        if (!find_piece(r, p, name, i, &x)) continue;
+        if (!describe_shard(r, p, i, &x, &whole, &shard)) return fail_tensor(r, name, err);
+        if (r->n_seen == 0) {
+            const int64_t own = syn_spec_elems(&p->full);
+            *full = whole;
+            missing = syn_spec_elems(full);
+            SYN_TRY(grow(&r->full, &r->full_cap, own > missing ? own : missing, err));
         }
-        copy_shard(full, shard, r->full, r->shard, false);
-        missing -= i % (r->tp / shard.count) == 0;
+        if (syn_spec_elems(&whole) != syn_spec_elems(full)) return fail_tensor(r, name, err);
+        if (!note_piece(r, shard.index * x.elems + x.first)) continue;
+        SYN_TRY(load_piece(r, &x, err));
+        copy_piece(full, shard, x.first, x.n, r->full, r->piece, false);
+        missing -= x.n;
     }
-    return missing > 0 ? fail_tensor(r, name, err) : SYN_OK;
+    return r->n_seen == 0 || missing != 0 ? fail_tensor(r, name, err) : SYN_OK;
 }
 
-/* Reads one tensor: from this rank's own file if the layouts agree, else from all files. */
+/* Reads one tensor: from the file of this rank's layout if the layouts agree, else from all
+   files. */
 static syn_status read_tensor(reader *r, size_t param, int slot, bool own, syn_error *err) {
     const pretrain_state *state = r->state;
     const syn_param_info p = syn_ctx_param(state->ctx, param);
-    const syn_spec local = f32_spec(state->ctx, &p);
     syn_spec full = p.full;
-    int64_t first, n, at = 0;
+    int64_t first, n;
     char name[NAME_BYTES];
+    piece x;
     tensor_name(&p, slot, name);
     syn_optimizer_range(state->optimizer, param, &first, &n);
-    if (n == 0 && state->parts > 1) return SYN_OK;
+    if (n == 0) return SYN_OK;
     if (own) {
-        stored shape;
-        const syn_safetensors_tensor *x =
-            find_piece(r, &p, name, state->shard * state->parts + state->part, &shape, &at);
-        if (!x || x->elems != n || at != first) return fail_tensor(r, name, err);
-        SYN_TRY(grow(&r->shard, &r->shard_cap, n, err));
-        memcpy(r->shard, x->data, (size_t)x->bytes);
-        first = 0;
+        if (!find_piece(r, &p, name, file_of(state, &p), &x) || x.n != n || x.first != first)
+            return fail_tensor(r, name, err);
+        SYN_TRY(load_piece(r, &x, err));
     } else {
         SYN_TRY(assemble(r, &p, name, &full, err));
-        SYN_TRY(grow(&r->shard, &r->shard_cap, syn_spec_elems(&local), err));
-        copy_shard(&p.full, p.shard, r->full, r->shard, true);
+        SYN_TRY(grow(&r->piece, &r->piece_cap, n, err));
+        copy_piece(&p.full, p.shard, first, n, r->full, r->piece, true);
     }
-    return syn_optimizer_set(state->optimizer, param, (syn_optimizer_slot)slot, r->shard + first,
-                             (size_t)n, err);
+    return syn_optimizer_set(state->optimizer, param, (syn_optimizer_slot)slot, r->piece, (size_t)n,
+                             err);
 }
 
 static syn_status read_tensors(reader *r, bool own, syn_error *err) {
     syn_status s = SYN_OK;
-    const int32_t mine = r->state->shard * r->state->parts + r->state->part;
+    const pretrain_files *mine = &r->state->files;
     for (int32_t i = 0; i < r->n_files && s == SYN_OK; i++)
-        if (!own || i == mine) s = open_file(r, i, err);
+        if (!own || i == mine->layers || i == mine->experts) s = open_file(r, i, err);
     for (size_t i = 0; i < syn_ctx_param_count(r->state->ctx); i++)
         for (int slot = 0; slot < SLOTS && s == SYN_OK; slot++)
             s = read_tensor(r, i, slot, own, err);
@@ -338,12 +363,16 @@ syn_status pretrain_read_tensors(const pretrain *run, const pretrain_state *stat
                 .tp = written->tp,
                 .parts = written->parts,
                 .n_files = pretrain_tensors_files(written)};
-    r.files = syn_calloc((size_t)r.n_files, sizeof(void *));
-    if (!r.files) return SYN_FAIL_NOMEM(err, (size_t)r.n_files * sizeof(void *), "files");
-    const syn_status s = read_tensors(&r, pretrain_same_layout(run, written), err);
-    for (int32_t i = 0; i < r.n_files; i++) syn_safetensors_free(r.files[i]);
+    const size_t n = (size_t)r.n_files;
+    r.files = syn_calloc(n, sizeof(void *));
+    r.seen = syn_calloc(n, sizeof *r.seen);
+    const syn_status s = r.files && r.seen
+                             ? read_tensors(&r, pretrain_same_layout(run, written), err)
+                             : SYN_FAIL_NOMEM(err, n * sizeof(void *), "files");
+    for (size_t i = 0; r.files && i < n; i++) syn_safetensors_free(r.files[i]);
     syn_free(r.files);
+    syn_free(r.seen);
     syn_free(r.full);
-    syn_free(r.shard);
+    syn_free(r.piece);
     return s;
 }

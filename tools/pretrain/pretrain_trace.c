@@ -50,7 +50,10 @@ static bool is_default(const pretrain *run, const syn_attribute *a) {
     if (strcmp(n, "rank_order") == 0) return syn_plan_order_number(&run->launch.parallel) == 0;
     if (strncmp(n, "cp", 2) == 0) return run->launch.parallel.cp == 1;
     if (strcmp(n, "pp") == 0 || strcmp(n, "schedule") == 0) return run->launch.parallel.pp == 1;
-    return a->i64 == 1 && (strcmp(n, "accumulation") == 0 || strcmp(n, "vp") == 0);
+    if (strcmp(n, "etp") == 0) return !syn_plan_experts_apart(&run->launch.parallel);
+    if (strcmp(n, "capacity") == 0) return run->args->capacity <= 0;
+    return a->i64 == 1 &&
+           (strcmp(n, "accumulation") == 0 || strcmp(n, "vp") == 0 || strcmp(n, "ep") == 0);
 }
 
 static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *graph,
@@ -72,6 +75,10 @@ static syn_status set_metadata(const pretrain *run, int64_t step, syn_graph *gra
         {.name = "cp_comm",
          .type = SYN_VALUE_TEXT,
          .text = syn_cp_comm_name(run->launch.parallel.cp_comm)},
+        {.name = "ep", .i64 = run->launch.parallel.ep},
+        {.name = "etp", .i64 = run->launch.parallel.etp},
+        {.name = "routing", .type = SYN_VALUE_TEXT, .text = args->routing},
+        {.name = "capacity", .type = SYN_VALUE_F64, .f64 = args->capacity},
         {.name = "schedule",
          .type = SYN_VALUE_TEXT,
          .text = syn_schedule_name(run->launch.parallel.schedule)},

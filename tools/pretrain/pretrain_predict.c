@@ -1,6 +1,7 @@
 /* Predicts the time of a training step. */
 #include "export/export.h"
 #include "syntorch/base/memory.h"
+#include "syntorch/base/workers.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/suggestions.h"
@@ -130,17 +131,41 @@ static void add_units(sweep_times *t, const sweep_times *shorter, double units) 
     t->ns = ns;
 }
 
+/* The recorded step and the shorter one, which are predicted at the same time. */
+struct both {
+    const pretrain *run;
+    const syn_hardware *hw;
+    syn_ctx *const *ctx[2];
+    sweep_times times[2];
+    syn_status status[2];
+    syn_error errs[2];
+};
+
+static void time_one(void *arg, int64_t i, int worker) {
+    struct both *b = arg;
+    (void)worker;
+    b->status[i] = time_traces(b->run, b->ctx[i], b->hw, 1, &b->times[i], &b->errs[i]);
+}
+
 static syn_status predict(const pretrain *run, syn_ctx *const *ctx, const syn_hardware *hw,
                           sweep_times *out, syn_error *err) {
     int64_t microbatches[2];
     const double units = units_left(run, microbatches);
-    sweep_times shorter;
+    const int n = units > 0 ? 2 : 1;
+    syn_workers *workers = NULL;
     add_run(run, hw, out);
     if (pretrain_only_memory(run)) return SYN_OK;
-    SYN_TRY(time_traces(run, ctx, hw, 1, out, err));
-    if (!(units > 0)) return SYN_OK;
-    SYN_TRY(time_traces(run, run->shorter, hw, 1, &shorter, err));
-    add_units(out, &shorter, units);
+    struct both b = {.run = run, .hw = hw, .ctx = {ctx, run->shorter}, .times = {*out, *out}};
+    if (n > 1 && cli_cores() > 1) SYN_TRY(syn_workers_new(&workers, n, err));
+    syn_workers_run(workers, n, time_one, &b);
+    syn_workers_free(workers);
+    for (int i = 0; i < n; i++)
+        if (b.status[i] != SYN_OK) {
+            *err = b.errs[i];
+            return b.status[i];
+        }
+    *out = b.times[0];
+    if (n > 1) add_units(out, &b.times[1], units);
     return SYN_OK;
 }
 

@@ -91,7 +91,7 @@ static void list_known_types(char *buf, size_t buf_bytes) {
 
 /* Reads the value of model_type and finds its family. */
 static syn_status read_type(syn_json *reader, const syn_model_family **out) {
-    char known[320] = "", shown[64];
+    char known[400] = "", shown[64];
     SYN_TRY(syn_json_expect(reader, SYN_JSON_STRING, "\"model_type\""));
     *out = family_of_type(reader->text);
     if (*out) return SYN_OK;

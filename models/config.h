@@ -17,11 +17,12 @@ extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family,
     syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
     syn_olmo2_family, syn_granite_family, syn_smollm3_family, syn_gemma2_family,
     syn_gemma3_text_family, syn_distilbert_family, syn_deepseek_v2_family, syn_deepseek_v3_family,
-    syn_kimi_k2_family, syn_gpt_oss_family;
+    syn_kimi_k2_family, syn_gpt_oss_family, syn_roberta_family, syn_opt_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
-    SYN_GELU_ERF   /* gelu */
+    SYN_GELU_ERF,  /* gelu */
+    SYN_RELU       /* relu */
 } syn_activation;
 
 /* How rotary position embeddings (see syn_rope) are extended beyond the length that the model was
@@ -101,12 +102,14 @@ typedef struct syn_model_config {
     char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
                       file's base name */
     int64_t n_layer, n_embd, n_head;
-    int64_t n_kv_head;   /* number of key/value heads, which divides n_head; 0: n_head */
-    int64_t head_dim;    /* elements per head; 0: n_embd / n_head */
-    int64_t n_positions; /* maximum sequence length */
-    int64_t n_inner;     /* width of the MLP */
-    int64_t vocab_size;  /* number of tokens V0, without padding */
-    int64_t n_types;     /* BERT: token types (segments) */
+    int64_t n_kv_head;      /* number of key/value heads, which divides n_head; 0: n_head */
+    int64_t head_dim;       /* elements per head; 0: n_embd / n_head */
+    int64_t n_positions;    /* maximum sequence length */
+    int64_t first_position; /* row of the position table that the first token uses; rows before it
+                               are unused */
+    int64_t n_inner;        /* width of the MLP */
+    int64_t vocab_size;     /* number of tokens V0, without padding */
+    int64_t n_types;        /* BERT: token types (segments) */
     int64_t pad_id; /* BERT: id of the padding token; its row of the word embedding gets no gradient
                        from lookups; -1: none */
     double norm_epsilon;
@@ -161,7 +164,7 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    activation_function, tie_word_embeddings, embd_pdrop, attn_pdrop and resid_pdrop (0.1 each),
    eos_token_id, pad_token_id. As in transformers, hidden_act is ignored. Ids outside the vocabulary
    never end a sequence.
-   DistilBERT has the keys in its table in models/bert.c.
+   DistilBERT, RoBERTa and OPT have the keys in their tables in models/bert.c and models/opt.c.
    BERT requires vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
    intermediate_size. Optional: max_position_embeddings (512), type_vocab_size, hidden_act,
    layer_norm_eps, initializer_range, hidden_dropout_prob for embedding and residual (0.1),

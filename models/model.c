@@ -664,6 +664,7 @@ syn_tensor syn__model_scale(syn_model *m, syn_tensor x, double factor, const cha
 }
 
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
+    if (m->config.activation == SYN_RELU) return syn_relu(m->ctx, x);
     return syn_gelu(m->ctx, x, m->config.activation == SYN_GELU_TANH);
 }
 

@@ -5,7 +5,7 @@ from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential", "mixtral", "qwen2_moe",
             "qwen3_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "phi3", "olmo2", "granite",
-            "smollm3", "gemma2", "gemma3_text", "gpt_oss", "gpt_oss_mxfp4")
+            "smollm3", "gemma2", "gemma3_text", "opt", "gpt_oss", "gpt_oss_mxfp4")
 
 
 def reference(name):

@@ -6,9 +6,9 @@ and so on (see make_training_fixture.py). Made with torch 2.15 and transformers 
 
     python3 make_dense_fixture.py [family...]
 
-All have width 24, 4 heads, 2 key heads and 2 or 3 layers. In the training fixture of Phi-3,
-matrices that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj, gate_proj,
-up_proj.
+All have width 24, 4 heads, 2 key heads (OPT: 4) and 2 or 3 layers. In the training fixture of
+Phi-3, matrices that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj,
+gate_proj, up_proj.
 """
 import json
 import pathlib
@@ -38,6 +38,7 @@ MODELS = {
                                        "sliding_attention", "full_attention", "sliding_attention"],
                                    rope_parameters=dict(full_attention=dict(
                                        rope_type="linear", rope_theta=1000000.0, factor=8.0)))),
+    "opt": ("OPT", dict(ffn_dim=40)),
 }
 
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}
@@ -71,6 +72,8 @@ def main():
         model = getattr(transformers, cls + "ForCausalLM")
         config = getattr(transformers, CONFIGS.get(cls, cls + "Config"))(
             **{**SHAPE, **more, "pad_token_id": None}, attn_implementation="eager")
+        if name == "opt":  # which has other names for them
+            del config.intermediate_size, config.num_key_value_heads
         made = fill(model(config), number + 20)
         made.save_pretrained(folder)
         (folder / "generation_config.json").unlink()

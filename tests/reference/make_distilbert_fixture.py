@@ -5,12 +5,14 @@ states of every position of two texts (see make_score_fixture.py), and
 training_distilbert.safetensors and training_roberta.safetensors (see make_training_fixture.py).
 Made with torch 2.15 and transformers 5.24.
 
-tiny_roberta has one token type. Its padding id is in no text, because RoBERTa's positions do not
-count padding.
+roberta_tokenizer/tokenizer.json is RoBERTa's kind of tokenizer for the same vocabulary, without
+merges. tiny_roberta has one token type. Its padding id is in no text, because RoBERTa's positions
+do not count padding.
 """
 import json
 import pathlib
 import shutil
+import tokenizers
 import torch
 import transformers
 from make_llama_fixture import fill
@@ -50,5 +52,22 @@ def make(name, cls, config, seed):
               HERE / f"training_{name}.safetensors")
 
 
+def tokenizer():
+    specials = ["<s>", "</s>", "<pad>", "<unk>", "<mask>"]
+    letters = [chr(c) for c in (*range(65, 91), *range(97, 123))] + ["\u0120", ".", ",", "!"]
+    vocab = {t: i for i, t in enumerate(specials[:4] + letters + specials[4:])}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.post_processor = tokenizers.processors.RobertaProcessing(
+        ("</s>", vocab["</s>"]), ("<s>", vocab["<s>"]), add_prefix_space=False)
+    made.add_special_tokens(specials[:4] + [tokenizers.AddedToken("<mask>", lstrip=True)])
+    (HERE / "roberta_tokenizer").mkdir(exist_ok=True)
+    made.save(str(HERE / "roberta_tokenizer" / "tokenizer.json"), pretty=False)
+    for text in (["Paris is <mask> a."], ["<mask>"], ["q", "c"]):
+        print(text, made.encode(*text).ids)
+
+
 make("distilbert", transformers.DistilBertForMaskedLM, DISTILBERT, 40)
 make("roberta", transformers.RobertaForMaskedLM, ROBERTA, 41)
+tokenizer()

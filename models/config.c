@@ -246,6 +246,9 @@ static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
                               r->mscale,
                               r->mscale_all,
                               r->truncate ? 1 : 0};
+    if (r->scaling == SYN_ROPE_LONGROPE)
+        h = syn_hash(&r->long_factors, sizeof r->long_factors,
+                     syn_hash(&r->short_factors, sizeof r->short_factors, h));
     return r->theta > 0 ? syn_hash(numbers, sizeof numbers, h) : h;
 }
 

@@ -27,27 +27,38 @@ typedef enum syn_activation {
 
 /* How rotary position embeddings (see syn_rope) are extended beyond the length that the model was
    first trained with. LINEAR divides positions by a factor. DYNAMIC increases theta for longer
-   sequences. LLAMA3 (Llama 3.1) and YARN (Peng et al. 2023) scale frequencies by wavelength. */
+   sequences. LLAMA3 (Llama 3.1) and YARN (Peng et al. 2023) scale frequencies by wavelength.
+   LONGROPE (Ding et al. 2024) divides each frequency by a factor of its own; sequences of more than
+   `original` tokens have other factors. */
 typedef enum syn_rope_scaling {
     SYN_ROPE_DEFAULT,
     SYN_ROPE_LINEAR,
     SYN_ROPE_DYNAMIC,
     SYN_ROPE_LLAMA3,
-    SYN_ROPE_YARN
+    SYN_ROPE_YARN,
+    SYN_ROPE_LONGROPE
 } syn_rope_scaling;
+
+/* A factor for each rotated pair of a head's elements. */
+enum { SYN_MAX_ROTARY_FACTORS = 64 };
+typedef struct syn_rotary_factors {
+    int64_t n;
+    float at[SYN_MAX_ROTARY_FACTORS];
+} syn_rotary_factors;
 
 typedef struct syn_rotary {
     double theta; /* 0: no rotary embedding */
     double part;  /* fraction of each head's elements that are rotated; these elements come first */
     syn_rope_scaling scaling;
     double factor;
-    int64_t original;        /* llama3, yarn: number of positions before scaling */
+    int64_t original;        /* llama3, yarn, longrope: number of positions before scaling */
     double low, high;        /* llama3: low_freq_factor and high_freq_factor */
     double fast, slow;       /* yarn: beta_fast and beta_slow, rotations in the original length */
-    double attention_factor; /* yarn: multiplies cosines and sines; 0: computed from factor, mscale
-                                and mscale_all */
+    double attention_factor; /* yarn, longrope: multiplies cosines and sines; 0: computed from
+                                factor, mscale and mscale_all */
     double mscale, mscale_all;
     bool truncate; /* yarn: round the limits of the ramp to whole pairs */
+    syn_rotary_factors short_factors, long_factors; /* longrope: of short and of long sequences */
 } syn_rotary;
 
 /* Dropout probabilities in training, each in [0, 1]: of the embedding, of the attention weights,
@@ -208,6 +219,10 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
 /* The maximum sequence length: n_positions, or more if scaled rotary embeddings allow more. */
 int64_t syn_model_max_tokens(const syn_model_config *config);
+/* Fails if a text of `tokens` tokens, whose keys are in the cache, cannot grow to `most`, because
+   the rotary embedding (longrope) of so long a text differs. */
+syn_status syn_model_check_growth(const syn_model_config *config, int64_t tokens, int64_t most,
+                                  syn_error *err) SYN_MUST_USE;
 /* Number of tensor-parallel ranks that hold the same key/value heads. It is above 1 if there are
    fewer of these heads than ranks. A mesh's shape has this number as `kv` (syntorch/mesh.h). */
 int syn_model_kv_ranks(const syn_model_config *config, int tp);

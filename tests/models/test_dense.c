@@ -46,6 +46,8 @@ static const struct {
      "\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"], "
      "\"quantization_config\": {\"a\": {\"b\": [1]}, \"quant_method\": \"mxfp4\"}"},
     {"phi3", "\"head_dim\": 12, \"partial_rotary_factor\": 0.5, \"resid_pdrop\": 0.5"},
+    {"phi3", "\"original_max_position_embeddings\": 4, \"rope_scaling\": {\"type\": \"su\", "
+             "\"short_factor\": [1, 1.5, 2, 3], \"long_factor\": [1, 2, 4, 8.5]}"},
     {"opt", "\"ffn_dim\": 24"},
     {"opt", "\"ffn_dim\": 24, \"enable_bias\": false, \"tie_word_embeddings\": false"},
 };
@@ -161,10 +163,12 @@ static void refuses_what_it_does_not_know(void) {
         {"starcoder2",
          "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\"]",
          "all layers of this StarCoder2 must have full attention"},
-        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}",
-         "must be default"},
-        {"phi3", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
-         "the rotary embedding of a Phi-3 must be \"default\""},
+        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 1, 1, 1]}",
+         "\"longrope\" needs \"short_factor\" and \"long_factor\" of 4 numbers each"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", "\"longrope\" needs"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [0]}",
+         "must be a list of up to 64 numbers from 1e-6 to 1e6"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"llama3\"}", "must be default, longrope"},
         {"phi3", "\"attention_bias\": true", "unknown key \"attention_bias\""},
         {"olmo2", "\"clip_qkv\": 8", "unknown key \"clip_qkv\""},
         {"olmo2", "\"mlp_bias\": true", "unknown key \"mlp_bias\""},

@@ -51,6 +51,22 @@ def test_families():
                 assert difference(logits, want[name]["logits"]) < 1e-5, f"{name}, saved by {tp}"
 
 
+def test_longrope():
+    """Phi-3's longrope: texts of more than original_max_position_embeddings tokens have other
+    frequencies, so a shorter text cannot grow to that length."""
+    want = reference("dense.json")["phi3_longrope"]
+    weights = checkpoint("tiny_phi3_longrope")
+    with Folder() as f:
+        check_model(f, "longrope", weights, want, [(1, "fused"), (2, "unfused")])
+        ids = [want["ids"][0][:9]]
+        logits, _ = infer(f, weights, ids, 8, "--save_weights", "saved")
+        assert difference(logits, [want["short"]]) < 1e-5
+        check_model(f, "saved longrope", "saved", want, [(1, "fused")])
+        done = f.run("--weights", weights, "--prompt_ids", write_ids(f, ids),
+                     "--num_output_tokens", 9)
+        assert done.returncode == 1 and b"cannot grow to 17" in done.stderr, done.stderr
+
+
 def test_neox_of_transformers_4():
     """transformers 4 wrote rotary_pct and rotary_emb_base instead of rope_parameters. If a file has
     both, rope_parameters count. Saved models have both."""

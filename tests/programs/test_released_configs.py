@@ -165,6 +165,10 @@ RELEASED = {
     "starcoder2-3b": (3030371328, shape(STARCODER2, 30, 3072, 24, 2, 12288,
                                         rope_theta=999999.4420358813)),
     "Phi-3-mini-4k": (3821079552, shape(PHI3, 32, 3072, 32, 32, 8192, vocab_size=32064)),
+    "Phi-3-mini-128k": (3821079552, shape(  # with other factors
+        dict(PHI3, max_position_embeddings=131072, sliding_window=262144, rope_scaling=dict(
+            type="longrope", short_factor=[1.05] * 48, long_factor=[1.0 + i for i in range(48)])),
+        32, 3072, 32, 32, 8192, vocab_size=32064)),
     "phi-4": (14659507200, shape(
         dict(PHI3, bos_token_id=100257, eos_token_id=100265, pad_token_id=100349,
              max_position_embeddings=16384, original_max_position_embeddings=16384,

@@ -114,12 +114,25 @@ def draw_starcoder2(rng, c):
 
 
 def draw_phi3(rng, c):
-    """Returns the same configuration for a Phi-3, which has no scaled rotary embedding."""
+    """Returns the same configuration for a Phi-3. Its only scaled rotary embedding is longrope."""
+    longrope = rng.random() < 0.5
+    if longrope:  # transformers counts the factors without head_dim
+        c.pop("head_dim", None)
     depth = c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
     part = rng.choice([1.0] + [n / depth for n in range(2, depth + 1, 2)])
     said = dict(rope_type="default", rope_theta=c["rope_parameters"]["rope_theta"])
     if part < 1:
         said["partial_rotary_factor"] = part
+    if longrope:
+        most = c["max_position_embeddings"]
+        c["original_max_position_embeddings"] = rng.choice([5, 12, most // 2 if most > 100 else 7,
+                                                            most])
+        pairs = int(depth * part) // 2
+        said["rope_type"] = "longrope"
+        for key in ("short_factor", "long_factor"):
+            said[key] = [round(rng.uniform(1, 8), 3) for _ in range(pairs)]
+        said.update({key: rng.choice([1.5, 2.0]) for key in ("factor", "attention_factor")
+                     if rng.random() < 0.3})
     return {**c, "rope_parameters": said, "sliding_window": draw_window(rng)}
 
 
@@ -463,6 +476,10 @@ def one(seed, folder):
         scaled = kind.get("original_max_position_embeddings", most) * kind["factor"]
         most = max(most, min(int(scaled), 200))
     longest = rng.randint(1, most - NEW_TOKENS)
+    if kind["rope_type"] == "longrope":  # the frequencies do not change while the text grows
+        short = config["original_max_position_embeddings"]
+        longest = rng.choice([n for n in range(1, most - NEW_TOKENS + 1)
+                              if n > short or n + NEW_TOKENS - 1 <= short])
     words = [i for i in range(config["vocab_size"]) if not masked or i != config["pad_token_id"]]
     prompts = [[rng.choice(words) for _ in range(n)] for n in
                [longest] + [rng.randint(1, longest) for _ in range(rng.randint(0, 3))]]

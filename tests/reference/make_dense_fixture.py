@@ -14,6 +14,7 @@ import json
 import pathlib
 import shutil
 import sys
+import torch
 import transformers
 from make_llama_fixture import SHAPE, fill, results
 from make_training_fixture import train
@@ -39,8 +40,12 @@ MODELS = {
                                    rope_parameters=dict(full_attention=dict(
                                        rope_type="linear", rope_theta=1000000.0, factor=8.0)))),
     "opt": ("OPT", dict(ffn_dim=40)),
+    "phi3_longrope": ("Phi3", dict(original_max_position_embeddings=16, rope_parameters=dict(
+        rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.5, 2.5],
+        long_factor=[1.25, 3.0, 7.5]))),
 }
 
+SHORT = 9
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 
@@ -78,6 +83,10 @@ def main():
         made.save_pretrained(folder)
         (folder / "generation_config.json").unlink()
         out[name] = results(made)
+        if name == "phi3_longrope":  # whose texts are long, except for this one
+            out[name]["short"] = made(torch.tensor([out[name]["ids"][0][:SHORT]])).logits[
+                0, -1].tolist()
+            continue
         trained = train(f"tiny_{name}", model, False)
         save_file({k: v.contiguous() for k, v in separate(trained).items()},
                   HERE / f"training_{name}.safetensors")

@@ -1,5 +1,4 @@
-/* BERT in the inference program: fills in the [MASK]s of prompts, which RoBERTa writes as <mask>.
- */
+/* BERT in the inference program: fills in the [MASK]s of prompts; RoBERTa has <mask> instead. */
 #include <math.h>
 #include <string.h>
 

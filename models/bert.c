@@ -1,8 +1,8 @@
 /* BERT, an encoder with LayerNorm after each branch, learned position embeddings, token types, and
-   heads for pretraining; and DistilBERT (Sanh et al. 2019), which has neither token types nor a
-   pooler. With tensor parallelism (Shoeybi et al. 2019, section 3),
-   attention is sharded by heads, the MLP is column- then row-parallel, and the word embedding is
-   sharded by vocabulary rows. */
+   heads for pretraining; DistilBERT (Sanh et al. 2019), which has neither token types nor a pooler;
+   and RoBERTa (Liu et al. 2019), whose positions follow that of padding. With tensor parallelism
+   (Shoeybi et al. 2019, section 3), attention is sharded by heads, the MLP is column- then
+   row-parallel, and the word embedding is sharded by vocabulary rows. */
 #include "models/bert.h"
 
 #include "models/family_private.h"
@@ -99,6 +99,20 @@ static const syn__param_row distil_head_rows[] = {
      .flags = SYN__NO_PREFIX, .heads = MLM},
     {0}};
 
+/* RoBERTa's head. Its other names are BERT's. */
+static const syn__param_row roberta_head_rows[] = {
+    {"pooler.dense", SYN__REPLICATED_LINEAR, HIDDEN, HIDDEN, .at = AT(pooler), .heads = POOLER},
+    {"lm_head.dense", SYN__REPLICATED_LINEAR, HIDDEN, HIDDEN, .at = AT(transform),
+     .flags = SYN__NO_PREFIX, .heads = MLM},
+    {"lm_head.layer_norm", SYN__NORM, 0, HIDDEN, .at = AT(transform_norm), .flags = SYN__NO_PREFIX,
+     .heads = MLM},
+    {"lm_head.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, .at = AT(word_head),
+     .flags = SYN__NO_PREFIX, .heads = MLM, .tied = WORDS},
+    {"lm_head", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, .at = AT(word_bias), .flags = SYN__NO_PREFIX,
+     .heads = MLM},
+    {"lm_head.decoder", SYN__BIAS_ALIAS, .flags = SYN__NO_PREFIX, .heads = MLM, .tied = "lm_head"},
+    {0}};
+
 /* ---- encoder ---- */
 
 static syn_tensor dense(syn_model *m, syn_tensor x, const syn_layer_linear *layer,
@@ -123,7 +137,7 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
 
 /* The output of attention has no dropout in DistilBERT. */
 static bool drops_attention(const syn_model *m) {
-    return m->config.family == &syn_bert_family;
+    return m->config.family != &syn_distilbert_family;
 }
 
 /* Returns LayerNorm(dropout(dense(x)) + residual) for x (B, T, K/tp), where K is the input width of
@@ -165,14 +179,16 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     syn_push_scope(ctx, "embeddings");
     syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->config.pad_id, m->options.dtype,
                                        m->options.tp);
-    const syn_tensor positions = syn_name(ctx,
-                                          syn_slice(ctx, syn_current_version(ctx, bert->positions),
-                                                    0, 0, syn_tensor_dim(ctx, tokens, 1)),
-                                          "positions");
+    const syn_tensor positions =
+        syn_name(ctx,
+                 syn_slice(ctx, syn_current_version(ctx, bert->positions), 0,
+                           m->config.first_position, syn_tensor_dim(ctx, tokens, 1)),
+                 "positions");
     const syn_tensor table = syn_current_version(ctx, bert->types);
     if (table.id) {
+        const bool one = !types.id || m->config.n_types == 1;
         const syn_tensor kinds =
-            types.id ? syn_embedding(ctx, table, types, 0) : syn_slice(ctx, table, 0, 0, 1);
+            one ? syn_slice(ctx, table, 0, 0, 1) : syn_embedding(ctx, table, types, 0);
         x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
     }
     x = syn__model_cut(m, syn_add(ctx, x, positions));
@@ -270,7 +286,9 @@ syn_tensor syn_bert_pooled(syn_model *m, syn_tensor hidden) {
 static syn_tensor transform(syn_model *m, syn_tensor x) {
     const struct bert *bert = m->params;
     syn_push_scope(m->ctx, "transform");
-    x = syn__model_activate(m, dense(m, x, &bert->transform, "dense"));
+    x = dense(m, x, &bert->transform, "dense");
+    x = m->config.family == &syn_roberta_family ? syn_gelu(m->ctx, x, false) /* always, as in */
+                                                : syn__model_activate(m, x); /* transformers */
     x = syn__model_norm(m, x, &bert->transform_norm, "LayerNorm");
     syn_pop_scope(m->ctx);
     return x;
@@ -519,3 +537,96 @@ const syn_model_family syn_distilbert_family = {.name = "distilbert",
                                                 .params_bytes = sizeof(struct bert),
                                                 .layer_bytes = sizeof(struct bert_layer),
                                                 .layer = layer};
+
+/* ---- RoBERTa ---- */
+
+#define ROBERTA(...)                                                                            \
+    {                                                                                           \
+        .family = &syn_roberta_family, .initializer_range = 0.02, .activation = SYN_GELU_ERF,   \
+        .dropout = {0.1, 0.1, 0.1}, .pad_id = 1, .first_position = 2, .tied = true, __VA_ARGS__ \
+    }
+#define ROBERTA_PRESET(name_, layers, hidden, heads)                                        \
+    ROBERTA(.name = name_, .n_layer = layers, .n_embd = hidden, .n_head = heads,            \
+            .n_inner = 4 * (hidden), .n_positions = 512, .vocab_size = 50265, .n_types = 1, \
+            .norm_epsilon = 1e-5, .dtype = "float32")
+
+/* Liu et al. 2019, section 3.1, and the released configurations. */
+static const syn_model_config roberta_presets[] = {
+    ROBERTA_PRESET("roberta-base", 12, 768, 12),
+    ROBERTA_PRESET("roberta-large", 24, 1024, 16),
+};
+static const syn_model_config roberta_defaults =
+    ROBERTA(.n_positions = 512, .n_types = 2, .norm_epsilon = 1e-12); /* see roberta_check_file */
+
+/* max_position_embeddings counts all rows of the position table. */
+static void write_positions(syn_sink *out, const void *member) {
+    const char *start = (const char *)member - offsetof(syn_model_config, n_positions);
+    const syn_model_config *c = (const void *)start;
+    syn_sink_printf(out, ",\n  \"max_position_embeddings\": %lld",
+                    (long long)(c->first_position + c->n_positions));
+}
+
+static const syn__setting roberta_rows[] = {
+    SYN__ROWS_NAMES,
+    SYN__ROWS_LAYERS,
+    SYN__ROW_I64("intermediate_size", SYN__REQUIRED_SAVED, SYN__AT(n_inner), 1, SYN__MAX_INNER),
+    {.key = "max_position_embeddings",
+     .type = SYN__SETTING_I64,
+     .flags = SYN__SAVED,
+     .offset = SYN__AT(n_positions),
+     .min = 1,
+     .max = SYN__MAX_POSITIONS,
+     .write = write_positions},
+    SYN__ROW_I64("vocab_size", SYN__REQUIRED_SAVED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),
+    SYN__ROW_I64("type_vocab_size", SYN__OPTIONAL, SYN__AT(n_types), 1, MAX_TYPES),
+    SYN__ROW_I64("pad_token_id", SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
+    SYN__ROWS_NUMBERS("layer_norm_eps"),
+    SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),
+    SYN__ROW_DROPOUT("hidden_dropout_prob", residual),
+    SYN__ROW_DROPOUT("attention_probs_dropout_prob", attention),
+    SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
+    SYN__ROW_CUSTOM("position_embedding_type", 0, read_positions),
+    SYN__ROW_CUSTOM("is_decoder", 0, syn__config_false),
+    SYN__ROWS_DECODER_ONLY,
+};
+static const syn__setting_table roberta_fields = SYN__MODEL_TABLE_OF(roberta_rows);
+
+static syn_status roberta_check_file(syn__settings *s, const syn__setting_table *table,
+                                     syn__config_file *file) {
+    syn_model_config *c = &file->config;
+    const int64_t all = c->n_positions;
+    SYN_TRY(check_file(s, table, file));
+    c->first_position = c->pad_id + 1;
+    c->n_positions = all - c->first_position;
+    if (c->n_positions >= 1) return SYN_OK;
+    return syn__settings_fail_at(s, table, "max_position_embeddings",
+                                 "\"max_position_embeddings\" %lld must be above %lld, because "
+                                 "positions begin after \"pad_token_id\"",
+                                 (long long)all, (long long)c->first_position);
+}
+
+static const char *roberta_class_of(unsigned heads) {
+    return heads & SYN_BERT_MLM ? "RobertaForMaskedLM" : "RobertaModel";
+}
+
+static const char *const roberta_types[] = {"roberta", NULL};
+
+const syn_model_family syn_roberta_family = {.name = "roberta",
+                                             .title = "RoBERTa",
+                                             .types = roberta_types,
+                                             .tokenizer = SYN_TOKENIZER_BPE,
+                                             .defaults = &roberta_defaults,
+                                             SYN__PRESETS(roberta_presets),
+                                             .fields = &roberta_fields,
+                                             .check_file = roberta_check_file,
+                                             .check = check,
+                                             .class_of = roberta_class_of,
+                                             .prefix = "roberta.",
+                                             .layers = "encoder.layer",
+                                             .embed_rows = embed_rows,
+                                             .layer_rows = layer_rows,
+                                             .head_rows = roberta_head_rows,
+                                             .out_in = true,
+                                             .params_bytes = sizeof(struct bert),
+                                             .layer_bytes = sizeof(struct bert_layer),
+                                             .layer = layer};

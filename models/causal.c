@@ -187,6 +187,12 @@ static bool fits(const syn_model *m, syn_tensor x) {
     }
     if (!syn__model_accepts(m, x, 0)) return false;
     const int64_t *n = syn_tensor_spec(m->ctx, x)->dims;
+    syn_error err = {0};
+    if (m->position > 0 &&
+        syn_model_check_growth(&m->config, m->position, m->position + n[1], &err) != SYN_OK) {
+        syn_ctx_fail(m->ctx, err.code, "%s", err.text);
+        return false;
+    }
     if (n[0] == m->batch && n[1] >= 1 && n[1] <= m->max_tokens - m->position) return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,
                  "%lld tokens of %lld sequences at position %lld do not fit into a KV cache of "

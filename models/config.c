@@ -91,7 +91,7 @@ static void list_known_types(char *buf, size_t buf_bytes) {
 
 /* Reads the value of model_type and finds its family. */
 static syn_status read_type(syn_json *reader, const syn_model_family **out) {
-    char known[320] = "", shown[64];
+    char known[400] = "", shown[64];
     SYN_TRY(syn_json_expect(reader, SYN_JSON_STRING, "\"model_type\""));
     *out = family_of_type(reader->text);
     if (*out) return SYN_OK;
@@ -246,6 +246,9 @@ static uint64_t hash_rotary(const syn_rotary *r, uint64_t h) {
                               r->mscale,
                               r->mscale_all,
                               r->truncate ? 1 : 0};
+    if (r->scaling == SYN_ROPE_LONGROPE)
+        h = syn_hash(&r->long_factors, sizeof r->long_factors,
+                     syn_hash(&r->short_factors, sizeof r->short_factors, h));
     return r->theta > 0 ? syn_hash(numbers, sizeof numbers, h) : h;
 }
 

@@ -17,36 +17,48 @@ extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family,
     syn_qwen2_moe_family, syn_qwen3_moe_family, syn_starcoder2_family, syn_phi3_family,
     syn_olmo2_family, syn_granite_family, syn_smollm3_family, syn_gemma2_family,
     syn_gemma3_text_family, syn_distilbert_family, syn_deepseek_v2_family, syn_deepseek_v3_family,
-    syn_kimi_k2_family, syn_gpt_oss_family;
+    syn_kimi_k2_family, syn_gpt_oss_family, syn_roberta_family, syn_opt_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the tanh approximation */
-    SYN_GELU_ERF   /* gelu */
+    SYN_GELU_ERF,  /* gelu */
+    SYN_RELU       /* relu */
 } syn_activation;
 
 /* How rotary position embeddings (see syn_rope) are extended beyond the length that the model was
    first trained with. LINEAR divides positions by a factor. DYNAMIC increases theta for longer
-   sequences. LLAMA3 (Llama 3.1) and YARN (Peng et al. 2023) scale frequencies by wavelength. */
+   sequences. LLAMA3 (Llama 3.1) and YARN (Peng et al. 2023) scale frequencies by wavelength.
+   LONGROPE (Ding et al. 2024) divides each frequency by a factor of its own; sequences of more than
+   `original` tokens have other factors. */
 typedef enum syn_rope_scaling {
     SYN_ROPE_DEFAULT,
     SYN_ROPE_LINEAR,
     SYN_ROPE_DYNAMIC,
     SYN_ROPE_LLAMA3,
-    SYN_ROPE_YARN
+    SYN_ROPE_YARN,
+    SYN_ROPE_LONGROPE
 } syn_rope_scaling;
+
+/* A factor for each rotated pair of a head's elements. */
+enum { SYN_MAX_ROTARY_FACTORS = 64 };
+typedef struct syn_rotary_factors {
+    int64_t n;
+    float at[SYN_MAX_ROTARY_FACTORS];
+} syn_rotary_factors;
 
 typedef struct syn_rotary {
     double theta; /* 0: no rotary embedding */
     double part;  /* fraction of each head's elements that are rotated; these elements come first */
     syn_rope_scaling scaling;
     double factor;
-    int64_t original;        /* llama3, yarn: number of positions before scaling */
+    int64_t original;        /* llama3, yarn, longrope: number of positions before scaling */
     double low, high;        /* llama3: low_freq_factor and high_freq_factor */
     double fast, slow;       /* yarn: beta_fast and beta_slow, rotations in the original length */
-    double attention_factor; /* yarn: multiplies cosines and sines; 0: computed from factor, mscale
-                                and mscale_all */
+    double attention_factor; /* yarn, longrope: multiplies cosines and sines; 0: computed from
+                                factor, mscale and mscale_all */
     double mscale, mscale_all;
     bool truncate; /* yarn: round the limits of the ramp to whole pairs */
+    syn_rotary_factors short_factors, long_factors; /* longrope: of short and of long sequences */
 } syn_rotary;
 
 /* Dropout probabilities in training, each in [0, 1]: of the embedding, of the attention weights,
@@ -101,12 +113,14 @@ typedef struct syn_model_config {
     char name[64]; /* the preset's name; for a file, the value of "name" or "_name_or_path", or the
                       file's base name */
     int64_t n_layer, n_embd, n_head;
-    int64_t n_kv_head;   /* number of key/value heads, which divides n_head; 0: n_head */
-    int64_t head_dim;    /* elements per head; 0: n_embd / n_head */
-    int64_t n_positions; /* maximum sequence length */
-    int64_t n_inner;     /* width of the MLP */
-    int64_t vocab_size;  /* number of tokens V0, without padding */
-    int64_t n_types;     /* BERT: token types (segments) */
+    int64_t n_kv_head;      /* number of key/value heads, which divides n_head; 0: n_head */
+    int64_t head_dim;       /* elements per head; 0: n_embd / n_head */
+    int64_t n_positions;    /* maximum sequence length */
+    int64_t first_position; /* row of the position table that the first token uses; rows before it
+                               are unused */
+    int64_t n_inner;        /* width of the MLP */
+    int64_t vocab_size;     /* number of tokens V0, without padding */
+    int64_t n_types;        /* BERT: token types (segments) */
     int64_t pad_id; /* BERT: id of the padding token; its row of the word embedding gets no gradient
                        from lookups; -1: none */
     double norm_epsilon;
@@ -161,7 +175,7 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    activation_function, tie_word_embeddings, embd_pdrop, attn_pdrop and resid_pdrop (0.1 each),
    eos_token_id, pad_token_id. As in transformers, hidden_act is ignored. Ids outside the vocabulary
    never end a sequence.
-   DistilBERT has the keys in its table in models/bert.c.
+   DistilBERT, RoBERTa and OPT have the keys in their tables in models/bert.c and models/opt.c.
    BERT requires vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
    intermediate_size. Optional: max_position_embeddings (512), type_vocab_size, hidden_act,
    layer_norm_eps, initializer_range, hidden_dropout_prob for embedding and residual (0.1),
@@ -205,6 +219,10 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
 /* The maximum sequence length: n_positions, or more if scaled rotary embeddings allow more. */
 int64_t syn_model_max_tokens(const syn_model_config *config);
+/* Fails if a text of `tokens` tokens, whose keys are in the cache, cannot grow to `most`, because
+   the rotary embedding (longrope) of so long a text differs. */
+syn_status syn_model_check_growth(const syn_model_config *config, int64_t tokens, int64_t most,
+                                  syn_error *err) SYN_MUST_USE;
 /* Number of tensor-parallel ranks that hold the same key/value heads. It is above 1 if there are
    fewer of these heads than ranks. A mesh's shape has this number as `kv` (syntorch/mesh.h). */
 int syn_model_kv_ranks(const syn_model_config *config, int tp);

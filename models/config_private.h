@@ -34,6 +34,7 @@ typedef struct syn__config_file {
                                                 layers with rotary embedding according to
                                                 no_rope_layers */
     int64_t window_pattern;                  /* sliding_window_pattern; 0: not given */
+    int64_t word_width;                      /* word_embed_proj_dim; 0: not given */
     double local_theta;                      /* rope_local_base_freq; 0: not given */
     int64_t n_rope_layers, rope_interval;    /* entries of no_rope_layers; no_rope_layer_interval */
     syn_rotary top_level, rope_scaling; /* beside: theta and part from top-level keys, initially the

@@ -12,11 +12,10 @@ syn_status syn__config_string(syn__settings *s) {
     return SYN_OK;
 }
 
-const syn__setting_choice syn__activations[] = {{"gelu_new", SYN_GELU_TANH},
-                                                {"gelu_pytorch_tanh", SYN_GELU_TANH},
-                                                {"gelu_fast", SYN_GELU_TANH},
-                                                {"gelu", SYN_GELU_ERF},
-                                                {NULL, 0}};
+const syn__setting_choice syn__activations[] = {
+    {"gelu_new", SYN_GELU_TANH},  {"gelu_pytorch_tanh", SYN_GELU_TANH},
+    {"gelu_fast", SYN_GELU_TANH}, {"gelu", SYN_GELU_ERF},
+    {"relu", SYN_RELU},           {NULL, 0}};
 
 const char *const syn__torch_dtypes[] = {"float32", "float16", "bfloat16"};
 

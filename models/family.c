@@ -28,6 +28,8 @@ const syn_model_family *syn__family(size_t i) {
                                                        &syn_deepseek_v3_family,
                                                        &syn_kimi_k2_family,
                                                        &syn_gpt_oss_family,
+                                                       &syn_roberta_family,
+                                                       &syn_opt_family,
                                                        NULL};
     return families[i];
 }
@@ -190,7 +192,7 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
     case SYN__DIM_VOCAB:
         return c->vocab_size;
     case SYN__DIM_POSITIONS:
-        return c->n_positions;
+        return c->first_position + c->n_positions;
     case SYN__DIM_TYPES:
         return c->n_types;
     }

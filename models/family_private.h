@@ -139,8 +139,10 @@ int64_t syn__model_config_head_dim(const syn_model_config *config);
 /* Number of element pairs of a head that are rotated. */
 int64_t syn__rotary_pairs(const syn_model_config *config);
 /* Writes the frequency of each pair. tokens: length of the sequence, which only SYN_ROPE_DYNAMIC
- * uses. */
+ * and SYN_ROPE_LONGROPE use. */
 void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, float *out);
+/* Whether the frequencies of a sequence of `tokens` tokens differ from those of short ones. */
+bool syn__rotary_is_long(const syn_model_config *config, int64_t tokens);
 /* The factor by which cosines and sines are multiplied. */
 double syn__rotary_factor(const syn_model_config *config);
 /* The rotary settings of config.json, with transformers' precedence: rope_scaling replaces
@@ -149,17 +151,20 @@ double syn__rotary_factor(const syn_model_config *config);
     SYN__ROWS_ROTARY_AS("rope_theta", "partial_rotary_factor", syn__rotary_write)
 /* The same for a family with other names of the top-level keys, or with another function that
  * writes the settings. */
-#define SYN__ROWS_ROTARY_AS(theta_key, part_key, write_)                                \
-    SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key),                                    \
-        {.key = "rope_parameters",                                                      \
-         .type = SYN__SETTING_GROUP,                                                    \
-         .flags = SYN__NULLABLE | SYN__SAVED,                                           \
-         .offset = SYN__AT(rotary),                                                     \
-         .group = &syn__rotary_table,                                                   \
-         .write = (write_)},                                                            \
-    {                                                                                   \
-        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE,      \
-        .offset = offsetof(syn__config_file, rope_scaling), .group = &syn__rotary_table \
+#define SYN__ROWS_ROTARY_AS(theta_key, part_key, write_) \
+    SYN__ROWS_ROTARY_OF(theta_key, part_key, write_, syn__rotary_table)
+/* The same with another table of the group's keys. */
+#define SYN__ROWS_ROTARY_OF(theta_key, part_key, write_, table_)                   \
+    SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key),                               \
+        {.key = "rope_parameters",                                                 \
+         .type = SYN__SETTING_GROUP,                                               \
+         .flags = SYN__NULLABLE | SYN__SAVED,                                      \
+         .offset = SYN__AT(rotary),                                                \
+         .group = &(table_),                                                       \
+         .write = (write_)},                                                       \
+    {                                                                              \
+        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE, \
+        .offset = offsetof(syn__config_file, rope_scaling), .group = &(table_)     \
     }
 #define SYN__ROWS_ROTARY_TOP_LEVEL(theta_key, part_key)                                    \
     SYN__ROW_F64(theta_key, 0, offsetof(syn__config_file, top_level.theta), 1.0001, 1e12), \
@@ -169,6 +174,8 @@ double syn__rotary_factor(const syn_model_config *config);
 #define SYN__ROTARY(theta_, part_) \
     { .theta = (theta_), .part = (part_), .fast = 32, .slow = 1, .truncate = true }
 extern const syn__setting_table syn__rotary_table;
+extern const syn__setting_table syn__longrope_table; /* for families with longrope, and no other
+                                                      * scaling */
 void syn__rotary_write(syn_sink *out, const void *member);
 void syn__rotary_write_group(syn_sink *out, const syn_rotary *rotary); /* the group's value */
 /* Checks local_rotary. */
@@ -273,10 +280,9 @@ struct syn_model {
     uint32_t step;    /* of this pass */
     bool cut;         /* sequence parallelism in the current step: between sharded layers, x is this
                        * rank's tokens (B, T/tp, C) */
-    /* Rotary embedding. short_frequencies: for sequences of up to n_positions tokens.
-     * frequencies: those of the current step, which differ if its sequence is longer and the
-     * scaling is dynamic. places: position ids (B or 1, max_tokens). positions: the current step's
-     * slice of `places`. */
+    /* Rotary embedding. short_frequencies: for short sequences (syn__rotary_is_long).
+     * frequencies: those of the current step, which differ if its sequence is longer. places:
+     * position ids (B or 1, max_tokens). positions: the current step's slice of `places`. */
     syn_tensor short_frequencies, frequencies, places, positions;
     syn_tensor local_frequencies; /* those of config.local_rotary; invalid: none */
     syn_model_dropout dropout;

@@ -268,6 +268,7 @@ static syn_status check_request(const syn_model *model, const syn_generation *g,
                         "%lld prompt tokens and %lld new tokens exceed the %lld positions of %s",
                         (long long)g->prompt_tokens, (long long)g->new_tokens,
                         (long long)syn_model_max_tokens(c), c->name);
+    SYN_TRY(syn_model_check_growth(c, g->prompt_tokens, g->prompt_tokens + g->new_tokens - 1, err));
     for (int64_t b = 0; g->prompt && b < g->batch; b++)
         for (int64_t t = 0; t < g->prompt_tokens; t++) {
             const int32_t id = g->prompt[b * g->prompt_tokens + t];

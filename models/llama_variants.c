@@ -133,8 +133,25 @@ static const syn_model_config olmo2_defaults = {.family = &syn_olmo2_family,
                                                   .tied = true,
                                                   .end = {{128001}, 1, 128004, 128000}};
 
+/* transformers reads the number of original positions from the top level. */
+static void write_phi3_rotary(syn_sink *out, const void *member) {
+    const syn_rotary *r = member;
+    syn__rotary_write(out, r);
+    if (r->scaling == SYN_ROPE_LONGROPE)
+        syn_sink_printf(out, ",\n  \"original_max_position_embeddings\": %lld",
+                        (long long)r->original);
+}
+
 static const syn__setting phi3_rows[] = {
-    SYN__LLAMA_COMMON_ROWS, SYN__ROW_DROPOUT("resid_pdrop", residual), SYN__LLAMA_WINDOW(1)};
+    SYN__LLAMA_ROWS_BUT_ROTARY("rms_norm_eps"),
+    SYN__ROW_CUSTOM("hidden_act", 0, syn__llama_activation),
+    SYN__ROW_CUSTOM("layer_types", 0, syn__llama_layer_types),
+    SYN__ROWS_ROTARY_OF("rope_theta", "partial_rotary_factor", write_phi3_rotary,
+                        syn__longrope_table),
+    SYN__ROW_I64("original_max_position_embeddings", SYN__NULLABLE,
+                 offsetof(syn__config_file, top_level.original), 2, SYN__MAX_POSITIONS),
+    SYN__ROW_DROPOUT("resid_pdrop", residual),
+    SYN__LLAMA_WINDOW(1)};
 
 #define FACTOR(key, member) SYN__ROW_F64(key, SYN__SAVED, SYN__AT(member), 1e-9, 1e9)
 #define MLP_BIAS            SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))
@@ -212,12 +229,13 @@ static syn_status check_smollm3(syn__settings *s, const syn__setting_table *tabl
     return syn__llama_check_file(s, table, file);
 }
 
-/* transformers reads yarn as longrope, and rejects the other types. */
 static syn_status check_phi3(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
-    SYN_TRY(syn__llama_check_file(s, table, file));
-    if (file->config.rotary.scaling == SYN_ROPE_DEFAULT) return SYN_OK;
-    return syn__settings_fail(s, "the rotary embedding of a Phi-3 must be \"default\"");
+    syn_rotary *both[2] = {&file->config.rotary, &file->rope_scaling};
+    for (int i = 0; i < 2; i++)
+        if (both[i]->scaling == SYN_ROPE_LONGROPE)
+            both[i]->original = file->top_level.original ? file->top_level.original : 4096;
+    return syn__llama_check_file(s, table, file);
 }
 
 const syn_model_family syn_phi3_family = SYN__LLAMA_FAMILY_AS(

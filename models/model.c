@@ -538,7 +538,7 @@ static syn_model_config local_config(const syn_model *m) {
 
 void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
     const syn_rotary *r = &m->config.rotary;
-    const bool grows = r->scaling == SYN_ROPE_DYNAMIC && tokens > m->config.n_positions;
+    const bool grows = syn__rotary_is_long(&m->config, tokens);
     if (!(r->theta > 0)) return;
     if (m->config.local_rotary.theta > 0 && !m->local_frequencies.id) {
         const syn_model_config local = local_config(m);
@@ -667,6 +667,7 @@ syn_tensor syn__model_scale(syn_model *m, syn_tensor x, double factor, const cha
 }
 
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
+    if (m->config.activation == SYN_RELU) return syn_relu(m->ctx, x);
     return syn_gelu(m->ctx, x, m->config.activation == SYN_GELU_TANH);
 }
 

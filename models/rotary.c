@@ -54,16 +54,24 @@ static float stretched(const syn_model_config *c, int64_t i) {
     return fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1);
 }
 
+bool syn__rotary_is_long(const syn_model_config *c, int64_t tokens) {
+    if (c->rotary.scaling == SYN_ROPE_DYNAMIC) return tokens > c->n_positions;
+    return c->rotary.scaling == SYN_ROPE_LONGROPE && tokens > c->rotary.original;
+}
+
 void syn__rotary_frequencies(const syn_model_config *c, int64_t tokens, float *out) {
     const syn_rotary *r = &c->rotary;
     const double dims = 2 * (double)syn__rotary_pairs(c), n = (double)c->n_positions;
+    const bool is_long = syn__rotary_is_long(c, tokens);
+    const syn_rotary_factors *factors = is_long ? &r->long_factors : &r->short_factors;
     double theta = r->theta;
-    if (r->scaling == SYN_ROPE_DYNAMIC && tokens > c->n_positions)
+    if (r->scaling == SYN_ROPE_DYNAMIC && is_long)
         theta *= pow(r->factor * (double)tokens / n - (r->factor - 1), dims / (dims - 2));
     for (int64_t i = 0; i < syn__rotary_pairs(c); i++) {
         const float p = power(c, theta, i);
         out[i] = 1 / p;
         if (r->scaling == SYN_ROPE_LINEAR) out[i] /= (float)r->factor;
+        if (r->scaling == SYN_ROPE_LONGROPE) out[i] = 1 / (factors->at[i] * p);
         if (r->scaling == SYN_ROPE_LLAMA3) out[i] = llama3_frequency(r, out[i]);
         if (r->scaling == SYN_ROPE_YARN) {
             const float stay = 1 - stretched(c, i);
@@ -78,8 +86,10 @@ static double grown(double factor, double scale) {
 
 double syn__rotary_factor(const syn_model_config *c) {
     const syn_rotary *r = &c->rotary;
-    if (r->scaling != SYN_ROPE_YARN) return 1;
+    const bool longrope = r->scaling == SYN_ROPE_LONGROPE;
+    if (r->scaling != SYN_ROPE_YARN && !longrope) return 1;
     if (r->attention_factor > 0) return r->attention_factor;
+    if (longrope) return sqrt(1 + log(fmax(r->factor, 1)) / log((double)r->original));
     if (r->mscale > 0 && r->mscale_all > 0)
         return grown(r->factor, r->mscale) / grown(r->factor, r->mscale_all);
     return grown(r->factor, 1);
@@ -97,6 +107,18 @@ int64_t syn_model_max_tokens(const syn_model_config *c) {
     return (int64_t)most;
 }
 
+syn_status syn_model_check_growth(const syn_model_config *c, int64_t tokens, int64_t most,
+                                  syn_error *err) {
+    if (c->rotary.scaling != SYN_ROPE_LONGROPE || syn__rotary_is_long(c, tokens) ||
+        !syn__rotary_is_long(c, most))
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "a text of %lld tokens cannot grow to %lld: %s has another rotary embedding "
+                    "for texts of more than %lld tokens (longrope), so begin with a longer text or "
+                    "end earlier",
+                    (long long)tokens, (long long)most, c->name, (long long)c->rotary.original);
+}
+
 /* ---- files ---- */
 
 static const syn__setting_choice scalings[] = {
@@ -105,15 +127,15 @@ static const syn__setting_choice scalings[] = {
 
 #define IN(member)                            offsetof(syn_rotary, member)
 #define NUMBER(key_, member, lowest, highest) SYN__ROW_F64(key_, 0, IN(member), lowest, highest)
-#define CHOICE(key_, flags_)                                                                  \
+#define CHOICE(key_, flags_, choices_)                                                        \
     {                                                                                         \
         .key = (key_), .type = SYN__SETTING_CHOICE, .flags = (flags_), .offset = IN(scaling), \
-        .choices = scalings                                                                   \
+        .choices = (choices_)                                                                 \
     }
 
 static const syn__setting rows[] = {
-    CHOICE("rope_type", 0),
-    CHOICE("type", SYN__NULLABLE),
+    CHOICE("rope_type", 0, scalings),
+    CHOICE("type", SYN__NULLABLE, scalings),
     NUMBER("rope_theta", theta, 1.0001, 1e12),
     NUMBER("partial_rotary_factor", part, 0.001, 1),
     NUMBER("factor", factor, 1, 1e6),
@@ -128,6 +150,43 @@ static const syn__setting rows[] = {
     NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
+
+/* Reads a list of factors into *member, a syn_rotary_factors. */
+static syn_status read_factors(syn__settings *s, void *member) {
+    syn_rotary_factors *out = member;
+    syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_ARRAY_BEGIN)
+        return syn__settings_fail(s, "\"%s\" must be a list or null", s->path);
+    out->n = 0;
+    while ((type = syn_json_next(&s->json)) == SYN_JSON_NUMBER && s->json.number >= 1e-6 &&
+           s->json.number <= 1e6 && out->n < SYN_MAX_ROTARY_FACTORS)
+        out->at[out->n++] = (float)s->json.number;
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_ARRAY_END) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be a list of up to %d numbers from 1e-6 to 1e6",
+                              s->path, SYN_MAX_ROTARY_FACTORS);
+}
+
+/* transformers reads yarn as longrope in these families. */
+static const syn__setting_choice longrope_scalings[] = {{"default", SYN_ROPE_DEFAULT},
+                                                        {"longrope", SYN_ROPE_LONGROPE},
+                                                        {"su", SYN_ROPE_LONGROPE},
+                                                        {"yarn", SYN_ROPE_LONGROPE},
+                                                        {NULL, 0}};
+
+static const syn__setting longrope_rows[] = {
+    CHOICE("rope_type", 0, longrope_scalings),
+    CHOICE("type", SYN__NULLABLE, longrope_scalings),
+    NUMBER("rope_theta", theta, 1.0001, 1e12),
+    NUMBER("partial_rotary_factor", part, 0.001, 1),
+    NUMBER("factor", factor, 1, 1e6),
+    NUMBER("attention_factor", attention_factor, 1e-6, 1e6),
+    SYN__ROW_CUSTOM("short_factor", IN(short_factors), read_factors),
+    SYN__ROW_CUSTOM("long_factor", IN(long_factors), read_factors),
+};
+
 /* Unsupported settings: a separate factor for each frequency (long_factor, short_factor), positions
    with several dimensions (mrope_section), and other settings for each layer type. */
 static const syn__setting_restricted refused[] = {{"full_attention", 0},    {"long_factor", 0},
@@ -135,9 +194,23 @@ static const syn__setting_restricted refused[] = {{"full_attention", 0},    {"lo
                                                   {"sliding_attention", 0}, {NULL, 0}};
 const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], true, refused};
 
+static const syn__setting_restricted longrope_refused[] = {
+    {"full_attention", 0}, {"mrope_section", 0}, {"sliding_attention", 0}, {NULL, 0}};
+const syn__setting_table syn__longrope_table = {
+    longrope_rows, sizeof longrope_rows / sizeof longrope_rows[0], true, longrope_refused};
+
 static void write_number(syn_sink *out, const char *key, double value) {
     syn_sink_printf(out, ",\n    \"%s\": ", key);
     syn_sink_double(out, value);
+}
+
+static void write_factors(syn_sink *out, const char *key, const syn_rotary_factors *factors) {
+    syn_sink_printf(out, ",\n    \"%s\": [", key);
+    for (int64_t i = 0; i < factors->n; i++) {
+        if (i > 0) syn_sink_text(out, ", ");
+        syn_sink_double(out, (double)factors->at[i]);
+    }
+    syn_sink_text(out, "]");
 }
 
 void syn__rotary_write(syn_sink *out, const void *member) {
@@ -146,7 +219,9 @@ void syn__rotary_write(syn_sink *out, const void *member) {
 }
 
 void syn__rotary_write_group(syn_sink *out, const syn_rotary *r) {
-    syn_sink_printf(out, "{\n    \"rope_type\": \"%s\"", scalings[r->scaling].text);
+    const bool longrope = r->scaling == SYN_ROPE_LONGROPE;
+    syn_sink_printf(out, "{\n    \"rope_type\": \"%s\"",
+                    longrope ? "longrope" : scalings[r->scaling].text);
     write_number(out, "rope_theta", r->theta);
     if (r->part < 1) write_number(out, "partial_rotary_factor", r->part);
     if (r->scaling != SYN_ROPE_DEFAULT) write_number(out, "factor", r->factor);
@@ -154,7 +229,12 @@ void syn__rotary_write_group(syn_sink *out, const syn_rotary *r) {
         write_number(out, "low_freq_factor", r->low);
         write_number(out, "high_freq_factor", r->high);
     }
-    if (r->scaling == SYN_ROPE_LLAMA3 || r->scaling == SYN_ROPE_YARN)
+    if (longrope) {
+        write_factors(out, "short_factor", &r->short_factors);
+        write_factors(out, "long_factor", &r->long_factors);
+        if (r->attention_factor > 0) write_number(out, "attention_factor", r->attention_factor);
+    }
+    if (r->scaling == SYN_ROPE_LLAMA3 || r->scaling == SYN_ROPE_YARN || longrope)
         write_number(out, "original_max_position_embeddings", (double)r->original);
     if (r->scaling == SYN_ROPE_YARN) {
         write_number(out, "beta_fast", r->fast);
@@ -178,8 +258,11 @@ static void resolve_rotary_keys(const syn__settings *s, const syn__setting_table
 
 static syn_status check_rotary(syn__settings *s, syn_model_config *c) {
     syn_rotary *r = &c->rotary;
+    const bool longrope = r->scaling == SYN_ROPE_LONGROPE;
     const bool scaled = r->scaling != SYN_ROPE_DEFAULT, parts = r->scaling == SYN_ROPE_LLAMA3;
     const char *lacks = NULL;
+    if (longrope && r->factor == 0)
+        r->factor = fmax((double)c->n_positions / (double)r->original, 1);
     if (scaled && r->factor == 0) lacks = "factor";
     if (parts && r->low == 0) lacks = "low_freq_factor";
     if (parts && r->high == 0) lacks = "high_freq_factor";
@@ -199,6 +282,13 @@ static syn_status check_rotary(syn__settings *s, syn_model_config *c) {
                                   "rotary embeddings rotate pairs, but head_dim %lld gives an odd "
                                   "number of rotated elements, %lld",
                                   (long long)syn__model_config_head_dim(c), (long long)rotated);
+    const int64_t pairs = syn__rotary_pairs(c);
+    if (longrope && (r->short_factors.n != pairs || r->long_factors.n != pairs))
+        return syn__settings_fail(
+            s,
+            "\"longrope\" needs \"short_factor\" and \"long_factor\" of %lld numbers each, one "
+            "for each rotated pair",
+            (long long)pairs);
     return SYN_OK;
 }
 

@@ -327,6 +327,35 @@ SYN__GRAD(swiglu) {
     syn__call_op(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, g->attr, g->n_attr, NULL, g->din);
 }
 
+/* ---- relu ---- */
+
+static void relu_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)c;
+    (void)first;
+    syn__row_kernels()->relu(in, out, n);
+}
+
+SYN__CPU(relu) {
+    return syn__each_row(c, relu_row, SYN__GRAIN_MOVE, true);
+}
+
+syn_tensor syn_relu(syn_ctx *ctx, syn_tensor x) {
+    return unary(ctx, SYN_OP_RELU, x, NULL, 0);
+}
+
+static void relu_grad_row(const float *y, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
+SYN__CPU(relu_grad) {
+    each_pair(c, relu_grad_row);
+    return SYN_OK;
+}
+
+SYN__GRAD(relu) {
+    g->din[0] = unary_grad(g, SYN_OP_RELU_GRAD, g->out[0]);
+}
+
 /* ---- scale ---- */
 
 static void scale_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {

@@ -63,6 +63,8 @@ syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a
    + erf(x / sqrt 2)). */
 syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form);
 syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x);
+/* max(x, 0); NaN for NaN */
+syn_tensor syn_relu(syn_ctx *ctx, syn_tensor x);
 /* x / (1 + exp(-x)) */
 syn_tensor syn_silu(syn_ctx *ctx, syn_tensor x);
 /* silu(gate) * up, for two tensors of one shape (Shazeer 2020). */

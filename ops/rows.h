@@ -40,6 +40,7 @@ typedef struct syn_adamw {
     X(gelu_tanh, (const float *x, float *y, int64_t n))                                            \
     X(gelu_erf, (const float *x, float *y, int64_t n))                                             \
     X(tanh, (const float *x, float *y, int64_t n))                                                 \
+    X(relu, (const float *x, float *y, int64_t n))                                                 \
     X(gelu_tanh_grad, (const float *x, const float *dy, float *dx, int64_t n))                     \
     X(gelu_erf_grad, (const float *x, const float *dy, float *dx, int64_t n))                      \
     X(tanh_grad, (const float *y, const float *dy, float *dx, int64_t n))                          \

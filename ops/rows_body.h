@@ -105,6 +105,11 @@ UNARY_ROW(row_gelu_erf, gelu_erf_lanes)
 UNARY_ROW(row_tanh, vec_tanh)
 UNARY_ROW(row_silu, silu_lanes)
 
+LANE_FN vec relu_lanes(vec x) {
+    return vec_max(vec_set(0.0f), x); /* NaN for NaN */
+}
+UNARY_ROW(row_relu, relu_lanes)
+
 #define BINARY_ROW(name, f)                                                 \
     static void name(const float *a, const float *b, float *y, int64_t n) { \
         FOR_LANES(i, n) store(y, i, n, f(load(a, i, n), load(b, i, n)));    \

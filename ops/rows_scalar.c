@@ -15,6 +15,10 @@ static void row_gelu_erf(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.7071067812f));
 }
 
+static void row_relu(const float *x, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] < 0 ? 0 : x[i];
+}
+
 static void row_tanh(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = tanhf(x[i]);
 }

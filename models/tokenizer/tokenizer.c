@@ -55,6 +55,17 @@ int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text) {
     return t ? t->id : -1;
 }
 
+int32_t syn_tokenizer_bert_special(const syn_tokenizer *tok, const char *text) {
+    static const char *const names[][2] = {{"[CLS]", "<s>"},
+                                           {"[SEP]", "</s>"},
+                                           {"[MASK]", "<mask>"},
+                                           {"[PAD]", "<pad>"},
+                                           {"[UNK]", "<unk>"}};
+    for (size_t i = 0; tok->kind == SYN_TOKENIZER_BPE && i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i][0]) == 0) return syn_tokenizer_special(tok, names[i][1]);
+    return syn_tokenizer_special(tok, text);
+}
+
 int32_t syn_tokenizer_bos(const syn_tokenizer *tok) {
     return tok->bos;
 }

@@ -56,6 +56,9 @@ int32_t syn_tokenizer_added(const syn_tokenizer *tok);
 /* The id of the added or special token with that text; -1 if there is none. BERT's "[UNK]",
    "[SEP]", "[PAD]", "[CLS]", "[MASK]" and GPT-2's "<|endoftext|>" count as special. */
 int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text);
+/* The same for "[CLS]", "[SEP]", "[MASK]", "[PAD]" and "[UNK]". In BPE tokenizers, which RoBERTa
+   has, these are "<s>", "</s>", "<mask>", "<pad>" and "<unk>". */
+int32_t syn_tokenizer_bert_special(const syn_tokenizer *tok, const char *text);
 /* The id of the token that begins texts (never BERT's); -1 if there is none. */
 int32_t syn_tokenizer_bos(const syn_tokenizer *tok);
 /* The id of the token that ends texts: "<|endoftext|>", or for a tokenizer.json the eos_token of

@@ -60,6 +60,7 @@ struct job {
     const syn_texts_options *how;
     syn_texts *texts;
     int32_t cls, sep;
+    bool roberta; /* the tokenizer is BPE: two separators between texts, and all types are 0 */
     struct piece {
         int32_t *ids;
         size_t n, cap;
@@ -76,8 +77,15 @@ static syn_status put(struct piece *p, const int32_t *ids, size_t n) {
 
 static syn_status encode(const struct job *j, const char *text, size_t bytes, int32_t **ids,
                          size_t *n, syn_error *err) {
+    syn_encoding plain = {.ids = NULL};
     *ids = NULL;
-    return syn_tokenizer_encode(j->tok, text, bytes, ids, n, err);
+    if (!j->roberta) return syn_tokenizer_encode(j->tok, text, bytes, ids, n, err);
+    SYN_TRY(syn_tokenizer_encode_text(j->tok, text, bytes, false, &plain, err));
+    *ids = plain.ids;
+    *n = plain.n;
+    plain.ids = NULL;
+    syn_encoding_free(&plain);
+    return SYN_OK;
 }
 
 /* Tokenizes question, `between` and context as one text. */
@@ -124,19 +132,22 @@ static void cut_pair(size_t *a, size_t *b, size_t most) {
     *longer = most - *shorter;
 }
 
+/* Types of RoBERTa are those of the first text, as its tokenizer has them. */
 static syn_status add_pair(const struct job *j, struct piece *p, const syn_squad_entry *e,
                            int32_t *first) {
     int32_t *a, *b = NULL;
     size_t n_a = 0, n_b = 0;
+    const int32_t between[2] = {j->sep, j->sep};
+    const size_t n_between = j->roberta ? 2 : 1;
     syn_status s = encode(j, e->question, e->question_bytes, &a, &n_a, &p->err);
     if (s == SYN_OK) s = encode(j, e->context, e->context_bytes, &b, &n_b, &p->err);
-    cut_pair(&n_a, &n_b, (size_t)j->how->max_tokens - 3);
+    cut_pair(&n_a, &n_b, (size_t)j->how->max_tokens - 2 - n_between);
     if (s == SYN_OK) s = put(p, &j->cls, 1);
     if (s == SYN_OK) s = put(p, a, n_a);
-    if (s == SYN_OK) s = put(p, &j->sep, 1);
+    if (s == SYN_OK) s = put(p, between, n_between);
     if (s == SYN_OK) s = put(p, b, n_b);
     if (s == SYN_OK) s = put(p, &j->sep, 1);
-    *first = (int32_t)n_a + 2;
+    *first = (int32_t)(n_a + 2 + (j->roberta ? n_b + 2 : 0));
     syn_free(a);
     syn_free(b);
     return s;
@@ -186,13 +197,15 @@ static syn_status join(struct job *j, int64_t n_pieces, syn_error *err) {
 
 static syn_status check(struct job *j, syn_error *err) {
     const bool framed = j->how->form != SYN_TEXTS_PLAIN;
-    const int64_t least = j->how->form == SYN_TEXTS_PAIR ? 4 : framed ? 3 : 1;
+    j->roberta = framed && syn_tokenizer_kind_of(j->tok) == SYN_TOKENIZER_BPE;
+    const int64_t pair = j->roberta ? 5 : 4;
+    const int64_t least = j->how->form == SYN_TEXTS_PAIR ? pair : framed ? 3 : 1;
     if (j->how->max_tokens < least || j->how->max_tokens > INT32_MAX)
         return SYN_FAIL(err, SYN_E_INVALID, "samples of at most %lld tokens have no space for text",
                         (long long)j->how->max_tokens);
     if (!framed) return SYN_OK;
-    j->cls = syn_tokenizer_special(j->tok, "[CLS]");
-    j->sep = syn_tokenizer_special(j->tok, "[SEP]");
+    j->cls = syn_tokenizer_bert_special(j->tok, "[CLS]");
+    j->sep = syn_tokenizer_bert_special(j->tok, "[SEP]");
     return j->cls >= 0 && j->sep >= 0
                ? SYN_OK
                : SYN_FAIL(err, SYN_E_INVALID, "the vocabulary lacks [CLS] or [SEP]");

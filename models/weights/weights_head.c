@@ -126,13 +126,14 @@ const char *syn__weights_purpose(const char *parameter, bool others) {
     static const char *const heads[][2] = {{"pooler.", "the pooler"},
                                            {"cls.seq_relationship.", "a head for next sentences"},
                                            {"cls.predictions.", "a head for masked words"},
-                                           {"lm_head.", "a head for next words"},
+                                           {"lm_head.weight", "a head for next words"},
+                                           {"lm_head.", "a head for masked words"},
                                            {"classifier.", "a head for classification"},
                                            {"score.", "a head for classification"},
                                            {"qa_outputs.", "a head for answers"},
                                            {"multiple_choice_head.", "a head for choices"},
                                            {"v_head.", "a head for values"}};
-    enum { OWN = 4 }; /* our families have the first 4; only transformers has the others */
+    enum { OWN = 5 }; /* our families have the first 5; only transformers has the others */
     for (size_t i = others ? OWN : 0; i < sizeof heads / sizeof heads[0]; i++)
         if (strncmp(parameter, heads[i][0], strlen(heads[i][0])) == 0) return heads[i][1];
     return NULL;

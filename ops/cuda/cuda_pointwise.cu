@@ -54,6 +54,16 @@ struct tanh_one_grad { /* y, dy */
         *dx = in[1] * (1.0f - in[0] * in[0]);
     }
 };
+struct relu {
+    __device__ void operator()(const float *x, float *y, int64_t) const {
+        *y = *x < 0.0f ? 0.0f : *x;
+    }
+};
+struct relu_grad { /* y, dy */
+    __device__ void operator()(const float *in, float *dx, int64_t) const {
+        *dx = in[0] <= 0.0f ? 0.0f : in[1];
+    }
+};
 struct silu {
     __device__ void operator()(const float *x, float *y, int64_t) const { *y = *x * sigmoid(*x); }
 };
@@ -106,6 +116,12 @@ static syn_status tanh_cuda(syn_call *c) {
 }
 static syn_status tanh_grad_cuda(syn_call *c) {
     return syn_each<1, 2>(c, tanh_one_grad());
+}
+static syn_status relu_cuda(syn_call *c) {
+    return syn_each<1, 1>(c, relu());
+}
+static syn_status relu_grad_cuda(syn_call *c) {
+    return syn_each<1, 2>(c, relu_grad());
 }
 static syn_status silu_cuda(syn_call *c) {
     return syn_each<1, 1>(c, silu());
@@ -372,6 +388,8 @@ const syn__cuda_row syn__cuda_pointwise[] = {{SYN_OP_GELU, gelu_cuda},
                                              {SYN_OP_GELU_GRAD, gelu_grad_cuda},
                                              {SYN_OP_TANH, tanh_cuda},
                                              {SYN_OP_TANH_GRAD, tanh_grad_cuda},
+                                             {SYN_OP_RELU, relu_cuda},
+                                             {SYN_OP_RELU_GRAD, relu_grad_cuda},
                                              {SYN_OP_SILU, silu_cuda},
                                              {SYN_OP_SILU_GRAD, silu_grad_cuda},
                                              {SYN_OP_SWIGLU, swiglu_cuda},

@@ -154,6 +154,10 @@ static syn_tensor tanh_(inputs *in) {
     return syn_tanh(in->ctx, any(in));
 }
 
+static syn_tensor relu(inputs *in) {
+    return syn_relu(in->ctx, any(in));
+}
+
 static syn_tensor silu(inputs *in) {
     return syn_silu(in->ctx, any(in));
 }
@@ -519,6 +523,7 @@ static const struct rule_case {
     {"matmul", matmul},
     {"gelu", gelu},
     {"silu", silu},
+    {"relu", relu},
     {"swiglu", swiglu},
     {"tanh", tanh_},
     {"swiglu_clamped", swiglu_clamped},

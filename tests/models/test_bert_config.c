@@ -57,7 +57,7 @@ static void activation_function_is_ignored(void) {
     CHECK_INT(c.activation, SYN_GELU_ERF);
     CHECK_OK(config_parse(&c,
                           small_with("{", "{\"hidden_act\":\"gelu_new\","
-                                          "\"activation_function\":\"relu\","),
+                                          "\"activation_function\":\"tanh\","),
                           &err),
              err);
     CHECK_INT(c.activation, SYN_GELU_TANH);
@@ -178,12 +178,12 @@ static void refuses_bad_files(void) {
          "m.json:1:17: ", "\"pad_token_id\" 100 is outside a vocabulary of 100 (\"vocab_size\")"},
         {"{", "{\"pad_token_id\":-1,", "", "\"pad_token_id\""},
         {"{", "{\"type_vocab_size\":0,", "", "\"type_vocab_size\" must be an integer from 1"},
-        {"{", "{\"hidden_act\":\"relu\",", "m.json:1:15: ", "not \"relu\""},
+        {"{", "{\"hidden_act\":\"tanh\",", "m.json:1:15: ", "not \"tanh\""},
         {"{", "{\"hidden_act\":1,", "m.json:1:15: ", "must be a string"},
         {"{", "{\"layer_norm_eps\":1,", "", "\"layer_norm_eps\" must be a number from 0 to"},
         {"{", "{\"initializer_range\":\"big\",", "", "not \"big\""},
-        {"{", "{\"model_type\":\"roberta\",", "m.json:1:15: ",
-         "\"model_type\" is \"roberta\", but only \"gpt2\", \"gpt3\", \"bert\", \"llama\""},
+        {"{", "{\"model_type\":\"electra\",", "m.json:1:15: ",
+         "\"model_type\" is \"electra\", but only \"gpt2\", \"gpt3\", \"bert\", \"llama\""},
         {"{", "{\"position_embedding_type\":\"relative_key\",",
          "m.json:1:28: ", "\"position_embedding_type\" must be \"absolute\", not \"relative_key\""},
         {"{", "{\"position_embedding_type\":null,", "", "must be a string"},

@@ -1,5 +1,5 @@
-/* Tests the dense families with Llama's layers that models/llama.c does not have, gpt-oss, and
-   DistilBERT's files: traces must be
+/* Tests the dense families with Llama's layers that models/llama.c does not have, gpt-oss, and the
+   files of DistilBERT, RoBERTa and OPT: traces must be
    the same on every device and communicator, sizes must match the published ones, and files are
    read with transformers' defaults, refused, and written as they were read.
    tests/programs/test_llama.py and tests/models/test_training.c test the models' results. */
@@ -46,6 +46,10 @@ static const struct {
      "\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"], "
      "\"quantization_config\": {\"a\": {\"b\": [1]}, \"quant_method\": \"mxfp4\"}"},
     {"phi3", "\"head_dim\": 12, \"partial_rotary_factor\": 0.5, \"resid_pdrop\": 0.5"},
+    {"phi3", "\"original_max_position_embeddings\": 4, \"rope_scaling\": {\"type\": \"su\", "
+             "\"short_factor\": [1, 1.5, 2, 3], \"long_factor\": [1, 2, 4, 8.5]}"},
+    {"opt", "\"ffn_dim\": 24"},
+    {"opt", "\"ffn_dim\": 24, \"enable_bias\": false, \"tie_word_embeddings\": false"},
 };
 
 static void read_file(syn_model_config *c, const char *type, const char *shape, const char *more) {
@@ -153,16 +157,18 @@ static void refuses_what_it_does_not_know(void) {
     static const struct {
         const char *type, *more, *says;
     } rows[] = {
-        {"starcoder2", "\"hidden_act\": \"relu\"", "\"hidden_act\" must be gelu_new"},
+        {"starcoder2", "\"hidden_act\": \"tanh\"", "\"hidden_act\" must be gelu_new"},
         {"starcoder2", "\"mlp_bias\": true", "unknown key \"mlp_bias\""},
         {"starcoder2", "\"sliding_window\": 0", "\"sliding_window\" must be"},
         {"starcoder2",
          "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"sliding_attention\"]",
          "all layers of this StarCoder2 must have full attention"},
-        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1]}",
-         "must be default"},
-        {"phi3", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}",
-         "the rotary embedding of a Phi-3 must be \"default\""},
+        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 1, 1, 1]}",
+         "\"longrope\" needs \"short_factor\" and \"long_factor\" of 4 numbers each"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", "\"longrope\" needs"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [0]}",
+         "must be a list of up to 64 numbers from 1e-6 to 1e6"},
+        {"phi3", "\"rope_scaling\": {\"type\": \"llama3\"}", "must be default, longrope"},
         {"phi3", "\"attention_bias\": true", "unknown key \"attention_bias\""},
         {"olmo2", "\"clip_qkv\": 8", "unknown key \"clip_qkv\""},
         {"olmo2", "\"mlp_bias\": true", "unknown key \"mlp_bias\""},
@@ -271,6 +277,72 @@ static void distilbert(void) {
     CHECK_HAS(err.text, "\"sinusoidal_pos_embds\" must be false");
 }
 
+static void roberta(void) {
+    static const char keys[] = "\"num_hidden_layers\": 2, \"hidden_size\": 24, "
+                               "\"num_attention_heads\": 4, \"intermediate_size\": 40, "
+                               "\"vocab_size\": 61";
+    syn_model_config c;
+    syn_error err = {0};
+    CHECK_OK(syn_model_config_preset(&c, "roberta-base", &err), err);
+    CHECK_INT(syn_model_config_params(&c, SYN_BERT_POOLER), 124645632);
+    CHECK_INT(syn_model_config_params(&c, SYN_BERT_MLM), 124697433);
+    check_written(&c, "roberta-base");
+    CHECK_OK(syn_model_config_preset(&c, "roberta-large", &err), err);
+    CHECK_INT(syn_model_config_params(&c, SYN_BERT_POOLER), 355359744);
+    CHECK_INT(syn_model_config_params(&c, SYN_BERT_MLM), 355412057);
+    read_file(&c, "roberta", keys, "");
+    CHECK(c.n_positions == 510 && c.first_position == 2 && c.pad_id == 1 && c.n_types == 2);
+    CHECK(c.norm_epsilon == 1e-12 && c.dropout.embedding == 0.1 && c.tied);
+    read_file(&c, "roberta", keys, "\"pad_token_id\": 7, \"max_position_embeddings\": 9");
+    CHECK(c.n_positions == 1 && c.first_position == 8);
+    check_written(&c, "roberta");
+    CHECK(config_parse(&c,
+                       "{\"model_type\": \"roberta\", \"max_position_embeddings\": 2, "
+                       "\"num_hidden_layers\": 2, \"hidden_size\": 24, "
+                       "\"num_attention_heads\": 4, \"intermediate_size\": 40, "
+                       "\"vocab_size\": 61}",
+                       &err) != SYN_OK);
+    CHECK_HAS(err.text, "\"max_position_embeddings\" 2 must be above 2");
+}
+
+static void opt(void) {
+    static const char keys[] = "\"num_hidden_layers\": 2, \"hidden_size\": 24, "
+                               "\"num_attention_heads\": 4, \"ffn_dim\": 40, "
+                               "\"vocab_size\": 61";
+    static const struct {
+        const char *name;
+        int64_t params;
+    } known[] = {{"opt-125m", 125239296},  {"opt-1.3b", 1315758080},  {"opt-2.7b", 2651596800},
+                 {"opt-6.7b", 6658473984}, {"opt-13b", 12853473280},  {"opt-30b", 29974540288},
+                 {"opt-66b", 65719701504}, {"opt-175b", 174604468224}};
+    static const char *const refused[][2] = {
+        {"\"word_embed_proj_dim\": 12", "\"word_embed_proj_dim\" 12 differs from"},
+        {"\"do_layer_norm_before\": false", "\"do_layer_norm_before\" must be true"},
+        {"\"layer_norm_elementwise_affine\": false", "must be true"},
+        {"\"layerdrop\": 0.1", "\"layerdrop\" must be null"},
+        {"\"_remove_final_layer_norm\": true", "\"_remove_final_layer_norm\" must be false"}};
+    syn_model_config c;
+    syn_error err = {0};
+    for (size_t i = 0; i < COUNT(known); i++) {
+        CHECK_OK(syn_model_config_preset(&c, known[i].name, &err), err);
+        CHECK_INT(syn_model_config_params(&c, 0), known[i].params);
+        check_written(&c, known[i].name);
+    }
+    read_file(&c, "opt", keys, "\"layerdrop\": 0.0, \"word_embed_proj_dim\": 24");
+    CHECK(c.n_positions == 2048 && c.first_position == 2 && c.activation == SYN_RELU && c.tied);
+    CHECK(c.dropout.residual == 0.1 && c.dropout.attention == 0 && c.dropout.embedding == 0);
+    CHECK(c.end.ids[0] == 2 && c.end.begin == 2 && c.end.fill == 1 && c.mlp_bias);
+    read_file(&c, "opt", keys, "\"enable_bias\": false, \"activation_function\": \"gelu\"");
+    CHECK(!c.attention_bias && !c.mlp_bias && c.activation == SYN_GELU_ERF);
+    check_written(&c, "opt");
+    for (size_t i = 0; i < COUNT(refused); i++) {
+        char json[400];
+        snprintf(json, sizeof json, "{\"model_type\": \"opt\", %s, %s}", keys, refused[i][0]);
+        CHECK_MSG(config_parse(&c, json, &err) != SYN_OK, "%s", json);
+        CHECK_HAS(err.text, refused[i][1]);
+    }
+}
+
 static const test_case cases[] = {
     {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
     {"presets_have_their_sizes", presets_have_their_sizes},
@@ -280,5 +352,7 @@ static const test_case cases[] = {
     {"files_are_written_as_they_were_read", files_are_written_as_they_were_read},
     {"files_suit_transformers", files_suit_transformers},
     {"distilbert", distilbert},
+    {"roberta", roberta},
+    {"opt", opt},
 };
 TEST_MAIN(cases)

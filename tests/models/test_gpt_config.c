@@ -70,7 +70,7 @@ static void hidden_act_is_ignored(void) {
     } all[] = {{"{\"activation_function\":\"gelu\",\"hidden_act\":\"gelu_new\",", SYN_GELU_ERF},
                {"{\"hidden_act\":\"gelu\",\"activation_function\":\"gelu_new\",", SYN_GELU_TANH},
                {"{\"model_type\":\"gpt2\",\"hidden_act\":\"gelu\",", SYN_GELU_TANH},
-               {"{\"hidden_act\":\"relu\",", SYN_GELU_TANH}};
+               {"{\"hidden_act\":\"tanh\",", SYN_GELU_TANH}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         syn_model_config c;
         syn_error err = {0};
@@ -331,9 +331,9 @@ static void refuses_bad_files(void) {
         {"{", "{\"model_type\":\"mamba\",", "m.json:1:15: ",
          "\"model_type\" is \"mamba\", but only \"gpt2\", \"gpt3\", \"bert\", \"llama\""},
         /* this key is checked before all others */
-        {"{", "{\"n_head\":-1,\"activation_function\":\"relu\",\"model_type\":\"opt\",",
-         "m.json:1:", "\"model_type\" is \"opt\", but only"},
-        {"{", "{\"activation_function\":\"relu\",\"model_type\":null,", "",
+        {"{", "{\"n_head\":-1,\"activation_function\":\"tanh\",\"model_type\":\"bloom\",",
+         "m.json:1:", "\"model_type\" is \"bloom\", but only"},
+        {"{", "{\"activation_function\":\"tanh\",\"model_type\":null,", "",
          "\"model_type\" must be"},
         {"{", "{\"quantization_config\":{\"bits\":4},", "", "quantized weights are not supported"},
         {"{", "{\"per_layer_config\":{\"0\":{}},", "", "\"per_layer_config\" must be null"},

@@ -125,7 +125,7 @@ static void files(void) {
     } rows[] = {
         {"", NULL},
         {"\"head_dim\": 8, \"classifier_dropout\": 0.1, \"is_decoder\": false", NULL},
-        {"\"hidden_act\": \"relu\"", "\"hidden_act\" must be"},
+        {"\"hidden_act\": \"tanh\"", "\"hidden_act\" must be"},
         {"\"rotary_pct\": 0.5, \"partial_rotary_factor\": 0.25",
          "\"partial_rotary_factor\" contradicts its synonym \"rotary_pct\""},
         {"\"rotary_pct\": 0", "\"rotary_pct\" must be a number from 0.001 to 1, not 0"},

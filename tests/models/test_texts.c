@@ -213,6 +213,29 @@ static void ids_are_those_of_transformers(void) {
     syn_tokenizer_free(bert);
 }
 
+/* As in the tokenizers library, there are two separators between texts, and all types are 0. */
+static void pairs_of_roberta(void) {
+    static const int32_t want[] = {0, 46, 1, 1, 32, 1};
+    const syn_texts_options how = {SYN_TEXTS_PAIR, 9}, cut = {SYN_TEXTS_PAIR, 4};
+    if (!HAVE_TOKENIZERS) SKIP("built without PCRE2 or utf8proc");
+    syn_error err = {0};
+    syn_tokenizer *tok;
+    syn_texts *texts = NULL;
+    syn_squad *squad = read_squad(put_text("squad.json", QUESTION(WHOLE)));
+    NEED_OK(syn_tokenizer_load(&tok, reference_path("roberta_tokenizer"), &err), err);
+    CHECK_INT(syn_tokenizer_bert_special(tok, "[MASK]"), 60);
+    CHECK_INT(syn_tokenizer_bert_special(tok, "[PAD]"), 2);
+    CHECK_INT(syn_tokenizer_bert_special(tok, "[ELSE]"), -1);
+    NEED_OK(syn_texts_new(&texts, squad, tok, &how, NULL, &err), err);
+    const syn_text t = syn_texts_get(texts, 0);
+    CHECK(t.n == 6 && t.first == 6 && memcmp(t.ids, want, sizeof want) == 0);
+    syn_texts_free(texts);
+    CHECK_INT(syn_texts_new(&texts, squad, tok, &cut, NULL, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "at most 4 tokens");
+    syn_tokenizer_free(tok);
+    syn_squad_free(squad);
+}
+
 /* ---- With the byte tokenizer ---- */
 
 /* n questions. Their contexts consist of letters of the alphabet. */
@@ -497,6 +520,7 @@ static const test_case cases[] = {
     {"what is not there", what_is_not_there},
     {"long lines", long_lines},
     {"ids are those of transformers", ids_are_those_of_transformers},
+    {"pairs of RoBERTa", pairs_of_roberta},
     {"any number of threads", any_number_of_threads},
     {"what is no text", what_is_no_text},
     {"no memory", no_memory},

@@ -99,12 +99,15 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
 }
 
 /* Whether a parameter's gradient is zero except for rounding. Adding the same number to all keys
-   does not change attention, so this is true for the bias of keys. AdamW divides by the gradient's
+   does not change attention, so this is true for the bias of keys (without rotary embedding, so of
+   OPT's k_proj, too). AdamW divides by the gradient's
    magnitude, which enlarges the rounding to a whole step. Keys are the second third of c_attn
    in GPT-2, and of each head's rows of query_key_value in GPT-NeoX, where the rotary embedding
    covers only some of these rows. */
 static bool is_noise(const char *name) {
-    return ref_ends(name, "key.bias") || ref_ends(name, "k_lin.bias");
+    const bool opt = strncmp(name, "decoder.", 8) == 0;
+    return ref_ends(name, "key.bias") || ref_ends(name, "k_lin.bias") ||
+           (opt && ref_ends(name, "k_proj.bias"));
 }
 
 enum { NEOX_DEPTH = 6 }; /* head_dim of the fixture */
@@ -415,6 +418,8 @@ static const checkpoint llamas[] = {
     {"tiny_deepseek_v3", &syn_deepseek_v3_family, SYN_F32, "model.", false, 0},
     {"tiny_gpt_oss", &syn_gpt_oss_family, SYN_F32, "model.", false, 0},
     {"tiny_distilbert", &syn_distilbert_family, SYN_F32, "distilbert.", false, 0},
+    {"tiny_roberta", &syn_roberta_family, SYN_F32, "roberta.", false, 0},
+    {"tiny_opt", &syn_opt_family, SYN_F32, "model.", false, 0},
     {"tiny_starcoder2", &syn_starcoder2_family, SYN_F32, "model.", false, 0},
     {"tiny_phi3", &syn_phi3_family, SYN_F32, "model.", false, 0},
     {"tiny_olmo2", &syn_olmo2_family, SYN_F32, "model.", false, 0},
@@ -516,6 +521,7 @@ static void test_gpt(void) {
 static void test_bert(void) {
     check_shapes("tiny_bert_f32", "training_bert.safetensors");
     check_shapes("tiny_distilbert", "training_distilbert.safetensors");
+    check_shapes("tiny_roberta", "training_roberta.safetensors");
 }
 
 /* With tp 4, two ranks have the same key/value heads. */
@@ -534,6 +540,7 @@ static void test_dense(void) {
     check_shapes("tiny_smollm3", "training_smollm3.safetensors");
     check_shapes("tiny_gemma2", "training_gemma2.safetensors");
     check_shapes("tiny_gemma3_text", "training_gemma3_text.safetensors");
+    check_shapes("tiny_opt", "training_opt.safetensors");
 }
 
 static void test_neox(void) {
@@ -563,7 +570,7 @@ static const test_case cases[] = {
     {"dropout's masks", test_masks},
     {"GPT-2 beside PyTorch", test_gpt},
     {"bf16 beside PyTorch", test_bf16},
-    {"BERT and DistilBERT beside PyTorch", test_bert},
+    {"BERT, DistilBERT and RoBERTa beside PyTorch", test_bert},
     {"Llama, Mistral and Qwen beside PyTorch", test_llama},
     {"other dense families beside PyTorch", test_dense},
     {"GPT-NeoX beside PyTorch", test_neox},

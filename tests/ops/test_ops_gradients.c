@@ -64,6 +64,8 @@ static void test_elements(void) {
         CHECK(ref_check(ctx, both[1], &want, 2e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = dy.v[i] * (1 - x.v[i] * x.v[i]);
         CHECK(ref_check(ctx, built(ctx, SYN_OP_TANH_GRAD, in, 2, NULL, 0, &out), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] > 0 ? dy.v[i] : 0;
+        CHECK(ref_check(ctx, built(ctx, SYN_OP_RELU_GRAD, in, 2, NULL, 0, &out), &want, 0));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] + dy.v[i];
         const syn_tensor sums[2] = {syn_contiguous(ctx, in[0]), ref_wild(ctx, &dy)};
         /* If the condition is false, the sum may be a view, which is also correct. */

@@ -75,6 +75,9 @@ static void gelu(half_call *c) {
 static void tanh_of(half_call *c) {
     give(c, syn_tanh(c->ctx, some(c, any(1), -4, 4)));
 }
+static void relu(half_call *c) {
+    give(c, syn_relu(c->ctx, some(c, any(1), -9, 9)));
+}
 static void scale(half_call *c) {
     const double by = ref_real(-3, 3);
     give(c, syn_scale(c->ctx, SOME(ref_int(0, 2), width()), by));
@@ -183,6 +186,11 @@ static void gelu_grad(half_call *c) {
     const syn_attr form = {.i = ref_int(0, 1)};
     const syn_tensor in[2] = {dense(c, SOME(2, n)), dense(c, SOME(2, n))};
     build(c, SYN_OP_GELU_GRAD, in, 2, &form, 1);
+}
+static void relu_grad(half_call *c) {
+    const int64_t n = width();
+    const syn_tensor in[2] = {dense(c, SOME(2, n)), dense(c, SOME(2, n))};
+    build(c, SYN_OP_RELU_GRAD, in, 2, NULL, 0);
 }
 static void tanh_grad(half_call *c) {
     const int64_t n = width();
@@ -477,6 +485,7 @@ typedef struct half_case {
     { #name, name }
 static const half_case half_cases[] = {
     CASE(gelu),
+    CASE(relu),
     CASE(tanh_of),
     CASE(scale),
     CASE(dropout),
@@ -498,6 +507,7 @@ static const half_case half_cases[] = {
     CASE(sum_to),
     CASE(gelu_grad),
     CASE(tanh_grad),
+    CASE(relu_grad),
     CASE(accumulate),
     CASE(slice_add),
     CASE(slice_grad),

@@ -44,6 +44,8 @@ static void test_unary_layouts(void) {
         CHECK(ref_check(ctx, syn_gelu(ctx, t, round % 2 == 0), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = tanh(x.v[i]);
         CHECK(ref_check(ctx, syn_tanh(ctx, t), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = fmax(x.v[i], 0);
+        CHECK(ref_check(ctx, syn_relu(ctx, t), &want, 0));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] / (1 + exp(-x.v[i]));
         CHECK(ref_check(ctx, syn_silu(ctx, t), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] *= x.v[i];

@@ -207,6 +207,7 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
       2 * 2 * 3 * 4 * 5, 96 + 160, 120, 0)                                                         \
     X(GELU, syn_gelu(c, F(2, 3), true), "f32[2,3]", 8 * 6, 24, 24, 0)                              \
     X(TANH, syn_tanh(c, F(2, 3)), "f32[2,3]", 6, 24, 24, 0)                                        \
+    X(RELU, syn_relu(c, F(2, 3)), "f32[2,3]", 6, 24, 24, 0)                                        \
     X(SILU, syn_silu(c, F(2, 3)), "f32[2,3]", 4 * 6, 24, 24, 0)                                    \
     X(SWIGLU, syn_swiglu(c, F(2, 3), F(2, 3)), "f32[2,3]", 5 * 6, 48, 24, 0)                       \
     X(ADD, syn_add(c, F(2, 3), F(3)), "f32[2,3]", 6, 24 + 12, 24, 0)                               \
@@ -225,6 +226,7 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
     X(SWIGLU_GRAD, gated_grad(c, F(2, 3)), "f32[2,3]", 10 * 6, 72, 48, 0)                          \
     X(GELU_GRAD, BUILT(GELU_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 16 * 6, 48, 24, 0)                \
     X(TANH_GRAD, pairwise(c, SYN_OP_TANH_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 12, 48, 24, 0)       \
+    X(RELU_GRAD, pairwise(c, SYN_OP_RELU_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 6, 48, 24, 0)        \
     X(SOFTMAX_GRAD, pairwise(c, SYN_OP_SOFTMAX_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 4 * 6, 48, 24, \
       0)                                                                                           \
     X(SUM_TO, syn_sum_to(c, F(2, 3), (const int64_t[]){3}, 1), "f32[3]", 6, 24, 12, 0)             \

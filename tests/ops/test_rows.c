@@ -230,6 +230,9 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     case KERNEL_tanh:
         k->tanh(r->x, r->y, n);
         break;
+    case KERNEL_relu:
+        k->relu(r->x, r->y, n);
+        break;
     case KERNEL_gelu_tanh_grad:
         k->gelu_tanh_grad(r->x, r->a, r->y, n);
         break;

@@ -96,7 +96,7 @@ def test_model_configs():
             (config(n_embd=2**40), str(2**40)),
             (config(vocab_size=0), "vocab_size"),
             (config(vocab_size=100), "256"),  # the byte tokenizer needs 256
-            (config(activation_function="relu"), "relu"),
+            (config(activation_function="tanh"), "tanh"),
             (config(layer_norm_epsilon=-1), "layer_norm_epsilon"),
             (config(eos_token_id="256"), "eos_token_id"),
             (whole.replace('"n_layer": 2', '"n_layer": NaN'), "bad.json:1:"),

@@ -1,10 +1,12 @@
 """Tests the scores of the inference program against those of transformers
-(tests/reference/scores.json and distilbert.json): logits and hidden states of every position,
-perplexities, and BERT without a tokenizer. Also tests combinations of options that are refused."""
+(tests/reference/scores.json, distilbert.json and roberta.json): logits and hidden states of every
+position, perplexities, and BERT without a tokenizer. Also tests RoBERTa's masks, and combinations
+of options that are refused."""
 from inference_runs import *  # noqa: F403
 
 WANT = load_json(os.path.join(REFERENCE, "scores.json"))
 WANT["models"] |= load_json(os.path.join(REFERENCE, "distilbert.json"))
+WANT["models"] |= load_json(os.path.join(REFERENCE, "roberta.json"))
 TEXT = os.path.join(REFERENCE, "scores", "text.txt")
 BERT = checkpoint("tiny_bert_f32")
 GPT2 = checkpoint("tiny_gpt2_f32")
@@ -59,6 +61,30 @@ def test_every_position_over_mpi():
     with Folder() as folder:
         for name in ("tiny_gpt2_f32", "tiny_qwen3", "tiny_bert_f32"):
             check_scores(folder, name, "--tp", 2, launcher=MPI)
+
+
+def test_masks_of_roberta():
+    """RoBERTa's tokenizer has other special tokens than BERT's, and its mask takes the space before
+    it. The ids are those of the tokenizers library."""
+    texts = ["Paris is <mask> a.", "<mask>"]
+    ids = [[0, 19, 30, 47, 38, 48, 56, 38, 48, 60, 56, 30, 57, 1], [0, 60, 1]]
+    with Folder() as folder:
+        model = folder / "roberta"
+        shutil.copytree(checkpoint("tiny_roberta"), model)
+        shutil.copy(checkpoint("roberta_tokenizer/tokenizer.json"), model)
+        folder.write("texts.txt", "\n".join(texts))
+        got = summary(folder, "--weights", model, "--prompts", folder / "texts.txt")
+        want = summary(folder, *weights("tiny_roberta"), "--prompt_ids", write_ids(folder, ids),
+                       "--mask_id", 60)
+        for a, b in zip(got["masks"], want["masks"], strict=True):
+            assert [p["id"] for p in a["predictions"]] == [p["id"] for p in b["predictions"]]
+            assert (a["sequence"], a["position"]) == (b["sequence"], b["position"]), (a, b)
+        assert [m["position"] for m in got["masks"]] == [9, 1], got
+        said = expect_ok(folder.run("--weights", model, "--prompt", "Paris is <mask>."))
+        assert "<mask> at token 9:" in said, said
+        said = expect_ok(folder.run("--model", "roberta-base", "--device", "meta"))
+        assert "The capital of France is <mask>." in said, said
+        refuse(folder, ["--weights", model, "--prompt", "Paris"], 1, "has no <mask> to fill in")
 
 
 def test_pooling():

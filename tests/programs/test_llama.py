@@ -5,7 +5,7 @@ from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential", "mixtral", "qwen2_moe",
             "qwen3_moe", "deepseek_v2", "deepseek_v3", "starcoder2", "phi3", "olmo2", "granite",
-            "smollm3", "gemma2", "gemma3_text", "gpt_oss", "gpt_oss_mxfp4")
+            "smollm3", "gemma2", "gemma3_text", "opt", "gpt_oss", "gpt_oss_mxfp4")
 
 
 def reference(name):
@@ -49,6 +49,22 @@ def test_families():
                 infer(f, weights, want[name]["ids"], 1, "--tp", tp, "--save_weights", f"by{tp}")
                 logits, _ = infer(f, f"by{tp}", want[name]["ids"], 1)
                 assert difference(logits, want[name]["logits"]) < 1e-5, f"{name}, saved by {tp}"
+
+
+def test_longrope():
+    """Phi-3's longrope: texts of more than original_max_position_embeddings tokens have other
+    frequencies, so a shorter text cannot grow to that length."""
+    want = reference("dense.json")["phi3_longrope"]
+    weights = checkpoint("tiny_phi3_longrope")
+    with Folder() as f:
+        check_model(f, "longrope", weights, want, [(1, "fused"), (2, "unfused")])
+        ids = [want["ids"][0][:9]]
+        logits, _ = infer(f, weights, ids, 8, "--save_weights", "saved")
+        assert difference(logits, [want["short"]]) < 1e-5
+        check_model(f, "saved longrope", "saved", want, [(1, "fused")])
+        done = f.run("--weights", weights, "--prompt_ids", write_ids(f, ids),
+                     "--num_output_tokens", 9)
+        assert done.returncode == 1 and b"cannot grow to 17" in done.stderr, done.stderr
 
 
 def test_neox_of_transformers_4():

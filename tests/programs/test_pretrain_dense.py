@@ -1,6 +1,6 @@
-"""Tests training of the dense families that differ from Llama in more than sizes: with tensor,
-sequence, pipeline and data parallelism, with ZeRO and recomputed activations, losses are those of
-one rank, and saved models have the same tensors. tests/models/test_training.c compares
+"""Tests training of the dense families that differ from Llama in more than sizes, and of RoBERTa:
+with tensor, sequence, pipeline and data parallelism, with ZeRO and recomputed activations, losses
+are those of one rank, and saved models have the same tensors. tests/models/test_training.c compares
 gradients and steps with PyTorch."""
 import json
 import os
@@ -24,7 +24,9 @@ MODELS = {"starcoder2": {"sliding_window": 20, "tie_word_embeddings": False},
           "gemma2": {"head_dim": 12, "query_pre_attn_scalar": 8, "sliding_window": 20,
                      "attn_logit_softcapping": 4, "final_logit_softcapping": 8},
           "gemma3_text": {"head_dim": 12, "query_pre_attn_scalar": 8, "sliding_window": 20,
-                          "sliding_window_pattern": 2}}
+                          "sliding_window_pattern": 2},
+          "opt": {"ffn_dim": 48},
+          "roberta": {"max_position_embeddings": 66, "type_vocab_size": 1}}
 STEPS = ["--max-seq-length", "64", "--max-steps", "4", "--learning-rate", "3e-3", "--dropout",
          "0"]
 # Each layout has 8 samples per step: microbatches of `batch` samples. With tp 4, each key head is

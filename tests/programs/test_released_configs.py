@@ -83,6 +83,12 @@ GPT_OSS = dict(architectures=["GptOssForCausalLM"], model_type="gpt_oss", attent
                                  original_max_position_embeddings=4096, truncate=False),
                swiglu_limit=7.0, tie_word_embeddings=False, transformers_version="4.55.0.dev0",
                use_cache=True, vocab_size=201088)
+OPT = dict(architectures=["OPTForCausalLM"], model_type="opt", _remove_final_layer_norm=False,
+           activation_dropout=0.0, activation_function="relu", attention_dropout=0.0,
+           bos_token_id=2, do_layer_norm_before=True, dropout=0.1, eos_token_id=2, init_std=0.02,
+           layerdrop=0.0, max_position_embeddings=2048, pad_token_id=1, prefix="</s>",
+           torch_dtype="float16", transformers_version="4.21.0.dev0", use_cache=True,
+           vocab_size=50272)
 # Keys that older versions of transformers wrote for each model, whatever its type.
 EVERYTHING = dict(
     _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
@@ -152,9 +158,17 @@ RELEASED = {
     "gpt-neox-20b": (20554567680, shape(
         dict(NEOX, hidden_act="gelu_fast", attention_probs_dropout_prob=0, hidden_dropout_prob=0),
         44, 6144, 64, None, 24576, vocab_size=50432)),
+    "opt-125m": (125239296, dict(OPT, num_hidden_layers=12, hidden_size=768,
+                                 num_attention_heads=12, ffn_dim=3072, word_embed_proj_dim=768)),
+    "opt-30b": (29974540288, dict(OPT, num_hidden_layers=48, hidden_size=7168,
+                                  num_attention_heads=56, ffn_dim=28672, word_embed_proj_dim=7168)),
     "starcoder2-3b": (3030371328, shape(STARCODER2, 30, 3072, 24, 2, 12288,
                                         rope_theta=999999.4420358813)),
     "Phi-3-mini-4k": (3821079552, shape(PHI3, 32, 3072, 32, 32, 8192, vocab_size=32064)),
+    "Phi-3-mini-128k": (3821079552, shape(  # with other factors
+        dict(PHI3, max_position_embeddings=131072, sliding_window=262144, rope_scaling=dict(
+            type="longrope", short_factor=[1.05] * 48, long_factor=[1.0 + i for i in range(48)])),
+        32, 3072, 32, 32, 8192, vocab_size=32064)),
     "phi-4": (14659507200, shape(
         dict(PHI3, bos_token_id=100257, eos_token_id=100265, pad_token_id=100349,
              max_position_embeddings=16384, original_max_position_embeddings=16384,
@@ -230,6 +244,9 @@ def test_refused():
             refuse(f, meta(f, said), 1, says)
         said = {k: v for k, v in RELEASED["Llama-2-7b"][1].items() if k != "model_type"}
         refuse(f, meta(f, said), 1, '"architectures" "LlamaForCausalLM"', 'no "model_type"')
+        said = {**RELEASED["opt-125m"][1], "word_embed_proj_dim": 512}
+        refuse(f, meta(f, said), 1, '"word_embed_proj_dim" 512 differs from "hidden_size" 768')
+        said = {k: v for k, v in RELEASED["Llama-2-7b"][1].items() if k != "model_type"}
         for name in (["GPT2LMHeadModel", "x"], [], None, "text"):  # as in old files of GPT-2
             expect_ok(f.run(*meta(f, {**said, "architectures": name})))
         for name in ([["x"], {"y": []}], {"x": ["y"]}, []):  # ignored, since model_type is given

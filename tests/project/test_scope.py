@@ -16,7 +16,7 @@ TRAIN = ["pretrain", *META, "--model", "gpt2", "--max-steps", "3", "--batch-size
          "--max-seq-length", "32", "--enable-tracing"]
 MODELS = ["gpt2", "gpt3-125m", "llama-2-7b", "llama-3-8b", "mistral-7b", "qwen2.5-0.5b",
           "pythia-160m", "gpt-neox-20b"]
-DENSE = ["starcoder2-3b", "phi-3-mini-4k", "olmo-2-1b", "granite-3.3-2b", "smollm3-3b",
+DENSE = ["opt-1.3b", "starcoder2-3b", "phi-3-mini-4k", "olmo-2-1b", "granite-3.3-2b", "smollm3-3b",
          "gemma-2-2b", "gemma-3-1b"]
 
 
@@ -29,13 +29,14 @@ ROWS = {
     "GPT-2, GPT-3, GPT-NeoX, Llama 2 and 3, Mistral, Qwen2, Qwen3: prefill, decode, training":
         [([*GPT, "--model", m], None) for m in MODELS] +
         [([*TRAIN, "--model", m], None) for m in ("gpt2", "qwen2.5-0.5b", "pythia-160m")],
-    "BERT, DistilBERT: masked words, embeddings, training": [
+    "BERT, DistilBERT, RoBERTa: masked words, embeddings, training": [
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris is [MASK]."], None),
         (["inference", "--weights", examples("tiny-bert"), "--prompt", "Paris", "--embeddings",
           "vectors.npy"], None),
         ([*TRAIN, "--model", "bert-base-uncased"], None),
-        ([*TRAIN, "--model", "distilbert-base-cased"], None)],
-    "StarCoder2, Phi-3, OLMo 2, Granite, SmolLM3, Gemma 2 and 3: prefill, decode, training":
+        ([*TRAIN, "--model", "distilbert-base-cased"], None),
+        ([*TRAIN, "--model", "roberta-base"], None)],
+    "OPT, StarCoder2, Phi-3, OLMo 2, Granite, SmolLM3, Gemma 2, 3: prefill, decode, training":
         [([*GPT, "--model", m, "--tp", "2"], None) for m in DENSE] +
         [([*TRAIN, "--model", m, "--num-gpus", "2", "--tp", "2"], None) for m in DENSE],
     "weights and tokenizers from HuggingFace; saving weights for HuggingFace": [

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares the inference program with transformers on small random models of all families that
-generate, except GPT-2: the logits after a batch of prompts of different lengths, and greedy tokens.
+generate, except GPT-2, and of RoBERTa: the logits after a batch of prompts of different lengths,
+and greedy tokens; for RoBERTa, the logits of every token and the likeliest tokens.
 
     SYN_BUILD=build python3 compare_random_models.py [first seed] [number of seeds] [family...]
 
@@ -40,7 +41,8 @@ NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwe
          "qwen3_moe": "Qwen3Moe", "deepseek_v2": "DeepseekV2",
          "deepseek_v3": "DeepseekV3", "starcoder2": "Starcoder2",
          "phi3": "Phi3", "olmo2": "Olmo2", "granite": "Granite", "smollm3": "SmolLM3",
-         "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gpt_oss": "GptOss"}
+         "gemma2": "Gemma2", "gemma3_text": "Gemma3", "gpt_oss": "GptOss",
+         "opt": "OPT", "roberta": "Roberta"}
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}  # other names of configuration classes
 NEW_TOKENS = 50
 OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
@@ -85,6 +87,25 @@ def draw_neox(rng, c, heads):
     return "gpt_neox", c, rng.choice(ranks)
 
 
+def draw_learned(rng, c, heads, family):
+    """Returns the same configuration for an OPT or a RoBERTa, which have a table of positions."""
+    kept = ("vocab_size", "hidden_size", "num_attention_heads", "num_hidden_layers",
+            "intermediate_size", "max_position_embeddings", "tie_word_embeddings", "bos_token_id",
+            "eos_token_id")
+    width = c["intermediate_size"]
+    c = {k: c[k] for k in kept}
+    act = rng.choice(["relu", "gelu", "gelu_new"])
+    if family == "opt":
+        del c["intermediate_size"]
+        c.update(ffn_dim=width, activation_function=act, enable_bias=rng.random() < 0.7,
+                 pad_token_id=rng.choice([None, 1]))
+    else:
+        c.update(hidden_act=act, type_vocab_size=rng.choice([1, 1, 2]),
+                 pad_token_id=rng.choice([1, 1, 0, 7]), layer_norm_eps=rng.choice([1e-5, 1e-12]))
+    return family, c, rng.choice([n for n in (1, 2, 3, 4, 6, 8)
+                                  if heads % n == 0 and width % n == 0])
+
+
 def draw_starcoder2(rng, c):
     """Returns the same configuration for a StarCoder2."""
     c["norm_epsilon"] = c.pop("rms_norm_eps")
@@ -93,12 +114,25 @@ def draw_starcoder2(rng, c):
 
 
 def draw_phi3(rng, c):
-    """Returns the same configuration for a Phi-3, which has no scaled rotary embedding."""
+    """Returns the same configuration for a Phi-3. Its only scaled rotary embedding is longrope."""
+    longrope = rng.random() < 0.5
+    if longrope:  # transformers counts the factors without head_dim
+        c.pop("head_dim", None)
     depth = c.get("head_dim", c["hidden_size"] // c["num_attention_heads"])
     part = rng.choice([1.0] + [n / depth for n in range(2, depth + 1, 2)])
     said = dict(rope_type="default", rope_theta=c["rope_parameters"]["rope_theta"])
     if part < 1:
         said["partial_rotary_factor"] = part
+    if longrope:
+        most = c["max_position_embeddings"]
+        c["original_max_position_embeddings"] = rng.choice([5, 12, most // 2 if most > 100 else 7,
+                                                            most])
+        pairs = int(depth * part) // 2
+        said["rope_type"] = "longrope"
+        for key in ("short_factor", "long_factor"):
+            said[key] = [round(rng.uniform(1, 8), 3) for _ in range(pairs)]
+        said.update({key: rng.choice([1.5, 2.0]) for key in ("factor", "attention_factor")
+                     if rng.random() < 0.3})
     return {**c, "rope_parameters": said, "sliding_window": draw_window(rng)}
 
 
@@ -243,6 +277,8 @@ def draw(rng):
              rope_parameters=rope(rng, positions), bos_token_id=None, eos_token_id=None)
     if family == "gpt_neox":
         return draw_neox(rng, c, heads)
+    if family in ("opt", "roberta"):
+        return draw_learned(rng, c, heads, family)
     if family.startswith("deepseek"):
         return draw_deepseek(rng, c, heads, family)
     sparse = family in ("mixtral", "qwen2_moe", "qwen3_moe")
@@ -278,7 +314,8 @@ def fill(model, seed):
     with torch.no_grad():
         for name, w in model.named_parameters():
             x = torch.randn(w.shape, generator=g)
-            w.copy_(offset + 0.2 * x if "norm" in name else x / w.shape[-1] ** 0.5 if w.dim() > 1
+            w.copy_(offset + 0.2 * x if "norm" in name.lower()
+                    else x / w.shape[-1] ** 0.5 if w.dim() > 1
                     else x if name.endswith("sinks") else 0.2 * x)
         for name, w in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
@@ -295,7 +332,7 @@ def rewrite(rng, folder):
     """Rewrites the configuration in the form of transformers 4, or leaves it unchanged."""
     path = folder / "config.json"
     said = json.loads(path.read_text())
-    if rng.random() < 0.5:
+    if rng.random() < 0.5 or "rope_parameters" not in said:
         return said
     parameters = said.pop("rope_parameters")
     if "full_attention" in parameters:
@@ -345,18 +382,34 @@ def expected_alone(model, prompts):
             torch.cat([margins for _, _, margins in parts]))
 
 
-def run(folder, prompts, *more):
+def expected_masked(model, prompts):
+    """The logits of every token, its likeliest word, and the words' margins."""
+    pad = model.config.pad_token_id
+    longest = max(map(len, prompts))
+    ids = torch.tensor([p + [pad] * (longest - len(p)) for p in prompts])
+    mask = torch.tensor([[1] * len(p) + [0] * (longest - len(p)) for p in prompts])
+    with torch.no_grad():
+        logits = model(ids, attention_mask=mask).logits * mask[..., None]
+    top = logits.topk(2).values
+    margins = (top[..., 0] - top[..., 1]) / logits.abs().amax()
+    return logits.numpy(), logits.argmax(-1).tolist(), margins
+
+
+def run(folder, prompts, *more, masked=False):
     work = folder / "out"
     work.mkdir(exist_ok=True)
     (work / "ids.txt").write_text("".join(" ".join(map(str, p)) + "\n" for p in prompts))
+    how = (["--logits", "all"] if masked else
+           ["--num_output_tokens", str(NEW_TOKENS), "--temperature", "0"])
     done = subprocess.run(
         [os.path.join(os.environ["SYN_BUILD"], "inference"), "--weights", str(folder),
-         "--prompt_ids", str(work / "ids.txt"), "--json", "--num_output_tokens", str(NEW_TOKENS),
-         "--temperature", "0", "--save_logits", str(work / "logits.npy"), *more],
+         "--prompt_ids", str(work / "ids.txt"), "--json", *how,
+         "--save_logits", str(work / "logits.npy"), *more],
         capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return None, done.stderr
-    return numpy.load(work / "logits.npy"), json.loads(done.stdout)["tokens"]
+    logits = numpy.load(work / "logits.npy")
+    return logits, logits.argmax(-1).tolist() if masked else json.loads(done.stdout)["tokens"]
 
 
 def pack_experts(folder, seed):
@@ -394,13 +447,15 @@ def pack_experts(folder, seed):
 
 def random_model(family, config, seed):
     cls = getattr(transformers, CONFIGS.get(NAMES[family], NAMES[family] + "Config"))
-    return fill(getattr(transformers, NAMES[family] + "ForCausalLM")(cls(**config)), seed)
+    kind = "ForMaskedLM" if family == "roberta" else "ForCausalLM"
+    return fill(getattr(transformers, NAMES[family] + kind)(cls(**config)), seed)
 
 
 def load(folder):
     """Returns the model in f64. transformers' grouped products of experts do not support f64."""
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64,
-                                                             experts_implementation="eager")
+    roberta = json.loads((folder / "config.json").read_text())["model_type"] == "roberta"
+    cls = transformers.AutoModelForMaskedLM if roberta else transformers.AutoModelForCausalLM
+    return cls.from_pretrained(folder, dtype=torch.float64, experts_implementation="eager")
 
 
 def one(seed, folder):
@@ -411,13 +466,22 @@ def one(seed, folder):
     model = model.to(rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
     model.save_pretrained(folder, max_shard_size=rng.choice(["2KB", "20KB", "1GB"]))
     said = rewrite(rng, folder)
-    kind = config["rope_parameters"].get("full_attention", config["rope_parameters"])
+    masked = family == "roberta"
+    kind = config.get("rope_parameters", {"rope_type": "default"})
+    kind = kind.get("full_attention", kind)
     most = config["max_position_embeddings"]
+    if masked:
+        most += NEW_TOKENS - config["pad_token_id"] - 1
     if kind["rope_type"] in ("dynamic", "linear", "yarn"):
         scaled = kind.get("original_max_position_embeddings", most) * kind["factor"]
         most = max(most, min(int(scaled), 200))
     longest = rng.randint(1, most - NEW_TOKENS)
-    prompts = [[rng.randrange(config["vocab_size"]) for _ in range(n)] for n in
+    if kind["rope_type"] == "longrope":  # the frequencies do not change while the text grows
+        short = config["original_max_position_embeddings"]
+        longest = rng.choice([n for n in range(1, most - NEW_TOKENS + 1)
+                              if n > short or n + NEW_TOKENS - 1 <= short])
+    words = [i for i in range(config["vocab_size"]) if not masked or i != config["pad_token_id"]]
+    prompts = [[rng.choice(words) for _ in range(n)] for n in
                [longest] + [rng.randint(1, longest) for _ in range(rng.randint(0, 3))]]
     packs = family == "gpt_oss" and all(config[key] % 32 == 0 for key in
                                         ("hidden_size", "intermediate_size"))
@@ -425,9 +489,11 @@ def one(seed, folder):
     alone = family == "gemma2"  # which has no other attention
     if alone and kind["rope_type"] == "dynamic":  # depends on the longest prompt
         prompts = prompts[:1]
-    want, tokens, margins = (expected_alone if alone else expected)(model.eval(), prompts)
+    of = expected_masked if masked else expected_alone if alone else expected
+    want, tokens, margins = of(model.eval(), prompts)
     attention = rng.choice(["fused", "unfused", "auto"])
-    got, mine = run(folder, prompts, "--tp", str(tp), "--attention", attention)
+    got, mine = run(folder, prompts, "--tp", str(tp), "--attention", attention,
+                    masked=masked)
     what = f"seed {seed}: tp {tp}, {attention}, prompts {[len(p) for p in prompts]}, {said}"
     if got is None:
         return 0, 0, f"{what}: {mine}"

@@ -6,14 +6,15 @@ and so on (see make_training_fixture.py). Made with torch 2.15 and transformers 
 
     python3 make_dense_fixture.py [family...]
 
-All have width 24, 4 heads, 2 key heads and 2 or 3 layers. In the training fixture of Phi-3,
-matrices that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj, gate_proj,
-up_proj.
+All have width 24, 4 heads, 2 key heads (OPT: 4) and 2 or 3 layers. In the training fixture of
+Phi-3, matrices that checkpoints join are separate, as in our models: q_proj, k_proj, v_proj,
+gate_proj, up_proj.
 """
 import json
 import pathlib
 import shutil
 import sys
+import torch
 import transformers
 from make_llama_fixture import SHAPE, fill, results
 from make_training_fixture import train
@@ -38,8 +39,13 @@ MODELS = {
                                        "sliding_attention", "full_attention", "sliding_attention"],
                                    rope_parameters=dict(full_attention=dict(
                                        rope_type="linear", rope_theta=1000000.0, factor=8.0)))),
+    "opt": ("OPT", dict(ffn_dim=40)),
+    "phi3_longrope": ("Phi3", dict(original_max_position_embeddings=16, rope_parameters=dict(
+        rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.5, 2.5],
+        long_factor=[1.25, 3.0, 7.5]))),
 }
 
+SHORT = 9
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 
 
@@ -71,10 +77,16 @@ def main():
         model = getattr(transformers, cls + "ForCausalLM")
         config = getattr(transformers, CONFIGS.get(cls, cls + "Config"))(
             **{**SHAPE, **more, "pad_token_id": None}, attn_implementation="eager")
+        if name == "opt":  # which has other names for them
+            del config.intermediate_size, config.num_key_value_heads
         made = fill(model(config), number + 20)
         made.save_pretrained(folder)
         (folder / "generation_config.json").unlink()
         out[name] = results(made)
+        if name == "phi3_longrope":  # whose texts are long, except for this one
+            out[name]["short"] = made(torch.tensor([out[name]["ids"][0][:SHORT]])).logits[
+                0, -1].tolist()
+            continue
         trained = train(f"tiny_{name}", model, False)
         save_file({k: v.contiguous() for k, v in separate(trained).items()},
                   HERE / f"training_{name}.safetensors")

@@ -34,7 +34,7 @@ def batch(step, vocab, bert):
 
 def loss_of(model, b, bert):
     if bert:
-        types = {} if model.config.model_type == "distilbert" else {"token_type_ids": b["types"]}
+        types = {"token_type_ids": b["types"]} if model.config.model_type == "bert" else {}
         logits = model(b["ids"], attention_mask=b["mask"], **types).logits
     else:
         logits = model(b["ids"]).logits

@@ -1,4 +1,4 @@
-/* BERT in the inference program: fills in the [MASK]s of prompts. */
+/* BERT in the inference program: fills in the [MASK]s of prompts; RoBERTa has <mask> instead. */
 #include <math.h>
 #include <string.h>
 
@@ -8,11 +8,20 @@
 #include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"
 
-#define MASK_TEXT   "[MASK]"
-#define PREDICTIONS 5
+#define PREDICTIONS    5
+#define ROBERTA_PROMPT "The capital of France is <mask>."
 
 static filling *work_of(const inference *run) {
     return run->work;
+}
+
+static bool is_roberta(const inference *run) {
+    return syn_model_tokenizer(&run->config) == SYN_TOKENIZER_BPE;
+}
+
+/* What stands for a masked word in a prompt. */
+static const char *mask_text(const inference *run) {
+    return is_roberta(run) ? "<mask>" : "[MASK]";
 }
 
 /* ---- Before ---- */
@@ -51,7 +60,7 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
         int32_t *id;
     } specials[] = {{"[CLS]", &work->cls},
                     {"[SEP]", &work->sep},
-                    {MASK_TEXT, &work->mask},
+                    {"[MASK]", &work->mask},
                     {"[PAD]", &work->pad}};
     if (run->args->mask_id >= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -65,9 +74,11 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
             run->args->prompt_ids ? "omit --tokenizer bytes"
                                   : "give --tokenizer DIR or --prompt_ids FILE");
     for (int i = 0; i < 4; i++) {
-        *specials[i].id = bytes ? 256 + i : syn_tokenizer_special(run->tokenizer, specials[i].name);
+        *specials[i].id =
+            bytes ? 256 + i : syn_tokenizer_bert_special(run->tokenizer, specials[i].name);
         if (*specials[i].id < 0)
-            return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has no token %s", specials[i].name);
+            return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has no token %s%s", specials[i].name,
+                            is_roberta(run) ? " (<s>, </s>, <mask>, <pad>)" : "");
     }
     return SYN_OK;
 }
@@ -102,6 +113,7 @@ static syn_status begin(inference *run, syn_error *err) {
     filling *work = syn_calloc(1, sizeof *work);
     if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run's data");
     run->work = work;
+    if (is_roberta(run) && run->prompts[0] == run->task->prompt) run->prompts[0] = ROBERTA_PROMPT;
     SYN_TRY(run->tokenizer ? find_specials(run, work, err) : take_complete_ids(run, work, err));
     run->around = run->tokenizer ? 2 : 0;
     leave_head(run);
@@ -123,12 +135,24 @@ static syn_status append(inference_text *to, const int32_t *ids, size_t n, syn_e
     return SYN_OK;
 }
 
+/* A BPE tokenizer has the mask as a token, and its rules for spaces before it. */
+static syn_status encode_bpe(const inference *run, const char *text, inference_text *out,
+                             syn_error *err) {
+    syn_encoding plain;
+    SYN_TRY(syn_tokenizer_encode_text(run->tokenizer, text, strlen(text), false, &plain, err));
+    const syn_status s = append(out, plain.ids, plain.n, err);
+    syn_encoding_free(&plain);
+    return s;
+}
+
 /* Encodes a text. Each "[MASK]" becomes the mask token, even if the tokenizer would encode it in
    another way. */
 static syn_status encode_text(const inference *run, const char *text, inference_text *out,
                               syn_error *err) {
+    if (syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BPE)
+        return encode_bpe(run, text, out, err);
     for (;;) {
-        const char *mask = strstr(text, MASK_TEXT);
+        const char *mask = strstr(text, mask_text(run));
         int32_t *ids;
         size_t n;
         SYN_TRY(syn_tokenizer_encode(run->tokenizer, text,
@@ -137,7 +161,7 @@ static syn_status encode_text(const inference *run, const char *text, inference_
         syn_free(ids);
         if (s == SYN_OK && mask) s = append(out, &work_of(run)->mask, 1, err);
         if (s != SYN_OK || !mask) return s;
-        text = mask + strlen(MASK_TEXT);
+        text = mask + strlen(mask_text(run));
     }
 }
 
@@ -220,11 +244,12 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
     if (!run->tokenizer)
         return SYN_FAIL(err, SYN_E_INVALID, "the prompt has no token %d (--mask_id) to predict",
                         work_of(run)->mask);
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    run->args->num_input_tokens
-                        ? "the first %lld tokens of the prompt have no " MASK_TEXT " to fill in"
-                        : "the prompt has no " MASK_TEXT " (in capitals) to fill in",
-                    (long long)run->args->num_input_tokens - 2);
+    if (run->args->num_input_tokens)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the first %lld tokens of the prompt have no %s to fill in",
+                        (long long)run->args->num_input_tokens - 2, mask_text(run));
+    return SYN_FAIL(err, SYN_E_INVALID, "the prompt has no %s%s to fill in", mask_text(run),
+                    is_roberta(run) ? "" : " (in capitals)");
 }
 
 static uint64_t plan(const inference *run, uint64_t h) {
@@ -272,13 +297,14 @@ static void print(const inference *run, const report *r) {
         print_prompt(run, i);
         for (; m < work->n_masks && work->masks[m] / run->prompt_tokens == i; m++) {
             if (!work->top) continue;
-            printf("%s token %lld:\n", work->mask < 0 ? "at" : MASK_TEXT " at",
-                   (long long)(work->masks[m] % run->prompt_tokens));
+            printf("%s%sat token %lld:\n", work->mask < 0 ? "" : mask_text(run),
+                   work->mask < 0 ? "" : " ", (long long)(work->masks[m] % run->prompt_tokens));
             for (int64_t k = 0; k < work->n_top; k++)
                 print_prediction(run, work->best[m * work->n_top + k],
                                  (double)work->top[m * work->n_top + k]);
         }
-        if (m == first && !inference_scores(run->args)) printf("  no " MASK_TEXT " to fill in\n");
+        if (m == first && !inference_scores(run->args))
+            printf("  no %s to fill in\n", mask_text(run));
     }
     inference_print_pass(run, r, "forward", work->n_tokens, meta ? 0 : (double)work->forward_ns);
     inference_score_print(run, r, work->n_tokens);

@@ -44,7 +44,8 @@ static int64_t kept_tokens(const inference *run, int64_t prompt_tokens) {
 static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
     const syn_model_config *c = &run->config;
     const int64_t need = kept_tokens(run, prompt_tokens);
-    if (need <= syn_model_max_tokens(c)) return SYN_OK;
+    if (need <= syn_model_max_tokens(c))
+        return prompt_tokens > 0 ? syn_model_check_growth(c, prompt_tokens, need, err) : SYN_OK;
     if (prompt_tokens == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld new tokens need more than the %lld positions that %s has",

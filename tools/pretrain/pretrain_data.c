@@ -318,9 +318,10 @@ static void set_stop_criteria(pretrain *run) {
             .ids = {eos}, .n_ids = 1, .fill = eos, .begin = bos >= 0 ? bos : eos};
 }
 
-static syn_status check_tokenizer(const pretrain *run, syn_error *err) {
+static syn_status check_tokenizer(const pretrain *run, bool is_default, syn_error *err) {
     const char *folder = run->tokenizer_folder;
-    if (*folder && syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
+    if (*folder && !is_default &&
+        syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
         return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not for a %s", folder,
                         syn_model_type(&run->config));
     if (syn_tokenizer_vocab_size(run->tokenizer) <= run->config.vocab_size) return SYN_OK;
@@ -343,11 +344,11 @@ static syn_status open_tokenizer(pretrain *run, syn_error *err) {
     SYN_TRY(find_tokenizer(run, err));
     if (!*run->tokenizer_folder) SYN_TRY(open_bytes(run, err));
     else SYN_TRY(syn_tokenizer_load(&run->tokenizer, run->tokenizer_folder, err));
-    const bool is_default = !args->tokenizer && !args->weights && syn_model_is_causal(c);
-    if (is_default && syn_tokenizer_vocab_size(run->tokenizer) > c->vocab_size)
+    const bool is_default = !args->tokenizer && !args->weights, causal = syn_model_is_causal(c);
+    if (is_default && causal && syn_tokenizer_vocab_size(run->tokenizer) > c->vocab_size)
         SYN_TRY(open_bytes(run, err));
-    SYN_TRY(check_tokenizer(run, err));
-    if (syn_model_is_causal(c)) set_stop_criteria(run);
+    SYN_TRY(check_tokenizer(run, is_default, err));
+    if (causal) set_stop_criteria(run);
     if (!*run->tokenizer_folder) return SYN_OK;
     return syn_tokenizer_checksum(run->tokenizer_folder, &run->tokenizer_sum, err);
 }
@@ -368,10 +369,10 @@ static syn_status plan_batches(pretrain *run, syn_error *err) {
         how->pad = syn_tokenizer_eos(tok) < 0 ? 0 : syn_tokenizer_eos(tok);
         return SYN_OK;
     }
-    how->pad = syn_tokenizer_special(tok, "[PAD]");
-    how->mask = syn_tokenizer_special(tok, "[MASK]");
+    how->pad = syn_tokenizer_bert_special(tok, "[PAD]");
+    how->mask = syn_tokenizer_bert_special(tok, "[MASK]");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const int32_t id = syn_tokenizer_special(tok, names[i]);
+        const int32_t id = syn_tokenizer_bert_special(tok, names[i]);
         if (id >= 0) run->special[how->n_special++] = id;
     }
     if (how->pad >= 0 && how->mask >= 0) return SYN_OK;

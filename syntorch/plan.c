@@ -241,7 +241,7 @@ void syn_plan_expert_strides(const syn_plan *p, int32_t stride[3]) {
 }
 
 int32_t syn_plan_first_expert_rank(const syn_plan *p, int32_t rank) {
-    int32_t stride[3];
+    int32_t stride[3] = {1, 1, 1};
     syn_plan_expert_strides(p, stride);
     return rank - rank / stride[2] % syn_plan_edp(p) * stride[2];
 }

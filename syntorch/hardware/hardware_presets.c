@@ -297,6 +297,20 @@ const syn__stack_variant syn__stack_variants[] = {
 
 /* ---- Machines ---- */
 
+/* The rates of GPUs that several machines have. */
+#define HOPPER                                                                             \
+    .peak_flops_per_ns =                                                                   \
+        {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)}, \
+    .fp8_flops_per_ns = TFLOPS(1978.9), .multiprocessors = 132
+#define BLACKWELL                                                                      \
+    .peak_flops_per_ns =                                                               \
+        {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)}, \
+    .fp8_flops_per_ns = TFLOPS(4500), .multiprocessors = 148
+#define GRACE_BLACKWELL                                                                \
+    .peak_flops_per_ns =                                                               \
+        {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)}, \
+    .fp8_flops_per_ns = TFLOPS(5000), .multiprocessors = 152
+
 const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     {
         .name = "a100-80g",
@@ -312,10 +326,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "h100",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
-        .fp8_flops_per_ns = TFLOPS(1978.9),
-        .multiprocessors = 132,
+        HOPPER,
         .memory_bytes = GIB(80),
         .memory_bytes_per_ns = GB_PER_S(3350),
         .node_ranks = 8,
@@ -325,10 +336,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "h200",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
-        .fp8_flops_per_ns = TFLOPS(1978.9),
-        .multiprocessors = 132,
+        HOPPER,
         .memory_bytes = GIB(140),
         .memory_bytes_per_ns = GB_PER_S(4800),
         .node_ranks = 8,
@@ -338,10 +346,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "h800",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(66.9), [SYN_F16] = TFLOPS(989.4), [SYN_BF16] = TFLOPS(989.4)},
-        .fp8_flops_per_ns = TFLOPS(1978.9),
-        .multiprocessors = 132,
+        HOPPER,
         .memory_bytes = GIB(80),
         .memory_bytes_per_ns = GB_PER_S(3350),
         .node_ranks = 8,
@@ -351,10 +356,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "b200",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
-        .fp8_flops_per_ns = TFLOPS(4500),
-        .multiprocessors = 148,
+        BLACKWELL,
         .memory_bytes = GIB(180),
         .memory_bytes_per_ns = GB_PER_S(7700),
         .node_ranks = 8,
@@ -364,10 +366,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "b300",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(75), [SYN_F16] = TFLOPS(2250), [SYN_BF16] = TFLOPS(2250)},
-        .fp8_flops_per_ns = TFLOPS(4500),
-        .multiprocessors = 148,
+        BLACKWELL,
         .memory_bytes = GIB(268),
         .memory_bytes_per_ns = GB_PER_S(7700),
         .node_ranks = 8,
@@ -377,10 +376,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "gb200",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)},
-        .fp8_flops_per_ns = TFLOPS(5000),
-        .multiprocessors = 152,
+        GRACE_BLACKWELL,
         .memory_bytes = GIB(185),
         .memory_bytes_per_ns = GB_PER_S(8000),
         .node_ranks = 72,
@@ -390,10 +386,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
     },
     {
         .name = "gb300",
-        .peak_flops_per_ns =
-            {[SYN_F32] = TFLOPS(80), [SYN_F16] = TFLOPS(2500), [SYN_BF16] = TFLOPS(2500)},
-        .fp8_flops_per_ns = TFLOPS(5000),
-        .multiprocessors = 152,
+        GRACE_BLACKWELL,
         .memory_bytes = GIB(277),
         .memory_bytes_per_ns = GB_PER_S(8000),
         .node_ranks = 72,

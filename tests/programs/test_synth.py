@@ -55,6 +55,7 @@ EXPERTS = [
     ("v3", "--tp 2 --sp --ep 4 --dp 4 --pp 2 --zero 1 --global-batch 8 --moe-dispatcher deepep "
            "--moe-dispatch-fp8"),
     ("moe4", "--cp 2 --ep 4 --dp 2 --moe-dispatcher allgather"),
+    ("moe4", "--ep 2 --dp 2 --pp 2 --vp 2 --global-batch 8 --overlap-a2a"),
     ("moe4", "--tp 2 --sp --ep 2 --etp 2 --dp 4 --pp 2 --zero 1 --global-batch 8"),
     ("moe4", "--tp 2 --sp --cp 2 --ep 8 --dp 4 --pp 2 --zero 1 --global-batch 8 --capacity 1.25 "
              "--moe-aux-loss-coeff 0.01"),
@@ -217,6 +218,35 @@ def dispatched():
     got = sorted(collectives("gathered", 1, scatter))
     want = sorted([ranks * tokens * hidden * width] * 2 + [ranks * tokens * copies * 4])
     check(got == want, f"allgather: {got}, not {want}")
+
+
+def order(prefix, rank):
+    """Phases and sizes of a rank's computation and of its collectives of experts, in order."""
+    run("export", "--input", f"{prefix}.{rank}.et", "--output", "order.json")
+    with open("order.json", encoding="utf-8") as f:
+        graph = json.load(f)
+    return [(op.get("phase", "forward"), op["comm_bytes"] if op.get("group_name", "")[:2] == "ep" else 0)
+            for op in graph["nodes"] if op.get("comm") not in ("send", "recv")]
+
+
+def overlapped():
+    """Passes overlap: the same ops in another order, in which each collective of experts between
+    two passes is followed by computation of the other pass. The step is shorter."""
+    for options in ("--dp 16 --ep 16 --global-batch 64", "--pp 2 --vp 2 --dp 16 --ep 16 --tp 2 --sp "
+                    "--moe-dispatcher deepep --global-batch 128"):
+        shape = ["--model", "qwen3-30b-a3b", "--layers", "4", "--max-seq-length", "4096", "--hw",
+                 "h100", "--json", "--ranks", "0", *options.split()]
+        seconds = {}
+        for name in ("apart", "beside"):
+            done = synth("--out", name, *shape, *(["--overlap-a2a"] if name == "beside" else []))
+            check(done.returncode == 0, f"{options}: {done.stderr}")
+            seconds[name] = json.loads(done.stdout)["predicted_step_ns"]
+        apart, beside = order("apart", 0), order("beside", 0)
+        check(sorted(apart) == sorted(beside), f"{options}: other ops")
+        turns = sum(a[0] != b[0] for a, b in zip(beside, beside[1:]))
+        check(turns > 2 * sum(a[0] != b[0] for a, b in zip(apart, apart[1:])), f"{turns} turns")
+        check(seconds["beside"] < 0.96 * seconds["apart"], f"{options}: {seconds}")
+        check(run("validate", "--single", "beside.0.et").returncode == 0, "validate")
 
 
 def stamped_from(layouts, whole, few):
@@ -566,6 +596,7 @@ def main():
     balanced()
     loaded()
     dispatched()
+    overlapped()
     stamped_later()
     inferred()
     replicas()

@@ -360,6 +360,10 @@ CHOOSES = {  # the command that is run with each choice
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
     "synth": "--model gpt2 --dp 2 --pp 4 --global-batch 8 --max-seq-length 32 --out choice",
     "synth --phase": "--model gpt2 --dp 2 --pp 4 --out choice",
+    "synth --moe_dispatcher": "--model qwen3-30b-a3b --dp 2 --ep 2 --layers 1 "
+                              "--max-seq-length 32 --out choice",
+    "pretrain --moe_dispatcher": "--device meta --model qwen3-30b-a3b --num-gpus 2 --ep 2 "
+                                 "--max-seq-length 32",
     "syntorch astra-sim": "outputs/trace",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --out_dir et",

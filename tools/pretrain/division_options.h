@@ -126,6 +126,14 @@
          "--dtype",                                                                                \
          0,                                                                                        \
          0},                                                                                       \
+        {"overlap_a2a",                                                                            \
+         CLI_FLAG,                                                                                 \
+         &pretrain_given.overlap_a2a,                                                              \
+         NULL,                                                                                     \
+         "meta: run each forward pass beside the backward pass before it, so that the "            \
+         "collectives of experts overlap computation, as in Megatron-LM",                          \
+         0,                                                                                        \
+         0},                                                                                       \
         {"etp",                                                                                    \
          CLI_INT,                                                                                  \
          &pretrain_given.parallel.etp,                                                             \

@@ -41,7 +41,7 @@ typedef struct pretrain_args {
     double capacity;     /* see syn_router_options */
     const char *routing; /* the loads of experts on meta; NULL: balanced */
     int dispatcher;      /* syn_dispatcher */
-    bool dispatch_fp8;
+    bool dispatch_fp8, overlap_a2a;
     int masking;      /* syn_masking; -1 if not given */
     int buckets;      /* syn_bucket_rule; -1: not given */
     int reduce_dtype; /* 0: f32, 1: bf16 */
@@ -190,6 +190,8 @@ void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes);
 syn_status pretrain_launch(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hashes of everything that determines the ranks' work; see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
+/* With --overlap-a2a, replaces *graph by one whose passes overlap (pretrain_overlap.c). */
+syn_status pretrain_overlap(const pretrain *run, syn_graph **graph, syn_error *err);
 int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
 /* Runs one rank; a launch_main. */
 syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *err) SYN_MUST_USE;

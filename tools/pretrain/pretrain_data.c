@@ -101,6 +101,16 @@ static syn_status check_routers(pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s cannot be used with --etp %d and --ep %d; omit it, or use --etp 1",
                         a->routing ? "--routing" : "--moe-dispatcher", plan->etp, plan->ep);
+    if (a->overlap_a2a && run->launch.device != SYN_DEVICE_META)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--overlap-a2a is for --device meta: it changes the order of ops in traces "
+                        "and predictions, but training runs one pass after the other; omit it");
+    if (a->overlap_a2a && plan->pp > 1 && plan->schedule != SYN_SCHEDULE_INTERLEAVED)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "--overlap-a2a with --pp %d needs --vp: a merged pass takes longer, and "
+                        "only the interleaved schedule has started enough microbatches to fill "
+                        "this time",
+                        plan->pp);
     if (a->dispatcher == SYN_DISPATCH_DEEPEP && run->launch.device != SYN_DEVICE_META)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "--moe-dispatcher deepep is for --device meta: it predicts DeepEP's "
@@ -654,6 +664,7 @@ int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
         {"--capacity", hash_of(a->capacity)},
         {"--moe-dispatcher", (uint64_t)a->dispatcher},
         {"--moe-dispatch-fp8", (uint64_t)a->dispatch_fp8},
+        {"--overlap-a2a", (uint64_t)a->overlap_a2a},
         {"--moe-z-loss-coeff", hash_of(a->z_coefficient)},
         {"--moe-router-bias-update-rate", hash_of(a->bias_rate)},
         {"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)}};

@@ -170,7 +170,7 @@ int pretrain_check_division(const pretrain *run, int argc, char **argv) {
          {"sp"},
          "has no effect without --tp; give that, too, or omit it"},
         {a->parallel.ep < 2,
-         {"routing", "moe-dispatcher"},
+         {"routing", "moe-dispatcher", "overlap-a2a"},
          "has no effect without --ep, by which ranks get the rows of their experts; give that, "
          "too, "
          "or omit it"},

@@ -41,6 +41,7 @@ static syn_status time_traces(const pretrain *run, syn_ctx *const *ctx, const sy
     if (!traces) return SYN_FAIL_NOMEM(err, n * sizeof *traces, "traces");
     for (uint32_t i = 0; i < n; i++) traces[i] = syn_ctx_trace(ctx[i]);
     syn_status s = syn_trace_graph(&graph, traces, n, measured ? NULL : hw, err);
+    if (s == SYN_OK) s = pretrain_overlap(run, &graph, err);
     if (s == SYN_OK && measured) s = syn_graph_predict(&timed, graph, hw, err);
     if (s == SYN_OK) s = time_graph(hw, measured ? timed : graph, n, steps, out, err);
     syn_graph_free(timed ? timed : graph); /* timed owns graph */

@@ -72,7 +72,7 @@ static int check_given(const cli_program *program, int argc, char **argv) {
          {"capacity", "moe_aux_loss_coeff", "moe_z_loss_coeff", "moe_router_bias_update_rate"},
          "is for training and has no effect with --phase; omit it"},
         {true,
-         {"routing", "moe_dispatcher", "moe_dispatch_fp8"},
+         {"routing", "moe_dispatcher", "moe_dispatch_fp8", "overlap_a2a"},
          "is not supported with --phase, where every rank has a shard of every expert; omit it"},
         {true, {"fp8"}, "predicts training and has no effect with --phase; omit it"},
         {synth_given.phase == SYNTH_DECODE,

@@ -225,15 +225,17 @@ def order(prefix, rank):
     run("export", "--input", f"{prefix}.{rank}.et", "--output", "order.json")
     with open("order.json", encoding="utf-8") as f:
         graph = json.load(f)
-    return [(op.get("phase", "forward"), op["comm_bytes"] if op.get("group_name", "")[:2] == "ep" else 0)
-            for op in graph["nodes"] if op.get("comm") not in ("send", "recv")]
+    ours = [op for op in graph["nodes"] if op.get("comm") not in ("send", "recv")]
+    return [(op.get("phase", "forward"),
+             op["comm_bytes"] if op.get("group_name", "")[:2] == "ep" else 0) for op in ours]
 
 
 def overlapped():
     """Passes overlap: the same ops in another order, in which each collective of experts between
     two passes is followed by computation of the other pass. The step is shorter."""
-    for options in ("--dp 16 --ep 16 --global-batch 64", "--pp 2 --vp 2 --dp 16 --ep 16 --tp 2 --sp "
-                    "--moe-dispatcher deepep --global-batch 128"):
+    for options in ("--dp 16 --ep 16 --global-batch 64",
+                    "--pp 2 --vp 2 --dp 16 --ep 16 --tp 2 --sp --moe-dispatcher deepep "
+                    "--global-batch 128"):
         shape = ["--model", "qwen3-30b-a3b", "--layers", "4", "--max-seq-length", "4096", "--hw",
                  "h100", "--json", "--ranks", "0", *options.split()]
         seconds = {}

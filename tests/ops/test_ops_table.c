@@ -553,7 +553,7 @@ static void test_groups_of_rows(void) {
         CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
         seen += has;
     }
-    CHECK_INT(seen, 14);
+    CHECK_INT(seen, 15);
     CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

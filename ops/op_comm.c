@@ -220,7 +220,7 @@ enum { MOST, ROW_BYTES, FP8, COMBINE, EXPERTS, K, GROUPS, TOP_GROUPS, DEEPEP_ATT
 
 /* The attribute that is the length of the list: the number of rows for each member, then of each
    member. An empty list: equal numbers. */
-static int list_of(int op) {
+static int list_of(syn_op op) {
     return op == SYN_OP_ALL_TO_ALL ? MOST + 1 : DEEPEP_ATTRS;
 }
 
@@ -355,8 +355,8 @@ SYN__GRAD(all_to_all) {
         head[ROW_BYTES].i =
             deepep_row_bytes(head[FP8].i != 0, combine, syn_tensor_dim(g->ctx, dy, -1));
     }
-    g->din[0] = exchange(g->ctx, (syn_op)g->def->op, dy, even ? NULL : rows + n, even ? NULL : rows,
-                         head, g->group);
+    g->din[0] = exchange(g->ctx, g->def->op, dy, even ? NULL : rows + n, even ? NULL : rows, head,
+                         g->group);
     syn_free(rows);
 }
 

@@ -58,7 +58,7 @@ typedef struct exchange {
     int64_t most;             /* the largest number of rows that a member sends or receives */
 } exchange;
 
-/* A member of the ep group sends or receives n rows. */
+/* Counts a member of the ep group that sends or receives n rows. */
 static void count_member(exchange *x, int64_t n) {
     if (n > x->most) x->most = n;
 }

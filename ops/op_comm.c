@@ -275,7 +275,7 @@ SYN__CPU(all_to_all) {
     return SYN_OK;
 }
 
-/* The attributes after those in `head`. Returns the number of all. */
+/* Sets the length and the entries of the list, and returns how many attributes these are. */
 static int list_rows(const int64_t *to, const int64_t *from, int32_t n, syn_attr *list) {
     bool even = true;
     for (int32_t i = 0; to && i < n; i++) even = even && to[i] == to[0] && from[i] == to[0];

@@ -156,9 +156,9 @@ typedef struct syn_node {
     int32_t reduce; /* syn_reduce; -1: none */
     uint32_t group; /* id of a syn_graph_group; 0: none */
     /* Bytes of this rank's input (for all-gather, its shard); for send and recv, bytes of the
-       message. Ranks of an all-to-all may exchange different numbers of bytes. It takes as long as
-       its busiest rank, and simulators stop at different sizes; so its size on all ranks is the
-       most that one of them sends or receives. */
+       message. The ranks of an all-to-all may send different numbers of bytes. All of them then
+       have the same value: the most that one rank sends or receives, because ASTRA-sim hangs if the
+       sizes differ. */
     uint64_t comm_bytes;
     /* Number of earlier collectives of the same group on this rank; for a message, the number of
        earlier messages on this rank, whatever their peer. */

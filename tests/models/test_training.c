@@ -100,10 +100,9 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
 
 /* Whether a parameter's gradient is zero except for rounding. Adding the same number to all keys
    does not change attention, so this is true for the bias of keys (without rotary embedding, so of
-   OPT's k_proj, too). AdamW divides by the gradient's
-   magnitude, which enlarges the rounding to a whole step. Keys are the second third of c_attn
-   in GPT-2, and of each head's rows of query_key_value in GPT-NeoX, where the rotary embedding
-   covers only some of these rows. */
+   OPT's k_proj, too). AdamW divides by the gradient's magnitude, which enlarges the rounding to a
+   whole step. Keys are the second third of c_attn in GPT-2, and of each head's rows of
+   query_key_value in GPT-NeoX, where the rotary embedding covers only some of these rows. */
 static bool is_noise(const char *name) {
     const bool opt = strncmp(name, "decoder.", 8) == 0;
     return ref_ends(name, "key.bias") || ref_ends(name, "k_lin.bias") ||

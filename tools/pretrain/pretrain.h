@@ -173,6 +173,11 @@ uint64_t pretrain_division(const pretrain *run);
 /* The factor of the routers' auxiliary loss: without the option, that of the configuration if it
    has output_router_logits. */
 double pretrain_aux_coefficient(const pretrain *run);
+/* Fails if options of experts contradict each other, the model, the plan or the device. Sets
+   syn_plan.counts. */
+syn_status pretrain_check_routers(pretrain *run, syn_error *err);
+/* Reads --routing, after the layers are divided. Sets run->load and syn_plan.skewed. */
+syn_status pretrain_read_routing(pretrain *run, syn_error *err);
 /* Number of layers for multi-token prediction. */
 int64_t pretrain_mtp(const pretrain *run);
 /* The name of the token table if the first and the last stage of a pipeline have it; otherwise
@@ -190,9 +195,9 @@ void pretrain_dropout_text(const pretrain *run, char *buf, size_t buf_bytes);
 syn_status pretrain_launch(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hashes of everything that determines the ranks' work; see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
+int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
 /* With --overlap-a2a, replaces *graph by one whose passes overlap (pretrain_overlap.c). */
 syn_status pretrain_overlap(const pretrain *run, syn_graph **graph, syn_error *err);
-int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
 /* Runs one rank; a launch_main. */
 syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *err) SYN_MUST_USE;
 

@@ -64,78 +64,6 @@ static void follow_reference(pretrain *run) {
     run->batches.predict_padding = true;
 }
 
-double pretrain_aux_coefficient(const pretrain *run) {
-    const syn_experts_config *experts = &run->config.experts;
-    if (run->args->aux_coefficient >= 0) return run->args->aux_coefficient;
-    return experts->aux ? experts->aux_coefficient : 0;
-}
-
-/* Sets syn_plan.counts. */
-static syn_status check_routers(pretrain *run, syn_error *err) {
-    const pretrain_args *a = run->args;
-    const char *given = a->aux_coefficient > 0 ? "--moe-aux-loss-coeff"
-                        : a->z_coefficient > 0 ? "--moe-z-loss-coeff"
-                        : a->bias_rate > 0     ? "--moe-router-bias-update-rate"
-                        : a->capacity > 0      ? "--capacity"
-                        : a->dispatcher > 0    ? "--moe-dispatcher"
-                                               : NULL;
-    if (given && !syn_model_has_experts(&run->config))
-        return SYN_FAIL(err, SYN_E_INVALID, "%s needs a router, but %s has no experts; omit it",
-                        given, run->config.name);
-    if (a->bias_rate > 0 && !run->config.experts.biased)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--moe-router-bias-update-rate needs routers with a bias, such as those of "
-                        "DeepSeek-V3, but %s has none; use --moe-aux-loss-coeff",
-                        run->config.name);
-    if (a->dispatcher != SYN_DISPATCH_ALLTOALL && (a->routing || a->capacity > 0))
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%s needs --moe-dispatcher alltoall; omit one of the options",
-                        a->routing ? "--routing" : "--capacity");
-    const syn_plan *plan = &run->launch.parallel;
-    if (plan->ep > 1 && plan->etp > 1 && run->launch.device != SYN_DEVICE_META)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--etp %d with --ep %d is for --device meta: the parts of an expert's "
-                        "matrices are neither initialized nor saved; train with --etp 1",
-                        plan->etp, plan->ep);
-    if (plan->ep > 1 && plan->etp > 1 && (a->dispatcher != SYN_DISPATCH_ALLTOALL || a->routing))
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%s cannot be used with --etp %d and --ep %d; omit it, or use --etp 1",
-                        a->routing ? "--routing" : "--moe-dispatcher", plan->etp, plan->ep);
-    if (a->overlap_a2a && run->launch.device != SYN_DEVICE_META)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--overlap-a2a is for --device meta: it changes the order of ops in traces "
-                        "and predictions, but training runs one pass after the other; omit it");
-    if (a->overlap_a2a && plan->pp > 1 && plan->schedule != SYN_SCHEDULE_INTERLEAVED)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--overlap-a2a with --pp %d needs --vp: a merged pass takes longer, and "
-                        "only the interleaved schedule has started enough microbatches to fill "
-                        "this time",
-                        plan->pp);
-    if (a->dispatcher == SYN_DISPATCH_DEEPEP && run->launch.device != SYN_DEVICE_META)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--moe-dispatcher deepep is for --device meta: it predicts DeepEP's "
-                        "kernels; train with alltoall, which has the same results");
-    run->launch.parallel.counts =
-        syn_model_has_experts(&run->config) &&
-        (pretrain_aux_coefficient(run) > 0 || a->z_coefficient > 0 || a->bias_rate > 0);
-    return SYN_OK;
-}
-
-/* Sets run->load and syn_plan.skewed. */
-static syn_status read_routing(pretrain *run, syn_error *err) {
-    const char *text = run->args->routing;
-    if (!text) return SYN_OK;
-    if (!syn_model_has_experts(&run->config))
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "--routing needs a router, but %s has no experts; "
-                        "omit it",
-                        run->config.name);
-    syn_expert_load_free(&run->load); /* of an earlier combination of a sweep */
-    SYN_TRY(syn_expert_load_read(&run->load, text, &run->config, pretrain_mtp(run), err));
-    run->launch.parallel.skewed = run->load.weights != NULL && !(run->args->capacity > 0);
-    return SYN_OK;
-}
-
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->masking >= 0 && syn_model_is_causal(&run->config))
@@ -151,10 +79,10 @@ static syn_status check_model(pretrain *run, syn_error *err) {
             "training experts with --tp %d needs --sp: each tensor-parallel rank routes "
             "its own tokens",
             plan->tp);
-    SYN_TRY(check_routers(run, err));
+    SYN_TRY(pretrain_check_routers(run, err));
     run->launch.parallel.kv = syn_model_kv_ranks(&run->config, run->launch.parallel.tp);
     SYN_TRY(pretrain_divide(run, err));
-    SYN_TRY(read_routing(run, err));
+    SYN_TRY(pretrain_read_routing(run, err));
     if (pretrain_mtp(run) > 0 && plan->cp > 1)
         return SYN_FAIL(
             err, SYN_E_UNSUPPORTED,

@@ -255,3 +255,11 @@ void syn_next_step(syn_ctx *ctx) {
     t->steps[t->n_steps++] = (syn_trace_step){(uint32_t)t->n_nodes, ++t->step};
     if (ctx->backend->step) ctx->backend->step(ctx->device);
 }
+
+void syn_begin_pass(syn_ctx *ctx, bool paired) {
+    syn_trace *t = ctx->trace;
+    if (ctx->error.code != SYN_OK || syn_grow(&t->passes, &t->passes_cap, t->n_passes + 1,
+                                              sizeof *t->passes, &ctx->error) != SYN_OK)
+        return;
+    t->passes[t->n_passes++] = (syn_trace_pass){(uint32_t)t->n_nodes, paired};
+}

@@ -115,6 +115,8 @@ void syn_set_phase(syn_ctx *ctx, syn_phase phase);
 syn_phase syn_current_phase(const syn_ctx *ctx);
 /* Begins the next step of decoding or training. Nodes before the first call belong to step 0. */
 void syn_next_step(syn_ctx *ctx);
+/* Begins the next pass of a pipeline (syn_trace_pass). */
+void syn_begin_pass(syn_ctx *ctx, bool paired);
 
 /* Labels the node that produced t: with the label "qkv", t is named "h.3.attn/qkv:0". Returns t. */
 syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label);

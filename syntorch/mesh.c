@@ -41,12 +41,37 @@ static void put(syn_mesh_group *out, syn_mesh_group group, const char *name, int
     *id += (uint32_t)count;
 }
 
+/* Puts a group of a stage's ranks, which is group number `number` of its kind; there are `count`.
+   With DualPipe it has the ranks of both stages of this rank: those of the lower one, then those of
+   the higher one. below: number of groups of one stage whose numbers follow each other. */
+static void put_of_stage(const syn_mesh *mesh, const syn_plan *p, syn_mesh_group g,
+                         const char *name, int32_t number, int32_t count, int32_t below,
+                         uint32_t *id, syn_mesh_group *out) {
+    const int32_t stride = mesh->stride[SYN_AXIS_PP], stages = p->pp,
+                  stage = mesh->index[SYN_AXIS_PP], mirror = stages - 1 - stage,
+                  lower = stage < mirror ? stage : mirror;
+    if (syn_plan_copies(p) == 2) {
+        g.first += (lower - stage) * stride;
+        g.inner = g.n;
+        g.outer_stride = (stages - 1 - 2 * lower) * stride;
+        g.n *= 2;
+        number = number / (stages * below) * (stages / 2 * below) + lower * below + number % below;
+        count /= 2;
+    }
+    put(out, g, name, number, count, id);
+}
+
 static void put_axes(const syn_mesh *mesh, int32_t rank, const syn_plan *p, uint32_t *id,
                      syn_mesh_group *groups) {
-    const char *const names[SYN_AXES] = {"tp", p->cp > 1 ? "dp_cp" : "dp", "pp"};
-    for (int a = 0; a < SYN_AXES; a++)
-        put(&groups[SYN_MESH_TP + a], along(mesh, a, rank), names[a], number_of(mesh, a, rank),
-            p->ranks / mesh->size[a], id);
+    const int32_t dp = mesh->size[SYN_AXIS_DP], stage_stride = mesh->stride[SYN_AXIS_PP];
+    const int32_t below = stage_stride / (mesh->stride[SYN_AXIS_DP] < stage_stride ? dp : 1);
+    put(&groups[SYN_MESH_TP], along(mesh, SYN_AXIS_TP, rank), "tp",
+        number_of(mesh, SYN_AXIS_TP, rank), p->ranks / p->tp, id);
+    put_of_stage(mesh, p, along(mesh, SYN_AXIS_DP, rank), p->cp > 1 ? "dp_cp" : "dp",
+                 number_of(mesh, SYN_AXIS_DP, rank), p->ranks / dp, below, id,
+                 &groups[SYN_MESH_DP]);
+    put(&groups[SYN_MESH_PP], along(mesh, SYN_AXIS_PP, rank), "pp",
+        number_of(mesh, SYN_AXIS_PP, rank), p->ranks / p->pp, id);
 }
 
 /* The ranks that have the same key and value heads: n neighbours along tp. */
@@ -60,15 +85,16 @@ static void put_kv(const syn_mesh *mesh, int32_t rank, int32_t ranks, int32_t n,
         ranks / n, id);
 }
 
-/* The first and the last stage. With two stages, this is the pp group. */
-static void put_embedding(const syn_mesh *mesh, int32_t rank, int32_t ranks, uint32_t *id,
+/* The first and the last stage. With two stages, this is the pp group. With DualPipe, both are on
+   the same rank. */
+static void put_embedding(const syn_mesh *mesh, const syn_plan *p, int32_t rank, uint32_t *id,
                           syn_mesh_group *out) {
     const int32_t stages = mesh->size[SYN_AXIS_PP], stage = mesh->index[SYN_AXIS_PP];
     syn_mesh_group g = along(mesh, SYN_AXIS_PP, rank);
-    if (stages <= 2) return;
+    if (stages <= 2 || syn_plan_copies(p) == 2) return;
     g.n = g.inner = 2;
     g.stride *= stages - 1;
-    put(out, g, "embedding", number_of(mesh, SYN_AXIS_PP, rank), ranks / stages, id);
+    put(out, g, "embedding", number_of(mesh, SYN_AXIS_PP, rank), p->ranks / stages, id);
     if (stage > 0 && stage < stages - 1) out->id = 0;
 }
 
@@ -121,8 +147,9 @@ static void put_shards(const syn_mesh *mesh, int32_t rank, int32_t ranks, int32_
 
 /* The experts' groups. The ranks of a stage are a box of etp x ep x edp ranks (plan.h); a group is
    numbered by its first rank, as those of the other axes. */
-static void put_experts(const syn_plan *p, int32_t rank, int32_t pp_stride, uint32_t *id,
+static void put_experts(const syn_mesh *mesh, const syn_plan *p, int32_t rank, uint32_t *id,
                         syn_mesh_group *groups) {
+    const int32_t pp_stride = mesh->stride[SYN_AXIS_PP];
     const int32_t n[3] = {p->etp, p->ep, syn_plan_edp(p)};
     int32_t stride[3], index[3], number[3];
     if (p->ep == 1 && p->etp == p->tp) return;
@@ -146,7 +173,8 @@ static void put_experts(const syn_plan *p, int32_t rank, int32_t pp_stride, uint
     const int32_t stage = rank / pp_stride % p->pp, stages = p->pp;
     if (n[0] > 1 && n[1] > 1)
         put(&groups[SYN_MESH_EXPERTS], both, "experts", stage * n[2] + index[2], n[2] * stages, id);
-    put(&groups[SYN_MESH_EDP], along[2], "edp", number[2], p->ranks / n[2], id);
+    put_of_stage(mesh, p, along[2], "edp", number[2], p->ranks / n[2],
+                 pp_stride / (stride[2] < pp_stride ? n[2] : 1), id, &groups[SYN_MESH_EDP]);
     both.first -= stage * pp_stride;
     both.n *= stages;
     both.outer_stride = pp_stride;
@@ -203,11 +231,11 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
     place(&mesh, rank, plan);
     put_axes(&mesh, rank, plan, &id, groups);
     put_kv(&mesh, rank, plan->ranks, plan->kv, &id, &groups[SYN_MESH_KV]);
-    put_embedding(&mesh, rank, plan->ranks, &id, &groups[SYN_MESH_EMBEDDING]);
+    put_embedding(&mesh, plan, rank, &id, &groups[SYN_MESH_EMBEDDING]);
     put_model(&mesh, &id, &groups[SYN_MESH_MODEL]);
     if (plan->zero > 0) put_world(&mesh, plan->ranks, &id, &groups[SYN_MESH_WORLD]);
     if (plan->zero == 3) put_shards(&mesh, rank, plan->ranks, plan->hsdp, &id, groups);
-    put_experts(plan, rank, mesh.stride[SYN_AXIS_PP], &id, groups);
+    put_experts(&mesh, plan, rank, &id, groups);
     put_context(plan, rank, mesh.stride[SYN_AXIS_DP], &id, groups);
     if (plan->counts) put_counts(&mesh, plan, &id, groups);
 }
@@ -230,7 +258,7 @@ static syn_status open_group(const syn_group **out, syn_comm *comm, const syn_me
 /* Sets the groups that are others' groups in this plan. */
 static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
     const syn_group *dp = mesh->group[SYN_AXIS_DP], *pp = mesh->group[SYN_AXIS_PP];
-    if (plan->pp == 2) mesh->embedding = pp;
+    if (plan->pp == 2 && syn_plan_copies(plan) == 1) mesh->embedding = pp;
     if (plan->tp == 1 || plan->pp == 1) mesh->model = plan->tp > 1 ? mesh->group[SYN_AXIS_TP] : pp;
     if (plan->zero > 0 && !mesh->world) mesh->world = syn_plan_dp_cp(plan) == 1 ? mesh->model : dp;
     if (plan->zero == 3 && !mesh->shard) mesh->shard = dp;

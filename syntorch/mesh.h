@@ -15,12 +15,15 @@ typedef struct syn_mesh {
     int32_t stride[SYN_AXES];                /* difference to the next rank's number along each
                                                 axis */
     const syn_group *group[SYN_AXES];        /* this rank's group along each axis; NULL if it would
-                                                have only this rank */
+                                                have only this rank. With DualPipe, the group along
+                                                SYN_AXIS_DP, and edp, also have the ranks of the
+                                                rank's other stage */
     const syn_group *kv;        /* this rank's kv group (syn_plan.kv); NULL if it would have only
                                    this rank */
     const syn_group *embedding; /* group of the ranks in the first and last stage of this rank's
                                    pipeline; with two stages, its pp group. NULL: no pipeline, or
-                                   this rank is in another stage */
+                                   this rank is in another stage, or both are on this rank
+                                   (DualPipe) */
     const syn_group *model;     /* the tp x pp ranks that hold the model together with this rank;
                                    with one stage its tp group, and with tp 1 its pp group. NULL if
                                    it would have only this rank */

@@ -40,7 +40,8 @@ const char *syn_schedule_name(syn_schedule schedule) {
     static const char *const names[] = {[SYN_SCHEDULE_1F1B] = "1f1b",
                                         [SYN_SCHEDULE_GPIPE] = "gpipe",
                                         [SYN_SCHEDULE_INTERLEAVED] = "interleaved",
-                                        [SYN_SCHEDULE_ZB_H1] = "zb-h1"};
+                                        [SYN_SCHEDULE_ZB_H1] = "zb-h1",
+                                        [SYN_SCHEDULE_DUALPIPE] = "dualpipe"};
     return (unsigned)schedule < sizeof names / sizeof *names ? names[schedule] : "?";
 }
 
@@ -116,6 +117,14 @@ static syn_status check_schedule(const syn_plan *p, syn_error *err) {
                         "groups of %d microbatches need more than one chunk per pipeline stage "
                         "(vp)",
                         p->microbatch_group);
+    if (p->schedule == SYN_SCHEDULE_DUALPIPE && p->pp % 2 != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the schedule dualpipe needs an even number of stages (pp), not %d: each "
+                        "rank has a stage from either half",
+                        p->pp);
+    if (p->schedule == SYN_SCHEDULE_DUALPIPE && p->zero == 3)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "zero 3 is not supported with the schedule dualpipe; use zero 1 or 2");
     if (p->pp > 1 || (p->vp == 1 && p->schedule == SYN_SCHEDULE_1F1B)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "a pipeline schedule needs at least 2 stages (pp), not %d",
                     p->pp);
@@ -195,7 +204,7 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
                         cp_text(p, cp), p->dp, p->pp, (long long)(others * p->dp), p->ranks);
     if (p->tp % p->kv != 0)
         return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
-    if (p->zero > 0 && syn_plan_dp_cp(p) == 1)
+    if (p->zero > 0 && syn_plan_dp_cp(p) * syn_plan_copies(p) == 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "zero %d needs at least 2 data-parallel ranks (dp), but there is 1",
                         p->zero);
@@ -244,6 +253,14 @@ int32_t syn_plan_first_expert_rank(const syn_plan *p, int32_t rank) {
     int32_t stride[3] = {1, 1, 1};
     syn_plan_expert_strides(p, stride);
     return rank - rank / stride[2] % syn_plan_edp(p) * stride[2];
+}
+
+bool syn_plan_saves(const syn_plan *p, int32_t rank) {
+    int32_t stride[SYN_AXES];
+    syn_plan_strides(p, stride);
+    if (rank / stride[SYN_AXIS_PP] % p->pp >= p->pp / syn_plan_copies(p)) return false;
+    return rank / stride[SYN_AXIS_DP] % syn_plan_dp_cp(p) == 0 ||
+           syn_plan_first_expert_rank(p, rank) == rank;
 }
 
 int32_t syn_plan_programs(const syn_plan *p) {

@@ -21,10 +21,14 @@ typedef enum syn_schedule {
     SYN_SCHEDULE_1F1B,
     SYN_SCHEDULE_GPIPE,
     SYN_SCHEDULE_INTERLEAVED,
-    SYN_SCHEDULE_ZB_H1
+    SYN_SCHEDULE_ZB_H1,
+    /* Microbatches enter at both ends of the pipeline, so each rank has two stages: stages s and
+       pp - 1 - s are on the two ranks with these indices along SYN_AXIS_PP. These ranks sum the
+       gradients of both stages together with their data-parallel ranks (DeepSeek-AI 2024). */
+    SYN_SCHEDULE_DUALPIPE
 } syn_schedule;
 
-/* "1f1b", "gpipe", "interleaved", "zb-h1" */
+/* "1f1b", "gpipe", "interleaved", "zb-h1", "dualpipe" */
 const char *syn_schedule_name(syn_schedule schedule);
 
 /* How context-parallel ranks exchange keys and values. Sequences of s tokens are cut into 2 cp
@@ -76,9 +80,19 @@ typedef struct syn_plan {
    number of ranks, kv does not divide tp, the order does not name each axis once, or the plan needs
    a form of parallelism that is not supported. */
 syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
-/* Number of ranks of a complete plan along SYN_AXIS_DP: dp x cp. They sum their gradients. */
+/* Number of ranks of a complete plan along SYN_AXIS_DP: dp x cp. They have different tokens. */
 static inline int32_t syn_plan_dp_cp(const syn_plan *plan) {
     return plan->dp * plan->cp;
+}
+/* On how many ranks of a pipeline each stage of a complete plan is: 2 with DualPipe, otherwise 1.
+   The ranks with the same stage and different tokens are thus copies x dp x cp. They sum their
+   gradients. */
+static inline int32_t syn_plan_copies(const syn_plan *plan) {
+    return plan->schedule == SYN_SCHEDULE_DUALPIPE ? 2 : 1;
+}
+/* Number of chunks of layers on each rank of a complete plan. */
+static inline int32_t syn_plan_chunks(const syn_plan *plan) {
+    return plan->vp * syn_plan_copies(plan);
 }
 /* Number of ranks, and index of a rank, along the ring or the all-gathers of keys and values; 1 and
    0 without. The ranks of a stage with the same index run the same ops. Others attend to blocks of
@@ -105,6 +119,9 @@ static inline bool syn_plan_experts_apart(const syn_plan *plan) {
 void syn_plan_expert_strides(const syn_plan *plan, int32_t stride[3]);
 /* The first of the ranks that have the same experts as a rank of a complete plan. */
 int32_t syn_plan_first_expert_rank(const syn_plan *plan, int32_t rank);
+/* Whether the rank saves its part of the model: it has layers or experts that no other such rank
+   has. With DualPipe, the first half of the stages has all layers. */
+bool syn_plan_saves(const syn_plan *plan, int32_t rank);
 /* Sets stride[axis] to the difference between the numbers of neighbouring ranks along each axis of
    a complete plan. */
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);

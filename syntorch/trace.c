@@ -38,6 +38,7 @@ void syn_trace_free(syn_trace *trace) {
     syn_free(trace->times);
     syn_work_free(&trace->work);
     syn_free(trace->steps);
+    syn_free(trace->passes);
     syn_free(trace->node_numbers.runs);
     syn_free(trace->tensor_numbers.runs);
     for (size_t i = 0; i < trace->n_groups; i++) {
@@ -158,7 +159,7 @@ size_t syn_trace_memory_bytes(const syn_trace *trace) {
     return sizeof *trace + trace->nodes_cap * sizeof *trace->nodes +
            trace->tensors_cap * sizeof *trace->tensors + trace->inputs_cap * sizeof *trace->inputs +
            trace->times_cap * sizeof *trace->times + trace->steps_cap * sizeof *trace->steps +
-           syn_work_memory_bytes(&trace->work) +
+           trace->passes_cap * sizeof *trace->passes + syn_work_memory_bytes(&trace->work) +
            (trace->node_numbers.runs_cap + trace->tensor_numbers.runs_cap) * sizeof(syn_trace_run) +
            trace->groups_cap * sizeof *trace->groups + trace->shards_cap * sizeof *trace->shards +
            syn_intern_memory_bytes(&trace->texts) + syn_intern_memory_bytes(&trace->specs) +

@@ -67,6 +67,13 @@ typedef struct syn_trace_step {
     uint32_t node, step;
 } syn_trace_step;
 
+/* The first node row of a pass of a pipeline. */
+typedef struct syn_trace_pass {
+    uint32_t node;
+    bool paired; /* its collectives may overlap with the computation of the next pass, and the other
+                    way round */
+} syn_trace_pass;
+
 /* Measured times of a node. The start, in ns since the start of the run, is divided into two
    halves, so that the struct has only 20 bytes. */
 typedef struct syn_trace_time {
@@ -87,6 +94,8 @@ typedef struct syn_trace {
     syn_work work;         /* device work; empty unless it is recorded (syn_ctx_record_work) */
     syn_trace_step *steps; /* ascending; nodes before the first entry belong to step 0 */
     size_t n_steps, steps_cap;
+    syn_trace_pass *passes; /* ascending; empty without a pipeline */
+    size_t n_passes, passes_cap;
     uint32_t step;     /* the current step */
     syn_shard *shards; /* the distinct shards of parameters */
     size_t n_shards, shards_cap;

@@ -107,6 +107,7 @@ static void drop_nodes(syn_trace *t, uint32_t first) {
     cut_runs(&t->node_numbers, first);
     add_run(&t->node_numbers, first, next);
     while (t->n_steps && t->steps[t->n_steps - 1].node >= first) t->n_steps--;
+    while (t->n_passes && t->passes[t->n_passes - 1].node >= first) t->n_passes--;
     if (t->step && (!t->n_steps || t->steps[t->n_steps - 1].step != t->step))
         t->steps[t->n_steps++] = (syn_trace_step){first, t->step};
 }

@@ -65,6 +65,14 @@ static syn_cp_comm comm_of(const syn_graph *graph) {
     return comm;
 }
 
+/* Only DualPipe has other groups than the other schedules. */
+static syn_schedule schedule_of(const syn_graph *graph) {
+    const syn_attribute *a = syn_graph_meta(graph, "schedule");
+    const char *dual = syn_schedule_name(SYN_SCHEDULE_DUALPIPE);
+    const bool is_dual = a != NULL && a->type == SYN_VALUE_TEXT && strcmp(a->text, dual) == 0;
+    return is_dual ? SYN_SCHEDULE_DUALPIPE : SYN_SCHEDULE_1F1B;
+}
+
 /* Whether ranks with different experts have different programs: each expert has its own load. */
 static bool is_skewed(const syn_graph *graph) {
     return syn_graph_meta(graph, "routing") != NULL && syn_graph_meta(graph, "capacity") == NULL;
@@ -84,6 +92,7 @@ static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *pr
                        .ep = number_of(graph, "ep", 1),
                        .etp = number_of(graph, "etp", 0),
                        .kv = group_size(graph, "kv"),
+                       .schedule = schedule_of(graph),
                        .skewed = is_skewed(graph),
                        .counts = true}; /* these groups are the last; a set may use none */
     if (order != NULL && order->type == SYN_VALUE_TEXT) plan->order = syn_plan_order(order->text);

@@ -24,7 +24,8 @@ typedef struct pass {
 typedef struct row {
     uint32_t rank; /* index in the graph */
     size_t first, n;
-    uint32_t alike; /* further ranks with the same passes */
+    uint32_t alike; /* further ranks with the same passes; `other` is one of them */
+    uint32_t other;
 } row;
 
 /* Passes of chunks other than the first one of a rank are lighter. */
@@ -77,7 +78,7 @@ static syn_status add_rank(chart *c, uint32_t place, syn_error *err) {
     syn_status s = SYN_OK;
     for (size_t i = 0; i < n && s == SYN_OK; i++) s = add_pass(c, place, &passes[i], err);
     syn_free(passes);
-    c->rows[c->n_rows++] = (row){c->timeline->ranks[place], first, c->n_passes - first, 0};
+    c->rows[c->n_rows++] = (row){c->timeline->ranks[place], first, c->n_passes - first, 0, 0};
     return s;
 }
 
@@ -92,6 +93,7 @@ static void fold(chart *c) {
     for (uint32_t i = 0; i + 1 < c->n_rows; i++)
         if (same_passes(c, &c->rows[i], last)) {
             c->rows[i].alike++;
+            c->rows[i].other = last->rank;
             c->n_passes = last->first;
             c->n_rows--;
             return;
@@ -178,8 +180,11 @@ static void draw_row(syn_sink *svg, const chart *c, uint32_t i) {
     const int y = TOP + (int)i * (ROW + GAP);
     double busy = 0;
     char text[64], more[32] = "";
-    if (r->alike > 0) snprintf(more, sizeof more, " and %u identical", (unsigned)r->alike);
-    snprintf(text, sizeof text, "rank %d%s", (int)c->timeline->graph->ranks[r->rank].rank, more);
+    const syn_graph_rank *ranks = c->timeline->graph->ranks;
+    if (r->alike == 1) snprintf(more, sizeof more, " and %d", (int)ranks[r->other].rank);
+    if (r->alike > 1) snprintf(more, sizeof more, " and %u identical", (unsigned)r->alike);
+    snprintf(text, sizeof text, "rank%s %d%s", r->alike == 1 ? "s" : "", (int)ranks[r->rank].rank,
+             more);
     text_at(svg, LEFT - 10, y + ROW / 2 + 4, " text-anchor=\"end\"", text);
     syn_sink_printf(svg, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", LEFT,
                     y, WIDTH, ROW, BUBBLE);

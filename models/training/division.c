@@ -23,8 +23,8 @@ static syn_status divide_evenly(const target *t, const syn_layer_division *d, sy
                         "the %lld layers%s of %s cannot be divided evenly into %lld %sstages "
                         "(pp %d x vp %d); --layers-per-stage divides them unevenly",
                         (long long)t->config->n_layer, counted[d->count_embedding][d->count_loss],
-                        t->config->name, (long long)t->n, t->shape->chunks > 1 ? "virtual " : "",
-                        (int)t->shape->stages, (int)t->shape->chunks);
+                        t->config->name, (long long)t->n, t->n > t->shape->stages ? "virtual " : "",
+                        (int)t->shape->stages, (int)(t->n / t->shape->stages));
     for (int64_t i = 0; i < t->n; i++) t->parts[i].n_layers = layers / t->n;
     t->parts[0].n_layers -= d->count_embedding;
     t->parts[t->n - 1].n_layers -= d->count_loss;
@@ -61,7 +61,7 @@ static syn_status divide_by_numbers(const target *t, const char *text, syn_error
                         "layers per stage '%.200s' has %lld numbers, but there are %lld virtual "
                         "stages (pp %d x vp %d)",
                         text, (long long)n, (long long)t->n, (int)t->shape->stages,
-                        (int)t->shape->chunks);
+                        (int)(t->n / t->shape->stages));
     if (layers == t->config->n_layer) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "layers per stage '%.200s' has %lld layers in total, but %s has %lld", text,
@@ -217,7 +217,7 @@ static syn_status check_numbers(const target *t, const layout *l, syn_error *err
             "layout '%.200s' has %lld virtual stages, not %lld (pp %d x vp %d): stage %lld begins "
             "at character %d",
             l->text, (long long)bars + 1, (long long)t->n, (int)t->shape->stages,
-            (int)t->shape->chunks, (long long)(bars < t->n ? bars : t->n) + 1,
+            (int)(t->n / t->shape->stages), (long long)(bars < t->n ? bars : t->n) + 1,
             bars > 0 ? (int)bar + 1 : 1);
     if (layers != want)
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -266,7 +266,7 @@ static syn_status divide(const target *t, const syn_layer_division *d, syn_error
 syn_status syn_pipeline_parts(syn_model_part *parts, const syn_model_config *config,
                               const syn_schedule_shape *shape, const syn_layer_division *division,
                               syn_error *err) {
-    const target t = {parts, config, shape, (int64_t)shape->stages * shape->chunks};
+    const target t = {parts, config, shape, syn_schedule_virtual_stages(shape)};
     const syn_layer_division evenly = {.layers = NULL};
     int64_t first = 0;
     for (int64_t i = 0; i < t.n; i++)
@@ -283,11 +283,11 @@ syn_status syn_pipeline_parts(syn_model_part *parts, const syn_model_config *con
 syn_status syn_pipeline_part(syn_model_part *out, const syn_model_config *config,
                              const syn_schedule_shape *shape, const syn_layer_division *division,
                              int32_t stage, int32_t chunk, syn_error *err) {
-    const size_t n = (size_t)shape->stages * (size_t)shape->chunks;
+    const size_t n = (size_t)syn_schedule_virtual_stages(shape);
     syn_model_part *parts = syn_calloc(n, sizeof *parts);
     if (!parts) return SYN_FAIL_NOMEM(err, n * sizeof *parts, "the stages of a pipeline");
     const syn_status s = syn_pipeline_parts(parts, config, shape, division, err);
-    if (s == SYN_OK) *out = parts[chunk * shape->stages + stage];
+    if (s == SYN_OK) *out = parts[syn_schedule_virtual_stage(shape, stage, chunk)];
     syn_free(parts);
     return s;
 }

@@ -9,8 +9,8 @@
 
 SYN_API_BEGIN
 
-/* Virtual stage v is chunk v / stages of stage v % stages. At most one of `layers`, `layout` and
-   the two flags may be given; if all are 0, all virtual stages have the same number of layers. */
+/* At most one of `layers`, `layout` and the two flags may be given; if all are 0, all virtual
+ * stages have the same number of layers. */
 typedef struct syn_layer_division {
     const char *layers; /* the number of layers of each virtual stage, such as "7,8,8,7"; 0 is
                            allowed. NULL: not given */
@@ -27,9 +27,10 @@ typedef struct syn_layer_division {
                     virtual stage and not counted */
 } syn_layer_division;
 
-/* Computes the parts of all virtual stages: parts[v] for v < stages x chunks. The first one has the
-   embedding, the last one the head. division NULL: evenly. Fails with SYN_E_INVALID if the layers
-   cannot be divided evenly, or the division does not fit the shape or the model. */
+/* Computes the parts of all virtual stages: parts[v] for v < syn_schedule_virtual_stages(shape).
+   The first one has the embedding, the last one the head. division NULL: evenly. Fails with
+   SYN_E_INVALID if the layers cannot be divided evenly, or the division does not fit the shape or
+   the model. */
 syn_status syn_pipeline_parts(syn_model_part *parts, const syn_model_config *config,
                               const syn_schedule_shape *shape, const syn_layer_division *division,
                               syn_error *err) SYN_MUST_USE;

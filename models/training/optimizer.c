@@ -318,12 +318,13 @@ enum { SQUARES = 3 }; /* parameters are sharded, not sharded, or sharded with co
    all squares are summed over the same ranks. */
 static square_class *class_of(const syn_optimizer *o, square_class *all, size_t param) {
     const syn_param_info p = syn_ctx_param(o->ctx, param);
+    const int of_stage = o->options.copies > 0 ? o->options.copies : 1;
     if (p.expert && !o->zero) {
-        all[SQUARES].copies = 1;
+        all[SQUARES].copies = of_stage;
         return &all[SQUARES];
     }
-    const int copies =
-        syn__param_copies(&p, o->options.tp) * (o->zero ? syn__parallel_replicas(o->zero) : 1);
+    const int copies = syn__param_copies(&p, o->options.tp) *
+                       (o->zero ? syn__parallel_replicas(o->zero) : of_stage);
     int i = 0;
     while (i < SQUARES - 1 && all[i].copies && all[i].copies != copies) i++;
     all[i].copies = copies;

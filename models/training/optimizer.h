@@ -25,6 +25,8 @@ typedef struct syn_optimizer_options {
      * which the squares of the experts' gradients are summed (syn_param_set_expert). NULL: only
      * this rank, or `norm` sums all squares. */
     const syn_group *expert_norm;
+    int copies; /* without ZeRO: on how many ranks of `norm` each parameter of a stage is, with the
+                   same gradient; 0: 1 */
     const char *copy; /* name of the parameter that is a copy of a parameter of the first stage;
                          the norm does not count it again; NULL: none */
     /* If it uses ZeRO, the optimizer updates only this rank's part of each bucket, and then

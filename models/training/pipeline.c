@@ -2,6 +2,8 @@
    order of the actions comes from schedule.c. */
 #include "models/training/pipeline.h"
 
+#include <string.h>
+
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
@@ -88,11 +90,16 @@ static flight *flight_of(const syn_pipeline *p, const syn_action *a) {
 /* ---- messages ---- */
 
 static int32_t virtual_stage(const syn_pipeline *p, const syn_action *a) {
-    return a->chunk * p->options.shape.stages + p->stage;
+    return syn_schedule_virtual_stage(&p->options.shape, p->stage, a->chunk);
 }
 
 static int32_t virtual_stages(const syn_pipeline *p) {
-    return p->options.shape.chunks * p->options.shape.stages;
+    return syn_schedule_virtual_stages(&p->options.shape);
+}
+
+/* The rank that runs an action's microbatch in virtual stage `at`. */
+static int32_t rank_of(const syn_pipeline *p, const syn_action *a, int32_t at) {
+    return p->options.pp->ranks[syn_schedule_stage_of(&p->options.shape, at, a->microbatch)];
 }
 
 static bool is_forward(const syn_action *a) {
@@ -108,9 +115,10 @@ static int32_t tag_of(const syn_pipeline *p, const syn_action *a, int32_t to) {
 /* Whether an action's input comes from another rank. *from: that rank. */
 static bool receives(const syn_pipeline *p, const syn_action *a, int32_t *from) {
     const int32_t at = virtual_stage(p, a), source = is_forward(a) ? at - 1 : at + 1;
-    if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS) return false;
-    *from = p->options.pp->ranks[(source + p->options.shape.stages) % p->options.shape.stages];
-    return source >= 0 && source < virtual_stages(p);
+    if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS || source < 0 || source >= virtual_stages(p))
+        return false;
+    *from = rank_of(p, a, source);
+    return true;
 }
 
 /* Posts the receive of an action's input. Returns the invalid tensor if no other rank sends it. */
@@ -132,7 +140,7 @@ static void pass_on(const syn_pipeline *p, const syn_action *a, syn_tensor x) {
     const bool was = syn_set_grad(p->ctx, false);
     syn_set_phase(p->ctx, is_forward(a) ? SYN_PHASE_FORWARD : SYN_PHASE_BACKWARD);
     syn_push_scope(p->ctx, "pipeline");
-    syn_send(p->ctx, x, p->options.pp->ranks[to % p->options.shape.stages], tag_of(p, a, to));
+    syn_send(p->ctx, x, rank_of(p, a, to), tag_of(p, a, to));
     syn_pop_scope(p->ctx);
     syn_set_grad(p->ctx, was);
 }
@@ -165,9 +173,16 @@ static void run_forward(run *r, const syn_action *a, syn_tensor x) {
     syn_set_grad(p->ctx, was);
 }
 
-/* Counts a backward pass and calls the caller's `backward`. Returns whether it is the last one. If
-   a schedule splits any passes of a chunk, it also splits the last one. A pass for both inputs and
-   weights is therefore the last one for both or for neither. */
+/* Adds an action to the passes that remain in this step. */
+static void count_action(syn_pipeline *p, const syn_action *a) {
+    int32_t *inputs = &p->left[2 * a->chunk], *weights = inputs + 1;
+    *inputs += a->kind == SYN_ACTION_BACKWARD || a->kind == SYN_ACTION_BACKWARD_INPUT;
+    *weights += a->kind == SYN_ACTION_BACKWARD || a->kind == SYN_ACTION_BACKWARD_WEIGHTS;
+}
+
+/* Counts a backward pass and calls the caller's `backward`. Returns whether it is the last one. No
+   pass of weight gradients is pending when a pass for both inputs and weights begins, so it is the
+   last one for both or for neither. */
 static bool begin_backward(run *r, const syn_action *a) {
     int32_t *inputs = &r->p->left[2 * a->chunk], *weights = inputs + 1;
     *inputs -= a->kind != SYN_ACTION_BACKWARD_WEIGHTS;
@@ -215,6 +230,7 @@ static void run_action(run *r, size_t i) {
     syn_pipeline *p = r->p;
     const syn_action *a = &p->actions[i];
     const syn_tensor x = r->posted_for == i ? r->posted : post(p, a);
+    syn_begin_pass(p->ctx, a->paired);
     r->posted_for = i + 1;
     r->posted = i + 1 < p->n_actions ? post(p, &p->actions[i + 1]) : (syn_tensor){0};
     const syn_mark mark = syn_ctx_mark(p->ctx);
@@ -228,9 +244,11 @@ syn_tensor syn_pipeline_forward(syn_pipeline *p, syn_stage_forward *forward, voi
     const bool was = syn_set_grad(p->ctx, false);
     syn_tensor y = {0};
     for (int32_t c = 0; c < p->options.shape.chunks && syn_ctx_status(p->ctx) == SYN_OK; c++) {
-        const syn_action a = {SYN_ACTION_FORWARD, (uint16_t)c, 0};
+        const syn_action a = {.kind = SYN_ACTION_FORWARD, .chunk = (uint16_t)c};
+        const int32_t at = virtual_stage(p, &a);
+        if (syn_schedule_stage_of(&p->options.shape, at, 0) != p->stage) continue;
         y = forward(arg, c, 0, post(p, &a));
-        if (virtual_stage(p, &a) == virtual_stages(p) - 1) break;
+        if (at == virtual_stages(p) - 1) break;
         pass_on(p, &a, y);
         y = (syn_tensor){0};
     }
@@ -241,8 +259,8 @@ syn_tensor syn_pipeline_forward(syn_pipeline *p, syn_stage_forward *forward, voi
 syn_tensor syn_pipeline_step(syn_pipeline *p, syn_stage_forward *forward,
                              syn_stage_backward *backward, void *arg) {
     run r = {.p = p, .forward = forward, .backward = backward, .arg = arg, .posted_for = SIZE_MAX};
-    for (int32_t c = 0; c < 2 * p->options.shape.chunks; c++)
-        p->left[c] = p->options.shape.microbatches;
+    memset(p->left, 0, 2 * (size_t)p->options.shape.chunks * sizeof *p->left);
+    for (size_t i = 0; i < p->n_actions; i++) count_action(p, &p->actions[i]);
     for (size_t i = 0; i < p->n_actions && syn_ctx_status(p->ctx) == SYN_OK; i++) run_action(&r, i);
     syn_set_tape(p->ctx, 0);
     syn_set_phase(p->ctx, SYN_PHASE_FORWARD);

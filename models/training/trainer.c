@@ -50,6 +50,11 @@ static syn_status make_pipeline(syn_trainer *t, int microbatches, syn_error *err
     return SYN_OK;
 }
 
+/* Whether the pipeline has each stage on two ranks, which are in the same data-parallel group. */
+static bool is_dual(const syn_trainer *t) {
+    return t->pipeline && t->pipeline_options.shape.schedule == SYN_SCHEDULE_DUALPIPE;
+}
+
 static syn_status find_tied(syn_trainer *t, syn_error *err) {
     t->tied = SIZE_MAX;
     if (!t->options.tied) return SYN_OK;
@@ -69,6 +74,7 @@ static syn_status choose_norm(const syn_trainer *t, syn_optimizer_options *how, 
         last = groups[i];
         ranks *= last->size;
     }
+    if (is_dual(t) && t->options.zero > 0) ranks /= 2; /* dp has ranks of two stages */
     if (!how->norm && last && last->size == ranks) how->norm = last;
     if ((how->norm ? how->norm->size : 1) == ranks) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
@@ -83,8 +89,15 @@ static syn_status make_optimizer(syn_trainer *t, syn_error *err) {
     const syn_group *pp = t->pipeline_options.pp;
     SYN_TRY(choose_norm(t, &how, err));
     how.parallel = t->parallel;
+    how.copies = is_dual(t) ? 2 : 1;
     if (pp && pp->index == pp->size - 1) how.copy = t->options.tied;
     return syn_optimizer_new(&t->optimizer, t->ctx, &how, err);
+}
+
+/* Whether this rank has the model's first stage. */
+static bool is_first_stage(const syn_trainer *t) {
+    const syn_group *pp = t->pipeline_options.pp;
+    return !pp || pp->index == 0 || (is_dual(t) && pp->index == pp->size - 1);
 }
 
 static syn_status make_parallel(syn_trainer *t, syn_error *err) {
@@ -100,7 +113,7 @@ static syn_status make_parallel(syn_trainer *t, syn_error *err) {
                                            .tp = o->optimizer.tp,
                                            .no_decay = o->optimizer.no_decay,
                                            .tied = o->tied,
-                                           .first_stage = !pp || pp->index == 0,
+                                           .first_stage = is_first_stage(t),
                                            .chunks = o->chunks,
                                            .n_chunks = o->n_chunks,
                                            .units = o->units,
@@ -193,7 +206,8 @@ static void stage_backward(void *arg, int chunk, bool last, bool done) {
     (void)chunk;
     syn_data_parallel_sync(t->parallel, last && !t->options.late_sums);
     if (!done) return;
-    if (t->options.zero == 2 && t->pipeline_options.shape.schedule != SYN_SCHEDULE_ZB_H1)
+    const syn_schedule schedule = t->pipeline_options.shape.schedule;
+    if (t->options.zero == 2 && schedule != SYN_SCHEDULE_ZB_H1 && !is_dual(t))
         syn_data_parallel_sum(t->parallel);
     syn__parallel_store(t->parallel);
 }
@@ -295,24 +309,33 @@ static syn_tensor add_losses(syn_trainer *t, syn_tensor sum) {
     return sum.id ? syn_add(t->ctx, sum, more) : more;
 }
 
+static syn_tensor halve(syn_ctx *ctx, syn_tensor scalar) {
+    const syn_tensor one = syn_reshape(ctx, scalar, (const int64_t[]){1}, 1);
+    return syn_reshape(ctx, syn_scale(ctx, one, 0.5), NULL, 0);
+}
+
 /* Sums the losses over the data-parallel ranks and, in a pipeline, sends the sum from the last
-   stage to all stages. training: the step's further losses are added, also over the stages. */
+   stage to all stages. training: the step's further losses are added, also over the stages. With
+   DualPipe, the data-parallel ranks of two stages have then the same sum. */
 static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum, bool training) {
     syn_ctx *ctx = t->ctx;
     const syn_group *pp = t->pipeline ? t->options.pipeline->pp : NULL;
     const bool was = syn_set_grad(ctx, false), more = training && t->options.losses.id;
+    const syn_spec scalar = {SYN_F32, 0, {0}};
+    const float zero = 0;
     if (more) sum = add_losses(t, sum);
+    if (is_dual(t) && pp->index == 0 && !sum.id) sum = syn_input(ctx, "loss", &scalar, &zero);
     if (t->options.dp && sum.id) {
         syn_push_scope(ctx, "data_parallel");
         sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
         syn_pop_scope(ctx);
     }
     if (pp) {
-        const syn_spec scalar = {SYN_F32, 0, {0}};
         syn_push_scope(ctx, "pipeline");
         if (!sum.id) sum = syn_input(ctx, "loss", &scalar, NULL);
         sum = more ? syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, pp)
                    : syn_broadcast(ctx, sum, pp->size - 1, pp);
+        if (more && is_dual(t)) sum = halve(ctx, sum);
         syn_pop_scope(ctx);
     }
     syn_set_grad(ctx, was);
@@ -328,14 +351,23 @@ syn_tensor syn_trainer_evaluate(syn_trainer *t, syn_stage_forward *forward, void
     return sum_over_ranks(t, loss, false);
 }
 
-/* Replaces each of the n numbers in x by its sum or minimum over all ranks. */
+enum { WORDS = 128 }; /* of an explanation */
+
+/* Replaces each of the n <= WORDS numbers in x by its sum or minimum over all ranks. With DualPipe,
+   the sum over dp includes another stage, so only one of the two stages may add it to the sum over
+   pp. */
 static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduce) {
     const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp,
                                  t->pipeline ? t->options.pipeline->pp : NULL};
     const syn_spec spec = {SYN_I32, 1, {n}};
+    const int32_t zeros[WORDS] = {0};
     syn_tensor all = syn_input(t->ctx, "explanation", &spec, x);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        if (i == 2 && is_dual(t) && groups[2]->index >= groups[2]->size / 2 &&
+            reduce == SYN_REDUCE_SUM)
+            all = syn_input(t->ctx, "explanation", &spec, zeros);
         if (groups[i]) all = syn_all_reduce(t->ctx, all, reduce, groups[i]);
+    }
     return syn_tensor_read(t->ctx, all, x, (size_t)n * sizeof *x);
 }
 
@@ -347,7 +379,7 @@ static syn_status explain(syn_trainer *t, const losses *work, const char *what, 
     enum { NO_RANK = INT32_MAX };
     syn_ctx *ctx = t->ctx;
     syn_error blamed = {0};
-    int32_t who = NO_RANK, words[128] = {0};
+    int32_t who = NO_RANK, words[WORDS] = {0};
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
     syn_ctx_check_finite(ctx, true);
@@ -359,7 +391,7 @@ static syn_status explain(syn_trainer *t, const losses *work, const char *what, 
     if (syn_ctx_first_nonfinite(ctx, (char *)words, sizeof words)) who = syn_ctx_rank(ctx);
     const bool mine = of_all(t, &who, 1, SYN_REDUCE_MIN) == SYN_OK && who == syn_ctx_rank(ctx);
     if (!mine) memset(words, 0, sizeof words);
-    (void)of_all(t, words, sizeof words / sizeof *words, SYN_REDUCE_SUM);
+    (void)of_all(t, words, WORDS, SYN_REDUCE_SUM);
     syn_drop_grads(ctx);
     syn_forget(ctx, t->mark, NULL, 0);
     SYN_TRY(syn_ctx_check(ctx, err));

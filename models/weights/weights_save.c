@@ -553,22 +553,13 @@ static syn_status send_all(saver *s, syn_error *err) {
     return serve(s, err);
 }
 
-/* Whether a rank has experts, or another part of the model, that no rank with a lower data-parallel
-   index has. */
-static bool has_own_part(const syn_plan *plan, int32_t rank, const int32_t *stride) {
-    return rank / stride[SYN_AXIS_DP] % syn_plan_dp_cp(plan) == 0 ||
-           syn_plan_first_expert_rank(plan, rank) == rank;
-}
-
 /* With expert parallelism: the ranks of all stages. Rank 0 is the first. */
 static syn_status find_expert_ranks(saver *s, const syn_plan *plan, syn_error *err) {
-    int32_t stride[SYN_AXES];
-    syn_plan_strides(plan, stride);
     s->n_pieces = 1;
     s->ranks = syn_malloc((size_t)plan->ranks * sizeof *s->ranks);
     if (!s->ranks) return SYN_FAIL_NOMEM(err, (size_t)plan->ranks * sizeof *s->ranks, "ranks");
     for (int32_t r = 0; r < plan->ranks; r++)
-        if (has_own_part(plan, r, stride)) s->ranks[s->n_ranks++] = r;
+        if (syn_plan_saves(plan, r)) s->ranks[s->n_ranks++] = r;
     return SYN_OK;
 }
 
@@ -580,7 +571,7 @@ static syn_status find_ranks(saver *s, syn_error *err) {
     if (plan && syn_plan_experts_apart(plan)) return find_expert_ranks(s, plan, err);
     if (plan) syn_plan_strides(plan, stride);
     s->n_pieces = s->options->pieces ? s->options->pieces->n_ranks : 1;
-    s->n_ranks = tp * (plan ? plan->pp : 1) * s->n_pieces;
+    s->n_ranks = tp * (plan ? plan->pp / syn_plan_copies(plan) : 1) * s->n_pieces;
     s->ranks = syn_malloc((size_t)s->n_ranks * sizeof *s->ranks);
     if (!s->ranks) return SYN_FAIL_NOMEM(err, (size_t)s->n_ranks * sizeof *s->ranks, "ranks");
     for (int32_t shard = 0; shard < s->n_ranks / s->n_pieces; shard++)

@@ -186,6 +186,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
                            .tp = r.job->tp,
                            .dp = r.job->dp,
                            .pp = r.job->shape.stages,
+                           .schedule = r.job->shape.schedule,
                            .zero = r.job->zero,
                            .hsdp = r.job->hsdp};
     SYN_TRY(syn_ctx_new(&r.ctx, r.job->device, comm, err));
@@ -303,6 +304,9 @@ static const job jobs[] = {
      .zero = 3,
      .hsdp = 2,
      .reduce_dtype = SYN_BF16},
+    {.shape = {SYN_SCHEDULE_DUALPIPE, 2, 2, 4, 0}, .dp = 1, .tp = 1},
+    {.shape = {SYN_SCHEDULE_DUALPIPE, 2, 2, 4, 0}, .dp = 1, .tp = 2, .sp = true, .zero = 1},
+    {.shape = {SYN_SCHEDULE_DUALPIPE, 2, 2, 4, 0}, .dp = 1, .tp = 2, .zero = 2},
 };
 
 static void test_as_one_rank(void) {
@@ -385,6 +389,11 @@ static void test_not_finite(void) {
     CHECK_INT(syn_local_run(8, rank_main, &j, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "step 2: the loss is");
     CHECK_HAS(err.text, "weight");
+    j = jobs[COUNT(jobs) - 3];
+    err = (syn_error){0};
+    j.infinite_microbatch = 2;
+    CHECK_INT(syn_local_run(2, rank_main, &j, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "first on rank 0: tensor 'weight'");
 }
 
 static void test_refusals(void) {

@@ -14,7 +14,8 @@ static void describe(const syn_schedule_shape *shape, int32_t stage, char *text,
     CHECK_OK(syn_schedule_make(&actions, &n, shape, stage, &err), err);
     text[0] = '\0';
     for (size_t i = 0; i < n && used + 16 < bytes; i++) {
-        used += (size_t)snprintf(text + used, bytes - used, "%s%s%u", i > 0 ? " " : "",
+        const char *joint = i == 0 ? "" : actions[i - 1].paired ? "+" : " ";
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s%u", joint,
                                  syn_action_name((syn_action_kind)actions[i].kind),
                                  actions[i].microbatch);
         for (int c = 0; c < actions[i].chunk; c++) text[used++] = '\'';
@@ -44,6 +45,13 @@ static void test_published_orders(void) {
         /* From the quick start of the zero-bubble project, for four stages and six microbatches. */
         {{SYN_SCHEDULE_ZB_H1, 4, 1, 6, 0}, 0, "F0 F1 F2 F3 BW0 F4 BW1 F5 BW2 BW3 BW4 BW5"},
         {{SYN_SCHEDULE_ZB_H1, 4, 1, 6, 0}, 3, "F0 B0 F1 B1 F2 B2 F3 BW3 F4 BW4 F5 B5 W0 W1 W2 W5"},
+        /* From DeepSeek's dualpipe.py; + joins passes that overlap. */
+        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 8, 0},
+         0,
+         "F0 F1 F2 F4' B4' W4' F5' F3+BW5' F6'+BW0 BW6' F7'+BW1 BW7' B2 W2 B3 W3"},
+        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 8, 0},
+         2,
+         "F4 F0' F5 F1' F6 BW0' F2'+BW4 F7+BW1' F3'+BW5 BW2' BW6 B3' B7 W3' W7"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char text[512];
@@ -77,23 +85,29 @@ static double when(const pipeline *p, int stage_index, int pass, int chunk, uint
     return p->stages[stage_index].done[pass][place(p, chunk, microbatch)];
 }
 
-/* The time at which the input of an action is available; < 0: not yet known. */
-static double input_at(const pipeline *p, int at, const syn_action *a) {
-    const int last = p->shape.stages - 1, chunks = p->shape.chunks;
-    if (a->kind == SYN_ACTION_FORWARD) {
-        if (at > 0) return when(p, at - 1, 0, a->chunk, a->microbatch);
-        return a->chunk > 0 ? when(p, last, 0, a->chunk - 1, a->microbatch) : 0;
-    }
-    if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS) return when(p, at, 1, a->chunk, a->microbatch);
-    if (when(p, at, 0, a->chunk, a->microbatch) < 0) return -1;
-    if (at < last) return when(p, at + 1, 1, a->chunk, a->microbatch);
-    return a->chunk < chunks - 1 ? when(p, 0, 1, a->chunk + 1, a->microbatch) : 0;
+/* The same for the stage and chunk that run the microbatch in a virtual stage; 0 if there is no
+   such virtual stage. */
+static double when_at(const pipeline *p, int virtual_stage, int pass, uint32_t microbatch) {
+    int chunk = 0;
+    if (virtual_stage < 0 || virtual_stage >= syn_schedule_virtual_stages(&p->shape)) return 0;
+    const int at = syn_schedule_stage_of(&p->shape, virtual_stage, microbatch);
+    while (syn_schedule_virtual_stage(&p->shape, at, chunk) != virtual_stage) chunk++;
+    return when(p, at, pass, chunk, microbatch);
 }
 
-static void finish(pipeline *p, int at, const syn_action *a, double start) {
+/* The time at which the input of an action is available; < 0: not yet known. */
+static double input_at(const pipeline *p, int at, const syn_action *a) {
+    const int here = syn_schedule_virtual_stage(&p->shape, at, a->chunk);
+    if (a->kind == SYN_ACTION_FORWARD) return when_at(p, here - 1, 0, a->microbatch);
+    if (a->kind == SYN_ACTION_BACKWARD_WEIGHTS) return when(p, at, 1, a->chunk, a->microbatch);
+    if (when(p, at, 0, a->chunk, a->microbatch) < 0) return -1;
+    return when_at(p, here + 1, 1, a->microbatch);
+}
+
+static void finish(pipeline *p, int at, const syn_action *a, double end) {
     stage *s = &p->stages[at];
     const size_t i = place(p, a->chunk, a->microbatch);
-    s->free_at = start + p->cost[a->kind];
+    s->free_at = end;
     if (a->kind == SYN_ACTION_FORWARD) {
         CHECK(s->done[0][i] < 0);
         s->done[0][i] = s->free_at;
@@ -119,10 +133,20 @@ static double replay(pipeline *p) {
         moved = false;
         for (int at = 0; at < p->shape.stages; at++) {
             stage *s = &p->stages[at];
-            for (; s->next < s->n; s->next++) {
-                const double input = input_at(p, at, &s->actions[s->next]);
-                if (input < 0) break;
-                finish(p, at, &s->actions[s->next], input > s->free_at ? input : s->free_at);
+            while (s->next < s->n) {
+                const syn_action *a = &s->actions[s->next];
+                double start = s->free_at, cost = 0;
+                bool waits = false;
+                const int n = 1 + a->paired; /* the passes of a pair begin and end together */
+                for (int i = 0; i < n; i++) {
+                    const double input = input_at(p, at, &a[i]);
+                    waits = waits || input < 0;
+                    start = input > start ? input : start;
+                    cost += p->cost[a[i].kind];
+                }
+                if (waits) break;
+                for (int i = 0; i < n; i++) finish(p, at, &a[i], start + cost);
+                s->next += (size_t)n;
                 moved = true;
             }
         }
@@ -142,6 +166,11 @@ static void run(pipeline *p) {
         stage *s = &p->stages[at];
         *s = (stage){0};
         CHECK_OK(syn_schedule_make(&s->actions, &s->n, &p->shape, at, &err), err);
+        for (size_t i = 0; i < s->n; i++) {
+            const syn_action *a = &s->actions[i];
+            const int here = syn_schedule_virtual_stage(&p->shape, at, a->chunk);
+            CHECK_INT(syn_schedule_stage_of(&p->shape, here, a->microbatch), at);
+        }
         for (int k = 0; k < PASSES; k++) {
             s->done[k] = syn_calloc(all, sizeof(double));
             for (size_t i = 0; i < all; i++) s->done[k][i] = -1;
@@ -153,7 +182,10 @@ static void end_run(pipeline *p) {
     for (int at = 0; at < p->shape.stages; at++) {
         stage *s = &p->stages[at];
         for (int k = 0; k < PASSES; k++) {
-            for (size_t i = 0; i < place(p, p->shape.chunks, 0); i++) CHECK(s->done[k][i] >= 0);
+            int done = 0;
+            for (size_t i = 0; i < place(p, p->shape.chunks, 0); i++) done += s->done[k][i] >= 0;
+            CHECK_INT(done, syn_schedule_virtual_stages(&p->shape) / p->shape.stages *
+                                p->shape.microbatches);
             syn_free(s->done[k]);
         }
         syn_free(s->actions);
@@ -163,9 +195,12 @@ static void end_run(pipeline *p) {
 /* Every microbatch goes through each stage once in each direction, and no order deadlocks. The step
    takes the time of one stage's work plus the bubble. The bubble is (p - 1) (f + b + w), divided by
    the number of chunks if they are interleaved in groups of p. For ZB-H1 with f = b = w and at
-   least 2 p - 1 microbatches, it is (p - 1) (f + b - w). */
+   least 2 p - 1 microbatches, it is (p - 1) (f + b - w). For DualPipe it is
+   (p / 2 - 1) (o + b + w - 3 w), where o is the time of two passes that overlap; here it is
+   f + b + w, as without overlap. */
 static void check_shape(const syn_schedule_shape *shape) {
-    const double v = shape->chunks, f = 6 / v, b = 6 / v, w = 6 / v;
+    const bool dual = shape->schedule == SYN_SCHEDULE_DUALPIPE;
+    const double v = dual ? 1 : shape->chunks, f = 6 / v, b = 6 / v, w = 6 / v;
     pipeline p = {.shape = *shape, .cost = {f, b + w, b, w}};
     const int stages = shape->stages, m = shape->microbatches;
     char what[96];
@@ -176,6 +211,7 @@ static void check_shape(const syn_schedule_shape *shape) {
     double bubble = (stages - 1) * (f + b + w); /* f, b and w are those of a chunk */
     CHECK_MSG(end > 0, "%s: deadlock", what);
     if (shape->schedule == SYN_SCHEDULE_ZB_H1) bubble = (stages - 1) * (f + b - w);
+    if (dual) bubble = (stages / 2 - 1) * ((f + b + w) + (b + w) - 3 * w);
     const bool exact = shape->schedule != SYN_SCHEDULE_ZB_H1 || m >= 2 * stages - 1;
     if (exact) CHECK_MSG(fabs(end - work - bubble) < 1e-9, "%s: %g", what, end - work);
     for (int at = 0; at < stages; at++) {
@@ -183,6 +219,10 @@ static void check_shape(const syn_schedule_shape *shape) {
         int most = stages - at;
         if (shape->schedule == SYN_SCHEDULE_GPIPE) most = m;
         if (shape->chunks > 1) most = 2 * (stages - 1 - at) + (shape->chunks - 1) * stages + 1;
+        if (dual) {
+            CHECK_MSG(flying <= stages + 1, "%s: stage %d has %d in flight", what, at, flying);
+            continue;
+        }
         if (most > m * shape->chunks) most = m * shape->chunks;
         CHECK_MSG(flying == most, "%s: stage %d has %d in flight, not %d", what, at, flying, most);
     }
@@ -197,6 +237,8 @@ static void test_all_shapes(void) {
             check_shape(&(syn_schedule_shape){SYN_SCHEDULE_ZB_H1, p, 1, m, 0});
             for (int v = 2; v <= 4 && p > 1 && m % p == 0; v++)
                 check_shape(&(syn_schedule_shape){SYN_SCHEDULE_INTERLEAVED, p, v, m, 0});
+            if (p % 2 == 0 && m % 2 == 0 && m >= 2 * p)
+                check_shape(&(syn_schedule_shape){SYN_SCHEDULE_DUALPIPE, p, 2, m, 0});
         }
 }
 
@@ -232,6 +274,9 @@ static void test_refusals(void) {
         {{SYN_SCHEDULE_INTERLEAVED, 4, 2, 10, 0}, "leave a last group of 2"},
         {{SYN_SCHEDULE_1F1B, 0, 1, 4, 0}, "each number must be at least 1"},
         {{SYN_SCHEDULE_1F1B, 2, 1, 0, 0}, "each number must be at least 1"},
+        {{SYN_SCHEDULE_DUALPIPE, 3, 2, 8, 0}, "needs an even number of stages, not 3"},
+        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 6, 0}, "twice the number of stages, not 6"},
+        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 9, 0}, "twice the number of stages, not 9"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         syn_error err = {0};

@@ -72,7 +72,8 @@ def as_one_rank(runs):
 BALANCED = ["--num-gpus 2 --ep 2", "--num-gpus 2 --tp 2 --sp", "--num-gpus 2 --cp 2",
             "--num-gpus 4 --tp 2 --sp --ep 4 --activation-recompute op",
             "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --zero 1 --schedule zb-h1",
-            "--num-gpus 8 --tp 2 --cp 2 --sp --ep 4"]
+            "--num-gpus 8 --tp 2 --cp 2 --sp --ep 4",
+            "--num-gpus 4 --pp 2 --ep 2 --zero 1 --schedule dualpipe"]
 
 
 def biases(folder, model="last_model"):
@@ -279,6 +280,7 @@ def trains_on(runs, folder):
     check(max(abs(a / b - 1) for a, b in zip(*after, strict=True)) < 2e-6, str(after))
 
 
+DUAL = ["--num-gpus", "2", "--pp", "2", "--schedule", "dualpipe"]
 REFUSED = [
     (["--num-gpus", "2", "--tp", "2"], "training experts with --tp 2 needs --sp"),
     (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2"], "is for --device meta"),
@@ -295,7 +297,12 @@ REFUSED = [
     (["--moe-dispatcher", "allgather"], "has no effect without --ep"),
     (["--num-gpus", "2", "--ep", "2", "--overlap-a2a"], "is for --device meta"),
     (["--num-gpus", "4", "--pp", "2", "--ep", "2", "--overlap-a2a", "--device", "meta",
-      "--gradient-accumulation-steps", "4"], "with --pp 2 needs --vp"),
+      "--gradient-accumulation-steps", "4"], "with --pp 2 needs --vp or --schedule dualpipe"),
+    ([*DUAL, "--gradient-accumulation-steps", "2"],
+     "at least twice the number of stages, not 2"),
+    ([*DUAL[2:], "--num-gpus", "3", "--pp", "3"], "even number of stages (pp), not 3"),
+    ([*DUAL[2:], "--num-gpus", "4", "--zero", "3"], "use zero 1 or 2"),
+    ([*DUAL, "--gradient-accumulation-steps", "4", "--save-steps", "1"], "omit --save-steps"),
     (["--num-gpus", "2", "--ep", "2", "--moe-dispatch-fp8"],
      "has no effect without --moe-dispatcher deepep"),
     (["--moe-aux-loss-coeff", "-1"], "--moe_aux_loss_coeff must be between 0 and"),

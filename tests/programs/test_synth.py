@@ -46,6 +46,7 @@ LAYOUTS = [
     ("llama4", "--cp 8 --cp-comm all_gather --pp 2 --dp 2 --global-batch 4 --rank-order dp-tp-pp"),
     ("llama4", "--cp 4 --cp-comm a2a+p2p --cp-a2a 2 --dp 3 --zero 3"),
     ("gpt4", "--cp 4 --cp-comm a2a --dp 3 --global-batch 6 --dropout 0"),
+    ("gpt4", "--pp 4 --dp 3 --tp 2 --schedule dualpipe --global-batch 24 --rank-order pp-tp-dp"),
 ]
 
 
@@ -56,6 +57,8 @@ EXPERTS = [
            "--moe-dispatch-fp8"),
     ("moe4", "--cp 2 --ep 4 --dp 2 --moe-dispatcher allgather"),
     ("moe4", "--ep 2 --dp 2 --pp 2 --vp 2 --global-batch 8 --overlap-a2a"),
+    ("v3", "--ep 2 --dp 4 --pp 4 --schedule dualpipe --zero 1 --global-batch 32 --mtp 1 "
+           "--overlap-a2a --moe-router-bias-update-rate 0.01"),
     ("moe4", "--tp 2 --sp --ep 2 --etp 2 --dp 4 --pp 2 --zero 1 --global-batch 8"),
     ("moe4", "--tp 2 --sp --cp 2 --ep 8 --dp 4 --pp 2 --zero 1 --global-batch 8 --capacity 1.25 "
              "--moe-aux-loss-coeff 0.01"),
@@ -235,7 +238,8 @@ def overlapped():
     two passes is followed by computation of the other pass. The step is shorter."""
     for options in ("--dp 16 --ep 16 --global-batch 64",
                     "--pp 2 --vp 2 --dp 16 --ep 16 --tp 2 --sp --moe-dispatcher deepep "
-                    "--global-batch 128"):
+                    "--global-batch 128", "--pp 4 --dp 16 --ep 16 --schedule dualpipe "
+                    "--global-batch 512"):
         shape = ["--model", "qwen3-30b-a3b", "--layers", "4", "--max-seq-length", "4096", "--hw",
                  "h100", "--json", "--ranks", "0", *options.split()]
         seconds = {}

@@ -24,7 +24,7 @@ DRAWN = {
         "token_to_experts.svg", "ring_attention.svg")},
     "sweep.svg": ("docs/sweep.md", "sweep.svg"),
     **{name: ("docs/parallelism.md", name) for name in (
-        "pipeline_gantt.svg", "pipeline_stages.svg")},
+        "pipeline_gantt.svg", "pipeline_stages.svg", "dualpipe_gantt.svg")},
     **{f"cluster_{name}.svg": ("docs/clusters.md", f"run/{source}.svg") for name, source in (
         ("times", "gpt3"), ("traffic", "traffic"), *((same, same) for same in (
             "data", "tensor", "sequence", "1f1b", "interleaved", "zero")),

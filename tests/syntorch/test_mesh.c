@@ -72,6 +72,44 @@ static void sixteen_ranks_as_megatron_has_them(void) {
     CHECK_INT(seen, 3 * 16);
 }
 
+/* DualPipe: stages s and 3 - s are on the ranks with these indices along pp, so a dp group has the
+   dp ranks of both, and an edp group the ranks with the same experts. */
+static void dualpipe_has_groups_of_two_stages(void) {
+    static const int32_t dp[2][4] = {{0, 1, 6, 7}, {2, 3, 4, 5}};
+    static const int32_t edp[4][2] = {{0, 6}, {1, 7}, {2, 4}, {3, 5}};
+    static const int32_t apart[2][4] = {{0, 4, 3, 7}, {1, 5, 2, 6}}; /* pp first */
+    static const syn_axis pp_first[SYN_AXES] = {SYN_AXIS_PP, SYN_AXIS_TP, SYN_AXIS_DP};
+    syn_plan plan = {.dp = 2, .pp = 4, .ep = 2, .schedule = SYN_SCHEDULE_DUALPIPE};
+    struct world w;
+    char name[16];
+    int seen = 0;
+    CHECK(open_world(&w, 8, &plan));
+    for (int32_t r = 0; r < 8; r++) {
+        const int32_t stage = r / 2, lower = stage < 2 ? stage : 3 - stage;
+        const syn_mesh *m = &w.mesh[r];
+        snprintf(name, sizeof name, "dp%d", (int)lower);
+        seen += group_is(m->group[SYN_AXIS_DP], (uint32_t)(1 + lower), name, dp[lower], 4);
+        const int32_t k = 2 * lower + r % 2;
+        snprintf(name, sizeof name, "edp%d", (int)k);
+        seen += m->edp && strcmp(m->edp->name, name) == 0 && m->edp->size == 2 &&
+                memcmp(m->edp->ranks, edp[k], sizeof edp[k]) == 0;
+        seen += m->embedding == NULL;
+    }
+    close_world(&w);
+    CHECK_INT(seen, 3 * 8);
+    plan.order = pp_first;
+    CHECK(open_world(&w, 8, &plan));
+    seen = 0;
+    for (int32_t r = 0; r < 8; r++) {
+        const int32_t lower = r % 4 < 2 ? r % 4 : 3 - r % 4;
+        snprintf(name, sizeof name, "dp%d", (int)lower);
+        seen +=
+            group_is(w.mesh[r].group[SYN_AXIS_DP], (uint32_t)(1 + lower), name, apart[lower], 4);
+    }
+    close_world(&w);
+    CHECK_INT(seen, 8);
+}
+
 /* Whether two ranks belong to the same group of an axis: their indices along all other axes are
    equal. */
 static bool share(const syn_mesh *a, const syn_mesh *b, int axis) {
@@ -366,6 +404,9 @@ static void shapes_that_are_refused(void) {
          "groups of 3 ranks (hsdp) do not divide the 8 data-parallel ranks (dp)"},
         {{.schedule = SYN_SCHEDULE_ZB_H1},
          "a pipeline schedule needs at least 2 stages (pp), not 1"},
+        {{.pp = 1, .schedule = SYN_SCHEDULE_DUALPIPE},
+         "needs an even number of stages (pp), not 1"},
+        {{.pp = 2, .zero = 3, .schedule = SYN_SCHEDULE_DUALPIPE}, "use zero 1 or 2"},
         {{.pp = 2, .vp = 2}, "2 chunks per pipeline stage (vp) need the interleaved schedule"},
         {{.vp = -2}, "vp must be at least 1, not -2"},
         {{.tp = INT32_MAX, .dp = INT32_MAX, .pp = INT32_MAX}, "exceeds 2147483647 ranks"},
@@ -388,6 +429,7 @@ static void shapes_that_are_refused(void) {
 
 static const test_case cases[] = {
     {"sixteen_ranks_as_megatron_has_them", sixteen_ranks_as_megatron_has_them},
+    {"dualpipe has groups of two stages", dualpipe_has_groups_of_two_stages},
     {"every_shape_in_every_order", every_shape_in_every_order},
     {"ids_count_from_one", ids_count_from_one},
     {"groups_of_several_axes", groups_of_several_axes},

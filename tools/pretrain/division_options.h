@@ -147,7 +147,7 @@
         {"schedule",                                                                               \
          CLI_CHOICE,                                                                               \
          &pretrain_given.parallel.schedule,                                                        \
-         "1f1b|gpipe|interleaved|zb-h1",                                                           \
+         "1f1b|gpipe|interleaved|zb-h1|dualpipe",                                                  \
          "order of the microbatches in a pipeline; default: interleaved with --vp, otherwise "     \
          "1f1b",                                                                                   \
          0,                                                                                        \

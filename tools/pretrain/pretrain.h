@@ -196,8 +196,10 @@ syn_status pretrain_launch(pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Hashes of everything that determines the ranks' work; see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
 int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
-/* With --overlap-a2a, replaces *graph by one whose passes overlap (pretrain_overlap.c). */
-syn_status pretrain_overlap(const pretrain *run, syn_graph **graph, syn_error *err);
+/* With --overlap-a2a, replaces *graph, a view of the traces of its ranks, by one whose passes
+   overlap (pretrain_overlap.c). */
+syn_status pretrain_overlap(const pretrain *run, const syn_trace *const *traces, syn_graph **graph,
+                            syn_error *err);
 /* Runs one rank; a launch_main. */
 syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *err) SYN_MUST_USE;
 

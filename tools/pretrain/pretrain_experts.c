@@ -30,11 +30,12 @@ static syn_status check_dispatch(const pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "--overlap-a2a is for --device meta: it changes the order of ops in traces "
                         "and predictions, but training runs one pass after the other; omit it");
-    if (a->overlap_a2a && plan->pp > 1 && plan->schedule != SYN_SCHEDULE_INTERLEAVED)
+    if (a->overlap_a2a && plan->pp > 1 && plan->schedule != SYN_SCHEDULE_INTERLEAVED &&
+        plan->schedule != SYN_SCHEDULE_DUALPIPE)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--overlap-a2a with --pp %d needs --vp: a merged pass takes longer, and "
-                        "only the interleaved schedule has started enough microbatches to fill "
-                        "this time",
+                        "--overlap-a2a with --pp %d needs --vp or --schedule dualpipe: a merged "
+                        "pass takes longer, and other schedules have not started enough "
+                        "microbatches to fill this time",
                         plan->pp);
     if (a->dispatcher == SYN_DISPATCH_DEEPEP && !meta)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,

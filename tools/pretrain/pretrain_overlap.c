@@ -1,11 +1,12 @@
 /* --overlap-a2a: computes the forward pass of a microbatch beside the backward pass of an earlier
    one, so that the collectives of experts of each pass overlap the computation of the other, as
-   Megatron-LM does with overlap_moe_expert_parallel_comm. Passes are recorded one after the other;
-   the nodes of a backward pass and of the forward pass after it are then merged: a part of the
-   backward pass up to its next collective of experts, a part of the forward pass up to its next
-   one, and so on. A message that arrives for one of the passes delays both, so pipelines need the
-   early starts of the interleaved schedule. The memory is that of the recorded order, which has as
-   many microbatches in flight. */
+   Megatron-LM does with overlap_moe_expert_parallel_comm, and DeepSeek with DualPipe. Passes are
+   recorded one after the other; the nodes of a backward pass and of a forward pass are then merged:
+   a part of the backward pass up to its next collective of experts, a part of the forward pass up
+   to its next one, and so on. These two passes are the pairs of DualPipe, or otherwise a backward
+   pass and the forward pass after it. A message that arrives for one of the passes delays both, so
+   pipelines need the early starts of the interleaved schedule or of DualPipe. The memory is that of
+   the recorded order, which has as many microbatches in flight. */
 #include <string.h>
 
 #include "syntorch/base/memory.h"
@@ -17,6 +18,7 @@ enum kind { OTHER, FORWARD, BACKWARD, MESSAGE };
 
 typedef struct merging {
     const syn_graph *graph;
+    const syn_trace *trace; /* of the rank */
     uint32_t rank, n;
     uint8_t *kinds;      /* by node */
     bool *exchanges;     /* by node: a collective of experts */
@@ -93,15 +95,23 @@ static bool is_ready(const merging *m, uint32_t i, uint32_t end) {
     return true;
 }
 
-/* Merges the backward pass from `back` to `fore` with the forward pass from there to `end`. */
-static void merge(merging *m, uint32_t back, uint32_t fore, uint32_t end) {
-    const uint32_t middle = fore;
-    while (back < middle || fore < end) {
-        const uint32_t back_end = part_end(m, back, middle);
-        while (back < back_end) put(m, back++);
-        const uint32_t fore_end = part_end(m, fore, end);
-        if (fore < end && back < middle && !is_ready(m, fore, fore_end)) continue;
-        while (fore < fore_end) put(m, fore++);
+/* The nodes of a pass that are not yet in the order. */
+typedef struct range {
+    uint32_t at, end;
+} range;
+
+/* Puts the next part of a pass, unless it must wait for the other pass. */
+static void put_part(merging *m, range *pass, const range *other) {
+    const uint32_t end = part_end(m, pass->at, pass->end);
+    if (other->at < other->end && !is_ready(m, pass->at, end)) return;
+    while (pass->at < end) put(m, pass->at++);
+}
+
+/* Merges a backward with a forward pass. The one that was recorded first never waits. */
+static void merge(merging *m, range back, range fore) {
+    while (back.at < back.end || fore.at < fore.end) {
+        put_part(m, &back, &fore);
+        put_part(m, &fore, &back);
     }
 }
 
@@ -114,16 +124,35 @@ static void make_order(merging *m) {
         const uint32_t middle = run_end(m, i);
         const uint32_t end =
             middle < m->n && m->kinds[middle] == FORWARD ? run_end(m, middle) : middle;
-        if (has_exchange(m, i, middle) && has_exchange(m, middle, end)) merge(m, i, middle, end);
+        if (has_exchange(m, i, middle) && has_exchange(m, middle, end))
+            merge(m, (range){i, middle}, (range){middle, end});
         else
             for (uint32_t k = i; k < end; k++) put(m, k);
         i = end;
     }
 }
 
-static syn_status order_rank(const syn_graph *graph, uint32_t rank, uint32_t **order,
-                             syn_error *err) {
-    merging m = {.graph = graph, .rank = rank, .n = graph->ranks[rank].n_nodes};
+/* Node rows count from 1. */
+static uint32_t pass_begin(const merging *m, size_t pass) {
+    return m->trace->passes[pass].node - 1;
+}
+
+static void make_order_of_pairs(merging *m) {
+    uint32_t i = 0;
+    for (size_t k = 0; k + 1 < m->trace->n_passes; k++) {
+        if (!m->trace->passes[k].paired) continue;
+        const uint32_t fore = pass_begin(m, k), back = pass_begin(m, k + 1);
+        const uint32_t end = k + 2 < m->trace->n_passes ? pass_begin(m, k + 2) : m->n;
+        while (i < fore) put(m, i++);
+        merge(m, (range){back, end}, (range){fore, back});
+        i = end;
+    }
+    while (i < m->n) put(m, i++);
+}
+
+static syn_status order_rank(const pretrain *run, const syn_trace *trace, const syn_graph *graph,
+                             uint32_t rank, uint32_t **order, syn_error *err) {
+    merging m = {.graph = graph, .trace = trace, .rank = rank, .n = graph->ranks[rank].n_nodes};
     const size_t n = (size_t)m.n + 1;
     m.kinds = syn_malloc(n * sizeof *m.kinds);
     m.exchanges = syn_malloc(n * sizeof *m.exchanges);
@@ -133,7 +162,9 @@ static syn_status order_rank(const syn_graph *graph, uint32_t rank, uint32_t **o
     syn_status s = m.kinds && m.exchanges && m.first_dep && m.done && m.order
                        ? read_nodes(&m, err)
                        : SYN_FAIL_NOMEM(err, n * sizeof *m.order, "the order of nodes");
-    if (s == SYN_OK) make_order(&m);
+    const bool pairs = run->launch.parallel.schedule == SYN_SCHEDULE_DUALPIPE;
+    if (s == SYN_OK && pairs) make_order_of_pairs(&m);
+    else if (s == SYN_OK) make_order(&m);
     syn_free(m.kinds);
     syn_free(m.exchanges);
     syn_free(m.first_dep);
@@ -144,12 +175,14 @@ static syn_status order_rank(const syn_graph *graph, uint32_t rank, uint32_t **o
     return s;
 }
 
-syn_status pretrain_overlap(const pretrain *run, syn_graph **graph, syn_error *err) {
+syn_status pretrain_overlap(const pretrain *run, const syn_trace *const *traces, syn_graph **graph,
+                            syn_error *err) {
     const uint32_t n = (*graph)->n_ranks;
     if (!run->args->overlap_a2a) return SYN_OK;
     uint32_t **orders = syn_calloc(n, sizeof *orders);
     syn_status s = orders ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof *orders, "orders of nodes");
-    for (uint32_t r = 0; r < n && s == SYN_OK; r++) s = order_rank(*graph, r, &orders[r], err);
+    for (uint32_t r = 0; r < n && s == SYN_OK; r++)
+        s = order_rank(run, traces[r], *graph, r, &orders[r], err);
     if (s == SYN_OK) s = syn_graph_reordered(graph, *graph, orders, err);
     for (uint32_t r = 0; r < n && orders && s != SYN_OK; r++) syn_free(orders[r]);
     syn_free(orders);

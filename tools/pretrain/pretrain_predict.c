@@ -41,7 +41,7 @@ static syn_status time_traces(const pretrain *run, syn_ctx *const *ctx, const sy
     if (!traces) return SYN_FAIL_NOMEM(err, n * sizeof *traces, "traces");
     for (uint32_t i = 0; i < n; i++) traces[i] = syn_ctx_trace(ctx[i]);
     syn_status s = syn_trace_graph(&graph, traces, n, measured ? NULL : hw, err);
-    if (s == SYN_OK) s = pretrain_overlap(run, &graph, err);
+    if (s == SYN_OK) s = pretrain_overlap(run, traces, &graph, err);
     if (s == SYN_OK && measured) s = syn_graph_predict(&timed, graph, hw, err);
     if (s == SYN_OK) s = time_graph(hw, measured ? timed : graph, n, steps, out, err);
     syn_graph_free(timed ? timed : graph); /* timed owns graph */
@@ -468,7 +468,8 @@ static void put_division(const pretrain *run, syn_sink *out) {
     if (plan->pp == 1) return;
     syn_sink_printf(out, ", \"pp\": %d, \"schedule\": \"%s\", \"vp\": %d, \"layers_per_stage\": [",
                     plan->pp, syn_schedule_name(plan->schedule), plan->vp);
-    for (int64_t i = 0; i < (int64_t)plan->pp * plan->vp; i++)
+    const syn_schedule_shape shape = pretrain_schedule(run, 1);
+    for (int32_t i = 0; i < syn_schedule_virtual_stages(&shape); i++)
         syn_sink_printf(out, "%s%lld", i ? ", " : "", (long long)run->parts[i].n_layers);
     syn_sink_text(out, "]");
 }

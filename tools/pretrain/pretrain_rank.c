@@ -40,7 +40,8 @@ static syn_status make_chunks(pretrain_worker *r, const syn_schedule_shape *shap
     if (!r->chunks || !r->chunk_params)
         return SYN_FAIL_NOMEM(err, (size_t)shape->chunks * sizeof *r->chunks, "stages");
     for (int32_t c = 0; c < shape->chunks; c++) {
-        how->part = &r->run->parts[c * shape->stages + r->mesh.index[SYN_AXIS_PP]];
+        const int32_t stage = r->mesh.index[SYN_AXIS_PP];
+        how->part = &r->run->parts[syn_schedule_virtual_stage(shape, stage, c)];
         SYN_TRY(make_model(r, &r->chunks[c], how, err));
         r->chunk_params[c] = syn_ctx_param_count(r->ctx);
     }
@@ -107,7 +108,7 @@ static void update_router_biases(void *user) {
     const pretrain_worker *r = user;
     const syn_group *stage =
         has_experts(r->run) ? r->mesh.stage : r->mesh.group[SYN_AXIS_DP]; /* with other tokens */
-    syn_model_update_router_biases(r->chunks, (int)r->run->launch.parallel.vp,
+    syn_model_update_router_biases(r->chunks, syn_plan_chunks(&r->run->launch.parallel),
                                    r->run->args->bias_rate, stage);
 }
 
@@ -239,7 +240,7 @@ syn_status pretrain_make_rank(pretrain_worker *r, syn_error *err) {
 
 void pretrain_free_rank(pretrain_worker *r) {
     syn_trainer_free(r->trainer);
-    for (int32_t c = 0; r->chunks && c < r->run->launch.parallel.vp; c++)
+    for (int32_t c = 0; r->chunks && c < syn_plan_chunks(&r->run->launch.parallel); c++)
         syn_model_free(r->chunks[c]);
     syn_free(r->chunks);
     syn_free(r->chunk_params);

@@ -288,7 +288,7 @@ pretrain_files pretrain_own_files(const pretrain *run, int32_t rank) {
                             .layers = divided ? number : number - number % own.parts,
                             .experts = divided ? number : file_of(plan, own.parts, first),
                             .pieces = own.parts > 1 || own.experts > 1,
-                            .saves_model = plan->zero == 3 ? writes : index == 0 || first == rank};
+                            .saves_model = plan->zero == 3 ? writes : syn_plan_saves(plan, rank)};
 }
 
 bool pretrain_same_layout(const pretrain *run, const pretrain_layout *layout) {

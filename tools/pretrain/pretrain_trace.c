@@ -258,7 +258,7 @@ static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bo
     syn_graph *view = NULL;
     SYN_TRY(syn_trace_graph(&view, &trace, 1, run->launch.hw, err));
     syn_status s = set_metadata(run, step, view, err);
-    if (s == SYN_OK) s = pretrain_overlap(run, &view, err);
+    if (s == SYN_OK) s = pretrain_overlap(run, &trace, &view, err);
     if (s == SYN_OK && copy) s = gather_copy(out, view, err);
     if (s == SYN_OK && !copy) *out = view;
     if (s != SYN_OK || copy) syn_graph_free(view);

@@ -156,8 +156,8 @@ void syn__config_mtp_write(syn_sink *out, const void *member);
    integer. */
 void syn__config_write_real(syn_sink *out, const char *key, double value);
 /* Fails unless the value is null. _unquantized is for keys that say how weights are quantized,
-   _null for all other keys. Families with MXFP4 checkpoints accept a group that says so. *member:
-   the syn__config_file. */
+   _null for all other keys. A group that says FP8 (weights_f8.c) is accepted, and MXFP4 by families
+   with such checkpoints. *member: the syn__config_file. */
 syn_status syn__config_unquantized(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_null(syn__settings *s, void *member) SYN_MUST_USE;
 /* Fails unless the value is empty (see syn__settings_empty). */

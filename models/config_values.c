@@ -151,22 +151,37 @@ static syn_status read_null(syn__settings *s, bool *is_null) {
     return type == SYN_JSON_ERROR ? s->error.code : SYN_OK;
 }
 
-/* Reads the rest of a group whose quant_method must be "mxfp4". Its other settings are for programs
-   that compute with such weights. */
-static syn_status read_mxfp4(syn__settings *s) {
+/* Reads a list of two numbers, both of which must be `want`. */
+static bool read_pair(syn__settings *s, double want) {
+    if (syn_json_next(&s->json) != SYN_JSON_ARRAY_BEGIN) return false;
+    for (int i = 0; i < 2; i++)
+        if (syn_json_next(&s->json) != SYN_JSON_NUMBER || s->json.number != want) return false;
+    return syn_json_next(&s->json) == SYN_JSON_ARRAY_END;
+}
+
+/* Reads the rest of a group whose quant_method must be "fp8", in blocks of 128 x 128, or with
+   mxfp4, "mxfp4". Its other settings are for programs that compute with such weights. */
+static syn_status read_quantization(syn__settings *s, bool mxfp4) {
     const bool group = s->json.type == SYN_JSON_OBJECT_BEGIN;
-    bool found = false;
-    while (group && syn_json_next(&s->json) == SYN_JSON_KEY) {
-        const bool method = strcmp(s->json.text, "quant_method") == 0;
-        if (!method && !syn_json_skip(&s->json)) break;
-        if (!method) continue;
-        found = syn_json_next(&s->json) == SYN_JSON_STRING && syn__settings_text_is(s, "mxfp4");
-        if (!found) break;
+    bool found = false, fits = true;
+    while (group && fits && syn_json_next(&s->json) == SYN_JSON_KEY) {
+        if (strcmp(s->json.text, "quant_method") == 0) {
+            found =
+                syn_json_next(&s->json) == SYN_JSON_STRING &&
+                (syn__settings_text_is(s, "fp8") || (mxfp4 && syn__settings_text_is(s, "mxfp4")));
+            fits = found;
+        } else if (strcmp(s->json.text, "weight_block_size") == 0) {
+            fits = read_pair(s, 128);
+        } else if (!syn_json_skip(&s->json)) {
+            break;
+        }
     }
     if (s->json.type == SYN_JSON_ERROR) return s->error.code;
-    if (found && s->json.type == SYN_JSON_OBJECT_END) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must have the \"quant_method\" \"mxfp4\", or be null",
-                              s->path);
+    if (found && fits && s->json.type == SYN_JSON_OBJECT_END) return SYN_OK;
+    return syn__settings_fail(s,
+                              "\"%s\": quantized weights are not supported, except for \"fp8\" in "
+                              "blocks of 128 x 128%s; use the checkpoint before quantization",
+                              s->path, mxfp4 ? " and \"mxfp4\"" : "");
 }
 
 syn_status syn__config_unquantized(syn__settings *s, void *member) {
@@ -174,11 +189,7 @@ syn_status syn__config_unquantized(syn__settings *s, void *member) {
     bool is_null;
     SYN_TRY(read_null(s, &is_null));
     if (is_null) return SYN_OK;
-    if (file->config.family->mxfp4) return read_mxfp4(s);
-    return syn__settings_fail(s,
-                              "\"%s\": quantized weights are not supported; use the checkpoint "
-                              "before quantization",
-                              s->path);
+    return read_quantization(s, file->config.family->mxfp4);
 }
 
 syn_status syn__config_null(syn__settings *s, void *member) {

@@ -83,8 +83,10 @@ static syn_status name_entries(syn_weights *w, syn_error *err) {
     char *at = w->text;
     for (size_t i = 0; i < n; i++) {
         const syn_safetensors_tensor *t = syn_safetensors_get(w->file, i);
-        w->entries[i] = (syn__weights_entry){at, t, SYN__WEIGHTS_PARAMETER};
+        w->entries[i] = (syn__weights_entry){
+            .name = at, .tensor = t, .scales = syn__weights_f8_scales(w->file, t)};
         w->entries[i].role = syn__weights_parameter_name(w->family, t->name, at);
+        if (syn__weights_f8_is_scales(w->file, t)) w->entries[i].role = SYN__WEIGHTS_SCALES;
         w->by_name[i] = &w->entries[i];
         at += strlen(at) + 1;
     }

@@ -11,9 +11,10 @@ extern "C" {
 
 typedef enum syn__weights_role {
     SYN__WEIGHTS_PARAMETER,
-    SYN__WEIGHTS_HEAD,  /* a parameter that models can be created without */
-    SYN__WEIGHTS_OTHER, /* belongs to a head that no model of the library has */
-    SYN__WEIGHTS_BUFFER /* never read: constants that old versions of transformers saved */
+    SYN__WEIGHTS_HEAD,   /* a parameter that models can be created without */
+    SYN__WEIGHTS_OTHER,  /* belongs to a head that no model of the library has */
+    SYN__WEIGHTS_BUFFER, /* never read: constants that old versions of transformers saved */
+    SYN__WEIGHTS_SCALES  /* of an FP8 matrix, with which they are read */
 } syn__weights_role;
 
 /* Returns the role of a tensor of a checkpoint. Writes its parameter name, NUL-terminated, to out;
@@ -25,6 +26,7 @@ syn__weights_role syn__weights_parameter_name(const syn_model_family *family, co
 typedef struct syn__weights_entry {
     const char *name; /* parameter name */
     const syn_safetensors_tensor *tensor;
+    const syn_safetensors_tensor *scales; /* of an FP8 matrix (weights_f8.c); otherwise NULL */
     syn__weights_role role;
 } syn__weights_entry;
 
@@ -61,6 +63,19 @@ const char *syn__weights_purpose(const char *parameter, bool others);
    syn__weights_widen converts n elements, from number `first` on, to f32. */
 bool syn__weights_is_float(const syn_safetensors_tensor *t);
 void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n);
+
+/* ---- FP8 (weights_f8.c) ---- */
+
+/* Rows and columns of the blocks of an FP8 matrix that have a scale. */
+#define SYN__WEIGHTS_F8_BLOCK 128
+/* The scales of a tensor; NULL if it is no FP8 matrix, or has no scales of the right shape. */
+const syn_safetensors_tensor *syn__weights_f8_scales(const syn_safetensors *file,
+                                                     const syn_safetensors_tensor *t);
+/* Whether a tensor has the scales of an FP8 matrix. */
+bool syn__weights_f8_is_scales(const syn_safetensors *file, const syn_safetensors_tensor *t);
+/* Converts n elements of an FP8 matrix, from number `first` on, to dtype `to`. */
+void syn__weights_f8_convert(const syn_safetensors_tensor *t, const syn_safetensors_tensor *scales,
+                             int64_t first, size_t n, syn_dtype to, char *out);
 
 /* ---- stacks (weights_stack.c) ---- */
 

@@ -77,7 +77,14 @@ void syn_weights_reader_free(syn_weights_reader *r) {
 /* ---- Conversion ---- */
 
 /* Dtypes in checkpoints that can be converted to parameters. */
-typedef enum source_type { FROM_F32, FROM_F16, FROM_BF16, FROM_F64, FROM_NOTHING } source_type;
+typedef enum source_type {
+    FROM_F32,
+    FROM_F16,
+    FROM_BF16,
+    FROM_F64,
+    FROM_F8, /* with scales */
+    FROM_NOTHING
+} source_type;
 
 static source_type source_of(const syn_safetensors_tensor *t) {
     switch (t->dtype) {
@@ -92,8 +99,12 @@ static source_type source_of(const syn_safetensors_tensor *t) {
     }
 }
 
+static source_type source_of_entry(const syn__weights_entry *e) {
+    return e->scales ? FROM_F8 : source_of(e->tensor);
+}
+
 static size_t source_bytes(source_type type) {
-    return type == FROM_F64 ? 8 : type == FROM_F32 ? 4 : 2;
+    return type == FROM_F64 ? 8 : type == FROM_F32 ? 4 : type == FROM_F8 ? 1 : 2;
 }
 
 static bool same_type(source_type from, syn_dtype to) {
@@ -137,15 +148,23 @@ void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *o
     convert(in, from, (char *)out, SYN_F32, n);
 }
 
-/* Fills `data`, a shard of t, with elements of dtype `to`. Elements of the full tensor from
-   valid_elems on are padding and become zero. count: number of shards. */
-static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
+/* Converts n elements of a tensor, from number `first` on. */
+static void convert_some(const syn__weights_entry *e, int64_t first, size_t n, syn_dtype to,
+                         char *out) {
+    const source_type from = source_of_entry(e);
+    const char *in = (const char *)e->tensor->data + (size_t)first * source_bytes(from);
+    if (from == FROM_F8) syn__weights_f8_convert(e->tensor, e->scales, first, n, to, out);
+    else convert(in, from, out, to, n);
+}
+
+/* Fills `data`, a shard of an entry's tensor, with elements of dtype `to`. Elements of the full
+   tensor from valid_elems on are padding and become zero. count: number of shards. */
+static void copy_shard(syn_weights_reader *r, const syn__weights_entry *entry,
                        const syn__weights_slices *s, int64_t valid_elems, int count, syn_dtype to,
                        char *data) {
     const syn_weights *w = r->weights;
-    const source_type from = source_of(t);
-    const size_t in_bytes = source_bytes(from), out_bytes = syn_dtype_bytes(to);
-    const char *in = t->data;
+    const size_t in_bytes = source_bytes(source_of_entry(entry)), out_bytes = syn_dtype_bytes(to);
+    const char *in = entry->tensor->data;
     size_t released = (size_t)s->offset * in_bytes, end = released, pending = 0;
     for (int64_t i = 0; i < s->runs; i++) {
         const int64_t first = i * s->stride + s->offset, left = valid_elems - first;
@@ -155,7 +174,7 @@ static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
         for (int64_t at = 0; at < s->run_elems; at += piece) {
             const int64_t n = s->run_elems - at < piece ? s->run_elems - at : piece;
             const int64_t some = left - at < 0 ? 0 : left - at < n ? left - at : n;
-            convert(in + (size_t)(first + at) * in_bytes, from, data, to, (size_t)some);
+            convert_some(entry, first + at, (size_t)some, to, data);
             memset(data + (size_t)some * out_bytes, 0, (size_t)(n - some) * out_bytes);
             data += (size_t)n * out_bytes;
             if (some > 0) end = (size_t)(first + at + some) * in_bytes;
@@ -214,7 +233,7 @@ static syn_status compare_as(syn_weights_reader *r, const char *name,
                  syn__shape_text(t->dims, t->rank, theirs), ours);
         return note(r, SHAPE, t->name, what, err);
     }
-    if (packed ? strcmp(t->dtype_name, "U8") != 0 : source_of(t) == FROM_NOTHING) {
+    if (packed ? strcmp(t->dtype_name, "U8") != 0 : source_of_entry(entry) == FROM_NOTHING) {
         snprintf(what, sizeof what, "the file has %s, which is not %s", t->dtype_name,
                  packed ? "U8" : "a supported floating-point dtype");
         return note(r, TYPE, t->name, what, err);
@@ -247,7 +266,7 @@ static syn_status read_experts(syn_weights_reader *r, const char *name, const sy
         if (!data || e < first || e >= first + n) continue;
         if (!fits) memset(data, 0, bytes);
         else
-            copy_shard(r, entry->tensor, &slices, syn_spec_elems(&want), shard.count,
+            copy_shard(r, entry, &slices, syn_spec_elems(&want), shard.count,
                        (syn_dtype)local->dtype, data);
         data += bytes;
     }
@@ -332,8 +351,8 @@ static syn_status read_parameter(void *user, const char *name, const syn_spec *f
     }
     syn__weights_slices slices = syn__weights_slice(full, shard);
     slices.offset += first * (part ? full->dims[1] : 0);
-    copy_shard(r, entry->tensor, &slices, syn_spec_elems(&want), shard.count,
-               (syn_dtype)local->dtype, data);
+    copy_shard(r, entry, &slices, syn_spec_elems(&want), shard.count, (syn_dtype)local->dtype,
+               data);
     return SYN_OK;
 }
 

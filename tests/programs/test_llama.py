@@ -1,6 +1,8 @@
 """Tests Llama and all families with similar layers in the inference program with folders that
 transformers saved. On 1, 2 and 4 ranks, logits and greedy tokens match transformers
 (tests/reference/llama.json, neox.json, moe.json, dense.json and variants.json)."""
+import random
+
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "neox", "neox_sequential", "mixtral", "qwen2_moe",
@@ -133,6 +135,74 @@ def test_stacks_that_do_not_fit():
             for option in ([], ["--tp", "2"]):
                 done = f.run("--weights", folder, "--prompt_ids", write_ids(f, [[1, 2]]), *option)
                 assert done.returncode == 1 and says in done.stderr.decode(), done.stderr
+
+
+def f8_number(code):
+    """The value of an E4M3 code: bias 7, three bits of the fraction, and no infinity."""
+    exponent, fraction = code >> 3 & 15, code & 7
+    size = fraction / 512 if exponent == 0 else (1 + fraction / 8) * 2.0 ** (exponent - 7)
+    return -size if code & 128 else size
+
+
+def f8_checkpoints(draw):
+    """Returns the tensors of a Mixtral with matrices in FP8, and the same numbers in f32. Their
+    sides are no multiples of the 128 rows and columns of a block, which has its own scale."""
+    hidden, inner, layer = 136, 264, "model.layers.0."
+    experts = layer + "block_sparse_moe."
+    matrices = {layer + f"self_attn.{k}_proj.weight": (rows, hidden)
+                for k, rows in (("q", hidden), ("k", 68), ("v", 68), ("o", hidden))}
+    for e in range(2):
+        matrices |= {experts + f"experts.{e}.w{i}.weight": shape for i, shape in
+                     ((1, (inner, hidden)), (2, (hidden, inner)), (3, (inner, hidden)))}
+    floats = {"model.embed_tokens.weight": (61, hidden), "lm_head.weight": (61, hidden),
+              "model.norm.weight": (hidden,), layer + "input_layernorm.weight": (hidden,),
+              layer + "post_attention_layernorm.weight": (hidden,),
+              experts + "gate.weight": (2, hidden)}
+    both = {name: ("F32", list(shape), struct.pack(f"<{math.prod(shape)}f", *(
+        draw.gauss(0, 1) for _ in range(math.prod(shape))))) for name, shape in floats.items()}
+    packed, whole = dict(both), dict(both)
+    for name, (rows, columns) in matrices.items():
+        codes = bytes(draw.choice((0, 128)) + draw.randrange(96) for _ in range(rows * columns))
+        down, right = -(-rows // 128), -(-columns // 128)
+        scales = struct.pack(f"<{down * right}f",
+                             *(draw.uniform(0.005, 0.02) for _ in range(down * right)))
+        of = struct.unpack(f"<{down * right}f", scales)
+        packed[name] = ("F8_E4M3", [rows, columns], codes)
+        packed[name + "_scale_inv"] = ("F32", [down, right], scales)
+        whole[name] = ("F32", [rows, columns], struct.pack(f"<{rows * columns}f", *(
+            f8_number(codes[i]) * of[i // columns // 128 * right + i % columns // 128]
+            for i in range(rows * columns))))
+    said = load_json(checkpoint("tiny_mixtral/config.json")) | {
+        "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": 1,
+        "num_local_experts": 2}
+    how = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+    return packed, whole, said | {"quantization_config": how}, said
+
+
+def test_f8():
+    """Matrices in FP8, as in DeepSeek-V3's checkpoints, are converted when they are read."""
+    packed, whole, said, plain = f8_checkpoints(random.Random(4))
+    ids = [[5, 17, 60, 2, 33, 8], [1, 44]]
+    with Folder() as f:
+        for name, tensors, config in (("f8", packed, said), ("f32", whole, plain)):
+            with_config(f, name, config, "tiny_mixtral")
+            write_tensors(f / f"{name}/model.safetensors", tensors)
+        want, tokens = infer(f, "f32", ids, 5)
+        for tp in (1, 2):
+            logits, same = infer(f, "f8", ids, 5, "--tp", tp, "--save_weights", "saved")
+            assert difference(logits, want) < (1e-6 if tp > 1 else 1e-9) and same == tokens, tp
+        assert "quantization_config" not in load_json(f / "saved/config.json")
+        assert infer(f, "saved", ids, 5)[1] == tokens
+        name = "model.layers.0.self_attn.q_proj.weight"
+        for scales, says in (
+                (None, f"{name}: the file has F8_E4M3"),
+                (("F32", [1, 2], bytes(8)), f"{name}_scale_inv: not in the model")):
+            broken = {k: v for k, v in packed.items() if k != name + "_scale_inv"}
+            if scales:
+                broken[name + "_scale_inv"] = scales
+            write_tensors(f / "f8/model.safetensors", broken)
+            done = f.run("--weights", "f8", "--prompt_ids", write_ids(f, ids))
+            assert done.returncode == 1 and says in done.stderr.decode(), done.stderr
 
 
 def test_variants():

@@ -190,13 +190,18 @@ RELEASED = {
     "gemma-3-1b": (999885952, shape(GEMMA3, 26, 1152, 4, 1, 6912, head_dim=256)),
     "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
                                     tie_word_embeddings=True)),
+    "Qwen3-0.6B-FP8": (596049920, shape(
+        QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28, tie_word_embeddings=True,
+        quantization_config=dict(activation_scheme="dynamic", fmt="e4m3", quant_method="fp8",
+                                 modules_to_not_convert=["lm_head"],
+                                 weight_block_size=[128, 128]))),
     "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,
                                    tie_word_embeddings=False)),
 }
 
 UNSUPPORTED = [
     ({"model_type": "falcon"}, '"falcon"'), ({"model_type": "mpt"}, '"mpt"'),
-    ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
+    ({"quantization_config": {"quant_method": "awq"}}, "quantization_config"),
     ({"rope_interleaved": True}, "rope_interleaved"), ({"use_mrope": True}, "use_mrope"),
     ({"dual_chunk_attention_config": {"chunk_size": 262144}}, "dual_chunk_attention_config"),
     ({"num_experts": 8}, "num_experts"), ({"hidden_act": "gelu"}, "hidden_act"),

@@ -49,6 +49,20 @@ float *filled(int64_t n) {
     return x;
 }
 
+static uint64_t sums[SYN_WORKERS_MAX]; /* so that the compiler does not remove the reads */
+
+static void read_some(void *arg, int64_t begin, int64_t end, int worker) {
+    const uint64_t *data = arg;
+    uint64_t s[8] = {0};
+    for (int64_t i = begin * 8; i < end * 8; i += 8)
+        for (int j = 0; j < 8; j++) s[j] += data[i + j];
+    for (int j = 0; j < 8; j++) sums[worker] += s[j];
+}
+
+void read_bytes(syn_workers *workers, const void *from, int64_t bytes) {
+    syn_workers_ranges(workers, bytes / 64, 512, read_some, (void *)(uintptr_t)from);
+}
+
 void die(const char *why) {
     fprintf(stderr, "the bench failed: %s\n", why);
     exit(1);

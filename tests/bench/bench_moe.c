@@ -120,8 +120,9 @@ static void one_round(const programs *p, syn_workers *workers, syn_dtype dtype, 
 }
 
 static void report(const programs *p, syn_dtype dtype) {
-    /* Of prefill and decode. */
-    static const double limits[2][2] = {{1.15, 1.15}, {1.3, 1.25}};
+    /* Of prefill and decode. Experts have few rows, whose products cannot be as fast as those of
+       sgemm with the rows of all experts. */
+    static const double limits[2][2] = {{1.7, 1.15}, {1.8, 1.15}};
     for (int i = 0; i < WORKS; i++) {
         const bool steps = works[i].g.steps > 0;
         const timings *t = all[i];

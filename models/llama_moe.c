@@ -138,13 +138,25 @@ static void write_dense(syn_sink *out, const void *member) {
     syn_sink_text(out, "]");
 }
 
+/* transformers rejects 0 without a fraction. */
+static void write_aux(syn_sink *out, const void *member) {
+    syn__config_write_real(out, "router_aux_loss_coef", *(const double *)member);
+}
+
 #define MAX_EXPERTS        65536
 #define EXPERTS(key)       SYN__ROW_I64(key, SYN__SAVED, SYN__AT(experts.n), 0, MAX_EXPERTS)
 #define EXPERTS_ALIAS(key) SYN__ROW_I64(key, 0, SYN__AT(experts.n), 0, MAX_EXPERTS)
 #define PER_TOKEN \
     SYN__ROW_I64("num_experts_per_tok", SYN__SAVED, SYN__AT(experts.k), 1, MAX_EXPERTS)
-#define AUXILIARY                                                                               \
-    SYN__ROW_F64("router_aux_loss_coef", SYN__SAVED, SYN__AT(experts.aux_coefficient), 0, 1e6), \
+#define AUXILIARY                                \
+    {.key = "router_aux_loss_coef",              \
+     .type = SYN__SETTING_F64,                   \
+     .flags = SYN__SAVED | SYN__NULLABLE,        \
+     .offset = SYN__AT(experts.aux_coefficient), \
+     .min = 0,                                   \
+     .max = 1e6,                                 \
+     .scale = 1,                                 \
+     .write = write_aux},                        \
         SYN__ROW_BOOL("output_router_logits", SYN__SAVED, SYN__AT(experts.aux))
 #define QWEN_EXPERTS                                                                 \
     PER_TOKEN, AUXILIARY,                                                            \

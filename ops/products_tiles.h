@@ -80,6 +80,7 @@ typedef struct tile {
     int64_t ldx, ld_init, ldw, ldo; /* ld_init 0: the same row for all */
     const char *next;               /* what to prefetch meanwhile: the next part of w */
     int64_t next_bytes;             /* row stride of next, in bytes */
+    int64_t apart;                  /* distance of columns of out and init (in_streams) */
 } tile;
 
 LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dtype dtype) {

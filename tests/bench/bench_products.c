@@ -22,7 +22,6 @@ static int threads;
 static syn_workers *workers;
 static float *weights, *x, *out;
 static uint16_t *halves, *half_x;
-static uint64_t sums[SYN_WORKERS_MAX];
 
 /* ---- Timed functions ---- */
 
@@ -97,20 +96,12 @@ static double bytes(const work *w) {
     return (double)w->elems * (double)syn_dtype_bytes(w->p[0].w_dtype);
 }
 
-static void read_some(void *arg, int64_t begin, int64_t end, int worker) {
-    const uint64_t *data = arg;
-    uint64_t s[8] = {0};
-    for (int64_t i = begin / 8 * 8; i < end / 8 * 8; i += 8)
-        for (int j = 0; j < 8; j++) s[j] += data[i + j];
-    for (int j = 0; j < 8; j++) sums[worker] += s[j];
-}
-
 typedef enum how { OURS, OPENBLAS, READING } how;
 
 static void run(const work *w, how way) {
     if (way == READING)
-        syn_workers_ranges(workers, (int64_t)(bytes(w) / 8), 4096, read_some,
-                           w->p[0].w_dtype == SYN_F32 ? (void *)weights : (void *)halves);
+        read_bytes(workers, w->p[0].w_dtype == SYN_F32 ? (void *)weights : (void *)halves,
+                   (int64_t)bytes(w));
     for (int i = 0; way != READING && i < w->n; i++) {
         const syn_product *p = &w->p[i];
         if (way == OURS) syn_product_run(p, workers);

@@ -1,6 +1,10 @@
 /* Compares the ops of mixtures of experts with their definitions in double: routing, the sort by
    expert, the copies of tokens, and the products of each expert's rows. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "ops/rules.h"
+#include "syntorch/context_private.h"
 #include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -614,6 +618,44 @@ static void test_grouped_linear(void) {
     }
 }
 
+/* Makes the whole pages between two addresses inaccessible, or accessible again. */
+static void set_access(char *from, char *to, bool access) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+                    begin = ((uintptr_t)from + page - 1) / page * page,
+                    end = (uintptr_t)to / page * page;
+    const int how = access ? PROT_READ | PROT_WRITE : PROT_NONE;
+    NEED(begin >= end || mprotect((void *)begin, end - begin, how) == 0, "cannot protect memory");
+}
+
+/* The matrices of experts without rows are not read: each access to them would crash. */
+static void test_unused_experts(void) {
+    enum { EXPERTS = 8, K = 192, N = 128 };
+    static const int64_t sizes[][EXPERTS] = {
+        {0, 0, 0, 1, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, 0, 1}, {0, 3, 0, 0, 40, 0, 0, 0}};
+    if (ref_on_cuda()) return;
+    for (int round = 0; round < 18; round++) {
+        const int64_t *size = sizes[round / 6];
+        const syn_dtype dtype = float_types[round % 3];
+        const bool t = round % 6 < 3;
+        const size_t each = (size_t)(K * N) * syn_dtype_bytes(dtype);
+        int64_t rows = 0;
+        for (int e = 0; e < EXPERTS; e++) rows += size[e];
+        syn_ctx *ctx = ctx_with_threads(round);
+        const syn_tensor x = ZEROS(ctx, dtype, rows, K),
+                         w = t ? ZEROS(ctx, dtype, EXPERTS, N, K)
+                               : ZEROS(ctx, dtype, EXPERTS, K, N),
+                         n = numbers_of(ctx, size, EXPERTS);
+        char *data = syn__storage(ctx, w.id)->data;
+        for (size_t e = 0; e < EXPERTS; e++)
+            if (size[e] == 0) set_access(data + e * each, data + (e + 1) * each, false);
+        const syn_tensor y = syn_grouped_linear(ctx, x, w, n, SYN_NO_BIAS, t);
+        set_access(data, data + EXPERTS * each, true);
+        CHECK_MSG(syn_tensor_dim(ctx, y, 0) == rows, "round %d: %s", round,
+                  syn_ctx_error(ctx)->text);
+        syn_ctx_free(ctx);
+    }
+}
+
 static void test_grouped_product(void) {
     static ref a, b, sizes, sum, want;
     for (int round = 0; round < rounds(600); round++) {
@@ -866,6 +908,7 @@ static const test_case cases[] = {
     {"unpermute", test_unpermute},
     {"unpermute order", test_unpermute_order},
     {"grouped linear", test_grouped_linear},
+    {"unused experts", test_unused_experts},
     {"grouped product", test_grouped_product},
     {"grouped sum", test_grouped_sum},
     {"threads", test_threads},

@@ -49,6 +49,24 @@ float *filled(int64_t n) {
     return x;
 }
 
+static uint64_t sums[SYN_WORKERS_MAX]; /* so that the compiler does not remove the reads */
+
+static void read_some(void *arg, int64_t begin, int64_t end, int worker) {
+    enum { STREAMS = 8 };
+    const uint64_t *data = arg;
+    const int64_t each = (end - begin) * 8; /* numbers per stream */
+    uint64_t s[8] = {0};
+    data += begin * 8 * STREAMS;
+    for (int64_t i = 0; i < each; i += 8)
+        for (int64_t stream = 0; stream < STREAMS; stream++)
+            for (int j = 0; j < 8; j++) s[j] += data[stream * each + i + j];
+    for (int j = 0; j < 8; j++) sums[worker] += s[j];
+}
+
+void read_bytes(syn_workers *workers, const void *from, int64_t bytes) {
+    syn_workers_ranges(workers, bytes / 512, 64, read_some, (void *)(uintptr_t)from);
+}
+
 void die(const char *why) {
     fprintf(stderr, "the bench failed: %s\n", why);
     exit(1);

@@ -4,14 +4,14 @@
    reading its weights with sgemv.
 
    If SYN_PEER_PYTHON names a Python that has torch and transformers, these are measured, too. So is
-   the command in SYN_PEER_LLAMA, if set (bench_causal.h). All runs alternate. Reports medians. The
+   the command in SYN_PEER_LLAMA, if set (causal_bench.h). All runs alternate. Reports medians. The
    exit status is 1 if a limit is missed. */
 #include <string.h>
 #include <sys/resource.h>
 
 #include "ops/blas.h"
 #include "ops/simd.h"
-#include "tests/support/bench_causal.h"
+#include "tests/support/causal_bench.h"
 #include "tools/cli.h"
 #include "tools/inference/footprint.h"
 

@@ -6,14 +6,14 @@
    and that of reading the weights.
 
    If SYN_PEER_PYTHON names a Python that has torch and transformers, these are measured, too. So is
-   the command in SYN_PEER_LLAMA, if set (bench_causal.h). All runs alternate. Reports medians. The
+   the command in SYN_PEER_LLAMA, if set (causal_bench.h). All runs alternate. Reports medians. The
    exit status is 1 if a limit is missed. With a dtype as argument, only this one is measured. */
 #include <math.h>
 #include <string.h>
 
 #include "ops/blas.h"
 #include "ops/simd.h"
-#include "tests/support/bench_causal.h"
+#include "tests/support/causal_bench.h"
 #include "tools/cli.h"
 
 enum { LAYERS = 2, VOCABULARY = 8192, READ_BYTES = 1 << 30 };

@@ -1,5 +1,5 @@
-/* Implements bench_causal.h. */
-#include "tests/support/bench_causal.h"
+/* Implements causal_bench.h. */
+#include "tests/support/causal_bench.h"
 
 #include <stdlib.h>
 #include <time.h>

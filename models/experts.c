@@ -63,28 +63,41 @@ static void count_member(exchange *x, int64_t n) {
     if (n > x->most) x->most = n;
 }
 
-/* Without data, the tokens of each rank are divided evenly among all experts: pair i of a token and
-   one of its experts goes to member i modulo the number of members. Returns how many of `pairs`
-   pairs go to an expert. */
+/* Without data, the tokens of all ranks are divided evenly among all experts: of the pairs of a
+   token and one of its experts, pair i goes to member i modulo the number of members. Returns how
+   many of the first `pairs` pairs go to an expert. */
 static int64_t balanced(int64_t pairs, int64_t expert, int64_t experts, int64_t members) {
     const int64_t each = experts / members, slot = expert % each * members + expert / each;
     return pairs / experts + (slot < pairs % experts);
 }
 
-/* Without data, all members have the same balanced numbers of rows. */
+/* Without data: how many of the `pairs` pairs of member `from` go to the experts of member `to`. */
+static int64_t balanced_rows(const syn_model *m, int64_t pairs, int64_t from, int64_t to) {
+    const int64_t experts = m->config.experts.n, members = m->options.ep->size,
+                  each = experts / members;
+    int64_t rows = 0;
+    for (int64_t e = to * each; e < (to + 1) * each; e++)
+        rows += balanced(pairs * (from + 1), e, experts, members) -
+                balanced(pairs * from, e, experts, members);
+    return rows;
+}
+
+/* Without data, all members have balanced numbers of rows. */
 static void exchange_balanced(const syn_model *m, int64_t pairs, exchange *x) {
     const syn_group *ep = m->options.ep;
-    const int64_t experts = m->config.experts.n, each = experts / ep->size;
-    for (int64_t i = 0; i < ep->size; i++) {
-        x->to[i] = 0;
-        for (int64_t e = 0; e < each; e++)
-            x->to[i] += balanced(pairs, i * each + e, experts, ep->size);
+    x->rows = 0;
+    for (int32_t i = 0; i < ep->size; i++) {
+        x->to[i] = balanced_rows(m, pairs, ep->index, i);
+        x->from[i] = balanced_rows(m, pairs, i, ep->index);
+        x->rows += x->from[i];
     }
     for (int32_t i = 0; i < ep->size; i++) {
-        x->from[i] = x->to[ep->index];
-        count_member(x, x->to[i] * ep->size);
+        int64_t received = 0;
+        const int64_t experts = m->config.experts.n, each = experts / ep->size;
+        for (int64_t e = i * each; e < (i + 1) * each; e++)
+            received += balanced(pairs * ep->size, e, experts, ep->size);
+        count_member(x, received);
     }
-    x->rows = x->to[ep->index] * ep->size;
 }
 
 /* Without data, all members have the numbers of rows of options.router.load. */
@@ -249,8 +262,8 @@ static syn_tensor compute_with_deepep(syn_model *m, const syn__experts *e, int64
 }
 
 /* Reads how many rows earlier members of the ep group and this rank have, of `pairs` pairs of a
-   token and one of its experts on each rank. sizes (E): the rows of each expert. Without data, the
-   numbers are balanced. */
+   token and one of its experts. sizes (E): the rows of each expert. Without data, the numbers are
+   balanced. */
 static bool own_range(syn_model *m, syn_tensor sizes, int64_t pairs, int64_t *first,
                       int64_t *rows) {
     const syn_group *ep = m->options.ep;
@@ -258,8 +271,7 @@ static bool own_range(syn_model *m, syn_tensor sizes, int64_t pairs, int64_t *fi
     int64_t *all = syn_malloc((size_t)experts * sizeof *all);
     bool done = all != NULL;
     if (!all) syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
-    for (int64_t e = 0; done && e < experts; e++)
-        all[e] = balanced(pairs, e, experts, ep->size) * ep->size;
+    for (int64_t e = 0; done && e < experts; e++) all[e] = balanced(pairs, e, experts, ep->size);
     if (done && syn_ctx_has_data(m->ctx))
         done = syn_tensor_read(m->ctx, sizes, all, (size_t)experts * sizeof *all) == SYN_OK;
     *first = *rows = 0;
@@ -269,29 +281,36 @@ static bool own_range(syn_model *m, syn_tensor sizes, int64_t pairs, int64_t *fi
     return done;
 }
 
-/* x (N, C), the tokens themselves, their experts (N, k) i32 and weights (N, k) -> (N, C), the sums
-   of the experts' outputs. Every rank gets the tokens of all ranks, and adds the outputs of its own
-   experts. */
-static syn_tensor compute_gathered(syn_model *m, const syn__experts *e, syn_tensor x,
-                                   syn_tensor chosen, syn_tensor weights) {
+/* x (N, C), tokens, their experts (N, k) i32 and weights (N, k) -> (N, C), the sums of the outputs
+   of this rank's experts. */
+static syn_tensor compute_own(syn_model *m, const syn__experts *e, syn_tensor x, syn_tensor chosen,
+                              syn_tensor weights) {
     syn_ctx *ctx = m->ctx;
     const syn_group *ep = m->options.ep;
     const int64_t n = m->config.experts.n, k = m->config.experts.k, each = n / ep->size,
-                  tokens = syn_tensor_dim(ctx, x, 0) * ep->size;
+                  tokens = syn_tensor_dim(ctx, x, 0);
     int64_t first, rows;
     syn_tensor sizes;
-    x = gather_rows(m, x, ep, "gathered");
-    weights = gather_rows(m, weights, ep, "gathered_weights");
-    chosen = syn_name(ctx, syn_all_gather(ctx, chosen, 0, ep), "gathered_experts");
     syn_tensor places = syn_sort_by_expert(ctx, chosen, n, &sizes);
-    if (!own_range(m, sizes, tokens / ep->size * k, &first, &rows)) return (syn_tensor){0};
+    if (!own_range(m, sizes, tokens * k, &first, &rows)) return (syn_tensor){0};
     places = syn_slice(ctx, places, 0, first, rows);
     sizes = syn_slice(ctx, sizes, 0, ep->index * each, each);
     const syn_tensor own = syn_name(ctx, syn_moe_permute(ctx, x, places, k), "rows");
     weights = syn_reshape(ctx, weights, (int64_t[]){tokens * k, 1}, 2);
-    syn_tensor y = compute(m, e, own, sizes, syn_moe_permute(ctx, weights, places, 1));
-    y = syn_moe_unpermute(ctx, y, places, tokens, k);
-    return syn_reduce_scatter(ctx, y, SYN_REDUCE_SUM, 0, ep);
+    const syn_tensor y = compute(m, e, own, sizes, syn_moe_permute(ctx, weights, places, 1));
+    return syn_moe_unpermute(ctx, y, places, tokens, k);
+}
+
+/* The same for the tokens of all ranks of a group, each of which has N of them. Every rank gets all
+   tokens, and adds the outputs of its own experts. group NULL: only this rank. */
+static syn_tensor compute_gathered(syn_model *m, const syn__experts *e, const syn_group *group,
+                                   syn_tensor x, syn_tensor chosen, syn_tensor weights) {
+    if (!group) return compute_own(m, e, x, chosen, weights);
+    x = gather_rows(m, x, group, "gathered");
+    weights = gather_rows(m, weights, group, "gathered_weights");
+    chosen = syn_name(m->ctx, syn_all_gather(m->ctx, chosen, 0, group), "gathered_experts");
+    const syn_tensor y = compute_own(m, e, x, chosen, weights);
+    return syn_reduce_scatter(m->ctx, y, SYN_REDUCE_SUM, 0, group);
 }
 
 /* ---- balancing ---- */
@@ -381,8 +400,13 @@ static syn_tensor compute_copies(syn_model *m, const syn__experts *e, int64_t i,
     return syn_moe_unpermute(m->ctx, y, places, tokens, k);
 }
 
-/* x (B, T, C), all tokens on every rank -> (B, T, C), this rank's partial sum of the experts'
-   outputs. If syn__model_dispatches: this rank's tokens -> the experts' outputs for them. */
+bool syn__experts_divide_tokens(const syn_model *m) {
+    return syn__model_dispatches(m) && (m->cut || syn__model_tp(m) == 1);
+}
+
+/* x (B, T, C), the same tokens on every tp rank -> (B, T, C), this rank's partial sum of the
+   experts' outputs. If syn__experts_divide_tokens: this rank's tokens -> the experts' outputs for
+   them. */
 static syn_tensor routed(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const syn_experts_config *c = &m->config.experts;
@@ -400,17 +424,22 @@ static syn_tensor routed(syn_model *m, const syn__experts *e, int64_t i, syn_ten
     syn_push_scope(ctx, "experts");
     const syn_tensor logits = syn_column_linear(ctx, x, &e->router, false, NULL, "router");
     syn_tensor weights = syn_route(ctx, logits, bias, &how, &chosen);
-    syn_tensor places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
-    weights = balance(m, e, i, weights, logits, sizes);
+    const bool divided = syn__experts_divide_tokens(m);
+    const syn_dispatcher dispatcher = !m->options.ep ? SYN_DISPATCH_ALLTOALL
+                                      : divided      ? m->options.router.dispatcher
+                                                     : SYN_DISPATCH_ALLGATHER;
+    syn_tensor places = {0}, y;
+    if (dispatcher != SYN_DISPATCH_ALLGATHER || syn_requires_grad(ctx, logits)) {
+        places = syn_sort_by_expert(ctx, chosen, c->n, &sizes);
+        weights = balance(m, e, i, weights, logits, sizes);
+    }
     if (m->options.router.capacity > 0)
         places = syn_expert_capacity(
             ctx, places, syn_expert_capacity_rows(&m->config, tokens, m->options.router.capacity),
             &sizes);
-    const syn_dispatcher dispatcher =
-        m->options.ep ? m->options.router.dispatcher : SYN_DISPATCH_ALLTOALL;
-    syn_tensor y;
     if (dispatcher == SYN_DISPATCH_ALLGATHER) {
-        y = compute_gathered(m, e, x, chosen, weights);
+        const syn_group *all = m->options.etp ? m->options.experts_of_all : m->options.ep;
+        y = compute_gathered(m, e, divided ? all : m->options.expert_dp, x, chosen, weights);
     } else {
         const syn_tensor w = syn_moe_permute(
             ctx, syn_reshape(ctx, weights, (int64_t[]){tokens * c->k, 1}, 2), places, 1);
@@ -447,7 +476,7 @@ static syn_tensor shared_partial(syn_model *m, const syn__experts *e, syn_tensor
 }
 
 syn_tensor syn__experts_run(syn_model *m, const syn__experts *e, int64_t i, syn_tensor x) {
-    const bool shared = m->config.experts.shared_inner > 0, apart = syn__model_dispatches(m);
+    const bool shared = m->config.experts.shared_inner > 0, apart = syn__experts_divide_tokens(m);
     syn_tensor y = {0}, z = {0};
     if (apart) y = routed(m, e, i, x); /* this rank's tokens */
     if (!apart || shared) x = syn__model_enter(m, x);

@@ -344,6 +344,9 @@ static syn_status check_experts(const syn_model_config *c, const syn_plan *plan,
         return SYN_FAIL(err, SYN_E_INVALID,
                         "model %s: etp %d does not divide the experts' width %lld", c->name,
                         plan->etp, (long long)width);
+    if (plan->ep > 1 && c->n_embd % plan->etp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "model %s: etp %d does not divide the hidden size %lld",
+                        c->name, plan->etp, (long long)c->n_embd);
     if (plan->inference && (int64_t)plan->etp * plan->ep % plan->tp != 0)
         return SYN_FAIL(
             err, SYN_E_INVALID,

@@ -16,15 +16,38 @@ static syn_tensor multiply(syn_model *m, syn_tensor rows, const syn_layer_linear
     return syn_name(m->ctx, syn_grouped_linear(m->ctx, rows, w, sizes, b, true), label);
 }
 
+/* n times the columns of x (E, C), which are zeros. */
+static syn_tensor repeat_columns(syn_ctx *ctx, syn_tensor x, int64_t n) {
+    const int64_t rows = syn_tensor_dim(ctx, x, 0), width = syn_tensor_dim(ctx, x, 1);
+    x = syn_reshape(ctx, x, (int64_t[]){rows, 1, width}, 3);
+    x = syn_expand(ctx, x, (int64_t[]){rows, n, width}, 3);
+    return syn_reshape(ctx, x, (int64_t[]){rows, n * width}, 2);
+}
+
+/* bias (E, C/etp), a shard of the experts' biases -> (E, C), with zeros in place of the others. */
+static syn_tensor pad_bias(syn_model *m, syn_tensor bias) {
+    const syn_group *etp = m->options.etp;
+    const int64_t after = etp->size - 1 - etp->index;
+    syn_tensor parts[3];
+    int n = 0;
+    const bool was = syn_set_grad(m->ctx, false);
+    const syn_tensor zeros = syn_scale(m->ctx, bias, 0);
+    if (etp->index > 0) parts[n++] = repeat_columns(m->ctx, zeros, etp->index);
+    parts[n++] = bias;
+    if (after > 0) parts[n++] = repeat_columns(m->ctx, zeros, after);
+    syn_set_grad(m->ctx, was);
+    return syn_concat(m->ctx, parts, n, 1);
+}
+
 /* The experts' last product. If each of several ranks has a shard of every expert, the sum of their
    results has the whole bias. */
 static syn_tensor multiply_down(syn_model *m, const syn__experts *e, syn_tensor x,
                                 syn_tensor sizes) {
-    const int ranks = m->options.etp             ? m->options.etp->size
-                      : syn__model_dispatches(m) ? 1
-                                                 : syn__model_tp(m);
+    const int ranks = syn__model_dispatches(m) ? 1 : syn__model_tp(m);
     syn_tensor bias = e->down.bias;
-    if (bias.id && ranks > 1) bias = syn_scale(m->ctx, syn__model_replicated(m, bias), 1.0 / ranks);
+    if (bias.id && m->options.etp) bias = pad_bias(m, syn_current_version(m->ctx, bias));
+    else if (bias.id && ranks > 1)
+        bias = syn_scale(m->ctx, syn__model_replicated(m, bias), 1.0 / ranks);
     return multiply(m, x, &e->down, sizes, bias, "down_proj");
 }
 
@@ -56,7 +79,27 @@ int64_t syn_expert_capacity_rows(const syn_model_config *config, int64_t tokens,
 typedef struct exchange {
     int64_t *to, *from, rows; /* rows: the sum of `from` */
     int64_t most;             /* the largest number of rows that a member sends or receives */
+    /* With etp: the rows that each member of the etp group gets, and their sum. whole[i]: `rows` */
+    int64_t *parts, *whole, all;
 } exchange;
+
+static int etp_size(const syn_model *m) {
+    return m->options.etp ? m->options.etp->size : 1;
+}
+
+/* Allocates the lists. */
+static bool begin_exchange(syn_model *m, exchange *x) {
+    const size_t ranks = (size_t)m->options.ep->size;
+    *x = (exchange){.to = syn_malloc(2 * (ranks + (size_t)etp_size(m)) * sizeof *x->to)};
+    if (!x->to) {
+        syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+        return false;
+    }
+    x->from = x->to + ranks;
+    x->parts = x->from + ranks;
+    x->whole = x->parts + etp_size(m);
+    return true;
+}
 
 /* Counts a member of the ep group that sends or receives n rows. */
 static void count_member(exchange *x, int64_t n) {
@@ -125,43 +168,33 @@ static bool exchange_loaded(syn_model *m, int64_t i, int64_t pairs, exchange *x)
     return true;
 }
 
-/* Computes the rows that the members exchange. counts (members, experts): the rows of each member
-   for each expert. x->to has space for twice as many numbers as there are members. */
-static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_t pairs,
-                          exchange *x) {
+/* Reads the rows that the members exchange. */
+static bool read_exchange(syn_model *m, syn_tensor counts, exchange *x) {
     const syn_group *ep = m->options.ep;
-    const int64_t experts = m->config.experts.n, each = experts / ep->size;
-    const size_t bytes = (size_t)(ep->size * experts) * sizeof(int64_t);
-    x->from = x->to + ep->size;
-    x->rows = 0;
-    x->most = pairs; /* each member sends this number */
-    if (m->options.router.capacity > 0) {
-        for (int32_t j = 0; j < ep->size; j++) x->to[j] = x->from[j] = pairs / ep->size;
-        x->rows = pairs;
-        return true;
-    }
-    if (!syn_ctx_has_data(m->ctx) && m->options.router.load && m->options.router.load->weights)
-        return exchange_loaded(m, layer, pairs, x);
-    if (!syn_ctx_has_data(m->ctx)) {
-        exchange_balanced(m, pairs, x);
-        return true;
-    }
-    int64_t *all = syn_malloc(bytes);
-    if (!all) {
-        syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
-        return false;
-    }
-    if (syn_tensor_read(m->ctx, counts, all, bytes) != SYN_OK) {
+    const int64_t experts = m->config.experts.n, each = experts / ep->size, me = ep->index;
+    const int parts = etp_size(m), own = m->options.etp ? m->options.etp->index : 0;
+    const size_t n = (size_t)(parts * ep->size * experts);
+    int64_t *all = syn_calloc(n, sizeof *all);
+    if (!all) syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+    if (!all || syn_tensor_read(m->ctx, counts, all, n * sizeof *all) != SYN_OK) {
         syn_free(all);
         return false;
     }
+    for (int j = 0; j < parts; j++) {
+        const int64_t *part = all + j * ep->size * experts;
+        x->parts[j] = 0;
+        for (int32_t i = 0; i < ep->size; i++)
+            for (int64_t e = me * each; e < (me + 1) * each; e++)
+                x->parts[j] += part[i * experts + e];
+    }
+    const int64_t *mine = all + own * ep->size * experts;
     for (int32_t i = 0; i < ep->size; i++) {
         int64_t received = 0;
         x->to[i] = x->from[i] = 0;
         for (int64_t e = 0; e < each; e++) {
-            x->to[i] += all[ep->index * experts + i * each + e];
-            x->from[i] += all[i * experts + ep->index * each + e];
-            for (int32_t j = 0; j < ep->size; j++) received += all[j * experts + i * each + e];
+            x->to[i] += mine[me * experts + i * each + e];
+            x->from[i] += mine[i * experts + me * each + e];
+            for (int32_t k = 0; k < ep->size; k++) received += mine[k * experts + i * each + e];
         }
         x->rows += x->from[i];
         count_member(x, received);
@@ -170,14 +203,42 @@ static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_
     return true;
 }
 
-/* The numbers of rows (members, experts) of all ranks that share the experts. With a capacity they
-   are all the same. */
+/* Computes the rows that the members exchange. counts (etp, ep, experts): the rows of each member
+   for each expert. */
+static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_t pairs,
+                          exchange *x) {
+    const syn_group *ep = m->options.ep;
+    const bool data = syn_ctx_has_data(m->ctx), limited = m->options.router.capacity > 0;
+    bool done = true;
+    x->most = pairs; /* each member sends this number */
+    if (limited) {
+        for (int32_t i = 0; i < ep->size; i++) x->to[i] = x->from[i] = pairs / ep->size;
+        x->rows = pairs;
+    } else if (data) done = read_exchange(m, counts, x);
+    else if (m->options.router.load && m->options.router.load->weights)
+        done = exchange_loaded(m, layer, pairs, x);
+    else exchange_balanced(m, pairs, x);
+    for (int j = 0; j < etp_size(m); j++) {
+        x->whole[j] = x->rows;
+        if (limited || !data) x->parts[j] = x->rows;
+        x->all += x->parts[j];
+    }
+    return done;
+}
+
+/* The numbers of rows (etp x ep, experts) of all ranks that share the experts. With a capacity they
+   are all the same. Without data, their order does not matter. */
 static syn_tensor all_counts(syn_model *m, syn_tensor sizes) {
     const syn_group *all = m->options.etp ? m->options.experts_of_all : m->options.ep;
-    const int64_t dims[2] = {all->size, m->config.experts.n}, one[2] = {1, m->config.experts.n};
+    const int64_t n = m->config.experts.n, dims[2] = {all->size, n}, one[2] = {1, n};
     if (m->options.router.capacity > 0)
         return syn_expand(m->ctx, syn_reshape(m->ctx, sizes, one, 2), dims, 2);
     sizes = syn_name(m->ctx, syn_all_gather(m->ctx, sizes, 0, all), "counts");
+    if (m->options.etp && syn_ctx_has_data(m->ctx)) { /* ranks are numbered along etp first */
+        const int64_t box[3] = {m->options.ep->size, etp_size(m), n};
+        static const int order[3] = {1, 0, 2};
+        sizes = syn_permute(m->ctx, syn_reshape(m->ctx, sizes, box, 3), order, 3);
+    }
     return syn_reshape(m->ctx, sizes, dims, 2);
 }
 
@@ -191,30 +252,71 @@ static syn_tensor gather_rows(syn_model *m, syn_tensor x, const syn_group *group
     return syn_reshape(m->ctx, x, (int64_t[]){n * group->size, width}, 2);
 }
 
+/* Whether the members of the etp group got different numbers of rows. */
+static bool is_uneven(const exchange *x, const syn_group *etp) {
+    for (int32_t j = 1; j < etp->size; j++)
+        if (x->parts[j] != x->parts[0]) return true;
+    return false;
+}
+
+/* The same as syn_all_to_all for rows of which each member of the etp group gets all (to_all), or
+   sends each of them back. */
+static syn_tensor exchange_parts(syn_model *m, syn_tensor x, const exchange *how, bool to_all) {
+    const syn_group *etp = m->options.etp;
+    int64_t most = 0;
+    for (int32_t j = 0; j < etp->size; j++)
+        if (how->parts[j] * etp->size > most) most = how->parts[j] * etp->size;
+    return syn_all_to_all(m->ctx, x, to_all ? how->whole : how->parts,
+                          to_all ? how->parts : how->whole, most, etp);
+}
+
+/* x (N, C), a rank's rows -> (all, C), those of all members of the etp group. If their numbers
+   differ, the rows are sent in all-to-alls, because all-gathers have equal parts. */
+static syn_tensor gather_parts(syn_model *m, syn_tensor x, const exchange *how, const char *label) {
+    const syn_group *etp = m->options.etp;
+    const int64_t n = how->rows, width = syn_tensor_dim(m->ctx, x, 1);
+    if (!is_uneven(how, etp)) return gather_rows(m, x, etp, label);
+    x = syn_reshape(m->ctx, x, (int64_t[]){1, n, width}, 3);
+    x = syn_expand(m->ctx, x, (int64_t[]){etp->size, n, width}, 3);
+    x = syn_reshape(m->ctx, x, (int64_t[]){etp->size * n, width}, 2);
+    return syn_name(m->ctx, exchange_parts(m, x, how, true), label);
+}
+
+/* The sums of the members' y (all, C): (N, C) for this rank's rows. */
+static syn_tensor add_parts(syn_model *m, syn_tensor y, const exchange *how) {
+    const syn_group *etp = m->options.etp;
+    if (!is_uneven(how, etp)) return syn_reduce_scatter(m->ctx, y, SYN_REDUCE_SUM, 0, etp);
+    const syn_tensor parts = exchange_parts(m, y, how, false);
+    y = syn_slice(m->ctx, parts, 0, 0, how->rows);
+    for (int32_t j = 1; j < etp->size; j++)
+        y = syn_add(m->ctx, y, syn_slice(m->ctx, parts, 0, j * how->rows, how->rows));
+    return y;
+}
+
 /* The same as `compute` for rows in the order of all experts of the ep group, which are computed by
    the ranks that have the experts. With etp, each of these ranks has a part of the experts' width:
-   it gets the rows of all of them, and their partial sums are reduce-scattered. */
+   it gets the rows of all of them, and their partial sums are added. */
 static syn_tensor compute_elsewhere(syn_model *m, const syn__experts *e, int64_t layer,
                                     syn_tensor rows, syn_tensor sizes, syn_tensor weights) {
     syn_ctx *ctx = m->ctx;
     const syn_group *ep = m->options.ep, *etp = m->options.etp;
     const int64_t experts = m->config.experts.n, each = experts / ep->size;
-    exchange x = {.to = syn_malloc(2 * (size_t)ep->size * sizeof *x.to)};
+    exchange x;
     syn_tensor own, y = {0};
-    if (!x.to) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+    if (!begin_exchange(m, &x)) return y;
     syn_tensor counts = all_counts(m, sizes);
     if (plan_exchange(m, layer, counts, syn_tensor_dim(ctx, rows, 0), &x)) {
-        const int64_t all = etp ? x.rows * etp->size : x.rows;
-        const syn_tensor places = syn_expert_order(ctx, counts, ep->index * each, each, all, &own);
+        const syn_tensor places =
+            syn_expert_order(ctx, counts, ep->index * each, each, x.all, &own);
         rows = syn_name(ctx, syn_all_to_all(ctx, rows, x.to, x.from, x.most, ep), "dispatched");
         weights = syn_all_to_all(ctx, weights, x.to, x.from, x.most, ep);
-        if (etp) rows = gather_rows(m, rows, etp, "gathered");
-        if (etp) weights = gather_rows(m, weights, etp, "gathered_weights");
+        if (etp) rows = gather_parts(m, rows, &x, "gathered");
+        if (etp) weights = gather_parts(m, weights, &x, "gathered_weights");
         rows = syn_moe_permute(ctx, rows, places, 1);
         weights = syn_moe_permute(ctx, weights, places, 1);
         y = compute(m, e, rows, own, weights);
-        y = syn_moe_unpermute(ctx, y, places, all, 1);
-        if (etp) y = syn_reduce_scatter(ctx, y, SYN_REDUCE_SUM, 0, etp);
+        y = syn_moe_unpermute(ctx, y, places, x.all, 1);
+        if (etp) y = add_parts(m, y, &x);
         y = syn_name(ctx, syn_all_to_all(ctx, y, x.from, x.to, x.most, ep), "returned");
     }
     syn_free(x.to);
@@ -237,9 +339,9 @@ static syn_tensor compute_with_deepep(syn_model *m, const syn__experts *e, int64
                   pairs = syn_tensor_dim(ctx, weights, 0);
     const int64_t copies =
         llround((double)tokens * syn_expert_reach(&how.choice, ep->size)) * ep->size;
-    exchange own_rows = {.to = syn_malloc(2 * (size_t)ep->size * sizeof *own_rows.to)};
+    exchange own_rows;
     syn_tensor own, unused, y = {0};
-    if (!own_rows.to) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: the experts' tokens");
+    if (!begin_exchange(m, &own_rows)) return y;
     if (plan_exchange(m, layer, sizes, pairs, &own_rows)) {
         const int64_t dims[2] = {ep->size, c->n}, one[2] = {1, c->n};
         const syn_tensor counts = syn_expand(ctx, syn_reshape(ctx, sizes, one, 2), dims, 2);

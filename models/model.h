@@ -81,8 +81,8 @@ typedef struct syn_model_options {
     /* Models with experts. ep: the ranks that share the experts of a layer; NULL: no other rank has
        experts that this rank lacks. Training sends each token to the ranks that have its experts.
        whole_experts: each expert is whole on its rank, although other layers are sharded over tp;
-       always the case with ep, unless etp is given. etp: with ep, in runs without data: the ranks
-       that share each expert; experts_of_all: the ep x etp ranks that share the experts.
+       always the case with ep, unless etp is given. etp: with ep: the ranks that share each expert;
+       experts_of_all: the ep x etp ranks that share the experts.
        In inference, all tp ranks may have the same tokens. A rank then computes its own experts for
        the tokens of all ranks of expert_dp, those of experts_of_all with its index along tp, and
        the outputs are summed over experts_of_all. expert_dp NULL: it would have only this rank. */

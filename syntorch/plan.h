@@ -112,6 +112,7 @@ int32_t syn_plan_first_expert_rank(const syn_plan *plan, int32_t rank);
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);
 /* The order of the axes of a complete plan: as text, such as "tp-dp-pp", and as a number, which is
    0 for tp, dp, pp. syn_plan_order returns the axes of such a text, or NULL if it is no order. */
+#define SYN_PLAN_ORDERS 6 /* their number */
 const char *syn_plan_order_text(const syn_plan *plan);
 int syn_plan_order_number(const syn_plan *plan);
 const syn_axis *syn_plan_order(const char *text);

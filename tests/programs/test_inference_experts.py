@@ -6,12 +6,14 @@ from inference_runs import *  # noqa: F403
 FAMILIES = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss",
             "gpt_oss_mxfp4")
 TENSOR = ["--tp 2 --ep 2", "--tp 2 --ep 2 --sp"]
-FOUR = ["--tp 4 --ep 4"]
+FOUR = ["--tp 4 --ep 4", "--tp 4 --ep 2 --etp 2"]
 # Layouts for two prompts, and for four.
 DATA = ["--dp 2 --ep 2", "--dp 2 --tp 2 --ep 4", "--dp 2 --tp 2 --ep 2",
         "--dp 2 --ep 2 --moe_dispatcher alltoall"]
 MORE = ["--dp 4 --ep 4", "--dp 4 --tp 2 --ep 4", "--dp 2 --pp 2 --ep 2", "--tp 2 --pp 2 --ep 2",
         "--dp 2 --tp 2 --sp --ep 4", "--dp 2 --tp 2 --sp --ep 4 --moe_dispatcher alltoall",
+        "--dp 4 --ep 2 --etp 2", "--dp 4 --ep 2 --etp 2 --moe_dispatcher alltoall",
+        "--dp 2 --tp 2 --sp --ep 2 --etp 2 --moe_dispatcher alltoall",
         "--dp 2"]
 QWEN = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 32,
         "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 48,
@@ -162,6 +164,9 @@ def test_refused():
                 (["--tp", 2, "--moe_dispatcher", "alltoall"], 2, "has no effect without --ep"),
                 (["--dp", 2, "--ep", 2, "--moe_dispatcher", "deepep"], 2,
                  "deepep is for --device meta"),
+                (["--dp", 4, "--ep", 2, "--etp", 2, "--batch_size", 4, "--moe_dispatcher",
+                  "deepep", "--device", "meta"], 1,
+                 "deepep cannot be used with --etp 2 and --ep 2"),
                 (["--dp", 2, "--ep", 2, "--moe_dispatch_fp8"], 2,
                  "--moe_dispatch_fp8 has no effect without --moe_dispatcher deepep"),
                 (["--dp", 2, "--logits", "all", "--save_logits", "x.npy"], 2,

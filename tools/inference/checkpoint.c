@@ -45,19 +45,14 @@ static syn_status divide(inference *run, syn_error *err) {
     return syn_pipeline_parts(run->parts, &run->config, &shape, &division, err);
 }
 
-/* Fails if the dispatcher or parts of experts do not work with the device or the plan. */
+/* Fails if the dispatcher does not work with the plan. */
 static syn_status check_experts(const inference *run, syn_error *err) {
     const syn_plan *plan = &run->launch.parallel;
-    if (plan->ep == 1 || plan->etp == 1) return SYN_OK;
-    if (run->args->dispatcher == SYN_DISPATCH_DEEPEP)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--moe_dispatcher deepep cannot be used with --etp %d and --ep %d; omit "
-                        "it, or use --etp 1",
-                        plan->etp, plan->ep);
-    if (run->launch.device == SYN_DEVICE_META) return SYN_OK;
+    if (plan->ep == 1 || plan->etp == 1 || run->args->dispatcher != SYN_DISPATCH_DEEPEP)
+        return SYN_OK;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                    "--etp %d with --ep %d is for --device meta: the parts of an expert's matrices "
-                    "are not read; use --etp 1",
+                    "--moe_dispatcher deepep cannot be used with --etp %d and --ep %d; omit it, or "
+                    "use --etp 1",
                     plan->etp, plan->ep);
 }
 

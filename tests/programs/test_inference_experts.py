@@ -1,6 +1,7 @@
 """Tests expert parallelism in the inference program: with experts on the tensor-parallel ranks, and
-on those of several parts of a batch, logits and tokens match transformers (tests/reference/moe.json)
-or one rank, as threads and over MPI. Traces without data have the collectives of each layout."""
+on those of several parts of a batch, logits and tokens match transformers
+(tests/reference/moe.json) or one rank, as threads and over MPI. Traces without data have the
+collectives of each layout."""
 from inference_runs import *  # noqa: F403
 
 FAMILIES = ("mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss",

@@ -344,7 +344,16 @@ static syn_status check_experts(const syn_model_config *c, const syn_plan *plan,
         return SYN_FAIL(err, SYN_E_INVALID,
                         "model %s: etp %d does not divide the experts' width %lld", c->name,
                         plan->etp, (long long)width);
-    if (plan->tp == 1 || plan->sp) return SYN_OK;
+    if (plan->ep > 1 && c->n_embd % plan->etp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "model %s: etp %d does not divide the hidden size %lld",
+                        c->name, plan->etp, (long long)c->n_embd);
+    if (plan->inference && (int64_t)plan->etp * plan->ep % plan->tp != 0)
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "model %s: all %d tensor-parallel ranks must share the experts, so etp %d x "
+            "ep %d = %lld must be a multiple of tp %d",
+            c->name, plan->tp, plan->etp, plan->ep, (long long)plan->etp * plan->ep, plan->tp);
+    if (plan->tp == 1 || plan->sp || plan->inference) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "experts on ranks of their own (ep %d, etp %d) need sequence parallelism (sp) "
                     "with tp %d",

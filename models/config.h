@@ -217,6 +217,8 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
 /* Number of parameters of the whole model with these heads, without layers for multi-token
    prediction. */
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
+/* Number of those parameters that belong to the experts of routers. */
+int64_t syn_model_config_expert_params(const syn_model_config *config);
 /* The maximum sequence length: n_positions, or more if scaled rotary embeddings allow more. */
 int64_t syn_model_max_tokens(const syn_model_config *config);
 /* Fails if a text of `tokens` tokens, whose keys are in the cache, cannot grow to `most`, because

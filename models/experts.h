@@ -63,6 +63,9 @@ typedef struct syn__experts {
             .flags = SYN__SPARSE | SYN__SHARED | SYN__NO_BIAS | SYN__RESIDUAL        \
     }
 
+/* Whether the ranks that share the experts have different tokens in this pass: those of a tp group
+ * have, if they divide the tokens of sequences. */
+bool syn__experts_divide_tokens(const syn_model *m);
 /* The inside of a branch (syn__branch) that has no `out`. x (B, T, C) -> (B, T, C). i: number of
  * the layer within the part. */
 syn_tensor syn__experts_run(syn_model *m, const syn__experts *experts, int64_t i, syn_tensor x);

@@ -279,6 +279,16 @@ static int64_t rows_params(const syn__param_row *row, const syn_model_config *c,
     return n;
 }
 
+int64_t syn_model_config_expert_params(const syn_model_config *c) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->n_layer; i++)
+        for (const syn__param_row *row = c->family->layer_rows; row->name; row++)
+            if ((row->kind == SYN__EXPERTS_COLUMN || row->kind == SYN__EXPERTS_ROW) &&
+                syn__family_has_row(c, row, 0, i))
+                n += row_params(row, c);
+    return n;
+}
+
 int64_t syn_model_config_params(const syn_model_config *c, unsigned heads) {
     const syn_model_family *f = c->family;
     int64_t n = rows_params(f->embed_rows, c, heads, -1) + rows_params(f->head_rows, c, heads, -1);

@@ -107,6 +107,21 @@ static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t 
     return all;
 }
 
+/* Whether the sequences of all ranks that share experts have ended. A rank whose sequences have
+   ended runs further steps, because the others need its experts. */
+static bool all_ended(syn_ctx *ctx, const syn_generation *g, bool ended) {
+    const syn_spec spec = {SYN_I32, 1, {1}};
+    const bool data = syn_ctx_has_data(ctx);
+    int32_t running = !ended;
+    if (!g->together || g->end.n_ids == 0) return ended;
+    syn_push_scope(ctx, "running");
+    syn_tensor sum = syn_input(ctx, "running", &spec, data ? &running : NULL);
+    sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, g->together);
+    syn_pop_scope(ctx);
+    if (!data) return false;
+    return syn_tensor_read(ctx, sum, &running, sizeof running) != SYN_OK || running == 0;
+}
+
 /* Whether this rank copies the logits of the prompt. */
 static bool has_logits(const syn_generation *g) {
     return g->want_logits && (is_last(g) || g->share_logits);
@@ -227,7 +242,7 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
         next.tokens = next_tokens(model, g, x, next.seen, step);
         if (step + 1 < g->new_tokens) next.seen = add_seen(ctx, g, next.seen, next.tokens);
         if (syn_ctx_status(ctx) != SYN_OK) return;
-        const bool done = data && collect(ctx, g, next.tokens, step, row, ended);
+        const bool done = all_ended(ctx, g, data && collect(ctx, g, next.tokens, step, row, ended));
         g->made = step + 1;
         const int64_t now = (int64_t)syn__clock_ns();
         *(step == 0 ? &g->prefill_ns : &g->decode_ns) += now - start;

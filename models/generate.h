@@ -13,6 +13,9 @@ typedef struct syn_generation {
     /* inputs */
     const syn_group *pp; /* the ranks that have the parts of the model, in order, as the stages of a
                             pipeline; NULL: this rank's model is whole */
+    const syn_group *together; /* the ranks with other sequences that share experts with this rank.
+                                  All of them run as many steps as the one that needs most. NULL:
+                                  none */
     int64_t batch, prompt_tokens, new_tokens; /* new_tokens >= 1 */
     const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
     const int32_t
@@ -40,7 +43,8 @@ typedef struct syn_generation {
     int64_t prefill_ns, decode_ns; /* wall time; decode_ns covers made - 1 steps */
 } syn_generation;
 
-/* Collective over the tensor-parallel group and g->pp: all ranks call it with the same arguments.
+/* Collective over the tensor-parallel group, g->pp and g->together: all ranks call it with the same
+   arguments, except that those of g->together have other prompts.
    All ranks of the tensor-parallel group sample, and its first rank broadcasts its tokens to the
    others. In a pipeline, the batch passes through the stages one after the other, and the last
    stage broadcasts the sampled tokens to all stages. */

@@ -11,7 +11,7 @@ static int tp_size(const syn_group *tp) {
 }
 
 static syn_shard shard(int axis, int parts, const syn_group *tp) {
-    return (syn_shard){axis, parts, tp ? tp->index : 0, tp_size(tp)};
+    return SYN_SHARD(axis, parts, tp ? tp->index : 0, tp_size(tp));
 }
 
 static syn_tensor parameter(syn_ctx *ctx, const char *layer, const char *which, syn_spec full,
@@ -68,18 +68,28 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
     return (syn_layer_linear){weight, linear_bias(ctx, name, out, SYN_WHOLE, init), init->out_in};
 }
 
+/* The shard of the experts' matrices or biases along `axis`; -1: none. */
+static syn_shard experts_shard(int axis, const syn_group *ep, const syn_group *group) {
+    if (axis < 0 || tp_size(group) == 1) return shard(0, 1, ep);
+    syn_shard cut = shard(axis, 1, group);
+    if (tp_size(ep) == 1) return cut;
+    cut.range = ep->index;
+    cut.ranges = ep->size;
+    return cut;
+}
+
 syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t experts, int64_t in,
                                         int64_t out, int axis, const syn_initializer *init,
-                                        const syn_group *group) {
+                                        const syn_group *ep, const syn_group *group) {
     const syn_spec spec = {matrix_dtype(init), 3, {experts, out, in}};
     const syn_tensor weight =
-        parameter(ctx, name, "weight", spec, shard(axis, 1, group), SYN_INIT_NORMAL, init);
+        parameter(ctx, name, "weight", spec, experts_shard(axis, ep, group), SYN_INIT_NORMAL, init);
     const syn_spec of_bias = {(int32_t)init->dtype, 2, {experts, out}};
     if (init->no_bias) return (syn_layer_linear){weight, SYN_NO_BIAS, true};
     return (syn_layer_linear){weight,
                               parameter(ctx, name, "bias", of_bias,
-                                        axis < 2 ? shard(axis, 1, group) : SYN_WHOLE, SYN_INIT_ZERO,
-                                        NULL),
+                                        experts_shard(axis < 2 || ep ? 1 : -1, ep, group),
+                                        SYN_INIT_ZERO, NULL),
                               true};
 }
 

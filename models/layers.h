@@ -43,12 +43,12 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
                                     const syn_initializer *init, const syn_group *tp);
 
 /* The matrices of a layer of all experts, (experts, out, in) whatever init->out_in; bias (experts,
- * out). axis: the dimension that is sharded over the group: 0, so that each rank has some experts;
- * or 1 or 2, so that each rank has a shard of every expert. With axis 2 every rank has the whole
- * bias. */
+ * out). ep: the ranks that share the experts, of which each has some; NULL: each rank has all.
+ * axis: the dimension of each expert that is sharded over `group`, 1 or 2. With axis 2, every rank
+ * has the whole bias, or with ep its columns of the bias. */
 syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t experts, int64_t in,
                                         int64_t out, int axis, const syn_initializer *init,
-                                        const syn_group *group);
+                                        const syn_group *ep, const syn_group *group);
 
 /* The functions below use the current versions of parameters (syn_current_version), because an
  * optimizer may have written new ones. */

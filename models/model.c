@@ -108,20 +108,15 @@ static void set_partial(syn_model *m, syn_tensor weight, syn_tensor bias) {
 }
 
 /* One matrix per expert, in one parameter. With expert parallelism, each rank has some of the
-   experts, or with etp a part of them, and the parameter is as if the model's experts had this
-   width; otherwise each tensor-parallel rank has a shard of every expert. */
+   experts, or with etp a shard of each of them; otherwise each tensor-parallel rank has a shard of
+   every expert. */
 static syn_layer_linear experts_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_initializer init = initializer(m, row);
-    const bool apart = syn__model_dispatches(m), column = row->kind == SYN__EXPERTS_COLUMN;
-    const int64_t parts = m->options.etp ? m->options.etp->size : 1;
-    const syn_layer_linear l =
-        syn_experts_linear_new(m->ctx, name, m->config.experts.n,
-                               syn__family_dim(&m->config, row->from) / (column ? 1 : parts),
-                               syn__family_dim(&m->config, row->to) / (column ? parts : 1),
-                               apart    ? 0
-                               : column ? 1
-                                        : 2,
-                               &init, apart ? m->options.ep : m->options.tp);
+    const bool apart = syn__model_dispatches(m);
+    const syn_layer_linear l = syn_experts_linear_new(
+        m->ctx, name, m->config.experts.n, syn__family_dim(&m->config, row->from),
+        syn__family_dim(&m->config, row->to), row->kind == SYN__EXPERTS_COLUMN ? 1 : 2, &init,
+        m->options.ep, apart ? m->options.etp : m->options.tp);
     if (!apart && row->kind == SYN__EXPERTS_ROW) set_partial(m, SYN_NO_BIAS, l.bias);
     if (!apart) return l;
     syn_param_set_expert(m->ctx, l.weight);
@@ -151,7 +146,7 @@ static syn_tensor heads_of(syn_model *m, const syn__param_row *row, const char *
     const syn_initializer init = initializer(m, row);
     const syn_spec spec = {(int32_t)init.dtype, 1, {syn__family_dim(&m->config, row->to)}};
     const syn_group *tp = m->options.tp;
-    const syn_shard shard = tp ? (syn_shard){0, 1, tp->index, tp->size} : SYN_WHOLE;
+    const syn_shard shard = tp ? SYN_SHARD(0, 1, tp->index, tp->size) : SYN_WHOLE;
     return syn_param(m->ctx, name, &spec, shard, SYN_INIT_NORMAL, init.std, -1, init.seed);
 }
 

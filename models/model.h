@@ -40,8 +40,8 @@ typedef enum syn_recompute_mode {
 
 /* How tokens get to the ranks of their experts with ep. ALLTOALL: a copy for each of their experts.
  * ALLGATHER: every rank of the ep group gets all tokens, and the partial sums of the experts'
- * outputs are reduce-scattered. DEEPEP: a copy for each rank that has at least one of their
- * experts, in runs without data. */
+ * outputs are reduce-scattered; always used if the ranks of a tp group have the same tokens.
+ * DEEPEP: a copy for each rank that has at least one of their experts, in runs without data. */
 typedef enum syn_dispatcher {
     SYN_DISPATCH_ALLTOALL,
     SYN_DISPATCH_ALLGATHER,
@@ -81,9 +81,12 @@ typedef struct syn_model_options {
     /* Models with experts. ep: the ranks that share the experts of a layer; NULL: no other rank has
        experts that this rank lacks. Training sends each token to the ranks that have its experts.
        whole_experts: each expert is whole on its rank, although other layers are sharded over tp;
-       always the case with ep, unless etp is given. etp: with ep, in runs without data: the ranks
-       that share each expert; experts_of_all: the ep x etp ranks that share the experts. */
-    const syn_group *ep, *etp, *experts_of_all;
+       always the case with ep, unless etp is given. etp: with ep: the ranks that share each expert;
+       experts_of_all: the ep x etp ranks that share the experts.
+       In inference, all tp ranks may have the same tokens. A rank then computes its own experts for
+       the tokens of all ranks of expert_dp, those of experts_of_all with its index along tp, and
+       the outputs are summed over experts_of_all. expert_dp NULL: it would have only this rank. */
+    const syn_group *ep, *etp, *experts_of_all, *expert_dp;
     bool whole_experts;
     /* Context parallelism, for training of causal models (syn_context_attention): the ranks that
        share the tokens of a sequence; NULL: none. A rank's tokens, targets and results are those of

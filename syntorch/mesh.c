@@ -182,6 +182,15 @@ static void put_experts(const syn_mesh *mesh, const syn_plan *p, int32_t rank, u
         put(&groups[SYN_MESH_EXPERT_MODEL], both, "expert_model", index[2], n[2], id);
 }
 
+/* The dp groups of inference are divided into the ranks that share experts. Where these are all
+   ranks of a dp group, or have no other tp ranks, they have a group already. */
+static void put_expert_dp(const syn_mesh *mesh, const syn_plan *p, int32_t rank, uint32_t *id,
+                          syn_mesh_group *out) {
+    const int32_t n = p->etp * p->ep / p->tp, index = mesh->index[SYN_AXIS_DP];
+    if (p->tp == 1 || n < 2 || n == mesh->size[SYN_AXIS_DP]) return;
+    put_part(mesh, rank, p->ranks, "expert_dp", index / n, index - index % n, 1, n, id, out);
+}
+
 /* The group of n ranks that are `stride` apart, in a plan whose ranks are divided into such
    groups. */
 static void put_strided(int32_t rank, int32_t ranks, const char *name, int32_t stride, int32_t n,
@@ -236,6 +245,7 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
     if (plan->zero > 0) put_world(&mesh, plan->ranks, &id, &groups[SYN_MESH_WORLD]);
     if (plan->zero == 3) put_shards(&mesh, rank, plan->ranks, plan->hsdp, &id, groups);
     put_experts(&mesh, plan, rank, &id, groups);
+    if (plan->inference) put_expert_dp(&mesh, plan, rank, &id, &groups[SYN_MESH_EXPERT_DP]);
     put_context(plan, rank, mesh.stride[SYN_AXIS_DP], &id, groups);
     if (plan->counts) put_counts(&mesh, plan, &id, groups);
 }
@@ -270,6 +280,9 @@ static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
     if (plan->etp == plan->tp) mesh->etp = mesh->group[SYN_AXIS_TP];
     if (plan->ep == 1) mesh->experts = mesh->etp;
     else if (plan->etp == 1) mesh->experts = mesh->ep;
+    if (plan->inference && plan->tp == 1) mesh->expert_dp = mesh->experts;
+    else if (plan->inference && !mesh->expert_dp && plan->etp * plan->ep > plan->tp)
+        mesh->expert_dp = dp;
     if (plan->ep == 1 && plan->etp == plan->tp) {
         mesh->edp = dp;
         mesh->expert_model = mesh->model;
@@ -302,6 +315,7 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
                                                    [SYN_MESH_EXPERTS] = &mesh->experts,
                                                    [SYN_MESH_EDP] = &mesh->edp,
                                                    [SYN_MESH_EXPERT_MODEL] = &mesh->expert_model,
+                                                   [SYN_MESH_EXPERT_DP] = &mesh->expert_dp,
                                                    [SYN_MESH_CP] = &mesh->cp,
                                                    [SYN_MESH_CP_A2A] = &mesh->cp_a2a,
                                                    [SYN_MESH_CP_P2P] = &mesh->cp_p2p,

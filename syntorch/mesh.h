@@ -37,7 +37,10 @@ typedef struct syn_mesh {
        ranks with the same experts as this rank. expert_model: the etp x ep x pp ranks that hold all
        experts of the model. Any of them is NULL if it would have only this rank. */
     const syn_group *ep, *etp, *experts, *edp, *expert_model;
-    const syn_group *world; /* with ZeRO: all ranks. NULL if it would have only this rank */
+    const syn_group *expert_dp; /* with syn_plan.inference: the ranks of `experts` with this rank's
+                                   index along tp, which have different tokens. NULL if it would
+                                   have only this rank */
+    const syn_group *world;     /* with ZeRO: all ranks. NULL if it would have only this rank */
     /* Context parallelism; NULL without. cp: the ranks that share the tokens of a sequence. cp_a2a:
        those that exchange heads, cp_p2p: those that exchange keys and values. With SYN_CP_A2A_P2P,
        cp_a2a are neighbours, and cp_p2p is one rank of each of these groups; otherwise one of the
@@ -65,6 +68,7 @@ typedef enum syn_mesh_kind {
     SYN_MESH_EXPERTS,
     SYN_MESH_EDP,
     SYN_MESH_EXPERT_MODEL,
+    SYN_MESH_EXPERT_DP,
     SYN_MESH_CP,
     SYN_MESH_CP_A2A,
     SYN_MESH_CP_P2P,
@@ -90,10 +94,11 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
    0 in the order of their first ranks: "tp3" is the tp group with the fourth-lowest first rank. Ids
    count from 1: first all tp groups, then dp, pp, kv, embedding and model groups, the world, and
    shard, replicas and gather groups, and with expert parallelism ep, etp, experts, edp and
-   expert_model groups, and with context parallelism cp, cp_a2a and cp_p2p groups; dp groups are
-   then called dp_cp. With syn_plan.counts, tp_cp and stage groups follow. Axes of size 1 have no
-   groups. Every rank must call this function with the same plan; syn_plan_complete need not have
-   been called. Fails unless the plan has as many ranks as the world. */
+   expert_model groups, in inference expert_dp groups, and with context parallelism cp, cp_a2a and
+   cp_p2p groups; dp groups are then called dp_cp. With syn_plan.counts, tp_cp and stage groups
+   follow. Axes of size 1 have no groups. Every rank must call this function with the same plan;
+   syn_plan_complete need not have been called. Fails unless the plan has as many ranks as the
+   world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
 

@@ -26,10 +26,10 @@ static float normal(uint64_t key, uint64_t index, float scale) {
     return (float)(sum - 131070) * scale;
 }
 
-/* The full tensor as [outer][axis][inner]. Of each block of the axis, which has `block` rows, the
-   shard has `part` rows. */
+/* The full tensor, or the range of it that contains the shard, as [outer][axis][inner]. Of each
+   block of the axis, which has `block` rows, the shard has `part` rows. */
 struct slicing {
-    int64_t outer, inner;
+    int64_t outer, inner, skipped; /* skipped: elements before the range */
     int64_t block, part; /* the axis has parts * block rows in the full tensor and parts * part rows
                             in the shard */
     int parts, index;
@@ -56,7 +56,8 @@ static void fill(void *data, syn_dtype dtype, const struct slicing *s, syn_init 
     int64_t done = 0;
     for (int64_t o = 0; o < s->outer; o++)
         for (int p = 0; p < s->parts; p++) {
-            const int64_t first = ((o * axis) + p * s->block + s->index * s->part) * s->inner;
+            const int64_t first =
+                s->skipped + ((o * axis) + p * s->block + s->index * s->part) * s->inner;
             const int64_t n = s->part * s->inner;
             if (dtype == SYN_F32) values((float *)data + done, first, n, init, scale, limit, key);
             for (int64_t i = 0; dtype != SYN_F32 && i < n; i += BLOCK) {
@@ -78,6 +79,11 @@ static syn_status check(const char *name, const syn_spec *full, syn_shard shard,
         return SYN_FAIL(err, SYN_E_INVALID, "parameter '%s' has no shard %d of %d in %d parts",
                         name, shard.index, shard.count, shard.parts);
     const int64_t pieces = (int64_t)shard.parts * shard.count;
+    if (shard.ranges > 1 && (shard.axis == 0 || shard.range < 0 || shard.range >= shard.ranges ||
+                             full->dims[0] % shard.ranges != 0))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "parameter '%s' has no range %d of %d along dimension 0", name, shard.range,
+                        shard.ranges);
     if (full->dims[shard.axis] % pieces)
         return SYN_FAIL(
             err, SYN_E_SHAPE,
@@ -87,15 +93,17 @@ static syn_status check(const char *name, const syn_spec *full, syn_shard shard,
 }
 
 static struct slicing slicing_of(const syn_spec *full, syn_shard shard) {
+    const syn_spec range = syn_shard_range(full, &shard);
     struct slicing s = {1,
                         1,
+                        shard.ranges > 1 ? shard.range * syn_spec_elems(&range) : 0,
                         full->dims[shard.axis] / shard.parts,
                         full->dims[shard.axis] / shard.parts / shard.count,
                         shard.parts,
                         shard.index};
     for (int d = 0; d < full->rank; d++) {
-        if (d < shard.axis) s.outer *= full->dims[d];
-        if (d > shard.axis) s.inner *= full->dims[d];
+        if (d < shard.axis) s.outer *= range.dims[d];
+        if (d > shard.axis) s.inner *= range.dims[d];
     }
     return s;
 }
@@ -277,8 +285,7 @@ static uint32_t create(syn_ctx *ctx, syn_param_info *info, syn_operand *operand)
         !claim_name(ctx, text))
         return 0;
     info->name = syn_trace_text(ctx->trace, text);
-    *operand = (syn_operand){.spec = info->full};
-    operand->spec.dims[info->shard.axis] /= info->shard.count;
+    *operand = (syn_operand){.spec = syn_shard_spec(&info->full, &info->shard)};
     syn__contiguous_strides(operand);
     const uint32_t row = syn__append_tensor(ctx, operand, 0, 0, SYN_TENSOR_PARAM, info->name);
     if (!row || syn__alloc_data(ctx, row) != SYN_OK) return 0;

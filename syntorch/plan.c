@@ -5,13 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ORDERS = 6 };
-
 /* The first is Megatron's. */
 static const struct {
     const char *text;
     syn_axis axes[SYN_AXES];
-} orders[ORDERS] = {
+} orders[SYN_PLAN_ORDERS] = {
     {"tp-dp-pp", {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}},
     {"tp-pp-dp", {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP}},
     {"dp-tp-pp", {SYN_AXIS_DP, SYN_AXIS_TP, SYN_AXIS_PP}},
@@ -21,7 +19,7 @@ static const struct {
 };
 
 int syn_plan_order_number(const syn_plan *plan) {
-    int i = ORDERS - 1;
+    int i = SYN_PLAN_ORDERS - 1;
     while (i > 0 && memcmp(orders[i].axes, plan->order, sizeof orders[i].axes) != 0) i--;
     return i;
 }
@@ -31,7 +29,7 @@ const char *syn_plan_order_text(const syn_plan *plan) {
 }
 
 const syn_axis *syn_plan_order(const char *text) {
-    int i = ORDERS - 1;
+    int i = SYN_PLAN_ORDERS - 1;
     while (i >= 0 && strcmp(orders[i].text, text) != 0) i--;
     return i < 0 ? NULL : orders[i].axes;
 }

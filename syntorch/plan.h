@@ -62,15 +62,17 @@ typedef struct syn_plan {
     int32_t vp; /* chunks of layers per pipeline stage, which the interleaved schedule runs
                    alternately; 0: one */
     int32_t microbatch_group; /* consecutive microbatches of a chunk in that schedule; 0: pp */
-    int32_t zero; /* ZeRO stage, 0 to 3: the dp x cp ranks divide the optimizer state (1), the
-                     gradients (2) and the parameters (3) */
-    int32_t hsdp; /* ZeRO 3 (hybrid sharding): number of consecutive dp x cp ranks that divide the
-                     state; groups of this size have copies of it. 0: all */
-    bool sp;      /* sequence parallelism within tp */
-    bool skewed;  /* experts get different numbers of rows, so that ranks with different experts run
-                     different programs */
-    bool counts;  /* routers have losses or biases that depend on the tokens of several ranks: the
-                     mesh has the groups tp_cp and stage */
+    int32_t zero;   /* ZeRO stage, 0 to 3: the dp x cp ranks divide the optimizer state (1), the
+                       gradients (2) and the parameters (3) */
+    int32_t hsdp;   /* ZeRO 3 (hybrid sharding): number of consecutive dp x cp ranks that divide the
+                       state; groups of this size have copies of it. 0: all */
+    bool sp;        /* sequence parallelism within tp */
+    bool inference; /* the tp ranks that share experts may have the same tokens: the mesh has the
+                       group expert_dp */
+    bool skewed; /* experts get different numbers of rows, so that ranks with different experts run
+                    different programs */
+    bool counts; /* routers have losses or biases that depend on the tokens of several ranks: the
+                    mesh has the groups tp_cp and stage */
     syn_schedule schedule;
     const syn_axis *order; /* SYN_AXES axes, owned by the caller. Consecutive ranks are neighbours
                               along the first axis. NULL: tp, dp, pp (Megatron's order) */
@@ -127,6 +129,7 @@ bool syn_plan_saves(const syn_plan *plan, int32_t rank);
 void syn_plan_strides(const syn_plan *plan, int32_t stride[SYN_AXES]);
 /* The order of the axes of a complete plan: as text, such as "tp-dp-pp", and as a number, which is
    0 for tp, dp, pp. syn_plan_order returns the axes of such a text, or NULL if it is no order. */
+#define SYN_PLAN_ORDERS 6 /* their number */
 const char *syn_plan_order_text(const syn_plan *plan);
 int syn_plan_order_number(const syn_plan *plan);
 const syn_axis *syn_plan_order(const char *text);

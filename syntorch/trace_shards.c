@@ -24,7 +24,9 @@ static syn_status number(syn_shard **shards, size_t *n, size_t *cap, syn_shard s
     return SYN_OK;
 }
 
+/* The trace has only the division along `axis`. */
 syn_status syn__shard_number(syn_trace *trace, syn_shard shard, uint16_t *out, syn_error *err) {
+    shard.range = shard.ranges = 0;
     return number(&trace->shards, &trace->n_shards, &trace->shards_cap, shard, out, err);
 }
 
@@ -138,7 +140,7 @@ static bool sharded_otherwise(const syn_call *c, const part *in, int attr) {
 
 /* A shard along the dimension in attribute `attr`. */
 static part scattered(const syn_call *c, const syn_group *g, int attr) {
-    return (part){.shard = {(int)c->attr[attr].i, 1, g->index, g->size}};
+    return (part){.shard = SYN_SHARD((int)c->attr[attr].i, 1, g->index, g->size)};
 }
 
 /* The shard of output i. Only called if an input is a shard or a partial sum, or the op is
@@ -183,7 +185,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_CUT_TOKENS:
         return scattered(c, c->group, 0);
     case SYN_OP_REDUCE_SCATTER_COALESCED:
-        return (part){.shard = {0, 1, c->group->index, c->group->size}};
+        return (part){.shard = SYN_SHARD(0, 1, c->group->index, c->group->size)};
     case SYN_OP_ADD:
     case SYN_OP_ACCUMULATE:
     case SYN_OP_CAST:

@@ -93,6 +93,7 @@ static syn_status plan_of(syn_plan *plan, const syn_graph *graph, const char *pr
                        .etp = number_of(graph, "etp", 0),
                        .kv = group_size(graph, "kv"),
                        .schedule = schedule_of(graph),
+                       .inference = syn_graph_meta(graph, "prompt_tokens") != NULL,
                        .skewed = is_skewed(graph),
                        .counts = true}; /* these groups are the last; a set may use none */
     if (order != NULL && order->type == SYN_VALUE_TEXT) plan->order = syn_plan_order(order->text);

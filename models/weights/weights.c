@@ -226,14 +226,17 @@ uint64_t syn_weights_hash(const syn_weights *w) {
 
 /* ---- Shards ---- */
 
-/* The full tensor can be seen as an array [outer][parts][count][run]. `outer` stands for all
-   dimensions before the sharded axis. A run is the elements of one part that belong to one shard,
-   including all dimensions after the axis. The shard is then [outer][parts][run]. */
+/* The full tensor, or the range of it that contains the shard, can be seen as an array
+   [outer][parts][count][run]. `outer` stands for all dimensions before the sharded axis. A run is
+   the elements of one part that belong to one shard, including all dimensions after the axis. The
+   shard is then [outer][parts][run]. */
 syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard) {
-    const int64_t elems = syn_spec_elems(full);
-    if (shard.count == 1 || elems == 0) return (syn__weights_slices){1, elems / shard.count, 0, 0};
+    const syn_spec range = syn_shard_range(full, &shard);
+    const int64_t elems = syn_spec_elems(&range), before = shard.range * elems;
+    if (shard.count == 1 || elems == 0)
+        return (syn__weights_slices){1, elems / shard.count, 0, before};
     int64_t runs = shard.parts;
-    for (int d = 0; d < shard.axis; d++) runs *= full->dims[d];
+    for (int d = 0; d < shard.axis; d++) runs *= range.dims[d];
     const int64_t part = elems / runs, run = part / shard.count;
-    return (syn__weights_slices){runs, run, part, shard.index * run};
+    return (syn__weights_slices){runs, run, part, before + shard.index * run};
 }

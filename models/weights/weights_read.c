@@ -251,7 +251,8 @@ static syn_status compare(syn_weights_reader *r, const char *name, const syn__we
 static syn_status read_experts(syn_weights_reader *r, const char *name, const syn_spec *full,
                                syn_shard shard, const syn_spec *local, char *data, syn_error *err) {
     const syn_spec want = {full->dtype, 2, {full->dims[1], full->dims[2]}};
-    const int64_t n = local->dims[0], first = shard.axis == 0 ? shard.index * n : 0;
+    const int64_t n = local->dims[0], first = (shard.axis == 0 ? shard.index : shard.range) * n;
+    shard.range = shard.ranges = 0;
     if (shard.axis == 0) shard = SYN_WHOLE;
     else shard.axis--;
     const syn__weights_slices slices = syn__weights_slice(&want, shard);

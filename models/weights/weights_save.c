@@ -69,12 +69,6 @@ static int32_t rank_of(const saver *s) {
 
 /* ---- The parameters of all ranks ---- */
 
-static syn_spec shard_spec(const param *p) {
-    syn_spec spec = p->full;
-    spec.dims[p->shard.axis] /= p->shard.count;
-    return spec;
-}
-
 /* This rank's tensors to save: its parameters, then its buffers. */
 static size_t count_own(const saver *s) {
     return syn_ctx_param_count(s->ctx) + syn_ctx_buffer_count(s->ctx);
@@ -109,7 +103,7 @@ static syn_status add_piece(saver *s, const param *p, int32_t k, int32_t number,
     uint32_t id;
     SYN_TRY(syn_intern_put(&s->ids, p->name, strlen(p->name), &id, err));
     if (id == s->n_params) {
-        const size_t count = (size_t)p->shard.count * n_pieces;
+        const size_t count = (size_t)syn_shard_count(&p->shard) * n_pieces;
         SYN_TRY(syn_grow(&s->params, &s->params_cap, id + 1, sizeof *s->params, err));
         SYN_TRY(syn_grow(&s->first_holder, &s->first_cap, id + 1, sizeof *s->first_holder, err));
         SYN_TRY(
@@ -118,8 +112,9 @@ static syn_status add_piece(saver *s, const param *p, int32_t k, int32_t number,
         s->first_holder[id] = s->n_holders;
         for (size_t i = 0; i < count; i++) s->holders[s->n_holders++] = (holder){.rank = -1};
     }
-    if (p->shard.index >= s->params[id].shard.count) return SYN_OK; /* reported by check_holders */
-    holder *h = &s->holders[s->first_holder[id] + (size_t)p->shard.index * n_pieces + piece];
+    const int64_t shard = syn_shard_number(&p->shard);
+    if (shard >= syn_shard_count(&s->params[id].shard)) return SYN_OK; /* see check_holders */
+    holder *h = &s->holders[s->first_holder[id] + (size_t)shard * n_pieces + piece];
     if (h->rank < 0) *h = (holder){s->ranks[k], number, p->first, p->n};
     return SYN_OK;
 }
@@ -173,8 +168,9 @@ static syn_status collect(saver *s, syn_error *err) {
 static syn_status check_holders(const saver *s, syn_error *err) {
     for (size_t i = 0; i < s->n_params; i++) {
         const param *p = &s->params[i];
-        const syn_spec part = shard_spec(p);
-        for (int k = 0; k < p->shard.count; k++) {
+        const syn_spec part = syn_shard_spec(&p->full, &p->shard);
+        const int shards = (int)syn_shard_count(&p->shard);
+        for (int k = 0; k < shards; k++) {
             const holder *h = &s->holders[s->first_holder[i] + (size_t)(k * s->n_pieces)];
             int64_t found = 0;
             for (int32_t j = 0; j < s->n_pieces; j++)
@@ -183,7 +179,7 @@ static syn_status check_holders(const saver *s, syn_error *err) {
             return SYN_FAIL(err, SYN_E_INVALID,
                             "the parameter '%.100s' cannot be saved: none of %d ranks has shard "
                             "%d of %d%s",
-                            p->name, s->n_ranks, k, p->shard.count,
+                            p->name, s->n_ranks, k, shards,
                             s->n_pieces > 1 ? ", or a piece of it" : "");
         }
     }
@@ -259,7 +255,8 @@ static syn_status check(const saver *s, syn_error *err) {
 static syn_status make_buffers(saver *s, syn_error *err) {
     uint64_t full_bytes = 1, stack_bytes = 1, shard_bytes = 1, shard_elems = 1;
     for (size_t i = 0; i < s->n_params; i++) {
-        const syn_spec part = shard_spec(&s->params[i]), in_file = file_spec(s, &s->params[i]);
+        const syn_spec part = syn_shard_spec(&s->params[i].full, &s->params[i].shard),
+                       in_file = file_spec(s, &s->params[i]);
         if (is_stacked(s, i) && syn_spec_bytes(&in_file) > stack_bytes)
             stack_bytes = syn_spec_bytes(&in_file);
         if (syn_spec_bytes(&s->params[i].full) > full_bytes)
@@ -388,10 +385,11 @@ static syn_status plan(saver *s, syn_error *err) {
 
 /* ---- One parameter at a time ---- */
 
-/* Copies shard `index` to its place in the full tensor. */
-static void scatter(const param *p, int index, const char *shard, char *full) {
+/* Copies shard number `number` to its place in the full tensor. */
+static void scatter(const param *p, int number, const char *shard, char *full) {
     syn_shard cut = p->shard;
-    cut.index = index;
+    cut.index = number % cut.count;
+    cut.range = number / cut.count;
     const syn__weights_slices slices = syn__weights_slice(&p->full, cut);
     const size_t elem_bytes = syn_dtype_bytes((syn_dtype)p->full.dtype);
     const size_t run_bytes = (size_t)slices.run_elems * elem_bytes;
@@ -449,7 +447,7 @@ static syn_status fetch(const saver *s, const param *p, const holder *h, syn_err
 static syn_status assemble(const saver *s, size_t i, syn_error *err) {
     const param *p = &s->params[i];
     const holder *h = &s->holders[s->first_holder[i]];
-    for (int k = 0; k < p->shard.count; k++) {
+    for (int k = 0; k < (int)syn_shard_count(&p->shard); k++) {
         for (int32_t j = 0; j < s->n_pieces; j++, h++)
             if (h->n > 0) SYN_TRY(fetch(s, p, h, err));
         scatter(p, k, s->shard, s->full);

@@ -17,9 +17,11 @@ typedef struct range {
 } range;
 
 static range range_of(const syn_spec *full, syn_shard shard) {
-    range r = {.n = {full->dims[0], full->dims[1], full->rank == 3 ? full->dims[2] : 1}};
+    const syn_spec part = syn_shard_range(full, &shard);
+    range r = {.first = {shard.range * part.dims[0]},
+               .n = {part.dims[0], part.dims[1], part.rank == 3 ? part.dims[2] : 1}};
     r.n[shard.axis] /= shard.count;
-    r.first[shard.axis] = shard.index * r.n[shard.axis];
+    r.first[shard.axis] += shard.index * r.n[shard.axis];
     return r;
 }
 

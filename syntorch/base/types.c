@@ -88,6 +88,18 @@ char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes) {
     return buf;
 }
 
+syn_spec syn_shard_range(const syn_spec *full, const syn_shard *shard) {
+    syn_spec spec = *full;
+    if (shard->ranges > 1) spec.dims[0] /= shard->ranges;
+    return spec;
+}
+
+syn_spec syn_shard_spec(const syn_spec *full, const syn_shard *shard) {
+    syn_spec spec = syn_shard_range(full, shard);
+    spec.dims[shard->axis] /= shard->count;
+    return spec;
+}
+
 char *syn_shard_text(const syn_spec *local, const syn_shard *shard, char *buf, size_t buf_bytes) {
     const int axis = shard->axis, last = local->rank - 1;
     assert(buf_bytes > 0);

@@ -61,11 +61,26 @@ char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
 
 /* The shard of a tensor that a rank has. Dimension `axis` consists of `parts` equal blocks (3 for a
    fused q, k, v; otherwise 1). Each block is divided into `count` equal pieces, and the rank has
-   piece number `index` of each block. count 1: the rank has the whole tensor. */
+   piece number `index` of each block. count 1: the rank has the whole tensor.
+   ranges above 1: dimension 0, which is not `axis`, is divided first, and the rank has range number
+   `range` of it. The tensor is then divided into ranges * count shards. */
 typedef struct syn_shard {
     int axis, parts, index, count;
+    int range, ranges; /* ranges 0: 1 */
 } syn_shard;
-#define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
+#define SYN_SHARD(axis_, parts_, index_, count_) \
+    (SYN_LITERAL(syn_shard){axis_, parts_, index_, count_, 0, 0})
+#define SYN_WHOLE SYN_SHARD(0, 1, 0, 1)
+/* The number of shards that a tensor is divided into, and the number of this one. */
+static inline int64_t syn_shard_count(const syn_shard *shard) {
+    return (int64_t)shard->count * (shard->ranges > 1 ? shard->ranges : 1);
+}
+static inline int64_t syn_shard_number(const syn_shard *shard) {
+    return (int64_t)shard->range * shard->count + shard->index;
+}
+/* The shape of the range of dimension 0 that contains the shard, and that of the shard. */
+syn_spec syn_shard_range(const syn_spec *full, const syn_shard *shard);
+syn_spec syn_shard_spec(const syn_spec *full, const syn_shard *shard);
 /* Describes a shard whose shape is `local`: "columns 0-63 of 128", or with three blocks "columns
    0-63 of 128, 3 times"; "" for a whole tensor. Writes the text to buf and returns buf. The text is
    cut if buf is too small. */

@@ -99,6 +99,11 @@ static void test_refused_plans(void) {
         {{.ranks = 40, .tp = 2, .sp = true, .ep = 2, .etp = 5},
          "etp 5 does not divide the experts'"},
         {{.ranks = 4, .tp = 2, .ep = 2, .etp = 1}, "need sequence parallelism (sp) with tp 2"},
+        {{.ranks = 28, .tp = 2, .sp = true, .ep = 2, .etp = 7}, "etp 7 does not divide the"},
+        {{.ranks = 4, .tp = 2, .ep = 4, .inference = true}, NULL},
+        {{.ranks = 4, .tp = 4, .ep = 2, .etp = 2, .inference = true}, NULL},
+        {{.ranks = 4, .tp = 4, .ep = 2, .inference = true},
+         "etp 1 x ep 2 = 2 must be a multiple of tp 4"},
     };
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         syn_model_config c;

@@ -298,12 +298,18 @@ static void every_type_becomes_every_other(void) {
     }
 }
 
-/* A tensor of 12 MB, so that pages are released while it is read. Slices are along either axis.
-   Rows after the valid ones are zero. */
+/* A tensor of 12 MB, so that pages are released while it is read. Slices are along either axis, or
+   both. Rows after the valid ones are zero. */
 static void long_slices_are_whole(void) {
     enum { ROWS = 1500, COLUMNS = 2048, VALID = 1491 };
-    static const syn_shard shards[] = {{0, 1, 0, 1}, {0, 1, 1, 2}, {0, 3, 1, 2},
-                                       {1, 1, 3, 4}, {1, 4, 1, 2}, {0, 1, 499, 500}};
+    const syn_shard shards[] = {SYN_WHOLE,
+                                SYN_SHARD(0, 1, 1, 2),
+                                SYN_SHARD(0, 3, 1, 2),
+                                SYN_SHARD(1, 1, 3, 4),
+                                SYN_SHARD(1, 4, 1, 2),
+                                SYN_SHARD(0, 1, 499, 500),
+                                {1, 1, 3, 4, 2, 5},
+                                {1, 1, 0, 1, 4, 5}};
     const syn_spec full = {SYN_F32, 2, {ROWS, COLUMNS}};
     int32_t *data = malloc((size_t)VALID * COLUMNS * 4), *got = malloc((size_t)ROWS * COLUMNS * 4);
     /* Compared as bits, because nothing is converted. */
@@ -322,6 +328,7 @@ static void long_slices_are_whole(void) {
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < columns; c++) {
                 int64_t at[2] = {r, c}; /* index of the element in the full tensor */
+                if (cut.ranges > 1) at[0] += cut.range * rows;
                 const int64_t part = (cut.axis ? columns : rows) / cut.parts, i = at[cut.axis];
                 at[cut.axis] = i / part * part * cut.count + cut.index * part + i % part;
                 const int64_t whole = at[0] * COLUMNS + at[1];

@@ -290,7 +290,7 @@ static syn_status save_pieces(syn_comm *comm, void *n_pieces, syn_error *err) {
     syn_ctx_evict_params(ctx);
     for (size_t i = 0; i < sizeof pieces_of / sizeof *pieces_of; i++) {
         const syn_spec full = {(int32_t)pieces_of[i].dtype, 2, {ROWS, COLS}};
-        const syn_shard half = {1, 1, comm->rank % 2, 2};
+        const syn_shard half = SYN_SHARD(1, 1, comm->rank % 2, 2);
         syn_param(ctx, pieces_of[i].name, &full, half, SYN_INIT_ONE, 1.0, -1, i);
     }
     if (comm->rank < 2 * pieces.n_ranks)
@@ -342,7 +342,7 @@ static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm,
 }
 
 static void what_cannot_be_saved(void) {
-    const syn_shard half = {1, 1, 0, 2};
+    const syn_shard half = SYN_SHARD(1, 1, 0, 2);
     syn_error err = {0};
     syn_comm *fake;
     CHECK_INT(save_alone(SYN_DEVICE_META, SYN_WHOLE, NULL, &err), SYN_E_INVALID);

@@ -663,17 +663,17 @@ static void sinks_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy,
     X(syn_name(c, NOBODYS, "x"),                                                                   \
       "tensor 999 cannot be named: it belongs to another context (in h.0)")                        \
     X(syn_gelu(c, released(c), true), "gelu in h.0: the data of input 0 was released")             \
-    X(param(c, SYN_F32, 6, (syn_shard){0, 1, 0, 4}),                                               \
+    X(param(c, SYN_F32, 6, SYN_SHARD(0, 1, 0, 4)),                                                 \
       "parameter 'wte.weight': dimension 0 has length 6, which does not divide into 4 shards (in " \
       "h.0)")                                                                                      \
-    X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 shards")             \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "has no shard 4 of 4")                        \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "has no shard -1 of 4")                      \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 0, 0, 1}), "in 0 parts")                                 \
-    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 0, 0}), "has no shard 0 of 0")                        \
-    X(param(c, SYN_F32, 8, (syn_shard){2, 1, 0, 1}),                                               \
+    X(param(c, SYN_F32, 6, SYN_SHARD(0, 3, 0, 4)), "does not divide into 12 shards")               \
+    X(param(c, SYN_F32, 8, SYN_SHARD(0, 1, 4, 4)), "has no shard 4 of 4")                          \
+    X(param(c, SYN_F32, 8, SYN_SHARD(0, 1, -1, 4)), "has no shard -1 of 4")                        \
+    X(param(c, SYN_F32, 8, SYN_SHARD(0, 0, 0, 1)), "in 0 parts")                                   \
+    X(param(c, SYN_F32, 8, SYN_SHARD(0, 1, 0, 0)), "has no shard 0 of 0")                          \
+    X(param(c, SYN_F32, 8, SYN_SHARD(2, 1, 0, 1)),                                                 \
       "the shape of parameter 'wte.weight' is not valid")                                          \
-    X(param(c, SYN_F32, 8, (syn_shard){-1, 1, 0, 1}), "is not valid")                              \
+    X(param(c, SYN_F32, 8, SYN_SHARD(-1, 1, 0, 1)), "is not valid")                                \
     X(param(c, SYN_F32, -8, SYN_WHOLE), "is not valid")                                            \
     X(param(c, SYN_I32, 8, SYN_WHOLE), "must be f32, f16 or bf16, not i32")                        \
     X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \

@@ -19,7 +19,7 @@ static void make(const char *name, syn_spec full, syn_shard shard, double std, i
 }
 
 /* Checks each element: local index i along the axis belongs to part i / per of the full tensor, and
-   is at position i % per of this rank's share of that part. */
+   is at position i % per of this rank's share of that part. Dimension 0 may be divided, too. */
 static void test_shards(void) {
     static float whole[REF_MAX], piece[REF_MAX];
     for (int round = 0; round < 300; round++) {
@@ -27,21 +27,26 @@ static void test_shards(void) {
         syn_spec full = ref_random_spec(SYN_F32, 1, 4, false);
         const int axis = (int)ref_int(0, full.rank - 1), parts = ref_int(0, 1) ? 3 : 1,
                   count = 1 << ref_int(0, 2);
+        const int ranges = axis > 0 ? (int)ref_int(1, 3) : 1;
         full.dims[axis] = parts * count * ref_int(1, 3);
+        full.dims[0] *= ranges;
         if (syn_spec_elems(&full) > REF_MAX) continue;
         const int64_t valid = axis == 0 && ref_int(0, 1) ? ref_int(0, full.dims[0]) : -1;
         make("w", full, SYN_WHOLE, 1.0, valid, (uint64_t)round, whole);
-        for (int rank = 0; rank < count; rank++) {
-            syn_spec local = full;
-            local.dims[axis] /= count;
-            make("w", full, (syn_shard){axis, parts, rank, count}, 1.0, valid, (uint64_t)round,
-                 piece);
+        for (int number = 0; number < count * ranges; number++) {
+            const int rank = number % count;
+            const syn_shard cut = {axis, parts, rank, count, number / count, ranges};
+            const syn_spec local = syn_shard_spec(&full, &cut);
+            CHECK_INT(syn_shard_count(&cut), count * ranges);
+            CHECK_INT(syn_shard_number(&cut), number);
+            make("w", full, cut, 1.0, valid, (uint64_t)round, piece);
             const int64_t per = local.dims[axis] / parts;
             for (int64_t i = 0; i < syn_spec_elems(&local); i++) {
                 int64_t index[SYN_MAX_RANK];
                 ref_index(&local, i, index);
                 const int64_t part = index[axis] / per;
                 index[axis] = part * per * count + rank * per + index[axis] % per;
+                if (axis > 0) index[0] += number / count * local.dims[0];
                 CHECK_MSG(piece[i] == whole[ref_at(&full, index)],
                           "round %d, rank %d of %d, element %lld", round, rank, count,
                           (long long)i);
@@ -69,7 +74,7 @@ static void test_layer_cuts_join(void) {
             int n = 0;
             for (int part = 0; part < cuts[k].parts; part++)
                 for (int r = 0; r < tp; r++) {
-                    const syn_shard shard = {cuts[k].axis, cuts[k].parts, r, tp};
+                    const syn_shard shard = SYN_SHARD(cuts[k].axis, cuts[k].parts, r, tp);
                     syn_spec local = full;
                     local.dims[cuts[k].axis] /= tp;
                     make("h.0.w", full, shard, 0.02, -1, 5, piece);
@@ -151,7 +156,7 @@ static void test_padded_rows(void) {
     make("wte", v52, SYN_WHOLE, 1, 50, 3, padded);
     CHECK(memcmp(plain, padded, sizeof plain) == 0);
     for (int i = 150; i < 156; i++) CHECK(padded[i] == 0.0f);
-    make("wte", v52, (syn_shard){0, 1, 3, 4}, 1, 50, 3, piece);
+    make("wte", v52, SYN_SHARD(0, 1, 3, 4), 1, 50, 3, piece);
     for (int i = 0; i < 39; i++) CHECK(piece[i] == padded[39 * 3 + i]);
     CHECK(piece[32] != 0.0f && piece[33] == 0.0f && piece[38] == 0.0f);
 }
@@ -184,7 +189,7 @@ static void test_shape_of_another(void) {
         char name[16];
         snprintf(name, sizeof name, "w%d", (int)i);
         read_all(ctx,
-                 syn_param(ctx, name, syn_tensor_spec(ctx, like), (syn_shard){0, 1, 0, 2},
+                 syn_param(ctx, name, syn_tensor_spec(ctx, like), SYN_SHARD(0, 1, 0, 2),
                            SYN_INIT_ONE, 0, i - 1, 0),
                  data);
         CHECK(data[3 * i - 1] == 0.0f && (i == 1 || data[3 * i - 4] == 1.0f));

@@ -52,13 +52,23 @@ LAYOUTS = [(4, "--num-gpus 2 --ep 2"),
            # each expert on one rank, which ZeRO does not divide
            (2, "--num-gpus 2 --ep 2 --zero 1 --gradient-accumulation-steps 2")]
 
+# Several ranks share each expert (etp), which get different numbers of rows.
+PARTS = [(4, "--num-gpus 4 --tp 2 --sp --ep 2 --etp 2"),
+         (2, "--num-gpus 4 --ep 2 --etp 2 --activation-recompute full"),
+         (2, "--num-gpus 8 --tp 2 --sp --ep 2 --etp 2 --zero 1"),
+         (1, "--num-gpus 8 --ep 2 --etp 4 --zero 2"),
+         (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --etp 2 --zero 1 "
+             "--gradient-accumulation-steps 4 --schedule zb-h1")]
+
 
 def as_one_rank(runs):
     tensor = [(8, "--num-gpus 2 --tp 2"),
               (4, "--num-gpus 4 --tp 2 --activation-recompute selective")]
-    for name, layouts in (("qwen", LAYOUTS), ("shared", LAYOUTS[2:8:2]), ("mixtral", LAYOUTS[5:8]),
-                          ("v3", LAYOUTS[5:9]), ("v2", LAYOUTS[4:8:3]), ("latent", tensor),
-                          ("oss", LAYOUTS[1:9])):
+    for name, layouts in (("qwen", LAYOUTS + PARTS), ("shared", LAYOUTS[2:8:2] + PARTS[:1]),
+                          ("mixtral", LAYOUTS[5:8] + PARTS[:2]),
+                          ("v3", LAYOUTS[5:9] + PARTS[::4]), ("v2", LAYOUTS[4:8:3]),
+                          ("latent", tensor),
+                          ("oss", LAYOUTS[1:9] + PARTS)):
         one, _ = runs.train(name, *STEPS, "--batch-size", "8")
         gathered = [(batch, layout + " --moe-dispatcher allgather")
                     for batch, layout in layouts[1::2] if name == "qwen" and "--ep" in layout]
@@ -129,10 +139,11 @@ def limited(runs):
     whole, _ = runs.train("qwen", *run, "8")
     for capacity in ("4", "0.75"):  # of 8 experts, a token uses 2
         one, _ = runs.train("qwen", *run, "8", "--capacity", capacity)
-        got, _ = runs.train("qwen", *run, "4", "--capacity", capacity, "--num-gpus", "2", "--ep",
-                            "2", "--activation-recompute", "full")
-        off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
-        check(off < 2e-6, f"--capacity {capacity}: {losses(got)}, not {losses(one)}")
+        for passes, layout in (("4", "--num-gpus 2 --ep 2 --activation-recompute full"),
+                               ("2", "--num-gpus 4 --ep 2 --etp 2")):
+            got, _ = runs.train("qwen", *run, passes, "--capacity", capacity, *layout.split())
+            off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+            check(off < 2e-6, f"--capacity {capacity}: {losses(got)}, not {losses(one)}")
         off = max(abs(a / b - 1) for a, b in zip(losses(one), losses(whole), strict=True))
         check((off < 2e-6) == (capacity == "4"), f"--capacity {capacity}: {losses(one)}")
 
@@ -162,6 +173,7 @@ RESUMED = [(8, ""), (2, "--num-gpus 4 --ep 4"),
            (1, "--num-gpus 8 --tp 2 --pp 2 --sp --ep 2 --zero 1 --schedule zb-h1 "
                "--gradient-accumulation-steps 4"),
            (4, "--num-gpus 4 --tp 2 --sp --etp 1 --zero 1"),
+           (4, "--num-gpus 4 --tp 2 --sp --ep 2"), PARTS[0], PARTS[2], PARTS[3],
            (1, "--num-gpus 8 --tp 2 --sp --ep 8 --rank-order dp-tp-pp "
                "--gradient-accumulation-steps 2")]
 
@@ -216,10 +228,12 @@ def several_tokens(runs):
 
 def over_mpi(runs):
     """Uneven all-to-alls over MPI."""
-    layout = ["--batch-size", "2", "--num-gpus", "4", "--ep", "4"]
-    one, _ = runs.train("qwen", *STEPS, *layout)
-    got, _ = runs.train("qwen", *STEPS, *layout, launcher=launcher("4"))
-    check(losses(got) == losses(one), f"MPI: {losses(got)}, not {losses(one)}")
+    for more in (["--ep", "4"], ["--ep", "2", "--etp", "2"]):
+        layout = ["--batch-size", "2", "--num-gpus", "4", *more]
+        one, _ = runs.train("qwen", *STEPS, *layout)
+        got, _ = runs.train("qwen", *STEPS, *layout, launcher=launcher("4"))
+        off = max(abs(a / b - 1) for a, b in zip(losses(got), losses(one), strict=True))
+        check(off < 2e-6, f"MPI, {more}: {losses(got)}, not {losses(one)}")
 
 
 def traced(runs):
@@ -264,26 +278,35 @@ def saved_twice(runs, name):
     """Trains a model on one and on four ranks. Returns the tensors and the second folder."""
     first = STEPS[:3] + ["2"] + STEPS[4:-1]  # 2 steps, and evaluation, which saves best_model
     _, one = runs.train(name, *first, "--batch-size", "8")
-    _, folder = runs.train(name, *first, "--batch-size", "2", "--num-gpus", "4", "--ep", "4")
-    check(header(folder) == header(one), "the files have other tensors")
+    for layout in ("--ep 2 --etp 2", "--ep 4"):
+        _, folder = runs.train(name, *first, "--batch-size", "2", "--num-gpus", "4",
+                               *layout.split())
+        check(header(folder) == header(one), f"{layout}: the files have other tensors")
+        got, want = (tensors(os.path.join(of, "best_model")) for of in (folder, one))
+        off = max(abs(a - b) for key, values in want.items()
+                  for a, b in zip(got[key], values, strict=True))
+        check(off < 2e-4, f"{layout}: saved weights are off by {off}")
     return header(folder), folder
 
 
 def trains_on(runs, folder):
     after = []
-    for more in (("--batch-size", "8"), ("--batch-size", "4", "--num-gpus", "2", "--ep", "2")):
+    for more in (("--batch-size", "8"), ("--batch-size", "4", "--num-gpus", "2", "--ep", "2"),
+                 ("--batch-size", "2", "--num-gpus", "4", "--ep", "2", "--etp", "2")):
         path = runs.path(f"after{len(after)}_{os.path.basename(folder)}")
         done = runs.start("--weights", os.path.join(folder, "best_model"), *STEPS, "--save-dir",
                           path, *more)
         check(done.returncode == 0, done.stderr)
         after.append(losses(runs.rows(path)))
-    check(max(abs(a / b - 1) for a, b in zip(*after, strict=True)) < 2e-6, str(after))
+    for other in after[1:]:
+        check(max(abs(a / b - 1) for a, b in zip(after[0], other, strict=True)) < 2e-6, str(after))
 
 
 DUAL = ["--num-gpus", "2", "--pp", "2", "--schedule", "dualpipe"]
 REFUSED = [
     (["--num-gpus", "2", "--tp", "2"], "training experts with --tp 2 needs --sp"),
-    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2"], "is for --device meta"),
+    (["--num-gpus", "4", "--tp", "2", "--sp", "--ep", "2", "--etp", "2", "--device", "meta",
+      "--moe-dispatcher", "deepep"], "--moe-dispatcher deepep cannot be used with --etp 2"),
     (["--num-gpus", "2", "--etp", "2"], "use etp 1"),
     (["--num-gpus", "3", "--ep", "3"], "ep 3 does not divide the 8 experts"),
     (["--num-gpus", "4", "--ep", "3"], "4 ranks are not a multiple of etp 1 x ep 3 = 3"),

@@ -58,12 +58,13 @@ ROWS = {
     "context parallelism in training: ring, all-gathers, all-to-alls of heads": [
         ([*TRAIN, "--model", "qwen2.5-0.5b", "--num-gpus", "2", "--cp", "2", "--cp-comm", how],
          None) for how in ("p2p", "all_gather", "a2a")],
-    "experts (Mixtral, Qwen-MoE, DeepSeek, Kimi K2, gpt-oss); expert parallelism in training": [
+    "experts (Mixtral, Qwen-MoE, DeepSeek, Kimi K2, gpt-oss); expert parallelism": [
         ([*GPT, "--model", "qwen3-30b-a3b", "--tp", "2"], None),
         ([*GPT, "--model", "kimi-k2", "--tp", "2"], None),
         ([*GPT, "--model", "gpt-oss-120b", "--tp", "2"], None),
         ([*TRAIN, "--model", "mixtral-8x7b", "--num-gpus", "2", "--ep", "2"], None),
-        ([*GPT, "--model", "qwen3-30b-a3b", "--ep", "2"], "only for training")],
+        ([*GPT, "--model", "qwen3-30b-a3b", "--tp", "2", "--ep", "2"], None),
+        ([*GPT, "--model", "kimi-k2", "--dp", "2", "--ep", "2", "--batch_size", "2"], None)],
     "ranks as threads, over MPI, or on `meta`": [
         ([*GPT, "--tp", "4"], None),
         (["inference", "--tp", "2", "--num_output_tokens", "1"], None)],

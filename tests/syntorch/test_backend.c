@@ -294,7 +294,7 @@ static syn_status counting(void *user, const char *name, const syn_spec *full, s
    and its values arrive on the device. */
 static void test_parameters(void) {
     const syn_spec full = {SYN_F32, 2, {12, 10}}, half = {SYN_BF16, 2, {12, 10}};
-    const syn_shard shard = {1, 1, 1, 2};
+    const syn_shard shard = SYN_SHARD(1, 1, 1, 2);
     static unsigned char values[2][2][12 * 5 * 4];
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = device ? far_ctx() : ref_ctx(SYN_DEVICE_CPU, NULL);

@@ -35,6 +35,34 @@ static bool group_is(const syn_group *g, uint32_t id, const char *name, const in
            memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) == 0;
 }
 
+/* In inference, the tp ranks that share experts have the same tokens, and other ranks others. */
+static void experts_of_inference(void) {
+    struct world w;
+    CHECK(open_world(&w, 16, &(syn_plan){.tp = 2, .dp = 8, .ep = 4, .inference = true}));
+    for (int32_t r = 0; r < 16; r++) {
+        const int32_t first = r / 4 * 4 + r % 2, ranks[2] = {first, first + 2};
+        const syn_group *g = w.mesh[r].expert_dp;
+        CHECK(g && g->size == 2 && memcmp(g->ranks, ranks, sizeof ranks) == 0);
+        CHECK(strncmp(g->name, "expert_dp", 9) == 0 && g->id > w.mesh[r].edp->id);
+    }
+    close_world(&w);
+    static const struct {
+        syn_plan plan;
+        syn_mesh_kind same; /* the group that expert_dp is; SYN_MESH_KINDS: it is none */
+    } plans[] = {{{.tp = 2, .dp = 8, .ep = 16, .inference = true}, SYN_MESH_DP},
+                 {{.tp = 1, .dp = 16, .ep = 4, .inference = true}, SYN_MESH_EP},
+                 {{.tp = 2, .dp = 8, .ep = 2, .inference = true}, SYN_MESH_KINDS},
+                 {{.tp = 2, .dp = 8, .ep = 4, .sp = true}, SYN_MESH_KINDS}};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        CHECK(open_world(&w, 16, &plans[i].plan));
+        const syn_mesh *m = &w.mesh[5];
+        CHECK(m->expert_dp == (plans[i].same == SYN_MESH_DP   ? m->group[SYN_AXIS_DP]
+                               : plans[i].same == SYN_MESH_EP ? m->ep
+                                                              : NULL));
+        close_world(&w);
+    }
+}
+
 /* The example of Megatron-LM's documentation: 16 ranks with tensor size 2 and pipeline size 4, and
    therefore data size 2. */
 static void sixteen_ranks_as_megatron_has_them(void) {
@@ -434,6 +462,7 @@ static const test_case cases[] = {
     {"ids_count_from_one", ids_count_from_one},
     {"groups_of_several_axes", groups_of_several_axes},
     {"experts_have_groups", experts_have_groups},
+    {"experts_of_inference", experts_of_inference},
     {"context_has_groups", context_has_groups},
     {"counts_have_groups", counts_have_groups},
     {"shapes_that_are_refused", shapes_that_are_refused},

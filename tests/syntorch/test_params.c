@@ -44,7 +44,8 @@ static void half_parameters(void) {
     static uint16_t narrow[ROWS * COLUMNS], want[ROWS * COLUMNS];
     for (int k = 0; k < 12; k++) {
         const syn_dtype dtype = k % 2 ? SYN_F16 : SYN_BF16;
-        const syn_shard shard = {k / 2 % 2, 1 + 2 * (k / 4 % 2), k / 8 ? 1 : 0, k / 8 ? 2 : 1};
+        const syn_shard shard =
+            SYN_SHARD(k / 2 % 2, 1 + 2 * (k / 4 % 2), k / 8 ? 1 : 0, k / 8 ? 2 : 1);
         syn_spec spec = {SYN_F32, 2, {ROWS, COLUMNS}};
         syn_ctx *ctx = open_ctx(SYN_DEVICE_CPU), *half = open_ctx(SYN_DEVICE_CPU);
         const syn_tensor a = syn_param(ctx, "w", &spec, shard, SYN_INIT_NORMAL, 0.02, 5, 3);
@@ -94,7 +95,7 @@ static void from_a_source(void) {
         float got[24];
         syn_ctx_set_param_source(ctx, &source);
         const syn_tensor t =
-            syn_param(ctx, "x.y", &full, (syn_shard){1, 3, 1, 2}, SYN_INIT_NORMAL, 1, 7, 0);
+            syn_param(ctx, "x.y", &full, SYN_SHARD(1, 3, 1, 2), SYN_INIT_NORMAL, 1, 7, 0);
         CHECK(t.id != 0);
         CHECK_INT(a.calls, 1);
         CHECK_STR(a.name, "x.y");

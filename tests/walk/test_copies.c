@@ -22,7 +22,7 @@ static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
                                   .spec = {SYN_F32, 2, {4, 8}},
                                   .flags = SYN_TENSOR_INPUT,
                                   .producer = SYN_NO_NODE,
-                                  .shard = {1, 2, (int)r, N_RANKS}};
+                                  .shard = SYN_SHARD(1, 2, (int)r, N_RANKS)};
     SYN_TRY(syn_graph_add_tensor(g, r, &ids, err));
     SYN_TRY(add_tensor(g, r, "h.0/look:0", SYN_TENSOR_PARTIAL, 0, 1, 4, err));
     SYN_TRY(add_tensor(g, r, "h.0/sum:0", 0, 1, 2, 4, err));

@@ -110,12 +110,12 @@ static void message(syn_graph *g, const place *p, const mesh *m, int step) {
 }
 
 static void add_tensors(syn_graph *g, const mesh *m, const place *p) {
-    const syn_shard of_dp = {0, 1, p->d, m->dp};
+    const syn_shard of_dp = SYN_SHARD(0, 1, p->d, m->dp);
     syn_graph_tensor weight = {.name = "weight",
                                .spec = {SYN_F32, 2, {4, 8}},
                                .flags = SYN_TENSOR_PARAM,
                                .producer = SYN_NO_NODE,
-                               .shard = {1, 1, p->t, m->tp}};
+                               .shard = SYN_SHARD(1, 1, p->t, m->tp)};
     syn_error err = {0};
     if (m->tp == 1) weight.shard = (syn_shard){0};
     if (m->only_dp) weight.shard = of_dp;

@@ -45,6 +45,17 @@ static syn_status divide(inference *run, syn_error *err) {
     return syn_pipeline_parts(run->parts, &run->config, &shape, &division, err);
 }
 
+/* Fails if the dispatcher does not work with the plan. */
+static syn_status check_experts(const inference *run, syn_error *err) {
+    const syn_plan *plan = &run->launch.parallel;
+    if (plan->ep == 1 || plan->etp == 1 || run->args->dispatcher != SYN_DISPATCH_DEEPEP)
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "--moe_dispatcher deepep cannot be used with --etp %d and --ep %d; omit it, or "
+                    "use --etp 1",
+                    plan->etp, plan->ep);
+}
+
 syn_status checkpoint_configure(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     syn_model_config *c = &run->config;
@@ -63,17 +74,15 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     run->heads = run->task->heads;
     run->params = syn_model_config_params(c, run->heads);
     syn_plan *plan = &run->launch.parallel;
-    if (args->parallel.ep > 1 || args->parallel.etp > 0)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "expert parallelism (--ep, --etp) is only for training; --tp divides each "
-                        "expert");
     if (args->parallel.cp > 1)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "context parallelism (--cp %lld) is only for training; --sp divides the "
                         "tokens of prompts between the layers",
                         (long long)args->parallel.cp);
     SYN_TRY(parallel_plan(plan, &args->parallel, inference_ranks(args), args->tp, err));
+    plan->inference = true;
     SYN_TRY(syn_model_plan_check(c, plan, err));
+    SYN_TRY(check_experts(run, err));
     return divide(run, err);
 }
 

@@ -40,9 +40,12 @@ typedef struct inference_args {
         *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *embeddings, *perplexity,
         *eos;
     const char *layers_per_stage;
-    int64_t layers;     /* synth: number of layers; 0: the model's own */
-    int64_t dp;         /* synth: replicas of the model, each with its own batch; 0: one */
-    const char *ids;    /* synth: the prompt as token ids, which need no tokenizer */
+    int64_t layers; /* synth: number of layers; 0: the model's own */
+    int64_t dp;     /* data-parallel size; 0: one */
+    int dispatcher; /* syn_dispatcher */
+    bool dispatch_fp8;
+    const char *ids; /* synth: the prompt as token ids, which need no tokenizer; batch_size is that
+                        of a data-parallel rank */
     int64_t first_step; /* synth: steps of the generation before this one are not recorded */
     cli_texts sweep;
     int attention, logits, pooling; /* values of the enumerations above */
@@ -55,6 +58,7 @@ typedef struct inference inference;
 /* One rank of a run. */
 typedef struct inference_rank {
     syn_model *model;
+    const syn_mesh *mesh;
     const syn_group *pp; /* the ranks of the pipeline's stages; NULL: the model is whole */
     bool shows_progress;
 } inference_rank;
@@ -122,7 +126,7 @@ struct inference {
     char *prompt_text;                 /* the file that the prompts point into; NULL: they come from
                                           no file */
     int64_t around;                    /* number of special tokens that the task adds to a prompt */
-    int64_t batch;                     /* number of sequences */
+    int64_t batch;                     /* number of sequences of a data-parallel rank */
     int64_t prompt_tokens, new_tokens; /* per sequence; set by the task */
     double cache_elems;                /* elements of the KV cache of all ranks; set by the task */
     int64_t score_ns;                  /* scoring time of rank 0, see inference_score.h */
@@ -138,6 +142,10 @@ struct inference {
 static inline int64_t inference_ranks(const inference_args *args) {
     const int64_t pp = args->parallel.pp > 0 ? args->parallel.pp : 1;
     return args->tp * pp * (args->dp > 0 ? args->dp : 1);
+}
+/* The number of sequences of all data-parallel ranks. */
+static inline int64_t inference_sequences(const inference *run) {
+    return run->batch * run->launch.parallel.dp;
 }
 /* Whether prompts are token ids instead of text. */
 static inline bool inference_gets_ids(const inference_args *args) {

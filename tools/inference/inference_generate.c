@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "models/generate.h"
+#include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 #include "tools/inference/inference_sampling.h"
 #include "tools/inference/inference_score.h"
@@ -11,11 +12,12 @@
 #include "tools/residuals.h"
 
 typedef struct continuation {
-    int32_t *prompt;  /* (batch, prompt_tokens); on meta (number of prompts, prompt_tokens) */
-    int32_t *padding; /* (batch): padding tokens before each prompt; NULL: none */
+    int32_t *prompt;  /* (sequences, prompt_tokens); on meta (number of prompts, prompt_tokens) */
+    int32_t *padding; /* (sequences): padding tokens before each prompt; NULL: none */
     inference_sampling sampling;
     bool streamed;       /* the text was printed while it was generated */
-    syn_generation done; /* results of rank 0; over MPI, of this process's rank */
+    syn_generation done; /* results of rank 0, with the tokens and logits of all data-parallel
+                            ranks; over MPI, of this process's rank */
 } continuation;
 
 static continuation *work_of(const inference *run) {
@@ -104,20 +106,20 @@ static syn_status encode(const inference *run, int64_t i, inference_text *out, s
 static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
     continuation *work = work_of(run);
     const syn_model_config *c = &run->config;
-    const int64_t rows = run->launch.device == SYN_DEVICE_META ? run->n_prompts : run->batch;
+    const int64_t all = inference_sequences(run),
+                  rows = run->launch.device == SYN_DEVICE_META ? run->n_prompts : all;
     const int64_t kept = run->new_tokens > 0 ? kept_tokens(run, run->prompt_tokens) : 0;
     size_t total;
     bool ragged = false;
     SYN_TRY(check_positions(run, run->prompt_tokens, err));
-    run->cache_elems =
-        2.0 * (double)c->n_layer * (double)c->n_embd * (double)run->batch * (double)kept;
+    run->cache_elems = 2.0 * (double)c->n_layer * (double)c->n_embd * (double)all * (double)kept;
     if (c->n_kv_head) run->cache_elems *= (double)c->n_kv_head / (double)c->n_head;
     SYN_TRY(inference_check_memory(run, err));
     for (int64_t i = 0; i < run->n_prompts; i++)
         ragged = ragged || (int64_t)texts[i].n != run->prompt_tokens;
     if (!syn_mul_size((size_t)run->prompt_tokens, (size_t)rows, &total)) total = SIZE_MAX / 8;
     work->prompt = syn_calloc(total, sizeof *work->prompt);
-    if (ragged) work->padding = syn_calloc((size_t)run->batch, sizeof *work->padding);
+    if (ragged) work->padding = syn_calloc((size_t)all, sizeof *work->padding);
     if (!work->prompt || (ragged && !work->padding))
         return SYN_FAIL_NOMEM(err, total * sizeof *work->prompt, "the prompt");
     for (int64_t b = 0; b < rows; b++) {
@@ -138,7 +140,7 @@ static uint64_t plan(const inference *run, uint64_t h) {
     h = syn_hash(work->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *work->prompt,
                  h);
     if (!work->padding) return h;
-    return syn_hash(work->padding, (size_t)run->batch * sizeof *work->padding, h);
+    return syn_hash(work->padding, (size_t)inference_sequences(run) * sizeof *work->padding, h);
 }
 
 /* ---- One rank ---- */
@@ -183,11 +185,80 @@ static void print_prompts(const inference *run) {
     }
 }
 
+/* ---- Data-parallel ranks ---- */
+
+enum { TAG_MADE = 1000010, TAG_TOKENS, TAG_LOGITS };
+
+/* Sends the results of a data-parallel rank to rank 0. */
+static syn_status send_results(const syn_generation *g, int64_t vocab, syn_comm *comm,
+                               syn_error *err) {
+    SYN_TRY(syn_comm_send(comm, &g->made, 1, SYN_I64, 0, TAG_MADE, err));
+    SYN_TRY(syn_comm_send(comm, g->tokens, (size_t)(g->batch * g->new_tokens), SYN_I32, 0,
+                          TAG_TOKENS, err));
+    if (!g->logits) return SYN_OK;
+    return syn_comm_send(comm, g->logits, (size_t)(g->batch * vocab), SYN_F32, 0, TAG_LOGITS, err);
+}
+
+/* Appends the results of the other data-parallel ranks to those of rank 0. */
+static syn_status receive_results(const inference *run, syn_generation *g, syn_comm *comm,
+                                  syn_error *err) {
+    const syn_plan *plan = &run->launch.parallel;
+    const int64_t own = g->batch * g->new_tokens, of_logits = g->batch * run->config.vocab_size;
+    const size_t tokens = (size_t)(own * plan->dp) * sizeof *g->tokens,
+                 logits = (size_t)(of_logits * plan->dp) * sizeof *g->logits;
+    int32_t *all = syn_realloc(g->tokens, tokens);
+    if (all) g->tokens = all;
+    float *more = all && g->logits ? syn_realloc(g->logits, logits) : NULL;
+    if (more) g->logits = more;
+    if (!all || (g->logits && !more))
+        return SYN_FAIL_NOMEM(err, tokens + logits, "generated tokens and logits");
+    for (int32_t i = 1; i < plan->dp; i++) {
+        int64_t made = 0;
+        int32_t *const at = g->tokens + i * own;
+        SYN_TRY(syn_comm_recv(comm, &made, 1, SYN_I64, i * plan->tp, TAG_MADE, err));
+        SYN_TRY(syn_comm_recv(comm, at, (size_t)own, SYN_I32, i * plan->tp, TAG_TOKENS, err));
+        if (more)
+            SYN_TRY(syn_comm_recv(comm, more + i * of_logits, (size_t)of_logits, SYN_F32,
+                                  i * plan->tp, TAG_LOGITS, err));
+        g->made = made > g->made ? made : g->made;
+    }
+    return SYN_OK;
+}
+
+/* Collects the results of all data-parallel ranks on rank 0, from their first tensor-parallel ranks
+   of the first stage. */
+static syn_status collect_results(const inference *run, const inference_rank *self,
+                                  syn_generation *g, syn_error *err) {
+    const syn_ctx *ctx = syn_model_ctx(self->model);
+    syn_comm *comm = syn_ctx_comm(ctx);
+    const syn_plan *plan = &run->launch.parallel;
+    if (plan->dp == 1 || !g->tokens || syn_ctx_rank(ctx) >= plan->tp * plan->dp ||
+        syn_ctx_rank(ctx) % plan->tp != 0)
+        return SYN_OK;
+    for (int64_t b = 0; b < g->batch; b++) /* others may have made more */
+        for (int64_t i = g->made; i < g->new_tokens; i++)
+            g->tokens[b * g->new_tokens + i] = g->end.fill;
+    return syn_ctx_rank(ctx) == 0 ? receive_results(run, g, comm, err)
+                                  : send_results(g, run->config.vocab_size, comm, err);
+}
+
+/* ---- Generating ---- */
+
+/* Data-parallel ranks choose with different random numbers. */
+static syn_sampling sampling_of(const inference *run, const inference_rank *self) {
+    syn_sampling how = work_of(run)->sampling.how;
+    const int32_t index = self->mesh->index[SYN_AXIS_DP];
+    if (index > 0) how.seed = syn_hash(&index, sizeof index, how.seed);
+    return how;
+}
+
 static syn_status run_rank(inference *run, const inference_rank *self, syn_error *err) {
     continuation *work = work_of(run);
     rank_run rank = {.run = run, .ctx = syn_model_ctx(self->model)};
-    const bool first = syn_ctx_rank(rank.ctx) == run->launch.alone_rank;
-    const int32_t *prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt;
+    const bool first = syn_ctx_rank(rank.ctx) == run->launch.alone_rank,
+               meta = run->launch.device == SYN_DEVICE_META;
+    const int64_t begin = meta ? 0 : self->mesh->index[SYN_AXIS_DP] * run->batch;
+    const int32_t *prompt = meta ? NULL : work->prompt + begin * run->prompt_tokens;
     if (inference_scores(run->args))
         SYN_TRY(inference_score_texts(run, self->model, prompt, work->padding, self->shows_progress,
                                       err));
@@ -199,12 +270,13 @@ static syn_status run_rank(inference *run, const inference_rank *self, syn_error
     progress tokens = {
         .what = "generating", .unit = "tokens", .quiet = !self->shows_progress || rank.text.run};
     syn_generation g = {.pp = self->pp,
+                        .together = self->mesh->expert_dp,
                         .batch = run->batch,
                         .prompt_tokens = run->prompt_tokens,
                         .new_tokens = run->new_tokens,
                         .prompt = prompt,
-                        .padding = work->padding,
-                        .sampling = work->sampling.how,
+                        .padding = work->padding ? work->padding + begin : NULL,
+                        .sampling = sampling_of(run, self),
                         .repetition_penalty = work->sampling.repetition_penalty,
                         .end = work->sampling.end,
                         /* on the first rank of each stage, to check for NaN and infinity */
@@ -215,17 +287,17 @@ static syn_status run_rank(inference *run, const inference_rank *self, syn_error
                         .after_step = after_step,
                         .after_step_user = &rank};
     rank.made = &g;
-    const syn_status s = syn_generate(self->model, &g, err);
+    syn_status s = syn_generate(self->model, &g, err);
+    if (s == SYN_OK) s = collect_results(run, self, &g, err);
     text_stream_end(&rank.text, g.tokens, s == SYN_OK && g.tokens ? text_tokens(&g, 0) : 0);
-    SYN_TRY(s);
-    if (first) {
+    if (s == SYN_OK && first) {
         work->streamed = rank.text.run != NULL;
         work->done = g;
         return SYN_OK;
     }
     syn_free(g.tokens);
     syn_free(g.logits);
-    return SYN_OK;
+    return s;
 }
 
 /* ---- After ---- */
@@ -233,9 +305,9 @@ static syn_status run_rank(inference *run, const inference_rank *self, syn_error
 static void print_texts(const inference *run) {
     const syn_generation *g = &work_of(run)->done;
     char what[40];
-    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+    for (int64_t b = 0; g->tokens && b < inference_sequences(run); b++) {
         snprintf(what, sizeof what, TEXT_BEGINS);
-        if (g->batch > 1)
+        if (inference_sequences(run) > 1)
             snprintf(what, sizeof what, "text %lld:%*s", (long long)b,
                      b < 10    ? 2
                      : b < 100 ? 1
@@ -252,9 +324,10 @@ struct speed {
 /* Returns the number of prompt tokens of all sequences, without padding. */
 static int64_t real_tokens(const inference *run) {
     const continuation *work = work_of(run);
-    int64_t n = run->batch * run->prompt_tokens;
-    for (int64_t b = 0; work->padding && b < run->batch; b++) n -= work->padding[b];
-    return n * run->launch.parallel.dp;
+    const int64_t sequences = inference_sequences(run);
+    int64_t n = sequences * run->prompt_tokens;
+    for (int64_t b = 0; work->padding && b < sequences; b++) n -= work->padding[b];
+    return n;
 }
 
 /* Returns the number of tokens that all sequences generate in recorded decode steps. */
@@ -347,14 +420,14 @@ static void json_texts(const inference *run, syn_sink *out) {
     const continuation *work = work_of(run);
     const syn_generation *g = &work->done;
     syn_sink_text(out, ", \"prompts\": [");
-    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+    for (int64_t b = 0; g->tokens && b < inference_sequences(run); b++) {
         const int64_t pad = work->padding ? work->padding[b] : 0;
         if (b) syn_sink_text(out, ", ");
         inference_json_text(run, work->prompt + b * g->prompt_tokens + pad, g->prompt_tokens - pad,
                             out);
     }
     syn_sink_text(out, "], \"texts\": [");
-    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+    for (int64_t b = 0; g->tokens && b < inference_sequences(run); b++) {
         if (b) syn_sink_text(out, ", ");
         inference_json_text(run, g->tokens + b * g->new_tokens, text_tokens(g, b), out);
     }
@@ -376,7 +449,7 @@ void inference_json_predicted(const inference *run, const report *r, syn_sink *o
     const struct speed s = predicted(run, r);
     const run_shape shape = shape_of(run);
     const run_error e = residuals_near(run->launch.hw, &shape);
-    const bool all = run->args->dp == 0; /* the program inference prints both phases */
+    const bool all = !run->args->ids; /* the program inference prints both phases */
     json_speed("predicted_", &s, all, out);
     if (all || s.prefill_ns > 0) {
         syn_sink_text(out, ", \"prefill_limits\": ");
@@ -400,7 +473,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     json_texts(run, out);
     syn_sink_printf(out, ", \"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
                     (long long)g->prompt_tokens, (long long)g->made);
-    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+    for (int64_t b = 0; g->tokens && b < inference_sequences(run); b++) {
         syn_sink_text(out, b ? ", [" : "[");
         for (int64_t i = 0; i < g->made; i++)
             syn_sink_printf(out, "%s%d", i ? ", " : "", g->tokens[b * g->new_tokens + i]);
@@ -415,7 +488,8 @@ static void json(const inference *run, const report *r, syn_sink *out) {
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
     const continuation *work = work_of(run);
     if (inference_all_logits(run->args)) return SYN_OK; /* written during the run */
-    return npy_write_f32(path, work->done.logits, work->done.batch, run->config.vocab_size, err);
+    return npy_write_f32(path, work->done.logits, inference_sequences(run), run->config.vocab_size,
+                         err);
 }
 
 static void free_all(inference *run) {

@@ -17,6 +17,7 @@ static inference_args args = {.tp = 1,
                               .dtype = -1,
                               .weight_dtype = -1,
                               .min_p = NAN,
+                              .dispatcher = SYN_DISPATCH_ALLGATHER,
                               .repetition_penalty = NAN,
                               .device = "cpu",
                               .out_dir = "."};
@@ -34,9 +35,25 @@ const cli_option inference_options[] = {
      65536},
     {"layers_per_stage", CLI_TEXT, &args.layers_per_stage, "N,N,...",
      "layers of each pipeline stage, such as 7,8,8,7; default: the same number", 0, 0},
+    {"dp", CLI_INT, &args.dp, "N",
+     "data-parallel size: N times as many threads or processes, each group with its part of the "
+     "batch [1]",
+     1, 65536},
+    {"ep", CLI_INT, &args.parallel.ep, "N",
+     "expert parallelism: N ranks share the experts of each layer: the tensor-parallel ranks, or "
+     "with --dp also those of several parts of the batch [1]",
+     1, 65536},
+    {"etp", CLI_INT, &args.parallel.etp, "N",
+     "tensor-parallel size of experts; default: 1 with --ep, otherwise --tp", 1, 65536},
+    {"moe_dispatcher", CLI_CHOICE, &args.dispatcher, "alltoall|allgather|deepep",
+     "--ep, if the ranks have different tokens: send a token once per expert, send all tokens to "
+     "all ranks, or (meta) send a token once per rank and node, as DeepEP does [allgather]",
+     0, 0},
+    {"moe_dispatch_fp8", CLI_FLAG, &args.dispatch_fp8, NULL,
+     "deepep: send tokens in 8-bit floats with a scale per 128 elements; results return in --dtype",
+     0, 0},
     ZERO_OPTION(args.parallel),
     CP_OPTION(args.parallel),
-    EXPERT_OPTIONS(args.parallel),
     {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records every op and computes nothing", 0, 0},
     CLI_GROUP("Model"),
@@ -189,6 +206,9 @@ static const char *contradiction(bool meta) {
     if (args.save_weights && meta)
         return "--save_weights needs values, but --device meta has none; use another device";
     if (args.eos && meta) return "--eos has no effect: --device meta generates no text; omit it";
+    if (args.dispatcher == SYN_DISPATCH_DEEPEP && !meta)
+        return "--moe_dispatcher deepep is for --device meta: it predicts DeepEP's kernels; use "
+               "alltoall, which has the same results";
     if (args.model && args.model_config)
         return "--model and --model_config both select the model; give one";
     if ((args.prompt != NULL) + (args.prompts != NULL) + (args.prompt_ids != NULL) > 1)
@@ -199,10 +219,13 @@ static const char *contradiction(bool meta) {
 /* Returns an error message if the task of the model does not use a given option, else NULL. */
 static const char *useless(inference *run) {
     if (checkpoint_configure(run, &run->unknown) != SYN_OK) return NULL;
-    if (run->launch.parallel.pp > 1 &&
-        (run->task != &inference_generate || inference_scores(&args)))
+    const bool generates = run->task == &inference_generate && !inference_scores(&args);
+    if (run->launch.parallel.pp > 1 && !generates)
         return "--pp generates text in stages; omit it with BERT, --perplexity, --logits all and "
                "--embeddings";
+    if (run->launch.parallel.dp > 1 && !generates && !args.ids)
+        return "--dp divides a batch of texts that are generated; omit it with BERT, --perplexity, "
+               "--logits all and --embeddings";
     return run->task->refuses ? run->task->refuses(&args) : NULL;
 }
 
@@ -217,21 +240,33 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
         {args.parallel.pp < 2 && !parallel_sweeps(&args.sweep, "pp"),
          {"layers_per_stage"},
          "has no effect without --pp; give that, too, or omit it"},
+        {args.parallel.ep < 2 && !parallel_sweeps(&args.sweep, "ep"),
+         {"moe_dispatcher"},
+         "has no effect without --ep, by which ranks get the rows of their experts; give that, "
+         "too, or omit it"},
+        {args.tp > 1 && !args.parallel.sp,
+         {"moe_dispatcher"},
+         "has no effect with --tp, whose ranks have the same tokens and sum their experts' "
+         "outputs; omit it, or give --sp"},
+        {args.dispatcher != SYN_DISPATCH_DEEPEP,
+         {"moe_dispatch_fp8"},
+         "has no effect without --moe_dispatcher deepep; give that, too, or omit it"},
     };
     return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
 static int refuse_processes(const launch *l, int64_t stages) {
     return cli_fail(l->program, CLI_USAGE,
-                    "%d MPI processes were started, but --tp%s is %lld; they must be equal",
-                    l->ranks, stages > 1 ? " x --pp" : "", (long long)(args.tp * stages));
+                    "%d MPI processes were started, but --tp%s%s is %lld; they must be equal",
+                    l->ranks, stages > 1 ? " x --pp" : "", args.dp > 1 ? " x --dp" : "",
+                    (long long)inference_ranks(&args));
 }
 
 int inference_check_options(inference *run) {
     launch *l = &run->launch;
     run->args = &args;
     const int64_t stages = args.parallel.pp > 0 ? args.parallel.pp : 1;
-    if (l->mpi && l->ranks != args.tp * stages) return refuse_processes(l, stages);
+    if (l->mpi && l->ranks != inference_ranks(&args)) return refuse_processes(l, stages);
     if (l->mpi && stages > 1 && (args.hw || args.compare))
         return cli_fail(l->program, CLI_USAGE,
                         "--hw and --compare predict a pipeline without MPI, best with --device "

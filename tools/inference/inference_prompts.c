@@ -141,10 +141,22 @@ static syn_status find_prompts(inference *run, syn_error *err) {
     return SYN_OK;
 }
 
+/* Gives each data-parallel rank its part of the batch. */
+static syn_status divide_batch(inference *run, syn_error *err) {
+    const int32_t dp = run->launch.parallel.dp;
+    if (run->args->ids) return SYN_OK; /* each has its own batch */
+    if (run->batch % dp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "--dp %d does not divide the batch of %lld sequence%s",
+                        dp, (long long)run->batch, cli_plural((uint64_t)run->batch));
+    run->batch /= dp;
+    return SYN_OK;
+}
+
 syn_status inference_read_prompts(inference *run, syn_error *err) {
     const inference_task *task = run->task;
     if (!task->encode) return task->begin(run, err);
     SYN_TRY(find_prompts(run, err));
+    SYN_TRY(divide_batch(run, err));
     SYN_TRY(task->begin(run, err));
     inference_text *texts = syn_calloc((size_t)run->n_prompts, sizeof *texts);
     if (!texts) return SYN_FAIL_NOMEM(err, (size_t)run->n_prompts * sizeof *texts, "the prompts");

@@ -40,8 +40,9 @@ bool inference_keeps_rows(const inference *run) {
 }
 
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
-    /* Ranks are numbered along tp first. */
-    if (syn_ctx_rank(ctx) % run->launch.parallel.tp != 0 || stages_run_together(run)) return SYN_OK;
+    const syn_plan *plan = &run->launch.parallel;
+    /* Ranks are numbered along tp first, then dp. */
+    if (syn_ctx_rank(ctx) % (plan->tp * plan->dp) != 0 || stages_run_together(run)) return SYN_OK;
     return report_rank(run, ctx, err);
 }
 
@@ -65,7 +66,15 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_me
                         .unit = reader ? NULL : "layers",
                         .terminal_only = reader != NULL,
                         .quiet = !shows(run, ctx)};
+    const syn_plan *plan = &run->launch.parallel;
+    const syn_group *ep = mesh ? mesh->ep : NULL;
     const syn_model_options how = {.tp = mesh ? mesh->group[SYN_AXIS_TP] : NULL,
+                                   .ep = ep,
+                                   .etp = ep && plan->etp > 1 ? mesh->etp : NULL,
+                                   .experts_of_all = ep ? mesh->experts : NULL,
+                                   .expert_dp = ep ? mesh->expert_dp : NULL,
+                                   .router = {.dispatcher = (syn_dispatcher)run->args->dispatcher,
+                                              .dispatch_fp8 = run->args->dispatch_fp8},
                                    .part = mesh ? &run->parts[mesh->index[SYN_AXIS_PP]] : NULL,
                                    .heads = run->heads,
                                    .fused_attention = run->fused_attention,
@@ -117,7 +126,7 @@ syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_me
 syn_status inference_run_model(inference *run, const syn_mesh *mesh, syn_model *model,
                                syn_error *err) {
     const syn_ctx *ctx = syn_model_ctx(model);
-    const inference_rank rank = {model, mesh->group[SYN_AXIS_PP], shows(run, ctx)};
+    const inference_rank rank = {model, mesh, mesh->group[SYN_AXIS_PP], shows(run, ctx)};
     SYN_TRY(run->task->run(run, &rank, err));
     return inference_report(run, ctx, err);
 }
@@ -127,6 +136,10 @@ uint64_t inference_plan(void *user) {
     const inference_args *args = run->args;
     const int64_t numbers[] = {args->tp,
                                run->launch.parallel.pp,
+                               run->launch.parallel.dp,
+                               run->launch.parallel.ep,
+                               run->launch.parallel.etp,
+                               args->dispatcher,
                                args->seed,
                                args->top_k,
                                run->batch,
@@ -158,7 +171,11 @@ void inference_note(const inference *run, const char *fmt, ...) {
 }
 
 double inference_resident_bytes(const inference *run) {
-    return (double)syn_dtype_bytes(run->weight_dtype) * (double)run->params +
+    const syn_plan *plan = &run->launch.parallel;
+    const int64_t experts = syn_model_config_expert_params(&run->config);
+    const double params = (double)(run->params - experts) * plan->dp +
+                          (double)experts * (plan->ep > 1 ? syn_plan_edp(plan) : plan->dp);
+    return (double)syn_dtype_bytes(run->weight_dtype) * params +
            (double)syn_dtype_bytes(run->dtype) * run->cache_elems;
 }
 

@@ -7,7 +7,7 @@
 #include "tools/inference/inference.h"
 #include "tools/sweep/suggestions.h"
 
-enum { DTYPE_TEXT_BYTES = 48 };
+enum { DTYPE_TEXT_BYTES = 48, DEGREES_TEXT_BYTES = 96 };
 
 static const char *attention_name(const inference *run) {
     return run->fused_attention ? "fused" : "unfused";
@@ -18,6 +18,15 @@ static const char *dtype_text(const inference *run, char text[DTYPE_TEXT_BYTES])
     snprintf(text, DTYPE_TEXT_BYTES, "%s%s", syn_dtype_name(run->weight_dtype),
              differ ? " weights, f32 arithmetic" : "");
     return text;
+}
+
+/* Whether a degree of parallelism has its default, so that the metadata omit it. */
+static bool is_usual(const inference *run, const char *name, int64_t degree) {
+    static const char *const names[] = {"dp", "pp", "ep"};
+    if (strcmp(name, "etp") == 0) return !syn_plan_experts_apart(&run->launch.parallel);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return degree == 1;
+    return false;
 }
 
 syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
@@ -34,6 +43,8 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
         {.name = "tp", .i64 = run->args->tp},
         {.name = "dp", .i64 = run->launch.parallel.dp},
         {.name = "pp", .i64 = run->launch.parallel.pp},
+        {.name = "ep", .i64 = run->launch.parallel.ep},
+        {.name = "etp", .i64 = run->launch.parallel.etp},
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_text(run, dtype)},
         {.name = "batch", .i64 = run->batch},
         {.name = "prompt_tokens", .i64 = run->prompt_tokens},
@@ -47,8 +58,7 @@ syn_status inference_metadata(void *user, syn_graph *graph, syn_error *err) {
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "new_tokens") == 0 && run->new_tokens == 0) continue; /* BERT */
-        const bool is_degree = strcmp(list[i].name, "dp") == 0 || strcmp(list[i].name, "pp") == 0;
-        if (is_degree && list[i].i64 == 1) continue;
+        if (is_usual(run, list[i].name, list[i].i64)) continue;
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
     }
@@ -83,18 +93,33 @@ static void print_shared_heads(const inference *run) {
     putchar('\n');
 }
 
+/* The degrees of parallelism after tp that are above 1, and etp where it is not the default. */
+static const char *degrees_text(const inference *run, char text[DEGREES_TEXT_BYTES]) {
+    const syn_plan *p = &run->launch.parallel;
+    const struct {
+        const char *name;
+        int32_t degree;
+    } degrees[] = {{"pp", p->pp}, {"dp", p->dp}, {"ep", p->ep}, {"etp", p->ep > 1 ? p->etp : 1}};
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof degrees / sizeof *degrees; i++)
+        if (degrees[i].degree > 1)
+            used += (size_t)snprintf(text + used, DEGREES_TEXT_BYTES - used, ", %s %d",
+                                     degrees[i].name, degrees[i].degree);
+    return text;
+}
+
 /* Prints model, device and dtype. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
-    const int32_t pp = run->launch.parallel.pp;
     char a[64], name[CLI_SHOWN_BYTES], device[256], title[160], dtype[DTYPE_TEXT_BYTES];
-    char stages[24] = "";
-    if (pp > 1) snprintf(stages, sizeof stages, ", pp %d", pp);
+    char degrees[DEGREES_TEXT_BYTES];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld%s, "
            "%s attention, %s\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
            (long long)m->n_head, cli_count_text((double)run->params, a, sizeof a),
-           (long long)run->args->tp, stages, attention_name(run), dtype_text(run, dtype));
+           (long long)run->args->tp, degrees_text(run, degrees), attention_name(run),
+           dtype_text(run, dtype));
     print_shared_heads(run);
     if (run->weights)
         printf("weights: %s, %s\n", cli_shown(run->args->weights, name, sizeof name),
@@ -182,16 +207,18 @@ static void print_summary(const inference *run) {
 
 static syn_status print_json(const inference *run, syn_error *err) {
     const report *r = &run->report;
+    const syn_plan *plan = &run->launch.parallel;
     const sweep_times own = inference_times(run, r, &run->hw);
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run->config.name);
     syn_sink_printf(out,
-                    ", \"tp\": %lld, \"pp\": %d, \"device\": \"%s\", \"dtype\": \"%s\", "
+                    ", \"tp\": %lld, \"pp\": %d, \"dp\": %d, \"ep\": %d, \"device\": \"%s\", "
+                    "\"dtype\": \"%s\", "
                     "\"weight_dtype\": \"%s\", \"attention\": \"%s\", \"ranks\": %d, "
                     "\"nodes\": %llu, \"trace_hash\": [",
-                    (long long)run->args->tp, run->launch.parallel.pp, run->args->device,
+                    (long long)run->args->tp, plan->pp, plan->dp, plan->ep, run->args->device,
                     syn_dtype_name(run->dtype), syn_dtype_name(run->weight_dtype),
                     attention_name(run), run->launch.ranks, (unsigned long long)all_nodes(run));
     for (int32_t i = 0; i < run->launch.ranks; i++)

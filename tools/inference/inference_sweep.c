@@ -30,16 +30,10 @@ static int name_machines(const cli_program *program, inference_args *args) {
 }
 
 int inference_check_sweep(const inference *run, int argc, char **argv) {
-    static const char *const keys[] = {"tp",
-                                       "pp",
-                                       "batch_size",
-                                       "num_input_tokens",
-                                       "dtype",
-                                       "weight_dtype",
-                                       "num_output_tokens",
-                                       "attention",
-                                       "model",
-                                       "hw",
+    static const char *const keys[] = {"tp",        "pp",           "dp",
+                                       "ep",        "batch_size",   "num_input_tokens",
+                                       "dtype",     "weight_dtype", "num_output_tokens",
+                                       "attention", "model",        "hw",
                                        NULL};
     static const char *const useless[] = {
         "compare",      "visualize_trace", "save_logits", "debug",
@@ -109,7 +103,7 @@ sweep_times inference_times(const inference *run, const report *r, const syn_har
                      .forward_ns = r->predicted_forward_ns,
                      .prefill_ns = r->predicted_prefill_ns,
                      .decode_ns = r->predicted_decode_ns,
-                     .tokens = (double)(run->batch * tokens),
+                     .tokens = (double)(inference_sequences(run) * tokens),
                      .stages = run->launch.parallel.pp,
                      .dtype = run->dtype,
                      .extrapolated = r->limits.extrapolated,
@@ -174,13 +168,15 @@ static void add_faster(suggestions *l, const inference *run) {
     if (!run->fused_attention) suggestions_add(l, "attention", "fused");
     suggestions_add_number(l, "tp", 2 * tp);
     if (tp % 2 == 0) suggestions_add_number(l, "tp", tp / 2);
-    if (may_take_more(run->args)) suggestions_add_number(l, "batch_size", 2 * run->batch);
+    if (may_take_more(run->args))
+        suggestions_add_number(l, "batch_size", 2 * run->args->batch_size);
 }
 
 void inference_add_fitting(suggestions *l, const inference *run) {
     const int64_t heads = run->config.n_head;
     if (syn_dtype_bytes(run->dtype) > 2) suggestions_add_dtypes(l, &run->hw, run->dtype, false);
-    for (int64_t batch = run->batch / 2; batch > 0 && may_take_more(run->args); batch /= 2)
+    for (int64_t batch = run->args->batch_size / 2; batch > 0 && may_take_more(run->args);
+         batch /= 2)
         suggestions_add_number(l, "batch_size", batch);
     for (int64_t tp = run->args->tp + 1; tp <= heads; tp++)
         if (heads % tp == 0) suggestions_add_number(l, "tp", tp);

@@ -75,8 +75,8 @@ void inference_json_text(const inference *run, const int32_t *ids, int64_t n, sy
 bool streams_text(const inference *run) {
     const bool bytes =
         run->tokenizer && syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;
-    return run->tokenizer && run->batch == 1 && !run->args->json && !run->args->quiet &&
-           !run->launch.mpi && run->launch.device != SYN_DEVICE_META &&
+    return run->tokenizer && inference_sequences(run) == 1 && !run->args->json &&
+           !run->args->quiet && !run->launch.mpi && run->launch.device != SYN_DEVICE_META &&
            (!bytes || run->config.vocab_size <= syn_tokenizer_vocab_size(run->tokenizer)) &&
            isatty(STDOUT_FILENO);
 }

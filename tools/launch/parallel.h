@@ -14,16 +14,12 @@ typedef struct parallel_options {
     bool sp;
 } parallel_options;
 
-/* These options are not in --help, because they are refused: inference has no gradients
-   (ZERO_OPTION), and neither context (CP_OPTION) nor expert parallelism (EXPERT_OPTIONS). */
+/* These options are not in --help, because they are refused: inference has neither gradients
+   (ZERO_OPTION) nor context parallelism (CP_OPTION). */
 #define ZERO_OPTION(o) \
     { "zero", CLI_INT, &(o).zero, "N", NULL, 0, 3 }
 #define CP_OPTION(o) \
     { "cp", CLI_INT, &(o).cp, "N", NULL, 1, 65536 }
-#define EXPERT_OPTIONS(o)                             \
-    {"ep", CLI_INT, &(o).ep, "N", NULL, 1, 65536}, {  \
-        "etp", CLI_INT, &(o).etp, "N", NULL, 1, 65536 \
-    }
 
 /* Completes the plan for `ranks` ranks (0: as many as the degrees need) with the tensor-parallel
    size tp. */

@@ -115,7 +115,7 @@
          &pretrain_given.dispatcher,                                                               \
          "alltoall|allgather|deepep",                                                              \
          "--ep: send a token once per expert, send all tokens to all ranks, or (meta) send a "     \
-         "token once per rank and node, as DeepEP does [alltoall]",                                \
+         "token once per rank and node, as DeepEP does [alltoall; synth --phase: allgather]",      \
          0,                                                                                        \
          0},                                                                                       \
         {"moe_dispatch_fp8",                                                                       \

@@ -17,15 +17,10 @@ static syn_status check_dispatch(const pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s needs --moe-dispatcher alltoall; omit one of the options",
                         a->routing ? "--routing" : "--capacity");
-    if (parts && !meta)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "--etp %d with --ep %d is for --device meta: the parts of an expert's "
-                        "matrices are neither initialized nor saved; train with --etp 1",
-                        plan->etp, plan->ep);
-    if (parts && (a->dispatcher != SYN_DISPATCH_ALLTOALL || a->routing))
+    if (parts && (a->dispatcher == SYN_DISPATCH_DEEPEP || a->routing))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s cannot be used with --etp %d and --ep %d; omit it, or use --etp 1",
-                        a->routing ? "--routing" : "--moe-dispatcher", plan->etp, plan->ep);
+                        a->routing ? "--routing" : "--moe-dispatcher deepep", plan->etp, plan->ep);
     if (a->overlap_a2a && !meta)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "--overlap-a2a is for --device meta: it changes the order of ops in traces "

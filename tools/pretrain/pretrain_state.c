@@ -256,16 +256,17 @@ pretrain_layout pretrain_own_layout(const pretrain *run) {
     const syn_plan *plan = &run->launch.parallel;
     const bool divided = is_divided(plan), apart = syn_plan_experts_apart(plan);
     const int32_t parts = divided ? plan->hsdp : expert_parts(plan);
-    return (pretrain_layout){.tp = plan->tp,
-                             .pp = plan->pp,
-                             .vp = plan->vp,
-                             .parts = parts,
-                             .buckets = !divided          ? parts == 1
-                                        : plan->zero == 3 ? UNITS
-                                                          : (int32_t)pretrain_buckets(run) + 1,
-                             .ep = plan->ep,
-                             .experts = apart ? 2 + syn_plan_order_number(plan) : 1,
-                             .division = pretrain_division(run)};
+    return (pretrain_layout){
+        .tp = plan->tp,
+        .pp = plan->pp,
+        .vp = plan->vp,
+        .parts = parts,
+        .buckets = !divided          ? parts == 1
+                   : plan->zero == 3 ? UNITS
+                                     : (int32_t)pretrain_buckets(run) + 1,
+        .ep = plan->ep,
+        .experts = apart ? 2 + syn_plan_order_number(plan) + SYN_PLAN_ORDERS * (plan->etp - 1) : 1,
+        .division = pretrain_division(run)};
 }
 
 /* The number of the file of a rank, or with hybrid sharding of the first rank with the same part of

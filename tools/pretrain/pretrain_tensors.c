@@ -121,7 +121,7 @@ static syn_status write_part(const pretrain_state *state, size_t param,
     int64_t numbers[2 + SYN_MAX_RANK], elems;
     syn_optimizer_range(state->optimizer, param, &numbers[0], &elems);
     for (int d = 0; d < shard->rank; d++) numbers[1 + d] = shard->dims[d];
-    numbers[1 + shard->rank] = p.shard.index;
+    numbers[1 + shard->rank] = syn_shard_number(&p.shard);
     return syn_safetensors_write_data(writer, numbers, (2 + (size_t)shard->rank) * sizeof *numbers,
                                       err);
 }
@@ -205,21 +205,28 @@ static bool describe_shard(const reader *r, const syn_param_info *p, int32_t i, 
     const int rank = p->full.rank;
     const bool padded = p->valid_rows >= 0 && rank > 0;
     int axis = p->shard.axis;
-    int64_t count = 1;
+    int64_t count = 1, ranges = 1;
     for (int d = 0; d < rank && !padded; d++)
         if (x->dims[d] != p->full.dims[d]) axis = d;
     *full = p->full;
+    /* Experts may be divided, and each be sharded. */
+    if (!padded && axis > 0 && x->dims[0] > 0) ranges = p->full.dims[0] / x->dims[0];
     if (padded) count = axis == 0 && x->dims[0] < p->valid_rows ? r->tp : 1;
     else if (rank > 0 && x->dims[axis] > 0) count = p->full.dims[axis] / x->dims[axis];
     for (int d = 0; d < rank; d++) {
-        const int64_t whole = x->dims[d] * (d == axis ? count : 1);
+        const int64_t whole = x->dims[d] * (d == axis ? count : d == 0 ? ranges : 1);
         if (padded && d == 0 ? whole < p->valid_rows : whole != p->full.dims[d]) return false;
         full->dims[d] = whole;
     }
     if (count < 1 || count > INT32_MAX || (x->number < 0 && r->tp % count != 0)) return false;
     const int64_t number = x->number < 0 ? i / r->parts % r->tp / (r->tp / count) : x->number;
-    *shard = (syn_shard){axis, axis == p->shard.axis ? p->shard.parts : 1, (int)number, (int)count};
-    return number < count;
+    *shard = (syn_shard){.axis = axis,
+                         .parts = axis == p->shard.axis ? p->shard.parts : 1,
+                         .index = (int)(number % count),
+                         .count = (int)count,
+                         .range = (int)(number / count),
+                         .ranges = (int)ranges};
+    return number < count * ranges;
 }
 
 /* Copies elements first to first + n - 1 of a shard into the full tensor or, if `to_piece` is set,
@@ -311,7 +318,7 @@ static syn_status assemble(reader *r, const syn_param_info *p, const char *name,
             SYN_TRY(grow(&r->full, &r->full_cap, own > missing ? own : missing, err));
         }
         if (syn_spec_elems(&whole) != syn_spec_elems(full)) return fail_tensor(r, name, err);
-        if (!note_piece(r, shard.index * x.elems + x.first)) continue;
+        if (!note_piece(r, syn_shard_number(&shard) * x.elems + x.first)) continue;
         SYN_TRY(load_piece(r, &x, err));
         copy_piece(full, shard, x.first, x.n, r->full, r->piece, false);
         missing -= x.n;

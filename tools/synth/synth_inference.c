@@ -1,5 +1,5 @@
 /* synth --phase: traces of prefill and decoding. The ranks run the code of the program inference.
-   Data-parallel ranks are replicas of the model that do not communicate. */
+   Data-parallel ranks have batches of their own and communicate only if they share experts. */
 #include "syntorch/base/memory.h"
 #include "tools/synth/synth.h"
 
@@ -35,6 +35,8 @@ static void take_options(inference_args *a) {
     a->parallel = p->parallel;
     a->tp = p->tp;
     a->dp = p->dp;
+    a->dispatcher = p->dispatcher;
+    a->dispatch_fp8 = p->dispatch_fp8;
     a->layers_per_stage = p->division.layers;
     a->batch_size = p->batch_size;
     a->dtype = p->dtype == 1 ? SYN_BF16 : p->dtype == 0 ? SYN_F32 : -1;
@@ -50,6 +52,7 @@ static void take_options(inference_args *a) {
 }
 
 static int check_given(const cli_program *program, int argc, char **argv) {
+    const bool decodes = synth_given.phase == SYNTH_DECODE;
     const cli_rule rules[] = {
         {true,
          {"max_seq_length", "dropout", "make_vocab_size_divisible_by", "sp_keep",
@@ -72,10 +75,21 @@ static int check_given(const cli_program *program, int argc, char **argv) {
          {"capacity", "moe_aux_loss_coeff", "moe_z_loss_coeff", "moe_router_bias_update_rate"},
          "is for training and has no effect with --phase; omit it"},
         {true,
-         {"routing", "moe_dispatcher", "moe_dispatch_fp8", "overlap_a2a"},
-         "is not supported with --phase, where every rank has a shard of every expert; omit it"},
+         {"routing", "overlap_a2a"},
+         "is for training and is not supported with --phase; omit it"},
+        {pretrain_given.parallel.ep < 2,
+         {"moe_dispatcher"},
+         "has no effect without --ep, by which ranks get the rows of their experts; give that, "
+         "too, or omit it"},
+        {pretrain_given.tp > 1 && (!pretrain_given.parallel.sp || decodes),
+         {"moe_dispatcher"},
+         "has no effect with --tp, whose ranks have the same tokens and sum their experts' "
+         "outputs; omit it, or give --sp with --phase prefill"},
+        {pretrain_given.dispatcher != SYN_DISPATCH_DEEPEP,
+         {"moe_dispatch_fp8"},
+         "has no effect without --moe-dispatcher deepep; give that, too, or omit it"},
         {true, {"fp8"}, "predicts training and has no effect with --phase; omit it"},
-        {synth_given.phase == SYNTH_DECODE,
+        {decodes,
          {"sp"},
          "has no effect with --phase decode, because single tokens are not divided; omit it"},
         {synth_given.phase == SYNTH_PREFILL,
@@ -113,6 +127,8 @@ static int check_options(inference *run) {
 int synth_check_inference(inference *run, int argc, char **argv) {
     const cli_program *program = run->launch.program;
     int code = check_given(program, argc, argv);
+    if (!cli_was_given(program, argc, argv, "moe_dispatcher"))
+        pretrain_given.dispatcher = SYN_DISPATCH_ALLGATHER;
     if (code == CLI_RUN) code = take_sizes(program, argc, argv);
     if (code != CLI_RUN) return code;
     if (!generates() && synth_given.phase != SYNTH_PREFILL)
@@ -131,7 +147,7 @@ static syn_status run_rank(inference *run, syn_comm *comm, syn_ctx **ctx, syn_er
     SYN_TRY(syn_mesh_open(&mesh, comm, &run->launch.parallel, err));
     SYN_TRY(syn_ctx_new(ctx, run->launch.device, comm, err));
     SYN_TRY(inference_load_model(run, *ctx, &mesh, &model, err));
-    const inference_rank self = {.model = model, .pp = mesh.group[SYN_AXIS_PP]};
+    const inference_rank self = {.model = model, .mesh = &mesh, .pp = mesh.group[SYN_AXIS_PP]};
     const syn_status s = run->task->run(run, &self, err);
     syn_model_free(model);
     return s;
@@ -275,10 +291,11 @@ static syn_status put_json(const inference *run, syn_error *err) {
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run->config.name);
     syn_sink_printf(out,
-                    ", \"phase\": \"%s\", \"tp\": %d, \"pp\": %d, \"dp\": %d, \"dtype\": \"%s\", "
+                    ", \"phase\": \"%s\", \"tp\": %d, \"pp\": %d, \"dp\": %d, \"ep\": %d, "
+                    "\"dtype\": \"%s\", "
                     "\"ranks\": %d, \"batch_size\": %lld, \"prompt_tokens\": %lld, "
                     "\"new_tokens\": %lld, \"hardware\": ",
-                    phases[synth_given.phase], plan->tp, plan->pp, plan->dp,
+                    phases[synth_given.phase], plan->tp, plan->pp, plan->dp, plan->ep,
                     syn_dtype_name(run->dtype), run->launch.ranks, (long long)run->batch,
                     (long long)run->prompt_tokens,
                     (long long)(run->new_tokens - run->args->first_step));

@@ -202,7 +202,7 @@ syn_status syn_plan_complete(syn_plan *p, syn_error *err) {
                         cp_text(p, cp), p->dp, p->pp, (long long)(others * p->dp), p->ranks);
     if (p->tp % p->kv != 0)
         return SYN_FAIL(err, SYN_E_INVALID, "kv %d does not divide tp %d", p->kv, p->tp);
-    if (p->zero > 0 && syn_plan_dp_cp(p) * syn_plan_copies(p) == 1)
+    if (p->zero > 0 && syn_plan_replicas(p) == 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "zero %d needs at least 2 data-parallel ranks (dp), but there is 1",
                         p->zero);

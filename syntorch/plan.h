@@ -87,10 +87,14 @@ static inline int32_t syn_plan_dp_cp(const syn_plan *plan) {
     return plan->dp * plan->cp;
 }
 /* On how many ranks of a pipeline each stage of a complete plan is: 2 with DualPipe, otherwise 1.
-   The ranks with the same stage and different tokens are thus copies x dp x cp. They sum their
-   gradients. */
+ */
 static inline int32_t syn_plan_copies(const syn_plan *plan) {
     return plan->schedule == SYN_SCHEDULE_DUALPIPE ? 2 : 1;
+}
+/* Number of ranks that have the same stage of a complete plan and different tokens. They sum their
+   gradients. */
+static inline int32_t syn_plan_replicas(const syn_plan *plan) {
+    return syn_plan_copies(plan) * syn_plan_dp_cp(plan);
 }
 /* Number of chunks of layers on each rank of a complete plan. */
 static inline int32_t syn_plan_chunks(const syn_plan *plan) {

@@ -40,12 +40,16 @@ int32_t syn_schedule_stage_of(const syn_schedule_shape *shape, int32_t virtual_s
 
 static syn_status check_dual(const syn_schedule_shape *shape, syn_error *err) {
     const int32_t p = shape->stages, m = shape->microbatches;
-    if (p % 2 == 0 && shape->chunks == 2 && m % 2 == 0 && m >= 2 * p) return SYN_OK;
+    if (p % 2 != 0 || shape->chunks != 2)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the schedule dualpipe needs an even number of stages, not %d, with 2 "
+                        "chunks each, not %d",
+                        (int)p, (int)shape->chunks);
+    if (m % 2 == 0 && m >= 2 * p) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "the schedule dualpipe needs an even number of stages, not %d, with 2 chunks "
-                    "each, not %d, and an even number of microbatches that is at least twice the "
-                    "number of stages, not %d",
-                    (int)p, (int)shape->chunks, (int)m);
+                    "the schedule dualpipe on %d stages needs an even number of microbatches, at "
+                    "least %d, not %d",
+                    (int)p, 2 * (int)p, (int)m);
 }
 
 syn_status syn_schedule_check(const syn_schedule_shape *shape, syn_error *err) {

@@ -275,8 +275,9 @@ static void test_refusals(void) {
         {{SYN_SCHEDULE_1F1B, 0, 1, 4, 0}, "each number must be at least 1"},
         {{SYN_SCHEDULE_1F1B, 2, 1, 0, 0}, "each number must be at least 1"},
         {{SYN_SCHEDULE_DUALPIPE, 3, 2, 8, 0}, "needs an even number of stages, not 3"},
-        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 6, 0}, "twice the number of stages, not 6"},
-        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 9, 0}, "twice the number of stages, not 9"},
+        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 6, 0},
+         "on 4 stages needs an even number of microbatches, at least 8, not 6"},
+        {{SYN_SCHEDULE_DUALPIPE, 4, 2, 9, 0}, "at least 8, not 9"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         syn_error err = {0};

@@ -322,7 +322,7 @@ REFUSED = [
     (["--num-gpus", "4", "--pp", "2", "--ep", "2", "--overlap-a2a", "--device", "meta",
       "--gradient-accumulation-steps", "4"], "with --pp 2 needs --vp or --schedule dualpipe"),
     ([*DUAL, "--gradient-accumulation-steps", "2"],
-     "at least twice the number of stages, not 2"),
+     "needs an even number of microbatches, at least 4, not 2"),
     ([*DUAL[2:], "--num-gpus", "3", "--pp", "3"], "even number of stages (pp), not 3"),
     ([*DUAL[2:], "--num-gpus", "4", "--zero", "3"], "use zero 1 or 2"),
     ([*DUAL, "--gradient-accumulation-steps", "4", "--save-steps", "1"], "omit --save-steps"),

@@ -465,7 +465,7 @@ static syn_status check_reduce_dtype(const pretrain *run, syn_error *err) {
     const syn_plan *plan = &run->launch.parallel;
     char name[64];
     const bool ties = plan->pp > 1 && pretrain_tied(run, name, sizeof name);
-    if (!run->args->reduce_dtype || syn_plan_dp_cp(plan) > 1 || plan->sp || ties ||
+    if (!run->args->reduce_dtype || syn_plan_replicas(plan) > 1 || plan->sp || ties ||
         run->args->sweep.n > 0)
         return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
@@ -485,7 +485,7 @@ static void plan_synth(pretrain *run) {
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     SYN_TRY(parallel_plan(&run->launch.parallel, &args->parallel, args->num_gpus, args->tp, err));
-    if (args->buckets >= 0 && syn_plan_dp_cp(&run->launch.parallel) == 1 && args->sweep.n == 0)
+    if (args->buckets >= 0 && syn_plan_replicas(&run->launch.parallel) == 1 && args->sweep.n == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--buckets has no effect on one data-parallel rank; omit it");
     const size_t stages = (size_t)run->launch.parallel.pp;

@@ -1,4 +1,4 @@
-/* Teaching example: the four schedules of a pipeline side by side. GPipe runs all forward passes
+/* Teaching example: four schedules of a pipeline side by side. GPipe runs all forward passes
    first and must store the activations of all microbatches. 1F1B alternates forward and backward
    passes: the same bubble, less memory. Interleaved stages have several chunks of layers each,
    which divides the bubble by their number but sends more messages. ZB-H1 fills a part of the

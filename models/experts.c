@@ -218,12 +218,13 @@ static bool plan_exchange(syn_model *m, int64_t layer, syn_tensor counts, int64_
     else if (m->options.router.load && m->options.router.load->weights)
         done = exchange_loaded(m, layer, pairs, x);
     else exchange_balanced(m, pairs, x);
+    if (!done) return false;
     for (int j = 0; j < etp_size(m); j++) {
         x->whole[j] = x->rows;
         if (limited || !data) x->parts[j] = x->rows;
         x->all += x->parts[j];
     }
-    return done;
+    return true;
 }
 
 /* The numbers of rows (etp x ep, experts) of all ranks that share the experts. With a capacity they

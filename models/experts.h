@@ -63,8 +63,8 @@ typedef struct syn__experts {
             .flags = SYN__SPARSE | SYN__SHARED | SYN__NO_BIAS | SYN__RESIDUAL        \
     }
 
-/* Whether the ranks that share the experts have different tokens in this pass: those of a tp group
- * have, if they divide the tokens of sequences. */
+/* Whether each rank that shares the experts has different tokens in this pass. With tp, this is so
+ * only if sequence parallelism divides the tokens among the tp ranks. */
 bool syn__experts_divide_tokens(const syn_model *m);
 /* The inside of a branch (syn__branch) that has no `out`. x (B, T, C) -> (B, T, C). i: number of
  * the layer within the part. */

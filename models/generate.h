@@ -44,7 +44,7 @@ typedef struct syn_generation {
 } syn_generation;
 
 /* Collective over the tensor-parallel group, g->pp and g->together: all ranks call it with the same
-   arguments, except that those of g->together have other prompts.
+   arguments, except that the ranks of g->together have other prompts and may have other seeds.
    All ranks of the tensor-parallel group sample, and its first rank broadcasts its tokens to the
    others. In a pipeline, the batch passes through the stages one after the other, and the last
    stage broadcasts the sampled tokens to all stages. */

@@ -44,8 +44,8 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
 
 /* The matrices of a layer of all experts, (experts, out, in) whatever init->out_in; bias (experts,
  * out). ep: the ranks that share the experts, of which each has some; NULL: each rank has all.
- * axis: the dimension of each expert that is sharded over `group`, 1 or 2. With axis 2, every rank
- * has the whole bias, or with ep its columns of the bias. */
+ * axis: the dimension of the matrices that is sharded over `group`: 1 or 2. group NULL: none. With
+ * axis 2, every rank has the whole bias, or with ep its columns of the bias. */
 syn_layer_linear syn_experts_linear_new(syn_ctx *ctx, const char *name, int64_t experts, int64_t in,
                                         int64_t out, int axis, const syn_initializer *init,
                                         const syn_group *ep, const syn_group *group);

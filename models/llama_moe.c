@@ -138,7 +138,7 @@ static void write_dense(syn_sink *out, const void *member) {
     syn_sink_text(out, "]");
 }
 
-/* transformers rejects 0 without a fraction. */
+/* Writes 0 as 0.0: transformers rejects an integer here. */
 static void write_aux(syn_sink *out, const void *member) {
     syn__config_write_real(out, "router_aux_loss_coef", *(const double *)member);
 }

@@ -182,8 +182,8 @@ static void put_experts(const syn_mesh *mesh, const syn_plan *p, int32_t rank, u
         put(&groups[SYN_MESH_EXPERT_MODEL], both, "expert_model", index[2], n[2], id);
 }
 
-/* The dp groups of inference are divided into the ranks that share experts. Where these are all
-   ranks of a dp group, or have no other tp ranks, they have a group already. */
+/* In inference, the ranks of a dp group that share experts. If these are the whole dp group, or tp
+   is 1, another group has the same ranks. */
 static void put_expert_dp(const syn_mesh *mesh, const syn_plan *p, int32_t rank, uint32_t *id,
                           syn_mesh_group *out) {
     const int32_t n = p->etp * p->ep / p->tp, index = mesh->index[SYN_AXIS_DP];

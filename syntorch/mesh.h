@@ -47,7 +47,8 @@ typedef struct syn_mesh {
        two is cp and the other NULL. */
     const syn_group *cp, *cp_a2a, *cp_p2p;
     /* With syn_plan.counts: the tp x cp ranks that have the tokens of the same sequences, and the
-       tp x cp x dp ranks of a stage. NULL if they would have only this rank. */
+       tp x cp x dp ranks of a stage. NULL if they would have only this rank. With DualPipe and tp
+       above 1, `stage` lacks the ranks of the pipeline's other rank with the same stages. */
     const syn_group *tp_cp, *stage;
 } syn_mesh;
 

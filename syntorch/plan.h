@@ -62,13 +62,13 @@ typedef struct syn_plan {
     int32_t vp; /* chunks of layers per pipeline stage, which the interleaved schedule runs
                    alternately; 0: one */
     int32_t microbatch_group; /* consecutive microbatches of a chunk in that schedule; 0: pp */
-    int32_t zero;   /* ZeRO stage, 0 to 3: the dp x cp ranks divide the optimizer state (1), the
-                       gradients (2) and the parameters (3) */
+    int32_t zero;   /* ZeRO stage, 0 to 3: the ranks with the same stage (syn_plan_replicas) divide
+                       the optimizer state (1), the gradients (2) and the parameters (3) */
     int32_t hsdp;   /* ZeRO 3 (hybrid sharding): number of consecutive dp x cp ranks that divide the
                        state; groups of this size have copies of it. 0: all */
     bool sp;        /* sequence parallelism within tp */
-    bool inference; /* the tp ranks that share experts may have the same tokens: the mesh has the
-                       group expert_dp */
+    bool inference; /* the plan is for inference, where tp ranks may have the same tokens: the mesh
+                       has the group expert_dp */
     bool skewed; /* experts get different numbers of rows, so that ranks with different experts run
                     different programs */
     bool counts; /* routers have losses or biases that depend on the tokens of several ranks: the
@@ -86,8 +86,8 @@ syn_status syn_plan_complete(syn_plan *plan, syn_error *err) SYN_MUST_USE;
 static inline int32_t syn_plan_dp_cp(const syn_plan *plan) {
     return plan->dp * plan->cp;
 }
-/* On how many ranks of a pipeline each stage of a complete plan is: 2 with DualPipe, otherwise 1.
- */
+/* Number of ranks of a pipeline that have the same stage of a complete plan: 2 with DualPipe,
+   otherwise 1. */
 static inline int32_t syn_plan_copies(const syn_plan *plan) {
     return plan->schedule == SYN_SCHEDULE_DUALPIPE ? 2 : 1;
 }
@@ -109,8 +109,9 @@ int32_t syn_plan_ring_index(const syn_plan *plan, int32_t rank);
    the same index in the ring and, with `skewed`, with the same experts. */
 int32_t syn_plan_programs(const syn_plan *plan);
 int32_t syn_plan_program(const syn_plan *plan, int32_t rank);
-/* Number of ranks that have the same experts as a rank of a complete plan: tp x cp x dp / (etp x
-   ep). They sum the gradients of the experts. */
+/* Number of ranks of a stage that have the same experts as a rank of a complete plan: tp x cp x dp
+   / (etp x ep). They sum the gradients of the experts, with DualPipe together with as many other
+   ranks. */
 static inline int32_t syn_plan_edp(const syn_plan *plan) {
     return (int32_t)((int64_t)plan->tp * syn_plan_dp_cp(plan) / ((int64_t)plan->etp * plan->ep));
 }

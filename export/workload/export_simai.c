@@ -75,6 +75,13 @@ static syn_status read_degrees(writer *w) {
     w->vp = degree(g, "vp");
     w->accumulation = degree(g, "accumulation");
     w->ep = 1;
+    const syn_attribute *schedule = syn_graph_meta(g, "schedule");
+    if (schedule != NULL && schedule->type == SYN_VALUE_TEXT &&
+        strcmp(schedule->text, "dualpipe") == 0)
+        return SYN_FAIL(
+            w->err, SYN_E_UNSUPPORTED,
+            "a workload of SimAI has one stage per rank, but with the schedule dualpipe "
+            "each rank has two");
     if (degree(g, "cp") > 1)
         return SYN_FAIL(w->err, SYN_E_UNSUPPORTED,
                         "a workload of SimAI has no context parallelism (cp %" PRId64 ")",

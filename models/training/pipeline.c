@@ -180,9 +180,9 @@ static void count_action(syn_pipeline *p, const syn_action *a) {
     *weights += a->kind == SYN_ACTION_BACKWARD || a->kind == SYN_ACTION_BACKWARD_WEIGHTS;
 }
 
-/* Counts a backward pass and calls the caller's `backward`. Returns whether it is the last one. No
-   pass of weight gradients is pending when a pass for both inputs and weights begins, so it is the
-   last one for both or for neither. */
+/* Counts a backward pass and calls the caller's `backward`. Returns whether it is the last one. A
+   pass for both inputs and weights is the last one for both or for neither: ZB-H1 splits its last
+   passes, and DualPipe runs such a pass only if no pass of weight gradients is pending. */
 static bool begin_backward(run *r, const syn_action *a) {
     int32_t *inputs = &r->p->left[2 * a->chunk], *weights = inputs + 1;
     *inputs -= a->kind != SYN_ACTION_BACKWARD_WEIGHTS;

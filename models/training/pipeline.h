@@ -37,8 +37,9 @@ syn_status syn_pipeline_new(syn_pipeline **out, syn_ctx *ctx, const syn_pipeline
 /* NULL is allowed. */
 void syn_pipeline_free(syn_pipeline *pipeline);
 /* Runs the microbatches of one step. Gradients are added to existing ones. Returns the sum of the
-   microbatches' losses on the last stage, and the invalid tensor on other stages. Releases all
-   other tensors that it created. A failure makes the context fail. backward may be NULL.
+   losses of the microbatches that end on this rank, and the invalid tensor if none does: they end
+   on the last stage, and with DualPipe half of them on the first. Releases all other tensors that
+   it created. A failure makes the context fail. backward may be NULL.
    Messages have the tag 2^21 + 2 (microbatch x virtual stages + virtual stage) + direction, where
    the virtual stage is the receiver's and direction is 0 for activations and 1 for gradients. The
    receive for the next action is posted before an action runs. */

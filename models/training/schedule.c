@@ -45,11 +45,11 @@ static syn_status check_dual(const syn_schedule_shape *shape, syn_error *err) {
                         "the schedule dualpipe needs an even number of stages, not %d, with 2 "
                         "chunks each, not %d",
                         (int)p, (int)shape->chunks);
-    if (m % 2 == 0 && m >= 2 * p) return SYN_OK;
+    if (m % 2 == 0 && m / 2 >= p) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "the schedule dualpipe on %d stages needs an even number of microbatches, at "
-                    "least %d, not %d",
-                    (int)p, 2 * (int)p, (int)m);
+                    "least %lld, not %d",
+                    (int)p, 2 * (long long)p, (int)m);
 }
 
 syn_status syn_schedule_check(const syn_schedule_shape *shape, syn_error *err) {

@@ -316,7 +316,8 @@ static syn_tensor halve(syn_ctx *ctx, syn_tensor scalar) {
 
 /* Sums the losses over the data-parallel ranks and, in a pipeline, sends the sum from the last
    stage to all stages. training: the step's further losses are added, also over the stages. With
-   DualPipe, the data-parallel ranks of two stages have then the same sum. */
+   DualPipe, the sum over dp already includes both ranks of each stage, so the sum over pp counts it
+   twice and is halved. */
 static syn_tensor sum_over_ranks(syn_trainer *t, syn_tensor sum, bool training) {
     syn_ctx *ctx = t->ctx;
     const syn_group *pp = t->pipeline ? t->options.pipeline->pp : NULL;

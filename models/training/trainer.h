@@ -32,7 +32,7 @@ typedef struct syn_trainer_options {
      * instead of while it runs. */
     bool late_sums;
     /* The pipeline; NULL: this rank has the whole model. Its number of microbatches is
-     * `microbatches`. The trainer sets optimizer.copy and optimizer.parallel. */
+     * `microbatches`. The trainer sets optimizer.copy, optimizer.copies and optimizer.parallel. */
     const syn_pipeline_options *pipeline;
     /* If embedding and head share a table and are on different stages: the name of this parameter,
      * and the group of the first and the last stage, over which the parameter's gradients are

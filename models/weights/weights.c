@@ -161,6 +161,7 @@ static syn_dtype most_bytes(const syn_weights *w) {
     for (size_t i = 0; i < w->n_entries; i++)
         for (int k = 0; k < 3; k++)
             if (w->entries[i].role != SYN__WEIGHTS_BUFFER &&
+                w->entries[i].role != SYN__WEIGHTS_SCALES &&
                 w->entries[i].tensor->dtype == (int)floats[k])
                 bytes[k] += w->entries[i].tensor->bytes;
     for (int k = 1; k < 3; k++)

@@ -1,5 +1,6 @@
 /* Model checkpoints: reads safetensors files with HuggingFace's names into the parameters of a
-   context, and writes them. */
+   context, and writes them. FP8 matrices with a scale per block of 128 x 128, and stacks of experts
+   in MXFP4, are converted when they are read. */
 #ifndef MODELS_WEIGHTS_H
 #define MODELS_WEIGHTS_H
 
@@ -66,11 +67,12 @@ void syn_weights_set_progress(syn_weights_reader *reader,
                               void (*progress)(void *user, int64_t done, int64_t of), void *user);
 /* Checks, after the model was created, whether checkpoint and model match. Fails if a parameter is
    missing in the checkpoint, or has another shape or an unsupported dtype there. Also fails if the
-   checkpoint has a tensor that is not a parameter, with these exceptions: a buffer, a tied head, a
-   head that the model was created without or that no model of the library has, and, if the model is
-   a part, a tensor of the other parts. part: the part that was created; NULL: the whole model. The
-   error has the number of mismatches and the first names. If list is not NULL, *list gets all
-   names, one per line, or NULL if everything matches. The caller frees *list with syn_free. */
+   checkpoint has a tensor that is not a parameter, with these exceptions: a buffer, the scales of
+   an FP8 matrix, a tied head, a head that the model was created without or that no model of the
+   library has, and, if the model is a part, a tensor of the other parts. part: the part that was
+   created; NULL: the whole model. The error has the number of mismatches and the first names. If
+   list is not NULL, *list gets all names, one per line, or NULL if everything matches. The caller
+   frees *list with syn_free. */
 syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model *part, char **list,
                               syn_error *err) SYN_MUST_USE;
 /* Lists the checkpoint's tensors of heads that the model does not have, in one line

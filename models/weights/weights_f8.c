@@ -39,10 +39,11 @@ bool syn__weights_f8_is_scales(const syn_safetensors *file, const syn_safetensor
 /* 1 sign bit, 4 bits of the exponent with bias 7, 3 bits of the fraction. There is no infinity, and
    only the largest code is NaN (Micikevicius et al. 2022, "FP8 Formats for Deep Learning"). */
 static float widen(uint8_t x) {
-    const int exponent = x >> 3 & 15, fraction = x & 7;
-    const float size = (x & 127) == 127 ? NAN
-                       : exponent == 0  ? ldexpf((float)fraction, -9)
-                                        : ldexpf((float)(8 + fraction), exponent - 10);
+    const uint32_t bits = (uint32_t)(x & 127) << 20;
+    float size;
+    memcpy(&size, &bits, sizeof size);
+    size *= 0x1p120f; /* the biases are 7 and 127 */
+    if ((x & 127) == 127) size = NAN;
     return x & 128 ? -size : size;
 }
 
@@ -50,15 +51,14 @@ void syn__weights_f8_convert(const syn_safetensors_tensor *t, const syn_safetens
                              int64_t first, size_t n, syn_dtype to, char *out) {
     const uint8_t *in = t->data;
     const int64_t width = t->dims[1], end = first + (int64_t)n;
-    float table[256], line[BLOCK], scale;
-    for (int i = 0; i < 256; i++) table[i] = widen((uint8_t)i);
+    float line[BLOCK], scale;
     for (int64_t at = first; at < end;) {
         const int64_t row = at / width, column = at % width, block = column / BLOCK;
         int64_t some = (block + 1) * BLOCK - column;
         if (some > width - column) some = width - column;
         if (some > end - at) some = end - at;
         syn__weights_widen(scales, row / BLOCK * scales->dims[1] + block, &scale, 1);
-        for (int64_t i = 0; i < some; i++) line[i] = table[in[at + i]] * scale;
+        for (int64_t i = 0; i < some; i++) line[i] = widen(in[at + i]) * scale;
         if (to == SYN_F32) memcpy(out, line, (size_t)some * sizeof *line);
         else syn_half_narrow(line, (void *)out, (size_t)some, to);
         out += (size_t)some * syn_dtype_bytes(to);

@@ -234,8 +234,11 @@ static syn_status compare_as(syn_weights_reader *r, const char *name,
         return note(r, SHAPE, t->name, what, err);
     }
     if (packed ? strcmp(t->dtype_name, "U8") != 0 : source_of_entry(entry) == FROM_NOTHING) {
-        snprintf(what, sizeof what, "the file has %s, which is not %s", t->dtype_name,
-                 packed ? "U8" : "a supported floating-point dtype");
+        const bool f8 = !packed && strcmp(t->dtype_name, "F8_E4M3") == 0;
+        snprintf(what, sizeof what, "the file has %s%s", t->dtype_name,
+                 packed ? ", which is not U8"
+                 : f8   ? " without a scale per block of 128 x 128 (weight_scale_inv)"
+                        : ", which is not a supported floating-point dtype");
         return note(r, TYPE, t->name, what, err);
     }
     *fits = true;

@@ -119,6 +119,9 @@ def errors():
     synth("--tp", "2", "--phase", "prefill", "--num-input-tokens", "8")
     done = run("export", "--input", "t.0.et", "--format", "simai", "--output", "x", text=True)
     check(done.returncode == 1 and "no backward pass" in done.stderr, done.stderr)
+    synth("--pp", "2", "--schedule", "dualpipe", "--global-batch", "4")
+    done = run("export", "--input", "t.0.et", "--format", "simai", "--output", "x", text=True)
+    check(done.returncode == 1 and "dualpipe each rank has two" in done.stderr, done.stderr)
     synth("--tp", "2")
     done = run("export", "--input", "t.0.et", "--all_ranks", "--format", "simai", "--output", "x",
                text=True)

@@ -279,7 +279,7 @@ static syn_status run_rank(inference *run, const inference_rank *self, syn_error
                         .sampling = sampling_of(run, self),
                         .repetition_penalty = work->sampling.repetition_penalty,
                         .end = work->sampling.end,
-                        /* on the first rank of each stage, to check for NaN and infinity */
+                        /* on all first tensor-parallel ranks, to check for NaN and infinity */
                         .want_logits = syn_ctx_rank(rank.ctx) % run->launch.parallel.tp == 0,
                         .share_logits = run->args->save_logits && self->pp,
                         .progress = progress_step,

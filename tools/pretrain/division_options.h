@@ -130,17 +130,16 @@
          CLI_FLAG,                                                                                 \
          &pretrain_given.overlap_a2a,                                                              \
          NULL,                                                                                     \
-         "meta: run each forward pass beside the backward pass before it, so that the "            \
-         "collectives of experts overlap computation, as in Megatron-LM",                          \
+         "meta: run each forward pass beside the backward pass before it, or with dualpipe "       \
+         "beside the other of its pair, so that the collectives of experts overlap computation",   \
          0,                                                                                        \
          0},                                                                                       \
         {"etp",                                                                                    \
          CLI_INT,                                                                                  \
          &pretrain_given.parallel.etp,                                                             \
          "N",                                                                                      \
-         "tensor-parallel size of experts: 1, so that each expert is whole on its rank, or that "  \
-         "of "                                                                                     \
-         "the other layers without --ep; default: 1 with --ep, otherwise --tp",                    \
+         "number of ranks that share each expert; without --ep: 1 or --tp; default: 1 with --ep, " \
+         "otherwise --tp",                                                                         \
          1,                                                                                        \
          65536},                                                                                   \
         {"pp", CLI_INT, &pretrain_given.parallel.pp, "N", "pipeline stages [1]", 1, 65536},        \

@@ -246,7 +246,7 @@ typedef struct pretrain_layout {
                         parts */
     int32_t ep;
     int32_t experts;   /* 1: ranks share experts like other layers; otherwise 2 + the order of ranks
-                          (syn_plan_order_number) */
+                          (syn_plan_order_number) + SYN_PLAN_ORDERS * (etp - 1) */
     uint64_t division; /* see pretrain_division */
 } pretrain_layout;
 

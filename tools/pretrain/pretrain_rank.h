@@ -23,10 +23,10 @@ typedef struct pretrain_worker {
     syn_ctx *ctx;
     syn_comm *comm;
     syn_mesh mesh;
-    size_t *chunk_params; /* syn_trainer_options.chunks */
-    uint32_t *units;      /* syn_trainer_options.units */
-    syn_model **chunks; /* the chunks of layers that this rank has: one, or as many as --vp says */
-    char shared[64];    /* name of the parameter that the first and the last stage share */
+    size_t *chunk_params;     /* syn_trainer_options.chunks */
+    uint32_t *units;          /* syn_trainer_options.units */
+    syn_model **chunks;       /* the chunks of layers that this rank has (syn_plan_chunks) */
+    char shared[64];          /* name of the parameter that the first and the last stage share */
     syn_tensor router_losses; /* see syn_router_options; invalid: none */
     syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;

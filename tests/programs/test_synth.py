@@ -47,7 +47,7 @@ LAYOUTS = [
     ("llama4", "--cp 4 --cp-comm a2a+p2p --cp-a2a 2 --dp 3 --zero 3"),
     ("gpt4", "--cp 4 --cp-comm a2a --dp 3 --global-batch 6 --dropout 0"),
     ("gpt4", "--pp 4 --dp 3 --tp 2 --schedule dualpipe --global-batch 24 --rank-order pp-tp-dp"),
-    ("gpt4", "--pp 2 --schedule dualpipe --zero 1 --reduce-dtype bf16 --global-batch 4"),
+    ("gpt4", "--pp 2 --dp 1 --schedule dualpipe --zero 1 --reduce-dtype bf16 --global-batch 4"),
 ]
 
 

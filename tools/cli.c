@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -292,10 +291,8 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
 }
 
 int cli_parse(const cli_program *program, int argc, char **argv) {
-    signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` then returns an error instead of killing
-                                 the process */
-    for (const cli_option *o = program->options; o->name; o++)
-        if (o->kind == CLI_TEXTS) *(cli_texts *)o->value = (cli_texts){.n = 0};
+    if (!cli_restore_defaults(program->options))
+        return cli_fail(program, CLI_FAILED, "out of memory: options");
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)
@@ -499,6 +496,11 @@ bool cli_find_sibling(const char *weights, const char *name, char *path, size_t 
                          : snprintf(path, path_bytes, "%s%s", slash ? "/" : "", name);
     struct stat st;
     return n > 0 && (size_t)n < path_bytes && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+const char *cli_base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 int cli_cores(void) {

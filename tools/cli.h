@@ -66,7 +66,11 @@ enum { CLI_RUN = -1, CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
    and returns its exit code. Returns CLI_FAILED instead of CLI_OK if printed text was lost, because
    the disk is full or because standard output or standard error is closed. */
 int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, char **argv);
-/* Parses the arguments and stores the options' values. Returns CLI_RUN, or an exit code after
+/* Sets the options to their defaults: the values that they had before the first call for this
+   table. Returns false if memory is exhausted. */
+bool cli_restore_defaults(const cli_option *options);
+/* Restores the defaults, parses the arguments and stores the options' values. Returns CLI_RUN, or
+   an exit code after
    --help, --version or an error message. */
 int cli_parse(const cli_program *program, int argc, char **argv);
 /* Whether the option `name` (without "--") is among the arguments. Call cli_parse first. */
@@ -123,11 +127,13 @@ bool cli_find_data(const char *name, char *path, size_t path_bytes);
 /* Finds the path of the file `name` next to weights: in the folder `weights`, or in the folder of
    the file `weights`. Returns false if it does not exist. */
 bool cli_find_sibling(const char *weights, const char *name, char *path, size_t path_bytes);
+/* Returns the part of the path after the last slash. */
+const char *cli_base_name(const char *path);
 int cli_cores(void);
-/* Exits with an error message if the address space limit (ulimit -v) is too small for OpenBLAS.
-   Each OpenBLAS thread allocates 128 MiB; if the allocation fails, the thread retries forever, even
-   when the program exits. */
-void cli_check_address_space(const cli_program *program);
+/* Returns CLI_RUN, or CLI_FAILED after an error message if the address space limit (ulimit -v) is
+   too small for OpenBLAS. Each OpenBLAS thread allocates 128 MiB; if the allocation fails, the
+   thread retries forever, even when the program exits. */
+int cli_check_address_space(const cli_program *program);
 /* Makes OpenBLAS allocate the buffers for `callers` concurrent callers now, while memory is
    available, because a later allocation that fails would be retried forever. Does nothing if the
    address space is not limited. */

@@ -10,19 +10,18 @@
 #include "syntorch/base/thread.h"
 #include "tools/cli.h"
 
-void cli_check_address_space(const cli_program *program) {
+int cli_check_address_space(const cli_program *program) {
     char text[64], have[32], want[32];
     struct rlimit space;
-    if (strncmp(syn_blas_describe(text, sizeof text), "OpenBLAS", 8) != 0) return;
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
+    if (strncmp(syn_blas_describe(text, sizeof text), "OpenBLAS", 8) != 0) return CLI_RUN;
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return CLI_RUN;
     const double need = (syn_blas_threads() + 0.5) * (128 << 20);
-    if ((double)space.rlim_cur >= need) return;
-    cli_fail(
+    if ((double)space.rlim_cur >= need) return CLI_RUN;
+    return cli_fail(
         program, CLI_FAILED,
         "the limit on address space (ulimit -v) is %s, but OpenBLAS needs %s for its %d threads",
         cli_bytes_text((double)space.rlim_cur, have, sizeof have),
         cli_bytes_text(need, want, sizeof want), syn_blas_threads());
-    _exit(CLI_FAILED);
 }
 
 static int64_t now_ns(void) {

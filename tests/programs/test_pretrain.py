@@ -1,4 +1,4 @@
-"""Tests examples/pretrain.c. Losses fall, match PyTorch (tests/reference/pretraining.json) and do
+"""Tests `syntorch pretrain`. Losses fall, match PyTorch (tests/reference/pretraining.json) and do
 not depend on the number of ranks. inference reads the saved models, and runs survive kills, full
 disks and other files in their folders."""
 import csv

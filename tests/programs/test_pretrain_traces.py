@@ -1,4 +1,4 @@
-"""Tests the traces of examples/pretrain.c: they are the same on meta, the PyTorch traces next to
+"""Tests the traces of `syntorch pretrain`: they are the same on meta, the PyTorch traces next to
 them convert to the same collectives, the traced steps match torch.profiler.schedule, and a full
 disk does not stop the training."""
 import csv

@@ -78,7 +78,8 @@ tools/synth: syntorch+ tools tools/inference tools/pretrain
 tools/calibrate: syntorch+ ops comm models+ export tools tools/launch
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
     export/chakra/simulate
-    export/workload export/pytorch/read tools tools/pytorch
+    export/workload export/pytorch/read tools tools/pytorch tools/inference
+    tools/pretrain tools/synth tools/calibrate
 '
 declare -A may_include=()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes pretraining.json, pretraining_full.json and pretraining_saved.json: the losses of PyTorch
-when it pretrains as examples/pretrain.c does with the options of each case, without dropout (made
+when it pretrains as `syntorch pretrain` does with the options of each case, without dropout (made
 with torch 2.15, transformers 5.23). The cases are 200 steps of the models of examples/, 20 steps of
 GPT-2 124M and BERT-base from random weights, and 12 steps of the Llamas, Mistrals and Qwens in
 saved_*/ in f64. They train on examples/squad/train.json, or on an article of SQuAD with the models'

@@ -15,6 +15,8 @@ typedef struct calibrate_args {
 extern calibrate_args calibrate_given; /* values of the program's options */
 extern cli_program calibrate_cli;
 
+/* The whole program. argv[0] is the name in its messages, such as "syntorch calibrate". Returns the
+   exit code. It can be called again, but not concurrently. */
 int calibrate_program(int argc, char **argv);
 
 #endif

@@ -35,11 +35,12 @@ static const cli_option options[] = {
     CLI_END};
 
 static const char *const examples[] = {
-    "calibrate --check --hw a100-80g+megatron --rows tests/measured/training_a100.csv",
-    "calibrate --hw a100-80g+pytorch-eager --rows tests/measured/all_reduce_a100.csv", NULL};
+    "syntorch calibrate --check --hw a100-80g+megatron --rows tests/measured/training_a100.csv",
+    "syntorch calibrate --hw a100-80g+pytorch-eager --rows tests/measured/all_reduce_a100.csv",
+    NULL};
 
 cli_program calibrate_cli = {
-    "calibrate",
+    "syntorch calibrate",
     "Compares predicted with measured times for each row of CSV files and fits the constants of "
     "a\nstack to them. Prints the errors on the fitted rows and on rows left out of the fit.\nWith "
     "--measure it measures this machine instead.",

@@ -372,6 +372,7 @@ static syn_status measure_gpus(syn_hardware *hw, syn_error *err) {
 
 static syn_status measure(launch *l, syn_error *err) {
     static syn_hardware hw; /* static, because it is too large for some stacks */
+    memset(&hw, 0, sizeof hw);
     const bool cuda = args.device == 1;
     if (l->mpi) return measure_over_mpi(l, &hw, err);
     SYN_TRY(check_outputs(err));
@@ -407,6 +408,7 @@ static int read_options(int argc, char **argv) {
 
 int calibrate_program(int argc, char **argv) {
     launch l = {.program = NULL};
+    calibrate_cli.name = argv[0];
     launch_begin(&l, &calibrate_cli);
     const int code = launch_options(&l, read_options, argc, argv);
     if (code != CLI_RUN) return code;

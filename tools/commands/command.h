@@ -3,8 +3,11 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
+/* Runs the command that argv[1] names, or the one after which argv[0] is named, such as
+   `build/inference`. Returns the exit code. It can be called again, but not concurrently. */
+int syntorch_program(int argc, char **argv);
+
 int command_astra_sim(int argc, char **argv);
-int command_calibrate(int argc, char **argv);
 int command_convert_all(int argc, char **argv);
 int command_convert_pytorch(int argc, char **argv);
 int command_convert_text(int argc, char **argv);

@@ -1,7 +1,7 @@
 /* The inference program: options (inference_options.c), prompts (inference_prompts.c), the model of
    one rank (inference_run.c), its tasks (inference_generate.c, inference_fill.c,
-   inference_perplexity.c) and the summary (inference_summary.c). main is in
-   examples/inference.c. */
+   inference_perplexity.c) and the summary (inference_summary.c). The program is
+   in inference_program.c. */
 #ifndef TOOLS_INFERENCE_H
 #define TOOLS_INFERENCE_H
 
@@ -151,8 +151,13 @@ static inline int64_t inference_sequences(const inference *run) {
 static inline bool inference_gets_ids(const inference_args *args) {
     return args->prompt_ids || args->ids;
 }
+/* The whole program. argv[0] is the name in its messages, such as "syntorch inference". Returns the
+   exit code. It can be called again, but not concurrently. */
+int inference_program(int argc, char **argv);
 extern const cli_option inference_options[];
 inference_args *inference_arguments(void); /* the options' values */
+/* Sets all options to their defaults. Called before cli_parse. */
+void inference_set_defaults(void);
 /* Last check, after cli_parse and the two checks below: sets run->args and run->launch. Rejects
    options that contradict each other or that the model's task does not use. Returns CLI_RUN, or the
    exit code after a message. */

@@ -6,21 +6,23 @@
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/inference_score.h"
 
-static inference_args args = {.tp = 1,
-                              .batch_size = 1,
-                              .seed = 1,
-                              .watchdog = 60,
-                              .temperature = NAN,
-                              .top_k = -1,
-                              .top_p = NAN,
-                              .mask_id = -1,
-                              .dtype = -1,
-                              .weight_dtype = -1,
-                              .min_p = NAN,
-                              .dispatcher = SYN_DISPATCH_ALLGATHER,
-                              .repetition_penalty = NAN,
-                              .device = "cpu",
-                              .out_dir = "."};
+static const inference_args defaults = {.tp = 1,
+                                        .batch_size = 1,
+                                        .seed = 1,
+                                        .watchdog = 60,
+                                        .temperature = NAN,
+                                        .top_k = -1,
+                                        .top_p = NAN,
+                                        .mask_id = -1,
+                                        .dtype = -1,
+                                        .weight_dtype = -1,
+                                        .min_p = NAN,
+                                        .dispatcher = SYN_DISPATCH_ALLGATHER,
+                                        .repetition_penalty = NAN,
+                                        .device = "cpu",
+                                        .out_dir = "."};
+
+static inference_args args;
 
 const cli_option inference_options[] = {
     CLI_GROUP("Parallelism and device"),
@@ -176,6 +178,10 @@ const cli_option inference_options[] = {
 
 inference_args *inference_arguments(void) {
     return &args;
+}
+
+void inference_set_defaults(void) {
+    args = defaults;
 }
 
 /* --attention auto selects fused attention, because it is faster, unless the user wants to see the

@@ -48,6 +48,7 @@ int inference_check_sweep(const inference *run, int argc, char **argv) {
                                .hw = args->hw,
                                .device = args->device,
                                .stack = "serving"};
+    sweep_free(&swept);
     if (args->sweep.n == 0) return CLI_RUN;
     if (run->launch.mpi) return cli_fail(how.program, CLI_USAGE, "%s", SWEEP_ALONE);
     const int code = sweep_open(&swept, &how, argc, argv);
@@ -153,6 +154,7 @@ syn_status inference_sweep(inference *run, syn_status (*once)(syn_error *err), s
     if (s == SYN_OK) s = sweep_report(&swept, given.out_dir, given.json, given.quiet, err);
     sweep_free(&swept);
     syn_free(other_machines);
+    other_machines = NULL;
     return s;
 }
 

@@ -295,8 +295,8 @@ int launch_program(launch *l, cli_program *program, int (*read)(int argc, char *
                    syn_status (*work)(syn_error *err), int argc, char **argv) {
     syn_error err = {0};
     launch_begin(l, program);
-    cli_check_address_space(program);
-    int code = launch_options(l, read, argc, argv);
+    int code = cli_check_address_space(program);
+    if (code == CLI_RUN) code = launch_options(l, read, argc, argv);
     if (code == CLI_RUN)
         code = work(&err) == SYN_OK ? CLI_OK : cli_fail(program, CLI_FAILED, "%s", err.text);
     launch_free(l);

@@ -2,7 +2,8 @@
    (pretrain_division.c), one rank (pretrain_rank.c) and its training (pretrain_train.c), progress,
    metrics and checkpoints (pretrain_progress.c, pretrain_outputs.c, pretrain_curve.c,
    pretrain_checkpoint.c, pretrain_tensors.c, pretrain_state.c), traces (pretrain_trace.c) and
-   predictions (pretrain_predict.c, pretrain_sweep.c). main is in examples/pretrain.c. */
+   predictions (pretrain_predict.c, pretrain_sweep.c). The program is in
+   pretrain_program.c. */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -128,8 +129,12 @@ typedef struct pretrain {
 #define PRETRAIN_DATA      "squad/train.json"
 #define PRETRAIN_EVAL_DATA "squad/validation.json"
 
+/* The whole program; see inference_program. */
+int pretrain_program(int argc, char **argv);
 extern const cli_option pretrain_options[];
 extern pretrain_args pretrain_given; /* the options' values */
+/* Sets all options to their defaults. Called before cli_parse. */
+void pretrain_set_defaults(void);
 /* Called after cli_parse and pretrain_check_sweep. Sets run->args, and device and ranks of
    run->launch. Rejects options that contradict each other or have no effect. Returns CLI_RUN, or
    the exit code after a message. */

@@ -7,29 +7,35 @@
 #include "tools/pretrain/division_options.h"
 #include "tools/pretrain/pretrain.h"
 
-pretrain_args pretrain_given = {.device = "cpu",
-                                .parallel = {.schedule = -1},
-                                .out_dir = "outputs",
-                                .trace_name = "trace",
-                                .batch_size = 4,
-                                .learning_rate = 5e-5,
-                                .weight_decay = 0.01,
-                                .num_epochs = 3,
-                                .max_grad_norm = 1,
-                                .warmup_steps = -1,
-                                .masking = -1,
-                                .buckets = -1,
-                                .dtype = -1,
-                                .accumulation = 1,
-                                .max_seq_length = 512,
-                                .num_gpus = 1,
-                                .tp = 1,
-                                .seed = 42,
-                                .dropout = -1,
-                                .aux_coefficient = -1,
-                                .trace_wait = 1,
-                                .trace_active = 1,
-                                .trace_repeat = 1};
+static const pretrain_args defaults = {.device = "cpu",
+                                       .parallel = {.schedule = -1},
+                                       .out_dir = "outputs",
+                                       .trace_name = "trace",
+                                       .batch_size = 4,
+                                       .learning_rate = 5e-5,
+                                       .weight_decay = 0.01,
+                                       .num_epochs = 3,
+                                       .max_grad_norm = 1,
+                                       .warmup_steps = -1,
+                                       .masking = -1,
+                                       .buckets = -1,
+                                       .dtype = -1,
+                                       .accumulation = 1,
+                                       .max_seq_length = 512,
+                                       .num_gpus = 1,
+                                       .tp = 1,
+                                       .seed = 42,
+                                       .dropout = -1,
+                                       .aux_coefficient = -1,
+                                       .trace_wait = 1,
+                                       .trace_active = 1,
+                                       .trace_repeat = 1};
+
+pretrain_args pretrain_given;
+
+void pretrain_set_defaults(void) {
+    pretrain_given = defaults;
+}
 
 const cli_option pretrain_options[] = {
     CLI_GROUP("Model and data"),

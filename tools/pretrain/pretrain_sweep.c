@@ -48,6 +48,7 @@ int pretrain_check_sweep(const pretrain *run, int argc, char **argv) {
                                .hw = args->hw,
                                .device = args->device,
                                .stack = "megatron"};
+    sweep_free(&swept);
     if (args->sweep.n == 0) return CLI_RUN;
     if (run->launch.mpi) return cli_fail(how.program, CLI_USAGE, "%s", SWEEP_ALONE);
     const int code = sweep_open(&swept, &how, argc, argv);

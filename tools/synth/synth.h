@@ -1,6 +1,6 @@
 /* The program synth, which writes the traces of a cluster's ranks. It records one rank of each
    pipeline stage: of a training step with the code of pretrain (tools/pretrain/), and of inference
-   with the code of inference (synth_inference.c). main is in examples/synth.c. */
+   with the code of inference (synth_inference.c). The program is in synth_program.c. */
 #ifndef TOOLS_SYNTH_H
 #define TOOLS_SYNTH_H
 
@@ -21,10 +21,13 @@ typedef struct synth_args {
     int64_t num_input_tokens, num_output_tokens; /* 0: not given */
 } synth_args;
 
+/* The whole program; see inference_program. */
+int synth_program(int argc, char **argv);
 extern const cli_option synth_options[];
 extern synth_args synth_given;
 
-/* Called before cli_parse, because pretrain has other defaults. */
+/* Sets all options to their defaults, also those of pretrain and inference. Called before
+   cli_parse. */
 void synth_set_defaults(void);
 /* Called after cli_parse: the checks that all phases share, and then those of training or of
    inference, which also set run->args, and device and ranks of run->launch. They return CLI_RUN,

@@ -71,6 +71,9 @@ const cli_option synth_options[] = {
     CLI_END};
 
 void synth_set_defaults(void) {
+    inference_set_defaults();
+    pretrain_set_defaults();
+    synth_given = (synth_args){.phase = SYNTH_TRAIN};
     pretrain_given.batch_size = 1;
     pretrain_given.max_seq_length = 0;
 }

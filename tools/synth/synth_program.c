@@ -1,15 +1,15 @@
-/* Writes the Chakra traces of a training step, or of inference, for all ranks of a cluster, which
-   may be any size. One rank of each pipeline stage is recorded on `meta`, without data; the files
-   of the other ranks are written from these. */
-#include "tools/synth/synth.h"
+/* The program synth: writes the Chakra traces of a training step, or of inference, for all ranks of
+   a cluster, which may be any size. One rank of each pipeline stage is recorded on `meta`, without
+   data; the files of the other ranks are written from these. */
 #include "syntorch/base/memory.h"
+#include "tools/synth/synth.h"
 
 static const char *const examples[] = {
-    "synth --model gpt3-175b --tp 8 --pp 8 --sp --global-batch 8 --out run/gpt3",
-    "synth --model llama-3-8b --dp 64 --zero 3 --hw h100 --out run/llama3", NULL};
+    "syntorch synth --model gpt3-175b --tp 8 --pp 8 --sp --global-batch 8 --out run/gpt3",
+    "syntorch synth --model llama-3-8b --dp 64 --zero 3 --hw h100 --out run/llama3", NULL};
 
 static cli_program program = {
-    "synth",
+    "syntorch synth",
     "Writes Chakra traces of one training step, or of inference, for all ranks of a cluster, and "
     "predicts it.",
     synth_options, examples, false};
@@ -69,16 +69,14 @@ static int read_options(int argc, char **argv) {
     return synth_check_inference(&inferring, argc, argv);
 }
 
-static int run_program(int argc, char **argv) {
+int synth_program(int argc, char **argv) {
+    program.name = argv[0];
     synth_set_defaults();
+    run = (pretrain){.args = NULL};
+    inferring = (inference){.args = NULL};
     const int code = launch_program(&run.launch, &program, read_options, synthesize, argc, argv);
     pretrain_free(&run);
     launch_free(&inferring.launch);
     inference_free(&inferring);
     return code;
-}
-
-int main(int argc, char **argv) {
-    cli_choose_blas(argv);
-    return cli_main("synth", run_program, argc, argv);
 }

@@ -1,16 +1,17 @@
-/* Pretrains a GPT or BERT on the questions and paragraphs of SQuAD and traces one step. Ranks are
-   data-parallel (each has its own samples), and optionally tensor-parallel (--tp). pretrain_rank is
+/* The pretraining program: trains a GPT or BERT on the questions and paragraphs of SQuAD and traces
+   one step. Ranks are data-parallel (each has its own samples), and optionally tensor-parallel
+   (--tp). pretrain_rank is
    the program of one rank. The same function runs in N threads (--num-gpus N), in N processes
    (mpirun -n N), or N times without data (--device meta). */
 #include "tools/pretrain/pretrain.h"
 
 static const char *const examples[] = {
-    "pretrain --max-steps 40 --max-seq-length 128  # a small GPT",
-    "pretrain --device meta --model gpt2 --num-gpus 256 --tp 2 --hw h100",
-    "pretrain --model gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
-    "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
+    "syntorch pretrain --max-steps 40 --max-seq-length 128  # a small GPT",
+    "syntorch pretrain --device meta --model gpt2 --num-gpus 256 --tp 2 --hw h100",
+    "syntorch pretrain --model gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
+    "mpirun -n 4 syntorch pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
-static cli_program program = {"pretrain",
+static cli_program program = {"syntorch pretrain",
                               "Trains GPT-2, gpt-oss, GPT-NeoX, Llama, Mistral, Mixtral, Qwen, "
                               "DeepSeek or BERT on SQuAD and records traces of steps.",
                               pretrain_options, examples, false};
@@ -42,13 +43,11 @@ static int read_options(int argc, char **argv) {
     return code == CLI_RUN ? pretrain_check_options(&run, argc, argv) : code;
 }
 
-static int run_program(int argc, char **argv) {
+int pretrain_program(int argc, char **argv) {
+    program.name = argv[0];
+    pretrain_set_defaults();
+    run = (pretrain){.args = NULL};
     const int code = launch_program(&run.launch, &program, read_options, train_all, argc, argv);
     pretrain_free(&run);
     return code;
-}
-
-int main(int argc, char **argv) {
-    cli_choose_blas(argv);
-    return cli_main("pretrain", run_program, argc, argv);
 }

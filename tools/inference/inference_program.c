@@ -1,26 +1,25 @@
-/* Traced inference with tensor and pipeline parallelism: GPT continues a text, BERT fills in its
-   [MASK]s. rank_main is the program of one rank. The same function runs in N threads (--tp N), in N
-   processes (mpirun -n N), or N times without data (--device meta). */
+/* The inference program: GPT continues a text, BERT fills in its [MASK]s. rank_main is the program
+   of one rank. The same function runs in N threads (--tp N), in N processes (mpirun -n N), or N
+   times without data (--device meta). */
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/visualize.h"
 
 static const char *const examples[] = {
-    "inference --tp 2 --visualize_trace --out_dir out  # two threads",
-    "mpirun -n 2 inference --tp 2                     # two processes",
-    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw h200",
-    "inference --tp 2 --pp 2                          # four threads, two pipeline stages",
-    "inference --weights gpt2 --tp 2 --prompt \"The answer is\"",
-    "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
+    "syntorch inference --tp 2 --visualize_trace --out_dir out  # two threads",
+    "mpirun -n 2 syntorch inference --tp 2  # two processes",
+    "syntorch inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw h200",
+    "syntorch inference --tp 2 --pp 2  # four threads, two pipeline stages",
+    "syntorch inference --weights gpt2 --tp 2 --prompt \"The answer is\"",
+    "syntorch inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
     NULL};
 
-static cli_program program = {"inference",
-                              "Runs GPT-2, gpt-oss, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or "
-                              "DeepSeek (continues a text) or "
-                              "BERT (fills in [MASK]s) on any number of ranks, with random weights "
-                              "or a checkpoint. Records every op and "
-                              "collective "
-                              "and reports their times, flops and bytes.",
-                              inference_options, examples, false};
+static cli_program program = {
+    "syntorch inference",
+    "Runs GPT-2, gpt-oss, GPT-NeoX, Llama, Mistral, Mixtral, Qwen or DeepSeek (continues a text) "
+    "or "
+    "BERT (fills in [MASK]s) on any number of ranks, with random weights or a checkpoint. Records "
+    "every op and collective and reports their times, flops and bytes.",
+    inference_options, examples, false};
 
 static inference run;
 
@@ -83,13 +82,11 @@ static int read_options(int argc, char **argv) {
     return code == CLI_RUN ? inference_check_options(&run) : code;
 }
 
-static int run_program(int argc, char **argv) {
+int inference_program(int argc, char **argv) {
+    program.name = argv[0];
+    inference_set_defaults();
+    run = (inference){.args = NULL};
     const int code = launch_program(&run.launch, &program, read_options, infer_all, argc, argv);
     inference_free(&run);
     return code;
-}
-
-int main(int argc, char **argv) {
-    cli_choose_blas(argv);
-    return cli_main("inference", run_program, argc, argv);
 }

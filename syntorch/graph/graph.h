@@ -276,6 +276,8 @@ syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) SYN_MUST_USE
    id become one), and the metadata of the first graph. On success the union owns the graphs. */
 syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs,
                            syn_error *err) SYN_MUST_USE;
+/* Copies a graph. The copy owns its rows and does not refer to `graph`. */
+syn_status syn_graph_copy(syn_graph **out, const syn_graph *graph, syn_error *err) SYN_MUST_USE;
 /* Sets a metadata entry, which is copied. An entry that is set again keeps its position and gets
    the new value. */
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,

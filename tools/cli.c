@@ -467,6 +467,12 @@ const char *cli_time_text(double ns, char *buf, size_t buf_bytes) {
     return scaled(ns, 1000, units, 4, buf, buf_bytes);
 }
 
+static char data_folder[4096]; /* set by cli_set_data; "": none */
+
+void cli_set_data(const char *folder) {
+    snprintf(data_folder, sizeof data_folder, "%s", folder);
+}
+
 bool cli_find_data(const char *name, char *path, size_t path_bytes) {
     static const char *const places[] = {"/../examples/", "/../share/syntorch/", NULL};
     char self[1024];
@@ -474,6 +480,8 @@ bool cli_find_data(const char *name, char *path, size_t path_bytes) {
     self[n > 0 ? n : 0] = '\0';
     char *slash = strrchr(self, '/');
     if (slash) *slash = '\0';
+    snprintf(path, path_bytes, "%s/%s", data_folder, name);
+    if (data_folder[0] && access(path, R_OK) == 0) return true;
     for (int i = 0; slash && places[i]; i++) {
         snprintf(path, path_bytes, "%s%s%s", self, places[i], name);
         if (access(path, R_OK) == 0) return true;

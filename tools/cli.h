@@ -124,6 +124,9 @@ const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
    the build folder, in the installed share folder, or in examples/ of the current folder. Returns
    false if it does not exist. */
 bool cli_find_data(const char *name, char *path, size_t path_bytes);
+/* Makes cli_find_data look in the folder `folder` first, for code that is part of another
+   program. */
+void cli_set_data(const char *folder);
 /* Finds the path of the file `name` next to weights: in the folder `weights`, or in the folder of
    the file `weights`. Returns false if it does not exist. */
 bool cli_find_sibling(const char *weights, const char *name, char *path, size_t path_bytes);

@@ -16,6 +16,9 @@ typedef struct launch_part {
 
 enum { LAUNCH_PARTS = 64 };
 
+/* Uses the graph of a recorded rank, which is freed after the call. */
+typedef syn_status launch_use_graph(void *user, const syn_graph *graph, syn_error *err);
+
 /* The code of one rank. It creates *ctx, which launch_free frees. */
 typedef syn_status launch_main(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err);
 

@@ -347,12 +347,12 @@ pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, boo
 
 /* Creates --out-dir, checks that files can be written there, and locks their names. */
 syn_status pretrain_check_trace(pretrain *run, syn_error *err) SYN_MUST_USE;
-/* synth: records a whole step of a rank, and writes the traces of all ranks like it. */
-syn_status pretrain_stamp_rank(pretrain *run, int32_t rank, syn_stamper *stamper,
-                               syn_error *err) SYN_MUST_USE;
-/* synth: passes the recorded step to the stamper. */
-syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_stamper *stamper,
-                          syn_error *err) SYN_MUST_USE;
+/* synth: records a whole step of a rank, and passes its graph to `use`. */
+syn_status pretrain_record_rank(pretrain *run, int32_t rank, launch_use_graph *use, void *user,
+                                syn_error *err) SYN_MUST_USE;
+/* synth: passes the graph of the recorded step to `use`. */
+syn_status pretrain_use_graph(pretrain *run, syn_ctx *ctx, launch_use_graph *use, void *user,
+                              syn_error *err) SYN_MUST_USE;
 /* Writes the rows in this rank's context as a trace that ends with the nth step of this run, which
    is step `step` of the training. Every rank must call it; rank 0 collects the rows of all ranks
    and writes the files. `last`: whether no further trace follows. */

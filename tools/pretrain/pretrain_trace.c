@@ -265,10 +265,11 @@ static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bo
     return s;
 }
 
-syn_status pretrain_stamp(pretrain *run, syn_ctx *ctx, syn_stamper *stamper, syn_error *err) {
+syn_status pretrain_use_graph(pretrain *run, syn_ctx *ctx, launch_use_graph *use, void *user,
+                              syn_error *err) {
     syn_graph *graph = NULL;
     SYN_TRY(make_graph(run, ctx, 1, false, &graph, err));
-    const syn_status s = syn_stamp_rank(stamper, graph, err);
+    const syn_status s = use(user, graph, err);
     syn_graph_free(graph);
     return s;
 }

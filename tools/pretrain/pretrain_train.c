@@ -398,14 +398,15 @@ syn_status pretrain_launch(pretrain *run, syn_error *err) {
     return predicts && (!l->mpi || l->rank == 0) ? pretrain_predict_recorded(run, err) : SYN_OK;
 }
 
-syn_status pretrain_stamp_rank(pretrain *run, int32_t rank, syn_stamper *stamper, syn_error *err) {
+syn_status pretrain_record_rank(pretrain *run, int32_t rank, launch_use_graph *use, void *user,
+                                syn_error *err) {
     syn_comm *comm;
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_comm_fake_new(&comm, rank, run->launch.ranks, err));
     pretrain_worker r = {.run = run, .comm = comm, .microbatches = run->args->accumulation};
     syn_status s = syn_mesh_open(&r.mesh, comm, &run->launch.parallel, err);
     if (s == SYN_OK) s = run_in_context(&r, &ctx, first_step, err);
-    if (s == SYN_OK) s = pretrain_stamp(run, ctx, stamper, err);
+    if (s == SYN_OK) s = pretrain_use_graph(run, ctx, use, user, err);
     syn_ctx_free(ctx);
     syn_comm_close(comm);
     return s;

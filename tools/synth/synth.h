@@ -40,14 +40,15 @@ int synth_begin(pretrain *run);
 /* For inference: predicts the run, prints the prediction and writes the set. */
 syn_status synth_infer(inference *run, syn_error *err) SYN_MUST_USE;
 
-/* ---- The set (synth_set.c) ---- */
+/* ---- Jobs (synth_set.c, synth_record.c) ---- */
 
 /* A job whose traces are written. */
 typedef struct synth_job {
     const syn_plan *plan; /* complete */
     int32_t node_ranks;   /* ranks per node */
-    /* Records a rank and passes its graph to syn_stamp_rank. */
-    syn_status (*record)(void *run, int32_t rank, syn_stamper *stamper, syn_error *err);
+    /* Records a rank and passes its graph to `use`. */
+    syn_status (*record)(void *run, int32_t rank, launch_use_graph *use, void *user,
+                         syn_error *err);
     void *run; /* passed to `record` */
 } synth_job;
 
@@ -58,5 +59,13 @@ syn_status synth_wanted(int32_t all, bool **wanted, syn_error *err) SYN_MUST_USE
 /* Records one rank of each program, writes the set of --out and prints what was written. With
    --dry_run it only counts. */
 syn_status synth_write(const synth_job *job, const bool *wanted, syn_error *err) SYN_MUST_USE;
+
+/* For inference: prepares the run and sets *job, after the checks. */
+syn_status synth_prepare_inference(inference *run, synth_job *job, syn_error *err) SYN_MUST_USE;
+/* Reads the options and passes the prepared job to `use`. Prints nothing: messages about options go
+   to cli_keep_messages. argv[0] is ignored, and --out is not needed. */
+typedef syn_status synth_use_job(void *user, const synth_job *job, syn_error *err);
+syn_status synth_record(int argc, char **argv, synth_use_job *use, void *user,
+                        syn_error *err) SYN_MUST_USE;
 
 #endif

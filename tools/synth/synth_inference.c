@@ -159,24 +159,26 @@ static syn_status predicted_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_e
     return inference_report(run, *ctx, err);
 }
 
-static syn_status stamp(inference *run, const syn_ctx *ctx, syn_stamper *stamper, syn_error *err) {
+static syn_status use_graph(inference *run, const syn_ctx *ctx, launch_use_graph *use, void *user,
+                            syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     syn_graph *graph;
     SYN_TRY(syn_trace_graph(&graph, &trace, 1, run->launch.hw, err));
     syn_status s = inference_metadata(run, graph, err);
-    if (s == SYN_OK) s = syn_stamp_rank(stamper, graph, err);
+    if (s == SYN_OK) s = use(user, graph, err);
     syn_graph_free(graph);
     return s;
 }
 
 /* synth_job.record */
-static syn_status record(void *user, int32_t rank, syn_stamper *stamper, syn_error *err) {
-    inference *run = user;
+static syn_status record(void *inferring, int32_t rank, launch_use_graph *use, void *user,
+                         syn_error *err) {
+    inference *run = inferring;
     syn_comm *comm;
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_comm_fake_new(&comm, rank, run->launch.ranks, err));
     syn_status s = run_rank(run, comm, &ctx, err);
-    if (s == SYN_OK) s = stamp(run, ctx, stamper, err);
+    if (s == SYN_OK) s = use_graph(run, ctx, use, user, err);
     syn_ctx_free(ctx);
     syn_comm_close(comm);
     return s;
@@ -193,8 +195,7 @@ static int64_t default_input_tokens(const inference *run) {
     return most < DEFAULT_INPUT_TOKENS ? most : DEFAULT_INPUT_TOKENS;
 }
 
-/* Predicts the run from one rank of each stage. */
-static syn_status predict(inference *run, syn_error *err) {
+static syn_status prepare(inference *run, syn_error *err) {
     launch *l = &run->launch;
     inference_args *a = inference_arguments();
     l->plan = inference_plan;
@@ -207,8 +208,12 @@ static syn_status predict(inference *run, syn_error *err) {
     }
     syn_status s = inference_prepare(run, err);
     if (s == SYN_OK) s = syn_hardware_check_nodes(&run->hw, l->ranks, err);
-    if (s == SYN_OK) s = launch_threads(l, err);
-    return launch_run(l, s, err);
+    return s == SYN_OK ? launch_threads(l, err) : s;
+}
+
+/* Predicts the run from one rank of each stage. */
+static syn_status predict(inference *run, syn_error *err) {
+    return launch_run(&run->launch, prepare(run, err), err);
 }
 
 static bool fits(const inference *run) {
@@ -316,6 +321,13 @@ static syn_status put_json(const inference *run, syn_error *err) {
 }
 
 /* ---- The work ---- */
+
+syn_status synth_prepare_inference(inference *run, synth_job *job, syn_error *err) {
+    SYN_TRY(prepare(run, err));
+    run->launch.want_graph = true; /* keeps the recorded rows */
+    *job = (synth_job){&run->launch.parallel, (int32_t)run->hw.node_ranks, record, run};
+    return SYN_OK;
+}
 
 syn_status synth_infer(inference *run, syn_error *err) {
     synth_job job = {&run->launch.parallel, 0, record, run};

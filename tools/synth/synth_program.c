@@ -37,9 +37,10 @@ static syn_status suggest(const pretrain_args *given, syn_error *err) {
     return launch_threads(&run.launch, err);
 }
 
-static syn_status record(void *unused, int32_t rank, syn_stamper *stamper, syn_error *err) {
+static syn_status record(void *unused, int32_t rank, launch_use_graph *use, void *user,
+                         syn_error *err) {
     (void)unused;
-    return pretrain_stamp_rank(&run, rank, stamper, err);
+    return pretrain_record_rank(&run, rank, use, user, err);
 }
 
 /* Predicts the step, and then writes the set. */

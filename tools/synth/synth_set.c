@@ -107,13 +107,18 @@ typedef struct recording {
     syn_error *errs;    /* by stage */
 } recording;
 
+/* A launch_use_graph. */
+static syn_status stamp(void *stamper, const syn_graph *graph, syn_error *err) {
+    return syn_stamp_rank(stamper, graph, err);
+}
+
 /* A syn_worker_task. */
 static void record_stage(void *arg, int64_t stage, int thread) {
     recording *r = arg;
     syn_error *err = &r->errs[stage];
     (void)thread;
     for (int32_t next; !r->failed && (next = syn_stamp_next(r->stamper, (int32_t)stage)) >= 0;)
-        if (r->job->record(r->job->run, next, r->stamper, err) != SYN_OK) r->failed = true;
+        if (r->job->record(r->job->run, next, stamp, r->stamper, err) != SYN_OK) r->failed = true;
 }
 
 static syn_status record_all(const synth_job *job, syn_stamper *stamper, syn_error *err) {

@@ -75,6 +75,7 @@ tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/synth: syntorch+ tools tools/inference tools/pretrain
+tools/embed: syntorch+ tools tools/synth tools/inference tools/pretrain tools/launch
 tools/calibrate: syntorch+ ops comm models+ export tools tools/launch
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
     export/chakra/simulate

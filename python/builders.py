@@ -1,0 +1,163 @@
+"""Writes the methods of Context that call ops: builders.py ops.h OUT.
+
+Each builder of ops.h becomes a method with the header's comment as its docstring. Shapes use the
+letters that the header explains."""
+import re
+import sys
+
+# Tensors that an op may lack, and numbers that are usually 0.
+OPTIONAL = {"bias", "mask", "keys", "sinks", "weight", "how_mask"}
+ZERO = {"offset", "window", "first_row", "first"}
+REQUIRED = {("layernorm", "bias"), ("layernorm", "weight"), ("rmsnorm", "weight"),
+            ("rmsnorm_offset", "weight"), ("router_bias_update", "bias")}
+# Pointers to tensors that an op only writes; it reads and replaces the others.
+WRITTEN = {("route", "experts"), ("sort_by_expert", "sizes"), ("expert_order", "sizes"),
+           ("clip_factor", "norm"), ("top_k", "indices")}
+NO_GROUP = {"cross_entropy_unfused"}  # group NULL: one rank
+ENUMS = {"syn_dtype": None, "syn_reduce": '"sum"'}  # with their default
+BY_HAND = {"adamw_step"}  # contexts.py
+
+
+def comments_and_builders(text):
+    """Yields (comment, return type, name, arguments). A comment describes all declarations up to
+    the next comment."""
+    comment = ""
+    pattern = re.compile(r"/\*(.*?)\*/|^(syn_tensor|void) syn_(\w+)\(([^;]*)\);", re.S | re.M)
+    for match in pattern.finditer(text):
+        if match.group(1) is not None:
+            words = re.sub(r"\s+", " ", match.group(1)).strip()
+            if not words.startswith("----"):
+                comment = words
+        else:
+            yield comment, match.group(2), match.group(3), re.sub(r"\s+", " ", match.group(4))
+
+
+def docstring(comment):
+    lines, line = [], ""
+    for word in comment.replace("\\", "\\\\").replace("syn_", "").split():
+        if len(line) + len(word) > 88:
+            lines.append(line)
+            line = ""
+        line += (" " if line else "") + word
+    lines.append(line)
+    return '"""' + "\n        ".join(lines) + '"""'
+
+
+class Builder:
+    """A method: its parameters, the C arguments, and what it returns."""
+
+    def __init__(self, result, name, arguments):
+        self.name = name
+        self.parameters, self.c, self.before, self.results = [], [], [], []
+        if result == "syn_tensor":
+            self.results.append("result")
+        parts = [argument.strip() for argument in arguments.split(",")][1:]
+        while parts:
+            self.argument(parts)
+
+    def argument(self, parts):
+        type_, stars, name = re.match(r"((?:const )?\w+) (\**)(\w+)$", parts.pop(0)).groups()
+        follows = parts[0] if parts else ""
+        if type_ == "syn_tensor" and not stars:
+            optional = name in OPTIONAL and (self.name, name) not in REQUIRED
+            self.parameters.append((name, "None" if optional else None))
+            self.c.append(f"_tensor({name!r}, {name}, {not optional})")
+        elif type_ in ("syn_tensor", "const syn_tensor") and follows == "int n":
+            parts.pop(0)
+            self.parameters.append((name, None))
+            self.before.append(f"{name} = _tensors({name!r}, {name})")
+            self.c += [name, f"len({name})"]
+            if type_ == "syn_tensor":
+                self.results.append(f"list:{name}")
+        elif type_ == "syn_tensor":
+            written = (self.name, name) in WRITTEN
+            if not written:
+                self.parameters.append((name, None))
+            self.before.append(f"{name} = _slot({name!r}, {'None' if written else name})")
+            self.c.append(name)
+            self.results.append(f"slot:{name}")
+        elif type_ == "const syn_group":
+            self.parameters.append((name, "None" if self.name in NO_GROUP else None))
+            self.c.append(f"_group({name}, {self.name not in NO_GROUP})")
+        elif type_ == "const syn_spec":
+            self.parameters += [("shape", None), ("dtype", '"f32"')]
+            self.c.append("_spec(shape, dtype)")
+        elif stars and type_ in ("const int64_t", "const int"):
+            counted = re.match(r"int (rank)$", follows)
+            self.parameters.append((name, "None" if name in ("to", "from") else None))
+            element = "int64_t" if "64" in type_ else "int"
+            local = name
+            if name == "from":  # a keyword of Python
+                local = "from_"
+                self.parameters[-1] = (local, "None")
+            if counted:
+                parts.pop(0)
+                self.before.append(f"{local} = _integers({name!r}, {element!r}, {local})")
+                self.c += [local, f"len({local})"]
+            else:  # an entry for each rank of the group
+                self.before.append(f"{local} = _counts({name!r}, {local}, group)")
+                self.c.append(local)
+        elif stars:
+            struct = type_.replace("const ", "")
+            self.parameters.append((name, None))
+            self.c.append(f"_struct({struct!r}, {name})")
+        elif type_ in ENUMS:
+            self.parameters.append((name, ENUMS[type_]))
+            self.c.append(f"_choice({type_!r}, {name!r}, {name})")
+        elif type_ == "bool":
+            self.parameters.append((name, "False"))
+            self.c.append(f"_truth({name!r}, {name})")
+        else:
+            self.parameters.append((name, "0" if name in ZERO else None))
+            convert = "_real" if type_ == "double" else "_integer"
+            self.c.append(f"{convert}({name!r}, {name})")
+
+    def signature(self):
+        """Parameters after the first one with a default are given by name."""
+        out, named = ["self"], False
+        for i, (name, default) in enumerate(self.parameters):
+            later = any(d is None for _, d in self.parameters[i:])
+            if default is not None and later and not named:
+                out.append("*")
+                named = True
+            out.append(name if default is None else f"{name}={default}")
+        return ", ".join(out)
+
+    def code(self, comment):
+        arguments = ", ".join(["r.ctx"] + [re.sub(r"^_(tensor|struct|group|integer|real)\(",
+                                                  r"r.\1(", c) for c in self.c])
+        before = [re.sub(r"= _(tensors|slot|integers|counts)\(", r"= r.\1(", b)
+                  for b in self.before]
+        # Each rank converts these values on its own.
+        given = {name for name, _ in self.parameters}
+        converted = [b.split(" = ")[0] for b in before if b.split(" = ")[0] in given]
+        returned = ", ".join({"list": f"list({r[5:]})", "slot": f"{r[5:]}[0]"}.get(r[:4], r)
+                             for r in self.results)
+        return "\n".join(
+            [f"    def {self.name}({self.signature()}):",
+             f"        {docstring(comment)}",
+             "        def build(" + ", ".join(["r"] + [f"{c}={c}" for c in converted]) + "):"] +
+            [f"            {line}" for line in before] +
+            [f"            result = lib.syn_{self.name}({arguments})" if "result" in self.results
+             else f"            lib.syn_{self.name}({arguments})",
+             f"            return [{returned}]",
+             "        return self._build(build)"])
+
+
+def main():
+    header, out = sys.argv[1:]
+    with open(header, encoding="utf-8") as file:
+        text = file.read()
+    text = text[text.index("SYN_API_BEGIN"):]
+    methods = [Builder(result, name, arguments).code(comment)
+               for comment, result, name, arguments in comments_and_builders(text)
+               if name not in BY_HAND]
+    with open(out, "w", encoding="utf-8") as file:
+        file.write('"""The ops as methods of Context; written by builders.py from ops.h."""\n'
+                   "from ._core import lib\n"
+                   "from ._values import _choice, _spec, _truth\n\n\n"
+                   "class Builders:\n" + "\n\n".join(methods) + "\n")
+
+
+if __name__ == "__main__":
+    main()

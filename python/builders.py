@@ -60,11 +60,11 @@ class Builder:
         follows = parts[0] if parts else ""
         if type_ == "syn_tensor" and not stars:
             optional = name in OPTIONAL and (self.name, name) not in REQUIRED
-            self.parameters.append((name, "None" if optional else None))
+            self.parameters.append((name, "None" if optional else None, "Tensor"))
             self.c.append(f"_tensor({name!r}, {name}, {not optional})")
         elif type_ in ("syn_tensor", "const syn_tensor") and follows == "int n":
             parts.pop(0)
-            self.parameters.append((name, None))
+            self.parameters.append((name, None, "Sequence[Tensor]"))
             self.before.append(f"{name} = _tensors({name!r}, {name})")
             self.c += [name, f"len({name})"]
             if type_ == "syn_tensor":
@@ -72,24 +72,25 @@ class Builder:
         elif type_ == "syn_tensor":
             written = (self.name, name) in WRITTEN
             if not written:
-                self.parameters.append((name, None))
+                self.parameters.append((name, None, "Tensor"))
             self.before.append(f"{name} = _slot({name!r}, {'None' if written else name})")
             self.c.append(name)
             self.results.append(f"slot:{name}")
         elif type_ == "const syn_group":
-            self.parameters.append((name, "None" if self.name in NO_GROUP else None))
+            self.parameters.append((name, "None" if self.name in NO_GROUP else None, "str"))
             self.c.append(f"_group({name}, {self.name not in NO_GROUP})")
         elif type_ == "const syn_spec":
-            self.parameters += [("shape", None), ("dtype", '"f32"')]
+            self.parameters += [("shape", None, "Sequence[int]"), ("dtype", '"f32"', "str")]
             self.c.append("_spec(shape, dtype)")
         elif stars and type_ in ("const int64_t", "const int"):
             counted = re.match(r"int (rank)$", follows)
-            self.parameters.append((name, "None" if name in ("to", "from") else None))
+            self.parameters.append((name, "None" if name in ("to", "from") else None,
+                                    "Sequence[int]"))
             element = "int64_t" if "64" in type_ else "int"
             local = name
             if name == "from":  # a keyword of Python
                 local = "from_"
-                self.parameters[-1] = (local, "None")
+                self.parameters[-1] = (local, "None", "Sequence[int]")
             if counted:
                 parts.pop(0)
                 self.before.append(f"{local} = _integers({name!r}, {element!r}, {local})")
@@ -99,29 +100,34 @@ class Builder:
                 self.c.append(local)
         elif stars:
             struct = type_.replace("const ", "")
-            self.parameters.append((name, None))
+            self.parameters.append((name, None, "dict"))
             self.c.append(f"_struct({struct!r}, {name})")
         elif type_ in ENUMS:
-            self.parameters.append((name, ENUMS[type_]))
+            self.parameters.append((name, ENUMS[type_], "str"))
             self.c.append(f"_choice({type_!r}, {name!r}, {name})")
         elif type_ == "bool":
-            self.parameters.append((name, "False"))
+            self.parameters.append((name, "False", "bool"))
             self.c.append(f"_truth({name!r}, {name})")
         else:
-            self.parameters.append((name, "0" if name in ZERO else None))
+            number = "float" if type_ == "double" else "int"
+            self.parameters.append((name, "0" if name in ZERO else None, f"{number} | PerRank"))
             convert = "_real" if type_ == "double" else "_integer"
             self.c.append(f"{convert}({name!r}, {name})")
 
     def signature(self):
-        """Parameters after the first one with a default are given by name."""
-        out, named = ["self"], False
-        for i, (name, default) in enumerate(self.parameters):
-            later = any(d is None for _, d in self.parameters[i:])
-            if default is not None and later and not named:
-                out.append("*")
-                named = True
-            out.append(name if default is None else f"{name}={default}")
-        return ", ".join(out)
+        """Parameters without a default come first. Those with a default are given by name if C has
+        them before others."""
+        required = [f"{name}: {kind}" for name, default, kind in self.parameters if default is None]
+        optional = [f"{name}: {kind}{' | None' if default == 'None' else ''} = {default}"
+                    for name, default, kind in self.parameters if default is not None]
+        mixed = any(default is not None for _, default, _ in self.parameters[:len(required)])
+        return ", ".join(["self"] + required + (["*"] if mixed else []) + optional)
+
+    def returned(self):
+        """The type of the result."""
+        kinds = ["list[Tensor]" if r.startswith("list") else "Tensor" for r in self.results]
+        return {0: "None", 1: kinds[0] if kinds else ""}.get(len(kinds),
+                                                            f"tuple[{', '.join(kinds)}]")
 
     def code(self, comment):
         arguments = ", ".join(["r.ctx"] + [re.sub(r"^_(tensor|struct|group|integer|real)\(",
@@ -129,12 +135,12 @@ class Builder:
         before = [re.sub(r"= _(tensors|slot|integers|counts)\(", r"= r.\1(", b)
                   for b in self.before]
         # Each rank converts these values on its own.
-        given = {name for name, _ in self.parameters}
+        given = {name for name, _, _ in self.parameters}
         converted = [b.split(" = ")[0] for b in before if b.split(" = ")[0] in given]
         returned = ", ".join({"list": f"list({r[5:]})", "slot": f"{r[5:]}[0]"}.get(r[:4], r)
                              for r in self.results)
         return "\n".join(
-            [f"    def {self.name}({self.signature()}):",
+            [f"    def {self.name}({self.signature()}) -> {self.returned()}:",
              f"        {docstring(comment)}",
              "        def build(" + ", ".join(["r"] + [f"{c}={c}" for c in converted]) + "):"] +
             [f"            {line}" for line in before] +
@@ -154,9 +160,12 @@ def main():
                if name not in BY_HAND]
     with open(out, "w", encoding="utf-8") as file:
         file.write('"""The ops as methods of Context; written by builders.py from ops.h."""\n'
+                   "from __future__ import annotations\n\n"
+                   "from typing import Any, Sequence\n\n"
                    "from ._core import lib\n"
-                   "from ._values import _choice, _spec, _truth\n\n\n"
-                   "class Builders:\n" + "\n\n".join(methods) + "\n")
+                   "from ._values import PerRank, Tensor, _choice, _spec, _truth\n\n\n"
+                   "class Builders:\n    def _build(self, build: Any) -> Any:\n"
+                   "        raise NotImplementedError\n\n" + "\n\n".join(methods) + "\n")
 
 
 if __name__ == "__main__":

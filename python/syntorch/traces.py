@@ -367,11 +367,12 @@ class Trace:
         return networkx.node_link_graph(data, directed=data["directed"],
                                         multigraph=data["multigraph"])
 
-    def save(self, path, rank=None, format=None, as_set=None):
+    def save(self, path, rank=None, format=None, title=None, as_set=None):
         """Writes the trace in the format of the path's extension: .et, .json, .graphml, .dot, .svg,
         .png, .pdf, .html, .csv, or that of `format`, such as "chrome", "chakra" or "kineto". An
         .et file has one rank. If the trace has several and `rank` is not given, "x.et" writes the
-        set x.<rank>.et with x.comm_group.json. Returns the list of written paths."""
+        set x.<rank>.et with x.comm_group.json; as_set=True does so for one rank, too. title: of a
+        picture. Returns the list of written paths."""
         path = os.fspath(path)
         if as_set is None:
             as_set = rank is None and self._graph.n_ranks > 1
@@ -382,7 +383,8 @@ class Trace:
             exporter = lib.syn_exporter_by_name(c_text(format))
             if not exporter:
                 raise InvalidError(f"unknown format {format!r}")
-        options, _keep = self._options(rank)
+        how = {} if title is None else {"title": title}
+        options, _keep = self._options(rank, **how)
         call(lib.syn_export_file, self._graph, exporter, options, c_text(path))
         return [path]
 
@@ -440,13 +442,29 @@ def hardware(name):
     return out
 
 
+def _first_of_set(prefix):
+    """The file of a set with the lowest rank; None if there is none."""
+    folder, name = os.path.split(prefix)
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return None
+    ranks = [n[len(name) + 1:-3] for n in names if n.startswith(name + ".") and n.endswith(".et")]
+    numbers = [int(rank) for rank in ranks if rank.isdecimal()]
+    return f"{prefix}.{min(numbers)}.et" if numbers else None
+
+
 def load(path):
-    """Reads a trace: a Chakra .et file, the prefix of a set or a file of it with its other ranks,
-    NetworkX JSON or Chakra JSON. Returns a Trace."""
+    """Reads a trace: a Chakra .et file of one rank, the prefix of a set (all ranks), NetworkX JSON
+    or Chakra JSON. Returns a Trace."""
     path = os.fspath(path)
     out = ffi.new("syn_graph **")
-    if not os.path.exists(path) and os.path.exists(path + ".0.et"):
-        path = path + ".0.et"
-    call(lib.syn_import_any, out, c_text(path),
-         abandon=lambda: lib.syn_graph_free(out[0]))
+
+    def abandon():
+        lib.syn_graph_free(out[0])
+    first = None if os.path.exists(path) else _first_of_set(path)
+    if first is not None:
+        call(lib.syn_import_et, out, c_text(first), True, abandon=abandon)
+    else:
+        call(lib.syn_import_any, out, c_text(path), abandon=abandon)
     return Trace(owned(out[0], lib.syn_graph_free))

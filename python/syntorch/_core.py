@@ -64,6 +64,10 @@ class OutOfMemoryError(Error, MemoryError):
     """There is not enough memory."""
 
 
+for _kind in (Error, InvalidError, ShapeError, FormatError, FileError, UnsupportedError,
+              CommunicationError, OutOfMemoryError):
+    _kind.__module__ = "syntorch"  # where users find them
+
 _classes = {
     lib.SYN_E_NOMEM: OutOfMemoryError,
     lib.SYN_E_INVALID: InvalidError,

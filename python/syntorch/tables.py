@@ -8,7 +8,7 @@ def table(columns):
     except ImportError:
         return Table({name: list(values) for name, values in columns.items()})
     return pandas.DataFrame(
-        {name: pandas.Categorical.from_codes(values.codes, values.names)
+        {name: pandas.Categorical.from_codes(values.codes, values.names).remove_unused_categories()
          if isinstance(values, Codes) else values for name, values in columns.items()})
 
 

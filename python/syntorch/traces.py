@@ -11,6 +11,9 @@ from .tables import Codes, table
 class SVG(str):
     """An SVG picture. Notebooks show it; str(picture) is its source."""
 
+    def __repr__(self):
+        return f"<syntorch.SVG of {len(self)} characters>"
+
     def _repr_svg_(self):
         return str(self)
 
@@ -24,6 +27,9 @@ class HTML(str):
     """A page in one HTML file. Notebooks show it in a frame; str(page) is its source."""
 
     height = 720
+
+    def __repr__(self):
+        return f"<syntorch.HTML of {len(self)} characters>"
 
     def _repr_html_(self):
         import html
@@ -183,7 +189,7 @@ class Trace:
         meta = self.metadata
         parts = [str(meta["model"])] if "model" in meta else []
         parts += [f"{key} {meta[key]}" for key in ("tp", "pp", "dp", "ep", "cp")
-                  if meta.get(key, 1) != 1]
+                  if str(meta.get(key, 1)) != "1"]
         return (f"<syntorch.Trace {', '.join(parts + [f'{len(self)} nodes'])}, "
                 f"{self._graph.n_ranks} of {self.world_size} ranks>")
 
@@ -369,7 +375,7 @@ class Trace:
 
     def save(self, path, rank=None, format=None, title=None, as_set=None):
         """Writes the trace in the format of the path's extension: .et, .json, .graphml, .dot, .svg,
-        .png, .pdf, .html, .csv, or that of `format`, such as "chrome", "chakra" or "kineto". An
+        .png, .pdf, .html, .memory.csv, or that of `format`, such as "chrome", "chakra" or "kineto". An
         .et file has one rank. If the trace has several and `rank` is not given, "x.et" writes the
         set x.<rank>.et with x.comm_group.json; as_set=True does so for one rank, too. title: of a
         picture. Returns the list of written paths."""

@@ -1,5 +1,5 @@
-"""Teaching example: an all-reduce equals a reduce-scatter followed by an all-gather; two_halves.c in
-Python. It needs numpy.
+"""Teaching example: an all-reduce equals a reduce-scatter followed by an all-gather; two_halves.c
+in Python. It needs numpy.
 
     python two_halves.py [RANKS]"""
 import sys

@@ -2,12 +2,9 @@
 from ._core import InvalidError, c_text, ffi, lib
 
 _NONE = ffi.new("syn_tensor *")[0]
-_MESH = {"tp": lambda m: m.group[lib.SYN_AXIS_TP], "dp": lambda m: m.group[lib.SYN_AXIS_DP],
-         "pp": lambda m: m.group[lib.SYN_AXIS_PP]}
-_MESH.update({name: (lambda m, name=name: getattr(m, name))
-              for name in ("kv", "embedding", "model", "shard", "replicas", "gather", "ep", "etp",
-                           "experts", "edp", "expert_model", "world", "cp", "cp_a2a", "cp_p2p",
-                           "tp_cp", "stage")})
+_AXES = {"tp": lib.SYN_AXIS_TP, "dp": lib.SYN_AXIS_DP, "pp": lib.SYN_AXIS_PP}
+_GROUPS = ("kv", "embedding", "model", "shard", "replicas", "gather", "ep", "etp", "experts",
+           "edp", "expert_model", "world", "cp", "cp_a2a", "cp_p2p", "tp_cp", "stage")
 
 
 class PerRank(list):
@@ -159,9 +156,10 @@ class Rank:
         """The group of this rank along an axis of the mesh, such as "tp"."""
         if name is None and not required:
             return ffi.NULL
-        if name not in _MESH:
-            raise InvalidError(f"group must be one of {', '.join(_MESH)}, not {name!r}")
-        found = _MESH[name](self.mesh)
+        if name not in _AXES and name not in _GROUPS:
+            raise InvalidError(f"group must be one of {', '.join([*_AXES, *_GROUPS])}, not "
+                               f"{name!r}")
+        found = self.mesh.group[_AXES[name]] if name in _AXES else getattr(self.mesh, name)
         if not found:
             raise InvalidError(f"rank {self.number} has no group {name!r} of at least two ranks")
         return found

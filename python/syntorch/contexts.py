@@ -1,11 +1,17 @@
 """Contexts: programs of your own, whose ops are recorded."""
+from __future__ import annotations
+
 import contextlib
 import threading
+import typing
 
 from ._builders import Builders
 from ._core import InvalidError, call, error_of, ffi, lib, owned, quick, text
 from ._values import PerRank, Rank, Tensor, _choice, _integer, _items, _spec, name_text
 from .traces import Trace, hardware
+
+if typing.TYPE_CHECKING:
+    import numpy
 
 _DEVICES = {"meta": lib.SYN_DEVICE_META, "cpu": lib.SYN_DEVICE_CPU, "cuda": lib.SYN_DEVICE_CUDA}
 _INITS = {"zero": lib.SYN_INIT_ZERO, "one": lib.SYN_INIT_ONE, "normal": lib.SYN_INIT_NORMAL}
@@ -65,13 +71,15 @@ class Context(Builders):
     functions without "syn_"; Python raises the error of the first op that fails, and the context
     records nothing afterwards."""
 
-    def __init__(self, device="meta", tp=1, pp=1, dp=1, cp=1, ep=1, zero=0, sp=False, ranks=None,
-                 hw=None, threads=1):
+    def __init__(self, device: str = "meta", tp: int = 1, pp: int = 1, dp: int = 1, cp: int = 1,
+                 ep: int = 1, zero: int = 0, sp: bool = False,
+                 ranks: typing.Sequence[int] | None = None, hw: str | None = None,
+                 threads: int = 1):
         if device not in _DEVICES:
             raise InvalidError(f"device must be meta, cpu or cuda, not {device!r}")
         self._closed = False
         self._pool = None
-        self._rank_list = []
+        self._rank_list: list[Rank] = []
         self._world = ffi.NULL
         self._hardware = hardware(hw) if hw is not None else None
         sizes = {name: _integer(name, value, 32) for name, value in
@@ -148,13 +156,13 @@ class Context(Builders):
         self._each(function)
         self._check()
 
-    def __enter__(self):
+    def __enter__(self) -> Context:
         return self
 
     def __exit__(self, *_):
         return False
 
-    def close(self):
+    def close(self) -> None:
         """Frees the context. Traces that were taken from it stay valid."""
         if self._closed:
             return
@@ -175,15 +183,15 @@ class Context(Builders):
     # ---- Tensors ----
 
     @property
-    def ranks(self):
+    def ranks(self) -> list[int]:
         """The numbers of the ranks that run here."""
         return [rank.number for rank in self._rank_list]
 
-    def per_rank(self, function):
+    def per_rank(self, function: typing.Callable[[int], typing.Any]) -> PerRank:
         """A value for each rank: function(rank's number)."""
         return PerRank(function(rank.number) for rank in self._rank_list)
 
-    def input(self, name, shape, dtype="f32"):
+    def input(self, name: str, shape: typing.Any, dtype: str = "f32") -> Tensor:
         """A tensor given from outside. shape: its shape or, on devices with data, an array of
         numpy, whose dtype it gets, or a PerRank of arrays."""
         def build(rank, value=shape):
@@ -195,8 +203,9 @@ class Context(Builders):
                                   ffi.from_buffer(data) if data else ffi.NULL)]
         return self._build(build)
 
-    def param(self, name, shape, dtype="f32", axis=None, group="tp", parts=1, init="normal",
-              std=0.02, seed=0):
+    def param(self, name: str, shape: typing.Sequence[int], dtype: str = "f32",
+              axis: int | None = None, group: str = "tp", parts: int = 1, init: str = "normal",
+              std: float = 0.02, seed: int = 0) -> Tensor:
         """A parameter. shape: of the whole parameter. axis: the dimension that the ranks of `group`
         divide; None: each rank has all of it. parts: the number of equal blocks along `axis` that
         are divided one by one, such as 3 for joined q, k and v. init: "normal", "zero" or "one"."""
@@ -213,22 +222,22 @@ class Context(Builders):
                                   _integer("seed", seed) % 2 ** 64)]
         return self._build(build)
 
-    def state(self, name, shape, dtype="f32"):
+    def state(self, name: str, shape: typing.Sequence[int], dtype: str = "f32") -> Tensor:
         """A tensor that lives across steps, such as a KV cache, at first zero."""
         return self._build(lambda rank: [lib.syn_state(rank.ctx, name_text("name", name),
                                                        _spec(shape, dtype))])
 
-    def buffer(self, name, shape, dtype="f32"):
+    def buffer(self, name: str, shape: typing.Sequence[int], dtype: str = "f32") -> Tensor:
         """A tensor that is stored with the parameters but not trained."""
         return self._build(lambda rank: [lib.syn_buffer(rank.ctx, name_text("name", name),
                                                         _spec(shape, dtype))])
 
-    def name(self, tensor, label):
+    def name(self, tensor: Tensor, label: str) -> Tensor:
         """Labels the op that produced a tensor. Returns the tensor."""
         return self._build(lambda rank: [lib.syn_name(rank.ctx, rank.tensor("tensor", tensor, True),
                                                       name_text("label", label))])
 
-    def read(self, tensor, rank=None):
+    def read(self, tensor: Tensor, rank: int | None = None) -> numpy.ndarray:
         """The values of a tensor on one rank (default: the first) as a numpy array, on devices with
         data."""
         index = 0 if rank is None else self._index(rank)
@@ -257,7 +266,7 @@ class Context(Builders):
     # ---- Scopes, steps and gradients ----
 
     @contextlib.contextmanager
-    def scope(self, name, index=None):
+    def scope(self, name: str, index: int | None = None) -> typing.Iterator[None]:
         """Ops within the block get the scope `name`, or `name.index`."""
         label = name_text("name", name if index is None else f"{name}.{_integer('index', index)}")
         self._each(lambda rank: lib.syn_push_scope(rank.ctx, label))
@@ -268,16 +277,16 @@ class Context(Builders):
             if not self._closed:
                 self._each(lambda rank: lib.syn_pop_scope(rank.ctx))
 
-    def phase(self, name):
+    def phase(self, name: str) -> None:
         """Sets the phase of the next ops: forward, prefill, decode, backward or optimizer."""
         value = _choice("syn_phase", "phase", name)
         self._each(lambda rank: lib.syn_set_phase(rank.ctx, value))
 
-    def next_step(self):
+    def next_step(self) -> None:
         """Begins the next step."""
         self._each(lambda rank: lib.syn_next_step(rank.ctx))
 
-    def require_grad(self, tensor=None):
+    def require_grad(self, tensor: Tensor | None = None) -> None:
         """Marks a tensor, or all parameters so far, as requiring a gradient."""
         def mark(rank):
             if tensor is None:
@@ -286,18 +295,23 @@ class Context(Builders):
                 lib.syn_require_grad(rank.ctx, rank.tensor("tensor", tensor, True))
         self._status(mark)
 
-    def backward(self, loss):
+    def backward(self, loss: Tensor) -> None:
         """Records the backward pass of a loss, which has one element."""
         self._status(lambda rank: lib.syn_backward(rank.ctx, rank.tensor("loss", loss, True)))
 
-    def grad(self, tensor):
-        """The gradient of a tensor that was passed to require_grad; None if there is none."""
+    def grad(self, tensor: Tensor) -> Tensor:
+        """The gradient of a tensor that was passed to require_grad."""
         ids = self._each(lambda rank: lib.syn_grad(rank.ctx, rank.tensor("tensor", tensor, True)))
         self._check()
-        return Tensor(self, ids) if ids[0].id else None
+        if not ids[0].id:
+            raise InvalidError("the tensor has no gradient: call require_grad before it is used, "
+                               "and backward afterwards")
+        return Tensor(self, ids)
 
-    def adamw_step(self, params, grads, m, v, rates, scale, masters=None, beta1=0.9, beta2=0.999,
-                   eps=1e-8, weight_decay=0.0, decayed=0):
+    def adamw_step(self, params: typing.Sequence[Tensor], grads: typing.Sequence[Tensor], m: Tensor,
+                   v: Tensor, rates: Tensor, scale: Tensor, masters: Tensor | None = None,
+                   beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
+                   weight_decay: float = 0.0, decayed: int = 0) -> tuple:
         """One AdamW step. params, grads: lists of tensors. m, v and masters have the elements of
         all parameters; masters are for 16-bit parameters. rates: three f32 elements: the learning
         rate, learning rate / (1 - beta1^t) and 1 / sqrt(1 - beta2^t). scale: one f32 element.
@@ -322,11 +336,11 @@ class Context(Builders):
     # ---- Results ----
 
     @property
-    def peak_bytes(self):
+    def peak_bytes(self) -> list[int]:
         """The most bytes of tensor data that a rank has had at once, by rank."""
         return self._each(lambda rank: lib.syn_ctx_peak_bytes(rank.ctx))
 
-    def trace(self):
+    def trace(self) -> Trace:
         """A Trace of the ops that were recorded so far. Later ops do not change it."""
         if self._closed:
             raise InvalidError("the context is closed")

@@ -1,4 +1,6 @@
 """Runs models: records them as a Trace in this process, or starts the `syntorch` program."""
+from __future__ import annotations
+
 import json as _json
 import os
 import re
@@ -6,15 +8,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+import typing
 
 from ._core import Error, FormatError, InvalidError, c_text, call, ffi, lib, owned, text, _folder
 from .tables import table
 from .traces import Trace, load
 
+if typing.TYPE_CHECKING:
+    import pandas
+
 lib.syn_embed_set_data(c_text(os.path.join(_folder, "share", "syntorch")))
 
 
-def models():
+def models() -> list[str]:
     """The names of the model presets."""
     names, i = [], 0
     while lib.syn_model_preset(i):
@@ -23,12 +29,12 @@ def models():
     return names
 
 
-def machines():
+def machines() -> list[str]:
     """The names of the machines whose times can be predicted."""
     return _list(lib.syn_hardware_presets())
 
 
-def stacks():
+def stacks() -> list[str]:
     """The names of the software stacks of machines."""
     return _list(lib.syn_stack_presets())
 
@@ -111,8 +117,10 @@ _not_for_trace = ("out", "dry_run", "gzip", "json", "quiet", "model", "model_con
                   "version")
 
 
-def trace(model, *, phase="train", tp=1, pp=1, dp=None, cp=None, ep=None, sp=False, zero=None,
-          hw=None, ranks=None, **options):
+def trace(model: typing.Any, *, phase: str = "train", tp: int = 1, pp: int = 1,
+          dp: int | None = None, cp: int | None = None, ep: int | None = None, sp: bool = False,
+          zero: int | None = None, hw: str | None = None,
+          ranks: str | typing.Sequence[int] | None = None, **options: typing.Any) -> Trace:
     """Records a training step, or inference, of a model on any number of ranks, without data.
 
     model: a preset (see models()), the path of a config.json, a dict with its keys, or a
@@ -148,12 +156,12 @@ def trace(model, *, phase="train", tp=1, pp=1, dp=None, cp=None, ep=None, sp=Fal
 
 # ---- The program ----
 
-def program():
+def program() -> str:
     """The path of the `syntorch` program of this package."""
     return os.path.join(_folder, "bin", "syntorch")
 
 
-def run(*arguments, input=None):
+def run(*arguments: typing.Any, input: str | None = None) -> typing.Any:
     """Runs the `syntorch` program: run("stat", "x.et"). Prints its messages on standard error.
     Returns what it prints on standard output; with --json, the object. Raises Error if it fails."""
     words = [_word("an argument", argument) for argument in arguments]
@@ -188,7 +196,7 @@ def _error(code, messages):
     return (InvalidError if code == 2 else Error)(_renamed(last))
 
 
-def synth(model, out, **options):
+def synth(model: typing.Any, out: str | os.PathLike, **options: typing.Any) -> dict:
     """Writes the set `out`.<rank>.et of a training step, or of inference, of any number of ranks.
     Options as in trace, for example tp=8, pp=8, global_batch=64, ranks="one-per-program". Returns
     the prediction, a dict."""
@@ -196,7 +204,7 @@ def synth(model, out, **options):
         return run("synth", *_arguments({**chosen.options, "out": out, **options}), "--json")
 
 
-def pretrain(model=None, **options):
+def pretrain(model: typing.Any = None, **options: typing.Any) -> typing.Any:
     """Trains a model, on the CPU or with device="meta" only as a prediction, as `syntorch pretrain`
     does: pretrain("gpt2", data=["train.json"], num_gpus=2, max_steps=10, save_dir="run"). Returns
     the prediction of device="meta" as a dict; otherwise a table with the rows of metrics.csv."""
@@ -215,7 +223,8 @@ def pretrain(model=None, **options):
             chosen.__exit__()
 
 
-def sweep(model, *combinations, program="pretrain", **options):
+def sweep(model: typing.Any, *combinations: str, program: str = "pretrain",
+          **options: typing.Any) -> pandas.DataFrame:
     """Predicts all combinations of options: sweep("gpt3-175b", "tp=1,2,4,8", "hw=h100,h200",
     num_gpus=64). program: "pretrain" for training steps, "inference" for generation. Returns a
     table with a row for each combination."""
@@ -229,13 +238,13 @@ def sweep(model, *combinations, program="pretrain", **options):
         return _csv(os.path.join(folder, "sweep.csv"))
 
 
-def calibrate(*files, **options):
+def calibrate(*files: str, **options: typing.Any) -> str:
     """Compares predicted with measured times, or fits constants to them, as `syntorch calibrate`.
     Returns what the program prints."""
     return run("calibrate", *files, *_arguments(options))
 
 
-def compare(first, second):
+def compare(first: str | os.PathLike, second: str | os.PathLike) -> str:
     """Compares two sets of execution traces, given by their prefixes. Returns the report, a
     text, which is empty of differences if the sets are equal."""
     process = subprocess.run([program(), "diff", _word("a set", first), _word("a set", second)],
@@ -255,8 +264,9 @@ def _csv(path):
 
 # ---- PyTorch's traces ----
 
-def convert(host=None, device=None, output=None, rank=None, profile="full", strict=False,
-            trim=False):
+def convert(host: str | os.PathLike | None = None, device: str | os.PathLike | None = None,
+            output: str | os.PathLike | None = None, rank: int | None = None,
+            profile: str = "full", strict: bool = False, trim: bool = False) -> Trace:
     """Converts PyTorch's traces of one rank to a Chakra execution trace. host: what
     ExecutionTraceObserver wrote; device: what torch.profiler wrote; one of them may be missing.
     profile: "full" or "astra-sim" (only what ASTRA-sim runs). output: the .et file to write.

@@ -1,9 +1,19 @@
 """Simulation and validation of sets of Chakra execution traces."""
+from __future__ import annotations
+
 import json as _json
 import os
+import typing
 
 from ._core import (FormatError, InvalidError, c_text, call, ffi, lib, quick, text)
 from .tables import table
+
+if typing.TYPE_CHECKING:
+    import pandas
+
+    from .traces import SVG
+
+Paths = typing.Union[str, os.PathLike, typing.Sequence[typing.Union[str, os.PathLike]]]
 
 
 def _paths(paths):
@@ -23,27 +33,27 @@ class Simulation:
         self._result = result
 
     @property
-    def end_ns(self):
+    def end_ns(self) -> int:
         """When the last node ends."""
         return self._result.end_ns
 
     @property
-    def deadlock(self):
+    def deadlock(self) -> str | None:
         """None, or which rank waits for what."""
         return text(self._result.deadlock) or None
 
     @property
-    def n_nodes(self):
+    def n_nodes(self) -> int:
         return self._result.n_nodes
 
-    def ranks(self):
+    def ranks(self) -> pandas.DataFrame:
         """A row for each rank: its end, and the time with computation, with exposed communication
         and with neither."""
         rows = self._result.ranks[0:self._result.n_ranks]
         names = ("rank", "same_as", "end_ns", "compute_ns", "exposed_ns", "wait_ns")
         return table({name: [int(getattr(row, name)) for row in rows] for name in names})
 
-    def groups(self):
+    def groups(self) -> pandas.DataFrame:
         """A row for each group, and one for all messages (group None)."""
         rows = self._result.groups[0:self._result.n_groups]
         out = {"group": [text(row.name) if row.name else None for row in rows]}
@@ -51,14 +61,14 @@ class Simulation:
             out[name] = [int(getattr(row, name)) for row in rows]
         return table(out)
 
-    def traffic(self):
+    def traffic(self) -> pandas.DataFrame:
         """A row for each pair of ranks with the bytes that the first sends to the second."""
         rows = self._result.pairs[0:self._result.n_pairs]
         out = {"from": [row.__getattribute__("from") for row in rows],
                "to": [row.to for row in rows], "bytes": [row.bytes for row in rows]}
         return table(out)
 
-    def critical_path(self):
+    def critical_path(self) -> pandas.DataFrame:
         """A row for each node of the critical path, in order."""
         rows = self._result.path[0:self._result.n_path]
         texts = ffi.addressof(self._result.path_texts)
@@ -74,7 +84,7 @@ class Simulation:
                       "start_ns": [int(row.start_ns) for row in rows],
                       "ns": [int(row.ns) for row in rows]})
 
-    def svg(self):
+    def svg(self) -> SVG:
         """A picture of what each rank does over time."""
         from .traces import SVG
         sink = ffi.new("syn_sink **")
@@ -101,7 +111,8 @@ def _text_of(sink):
     return out
 
 
-def simulate(paths, network=None, system=None, to=None, groups=None):
+def simulate(paths: Paths, network: str | None = None, system: str | None = None,
+             to: str | None = None, groups: str | None = None) -> Simulation:
     """Simulates a set, given by its prefix or its files, until its end. network, system:
     ASTRA-sim's files; without them, times are those of the traces. to: another machine, for which
     the times are predicted again. Returns a Simulation."""
@@ -146,18 +157,19 @@ class Validation(dict):
     """The findings of a validation, as in `syntorch validate --json`."""
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether there are no problems. Warnings are allowed."""
         return self["problems"] == 0
 
-    def findings(self):
+    def findings(self) -> pandas.DataFrame:
         """A row for each finding."""
         rows = self["findings"]
         names = sorted({name for row in rows for name in row})
         return table({name: [row.get(name) for row in rows] for name in names})
 
 
-def validate(paths, any_node=False, single=False, groups=None):
+def validate(paths: Paths, any_node: bool = False, single: bool = False,
+             groups: str | None = None) -> Validation:
     """Checks a set, given by its prefix or its files: whether the files are intact, and whether a
     simulator would run them to the end. Returns a Validation."""
     array, n, _keep = _paths(paths)

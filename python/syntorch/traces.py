@@ -1,11 +1,19 @@
 """Trace: the graph of a run, read from files or recorded, with its tables, pictures and files."""
+from __future__ import annotations
+
 import json as _json
 import os
 import tempfile
+import typing
 import weakref
 
 from ._core import (Error, InvalidError, c_text, call, ffi, lib, owned, quick, text)
 from .tables import Codes, table
+
+if typing.TYPE_CHECKING:
+    import networkx
+    import numpy
+    import pandas
 
 
 class SVG(str):
@@ -17,7 +25,7 @@ class SVG(str):
     def _repr_svg_(self):
         return str(self)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Writes the picture to a file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self)
@@ -36,7 +44,7 @@ class HTML(str):
         return (f'<iframe srcdoc="{html.escape(self, quote=True)}" style="width:100%;'
                 f'height:{self.height}px;border:1px solid #ccc" title="Syntorch trace"></iframe>')
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike) -> None:
         """Writes the page to a file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self)
@@ -50,7 +58,7 @@ class Arrays(dict):
         super().__init__(columns)
         self._names = names
 
-    def names(self, column):
+    def names(self, column: str) -> list[str] | None:
         """The names that the codes of a column stand for; None for a column of numbers."""
         return self._names[column]() if column in self._names else None
 
@@ -147,22 +155,23 @@ class Trace:
     def __init__(self, graph, hardware=None):
         self._graph = graph
         self._hardware = hardware  # kept alive: predicted times refer to it
-        self._cache = weakref.WeakValueDictionary()
+        self.notes: list[str] = []  # of convert: what the files lack
+        self._cache: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
     # ---- What the trace is ----
 
     @property
-    def ranks(self):
+    def ranks(self) -> list[int]:
         """The global numbers of the ranks in this trace, a list."""
         return [self._graph.ranks[i].rank for i in range(self._graph.n_ranks)]
 
     @property
-    def world_size(self):
+    def world_size(self) -> int:
         """The number of ranks of the job; the trace may have fewer."""
         return self._graph.world_size
 
     @property
-    def metadata(self):
+    def metadata(self) -> dict[str, typing.Any]:
         """Properties of the run: model, tp, dtype, hardware, ..., a dict."""
         out = {}
         for i in range(self._graph.n_metadata):
@@ -174,14 +183,14 @@ class Trace:
         return out
 
     @property
-    def groups(self):
+    def groups(self) -> dict[str, list[int]]:
         """The process groups: name -> list of global ranks, in ring order."""
         return {text(group.name): list(group.ranks[0:group.n_ranks]) for group in self._groups()}
 
     def _groups(self):
         return [self._graph.groups[i] for i in range(self._graph.n_groups)]
 
-    def __len__(self):
+    def __len__(self) -> int:
         """The number of nodes of all ranks."""
         return sum(self._graph.ranks[i].n_nodes for i in range(self._graph.n_ranks))
 
@@ -215,7 +224,7 @@ class Trace:
             found = self._cache[key] = _Columns(self, index, _table_kinds[kind])
         return found
 
-    def arrays(self, rank=None, table="nodes"):
+    def arrays(self, rank: int | None = None, table: str = "nodes") -> Arrays:
         """The columns of a rank (default: the first) as numpy arrays that share the library's
         memory. table: "nodes", "deps" (node `to` waits for node `from`), "operands" (which tensors
         nodes read and write) or "tensors". Returns an Arrays."""
@@ -237,20 +246,20 @@ class Trace:
                 parts[name].append(of.values(name))
         return {"rank": _joined(numbers), **{name: _joined(part) for name, part in parts.items()}}
 
-    def ops(self, rank=None):
+    def ops(self, rank: int | None = None) -> pandas.DataFrame:
         """A row for each node of all ranks, or of one: a pandas.DataFrame. Quantities have their
         unit in the column's name; a time that is unknown is NaN. `group` is a group's id, 0 for
         none."""
         return table(self._nodes(rank, _op_columns))
 
-    def collectives(self, rank=None):
+    def collectives(self, rank: int | None = None) -> pandas.DataFrame:
         """A row for each collective and message. comm_bytes is the size of this rank's input."""
         columns = self._nodes(rank, ("id", "comm", "label", "scope", "phase", "step", "group",
                                      "comm_bytes", "peer", "tag", "start_ns", "wall_ns", "wait_ns",
                                      "predicted_ns"))
         comms = list(columns["comm"])
         kept = [i for i, comm in enumerate(comms) if comm != "none"]
-        out = {}
+        out: dict[str, typing.Any] = {}
         for name, values in columns.items():
             if isinstance(values, Codes):
                 codes = values.codes
@@ -264,7 +273,7 @@ class Trace:
         out["group_size"] = [by_id[i].n_ranks if i in by_id else 0 for i in ids]
         return table(out)
 
-    def memory(self):
+    def memory(self) -> pandas.DataFrame:
         """The memory that tensors use over time, a row for each change, of all ranks."""
         import csv
         import io
@@ -275,14 +284,14 @@ class Trace:
     # ---- Times ----
 
     @property
-    def predicted_ns(self):
+    def predicted_ns(self) -> float | None:
         """The predicted duration of the run in ns: all ranks, with their waits and overlaps. None
         if the trace has no predicted times."""
         ns = ffi.new("double *")
         call(lib.syn_predicted_duration, ns, self._graph)
         return ns[0] if ns[0] > 0 else None
 
-    def predict(self, hw):
+    def predict(self, hw: str) -> Trace:
         """The trace with the times that it would have on the machine `hw` ("h100", "h200+serving"
         or a JSON file): a new Trace."""
         machine = hardware(hw)
@@ -296,7 +305,7 @@ class Trace:
             raise error_of(error)
         return Trace(owned(out[0], lib.syn_graph_free))
 
-    def critical_path(self):
+    def critical_path(self) -> pandas.DataFrame:
         """The nodes on which the duration of the run depends, across ranks: a row for each, whose
         times add up to the duration. See simulate."""
         with tempfile.TemporaryDirectory() as folder:
@@ -340,7 +349,8 @@ class Trace:
         quick(lib.syn_sink_close, sink[0], False)
         return out
 
-    def svg(self, rank=None, comm=False, detail="auto", fold=True, title=None):
+    def svg(self, rank: int | None = None, comm: bool = False, detail: str = "auto",
+            fold: bool = True, title: str | None = None) -> SVG:
         """A picture of one rank's graph (default: the first) or, with comm, of the communication
         of all ranks. detail: "auto", "tensors", "ops", "modules" or "layers". fold: draw repeated
         layers once. Returns an SVG, which notebooks show."""
@@ -350,7 +360,7 @@ class Trace:
             how["title"] = title
         return SVG(self._exported("svg", rank=None if comm else rank, **how))
 
-    def timeline(self, title=None):
+    def timeline(self, title: str | None = None) -> SVG:
         """A picture of when the ranks compute and communicate. Returns an SVG. `save` writes a
         timeline for Perfetto: t.save("timeline.json", format="chrome")."""
         how = {"view": lib.SYN_VIEW_TIMELINE}
@@ -358,13 +368,13 @@ class Trace:
             how["title"] = title
         return SVG(self._exported("svg", **how))
 
-    def html(self, compare=None):
+    def html(self, compare: Trace | None = None) -> HTML:
         """The interactive report in one page; compare: a second Trace to show next to this one.
         Returns an HTML, which notebooks show in a frame."""
         how = {} if compare is None else {"compare": compare._graph}
         return HTML(self._exported("html", **how))
 
-    def networkx(self):
+    def networkx(self) -> networkx.DiGraph:
         """The graph as a networkx.DiGraph: a node for each op and tensor, such as "r0.o12"."""
         import networkx
         data = _json.loads(self._exported_bytes("json"))
@@ -373,12 +383,13 @@ class Trace:
         return networkx.node_link_graph(data, directed=data["directed"],
                                         multigraph=data["multigraph"])
 
-    def save(self, path, rank=None, format=None, title=None, as_set=None):
+    def save(self, path: str | os.PathLike, rank: int | None = None, format: str | None = None,
+             title: str | None = None, as_set: bool | None = None) -> list[str]:
         """Writes the trace in the format of the path's extension: .et, .json, .graphml, .dot, .svg,
-        .png, .pdf, .html, .memory.csv, or that of `format`, such as "chrome", "chakra" or "kineto". An
-        .et file has one rank. If the trace has several and `rank` is not given, "x.et" writes the
-        set x.<rank>.et with x.comm_group.json; as_set=True does so for one rank, too. title: of a
-        picture. Returns the list of written paths."""
+        .png, .pdf, .html, .memory.csv, or that of `format`, such as "chrome", "chakra" or "kineto".
+        An .et file has one rank. If the trace has several and `rank` is not given, "x.et" writes
+        the set x.<rank>.et with x.comm_group.json; as_set=True does so for one rank, too. title: of
+        a picture. Returns the list of written paths."""
         path = os.fspath(path)
         if as_set is None:
             as_set = rank is None and self._graph.n_ranks > 1
@@ -436,7 +447,7 @@ def _number(cell):
     return cell
 
 
-def version():
+def version() -> str:
     """The version of the library, such as "0.1.0"."""
     return text(lib.syn_embed_version())
 
@@ -460,7 +471,7 @@ def _first_of_set(prefix):
     return f"{prefix}.{min(numbers)}.et" if numbers else None
 
 
-def load(path):
+def load(path: str | os.PathLike) -> Trace:
     """Reads a trace: a Chakra .et file of one rank, the prefix of a set (all ranks), NetworkX JSON
     or Chakra JSON. Returns a Trace."""
     path = os.fspath(path)

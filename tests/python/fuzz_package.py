@@ -55,7 +55,7 @@ def value(s, name, kind, tensors):
     if kind.startswith("Sequence[Tensor]"):
         return [random.choice(tensors) for _ in range(random.choice([0, 1, 2, 3]))]
     if kind.startswith("Sequence[int]") or name in ("shape", "dims", "order"):
-        return [random.choice([0, 1, 2, 3, 4, -1, 8]) for _ in range(random.choice([0, 1, 2, 3, 4]))]
+        return [random.choice([0, 1, 2, 3, 4, -1, 8]) for _ in range(random.randrange(5))]
     if name == "group":
         return random.choice(GROUPS)
     if name in ("dtype",):
@@ -112,8 +112,8 @@ def build(state):
     positional, named = [], {}
     for name, kind, default in parameters(method):
         if default is inspect.Parameter.empty:
-            positional.append(value(s, name, kind or ("Tensor" if name in ("tensor", "loss") else ""),
-                                    tensors))
+            kind = kind or ("Tensor" if name in ("tensor", "loss") else "")
+            positional.append(value(s, name, kind, tensors))
         elif random.random() < 0.5:
             named[name] = value(s, name, kind, tensors)
     try:
@@ -134,8 +134,8 @@ def build(state):
 
 
 OPTIONS = ["tp", "pp", "dp", "cp", "ep", "sp", "zero", "hw", "ranks", "phase", "micro_batch",
-           "global_batch", "max_seq_length", "schedule", "vp", "dtype", "layers", "num_input_tokens",
-           "num_output_tokens", "dropout", "buckets", "routing", "x", "json"]
+           "global_batch", "max_seq_length", "schedule", "vp", "dtype", "layers",
+           "num_input_tokens", "num_output_tokens", "dropout", "buckets", "routing", "x", "json"]
 CHOICES = [1, 2, 3, 4, 8, 0, -1, "h100", "nope", "1f1b", "gpipe", "zb-h1", "dualpipe", "train",
            "prefill", "decode", "generate", "bf16", "f32", True, None, "one-per-program", "0", "0-9",
            16, 64, 0.5, "zipf:1,1"]

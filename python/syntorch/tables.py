@@ -8,8 +8,8 @@ def table(columns):
     except ImportError:
         return Table({name: list(values) for name, values in columns.items()})
     return pandas.DataFrame(
-        {name: pandas.Categorical.from_codes(values.codes, values.names).remove_unused_categories()
-         if isinstance(values, Codes) else values for name, values in columns.items()})
+        {name: pandas.Categorical.from_codes(*values.used()) if isinstance(values, Codes) else values
+         for name, values in columns.items()})
 
 
 class Codes:
@@ -24,6 +24,34 @@ class Codes:
     def __iter__(self):
         names = self.names
         return (names[code] for code in self.codes)
+
+    def used(self):
+        """Codes and names without the names that do not occur. Needs numpy."""
+        import numpy
+        codes = numpy.asarray(self.codes)
+        occurs = numpy.flatnonzero(numpy.bincount(codes, minlength=len(self.names)))
+        new = numpy.zeros(len(self.names), dtype="i4")
+        new[occurs] = numpy.arange(len(occurs))
+        return new[codes], [self.names[i] for i in occurs]
+
+    def take(self, rows):
+        """The values in these rows."""
+        return Codes(take(self.codes, rows), self.names)
+
+
+def take(values, rows):
+    """The values in some rows of a list, an array or Codes."""
+    if isinstance(values, Codes):
+        return values.take(rows)
+    return [values[i] for i in rows] if isinstance(values, list) else values[rows]
+
+
+def rows_with(codes, code, equal):
+    """The rows in which a code is, or is not, `code`."""
+    if isinstance(codes, list):
+        return [i for i, c in enumerate(codes) if (c == code) == equal]
+    import numpy
+    return numpy.flatnonzero((codes == code) == equal)
 
 
 class Table:

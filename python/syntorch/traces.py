@@ -8,7 +8,7 @@ import typing
 import weakref
 
 from ._core import (Error, InvalidError, c_text, call, ffi, lib, owned, quick, text)
-from .tables import Codes, table
+from .tables import Codes, rows_with, table, take
 
 if typing.TYPE_CHECKING:
     import networkx
@@ -140,6 +140,14 @@ def _joined(parts):
     return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
 
 
+def _repeated(value, n):
+    try:
+        import numpy
+    except ImportError:
+        return [value] * n
+    return numpy.full(n, value, dtype="i4")
+
+
 def _taken(final, codes):
     if isinstance(codes, list):
         return [final[code] for code in codes]
@@ -241,7 +249,7 @@ class Trace:
         numbers = []
         for index in indices:
             of = self._table(index, "nodes")
-            numbers.append([ranks[index]] * of.n_rows)
+            numbers.append(_repeated(ranks[index], of.n_rows))
             for name in columns:
                 parts[name].append(of.values(name))
         return {"rank": _joined(numbers), **{name: _joined(part) for name, part in parts.items()}}
@@ -257,20 +265,14 @@ class Trace:
         columns = self._nodes(rank, ("id", "comm", "label", "scope", "phase", "step", "group",
                                      "comm_bytes", "peer", "tag", "start_ns", "wall_ns", "wait_ns",
                                      "predicted_ns"))
-        comms = list(columns["comm"])
-        kept = [i for i, comm in enumerate(comms) if comm != "none"]
-        out: dict[str, typing.Any] = {}
-        for name, values in columns.items():
-            if isinstance(values, Codes):
-                codes = values.codes
-                out[name] = Codes([int(codes[i]) for i in kept], values.names)
-            else:
-                out[name] = [values[i].item() if hasattr(values[i], "item") else values[i]
-                             for i in kept]
+        comm = columns["comm"]
+        rows = rows_with(comm.codes, comm.names.index("none"), False)
+        out = {name: take(values, rows) for name, values in columns.items()}
         by_id = {group.id: group for group in self._groups()}
         ids = out.pop("group")
-        out["group"] = [text(by_id[i].name) if i in by_id else None for i in ids]
-        out["group_size"] = [by_id[i].n_ranks if i in by_id else 0 for i in ids]
+        names = {i: text(group.name) for i, group in by_id.items()}
+        out["group"] = [names.get(int(i)) for i in ids]
+        out["group_size"] = [by_id[int(i)].n_ranks if int(i) in by_id else 0 for i in ids]
         return table(out)
 
     def memory(self) -> pandas.DataFrame:

@@ -114,6 +114,17 @@ check() {
         "${under[@]}" ctest -j "$jobs" --output-on-failure --no-label-summary "$@")
 }
 
+# random_calls: calls the Python package at random, with the library under the sanitizers. Python
+# itself leaks, so leaks are not reported.
+random_calls() {
+    /usr/bin/python3 -c 'import cffi' 2>/dev/null || return 0
+    build python_package
+    # A shared library of sanitizers must be loaded first.
+    SYN_BUILD=$folder ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 \
+        LD_PRELOAD="$(cc -print-file-name=libasan.so) $(cc -print-file-name=libubsan.so)" \
+        "${under[@]}" /usr/bin/python3 "$SYN_SOURCE/tests/python/fuzz_package.py" 10000
+}
+
 # warnings: compiles the files that were not built with -fsyntax-only, all of them despite errors.
 warnings() {
     python3 - "$folder" <<'END' | quietly xargs -0 -P "$jobs" -n 1 bash -c
@@ -142,6 +153,7 @@ address)
         check -L program -E "$long|$doubles"
         check -R 'test_(tool_.*|odd_names|inference_failures)\.py'
     fi
+    random_calls
     ;;
 cuda)
     configure -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined \

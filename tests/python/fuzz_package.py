@@ -137,8 +137,8 @@ OPTIONS = ["tp", "pp", "dp", "cp", "ep", "sp", "zero", "hw", "ranks", "phase", "
            "global_batch", "max_seq_length", "schedule", "vp", "dtype", "layers",
            "num_input_tokens", "num_output_tokens", "dropout", "buckets", "routing", "x", "json"]
 CHOICES = [1, 2, 3, 4, 8, 0, -1, "h100", "nope", "1f1b", "gpipe", "zb-h1", "dualpipe", "train",
-           "prefill", "decode", "generate", "bf16", "f32", True, None, "one-per-program", "0", "0-9",
-           16, 64, 0.5, "zipf:1,1"]
+           "prefill", "decode", "generate", "bf16", "f32", True, None, "one-per-program", "0",
+           "0-9", 16, 64, 0.5, "zipf:1,1"]
 TINY = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
         "intermediate_size": 64, "vocab_size": 64, "max_position_embeddings": 64,
         "rms_norm_eps": 1e-5}

@@ -302,10 +302,11 @@ def interrupts():
     """Ctrl-C ends the wait for a trace that takes many seconds, and for a program."""
     for code in ("syntorch.trace('gpt3-175b', phase='generate', tp=8, pp=8, num_output_tokens=900)",
                  "syntorch.pretrain(max_steps=100000)"):
+        lines = ("import os, syntorch", "print('ready', flush=True)", "try:", f"    {code}",
+                 "except KeyboardInterrupt:", "    print('interrupted', flush=True)",
+                 "    os._exit(0)")
         child = subprocess.Popen(
-            [sys.executable, "-c", f"import syntorch\nprint('ready', flush=True)\ntry:\n    {code}\n"
-             "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
-             "    import os\n    os._exit(0)\n"],
+            [sys.executable, "-c", "\n".join(lines)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder,
             env={**os.environ, "PYTHONPATH": PACKAGE})
         child.stdout.readline()

@@ -293,6 +293,9 @@ static syn_tensor exchange(syn_ctx *ctx, syn_op op, syn_tensor x, const int64_t 
     const int before = list_of(op);
     syn_tensor out = {0};
     if (!ready(ctx, op, group)) return out;
+    if (!to != !from)
+        return syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs both lists of rows, or neither",
+                            syn_op_table[op].name);
     syn_attr *attr = syn_malloc((2 * (size_t)group->size + 1 + (size_t)before) * sizeof *attr);
     if (!attr) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: an all-to-all");
     memcpy(attr, head, (size_t)before * sizeof *attr);

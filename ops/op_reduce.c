@@ -9,7 +9,7 @@
 /* Whether `small` broadcasts to `large` as in NumPy: dimensions are aligned at the end. */
 static bool broadcasts(const syn_spec *small, const syn_spec *large) {
     const int lead = large->rank - small->rank;
-    for (int d = 0; d < small->rank; d++)
+    for (int d = 0; lead >= 0 && d < small->rank; d++)
         if (small->dims[d] != 1 && small->dims[d] != large->dims[d + lead]) return false;
     return lead >= 0;
 }

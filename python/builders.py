@@ -137,7 +137,8 @@ class Builder:
         # Each rank converts these values on its own.
         given = {name for name, _, _ in self.parameters}
         converted = [b.split(" = ")[0] for b in before if b.split(" = ")[0] in given]
-        returned = ", ".join({"list": f"list({r[5:]})", "slot": f"{r[5:]}[0]"}.get(r[:4], r)
+        returned = ", ".join({"list": f"[_id(t) for t in {r[5:]}]",
+                              "slot": f"_id({r[5:]}[0])"}.get(r[:4], "_id(result)")
                              for r in self.results)
         return "\n".join(
             [f"    def {self.name}({self.signature()}) -> {self.returned()}:",
@@ -163,7 +164,7 @@ def main():
                    "from __future__ import annotations\n\n"
                    "from typing import Any, Sequence\n\n"
                    "from ._core import lib\n"
-                   "from ._values import PerRank, Tensor, _choice, _spec, _truth\n\n\n"
+                   "from ._values import PerRank, Tensor, _choice, _id, _spec, _truth\n\n\n"
                    "class Builders:\n    def _build(self, build: Any) -> Any:\n"
                    "        raise NotImplementedError\n\n" + "\n\n".join(methods) + "\n")
 

@@ -1,10 +1,15 @@
 """Converts the arguments of builders to C, for one rank at a time."""
 from ._core import InvalidError, c_text, ffi, lib
 
-_NONE = ffi.new("syn_tensor *")[0]
+_NONE = (0, 0)  # the invalid tensor
 _AXES = {"tp": lib.SYN_AXIS_TP, "dp": lib.SYN_AXIS_DP, "pp": lib.SYN_AXIS_PP}
 _GROUPS = ("kv", "embedding", "model", "shard", "replicas", "gather", "ep", "etp", "experts",
            "edp", "expert_model", "world", "cp", "cp_a2a", "cp_p2p", "tp_cp", "stage")
+
+
+def _id(tensor):
+    """A syn_tensor as a tuple, which cffi accepts and which does not refer to memory of C."""
+    return tensor.id, tensor.tag
 
 
 class PerRank(list):

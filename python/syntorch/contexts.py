@@ -7,7 +7,7 @@ import typing
 
 from ._builders import Builders
 from ._core import InvalidError, call, error_of, ffi, lib, owned, quick, text
-from ._values import PerRank, Rank, Tensor, _choice, _integer, _items, _spec, name_text
+from ._values import PerRank, Rank, Tensor, _choice, _id, _integer, _items, _spec, name_text
 from .traces import Trace, hardware
 
 if typing.TYPE_CHECKING:
@@ -199,8 +199,8 @@ class Context(Builders):
             spec, data = _array(value, dtype)
             if not data and self._device != "meta":
                 data = bytes(lib.syn_spec_bytes(spec))
-            return [lib.syn_input(rank.ctx, name_text("name", name), spec,
-                                  ffi.from_buffer(data) if data else ffi.NULL)]
+            return [_id(lib.syn_input(rank.ctx, name_text("name", name), spec,
+                                      ffi.from_buffer(data) if data else ffi.NULL))]
         return self._build(build)
 
     def param(self, name: str, shape: typing.Sequence[int], dtype: str = "f32",
@@ -214,28 +214,27 @@ class Context(Builders):
 
         def build(rank):
             spec = _spec(shape, dtype)
-            shard = ffi.new("syn_shard *", {"parts": 1, "count": 1})
-            if axis is not None:
-                shard[0] = _shard(rank, spec, axis, group, parts)
-            return [lib.syn_param(rank.ctx, name_text("name", name), spec, shard[0], _INITS[init],
-                                  rank.real("std", std), -1,
-                                  _integer("seed", seed) % 2 ** 64)]
+            shard = (ffi.new("syn_shard *", {"parts": 1, "count": 1}) if axis is None else
+                     _shard(rank, spec, axis, group, parts))
+            return [_id(lib.syn_param(rank.ctx, name_text("name", name), spec, shard[0],
+                                      _INITS[init], rank.real("std", std), -1,
+                                      _integer("seed", seed) % 2 ** 64))]
         return self._build(build)
 
     def state(self, name: str, shape: typing.Sequence[int], dtype: str = "f32") -> Tensor:
         """A tensor that lives across steps, such as a KV cache, at first zero."""
-        return self._build(lambda rank: [lib.syn_state(rank.ctx, name_text("name", name),
-                                                       _spec(shape, dtype))])
+        return self._build(lambda rank: [_id(lib.syn_state(rank.ctx, name_text("name", name),
+                                                           _spec(shape, dtype)))])
 
     def buffer(self, name: str, shape: typing.Sequence[int], dtype: str = "f32") -> Tensor:
         """A tensor that is stored with the parameters but not trained."""
-        return self._build(lambda rank: [lib.syn_buffer(rank.ctx, name_text("name", name),
-                                                        _spec(shape, dtype))])
+        return self._build(lambda rank: [_id(lib.syn_buffer(rank.ctx, name_text("name", name),
+                                                            _spec(shape, dtype)))])
 
     def name(self, tensor: Tensor, label: str) -> Tensor:
         """Labels the op that produced a tensor. Returns the tensor."""
-        return self._build(lambda rank: [lib.syn_name(rank.ctx, rank.tensor("tensor", tensor, True),
-                                                      name_text("label", label))])
+        return self._build(lambda rank: [_id(lib.syn_name(
+            rank.ctx, rank.tensor("tensor", tensor, True), name_text("label", label)))])
 
     def read(self, tensor: Tensor, rank: int | None = None) -> numpy.ndarray:
         """The values of a tensor on one rank (default: the first) as a numpy array, on devices with
@@ -301,9 +300,10 @@ class Context(Builders):
 
     def grad(self, tensor: Tensor) -> Tensor:
         """The gradient of a tensor that was passed to require_grad."""
-        ids = self._each(lambda rank: lib.syn_grad(rank.ctx, rank.tensor("tensor", tensor, True)))
+        ids = self._each(lambda rank: _id(lib.syn_grad(rank.ctx,
+                                                       rank.tensor("tensor", tensor, True))))
         self._check()
-        if not ids[0].id:
+        if not ids[0][0]:
             raise InvalidError("the tensor has no gradient: call require_grad before it is used, "
                                "and backward afterwards")
         return Tensor(self, ids)
@@ -330,7 +330,8 @@ class Context(Builders):
                 "weight_decay": rank.real("weight_decay", weight_decay),
                 "decayed": rank.integer("decayed", decayed)})
             lib.syn_adamw_step(rank.ctx, step)
-            return [list(ps), slots[0][0], slots[1][0]] + ([master[0]] if master else [])
+            return [[_id(p) for p in ps], _id(slots[0][0]), _id(slots[1][0])] + (
+                [_id(master[0])] if master else [])
         return self._build(build)
 
     # ---- Results ----
@@ -374,7 +375,7 @@ def _shard(rank, spec, axis, group, parts):
         raise InvalidError(f"dimension {axis} of length {spec.dims[axis]} cannot be divided into "
                            f"{parts} x {of.size} pieces")
     return ffi.new("syn_shard *", {"axis": axis, "parts": parts, "count": of.size,
-                                   "index": members.index(rank.number)})[0]
+                                   "index": members.index(rank.number)})
 
 
 def _array(value, dtype):

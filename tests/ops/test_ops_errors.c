@@ -341,6 +341,7 @@ static void sinks_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy,
       "softmax_grad in h.0: input 1 must be like input 0")                                         \
     X(syn_sum_to(c, F(2, 3), DIMS(4), 1), "sum_to in h.0: f32[2,3] cannot be summed to f32[4]")    \
     X(syn_sum_to(c, F(2), DIMS(1, 2), 2), "f32[2] cannot be summed to f32[1,2]")                   \
+    X(syn_sum_to(c, F(2), DIMS(3, 3, 3, 3, 3, 2), 6), "f32[2] cannot be summed to f32[3,3,3,")     \
     X(syn_sum_to(c, F(2), DIMS(2), 7), "sum_to got 7 dimensions but accepts at most 6 (in h.0)")   \
     X(syn_sum_to(c, I(2), DIMS(1), 1), "input 0 must be f32")                                      \
     X(syn_expand(c, F(2), DIMS(3), 1), "expand in h.0: f32[2] does not broadcast to f32[3]")       \
@@ -571,6 +572,8 @@ static void sinks_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy,
       "all_to_all in h.0: input 0 must be rows (R, ...), but is f32[]")                            \
     X(exchanged(c, F(8, 2), 4, 4, g),                                                              \
       "this rank sends 8 rows and receives 8, more than the group's largest number, 7")            \
+    X(syn_all_to_all(c, F(4, 2), DIMS(1, 1, 1, 1), NULL, 4, g),                                    \
+      "all_to_all needs both lists of rows, or neither (in h.0)")                                  \
     X(exchanged(c, F(5, 2), 1, 1, NULL), "all_to_all needs a group of at least two ranks")         \
     X(grouped(c, I(4, 2), F(3, 2, 5), L(3), false),                                                \
       "grouped_linear in h.0: input 0 must be f32, f16 or bf16, but is i32[4,2]")                  \

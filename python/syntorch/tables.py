@@ -7,9 +7,11 @@ def table(columns):
         import pandas
     except ImportError:
         return Table({name: list(values) for name, values in columns.items()})
-    return pandas.DataFrame(
-        {name: pandas.Categorical.from_codes(*values.used()) if isinstance(values, Codes) else values
-         for name, values in columns.items()})
+    return pandas.DataFrame({name: _pandas_column(pandas, v) for name, v in columns.items()})
+
+
+def _pandas_column(pandas, values):
+    return pandas.Categorical.from_codes(*values.used()) if isinstance(values, Codes) else values
 
 
 class Codes:

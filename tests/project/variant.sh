@@ -125,6 +125,26 @@ random_calls() {
         "${under[@]}" /usr/bin/python3 "$SYN_SOURCE/tests/python/fuzz_package.py" 10000
 }
 
+# missing_parts: the Python package of a build without optional libraries records traces, and names
+# the library that is missing when it is needed.
+missing_parts() {
+    /usr/bin/python3 -c 'import cffi' 2>/dev/null || return 0
+    build python_package
+    PYTHONPATH=$folder/python /usr/bin/python3 - <<'END'
+import os, syntorch, tempfile
+os.chdir(tempfile.mkdtemp())
+t = syntorch.trace("gpt2", tp=2, layers=1, hw="h100")
+assert len(t.ops()) == len(t) and t.save("x.json")
+try:
+    t.save("x.et")
+    raise SystemExit("FAILED: .et without protobuf-c")
+except syntorch.UnsupportedError as error:
+    assert "protobuf-c" in str(error), error
+losses = syntorch.pretrain(max_steps=1, max_seq_length=16, tokenizer="bytes", batch_size=1)
+assert len(losses) == 1, losses  # without BLAS
+END
+}
+
 # warnings: compiles the files that were not built with -fsyntax-only, all of them despite errors.
 warnings() {
     python3 - "$folder" <<'END' | quietly xargs -0 -P "$jobs" -n 1 bash -c
@@ -190,6 +210,7 @@ minimal)
     check -L program -E "$same|training_trace|ops_select|$doubles"
     build syntorch
     SYN_BUILD=$folder bash "$SYN_SOURCE/tests/project/test_install.sh"
+    missing_parts
     ;;
 clang)
     command -v clang >/dev/null || skip "no clang"

@@ -30,6 +30,8 @@ function showLegend(view) {
             chip.ondblclick = () => view.onlyCategory(name);
             chips.push(chip);
         });
+    } else if (view.colour === "csv") {
+        chips.push(...csvLegend(view));
     } else {
         chips.push(...rampLegend(view));
     }
@@ -169,11 +171,16 @@ function tensorLinks(view, at, inputs) {
 
 function showPanel(view) {
     const panel = document.getElementById("panel"), at = view.selected;
+    if (!at && view.area && view.mode === "time") {
+        if (panel.firstChild !== areaPanel(view)) fill(panel, areaPanel(view));
+        return;
+    }
     if (!at) {
         fill(panel, ...overviewPanel(view));
         return;
     }
-    const sections = [make("h2", opName(at)), definitions(factsOf(view, at))];
+    const sections = [make("h2", opName(at)), definitions(factsOf(view, at)),
+        noteField(view, at)];
     const add = (title, lines) => {
         if (lines.length > 0) sections.push(make("h3", title), ...lines.slice(0, 60));
         if (lines.length > 60) sections.push(make("small", "and " + (lines.length - 60) + " more"));
@@ -251,8 +258,16 @@ function overviewPanel(view) {
                 [name, text.length > 90 ? text.slice(0, 90) + "\u2026" : text])), "facts"));
 
     });
+    out.push(...noteLinks(view));
     out.push(make("h3", "Keys", {class: "keys"}), definitions(KEYS, "keys"));
     return out;
+}
+
+/* An op as a sentence for screen readers. */
+function spokenOp(view, at) {
+    return opName(at) + ", " + factsOf(view, at)
+        .filter(([name]) => ["rank", "time", "flops"].includes(name)).map(([, text]) => text)
+        .join(", ");
 }
 
 function showTip(view, at, x, y) {

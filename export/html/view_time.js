@@ -129,6 +129,8 @@ class TimePicture {
         drawJoins(this, g, xOf, box);
         this.drawLabels(g, shown, xOf, box);
         this.drawSelection(g, xOf, box);
+        drawArea(view, g, xOf, box);
+        drawNotes(view, g, box);
         g.restore();
         this.drawAxis(g, width, height, xOf);
         this.drawGutter(g, height);

@@ -48,6 +48,7 @@ function addScopes(trace, r, root, views) {
     }
     for (const box of aside.values()) box.parent.kids.push(box);
     root.kids.forEach((box, k) => {
+        if (!box.kids) return;
         const name = box.name.replace(/^recompute/, "backward");
         const back = root.kids.findIndex((kid) => kid.name === name);
         if (box.name.startsWith("recompute") && back < k)

@@ -1,0 +1,69 @@
+/* Reads the JSON of `syntorch export` and of runs: a networkx graph of ops and tensors. */
+
+const TENSOR_BITS = {param: 1, input: 2, state: 4, view: 8, term: 16};
+
+function nodeLinkGraph(json) {
+    const {clock, metadata = {}, groups = [], ranks = []} = json.graph;
+    const byRank = new Map(ranks.map((rank) => [rank, {rank, nodes: [], tensors: []}]));
+    const places = new Map(); /* id of a node -> {rank, i or t} */
+    for (const node of json.nodes) {
+        const rank = byRank.get(node.rank);
+        if (!rank) throw new Error("node " + node.id + " has rank " + node.rank +
+            ", which the list of ranks lacks");
+        if (node.type === "op") {
+            places.set(node.id, {rank, i: rank.nodes.length});
+            rank.nodes.push(nodeLinkOp(node, clock));
+        } else {
+            places.set(node.id, {rank, t: rank.tensors.length});
+            rank.tensors.push({name: node.name, bytes: node.bytes,
+                spec: node.dtype + "[" + (node.shape || []).join() + "]",
+                flags: (TENSOR_BITS[node.role] || 0) | (node.view ? TENSOR_BITS.view : 0) |
+                    (node.term ? TENSOR_BITS.term : 0), of: node.base});
+        }
+    }
+    for (const edge of json.links || json.edges || []) addNodeLinkEdge(edge, places);
+    for (const {tensors} of byRank.values())
+        tensors.forEach((tensor, t) => {
+            const base = places.get(tensor.of);
+            if (base) tensor.base = t - base.t;
+        });
+    return {title: nodeLinkTitle(metadata, ranks.length), clock, groups,
+        ranks: [...byRank.values()],
+        facts: Object.entries(metadata).map(([name, value]) => [name, String(value)])};
+}
+
+function nodeLinkTitle(metadata, n) {
+    const names = ["model", "tp", "cp", "dp", "dtype", "device"].filter((name) => metadata[name]);
+    return [...names.map((name) => name[1] === "p" ? name + " " + metadata[name] : metadata[name]),
+        plural(n, "rank")].join(", ");
+}
+
+function nodeLinkOp(node, clock) {
+    const measured = clock === "measured" && node.start_ns !== undefined;
+    const attributes = Object.entries(node.attributes || {}).map(([name, value]) =>
+        name + "=" + value);
+    if (node.reduce) attributes.push("reduce=" + node.reduce);
+    return {id: Number(node.id.split(".o")[1]), label: node.name, op: node.op,
+        scope: node.scope || "", phase: node.phase, step: node.step, kind: node.kind,
+        category: node.category, flags: node.virtual ? VIRTUAL : 0,
+        attributes: attributes.join(", "), start: measured ? node.start_ns : undefined,
+        duration: measured ? node.wall_ns : node.predicted_ns || node.duration_ns || 0,
+        wait: measured ? node.wait_ns : 0, flops: node.flops, read: node.bytes_read,
+        written: node.bytes_written, comm: node.comm, group: node.group,
+        number: node.comm_index, comm_bytes: node.comm_bytes,
+        peer: node.peer >= 0 ? node.peer + 1 : 0, tag: node.tag,
+        track: {name: node.group_name || (/^(send|recv)$/.test(node.kind) ? node.kind
+            : node.stream > 0 ? "stream " + node.stream : "compute")},
+        inputs: [], outputs: [], deps: []};
+}
+
+function addNodeLinkEdge({source, target, kind, derived}, places) {
+    const from = places.get(source), to = places.get(target);
+    if (!from || !to) throw new Error("an edge from " + source + " to " + target +
+        " has an end that is no node");
+    if (from.rank !== to.rank) return;
+    if (kind === "input") to.rank.nodes[to.i].inputs.push(from.t);
+    else if (kind === "output") from.rank.nodes[from.i].outputs.push(to.t);
+    else if (!derived && from.i !== undefined && to.i !== undefined)
+        to.rank.nodes[to.i].deps.push([from.i, kind]);
+}

@@ -129,7 +129,7 @@ function chakraOp(node, attr, {timed, recorded}) {
         comm_bytes: comm ? Number(attr.get("comm_size") || 0) : 0,
         group: /^[0-9]+$/.test(attr.get("pg_name")) ? Number(attr.get("pg_name")) : 0,
         peer: comm === "send" || comm === "recv" ? Number(peer) + 1 : 0,
-        tag: Number(attr.get("comm_tag") || 0),
+        tag: Number(attr.get("comm_tag") || 0), stream: Number(attr.get("stream") || 0),
         track: shown ? trackOf(attr, comm, host, recorded) : undefined};
 }
 

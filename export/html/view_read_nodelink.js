@@ -4,9 +4,16 @@ const TENSOR_BITS = {param: 1, input: 2, state: 4, view: 8, term: 16};
 
 function nodeLinkGraph(json) {
     const {clock, metadata = {}, groups = [], ranks = []} = json.graph;
+    if (json.graph.copies) throw new Error("identical ranks are stored once; write the file with " +
+        "syntorch export --copies full");
     const byRank = new Map(ranks.map((rank) => [rank, {rank, nodes: [], tensors: []}]));
     const places = new Map(); /* id of a node -> {rank, i or t} */
+    const derived = new Set(); /* meetings of groups and the end: nodes for networkx only */
     for (const node of json.nodes) {
+        if (node.type !== "op" && node.type !== "tensor") {
+            derived.add(node.id);
+            continue;
+        }
         const rank = byRank.get(node.rank);
         if (!rank) throw new Error("node " + node.id + " has rank " + node.rank +
             ", which the list of ranks lacks");
@@ -21,12 +28,18 @@ function nodeLinkGraph(json) {
                     (node.term ? TENSOR_BITS.term : 0), of: node.base});
         }
     }
-    for (const edge of json.links || json.edges || []) addNodeLinkEdge(edge, places);
-    for (const {tensors} of byRank.values())
+    for (const edge of json.links || json.edges || [])
+        if (!derived.has(edge.source) && !derived.has(edge.target)) addNodeLinkEdge(edge, places);
+    for (const {nodes, tensors} of byRank.values()) {
+        for (const node of nodes) {
+            node.inputs = node.inputs.sort((a, b) => a[0] - b[0]).map(([, t]) => t);
+            node.outputs = node.outputs.sort((a, b) => a[0] - b[0]).map(([, t]) => t);
+        }
         tensors.forEach((tensor, t) => {
             const base = places.get(tensor.of);
             if (base) tensor.base = t - base.t;
         });
+    }
     return {title: nodeLinkTitle(metadata, ranks.length), clock, groups,
         ranks: [...byRank.values()],
         facts: Object.entries(metadata).map(([name, value]) => [name, String(value)])};
@@ -52,18 +65,20 @@ function nodeLinkOp(node, clock) {
         written: node.bytes_written, comm: node.comm, group: node.group,
         number: node.comm_index, comm_bytes: node.comm_bytes,
         peer: node.peer >= 0 ? node.peer + 1 : 0, tag: node.tag,
-        track: {name: node.group_name || (/^(send|recv)$/.test(node.kind) ? node.kind
+        stream: node.stream, blocking: node.blocking, track: {name: node.group_name || (/^(send|recv)$/.test(node.kind) ? node.kind
             : node.stream > 0 ? "stream " + node.stream : "compute")},
         inputs: [], outputs: [], deps: []};
 }
 
-function addNodeLinkEdge({source, target, kind, derived}, places) {
+/* Inputs and outputs are added as pairs of position and tensor. */
+function addNodeLinkEdge({source, target, kind, derived, position, positions}, places) {
     const from = places.get(source), to = places.get(target);
     if (!from || !to) throw new Error("an edge from " + source + " to " + target +
         " has an end that is no node");
     if (from.rank !== to.rank) return;
-    if (kind === "input") to.rank.nodes[to.i].inputs.push(from.t);
-    else if (kind === "output") from.rank.nodes[from.i].outputs.push(to.t);
+    const at = positions || [position];
+    if (kind === "input") to.rank.nodes[to.i].inputs.push(...at.map((k) => [k, from.t]));
+    else if (kind === "output") from.rank.nodes[from.i].outputs.push(...at.map((k) => [k, to.t]));
     else if (!derived && from.i !== undefined && to.i !== undefined)
-        to.rank.nodes[to.i].deps.push([from.i, kind]);
+        to.rank.nodes[to.i].deps.push(...kind.split("|").map((name) => [from.i, name]));
 }

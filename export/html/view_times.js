@@ -1,5 +1,7 @@
-/* Start times for a graph whose trace has none: an op starts when all ops that it depends on and
-   the op before it on its stream have ended. Ranks of a collective start its transfer together. */
+/* Start times for a graph whose trace has none, as timeline_simulate.c finds them: an op starts when
+   all ops that it depends on and the op before it on its stream have ended. Ranks of a collective
+   start its transfer together, and a receive waits for its send. Links that several groups share
+   are not simulated. */
 
 /* Sets clock, start, duration and wait. */
 function placeInTime(graph) {
@@ -29,12 +31,14 @@ function simulateGraph(graph) {
 function endEvent(event) {
     const arrivals = event.nodes.map((node) => Math.max(0, ...node.before.map((other) =>
         other.start === undefined ? 0 : other.start + other.duration)));
-    const begin = Math.max(...arrivals);
-    const longest = Math.max(...event.nodes.map((node) => isPlaced(node) ? node.duration || 0 : 0));
+    const sent = event.nodes[0].sent, longest = Math.max(...event.nodes.map((node) =>
+        isPlaced(node) ? node.duration || 0 : 0));
+    const begin = Math.max(...arrivals, sent && sent.start || 0);
+    const end = Math.max(begin + longest, sent && sent.start + sent.duration || 0);
     event.nodes.forEach((node, k) => {
         node.start = arrivals[k];
         node.wait = begin - arrivals[k];
-        node.duration = node.wait + longest;
+        node.duration = end - arrivals[k];
         delete node.before;
     });
     event.ended = true;
@@ -61,24 +65,36 @@ function findEvents(graph) {
             if (node.comm === "send")
                 pushTo(sends, messageKey(rank.rank, node.peer - 1, node), node);
             if (!isPlaced(node)) continue;
-            const last = streams.get(node.track.name);
-            if (last) node.before.push(last);
-            streams.set(node.track.name, node);
+            for (const stream of streamsOf(node)) {
+                const last = streams.get(stream);
+                if (last) node.before.push(last);
+                streams.set(stream, node);
+            }
         }
     }
     for (const rank of graph.ranks)
         for (const node of rank.nodes) {
             if (node.comm !== "recv") continue;
             const sent = sends.get(messageKey(node.peer - 1, rank.rank, node)) || [];
-            if (sent.length > 0) node.before.push(sent.shift());
+            if (sent.length > 0) node.sent = sent.shift();
         }
     for (const [node, event] of of)
-        for (const other of node.before)
+        for (const other of node.sent ? [...node.before, node.sent] : node.before)
             if (of.get(other) !== event) {
                 of.get(other).next.push(event);
                 event.left++;
             }
     return events;
+}
+
+/* The streams on which a node runs in order: those of messages have one per peer, and calls of a
+   group are in order too (streams.h). */
+function streamsOf(node) {
+    const {comm, peer, tag, group, stream = 0} = node;
+    if (node.blocking) return [0];
+    if (comm === "send") return ["send " + peer];
+    if (comm === "recv") return ["recv " + peer + " " + tag];
+    return comm && group > 0 ? [stream, "group " + group] : [stream];
 }
 
 function makersOf(rank) {

@@ -21,8 +21,8 @@ def view(*args, **env):
 
 
 def heads(path):
-    scripts = Parts(path).scripts
-    return [read_trace(script)[0] for script in scripts[:-1]]
+    with open(path, encoding="utf-8") as f:
+        return [read_trace(script)[0] for script in Parts(f.read()).scripts[:-1]]
 
 
 def main():

@@ -148,7 +148,8 @@ class Trace {
     /* Drops everything that depends on a query, a filter or the other trace. */
     forget() {
         for (const name of this.cache.keys())
-            if (/^(hits|word|faint|painted|matches|change|csv|csv paint):/.test(name)) this.cache.delete(name);
+            if (/^(hits|word|faint|painted|matches|change|csv|csv paint):/.test(name))
+                this.cache.delete(name);
     }
 
     column(r, name) {

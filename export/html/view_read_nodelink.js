@@ -65,7 +65,8 @@ function nodeLinkOp(node, clock) {
         written: node.bytes_written, comm: node.comm, group: node.group,
         number: node.comm_index, comm_bytes: node.comm_bytes,
         peer: node.peer >= 0 ? node.peer + 1 : 0, tag: node.tag,
-        stream: node.stream, blocking: node.blocking, track: {name: node.group_name || (/^(send|recv)$/.test(node.kind) ? node.kind
+        stream: node.stream,
+        track: {name: node.group_name || (/^(send|recv)$/.test(node.kind) ? node.kind
             : node.stream > 0 ? "stream " + node.stream : "compute")},
         inputs: [], outputs: [], deps: []};
 }

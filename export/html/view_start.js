@@ -217,7 +217,8 @@ class View {
         document.body.classList.toggle("alone", !this.panel);
         document.body.classList.toggle("graph", this.mode === "graph");
         document.body.classList.toggle("remember", this.memory && hasMemory(this));
-        document.body.classList.toggle("measuring", this.mode === "time" && this.area !== null && !this.selected);
+        document.body.classList.toggle("measuring", this.mode === "time" && this.area !== null &&
+            !this.selected);
         document.getElementById("area").classList.toggle("on", this.selecting);
         for (const id of ["mode-time", "mode-graph", "mode-table", "area", "critical", "side"]) {
             const button = document.getElementById(id);

@@ -1,5 +1,5 @@
-/* Start times for a graph whose trace has none, as timeline_simulate.c finds them: an op starts when
-   all ops that it depends on and the op before it on its stream have ended. Ranks of a collective
+/* Start times for a graph whose trace has none, as timeline_simulate.c finds them: an op starts
+   when all ops that it depends on and the op before it on its stream have ended. Ranks of a collective
    start its transfer together, and a receive waits for its send. Links that several groups share
    are not simulated. */
 
@@ -91,7 +91,6 @@ function findEvents(graph) {
    group are in order too (streams.h). */
 function streamsOf(node) {
     const {comm, peer, tag, group, stream = 0} = node;
-    if (node.blocking) return [0];
     if (comm === "send") return ["send " + peer];
     if (comm === "recv") return ["recv " + peer + " " + tag];
     return comm && group > 0 ? [stream, "group " + group] : [stream];

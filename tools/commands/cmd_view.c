@@ -26,7 +26,7 @@ static const cli_option options[] = {
 
 static const char *const examples[] = {
     "syntorch view out/tensor_trace_graph.json", "syntorch view out/trace",
-    "syntorch view before/trace after/trace", "syntorch view trace.0.et --out page.html", NULL};
+    "syntorch view out/trace outputs/trace", "syntorch view trace.0.et --out page.html", NULL};
 
 static const cli_program program = {
     "syntorch view",

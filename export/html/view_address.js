@@ -39,6 +39,7 @@ function addressOf(view) {
     for (const [id, {by, up, query}] of view.tables)
         state.append("table", [id, by, up ? "up" : "down", query].join("~"));
     for (const [id, text] of view.notes) state.append("note", id + "~" + text);
+    if (view.threads) state.set("threads", "1");
     if (!view.memory) state.set("memory", "0");
     if (view.memoryAt.t + view.memoryAt.r > 0)
         state.set("curve", view.memoryAt.t + "." + view.memoryAt.r);
@@ -91,6 +92,7 @@ function readAddress(view) {
     readGraph(view, state);
     readArea(view, state);
     const curve = /^([01])\.([0-9]{1,7})$/.exec(state.get("curve") || "");
+    view.threads = yes("threads");
     view.memory = state.get("memory") !== "0";
     view.memoryAt = curve ? {t: Number(curve[1]), r: Number(curve[2])} : {t: 0, r: 0};
     const colour = state.get("colour");

@@ -10,9 +10,13 @@ const KEYS = [
     ["N", "note at the selected op"],
     ["c", "critical path, and slack of each op"], ["k", "next colour scheme"],
     ["Enter", "zoom to the selected op"], ["[ ]", "previous, next op of the track"],
+    ["{ }", "op at the same time on the track above, below"],
     ["i o", "first input, first op that uses its output"],
     ["e", "timeline: all tracks, or one line per rank"],
+    ["u", "timeline: fold or unfold threads of one kind"],
     ["b", "this panel"], ["1 2 3", "graph: layers, blocks, ops"],
+    ["Space", "graph: open or close the box of the selected op"],
+    ["r", "graph: show repeated boxes one by one, or once"],
     ["v", "graph: views, which compute nothing"],
     ["l", "light or dark theme"], ["Esc", "clear selection and search"],
 ];
@@ -45,10 +49,14 @@ function pressKey(view, key) {
         k: () => view.nextColour(),
         l: () => view.chooseTheme(!view.dark),
         e: () => view.setLanes(!view.lanes),
+        u: () => setThreads(view, !view.threads),
         v: () => view.setViews(!view.views),
         1: () => view.setLevel(1), 2: () => view.setLevel(2), 3: () => view.setLevel(3),
         Enter: () => { if (view.selected) view.reveal(view.selected, true); },
         "[": () => view.step(-1), "]": () => view.step(1),
+        "{": () => stepTrack(view, -1), "}": () => stepTrack(view, 1),
+        " ": () => toggleBox(view),
+        r: () => toggleRepeats(view),
         i: () => view.select(view.selected && sourcesOf(view.selected)[0] || view.selected, true),
         o: () => view.select(view.selected && usersOf(view.selected)[0] || view.selected, true),
         b: () => view.setPanel(!view.panel),
@@ -69,4 +77,53 @@ function pressKey(view, key) {
 function openMenu() {
     document.getElementById("file").open = true;
     document.getElementById("open").focus();
+}
+
+/* The first op that is visible in the timeline, if no other is selected. */
+function firstVisible(view) {
+    for (const {trace, t, r} of rowNumbers(view))
+        for (const {nodes, e} of rowsOf(trace, r)) {
+            const k = firstAbove(e, view.t0);
+            if (k < nodes.length) return {trace, t, r, i: nodes[k]};
+        }
+    return null;
+}
+
+/* Selects the op that runs at the time of the selected one on another track. */
+function stepTrack(view, by) {
+    const at = view.selected;
+    if (!at) return view.select(firstVisible(view), true);
+    const rows = rowNumbers(view).flatMap(({trace, t, r}) =>
+        rowsOf(trace, r).map((row) => ({trace, t, r, row})));
+    let k = rows.findIndex(({trace, r, row}) =>
+        trace === at.trace && r === at.r && row.nodes.includes(at.i));
+    const {start} = at.trace.span(at.r);
+    for (k += by; rows[k]; k += by) {
+        const {row, ...of} = rows[k];
+        if (row.nodes.length === 0) continue;
+        const found = Math.min(firstAbove(row.e, start[at.i]), row.nodes.length - 1);
+        return view.select({...of, i: row.nodes[found]}, true);
+    }
+}
+
+/* The item of the graph that draws the selected op, or null. */
+function selectedItem(view) {
+    const at = view.selected, {parts} = view.modes.graph.picture;
+    const part = at && view.mode === "graph" && parts &&
+        parts.find(({trace, r}) => trace === at.trace && r === at.r);
+    if (!part) view.say("Select an op in the graph first.");
+    return part ? part.of[at.i] || null : null;
+}
+
+function toggleBox(view) {
+    const item = selectedItem(view);
+    if (!item) return;
+    const box = item.what.kids ? item : item.parent;
+    if (box.parent) view.setOpen(box.what, box.kids === null);
+}
+
+function toggleRepeats(view) {
+    let item = selectedItem(view);
+    while (item && !item.what.copies) item = item.parent;
+    if (item) view.toggleFold(item.what.path);
 }

@@ -21,12 +21,14 @@ function showLegend(view) {
     if (view.colour === "category") {
         view.categories.forEach(([name, place]) => {
             const off = view.hidden.has(name);
-            const chip = make("button", null, {class: off ? "chip off" : "chip", title:
-                "click: show or hide; double click: show only this kind"});
+            const chip = make("button", null, {class: off ? "chip off" : "chip",
+                "aria-pressed": String(!off), title:
+                "click: show or hide; double click or Shift: show only this kind"});
             const sample = make("i");
             sample.style.background = palette.css[place];
             chip.append(sample, CATEGORY_NAMES[name] || name);
-            chip.onclick = () => view.toggleCategory(name);
+            chip.onclick = (event) => event.shiftKey ? view.onlyCategory(name)
+                : view.toggleCategory(name);
             chip.ondblclick = () => view.onlyCategory(name);
             chips.push(chip);
         });
@@ -136,7 +138,11 @@ function link(view, at, text, small) {
     const a = make("a", text, {tabindex: "0", role: "button"});
     if (small) a.append(make("br"), make("small", small));
     a.onclick = () => view.select(at, true);
-    a.onkeydown = (event) => { if (event.key === "Enter") a.onclick(); };
+    a.onkeydown = (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        a.onclick();
+    };
     return a;
 }
 

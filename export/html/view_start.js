@@ -20,6 +20,7 @@ class View {
         this.memory = true;
         this.memoryAt = {t: 0, r: 0};
         this.cursor = -1;
+        this.threads = false;    /* whether threads of one kind have tracks of their own */
         this.tables = new Map(); /* id of a table -> its order and filter */
         this.notes = new Map();  /* "Ar0.o7" -> text */
         this.z = this.gx = this.gy = 0; /* the graph's zoom (0: not determined yet), left, top */
@@ -462,7 +463,7 @@ class View {
 
     /* Selects the op before or after the selected one in its row. */
     step(by) {
-        if (!this.selected) return;
+        if (!this.selected) return this.select(firstVisible(this), true);
         const {trace, t, r, i} = this.selected;
         for (const row of rowsOf(trace, r)) {
             const k = row.nodes.indexOf(i);

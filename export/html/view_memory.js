@@ -127,16 +127,14 @@ function drawMemory(view, g, width, height) {
     g.beginPath();
     g.rect(GUTTER, 0, wide, height);
     g.clip();
-    g.beginPath();
-    g.moveTo(GUTTER, floor);
-    for (let x = 0; x < wide; x++) {
-        const most = mostBetween(curve, view.t0 + x / perNs, view.t0 + (x + 1) / perNs);
-        g.lineTo(GUTTER + x, yOf(most));
-        g.lineTo(GUTTER + x + 1, yOf(most));
-    }
-    g.lineTo(width, floor);
     g.fillStyle = dark ? "#2c4a6b" : "#c8dcf5";
-    g.fill();
+    for (let x = 0, from = 0, last = 0; x <= wide; x++) { /* a rectangle per run of equal height */
+        const most = x < wide
+            ? mostBetween(curve, view.t0 + x / perNs, view.t0 + (x + 1) / perNs) : -1;
+        if (most === last) continue;
+        g.fillRect(GUTTER + from, yOf(last), x - from, floor - yOf(last));
+        [from, last] = [x, most];
+    }
     const peakX = GUTTER + (curve.at - view.t0) * perNs;
     g.fillStyle = "#d53a36";
     g.fillRect(peakX - 1, top - 3, 2, floor - top + 3);

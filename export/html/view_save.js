@@ -75,11 +75,19 @@ function svgOfView(view) {
     return g.text();
 }
 
+function hasPicture(view) {
+    if (!document.body.classList.contains("tables")) return true;
+    view.say("Tables are no picture: press t, then save.");
+    return false;
+}
+
 function saveSvg(view) {
+    if (!hasPicture(view)) return;
     saveFile(view, new Blob([svgOfView(view)], {type: "image/svg+xml"}), ".svg");
 }
 
 function savePng(view) {
+    if (!hasPicture(view)) return;
     const canvas = document.createElement("canvas"), [w, h] = drawSheet(view, null);
     const density = Math.max(2, window.devicePixelRatio || 1), g = canvas.getContext("2d");
     canvas.width = Math.round(w * density);

@@ -118,7 +118,11 @@ function readArea(view, state) {
             [id, {by, up: up === "up", query: query.join("~")}]));
     view.notes = new Map(state.getAll("note").map((text) => /^([AB]r[0-9]+\.o[0-9]+)~(.+)$/s
         .exec(text)).filter((all) => all).map(([, id, text]) => [id, text.slice(0, LONGEST_NOTE)]));
-    if (document.body.classList.contains("tables")) showTables(view);
+    if (view.tabled || document.body.classList.contains("tables")) {
+        view.tabled = null;
+        showTables(view);
+    }
+    if (view.tables.size > 0) showComparison(view);
 }
 
 function readGraph(view, state) {

@@ -101,7 +101,7 @@ function sameNames(rows) {
 function setArea(view, area) {
     view.ask();
     view.area = area;
-    view.areaPanel = null;
+    view.drawnArea = view.areaPanel = null;
     if (area) {
         view.selected = null;
         view.panel = true;
@@ -190,7 +190,7 @@ function areaWhile(view, {edge, from, area}, to) {
 /* ---- Drawing ---- */
 
 function drawArea(view, g, xOf, box) {
-    const {area} = view, numbers = area && rowNumbers(view);
+    const area = view.drawnArea || view.area, numbers = area && rowNumbers(view);
     if (!area) return;
     const lines = view.picture.layout.lines.filter((line) => {
         if (!line.rows || line.rows.length === 0) return false;

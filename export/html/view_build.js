@@ -8,7 +8,7 @@ const NODE = {kind: "compute", category: "other", flags: 0, phase: "", step: 0, 
     label: "", op: "", attributes: "", duration: 0, wait: 0, critical: 0, flops: 0, read: 0,
     written: 0, comm: "", group: 0, number: 0, comm_bytes: 0, peer: 0, tag: 0};
 const STEP_NS = 1000; /* per op, if only the order of ops is known */
-const COUNTS = /^(step|duration|wait|flops|read|written|number|comm_bytes)$/;
+const COUNTS = /^(step|duration|wait|flops|read|written|number|comm_bytes|critical)$/;
 
 class Bytes {
     constructor() {
@@ -52,7 +52,9 @@ class Bytes {
 function buildTrace(graph, vocabulary) {
     const texts = new Map([["", 0]]), head = {...vocabulary, title: graph.title,
         source: graph.source, clock: graph.clock, recorded: graph.recorded || null,
-        rounded: false, facts: graph.facts, groups: graph.groups, ranks: []};
+        rounded: false, facts: graph.facts, groups: graph.groups, ranks: [],
+        pathless: Boolean(graph.recorded) && !graph.ranks.some(({nodes}) =>
+            nodes.some((node) => node.critical > 0))};
     head.phases = vocabulary.phases.slice();
     const text = (value) => {
         if (!texts.has(value)) texts.set(value, texts.size);

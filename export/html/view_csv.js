@@ -77,7 +77,8 @@ function setColours(view, colours) {
     view.ask();
     const all = [...colours.values.values()], kinds = [...new Set(all)];
     view.csv = colours;
-    if (colours.numbers) colours.range = {low: Math.min(...all), high: Math.max(...all)};
+    if (colours.numbers) colours.range = all.reduce(({low, high}, v) =>
+        ({low: Math.min(low, v), high: Math.max(high, v)}), {low: Infinity, high: -Infinity});
     else colours.places = new Map(kinds.map((colour, k) =>
         [colour, OWN + Math.min(k, OWN_MOST - 1)]));
     for (const trace of view.traces) trace.forget();

@@ -59,7 +59,7 @@ function listenMouse(view) {
         canvas.classList.add("dragging");
         showTip(view, null);
         if (drag) {
-            view.area = areaWhile(view, drag, [x, y]);
+            view.drawnArea = areaWhile(view, drag, [x, y]);
             return view.redraw();
         }
         view.move(from[0] - x, from[1] - y);
@@ -70,7 +70,7 @@ function listenMouse(view) {
             canvas.focus();
             view.now.click(...pointOn(canvas, event));
         }
-        if (drag && moved) setArea(view, view.area);
+        if (drag && moved) setArea(view, view.drawnArea);
         from = drag = null;
         canvas.classList.remove("dragging");
     });

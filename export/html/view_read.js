@@ -68,8 +68,14 @@ function readJson(json, rank, vocabulary) {
         : "unknown JSON; accepted are traces of syntorch, Chakra JSON and Chrome traces");
 }
 
+/* Puts the ranks of several files into one graph. Times of each file count from its base, in us. */
 function joinRanks(graphs) {
     if (graphs.length === 0) throw new Error("the files have no trace");
+    const least = graphs.reduce((low, {base = Infinity}) => Math.min(low, base), Infinity);
+    for (const {base = Infinity, ranks} of graphs)
+        for (const {nodes} of base < Infinity ? ranks : [])
+            for (const node of nodes)
+                if (node.start !== undefined) node.start += Math.round(1000 * (base - least));
     const [first, ...more] = graphs;
     for (const graph of more) {
         first.ranks.push(...graph.ranks);

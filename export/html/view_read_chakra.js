@@ -43,11 +43,14 @@ function chakraGraph(ranks, vocabulary) {
                 groups.push({id: Number(name.slice(3)), name: doc || name, ranks: value});
             else if (!facts.has(name)) facts.set(name, String(value));
         }
-    const timed = ranks.some(({nodes}) => nodes.some(({start}) => start > 0));
-    return {title: "", clock: timed ? "measured" : "predicted", recorded,
+    let base = Infinity; /* the first start, because times since 1970 in ns are too large */
+    for (const {nodes} of ranks)
+        for (const {start} of nodes) if (start > 0) base = Math.min(base, start);
+    const timed = base < Infinity;
+    return {title: "", clock: timed ? "measured" : "predicted", recorded, base,
         groups: groups.filter(({id}, k) => groups.findIndex((one) => one.id === id) === k),
         facts: [...facts],
-        ranks: ranks.map((rank) => chakraRank(rank, {timed, recorded, vocabulary}))};
+        ranks: ranks.map((rank) => chakraRank(rank, {timed, base, recorded, vocabulary}))};
 }
 
 function chakraRank({rank, nodes}, about) {
@@ -108,11 +111,12 @@ function inOrder(nodes) {
     return out;
 }
 
-function chakraOp(node, attr, {timed, recorded}) {
+function chakraOp(node, attr, {timed, base, recorded}) {
     const comm = node.type === "COMM_SEND_NODE" ? "send" : node.type === "COMM_RECV_NODE" ? "recv"
         : node.type === "COMM_COLL_NODE" ? CHAKRA_COMMS[Number(attr.get("comm_type") || 0)] : "";
     const cut = recorded ? -1 : node.name.lastIndexOf("/"), wall = attr.get("wall_ns");
-    const label = node.name.slice(cut + 1), host = attr.get("is_cpu_op") && recorded;
+    const label = node.name.slice(cut + 1), host = recorded &&
+        !attr.has("stream") && attr.get("tid") >= 0 && attr.get("inclusive_dur") >= 0;
     const own = 1000 * Number(host && attr.get("inclusive_dur") || node.duration);
     const peer = attr.get(comm === "send" ? "comm_dst" : "comm_src");
     const shown = node.type !== "METADATA_NODE" && (!recorded || node.start > 0);
@@ -121,7 +125,7 @@ function chakraOp(node, attr, {timed, recorded}) {
         op: String(attr.get("op") || (comm || label)), phase: String(attr.get("phase") || ""),
         step: Number(attr.get("step") || 0), comm, kind: kindOfComm(comm),
         category: comm ? "communication" : categoryOfName(attr.get("op") || label),
-        start: timed ? 1000 * node.start : undefined,
+        start: timed ? Math.max(0, 1000 * (node.start - base)) : undefined,
         flops: attr.get("clamped") && attr.get("num_ops") === 1 ? 0
             : Number(attr.get("num_ops") || 0),
         duration: Number(timed && wall !== undefined ? wall : attr.get("predicted_ns") || own),

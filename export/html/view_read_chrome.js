@@ -22,7 +22,7 @@ function chromeGraph(json) {
     }
     for (const {nodes} of ranks.values()) linkChrome(nodes, groups);
     return {title: "", clock: (json.otherData || {}).clock === "predicted" ? "predicted"
-        : "measured", recorded: kineto ? "pytorch" : null, groups: [...groups.values()],
+        : "measured", base, recorded: kineto ? "pytorch" : null, groups: [...groups.values()],
         facts: Object.entries(metadata).map(([name, value]) => [name, String(value)]),
         ranks: [...ranks.values()].sort((a, b) => a.rank - b.rank)};
 }

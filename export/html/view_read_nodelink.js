@@ -6,6 +6,9 @@ function nodeLinkGraph(json) {
     const {clock, metadata = {}, groups = [], ranks = []} = json.graph;
     if (json.graph.copies) throw new Error("identical ranks are stored once; write the file with " +
         "syntorch export --copies full");
+    const recorded = metadata.source === "pytorch" ? "pytorch" : null;
+    let base = Infinity;
+    for (const {start_ns: start} of json.nodes) if (start > 0) base = Math.min(base, start);
     const byRank = new Map(ranks.map((rank) => [rank, {rank, nodes: [], tensors: []}]));
     const places = new Map(); /* id of a node -> {rank, i or t} */
     const derived = new Set(); /* meetings of groups and the end: nodes for networkx only */
@@ -19,7 +22,7 @@ function nodeLinkGraph(json) {
             ", which the list of ranks lacks");
         if (node.type === "op") {
             places.set(node.id, {rank, i: rank.nodes.length});
-            rank.nodes.push(nodeLinkOp(node, clock));
+            rank.nodes.push(nodeLinkOp(node, clock, base, recorded));
         } else {
             places.set(node.id, {rank, t: rank.tensors.length});
             rank.tensors.push({name: node.name, bytes: node.bytes,
@@ -40,7 +43,7 @@ function nodeLinkGraph(json) {
             if (base) tensor.base = t - base.t;
         });
     }
-    return {title: nodeLinkTitle(metadata, ranks.length), clock, groups,
+    return {title: nodeLinkTitle(metadata, ranks.length), clock, groups, recorded, base: base / 1000,
         ranks: [...byRank.values()],
         facts: Object.entries(metadata).map(([name, value]) => [name, String(value)])};
 }
@@ -51,7 +54,9 @@ function nodeLinkTitle(metadata, n) {
         plural(n, "rank")].join(", ");
 }
 
-function nodeLinkOp(node, clock) {
+function nodeLinkOp(node, clock, base, recorded) {
+    const {stream, inclusive_dur: whole, tid} = node.attributes || {};
+    const host = recorded && stream === undefined && tid >= 0 && whole >= 0;
     const measured = clock === "measured" && node.start_ns !== undefined;
     const attributes = Object.entries(node.attributes || {}).map(([name, value]) =>
         name + "=" + value);
@@ -59,15 +64,18 @@ function nodeLinkOp(node, clock) {
     return {id: Number(node.id.split(".o")[1]), label: node.name, op: node.op,
         scope: node.scope || "", phase: node.phase, step: node.step, kind: node.kind,
         category: node.category, flags: node.virtual ? VIRTUAL : 0,
-        attributes: attributes.join(", "), start: measured ? node.start_ns : undefined,
-        duration: measured ? node.wall_ns : node.predicted_ns || node.duration_ns || 0,
+        attributes: attributes.join(", "), start: measured ? Math.max(0, node.start_ns - base) : undefined,
+        critical: node.critical_ns,
+        duration: host ? 1000 * whole : measured ? node.wall_ns : node.predicted_ns || node.duration_ns || 0,
         wait: measured ? node.wait_ns : 0, flops: node.flops, read: node.bytes_read,
         written: node.bytes_written, comm: node.comm, group: node.group,
         number: node.comm_index, comm_bytes: node.comm_bytes,
         peer: node.peer >= 0 ? node.peer + 1 : 0, tag: node.tag,
         stream: node.stream,
-        track: {name: node.group_name || (/^(send|recv)$/.test(node.kind) ? node.kind
-            : node.stream > 0 ? "stream " + node.stream : "compute")},
+        track: recorded && !(node.start_ns > 0) || node.kind === "metadata" ? undefined
+            : host ? {name: "thread " + tid, host} : {name: node.group_name ||
+                (/^(send|recv)$/.test(node.kind) ? node.kind : node.stream > 0 || recorded
+                    ? "stream " + node.stream : "compute")},
         inputs: [], outputs: [], deps: []};
 }
 

@@ -14,6 +14,7 @@ class View {
         this.selected = null;
         this.critical = false;
         this.area = null;       /* view_area.js */
+        this.drawnArea = null;  /* while the mouse drags it */
         this.areaBy = "op";
         this.selecting = false; /* whether dragging selects an area */
         this.csv = null;        /* colours of a file (view_csv.js) */
@@ -349,6 +350,8 @@ class View {
     }
 
     setCritical(on) {
+        if (on && this.traces[0].head.pathless)
+            return this.say("The critical path needs a trace from: syntorch convert pytorch");
         this.ask();
         this.critical = on;
         this.redraw("all");

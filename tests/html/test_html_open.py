@@ -88,6 +88,16 @@ def check_measured(page, folder):
                                ("report", content(page_path), True)):
         page.open(page_path)
         check_same(page, what, files, exact=exact)
+    # a PyTorch trace has host threads
+    example = os.path.join(SOURCE, "examples", "pytorch")
+    trace, graph = os.path.join(folder, "pt.0.et"), os.path.join(folder, "pt.json")
+    run("convert", "pytorch", "--host", os.path.join(example, "host.0.json"), "--device",
+        os.path.join(example, "device.0.json"), "--output", trace)
+    run("export", "--input", trace, "--output", graph)
+    export(trace, os.path.join(folder, "pt.html"))
+    for path in (graph, trace):
+        page.open(os.path.join(folder, "pt.html"))
+        check_same(page, os.path.basename(path), content(path), exact=path == graph)
     # an execution trace rounds starts to microseconds and has other ids: compare with its report
     sets = [os.path.join(out, f"trace.{r}.et") for r in range(2)]
     chakra, set_page = os.path.join(folder, "chakra.json"), os.path.join(folder, "set.html")

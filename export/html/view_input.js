@@ -14,7 +14,8 @@ function listen(view) {
         }
         if (["Enter", " "].includes(event.key) && event.target.closest("button, a, summary"))
             return;
-        const scrolls = document.body.classList.contains("tables") || event.target.closest("#panel");
+        const scrolls = document.body.classList.contains("tables") ||
+            event.target.closest("#panel");
         if (scrolls && (event.key === " " || event.key.startsWith("Arrow"))) return;
         if (pressKey(view, event.key)) event.preventDefault();
     });

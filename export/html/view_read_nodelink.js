@@ -43,7 +43,8 @@ function nodeLinkGraph(json) {
             if (base) tensor.base = t - base.t;
         });
     }
-    return {title: nodeLinkTitle(metadata, ranks.length), clock, groups, recorded, base: base / 1000,
+    return {title: nodeLinkTitle(metadata, ranks.length), clock, groups, recorded,
+        base: base / 1000,
         ranks: [...byRank.values()],
         facts: Object.entries(metadata).map(([name, value]) => [name, String(value)])};
 }
@@ -64,9 +65,11 @@ function nodeLinkOp(node, clock, base, recorded) {
     return {id: Number(node.id.split(".o")[1]), label: node.name, op: node.op,
         scope: node.scope || "", phase: node.phase, step: node.step, kind: node.kind,
         category: node.category, flags: node.virtual ? VIRTUAL : 0,
-        attributes: attributes.join(", "), start: measured ? Math.max(0, node.start_ns - base) : undefined,
+        attributes: attributes.join(", "),
+        start: measured ? Math.max(0, node.start_ns - base) : undefined,
         critical: node.critical_ns,
-        duration: host ? 1000 * whole : measured ? node.wall_ns : node.predicted_ns || node.duration_ns || 0,
+        duration: host ? 1000 * whole : measured ? node.wall_ns
+            : node.predicted_ns || node.duration_ns || 0,
         wait: measured ? node.wait_ns : 0, flops: node.flops, read: node.bytes_read,
         written: node.bytes_written, comm: node.comm, group: node.group,
         number: node.comm_index, comm_bytes: node.comm_bytes,

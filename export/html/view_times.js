@@ -1,7 +1,7 @@
 /* Start times for a graph whose trace has none, as timeline_simulate.c finds them: an op starts
-   when all ops that it depends on and the op before it on its stream have ended. Ranks of a collective
-   start its transfer together, and a receive waits for its send. Links that several groups share
-   are not simulated. */
+   when all ops that it depends on and the op before it on its stream have ended. Ranks of a
+   collective start its transfer together, and a receive waits for its send. Links that several
+   groups share are not simulated. */
 
 /* Sets clock, start, duration and wait. */
 function placeInTime(graph) {

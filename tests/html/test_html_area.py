@@ -74,7 +74,7 @@ def check_area(page, path, ops):
         row = found[name]
         check(row["calls"] == calls and abs(row["ns"] - ns) < 2 * calls and
               abs(row["flops"] - flops) < 1e-3 * flops + 1, f"{name}: {row}, not {mine[name]}")
-    drag(page, 300, 5, 600, 5)  # on the axis: all tracks
+    drag(page, 120, 5, 880, 5)  # on the axis: all tracks
     check(page.do(AREA)[2:] == [0, page.do("rowNumbers(view).rows") - 1], "not all tracks")
     panel = page.do("document.getElementById('panel').textContent")
     check(page.do("duration(view.area.t1 - view.area.t0)") in panel, f"no duration: {panel[:99]}")

@@ -13,8 +13,8 @@ from checks import check, finish, run, skip  # noqa: E402
 from test_html_page import export, inference  # noqa: E402
 from test_html_recording import event  # noqa: E402
 
-SELECTED = "view.selected && [view.selected.r, view.selected.trace.column(view.selected.r, 'lane')" \
-           "[view.selected.i], view.selected.trace.text(view.selected.r, view.selected.i, 'label')]"
+SELECTED = """(() => { if (!view.selected) return null; const {trace, r, i} = view.selected;
+    return [r, trace.column(r, "lane")[i], trace.text(r, i, "label")]; })()"""
 SPOKEN = "document.getElementById('spoken').textContent"
 NAMES = """[...document.querySelectorAll("button, select, input, summary, a[role], canvas")].filter(
     (e) => e.getAttribute("aria-hidden") !== "true" && e.getClientRects().length > 0).filter((e) =>
@@ -126,9 +126,9 @@ def check_folded(page, path):
           f"unfolded: {unfolded}")
     press(page, "u")
     press(page, "g")
-    boxes = page.do("""(() => { const about = (kid) => [kid.name, kid.copies ? kid.copies.length : 1,
-        kid.loose === true], {kids} = treeOf(view.traces[0], 0, false);
-        return [kids.map(about), kids[0].kids.map(about), kids[1].copies[0].kids.map(about)]; })()""")
+    boxes = page.do("""(() => { const {kids} = treeOf(view.traces[0], 0, false);
+        return [kids, kids[0].kids, kids[1].copies[0].kids].map((list) => list.map((kid) =>
+            [kid.name, kid.copies ? kid.copies.length : 1, kid.loose === true])); })()""")
     steps = "ProfilerStep#4 … ProfilerStep#6"
     check(boxes == [[["thread 1", 1, False], ["thread 2 … thread 3", 2, False]],
                     [[steps, 3, True]], [[steps, 3, False]]], f"boxes: {boxes}")

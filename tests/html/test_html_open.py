@@ -1,6 +1,6 @@
-"""Tests files that are opened in an HTML report, in headless Chromium: the report reads JSON, Chakra
-JSON, execution traces and Chrome traces as the program does, colours ops by a CSV file, and refuses
-damaged files with one sentence."""
+"""Tests files that are opened in an HTML report, in headless Chromium: the report reads JSON,
+Chakra JSON, execution traces and Chrome traces as the program does, colours ops by a CSV file, and
+refuses damaged files with one sentence."""
 import base64
 import gzip
 import json

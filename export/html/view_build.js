@@ -8,7 +8,6 @@ const NODE = {kind: "compute", category: "other", flags: 0, phase: "", step: 0, 
     label: "", op: "", attributes: "", duration: 0, wait: 0, critical: 0, flops: 0, read: 0,
     written: 0, comm: "", group: 0, number: 0, comm_bytes: 0, peer: 0, tag: 0};
 const STEP_NS = 1000; /* per op, if only the order of ops is known */
-const COUNTS = /^(step|duration|wait|flops|read|written|number|comm_bytes|critical)$/;
 
 class Bytes {
     constructor() {
@@ -80,19 +79,28 @@ function encodeRank(graph, rank, head, text) {
     const lanes = assignLanes(rank.nodes), free = [];
     head.ranks.push({rank: rank.rank, nodes: rank.nodes.length, tensors: rank.tensors.length,
         lanes: lanes.map(({name, host}) => [name, host ? 1 : 0]), parts: []});
+    for (const name in NODE) {
+        const column = columns[name], usual = NODE[name], known = new Map();
+        for (const {[name]: value = usual} of rank.nodes) {
+            if (typeof value === "number" && name !== "group") {
+                if (name === "tag") column.putSigned(value);
+                else column.put(value);
+                continue;
+            }
+            let number = known.get(value);
+            if (number === undefined)
+                known.set(value, number = numberOf(graph, head, text, name, value));
+            column.put(number);
+        }
+    }
     let before = 0, last = 0;
-    rank.nodes.forEach((own, i) => {
-        const node = {...NODE, ...own}, lane = own.lane || 0;
+    rank.nodes.forEach((node, i) => {
+        const lane = node.lane || 0, start = Math.round(node.start || 0);
         columns.id.putSigned(node.id - before);
         before = node.id;
-        for (const name in NODE)
-            if (name === "tag") columns.tag.putSigned(node.tag);
-            else columns[name].put(numberOf(graph, head, text, name, node[name]));
-        const start = Math.round(node.start || 0);
         columns.lane.put(lane);
         columns.gap.putSigned(lane > 0 ? start - (free[lane] || 0) : 0);
-        if (lane > 0) free[lane] = start + Math.round(node.duration);
-        for (const name of ["gap_size", "duration_size", "wait_size"]) columns[name].put(0);
+        if (lane > 0) free[lane] = start + Math.round(node.duration || 0);
         last = encodeUses(columns.uses, node, last);
         encodeDeps(columns.deps, node, i, head);
     });
@@ -107,10 +115,9 @@ function encodeRank(graph, rank, head, text) {
     return columns;
 }
 
-/* The value of a field of a node in its column. */
+/* The number of a field's value that is a name. */
 function numberOf(graph, head, text, name, value) {
     const at = (names) => Math.max(0, names.indexOf(value));
-    if (COUNTS.test(name)) return value;
     if (name === "kind") return at(head.kinds);
     if (name === "category") return at(head.categories);
     if (name === "phase") {
@@ -119,7 +126,7 @@ function numberOf(graph, head, text, name, value) {
     }
     if (name === "comm") return head.comms.indexOf(value) + 1;
     if (name === "group") return graph.groups.findIndex(({id}) => id === value) + 1;
-    return typeof value === "string" ? text(value) : value;
+    return text(String(value));
 }
 
 function encodeUses(column, {inputs = [], outputs = []}, last) {
@@ -134,6 +141,7 @@ function encodeUses(column, {inputs = [], outputs = []}, last) {
 }
 
 function encodeDeps(column, {deps = []}, i, head) {
+    if (deps.length === 0) return column.put(0);
     const classes = new Map();
     for (const [from, name] of deps)
         if (from < i)

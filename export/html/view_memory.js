@@ -15,18 +15,22 @@ function memoryOf(trace, r) {
     });
 }
 
-/* Times at which bytes are allocated and freed, in pairs of time and bytes. */
+/* Times at which bytes are allocated or freed, and these bytes. */
 function storageChanges(trace, r, bytes) {
     const {begin, last} = storageLives(trace, r), flags = trace.column(r, "tensor_flags");
-    const base = trace.column(r, "tensor_base"), {producer} = trace.uses(r), changes = [];
+    const base = trace.column(r, "tensor_base"), {producer} = trace.uses(r);
+    const times = [], amounts = [];
     for (let t = 0; t < bytes.length; t++) {
         if (base[t] !== 0 || !(bytes[t] > 0)) continue;
         const made = producer[t] >= 0 && begin[t] < Infinity;
-        changes.push([made ? begin[t] : 0, bytes[t]]);
+        times.push(made ? begin[t] : 0);
+        amounts.push(bytes[t]);
         const stays = flags[t] & (PARAMETER | INPUT | STATE);
-        if (!stays && last[t] >= (made ? begin[t] : 0)) changes.push([last[t], -bytes[t]]);
+        if (stays || last[t] < (made ? begin[t] : 0)) continue;
+        times.push(last[t]);
+        amounts.push(-bytes[t]);
     }
-    return changes;
+    return {times, amounts};
 }
 
 /* Per storage: the start of the first op that writes it, and the end of the last op that reads
@@ -47,18 +51,16 @@ function storageLives(trace, r) {
     return {begin, last};
 }
 
-function sumChanges(changes) {
-    changes.sort((a, b) => a[0] - b[0]);
-    const ns = [], bytes = [];
+function sumChanges({times, amounts}) {
+    const ns = Float64Array.from(times).sort().filter((time, k, all) => time !== all[k - 1]);
+    const bytes = new Float64Array(ns.length);
+    times.forEach((time, k) => { bytes[firstAbove(ns, time) - 1] += amounts[k]; });
     let sum = 0, peak = 0, at = 0;
-    changes.forEach(([time, more], k) => {
-        sum += more;
-        if (k + 1 < changes.length && changes[k + 1][0] === time) return;
-        ns.push(time);
-        bytes.push(sum);
-        if (sum > peak) [peak, at] = [sum, time];
-    });
-    return {ns: Float64Array.from(ns), bytes: Float64Array.from(bytes), peak, at};
+    for (let k = 0; k < ns.length; k++) {
+        bytes[k] = sum += bytes[k];
+        if (sum > peak) [peak, at] = [sum, ns[k]];
+    }
+    return {ns, bytes, peak, at};
 }
 
 /* The bytes at a time, and the most bytes between two times. */
@@ -83,13 +85,18 @@ function memoryRank(view) {
 }
 
 function hasMemory(view) {
-    return view.clock !== "order" && memoryOf(view.traces[0], 0) !== null;
+    const [trace] = view.traces;
+    return view.clock !== "order" && trace.shared("sized", "", () =>
+        trace.column(0, "tensor_bytes").some((n) => n > 0));
 }
 
+/* Draws the curve; for the first time after the first picture, because it takes longer. */
 function showMemory(view) {
     const canvas = document.getElementById("memory");
-    if (canvas.clientHeight > 0)
-        view.onCanvas(canvas, (g, w, h) => drawMemory(view, g, w, h));
+    if (canvas.clientHeight === 0) return;
+    if (view.drawMs !== undefined)
+        return view.onCanvas(canvas, (g, w, h) => drawMemory(view, g, w, h));
+    setTimeout(() => showMemory(view), 0);
 }
 
 /* Shows the curve of the next rank. */

@@ -120,11 +120,13 @@ function offerTrace(view, trace) {
     fill(dialog, make("h2", trace.head.title), make("p", [trace.head.source,
         plural(trace.ranks.length, "rank"), plural(trace.nodes, "op")].filter((s) => s)
         .join(", ")), row);
+    document.getElementById("note").style.display = "none";
     dialog.showModal();
 }
 
 async function openFiles(view, files) {
     if (files.length === 0) return;
+    view.say("Reading " + plural(files.length, "file") + " \u2026");
     try {
         const {colours, trace} = await readFiles([...files], view.traces[0].head);
         if (colours) setColours(view, colours);

@@ -59,7 +59,8 @@ function chakraRank({rank, nodes}, about) {
     const use = (list) => {
         const out = [];
         for (let k = 0; Array.isArray(list) && k + 1 < list.length; k += 2) {
-            const [key, name] = String(list[k]).split(/ (.*)/s);
+            const text = String(list[k]), cut = (text + " ").indexOf(" ");
+            const key = text.slice(0, cut), name = text.slice(cut + 1);
             if (!known.has(key)) {
                 known.set(key, tensors.length);
                 tensors.push({name: name || key, bytes: Number(list[k + 1]) || 0});
@@ -151,7 +152,14 @@ function trackOf(attr, comm, host, recorded) {
     return {name: comm ? "communication" : Number(stream) > 0 ? "stream " + stream : "compute"};
 }
 
+const categories = new Map(); /* those found, because names repeat */
+
 function categoryOfName(name) {
-    const found = KIND_WORDS.find(([, words]) => words.test(String(name).toLowerCase()));
-    return found ? found[0] : "other";
+    let category = categories.get(name);
+    if (category === undefined) {
+        const text = String(name).toLowerCase();
+        category = (KIND_WORDS.find(([, words]) => words.test(text)) || ["other"])[0];
+        categories.set(name, category);
+    }
+    return category;
 }

@@ -4,10 +4,13 @@
 const ET_TYPES = ["INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE",
     "COMM_SEND_NODE", "COMM_RECV_NODE", "COMM_COLL_NODE"];
 
+const utf8 = new TextDecoder();
+
 class Message {
     constructor(bytes, at, end) {
-        Object.assign(this, {bytes, at, end});
-        this.data = new DataView(bytes.buffer, bytes.byteOffset);
+        this.bytes = bytes;
+        this.at = at;
+        this.end = end;
     }
 
     /* A varint of up to 64 bits, as a BigInt if it is large. */
@@ -52,7 +55,18 @@ class Message {
     }
 
     text() {
-        return new TextDecoder().decode(this.bytes.subarray(this.at, this.end));
+        if (this.end - this.at > 40) return utf8.decode(this.bytes.subarray(this.at, this.end));
+        let out = ""; /* most texts are short, for which this is faster */
+        for (let at = this.at; at < this.end; at++) {
+            const byte = this.bytes[at];
+            if (byte > 127) return utf8.decode(this.bytes.subarray(this.at, this.end));
+            out += String.fromCharCode(byte);
+        }
+        return out;
+    }
+
+    get data() {
+        return new DataView(this.bytes.buffer, this.bytes.byteOffset);
     }
 
     /* Packed numbers. */
@@ -91,9 +105,23 @@ function etNode(message) {
             list.push(...typeof value === "number" ? [value] : value.numbers());
         else if (field === 6) node.start = value;
         else if (field === 7) node.duration = value;
-        else if (field === 10) node.attr.push(etAttribute(value));
+        else if (field === 10) addAttribute(node.attr, value);
     });
     return node;
+}
+
+/* Attributes of nodes that the viewer uses; the others are not decoded, because there are many. */
+const ET_USED = new Set(["op", "phase", "step", "stream", "comm_type", "comm_size", "comm_src",
+    "comm_dst", "comm_tag", "pg_name", "pg_desc", "wall_ns", "wait_ns", "predicted_ns", "inputs",
+    "outputs", "num_ops", "clamped", "tensor_size", "is_cpu_op", "tid", "inclusive_dur",
+    "launch_deps"]);
+
+/* The name is the first field in all known files; otherwise the attribute is decoded. */
+function addAttribute(list, message) {
+    const {bytes, at} = message, n = bytes[at + 1];
+    const known = bytes[at] !== 10 || n > 127 ||
+        ET_USED.has(new Message(bytes, at + 2, at + 2 + n).text());
+    if (known) list.push(etAttribute(message));
 }
 
 /* {name, doc, value}: a number, text, or an array of them. */

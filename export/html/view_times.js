@@ -29,11 +29,17 @@ function simulateGraph(graph) {
 }
 
 function endEvent(event) {
-    const arrivals = event.nodes.map((node) => Math.max(0, ...node.before.map((other) =>
-        other.start === undefined ? 0 : other.start + other.duration)));
-    const sent = event.nodes[0].sent, longest = Math.max(...event.nodes.map((node) =>
-        isPlaced(node) ? node.duration || 0 : 0));
-    const begin = Math.max(...arrivals, sent && sent.start || 0);
+    const {sent} = event.nodes[0];
+    let begin = sent && sent.start || 0, longest = 0;
+    const arrivals = event.nodes.map((node) => {
+        let arrival = 0;
+        for (const other of node.before)
+            if (other.start !== undefined)
+                arrival = Math.max(arrival, other.start + other.duration);
+        begin = Math.max(begin, arrival);
+        if (isPlaced(node)) longest = Math.max(longest, node.duration || 0);
+        return arrival;
+    });
     const end = Math.max(begin + longest, sent && sent.start + sent.duration || 0);
     event.nodes.forEach((node, k) => {
         node.start = arrivals[k];

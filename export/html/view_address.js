@@ -31,6 +31,18 @@ function addressOf(view) {
     if (view.colour !== "category") state.set("colour", view.colour);
     if (view.hidden.size > 0) state.set("hide", [...view.hidden].join("."));
     if (view.query) state.set("find", view.query);
+    if (view.area) {
+        const {t0, t1, from, to} = view.area;
+        state.set("area", [t0, t1, from, to].map(Math.round).join());
+        if (view.areaBy !== "op") state.set("by", view.areaBy);
+    }
+    for (const [id, {by, up, query}] of view.tables)
+        state.append("table", [id, by, up ? "up" : "down", query].join("~"));
+    for (const [id, text] of view.notes) state.append("note", id + "~" + text);
+    if (view.threads) state.set("threads", "1");
+    if (!view.memory) state.set("memory", "0");
+    if (view.memoryAt.t + view.memoryAt.r > 0)
+        state.set("curve", view.memoryAt.t + "." + view.memoryAt.r);
     if (view.critical) state.set("critical", "1");
     if (view.dark !== usualDark()) state.set("theme", view.dark ? "dark" : "light");
     if (view.selected)
@@ -78,6 +90,11 @@ function readAddress(view) {
     view.open = new Map(state.getAll("full").map((rank) => [rank, true])
         .concat(state.getAll("line").map((rank) => [rank, false])));
     readGraph(view, state);
+    readArea(view, state);
+    const curve = /^([01])\.([0-9]{1,7})$/.exec(state.get("curve") || "");
+    view.threads = yes("threads");
+    view.memory = state.get("memory") !== "0";
+    view.memoryAt = curve ? {t: Number(curve[1]), r: Number(curve[2])} : {t: 0, r: 0};
     const colour = state.get("colour");
     view.colour = view.canColour(colour) ? colour : "category";
     view.hidden = new Set((state.get("hide") || "").split(".").filter((name) => name !== ""));
@@ -87,6 +104,25 @@ function readAddress(view) {
     readFound(view, state.get("find") || "");
     const id = /^([AB])r([0-9]+)\.o([0-9]+)$/.exec(state.get("op") || "");
     view.selected = id ? view.byId("AB".indexOf(id[1]), Number(id[2]), Number(id[3])) : null;
+}
+
+/* The area of the timeline, the order and filters of tables, and the notes. */
+function readArea(view, state) {
+    const at = /^(-?[0-9]+),(-?[0-9]+),([0-9]+),([0-9]+)$/.exec(state.get("area") || "");
+    const [t0, t1, from, to] = at ? at.slice(1).map(Number) : [0, 0, 1, 0];
+    view.area = t1 >= t0 && to >= from && to < rowNumbers(view).rows ? {t0, t1, from, to} : null;
+    view.areaBy = ["op", "layer", "rank"].includes(state.get("by")) ? state.get("by") : "op";
+    view.areaPanel = null;
+    view.tables = new Map(state.getAll("table").map((text) => text.split("~"))
+        .filter((all) => all.length >= 4).map(([id, by, up, ...query]) =>
+            [id, {by, up: up === "up", query: query.join("~")}]));
+    view.notes = new Map(state.getAll("note").map((text) => /^([AB]r[0-9]+\.o[0-9]+)~(.+)$/s
+        .exec(text)).filter((all) => all).map(([, id, text]) => [id, text.slice(0, LONGEST_NOTE)]));
+    if (view.tabled || document.body.classList.contains("tables")) {
+        view.tabled = null;
+        showTables(view);
+    }
+    if (view.tables.size > 0) showComparison(view);
 }
 
 function readGraph(view, state) {

@@ -11,6 +11,7 @@ const CATEGORY_NAMES = {
     elementwise: "element-wise", communication: "communication",
 };
 const WAIT = 15, RAMP = 16, RAMP_STEPS = 32, CHANGE = RAMP + RAMP_STEPS, UNKNOWN = 14, FAINT = 128;
+const OWN = CHANGE + RAMP_STEPS, OWN_MOST = FAINT - OWN; /* colours of a CSV file */
 const RAMP_STOPS = ["#3b2f7f", "#2f6fa8", "#2aa08a", "#8fc640", "#fbd724"]; /* dark to light */
 const CHANGE_STOPS = ["#15803d", "#7fbf8f", "#c9ced4", "#f0a060", "#c2410c"]; /* less to more */
 
@@ -21,6 +22,7 @@ const METRICS = {
     bytes: {name: "bytes", unit: "B", scale: 1},
     intensity: {name: "flops per byte", unit: "FLOP/B", scale: 1},
     change: {name: "time difference", unit: "", scale: 1},
+    csv: {name: "CSV file"},
 };
 
 function channels(hex) {
@@ -39,7 +41,7 @@ function along(stops, t) {
 }
 
 /* css: as text; pixel: 32 bits for ImageData, without alpha; ink: colour of text on it. */
-function makePalette(head, dark) {
+function makePalette(head, dark, csv) {
     const back = dark ? "#14181d" : "#ffffff", css = new Array(256).fill(back);
     head.categories.forEach((name, i) => { css[i] = CATEGORY_COLOURS[name] || "#8795a1"; });
     css[UNKNOWN] = dark ? "#4a5560" : "#c4ccd4";
@@ -48,6 +50,7 @@ function makePalette(head, dark) {
         css[RAMP + i] = along(RAMP_STOPS, i / (RAMP_STEPS - 1));
         css[CHANGE + i] = along(CHANGE_STOPS, i / (RAMP_STEPS - 1));
     }
+    if (csv && csv.places) for (const [colour, place] of csv.places) css[place] = colour;
     for (let i = 0; i < FAINT; i++) css[FAINT + i] = mix(css[i], back, 0.82);
     const pixel = Uint32Array.from(css, (hex) => {
         const [r, g, b] = channels(hex);
@@ -140,6 +143,7 @@ function changePlace(ratio) {
 function plainPaint(trace, r, mode) {
     if (mode === "category") return trace.column(r, "category");
     if (mode === "change") return changePaint(trace, r);
+    if (mode === "csv") return csvPaint(trace, r);
     const values = metricOf(trace, r, mode), range = metricRange(trace, mode);
     return trace.shared("paint " + mode, values.id || (values.id = ++paintCount), () =>
         Uint8Array.from(values, (v) => rampPlace(v, range)));

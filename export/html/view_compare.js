@@ -61,20 +61,22 @@ function changeText(ratio) {
     return (percent > 0 ? "+" : "") + percent + " %";
 }
 
-/* Sums over all ranks by name: {calls, ns, flops, bytes}. */
+/* Sums over all ranks by name: {calls, ns, wait, flops, bytes}. */
 function sumsBy(trace, nameOf) {
     const sums = new Map();
     trace.ranks.forEach((_, r) => {
         const lane = trace.column(r, "lane"), time = metricOf(trace, r, "time");
         const flops = trace.column(r, "flops"), read = trace.column(r, "read");
         const written = trace.column(r, "written"), hosts = hostLanes(trace, r);
+        const wait = trace.column(r, "wait");
         for (let i = 0; i < lane.length; i++) {
             if (lane[i] === 0) continue;
             const name = nameOf(trace, r, i) + (hosts[lane[i]] ? " (host)" : "");
             let sum = sums.get(name);
-            if (!sum) sums.set(name, sum = {calls: 0, ns: 0, flops: 0, bytes: 0});
+            if (!sum) sums.set(name, sum = {...NO_SUM});
             sum.calls++;
             sum.ns += time[i];
+            sum.wait += wait[i];
             sum.flops += flops[i];
             sum.bytes += read[i] + written[i];
         }
@@ -83,32 +85,28 @@ function sumsBy(trace, nameOf) {
 }
 
 function compareTable(view, what, nameOf) {
-    const [a, b] = view.traces.map((trace) => sumsBy(trace, nameOf));
-    const none = {calls: 0, ns: 0, flops: 0, bytes: 0}, rows = [];
+    const [a, b] = view.traces.map((trace) => sumsBy(trace, nameOf)), rows = [];
     for (const name of new Set([...a.keys(), ...b.keys()]))
-        rows.push({name, a: a.get(name) || none, b: b.get(name) || none});
-    rows.sort((x, y) => Math.abs(y.b.ns - y.a.ns) - Math.abs(x.b.ns - x.a.ns));
-    const table = make("table"), head = make("tr"), top = make("thead"), body = make("tbody");
-    for (const text of [what, "calls A", "calls B", "time A", "time B", "difference", "flops A",
-        "flops B", "bytes A", "bytes B"]) head.append(make("th", text));
-    top.append(head);
-    table.append(top, body);
-    for (const row of rows.slice(0, 400)) body.append(compareRow(row));
-    return table;
+        rows.push({name, a: a.get(name) || NO_SUM, b: b.get(name) || NO_SUM});
+    const pair = (name, key, unit, text) => ["a", "b"].map((t) => ({
+        name: name + " " + t.toUpperCase(), unit, value: (row) => row[t][key],
+        text: (row) => text(row[t][key])}));
+    const delta = ({a: x, b: y}) => y.ns - x.ns;
+    const columns = [
+        {name: what, value: (row) => row.name, text: (row) => row.name || "(top level)"},
+        ...pair("calls", "calls", "", String), ...pair("time", "ns", "ns", duration),
+        {name: "difference", unit: "ns", value: delta, key: (row) => Math.abs(delta(row)),
+            text: changeOf, kind: (row) => delta(row) > 0 ? "more" : delta(row) < 0 ? "less" : ""},
+        ...pair("flops", "flops", "FLOP", (v) => amount(v, "FLOP")),
+        ...pair("bytes", "bytes", "B", (v) => amount(v, "B")),
+    ];
+    return new DataTable(view, "compare-" + what, columns, rows, 5).element;
 }
 
-function compareRow({name, a, b}) {
-    const tr = make("tr"), delta = b.ns - a.ns;
+function changeOf({a, b}) {
+    const delta = b.ns - a.ns;
     const change = a.ns > 0 && b.ns > 0 ? " (" + changeText(b.ns / a.ns) + ")" : "";
-    tr.append(make("th", name || "(top level)"));
-    for (const text of [String(a.calls), String(b.calls), duration(a.ns), duration(b.ns)])
-        tr.append(make("td", text));
-    tr.append(make("td", (delta > 0 ? "+" : "") + duration(delta) + change,
-        {class: delta > 0 ? "more" : delta < 0 ? "less" : ""}));
-    for (const text of [amount(a.flops, "FLOP"), amount(b.flops, "FLOP"), amount(a.bytes, "B"),
-             amount(b.bytes, "B")])
-        tr.append(make("td", text));
-    return tr;
+    return (delta > 0 ? "+" : "") + duration(delta) + change;
 }
 
 /* Shows the tables of both traces side by side, before the tables of each. */

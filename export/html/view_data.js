@@ -10,8 +10,8 @@ async function unpack(element) {
 }
 
 /* Decompresses chunk by chunk, because a Blob or a Response would go through another process. */
-async function inflate(bytes) {
-    const stream = new DecompressionStream("deflate"), writer = stream.writable.getWriter();
+async function inflate(bytes, format = "deflate") {
+    const stream = new DecompressionStream(format), writer = stream.writable.getWriter();
     const reader = stream.readable.getReader(), chunks = [];
     const wrong = () => {}; /* damage is reported by the reader */
     writer.write(bytes).catch(wrong);
@@ -148,7 +148,8 @@ class Trace {
     /* Drops everything that depends on a query, a filter or the other trace. */
     forget() {
         for (const name of this.cache.keys())
-            if (/^(hits|word|faint|painted|matches|change):/.test(name)) this.cache.delete(name);
+            if (/^(hits|word|faint|painted|matches|change|csv|csv paint):/.test(name))
+                this.cache.delete(name);
     }
 
     column(r, name) {

@@ -353,7 +353,9 @@ class GraphPicture {
         const parts = weightParts(trace, r, item.nodes);
         if (parts.length > 0) facts.push(["weights", parts.join("; ")]);
         if (item.what.copies)
-            facts.push(["identical", item.what.copies.length + " boxes, drawn once"]);
+            facts.push([item.what.loose ? "similar" : "identical",
+                item.what.copies.length + " boxes, " + (item.what.loose
+                    ? "of which the first is drawn" : "drawn once")]);
         return facts;
     }
 

@@ -2,15 +2,21 @@
 
 function listen(view) {
     listenMouse(view);
+    listenMemory(view);
     listenOverview(view);
     listenButtons(view);
     document.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey) return;
-        if (event.target.closest("input, select")) {
-            if (event.key !== "Escape") return;
+        if (event.target.closest("input, select, textarea, dialog")) {
+            if (event.key !== "Escape" || event.target.closest("dialog")) return;
             event.target.blur();
             if (event.target.id !== "query") return;
         }
+        if (["Enter", " "].includes(event.key) && event.target.closest("button, a, summary"))
+            return;
+        const scrolls = document.body.classList.contains("tables") ||
+            event.target.closest("#panel");
+        if (scrolls && (event.key === " " || event.key.startsWith("Arrow"))) return;
         if (pressKey(view, event.key)) event.preventDefault();
     });
     addEventListener("beforeprint", () => view.setPrinting(true));
@@ -29,17 +35,23 @@ function pointOn(canvas, event) {
 
 function listenMouse(view) {
     const canvas = view.canvas;
-    let from = null, moved = false;
+    let from = null, moved = false, drag = null;
     canvas.addEventListener("pointerdown", (event) => {
         from = pointOn(canvas, event);
         moved = false;
+        const edge = edgeAt(view, from[0]), select = event.shiftKey || view.selecting;
+        drag = view.mode === "time" && from[0] >= GUTTER && (edge || select)
+            ? {edge, from, area: view.area} : null;
         canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", (event) => {
         const [x, y] = pointOn(canvas, event);
         if (!from) {
             const at = view.picture.find(x, y);
-            canvas.style.cursor = at || view.picture.rankAt(x, y) ? "pointer" : "";
+            canvas.style.cursor = edgeAt(view, x) ? "ew-resize"
+                : at || view.picture.rankAt(x, y) ? "pointer"
+                : view.selecting || event.shiftKey ? "crosshair" : "";
+            if (view.mode === "time") moveCursor(view, x);
             showTip(view, at, x, y);
             return;
         }
@@ -47,6 +59,10 @@ function listenMouse(view) {
         moved = true;
         canvas.classList.add("dragging");
         showTip(view, null);
+        if (drag) {
+            view.drawnArea = areaWhile(view, drag, [x, y]);
+            return view.redraw();
+        }
         view.move(from[0] - x, from[1] - y);
         from = [x, y];
     });
@@ -55,22 +71,28 @@ function listenMouse(view) {
             canvas.focus();
             view.now.click(...pointOn(canvas, event));
         }
-        from = null;
+        if (drag && moved) setArea(view, view.drawnArea);
+        from = drag = null;
         canvas.classList.remove("dragging");
     });
-    canvas.addEventListener("pointerleave", () => showTip(view, null));
+    canvas.addEventListener("pointerleave", () => {
+        showTip(view, null);
+        moveCursor(view, -1);
+    });
     canvas.addEventListener("dblclick", () => {
         if (view.selected) view.reveal(view.selected, true);
     });
-    canvas.addEventListener("wheel", (event) => {
-        const [x, y] = pointOn(canvas, event), unit = event.deltaMode === 1 ? 30 : 1;
-        event.preventDefault();
-        showTip(view, null);
-        if (event.shiftKey || x < GUTTER && view.mode === "time")
-            view.move(0, (event.deltaY || event.deltaX) * unit);
-        else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) view.move(event.deltaX * unit, 0);
-        else view.zoom(Math.exp(event.deltaY * unit * 0.0016), x, y);
-    }, {passive: false});
+    canvas.addEventListener("wheel", (event) => wheel(view, event), {passive: false});
+}
+
+function wheel(view, event) {
+    const [x, y] = pointOn(view.canvas, event), unit = event.deltaMode === 1 ? 30 : 1;
+    event.preventDefault();
+    showTip(view, null);
+    if (event.shiftKey || x < GUTTER && view.mode === "time")
+        view.move(0, (event.deltaY || event.deltaX) * unit);
+    else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) view.move(event.deltaX * unit, 0);
+    else view.zoom(Math.exp(event.deltaY * unit * 0.0016), x, y);
 }
 
 function listenOverview(view) {
@@ -91,6 +113,21 @@ function listenButtons(view) {
     on("mode-time", () => view.setMode("time"));
     on("mode-graph", () => view.setMode("graph"));
     on("mode-table", () => view.setTables(!document.body.classList.contains("tables")));
+    on("area", () => {
+        view.selecting = !view.selecting;
+        view.redraw("all");
+    });
+    const menu = document.getElementById("file");
+    const chosen = (id, what) => on(id, () => {
+        menu.open = false;
+        what();
+    });
+    chosen("save-svg", () => saveSvg(view));
+    chosen("save-png", () => savePng(view));
+    chosen("open", () => document.getElementById("files").click());
+    document.addEventListener("pointerdown", (event) => {
+        if (!menu.contains(event.target)) menu.open = false;
+    });
     on("critical", () => view.setCritical(!view.critical));
     on("fit", () => view.fit());
     on("theme", () => view.chooseTheme(!view.dark));
@@ -105,67 +142,4 @@ function listenButtons(view) {
     query.addEventListener("keydown", (event) => {
         if (event.key === "Enter") view.goHit(event.shiftKey ? -1 : 1);
     });
-}
-
-/* Handles a key. Returns false if the key has no function. */
-function pressKey(view, key) {
-    const middle = view.canvas.clientWidth / 2 + GUTTER / 2, far = view.canvas.clientWidth / 8;
-    const height = view.canvas.clientHeight / 2;
-    const actions = {
-        w: () => view.zoom(0.75, middle, height), s: () => view.zoom(1 / 0.75, middle, height),
-        "+": () => view.zoom(0.75, middle, height), "-": () => view.zoom(1 / 0.75, middle, height),
-        a: () => view.move(-far, 0), d: () => view.move(far, 0),
-        ArrowLeft: () => view.move(-far, 0), ArrowRight: () => view.move(far, 0),
-        ArrowUp: () => view.move(0, -60), ArrowDown: () => view.move(0, 60),
-        0: () => view.fit(), Home: () => view.fit(),
-        g: () => view.setMode(view.mode === "time" ? "graph" : "time"),
-        t: () => view.setTables(!document.body.classList.contains("tables")),
-        "/": () => document.getElementById("query").focus(),
-        n: () => view.goHit(1), p: () => view.goHit(-1),
-        c: () => view.setCritical(!view.critical),
-        k: () => view.nextColour(),
-        l: () => view.chooseTheme(!view.dark),
-        e: () => view.setLanes(!view.lanes),
-        v: () => view.setViews(!view.views),
-        1: () => view.setLevel(1), 2: () => view.setLevel(2), 3: () => view.setLevel(3),
-        Enter: () => { if (view.selected) view.reveal(view.selected, true); },
-        "[": () => view.step(-1), "]": () => view.step(1),
-        i: () => view.select(view.selected && sourcesOf(view.selected)[0] || view.selected, true),
-        o: () => view.select(view.selected && usersOf(view.selected)[0] || view.selected, true),
-        b: () => view.setPanel(!view.panel),
-        "?": () => view.help(),
-        Escape: () => {
-            document.getElementById("query").value = "";
-            view.select(null);
-            view.find("");
-        },
-    };
-    if (!Object.hasOwn(actions, key)) return false;
-    actions[key]();
-    return true;
-}
-
-/* A dropped report becomes trace B. */
-function listenFiles(view) {
-    document.addEventListener("dragover", (event) => event.preventDefault());
-    document.addEventListener("drop", async (event) => {
-        event.preventDefault();
-        const file = event.dataTransfer.files[0];
-        if (!file) return;
-        try {
-            const trace = await readPage(await file.text());
-            trace.head.source = file.name;
-            view.compareWith(trace);
-        } catch (error) {
-            view.say(file.name + ": " + error.message);
-        }
-    });
-}
-
-async function readPage(text) {
-    const page = new DOMParser().parseFromString(text, "text/html"); /* does not run scripts */
-    const element = page.getElementById("trace0");
-    if (!element || element.type !== "text/plain")
-        throw new Error("not an HTML report of syntorch export --format html");
-    return new Trace(await unpack(element));
 }

@@ -82,6 +82,7 @@ class TimeMode {
 
     click(x, y) {
         const view = this.view, rank = this.picture.rankAt(x, y);
+        if (this.picture.threadsAt(x, y)) return setThreads(view, true);
         if (!rank) return view.select(this.picture.find(x, y), false);
         view.ask();
         view.open.set(rank.t + "." + rank.trace.ranks[rank.r].rank, !rank.full);

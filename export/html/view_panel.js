@@ -21,15 +21,19 @@ function showLegend(view) {
     if (view.colour === "category") {
         view.categories.forEach(([name, place]) => {
             const off = view.hidden.has(name);
-            const chip = make("button", null, {class: off ? "chip off" : "chip", title:
-                "click: show or hide; double click: show only this kind"});
+            const chip = make("button", null, {class: off ? "chip off" : "chip",
+                "aria-pressed": String(!off), title:
+                "click: show or hide; double click or Shift: show only this kind"});
             const sample = make("i");
             sample.style.background = palette.css[place];
             chip.append(sample, CATEGORY_NAMES[name] || name);
-            chip.onclick = () => view.toggleCategory(name);
+            chip.onclick = (event) => event.shiftKey ? view.onlyCategory(name)
+                : view.toggleCategory(name);
             chip.ondblclick = () => view.onlyCategory(name);
             chips.push(chip);
         });
+    } else if (view.colour === "csv") {
+        chips.push(...csvLegend(view));
     } else {
         chips.push(...rampLegend(view));
     }
@@ -134,7 +138,11 @@ function link(view, at, text, small) {
     const a = make("a", text, {tabindex: "0", role: "button"});
     if (small) a.append(make("br"), make("small", small));
     a.onclick = () => view.select(at, true);
-    a.onkeydown = (event) => { if (event.key === "Enter") a.onclick(); };
+    a.onkeydown = (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        a.onclick();
+    };
     return a;
 }
 
@@ -169,11 +177,16 @@ function tensorLinks(view, at, inputs) {
 
 function showPanel(view) {
     const panel = document.getElementById("panel"), at = view.selected;
+    if (!at && view.area && view.mode === "time") {
+        if (panel.firstChild !== areaPanel(view)) fill(panel, areaPanel(view));
+        return;
+    }
     if (!at) {
         fill(panel, ...overviewPanel(view));
         return;
     }
-    const sections = [make("h2", opName(at)), definitions(factsOf(view, at))];
+    const sections = [make("h2", opName(at)), definitions(factsOf(view, at)),
+        noteField(view, at)];
     const add = (title, lines) => {
         if (lines.length > 0) sections.push(make("h3", title), ...lines.slice(0, 60));
         if (lines.length > 60) sections.push(make("small", "and " + (lines.length - 60) + " more"));
@@ -251,8 +264,16 @@ function overviewPanel(view) {
                 [name, text.length > 90 ? text.slice(0, 90) + "\u2026" : text])), "facts"));
 
     });
+    out.push(...noteLinks(view));
     out.push(make("h3", "Keys", {class: "keys"}), definitions(KEYS, "keys"));
     return out;
+}
+
+/* An op as a sentence for screen readers. */
+function spokenOp(view, at) {
+    return opName(at) + ", " + factsOf(view, at)
+        .filter(([name]) => ["rank", "time", "flops"].includes(name)).map(([, text]) => text)
+        .join(", ");
 }
 
 function showTip(view, at, x, y) {

@@ -23,7 +23,7 @@ function findRows(trace, r) {
             for (const {nodes, callers} of byDepth(trace, r, lists[k], host))
                 rows.push(makeRow(trace, r, nodes, {name, lane: k + 1, host: host === 1, callers}));
         });
-        rows.sort((a, b) => b.host - a.host);
+        rows.sort((a, b) => b.host - a.host); /* stable: threads keep their order */
         return rows;
     });
 }

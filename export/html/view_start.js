@@ -1,18 +1,5 @@
 /* The viewer: its state, and what the user can do. */
 
-const KEYS = [
-    ["w s, wheel", "zoom in, out"], ["a d, \u2190 \u2192", "move left, right"],
-    ["\u2191 \u2193", "move up, down"], ["0", "show everything"], ["g", "timeline or graph"],
-    ["t", "tables"], ["/", "find"], ["n p", "next, previous search result"],
-    ["c", "critical path, and slack of each op"], ["k", "next colour scheme"],
-    ["Enter", "zoom to the selected op"], ["[ ]", "previous, next op of the track"],
-    ["i o", "first input, first op that uses its output"],
-    ["e", "timeline: all tracks, or one line per rank"],
-    ["b", "this panel"], ["1 2 3", "graph: layers, blocks, ops"],
-    ["v", "graph: views, which compute nothing"],
-    ["l", "light or dark theme"], ["Esc", "clear selection and search"],
-];
-
 const NARROW = 700; /* CSS pixels; on narrower screens the panel opens only on request */
 
 class View {
@@ -26,6 +13,17 @@ class View {
         this.hits = null;
         this.selected = null;
         this.critical = false;
+        this.area = null;       /* view_area.js */
+        this.drawnArea = null;  /* while the mouse drags it */
+        this.areaBy = "op";
+        this.selecting = false; /* whether dragging selects an area */
+        this.csv = null;        /* colours of a file (view_csv.js) */
+        this.memory = true;
+        this.memoryAt = {t: 0, r: 0};
+        this.cursor = -1;
+        this.threads = false;    /* whether threads of one kind have tracks of their own */
+        this.tables = new Map(); /* id of a table -> its order and filter */
+        this.notes = new Map();  /* "Ar0.o7" -> text */
         this.z = this.gx = this.gy = 0; /* the graph's zoom (0: not determined yet), left, top */
         this.level = 2;
         this.opened = new Map(); /* path of a box -> whether the user opened or closed it */
@@ -45,6 +43,7 @@ class View {
     }
 
     setTraces(traces) {
+        const first = this.traces === undefined;
         this.traces = traces;
         for (const trace of traces) {
             trace.view = this;
@@ -72,9 +71,17 @@ class View {
         const title = document.getElementById("title");
         title.textContent = title.title = labelsOf(traces).join("  |  ");
         showComparison(this);
-        const names = Object.keys(METRICS).filter((name) => name !== "change" || traces.length > 1);
-        fill(document.getElementById("colour"), ...names.map((name) =>
-            make("option", METRICS[name].name, {value: name})));
+        if (!first) showTables(this);
+        this.offerColours();
+    }
+
+    offerColours() {
+        fill(document.getElementById("colour"), ...this.colourNames().map((name) =>
+            make("option", name === "csv" ? this.csv.name : METRICS[name].name, {value: name})));
+    }
+
+    colourNames() {
+        return Object.keys(METRICS).filter((name) => this.canColour(name));
     }
 
     /* Offers single ranks and pairs of neighbours for the graph, limited to the first 256 ranks. */
@@ -133,7 +140,10 @@ class View {
     drawPictures(stale) {
         const begin = performance.now();
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
-        if (!this.paper) this.drawOverview(stale);
+        if (!this.paper) {
+            this.drawOverview(stale);
+            showMemory(this);
+        }
         this.drawMs = performance.now() - begin;
     }
 
@@ -208,6 +218,14 @@ class View {
         document.getElementById("side").classList.toggle("on", this.panel);
         document.body.classList.toggle("alone", !this.panel);
         document.body.classList.toggle("graph", this.mode === "graph");
+        document.body.classList.toggle("remember", this.memory && hasMemory(this));
+        document.body.classList.toggle("measuring", this.mode === "time" && this.area !== null &&
+            !this.selected);
+        document.getElementById("area").classList.toggle("on", this.selecting);
+        for (const id of ["mode-time", "mode-graph", "mode-table", "area", "critical", "side"]) {
+            const button = document.getElementById(id);
+            button.setAttribute("aria-pressed", String(button.classList.contains("on")));
+        }
         document.getElementById("colour").value = this.colour;
         document.getElementById("level").value = String(this.level);
         document.getElementById("rank").value = this.graphRanks.join();
@@ -244,7 +262,7 @@ class View {
     setTheme(dark) {
         this.dark = dark;
         document.documentElement.classList.toggle("dark", dark);
-        this.palette = makePalette(this.traces[0].head, dark);
+        this.palette = makePalette(this.traces[0].head, dark, this.csv);
         this.redraw("all");
     }
 
@@ -274,7 +292,10 @@ class View {
     select(at, show) {
         if ((at && at.trace ? this.keyOf(at) : null) !== this.keyOf(this.selected)) this.ask();
         this.selected = at && at.trace ? at : null;
-        if (this.selected) this.panel = true;
+        if (this.selected) {
+            this.panel = true;
+            this.speak(spokenOp(this, this.selected));
+        }
         if (this.selected && show) this.reveal(at);
         this.redraw("all");
     }
@@ -313,7 +334,8 @@ class View {
     }
 
     canColour(name) {
-        return Object.hasOwn(METRICS, name) && (name !== "change" || this.traces.length > 1);
+        return Object.hasOwn(METRICS, name) && (name !== "change" || this.traces.length > 1) &&
+            (name !== "csv" || this.csv !== null);
     }
 
     setColour(name) {
@@ -323,11 +345,13 @@ class View {
     }
 
     nextColour() {
-        const names = Object.keys(METRICS).slice(0, this.traces.length > 1 ? 6 : 5);
+        const names = this.colourNames();
         this.setColour(names[(names.indexOf(this.colour) + 1) % names.length]);
     }
 
     setCritical(on) {
+        if (on && this.traces[0].head.pathless)
+            return this.say("The critical path needs a trace from: syntorch convert pytorch");
         this.ask();
         this.critical = on;
         this.redraw("all");
@@ -342,9 +366,24 @@ class View {
     }
 
     compareWith(trace) {
-        this.setTraces([this.traces[0], trace]);
+        this.changeTraces([this.traces[0], trace]);
+    }
+
+    /* Replaces the traces by one that was opened. */
+    showTrace(trace) {
+        document.title = trace.head.title;
+        this.notes.clear();
+        this.changeTraces([trace]);
+        this.mode = usualMode(this);
+    }
+
+    changeTraces(traces) {
+        this.setTraces(traces);
         this.modes.graph.picture.stale = true;
-        this.selected = null;
+        this.selected = this.area = null;
+        this.memoryAt = {t: 0, r: 0};
+        this.open.clear();
+        this.opened.clear();
         this.find(this.query || "");
         this.setTheme(this.dark);
     }
@@ -420,13 +459,14 @@ class View {
 
     setTables(on) {
         this.ask();
+        if (on) showTables(this);
         document.body.classList.toggle("tables", on);
         this.redraw("all");
     }
 
     /* Selects the op before or after the selected one in its row. */
     step(by) {
-        if (!this.selected) return;
+        if (!this.selected) return this.select(firstVisible(this), true);
         const {trace, t, r, i} = this.selected;
         for (const row of rowsOf(trace, r)) {
             const k = row.nodes.indexOf(i);
@@ -444,6 +484,11 @@ class View {
         this.noteTimer = setTimeout(() => { note.style.display = "none"; }, 6000);
     }
 
+    /* Lets screen readers say what was selected or read. */
+    speak(text) {
+        document.getElementById("spoken").textContent = text;
+    }
+
     byId(t, rank, id) {
         const trace = this.traces[t];
         const r = trace ? trace.ranks.findIndex((k) => k.rank === rank) : -1;
@@ -451,26 +496,3 @@ class View {
         return i >= 0 ? {trace, t, r, i} : null;
     }
 }
-
-async function start() {
-    const begin = performance.now(), traces = [];
-    try {
-        for (let t = 0, element; (element = document.getElementById("trace" + t)); t++)
-            traces.push(new Trace(await unpack(element)));
-    } catch (error) {
-        document.body.prepend(make("p", "The viewer cannot start (" + error.message +
-            "); it needs a browser of 2023 or later. The tables below are complete."));
-        return;
-    }
-    document.body.classList.add("live");
-    const view = new View(traces);
-    window.view = view;
-    listen(view);
-    view.draw();
-    view.firstMs = performance.now() - begin;
-    setTimeout(() => traces.forEach((trace) => trace.uses(0)) || new Hits(view, "\u0000"),
-        0); /* decode columns in advance, so that the first search is fast */
-    document.body.dataset.ready = "1";
-}
-
-document.addEventListener("DOMContentLoaded", start);

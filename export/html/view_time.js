@@ -28,9 +28,9 @@ function timeLayout(view, height) {
             const bands = bandsOf(trace, r);
             y = addBands(lines, bands, {trace, t, r}, y + RANK_GAP / 2);
             if (bands.length === 0) y += BAND_H; /* space for the rank's name */
-            for (const row of rowsOf(trace, r)) {
-                const h = row.host ? HOST_H : lane;
-                lines.push({y, h, trace, t, r, row, rows: [row]});
+            for (const {rows, name} of tracksOf(view, trace, r)) {
+                const [row] = rows, h = name ? LANE_H : row.host ? HOST_H : lane;
+                lines.push({y, h, trace, t, r, row, rows, name, short: name !== undefined});
                 y += h + 2;
             }
             y += RANK_GAP / 2;
@@ -129,6 +129,8 @@ class TimePicture {
         drawJoins(this, g, xOf, box);
         this.drawLabels(g, shown, xOf, box);
         this.drawSelection(g, xOf, box);
+        drawArea(view, g, xOf, box);
+        drawNotes(view, g, box);
         g.restore();
         this.drawAxis(g, width, height, xOf);
         this.drawGutter(g, height);
@@ -292,8 +294,8 @@ class TimePicture {
         for (const line of this.layout.lines) {
             if (!line.row || before === line.trace + line.row.name + line.r) continue;
             before = line.trace + line.row.name + line.r;
-            drawText(
-                g, line.row.name, 22, line.y - view.scroll + line.h / 2, GUTTER - 28, g.fillStyle);
+            drawText(g, line.name ? "\u25b8 " + line.name : line.row.name, 22,
+                line.y - view.scroll + line.h / 2, GUTTER - 28, g.fillStyle);
         }
         g.restore();
         g.fillStyle = dark ? "#343d47" : "#d5dbe1";
@@ -325,6 +327,13 @@ class TimePicture {
         const at = y + this.view.scroll;
         return x < GUTTER ? this.layout.ranks.find((k) => at >= k.y && at <= k.y + k.h) || null
                           : null;
+    }
+
+    /* The folded threads whose name is at a point, or null. */
+    threadsAt(x, y) {
+        const at = y + this.view.scroll;
+        return x < GUTTER && this.layout.lines.find((line) =>
+            line.name && at >= line.y && at <= line.y + line.h) || null;
     }
 
     /* Draws all ranks over the whole time, for the overview. */

@@ -48,6 +48,7 @@ function addScopes(trace, r, root, views) {
     }
     for (const box of aside.values()) box.parent.kids.push(box);
     root.kids.forEach((box, k) => {
+        if (!box.kids) return;
         const name = box.name.replace(/^recompute/, "backward");
         const back = root.kids.findIndex((kid) => kid.name === name);
         if (box.name.startsWith("recompute") && back < k)
@@ -60,6 +61,7 @@ function addScopes(trace, r, root, views) {
 function addCalls(trace, r, root) {
     const {start} = trace.span(r), lane = trace.column(r, "lane"), deps = trace.deps(r);
     const caller = new Int32Array(lane.length).fill(-1), items = new Map();
+    const threads = new Map(), stepAt = stepsOf(trace, r);
     const launch = 1 << trace.head.classes.indexOf("launch");
     for (const row of rowsOf(trace, r))
         if (row.callers) row.nodes.forEach((i, k) => { caller[i] = row.callers[k]; });
@@ -71,11 +73,18 @@ function addCalls(trace, r, root) {
     for (const i of order) items.set(i, {i, kids: []});
     for (const i of order) {
         const item = items.get(i), name = trace.ranks[r].lanes[lane[i] - 1][0];
-        item.parent = items.get(caller[i]) || kidNamed(root, name);
+        const step = trace.text(r, i, "label").startsWith(STEP_MARK) ? null : stepAt(start[i]);
+        if (items.has(caller[i])) {
+            item.parent = items.get(caller[i]);
+        } else {
+            if (!threads.has(name)) threads.set(name, kidNamed(root, name));
+            item.parent = step ? kidNamed(threads.get(name), step) : threads.get(name);
+        }
         item.parent.kids.push(item);
     }
     const settle = (item) => {
         item.kids.forEach((kid, k) => {
+            if (kid.i === undefined) return settle(kid); /* a step */
             if (kid.kids.length === 0) {
                 delete kid.kids;
                 return;
@@ -88,6 +97,21 @@ function addCalls(trace, r, root) {
         });
     };
     root.kids.forEach(settle);
+}
+
+const STEP_MARK = "ProfilerStep#"; /* the name of a step of PyTorch's profiler, with its number */
+
+function isStep(item) {
+    return item.kids !== undefined && item.name.startsWith(STEP_MARK);
+}
+
+/* The step of a PyTorch trace at a time, so that threads that run beside it are folded like it. */
+function stepsOf(trace, r) {
+    const {start, end} = trace.span(r), steps = [];
+    for (let i = 0; i < start.length; i++)
+        if (trace.text(r, i, "label").startsWith(STEP_MARK))
+            steps.push([start[i], end[i], trace.text(r, i, "label")]);
+    return (ns) => (steps.find(([from, to]) => ns >= from && ns < to) || [])[2];
 }
 
 /* The path of a node: "prefill", "h.3", "attn". */
@@ -132,7 +156,8 @@ function foldKids(trace, r, box) {
     const kids = [];
     for (let k = 0, end; k < box.kids.length; k = end) {
         const first = box.kids[k], least = first.kids ? 2 : ALIKE;
-        for (end = k + 1; end < box.kids.length && box.kids[end].sign === first.sign;) end++;
+        const like = (kid) => kid.sign === first.sign || isStep(kid) && isStep(first);
+        for (end = k + 1; end < box.kids.length && like(box.kids[end]);) end++;
         const alike = box.kids.slice(k, end);
         for (const kid of alike) if (kid.kids) foldKids(trace, r, kid);
         if (alike.length >= least) kids.push(makeFold(trace, r, box, alike));
@@ -152,7 +177,8 @@ function makeFold(trace, r, parent, copies) {
         kids: copies.slice(0, 1),
         parent,
         sign: copies[0].sign,
-        ofOps: !copies[0].kids
+        ofOps: !copies[0].kids,
+        loose: copies.some((copy) => copy.sign !== copies[0].sign) /* steps differ in some ops */
     };
     for (const copy of copies) copy.parent = fold;
     return fold;
@@ -188,7 +214,7 @@ function visible(view, item, depth, of, parent) {
     const leaves = nodesOf(item.copies[0]);
     openBox(view, out, item.copies[0], depth, of);
     for (const copy of item.copies.slice(1))
-        nodesOf(copy).forEach((i, k) => { of[i] = of[leaves[k]]; });
+        nodesOf(copy).forEach((i, k) => { of[i] = item.loose ? out : of[leaves[k]]; });
     return out;
 }
 

@@ -13,14 +13,15 @@ from test_html_page import export, inference  # noqa: E402
 STATE = """JSON.stringify([view.mode, view.level, view.graphRanks, [...view.opened], view.views,
     [...view.unfolded], view.lanes, [...view.open], view.colour, [...view.hidden], view.query || "",
     view.critical, view.dark, document.body.classList.contains("tables"), view.selected &&
-    view.selected.trace.id(view.selected.r, view.selected.i), Math.round(view.t0),
+    view.selected.trace.id(view.selected.r, view.selected.i), view.area, Math.round(view.t0),
     Math.round(view.t1)])"""
 ENTRIES = "history.length"
 # Each of these actions makes its own history entry.
 STEPS = [
     "view.select(view.byId(0, 1, 7))", "view.reveal(view.selected, true)",
     "view.toggleCategory('norm')", "view.setColour('bytes')", "view.setCritical(true)",
-    "view.setLanes(false)", "view.fit()", "view.setMode('graph')", "view.setLevel(1)",
+    "view.setLanes(false)", "view.fit()", "setArea(view, {t0: 9, t1: 99, from: 0, to: 1})",
+    "setArea(view, null)", "view.setMode('graph')", "view.setLevel(1)",
     "view.setOpen({path: '/prefill/h.0*'}, true)", "view.setOpen({path: '/prefill'}, false)",
     "view.toggleFold('/prefill/h.0*')", "view.setViews(true)", "view.setRank('1')",
     "view.chooseTheme(!view.dark)", "view.setTables(true)", "view.setTables(false)",

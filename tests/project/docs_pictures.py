@@ -34,6 +34,8 @@ DRAWN = {
 SCREENSHOTS = {
     "viewer_graph.png": ("docs/viewer.md", "predicted/trace.html", 1280, 720,
                          "#mode=graph&level=2&ranks=0,1", []),
+    "viewer_area.png": ("docs/viewer.md", "predicted/trace.html", 1280, 720,
+                        "#area=740078,1430668,0,3", []),
     "viewer_training.png": ("docs/viewer.md", "step/trace.html", 1400, 760,
                             "#mode=graph&level=2&ranks=0", []),
     "viewer_timeline.png": ("docs/viewer.md", "out/trace.html", 1280, 720,

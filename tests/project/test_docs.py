@@ -117,6 +117,7 @@ class Clone:
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("OPENBLAS_", "OMP_", "PYTHON"))}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # MPI has leaks
+        env["BROWSER"] = "true"  # syntorch view opens nothing
         for name in ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM",
                      "MCA_rmaps_base_oversubscribe"):
             env.setdefault("OMPI_" + name, "1")

@@ -53,6 +53,7 @@ static const struct {
     {"synth", "write the Chakra traces of all ranks of a cluster", synth_program},
     {"tokenize", "print the tokens of a text, or the text of ids", command_tokenize},
     {"validate", "check Chakra execution traces for errors and deadlocks", command_validate},
+    {"view", "open the HTML report of a trace in the browser", command_view},
     {"calibrate", "compare predicted with measured times, fit constants", calibrate_program},
     {"weights", "list the tensors of a checkpoint", command_weights},
     {"what-if", "simulate a set of Chakra traces with changed times", command_what_if},

@@ -22,6 +22,7 @@ int command_stamp(int argc, char **argv);
 int command_stat(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_validate(int argc, char **argv);
+int command_view(int argc, char **argv);
 int command_weights(int argc, char **argv);
 int command_what_if(int argc, char **argv);
 

@@ -16,6 +16,7 @@
 
 #include "syntorch/base/nearest.h"
 #include "syntorch/base/utf8.h"
+#include "tools/cli_json.h"
 
 static syn_error *kept; /* where cli_fail stores messages, set by cli_keep_messages; NULL: it prints
                            them */
@@ -41,6 +42,7 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     if (out) cli_print_escaped(out, text, strlen(text));
     const bool escaped = out && fclose(out) == 0;
     fprintf(stderr, "%s: %s\n", program->name, escaped ? line : text);
+    cli_json_fail(program, code, text);
     return code;
 }
 
@@ -296,6 +298,7 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
                                  the process */
     for (const cli_option *o = program->options; o->name; o++)
         if (o->kind == CLI_TEXTS) *(cli_texts *)o->value = (cli_texts){.n = 0};
+    cli_json_begin(program, argc, argv);
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)

@@ -170,7 +170,7 @@ const cli_option inference_options[] = {
     {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 to standard error", 0,
      0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print only errors", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
+    CLI_JSON(&args.json),
     LAUNCH_ALIASES,
     CLI_END};
 

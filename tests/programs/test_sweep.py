@@ -130,7 +130,8 @@ for row in table:
     check(close(row["utilisation"] * row["time_ns"], want, 1e-6), f"{row}: {alone}")
 
 printed = json.loads(start("inference", "--model", "bert-base-uncased", "--json", "--sweep",
-                           "num_input_tokens=32,64 attention=fused,unfused", "--out_dir", "bert"))["rows"]
+                           "num_input_tokens=32,64 attention=fused,unfused", "--out_dir",
+                           "bert"))["rows"]
 table = rows("bert")
 check(len(printed) == len(table) == 4, f"{printed}")
 for row, same in zip(table, printed):

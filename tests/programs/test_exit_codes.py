@@ -79,6 +79,21 @@ def test_every_command_has_the_exit_codes():
                 done.stderr.decode().replace("-", "_"), f"{command}: {text_of(done)[:500]}"
 
 
+def test_json_and_a_file_do_not_share_standard_output():
+    with Folder() as f:
+        for words in (["inference", "--save_logits"], ["inference", "--embeddings"],
+                      [*ROWS, "none.csv", "--predictions"],
+                      ["calibrate", "--rows", "x", "--output"], ["expand", "x", "--out"], ["export", "--input", "x", "--format", "svg",
+                      "--output"], ["json", "--input", "x", "--output"],
+                      ["link", "--host", "x", "--device", "x", "--output"],
+                      ["repair", "--input", "x", "--output"],
+                      ["convert", "pytorch", "--host", "x", "--output"]):
+            done = start(f, [*words, "-", "--json"])
+            said = json.loads(done.stdout)["error"]["message"]
+            assert done.returncode == 2 and said == \
+                f"--json and {words[-1]} - both write to standard output; omit one", said
+
+
 def test_the_command_itself():
     with Folder() as f:
         for words, code in (([], 2), (["nonsense"], 2), (["convert"], 2), (["convert", "x"], 2),

@@ -17,7 +17,7 @@ static struct arguments {
 } args = {.passes = 1};
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "FILE", "text workload to read", 0, 0},
+    {"input", CLI_TEXT, &args.input, "FILE", "text workload to read; - = standard input", 0, 0},
     {"output", CLI_TEXT, &args.output, "PREFIX",
      "prefix of the files to write: PREFIX.<npu>.et and PREFIX.comm_group.json", 0, 0},
     {"num_npus", CLI_INT, &args.npus, "N", "number of NPUs, one .et file each", 1, SYN_MAX_WORLD},

@@ -24,7 +24,9 @@ static char format_help[256];
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
-     "node-link JSON (tensor_trace_graph.json), Chakra JSON or .et file to read", 0, 0},
+     "node-link JSON (tensor_trace_graph.json), Chakra JSON or .et file to read; - = standard "
+     "input",
+     0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
      "file to write; - = standard output. et with several ranks: FILE.<rank>.et; kineto, unless "
      "FILE ends in .json: FILE.<rank>_kineto.json and _host.json, FILE_stacks.txt, FILE_memory.csv",

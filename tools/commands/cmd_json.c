@@ -18,8 +18,8 @@ static struct arguments {
 } args = {.rank = -1};
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "FILE", ".et file (gzip allowed), or JSON converted from one",
-     0, 0},
+    {"input", CLI_TEXT, &args.input, "FILE",
+     ".et file (gzip allowed), or JSON converted from one; - = standard input", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE", "file to write; - = standard output", 0, 0},
     {"rank", CLI_INT, &args.rank, "R",
      "JSON with several ranks: rank to write; .et: its rank if the metadata lacks it; default: "

@@ -16,8 +16,9 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
-     "set PREFIX.<rank>.et, or one .et file; --input may be omitted, then also several files", 0,
-     0},
+     "set PREFIX.<rank>.et, or one .et file; - = standard input; --input may be omitted, then also "
+     "several files",
+     0, 0},
     CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};

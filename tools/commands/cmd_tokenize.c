@@ -20,7 +20,9 @@ static const cli_option options[] = {
      "token",
      0, 0},
     {"input", CLI_TEXT, &args.input, "FILE",
-     "file to read as one text; without --input, each argument TEXT is a separate text", 0, 0},
+     "file to read as one text; - = standard input; without --input, each argument TEXT is a "
+     "separate text",
+     0, 0},
     {"decode", CLI_FLAG, &args.decode, NULL, "convert decimal ids to text", 0, 0},
     {"plain", CLI_FLAG, &args.plain, NULL,
      "omit the special tokens that the tokenizer's files put around a text", 0, 0},

@@ -15,8 +15,9 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
-     "set PREFIX.<rank>.et, or one .et file; --input may be omitted, then also several files", 0,
-     0},
+     "set PREFIX.<rank>.et, or one .et file; - = standard input; --input may be omitted, then also "
+     "several files",
+     0, 0},
     {"groups", CLI_TEXT, &args.groups, "FILE",
      "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
     {"any_node", CLI_FLAG, &args.any_node, NULL,

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/cli_json.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/inference_score.h"
 
@@ -252,7 +253,9 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
          {"moe_dispatch_fp8"},
          "has no effect without --moe_dispatcher deepep; give that, too, or omit it"},
     };
-    return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    int code = cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    if (code == CLI_RUN) code = cli_json_check_output(program, "save_logits", args.save_logits);
+    return code == CLI_RUN ? cli_json_check_output(program, "embeddings", args.embeddings) : code;
 }
 
 static int refuse_processes(const launch *l, int64_t stages) {

@@ -83,8 +83,9 @@ def test_json_and_a_file_do_not_share_standard_output():
     with Folder() as f:
         for words in (["inference", "--save_logits"], ["inference", "--embeddings"],
                       [*ROWS, "none.csv", "--predictions"],
-                      ["calibrate", "--rows", "x", "--output"], ["expand", "x", "--out"], ["export", "--input", "x", "--format", "svg",
-                      "--output"], ["json", "--input", "x", "--output"],
+                      ["calibrate", "--rows", "x", "--output"], ["expand", "x", "--out"],
+                      ["export", "--input", "x", "--format", "svg", "--output"],
+                      ["json", "--input", "x", "--output"],
                       ["link", "--host", "x", "--device", "x", "--output"],
                       ["repair", "--input", "x", "--output"],
                       ["convert", "pytorch", "--host", "x", "--output"]):

@@ -66,7 +66,7 @@ syn_status syn_import_any(syn_graph **out, const char *path, syn_error *err) {
     *out = NULL;
     if (is_prefix(path)) return syn__et_import_set(out, path, strlen(path), err);
     SYN_TRY(syn_read_file(path, SYN__ET_MAX_FILE_BYTES, &data, &bytes, err));
-    const syn_status status = import_content(out, path, data, bytes, err);
+    const syn_status status = import_content(out, syn_input_name(path), data, bytes, err);
     syn_free(data);
     return status;
 }

@@ -215,6 +215,7 @@ typedef struct syn_pytorch_report {
     size_t n_ranks;
     uint64_t in_bytes, out_bytes; /* bytes read, after unpacking; bytes written, excluding the group
                                      file */
+    bool groups_written;          /* the groups were written to a group file */
     bool groups_replaced; /* the groups of one rank replaced other groups in an existing group
                              file */
 } syn_pytorch_report;

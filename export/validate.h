@@ -114,6 +114,8 @@ syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
 void syn_validation_free(syn_validation *v);
 /* Writes the whole result as one JSON object. */
 void syn_validation_json(const syn_validation *v, syn_sink *sink);
+/* Writes the members of this object, for a caller that adds others. */
+void syn_validation_json_members(const syn_validation *v, syn_sink *sink);
 
 /* ---- From memory: pass the groups first (if any), then the ranks in ascending order ---- */
 

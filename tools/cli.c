@@ -15,6 +15,7 @@
 
 #include "syntorch/base/nearest.h"
 #include "syntorch/base/utf8.h"
+#include "tools/cli_json.h"
 
 static syn_error *kept; /* where cli_fail stores messages, set by cli_keep_messages; NULL: it prints
                            them */
@@ -40,6 +41,7 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     if (out) cli_print_escaped(out, text, strlen(text));
     const bool escaped = out && fclose(out) == 0;
     fprintf(stderr, "%s: %s\n", program->name, escaped ? line : text);
+    cli_json_fail(program, code, text);
     return code;
 }
 
@@ -293,6 +295,7 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
 int cli_parse(const cli_program *program, int argc, char **argv) {
     if (!cli_restore_defaults(program->options))
         return cli_fail(program, CLI_FAILED, "out of memory: options");
+    cli_json_begin(program, argc, argv);
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)

@@ -53,6 +53,10 @@ typedef struct cli_option {
             1, 1e9                                                                                \
     }
 
+/* The option --json of commands whose printed text becomes an object. wanted: bool * */
+#define CLI_JSON(wanted) \
+    { "json", CLI_FLAG, (wanted), NULL, "print one JSON object (docs/commands.md)", 0, 0 }
+
 typedef struct cli_program {
     const char *name, *summary;  /* name such as "inference"; one or more lines for --help */
     const cli_option *options;   /* terminated by CLI_END */
@@ -101,7 +105,7 @@ int cli_check(const cli_program *program, const cli_option *option, const char *
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
 /* Prints the program's name and the formatted message as one line on standard error ("inference:
-   ..."), and returns `code`. */
+   ..."), with --json also an object with the message on standard output, and returns `code`. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
 /* Makes cli_fail store its messages in *in instead of printing them; NULL: print them again. */
 void cli_keep_messages(syn_error *in);

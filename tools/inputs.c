@@ -1,12 +1,48 @@
 /* Checks that outputs do not overwrite inputs before anything is written, and opens both. */
 #include "tools/inputs.h"
 
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "export/chakra/wire/et_files.h"
 #include "syntorch/base/memory.h"
 #include "tools/folders.h"
+
+static syn_status copy_to_file(FILE *file, syn_error *err) {
+    char *data;
+    size_t bytes;
+    SYN_TRY(syn_read_file("-", SIZE_MAX - 1, &data, &bytes, err));
+    const bool written = fwrite(data, 1, bytes, file) == bytes && fflush(file) == 0 &&
+                         dup2(fileno(file), STDIN_FILENO) == STDIN_FILENO;
+    syn_free(data);
+    if (written) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "cannot copy standard input to a temporary file: %s",
+                    strerror(errno));
+}
+
+syn_status cli_take_standard_input(const char *const *paths, size_t n, syn_error *err) {
+    struct stat info;
+    bool wanted = false;
+    for (size_t i = 0; i < n; i++) wanted = wanted || strcmp(paths[i], "-") == 0;
+    if (!wanted || (fstat(STDIN_FILENO, &info) == 0 && S_ISREG(info.st_mode))) return SYN_OK;
+    FILE *file = tmpfile();
+    if (file == NULL)
+        return SYN_FAIL(err, SYN_E_IO, "cannot create a temporary file for standard input: %s",
+                        strerror(errno));
+    const syn_status s = copy_to_file(file, err);
+    fclose(file);
+    return s;
+}
+
+int cli_refuse_standard_input(const cli_program *program, const char *path, const char *what) {
+    if (strcmp(path, "-") != 0) return CLI_RUN;
+    return cli_fail(program, CLI_USAGE, "'-' is standard input, but this command reads %s; name it",
+                    what);
+}
 
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix, syn_error *err) {
     syn__et_files files;

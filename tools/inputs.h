@@ -9,6 +9,13 @@
 #include "tools/cli.h"
 #include "tools/output_lock.h"
 
+/* If a path is "-", makes standard input readable several times, which pipes are not: copies it to
+   a file that is deleted when the program ends. */
+syn_status cli_take_standard_input(const char *const *paths, size_t n, syn_error *err) SYN_MUST_USE;
+/* For commands that cannot read standard input: returns CLI_RUN, or CLI_USAGE after an error
+   message if the path is "-". what: what the command reads, such as "a folder". */
+int cli_refuse_standard_input(const cli_program *program, const char *path, const char *what);
+
 /* Adds input files: the file named `prefix`, or the files of the trace set with this prefix. */
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,
                               syn_error *err) SYN_MUST_USE;

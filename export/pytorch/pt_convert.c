@@ -153,6 +153,7 @@ static syn_status write_groups(syn__pt_conversion *c, syn_error *err) {
     c->report->groups_replaced = !is_set(c) && differs(c, path);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     syn__pt_write_groups(c->ranks, c->n_ranks, sink);
+    c->report->groups_written = true;
     return syn_sink_close(sink, true, err);
 }
 

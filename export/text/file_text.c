@@ -265,9 +265,7 @@ static syn_status look_inside(syn__file_text *file, const unpack_limits *limits,
 
 static syn_status open_within(syn__file_text *file, const char *path, const unpack_limits *limits,
                               syn_error *err) {
-    const bool standard = strcmp(path, "-") == 0;
-    *file = (syn__file_text){.name = standard ? "standard input" : path};
-    if (standard) path = "/dev/stdin";
+    *file = (syn__file_text){.name = syn_input_name(path)};
     if (!map_file(file, path)) SYN_TRY(read_whole(file, path, err));
     const syn_status status = look_inside(file, limits, err);
     if (status != SYN_OK) syn__file_text_close(file);

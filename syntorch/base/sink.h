@@ -55,10 +55,12 @@ syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
 /* Creates the folder of files whose names begin with `prefix`: out/new for "out/new/trace", and no
    folder for "trace". */
 syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) SYN_MUST_USE;
-/* Reads a whole file of at most max_bytes into a NUL-terminated buffer, which the caller frees with
-   syn_free. Fails for sockets, Git LFS pointers, devices other than terminals and /dev/null, and
-   pipes that no process writes to. A file must also fit in the machine's memory, and a pipe in half
-   of it. */
+/* The name of an input in messages: `path`, or "standard input" for "-". */
+const char *syn_input_name(const char *path);
+/* Reads a whole file of at most max_bytes, or standard input for the path "-", into a
+   NUL-terminated buffer, which the caller frees with syn_free. Fails for sockets, Git LFS pointers,
+   devices other than terminals and /dev/null, and pipes that no process writes to. A file must also
+   fit in the machine's memory, and a pipe in half of it. */
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
 /* Whether a file that begins with `data` is a Git LFS pointer to a file that was not fetched. */

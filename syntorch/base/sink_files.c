@@ -171,15 +171,21 @@ static syn_status prepare(reading *r, syn_error *err) {
     return SYN_OK;
 }
 
+const char *syn_input_name(const char *path) {
+    return strcmp(path, "-") == 0 ? "standard input" : path;
+}
+
 syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_bytes, char **out,
                           size_t *out_bytes, syn_error *err) {
     *out = NULL;
     *out_bytes = 0;
     if (max_bytes > SIZE_MAX - 2) max_bytes = SIZE_MAX - 2;
-    reading r = {.path = path, .max_bytes = max_bytes, .memory_bytes = memory_bytes};
+    reading r = {
+        .path = syn_input_name(path), .max_bytes = max_bytes, .memory_bytes = memory_bytes};
+    if (r.path != path) path = "/dev/stdin";
     do r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     while (r.fd < 0 && errno == EINTR);
-    if (r.fd < 0) return fail_read(path, errno, err);
+    if (r.fd < 0) return fail_read(r.path, errno, err);
     syn_status status = prepare(&r, err);
     if (status == SYN_OK) status = read_all(&r, err);
     (void)close(r.fd);
@@ -204,7 +210,8 @@ syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t 
     *out = NULL;
     *out_bytes = 0;
     return SYN_FAIL(err, SYN_E_FORMAT,
-                    "%s is a Git LFS pointer; run 'git lfs pull' to fetch the file", path);
+                    "%s is a Git LFS pointer; run 'git lfs pull' to fetch the file",
+                    syn_input_name(path));
 }
 
 bool syn_is_lfs_pointer(const char *data, size_t bytes) {

@@ -36,7 +36,7 @@ def other_machine():
     ns = 51000 + 2041 + 26000 + 1001
     for options, end in [([], ns), (["--scale", "n1=0.5"], ns - 25500)]:
         done = run("what-if", "hand", "--hw", "new.json", "--from", "old.json", "--json", *options)
-        said = json.loads(done.stdout) if done.stdout else {}
+        said = json.loads(done.stdout) if done.returncode == 0 else {}
         check(said and said["before"]["end_ns"] == 187000 and said["after"]["end_ns"] == end and
               (said["compute_nodes"], said["predicted_compute_nodes"]) == (4, 0),
               f"what-if --hw {options}: {said}, not {end}; {done.stderr}")
@@ -182,7 +182,7 @@ def machine_of(topology, ranks, **system):
 
 def what_if_algorithm(prefix, chosen, machine):
     done = run("what-if", prefix, "--json", "--collective", chosen, *machine)
-    return json.loads(done.stdout)["after"]["end_ns"] if done.stdout else done.stderr
+    return json.loads(done.stdout)["after"]["end_ns"] if done.returncode == 0 else done.stderr
 
 
 def algorithms():
@@ -264,7 +264,7 @@ def synth(out, hardware, layout):
                            "--hw", hardware, "--global-batch", "16", "--json", *layout.split()],
                           capture_output=True, text=True, check=False)
     check(done.returncode == 0, f"synth {layout}: {done.stderr}")
-    return json.loads(done.stdout)["predicted_step_ns"] if done.stdout else 0
+    return json.loads(done.stdout)["predicted_step_ns"] if done.returncode == 0 else 0
 
 
 def as_predicted_elsewhere():
@@ -283,7 +283,7 @@ def as_predicted_elsewhere():
         for hardware in machines:
             want = synth("other", hardware, layout)
             done = run("what-if", "a100", "--hw", hardware, "--json")
-            said = json.loads(done.stdout) if done.stdout else {}
+            said = json.loads(done.stdout) if done.returncode == 0 else {}
             check(said and abs(said["after"]["end_ns"] / want - 1) < 2e-4,
                   f"{layout} on {hardware}: {said}, not {want}; {done.stderr}")
             check(said["predicted_compute_nodes"] > 0.95 * said["compute_nodes"], said)

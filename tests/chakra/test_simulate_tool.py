@@ -179,7 +179,7 @@ def what_if():
              ("--drop COLLECTIVES,MESSAGES", 150), ("--scale n[34]=0", 130)]
     for options, us in cases:
         done = run("what-if", "hand", "--json", *options.split())
-        said = json.loads(done.stdout) if done.stdout else {}
+        said = json.loads(done.stdout) if done.returncode == 0 else {}
         check(said and said["before"]["end_ns"] == 187000 and said["after"]["end_ns"] == us * 1000,
               f"what-if {options}: {said}, not {us} us; {done.stderr}")
     check(b"187 us     137 us    -26.7 %" in run("what-if", "hand", "--drop", "n3").stdout,
@@ -197,7 +197,7 @@ def what_if():
 
 def fused(prefix, *options):
     done = run("what-if", prefix, "--json", *options)
-    said = json.loads(done.stdout) if done.stdout else {}
+    said = json.loads(done.stdout) if done.returncode == 0 else {}
     return (said["after"]["end_ns"] / 1000, said["fused_nodes"], said["fused_kernels"]) \
         if said else done.stderr.decode()
 

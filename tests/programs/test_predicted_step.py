@@ -164,7 +164,7 @@ for machine, got in zip(MACHINES, run["compared"]):
     check(abs(sum(shares) - 1) < 1e-9, f"{alone}")
 small = json.loads(start(*META, *RUN, "--json", "--model", "gpt3-175b", "--tp", "4"))
 check(not small["fits"] and small["memory"]["peak_bytes"] > 80 * 2**30, f"{small}")
-rows = json.loads(start(*RUN[:2], "--json", "--sweep", "num_gpus=1,2"))
+rows = json.loads(start(*RUN[:2], "--json", "--sweep", "num_gpus=1,2"))["rows"]
 check([row["num_gpus"] for row in rows] == ["1", "2"] and rows[0]["time_ns"] > 0, f"{rows}")
 subprocess.run(["rm", "-r", "outputs"], check=True)
 

@@ -439,7 +439,6 @@ REFUSED = [
     (["--compare", "h100"], "--compare has no effect without --enable-tracing or --device meta"),
     (["--device", "meta", "--trace-name", "x"],
      "--trace-name has no effect without --enable-tracing"),
-    (["--json"], "--json prints the prediction of --device meta; give that, too"),
     (["--skip-eval", "--eval-data", "x"], "--eval-data has no effect with --skip-eval"),
     (["--skip-eval", "--eval-steps", "5"], "--eval-steps has no effect with --skip-eval"),
     (["--data", "x", "--eval-steps", "5"], "--eval-steps has no effect without validation data"),

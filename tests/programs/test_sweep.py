@@ -130,7 +130,8 @@ for row in table:
     check(close(row["utilisation"] * row["time_ns"], want, 1e-6), f"{row}: {alone}")
 
 printed = json.loads(start("inference", "--model", "bert-base-uncased", "--json", "--sweep",
-                           "num_input_tokens=32,64 attention=fused,unfused", "--out_dir", "bert"))
+                           "num_input_tokens=32,64 attention=fused,unfused", "--out_dir",
+                           "bert"))["rows"]
 table = rows("bert")
 check(len(printed) == len(table) == 4, f"{printed}")
 for row, same in zip(table, printed):
@@ -185,7 +186,7 @@ for name, key, column in (("pretrain", "model", "model_name"), ("pretrain", "mod
     start(name, "--sweep", f"{key}={values}", "--out_dir", "named")
     check([row[column] for row in rows("named")] == values.split(","), f"{name} {key}")
     check(name != "pretrain" or [row[column] for row in json.loads(
-        start(name, "--sweep", f"{key}={values}", "--out_dir", "named", "--json"))]
+        start(name, "--sweep", f"{key}={values}", "--out_dir", "named", "--json"))["rows"]]
         == values.split(","), f"{name} {key} --json")
 
 # ---- invalid sweeps ----

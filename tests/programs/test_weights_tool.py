@@ -55,7 +55,8 @@ def corpus():
                   f"{name}: {text.stdout}")
         else:
             lines = r.stderr.decode().splitlines()
-            check(r.returncode == 1 and r.stdout == b"", f"{name}: exit {r.returncode}: {r.stdout}")
+            check(r.returncode == 1 and name in json.loads(r.stdout)["error"]["message"],
+                  f"{name}: exit {r.returncode}: {r.stdout}")
             check(len(lines) == 1 and lines[0].startswith("syntorch weights: ")
                   and name in lines[0], f"{name}: {lines}")
 

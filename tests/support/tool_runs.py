@@ -12,11 +12,13 @@ def run(folder, *args, **kwargs):
 
 def refused(folder, args, *says, code=1, **kwargs):
     """Checks that the command fails with one sentence that contains these words, and prints nothing
-    to standard output. Returns the sentence."""
+    to standard output but the object of --json. Returns the sentence."""
     r = run(folder, *args, **kwargs)
     lines = [line for line in r.stderr.decode().splitlines() if line.startswith("syntorch ")]
     assert r.returncode == code, f"{args}: exit code {r.returncode}: {text_of(r)[:500]}"
-    assert len(lines) == 1 and not r.stdout, f"{args}: {text_of(r)[:500]}"
+    assert len(lines) == 1, f"{args}: {text_of(r)[:500]}"
+    assert not r.stdout if "--json" not in args else "error" in json.loads(r.stdout), \
+        f"{args}: {text_of(r)[:500]}"
     for part in says:
         assert part in lines[0], f"{args}: {lines[0]!r} lacks {part!r}"
     return lines[0]

@@ -73,7 +73,8 @@ def write(prefix, ranks, groups):
 
 def simulate(prefix, *options):
     done = run("simulate", prefix, "--json", *options)
-    return json.loads(done.stdout) if done.stdout else {"error": done.stderr.decode()}
+    said = json.loads(done.stdout)
+    return {"error": said["error"]["message"]} if "error" in said else said
 
 
 def ends(result):

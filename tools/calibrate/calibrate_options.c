@@ -29,7 +29,7 @@ static const cli_option options[] = {
     {"rounds", CLI_INT, &args.rounds, "N", "maximum number of fit rounds", 1, 1000},
     {"predictions", CLI_TEXT, &args.predictions, "FILE.csv",
      "write line number, measured and predicted milliseconds of each row", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object, errors as fractions", 0, 0},
+    CLI_JSON(&args.json),
     {"output", CLI_TEXT, &args.output, "FILE.json", "write the fitted or measured hardware file", 0,
      0},
     CLI_END};

@@ -11,6 +11,7 @@
 #include "syntorch/base/sink.h"
 #include "tools/calibrate/fit.h"
 #include "tools/calibrate/measure.h"
+#include "tools/cli_json.h"
 #include "tools/folders.h"
 #include "tools/launch/launch.h"
 
@@ -142,11 +143,20 @@ static void put_errors(syn_sink *out, const char *key, const fit_errors *e, cons
     syn_sink_printf(out, ", \"worst_line\": %lld}", (long long)m->rows[e->worst_row].line);
 }
 
+/* Appends the files that were written, and prints the object. */
+static syn_status end_json(syn_sink *json, syn_error *err) {
+    bool first = true;
+    cli_json_begin_written(json);
+    cli_json_add_written(json, args.predictions, &first);
+    if (!args.check) cli_json_add_written(json, args.output, &first);
+    syn_sink_char(json, ']');
+    return cli_json_close(json, SYN_OK, err);
+}
+
 static syn_status print_json(const findings *f, syn_error *err) {
     syn_sink *out;
-    SYN_TRY(syn_sink_open_file(&out, "-", err));
-    syn_sink_text(out, "{\"hardware\": ");
-    syn_sink_json_string(out, f->title);
+    SYN_TRY(cli_json_open(&out, &calibrate_cli, err));
+    cli_json_text(out, "hardware", f->title);
     syn_sink_printf(out, ", \"skipped\": %zu", f->rows->n_skipped);
     put_errors(out, "given", &f->before, f->rows);
     syn_sink_text(out, ", \"extrapolations\": ");
@@ -176,8 +186,7 @@ static syn_status print_json(const findings *f, syn_error *err) {
         }
         syn_sink_char(out, '}');
     }
-    syn_sink_text(out, "}\n");
-    return syn_sink_close(out, true, err);
+    return end_json(out, err);
 }
 
 static syn_status leave_out(findings *f, fit_split split, int rounds, syn_error *err) {
@@ -326,10 +335,19 @@ static syn_status run(findings *f, measured *m, syn_error *err) {
     f->before = fit_measure(f->all, m->n, &f->start);
     find_extrapolations(f);
     if (!args.check) SYN_TRY(fit(f, err));
-    if (args.json) SYN_TRY(print_json(f, err));
-    else print_findings(f);
+    if (!args.json) print_findings(f);
     SYN_TRY(write_predictions(f, err));
-    return args.check ? SYN_OK : write_file(&f->fitted, err);
+    if (!args.check) SYN_TRY(write_file(&f->fitted, err));
+    return args.json ? print_json(f, err) : SYN_OK;
+}
+
+/* With --json, prints an object with the measured machine. */
+static syn_status report_measured(const syn_hardware *hw, syn_error *err) {
+    syn_sink *json;
+    if (!args.json) return SYN_OK;
+    SYN_TRY(cli_json_open(&json, &calibrate_cli, err));
+    cli_json_text(json, "hardware", hw->name);
+    return end_json(json, err);
 }
 
 static syn_status prepare_over_mpi(const launch *l, syn_hardware *hw, syn_error *err) {
@@ -354,7 +372,8 @@ static syn_status measure_over_mpi(launch *l, syn_hardware *hw, syn_error *err) 
     const syn_status s = measure_mpi(hw, args.json, before, &is_first, err);
     l->program->mute = s == SYN_E_COMM; /* another rank prints the error */
     if (l->program->mute) launch_pause();
-    if (s == SYN_OK) return is_first ? write_file(hw, err) : SYN_OK;
+    if (s == SYN_OK && is_first) SYN_TRY(write_file(hw, err));
+    if (s == SYN_OK) return is_first ? report_measured(hw, err) : SYN_OK;
     const syn_error why = *err;
     if (l->rank == 0) return s;
     *err = (syn_error){.code = SYN_OK};
@@ -377,7 +396,8 @@ static syn_status measure(launch *l, syn_error *err) {
     if (l->mpi) return measure_over_mpi(l, &hw, err);
     SYN_TRY(check_outputs(err));
     SYN_TRY(cuda ? measure_gpus(&hw, err) : measure_machine(&hw, args.json, err));
-    return write_file(&hw, err);
+    SYN_TRY(write_file(&hw, err));
+    return report_measured(&hw, err);
 }
 
 static int read_options(int argc, char **argv) {
@@ -398,6 +418,9 @@ static int read_options(int argc, char **argv) {
          "has no effect with --check, which fits nothing; omit one"},
     };
     code = cli_check_rules(&calibrate_cli, argc, argv, rules, sizeof rules / sizeof *rules);
+    if (code == CLI_RUN) code = cli_json_check_output(&calibrate_cli, "output", args.output);
+    if (code == CLI_RUN)
+        code = cli_json_check_output(&calibrate_cli, "predictions", args.predictions);
     if (code != CLI_RUN || args.measure) return code;
     if (args.rows.n == 0)
         return cli_fail(&calibrate_cli, CLI_USAGE, "--rows FILE.csv or --measure is missing");

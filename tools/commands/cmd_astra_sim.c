@@ -9,15 +9,18 @@
 #include "export/validate.h"
 #include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/astra_sim_links.h"
+#include "tools/commands/astra_sim_report.h"
 #include "tools/commands/command.h"
 #include "tools/folders.h"
+#include "tools/inputs.h"
 #include "tools/output_lock.h"
 
 static struct arguments {
     const char *input, *hw, *out_dir;
     int roofline; /* index of the word in --roofline; 0: no */
+    bool json;
 } args = {.out_dir = "astra-sim"};
 
 static const syn_dtype roofline_dtypes[] = {SYN_DTYPE_COUNT, SYN_F32, SYN_F16, SYN_BF16};
@@ -34,6 +37,7 @@ static const cli_option options[] = {
      "no: use compute times of the trace; else compute them from flops at the peak of this dtype "
      "or bytes at memory bandwidth, whichever is longer",
      0, 0},
+    CLI_JSON(&args.json),
     {"out", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
 
@@ -201,20 +205,19 @@ static syn_status open_in(const char *name, char path[FOLDER_PATH_BYTES], syn_si
     return syn_sink_open_file(sink, path, err);
 }
 
-enum { NETWORK, SYSTEM, MEMORY, GROUPS, FILES };
-static const char *const file_names[FILES] = {"network.yml", "system.json", "memory.json",
-                                              "comm_group.json"};
+static const char *const file_names[ASTRA_FILES] = {"network.yml", "system.json", "memory.json",
+                                                    "comm_group.json"};
 
 static syn_status write_files(const syn_hardware *hw, const astra_network *net,
-                              const syn_graph *first, char paths[FILES][FOLDER_PATH_BYTES],
+                              const syn_graph *first, char paths[ASTRA_FILES][FOLDER_PATH_BYTES],
                               syn_error *err) {
-    for (int i = 0; i < FILES; i++) {
+    for (int i = 0; i < ASTRA_FILES; i++) {
         syn_status s = SYN_OK;
         syn_sink *sink;
         SYN_TRY(open_in(file_names[i], paths[i], &sink, err));
-        if (i == NETWORK) put_network(sink, hw, &net->machine);
-        else if (i == SYSTEM) put_system(sink, hw, &net->machine);
-        else if (i == GROUPS) s = syn_export_comm_group(first, hw->node_ranks, sink, err);
+        if (i == ASTRA_NETWORK) put_network(sink, hw, &net->machine);
+        else if (i == ASTRA_SYSTEM) put_system(sink, hw, &net->machine);
+        else if (i == ASTRA_GROUPS) s = syn_export_comm_group(first, hw->node_ranks, sink, err);
         else syn_sink_text(sink, "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n");
         const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
         if (s != SYN_OK || closed != SYN_OK) return s != SYN_OK ? s : closed;
@@ -224,84 +227,8 @@ static syn_status write_files(const syn_hardware *hw, const astra_network *net,
 
 /* ---- The command ---- */
 
-static void put_argument(const char *name, const char *value) {
-    printf(" \\\n    --%s=", name);
-    cli_print_escaped(stdout, value, strlen(value));
-}
-
-/* Times that differ by more than this fraction are explained. */
-#define NOTED 0.05
-/* A set that takes this many times as long as with the times of its traces gets a note. */
-
-/* Why the collectives of a kind of group take longer in ASTRA-sim than predicted. */
-static const char *reason(const syn_hardware *hw, astra_where where, const astra_times *t) {
-    if (2 * t->switched_ns > t->simulated_ns - t->predicted_ns)
-        return "the prediction uses switches that reduce; ASTRA-sim has only rings of ranks";
-    if (hw->collectives.name[0] && (where == ASTRA_SEVERAL || where == ASTRA_ALL))
-        return "in ASTRA-sim, the hops of a part within nodes and between nodes take place one "
-               "after\n      the other; in a library, they overlap";
-    return "ASTRA-sim adds the time to move each part through memory";
-}
-
-/* Prints simulated and predicted times of the collectives in a kind of group and, if ASTRA-sim's
-   are longer, the reason. */
-static void report_times(const syn_hardware *hw, const astra_network *net, astra_where where) {
-    static const char *const names[] = {
-        [ASTRA_WITHIN] = "within nodes",
-        [ASTRA_BETWEEN] = "between nodes",
-        [ASTRA_SEVERAL] = "between nodes, several ranks per node",
-        [ASTRA_ALL] = "all ranks",
-    };
-    const astra_times *t = &net->times[where];
-    if (t->n == 0) return;
-    printf("%s: %" PRIu64 " collective%s of rank 0, %.3g ms predicted, %.3g ms simulated "
-           "(ratio of each: %.2f to %.2f)\n",
-           names[where], t->n, cli_plural(t->n), t->predicted_ns / 1e6, t->simulated_ns / 1e6,
-           t->least, t->most);
-    if (t->simulated_ns > (1 + NOTED) * t->predicted_ns) printf("note: %s\n", reason(hw, where, t));
-}
-
-/* If collectives are faster in ASTRA-sim than predicted, prints the reason. */
-static void report_startup(const astra_network *net) {
-    double startup_ns = 0;
-    bool shorter = false;
-    for (int i = 0; i < ASTRA_ASTRAY; i++) {
-        const astra_times *t = &net->times[i];
-        startup_ns += t->startup_ns;
-        shorter |= t->simulated_ns < (1 - NOTED) * t->predicted_ns;
-    }
-    if (shorter)
-        printf("note: collectives in ASTRA-sim have no startup time (%.3g ms of the predicted "
-               "times), and\n      reach the full bandwidth of the links\n",
-               fmax(0, startup_ns) / 1e6);
-}
-
-static void print_detour(const astra_times *d, const char *one, const char *more) {
-    if (d->n > 0)
-        printf(":\n      %" PRIu64 " %s, %.3g ms predicted, %.3g ms simulated", d->n,
-               d->n == 1 ? one : more, d->predicted_ns / 1e6, d->simulated_ns / 1e6);
-    printf("\n");
-}
-
-/* Prints the communication that misses the network between nodes. ASTRA-sim uses this network only
-   between ranks with the same index on their nodes. */
-static void report_detours(const astra_network *net) {
-    if (net->n_astray > 0) {
-        printf("note: in ASTRA-sim, %" PRIu32
-               " group%s of several nodes never use%s the network between "
-               "nodes, as no two\n      ranks of the group have the same index on their nodes",
-               net->n_astray, cli_plural(net->n_astray), net->n_astray == 1 ? "s" : "");
-        print_detour(&net->times[ASTRA_ASTRAY], "collective of rank 0", "collectives of rank 0");
-    }
-    if (net->messages.n > 0) {
-        printf("note: in ASTRA-sim, messages to another index on another node do not use the "
-               "network between nodes");
-        print_detour(&net->messages, "message", "messages");
-    }
-}
-
 /* The end of the set in ns, with ASTRA-sim's files or else with the times of the traces; 0:
- * unknown. */
+   unknown. */
 static uint64_t end_of(const char *prefix, const syn_simulate_options *how) {
     syn_simulation sim;
     syn_error unused = {0};
@@ -311,46 +238,13 @@ static uint64_t end_of(const char *prefix, const syn_simulate_options *how) {
     return end_ns;
 }
 
-/* Prints the time of the whole set in ASTRA-sim beside that of the traces. */
-static void report_step(const char *prefix, char paths[FILES][FOLDER_PATH_BYTES]) {
-    const syn_simulate_options traced = {.groups = paths[GROUPS], .threads = cli_cores()};
+static void simulate_step(astra_result *r) {
+    const syn_simulate_options traced = {.groups = r->paths[ASTRA_GROUPS], .threads = cli_cores()};
     syn_simulate_options astra = traced;
-    char before[32], after[32];
-    astra.network = paths[NETWORK];
-    astra.system = paths[SYSTEM];
-    const uint64_t traced_ns = args.roofline ? 0 : end_of(prefix, &traced);
-    const uint64_t astra_ns = traced_ns > 0 ? end_of(prefix, &astra) : 0;
-    if (astra_ns == 0) return;
-    printf("the set takes %s with the times of the traces, %s in ASTRA-sim\n",
-           cli_time_text((double)traced_ns, before, sizeof before),
-           cli_time_text((double)astra_ns, after, sizeof after));
-}
-
-static void report(const char *prefix, const syn_hardware *hw, bool assumed,
-                   const astra_network *net, char paths[FILES][FOLDER_PATH_BYTES]) {
-    const syn__sim_dimension *d = net->machine.dimensions;
-    char title[160];
-    printf("%s: %s%s, %" PRId64 " ranks, %.4g GB/s, %.4g us per message", paths[NETWORK],
-           syn_hardware_title(hw, title, sizeof title),
-           assumed ? " (the set names no machine; --hw chooses one)" : "", d[0].ranks,
-           d[0].bytes_per_ns, net->latency_ns[0] / 1e3);
-    if (net->machine.n_dimensions > 1)
-        printf("; %" PRId64 " nodes, %.4g GB/s, %.4g us", d[1].ranks, d[1].bytes_per_ns,
-               net->latency_ns[1] / 1e3);
-    printf("\n%s: compute times are %s\n", paths[SYSTEM],
-           args.roofline ? "computed from flops and bytes at the machine's rates"
-                         : "those of the trace");
-    for (int i = 0; i < ASTRA_ASTRAY; i++) report_times(hw, net, (astra_where)i);
-    report_startup(net);
-    report_detours(net);
-    report_step(prefix, paths);
-    printf("\nAstraSim_Analytical_Congestion_Unaware");
-    put_argument("workload-configuration", prefix);
-    put_argument("comm-group-configuration", paths[GROUPS]);
-    put_argument("system-configuration", paths[SYSTEM]);
-    put_argument("network-configuration", paths[NETWORK]);
-    put_argument("remote-memory-configuration", paths[MEMORY]);
-    printf("\n");
+    astra.network = r->paths[ASTRA_NETWORK];
+    astra.system = r->paths[ASTRA_SYSTEM];
+    r->traced_ns = args.roofline ? 0 : end_of(r->prefix, &traced);
+    r->astra_ns = r->traced_ns > 0 ? end_of(r->prefix, &astra) : 0;
 }
 
 static syn_status import(syn_graph **out, const trace_set *set, int32_t rank, syn_error *err) {
@@ -374,7 +268,7 @@ static syn_status add_messages(astra_network *net, const syn_hardware *hw, const
 
 static syn_status simulate(const trace_set *set, const char *prefix_out, const syn_graph *first,
                            syn_error *err) {
-    static char paths[FILES][FOLDER_PATH_BYTES];
+    static char paths[ASTRA_FILES][FOLDER_PATH_BYTES];
     output_lock lock = {.path = NULL};
     syn_hardware hw;
     astra_network net;
@@ -388,8 +282,21 @@ static syn_status simulate(const trace_set *set, const char *prefix_out, const s
     const syn_status s = write_files(&hw, &net, first, paths, err);
     output_lock_release(&lock);
     if (s != SYN_OK) return s;
-    report(set->prefix, &hw, assumed, &net, paths);
-    return SYN_OK;
+    astra_result r = {.roofline = args.roofline != 0,
+                      .prefix = set->prefix,
+                      .hw = &hw,
+                      .assumed = assumed,
+                      .net = &net,
+                      .paths = paths};
+    simulate_step(&r);
+    if (!args.json) {
+        astra_print(&r);
+        return SYN_OK;
+    }
+    syn_sink *json;
+    SYN_TRY(cli_json_open(&json, &program, err));
+    astra_put_json(&r, json);
+    return cli_json_close(json, SYN_OK, err);
 }
 
 static syn_status run(const char *prefix, syn_error *err) {
@@ -409,9 +316,9 @@ int command_astra_sim(int argc, char **argv) {
     syn_error err = {0};
     const char *const *paths;
     size_t n;
-    const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
+    int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
     if (code != CLI_RUN) return code;
     if (n > 1) return cli_fail(&program, CLI_USAGE, "astra-sim accepts one prefix, not %zu", n);
-    if (run(paths[0], &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
-    return CLI_OK;
+    code = cli_refuse_standard_input(&program, paths[0], "a set of files");
+    return code == CLI_RUN ? cli_done(&program, run(paths[0], &err), &err) : code;
 }

@@ -8,8 +8,9 @@
 #include "export/text/loose_json.h"
 #include "export/validate.h"
 #include "syntorch/base/memory.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
+#include "tools/inputs.h"
 #include "tools/pytorch/pytorch_job.h"
 #include "tools/pytorch/recorded_name.h"
 
@@ -17,7 +18,7 @@ static struct arguments {
     const char *input, *out_dir;
     uint64_t max_unpacked_bytes;
     int profile; /* syn_pytorch_profile */
-    bool strict;
+    bool strict, json;
 } args;
 
 static const cli_option options[] = {
@@ -27,6 +28,7 @@ static const cli_option options[] = {
      "folder for execution traces; default: the input folder", 0, 0},
     {"profile", CLI_CHOICE, &args.profile, "full|astra-sim", "as for convert pytorch", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "count anomalies as failures", 0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     {"output", CLI_ALIAS, NULL, "out_dir", NULL, 0, 0},
     CLI_END};
@@ -55,6 +57,8 @@ typedef struct folder {
     entry *entries;
     size_t n, cap;
     size_t n_failed;
+    syn_sink *json; /* NULL: print a table */
+    bool first;     /* no conversion is in the object yet */
 } folder;
 
 static syn_status join(char **out, const char *dir, const char *name, size_t bytes,
@@ -185,6 +189,45 @@ static void print_row(const entry *e, const syn_pytorch_rank_report *r, const py
                         : "");
 }
 
+static void print_failure(const entry *e, const syn_error *why) {
+    char stem[CLI_SHOWN_BYTES], text[CLI_SHOWN_BYTES];
+    printf("%-28s failed: %s\n", cli_shown(e->stem, stem, sizeof stem),
+           cli_shown(why->text, text, sizeof text));
+}
+
+/* Begins the object of a rank with its files; the caller ends it. */
+static void begin_rank(folder *f, const entry *e) {
+    syn_sink_text(f->json, f->first ? "\n {\"name\": " : ",\n {\"name\": ");
+    syn_sink_json_string(f->json, e->stem);
+    cli_json_text(f->json, "host", e->host);
+    cli_json_text(f->json, "device", e->device);
+    f->first = false;
+}
+
+/* output: the file, or the prefix of the set. */
+static void put_rank(folder *f, const entry *e, const syn_pytorch_rank_report *r,
+                     const pytorch_outcome *o, const char *output, const char *verdict) {
+    const syn_pytorch_matches *m = &r->matches;
+    char path[4096];
+    begin_rank(f, e);
+    if (o->report.n_ranks > 1) snprintf(path, sizeof path, "%s.%" PRId32 ".et", output, e->rank);
+    cli_json_text(f->json, "output", o->report.n_ranks > 1 ? path : output);
+    cli_json_text(f->json, "verdict", verdict);
+    cli_json_count(f->json, "nodes_in", m->host_nodes + m->device_events);
+    cli_json_count(f->json, "nodes", r->n_nodes);
+    cli_json_count(f->json, "anomalies", o->report.n_anomalies);
+    cli_json_count(f->json, "job_bytes", o->report.out_bytes);
+    cli_json_real(f->json, "job_seconds", o->seconds);
+    syn_sink_char(f->json, '}');
+}
+
+static void put_failure(folder *f, const entry *e, const syn_error *why) {
+    begin_rank(f, e);
+    cli_json_text(f->json, "verdict", "failed");
+    cli_json_text(f->json, "error", why->text);
+    syn_sink_char(f->json, '}');
+}
+
 static syn_status run_job(pytorch_job *job, const entry *entries, size_t n, pytorch_outcome *o,
                           syn_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -211,17 +254,17 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     const syn_status s = run_job(&job, entries, n, &o, &failed);
     if (s == SYN_OK) {
         const bool valid = is_valid(output, n > 1, sim);
+        const char *verdict = !valid                     ? "invalid"
+                              : o.report.n_anomalies > 0 ? "ok, with warnings"
+                                                         : "ok";
         for (size_t i = 0; i < n; i++)
-            print_row(&entries[i], &o.report.ranks[i], &o,
-                      !valid                     ? "invalid"
-                      : o.report.n_anomalies > 0 ? "ok, with warnings"
-                                                 : "ok");
+            if (f->json) put_rank(f, &entries[i], &o.report.ranks[i], &o, output, verdict);
+            else print_row(&entries[i], &o.report.ranks[i], &o, verdict);
         f->n_failed += !valid;
     } else {
         f->n_failed++;
-        char stem[CLI_SHOWN_BYTES], why[CLI_SHOWN_BYTES];
-        printf("%-28s failed: %s\n", cli_shown(entries->stem, stem, sizeof stem),
-               cli_shown(failed.text, why, sizeof why));
+        if (f->json) put_failure(f, entries, &failed);
+        else print_failure(entries, &failed);
     }
     fflush(stdout);
     pytorch_print_notes(&o.report, stderr);
@@ -249,12 +292,22 @@ static syn_status convert_folder(folder *f, syn_error *err) {
     qsort(f->entries, f->n, sizeof *f->entries, by_name);
     SYN_TRY(check_stems(f, err));
     SYN_TRY(syn_make_folder(args.out_dir, err));
-    printf("%-28s %9s %9s %8s %10s %10s %8s  %s\n", "file", "nodes in", "out", "matched",
-           "anomalies", "size", "seconds", "verdict");
+    if (args.json) {
+        SYN_TRY(cli_json_open(&f->json, &program, err));
+        cli_json_text(f->json, "input", args.input);
+        syn_sink_text(f->json, ", \"conversions\": [");
+    } else {
+        printf("%-28s %9s %9s %8s %10s %10s %8s  %s\n", "file", "nodes in", "out", "matched",
+               "anomalies", "size", "seconds", "verdict");
+    }
     for (size_t i = 0, end = 0; i < f->n; i = end) {
         end = i + 1;
         while (end < f->n && same_set(&f->entries[i], &f->entries[end])) end++;
         SYN_TRY(convert(f, f->entries + i, end - i, err));
+    }
+    if (f->json) {
+        syn_sink_char(f->json, ']');
+        cli_json_count(f->json, "failed", f->n_failed);
     }
     return SYN_OK;
 }
@@ -269,16 +322,19 @@ static void free_folder(folder *f) {
 }
 
 int command_convert_all(int argc, char **argv) {
-    folder f = {0};
+    folder f = {.first = true};
     syn_error err = {0};
     const char *const *paths;
     size_t n;
-    const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a folder is", &paths, &n);
+    int code = cli_parse_inputs(&program, argc, argv, &args.input, "a folder is", &paths, &n);
     if (code != CLI_RUN) return code;
     if (n > 1) return cli_fail(&program, CLI_USAGE, "convert-all converts one folder at a time");
+    code = cli_refuse_standard_input(&program, paths[0], "a folder");
+    if (code != CLI_RUN) return code;
     args.input = paths[0];
     if (!args.out_dir) args.out_dir = args.input;
-    const syn_status s = convert_folder(&f, &err);
+    const syn_status converted = convert_folder(&f, &err);
+    const syn_status s = cli_json_close(f.json, converted, &err);
     free_folder(&f);
     if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     if (f.n_failed == 0) return CLI_OK;

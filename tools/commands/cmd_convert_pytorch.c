@@ -2,7 +2,7 @@
    traces. */
 #include <string.h>
 
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 #include "tools/pytorch/pytorch_job.h"
 #include "tools/pytorch/pytorch_options.h"
@@ -51,7 +51,7 @@ static const cli_option options[] = {
      "replay the result with its own times and compare with the measured times", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "fail on any warning (exit code 1)", 0, 0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print only warnings", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print the report as JSON", 0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -87,10 +87,7 @@ static int check_combination(const syn_pytorch_options *o) {
     if (o->profile == SYN_PYTORCH_ASTRA_SIM && o->without != 0)
         return cli_fail(&program, CLI_USAGE,
                         "--edges needs --profile full: simulators need all dependencies");
-    if (args.json && strcmp(args.output, "-") == 0)
-        return cli_fail(&program, CLI_USAGE,
-                        "--json and --output - both write to standard output; omit one");
-    return CLI_RUN;
+    return cli_json_check_output(&program, "output", args.output);
 }
 
 static int read_arguments(pytorch_job *job) {

@@ -6,7 +6,7 @@
 
 #include "export/simulate.h"
 #include "syntorch/base/types.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
 
@@ -15,6 +15,7 @@ static struct arguments {
     int algorithm, format;
     int64_t node_ranks;
     uint64_t max_unpacked_bytes;
+    bool json;
 } args;
 
 enum { FORMAT_ET, FORMAT_GOAL, FORMAT_GOAL_BINARY };
@@ -38,6 +39,7 @@ static const cli_option options[] = {
      SYN_MAX_WORLD},
     {"groups", CLI_TEXT, &args.groups, "FILE",
      "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -88,12 +90,48 @@ static syn_status expand(syn_expanded *done, const char *prefix, syn_error *err)
     return s;
 }
 
+static void put_notes(const syn_expanded *done, syn_sink *json) {
+    cli_notes notes = cli_notes_begin(json, stdout);
+    if (done->n_uneven > 0)
+        cli_note(&notes, "note",
+                 "rings replace the collectives of %" PRIu32 " group%s with different numbers of "
+                 "ranks per node",
+                 done->n_uneven, cli_plural(done->n_uneven));
+    cli_notes_end(&notes);
+}
+
+static void print_text(const syn_expanded *done) {
+    char shown[CLI_SHOWN_BYTES], bytes[32];
+    if (strcmp(args.out, "-") == 0) return;
+    printf("written: %s, %" PRIu32 " rank%s, %" PRIu64 " nodes from %" PRIu64 ", %" PRIu64
+           " collective%s replaced, %s sent\n",
+           cli_shown(args.out, shown, sizeof shown), done->n_ranks, cli_plural(done->n_ranks),
+           done->n_written, done->n_nodes, done->n_collectives, cli_plural(done->n_collectives),
+           cli_bytes_text((double)done->bytes, bytes, sizeof bytes));
+    put_notes(done, NULL);
+}
+
+static syn_status print_json(const syn_expanded *done, const char *input, syn_error *err) {
+    syn_sink *json;
+    syn_status s = SYN_OK;
+    SYN_TRY(cli_json_open(&json, &program, err));
+    cli_json_text(json, "input", input);
+    cli_json_count(json, "ranks", done->n_ranks);
+    cli_json_count(json, "nodes", done->n_nodes);
+    cli_json_count(json, "written_nodes", done->n_written);
+    cli_json_count(json, "collectives", done->n_collectives);
+    cli_json_count(json, "sent_bytes", done->bytes);
+    if (args.format == FORMAT_ET) s = cli_json_written_set(json, args.out, err);
+    else cli_json_written(json, args.out);
+    put_notes(done, json);
+    return cli_json_close(json, s, err);
+}
+
 int command_expand(int argc, char **argv) {
     syn_error err = {0};
     const char *const *paths;
     size_t n;
     syn_expanded done;
-    char shown[CLI_SHOWN_BYTES], bytes[32];
     int code = cli_parse_inputs(&program, argc, argv, &args.input, "a prefix is", &paths, &n);
     if (code != CLI_RUN) return code;
     const cli_rule rules[] = {{args.algorithm != SYN_EXPAND_HIERARCHICAL,
@@ -102,20 +140,14 @@ int command_expand(int argc, char **argv) {
     code = cli_check_rules(&program, argc, argv, rules, sizeof rules / sizeof *rules);
     if (code != CLI_RUN) return code;
     if (n != 1) return cli_fail(&program, CLI_USAGE, "one prefix is needed, not %zu", n);
+    code = cli_refuse_standard_input(&program, paths[0], "a set of files");
+    if (code != CLI_RUN) return code;
     if (args.out == NULL)
         return cli_fail(&program, CLI_USAGE, "--out says where to write; give it");
-    if (expand(&done, paths[0], &err) != SYN_OK)
-        return cli_fail(&program, CLI_FAILED, "%s", err.text);
-    if (strcmp(args.out, "-") == 0) return CLI_OK;
-    printf("written: %s, %" PRIu32 " rank%s, %" PRIu64 " nodes from %" PRIu64 ", %" PRIu64
-           " collective%s replaced, %s sent\n",
-           cli_shown(args.out, shown, sizeof shown), done.n_ranks, cli_plural(done.n_ranks),
-           done.n_written, done.n_nodes, done.n_collectives, cli_plural(done.n_collectives),
-           cli_bytes_text((double)done.bytes, bytes, sizeof bytes));
-    if (done.n_uneven > 0)
-        printf("note: rings replace the collectives of %" PRIu32
-               " group%s with different numbers of "
-               "ranks per node\n",
-               done.n_uneven, cli_plural(done.n_uneven));
-    return CLI_OK;
+    code = cli_json_check_output(&program, "out", args.out);
+    if (code != CLI_RUN) return code;
+    syn_status status = expand(&done, paths[0], &err);
+    if (status == SYN_OK && args.json) status = print_json(&done, paths[0], &err);
+    else if (status == SYN_OK) print_text(&done);
+    return cli_done(&program, status, &err);
 }

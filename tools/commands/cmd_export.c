@@ -5,7 +5,7 @@
 
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 #include "tools/commands/export_predict.h"
 #include "tools/folders.h"
@@ -15,7 +15,7 @@ static struct arguments {
     const char *input, *output, *format, *title, *compare, *hw;
     int64_t rank;
     int nx_key, copies, view, page, detail; /* syn_nx_key, syn_copies, syn_view, ... */
-    bool comm, no_fold, all_ranks, profile_memory, with_stack;
+    bool comm, no_fold, all_ranks, profile_memory, with_stack, json;
 } args = {.rank = -1};
 
 enum { PREFIX_BYTES = 4096 };
@@ -24,7 +24,9 @@ static char format_help[256];
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
-     "node-link JSON (tensor_trace_graph.json), Chakra JSON or .et file to read", 0, 0},
+     "node-link JSON (tensor_trace_graph.json), Chakra JSON or .et file to read; - = standard "
+     "input",
+     0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
      "file to write; - = standard output. et with several ranks: FILE.<rank>.et; kineto, unless "
      "FILE ends in .json: FILE.<rank>_kineto.json and _host.json, FILE_stacks.txt, FILE_memory.csv",
@@ -67,6 +69,7 @@ static const cli_option options[] = {
      "json, chakra, chrome, html: write identical ranks in full, or once with their differences; "
      "auto: once above 100,000 ops",
      0, 0},
+    CLI_JSON(&args.json),
     CLI_END};
 
 static const char *const examples[] = {
@@ -173,22 +176,26 @@ static void report_workload(const syn_simai_summary *done, FILE *out) {
                     cli_bytes_text((double)done->left_out[k].bytes, bytes, sizeof bytes));
 }
 
-static syn_status write_workload(const syn_graph *graph, const syn_export_options *how,
-                                 syn_error *err) {
-    syn_simai_summary done;
+static syn_status write_workload(syn_simai_summary *done, const syn_graph *graph,
+                                 const syn_export_options *how, syn_error *err) {
     syn_sink *sink;
     SYN_TRY(syn_sink_open_file(&sink, args.output, err));
-    const syn_status s = syn_export_simai_workload(&done, graph, how, sink, err);
+    const syn_status s = syn_export_simai_workload(done, graph, how, sink, err);
     const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
-    if (s == SYN_OK && closed == SYN_OK)
-        report_workload(&done, strcmp(args.output, "-") == 0 ? stderr : stdout);
     return s != SYN_OK ? s : closed;
 }
 
-static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,
-                               const syn_export_options *how, syn_error *err) {
-    const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
-                     strcmp(args.output, "-") != 0;
+/* Whether the output is a trace set, for which --output is a prefix. */
+static bool is_set(const syn_graph *graph, const syn_exporter *exporter,
+                   const syn_export_options *how) {
+    return exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
+           strcmp(args.output, "-") != 0;
+}
+
+/* done: set for the format simai. */
+static syn_status write_output(syn_simai_summary *done, const syn_graph *graph,
+                               const syn_exporter *exporter, const syn_export_options *how,
+                               syn_error *err) {
     syn__input_files inputs = {0};
     syn_status s = note_input(&inputs, args.input, err);
     if (s == SYN_OK && args.compare) s = note_input(&inputs, args.compare, err);
@@ -198,18 +205,94 @@ static syn_status write_output(const syn_graph *graph, const syn_exporter *expor
     }
     if (is_recording(exporter)) {
         s = write_recording(graph, how, &inputs, err);
-    } else if (set) {
+    } else if (is_set(graph, exporter, how)) {
         s = write_set(graph, how, &inputs, err);
     } else {
         s = syn__input_files_keep(&inputs, args.output, err);
         if (s == SYN_OK)
             s = exporter == &syn_export_simai
-                    ? write_workload(graph, how, err)
+                    ? write_workload(done, graph, how, err)
                     : syn_export_file(graph, exporter, how, args.output, err);
     }
     syn__input_files_free(&inputs);
     return s;
 }
+
+/* ---- The report ---- */
+
+static void put_named(syn_sink *json, const char *name, const char *suffix, bool *first) {
+    char path[PREFIX_BYTES];
+    const int n = snprintf(path, sizeof path, "%s%s%s", args.output, name, suffix);
+    if (n < (int)sizeof path) cli_json_add_written(json, path, first);
+}
+
+static syn_status put_written(syn_sink *json, const syn_graph *graph, const syn_exporter *exporter,
+                              const syn_export_options *how, syn_error *err) {
+    char text[PREFIX_BYTES];
+    bool first = true;
+    if (is_set(graph, exporter, how) && prefix_of(args.output, text))
+        return cli_json_written_set(json, text, err);
+    cli_json_begin_written(json);
+    for (uint32_t r = 0; is_recording(exporter) && r < graph->n_ranks; r++) {
+        if (how->rank && graph->ranks[r].rank != *how->rank) continue;
+        snprintf(text, sizeof text, ".%d", (int)graph->ranks[r].rank);
+        put_named(json, text, "_kineto.json", &first);
+        put_named(json, text, "_host.json", &first);
+    }
+    if (is_recording(exporter)) {
+        put_named(json, "", "_stacks.txt", &first);
+        put_named(json, "", "_memory.csv", &first);
+    } else {
+        cli_json_add_written(json, args.output, &first);
+    }
+    syn_sink_char(json, ']');
+    return SYN_OK;
+}
+
+static void put_workload(syn_sink *json, const syn_simai_summary *done) {
+    const char *comma = "";
+    syn_sink_printf(json, ", \"workload\": {\"rank\": %d", (int)done->rank);
+    cli_json_count(json, "layers", done->n_layers);
+    cli_json_count(json, "collectives", done->n_collectives);
+    cli_json_count(json, "compute_ns", (uint64_t)done->compute_ns);
+    syn_sink_text(json, ", \"left_out\": [");
+    for (int k = 0; k < SYN_COMM_KIND_COUNT; k++) {
+        if (done->left_out[k].calls == 0) continue;
+        syn_sink_printf(json,
+                        "%s{\"kind\": \"%s\", \"calls\": %" PRIu64 ", \"bytes\": %" PRIu64 "}",
+                        comma, syn_comm_kind_name((syn_comm_kind)k), done->left_out[k].calls,
+                        (uint64_t)done->left_out[k].bytes);
+        comma = ", ";
+    }
+    syn_sink_text(json, "]}");
+}
+
+static syn_status print_json(const syn_graph *graph, const syn_exporter *exporter,
+                             const syn_export_options *how, const syn_simai_summary *done,
+                             const syn_hardware *hw, syn_error *err) {
+    syn_sink *json;
+    uint64_t nodes = 0;
+    SYN_TRY(cli_json_open(&json, &program, err));
+    for (uint32_t r = 0; r < graph->n_ranks; r++) nodes += graph->ranks[r].n_nodes;
+    cli_json_text(json, "input", args.input);
+    cli_json_text(json, "format", exporter->name);
+    cli_json_count(json, "ranks", graph->n_ranks);
+    cli_json_count(json, "nodes", nodes);
+    if (exporter == &syn_export_simai) put_workload(json, done);
+    syn_status s = args.hw ? export_report_json(graph, hw, json, err) : SYN_OK;
+    if (s == SYN_OK) s = put_written(json, graph, exporter, how, err);
+    return cli_json_close(json, s, err);
+}
+
+static syn_status print_text(const syn_graph *graph, const syn_exporter *exporter,
+                             const syn_simai_summary *done, const syn_hardware *hw,
+                             syn_error *err) {
+    FILE *out = strcmp(args.output, "-") == 0 ? stderr : stdout;
+    if (exporter == &syn_export_simai) report_workload(done, out);
+    return args.hw ? export_report(graph, hw, out, err) : SYN_OK;
+}
+
+/* ---- The command ---- */
 
 /* Lists all formats: "png, svg and dot". */
 static const char *formats(const char *before_last) {
@@ -303,6 +386,7 @@ int command_export(int argc, char **argv) {
     code = choose_format(&exporter);
     if (code != CLI_RUN) return code;
     code = check_options(exporter, argc, argv);
+    if (code == CLI_RUN) code = cli_json_check_output(&program, "output", args.output);
     if (code != CLI_RUN) return code;
     const int32_t rank = (int32_t)args.rank;
     syn_export_options how = {.title = args.title,
@@ -319,6 +403,7 @@ int command_export(int argc, char **argv) {
                               .detail = (syn_detail)args.detail,
                               .source = args.compare ? args.input : NULL,
                               .compare_source = args.compare};
+    syn_simai_summary done;
     syn_graph *graph = NULL, *other = NULL;
     syn_hardware hw;
     syn_status s = check_output(exporter, &err);
@@ -329,11 +414,13 @@ int command_export(int argc, char **argv) {
         uint32_t r = 0;
         while (r < graph->n_ranks && graph->ranks[r].rank != rank) r++;
         if (r == graph->n_ranks)
-            s = SYN_FAIL(&err, SYN_E_INVALID, "%s does not have rank %d", args.input, rank);
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s does not have rank %d",
+                         syn_input_name(args.input), rank);
     }
-    if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
-    if (s == SYN_OK && args.hw)
-        s = export_report(graph, &hw, strcmp(args.output, "-") == 0 ? stderr : stdout, &err);
+    if (s == SYN_OK) s = write_output(&done, graph, exporter, &how, &err);
+    if (s == SYN_OK)
+        s = args.json ? print_json(graph, exporter, &how, &done, &hw, &err)
+                      : print_text(graph, exporter, &done, &hw, &err);
     syn_graph_free(graph);
     syn_graph_free(other);
     return cli_done(&program, s, &err);

@@ -6,7 +6,7 @@
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
 #include "syntorch/base/types.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
 
@@ -14,12 +14,12 @@ static struct arguments {
     const char *input, *output;
     int64_t rank;
     uint64_t max_unpacked_bytes;
-    bool compat;
+    bool compat, json;
 } args = {.rank = -1};
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "FILE", ".et file (gzip allowed), or JSON converted from one",
-     0, 0},
+    {"input", CLI_TEXT, &args.input, "FILE",
+     ".et file (gzip allowed), or JSON converted from one; - = standard input", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE", "file to write; - = standard output", 0, 0},
     {"rank", CLI_INT, &args.rank, "R",
      "JSON with several ranks: rank to write; .et: its rank if the metadata lacks it; default: "
@@ -29,6 +29,7 @@ static const cli_option options[] = {
      "write what chakra_jsonizer writes: objects without separators, which is not valid JSON and "
      "cannot be converted back",
      0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -49,28 +50,29 @@ static int32_t rank_of_name(const char *path) {
     return rank < 0 || rank >= SYN_MAX_WORLD ? 0 : rank;
 }
 
-static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *out,
+static syn_status convert(const syn__file_text *in, bool json, syn_sink *out,
                           syn_chakra_json_stats *stats, syn_error *err) {
+    const char *data = in->data;
+    const size_t bytes = in->bytes;
     const int32_t rank = (int32_t)args.rank;
-    if (json) return syn_chakra_json_to_et(args.input, data, bytes, rank, out, stats, err);
-    if (args.compat) return syn_chakra_et_to_json_compat(args.input, data, bytes, out, stats, err);
-    return syn_chakra_et_to_json(args.input, data, bytes,
-                                 rank >= 0 ? rank : rank_of_name(args.input), out, stats, err);
+    if (json) return syn_chakra_json_to_et(in->name, data, bytes, rank, out, stats, err);
+    if (args.compat) return syn_chakra_et_to_json_compat(in->name, data, bytes, out, stats, err);
+    return syn_chakra_et_to_json(in->name, data, bytes, rank >= 0 ? rank : rank_of_name(args.input),
+                                 out, stats, err);
 }
 
 static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) {
     cli_files files;
     SYN_TRY(cli_keep_input(args.input, args.output, err));
     SYN_TRY(cli_files_open(&files, args.input, args.output, args.max_unpacked_bytes, err));
-    const char *data = files.in.data;
-    const size_t bytes = files.in.bytes;
-    *json = syn_chakra_is_json(data, bytes);
+    *json = syn_chakra_is_json(files.in.data, files.in.bytes);
     syn_status status = SYN_OK;
     if (*json && args.compat)
         status = SYN_FAIL(err, SYN_E_INVALID, "--compat writes JSON, but %.200s is JSON already",
-                          args.input);
-    if (status == SYN_OK && !*json) status = syn__require_et(args.input, data, bytes, err);
-    if (status == SYN_OK) status = convert(data, bytes, *json, files.out, stats, err);
+                          files.in.name);
+    if (status == SYN_OK && !*json)
+        status = syn__require_et(files.in.name, files.in.data, files.in.bytes, err);
+    if (status == SYN_OK) status = convert(&files.in, *json, files.out, stats, err);
     return cli_files_close(&files, status, err);
 }
 
@@ -91,15 +93,30 @@ static void report(bool json, const syn_chakra_json_stats *stats) {
     fputc('\n', stderr);
 }
 
+static syn_status print_json(bool json, const syn_chakra_json_stats *stats, syn_error *err) {
+    syn_sink *out;
+    SYN_TRY(cli_json_open(&out, &program, err));
+    cli_json_text(out, "input", args.input);
+    cli_json_text(out, "input_format", json ? "json" : "et");
+    cli_json_count(out, "nodes", stats->n_nodes);
+    cli_json_count(out, "noncanonical_messages", stats->n_wire);
+    cli_json_count(out, "omitted_bytes", stats->omitted_bytes);
+    cli_json_written(out, args.output);
+    return cli_json_close(out, SYN_OK, err);
+}
+
 int command_json(int argc, char **argv) {
     syn_chakra_json_stats stats = {0};
     syn_error err = {0};
     bool json = false;
-    const int code = cli_parse(&program, argc, argv);
+    int code = cli_parse(&program, argc, argv);
     if (code != CLI_RUN) return code;
     if (!args.input || !args.output)
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
-    if (run(&json, &stats, &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
-    report(json, &stats);
-    return CLI_OK;
+    code = cli_json_check_output(&program, "output", args.output);
+    if (code != CLI_RUN) return code;
+    syn_status s = run(&json, &stats, &err);
+    if (s == SYN_OK && args.json) s = print_json(json, &stats, &err);
+    else if (s == SYN_OK) report(json, &stats);
+    return cli_done(&program, s, &err);
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "export/pytorch/read/pt_repair.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
 #include "tools/pytorch/pytorch_options.h"
@@ -11,6 +11,7 @@
 static struct arguments {
     const char *input, *output, *object;
     uint64_t max_unpacked_bytes;
+    bool json;
 } args = {.object = "last"};
 
 static const cli_option options[] = {
@@ -22,6 +23,7 @@ static const cli_option options[] = {
      "if the file has several JSON objects: write the last complete one, all merged into one, or "
      "number N, counted from 0",
      0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -38,8 +40,7 @@ static const cli_program program = {
 
 static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
     char in[CLI_SHOWN_BYTES], out[CLI_SHOWN_BYTES];
-    const char *name =
-        strcmp(args.input, "-") == 0 ? "standard input" : cli_shown(args.input, in, sizeof in);
+    const char *name = cli_shown(syn_input_name(args.input), in, sizeof in);
     uint64_t found = 0;
     for (int i = 0; i < SYN__FIX_KINDS; i++) {
         const syn__fix_note *note = &repaired->notes[i];
@@ -52,6 +53,28 @@ static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
     fprintf(stderr, "%s: %s%" PRIu64 " nodes or events, %" PRIu64 " bytes\n",
             cli_shown(args.output, out, sizeof out), found == 0 ? "nothing to repair; " : "",
             repaired->n_kept, bytes);
+}
+
+static syn_status print_json(const syn__pt_repaired *repaired, syn_error *err) {
+    const char *comma = "";
+    syn_sink *json;
+    SYN_TRY(cli_json_open(&json, &program, err));
+    cli_json_text(json, "input", args.input);
+    cli_json_count(json, "kept", repaired->n_kept);
+    syn_sink_text(json, ", \"repairs\": [");
+    for (int i = 0; i < SYN__FIX_KINDS; i++) {
+        const syn__fix_note *note = &repaired->notes[i];
+        if (note->count == 0) continue;
+        syn_sink_printf(json, "%s{\"count\": %" PRIu64, comma, note->count);
+        cli_json_text(json, "found", syn__fix_met((syn__fix_kind)i));
+        cli_json_text(json, "repair", syn__fix_done((syn__fix_kind)i));
+        cli_json_count(json, "first_byte", note->first);
+        syn_sink_char(json, '}');
+        comma = ", ";
+    }
+    syn_sink_char(json, ']');
+    cli_json_written(json, args.output);
+    return cli_json_close(json, SYN_OK, err);
 }
 
 static syn_status run(syn_pytorch_object object, syn__pt_repaired *repaired, uint64_t *bytes,
@@ -68,7 +91,7 @@ int command_repair(int argc, char **argv) {
     syn__pt_repaired repaired;
     syn_pytorch_object object;
     uint64_t bytes = 0;
-    const int code = cli_parse(&program, argc, argv);
+    int code = cli_parse(&program, argc, argv);
     if (code != CLI_RUN) return code;
     if (!args.input || !args.output)
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
@@ -76,10 +99,11 @@ int command_repair(int argc, char **argv) {
         return cli_fail(&program, CLI_USAGE,
                         "--object must be last, all or a number of at least 0, not '%s'",
                         args.object);
-    if (cli_keep_input(args.input, args.output, &err) != SYN_OK)
-        return cli_fail(&program, CLI_USAGE, "%s", err.text);
-    if (run(object, &repaired, &bytes, &err) != SYN_OK)
-        return cli_fail(&program, CLI_FAILED, "%s", err.text);
-    report(&repaired, bytes);
-    return CLI_OK;
+    code = cli_json_check_output(&program, "output", args.output);
+    if (code != CLI_RUN) return code;
+    syn_status s = cli_keep_input(args.input, args.output, &err);
+    if (s == SYN_OK) s = run(object, &repaired, &bytes, &err);
+    if (s == SYN_OK && args.json) s = print_json(&repaired, &err);
+    else if (s == SYN_OK) report(&repaired, bytes);
+    return cli_done(&program, s, &err);
 }

@@ -6,8 +6,7 @@
 
 #include "export/simulate.h"
 #include "syntorch/base/memory.h"
-#include "syntorch/base/sink.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 #include "tools/commands/simulated_path.h"
 #include "tools/inputs.h"
@@ -42,7 +41,7 @@ static const cli_option options[] = {
      "find the chain of nodes, across ranks, that determines the end: write these nodes in order, "
      "and print their time by kind and name",
      0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object with all ranks and groups", 0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -147,6 +146,16 @@ static void print_groups(const syn_simulation *sim, FILE *out) {
     if (sim->n_groups > SHOWN + 1) fprintf(out, "(more groups: see --json)\n");
 }
 
+static void put_notes(const syn_simulation *sim, syn_sink *json, FILE *out) {
+    cli_notes notes = cli_notes_begin(json, out);
+    if (sim->n_absent > 0)
+        cli_note(&notes, "note", "%" PRIu32 " rank%s of the groups %s no file; they are never late",
+                 sim->n_absent, cli_plural(sim->n_absent), sim->n_absent == 1 ? "has" : "have");
+    if (sim->end_ns == 0 && sim->deadlock == NULL)
+        cli_note(&notes, "note", "the nodes have no durations; give --network and --system");
+    cli_notes_end(&notes);
+}
+
 static void print_text(const syn_simulation *sim, const char *name, FILE *out) {
     char text[32];
     double sums[3] = {0, 0, 0};
@@ -170,11 +179,7 @@ static void print_text(const syn_simulation *sim, const char *name, FILE *out) {
     if (all > 0)
         fprintf(out, "on average %.1f %% compute, %.1f %% exposed communication, %.1f %% waiting\n",
                 100 * sums[0] / all, 100 * sums[1] / all, 100 * sums[2] / all);
-    if (sim->n_absent > 0)
-        fprintf(out, "note: %" PRIu32 " rank%s of the groups %s no file; they are never late\n",
-                sim->n_absent, cli_plural(sim->n_absent), sim->n_absent == 1 ? "has" : "have");
-    if (sim->end_ns == 0 && sim->deadlock == NULL)
-        fprintf(out, "note: the nodes have no durations; give --network and --system\n");
+    put_notes(sim, NULL, out);
     print_ranks(sim, out);
     print_groups(sim, out);
     simulated_path_print(sim, out);
@@ -240,11 +245,14 @@ static void put_groups(syn_sink *out, const syn_simulation *sim) {
     syn_sink_text(out, "]");
 }
 
+enum { OUTPUTS = 4 };
+
 static syn_status print_json(const syn_simulation *sim, syn_error *err) {
+    const char *const outputs[OUTPUTS] = {args.traffic, args.chart, args.timeline, args.path};
     syn_sink *out;
-    SYN_TRY(syn_sink_open_file(&out, "-", err));
+    SYN_TRY(cli_json_open(&out, &program, err));
     syn_sink_printf(out,
-                    "{\"end_ns\": %" PRIu64 ", \"nodes\": %" PRIu64 ", \"nodes_run\": %" PRIu64
+                    ", \"end_ns\": %" PRIu64 ", \"nodes\": %" PRIu64 ", \"nodes_run\": %" PRIu64
                     ", \"distinct_ranks\": %zu, \"absent_ranks\": %" PRIu32 ", \"deadlock\": ",
                     sim->end_ns, sim->n_nodes, sim->n_run, sim->n_distinct, sim->n_absent);
     if (sim->deadlock != NULL) syn_sink_json_string(out, sim->deadlock);
@@ -255,13 +263,15 @@ static syn_status print_json(const syn_simulation *sim, syn_error *err) {
         syn_sink_text(out, ",\n\"critical_path\": ");
         simulated_path_put_json(sim, out);
     }
-    syn_sink_text(out, "}\n");
-    return syn_sink_close(out, true, err);
+    cli_json_begin_written(out);
+    bool first = true;
+    for (int i = 0; i < OUTPUTS; i++) cli_json_add_written(out, outputs[i], &first);
+    syn_sink_char(out, ']');
+    put_notes(sim, out, NULL);
+    return cli_json_close(out, SYN_OK, err);
 }
 
 /* ---- The command ---- */
-
-enum { OUTPUTS = 4 };
 
 /* Fails if an output is an input. */
 static syn_status keep_inputs(const char *const *paths, size_t n, syn_error *err) {
@@ -309,13 +319,14 @@ static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t
                                       .critical_path = args.path != NULL,
                                       .threads = cli_cores(),
                                       .max_unpacked_bytes = args.max_unpacked_bytes};
+    if (s == SYN_OK) s = cli_take_standard_input(paths, n, err);
     if (s == SYN_OK) s = keep_inputs(paths, n, err);
     if (s == SYN_OK) s = syn_simulate(sim, paths, n, &how, err);
     if (s == SYN_OK) s = check_slow(sim, slow, n_slow, err);
     syn_free(slow);
     if (s == SYN_OK) s = write_files(sim, err);
     if (s == SYN_OK && args.json) s = print_json(sim, err);
-    else if (s == SYN_OK) print_text(sim, paths[0], text);
+    else if (s == SYN_OK) print_text(sim, syn_input_name(paths[0]), text);
     return s;
 }
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "export/statistics.h"
-#include "syntorch/base/sink.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
+#include "tools/inputs.h"
 
 static struct arguments {
     const char *input;
@@ -16,9 +16,10 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
-     "set PREFIX.<rank>.et, or one .et file; --input may be omitted, then also several files", 0,
-     0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object with all ranks in full", 0, 0},
+     "set PREFIX.<rank>.et, or one .et file; - = standard input; --input may be omitted, then also "
+     "several files",
+     0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -319,29 +320,30 @@ static void put_one(syn_sink *sink, const syn_statistics *s, bool total) {
 
 static syn_status print_json(const syn_statistics_set *set, syn_error *err) {
     syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, "-", err));
-    syn_sink_text(sink, "{\"total\": ");
+    SYN_TRY(cli_json_open(&sink, &program, err));
+    syn_sink_text(sink, ",\n\"total\": ");
     put_one(sink, &set->total, true);
     syn_sink_text(sink, ",\n\"ranks\": [");
     for (size_t i = 0; i < set->n_ranks; i++) {
         syn_sink_text(sink, i ? ",\n" : "\n");
         put_one(sink, &set->ranks[i], false);
     }
-    syn_sink_text(sink, "]}\n");
-    return syn_sink_close(sink, true, err);
+    syn_sink_char(sink, ']');
+    return cli_json_close(sink, SYN_OK, err);
 }
 
 /* ---- The command ---- */
 
 int command_stat(int argc, char **argv) {
     syn_error err = {0};
-    syn_statistics_set set;
+    syn_statistics_set set = {.n_ranks = 0};
     const char *const *paths;
     size_t n;
     const int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
     if (code != CLI_RUN) return code;
-    syn_status s = syn_statistics_read(&set, paths, n, args.max_unpacked_bytes, &err);
+    syn_status s = cli_take_standard_input(paths, n, &err);
+    if (s == SYN_OK) s = syn_statistics_read(&set, paths, n, args.max_unpacked_bytes, &err);
     if (s == SYN_OK && args.json) s = print_json(&set, &err);
     else if (s == SYN_OK) print_text(&set);
     syn_statistics_free(&set);

@@ -4,8 +4,7 @@
 
 #include "models/tokenizer/tokenizer.h"
 #include "syntorch/base/memory.h"
-#include "syntorch/base/sink.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
 
 #define MAX_INPUT_BYTES ((size_t)1 << 30)
@@ -21,7 +20,9 @@ static const cli_option options[] = {
      "token",
      0, 0},
     {"input", CLI_TEXT, &args.input, "FILE",
-     "file to read as one text; without --input, each argument TEXT is a separate text", 0, 0},
+     "file to read as one text; - = standard input; without --input, each argument TEXT is a "
+     "separate text",
+     0, 0},
     {"decode", CLI_FLAG, &args.decode, NULL, "convert decimal ids to text", 0, 0},
     {"plain", CLI_FLAG, &args.plain, NULL,
      "omit the special tokens that the tokenizer's files put around a text", 0, 0},
@@ -55,7 +56,7 @@ static syn_status put_piece(syn_sink *sink, const syn_tokenizer *tok, int32_t id
 
 static syn_status put_encoding(syn_sink *sink, const syn_tokenizer *tok, const char *text,
                                size_t bytes, const syn_encoding *e, syn_error *err) {
-    syn_sink_text(sink, "{\"text\": ");
+    syn_sink_text(sink, ", \"text\": ");
     syn_sink_json_text(sink, text, bytes);
     syn_sink_text(sink, ", \"ids\": [");
     for (size_t i = 0; i < e->n; i++) syn_sink_printf(sink, "%s%d", i ? ", " : "", e->ids[i]);
@@ -66,7 +67,7 @@ static syn_status put_encoding(syn_sink *sink, const syn_tokenizer *tok, const c
     syn_sink_text(sink, "], \"offsets\": [");
     for (size_t i = 0; i < e->n; i++)
         syn_sink_printf(sink, "%s[%u, %u]", i ? ", " : "", e->offsets[i][0], e->offsets[i][1]);
-    syn_sink_text(sink, "]}\n");
+    syn_sink_char(sink, ']');
     return SYN_OK;
 }
 
@@ -123,12 +124,11 @@ static syn_status show_text(syn_sink *sink, const syn_tokenizer *tok, const id_l
     size_t bytes;
     SYN_TRY(syn_tokenizer_decode(tok, ids->at, ids->n, &text, &bytes, err));
     if (sink) {
-        syn_sink_text(sink, "{\"ids\": [");
+        syn_sink_text(sink, ", \"ids\": [");
         for (size_t i = 0; i < ids->n; i++)
             syn_sink_printf(sink, "%s%d", i ? ", " : "", ids->at[i]);
         syn_sink_text(sink, "], \"text\": ");
         syn_sink_json_text(sink, text, bytes);
-        syn_sink_text(sink, "}\n");
     } else {
         cli_print_escaped(stdout, text, bytes);
         putchar('\n');
@@ -159,8 +159,10 @@ static syn_status show_all(syn_sink *sink, const syn_tokenizer *tok, const char 
     syn_status status = SYN_OK;
     if (args.decode) status = decode_all(sink, tok, args.input ? whole : texts, n, err);
     else if (args.input) status = show_tokens(sink, tok, data, bytes, err);
-    for (size_t i = 0; status == SYN_OK && !args.input && !args.decode && i < n; i++)
+    for (size_t i = 0; status == SYN_OK && !args.input && !args.decode && i < n; i++) {
+        if (sink && i > 0) cli_json_next(sink, &program);
         status = show_tokens(sink, tok, texts[i], strlen(texts[i]), err);
+    }
     syn_free(data);
     return status;
 }
@@ -170,12 +172,9 @@ static syn_status run(const char *const *texts, size_t n, syn_error *err) {
     syn_sink *sink = NULL;
     SYN_TRY(strcmp(args.tokenizer, "bytes") == 0 ? syn_tokenizer_open_bytes(&tok, err)
                                                  : syn_tokenizer_load(&tok, args.tokenizer, err));
-    syn_status status = args.json ? syn_sink_open_file(&sink, "-", err) : SYN_OK;
-    if (status == SYN_OK) {
-        status = show_all(sink, tok, texts, n, err);
-        const syn_status closed = sink ? syn_sink_close(sink, status == SYN_OK, err) : SYN_OK;
-        if (status == SYN_OK) status = closed;
-    }
+    syn_status status = args.json ? cli_json_open(&sink, &program, err) : SYN_OK;
+    if (status == SYN_OK) status = show_all(sink, tok, texts, n, err);
+    status = cli_json_close(sink, status, err);
     syn_tokenizer_free(tok);
     return status;
 }

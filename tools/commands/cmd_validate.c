@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "export/validate.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
+#include "tools/inputs.h"
 
 static struct arguments {
     const char *input, *groups;
@@ -14,8 +15,9 @@ static struct arguments {
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
-     "set PREFIX.<rank>.et, or one .et file; --input may be omitted, then also several files", 0,
-     0},
+     "set PREFIX.<rank>.et, or one .et file; - = standard input; --input may be omitted, then also "
+     "several files",
+     0, 0},
     {"groups", CLI_TEXT, &args.groups, "FILE",
      "file with the ranks of each group; default: PREFIX.comm_group.json if it exists", 0, 0},
     {"any_node", CLI_FLAG, &args.any_node, NULL,
@@ -24,7 +26,7 @@ static const cli_option options[] = {
      0, 0},
     {"single", CLI_FLAG, &args.single, NULL,
      "check one rank's file of a real run: --any_node without checks across ranks", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print all findings as one JSON object", 0, 0},
+    CLI_JSON(&args.json),
     {"strict", CLI_FLAG, &args.strict, NULL, "fail on warnings, too", 0, 0},
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
@@ -87,15 +89,16 @@ static void print_text(const syn_validation *v, const char *name) {
 /* ---- The command ---- */
 
 static syn_status print_json(const syn_validation *v, syn_error *err) {
-    syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, "-", err));
-    syn_validation_json(v, sink);
-    return syn_sink_close(sink, true, err);
+    syn_sink *json;
+    SYN_TRY(cli_json_open(&json, &program, err));
+    syn_sink_text(json, ", ");
+    syn_validation_json_members(v, json);
+    return cli_json_close(json, SYN_OK, err);
 }
 
 int command_validate(int argc, char **argv) {
     syn_error err = {0};
-    syn_validation v;
+    syn_validation v = {.n_findings = 0};
     const char *const *paths;
     size_t n;
     const int code =
@@ -105,10 +108,11 @@ int command_validate(int argc, char **argv) {
         return cli_fail(&program, CLI_USAGE, "--single checks one file, not %zu", n);
     const syn_validate_options how = {args.any_node, args.single, args.groups,
                                       args.max_unpacked_bytes};
-    syn_status s = syn_validate(&v, paths, n, &how, &err);
+    syn_status s = cli_take_standard_input(paths, n, &err);
+    if (s == SYN_OK) s = syn_validate(&v, paths, n, &how, &err);
     const bool bad = v.n_problems != 0 || (args.strict && v.n_warnings != 0);
     if (s == SYN_OK && args.json) s = print_json(&v, &err);
-    else if (s == SYN_OK) print_text(&v, paths[0]);
+    else if (s == SYN_OK) print_text(&v, syn_input_name(paths[0]));
     syn_validation_free(&v);
     if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
     return bad ? CLI_FAILED : CLI_OK;

@@ -4,8 +4,9 @@
 
 #include "models/weights/safetensors.h"
 #include "syntorch/base/memory.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
+#include "tools/inputs.h"
 
 static struct arguments {
     const char *input;
@@ -17,7 +18,7 @@ static const cli_option options[] = {
      ".safetensors file, model.safetensors.index.json, or folder with one of them; --input may be "
      "omitted",
      0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object instead of a table", 0, 0},
+    CLI_JSON(&args.json),
     CLI_END};
 
 static const char *const examples[] = {"syntorch weights model.safetensors",
@@ -154,7 +155,7 @@ static void put_tensor(syn_sink *sink, const syn_safetensors_tensor *t) {
 static void put_json(syn_sink *sink, const syn_safetensors *st) {
     type_total totals[MAX_TYPES], all;
     const size_t n = sum_up(st, totals, &all);
-    syn_sink_text(sink, "{\"totals\": {");
+    syn_sink_text(sink, ",\n\"totals\": {");
     put_total(sink, &all);
     syn_sink_text(sink, "},\n\"dtypes\": {");
     for (size_t i = 0; i < n; i++) {
@@ -175,14 +176,14 @@ static void put_json(syn_sink *sink, const syn_safetensors *st) {
         syn_sink_text(sink, i ? ",\n" : "\n");
         put_tensor(sink, syn_safetensors_get(st, i));
     }
-    syn_sink_text(sink, "]}\n");
+    syn_sink_char(sink, ']');
 }
 
 static syn_status print_json(const syn_safetensors *st, syn_error *err) {
     syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, "-", err));
+    SYN_TRY(cli_json_open(&sink, &program, err));
     put_json(sink, st);
-    return syn_sink_close(sink, true, err);
+    return cli_json_close(sink, SYN_OK, err);
 }
 
 /* ---- The command ---- */
@@ -192,10 +193,13 @@ int command_weights(int argc, char **argv) {
     syn_safetensors *st = NULL;
     const char *const *paths;
     size_t n;
-    const int code =
+    int code =
         cli_parse_inputs(&program, argc, argv, &args.input, "a file or folder is", &paths, &n);
     if (code != CLI_RUN) return code;
     if (n > 1) return cli_fail(&program, CLI_USAGE, "weights lists one checkpoint at a time");
+    code =
+        cli_refuse_standard_input(&program, paths[0], "a file at several positions, or a folder");
+    if (code != CLI_RUN) return code;
     syn_status s = syn_safetensors_open(&st, paths[0], &err);
     if (s == SYN_OK && args.json) s = print_json(st, &err);
     else if (s == SYN_OK) print_text(st);

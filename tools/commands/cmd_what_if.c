@@ -6,10 +6,10 @@
 
 #include "export/simulate.h"
 #include "syntorch/base/memory.h"
-#include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/command.h"
+#include "tools/inputs.h"
 
 static struct arguments {
     const char *input, *groups, *network, *system, *scale, *drop, *fuse, *hw, *from, *collective;
@@ -50,7 +50,7 @@ static const cli_option options[] = {
      "ASTRA-sim's network file; default: the times in the traces", 0, 0},
     {"system", CLI_TEXT, &args.system, "FILE", "ASTRA-sim's system file, needed with --network", 0,
      0},
-    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object", 0, 0},
+    CLI_JSON(&args.json),
     CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
     CLI_END};
 
@@ -280,13 +280,28 @@ static void print_row(const char *what, double before, double after) {
     printf("\n");
 }
 
+/* Names the changes that change nothing. */
+static void put_notes(const changes *c, const syn_simulation *after, syn_sink *json) {
+    cli_notes notes = cli_notes_begin(json, stderr);
+    for (size_t i = 0; i < c->n; i++)
+        if ((after->matched >> i & 1) == 0)
+            cli_note(&notes, "note", "no node matches '%s'", c->list[i].pattern);
+    for (size_t i = 0; i < c->n_fused; i++)
+        if ((after->fused >> i & 1) == 0)
+            cli_note(&notes, "note", "'%s' fuses no kernels", c->fused_names[i]);
+    for (size_t i = 0; i < c->n_algorithms; i++)
+        if ((after->chosen >> i & 1) == 0)
+            cli_note(&notes, "note", "the set has no %s", c->algorithms[i].kind);
+    cli_notes_end(&notes);
+}
+
 static syn_status print_json(const syn_simulation *before, const syn_simulation *after,
-                             syn_error *err) {
+                             const changes *c, syn_error *err) {
     const sums sides[2] = {sums_of(before), sums_of(after)};
     static const char *const names[2] = {"before", "after"};
     syn_sink *out;
-    SYN_TRY(syn_sink_open_file(&out, "-", err));
-    syn_sink_printf(out, "{\"changed_nodes\": %" PRIu64, after->n_scaled);
+    SYN_TRY(cli_json_open(&out, &program, err));
+    cli_json_count(out, "changed_nodes", after->n_scaled);
     if (args.fuse != NULL)
         syn_sink_printf(out, ", \"fused_nodes\": %" PRIu64 ", \"fused_kernels\": %" PRIu64,
                         after->n_fused, after->n_fused_kernels);
@@ -300,8 +315,8 @@ static syn_status print_json(const syn_simulation *before, const syn_simulation 
                         "\"waiting_ns\": %.0f}",
                         names[i], sides[i].end_ns, sides[i].compute_ns, sides[i].exposed_ns,
                         sides[i].wait_ns);
-    syn_sink_text(out, "}\n");
-    return syn_sink_close(out, true, err);
+    put_notes(c, after, out);
+    return cli_json_close(out, SYN_OK, err);
 }
 
 static void print_machines(const syn_simulation *after, const machines *m) {
@@ -366,22 +381,17 @@ static syn_status compare(const char *const *paths, size_t n, const changes *c, 
     if (s == SYN_OK) s = check(&after, err);
     if (s == SYN_OK && c->n > 0 && after.n_scaled == 0)
         s = SYN_FAIL(err, SYN_E_INVALID, "no node matches the patterns of --scale and --drop");
-    for (size_t i = 0; i < c->n && s == SYN_OK; i++)
-        if ((after.matched >> i & 1) == 0)
-            fprintf(stderr, "note: no node matches '%s'\n", c->list[i].pattern);
     if (s == SYN_OK && c->n_fused > 0 && after.fused == 0)
         s = SYN_FAIL(err, SYN_E_INVALID,
                      "no consecutive kernels that depend on each other match --fuse");
-    for (size_t i = 0; i < c->n_fused && s == SYN_OK; i++)
-        if ((after.fused >> i & 1) == 0)
-            fprintf(stderr, "note: '%s' fuses no kernels\n", c->fused_names[i]);
     if (s == SYN_OK && c->n_algorithms > 0 && after.chosen == 0)
         s = SYN_FAIL(err, SYN_E_INVALID, "the set has no collective of the kinds of --collective");
-    for (size_t i = 0; i < c->n_algorithms && s == SYN_OK; i++)
-        if ((after.chosen >> i & 1) == 0)
-            fprintf(stderr, "note: the set has no %s\n", c->algorithms[i].kind);
-    if (s == SYN_OK && args.json) s = print_json(&before, &after, err);
-    else if (s == SYN_OK) print_text(&before, &after, m);
+    if (s == SYN_OK && args.json) {
+        s = print_json(&before, &after, c, err);
+    } else if (s == SYN_OK) {
+        put_notes(c, &after, NULL);
+        print_text(&before, &after, m);
+    }
     syn_simulation_free(&before);
     syn_simulation_free(&after);
     return s;
@@ -417,6 +427,7 @@ int command_what_if(int argc, char **argv) {
         m != NULL ? read_changes(&c, &err) : SYN_FAIL_NOMEM(&err, sizeof *m, "the machines");
     if (s == SYN_OK) s = read_fused(&c, &err);
     if (s == SYN_OK) s = read_algorithms(&c, &err);
+    if (s == SYN_OK) s = cli_take_standard_input(paths, n, &err);
     if (s == SYN_OK) s = compare(paths, n, &c, m, &err);
     syn_free(m);
     syn_free(c.fuse_text);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "export/export.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/limits.h"
 #include "tools/residuals.h"
 
@@ -69,9 +69,7 @@ static void report_rate(double tokens, double ns, FILE *out) {
     fputc('\n', out);
 }
 
-static void report_error(const syn_graph *graph, const syn_hardware *hw, const struct sums *s,
-                         FILE *out) {
-    char text[256];
+static run_error error_of(const syn_graph *graph, const syn_hardware *hw, const struct sums *s) {
     const syn_attribute *dtype = syn_graph_meta(graph, "dtype");
     const bool trains = (s->phases & training) != 0;
     const run_shape shape = {
@@ -85,21 +83,28 @@ static void report_error(const syn_graph *graph, const syn_hardware *hw, const s
         .batch = metadata_number(graph, "batch", 1),
         .tokens = metadata_number(graph, trains ? "tokens" : "prompt_tokens", 0),
         .new_tokens = metadata_number(graph, "new_tokens", 0)};
-    const run_error e = residuals_near(hw, &shape);
-    fprintf(out, "prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
+    return residuals_near(hw, &shape);
+}
+
+static bool generates(const struct sums *s) {
+    return (s->phases & (1u << SYN_PHASE_PREFILL | 1u << SYN_PHASE_DECODE)) != 0;
+}
+
+/* The number of tokens that decode produces. */
+static double decoded_tokens(const syn_graph *graph, const struct sums *s) {
+    return (double)metadata_number(graph, "batch", 0) * s->last_step;
 }
 
 /* Prints times of prefill and decode. They are sums over rank 0's ops, which run one after
    another. */
 static void report_generation(const syn_graph *graph, const struct sums *s, FILE *out) {
     const double prefill = s->ns[SYN_PHASE_PREFILL], decode = s->ns[SYN_PHASE_DECODE];
-    const double made = (double)metadata_number(graph, "batch", 0) * s->last_step;
     char text[256];
     if (prefill > 0)
         fprintf(out, "predicted prefill: %s\n", cli_time_text(prefill, text, sizeof text));
     if (decode > 0) {
         fprintf(out, "predicted decode:  %s", cli_time_text(decode, text, sizeof text));
-        report_rate(made, decode, out);
+        report_rate(decoded_tokens(graph, s), decode, out);
     }
     if (prefill > 0)
         fprintf(out, "limits of prefill: %s\n",
@@ -109,23 +114,35 @@ static void report_generation(const syn_graph *graph, const struct sums *s, FILE
                 limits_text(&s->limits, 1u << SYN_PHASE_DECODE, decode, text, sizeof text));
 }
 
-/* Prints the time of a training step, or of a trace of another kind, over all ranks together. */
+/* The time of a training step, or of a trace of another kind, over all ranks together. */
+typedef struct step {
+    double all_ns, ns; /* of all steps; of one step */
+    double tokens;     /* that a step trains on; 0: not training */
+    bool trains;
+} step;
+
+static syn_status step_of(const syn_graph *graph, const struct sums *s, step *out, syn_error *err) {
+    *out = (step){.trains = (s->phases & training) != 0};
+    SYN_TRY(syn_predicted_duration(&out->all_ns, graph, err));
+    out->ns = out->trains && s->steps > 0 ? out->all_ns / s->steps : out->all_ns;
+    if (out->trains)
+        out->tokens = (double)metadata_number(graph, "batch", 0) *
+                      (double)metadata_number(graph, "accumulation", 1) *
+                      (double)metadata_number(graph, "tokens", 0) *
+                      (double)metadata_number(graph, "dp", 1);
+    return SYN_OK;
+}
+
 static syn_status report_steps(const syn_graph *graph, const struct sums *s, FILE *out,
                                syn_error *err) {
-    const bool trains = (s->phases & training) != 0;
-    const double steps = trains && s->steps > 0 ? s->steps : 1;
     char text[256];
-    double ns, tokens = 0;
-    SYN_TRY(syn_predicted_duration(&ns, graph, err));
-    if (trains)
-        tokens = (double)metadata_number(graph, "batch", 0) *
-                 (double)metadata_number(graph, "accumulation", 1) *
-                 (double)metadata_number(graph, "tokens", 0) *
-                 (double)metadata_number(graph, "dp", 1);
-    fprintf(out, "predicted%s: %s", trains ? " step" : "",
-            cli_time_text(ns / steps, text, sizeof text));
-    report_rate(tokens, ns / steps, out);
-    fprintf(out, "limits: %s\n", limits_text(&s->limits, LIMITS_ALL, ns, text, sizeof text));
+    step one;
+    SYN_TRY(step_of(graph, s, &one, err));
+    fprintf(out, "predicted%s: %s", one.trains ? " step" : "",
+            cli_time_text(one.ns, text, sizeof text));
+    report_rate(one.tokens, one.ns, out);
+    fprintf(out, "limits: %s\n",
+            limits_text(&s->limits, LIMITS_ALL, one.all_ns, text, sizeof text));
     return SYN_OK;
 }
 
@@ -140,10 +157,59 @@ syn_status export_report(const syn_graph *graph, const syn_hardware *hw, FILE *o
     if (dtype && dtype->type == SYN_VALUE_TEXT)
         fprintf(out, " in %s", cli_shown(dtype->text, name, sizeof name));
     fputc('\n', out);
-    if (s.phases & (1u << SYN_PHASE_PREFILL | 1u << SYN_PHASE_DECODE))
-        report_generation(graph, &s, out);
+    if (generates(&s)) report_generation(graph, &s, out);
     else SYN_TRY(report_steps(graph, &s, out, err));
-    report_error(graph, hw, &s, out);
+    const run_error e = error_of(graph, hw, &s);
+    char text[256];
+    fprintf(out, "prediction error: %s\n", residuals_text(&e, hw, text, sizeof text));
     extrapolation_print(&s.limits.extrapolated, out);
+    return SYN_OK;
+}
+
+/* ---- JSON ---- */
+
+static void put_phase(syn_sink *json, const struct sums *s, syn_phase phase, const char *name) {
+    if (!(s->ns[phase] > 0)) return;
+    syn_sink_printf(json, ", \"predicted_%s_ns\": ", name);
+    syn_sink_double(json, s->ns[phase]);
+    syn_sink_printf(json, ", \"%s_limits\": ", name);
+    limits_json(&s->limits, 1u << phase, s->ns[phase], json);
+}
+
+static void put_rate(syn_sink *json, double tokens, double ns) {
+    if (tokens > 0 && ns > 0) cli_json_real(json, "predicted_tokens_per_second", tokens * 1e9 / ns);
+}
+
+static syn_status put_steps(syn_sink *json, const syn_graph *graph, const struct sums *s,
+                            syn_error *err) {
+    step one;
+    SYN_TRY(step_of(graph, s, &one, err));
+    cli_json_real(json, "predicted_step_ns", one.ns);
+    put_rate(json, one.tokens, one.ns);
+    syn_sink_text(json, ", \"step_limits\": ");
+    limits_json(&s->limits, LIMITS_ALL, one.all_ns, json);
+    return SYN_OK;
+}
+
+syn_status export_report_json(const syn_graph *graph, const syn_hardware *hw, syn_sink *json,
+                              syn_error *err) {
+    struct sums s;
+    SYN_TRY(sum(graph, hw, &s, err));
+    cli_json_text(json, "hardware", hw->name);
+    cli_json_text(json, "stack", hw->stack.name);
+    if (generates(&s)) {
+        put_phase(json, &s, SYN_PHASE_PREFILL, "prefill");
+        put_phase(json, &s, SYN_PHASE_DECODE, "decode");
+        put_rate(json, decoded_tokens(graph, &s), s.ns[SYN_PHASE_DECODE]);
+    } else {
+        SYN_TRY(put_steps(json, graph, &s, err));
+    }
+    const run_error e = error_of(graph, hw, &s);
+    if (e.n_rows > 0) {
+        cli_json_real(json, "predicted_error", e.error);
+        cli_json_text(json, "extrapolated", e.extrapolated);
+    }
+    syn_sink_text(json, ", \"extrapolations\": ");
+    extrapolation_json(&s.limits.extrapolated, json);
     return SYN_OK;
 }

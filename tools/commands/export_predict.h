@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "syntorch/base/sink.h"
 #include "syntorch/hardware/hardware.h"
 
 /* Replaces *graph by a graph with times predicted for the hardware `name`, in the form
@@ -14,5 +15,8 @@ syn_status export_predict(syn_graph **graph, const char *name, syn_hardware *hw,
 /* Prints time, tokens/s and limits of a graph that export_predict returned. */
 syn_status export_report(const syn_graph *graph, const syn_hardware *hw, FILE *out,
                          syn_error *err) SYN_MUST_USE;
+/* Appends the same as members of an object, each after a comma. */
+syn_status export_report_json(const syn_graph *graph, const syn_hardware *hw, syn_sink *json,
+                              syn_error *err) SYN_MUST_USE;
 
 #endif

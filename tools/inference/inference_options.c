@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/cli_json.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/inference_score.h"
 
@@ -172,7 +173,7 @@ const cli_option inference_options[] = {
     {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 to standard error", 0,
      0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print only errors", 0, 0},
-    {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
+    CLI_JSON(&args.json),
     LAUNCH_ALIASES,
     CLI_END};
 
@@ -258,7 +259,9 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
          {"moe_dispatch_fp8"},
          "has no effect without --moe_dispatcher deepep; give that, too, or omit it"},
     };
-    return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    int code = cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    if (code == CLI_RUN) code = cli_json_check_output(program, "save_logits", args.save_logits);
+    return code == CLI_RUN ? cli_json_check_output(program, "embeddings", args.embeddings) : code;
 }
 
 static int refuse_processes(const launch *l, int64_t stages) {

@@ -3,6 +3,7 @@
 
 #include "ops/blas.h"
 #include "ops/simd.h"
+#include "tools/cli_json.h"
 #include "tools/inference/footprint.h"
 #include "tools/inference/inference.h"
 #include "tools/sweep/suggestions.h"
@@ -205,14 +206,14 @@ static void print_summary(const inference *run) {
         comparison_print(&run->comparison, r->predicted_prefill_ns > 0 ? "all" : "forward", stdout);
 }
 
-static syn_status print_json(const inference *run, syn_error *err) {
+/* Begins the object that launch_program prints at the end. */
+static syn_status put_json(inference *run, syn_error *err) {
     const report *r = &run->report;
     const syn_plan *plan = &run->launch.parallel;
     const sweep_times own = inference_times(run, r, &run->hw);
-    syn_sink *out;
-    SYN_TRY(syn_sink_open_file(&out, "-", err));
-    syn_sink_text(out, "{\"model\": ");
-    syn_sink_json_string(out, run->config.name);
+    SYN_TRY(cli_json_open(&run->launch.json, run->launch.program, err));
+    syn_sink *out = run->launch.json;
+    cli_json_text(out, "model", run->config.name);
     syn_sink_printf(out,
                     ", \"tp\": %lld, \"pp\": %d, \"dp\": %d, \"ep\": %d, \"device\": \"%s\", "
                     "\"dtype\": \"%s\", "
@@ -244,8 +245,7 @@ static syn_status print_json(const inference *run, syn_error *err) {
         syn_sink_text(out, ", \"compared\": ");
         comparison_json(&run->comparison, false, out);
     }
-    syn_sink_text(out, "}\n");
-    return syn_sink_close(out, true, err);
+    return SYN_OK;
 }
 
 syn_status inference_print(inference *run, syn_error *err) {
@@ -254,7 +254,7 @@ syn_status inference_print(inference *run, syn_error *err) {
     for (int i = 0; i < c->n; i++)
         c->times[i] = inference_times(run, &run->compared[i], &c->machines[i]);
     if (run->args->debug) report_print_nodes(run->launch.graph, 0, stderr);
-    if (run->args->json) return print_json(run, err);
+    if (run->args->json) return put_json(run, err);
     if (!run->args->quiet) print_summary(run);
     return SYN_OK;
 }

@@ -9,6 +9,7 @@
 #include "ops/blas.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/workers.h"
+#include "tools/cli_json.h"
 #include "tools/launch/gather.h"
 
 void launch_begin(launch *l, cli_program *program) {
@@ -297,8 +298,12 @@ int launch_program(launch *l, cli_program *program, int (*read)(int argc, char *
     launch_begin(l, program);
     int code = cli_check_address_space(program);
     if (code == CLI_RUN) code = launch_options(l, read, argc, argv);
-    if (code == CLI_RUN)
-        code = work(&err) == SYN_OK ? CLI_OK : cli_fail(program, CLI_FAILED, "%s", err.text);
+    if (code == CLI_RUN) {
+        const syn_status worked = work(&err);
+        const syn_status s = cli_json_close(l->json, worked, &err);
+        l->json = NULL;
+        code = cli_done(program, s, &err);
+    }
     launch_free(l);
     return code;
 }

@@ -4,6 +4,7 @@
 #define TOOLS_LAUNCH_H
 
 #include "comm/comm.h"
+#include "syntorch/base/sink.h"
 #include "syntorch/context.h"
 #include "syntorch/hardware/hardware.h"
 #include "tools/launch/parallel.h"
@@ -50,6 +51,8 @@ typedef struct launch {
     int32_t rank; /* rank of this process; 0 without MPI */
     int threads;  /* per rank */
     /* Results: */
+    syn_sink *json;   /* the object of --json, which launch_program prints after the work; NULL:
+                         none */
     bool failed;      /* over MPI: this rank has failed and has printed its error */
     syn_ctx **ctx;    /* by rank; over MPI only this process's is set */
     uint64_t *nodes;  /* number of nodes recorded by each rank; over MPI only on rank 0 */

@@ -111,13 +111,16 @@ typedef struct pretrain {
     /* The following fields are for predictions and traces. */
     double *stage_bytes;                     /* peak memory of a rank, by pipeline stage */
     double (*stage_parts)[SYN_MEMORY_KINDS]; /* its parts; all 0: unknown */
-    double *stage_reserved;          /* what PyTorch's allocator would reserve for it; 0: unknown */
-    syn_ctx **shorter;               /* by stage: the shorter of two recorded steps, or NULL */
-    struct pretrain_swept *swept;    /* collects the times of a sweep's combination; NULL: no
-                                        sweep */
-    bool predicts;                   /* the run only predicts a step and writes no files */
-    comparison predicted;            /* predicted times of a step on each machine; 0: no step was
-                                        traced */
+    double *stage_reserved;       /* what PyTorch's allocator would reserve for it; 0: unknown */
+    syn_ctx **shorter;            /* by stage: the shorter of two recorded steps, or NULL */
+    struct pretrain_swept *swept; /* collects the times of a sweep's combination; NULL: no
+                                     sweep */
+    bool predicts;                /* the run only predicts a step and writes no files */
+    comparison predicted;         /* predicted times of a step on each machine; 0: no step was
+                                     traced */
+    pretrain_metrics last;        /* of the last step that was logged; on rank 0 */
+    double validation_loss;       /* of the last validation, if there was one */
+    bool validated;
     double measured_ns;              /* measured time of the last traced step; 0 on meta */
     struct pretrain_window *windows; /* the traces so far; on rank 0 only, on meta for all ranks */
     size_t n_windows, windows_cap;
@@ -381,11 +384,14 @@ syn_status pretrain_predict(const pretrain *run, const syn_hardware *hw, sweep_t
 syn_status pretrain_predict_traced(pretrain *run, syn_ctx *ctx, syn_comm *comm,
                                    const syn_graph *all, int64_t steps,
                                    syn_error *err) SYN_MUST_USE;
-/* Prints the predictions; with --json, as one JSON object. */
-syn_status pretrain_report(const pretrain *run, syn_error *err) SYN_MUST_USE;
+/* Prints the predictions. With --json, begins an object with them and with the results of a
+   training run. */
+syn_status pretrain_report(pretrain *run, syn_error *err) SYN_MUST_USE;
 
 /* Warns if the run ended before all traces were recorded. */
 void pretrain_end_trace(const pretrain *run);
+/* Appends the member "traces": the prefixes of the traced steps. */
+void pretrain_put_traces(const pretrain *run, syn_sink *json);
 void pretrain_free_trace(pretrain *run);
 
 #endif

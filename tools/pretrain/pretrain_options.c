@@ -164,8 +164,7 @@ const cli_option pretrain_options[] = {
     {"seed", CLI_INT, &pretrain_given.seed, "N", "seed of weights, sample order, masks and dropout",
      0, 1e15},
     {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},
-    {"json", CLI_FLAG, &pretrain_given.json, NULL,
-     "print the prediction of --device meta as one JSON object", 0, 0},
+    CLI_JSON(&pretrain_given.json),
     LAUNCH_ALIASES,
     CLI_END};
 
@@ -224,7 +223,6 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
         {!meta,
          {"routing"},
          "is for --device meta: with data, routers choose the experts; omit it"},
-        {!meta, {"json"}, "prints the prediction of --device meta; give that, too"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "has no effect with --skip-eval; omit one"},
         {a->data.n > 0 && a->eval_data.n == 0,
          {"eval-steps"},

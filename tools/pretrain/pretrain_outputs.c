@@ -165,6 +165,7 @@ void pretrain_log_step(pretrain *run, const pretrain_metrics *m) {
              (long long)m->epoch, m->loss, m->learning_rate, m->grad_norm, m->tokens_per_s);
     add_line(run, line);
     add(log, &log->train, m->step, m->loss);
+    run->last = *m;
     if (!run->args->quiet && wants_line(run, m->step)) {
         pretrain_bar_clear(run);
         printf("step %lld/%lld  loss %.4f  learning rate %.3g  %.0f tokens/s\n", (long long)m->step,
@@ -180,6 +181,8 @@ void pretrain_log_eval(pretrain *run, int64_t step, double loss) {
     snprintf(line, sizeof line, "%lld,,,,,,%.9g\n", (long long)step, loss);
     add_line(run, line);
     add(log, &log->eval, step, loss);
+    run->validation_loss = loss;
+    run->validated = true;
     if (run->args->quiet) return;
     pretrain_bar_clear(run);
     printf("step %lld  validation loss %.4f\n", (long long)step, loss);

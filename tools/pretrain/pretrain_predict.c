@@ -1,7 +1,11 @@
 /* Predicts the time of a training step. */
+#include <math.h>
+
 #include "export/export.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/workers.h"
+#include "tools/cli_json.h"
+#include "tools/folders.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/sweep/suggestions.h"
@@ -474,16 +478,49 @@ static void put_division(const pretrain *run, syn_sink *out) {
     syn_sink_text(out, "]");
 }
 
-static syn_status put_json(const pretrain *run, syn_error *err) {
+static bool is_predicted(const pretrain *run) {
+    return run->predicted.n > 0 && run->predicted.times->ns > 0;
+}
+
+/* Adds the results of a training run, and the files of --save-dir that exist. */
+static void put_training(const pretrain *run, syn_sink *out) {
+    const char *const names[] = {"metrics.csv", "loss.svg"};
+    const pretrain_metrics *m = &run->last;
+    char path[FOLDER_PATH_BYTES];
+    bool first = true;
+    syn_sink_printf(out, ", \"steps\": %lld, \"step\": %lld", (long long)run->steps,
+                    (long long)m->step);
+    cli_json_real(out, "loss", m->step > 0 ? m->loss : NAN);
+    cli_json_real(out, "validation_loss", run->validated ? run->validation_loss : NAN);
+    cli_json_real(out, "tokens_per_second", m->step > 0 ? m->tokens_per_s : NAN);
+    syn_sink_text(out, ", \"saved\": [");
+    for (int i = 0; i < 2; i++) {
+        if (*run->saved[i] == '\0' ||
+            folder_path(path, NULL, run->args->save_dir, run->saved[i]) != SYN_OK)
+            continue;
+        if (!first) syn_sink_text(out, ", ");
+        syn_sink_json_string(out, path);
+        first = false;
+    }
+    syn_sink_char(out, ']');
+    first = true;
+    cli_json_begin_written(out);
+    for (int i = 0; i < 2; i++)
+        if (folder_path(path, NULL, run->args->save_dir, names[i]) == SYN_OK)
+            cli_json_add_written(out, path, &first);
+    syn_sink_char(out, ']');
+}
+
+/* Begins the object that launch_program prints at the end. */
+static syn_status put_json(pretrain *run, syn_error *err) {
     static const char *const recomputes[] = {[SYN_RECOMPUTE_NONE] = "none",
                                              [SYN_RECOMPUTE_SELECTIVE] = "selective",
                                              [SYN_RECOMPUTE_FULL] = "full",
                                              [SYN_RECOMPUTE_OP] = "op"};
     const pretrain_args *a = run->args;
-    syn_sink *out;
-    SYN_TRY(syn_sink_open_file(&out, "-", err));
-    syn_sink_text(out, "{\"model\": ");
-    syn_sink_json_string(out, run->config.name);
+    SYN_TRY(cli_json_open(&run->launch.json, run->launch.program, err));
+    syn_sink *out = run->launch.json;
+    cli_json_text(out, "model", run->config.name);
     syn_sink_printf(out,
                     ", \"tp\": %lld, \"dp\": %d, \"zero\": %d, \"device\": \"%s\", \"dtype\": "
                     "\"%s\", \"ranks\": %d, "
@@ -494,20 +531,21 @@ static syn_status put_json(const pretrain *run, syn_error *err) {
                     (long long)a->max_seq_length, (long long)a->accumulation,
                     recomputes[a->recompute]);
     put_division(run, out);
-    put_own(run, out);
-    if (a->compare) {
+    if (is_predicted(run)) put_own(run, out);
+    if (run->launch.device != SYN_DEVICE_META) put_training(run, out);
+    if (a->enable_tracing && !run->predicts) pretrain_put_traces(run, out);
+    if (a->compare && is_predicted(run)) {
         syn_sink_text(out, ", \"compared\": ");
         comparison_json(&run->predicted, true, out);
     }
-    syn_sink_text(out, "}\n");
-    return syn_sink_close(out, true, err);
+    return SYN_OK;
 }
 
-syn_status pretrain_report(const pretrain *run, syn_error *err) {
+syn_status pretrain_report(pretrain *run, syn_error *err) {
     const comparison *c = &run->predicted;
-    if (run->launch.program->mute || c->n == 0 || !(c->times->ns > 0)) return SYN_OK;
+    if (run->launch.program->mute) return SYN_OK;
     if (run->args->json) return put_json(run, err);
-    if (run->args->quiet) return SYN_OK;
+    if (run->args->quiet || !is_predicted(run)) return SYN_OK;
     if (run->launch.hw) print_own(run);
     if (run->args->compare) comparison_print(c, "step", stdout);
     return SYN_OK;

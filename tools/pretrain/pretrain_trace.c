@@ -352,6 +352,16 @@ void pretrain_end_trace(const pretrain *run) {
                 run->n_windows, args->trace_repeat);
 }
 
+void pretrain_put_traces(const pretrain *run, syn_sink *json) {
+    char prefix[PREFIX_BYTES];
+    syn_sink_text(json, ", \"traces\": [");
+    for (size_t i = 0; i < run->n_windows; i++) {
+        if (i > 0) syn_sink_text(json, ", ");
+        syn_sink_json_string(json, prefix_of(run->args, run->windows[i].step, prefix));
+    }
+    syn_sink_char(json, ']');
+}
+
 void pretrain_free_trace(pretrain *run) {
     for (size_t i = 0; i < run->n_windows; i++) {
         syn_graph **graphs = run->windows[i].graphs;

@@ -1,8 +1,8 @@
 /* Prints the report of a conversion of PyTorch traces, as tables or as a JSON document. */
 #include <inttypes.h>
 
-#include "syntorch/base/sink.h"
-#include "tools/cli.h"
+#include "export/chakra/wire/et_files.h"
+#include "tools/cli_json.h"
 #include "tools/pytorch/pytorch_job.h"
 
 static const char *const kind_names[SYN_PYTORCH_OP_KINDS] = {[SYN_PYTORCH_OP_HOST] = "host ops",
@@ -291,11 +291,26 @@ static void json_notes(syn_sink *s, const syn_pytorch_report *report) {
     syn_sink_text(s, "]");
 }
 
+/* Lists the execution traces, or the linked trace, and their group file. */
+static syn_status json_written(syn_sink *s, const pytorch_job *job,
+                               const syn_pytorch_report *report, syn_error *err) {
+    char groups[4096];
+    bool first = true;
+    if (job->options.is_set) return cli_json_written_set(s, job->output, err);
+    snprintf(groups, sizeof groups, "%.*s.comm_group.json", (int)syn__et_prefix_bytes(job->output),
+             job->output);
+    cli_json_begin_written(s);
+    cli_json_add_written(s, job->output, &first);
+    if (report->groups_written) cli_json_add_written(s, groups, &first);
+    syn_sink_char(s, ']');
+    return SYN_OK;
+}
+
 syn_status pytorch_print_json(const pytorch_job *job, const pytorch_outcome *o, syn_error *err) {
     const syn_pytorch_report *report = &o->report;
     syn_sink *s = NULL;
-    SYN_TRY(syn_sink_open_file(&s, "-", err));
-    syn_sink_text(s, "{\"ranks\": [");
+    SYN_TRY(cli_json_open(&s, job->program, err));
+    syn_sink_text(s, ", \"ranks\": [");
     for (size_t i = 0; i < ranks_known(job, report); i++) {
         const syn_pytorch_rank_report *r = &report->ranks[i];
         if (i > 0) syn_sink_text(s, ", ");
@@ -312,6 +327,6 @@ syn_status pytorch_print_json(const pytorch_job *job, const pytorch_outcome *o, 
     syn_sink_text(s, ", ");
     json_u64(s, "in_bytes", report->in_bytes, false);
     json_u64(s, "out_bytes", report->out_bytes, false);
-    syn_sink_printf(s, "\"seconds\": %.6f}\n", o->seconds);
-    return syn_sink_close(s, true, err);
+    syn_sink_printf(s, "\"seconds\": %.6f", o->seconds);
+    return cli_json_close(s, json_written(s, job, report, err), err);
 }

@@ -113,7 +113,7 @@ void sweep_name(sweep *s, const char *option, const char *model, const char *all
 syn_status sweep_open_folder(sweep *s, const char *folder, const char *option,
                              syn_error *err) SYN_MUST_USE;
 /* Writes sweep.csv and sweep.svg to the folder, and prints the table or, with `json`, the rows as a
-   JSON array. Fails after that if no combination is possible. */
+   JSON object. Fails after that if no combination is possible. */
 syn_status sweep_report(const sweep *s, const char *folder, bool json, bool quiet,
                         syn_error *err) SYN_MUST_USE;
 /* Writes the picture: time against cost, or columns if only one option varies. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "syntorch/base/memory.h"
+#include "tools/cli_json.h"
 #include "tools/limits.h"
 #include "tools/sweep/sweep.h"
 
@@ -299,12 +300,13 @@ static void put_csv(const sweep *s, syn_sink *out) {
     }
 }
 
-static void put_json(const sweep *s, syn_sink *out) {
+static void put_rows(const sweep *s, syn_sink *out) {
     double figures[FIGURES];
+    syn_sink_text(out, ", \"rows\": [");
     for (size_t r = 0; r < s->n; r++) {
         const sweep_row *row = &s->rows[r];
         const syn_hardware *hw = &s->machines[row->machine];
-        syn_sink_text(out, r ? ",\n {" : "[{");
+        syn_sink_text(out, r ? ",\n {" : "\n {");
         for (int i = 0; i < s->n_axes; i++) {
             syn_sink_printf(out, "\"%s\": ", column_name(s, i));
             syn_sink_json_string(out, value_of(s, row, i));
@@ -330,7 +332,7 @@ static void put_json(const sweep *s, syn_sink *out) {
         else syn_sink_text(out, "null");
         syn_sink_char(out, '}');
     }
-    syn_sink_text(out, s->n ? "]\n" : "[]\n");
+    syn_sink_char(out, ']');
 }
 
 syn_status sweep_open_folder(sweep *s, const char *folder, const char *option, syn_error *err) {
@@ -395,16 +397,27 @@ static syn_status write_files(const sweep *s, const char *folder, bool quiet, sy
     return sweep_draw(s, path, err);
 }
 
+static syn_status print_json(const sweep *s, const char *folder, syn_error *err) {
+    static const char *const names[] = {"sweep.csv", "sweep.svg"};
+    char path[4300];
+    bool first = true;
+    syn_sink *json;
+    SYN_TRY(cli_json_open_as(&json, "sweep", err));
+    put_rows(s, json);
+    cli_json_begin_written(json);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        cli_json_add_written(json, path, &first);
+    }
+    syn_sink_char(json, ']');
+    return cli_json_close(json, SYN_OK, err);
+}
+
 static syn_status report(const sweep *s, const char *folder, bool json, bool quiet,
                          syn_error *err) {
     char shown[CLI_SHOWN_BYTES];
-    syn_sink *out;
     SYN_TRY(write_files(s, folder, quiet || json, err));
-    if (json) {
-        SYN_TRY(syn_sink_open_file(&out, "-", err));
-        put_json(s, out);
-        return syn_sink_close(out, true, err);
-    }
+    if (json) return print_json(s, folder, err);
     if (quiet) return SYN_OK;
     SYN_TRY(print(s, stdout, err));
     cli_shown(folder, shown, sizeof shown);

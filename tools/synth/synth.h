@@ -49,7 +49,8 @@ typedef struct synth_job {
     /* Records a rank and passes its graph to `use`. */
     syn_status (*record)(void *run, int32_t rank, launch_use_graph *use, void *user,
                          syn_error *err);
-    void *run; /* passed to `record` */
+    void *run;      /* passed to `record` */
+    syn_sink *json; /* gets the number of nodes and the files of the set; NULL: none */
 } synth_job;
 
 /* Sets *wanted to a list that says for each of all ranks whether --ranks names it, or to NULL if

@@ -1,6 +1,7 @@
 /* synth --phase: traces of prefill and decoding. The ranks run the code of the program inference.
    Data-parallel ranks have batches of their own and communicate only if they share experts. */
 #include "syntorch/base/memory.h"
+#include "tools/cli_json.h"
 #include "tools/synth/synth.h"
 
 enum { DEFAULT_INPUT_TOKENS = 2048, DEFAULT_OUTPUT_TOKENS = 16 };
@@ -285,16 +286,15 @@ static void print(const inference *run) {
     print_memory(run);
 }
 
-static syn_status put_json(const inference *run, syn_error *err) {
+static syn_status put_json(inference *run, syn_error *err) {
     static const char *const phases[] = {
         [SYNTH_PREFILL] = "prefill", [SYNTH_DECODE] = "decode", [SYNTH_GENERATE] = "generate"};
     const report *r = &run->report;
     const sweep_times t = inference_times(run, r, &run->hw);
     const syn_plan *plan = &run->launch.parallel;
-    syn_sink *out;
-    SYN_TRY(syn_sink_open_file(&out, "-", err));
-    syn_sink_text(out, "{\"model\": ");
-    syn_sink_json_string(out, run->config.name);
+    SYN_TRY(cli_json_open(&run->launch.json, run->launch.program, err));
+    syn_sink *out = run->launch.json;
+    cli_json_text(out, "model", run->config.name);
     syn_sink_printf(out,
                     ", \"phase\": \"%s\", \"tp\": %d, \"pp\": %d, \"dp\": %d, \"ep\": %d, "
                     "\"dtype\": \"%s\", "
@@ -316,8 +316,8 @@ static syn_status put_json(const inference *run, syn_error *err) {
     for (int32_t i = 0; i < plan->pp; i++)
         syn_sink_printf(out, "%s{\"memory\": {\"peak_bytes\": %.0f}}", i > 0 ? ", " : "",
                         stage_bytes(run, i));
-    syn_sink_text(out, "]}\n");
-    return syn_sink_close(out, true, err);
+    syn_sink_char(out, ']');
+    return SYN_OK;
 }
 
 /* ---- The work ---- */
@@ -325,21 +325,24 @@ static syn_status put_json(const inference *run, syn_error *err) {
 syn_status synth_prepare_inference(inference *run, synth_job *job, syn_error *err) {
     SYN_TRY(prepare(run, err));
     run->launch.want_graph = true; /* keeps the recorded rows */
-    *job = (synth_job){&run->launch.parallel, (int32_t)run->hw.node_ranks, record, run};
+    *job = (synth_job){&run->launch.parallel, (int32_t)run->hw.node_ranks, record, run, NULL};
     return SYN_OK;
 }
 
 syn_status synth_infer(inference *run, syn_error *err) {
-    synth_job job = {&run->launch.parallel, 0, record, run};
+    synth_job job = {&run->launch.parallel, 0, record, run, NULL};
     bool *wanted = NULL;
     SYN_TRY(synth_wanted((int32_t)inference_ranks(run->args), &wanted, err));
     syn_status s = predict(run, err);
     if (s == SYN_OK && pretrain_given.json) s = put_json(run, err);
     else if (s == SYN_OK && !pretrain_given.quiet) print(run);
     if (s == SYN_OK) s = suggest(run, err);
+    job.json = run->launch.json;
     job.node_ranks = (int32_t)run->hw.node_ranks;
     run->launch.want_graph = true; /* keeps the recorded rows */
     if (s == SYN_OK) s = synth_write(&job, wanted, err);
     syn_free(wanted);
+    s = cli_json_close(run->launch.json, s, err);
+    run->launch.json = NULL;
     return s;
 }

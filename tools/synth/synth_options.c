@@ -67,7 +67,7 @@ const cli_option synth_options[] = {
     {"dry_run", CLI_FLAG, &pretrain_given.dry_run, NULL,
      "write nothing; print the prediction and the size of the set", 0, 0},
     {"quiet", CLI_FLAG, &pretrain_given.quiet, NULL, "print only errors", 0, 0},
-    {"json", CLI_FLAG, &pretrain_given.json, NULL, "print the prediction as one JSON object", 0, 0},
+    CLI_JSON(&pretrain_given.json),
     CLI_END};
 
 void synth_set_defaults(void) {

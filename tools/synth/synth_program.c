@@ -51,7 +51,8 @@ static syn_status train(syn_error *err) {
     if (s == SYN_OK) s = predict(err);
     if (s == SYN_OK) s = pretrain_report(&run, err);
     if (s == SYN_OK) s = suggest(&given, err);
-    const synth_job job = {&run.launch.parallel, (int32_t)run.hw.node_ranks, record, NULL};
+    const synth_job job = {&run.launch.parallel, (int32_t)run.hw.node_ranks, record, NULL,
+                           run.launch.json};
     if (s == SYN_OK) s = synth_write(&job, wanted, err);
     syn_free(wanted);
     return s;

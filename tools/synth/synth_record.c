@@ -55,7 +55,7 @@ syn_status synth_record(int argc, char **argv, synth_use_job *use, void *user, s
     if (code == CLI_OK) (void)SYN_FAIL(err, SYN_E_INVALID, "--help and --version are not options");
     syn_status s = code == CLI_RUN ? SYN_OK : err->code;
     if (s == SYN_OK && synth_given.phase == SYNTH_TRAIN) {
-        job = (synth_job){&training.launch.parallel, 0, record_training_rank, &training};
+        job = (synth_job){&training.launch.parallel, 0, record_training_rank, &training, NULL};
         s = prepare_training(&training, err);
     } else if (s == SYN_OK) {
         s = synth_prepare_inference(&inferring, &job, err);

@@ -7,6 +7,7 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/base/workers.h"
+#include "tools/cli_json.h"
 #include "tools/folders.h"
 #include "tools/rank_list.h"
 #include "tools/synth/synth.h"
@@ -91,6 +92,15 @@ static void print_written(const syn_stamp_counts *n, int32_t ranks, double secon
                (unsigned long long)n->all_nodes);
 }
 
+/* Adds the counts and the files, which are all with this prefix: older ones were removed. */
+static syn_status put_written(syn_sink *json, const syn_stamp_counts *n, syn_error *err) {
+    cli_json_count(json, "written_ranks", n->files);
+    cli_json_count(json, "written_nodes", n->nodes);
+    if (!pretrain_given.dry_run) return cli_json_written_set(json, pretrain_given.out, err);
+    syn_sink_text(json, ", \"written\": []");
+    return SYN_OK;
+}
+
 static void note_clash(const syn_stamp_counts *n) {
     if (n->clash[0] > 0)
         printf(
@@ -156,6 +166,7 @@ static syn_status write_set(const synth_job *job, const bool *wanted, syn_error 
     const syn_stamp_counts n = stamper ? syn_stamp_count(stamper) : (syn_stamp_counts){0};
     const syn_status closed = syn_stamp_close(stamper, s == SYN_OK, err);
     if (s == SYN_OK) s = closed;
+    if (s == SYN_OK && job->json != NULL) s = put_written(job->json, &n, err);
     if (s != SYN_OK || pretrain_given.quiet) return s;
     print_written(&n, job->plan->ranks, 1e-9 * (double)(syn__clock_ns() - start.ns));
     note_clash(&n);

@@ -368,7 +368,7 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     collector c = {.out = out};
     out->rank = file->rank;
     SYN_TRY(syn__file_text_open(&input, file->path, most, err));
-    syn_status status = syn__require_et(file->path, input.data, input.bytes, err);
+    syn_status status = syn__require_et(input.name, input.data, input.bytes, err);
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
     syn__file_text_close(&input);
@@ -378,7 +378,7 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
         status = SYN_FAIL(err, SYN_E_FORMAT,
                           "%.300s is not an execution trace or is damaged from its start; run "
                           "`syntorch validate` for details",
-                          file->path);
+                          syn_input_name(file->path));
     return status;
 }
 

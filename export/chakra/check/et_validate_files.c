@@ -24,7 +24,7 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
 static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error *err) {
     syn__file_text input;
     SYN_TRY(syn__file_text_open(&input, file->path, v->how.max_unpacked_bytes, err));
-    syn_status status = syn__require_et(file->path, input.data, input.bytes, err);
+    syn_status status = syn__require_et(input.name, input.data, input.bytes, err);
     if (input.packed && !v->how.any_node)
         syn__report_finding(
             v, SYN_FINDING_FRAME, (syn__finding_location){file->rank, false, 0, 0},
@@ -142,10 +142,10 @@ static void put_kind(syn_sink *sink, const syn_validation *v, syn_finding_kind k
     syn_sink_text(sink, "]}");
 }
 
-void syn_validation_json(const syn_validation *v, syn_sink *sink) {
+void syn_validation_json_members(const syn_validation *v, syn_sink *sink) {
     bool first = true;
     syn_sink_printf(sink,
-                    "{\"files\": %" PRIu32 ", \"nodes\": %" PRIu64 ", \"dependencies\": %" PRIu64
+                    "\"files\": %" PRIu32 ", \"nodes\": %" PRIu64 ", \"dependencies\": %" PRIu64
                     ", \"collectives\": %" PRIu64 ", \"sends\": %" PRIu64 ", \"receives\": %" PRIu64
                     ",\n\"across\": %s, \"executed\": %s, \"problems\": %" PRIu64
                     ", \"warnings\": %" PRIu64 ",\n\"findings\": [",
@@ -158,5 +158,11 @@ void syn_validation_json(const syn_validation *v, syn_sink *sink) {
         put_kind(sink, v, (syn_finding_kind)kind);
         first = false;
     }
-    syn_sink_text(sink, "]}\n");
+    syn_sink_char(sink, ']');
+}
+
+void syn_validation_json(const syn_validation *v, syn_sink *sink) {
+    syn_sink_char(sink, '{');
+    syn_validation_json_members(v, sink);
+    syn_sink_text(sink, "}\n");
 }

@@ -122,7 +122,8 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const syn__s
             group_of(set, name, syn_intern_entry_bytes(&file->groups, i), &rank->groups[i], err));
         syn__sim_group *g = &set->groups[rank->groups[i]];
         if (!g->known)
-            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %.60s %s", rank->path, name,
+            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %.60s %s", syn_input_name(rank->path),
+                            name,
                             set->has_group_file ? "is not in the group file"
                                                 : "is used, but the set has no group file "
                                                   "(PREFIX.comm_group.json)");

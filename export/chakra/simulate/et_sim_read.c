@@ -510,6 +510,7 @@ static syn_status read_nodes(reader *r, const char *data, size_t bytes) {
 static syn_status read_text(reader *r) {
     syn__file_text input;
     SYN_TRY(syn__file_text_open(&input, r->path, r->options->max_unpacked_bytes, r->err));
+    r->path = input.name;
     syn_status s = syn__require_et(r->path, input.data, input.bytes, r->err);
     if (s == SYN_OK) s = read_nodes(r, input.data, input.bytes);
     syn__file_text_close(&input);

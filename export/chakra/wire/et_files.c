@@ -134,7 +134,7 @@ syn_status syn__et_files_open(syn__et_files *files, const char *const *paths, si
                               syn_error *err) {
     *files = (syn__et_files){0};
     if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was given");
-    if (n == 1 && !syn_file_exists(paths[0]))
+    if (n == 1 && strcmp(paths[0], "-") != 0 && !syn_file_exists(paths[0]))
         return syn__et_files_of_prefix(files, paths[0], strlen(paths[0]), err);
     syn_status status = take_named(files, paths, n, err);
     if (status == SYN_OK) status = syn__et_group_file_of(files->list[0].path, &files->groups, err);

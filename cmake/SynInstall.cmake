@@ -18,7 +18,7 @@ foreach(pair OPENBLAS:openblas CGRAPH:cgraph PROTOBUF_C:protobuf_c PCRE2:pcre2 U
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 opt)
   list(GET pair 1 module)
-  if(SYN_HAVE_${opt})
+  if(SYN_HAVE_${opt} AND "PkgConfig::${module}" IN_LIST SYN_DEP_TARGETS)
     list(APPEND libs ${${module}_LDFLAGS})
   endif()
 endforeach()

@@ -130,17 +130,9 @@ bool cli_find_sibling(const char *weights, const char *name, char *path, size_t 
 /* Returns the part of the path after the last slash. */
 const char *cli_base_name(const char *path);
 int cli_cores(void);
-/* Returns CLI_RUN, or CLI_FAILED after an error message if the address space limit (ulimit -v) is
-   too small for OpenBLAS. Each OpenBLAS thread allocates 128 MiB; if the allocation fails, the
-   thread retries forever, even when the program exits. */
-int cli_check_address_space(const cli_program *program);
 /* Makes OpenBLAS allocate the buffers for `callers` concurrent callers now, while memory is
    available, because a later allocation that fails would be retried forever. Does nothing if the
    address space is not limited. */
 void cli_take_blas_buffers(int callers);
-/* If OpenBLAS has chosen slower kernels than this processor supports, and the user has not forced
-   that choice, restarts the program with OPENBLAS_CORETYPE set. Otherwise, or if the restart fails,
-   it returns. Must be the first call in main. */
-void cli_choose_blas(char **argv);
 
 #endif

@@ -3,10 +3,13 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS syntorch EXPORT syntorch-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(SYN_PROGRAMS)
-  install(TARGETS ${SYN_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+install(TARGETS syntorch_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(name inference pretrain synth) # `syntorch-inference` runs `syntorch inference`
+  install(CODE "file(CREATE_LINK syntorch
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/syntorch-${name}\" SYMBOLIC)")
+endforeach()
 install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${SYN_EXAMPLES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
   DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 

@@ -76,10 +76,11 @@ tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/savi
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/synth: syntorch+ tools tools/inference tools/pretrain
 tools/calibrate: syntorch+ ops comm models+ export tools tools/launch
+tools/doctor: syntorch+ ops comm tools
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
     export/chakra/simulate
     export/workload export/pytorch/read tools tools/pytorch tools/inference
-    tools/pretrain tools/synth tools/calibrate
+    tools/pretrain tools/synth tools/calibrate tools/doctor
 '
 declare -A may_include=()
 

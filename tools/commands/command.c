@@ -7,6 +7,7 @@
 #include "syntorch/base/nearest.h"
 #include "tools/calibrate/calibrate.h"
 #include "tools/cli.h"
+#include "tools/doctor/doctor.h"
 #include "tools/inference/inference.h"
 #include "tools/pretrain/pretrain.h"
 #include "tools/synth/synth.h"
@@ -40,6 +41,7 @@ static const struct {
     {"convert", "convert PyTorch traces or text workloads to Chakra traces", convert},
     {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
     {"diff", "compare two sets of Chakra execution traces", command_diff},
+    {"doctor", "report what this build and this machine have and miss", doctor_program},
     {"expand", "replace the collectives of a set by messages; GOAL schedules", command_expand},
     {"export", "convert a recorded trace to a picture or another format", command_export},
     {"inference", "run a GPT or BERT and trace it", inference_program},

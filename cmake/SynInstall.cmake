@@ -9,6 +9,15 @@ foreach(name inference pretrain synth) # `syntorch-inference` runs `syntorch inf
     \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/syntorch-${name}\" SYMBOLIC)")
 endforeach()
 install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(SYN_MANUALS) # OPTIONAL: the target `programs` makes them
+  install(DIRECTORY ${SYN_MANUALS}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+  install(DIRECTORY ${SYN_MANUALS}/bash/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
+  install(DIRECTORY ${SYN_MANUALS}/zsh/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+  install(DIRECTORY ${SYN_MANUALS}/fish/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+endif()
 install(FILES ${SYN_EXAMPLES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
   DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)

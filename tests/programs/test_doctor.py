@@ -1,5 +1,5 @@
-"""Tests `syntorch doctor`: libraries that the build lacks are off, programs that are not in the PATH
-are missing, and variables that force slower kernels are named."""
+"""Tests `syntorch doctor`: libraries that the build lacks are off, programs that are not in the
+PATH are missing, and variables that force slower kernels are named."""
 import json
 import re
 

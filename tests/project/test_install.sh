@@ -211,4 +211,8 @@ if ldd "$prefix/bin/syntorch" | grep -F 'not found'; then
     fail "a library of the installed syntorch is missing"
 fi
 [ -f "$prefix/share/doc/syntorch/examples/own_op.c" ] || fail "the examples are not installed"
+for file in man/man1/syntorch-convert-text.1 bash-completion/completions/syntorch \
+    zsh/site-functions/_syntorch fish/vendor_completions.d/syntorch.fish; do
+    [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"
+done
 echo "the installed programs run"

@@ -51,6 +51,20 @@ if(NOT SYN_ZLIB STREQUAL "OFF")
 endif()
 
 syn_use(OPENBLAS "OpenBLAS" "matrix products by a plain loop" ${found_openblas} PkgConfig::openblas)
+if(SYN_HAVE_OPENBLAS)
+  # Programs load a shared OpenBLAS when they multiply (ops/blas.c). Only a static one is linked.
+  find_library(SYN_OPENBLAS_PATH libopenblas.so HINTS ${openblas_LIBRARY_DIRS})
+  mark_as_advanced(SYN_OPENBLAS_PATH)
+  if(SYN_OPENBLAS_PATH)
+    execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${SYN_OPENBLAS_PATH} OUTPUT_VARIABLE headers
+      ERROR_QUIET)
+    set(SYN_OPENBLAS_LIBRARY libopenblas.so)
+    if(headers MATCHES "SONAME +([^ \n]+)")
+      set(SYN_OPENBLAS_LIBRARY ${CMAKE_MATCH_1})
+    endif()
+    list(REMOVE_ITEM SYN_DEP_TARGETS PkgConfig::openblas)
+  endif()
+endif()
 syn_use(MPI "MPI" "ranks only within one process" ${found_mpi} MPI::MPI_C)
 syn_use(CGRAPH "graphviz (cgraph)" "DOT by a plain writer" ${found_cgraph} PkgConfig::cgraph)
 syn_use(PROTOBUF_C "protobuf-c" "no Chakra execution traces (.et)" ${found_protobuf_c}

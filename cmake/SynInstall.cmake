@@ -3,10 +3,22 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS syntorch EXPORT syntorch-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(SYN_PROGRAMS)
-  install(TARGETS ${SYN_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+install(TARGETS syntorch_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(name inference pretrain synth) # `syntorch-inference` runs `syntorch inference`
+  install(CODE "file(CREATE_LINK syntorch
+    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/syntorch-${name}\" SYMBOLIC)")
+endforeach()
 install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+if(SYN_MANUALS) # OPTIONAL: the target `programs` makes them
+  install(DIRECTORY ${SYN_MANUALS}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+  install(DIRECTORY ${SYN_MANUALS}/bash/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
+  install(DIRECTORY ${SYN_MANUALS}/zsh/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+  install(DIRECTORY ${SYN_MANUALS}/fish/
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
+endif()
+install(FILES ${SYN_EXAMPLES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
   DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 
@@ -18,7 +30,7 @@ foreach(pair OPENBLAS:openblas CGRAPH:cgraph PROTOBUF_C:protobuf_c PCRE2:pcre2 U
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 opt)
   list(GET pair 1 module)
-  if(SYN_HAVE_${opt})
+  if(SYN_HAVE_${opt} AND "PkgConfig::${module}" IN_LIST SYN_DEP_TARGETS)
     list(APPEND libs ${${module}_LDFLAGS})
   endif()
 endforeach()

@@ -82,6 +82,9 @@ typedef struct syn_mpi_options {
 
 /* Whether the library was built with MPI. */
 bool syn_mpi_built(void);
+/* Writes name and version of the MPI library, such as "Open MPI v4.1.4", and returns buf; without
+   MPI "". */
+const char *syn_mpi_version(char *buf, size_t buf_bytes);
 /* Whether a launcher started this process as one of several ranks (Open MPI, MPICH and its
    derivatives, PMI, Slurm). Only looks at environment variables. Sets *rank and *size to the
    launcher's values, unless the pointer is NULL. */

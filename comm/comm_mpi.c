@@ -5,12 +5,18 @@
 #include "syntorch/base/memory.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #ifndef SYN_HAVE_MPI
 
 bool syn_mpi_built(void) {
     return false;
+}
+
+const char *syn_mpi_version(char *buf, size_t buf_bytes) {
+    if (buf_bytes > 0) buf[0] = '\0';
+    return buf;
 }
 
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_error *err) {
@@ -24,6 +30,14 @@ syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_
 
 bool syn_mpi_built(void) {
     return true;
+}
+
+const char *syn_mpi_version(char *buf, size_t buf_bytes) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int n = 0;
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) text[0] = '\0';
+    snprintf(buf, buf_bytes, "%.*s", (int)strcspn(text, ",\n"), text);
+    return buf;
 }
 
 syn_status syn__mpi_failed(int code, const char *what, syn_error *err) {

@@ -1,5 +1,7 @@
-/* f32 matrix products for the CPU backend, row-major: OpenBLAS if the build has it, otherwise
-   plain loops. */
+/* f32 matrix products for the CPU backend, row-major: OpenBLAS if the build has it and its library
+   is installed, otherwise plain loops. The first call of any of these functions except
+   syn_blas_forced_by loads OpenBLAS. On processors that OpenBLAS does not know, this changes the
+   environment for a moment (OPENBLAS_CORETYPE), so no other thread may then read it. */
 #ifndef OPS_BLAS_H
 #define OPS_BLAS_H
 
@@ -7,7 +9,7 @@
 
 SYN_API_BEGIN
 
-/* Whether the build has OpenBLAS. */
+/* Whether OpenBLAS is in use. */
 bool syn_blas_found(void);
 /* c (m, n) = a (m, k) b (k, n) + beta c. transpose_a: a is stored as (k, m); transpose_b: b is
    stored as (n, k). lda, ldb, ldc: row strides as stored, in elements. m = 1 uses the
@@ -20,18 +22,17 @@ void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int
    SYN_E_NOMEM instead. */
 syn_status syn_blas_reserve(int callers, syn_error *err) SYN_MUST_USE;
 /* Number of threads of one product. OpenBLAS has one thread pool per process, so ranks that share
-   a process use one thread each. */
+   a process use one thread each. The default is OpenBLAS's own, or 1 if the address space is
+   limited. */
 void syn_blas_set_threads(int threads);
 int syn_blas_threads(void);
 /* Writes "OpenBLAS 0.3.21 (Cooperlake kernels, 2 threads)" and returns buf. */
 const char *syn_blas_describe(char *buf, size_t buf_bytes);
-/* Name of the environment variable that overrides OpenBLAS's kernel or blocking, or NULL. */
+/* Name of the environment variable that overrides OpenBLAS's kernel or blocking, or NULL. Without
+   it, OpenBLAS is loaded again with the kernels for this processor's vector width if it has chosen
+   narrower ones. On processors that it does not know, OpenBLAS 0.3.21 chooses SSE3 kernels, which
+   are 15 times slower. */
 const char *syn_blas_forced_by(void);
-/* If this processor supports wider kernels than OpenBLAS chose, returns the value of the
-   environment variable OPENBLAS_CORETYPE that selects them; otherwise NULL. OpenBLAS reads the
-   variable when it is loaded. On processors that it does not know, OpenBLAS 0.3.21 falls back to
-   SSE3 kernels, which are 15 times slower. */
-const char *syn_blas_better_core(void);
 
 SYN_API_END
 #endif

@@ -40,7 +40,8 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     FILE *out = fmemopen(line, sizeof line, "w");
     if (out) cli_print_escaped(out, text, strlen(text));
     const bool escaped = out && fclose(out) == 0;
-    fprintf(stderr, "%s: %s\n", program->name, escaped ? line : text);
+    fprintf(stderr, "%s: %s%s\n", program->name,
+            cli_style(stderr) ? "\033[1;31merror:\033[0m " : "", escaped ? line : text);
     cli_json_fail(program, code, text);
     return code;
 }
@@ -167,81 +168,17 @@ int cli_check(const cli_program *program, const cli_option *o, const char *text)
     return cli_set(program, &of_none, text);
 }
 
-#define HELP_COLUMNS 80
-#define HELP_MARGIN  30 /* column in which the help texts of options begin */
+static cli_help *print_help = cli_print_help; /* set by cli_set_help */
+static const void *help_user;
 
-/* Prints words and wraps lines at HELP_COLUMNS. `column` is the cursor's column, `margin` the
-   indentation of all lines but the first. Returns the new column. */
-static int print_words(const char *text, int column, int margin) {
-    while (*text) {
-        const int n = (int)strcspn(text, " \n");
-        if (column > margin && column + 1 + n > HELP_COLUMNS) {
-            printf("\n%*s", margin, "");
-            column = margin;
-        }
-        column += printf("%s%.*s", column > margin ? " " : "", n, text);
-        text += n;
-        text += strspn(text, " \n");
-    }
-    return column;
+void cli_set_help(cli_help *print, const void *user) {
+    print_help = print ? print : cli_print_help;
+    help_user = user;
 }
 
-/* Writes "[value]" for an option that has a default, else "". */
-static const char *default_text(const cli_option *o, char *buf, size_t bytes) {
-    buf[0] = '\0';
-    if (o->kind == CLI_INT && (double)*(const int64_t *)o->value >= o->min)
-        snprintf(buf, bytes, "[%lld]", (long long)*(const int64_t *)o->value);
-    if (o->kind == CLI_REAL && *(const double *)o->value >= o->min) /* false for NaN */
-        snprintf(buf, bytes, "[%g]", *(const double *)o->value);
-    if (o->kind == CLI_TEXT && *(const char *const *)o->value)
-        snprintf(buf, bytes, "[%s]", *(const char *const *)o->value);
-    if (o->kind == CLI_CHOICE && *(const int *)o->value >= 0) {
-        const char *word = o->arg;
-        for (int i = *(const int *)o->value; i > 0; i--) word += strcspn(word, "|") + 1;
-        snprintf(buf, bytes, "[%.*s]", (int)strcspn(word, "|"), word);
-    }
-    return buf;
-}
-
-/* Prints a command so that it can be copied. A line that is too long is continued with a backslash
-   before an option. */
-static void print_example(const char *text) {
-    int column = printf("  ");
-    while (*text) {
-        const char *next = strstr(text + 1, " --");
-        const int n = next ? (int)(next - text) : (int)strlen(text);
-        const int end = next ? HELP_COLUMNS - 2 : HELP_COLUMNS; /* " \\" may follow */
-        if (column > 2 && column + n > end) {
-            printf(" \\\n     ");
-            column = 5;
-        }
-        column += printf("%.*s", n, text);
-        text += n;
-    }
-    putchar('\n');
-}
-
+/* Prints --help. */
 static int help(const cli_program *program) {
-    char buf[CLI_SHOWN_BYTES];
-    printf("Usage: %s [options]\n\n", program->name);
-    print_words(program->summary, 0, 0);
-    printf("\n\nOptions (- and _ are equivalent):\n");
-    for (const cli_option *o = program->options; o->name; o++) {
-        if (o->kind == CLI_HEADING) printf("\n%s:\n", o->name);
-        if (!o->help) continue;
-        const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-        printf(n < HELP_MARGIN ? "%*s" : "\n%*s", n < HELP_MARGIN ? HELP_MARGIN - n : HELP_MARGIN,
-               "");
-        const int column = print_words(o->help, HELP_MARGIN, HELP_MARGIN);
-        print_words(default_text(o, buf, sizeof buf), column, HELP_MARGIN);
-        putchar('\n');
-    }
-    printf("%s  --help                      print this text\n"
-           "  --version                   print the version\n",
-           program->options->kind == CLI_HEADING ? "\n" : "");
-    if (program->examples) printf("\nExamples:\n");
-    for (int i = 0; program->examples && program->examples[i]; i++)
-        print_example(program->examples[i]);
+    if (!program->mute) print_help(program, help_user);
     return CLI_OK;
 }
 
@@ -298,8 +235,7 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
     cli_json_begin(program, argc, argv);
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
-        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)
-            return program->mute ? CLI_OK : help(program);
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) return help(program);
         if (strcmp(arg, "--version") == 0) {
             if (!program->mute) printf("%s %s\n", program->name, SYN_VERSION);
             return CLI_OK;

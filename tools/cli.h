@@ -104,6 +104,23 @@ int cli_check(const cli_program *program, const cli_option *option, const char *
    Reorders argv. */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
+/* Prints something about a program, such as --help. */
+typedef void cli_help(const cli_program *program, const void *user);
+/* Makes cli_parse call `print` when it finds --help; NULL: cli_print_help again. */
+void cli_set_help(cli_help *print, const void *user);
+void cli_print_help(const cli_program *program, const void *unused);
+/* Prints a man page. user: const char *, what the program does in a few words. */
+void cli_print_man(const cli_program *program, const void *user);
+/* Print the part of a completion script that is about one command. user: const char *, its name. */
+void cli_print_bash(const cli_program *program, const void *user);
+void cli_print_zsh(const cli_program *program, const void *user);
+void cli_print_fish(const cli_program *program, const void *user);
+/* Prints text in bold on a terminal. */
+void cli_print_heading(const char *text);
+/* Whether to print with colours: `out` is a terminal, and NO_COLOR is not set. */
+bool cli_style(FILE *out);
+/* Writes "[value]" for an option that has a default, else "", and returns buf. */
+const char *cli_default_text(const cli_option *o, char *buf, size_t buf_bytes);
 /* Prints the program's name and the formatted message as one line on standard error ("inference:
    ..."), with --json also an object with the message on standard output, and returns `code`. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
@@ -137,17 +154,9 @@ bool cli_find_sibling(const char *weights, const char *name, char *path, size_t 
 /* Returns the part of the path after the last slash. */
 const char *cli_base_name(const char *path);
 int cli_cores(void);
-/* Returns CLI_RUN, or CLI_FAILED after an error message if the address space limit (ulimit -v) is
-   too small for OpenBLAS. Each OpenBLAS thread allocates 128 MiB; if the allocation fails, the
-   thread retries forever, even when the program exits. */
-int cli_check_address_space(const cli_program *program);
 /* Makes OpenBLAS allocate the buffers for `callers` concurrent callers now, while memory is
    available, because a later allocation that fails would be retried forever. Does nothing if the
    address space is not limited. */
 void cli_take_blas_buffers(int callers);
-/* If OpenBLAS has chosen slower kernels than this processor supports, and the user has not forced
-   that choice, restarts the program with OPENBLAS_CORETYPE set. Otherwise, or if the restart fails,
-   it returns. Must be the first call in main. */
-void cli_choose_blas(char **argv);
 
 #endif

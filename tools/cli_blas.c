@@ -1,28 +1,10 @@
-/* Sets up OpenBLAS for programs that multiply matrices. It is separate from cli.c so that other
-   programs do not load OpenBLAS, whose threads use the CPU for a while after each program start. */
-#include <stdlib.h>
-#include <string.h>
+/* Allocates OpenBLAS's buffers. */
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "ops/blas.h"
 #include "syntorch/base/thread.h"
 #include "tools/cli.h"
-
-int cli_check_address_space(const cli_program *program) {
-    char text[64], have[32], want[32];
-    struct rlimit space;
-    if (strncmp(syn_blas_describe(text, sizeof text), "OpenBLAS", 8) != 0) return CLI_RUN;
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return CLI_RUN;
-    const double need = (syn_blas_threads() + 0.5) * (128 << 20);
-    if ((double)space.rlim_cur >= need) return CLI_RUN;
-    return cli_fail(
-        program, CLI_FAILED,
-        "the limit on address space (ulimit -v) is %s, but OpenBLAS needs %s for its %d threads",
-        cli_bytes_text((double)space.rlim_cur, have, sizeof have),
-        cli_bytes_text(need, want, sizeof want), syn_blas_threads());
-}
 
 static int64_t now_ns(void) {
     struct timespec t;
@@ -57,11 +39,4 @@ void cli_take_blas_buffers(int callers) {
         started++;
     multiply(&until);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
-}
-
-void cli_choose_blas(char **argv) {
-    const char *core = syn_blas_better_core();
-    if (!core || syn_blas_forced_by() || setenv("OPENBLAS_CORETYPE", core, 1) != 0) return;
-    if (setenv("SYNTORCH_BLAS_CHOSEN", core, 1) == 0) execv("/proc/self/exe", argv);
-    unsetenv("OPENBLAS_CORETYPE");
 }

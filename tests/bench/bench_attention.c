@@ -199,9 +199,7 @@ static void training(syn_workers *w, const struct shape *s) {
     syn_ctx_free(t.ctx);
 }
 
-int main(int argc, char **argv) {
-    (void)argc;
-    cli_choose_blas(argv);
+int main(void) {
     syn_blas_set_threads(1);
     syn_workers *w = NULL;
     syn_error err = {0};

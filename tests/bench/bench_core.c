@@ -126,9 +126,7 @@ static void prefill(void) {
          true);
 }
 
-int main(int argc, char **argv) {
-    (void)argc;
-    cli_choose_blas(argv);
+int main(void) {
     gpt3_rank(); /* This part is the first, so that the peak memory of the process is its own. */
     meta_rate();
     bytes_a_node();

@@ -365,7 +365,6 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } parts[] = {{"prefill", prefill}, {"decode", decode}, {"ranks", ranks}, {"bert", bert}};
     char text[128];
-    cli_choose_blas(argv);
     printf("%d cores, %s, own kernels %s\n", cli_cores(), syn_blas_describe(text, sizeof text),
            syn_simd_name(syn_simd_level()));
     syn_blas_set_threads(1);

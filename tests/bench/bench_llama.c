@@ -135,7 +135,6 @@ static void run(syn_dtype dtype) {
 int main(int argc, char **argv) {
     static const syn_dtype dtypes[] = {SYN_BF16, SYN_F32};
     char text[128];
-    cli_choose_blas(argv);
     printf("%d cores, %s, own kernels %s\n", cli_cores(), syn_blas_describe(text, sizeof text),
            syn_simd_name(syn_simd_level()));
     syn_blas_set_threads(1);

@@ -155,7 +155,6 @@ int main(int argc, char **argv) {
     static const syn_dtype dtypes[] = {SYN_BF16, SYN_F32};
     char text[128];
     syn_error err = {0};
-    cli_choose_blas(argv);
     printf("%d cores, %s, own kernels %s\n", cli_cores(), syn_blas_describe(text, sizeof text),
            syn_simd_name(syn_simd_level()));
     if (syn_model_config_preset(&config, "qwen3-30b-a3b", &err) != SYN_OK) die(err.text);

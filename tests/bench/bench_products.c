@@ -240,9 +240,7 @@ static void training(void) {
             }
 }
 
-int main(int argc, char **argv) {
-    (void)argc;
-    cli_choose_blas(argv);
+int main(void) {
     syn_error err = {0};
     char text[64];
     threads = cli_cores();

@@ -78,7 +78,7 @@ def long_run(folder):
         assert job.poll() is None, "the ranks did not start"
         time.sleep(0.05)
         ranks = [p for p in children(job.pid)
-                 if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "inference"]
+                 if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "syntorch"]
     time.sleep(1)
     return job, ranks
 

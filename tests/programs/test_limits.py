@@ -56,12 +56,11 @@ def commands():
     yield [PROGRAM, "--num_output_tokens", "1", "--json"]
     listing = subprocess.run([SYNTORCH, "--help"], capture_output=True, text=True,
                              check=True).stdout
-    names = [line.split()[0]
-             for line in listing.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
-    assert "convert" in names and len(names) >= 9, names
+    names = re.findall(r"^  (\S+(?: \S+)?)  ", listing, re.M)
+    assert "convert text" in names and len(names) >= 20, names
     yield [SYNTORCH, "--help"]
     yield [SYNTORCH, "--version"]
-    for name in names + ["convert pytorch", "convert text"]:
+    for name in names:
         yield [SYNTORCH, *name.split(), "--help"]
 
 

@@ -36,6 +36,7 @@ class Terminal:
 
         def begin():
             set_width(0, columns)
+            os.environ["NO_COLOR"] = "1"
             for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # they cause a warning
                 os.environ.pop(name, None)
             if limit:

@@ -1,5 +1,6 @@
 """Tests the Dockerfile without Docker: runs the commands that docs/training.md gives to the image
-with its entry point, from another folder, as a user who owns only that folder and has no home."""
+with its entry point, from another folder, as a user who owns only that folder and has no home. The
+libraries of the installed program must be in the packages of the image."""
 import fnmatch
 import glob
 import os
@@ -13,6 +14,7 @@ import tempfile
 sys.dont_write_bytecode = True
 BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
 USER = 12345 if os.getuid() == 0 else os.getuid()
+LINKS = ["inference", "pretrain", "synth", "calibrate"]
 failures = 0
 
 
@@ -39,21 +41,26 @@ def become_user():
 
 
 class Image:
-    """A folder like the image's, with built programs. The user owns none of its files."""
+    """A folder like the image's, with installed programs. The user owns none of its files."""
 
     def __init__(self, work):
         self.folder, self.out = os.path.join(work, "image"), os.path.join(work, "out")
-        os.makedirs(os.path.join(self.folder, "build"))
+        build = os.path.join(self.folder, "build")
+        self.program = os.path.join(work, "usr", "bin", "syntorch")
+        os.makedirs(build)
         os.mkdir(self.out)
         if os.getuid() == 0:
             os.chown(self.out, USER, USER)
         shutil.copy2(os.path.join(SOURCE, "dev"), self.folder)
-        shutil.copytree(os.path.join(SOURCE, "examples"), os.path.join(self.folder, "examples"))
-        for name in ("inference", "pretrain", "syntorch"):
-            shutil.copy2(os.path.join(BUILD, name), os.path.join(self.folder, "build"))
-        with open(os.path.join(self.folder, "build", ".built"), "w", encoding="utf-8"):
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", os.path.join(work, "usr")],
+                       check=True, stdout=subprocess.DEVNULL)
+        os.symlink(self.program, os.path.join(build, "syntorch"))
+        for name in LINKS:
+            os.symlink("syntorch", os.path.join(build, name))
+        with open(os.path.join(build, ".built"), "w", encoding="utf-8"):
             pass
-        subprocess.run(["chmod", "-R", "a+rX,go-w", self.folder], check=True)
+        subprocess.run(["chmod", "-R", "a+rX,go-w", self.folder, os.path.join(work, "usr")],
+                       check=True)
         os.chmod(work, 0o755)
 
     def run(self, words):
@@ -73,11 +80,14 @@ def steps():
     usage = subprocess.run([os.path.join(SOURCE, "dev"), "help"], capture_output=True, text=True,
                            check=True).stdout
     commands = re.findall(r"\./dev (\w+)", " ".join(found["RUN"]))
-    check(commands == ["setup", "build"], f"RUN: {commands}")
+    check(commands == ["setup"], f"RUN: {commands}")
+    made = re.findall(r"ln -s syntorch (\w+)", found["RUN"][-1])
+    check(made == LINKS, f"links in the image: {made}")
     check(all(re.search(f"^  {name} ", usage, re.M) for name in commands), f"no such: {commands}")
     for rest in found["COPY"]:
-        check(os.path.exists(os.path.join(SOURCE, rest.split()[0])), f"COPY {rest}")
-    check(found["ENTRYPOINT"] == [f'["{found["WORKDIR"][0]}/dev"]'], f"{found['ENTRYPOINT']}")
+        check(rest.startswith("--from=build /installed/") or os.path.exists(os.path.join(SOURCE, rest.split()[0])), f"COPY {rest}")
+    check(found["ENTRYPOINT"] == ['["/opt/syntorch/dev"]'], f"{found['ENTRYPOINT']}")
+    check("dev /opt/syntorch/" in found["COPY"], f"COPY: {found['COPY']}")
     ignored = lines(".dockerignore")
     check({".git", "build"} <= set(ignored), f".dockerignore: {ignored}")
     needed = ["dev", "CMakeLists.txt", "cmake", "syntorch", "ops", "comm", "models", "export",
@@ -85,6 +95,39 @@ def steps():
     lost = [name for name in needed if any(fnmatch.fnmatch(name, p) for p in ignored)]
     check(not lost, f".dockerignore leaves out {lost}")
     return found
+
+
+def packages(found):
+    """Returns the packages that the image's last stage installs, with all that they depend on.
+    None: not all of them are installed here."""
+    apt = next(rest for rest in found["RUN"] if rest.startswith("apt-get"))
+    left = apt.split("--no-install-recommends ")[1].split(" &&")[0].split()
+    all_of_them = set()
+    while left:
+        name = left.pop()
+        if name in all_of_them:
+            continue
+        all_of_them.add(name)
+        done = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Depends}\n", name],
+                              capture_output=True, text=True, check=False)
+        if name in apt.split() and not done.stdout.startswith("installed"):
+            return None
+        left += re.findall(r"[,|]? *([a-z0-9][a-z0-9+.-]+)(?:[:( ][^,|]*)?",
+                           done.stdout.partition(" ")[2])
+    return all_of_them
+
+
+def libraries(image, found):
+    """Checks that the image has the libraries of the installed program."""
+    have = packages(found) if shutil.which("dpkg-query") else None
+    if have is None:
+        return print("the packages are not installed here: not checked")
+    needed = subprocess.run(["ldd", image.program], capture_output=True, text=True, check=True)
+    for path in re.findall(r"=> (/\S+)", needed.stdout):
+        owner = subprocess.run(["dpkg", "-S", os.path.realpath(path).replace("/usr", "*", 1)],
+                               capture_output=True, text=True, check=False).stdout.split(":")[0]
+        check(owner in have or not owner, f"no package of the image has {path} ({owner})")
+    return check("libopenblas0-pthread" in have, "the image has no OpenBLAS")
 
 
 def documented():
@@ -99,6 +142,7 @@ def documented():
 def runs(found):
     with tempfile.TemporaryDirectory() as work:
         image = Image(work)
+        libraries(image, found)
         default = [word.strip('" ') for word in found["CMD"][0].strip("[]").split(",")]
         for words in [default, *documented()]:
             if words[0] == "pretrain" and "--device" not in words:

@@ -77,10 +77,11 @@ tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/savin
 tools/synth: syntorch+ tools tools/inference tools/pretrain
 tools/embed: syntorch+ tools tools/synth tools/inference tools/pretrain tools/launch
 tools/calibrate: syntorch+ ops comm models+ export tools tools/launch
+tools/doctor: syntorch+ ops comm tools
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
     export/chakra/simulate
     export/workload export/pytorch/read tools tools/pytorch tools/inference
-    tools/pretrain tools/synth tools/calibrate
+    tools/pretrain tools/synth tools/calibrate tools/doctor
 '
 declare -A may_include=()
 

@@ -201,10 +201,18 @@ echo "a CMake project through find_package"
 
 # The installed programs find their files from any folder.
 cd "$work"
-"$prefix/bin/inference" --num_output_tokens 2 --tp 2 --quiet ||
-    fail "the installed inference: exit $?"
+names=$(cd "$prefix/bin" && echo *)
+[ "$names" = "syntorch syntorch-inference syntorch-pretrain syntorch-synth" ] ||
+    fail "these programs are installed: $names"
+"$prefix/bin/syntorch-inference" --num_output_tokens 2 --tp 2 --quiet ||
+    fail "the installed syntorch-inference: exit $?"
 "$prefix/bin/syntorch" --version >/dev/null || fail "the installed syntorch: exit $?"
-if ldd "$prefix/bin/inference" | grep -F 'not found'; then
-    fail "a library of the installed inference is missing"
+if ldd "$prefix/bin/syntorch" | grep -F 'not found'; then
+    fail "a library of the installed syntorch is missing"
 fi
+[ -f "$prefix/share/doc/syntorch/examples/own_op.c" ] || fail "the examples are not installed"
+for file in man/man1/syntorch-convert-text.1 bash-completion/completions/syntorch \
+    zsh/site-functions/_syntorch fish/vendor_completions.d/syntorch.fish; do
+    [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"
+done
 echo "the installed programs run"

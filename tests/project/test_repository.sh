@@ -146,8 +146,8 @@ for option in --num-output-tokens --num_output_tokens; do
     "$build/inference" $option 2 --quiet || fail "inference $option 2"
 done
 
-# `syntorch` multiplies no matrices, so it must not load OpenBLAS, whose threads would spin at every
-# start.
+# Most commands multiply no matrices, so `syntorch` must not load OpenBLAS, whose threads would spin
+# at every start.
 if needed=$(ldd "$build/syntorch" 2>/dev/null) &&
     [[ $needed != *libsyntorch* && $needed == *openblas* ]]; then
     fail "syntorch loads OpenBLAS"

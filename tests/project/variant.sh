@@ -208,8 +208,9 @@ minimal)
         -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
     same='_full|_comm|_half|_pt_|alloc|ops_table|attention|rows|forgotten|memory|views|parts'
     check -L program -E "$same|training_trace|ops_select|$doubles"
-    build syntorch
+    build syntorch programs
     SYN_BUILD=$folder bash "$SYN_SOURCE/tests/project/test_install.sh"
+    SYN_BUILD=$folder python3 "$SYN_SOURCE/tests/programs/test_doctor.py"
     missing_parts
     ;;
 clang)

@@ -239,8 +239,8 @@ static void print_machine(const syn_hardware *hw, const measuring *m) {
 
 static syn_status measure(syn_hardware *hw, measuring *m, timed_ops ops[2], syn_error *err) {
     const int32_t ranks = most_ranks();
-    syn_blas_set_threads(1); /* a rank's own threads call OpenBLAS concurrently */
     SYN_TRY(syn_blas_reserve(cli_cores(), err));
+    syn_blas_set_threads(1); /* a rank's own threads call OpenBLAS concurrently */
     SYN_TRY(run_all(m, ops, ranks, err));
     SYN_TRY(measure_ranks(m, &hw->alone, &ops[0], 1, err));
     hw->intra = (syn_link){1000, 10, SYN_TOPOLOGY_FULLY_CONNECTED}; /* not used: a single rank

@@ -3,6 +3,5 @@
 #include "tools/commands/command.h"
 
 int main(int argc, char **argv) {
-    cli_choose_blas(argv);
     return cli_main(argc > 0 ? cli_base_name(argv[0]) : "syntorch", syntorch_program, argc, argv);
 }

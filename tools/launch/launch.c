@@ -50,9 +50,8 @@ syn_status launch_threads(launch *l, syn_error *err) {
     if (l->threads < 1) l->threads = 1;
     if (l->threads > SYN_WORKERS_MAX) l->threads = SYN_WORKERS_MAX;
     if (l->mpi) together = 1;
-    syn_blas_set_threads(1); /* a rank's own threads call OpenBLAS concurrently */
-    const char *forced = getenv("SYNTORCH_BLAS_CHOSEN") ? NULL : syn_blas_forced_by();
     if (l->device != SYN_DEVICE_CPU) return SYN_OK;
+    const char *forced = syn_blas_forced_by();
     char value[CLI_SHOWN_BYTES];
     if (forced && !l->quiet && !l->program->mute)
         fprintf(stderr,
@@ -61,6 +60,7 @@ syn_status launch_threads(launch *l, syn_error *err) {
                 l->program->name, forced, cli_shown(getenv(forced), value, sizeof value));
     const int callers = (int)together * l->threads;
     SYN_TRY(syn_blas_reserve(callers, err));
+    syn_blas_set_threads(1); /* a rank's own threads call OpenBLAS concurrently */
     cli_take_blas_buffers(callers);
     return SYN_OK;
 }
@@ -296,8 +296,7 @@ int launch_program(launch *l, cli_program *program, int (*read)(int argc, char *
                    syn_status (*work)(syn_error *err), int argc, char **argv) {
     syn_error err = {0};
     launch_begin(l, program);
-    int code = cli_check_address_space(program);
-    if (code == CLI_RUN) code = launch_options(l, read, argc, argv);
+    int code = launch_options(l, read, argc, argv);
     if (code == CLI_RUN) {
         const syn_status worked = work(&err);
         const syn_status s = cli_json_close(l->json, worked, &err);

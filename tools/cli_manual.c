@@ -1,0 +1,159 @@
+/* Prints man pages and completion scripts from the option tables. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cli.h"
+
+/* ---- Man pages ---- */
+
+/* Prints text for roff, in which a backslash, a dash, and a dot or quote at the start of a line
+   have a meaning. */
+static void put_roff(const char *text) {
+    if (*text == '.' || *text == '\'') printf("\\&");
+    for (; *text; text++) {
+        if (*text == '\\') printf("\\e");
+        else if (*text == '-') printf("\\-");
+        else putchar(*text == '\n' ? ' ' : *text);
+    }
+}
+
+/* Prints "syntorch-inference" for "syntorch inference". */
+static void put_page_name(const char *name, bool upper) {
+    for (; *name; name++) {
+        const char c = *name == ' ' ? '-' : *name;
+        if (c == '-') printf("\\-");
+        else putchar(upper ? toupper((unsigned char)c) : c);
+    }
+}
+
+static void put_man_option(const cli_option *o) {
+    char value[CLI_SHOWN_BYTES];
+    printf(".TP\n.B \\-\\-");
+    put_roff(o->name);
+    if (o->arg) {
+        printf(" \\fI");
+        put_roff(o->arg);
+        printf("\\fR");
+    }
+    putchar('\n');
+    put_roff(o->help);
+    if (cli_default_text(o, value, sizeof value)[0]) {
+        putchar(' ');
+        put_roff(value);
+    }
+    putchar('\n');
+}
+
+void cli_print_man(const cli_program *program, const void *user) {
+    printf(".TH ");
+    put_page_name(program->name, true);
+    printf(" 1 \"\" \"syntorch %s\"\n.SH NAME\n", SYN_VERSION);
+    put_page_name(program->name, false);
+    printf(" \\- ");
+    put_roff(user);
+    printf("\n.SH SYNOPSIS\n.B %s\n[\\fIoptions\\fR]\n.SH DESCRIPTION\n", program->name);
+    put_roff(program->summary);
+    printf("\n.SH OPTIONS\n\\- and _ are equivalent in names of options.\n");
+    for (const cli_option *o = program->options; o->name; o++) {
+        if (o->kind == CLI_HEADING) {
+            printf(".SS ");
+            put_roff(o->name);
+            putchar('\n');
+        }
+        if (o->help) put_man_option(o);
+    }
+    printf(".TP\n.B \\-\\-help\nprint the options\n.TP\n.B \\-\\-version\nprint the version\n");
+    if (program->examples) printf(".SH EXAMPLES\n.nf\n");
+    for (int i = 0; program->examples && program->examples[i]; i++) {
+        put_roff(program->examples[i]);
+        putchar('\n');
+    }
+    if (program->examples) printf(".fi\n");
+}
+
+/* ---- Completion ---- */
+
+/* Whether the option's value is one of the words in `arg`, separated by "|". */
+static bool has_choices(const cli_option *o) {
+    if (o->kind == CLI_CHOICE) return true;
+    if (o->kind != CLI_TEXT || !strchr(o->arg, '|')) return false;
+    for (const char *c = o->arg; *c; c++)
+        if (isupper((unsigned char)*c) || *c == '.' || *c == ',') return false;
+    return true;
+}
+
+/* Whether the option's value is a path. */
+static bool has_paths(const cli_option *o) {
+    return (o->kind == CLI_TEXT || o->kind == CLI_TEXTS) &&
+           (strstr(o->arg, "FILE") || strstr(o->arg, "DIR") || strstr(o->arg, "PREFIX"));
+}
+
+static void put_choices(const cli_option *o) {
+    for (const char *c = o->arg; *c; c++) putchar(*c == '|' ? ' ' : *c);
+}
+
+/* Prints text within single quotes. `escaped` characters get a backslash. */
+static void put_quoted(const char *text, const char *escaped) {
+    for (; *text; text++) {
+        if (*text == '\'') printf("'\\''");
+        else if (*text == '\n') putchar(' ');
+        else printf("%s%c", strchr(escaped, *text) ? "\\" : "", *text);
+    }
+}
+
+void cli_print_bash(const cli_program *program, const void *user) {
+    printf("    '%s')\n        case $previous in\n", (const char *)user);
+    for (const cli_option *o = program->options; o->name; o++) {
+        if (!o->help || !has_choices(o)) continue;
+        printf("        --%s) words='", o->name);
+        put_choices(o);
+        printf("' ;;\n");
+    }
+    for (const cli_option *o = program->options; o->name; o++)
+        if (o->help && has_paths(o)) printf("        --%s) files=yes ;;\n", o->name);
+    printf("        *) words='");
+    for (const cli_option *o = program->options; o->name; o++)
+        if (o->help) printf("--%s ", o->name);
+    printf("--help --version' files=yes ;;\n        esac\n        ;;\n");
+}
+
+void cli_print_zsh(const cli_program *program, const void *user) {
+    printf("    '%s')\n        _arguments", (const char *)user);
+    for (const cli_option *o = program->options; o->name; o++) {
+        if (!o->help) continue;
+        printf(" \\\n            '--%s[", o->name);
+        put_quoted(o->help, "[]\\");
+        putchar(']');
+        if (o->arg) {
+            putchar(':');
+            put_quoted(o->arg, ":\\");
+            putchar(':');
+        }
+        if (has_paths(o)) printf("_files");
+        if (o->arg && has_choices(o)) {
+            putchar('(');
+            put_choices(o);
+            putchar(')');
+        }
+        putchar('\'');
+    }
+    printf(" \\\n            '--help[print the options]' '--version[print the version]' "
+           "'*:file:_files'\n        ;;\n");
+}
+
+void cli_print_fish(const cli_program *program, const void *user) {
+    for (const cli_option *o = program->options; o->name; o++) {
+        if (!o->help) continue;
+        printf("complete -c syntorch -n '__syntorch_is \"%s\"' -l %s", (const char *)user, o->name);
+        if (o->arg && has_choices(o)) {
+            printf(" -x -a '");
+            put_choices(o);
+            putchar('\'');
+        } else if (has_paths(o)) printf(" -r -F");
+        else if (o->arg) printf(" -x");
+        printf(" -d '");
+        put_quoted(o->help, "\\");
+        printf("'\n");
+    }
+}

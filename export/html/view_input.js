@@ -75,6 +75,10 @@ function listenMouse(view) {
         from = drag = null;
         canvas.classList.remove("dragging");
     });
+    canvas.addEventListener("pointercancel", () => {
+        from = drag = view.drawnArea = null;
+        view.redraw();
+    });
     canvas.addEventListener("pointerleave", () => {
         showTip(view, null);
         moveCursor(view, -1);

@@ -140,6 +140,13 @@ void cli_json_add_written(syn_sink *json, const char *path, bool *first) {
     *first = false;
 }
 
+void cli_json_add_written_groups(syn_sink *json, const char *et_path, bool *first) {
+    char path[4096];
+    const int n = snprintf(path, sizeof path, "%.*s.comm_group.json",
+                           (int)syn__et_prefix_bytes(et_path), et_path);
+    if (n < (int)sizeof path) cli_json_add_written(json, path, first);
+}
+
 syn_status cli_json_add_written_set(syn_sink *json, const char *prefix, bool *first,
                                     syn_error *err) {
     syn__et_files files;

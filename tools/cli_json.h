@@ -40,6 +40,8 @@ void cli_json_begin_written(syn_sink *json);
 /* Adds a file; NULL and files that do not exist are ignored. `first`: whether it is the first of
    the list; set to false. */
 void cli_json_add_written(syn_sink *json, const char *path, bool *first);
+/* Adds the group file beside an .et file. */
+void cli_json_add_written_groups(syn_sink *json, const char *et_path, bool *first);
 /* Adds the files <prefix>.<rank>.et and <prefix>.comm_group.json. */
 syn_status cli_json_add_written_set(syn_sink *json, const char *prefix, bool *first,
                                     syn_error *err) SYN_MUST_USE;

@@ -321,7 +321,7 @@ static void put_one(syn_sink *sink, const syn_statistics *s, bool total) {
 static syn_status print_json(const syn_statistics_set *set, syn_error *err) {
     syn_sink *sink;
     SYN_TRY(cli_json_open(&sink, &program, err));
-    syn_sink_text(sink, ",\n\"total\": ");
+    syn_sink_text(sink, ", \"total\": ");
     put_one(sink, &set->total, true);
     syn_sink_text(sink, ",\n\"ranks\": [");
     for (size_t i = 0; i < set->n_ranks; i++) {

@@ -155,7 +155,7 @@ static void put_tensor(syn_sink *sink, const syn_safetensors_tensor *t) {
 static void put_json(syn_sink *sink, const syn_safetensors *st) {
     type_total totals[MAX_TYPES], all;
     const size_t n = sum_up(st, totals, &all);
-    syn_sink_text(sink, ",\n\"totals\": {");
+    syn_sink_text(sink, ", \"totals\": {");
     put_total(sink, &all);
     syn_sink_text(sink, "},\n\"dtypes\": {");
     for (size_t i = 0; i < n; i++) {

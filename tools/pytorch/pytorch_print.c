@@ -1,7 +1,6 @@
 /* Prints the report of a conversion of PyTorch traces, as tables or as a JSON document. */
 #include <inttypes.h>
 
-#include "export/chakra/wire/et_files.h"
 #include "tools/cli_json.h"
 #include "tools/pytorch/pytorch_job.h"
 
@@ -294,14 +293,11 @@ static void json_notes(syn_sink *s, const syn_pytorch_report *report) {
 /* Lists the execution traces, or the linked trace, and their group file. */
 static syn_status json_written(syn_sink *s, const pytorch_job *job,
                                const syn_pytorch_report *report, syn_error *err) {
-    char groups[4096];
     bool first = true;
     if (job->options.is_set) return cli_json_written_set(s, job->output, err);
-    snprintf(groups, sizeof groups, "%.*s.comm_group.json", (int)syn__et_prefix_bytes(job->output),
-             job->output);
     cli_json_begin_written(s);
     cli_json_add_written(s, job->output, &first);
-    if (report->groups_written) cli_json_add_written(s, groups, &first);
+    if (report->groups_written) cli_json_add_written_groups(s, job->output, &first);
     syn_sink_char(s, ']');
     return SYN_OK;
 }

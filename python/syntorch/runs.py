@@ -10,7 +10,7 @@ import sys
 import tempfile
 import typing
 
-from ._core import Error, FormatError, InvalidError, c_text, call, ffi, lib, owned, text, _folder
+from ._core import Error, InvalidError, c_text, call, ffi, lib, owned, text, _folder
 from .tables import table
 from .traces import Trace, load
 
@@ -178,21 +178,24 @@ def run(*arguments: typing.Any, input: str | None = None) -> typing.Any:
             process.kill()
             process.communicate()
         raise
-    if process.returncode != 0 and not (process.returncode == 1 and out and "--json" in words):
-        raise _error(process.returncode, messages)
-    if messages:
-        sys.stderr.write(messages)
     if "--json" not in words:
+        if process.returncode != 0:
+            raise _error(process.returncode, messages)
+        sys.stderr.write(messages)
         return out
     try:
-        return _json.loads(out)
+        result = _json.loads(out)
     except ValueError:
-        raise FormatError(f"the program printed no JSON: {out[:200]!r}") from None
+        raise _error(process.returncode, messages) from None
+    if "error" in result:
+        raise _error(result["error"]["exit_code"], result["error"]["message"])
+    sys.stderr.write(messages)
+    return result
 
 
 def _error(code, messages):
     last = messages.strip().splitlines()[-1] if messages.strip() else f"exit code {code}"
-    last = re.sub(r"^(syntorch|inference|pretrain|synth|calibrate)( [a-z-]+)*: ", "", last)
+    last = re.sub(r"^syntorch( [a-z-]+)*: ", "", last)
     return (InvalidError if code == 2 else Error)(_renamed(last))
 
 

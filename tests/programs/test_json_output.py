@@ -74,7 +74,8 @@ RUNS = [
     (["export", "--input", "gpt/set.0.et", "--format", "simai", "--output", "simai.txt"], 0),
     (["expand", "out/trace", "--out", "messages/trace"], 0),
     (["json", "--input", "out/trace.0.et", "--output", "trace.json"], 0),
-    (["astra-sim", "out/trace"], 0),
+    (["astra-sim", "out/trace"], 0), (["doctor"], 0),
+    (["view", "out/trace", "out/trace", "--out", "view.html"], 0),
 ]
 PROGRAMS = ("inference", "pretrain", "synth", "calibrate")
 

@@ -68,7 +68,7 @@ export/pytorch: export/chakra/wire export/pytorch/read export/pytorch/rank expor
     export/pytorch/comm export/pytorch/deps export/pytorch/sim export/pytorch/set
     export/pytorch/write export/pytorch/compat
 tools: syntorch+ ops export export/text export/chakra/wire
-tools/pytorch: syntorch+ export export/text tools
+tools/pytorch: syntorch+ export export/text export/chakra/wire tools
 tools/launch: syntorch+ ops comm export tools
 tools/saving: syntorch+ models+ tools
 tools/sweep: syntorch+ tools

@@ -9,12 +9,16 @@
 #include "export/chakra/wire/et_files.h"
 #include "export/export.h"
 #include "tools/cli.h"
+#include "tools/cli_json.h"
 #include "tools/commands/browser.h"
 #include "tools/commands/command.h"
 #include "tools/folders.h"
 #include "tools/inputs.h"
 
-static struct arguments { const char *input, *out; } args;
+static struct arguments {
+    const char *input, *out;
+    bool json;
+} args;
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE|PREFIX",
@@ -22,6 +26,7 @@ static const cli_option options[] = {
      0, 0},
     {"out", CLI_TEXT, &args.out, "FILE.html",
      "file to write; default: a file in a new folder in $TMPDIR or /tmp", 0, 0},
+    CLI_JSON(&args.json),
     CLI_END};
 
 static const char *const examples[] = {
@@ -72,6 +77,18 @@ static syn_status write_report(const char *const *paths, size_t n, const char *o
     return s;
 }
 
+static int print_json(const char *const *paths, size_t n, const char *out) {
+    syn_sink *json;
+    syn_error err = {0};
+    syn_status s = cli_json_open(&json, &program, &err);
+    if (s != SYN_OK) return cli_done(&program, s, &err);
+    cli_json_text(json, "input", paths[0]);
+    cli_json_text(json, "compare", n > 1 ? paths[1] : NULL);
+    cli_json_written(json, out);
+    s = cli_json_close(json, SYN_OK, &err);
+    return cli_done(&program, s, &err);
+}
+
 int command_view(int argc, char **argv) {
     const char *const *paths;
     char path[FOLDER_PATH_BYTES];
@@ -95,7 +112,8 @@ int command_view(int argc, char **argv) {
         }
         return cli_done(&program, s, &err);
     }
-    printf("%s\n", path);
+    if (!args.json) printf("%s\n", path);
     fflush(stdout);
-    return cli_done(&program, browser_open(path, &err), &err);
+    if (browser_open(path, &err) != SYN_OK) return cli_done(&program, err.code, &err);
+    return args.json ? print_json(paths, n, path) : CLI_OK;
 }

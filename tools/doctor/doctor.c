@@ -13,7 +13,7 @@
 #include "ops/simd.h"
 #include "syntorch/base/sink.h"
 #include "syntorch/context.h"
-#include "tools/cli.h"
+#include "tools/cli_json.h"
 
 static struct arguments { bool json; } args;
 
@@ -242,29 +242,23 @@ static void print_report(const report *r) {
 }
 
 static syn_status print_json(const report *r, bool works, syn_error *err) {
-    syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, "-", err));
-    syn_sink_printf(sink,
-                    "{\"schema\": \"syntorch.doctor/1\", \"version\": \"%s\", \"ok\": %s, "
-                    "\"checks\": [",
-                    SYN_VERSION, works ? "true" : "false");
+    syn_sink *json;
+    SYN_TRY(cli_json_open(&json, &program, err));
+    cli_json_text(json, "version", SYN_VERSION);
+    cli_json_bool(json, "ok", works);
+    syn_sink_text(json, ", \"checks\": [");
     for (int i = 0; i < r->n; i++) {
         const finding *f = &r->of[i];
-        const char *const members[][2] = {{"state", state_names[f->state]},
-                                          {"detail", f->detail},
-                                          {"effect", f->effect},
-                                          {"package", f->package}};
-        syn_sink_text(sink, i ? ",\n{\"name\": " : "\n{\"name\": ");
-        syn_sink_json_string(sink, f->name);
-        for (size_t k = 0; k < sizeof members / sizeof *members; k++) {
-            syn_sink_printf(sink, ", \"%s\": ", members[k][0]);
-            if (members[k][1]) syn_sink_json_string(sink, members[k][1]);
-            else syn_sink_text(sink, "null");
-        }
-        syn_sink_char(sink, '}');
+        syn_sink_text(json, i ? ",\n{\"name\": " : "\n{\"name\": ");
+        syn_sink_json_string(json, f->name);
+        cli_json_text(json, "state", state_names[f->state]);
+        cli_json_text(json, "detail", f->detail);
+        cli_json_text(json, "effect", f->effect);
+        cli_json_text(json, "package", f->package);
+        syn_sink_char(json, '}');
     }
-    syn_sink_text(sink, "]}\n");
-    return syn_sink_close(sink, true, err);
+    syn_sink_char(json, ']');
+    return cli_json_close(json, SYN_OK, err);
 }
 
 int doctor_program(int argc, char **argv) {

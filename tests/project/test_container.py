@@ -85,7 +85,8 @@ def steps():
     check(made == LINKS, f"links in the image: {made}")
     check(all(re.search(f"^  {name} ", usage, re.M) for name in commands), f"no such: {commands}")
     for rest in found["COPY"]:
-        check(rest.startswith("--from=build /installed/") or os.path.exists(os.path.join(SOURCE, rest.split()[0])), f"COPY {rest}")
+        check(rest.startswith("--from=build /installed/")
+              or os.path.exists(os.path.join(SOURCE, rest.split()[0])), f"COPY {rest}")
     check(found["ENTRYPOINT"] == ['["/opt/syntorch/dev"]'], f"{found['ENTRYPOINT']}")
     check("dev /opt/syntorch/" in found["COPY"], f"COPY: {found['COPY']}")
     ignored = lines(".dockerignore")

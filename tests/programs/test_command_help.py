@@ -85,9 +85,9 @@ for wrong in (["help", "nothing"], ["man", "help"], ["completion", "csh"], ["hel
     check("\n" not in said(*wrong, code=2)[:-1], str(wrong))
 BOLD, RED = "\033[1m", "\033[1;31merror:\033[0m"
 check(BOLD + "Usage:" in on_terminal("stat", "--help", NO_COLOR=""), "--help has no bold heading")
-check(RED in on_terminal("stat", "nothing", NO_COLOR=""), "the word error is not red")
+check(RED in on_terminal("weights", "nothing", NO_COLOR=""), "the word error is not red")
 for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-    plain = on_terminal("stat", "--help", **env) + on_terminal("stat", "nothing", **env)
+    plain = on_terminal("stat", "--help", **env) + on_terminal("weights", "nothing", **env)
     check("\033" not in plain and "nothing" in plain, f"{env}: {plain}")
-check("\033" not in said("stat", "nothing", code=1), "a pipe gets colours")
+check("\033" not in said("weights", "nothing", code=1), "a pipe gets colours")
 finish()

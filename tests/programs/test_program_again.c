@@ -50,12 +50,17 @@ static void pretrain_again(void) {
     char examples[1024];
     snprintf(examples, sizeof examples, "%s/examples", getenv("SYN_SOURCE"));
     CHECK(symlink(examples, "examples") == 0); /* programs look for their data there */
-    check_again("syntorch pretrain --device meta --model gpt2 --num_gpus 4 --json",
-                "syntorch-pretrain --device meta --model gpt2 --num_gpus 8 --tp 2 --dtype f32 "
+    check_again("syntorch pretrain --device meta --model gpt2 --tokenizer bytes --num_gpus 4 "
+                "--json",
+                "syntorch-pretrain --device meta --model gpt2 --tokenizer bytes --num_gpus 8 --tp "
+                "2 --dtype f32 "
                 "--json");
 }
 
 static void synth_again(void) {
+#ifndef SYN_HAVE_PROTOBUF_C
+    SKIP("built without protobuf-c");
+#endif
     check_again("syntorch synth --model gpt2 --dp 2 --dry_run --json",
                 "synth --model gpt2 --tp 2 --phase decode --dry_run --json");
 }

@@ -178,7 +178,7 @@ static void check_libraries(report *r) {
     check_library(r, "PCRE2", pcre2, "no tokenizers of GPT models, bytes only", "libpcre2-dev");
     check_library(r, "utf8proc", utf8proc, "no tokenizers of BERT models", "libutf8proc-dev");
     check_library(r, "zlib", zlib, "no packed traces (.json.gz)", "zlib1g-dev");
-    check_library(r, "cgraph", cgraph, "DOT text is not checked by graphviz's library",
+    check_library(r, "cgraph", cgraph, "DOT text is written without graphviz's library",
                   "libgraphviz-dev");
 }
 

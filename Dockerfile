@@ -9,7 +9,7 @@ WORKDIR /opt/syntorch
 COPY dev ./
 RUN ./dev setup && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN cmake -B build -G Ninja -D SYN_TESTS=OFF && cmake --build build && \
+RUN cmake -B build -G Ninja -D SYN_TESTS=OFF -D SYN_PYTHON=OFF && cmake --build build && \
     DESTDIR=/installed cmake --install build
 
 FROM debian:12

@@ -1,7 +1,9 @@
 """Loads the C library, and converts its errors, texts and memory."""
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
+import resource
 import threading
 
 _folder = os.path.dirname(os.path.abspath(__file__))
@@ -105,6 +107,28 @@ def call(function, *args, abandon=None):
         raise error_of(error)
 
 
+# Kernels keep blocks of hundreds of KiB on the stack, whatever the shell's limit is.
+_STACK_BYTES = 8 << 20
+_stack_lock = threading.Lock()
+
+
+def stack_is_small():
+    """Whether the main thread's stack is too small for kernels."""
+    limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    return limit != resource.RLIM_INFINITY and limit < _STACK_BYTES
+
+
+@contextlib.contextmanager
+def stack_of_kernels():
+    """Threads that are started within the block have a stack that is large enough for kernels."""
+    with _stack_lock:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            yield
+        finally:
+            threading.stack_size(before)
+
+
 def _in_thread(function, args, abandon):
     """Python handles signals only between calls of the main thread, which therefore only waits."""
     if threading.current_thread() is not threading.main_thread():
@@ -118,7 +142,8 @@ def _in_thread(function, args, abandon):
             done.set()
             if state["abandoned"] and abandon is not None:
                 abandon()
-    threading.Thread(target=run, daemon=True).start()
+    with stack_of_kernels():
+        threading.Thread(target=run, daemon=True).start()
     try:
         done.wait()
     except BaseException:

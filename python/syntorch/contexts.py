@@ -6,7 +6,8 @@ import threading
 import typing
 
 from ._builders import Builders
-from ._core import InvalidError, call, error_of, ffi, lib, owned, quick, text
+from ._core import (InvalidError, call, error_of, ffi, lib, owned, quick, stack_is_small,
+                    stack_of_kernels, text)
 from ._values import PerRank, Rank, Tensor, _choice, _id, _integer, _items, _spec, name_text
 from .traces import Trace, hardware
 
@@ -27,8 +28,9 @@ class _Ranks:
         self._results = [None] * n
         self._begin = threading.Barrier(n + 1)
         self._end = threading.Barrier(n + 1)
-        for i in range(n):
-            threading.Thread(target=self._work, args=(i,), daemon=True).start()
+        with stack_of_kernels():
+            for i in range(n):
+                threading.Thread(target=self._work, args=(i,), daemon=True).start()
 
     def _work(self, i):
         while True:
@@ -105,11 +107,12 @@ class Context(Builders):
 
     def _open(self, chosen, threads):
         world = self._plan.ranks
+        if self._device != "meta" and (world > 1 or stack_is_small()):
+            self._pool = _Ranks(world)
         if self._device != "meta" and world > 1:
             out = ffi.new("syn_local_world **")
             quick(lib.syn_local_world_new, out, world)
             self._world = out[0]
-            self._pool = _Ranks(world)
         for index, number in enumerate(chosen):
             comm = ffi.new("syn_comm **")
             if self._world:

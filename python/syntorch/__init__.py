@@ -11,8 +11,8 @@ from ._core import (CommunicationError, Error, FileError, FormatError, InvalidEr
                     OutOfMemoryError, ShapeError, UnsupportedError)
 from ._values import PerRank, Tensor
 from .contexts import Context
-from .runs import (calibrate, compare, convert, machines, models, pretrain, run, stacks, sweep,
-                   synth, trace)
+from .runs import (calibrate, compare, convert, machines, models, predict, pretrain, run, stacks,
+                   sweep, synth, trace)
 from .simulation import Simulation, Validation, simulate, validate
 from .tables import Table
 from .traces import HTML, SVG, Arrays, Trace, load, version
@@ -22,5 +22,5 @@ __version__ = version()
 __all__ = ["Arrays", "CommunicationError", "Context", "Error", "FileError", "FormatError", "HTML",
            "InvalidError", "OutOfMemoryError", "PerRank", "SVG", "ShapeError", "Simulation",
            "Table", "Tensor", "Trace", "UnsupportedError", "Validation", "calibrate", "compare",
-           "convert", "load", "machines", "models", "pretrain", "run", "simulate", "stacks",
-           "sweep", "synth", "trace", "validate", "version"]
+           "convert", "load", "machines", "models", "predict", "pretrain", "run", "simulate",
+           "stacks", "sweep", "synth", "trace", "validate", "version"]

@@ -241,20 +241,21 @@ def sweep(model: typing.Any, *combinations: str, program: str = "pretrain",
         return _csv(os.path.join(folder, "sweep.csv"))
 
 
-def calibrate(*files: str, **options: typing.Any) -> str:
-    """Compares predicted with measured times, or fits constants to them, as `syntorch calibrate`.
-    Returns what the program prints."""
-    return run("calibrate", *files, *_arguments(options))
+def calibrate(*files: str, **options: typing.Any) -> dict:
+    """Compares predicted with measured times, or fits constants to them, as `syntorch calibrate
+    --json`: calibrate(rows="rows.csv", hw="h100")."""
+    return run("calibrate", *files, *_arguments(options), "--json")
 
 
-def compare(first: str | os.PathLike, second: str | os.PathLike) -> str:
-    """Compares two sets of execution traces, given by their prefixes. Returns the report, a
-    text, which is empty of differences if the sets are equal."""
-    process = subprocess.run([program(), "diff", _word("a set", first), _word("a set", second)],
-                             capture_output=True, text=True)
-    if process.returncode not in (0, 1) or not process.stdout:
-        raise _error(process.returncode, process.stderr)
-    return process.stdout
+def compare(first: str | os.PathLike, second: str | os.PathLike) -> dict:
+    """Compares two sets of execution traces, given by their prefixes: "equal", "sets" and
+    "differences"."""
+    return run("diff", first, second, "--json")
+
+
+def predict(trace: Trace | str | os.PathLike, hw: str) -> Trace:
+    """The times of a trace, or of a JSON file, on another machine; see Trace.predict."""
+    return (trace if isinstance(trace, Trace) else load(trace)).predict(hw)
 
 
 def _csv(path):

@@ -98,7 +98,7 @@ static void run_one(void *arg, int64_t i, int worker) {
 
 /* If ranks fail, the error is that of the first. */
 static syn_status run_together(launch *l, int32_t n, syn_error *err) {
-    const int cores = cli_cores();
+    const int cores = cli_cores() < SYN_WORKERS_MAX ? cli_cores() : SYN_WORKERS_MAX;
     together t = {l, syn_calloc((size_t)n, sizeof *t.errs)};
     syn_workers *workers = NULL;
     syn_status s = t.errs ? syn_workers_new(&workers, cores < n ? cores : n, err)

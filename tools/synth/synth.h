@@ -63,10 +63,9 @@ syn_status synth_write(const synth_job *job, const bool *wanted, syn_error *err)
 
 /* For inference: prepares the run and sets *job, after the checks. */
 syn_status synth_prepare_inference(inference *run, synth_job *job, syn_error *err) SYN_MUST_USE;
-/* Reads the options and passes the prepared job to `use`. Prints nothing: messages about options go
-   to cli_keep_messages. argv[0] is ignored, and --out is not needed. */
-typedef syn_status synth_use_job(void *user, const synth_job *job, syn_error *err);
-syn_status synth_record(int argc, char **argv, synth_use_job *use, void *user,
-                        syn_error *err) SYN_MUST_USE;
+/* Reads the options, records the ranks that --ranks selects, and joins their graphs, whose memory
+   does not depend on the run. Prints nothing: messages about options go to cli_keep_messages.
+   argv[0] is ignored, and --out is not needed. The caller frees *out. */
+syn_status synth_record(syn_graph **out, int argc, char **argv, syn_error *err) SYN_MUST_USE;
 
 #endif

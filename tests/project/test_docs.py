@@ -60,6 +60,9 @@ NOT_RUN = {
     "torchrun ": "needs PyTorch; what it writes is examples/pytorch/*.json",
     "python3 -c 'from transformers": "needs transformers",
     "import pandas\n": "needs pandas",
+    "python3 -m venv": "test_wheel.py does the same",
+    "venv/bin/": "test_wheel.py does the same",
+    ">>> ": "needs the Python package; test_python_docs.py runs it",
     "import torch\n": "needs PyTorch; test_recorder compares it with the program that made "
                       "examples/pytorch/",
 }

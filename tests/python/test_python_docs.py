@@ -1,4 +1,4 @@
-"""Runs the examples of docs/python.md, and the cells of examples/notebook.ipynb."""
+"""Runs the examples in Python of README.md and docs/python.md, and the cells of examples/notebook.ipynb."""
 import doctest
 import json
 import os
@@ -15,14 +15,16 @@ except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
 
-PAGE = os.path.join(SOURCE, "docs", "python.md")
+PAGES = {"README.md": 5, "docs/python.md": 20}  # at least as many examples
 NOTEBOOK = os.path.join(SOURCE, "examples", "notebook.ipynb")
 os.chdir(tempfile.mkdtemp())
 
-failed, tried = doctest.testfile(PAGE, module_relative=False, globs={"source": SOURCE},
-                                 optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-check(tried > 20, f"only {tried} examples were found in {PAGE}")
-check(failed == 0, f"{failed} of {tried} examples of {PAGE} fail (see above)")
+for page, least in PAGES.items():
+    failed, tried = doctest.testfile(os.path.join(SOURCE, page), module_relative=False,
+                                     globs={"source": SOURCE},
+                                     optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    check(tried > least, f"only {tried} examples were found in {page}")
+    check(failed == 0, f"{failed} of {tried} examples of {page} fail (see above)")
 
 with open(NOTEBOOK, encoding="utf-8") as file:
     notebook = json.load(file)

@@ -441,12 +441,10 @@ def hardware(name):
 
 
 def load(path):
-    """Reads a trace: a Chakra .et file, the prefix of a set or a file of it with its other ranks,
-    NetworkX JSON or Chakra JSON. Returns a Trace."""
+    """Reads a trace: a Chakra .et file, which has one rank, the prefix of a set of them, NetworkX
+    JSON or Chakra JSON. Returns a Trace."""
     path = os.fspath(path)
     out = ffi.new("syn_graph **")
-    if not os.path.exists(path) and os.path.exists(path + ".0.et"):
-        path = path + ".0.et"
     call(lib.syn_import_any, out, c_text(path),
          abandon=lambda: lib.syn_graph_free(out[0]))
     return Trace(owned(out[0], lib.syn_graph_free))

@@ -28,7 +28,7 @@ for _category, _names in {
 
 _products = {"mm", "addmm", "bmm", "baddbmm", "_scaled_mm"}
 _allocations = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
-                "empty_permuted", "resize_", "lift_fresh"}
+                "empty_permuted", "lift_fresh"}
 
 
 def name_of(func):

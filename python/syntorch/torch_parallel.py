@@ -93,6 +93,9 @@ class Plan:
                                    f"{', '.join(_styles)}")
             for name in found:
                 out.setdefault(name, style)
+        if not out:
+            raise InvalidError(f"the plan of {type(self._module).__name__} names none of its "
+                               "modules: give tp_plan")
         return out
 
     def axis(self, name, tensor):

@@ -57,7 +57,7 @@ class Recorder(TorchDispatchMode):
         self._names = names           # module -> its path
         self._stack = []              # paths of the modules that run
         self._storages = {}
-        self._given = {}              # storage -> (name, flags, tensor)
+        self._given = {}              # storage -> (name, flag, tensor, shard)
         self._scopes = {}             # sequence number of autograd -> scope
         self.phase = "forward"        # "backward" after the forward pass
 
@@ -165,8 +165,7 @@ class Recorder(TorchDispatchMode):
 
     def _record(self, func, packet, args, kwargs):
         written = _written(func, args, kwargs)
-        versions = [self._read(tensor) for tensor in _tensors((args, kwargs))
-                    if func is not torch.ops.aten.set_.source_Tensor]
+        versions = [self._read(tensor) for tensor in _tensors((args, kwargs))]
         out = func(*args, **kwargs)
         outputs = _tensors(out)
         if outputs or written:

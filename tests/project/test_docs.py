@@ -62,6 +62,7 @@ NOT_RUN = {
     "import pandas\n": "needs pandas",
     "import torch\n": "needs PyTorch; test_recorder compares it with the program that made "
                       "examples/pytorch/",
+    "with syntorch.record(": "needs PyTorch; test_torch.py records with it",
 }
 # Options of other programs.
 FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration",

@@ -15,6 +15,8 @@ from .runs import (calibrate, compare, convert, machines, models, predict, pretr
                    sweep, synth, trace)
 from .simulation import Simulation, Validation, simulate, validate
 from .tables import Table
+from .torch_modules import from_torch
+from .torch_traces import convert_all, record
 from .traces import HTML, SVG, Arrays, Trace, load, version
 
 __version__ = version()
@@ -22,5 +24,6 @@ __version__ = version()
 __all__ = ["Arrays", "CommunicationError", "Context", "Error", "FileError", "FormatError", "HTML",
            "InvalidError", "OutOfMemoryError", "PerRank", "SVG", "ShapeError", "Simulation",
            "Table", "Tensor", "Trace", "UnsupportedError", "Validation", "calibrate", "compare",
-           "convert", "load", "machines", "models", "predict", "pretrain", "run", "simulate",
-           "stacks", "sweep", "synth", "trace", "validate", "version"]
+           "convert", "convert_all", "from_torch", "load", "machines", "models", "predict",
+           "pretrain", "record", "run", "simulate", "stacks", "sweep", "synth", "trace",
+           "validate", "version"]

@@ -275,29 +275,36 @@ def convert(host: str | os.PathLike | None = None, device: str | os.PathLike | N
     ExecutionTraceObserver wrote; device: what torch.profiler wrote; one of them may be missing.
     profile: "full" or "astra-sim" (only what ASTRA-sim runs). output: the .et file to write.
     Returns a Trace, whose `notes` list what is missing or damaged in the files."""
+    if host is None and device is None:
+        raise InvalidError("convert needs a host trace, a device trace, or both")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.et") if output is None else os.fspath(output)
+        return convert_ranks([(host, device, rank)], path, path, profile, strict, trim)
+
+
+def convert_ranks(files, output, result, profile="full", strict=False, trim=False):
+    """Converts the (host, device, rank) of each rank to `output`: a file, or for several ranks the
+    prefix of a set. Returns the trace of the file `result` with its notes."""
     profiles = {"full": lib.SYN_PYTORCH_FULL, "astra-sim": lib.SYN_PYTORCH_ASTRA_SIM}
     if profile not in profiles:
         raise InvalidError(f"profile {profile!r}: it must be full or astra-sim")
-    if host is None and device is None:
-        raise InvalidError("convert needs a host trace, a device trace, or both")
-    source = ffi.new("syn_pytorch_source *")
+    sources = ffi.new("syn_pytorch_source[]", len(files))
     keep = []
-    for name, value in (("host", host), ("device", device)):
-        if value is not None:
-            keep.append(ffi.new("char[]", c_text(value)))
-            setattr(source, name, keep[-1])
-    if rank is not None:
-        keep.append(ffi.new("int32_t *", rank))
-        source.rank = keep[-1]
+    for source, (host, device, rank) in zip(sources, files):
+        for name, value in (("host", host), ("device", device)):
+            if value is not None:
+                keep.append(ffi.new("char[]", c_text(value)))
+                setattr(source, name, keep[-1])
+        if rank is not None:
+            keep.append(ffi.new("int32_t *", rank))
+            source.rank = keep[-1]
     options = ffi.new("syn_pytorch_options *", {"profile": profiles[profile], "strict": strict,
                                                 "trim": trim})
     report = ffi.gc(ffi.new("syn_pytorch_report *"), lib.syn_pytorch_report_free)
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.et") if output is None else os.fspath(output)
-        call(lib.syn_pytorch_convert, report, source, 1, c_text(path), options)
-        result = load(path)
-    result.notes = _notes(report)
-    return result
+    call(lib.syn_pytorch_convert, report, sources, len(files), c_text(output), options)
+    trace = load(result)
+    trace.notes = _notes(report)
+    return trace
 
 
 def _notes(report):

@@ -115,8 +115,10 @@ typedef struct syn_attribute {
 
 /* The sizes that determine the time of a matrix product or of fused attention, in addition to flops
    and bytes. Product: `batch` products [rows, inner] * [inner, columns]. Attention: batch =
-   sequences * heads, rows = queries, columns = keys, inner = head_dim. All 0: the sizes are
-   unknown, or it is another op. */
+   sequences * heads, rows = queries, columns = keys, inner = head_dim. Convolution, as a product:
+   batch = groups, rows = output positions of all images, columns = output channels of a group,
+   inner = input channels of a group * elements of the kernel. All 0: the sizes are unknown, or it
+   is another op. */
 typedef struct syn_extents {
     int64_t batch, rows, columns, inner;
 } syn_extents;

@@ -19,6 +19,7 @@ typedef struct node_row {
     uint32_t n_inputs;
     uint32_t first_dep;
     uint32_t comm, time; /* rows of the other tables; NO_ROW: none */
+    uint32_t extents;    /* id in blobs */
     uint32_t flags, step;
     int32_t stream;
     uint8_t kind, category, phase;
@@ -162,6 +163,8 @@ static const syn_node *store_node(const syn_graph *graph, uint32_t rank, uint32_
     };
     read_comm(rows, row->comm, &cursor->node);
     read_time(rows, row->time, &cursor->node);
+    memcpy(&cursor->node.extents, syn_intern_get(&s->blobs, row->extents),
+           sizeof cursor->node.extents);
     cursor->node.attributes = read_attributes(s, row, cursor, &cursor->node.n_attributes);
     return cursor->node.attributes != NULL ? &cursor->node : NULL;
 }
@@ -375,6 +378,7 @@ syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *n
     SYN_TRY(put_text(s, node->label != NULL ? node->label : node->op, &row.label, err));
     SYN_TRY(put_text(s, node->scope != NULL ? node->scope : "", &row.scope, err));
     SYN_TRY(pack_attributes(s, node, &row.attributes, err));
+    SYN_TRY(syn_intern_put(&s->blobs, &node->extents, sizeof node->extents, &row.extents, err));
     /* Nothing below can fail. */
     append_slices(rows, node);
     row.comm = append_comm(rows, node);

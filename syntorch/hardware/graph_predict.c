@@ -23,7 +23,8 @@ static const syn_spec *spec_of(const syn_graph *graph, uint32_t rank, const uint
     return spec;
 }
 
-/* Sets the node's dtype and extents, using the same tensors as trace_graph.c does. */
+/* Sets the node's dtype and extents, using the same tensors as trace_graph.c does. Extents in
+   the graph remain: those of a convolution do not follow from the shapes of its tensors. */
 static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn_cursor *tensors) {
     const uint32_t versions = syn_op_flags(node->op) >> 8;
     const uint32_t written = versions == 255 ? node->n_outputs : versions;
@@ -33,8 +34,10 @@ static void fill_work(const syn_graph *graph, uint32_t rank, syn_node *node, syn
         in[i] = spec_of(graph, rank, node->inputs, node->n_inputs, i, &specs[i], tensors);
     const syn_spec *data =
         spec_of(graph, rank, node->inputs, node->n_inputs, written, &specs[2], tensors);
+    const syn_extents given = node->extents;
     syn__fill_work(node, in, data,
                    spec_of(graph, rank, node->outputs, node->n_outputs, 0, &specs[3], tensors));
+    if (given.batch > 0) node->extents = given;
 }
 
 /* Whether an embedding lookup follows another lookup of the same batch, or its table is an

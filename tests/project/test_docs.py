@@ -65,6 +65,7 @@ NOT_RUN = {
     ">>> ": "needs the Python package; test_python_docs.py runs it",
     "import torch\n": "needs PyTorch; test_recorder compares it with the program that made "
                       "examples/pytorch/",
+    "with syntorch.record(": "needs PyTorch; test_torch.py records with it",
 }
 # Options of other programs.
 FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration",

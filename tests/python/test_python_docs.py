@@ -1,4 +1,5 @@
-"""Runs the examples in Python of README.md and docs/python.md, and the cells of examples/notebook.ipynb."""
+"""Runs the examples in Python of README.md and docs/python.md, and the cells of
+examples/notebook.ipynb."""
 import doctest
 import json
 import os

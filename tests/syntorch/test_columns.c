@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "syntorch/base/memory.h"
+#include "syntorch/hardware/hardware.h"
 #include "tests/support/graph_plan.h"
 
 enum { ALL_TABLES = (1 << SYN_TABLE_COUNT) - 1 };
@@ -272,11 +273,58 @@ static void a_copy(void) {
     syn_graph_free(again);
 }
 
+/* A copy and a prediction have the extents of the original, which do not follow from the shapes of
+   a convolution's tensors. Without extents, a prediction computes them from the shapes. */
+static void extents(void) {
+    const syn_spec specs[] = {
+        {SYN_F32, 4, {2, 3, 16, 16}}, {SYN_F32, 4, {8, 3, 3, 3}}, {SYN_F32, 4, {2, 8, 14, 14}}};
+    const uint32_t inputs[] = {0, 1}, output = 2;
+    const syn_extents given = {1, 392, 8, 27}, shapes = {16, 14, 14, 27};
+    syn_error err = {0};
+    syn_cursor cursor = {0};
+    syn_hardware hw;
+    CHECK_OK(syn_hardware_load(&hw, "h100", NULL, &err), err);
+    for (int known = 0; known < 2; known++) {
+        syn_graph *g, *copy, *predicted;
+        const int32_t rank = 0;
+        CHECK_OK(syn_graph_new(&g, &rank, 1, 1, &err), err);
+        for (uint32_t i = 0; i < 3; i++) {
+            const syn_graph_tensor t = {.name = "t",
+                                        .spec = specs[i],
+                                        .flags = i < 2 ? SYN_TENSOR_INPUT : 0,
+                                        .producer = i < 2 ? SYN_NO_NODE : 0,
+                                        .base = i};
+            CHECK_OK(syn_graph_add_tensor(g, 0, &t, &err), err);
+        }
+        syn_node n = {SYN_NODE_UNKNOWN,
+                      .op = "aten::convolution",
+                      .id = 1,
+                      .flops = 169344,
+                      .category = SYN_CATEGORY_MATMUL,
+                      .inputs = inputs,
+                      .n_inputs = 2,
+                      .outputs = &output,
+                      .n_outputs = 1};
+        if (known) n.extents = given;
+        CHECK_OK(syn_graph_add_node(g, 0, &n, &err), err);
+        CHECK_OK(syn_graph_copy(&copy, g, &err), err);
+        const syn_extents none = {0, 0, 0, 0}, *want = known ? &given : &none;
+        CHECK(memcmp(&syn_graph_node(copy, 0, 0, &cursor)->extents, want, sizeof *want) == 0);
+        CHECK_OK(syn_graph_predict(&predicted, copy, &hw, &err), err);
+        want = known ? &given : &shapes;
+        CHECK(memcmp(&syn_graph_node(predicted, 0, 0, &cursor)->extents, want, sizeof *want) == 0);
+        syn_graph_free(predicted);
+        syn_graph_free(g);
+    }
+    syn_cursor_free(&cursor);
+}
+
 static const test_case cases[] = {
     {"a_plan", a_plan},
     {"only_what_is_asked", only_what_is_asked},
     {"any_number_of_threads", any_number_of_threads},
     {"out_of_memory", out_of_memory},
     {"a_copy", a_copy},
+    {"extents", extents},
 };
 TEST_MAIN(cases)

@@ -89,6 +89,8 @@ static const syn_backend meta_backend = {.name = "meta"};
 
 syn_status syn_backend_get(syn_device device, const syn_backend **out, syn_error *err) {
     if (device == SYN_DEVICE_CUDA) return syn__backend_module(out, err);
+    if (device != SYN_DEVICE_META && device != SYN_DEVICE_CPU)
+        return SYN_FAIL(err, SYN_E_INVALID, "there is no device number %d", (int)device);
     *out = device == SYN_DEVICE_META ? &meta_backend : &cpu_backend;
     return SYN_OK;
 }

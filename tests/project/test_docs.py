@@ -60,6 +60,8 @@ NOT_RUN = {
     "torchrun ": "needs PyTorch; what it writes is examples/pytorch/*.json",
     "python3 -c 'from transformers": "needs transformers",
     "import pandas\n": "needs pandas",
+    "build/python/": "a folder, which ./dev python writes",
+    "build/wheel/": "a folder, which ./dev wheel writes",
     "python3 -m venv": "test_wheel.py does the same",
     "venv/bin/": "test_wheel.py does the same",
     ">>> ": "needs the Python package; test_python_docs.py runs it",

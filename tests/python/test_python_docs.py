@@ -3,6 +3,7 @@ examples/notebook.ipynb."""
 import doctest
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -26,6 +27,16 @@ for page, least in PAGES.items():
                                      optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     check(tried > least, f"only {tried} examples were found in {page}")
     check(failed == 0, f"{failed} of {tried} examples of {page} fail (see above)")
+
+try:
+    import torch  # noqa: F401
+    with open(os.path.join(SOURCE, "docs", "python.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
+    check(len(blocks) == 3, f"{len(blocks)} blocks of PyTorch")
+    for code in blocks:
+        exec(compile(code, "docs/python.md", "exec"), {})
+except ImportError:
+    print("without torch: the examples of PyTorch are not run")
 
 with open(NOTEBOOK, encoding="utf-8") as file:
     notebook = json.load(file)

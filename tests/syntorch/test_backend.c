@@ -531,7 +531,15 @@ static void test_copies_of_a_read(void) {
     syn_ctx_free(ctx);
 }
 
+static void unknown_device(void) {
+    syn_ctx *ctx = NULL;
+    syn_error err = {0};
+    CHECK_INT(syn_ctx_new(&ctx, (syn_device)99, NULL, &err), SYN_E_INVALID);
+    CHECK_STR(err.text, "there is no device number 99");
+}
+
 static const test_case cases[] = {
+    {"unknown_device", unknown_device},
     {"values travel", test_values_travel},
     {"parameters", test_parameters},
     {"a program", test_a_program},

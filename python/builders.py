@@ -32,6 +32,27 @@ def comments_and_builders(text):
             yield comment, match.group(2), match.group(3), re.sub(r"\s+", " ", match.group(4))
 
 
+# Where the comment of ops.h is that of several declarations or of a struct.
+TEXTS = {"barrier": "Waits until all ranks of the group have arrived.",
+         "recv": "Receives a tensor of this shape and dtype from the rank `peer` (global number); "
+                 "tag >= 0, as in the send.",
+         "dropout": "Dropout of x (B, ..., C): sets an element to zero with probability p and "
+                    "divides the others by 1 - p. how: a dict with p, in [0, 1), seed, which "
+                    "identifies this dropout in the model, and sample. keys: (B) i32, one key per "
+                    "sample; None: how['sample'] + the sample's index in the batch."}
+
+
+def in_python(comment, before):
+    """A comment about C in terms of Python. before: the op that "the same" refers to."""
+    comment = re.sub(r"SYN_NO_[A-Z]+|SYN_MEAN|NULL", "None", comment)
+    comment = re.sub(r"SYN_MAX_LIST", "1000", comment)
+    comment = re.sub(r"SYN_IGNORED_TARGET", "-100", comment)
+    comment = re.sub(r"group->size", "the size of the group", comment)
+    comment = re.sub(r"\*(\w+) (becomes|is|are|gets)", r"\1 \2", comment)
+    comment = re.sub(r"in \*(\w+)", r"as the second result, \1", comment)
+    return re.sub(r"^The same\b", f"The same as {before}", comment)
+
+
 def docstring(comment):
     lines, line = [], ""
     for word in comment.replace("\\", "\\\\").replace("syn_", "").split():
@@ -156,9 +177,14 @@ def main():
     with open(header, encoding="utf-8") as file:
         text = file.read()
     text = text[text.index("SYN_API_BEGIN"):]
-    methods = [Builder(result, name, arguments).code(comment)
-               for comment, result, name, arguments in comments_and_builders(text)
-               if name not in BY_HAND]
+    methods, last, before = [], "", ""
+    for comment, result, name, arguments in comments_and_builders(text):
+        if comment != last:  # a new comment may refer to the op before it
+            last, of = comment, before
+        if name not in BY_HAND:
+            words = TEXTS.get(name) or in_python(comment, of)
+            methods.append(Builder(result, name, arguments).code(words))
+        before = name
     with open(out, "w", encoding="utf-8") as file:
         file.write('"""The ops as methods of Context; written by builders.py from ops.h."""\n'
                    "from __future__ import annotations\n\n"

@@ -25,6 +25,8 @@ class Tensor:
         self._context, self._ids = context, ids
 
     def _spec(self):
+        if self._context._closed:
+            raise InvalidError("the context of this tensor is closed")
         rank = self._context._rank_list[0]
         return lib.syn_tensor_spec(rank.ctx, self._ids[0])
 
@@ -53,6 +55,8 @@ class Tensor:
         return self._context.matmul(self, other)
 
     def __repr__(self):
+        if self._context._closed:
+            return "<syntorch.Tensor of a closed context>"
         return f"<syntorch.Tensor {self.dtype}{list(self.shape)}>"
 
 

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 import typing
 
 from ._builders import Builders
-from ._core import (InvalidError, call, error_of, ffi, lib, owned, quick, stack_is_small,
+from ._core import (InvalidError, OutOfMemoryError, call, error_of, ffi, lib, owned, quick, stack_is_small,
                     stack_of_kernels, text)
 from ._values import PerRank, Rank, Tensor, _choice, _id, _integer, _items, _spec, name_text
 from .traces import Trace, hardware
@@ -22,39 +23,64 @@ class _Ranks:
     """The ranks of one process. On devices with data, each has a thread, because collectives wait
     for each other."""
 
-    def __init__(self, n):
-        self._n = n
-        self._jobs = [None] * n
-        self._results = [None] * n
-        self._begin = threading.Barrier(n + 1)
-        self._end = threading.Barrier(n + 1)
-        with stack_of_kernels():
-            for i in range(n):
-                threading.Thread(target=self._work, args=(i,), daemon=True).start()
+    MOST = 1024
 
-    def _work(self, i):
+    def __init__(self, n):
+        if n > self.MOST:
+            raise InvalidError(f"{n} ranks: at most {self.MOST} can run in one process; on meta, "
+                               "any number can be recorded")
+        self._jobs = []
+        self._results: queue.SimpleQueue = queue.SimpleQueue()
+        self._running = 0
+        try:
+            with stack_of_kernels():
+                for i in range(n):
+                    jobs: queue.SimpleQueue = queue.SimpleQueue()
+                    threading.Thread(target=self._work, args=(i, jobs), daemon=True).start()
+                    self._jobs.append(jobs)
+        except RuntimeError:
+            self.stop()
+            raise OutOfMemoryError(f"the system cannot start {n} threads") from None
+
+    def _work(self, i, jobs):
         while True:
-            self._begin.wait()
-            if self._jobs[i] is None:
+            job = jobs.get()
+            if job is None:
                 return
             try:
-                self._results[i] = (True, self._jobs[i]())
+                result = (i, True, job())
             except BaseException as error:
-                self._results[i] = (False, error)
-            self._end.wait()
+                result = (i, False, error)
+            self._results.put(result)
+
+    def _collect(self):
+        """The results of all ranks. If Ctrl-C interrupts it, the next call waits for the rest."""
+        results = {}
+        while self._running:
+            i, done, result = self._results.get()
+            self._running -= 1
+            results[i] = (done, result)
+        return results
 
     def run(self, jobs):
-        self._jobs = jobs
-        self._begin.wait()
-        self._end.wait()
-        for done, result in self._results:
+        self._collect()  # of a call that was interrupted
+        self._running = len(jobs)
+        for job, jobs_of_rank in zip(jobs, self._jobs):
+            jobs_of_rank.put(job)
+        results = self._collect()
+        for done, result in results.values():
             if not done:
                 raise result
-        return [result for _, result in self._results]
+        return [results[i][1] for i in range(len(jobs))]
 
     def stop(self):
-        self._jobs = [None] * self._n
-        self._begin.wait()
+        for jobs in self._jobs:
+            jobs.put(None)
+
+    def finish(self):
+        """Waits for calls that were interrupted, and ends the threads."""
+        self._collect()
+        self.stop()
 
 
 class Context(Builders):
@@ -171,7 +197,7 @@ class Context(Builders):
             return
         self._closed = True
         if self._pool is not None:
-            self._pool.stop()
+            self._pool.finish()
         for rank in self._rank_list:
             if rank.ctx:
                 lib.syn_ctx_free(rank.ctx)

@@ -11,6 +11,7 @@ import tempfile
 import typing
 
 from ._core import Error, InvalidError, c_text, call, ffi, lib, owned, text, _folder
+from .simulation import _files
 from .tables import table
 from .traces import Trace, load
 
@@ -49,20 +50,29 @@ def _list(names):
 
 def _arguments(options):
     """Options of Python as arguments: tp=2 -> --tp 2, sp=True -> --sp, sweep=[...] -> values."""
-    out = []
+    out, flags = [], []  # flags are last, so that none of them takes an option for its value
     for name, value in options.items():
+        value = _plain(value)
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise InvalidError(f"unknown option {name!r}")
         if value is None or value is False:
+            continue
+        if value is True:
+            flags.append("--" + name)
             continue
         out.append("--" + name)
         if isinstance(value, (list, tuple)):
             if not value:
                 raise InvalidError(f"{name} is an empty list")
-            out += [_word(name, v) for v in value]
-        elif value is not True:
+            out += [_word(name, _plain(v)) for v in value]
+        else:
             out.append(_word(name, value))
-    return out
+    return out + flags
+
+
+def _plain(value):
+    """Numbers and arrays of numpy as those of Python."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _word(name, value):
@@ -96,9 +106,11 @@ class _Model:
             with self._file as file:
                 file.write(data)
             self.options = {"model_config": self._file.name}
-        elif isinstance(model, os.PathLike) or (isinstance(model, str) and
-                                                model.endswith(".json")):
-            self.options = {"model_config": os.fspath(model)}
+        elif isinstance(model, os.PathLike) or (isinstance(model, str) and (
+                model.endswith(".json") or os.path.isdir(model))):
+            path = os.path.expanduser(os.fspath(model))
+            self.options = {"model_config": os.path.join(path, "config.json")
+                            if os.path.isdir(path) else path}
         elif isinstance(model, str):
             self.options = {"model": model}
         else:
@@ -137,6 +149,7 @@ def trace(model: typing.Any, *, phase: str = "train", tp: int = 1, pp: int = 1,
     for name in _not_for_trace:
         if name in options:
             raise InvalidError(f"trace has no option {name!r}")
+    ranks = _plain(ranks)
     if isinstance(ranks, (list, tuple, range)):
         ranks = ",".join(str(int(rank)) for rank in ranks)
     given = {"phase": phase, "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "sp": sp,
@@ -247,10 +260,11 @@ def calibrate(*files: str, **options: typing.Any) -> dict:
     return run("calibrate", *files, *_arguments(options), "--json")
 
 
-def compare(first: str | os.PathLike, second: str | os.PathLike) -> dict:
-    """Compares two sets of execution traces, given by their prefixes: "equal", "sets" and
-    "differences"."""
-    return run("diff", first, second, "--json")
+def compare(first: Trace | str | os.PathLike, second: Trace | str | os.PathLike) -> dict:
+    """Compares two sets of execution traces, given by their prefixes or as Traces: "equal", "sets"
+    and "differences"."""
+    with _files(first) as one, _files(second) as two:
+        return run("diff", one, two, "--json")
 
 
 def predict(trace: Trace | str | os.PathLike, hw: str) -> Trace:
@@ -278,7 +292,9 @@ def convert(host: str | os.PathLike | None = None, device: str | os.PathLike | N
     if host is None and device is None:
         raise InvalidError("convert needs a host trace, a device trace, or both")
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.et") if output is None else os.fspath(output)
+        # The name of a file of a set, because its groups are then written, too.
+        path = (os.fspath(output) if output is not None
+                else os.path.join(folder, f"trace.{rank or 0}.et"))
         return convert_ranks([(host, device, rank)], path, path, profile, strict, trim)
 
 

@@ -1,8 +1,10 @@
 """Simulation and validation of sets of Chakra execution traces."""
 from __future__ import annotations
 
+import contextlib
 import json as _json
 import os
+import tempfile
 import typing
 
 from ._core import (FormatError, InvalidError, c_text, call, ffi, lib, quick, text)
@@ -11,9 +13,9 @@ from .tables import table
 if typing.TYPE_CHECKING:
     import pandas
 
-    from .traces import SVG
+    from .traces import SVG, Trace
 
-Paths = typing.Union[str, os.PathLike, typing.Sequence[typing.Union[str, os.PathLike]]]
+Paths = typing.Union["Trace", str, os.PathLike, typing.Sequence[typing.Union[str, os.PathLike]]]
 
 
 def _paths(paths):
@@ -111,11 +113,29 @@ def _text_of(sink):
     return out
 
 
+@contextlib.contextmanager
+def _files(paths):
+    """The paths; of a Trace, those of temporary files."""
+    from .traces import Trace
+    if not isinstance(paths, Trace):
+        yield paths
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = os.path.join(folder, "trace")
+        paths.save(prefix + ".et", as_set=True)
+        yield prefix
+
+
 def simulate(paths: Paths, network: str | None = None, system: str | None = None,
              to: str | None = None, groups: str | None = None) -> Simulation:
-    """Simulates a set, given by its prefix or its files, until its end. network, system:
+    """Simulates a set, given by its prefix, its files or a Trace, until its end. network, system:
     ASTRA-sim's files; without them, times are those of the traces. to: another machine, for which
     the times are predicted again. Returns a Simulation."""
+    with _files(paths) as files:
+        return _simulate(files, network, system, to, groups)
+
+
+def _simulate(paths, network, system, to, groups):
     array, n, _keep = _paths(paths)
     result = ffi.new("syn_simulation *")
     options = ffi.new("syn_simulate_options *")
@@ -170,8 +190,13 @@ class Validation(dict):
 
 def validate(paths: Paths, any_node: bool = False, single: bool = False,
              groups: str | None = None) -> Validation:
-    """Checks a set, given by its prefix or its files: whether the files are intact, and whether a
+    """Checks a set, given by its prefix, its files or a Trace: whether the files are intact, and whether a
     simulator would run them to the end. Returns a Validation."""
+    with _files(paths) as files:
+        return _validate(files, any_node, single, groups)
+
+
+def _validate(paths, any_node, single, groups):
     array, n, _keep = _paths(paths)
     options = ffi.new("syn_validate_options *", {"any_node": any_node, "single": single})
     if groups is not None:

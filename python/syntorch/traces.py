@@ -8,6 +8,7 @@ import typing
 import weakref
 
 from ._core import (Error, InvalidError, c_text, call, ffi, lib, owned, quick, text)
+from ._values import _integer
 from .tables import Codes, rows_with, table, take
 
 if typing.TYPE_CHECKING:
@@ -26,7 +27,9 @@ class SVG(str):
         return str(self)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the picture to a file."""
+        """Writes the picture to a file. Trace.save writes other formats, such as .png."""
+        if os.fspath(path).lower().endswith((".png", ".pdf", ".jpg")):
+            raise InvalidError(f"{path}: this picture is SVG; Trace.save writes .png and .pdf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self)
 
@@ -207,12 +210,16 @@ class Trace:
         parts = [str(meta["model"])] if "model" in meta else []
         parts += [f"{key} {meta[key]}" for key in ("tp", "pp", "dp", "ep", "cp")
                   if str(meta.get(key, 1)) != "1"]
+        if "hardware" in meta:
+            parts.append(f"{meta['hardware']}+{meta.get('stack', '')}")
         return (f"<syntorch.Trace {', '.join(parts + [f'{len(self)} nodes'])}, "
                 f"{self._graph.n_ranks} of {self.world_size} ranks>")
 
     def _index(self, rank):
         if rank is None:
             return 0
+        if not isinstance(rank, int):
+            rank = _integer("rank", rank, 32)
         try:
             return self.ranks.index(rank)
         except ValueError:
@@ -276,7 +283,9 @@ class Trace:
         return table(out)
 
     def memory(self) -> pandas.DataFrame:
-        """The memory that tensors use over time, a row for each change, of all ranks."""
+        """The memory that tensors use, a row for each change, of all ranks. time_us is the time at
+        which the host calls the op, as PyTorch's profiler records it; on a GPU, the host runs ahead
+        of the device."""
         import csv
         import io
         rows = list(csv.reader(io.StringIO(self._exported("memory"))))
@@ -373,6 +382,8 @@ class Trace:
     def html(self, compare: Trace | None = None) -> HTML:
         """The interactive report in one page; compare: a second Trace to show next to this one.
         Returns an HTML, which notebooks show in a frame."""
+        if compare is not None and not isinstance(compare, Trace):
+            raise InvalidError(f"compare must be a Trace, not {compare!r}")
         how = {} if compare is None else {"compare": compare._graph}
         return HTML(self._exported("html", **how))
 
@@ -392,7 +403,7 @@ class Trace:
         An .et file has one rank. If the trace has several and `rank` is not given, "x.et" writes
         the set x.<rank>.et with x.comm_group.json; as_set=True does so for one rank, too. title: of
         a picture. Returns the list of written paths."""
-        path = os.fspath(path)
+        path = os.path.expanduser(os.fspath(path))
         if as_set is None:
             as_set = rank is None and self._graph.n_ranks > 1
         if path.endswith(".et") and format is None and as_set:
@@ -423,7 +434,8 @@ class Trace:
                        for key, value in meta.items())
         head = f"<p><b>{html.escape(repr(self)[1:-1])}</b></p>"
         try:
-            picture = self.svg()
+            large = len(self) > 200 * self._graph.n_ranks
+            picture = self.svg(comm=self._graph.n_ranks > 1, detail="layers" if large else "auto")
         except Error as error:
             picture = f"<p>{html.escape(str(error))}</p>"
         picture = picture[picture.find("<svg"):] if "<svg" in picture else picture
@@ -476,12 +488,14 @@ def _first_of_set(prefix):
 def load(path: str | os.PathLike) -> Trace:
     """Reads a trace: a Chakra .et file of one rank, the prefix of a set (all ranks), NetworkX JSON
     or Chakra JSON. Returns a Trace."""
-    path = os.fspath(path)
+    path = os.path.expanduser(os.fspath(path))
     out = ffi.new("syn_graph **")
 
     def abandon():
         lib.syn_graph_free(out[0])
-    first = None if os.path.exists(path) else _first_of_set(path)
+    first = None
+    if not os.path.exists(path):  # "x", or "x.et" as for save
+        first = _first_of_set(path) or (path.endswith(".et") and _first_of_set(path[:-3])) or None
     if first is not None:
         call(lib.syn_import_et, out, c_text(first), True, abandon=abandon)
     else:

@@ -1,105 +1,108 @@
 """Builds wheels of the Python package (PEP 517). It first builds the C library with ./dev, which
-takes a minute if nothing is built yet, and packs build/python. Nothing is downloaded on Debian 12:
-setuptools, wheel and cffi are its packages."""
-import glob
+takes a minute or more if nothing is built yet, and packs build/python. It needs no other package,
+so that nothing is downloaded, whichever Python calls it."""
+import base64
+import hashlib
 import importlib.machinery
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
+import sysconfig
+import zipfile
 
 here = os.path.dirname(os.path.abspath(__file__))
 root = os.path.dirname(here)
 package = os.path.join(root, "build", "python", "syntorch")
 
-# pip hides the system's packages from builds in a virtual environment.
-debian = "/usr/lib/python3/dist-packages"
+METADATA = """Metadata-Version: 2.1
+Name: syntorch
+Version: {version}
+Summary: Records transformer runs as graphs and Chakra traces, also on machines you do not own
+Requires-Python: >=3.8
+{requires}Provides-Extra: notebook
+Requires-Dist: pandas; extra == "notebook"
+Requires-Dist: networkx; extra == "notebook"
+Description-Content-Type: text/markdown
 
-
-def _has_setuptools():
-    try:
-        import setuptools.build_meta  # noqa: F401
-        import wheel  # noqa: F401
-        return True
-    except ImportError:
-        return False
-
-
-def _find_setuptools():
-    if not _has_setuptools() and os.path.isdir(debian):
-        sys.path.append(debian)
-    return _has_setuptools()
-
-
-def get_requires_for_build_wheel(config_settings=None):
-    return [] if _find_setuptools() else ["setuptools", "wheel"]
-
-
-def _fits(path):
-    """Whether this Python can load an extension module."""
-    name = os.path.basename(path)
-    return name[len("_cffi_backend"):] in importlib.machinery.EXTENSION_SUFFIXES
-
-
-def _version():
-    with open(os.path.join(root, "CMakeLists.txt"), encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("project(syntorch VERSION "):
-                return line.split()[2]
-    raise RuntimeError("CMakeLists.txt has no version")
-
-
-setup = """from setuptools import setup
-from setuptools.dist import Distribution
-
-
-class Binary(Distribution):
-    def has_ext_modules(self):
-        return True
-
-
-setup(version={version!r}, install_requires={requires!r}, packages=["syntorch"],
-      package_data={{"syntorch": {files!r}}}, distclass=Binary, zip_safe=False)
+{description}"""
+ENTRY_POINTS = """[console_scripts]
+syntorch = syntorch.__main__:main
+"""
+WHEEL = """Wheel-Version: 1.0
+Generator: build_syntorch
+Root-Is-Purelib: false
+Tag: {tag}
 """
 
 
-def _files(folder):
-    return [os.path.relpath(os.path.join(at, name), folder)
-            for at, _, names in os.walk(folder) for name in names if "__pycache__" not in at]
+def _read(*path):
+    with open(os.path.join(*path), "rb") as file:
+        return file.read()
 
 
-def _project(folder):
-    """Writes a setuptools project with the built package."""
-    inside = os.path.join(folder, "syntorch")
-    shutil.copytree(package, inside, ignore=shutil.ignore_patterns("__pycache__"))
-    backends = glob.glob(os.path.join(inside, "_cffi_backend*"))
-    requires = [] if any(map(_fits, backends)) else ["cffi"]
-    for backend in backends:
-        if not _fits(backend):
-            os.unlink(backend)
-    with open(os.path.join(folder, "setup.py"), "w", encoding="utf-8") as file:
-        file.write(setup.format(version=_version(), requires=requires, files=_files(inside)))
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(os.path.join(here, name), folder)
+def _version():
+    for line in _read(root, "CMakeLists.txt").decode().splitlines():
+        if line.startswith("project(syntorch VERSION "):
+            return line.split()[2]
+    raise RuntimeError("CMakeLists.txt has no version")
+
+
+def _files():
+    """The files of the built package, as (path, name in the wheel)."""
+    for folder, _, names in os.walk(package):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            if "__pycache__" not in path:
+                yield path, "syntorch/" + os.path.relpath(path, package).replace(os.sep, "/")
+
+
+def _is_backend(name):
+    """Whether a file is cffi's run-time module, and whether this Python can load it."""
+    base = name.rsplit("/", 1)[-1]
+    start = "_cffi_backend"
+    return base.startswith(start), base[len(start):] in importlib.machinery.EXTENSION_SUFFIXES
+
+
+def _write(path, tag, version, files, requires):
+    info = f"syntorch-{version}.dist-info"
+    records = []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        def add(name, data, mode=0o644):
+            entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o100000 | mode) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            records.append(f"{name},sha256={digest},{len(data)}\n")
+        for source, name in files:
+            add(name, _read(source), 0o755 if os.access(source, os.X_OK) else 0o644)
+        add(f"{info}/METADATA", METADATA.format(version=version, requires=requires,
+                                                description=_read(here, "README.md").decode()
+                                                ).encode())
+        add(f"{info}/WHEEL", WHEEL.format(tag=tag).encode())
+        add(f"{info}/entry_points.txt", ENTRY_POINTS.encode())
+        records.append(f"{info}/RECORD,,\n")
+        wheel.writestr(f"{info}/RECORD", "".join(records))
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    wheel_directory = os.path.abspath(wheel_directory)
-    _find_setuptools()
-    import setuptools.build_meta
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith("PYTHON")}
-    subprocess.run([os.path.join(root, "dev"), "python"], check=True, env=environment,
-                   stdout=sys.stderr)
-    before = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder:
-        _project(folder)
-        os.chdir(folder)
-        try:
-            return setuptools.build_meta.build_wheel(wheel_directory)
-        finally:
-            os.chdir(before)
+    built = subprocess.run([os.path.join(root, "dev"), "python"], env=environment,
+                           stdout=sys.stderr)
+    if built.returncode != 0:
+        sys.exit("the C library was not built (see above); ./dev setup installs what it needs")
+    files = list(_files())
+    bundled = any(all(_is_backend(name)) for _, name in files)
+    files = [(path, name) for path, name in files
+             if not _is_backend(name)[0] or _is_backend(name)[1]]
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    tag = f"{python}-{python}-{platform}" if bundled else f"py3-none-{platform}"
+    name = f"syntorch-{_version()}-{tag}.whl"
+    _write(os.path.join(wheel_directory, name), tag, _version(), files,
+           "" if bundled else "Requires-Dist: cffi\n")
+    return name
 
 
 def build_sdist(sdist_directory, config_settings=None):

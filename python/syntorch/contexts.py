@@ -7,8 +7,8 @@ import threading
 import typing
 
 from ._builders import Builders
-from ._core import (InvalidError, OutOfMemoryError, call, error_of, ffi, lib, owned, quick, stack_is_small,
-                    stack_of_kernels, text)
+from ._core import (InvalidError, OutOfMemoryError, call, error_of, ffi, lib, owned, quick,
+                   stack_is_small, stack_of_kernels, text)
 from ._values import PerRank, Rank, Tensor, _choice, _id, _integer, _items, _spec, name_text
 from .traces import Trace, hardware
 

@@ -190,8 +190,8 @@ class Validation(dict):
 
 def validate(paths: Paths, any_node: bool = False, single: bool = False,
              groups: str | None = None) -> Validation:
-    """Checks a set, given by its prefix, its files or a Trace: whether the files are intact, and whether a
-    simulator would run them to the end. Returns a Validation."""
+    """Checks a set, given by its prefix, its files or a Trace: whether the files are intact, and
+    whether a simulator would run them to the end. Returns a Validation."""
     with _files(paths) as files:
         return _validate(files, any_node, single, groups)
 

@@ -337,6 +337,8 @@ class Trace:
             options.rank = number
             keep.append(number)
         for name, value in given.items():
+            if name == "title" and not isinstance(value, str):
+                raise InvalidError(f"title must be a text, not {value!r}")
             if isinstance(value, (str, os.PathLike)):
                 value = ffi.new("char[]", c_text(value))
                 keep.append(value)
@@ -389,7 +391,10 @@ class Trace:
 
     def networkx(self) -> networkx.DiGraph:
         """The graph as a networkx.DiGraph: a node for each op and tensor, such as "r0.o12"."""
-        import networkx
+        try:
+            import networkx
+        except ImportError:
+            raise ImportError("networkx() needs networkx: pip install networkx") from None
         data = _json.loads(self._exported_bytes("json"))
         data.setdefault("edges", data.get("links"))
         data.setdefault("links", data.get("edges"))
@@ -420,9 +425,6 @@ class Trace:
 
     def _save_set(self, prefix):
         options, _keep = self._options()
-        folder = os.path.dirname(prefix)
-        if folder:
-            os.makedirs(folder, exist_ok=True)
         call(lib.syn_export_et_set, self._graph, options, c_text(prefix))
         return [f"{prefix}.{rank}.et" for rank in self.ranks] + [prefix + ".comm_group.json"]
 

@@ -128,7 +128,7 @@ def pictures():
     check(page.lstrip().startswith("<!") and "srcdoc=" in page._repr_html_(), "a page")
     check("<svg" in t._repr_html_() and "gpt2" in t._repr_html_(), "a trace in a notebook")
     check(t.save("p.svg") == ["p.svg"] and t.save("p.gantt", format="gantt") == ["p.gantt"] and
-          t.save("x/p.et") == ["x/p.0.et", "x/p.1.et", "x/p.comm_group.json"] and
+          t.save("p.et") == ["p.0.et", "p.1.et", "p.comm_group.json"] and
           t.save("one.et", rank=1) == ["one.et"], "saved files")
     try:
         graph = t.networkx()
@@ -138,7 +138,11 @@ def pictures():
 
 
 def sets():
-    syntorch.trace("gpt2", pp=2, layers=2, hw="h100").save("s.et")
+    t = syntorch.trace("gpt2", pp=2, layers=2, hw="h100")
+    t.save("s.et")
+    check(syntorch.simulate(t).end_ns == syntorch.simulate("s").end_ns and
+          syntorch.validate(t).ok and syntorch.compare(t, "s")["equal"], "a Trace as a set")
+    check(syntorch.load("s.et").ranks == [0, 1], "the name that save was given")
     run = syntorch.simulate("s")
     check(run.deadlock is None and run.n_nodes > 0 and "2 ranks" in repr(run), "a simulation")
     check(max(run.ranks()["end_ns"]) == run.end_ns, "ends of ranks")
@@ -183,7 +187,11 @@ def programs():
     host, device = (os.path.join(SOURCE, "examples", "pytorch", f"{kind}.0.json")
                     for kind in ("host", "device"))
     t = syntorch.convert(host, device)
-    check(len(t) > 0 and isinstance(t.notes, list), "a PyTorch trace")
+    check(len(t) > 0 and isinstance(t.notes, list) and len(t.critical_path()) > 0,
+          "a PyTorch trace")
+    if numpy is not None:
+        check(syntorch.trace("gpt2", tp=numpy.int64(2), layers=1, ranks=numpy.arange(2)).ranks ==
+              [0, 1], "numbers of numpy")
 
 
 # ---- Own programs ----
@@ -234,6 +242,9 @@ def contexts():
     refuses(syntorch.ShapeError, "matmul", s.gelu, x)  # the context has failed
     s.close()
     refuses(syntorch.InvalidError, "closed", s.gelu, x)
+    refuses(syntorch.InvalidError, "closed", getattr, x, "shape")
+    check("closed" in repr(x), "a tensor of a closed context")
+    refuses(syntorch.InvalidError, "at most 1024", syntorch.Context, device="cpu", tp=100000)
     check(len(t.ops()) == before, "a trace outlives its context")
     other = syntorch.Context(tp=4, ranks=[0, 3])
     check(other.trace().ranks == [0, 3] and other.trace().world_size == 4, "two of four ranks")
@@ -270,6 +281,11 @@ def mistakes():
             (OSError, "none.et", syntorch.load, (missing,), {}),
             (ValueError, "no rank 7", t.ops, (7,), {}),
             (ValueError, "unknown format", t.save, ("x.et",), {"format": "nope"}),
+            (OSError, "folder/that", t.save, ("folder/that/x.et",), {"as_set": True}),
+            (ValueError, "title must be", t.svg, (), {"title": 3}),
+            (ValueError, "tp needs a value", syntorch.trace, ("gpt2",), {"tp": True}),
+            (ValueError, "SVG", t.svg().save, ("x.png",), {}),
+            (ValueError, "rank must be", t.ops, ("a",), {}),
             (OSError, "folder/that", t.save, (os.path.join("folder/that", "x.svg"),), {}),
             (ValueError, "no file is given", syntorch.simulate, ([],), {}),
             (syntorch.Error, "none", syntorch.simulate, (missing,), {}),
@@ -302,11 +318,14 @@ def threads():
 
 def interrupts():
     """Ctrl-C ends the wait for a trace that takes many seconds, and for a program."""
+    loop = ("s = syntorch.Context(device='cpu', tp=2); x = s.param('x', (512, 512))\n"
+            "    while True: y = s.matmul(x, x)")
     for code in ("syntorch.trace('gpt3-175b', phase='generate', tp=8, pp=8, num_output_tokens=900)",
-                 "syntorch.pretrain(max_steps=100000)"):
+                 "syntorch.pretrain(max_steps=100000)", loop):
         lines = ("import os, syntorch", "print('ready', flush=True)", "try:", f"    {code}",
-                 "except KeyboardInterrupt:", "    print('interrupted', flush=True)",
-                 "    os._exit(0)")
+                 "except KeyboardInterrupt:",
+                 "    if 's' in globals(): s.gelu(x)",  # the context works on
+                 "    print('interrupted', flush=True)", "    os._exit(0)")
         child = subprocess.Popen(
             [sys.executable, "-c", "\n".join(lines)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder,

@@ -9,8 +9,7 @@ from checks import SOURCE, check, finish
 
 try:
     import cffi  # noqa: F401
-    import setuptools  # noqa: F401
-    import wheel  # noqa: F401
+    import ensurepip  # noqa: F401
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)

@@ -14,6 +14,7 @@ SYN_API_BEGIN
 #define SYN_FINDING_LIST(X)                                                                        \
     X(RECORDING, "recording", true, "simulators do not run the host's part of a real run")         \
     X(MISSING, "missing-file", true, "simulators exit immediately when a rank has no file")        \
+    X(OTHER_RANK, "other-rank", false, "the file may be a copy of another rank's file")            \
     X(FRAME, "framing", true, "readers lose the rest of the file or misread it")                   \
     X(META, "metadata", true, "simulators take the first message for metadata, so a node is lost") \
     X(MESSAGE, "damaged-message", true, "simulators continue with half a node, or stop")           \

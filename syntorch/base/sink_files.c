@@ -145,7 +145,9 @@ static syn_status prepare(reading *r, syn_error *err) {
     if (fstat(r->fd, &info) != 0) return fail_read(r->path, errno, err);
     if (S_ISDIR(info.st_mode))
         return SYN_FAIL(err, SYN_E_IO, "cannot read " SHOWN ": it is a folder", r->path);
-    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode) && !is_readable_device(r->fd, &info))
+    const bool is_socket = S_ISSOCK(info.st_mode); /* standard input; open refuses named ones */
+    if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode) && !is_socket &&
+        !is_readable_device(r->fd, &info))
         return SYN_FAIL(err, SYN_E_IO,
                         "cannot read " SHOWN ": it is a device or a socket, not a regular file",
                         r->path);
@@ -175,6 +177,20 @@ const char *syn_input_name(const char *path) {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
+/* "-" is standard input. A socket cannot be opened again, so it is duplicated. */
+static int open_input(const char *path) {
+    struct stat info;
+    int fd;
+    if (strcmp(path, "-") == 0) {
+        if (fstat(STDIN_FILENO, &info) == 0 && S_ISSOCK(info.st_mode))
+            return fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0);
+        path = "/dev/stdin";
+    }
+    do fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
 syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_bytes, char **out,
                           size_t *out_bytes, syn_error *err) {
     *out = NULL;
@@ -182,9 +198,7 @@ syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_by
     if (max_bytes > SIZE_MAX - 2) max_bytes = SIZE_MAX - 2;
     reading r = {
         .path = syn_input_name(path), .max_bytes = max_bytes, .memory_bytes = memory_bytes};
-    if (r.path != path) path = "/dev/stdin";
-    do r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    while (r.fd < 0 && errno == EINTR);
+    r.fd = open_input(path);
     if (r.fd < 0) return fail_read(r.path, errno, err);
     syn_status status = prepare(&r, err);
     if (status == SYN_OK) status = read_all(&r, err);

@@ -379,6 +379,15 @@ def command(folder):
     r = validate(prefix)
     check(r.returncode == 1 and r.stdout.count("\n") == 2 and "missing-file" in r.stdout, r.stdout)
     os.rename(prefix + ".1.gone", prefix + ".1.et")
+    copies = [f"{prefix}_copy{end}.et" for end in ("", ".0", ".5")]
+    for path in copies:  # the metadata say rank 0
+        with open(path, "wb") as f:
+            f.write(frame(field(1, "1.0.0") + field(2, attribute("rank", INT64, 0)))
+                    + file_bytes(clean[0][:1])[len(file_bytes([])):])
+    for path, code in zip(copies, (0, 0, 1)):
+        r = validate(path, "--strict")
+        check(r.returncode == code and ("metadata of the file say rank 0" in r.stdout) == code
+              and validate(path).returncode == 0, r.stdout)
     packed = prefix + "_packed.0.et"
     with open(f"{prefix}.0.et", "rb") as f, gzip.open(packed, "wb") as out:
         out.write(f.read())

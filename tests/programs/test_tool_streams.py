@@ -2,6 +2,8 @@
 writes to, gzip input unpacks to a limited size, and deep nesting does not enlarge the output out of
 proportion."""
 import gzip
+import socket
+import threading
 
 from tool_runs import *  # noqa: F403
 
@@ -41,6 +43,24 @@ def test_a_slow_writer_is_waited_for():
                 got = expect_ok(run(f, "stat", "pipe"))
             assert got.split("schema")[0].split("\n", 2)[2:] \
                 == want.split("schema")[0].split("\n", 2)[2:], got
+
+
+def test_standard_input_may_be_a_socket():
+    with Folder() as f:
+        traced(f)
+        with open(f / "out/trace.0.et", "rb") as file:
+            trace = file.read()
+        want = expect_ok(run(f, "stat", "-", "--json", input=trace))
+        for blocking in (True, False):
+            ours, theirs = socket.socketpair()
+            theirs.setblocking(blocking)
+            with ours, theirs:
+                sender = threading.Thread(
+                    target=lambda: (ours.sendall(trace), ours.shutdown(socket.SHUT_WR)))
+                sender.start()
+                got = expect_ok(run(f, "stat", "-", "--json", stdin=theirs))
+                sender.join()
+            assert got == want, got
 
 
 def packed(folder, name, text):

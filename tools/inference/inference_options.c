@@ -50,7 +50,7 @@ const cli_option inference_options[] = {
      "tensor-parallel size of experts; default: 1 with --ep, otherwise --tp", 1, 65536},
     {"moe_dispatcher", CLI_CHOICE, &args.dispatcher, "alltoall|allgather|deepep",
      "--ep, if the ranks have different tokens: send a token once per expert, send all tokens to "
-     "all ranks, or (meta) send a token once per rank and node, as DeepEP does [allgather]",
+     "all ranks, or (meta) send a token once per rank and node, as DeepEP does",
      0, 0},
     {"moe_dispatch_fp8", CLI_FLAG, &args.dispatch_fp8, NULL,
      "deepep: send tokens in 8-bit floats with a scale per 128 elements; results return in --dtype",

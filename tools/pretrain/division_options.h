@@ -114,8 +114,8 @@
          CLI_CHOICE,                                                                               \
          &pretrain_given.dispatcher,                                                               \
          "alltoall|allgather|deepep",                                                              \
-         "--ep: send a token once per expert, send all tokens to all ranks, or (meta) send a "     \
-         "token once per rank and node, as DeepEP does [alltoall; synth --phase: allgather]",      \
+         "--ep: send a token once per expert, send all tokens to all ranks (default of synth "     \
+         "--phase), or (meta) send a token once per rank and node, as DeepEP does",                \
          0,                                                                                        \
          0},                                                                                       \
         {"moe_dispatch_fp8",                                                                       \

@@ -130,13 +130,21 @@ typedef struct file_check {
 } file_check;
 
 static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) {
-    syn_validator *v = ((const file_check *)user)->v;
-    int64_t world;
+    const file_check *f = (const file_check *)user;
+    syn_validator *v = f->v;
+    int64_t value;
     (void)err;
-    for (size_t i = 0; i < meta->n_attrs && v->stated_world == 0; i++)
-        if (syn__str_is(meta->attrs[i].name, "world_size") &&
-            syn__et_attr_integer(&meta->attrs[i], &world) && world > 0 && world <= SYN_MAX_WORLD)
-            v->stated_world = (int32_t)world;
+    for (size_t i = 0; i < meta->n_attrs; i++) {
+        if (!syn__et_attr_integer(&meta->attrs[i], &value)) continue;
+        if (syn__str_is(meta->attrs[i].name, "world_size") && v->stated_world == 0 && value > 0 &&
+            value <= SYN_MAX_WORLD)
+            v->stated_world = (int32_t)value;
+        if (syn__str_is(meta->attrs[i].name, "rank") && f->rank->rank >= 0 &&
+            value != f->rank->rank)
+            syn__report_finding(v, SYN_FINDING_OTHER_RANK,
+                                (syn__finding_location){f->rank->rank, false, 0, SYN__ET_NO_OFFSET},
+                                "the metadata of the file say rank %" PRId64, value);
+    }
     return SYN_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Mouse, keys, buttons and dropped files. */
 
 function listen(view) {
+    listenTouch(view);
     listenMouse(view);
     listenMemory(view);
     listenOverview(view);
@@ -77,6 +78,7 @@ function listenMouse(view) {
     });
     canvas.addEventListener("pointercancel", () => {
         from = drag = view.drawnArea = null;
+        canvas.classList.remove("dragging");
         view.redraw();
     });
     canvas.addEventListener("pointerleave", () => {

@@ -138,7 +138,7 @@ function listenButtons(view) {
     on("fit", () => view.fit());
     on("theme", () => view.chooseTheme(!view.dark));
     on("side", () => view.setPanel(!view.panel));
-    on("help", () => view.help());
+    on("help", () => showKeys(view));
     document.getElementById("colour").onchange = (event) => view.setColour(event.target.value);
     document.getElementById("level").onchange = (event) =>
         view.setLevel(Number(event.target.value));

@@ -450,12 +450,6 @@ class View {
         this.redraw("all");
     }
 
-    /* Shows the panel without a selection: how to read the picture, and keys. */
-    help() {
-        this.select(null);
-        this.setPanel(true);
-    }
-
     setTables(on) {
         this.ask();
         if (on) showTables(this);

@@ -18,7 +18,7 @@ const KEYS = [
     ["Space", "graph: open or close the box of the selected op"],
     ["r", "graph: show repeated boxes one by one, or once"],
     ["v", "graph: views, which compute nothing"],
-    ["l", "light or dark theme"], ["Esc", "clear selection and search"],
+    ["l", "light or dark theme"], ["Esc", "clear selection and search, leave Select"],
 ];
 
 /* Handles a key. Returns false if the key has no function. */

@@ -194,8 +194,8 @@ def check_colours(page, page_path):
     page.do("view.setColour('time'); setColours(view, colours)")
     said = page.do("document.getElementById('note').textContent")
     label = page.do("view.traces[0].text(0, rowsOf(view.traces[0], 0)[0].nodes[0], 'label')")
-    check(said.startswith('no.csv colours no op: the trace has no label "nosuchop" but has, for') and
-          label in said, f"of a CSV without an op of the trace it says {said}")
+    start = 'no.csv colours no op: the trace has no label "nosuchop" but has, for example, '
+    check(said.startswith(start) and label in said, f"of a CSV without an op of the trace it says {said}")
     check(page.do("[view.colour, view.csv.name]") == ["time", "own.csv"], "colours are lost")
 
 

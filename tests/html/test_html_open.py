@@ -195,7 +195,7 @@ def check_colours(page, page_path):
     said = page.do("document.getElementById('note').textContent")
     label = page.do("view.traces[0].text(0, rowsOf(view.traces[0], 0)[0].nodes[0], 'label')")
     start = 'no.csv colours no op: the trace has no label "nosuchop" but has, for example, '
-    check(said.startswith(start) and label in said, f"of a CSV without an op of the trace it says {said}")
+    check(said.startswith(start) and label in said, f"of a CSV that names no op it says {said}")
     check(page.do("[view.colour, view.csv.name]") == ["time", "own.csv"], "colours are lost")
 
 

@@ -110,7 +110,8 @@ function readAddress(view) {
 function readArea(view, state) {
     const at = /^(-?[0-9]+),(-?[0-9]+),([0-9]+),([0-9]+)$/.exec(state.get("area") || "");
     const [t0, t1, from, to] = at ? at.slice(1).map(Number) : [0, 0, 1, 0];
-    view.area = t1 >= t0 && to >= from && to < rowNumbers(view).rows ? {t0, t1, from, to} : null;
+    view.area = t1 >= t0 && to >= from && to < rowNumbers(view).rows
+        ? {t0: withinRun(view, t0), t1: withinRun(view, t1), from, to} : null;
     view.areaBy = ["op", "layer", "rank"].includes(state.get("by")) ? state.get("by") : "op";
     view.areaPanel = null;
     view.tables = new Map(state.getAll("table").map((text) => text.split("~"))

@@ -16,11 +16,17 @@ function rowNumbers(view) {
     return out;
 }
 
+/* The time of the run that is closest to a time; the timeline has margins around the run. */
+function withinRun({traces}, ns) {
+    return Math.max(Math.min(...traces.map(({begin}) => begin)),
+        Math.min(ns, Math.max(...traces.map(({end}) => end))));
+}
+
 /* The area between two points of the canvas. Points on the axis include all tracks. */
 function areaBetween(view, a, b) {
     const {picture} = view, numbers = rowNumbers(view);
-    const timeAt = (x) => Math.max(view.begin, Math.min(view.end,
-        view.t0 + (Math.max(x, GUTTER) - GUTTER) / picture.perNs));
+    const timeAt = (x) => withinRun(view,
+        view.t0 + (Math.max(x, GUTTER) - GUTTER) / picture.perNs);
     const [x0, x1] = [a[0], b[0]].sort((x, y) => x - y);
     const [y0, y1] = [a[1], b[1]].sort((x, y) => x - y);
     const area = {t0: timeAt(x0), t1: timeAt(x1), from: numbers.rows, to: -1};
@@ -112,7 +118,9 @@ function setArea(view, area) {
 
 /* The visible part of the timeline as an area. */
 function areaOfScreen(view) {
-    if (view.mode !== "time") return view.say("Only the timeline has areas: press g.");
+    const tables = document.body.classList.contains("tables");
+    if (tables || view.mode !== "time")
+        return view.say("Only the timeline has areas: press " + (tables ? "t." : "g."));
     const {clientWidth: w, clientHeight: h} = view.canvas;
     setArea(view, areaBetween(view, [GUTTER, AXIS + 1], [w, h]));
 }

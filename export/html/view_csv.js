@@ -71,9 +71,35 @@ function linearPlace(value, {low, high}) {
     return RAMP + (high > low ? Math.round((RAMP_STEPS - 1) * (value - low) / (high - low)) : 0);
 }
 
+/* Calls each(name, lane) for each op; by: op, label or id. */
+function eachName(view, by, each) {
+    for (const trace of view.traces)
+        trace.ranks.forEach((_, r) => trace.column(r, "lane").forEach((lane, i) =>
+            each(by === "id" ? trace.id(r, i) : trace.text(r, i, by), lane)));
+}
+
+/* The number of ops that a file names. */
+function countColoured(view, {by, values}) {
+    let found = 0;
+    eachName(view, by, (name) => { found += values.has(name) ? 1 : 0; });
+    return found;
+}
+
+/* The message for a file that names no op of the trace, with names that it has. */
+function noneColoured(view, {name, by, values}) {
+    const names = new Set();
+    eachName(view, by, (own, lane) => {
+        if (lane > 0 && names.size < 3) names.add(own);
+    });
+    return name + " colours no op: the trace has no " + by + " \"" + [...values.keys()][0] +
+        "\" but has, for example, " + [...names].join(", ") + ".";
+}
+
 /* Colours ops by a file that was read. Files with more colours than the palette has places for
    share the last one. */
 function setColours(view, colours) {
+    const found = countColoured(view, colours);
+    if (found === 0) return view.say(noneColoured(view, colours));
     view.ask();
     const all = [...colours.values.values()], kinds = [...new Set(all)];
     view.csv = colours;
@@ -85,8 +111,6 @@ function setColours(view, colours) {
     view.offerColours();
     view.colour = "csv";
     view.setTheme(view.dark);
-    const found = view.traces.reduce((sum, trace) => sum + trace.ranks.reduce((n, _, r) =>
-        n + csvValues(view, trace, r).filter((value) => value !== undefined).length, 0), 0);
     view.say(colours.name + " colours " + plural(found, "op") + ".");
 }
 

@@ -1,6 +1,7 @@
 /* Mouse, keys, buttons and dropped files. */
 
 function listen(view) {
+    listenTouch(view);
     listenMouse(view);
     listenMemory(view);
     listenOverview(view);
@@ -77,6 +78,7 @@ function listenMouse(view) {
     });
     canvas.addEventListener("pointercancel", () => {
         from = drag = view.drawnArea = null;
+        canvas.classList.remove("dragging");
         view.redraw();
     });
     canvas.addEventListener("pointerleave", () => {
@@ -136,7 +138,7 @@ function listenButtons(view) {
     on("fit", () => view.fit());
     on("theme", () => view.chooseTheme(!view.dark));
     on("side", () => view.setPanel(!view.panel));
-    on("help", () => view.help());
+    on("help", () => showKeys(view));
     document.getElementById("colour").onchange = (event) => view.setColour(event.target.value);
     document.getElementById("level").onchange = (event) =>
         view.setLevel(Number(event.target.value));

@@ -18,7 +18,7 @@ const KEYS = [
     ["Space", "graph: open or close the box of the selected op"],
     ["r", "graph: show repeated boxes one by one, or once"],
     ["v", "graph: views, which compute nothing"],
-    ["l", "light or dark theme"], ["Esc", "clear selection and search"],
+    ["l", "light or dark theme"], ["Esc", "clear selection and search, leave Select"],
 ];
 
 /* Handles a key. Returns false if the key has no function. */
@@ -60,10 +60,11 @@ function pressKey(view, key) {
         i: () => view.select(view.selected && sourcesOf(view.selected)[0] || view.selected, true),
         o: () => view.select(view.selected && usersOf(view.selected)[0] || view.selected, true),
         b: () => view.setPanel(!view.panel),
-        "?": () => view.help(),
+        "?": () => showKeys(view),
         Escape: () => {
             document.getElementById("query").value = "";
             document.getElementById("file").open = false;
+            view.selecting = false;
             if (view.area) setArea(view, null);
             view.select(null);
             view.find("");
@@ -72,6 +73,18 @@ function pressKey(view, key) {
     if (!Object.hasOwn(actions, key)) return false;
     actions[key]();
     return true;
+}
+
+/* Shows the list of keys in the panel, which has it if nothing is selected. */
+function showKeys(view) {
+    if (document.body.classList.contains("tables")) view.setTables(false);
+    if (view.area) setArea(view, null);
+    view.select(null);
+    view.setPanel(true);
+    view.draw();
+    const heading = document.querySelector("#panel h3.keys");
+    heading.scrollIntoView();
+    heading.focus();
 }
 
 function openMenu() {

@@ -156,7 +156,7 @@ function drawMemory(view, g, width, height) {
 /* The vertical line under the mouse, in the timeline and here, and the bytes at it. */
 function drawCursor(view, g, curve, {height, perNs, yOf, width}) {
     const x = view.cursor, dark = view.palette.dark;
-    if (!(x >= GUTTER)) return;
+    if (!(x >= GUTTER) || view.paper) return;
     const time = view.t0 + (x - GUTTER) / perNs, bytes = bytesAt(curve, time);
     const text = amount(bytes, "B"), left = x + 8 + textWidth(g, text) > width;
     g.fillStyle = dark ? "#e4eaf0" : "#1d2730";

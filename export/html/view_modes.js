@@ -76,8 +76,9 @@ class TimeMode {
 
     /* Prints what the screen shows, without empty space below. */
     paper() {
-        const {total} = timeLayout(this.view, PAGE.h);
-        return {w: PAGE.w, h: Math.min(PAGE.h, total + RANK_GAP)};
+        const memory = document.getElementById("memory").clientHeight, most = PAGE.h - memory;
+        const {total} = timeLayout(this.view, most);
+        return {w: PAGE.w, h: Math.min(most, total + RANK_GAP), memory};
     }
 
     click(x, y) {

@@ -265,7 +265,7 @@ function overviewPanel(view) {
 
     });
     out.push(...noteLinks(view));
-    out.push(make("h3", "Keys", {class: "keys"}), definitions(KEYS, "keys"));
+    out.push(make("h3", "Keys", {class: "keys", tabindex: "-1"}), definitions(KEYS, "keys"));
     return out;
 }
 

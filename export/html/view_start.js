@@ -31,7 +31,7 @@ class View {
         this.views = false;
         this.fitted = false; /* z, gx and gy are as fit() set them */
         this.panel = innerWidth > NARROW;
-        this.paper = null;   /* while printing: {w, h} of the picture */
+        this.paper = null;   /* while printing: {w, h, memory}, the sizes of the picture */
         this.asked = null;     /* the next change gets a history entry */
         this.addressTimer = 0; /* the address does not describe the current view yet */
         this.canvas = document.getElementById("picture");
@@ -140,10 +140,8 @@ class View {
     drawPictures(stale) {
         const begin = performance.now();
         this.onCanvas(this.canvas, (g, w, h, density) => this.picture.draw(g, w, h, density));
-        if (!this.paper) {
-            this.drawOverview(stale);
-            showMemory(this);
-        }
+        if (!this.paper) this.drawOverview(stale);
+        showMemory(this);
         this.drawMs = performance.now() - begin;
     }
 
@@ -170,8 +168,8 @@ class View {
     }
 
     onCanvas(canvas, draw) {
-        const paper = canvas === this.canvas ? this.paper : null;
-        const w = paper ? paper.w : canvas.clientWidth, h = paper ? paper.h : canvas.clientHeight;
+        const {paper} = this, w = paper ? paper.w : canvas.clientWidth;
+        const h = !paper ? canvas.clientHeight : canvas === this.canvas ? paper.h : paper.memory;
         const density = Math.max(window.devicePixelRatio || 1, paper ? 3 : 0);
         if (canvas.width !== Math.round(w * density)) canvas.width = Math.round(w * density);
         if (canvas.height !== Math.round(h * density)) canvas.height = Math.round(h * density);
@@ -238,7 +236,7 @@ class View {
     /* Prints with the light theme, at the printer's resolution, and as large as fits a page. */
     setPrinting(on) {
         if (on === (this.paper !== null)) return;
-        const {style} = this.canvas, page = document.getElementById("page");
+        const page = document.getElementById("page");
         if (on) {
             this.before =
                 {dark: this.dark, z: this.z, gx: this.gx, gy: this.gy, scroll: this.scroll};
@@ -248,7 +246,8 @@ class View {
             this.paper = null;
             Object.assign(this, this.before);
         }
-        style.width = on && this.paper.w ? this.paper.w + "px" : "";
+        for (const {style} of [this.canvas, document.getElementById("memory")])
+            style.width = on && this.paper.w ? this.paper.w + "px" : "";
         page.textContent = on && this.paper.upright ? "@page { size: portrait; }" : "";
         this.setTheme(on ? false : this.dark);
         this.draw();
@@ -449,12 +448,6 @@ class View {
     setPanel(on) {
         this.panel = on;
         this.redraw("all");
-    }
-
-    /* Shows the panel without a selection: how to read the picture, and keys. */
-    help() {
-        this.select(null);
-        this.setPanel(true);
     }
 
     setTables(on) {

@@ -91,7 +91,14 @@ def check_area(page, path, ops):
     check(page.do(AREA) is None, "Escape keeps the area")
     page.key("x")
     page.frame()
-    check(page.do(AREA)[1] - page.do(AREA)[0] > 0.99 * page.do("view.end - view.begin"), "key x")
+    run = page.do("[view.traces[0].begin, view.traces[0].end]")
+    check(page.do(AREA)[:2] == run, f"x selects {page.do(AREA)}, not the run, {run}")
+    page.open(path, "#area=-999,900000000000,0,1")
+    check(page.do(AREA)[:2] == run, f"an address selects {page.do(AREA)}, not the run, {run}")
+    page.open(path, "#tables=1")
+    page.key("x")
+    check(page.do(AREA) is None, f"x in the tables selects {page.do(AREA)}")
+    check(page.do("document.getElementById('note').textContent").endswith("press t."), "no hint")
 
 
 def check_address(page, path):

@@ -53,6 +53,9 @@ def check_selection(page, path):
     check(page.do(SELECTED)[:2] == [0, 2], f"}} selects {page.do(SELECTED)}")
     press(page, "{")
     check(page.do(SELECTED)[:2] == [0, 1], f"{{ selects {page.do(SELECTED)}")
+    page.do("document.getElementById('area').click()")
+    press(page, "Escape")
+    check(page.do("view.selecting") is False, "Escape does not leave Select")
     press(page, "g")
     for key, state in ((" ", "view.opened.size"), ("r", "view.unfolded.size")):
         page.do("view.select(view.byId(0, 0, 7))")
@@ -65,6 +68,18 @@ def check_selection(page, path):
         bubbles: true, cancelable: true}); document.body.dispatchEvent(e);
         return !e.defaultPrevented; })()""")
     check(scrolled, "tables do not scroll with the keyboard")
+
+
+def check_help(page, path):
+    """`?` scrolls to the list of keys and focuses it, whatever was shown."""
+    for fragment in ("", "#op=Ar0.o7", "#area=0,900000000,0,1", "#mode=graph", "#tables=1"):
+        page.open(path, fragment)
+        page.frame()
+        press(page, "?")
+        at = page.do("""(() => { const panel = document.getElementById("panel"), list =
+            document.activeElement; return [list.textContent, list.getBoundingClientRect().top -
+            panel.getBoundingClientRect().top, panel.clientHeight]; })()""")
+        check(at[0] == "Keys" and -1 < at[1] < at[2] - 20, f"{fragment}: ? shows {at}")
 
 
 def check_names(page, path):
@@ -146,6 +161,7 @@ def main():
         export(source, path)
         check_keys(page, path)
         check_selection(page, path)
+        check_help(page, path)
         check_names(page, path)
         check_folded(page, record(folder))
         check(not page.errors, f"console: {page.errors[:5]}")

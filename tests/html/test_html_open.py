@@ -190,6 +190,13 @@ def check_colours(page, page_path):
         return view.palette.css[plainPaint(view.traces[0], r, "csv")[i]]; })()""")
     check(colour == "#663399", f"r0.o7 is {colour}")
     check("r0.o7" in page.do(legend), page.do(legend))
+    send(page, [("no.csv", b"label,value\nnosuchop,1\n")])
+    page.do("view.setColour('time'); setColours(view, colours)")
+    said = page.do("document.getElementById('note').textContent")
+    label = page.do("view.traces[0].text(0, rowsOf(view.traces[0], 0)[0].nodes[0], 'label')")
+    start = 'no.csv colours no op: the trace has no label "nosuchop" but has, for example, '
+    check(said.startswith(start) and label in said, f"of a CSV that names no op it says {said}")
+    check(page.do("[view.colour, view.csv.name]") == ["time", "own.csv"], "colours are lost")
 
 
 def check_dialog(page, page_path, source):

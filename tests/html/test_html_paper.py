@@ -71,6 +71,36 @@ def check_pictures(page, path):
           f"of {width} by {height} on the screen {seen} is printed")
 
 
+def check_extras(page, path):
+    """The memory curve is drawn for the paper; messages and the frame of the focus are omitted."""
+    for size in ((390, 844), (1280, 720)):
+        page.call("Emulation.setDeviceMetricsOverride", {
+            "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False})
+        page.open(path)
+        page.frame()
+        page.key("x")
+        page.do("view.canvas.focus(); view.say('Saved.')")
+        page.frame()
+        page.do("dispatchEvent(new Event('beforeprint'))")
+        page.call("Emulation.setEmulatedMedia", {"media": "print"})
+        page.call("Emulation.setDeviceMetricsOverride", {
+            "width": LYING[0], "height": LYING[1], "deviceScaleFactor": 1, "mobile": False})
+        above, below = page.do("""["picture", "memory"].map((id) => {
+            const c = document.getElementById(id), b = c.getBoundingClientRect();
+            return {left: b.left, right: b.right, top: b.top + scrollY, bottom: b.bottom + scrollY,
+                ratio: b.width / b.height * c.height / c.width}; })""")
+        check([below["left"], below["right"]] == [above["left"], above["right"]] and
+              abs(below["top"] - above["bottom"]) < 2 and below["bottom"] <= LYING[1] and
+              abs(below["ratio"] - 1) < 0.03, f"{size}: picture {above}, memory {below}")
+        shown = page.do("""[getComputedStyle(document.getElementById("note")).display,
+            getComputedStyle(view.canvas).outlineStyle]""")
+        check(shown == ["none", "none"], f"{size}: message and focus are printed: {shown}")
+        page.call("Emulation.setEmulatedMedia", {"media": ""})
+        page.do("dispatchEvent(new Event('afterprint'))")
+    page.call("Emulation.setDeviceMetricsOverride", {
+        "width": 1400, "height": 800, "deviceScaleFactor": 1, "mobile": False})
+
+
 def check_sheets(page, folder, path):
     for fragment in ("", "#mode=graph&level=1", "#mode=graph&level=3"):
         page.open(path, fragment)
@@ -97,6 +127,7 @@ def main():
         path = os.path.join(folder, "page.html")
         export(source, path)
         check_pictures(page, path)
+        check_extras(page, path)
         check_sheets(page, folder, path)
         check(not page.errors, f"console: {page.errors[:5]}")
     finish()

@@ -69,6 +69,47 @@ def check_small(page, path):
     check(page.do(at)[1][2] == 1400, "no panel on a wide screen")
 
 
+def touch(page, *moves):
+    """Puts fingers on the page, moves them and lifts them. A move is the list of their points."""
+    kind = "touchStart"
+    for points in (*moves, []):
+        page.call("Input.dispatchTouchEvent", {
+            "type": kind if points else "touchEnd",
+            "touchPoints": [{"x": x, "y": y, "id": k} for k, (x, y) in enumerate(points)]})
+        kind = "touchMove"
+    page.frame()
+
+
+def check_touch(page, path):
+    """Two fingers zoom: what is below each of them follows it. A double tap zooms in."""
+    page.call("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
+    time = "[200, 300].map((x) => view.t0 + (x - GUTTER) / view.modes.time.width * " \
+           "(view.t1 - view.t0))"
+    graph = "[200, 300].map((x) => x / view.z + view.gx)"
+    resize(page, 390, 844)
+    for fragment, at, width in (("", time, "view.t1 - view.t0"),
+                                ("#mode=graph", graph, "1 / view.z")):
+        page.open(path, fragment)
+        page.frame()
+        if not fragment:
+            page.do("document.getElementById('area').click()")
+            page.frame()
+        before = page.do(at)
+        wide = page.do(width)
+        touch(page, [(200, 400), (300, 400)], [(180, 400), (320, 400)], [(150, 420), (350, 420)])
+        middle, after = sum(before) / 2, page.do(at)
+        check(abs(page.do(width) / wide - 0.5) < 0.01, f"{fragment}: two fingers do not zoom")
+        check(abs(sum(after) / 2 - middle) < 0.01 * wide,
+              f"{fragment}: the centre moves from {middle} to {sum(after) / 2}")
+        check(page.do("view.area || view.drawnArea || view.selected") is None,
+              f"{fragment}: two fingers select")
+        for _ in range(2):
+            touch(page, [(380, 600)])
+        check(abs(page.do(width) / wide - 0.25) < 0.01, f"{fragment}: a double tap does not zoom")
+    page.call("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    resize(page, 1400)
+
+
 def check_found(page, path):
     """Search finds ops that the legend hides, and says that they are hidden."""
     page.open(path)
@@ -165,6 +206,7 @@ def main():
         export(source, path)
         check_toolbar(page, path)
         check_small(page, path)
+        check_touch(page, path)
         check_found(page, path)
         check_legend(page, folder, source)
         check_words(page, folder)

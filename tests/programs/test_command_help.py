@@ -80,6 +80,18 @@ for words, want in ((["syntorch", "infer"], ["inference"]),
                     (["syntorch", "inference", "--weights", "scr"], ["script"])):
     check(complete(*words) == want, f"{words}: {complete(*words)}")
 
+for words in (["help", "convert"], ["man", "convert"]):
+    check(said(*words) == said("convert", "--help"), f"{words} differs from convert --help")
+os.mkdir("bin")
+with open("bin/man", "w", encoding="utf-8") as f:
+    f.write("#!/bin/sh\necho man got \"$@\"; head -n 1\n")
+os.chmod("bin/man", 0o755)
+shown = on_terminal("man", "stat", PATH=os.path.abspath("bin") + ":" + os.environ["PATH"])
+check(shown.split()[:6] == "man got -l - .TH SYNTORCH\\-STAT".split(), shown)
+os.remove("bin/man")  # PATH has cat, but no man
+os.symlink(shutil.which("cat"), "bin/cat")
+shown = on_terminal("man", "stat", PATH=os.path.abspath("bin"))
+check(shown.replace("\r", "") == said("man", "stat"), shown)
 check("did you mean" in said("statt", code=2), "no suggestion")
 for wrong in (["help", "nothing"], ["man", "help"], ["completion", "csh"], ["help", "stat", "x"]):
     check("\n" not in said(*wrong, code=2)[:-1], str(wrong))

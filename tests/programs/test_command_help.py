@@ -65,7 +65,7 @@ for command in commands:
     check(options <= {x[2:] for x in complete("syntorch", *command, "--")}, f"bash: {command}")
     for shell, start in (("zsh", "'--{}["), ("fish", f"\"{' '.join(command)}\"' -l {{}} ")):
         for option in options:
-            check(start.format(option) in scripts[shell], f"{shell}: {command} --{option}")
+            check(start.format(option) in scripts[shell].replace("=[", "["), f"{shell}: {command} --{option}")
     if shutil.which("groff"):
         done = subprocess.run(["groff", "-man", "-Tascii", "-ww"], input=page.encode(),
                               capture_output=True, check=False)
@@ -77,6 +77,17 @@ for words, want in ((["syntorch", "infer"], ["inference"]),
                     (["syntorch", "inference", "--attention", ""], ["auto", "fused", "unfused"]),
                     (["syntorch-inference", "--device", "m"], ["meta"]),
                     (["syntorch", "help", "doc"], ["doctor"]),
+                    (["syntorch", "inference", "--tp", ""], []),
+                    (["syntorch", "inference", "--hw", "h10"], ["h100"]),
+                    (["syntorch", "inference", "--compare", "h10"], ["h100"]),
+                    (["syntorch", "export", "--format", "kin"], ["kineto"]),
+                    (["syntorch", "synth", "--model", "gpt2-x"], ["gpt2-xl"]),
+                    (["syntorch", "inference", "--num-i"], ["--num-input-tokens"]),
+                    (["syntorch", "inference", "--num_i"], ["--num_input_tokens"]),
+                    (["syntorch", "inference", "--save-logits", "scr"], ["script"]),
+                    (["syntorch", "inference", "--device", "=", "m"], ["meta"]),
+                    (["syntorch", "inference", "--device", "="], ["cpu", "meta", "cuda"]),
+                    (["syntorch", "inference", "--device=m"], ["--device=meta"]),
                     (["syntorch", "inference", "--weights", "scr"], ["script"])):
     check(complete(*words) == want, f"{words}: {complete(*words)}")
 

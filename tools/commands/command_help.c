@@ -156,7 +156,16 @@ static int put_bash(void) {
     printf(
         "_syntorch() {\n"
         "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-        "    local name=${COMP_WORDS[0]##*/} command=${COMP_WORDS[1]-} words= files= at=1\n"
+        "    local name=${COMP_WORDS[0]##*/} command=${COMP_WORDS[1]-} words= files= at=1 lead=\n"
+        "    case $previous-$word in\n" /* bash may split --device=m at the = */
+        "    =-*) previous=${COMP_WORDS[COMP_CWORD-2]-} ;;\n"
+        "    *-=) word= ;;\n"
+        "    *---*=*) previous=${word%%%%=*} lead=${word%%%%=*}= word=${word#*=} ;;\n"
+        "    esac\n"
+        "    case $previous in\n"
+        "    --*) previous=${previous#--} previous=${previous//-/_} ;;\n"
+        "    *) previous= ;;\n"
+        "    esac\n"
         "    case $name in syntorch-*) command=${name#syntorch-} at=0 ;; esac\n"
         "    if [ \"$command\" = convert ]; then command=\"convert ${COMP_WORDS[2]-}\" at=2; fi\n"
         "    if [ \"$COMP_CWORD\" -le $at ]; then command=$at; fi\n"
@@ -168,10 +177,11 @@ static int put_bash(void) {
     for (const command *c = syntorch_commands; c->name && code == CLI_OK; c++)
         if (c->has_options) code = print_table(c, cli_print_bash, c->name);
     printf("    esac\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+           "    case $word in --*-*) words=${words//_/-} ;; esac\n"
+           "    COMPREPLY=($(compgen -P \"$lead\" -W \"$words\" -- \"$word\"))\n"
            "    if [ -n \"$files\" ]; then\n"
            "        compopt -o filenames 2>/dev/null\n"
-           "        COMPREPLY+=($(compgen -f -- \"$word\"))\n"
+           "        COMPREPLY+=($(compgen -P \"$lead\" -f -- \"$word\"))\n"
            "    fi\n"
            "}\n"
            "complete -F _syntorch syntorch syntorch-inference syntorch-pretrain syntorch-synth\n");

@@ -18,6 +18,8 @@ if(SYN_MANUALS) # OPTIONAL: the target `programs` makes them
   install(DIRECTORY ${SYN_MANUALS}/fish/
     DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
 endif()
+file(GLOB SYN_PAGES CONFIGURE_DEPENDS docs/*.md) # --help refers to them
+install(FILES ${SYN_PAGES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
 install(FILES ${SYN_EXAMPLES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
   DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "export/export.h"
+#include "models/config.h"
+#include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 
 /* ---- Man pages ---- */
@@ -89,8 +92,36 @@ static bool has_paths(const cli_option *o) {
            (strstr(o->arg, "FILE") || strstr(o->arg, "DIR") || strstr(o->arg, "PREFIX"));
 }
 
-static void put_choices(const cli_option *o) {
-    for (const char *c = o->arg; *c; c++) putchar(*c == '|' ? ' ' : *c);
+/* Returns word i of a list; NULL after the last. */
+typedef const char *word_at(size_t i);
+
+static const char *machine_at(size_t i) {
+    return syn_hardware_presets()[i];
+}
+
+static const char *format_at(size_t i) {
+    const syn_exporter *exporter = syn_exporters()[i];
+    return exporter ? exporter->name : NULL;
+}
+
+/* The names that the option's value can have, apart from paths; NULL: unknown. */
+static word_at *names_of(const cli_option *o) {
+    if (strncmp(o->arg, "MACHINE", strlen("MACHINE")) == 0) return machine_at;
+    if (strcmp(o->arg, "NAME") != 0) return NULL;
+    return strcmp(o->name, "model") == 0    ? syn_model_preset
+           : strcmp(o->name, "format") == 0 ? format_at
+                                            : NULL;
+}
+
+static bool has_words(const cli_option *o) {
+    return o->arg && (has_choices(o) || names_of(o));
+}
+
+/* Prints what the option's value can be, separated by spaces. */
+static void put_words(const cli_option *o) {
+    word_at *names = names_of(o);
+    for (const char *c = o->arg; !names && *c; c++) putchar(*c == '|' ? ' ' : *c);
+    for (size_t i = 0; names && names(i); i++) printf("%s%s", i ? " " : "", names(i));
 }
 
 /* Prints text within single quotes. `escaped` characters get a backslash. */
@@ -105,13 +136,15 @@ static void put_quoted(const char *text, const char *escaped) {
 void cli_print_bash(const cli_program *program, const void *user) {
     printf("    '%s')\n        case $previous in\n", (const char *)user);
     for (const cli_option *o = program->options; o->name; o++) {
-        if (!o->help || !has_choices(o)) continue;
-        printf("        --%s) words='", o->name);
-        put_choices(o);
-        printf("' ;;\n");
+        if (!o->help || !o->arg) continue;
+        printf("        %s) ", o->name);
+        if (has_words(o)) {
+            printf("words='");
+            put_words(o);
+            printf("' ");
+        } else if (has_paths(o)) printf("files=yes ");
+        printf(";;\n");
     }
-    for (const cli_option *o = program->options; o->name; o++)
-        if (o->help && has_paths(o)) printf("        --%s) files=yes ;;\n", o->name);
     printf("        *) words='");
     for (const cli_option *o = program->options; o->name; o++)
         if (o->help) printf("--%s ", o->name);
@@ -122,7 +155,7 @@ void cli_print_zsh(const cli_program *program, const void *user) {
     printf("    '%s')\n        _arguments", (const char *)user);
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help) continue;
-        printf(" \\\n            '--%s[", o->name);
+        printf(" \\\n            '--%s%s[", o->name, o->arg ? "=" : "");
         put_quoted(o->help, "[]\\");
         putchar(']');
         if (o->arg) {
@@ -130,12 +163,11 @@ void cli_print_zsh(const cli_program *program, const void *user) {
             put_quoted(o->arg, ":\\");
             putchar(':');
         }
-        if (has_paths(o)) printf("_files");
-        if (o->arg && has_choices(o)) {
+        if (has_words(o)) {
             putchar('(');
-            put_choices(o);
+            put_words(o);
             putchar(')');
-        }
+        } else if (has_paths(o)) printf("_files");
         putchar('\'');
     }
     printf(" \\\n            '--help[print the options]' '--version[print the version]' "
@@ -146,9 +178,9 @@ void cli_print_fish(const cli_program *program, const void *user) {
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help) continue;
         printf("complete -c syntorch -n '__syntorch_is \"%s\"' -l %s", (const char *)user, o->name);
-        if (o->arg && has_choices(o)) {
+        if (has_words(o)) {
             printf(" -x -a '");
-            put_choices(o);
+            put_words(o);
             putchar('\'');
         } else if (has_paths(o)) printf(" -r -F");
         else if (o->arg) printf(" -x");

@@ -9,8 +9,24 @@
 #include <unistd.h>
 
 #include "export/chakra/wire/et_files.h"
+#include "syntorch/base/intern.h"
 #include "syntorch/base/memory.h"
 #include "tools/folders.h"
+
+int cli_parse_set(const cli_program *program, int argc, char **argv, const char **input,
+                  const char *const **paths, size_t *n_paths) {
+    syn_intern seen = {0};
+    uint32_t id;
+    int code =
+        cli_parse_inputs(program, argc, argv, input, "a prefix or files are", paths, n_paths);
+    for (size_t i = 0; code == CLI_RUN && i < *n_paths; i++) {
+        const char *path = (*paths)[i];
+        if (syn_intern_put(&seen, path, strlen(path), &id, NULL) == SYN_OK && id < i)
+            code = cli_fail(program, CLI_USAGE, "the file %s is given twice", path);
+    }
+    syn_intern_free(&seen);
+    return code;
+}
 
 static syn_status copy_to_file(FILE *file, syn_error *err) {
     char *data;

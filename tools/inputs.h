@@ -9,6 +9,10 @@
 #include "tools/cli.h"
 #include "tools/output_lock.h"
 
+/* cli_parse_inputs for commands that read a prefix or the files of a set. Returns CLI_USAGE after
+   an error message if a file is given twice. */
+int cli_parse_set(const cli_program *program, int argc, char **argv, const char **input,
+                  const char *const **paths, size_t *n_paths);
 /* If a path is "-", makes standard input readable several times, which pipes are not: copies it to
    a file that is deleted when the program ends. */
 syn_status cli_take_standard_input(const char *const *paths, size_t n, syn_error *err) SYN_MUST_USE;

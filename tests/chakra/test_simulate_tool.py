@@ -342,7 +342,8 @@ def errors():
     check(b"cut.1.et is damaged" in run("simulate", "cut").stderr, "a damaged file")
     write("alone", good, {})
     os.remove("alone.comm_group.json")
-    check(b"the set has no group file" in run("simulate", "alone").stderr, "no group file")
+    check(b"the set has no group file PREFIX.comm_group.json; --groups FILE" in
+          run("simulate", "alone").stderr, "no group file")
     write("good", good, {1: [0, 1]})
     for options, text in [(["--slow", "3=2"], "last rank is 1"), (["--slow", "0"], "a list"),
                           (["--slow", "0-99999999999=2"], "last rank is 1"),
@@ -351,9 +352,14 @@ def errors():
                           (["--slow", "0=-1"], "a list"), (["--slow", "1-0=2"], "a list"),
                           (["--slow", "0=2,"], "a list"), (["--network", "n"], "give both")]:
         done = run("simulate", "good", *options)
-        check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")
-    twice = run("simulate", "good.0.et", "good.0.et")
-    check(b"good.0.et is given twice" in twice.stderr, twice.stderr)
+        code = 1 if text == "last rank is 1" else 2
+        check(done.returncode == code and text in done.stderr.decode(), f"{options}: {done.stderr}")
+    for command in ("simulate", "stat", "validate", "what-if"):
+        twice = run(command, "good.0.et", "good.0.et")
+        check(twice.returncode == 2 and b"good.0.et is given twice" in twice.stderr, twice.stderr)
+    with open("good.0.et", "rb") as file:
+        alone = run("validate", "-", stdin=file)
+    check(b"is not in a group file, as there is none; --groups FILE" in alone.stdout, alone.stdout)
 
 
 def too_long():

@@ -65,7 +65,7 @@ for command in commands:
     check(options <= {x[2:] for x in complete("syntorch", *command, "--")}, f"bash: {command}")
     for shell, start in (("zsh", "'--{}["), ("fish", f"\"{' '.join(command)}\"' -l {{}} ")):
         for option in options:
-            check(start.format(option) in scripts[shell], f"{shell}: {command} --{option}")
+            check(start.format(option) in scripts[shell].replace("=[", "["), f"{shell}: {command} --{option}")
     if shutil.which("groff"):
         done = subprocess.run(["groff", "-man", "-Tascii", "-ww"], input=page.encode(),
                               capture_output=True, check=False)
@@ -77,9 +77,32 @@ for words, want in ((["syntorch", "infer"], ["inference"]),
                     (["syntorch", "inference", "--attention", ""], ["auto", "fused", "unfused"]),
                     (["syntorch-inference", "--device", "m"], ["meta"]),
                     (["syntorch", "help", "doc"], ["doctor"]),
+                    (["syntorch", "inference", "--tp", ""], []),
+                    (["syntorch", "inference", "--hw", "h10"], ["h100"]),
+                    (["syntorch", "inference", "--compare", "h10"], ["h100"]),
+                    (["syntorch", "export", "--format", "kin"], ["kineto"]),
+                    (["syntorch", "synth", "--model", "gpt2-x"], ["gpt2-xl"]),
+                    (["syntorch", "inference", "--num-i"], ["--num-input-tokens"]),
+                    (["syntorch", "inference", "--num_i"], ["--num_input_tokens"]),
+                    (["syntorch", "inference", "--save-logits", "scr"], ["script"]),
+                    (["syntorch", "inference", "--device", "=", "m"], ["meta"]),
+                    (["syntorch", "inference", "--device", "="], ["cpu", "meta", "cuda"]),
+                    (["syntorch", "inference", "--device=m"], ["--device=meta"]),
                     (["syntorch", "inference", "--weights", "scr"], ["script"])):
     check(complete(*words) == want, f"{words}: {complete(*words)}")
 
+for words in (["help", "convert"], ["man", "convert"]):
+    check(said(*words) == said("convert", "--help"), f"{words} differs from convert --help")
+os.mkdir("bin")
+with open("bin/man", "w", encoding="utf-8") as f:
+    f.write("#!/bin/sh\necho man got \"$@\"; head -n 1\n")
+os.chmod("bin/man", 0o755)
+shown = on_terminal("man", "stat", PATH=os.path.abspath("bin") + ":" + os.environ["PATH"])
+check(shown.split()[:6] == "man got -l - .TH SYNTORCH\\-STAT".split(), shown)
+os.remove("bin/man")  # PATH has cat, but no man
+os.symlink(shutil.which("cat"), "bin/cat")
+shown = on_terminal("man", "stat", PATH=os.path.abspath("bin"))
+check(shown.replace("\r", "") == said("man", "stat"), shown)
 check("did you mean" in said("statt", code=2), "no suggestion")
 for wrong in (["help", "nothing"], ["man", "help"], ["completion", "csh"], ["help", "stat", "x"]):
     check("\n" not in said(*wrong, code=2)[:-1], str(wrong))

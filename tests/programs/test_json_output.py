@@ -232,6 +232,21 @@ def test_members_are_documented():
     assert not wrong, "\n" + "\n".join(sorted(wrong))
 
 
+def test_an_inference_lists_the_files_that_it_wrote():
+    with Folder() as f:
+        os.mkdir(f / "model")
+        f.write("model/own.txt", "not written")
+        one, = objects(f, ["inference", "--weights", "examples/tiny-gpt2", "--tp", 2,
+                           "--num_output_tokens", 1, "--save_weights", "model", "--save_logits",
+                           "last.npy", "--visualize_trace", "--out_dir", "run"], 0)
+        listed = sorted([file["path"] for file in one["written"]] + ["model/own.txt"])
+        found = [path for path in f.files() if not os.path.basename(path).startswith(".")]
+        assert listed == found and len(listed) > 8, (listed, found)
+        one, = objects(f, ["inference", "--weights", "examples/tiny-gpt2", "--prompt", "a",
+                           "--embeddings", "states.npy"], 0)
+        assert [file["path"] for file in one["written"]] == ["states.npy"], one["written"]
+
+
 if sys.argv[1:] == ["--print"]:
     print_members()
 else:

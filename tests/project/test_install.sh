@@ -211,6 +211,11 @@ if ldd "$prefix/bin/syntorch" | grep -F 'not found'; then
     fail "a library of the installed syntorch is missing"
 fi
 [ -f "$prefix/share/doc/syntorch/examples/own_op.c" ] || fail "the examples are not installed"
+pages=$("$prefix/bin/syntorch-pretrain" --help | grep -oE 'docs/[a-z]+\.md' | sort -u)
+[ -n "$pages" ] || fail "--help names no page of docs/"
+for page in $pages; do
+    [ -s "$prefix/share/doc/syntorch/$page" ] || fail "--help names $page, which is not installed"
+done
 for file in man/man1/syntorch-convert-text.1 bash-completion/completions/syntorch \
     zsh/site-functions/_syntorch fish/vendor_completions.d/syntorch.fish; do
     [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"

@@ -304,11 +304,8 @@ static int check_outputs(bool *to_stdout) {
     return CLI_RUN;
 }
 
-static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t n, FILE *text,
-                           syn_error *err) {
-    syn_slow_ranks *slow = NULL;
-    size_t n_slow = 0;
-    syn_status s = read_slow(&slow, &n_slow, err);
+static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t n,
+                           const syn_slow_ranks *slow, size_t n_slow, FILE *text, syn_error *err) {
     const syn_simulate_options how = {.groups = args.groups,
                                       .network = args.network,
                                       .system = args.system,
@@ -319,11 +316,10 @@ static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t
                                       .critical_path = args.path != NULL,
                                       .threads = cli_cores(),
                                       .max_unpacked_bytes = args.max_unpacked_bytes};
-    if (s == SYN_OK) s = cli_take_standard_input(paths, n, err);
+    syn_status s = cli_take_standard_input(paths, n, err);
     if (s == SYN_OK) s = keep_inputs(paths, n, err);
     if (s == SYN_OK) s = syn_simulate(sim, paths, n, &how, err);
     if (s == SYN_OK) s = check_slow(sim, slow, n_slow, err);
-    syn_free(slow);
     if (s == SYN_OK) s = write_files(sim, err);
     if (s == SYN_OK && args.json) s = print_json(sim, err);
     else if (s == SYN_OK) print_text(sim, syn_input_name(paths[0]), text);
@@ -333,19 +329,22 @@ static syn_status simulate(syn_simulation *sim, const char *const *paths, size_t
 int command_simulate(int argc, char **argv) {
     syn_error err = {0};
     syn_simulation sim = {.n_nodes = 0};
+    syn_slow_ranks *slow = NULL;
     const char *const *paths;
-    size_t n;
+    size_t n, n_slow = 0;
     bool to_stdout = false;
-    int code =
-        cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
+    int code = cli_parse_set(&program, argc, argv, &args.input, &paths, &n);
     if (code == CLI_RUN) code = check_outputs(&to_stdout);
     if (code != CLI_RUN) return code;
     if ((args.network == NULL) != (args.system == NULL))
         return cli_fail(&program, CLI_USAGE,
                         "--network and --system describe one machine; give both or none");
-    const syn_status s = simulate(&sim, paths, n, to_stdout ? stderr : stdout, &err);
+    syn_status s = read_slow(&slow, &n_slow, &err);
+    code = s == SYN_E_INVALID ? CLI_USAGE : CLI_FAILED;
+    if (s == SYN_OK) s = simulate(&sim, paths, n, slow, n_slow, to_stdout ? stderr : stdout, &err);
     const bool deadlock = sim.deadlock != NULL;
+    syn_free(slow);
     syn_simulation_free(&sim);
-    if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    if (s != SYN_OK) return cli_fail(&program, code, "%s", err.text);
     return deadlock ? CLI_FAILED : CLI_OK;
 }

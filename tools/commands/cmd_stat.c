@@ -339,8 +339,7 @@ int command_stat(int argc, char **argv) {
     syn_statistics_set set = {.n_ranks = 0};
     const char *const *paths;
     size_t n;
-    const int code =
-        cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
+    const int code = cli_parse_set(&program, argc, argv, &args.input, &paths, &n);
     if (code != CLI_RUN) return code;
     syn_status s = cli_take_standard_input(paths, n, &err);
     if (s == SYN_OK) s = syn_statistics_read(&set, paths, n, args.max_unpacked_bytes, &err);

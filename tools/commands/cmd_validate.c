@@ -101,8 +101,7 @@ int command_validate(int argc, char **argv) {
     syn_validation v = {.n_findings = 0};
     const char *const *paths;
     size_t n;
-    const int code =
-        cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
+    const int code = cli_parse_set(&program, argc, argv, &args.input, &paths, &n);
     if (code != CLI_RUN) return code;
     if (args.single && n > 1)
         return cli_fail(&program, CLI_USAGE, "--single checks one file, not %zu", n);

@@ -402,8 +402,7 @@ int command_what_if(int argc, char **argv) {
     changes c = {.text = NULL};
     const char *const *paths;
     size_t n;
-    const int code =
-        cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
+    const int code = cli_parse_set(&program, argc, argv, &args.input, &paths, &n);
     if (code != CLI_RUN) return code;
     if (args.scale == NULL && args.drop == NULL && args.fuse == NULL && args.hw == NULL &&
         args.collective == NULL)

@@ -56,12 +56,20 @@ const command syntorch_commands[] = {
     {NULL, NULL, NULL, NULL, false},
 };
 
-/* Whether the name is a command whose second word is missing: `convert`. */
-static bool is_family(const char *name) {
+bool syntorch_is_family(const char *name) {
     const size_t n = strlen(name);
     for (const command *c = syntorch_commands; c->name; c++)
         if (strncmp(c->name, name, n) == 0 && c->name[n] == ' ') return true;
     return false;
+}
+
+void syntorch_list_family(const char *name, FILE *out) {
+    const size_t n = strlen(name);
+    fprintf(out, "Usage: syntorch %s FORMAT [options]\n\n", name);
+    for (const command *c = syntorch_commands; c->name; c++)
+        if (strncmp(c->name, name, n) == 0 && c->name[n] == ' ')
+            fprintf(out, "  %-8s  %s\n", c->name + n + 1, c->summary);
+    fprintf(out, "\n`syntorch %s FORMAT --help` describes the options.\n", name);
 }
 
 const command *syntorch_find(int argc, char **argv, int *n_words) {
@@ -79,19 +87,13 @@ const command *syntorch_find(int argc, char **argv, int *n_words) {
 /* `syntorch convert` without a format that exists. */
 static int family_usage(int argc, char **argv) {
     const bool help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    FILE *out = help ? stdout : stderr;
-    const size_t n = strlen(argv[0]);
     char shown[CLI_SHOWN_BYTES];
     if (argc > 1 && !help) {
-        fprintf(out, "syntorch %s: unknown format '%s' (--help lists all)\n", argv[0],
+        fprintf(stderr, "syntorch %s: unknown format '%s' (--help lists all)\n", argv[0],
                 cli_shown(argv[1], shown, sizeof shown));
         return CLI_USAGE;
     }
-    fprintf(out, "Usage: syntorch %s FORMAT [options]\n\n", argv[0]);
-    for (const command *c = syntorch_commands; c->name; c++)
-        if (strncmp(c->name, argv[0], n) == 0 && c->name[n] == ' ')
-            fprintf(out, "  %-8s  %s\n", c->name + n + 1, c->summary);
-    fprintf(out, "\n`syntorch %s FORMAT --help` describes the options.\n", argv[0]);
+    syntorch_list_family(argv[0], help ? stdout : stderr);
     return help ? CLI_OK : CLI_USAGE;
 }
 
@@ -131,5 +133,5 @@ int syntorch_program(int argc, char **argv) {
     int n;
     const command *c = syntorch_find(argc - 1, argv + 1, &n);
     if (c) return run_command(c, "syntorch ", argc - n, argv + n);
-    return is_family(argv[1]) ? family_usage(argc - 1, argv + 1) : unknown(argv[1]);
+    return syntorch_is_family(argv[1]) ? family_usage(argc - 1, argv + 1) : unknown(argv[1]);
 }

@@ -18,6 +18,10 @@ extern const command syntorch_commands[]; /* by group; the last has no name */
 /* Returns the command that the first arguments name, and sets *n_words to their number; NULL: there
    is none. */
 const command *syntorch_find(int argc, char **argv, int *n_words);
+/* Whether the name is a command whose second word is missing: `convert`. */
+bool syntorch_is_family(const char *name);
+/* Lists the commands that begin with this word. */
+void syntorch_list_family(const char *name, FILE *out);
 /* Lists all commands and returns `code`. */
 int syntorch_usage(FILE *out, int code);
 

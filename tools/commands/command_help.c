@@ -1,7 +1,10 @@
 /* syntorch help, man and completion: print what the option tables of the commands contain. Each
    table is reached through --help of its command. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tools/cli.h"
 #include "tools/commands/command.h"
@@ -52,12 +55,20 @@ static bool prints_usage(int argc, char **argv, const char *usage) {
     return true;
 }
 
+/* Whether the only argument is `convert`; then lists its formats. */
+static bool lists_family(int argc, char **argv) {
+    if (argc != 2 || !syntorch_is_family(argv[1])) return false;
+    syntorch_list_family(argv[1], stdout);
+    return true;
+}
+
 int command_help(int argc, char **argv) {
     if (prints_usage(argc, argv,
                      "Usage: syntorch help [COMMAND]\n\nLists all commands, or describes "
                      "one as --help does.\n"))
         return CLI_OK;
     if (argc < 2) return syntorch_usage(stdout, CLI_OK);
+    if (lists_family(argc, argv)) return CLI_OK;
     const command *c = named(argc, argv);
     return c ? print_table(c, NULL, NULL) : CLI_USAGE;
 }
@@ -75,20 +86,56 @@ static void print_commands(void) {
     }
 }
 
-int command_man(int argc, char **argv) {
-    if (prints_usage(argc, argv,
-                     "Usage: syntorch man [COMMAND]\n\nPrints the man page of a command, "
-                     "or of syntorch itself.\n\nExamples:\n  syntorch man inference | "
-                     "man -l -\n"))
-        return CLI_OK;
-    if (argc < 2) {
-        print_commands();
-        return CLI_OK;
+/* On a terminal, makes standard output a pipe to `man`, or to `cat` if there is none. Sets *pid to
+   the process, 0: none. Returns a copy of standard output for close_pager. */
+static int open_pager(pid_t *pid) {
+    int ends[2];
+    *pid = 0;
+    if (!isatty(STDOUT_FILENO) || pipe(ends) != 0) return -1;
+    const int terminal = dup(STDOUT_FILENO);
+    *pid = fork();
+    if (*pid == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        execlp("man", "man", "-l", "-", (char *)NULL);
+        execlp("cat", "cat", (char *)NULL);
+        _exit(1);
     }
-    const command *c = named(argc, argv);
-    if (c && c->has_options) return print_table(c, cli_print_man, c->summary);
-    if (c) fprintf(stderr, "%s: %s has no options and no man page\n", argv[0], c->name);
-    return CLI_USAGE;
+    if (*pid > 0) dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    return terminal;
+}
+
+/* Waits until the user has read the page. */
+static void close_pager(pid_t pid, int terminal) {
+    fflush(stdout);
+    if (pid > 0) dup2(terminal, STDOUT_FILENO); /* closes the pipe */
+    if (terminal >= 0) close(terminal);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+int command_man(int argc, char **argv) {
+    pid_t pid;
+    if (prints_usage(argc, argv,
+                     "Usage: syntorch man [COMMAND]\n\nShows the man page of a command, "
+                     "or of syntorch itself. If standard\noutput is not a terminal, prints its "
+                     "source.\n\nExamples:\n  syntorch man inference\n"))
+        return CLI_OK;
+    if (lists_family(argc, argv)) return CLI_OK;
+    const command *c = argc < 2 ? NULL : named(argc, argv);
+    if (argc >= 2 && !c) return CLI_USAGE;
+    if (c && !c->has_options) {
+        fprintf(stderr, "%s: %s has no options and no man page\n", argv[0], c->name);
+        return CLI_USAGE;
+    }
+    int code = CLI_OK;
+    const int terminal = open_pager(&pid);
+    if (c) code = print_table(c, cli_print_man, c->summary);
+    else print_commands();
+    close_pager(pid, terminal);
+    return code;
 }
 
 /* ---- Completion scripts ---- */
@@ -109,7 +156,16 @@ static int put_bash(void) {
     printf(
         "_syntorch() {\n"
         "    local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
-        "    local name=${COMP_WORDS[0]##*/} command=${COMP_WORDS[1]-} words= files= at=1\n"
+        "    local name=${COMP_WORDS[0]##*/} command=${COMP_WORDS[1]-} words= files= at=1 lead=\n"
+        "    case $previous-$word in\n" /* bash may split --device=m at the = */
+        "    =-*) previous=${COMP_WORDS[COMP_CWORD-2]-} ;;\n"
+        "    *-=) word= ;;\n"
+        "    *---*=*) previous=${word%%%%=*} lead=${word%%%%=*}= word=${word#*=} ;;\n"
+        "    esac\n"
+        "    case $previous in\n"
+        "    --*) previous=${previous#--} previous=${previous//-/_} ;;\n"
+        "    *) previous= ;;\n"
+        "    esac\n"
         "    case $name in syntorch-*) command=${name#syntorch-} at=0 ;; esac\n"
         "    if [ \"$command\" = convert ]; then command=\"convert ${COMP_WORDS[2]-}\" at=2; fi\n"
         "    if [ \"$COMP_CWORD\" -le $at ]; then command=$at; fi\n"
@@ -121,10 +177,11 @@ static int put_bash(void) {
     for (const command *c = syntorch_commands; c->name && code == CLI_OK; c++)
         if (c->has_options) code = print_table(c, cli_print_bash, c->name);
     printf("    esac\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+           "    case $word in --*-*) words=${words//_/-} ;; esac\n"
+           "    COMPREPLY=($(compgen -P \"$lead\" -W \"$words\" -- \"$word\"))\n"
            "    if [ -n \"$files\" ]; then\n"
            "        compopt -o filenames 2>/dev/null\n"
-           "        COMPREPLY+=($(compgen -f -- \"$word\"))\n"
+           "        COMPREPLY+=($(compgen -P \"$lead\" -f -- \"$word\"))\n"
            "    fi\n"
            "}\n"
            "complete -F _syntorch syntorch syntorch-inference syntorch-pretrain syntorch-synth\n");

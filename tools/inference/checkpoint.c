@@ -1,12 +1,15 @@
 /* Finds and opens the checkpoint of a run, compares it with the model, and saves models. */
 #include "tools/inference/checkpoint.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "models/training/division.h"
 #include "syntorch/base/memory.h"
+#include "tools/cli_json.h"
 #include "tools/folders.h"
 #include "tools/inference/inference_score.h"
 #include "tools/saving/model_folder.h"
@@ -231,6 +234,19 @@ syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, s
     return model_folder_write(&model, ctx, comm, run->partial, err);
 }
 
-syn_status checkpoint_end_saving(inference *run, syn_error *err) {
-    return model_folder_replace(run->partial, run->args->save_weights, err);
+syn_status checkpoint_end_saving(inference *run, bool *first, syn_error *err) {
+    char path[FOLDER_PATH_BYTES];
+    struct dirent **files =
+        NULL; /* listed before they are moved to a folder that may have others */
+    const int n = run->launch.json ? scandir(run->partial, &files, NULL, alphasort) : 0;
+    const syn_status s = model_folder_replace(run->partial, run->args->save_weights, err);
+    for (int i = 0; i < n; i++) {
+        const char *name = files[i]->d_name;
+        if (s == SYN_OK && name[0] != '.' &&
+            folder_path(path, NULL, run->args->save_weights, name) == SYN_OK)
+            cli_json_add_written(run->launch.json, path, first);
+        free(files[i]);
+    }
+    free(files);
+    return s;
 }

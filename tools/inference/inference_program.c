@@ -1,6 +1,7 @@
 /* The inference program: GPT continues a text, BERT fills in its [MASK]s. rank_main is the program
    of one rank. The same function runs in N threads (--tp N), in N processes (mpirun -n N), or N
    times without data (--device meta). */
+#include "tools/cli_json.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/visualize.h"
 
@@ -41,17 +42,32 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     return s == SYN_OK && run.args->save_weights ? checkpoint_save(&run, *ctx, comm, err) : s;
 }
 
+/* Writes the files of --visualize_trace. */
+static syn_status write_trace(FILE *list, bool *first, syn_error *err) {
+    const syn_graph *graph = run.launch.graph;
+    const char *folder = run.args->out_dir;
+    SYN_TRY(visualize_run(graph, folder, "syntorch " SYN_VERSION, list, err));
+    return run.launch.json ? visualize_json(graph, folder, run.launch.json, first, err) : SYN_OK;
+}
+
 /* Prints and saves the results, on rank 0. The graph contains the traces of all ranks. */
 static syn_status print_result(syn_error *err) {
     const inference_args *args = run.args;
-    if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, err));
+    syn_sink *json;
+    bool first = true;
     SYN_TRY(inference_report_stages(&run, err));
     SYN_TRY(inference_print(&run, err));
+    json = run.launch.json;
+    if (json) cli_json_begin_written(json);
+    if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, &first, err));
     if (args->save_logits) SYN_TRY(run.task->save_logits(&run, args->save_logits, err));
     FILE *list = args->quiet || args->json ? NULL : stdout;
     if (list) inference_list_saved(&run, list);
-    if (!args->visualize_trace) return SYN_OK;
-    return visualize_run(run.launch.graph, args->out_dir, "syntorch " SYN_VERSION, list, err);
+    if (json) cli_json_add_written(json, args->save_logits, &first);
+    if (json) cli_json_add_written(json, args->embeddings, &first);
+    if (args->visualize_trace) SYN_TRY(write_trace(list, &first, err));
+    if (json) syn_sink_char(json, ']');
+    return SYN_OK;
 }
 
 /* Does one run: the only run, or one run of a sweep. */

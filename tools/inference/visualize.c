@@ -6,6 +6,7 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/cli.h"
+#include "tools/cli_json.h"
 
 static char *join(const char *folder, const char *name, syn_error *err) {
     const size_t bytes = strlen(folder) + strlen(name) + 2;
@@ -74,14 +75,19 @@ static syn_status report_missing(const syn_error missing[N_NEEDS], syn_error *er
     return first != NULL ? SYN_FAIL(err, first->code, "%s", first->text) : SYN_OK;
 }
 
+/* Whether the file files[i] is written for this graph. */
+static bool is_wanted(const syn_graph *graph, size_t i) {
+    if (files[i].comm_graph && graph->n_ranks < 2) return false;
+    return files[i].exporter != &syn_export_chakra || !syn_graph_is_large(graph);
+}
+
 static syn_status write_files(const syn_graph *graph, const syn_export_options *how,
                               const char *folder, FILE *list, syn_error *err) {
     syn_error missing[N_NEEDS] = {{0}};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         syn_export_options options = *how;
         options.comm_graph = files[i].comm_graph;
-        if (files[i].comm_graph && graph->n_ranks < 2) continue;
-        if (files[i].exporter == &syn_export_chakra && syn_graph_is_large(graph)) continue;
+        if (!is_wanted(graph, i)) continue;
         syn_error *why = &missing[files[i].need];
         if (why->code != SYN_OK) continue; /* would fail for the same reason */
         const syn_status s =
@@ -136,6 +142,21 @@ syn_status visualize_keep(const syn__input_files *inputs, const char *folder, sy
         if (!path) return SYN_E_NOMEM;
         s = is_set ? cli_inputs_keep_set(inputs, path, err)
                    : syn__input_files_keep(inputs, path, err);
+        syn_free(path);
+    }
+    return s;
+}
+
+syn_status visualize_json(const syn_graph *graph, const char *folder, syn_sink *json, bool *first,
+                          syn_error *err) {
+    syn_status s = SYN_OK;
+    for (size_t i = 0; i <= sizeof files / sizeof files[0] && s == SYN_OK; i++) {
+        const bool is_set = i == sizeof files / sizeof files[0];
+        if (!is_set && !is_wanted(graph, i)) continue;
+        char *path = join(folder, is_set ? "trace" : files[i].name, err);
+        if (!path) return SYN_E_NOMEM;
+        if (is_set) s = cli_json_add_written_set(json, path, first, err);
+        else cli_json_add_written(json, path, first);
         syn_free(path);
     }
     return s;

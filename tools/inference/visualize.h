@@ -20,5 +20,8 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
 /* Fails if one of these files is an input of the run, which would be overwritten. */
 syn_status visualize_keep(const syn__input_files *inputs, const char *folder,
                           syn_error *err) SYN_MUST_USE;
+/* Adds these files to the list "written" of --json; for `first` see cli_json_add_written. */
+syn_status visualize_json(const syn_graph *graph, const char *folder, syn_sink *json, bool *first,
+                          syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -292,6 +292,13 @@ int pretrain_take_sizes(const cli_program *program, int argc, char **argv) {
                         (long long)pretrain_given.num_gpus, (long long)pretrain_given.tp, with_cp,
                         (long long)pretrain_given.dp, (long long)pp,
                         (long long)(others * pretrain_given.dp));
+    if (pretrain_given.dp == 0 && counted && pretrain_given.num_gpus % others != 0) {
+        char with_pp[32] = "";
+        if (pp > 1) snprintf(with_pp, sizeof with_pp, " x pp %lld", (long long)pp);
+        return cli_fail(program, CLI_USAGE, "%lld ranks are not a multiple of tp %lld%s%s",
+                        (long long)pretrain_given.num_gpus, (long long)pretrain_given.tp, with_cp,
+                        with_pp);
+    }
     if (pretrain_given.dp > 0) pretrain_given.num_gpus = others * pretrain_given.dp;
     if (pretrain_given.num_gpus >= SYN_MAX_WORLD)
         return cli_fail(program, CLI_USAGE, "%lld ranks are too many; the limit is %d",

@@ -57,6 +57,7 @@ struct syn_validator {
     syn_intern names;
     syn__checked_group *groups;
     size_t groups_cap;
+    bool has_group_file;
     bool lists_zero;          /* the group file has a group "0" */
     syn__checked_rank *ranks; /* ascending */
     size_t n_ranks, ranks_cap;

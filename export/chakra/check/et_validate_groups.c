@@ -105,6 +105,7 @@ syn_status syn_validator_groups(syn_validator *v, const char *name, const char *
                                 syn_error *err) {
     syn_json json;
     syn_error problem = {0};
+    v->has_group_file = true;
     syn_json_init(&json, name, data, bytes, &problem);
     const syn_status status = read_groups(v, &json, &problem);
     syn_json_free(&json);

@@ -171,8 +171,10 @@ static void check_group(const node_check *c, uint32_t group) {
     const bool known_world = v->world != 0, known_rank = c->spot.rank >= 0;
     if (v->how.any_node || (world && !known_world)) return;
     if (!world && !v->groups[group].listed)
-        syn__report_finding(v, SYN_FINDING_GROUP, c->spot,
-                            "'%s': group %.60s is not in the group file", name_of(c, text), name);
+        syn__report_finding(
+            v, SYN_FINDING_GROUP, c->spot, "'%s': group %.60s is not in %s", name_of(c, text), name,
+            v->has_group_file ? "the group file"
+                              : "a group file, as there is none; --groups FILE names one");
     else if (known_rank && !is_member(v, group, c->spot.rank))
         syn__report_finding(v, SYN_FINDING_GROUP, c->spot,
                             "'%s': rank %" PRId32 " is not in its group %.60s", name_of(c, text),

@@ -126,7 +126,8 @@ static syn_status add_slots(syn__sim_set *set, syn__sim_rank *rank, const syn__s
                             name,
                             set->has_group_file ? "is not in the group file"
                                                 : "is used, but the set has no group file "
-                                                  "(PREFIX.comm_group.json)");
+                                                  "PREFIX.comm_group.json; --groups FILE names "
+                                                  "another");
         g->used = true;
     }
     for (uint32_t i = 0; i < n_channels; i++)

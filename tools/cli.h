@@ -111,7 +111,12 @@ void cli_set_help(cli_help *print, const void *user);
 void cli_print_help(const cli_program *program, const void *unused);
 /* Prints a man page. user: const char *, what the program does in a few words. */
 void cli_print_man(const cli_program *program, const void *user);
-/* Print the part of a completion script that is about one command. user: const char *, its name. */
+typedef const char *cli_word_at(size_t i); /* word i of a list; NULL after the last */
+typedef struct cli_completed {
+    const char *name;      /* of the command */
+    cli_word_at *model_at; /* names of models */
+} cli_completed;
+/* Print the part of a completion script that is about one command. user: const cli_completed *. */
 void cli_print_bash(const cli_program *program, const void *user);
 void cli_print_zsh(const cli_program *program, const void *user);
 void cli_print_fish(const cli_program *program, const void *user);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "export/export.h"
-#include "models/config.h"
 #include "syntorch/hardware/hardware.h"
 #include "tools/cli.h"
 
@@ -92,9 +91,6 @@ static bool has_paths(const cli_option *o) {
            (strstr(o->arg, "FILE") || strstr(o->arg, "DIR") || strstr(o->arg, "PREFIX"));
 }
 
-/* Returns word i of a list; NULL after the last. */
-typedef const char *word_at(size_t i);
-
 static const char *machine_at(size_t i) {
     return syn_hardware_presets()[i];
 }
@@ -105,22 +101,22 @@ static const char *format_at(size_t i) {
 }
 
 /* The names that the option's value can have, apart from paths; NULL: unknown. */
-static word_at *names_of(const cli_option *o) {
+static cli_word_at *names_of(const cli_option *o, const cli_completed *c) {
     if (strncmp(o->arg, "MACHINE", strlen("MACHINE")) == 0) return machine_at;
     if (strcmp(o->arg, "NAME") != 0) return NULL;
-    return strcmp(o->name, "model") == 0    ? syn_model_preset
+    return strcmp(o->name, "model") == 0    ? c->model_at
            : strcmp(o->name, "format") == 0 ? format_at
                                             : NULL;
 }
 
-static bool has_words(const cli_option *o) {
-    return o->arg && (has_choices(o) || names_of(o));
+static bool has_words(const cli_option *o, const cli_completed *c) {
+    return o->arg && (has_choices(o) || names_of(o, c));
 }
 
 /* Prints what the option's value can be, separated by spaces. */
-static void put_words(const cli_option *o) {
-    word_at *names = names_of(o);
-    for (const char *c = o->arg; !names && *c; c++) putchar(*c == '|' ? ' ' : *c);
+static void put_words(const cli_option *o, const cli_completed *c) {
+    cli_word_at *names = names_of(o, c);
+    for (const char *p = o->arg; !names && *p; p++) putchar(*p == '|' ? ' ' : *p);
     for (size_t i = 0; names && names(i); i++) printf("%s%s", i ? " " : "", names(i));
 }
 
@@ -134,13 +130,14 @@ static void put_quoted(const char *text, const char *escaped) {
 }
 
 void cli_print_bash(const cli_program *program, const void *user) {
-    printf("    '%s')\n        case $previous in\n", (const char *)user);
+    const cli_completed *c = user;
+    printf("    '%s')\n        case $previous in\n", c->name);
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help || !o->arg) continue;
         printf("        %s) ", o->name);
-        if (has_words(o)) {
+        if (has_words(o, c)) {
             printf("words='");
-            put_words(o);
+            put_words(o, c);
             printf("' ");
         } else if (has_paths(o)) printf("files=yes ");
         printf(";;\n");
@@ -152,7 +149,8 @@ void cli_print_bash(const cli_program *program, const void *user) {
 }
 
 void cli_print_zsh(const cli_program *program, const void *user) {
-    printf("    '%s')\n        _arguments", (const char *)user);
+    const cli_completed *c = user;
+    printf("    '%s')\n        _arguments", c->name);
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help) continue;
         printf(" \\\n            '--%s%s[", o->name, o->arg ? "=" : "");
@@ -163,9 +161,9 @@ void cli_print_zsh(const cli_program *program, const void *user) {
             put_quoted(o->arg, ":\\");
             putchar(':');
         }
-        if (has_words(o)) {
+        if (has_words(o, c)) {
             putchar('(');
-            put_words(o);
+            put_words(o, c);
             putchar(')');
         } else if (has_paths(o)) printf("_files");
         putchar('\'');
@@ -175,12 +173,13 @@ void cli_print_zsh(const cli_program *program, const void *user) {
 }
 
 void cli_print_fish(const cli_program *program, const void *user) {
+    const cli_completed *c = user;
     for (const cli_option *o = program->options; o->name; o++) {
         if (!o->help) continue;
-        printf("complete -c syntorch -n '__syntorch_is \"%s\"' -l %s", (const char *)user, o->name);
-        if (has_words(o)) {
+        printf("complete -c syntorch -n '__syntorch_is \"%s\"' -l %s", c->name, o->name);
+        if (has_words(o, c)) {
             printf(" -x -a '");
-            put_words(o);
+            put_words(o, c);
             putchar('\'');
         } else if (has_paths(o)) printf(" -r -F");
         else if (o->arg) printf(" -x");

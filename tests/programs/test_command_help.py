@@ -65,7 +65,8 @@ for command in commands:
     check(options <= {x[2:] for x in complete("syntorch", *command, "--")}, f"bash: {command}")
     for shell, start in (("zsh", "'--{}["), ("fish", f"\"{' '.join(command)}\"' -l {{}} ")):
         for option in options:
-            check(start.format(option) in scripts[shell].replace("=[", "["), f"{shell}: {command} --{option}")
+            script = scripts[shell].replace("=[", "[")
+            check(start.format(option) in script, f"{shell}: {command} --{option}")
     if shutil.which("groff"):
         done = subprocess.run(["groff", "-man", "-Tascii", "-ww"], input=page.encode(),
                               capture_output=True, check=False)

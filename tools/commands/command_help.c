@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "models/config.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 
@@ -140,6 +141,11 @@ int command_man(int argc, char **argv) {
 
 /* ---- Completion scripts ---- */
 
+static int put_completion(const command *c, cli_help *print) {
+    const cli_completed completed = {c->name, syn_model_preset};
+    return print_table(c, print, &completed);
+}
+
 /* Prints the first words of all commands. */
 static void put_names(void) {
     for (const command *c = syntorch_commands; c->name; c++) {
@@ -175,7 +181,7 @@ static int put_bash(void) {
     put_names();
     printf("' ;;\n    completion) words='bash zsh fish' ;;\n");
     for (const command *c = syntorch_commands; c->name && code == CLI_OK; c++)
-        if (c->has_options) code = print_table(c, cli_print_bash, c->name);
+        if (c->has_options) code = put_completion(c, cli_print_bash);
     printf("    esac\n"
            "    case $word in --*-*) words=${words//_/-} ;; esac\n"
            "    COMPREPLY=($(compgen -P \"$lead\" -W \"$words\" -- \"$word\"))\n"
@@ -207,7 +213,7 @@ static int put_zsh(void) {
     put_names();
     printf(" ;;\n    completion) compadd bash zsh fish ;;\n");
     for (const command *c = syntorch_commands; c->name && code == CLI_OK; c++)
-        if (c->has_options) code = print_table(c, cli_print_zsh, c->name);
+        if (c->has_options) code = put_completion(c, cli_print_zsh);
     printf("    esac\n}\n_syntorch \"$@\"\n");
     return code;
 }
@@ -225,7 +231,7 @@ static int put_fish(void) {
            "= 2' -f -a 'pytorch text'\n"
            "complete -c syntorch -n '__syntorch_is completion' -f -a 'bash zsh fish'\n");
     for (const command *c = syntorch_commands; c->name && code == CLI_OK; c++)
-        if (c->has_options) code = print_table(c, cli_print_fish, c->name);
+        if (c->has_options) code = put_completion(c, cli_print_fish);
     return code;
 }
 

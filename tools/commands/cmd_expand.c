@@ -143,7 +143,7 @@ int command_expand(int argc, char **argv) {
     code = cli_refuse_standard_input(&program, paths[0], "a set of files");
     if (code != CLI_RUN) return code;
     if (args.out == NULL)
-        return cli_fail(&program, CLI_USAGE, "--out says where to write; give it");
+        return cli_fail(&program, CLI_USAGE, "--out PREFIX is missing: where to write the set");
     code = cli_json_check_output(&program, "out", args.out);
     if (code != CLI_RUN) return code;
     syn_status status = expand(&done, paths[0], &err);

@@ -88,7 +88,7 @@ int synth_check_common(const launch *l, int argc, char **argv) {
                         "--model or --model-config selects the model; give one of them");
     if (!pretrain_given.out && pretrain_given.dry_run) pretrain_given.out = "synth";
     if (!pretrain_given.out)
-        return cli_fail(program, CLI_USAGE, "--out PREFIX says where to write; give it");
+        return cli_fail(program, CLI_USAGE, "--out PREFIX is missing: where to write the set");
     if (!folder_is_prefix(pretrain_given.out) || strcmp(pretrain_given.out, "-") == 0)
         return cli_fail(program, CLI_USAGE,
                         "--out '%s' is no prefix of file names; give one, such as run/a",

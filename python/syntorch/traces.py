@@ -455,6 +455,8 @@ def _detail(name):
 
 
 def _number(cell):
+    if cell == "":
+        return float("nan")
     for kind in (int, float):
         try:
             return kind(cell)

@@ -92,7 +92,8 @@ static void check_node(const syn_columns *c, uint64_t row, const syn_node *n) {
 static void check_tensor(const syn_columns *c, uint64_t row, const syn_graph_tensor *t) {
     static const char *const dims[SYN_MAX_RANK] = {"dim0", "dim1", "dim2", "dim3", "dim4", "dim5"};
     CHECK_STR(name_in(c, SYN_TABLE_TENSORS, "name", row), t->name);
-    CHECK_STR(name_in(c, SYN_TABLE_TENSORS, "dtype", row), syn_dtype_name(t->spec.dtype));
+    CHECK_STR(name_in(c, SYN_TABLE_TENSORS, "dtype", row),
+              syn_dtype_name((syn_dtype)t->spec.dtype));
     CHECK(value(c, SYN_TABLE_TENSORS, "rank", row) == t->spec.rank);
     for (int i = 0; i < SYN_MAX_RANK; i++)
         CHECK(value(c, SYN_TABLE_TENSORS, dims[i], row) == (double)t->spec.dims[i]);

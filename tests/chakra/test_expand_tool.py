@@ -320,7 +320,7 @@ def errors():
                           (["in", "--out", "-"], "standard output"),
                           (["in", "--out", ""], "no file name"),
                           (["in", "--out", "x", "--node-ranks", "2"], "only to --algorithm"),
-                          (["in"], "--out says where"), (["in", "in", "--out", "x"], "one prefix"),
+                          (["in"], "PREFIX is missing"), (["in", "in", "--out", "x"], "one prefix"),
                           (["none", "--out", "x"], "none")]:
         done = run("expand", *options)
         check(done.returncode != 0 and text in done.stderr.decode(), f"{options}: {done.stderr}")

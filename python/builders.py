@@ -6,7 +6,7 @@ import re
 import sys
 
 # Tensors that an op may lack, and numbers that are usually 0.
-OPTIONAL = {"bias", "mask", "keys", "sinks", "weight", "how_mask"}
+OPTIONAL = {"bias", "mask", "keys", "sinks", "weight"}
 ZERO = {"offset", "window", "first_row", "first"}
 REQUIRED = {("layernorm", "bias"), ("layernorm", "weight"), ("rmsnorm", "weight"),
             ("rmsnorm_offset", "weight"), ("router_bias_update", "bias")}
@@ -82,11 +82,11 @@ class Builder:
         if type_ == "syn_tensor" and not stars:
             optional = name in OPTIONAL and (self.name, name) not in REQUIRED
             self.parameters.append((name, "None" if optional else None, "Tensor"))
-            self.c.append(f"_tensor({name!r}, {name}, {not optional})")
+            self.c.append(f"r.tensor({name!r}, {name}, {not optional})")
         elif type_ in ("syn_tensor", "const syn_tensor") and follows == "int n":
             parts.pop(0)
             self.parameters.append((name, None, "Sequence[Tensor]"))
-            self.before.append(f"{name} = _tensors({name!r}, {name})")
+            self.before.append(f"{name} = r.tensors({name!r}, {name})")
             self.c += [name, f"len({name})"]
             if type_ == "syn_tensor":
                 self.results.append(f"list:{name}")
@@ -94,12 +94,12 @@ class Builder:
             written = (self.name, name) in WRITTEN
             if not written:
                 self.parameters.append((name, None, "Tensor"))
-            self.before.append(f"{name} = _slot({name!r}, {'None' if written else name})")
+            self.before.append(f"{name} = r.slot({name!r}, {'None' if written else name})")
             self.c.append(name)
             self.results.append(f"slot:{name}")
         elif type_ == "const syn_group":
             self.parameters.append((name, "None" if self.name in NO_GROUP else None, "str"))
-            self.c.append(f"_group({name}, {self.name not in NO_GROUP})")
+            self.c.append(f"r.group({name}, {self.name not in NO_GROUP})")
         elif type_ == "const syn_spec":
             self.parameters += [("shape", None, "Sequence[int]"), ("dtype", '"f32"', "str")]
             self.c.append("_spec(shape, dtype)")
@@ -114,15 +114,15 @@ class Builder:
                 self.parameters[-1] = (local, "None", "Sequence[int]")
             if counted:
                 parts.pop(0)
-                self.before.append(f"{local} = _integers({name!r}, {element!r}, {local})")
+                self.before.append(f"{local} = r.integers({name!r}, {element!r}, {local})")
                 self.c += [local, f"len({local})"]
             else:  # an entry for each rank of the group
-                self.before.append(f"{local} = _counts({name!r}, {local}, group)")
+                self.before.append(f"{local} = r.counts({name!r}, {local}, group)")
                 self.c.append(local)
         elif stars:
             struct = type_.replace("const ", "")
             self.parameters.append((name, None, "dict"))
-            self.c.append(f"_struct({struct!r}, {name})")
+            self.c.append(f"r.struct({struct!r}, {name})")
         elif type_ in ENUMS:
             self.parameters.append((name, ENUMS[type_], "str"))
             self.c.append(f"_choice({type_!r}, {name!r}, {name})")
@@ -132,7 +132,7 @@ class Builder:
         else:
             number = "float" if type_ == "double" else "int"
             self.parameters.append((name, "0" if name in ZERO else None, f"{number} | PerRank"))
-            convert = "_real" if type_ == "double" else "_integer"
+            convert = "r.real" if type_ == "double" else "r.integer"
             self.c.append(f"{convert}({name!r}, {name})")
 
     def signature(self):
@@ -151,13 +151,10 @@ class Builder:
                                                             f"tuple[{', '.join(kinds)}]")
 
     def code(self, comment):
-        arguments = ", ".join(["r.ctx"] + [re.sub(r"^_(tensor|struct|group|integer|real)\(",
-                                                  r"r.\1(", c) for c in self.c])
-        before = [re.sub(r"= _(tensors|slot|integers|counts)\(", r"= r.\1(", b)
-                  for b in self.before]
+        arguments = ", ".join(["r.ctx"] + self.c)
         # Each rank converts these values on its own.
         given = {name for name, _, _ in self.parameters}
-        converted = [b.split(" = ")[0] for b in before if b.split(" = ")[0] in given]
+        converted = [b.split(" = ")[0] for b in self.before if b.split(" = ")[0] in given]
         returned = ", ".join({"list": f"[_id(t) for t in {r[5:]}]",
                               "slot": f"_id({r[5:]}[0])"}.get(r[:4], "_id(result)")
                              for r in self.results)
@@ -165,7 +162,7 @@ class Builder:
             [f"    def {self.name}({self.signature()}) -> {self.returned()}:",
              f"        {docstring(comment)}",
              "        def build(" + ", ".join(["r"] + [f"{c}={c}" for c in converted]) + "):"] +
-            [f"            {line}" for line in before] +
+            [f"            {line}" for line in self.before] +
             [f"            result = lib.syn_{self.name}({arguments})" if "result" in self.results
              else f"            lib.syn_{self.name}({arguments})",
              f"            return [{returned}]",

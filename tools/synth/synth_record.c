@@ -7,24 +7,6 @@
 
 static cli_program program = {"syntorch", "", synth_options, NULL, false};
 
-/* The values of all options before the first call. */
-static struct defaults {
-    bool known;
-    pretrain_args training;
-    synth_args own;
-    inference_args inference;
-} defaults;
-
-static void restore_defaults(void) {
-    if (!defaults.known) {
-        synth_set_defaults();
-        defaults = (struct defaults){true, pretrain_given, synth_given, *inference_arguments()};
-    }
-    pretrain_given = defaults.training;
-    synth_given = defaults.own;
-    *inference_arguments() = defaults.inference;
-}
-
 static syn_status record_training_rank(void *run, int32_t rank, launch_use_graph *use, void *user,
                                        syn_error *err) {
     return pretrain_record_rank(run, rank, use, user, err);
@@ -133,7 +115,7 @@ syn_status synth_record(syn_graph **out, int argc, char **argv, syn_error *err) 
     inference inferring = {.args = inference_arguments()};
     synth_job job = {.run = NULL};
     syn_status s = SYN_OK;
-    restore_defaults();
+    synth_set_defaults();
     begin(&training.launch);
     begin(&inferring.launch);
     if (read_options(&training, &inferring, argc, argv) != CLI_RUN)

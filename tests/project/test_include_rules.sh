@@ -71,6 +71,7 @@ tools: syntorch+ ops export export/text export/chakra/wire
 tools/pytorch: syntorch+ export export/text export/chakra/wire tools
 tools/launch: syntorch+ ops comm export tools
 tools/saving: syntorch+ models+ tools
+tools/requests: syntorch+ ops export/text tools
 tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep

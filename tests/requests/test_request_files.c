@@ -1,0 +1,317 @@
+/* Tests files of requests: the names of columns, the formats of public traces, selection of rows,
+   and what is reported for files that are damaged. */
+#include "tests/support/files.h"
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+#include "tools/requests/request_lines.h"
+#include "tools/requests/requests.h"
+
+static request rows[1000];
+static int n_rows;
+
+/* Reads all requests to `rows`. */
+static syn_status read_all(const request_options *how, syn_error *err) {
+    request_source *source;
+    bool end = false;
+    n_rows = 0;
+    SYN_TRY(requests_open(&source, how, err));
+    syn_status s = SYN_OK;
+    for (int i = 0; s == SYN_OK && !end && i < (int)COUNT(rows); i++) {
+        s = requests_next(source, &rows[i], &end, err);
+        n_rows += s == SYN_OK && !end;
+    }
+    requests_close(source);
+    return s;
+}
+
+static syn_status read_text(const char *text, const char *where, syn_error *err) {
+    const request_options how = {.requests = put_text("r", text), .where = where};
+    return read_all(&how, err);
+}
+
+/* Reads one request and compares it with "ARRIVAL_NS PROMPT OUTPUT". */
+static void reads(const char *text, double arrival_ns, int prompt, int output) {
+    syn_error err = {0};
+    CHECK_OK(read_text(text, NULL, &err), err);
+    CHECK(n_rows >= 1);
+    const request *r = &rows[n_rows - 1];
+    CHECK_MSG(r->arrival_ns == arrival_ns && r->prompt == prompt && r->output == output,
+              "%.17g %d %d for %s", r->arrival_ns, r->prompt, r->output, text);
+}
+
+static void names(void) {
+    static const char *const arrivals[] = {"arrival_s",  "arrival",   "timestamp",
+                                           "arrived_at", "TIMESTAMP", "arrival_time"},
+                             *const prompts[] = {"input_tokens",       "prompt_tokens",
+                                                 "num_prefill_tokens", "ContextTokens",
+                                                 "input_length",       "prompt_len",
+                                                 "Request tokens",     "input_toks"},
+                             *const outputs[] = {"output_tokens",     "num_decode_tokens",
+                                                 "GeneratedTokens",   "output_length",
+                                                 "output_len",        "Response tokens",
+                                                 "completion-tokens", "output_toks"};
+    char text[200];
+    for (size_t i = 0; i < COUNT(prompts); i++) {
+        const char *arrival = arrivals[i % COUNT(arrivals)];
+        snprintf(text, sizeof text, "%s,%s,%s\n0.25,7,9\n", arrival, prompts[i], outputs[i]);
+        reads(text, 0.25e9, 7, 9);
+        snprintf(text, sizeof text, "%s,other,%s,%s\n9,x,7,0.25\n", outputs[i], prompts[i],
+                 arrival);
+        reads(text, 0.25e9, 7, 9);
+    }
+    reads("arrival_ms,input_tokens,output_tokens\n250,7,9", 0.25e9, 7, 9);
+    reads("arrival_time_ns,input_tokens,output_tokens\n250000000,7,9", 0.25e9, 7, 9);
+}
+
+static void csv(void) {
+    syn_error err = {0};
+    reads("\xef\xbb\xbf\"arrival_s\",input_tokens,output_tokens,note\r\n"
+          "1.5,\"7\" , 9 ,\"a, \"\"b\"\"\nand more\"\r\n\r\n",
+          1.5e9, 7, 9);
+    CHECK_INT(rows[0].line, 2);
+    reads("arrival_s,input_tokens,output_tokens\n\n0.285059,12.0,1e2", 285059000, 12, 100);
+    CHECK_INT(rows[0].line, 3);
+    CHECK_OK(read_text("arrival_s,input_tokens,output_tokens,priority,prefix,prefix_tokens,"
+                       "first_token_s,last_token_s\n"
+                       "0,5,1,-2,9,4,0.5,\n0,5,1,0,0,4,0.5,2\n",
+                       NULL, &err),
+             err);
+    CHECK_INT(n_rows, 2);
+    CHECK(rows[0].priority == -2 && rows[0].prefix == 9 && rows[0].prefix_tokens == 4);
+    CHECK(rows[0].measured_first_ns == 5e8 && rows[0].measured_last_ns < 0);
+    CHECK(rows[1].prefix == 0 && rows[1].prefix_tokens == 0 && rows[1].measured_last_ns == 2e9);
+}
+
+/* The formats of published traces. */
+static void traces(void) {
+    reads("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+          "2023-12-31 23:59:59.6805900,374,44\r\n2024-01-01 00:00:01.1805901,396,109\r\n",
+          1.5000001e9, 396, 109);
+    reads("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,2162,5\n"
+          "2024-05-10T02:00:00.009930+01:00,2399,6\n",
+          3600e9, 2399, 6);
+    reads("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+          "5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,230,1317,API log\n",
+          45e9, 1087, 230);
+    reads("{\"input_toks\": 11, \"output_toks\": 32, \"arrival_time_ns\": 50000000, "
+          "\"input_tok_ids\": [1, 2]}\n",
+          5e7, 11, 32);
+    reads("{\"request_id\": \"a\", \"input_toks\": 11, \"output_toks\": 1, \"arrival_time\": "
+          "1777142838.5, \"queued_ts\": 400.25, \"first_token_ts\": 400.5, \"last_token_ts\": "
+          "null}\n{\"output_toks\": 2, \"input_toks\": 12, \"arrival_time\": 1777142840, "
+          "\"queued_ts\": 402, \"first_token_ts\": 403.25, \"last_token_ts\": 404.25}\n",
+          1.5e9, 12, 2);
+    CHECK(rows[0].measured_first_ns == 0.25e9 && rows[0].measured_last_ns < 0);
+    CHECK(rows[1].measured_first_ns == 3e9 && rows[1].measured_last_ns == 4e9);
+}
+
+/* Ids of blocks: which ranges two prompts share. */
+static void blocks(void) {
+    request_source *source;
+    request r;
+    bool end;
+    uint64_t first[4], second[4];
+    syn_error err = {0};
+    const request_options how = {
+        .requests = put_text(
+            "m", "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 5, \"hash_ids\": "
+                 "[0, 1, 18446744073709551615]}\n{\"timestamp\": 3000, \"input_length\": 2000, "
+                 "\"output_length\": 5, \"hash_ids\": [0, 1, 7, 8]}\n")};
+    static const int32_t from[] = {0, 512, 1008, 1024};
+    CHECK_OK(requests_open(&source, &how, &err), err);
+    CHECK_OK(requests_next(source, &r, &end, &err), err);
+    CHECK_INT(r.block_tokens, 512);
+    CHECK_INT(r.n_blocks, 3);
+    CHECK(r.blocks[2] == UINT64_MAX);
+    for (int i = 0; i < 4; i++) first[i] = request_shared_key(&r, from[i], 16);
+    CHECK(request_shared_key(&r, 1096, 16) == 0); /* behind the prompt */
+    CHECK_OK(requests_next(source, &r, &end, &err), err);
+    CHECK(r.arrival_ns == 3e9);
+    for (int i = 0; i < 4; i++) second[i] = request_shared_key(&r, from[i], 16);
+    for (int i = 0; i < 3; i++) CHECK(first[i] == second[i] && first[i] != 0);
+    CHECK(first[3] != second[3] && first[0] != first[1] && first[1] != first[2]);
+    requests_close(source);
+
+    const request prefix = {.prompt = 100, .prefix = 3, .prefix_tokens = 40};
+    request other = prefix;
+    other.prompt = 60;
+    CHECK(request_shared_key(&prefix, 16, 16) == request_shared_key(&other, 16, 16));
+    CHECK(request_shared_key(&prefix, 16, 16) != request_shared_key(&prefix, 0, 16));
+    CHECK_INT(request_shared_key(&prefix, 32, 16), 0);
+    other.prefix = 4;
+    CHECK(request_shared_key(&prefix, 16, 16) != request_shared_key(&other, 16, 16));
+}
+
+static const char two_runs[] = "model,tp,arrival_s,input_tokens,output_tokens,kind\n"
+                               "a,1,0,1,1,x\na,1,1,2,1,y\nb,1,0,3,1,x\nb,1,2,4,1,y\n";
+
+static void selection(void) {
+    syn_error err = {0};
+    CHECK_OK(read_text(two_runs, "model=a", &err), err);
+    CHECK(n_rows == 2 && rows[1].prompt == 2);
+    CHECK_OK(read_text(two_runs, "Model!=a,kind=y", &err), err);
+    CHECK(n_rows == 1 && rows[0].prompt == 4 && rows[0].line == 5);
+    CHECK_OK(read_text("{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 1, \"a\": 2}\n"
+                       "{\"arrival_s\": 0, \"input_tokens\": 2, \"output_tokens\": 1}\n",
+                       "a!=2", &err),
+             err);
+    CHECK(n_rows == 1 && rows[0].prompt == 2);
+    request_source *source;
+    const request_options how = {.requests = put_text("t", two_runs), .where = "model=b"};
+    CHECK_OK(requests_open(&source, &how, &err), err);
+    CHECK_STR(requests_value(source, "model"), "b");
+    CHECK_STR(requests_value(source, "kind"), "x");
+    CHECK(requests_value(source, "gpu") == NULL);
+    requests_close(source);
+}
+
+static void options(void) {
+    syn_error err = {0};
+    request_options how = {.requests = put_text("t", two_runs), .where = "model=b"};
+    how.time_scale = 4;
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK(n_rows == 2 && rows[1].arrival_ns == 0.5e9);
+    how.duration_s = 0.5;
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK_INT(n_rows, 1);
+    how.where = NULL; /* the rows of the second run are not reached */
+    how.num_requests = 2;
+    how.duration_s = 0;
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK(n_rows == 2 && rows[1].arrival_ns == 0.25e9);
+}
+
+/* A measured run of vLLM, if the machine has it. */
+static void measured(void) {
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
+    syn_error err = {0};
+    request_options how = {.requests = shared_path("measured/clusters/serving_vllm.csv")};
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "serving_vllm.csv:302: model is qwen3-30b-a3b, but llama3.1-8b in line 2");
+    CHECK_HAS(err.text, "--where model=llama3.1-8b");
+    err = (syn_error){0};
+    how.where = "model=qwen3-30b-a3b";
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK_INT(n_rows, 300);
+    CHECK(rows[0].arrival_ns == 0 && rows[299].measured_last_ns > rows[299].measured_first_ns);
+}
+
+#define HEADER "arrival_s,input_tokens,output_tokens\n"
+
+static void refused(void) {
+    static const struct {
+        const char *text, *where, *words;
+    } bad[] = {
+        {"", NULL, "r has no requests: it is empty"},
+        {"\n\n", NULL, "it is empty"},
+        {HEADER, NULL, "r has no requests"},
+        {HEADER "0,1,1\n", "arrival_s=7", "r has no requests that fulfil --where"},
+        {"0,1,1\n", NULL, "r:1: the first line has numbers, but must be a header"},
+        {"[\n{}]", NULL, "r:1: the file is a JSON array"},
+        {"\x1f\x8b,", NULL, "compressed with gzip"},
+        {"arrival_s,input_token,output_tokens\n0,1,1", NULL,
+         "r:1: no column has the tokens of the prompt: rename input_token to input_tokens"},
+        {"arrival_s,x,input_tokens\n0,1,1", NULL,
+         "no column has the tokens of the output: name it output_tokens (columns: arrival_s, x, "
+         "input_tokens)"},
+        {"x,input_tokens,output_tokens\n0,1,1", NULL, "name it arrival_s, or give --rate"},
+        {"arrival_s,timestamp,input_tokens,output_tokens\n", NULL,
+         "columns arrival_s and timestamp have the same meaning"},
+        {"arrival_s,input_tokens,output_tokens,prefix\n", NULL, "prefix and prefix_tokens"},
+        {"arrival_s,input_tokens,output_tokens,first_token_ts\n", NULL, "queued_ts"},
+        {HEADER "0,0,1\n", NULL,
+         "r:2: input_tokens is 0, but must be a whole number from 1 to 2147483647; --where "
+         "'input_tokens!=0' omits"},
+        {HEADER "0,1,-1\n", NULL, "r:2: output_tokens is -1, but must be a whole number"},
+        {HEADER "0,1,1\n0,,1\n", NULL, "r:3: input_tokens is empty"},
+        {HEADER "0,1.5,1\n", NULL, "input_tokens is 1.5"},
+        {HEADER "0,2147483648,1\n", NULL, "input_tokens is 2147483648"},
+        {HEADER "0,1e999,1\n", NULL, "input_tokens is 1e999"},
+        {HEADER "0,a\x01,1\n", NULL, "input_tokens is a\\x01"},
+        {HEADER "nan,1,1\n", NULL, "arrival_s is nan, but must be a time of 0 or more"},
+        {HEADER "inf,1,1\n", NULL, "arrival_s is inf"},
+        {HEADER "-1,1,1\n", NULL, "arrival_s is -1"},
+        {HEADER ",1,1\n", NULL, "arrival_s is empty"},
+        {HEADER "2023-13-01 00:00:00,1,1\n", NULL, "arrival_s is 2023-13-01 00:00:00"},
+        {HEADER "0,1,1\n2023-12-01 00:00:00,1,1\n", NULL, "must be a number, as in the rows"},
+        {HEADER "2023-12-01 00:00:00,1,1\n0,1,1\n", NULL, "must be a date, as in the rows"},
+        {HEADER "2,1,1\n\n1.5,1,1\n", NULL,
+         "r:4: the request arrives at 1.5 s, but the one before at 2 s; sort the rows"},
+        {HEADER "0,1,1\n1e12,1,1\n", NULL, "at most 1e9 s after the first request"},
+        {HEADER "0,1\n", NULL, "r:2: the row has 2 fields, but the header has 3"},
+        {HEADER "0,1,1,1\n", NULL, "r:2: the row has 4 fields, but the header has 3"},
+        {HEADER "0,1,1\n0,\"1,1\n0,1,1\n", NULL, "r:3: a quote has no end"},
+        {HEADER "0,\"1\"x,1\n", NULL, "a comma must follow the quoted field 2"},
+        {"arrival_s,input_tokens,output_tokens,prefix,prefix_tokens\n0,4,1,1,5\n", NULL,
+         "r:2: prefix_tokens is 5, but the prompt has only 4 tokens"},
+        {"arrival_s,input_tokens,output_tokens,first_token_s,last_token_s\n0,4,1,3,2\n", NULL,
+         "the last token is before the first one"},
+        {two_runs, NULL, "r:4: model is b, but a in line 2: the file has several runs"},
+        {two_runs, "knd=x", "r:1: no column is named knd, as in --where; did you mean kind?"},
+        {two_runs, "kind", "--where 'kind' must be conditions"},
+        {two_runs, "a=1,", "must be conditions"},
+        {"{\"arrival_s\": 0, \"input_tokens\": 1}\n", NULL, "r:1: no column has the tokens of"},
+        {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2}\n{\"arrival_s\": 0}\n",
+         NULL, "r:2: the row has no tokens of the prompt"},
+        {"{\"a\": 0}\n{\"a\" 0}\n", NULL, "r:1: no column has"},
+        {"{\"arrival_s\": 0,\n", NULL, "r:1:"},
+        {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [1, 2]}",
+         NULL, "r:1: hash_ids has 2 ids, but the prompt of 512 tokens has at most 1 blocks"},
+        {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [-1]}",
+         NULL, "hash_ids must be whole numbers of 0 or more, not -1"},
+        {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2} x", NULL, "r:1:57:"},
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        syn_error err = {0};
+        CHECK_MSG(read_text(bad[i].text, bad[i].where, &err) != SYN_OK, "%s", bad[i].text);
+        CHECK_HAS(err.text, bad[i].words);
+    }
+}
+
+static void unreadable(void) {
+    syn_error err = {0};
+    request_options how = {.requests = in_folder("none")};
+    CHECK_INT(read_all(&how, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "none: No such file");
+    err = (syn_error){0};
+    how.requests = in_folder("");
+    CHECK_INT(read_all(&how, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "it is a folder");
+    static const char nul[] = HEADER "0,1,1\n0,1\0,1\n";
+    err = (syn_error){0};
+    how.requests = put_file("nul", nul, sizeof nul - 1);
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "nul:3: the line has a NUL byte");
+    char *longest = malloc(REQUEST_LINE_LIMIT + (4 << 20));
+    CHECK(longest != NULL);
+    memset(longest, 'a', REQUEST_LINE_LIMIT + (4 << 20));
+    err = (syn_error){0};
+    how.requests = put_file("long", longest, REQUEST_LINE_LIMIT + (4 << 20));
+    free(longest);
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "long:1: the line has more than 16777216 bytes");
+}
+
+static syn_status read_two(void *how, syn_error *err) {
+    return read_all(how, err);
+}
+
+static void without_memory(void) {
+    request_options how = {.requests = put_text("t", two_runs), .where = "model=b"};
+    CHECK(test_without_memory(read_two, &how) > 3);
+    how.requests = put_text("m", "{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 5, "
+                                 "\"hash_ids\": [3]}");
+    how.where = NULL;
+    CHECK(test_without_memory(read_two, &how) > 3);
+}
+
+static const test_case cases[] = {
+    {"names", names},           {"csv", csv},
+    {"traces", traces},         {"blocks", blocks},
+    {"selection", selection},   {"options", options},
+    {"measured", measured},     {"refused", refused},
+    {"unreadable", unreadable}, {"without_memory", without_memory},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,240 @@
+/* Selects rows and converts their cells to requests (request_row.h). */
+#include <math.h>
+#include <stdio.h>
+
+#include "syntorch/base/memory.h"
+#include "tools/cli.h"
+#include "tools/requests/request_row.h"
+
+/* Whether the row fulfils all conditions. A row of JSON may lack a column. */
+static bool is_selected(const request_row *row) {
+    uint32_t seen = 0;
+    for (int32_t i = 0; i < row->n; i++) {
+        const uint32_t mine = row->columns[i].conditions;
+        for (int k = 0; mine >> k != 0; k++) {
+            if (!(mine & 1u << k)) continue;
+            const request_condition *c = &row->conditions[k];
+            const syn__str cell = row->cells[i];
+            const bool same = cell.bytes == c->value.bytes &&
+                              (cell.bytes == 0 || !memcmp(cell.text, c->value.text, cell.bytes));
+            if (same == c->differs) return false;
+            seen |= 1u << k;
+        }
+    }
+    for (int k = 0; k < row->n_conditions; k++)
+        if (!(seen & 1u << k) && !row->conditions[k].differs) return false;
+    return true;
+}
+
+static char *copy_cell(syn__str cell) {
+    return syn_strndup(cell.text != NULL ? cell.text : "", cell.bytes);
+}
+
+/* Saves the names and cells of the first selected row. */
+static syn_status save_first(request_row *row, syn_error *err) {
+    const size_t n = (size_t)row->n;
+    row->first_line = row->line;
+    row->first_names = syn_calloc(n, sizeof *row->first_names);
+    row->first_values = syn_calloc(n, sizeof *row->first_values);
+    if (!row->first_names || !row->first_values)
+        return SYN_FAIL_NOMEM(err, n * sizeof(char *), "the first row");
+    for (int32_t i = 0; i < row->n; i++) {
+        const request_column *c = &row->columns[i];
+        row->first_names[i] = syn_strdup(c->name);
+        row->first_values[i] = copy_cell(row->cells[i]);
+        row->n_first = i + 1;
+        if (!row->first_names[i] || !row->first_values[i])
+            return SYN_FAIL_NOMEM(err, row->cells[i].bytes, "the first row");
+        if (c->run >= 0) row->first_run[c->run] = row->first_values[i];
+    }
+    return SYN_OK;
+}
+
+static syn_status check_run(const request_row *row, syn_error *err) {
+    for (int32_t i = 0; i < row->n; i++) {
+        const request_column *c = &row->columns[i];
+        const char *first = c->run >= 0 ? row->first_run[c->run] : NULL;
+        char shown[100];
+        if (first == NULL || syn__str_is(row->cells[i], first)) continue;
+        snprintf(shown, sizeof shown, "%.*s", (int)row->cells[i].bytes, row->cells[i].text);
+        return request_row_fail(row, err,
+                                "%s is %s, but %.60s in line %lld: the file has several runs; "
+                                "select one, as with --where %s=%.60s",
+                                c->name, shown, first, (long long)row->first_line, c->name, first);
+    }
+    return SYN_OK;
+}
+
+/* Fails because of a cell. must: what the value must be. */
+static syn_status bad_cell(const request_row *row, int32_t i, const char *must, syn_error *err) {
+    char copy[80], shown[4 * sizeof copy];
+    const syn__str cell = row->cells[i];
+    if (cell.bytes == 0)
+        return request_row_fail(row, err, "%s is empty, but must be %s", row->columns[i].name,
+                                must);
+    snprintf(copy, sizeof copy, "%.*s", (int)(cell.bytes < 79 ? cell.bytes : 79), cell.text);
+    return request_row_fail(row, err, "%s is %s, but must be %s", row->columns[i].name,
+                            cli_shown(copy, shown, sizeof shown), must);
+}
+
+/* Reads a whole number from min to max. "12.0" is one, as pandas writes it. */
+static syn_status take_whole(const request_row *row, int32_t i, int64_t min, int64_t max,
+                             int64_t *out, syn_error *err) {
+    char must[160];
+    double value;
+    if (request_decimal(row->cells[i], 0, &value) && value >= (double)min && value <= (double)max &&
+        value == floor(value)) {
+        *out = (int64_t)value;
+        return SYN_OK;
+    }
+    const bool is_zero = min > 0 && request_decimal(row->cells[i], 0, &value) && value == 0;
+    snprintf(must, sizeof must, "a whole number from %lld to %lld%s%s%s%.*s%s", (long long)min,
+             (long long)max, is_zero ? "; --where '" : "", is_zero ? row->columns[i].name : "",
+             is_zero ? "!=" : "", is_zero ? (int)row->cells[i].bytes : 0, row->cells[i].text,
+             is_zero ? "' omits such rows" : "");
+    return bad_cell(row, i, must, err);
+}
+
+static syn_status take_tokens(const request_row *row, int32_t i, int32_t min, int32_t *out,
+                              syn_error *err) {
+    int64_t value;
+    SYN_TRY(take_whole(row, i, min, INT32_MAX, &value, err));
+    *out = (int32_t)value;
+    return SYN_OK;
+}
+
+enum { UNIX_S = 1000000000, LONGEST_S = 1000000000 };
+
+/* Converts an arrival time. Dates and Unix times are relative to the first request. */
+static syn_status take_arrival(request_row *row, int32_t i, bool first, double *out,
+                               syn_error *err) {
+    static const int powers[] = {9, 6, 0};
+    const request_field field = row->columns[i].field;
+    const syn__str cell = row->cells[i];
+    int64_t day = 0;
+    double ns;
+    const bool is_date = cell.bytes > 10 && cell.text[4] == '-' && request_date(cell, &day, &ns);
+    if (!is_date && (!request_decimal(cell, powers[field], &ns) || ns < 0))
+        return bad_cell(row, i, "a time of 0 or more, or a date such as 2023-11-16 18:15:46.68",
+                        err);
+    if (first) {
+        row->by_date = is_date;
+        row->first_day = day;
+        row->first_ns = is_date || ns >= UNIX_S * 1e9 ? ns : 0;
+    } else if (is_date != row->by_date) {
+        return bad_cell(row, i,
+                        row->by_date ? "a date, as in the rows before"
+                                     : "a number, as in the rows before",
+                        err);
+    }
+    ns += (double)(day - row->first_day) * 86400e9 - row->first_ns;
+    if (ns < row->last_ns)
+        return request_row_fail(row, err,
+                                "the request arrives at %.9g s, but the one before at %.9g s; "
+                                "sort the rows by %s",
+                                ns / 1e9, row->last_ns / 1e9, row->columns[i].name);
+    if (ns > LONGEST_S * 1e9) return bad_cell(row, i, "at most 1e9 s after the first request", err);
+    row->last_ns = *out = ns;
+    return SYN_OK;
+}
+
+/* Converts a measured time, of which `start` is the beginning of the run. An empty cell is an
+   unknown time. */
+static syn_status take_measured(const request_row *row, int32_t i, double start, double *out,
+                                syn_error *err) {
+    const syn__str cell = row->cells[i];
+    double ns;
+    *out = -1;
+    if (cell.bytes == 0) return SYN_OK;
+    if (!request_decimal(cell, 9, &ns) || ns < start)
+        return bad_cell(row, i, "a time in seconds after the start of the run, or empty", err);
+    *out = ns - start;
+    return SYN_OK;
+}
+
+static syn_status take_cell(request_row *row, int32_t i, request *r, syn_error *err) {
+    int64_t value;
+    double unused;
+    const double start = row->by_date ? 0 : row->first_ns;
+    switch (row->columns[i].field) {
+    case REQUEST_PROMPT:
+        return take_tokens(row, i, 1, &r->prompt, err);
+    case REQUEST_OUTPUT:
+        return take_tokens(row, i, 1, &r->output, err);
+    case REQUEST_PRIORITY:
+        SYN_TRY(take_whole(row, i, INT32_MIN, INT32_MAX, &value, err));
+        r->priority = (int32_t)value;
+        return SYN_OK;
+    case REQUEST_PREFIX:
+        return take_whole(row, i, 0, (int64_t)1 << 53, &r->prefix, err);
+    case REQUEST_PREFIX_TOKENS:
+        return take_tokens(row, i, 0, &r->prefix_tokens, err);
+    case REQUEST_FIRST_S:
+        return take_measured(row, i, start, &r->measured_first_ns, err);
+    case REQUEST_LAST_S:
+        return take_measured(row, i, start, &r->measured_last_ns, err);
+    case REQUEST_QUEUED_TS:
+        return take_measured(row, i, 0, &unused, err);
+    case REQUEST_FIRST_TS:
+        return take_measured(row, i, row->first_queued_ns, &r->measured_first_ns, err);
+    case REQUEST_LAST_TS:
+        return take_measured(row, i, row->first_queued_ns, &r->measured_last_ns, err);
+    default:
+        return SYN_OK;
+    }
+}
+
+/* Checks the ids of the prompt's blocks. The first row decides how many tokens a block has: 512 in
+   Mooncake's traces, 16 in those of Alibaba's Bailian. */
+static syn_status take_blocks(request_row *row, request *r, syn_error *err) {
+    const int64_t n = (int64_t)row->n_blocks;
+    if (n == 0) return SYN_OK;
+    if (row->block_tokens == 0)
+        row->block_tokens = (r->prompt + INT64_C(15)) / 16 == n && n > 1 ? 16 : 512;
+    if ((n - 1) * row->block_tokens >= r->prompt)
+        return request_row_fail(row, err,
+                                "hash_ids has %lld ids, but the prompt of %d tokens has at most "
+                                "%lld blocks of %d tokens",
+                                (long long)n, r->prompt,
+                                ((long long)r->prompt - 1) / row->block_tokens + 1,
+                                row->block_tokens);
+    r->blocks = row->blocks;
+    r->n_blocks = (int32_t)n;
+    r->block_tokens = row->block_tokens;
+    return SYN_OK;
+}
+
+static syn_status check_request(const request_row *row, const request *r, syn_error *err) {
+    if (r->prompt == 0) return request_row_fail(row, err, "the row has no tokens of the prompt");
+    if (r->output == 0) return request_row_fail(row, err, "the row has no tokens of the output");
+    if (row->needs_arrival && r->arrival_ns < 0)
+        return request_row_fail(row, err, "the row has no arrival time");
+    if (r->prefix_tokens > r->prompt)
+        return request_row_fail(row, err, "prefix_tokens is %d, but the prompt has only %d tokens",
+                                r->prefix_tokens, r->prompt);
+    if (r->measured_last_ns >= 0 && r->measured_last_ns < r->measured_first_ns)
+        return request_row_fail(row, err, "the last token is before the first one");
+    return SYN_OK;
+}
+
+syn_status request_row_take(request_row *row, request *out, bool *selected, syn_error *err) {
+    *out = (request){
+        .arrival_ns = -1, .measured_first_ns = -1, .measured_last_ns = -1, .line = row->line};
+    *selected = is_selected(row);
+    if (!*selected) return SYN_OK;
+    const bool first = row->first_line == 0;
+    if (first) SYN_TRY(save_first(row, err));
+    SYN_TRY(check_run(row, err));
+    /* Measured times depend on the start of the run. */
+    for (int32_t i = 0; i < row->n; i++) {
+        if (row->columns[i].field <= REQUEST_ARRIVAL_NS)
+            SYN_TRY(take_arrival(row, i, first, &out->arrival_ns, err));
+        if (row->columns[i].field == REQUEST_QUEUED_TS && first)
+            SYN_TRY(take_measured(row, i, 0, &row->first_queued_ns, err));
+    }
+    for (int32_t i = 0; i < row->n; i++)
+        if (row->columns[i].field < REQUEST_FIELDS) SYN_TRY(take_cell(row, i, out, err));
+    SYN_TRY(check_request(row, out, err));
+    if (out->prefix == 0 || out->prefix_tokens == 0) out->prefix = out->prefix_tokens = 0;
+    return take_blocks(row, out, err);
+}

@@ -72,6 +72,7 @@ tools/pytorch: syntorch+ export export/text export/chakra/wire tools
 tools/launch: syntorch+ ops comm export tools
 tools/saving: syntorch+ models+ tools
 tools/requests: syntorch+ ops export/text tools
+tools/serving: syntorch+ tools
 tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep

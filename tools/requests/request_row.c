@@ -195,8 +195,8 @@ syn_status request_row_check(const request_row *row, syn_error *err) {
     if (!arrives && row->needs_arrival) return lacks(row, REQUEST_ARRIVAL_S, "arrival time", err);
     if (arrives && !row->needs_arrival)
         return request_row_fail(row, err,
-                                "the file has arrival times, so --rate and --arrivals have no "
-                                "effect; omit them");
+                                "the file has arrival times, so --rate would have no effect; "
+                                "omit it, or use --time-scale");
     if ((of[REQUEST_PREFIX] < 0) != (of[REQUEST_PREFIX_TOKENS] < 0))
         return request_row_fail(row, err,
                                 "the columns prefix and prefix_tokens belong together; "

@@ -11,7 +11,7 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/requests/request_generate.h"
-#include "tools/requests/requests.h"
+#include "tools/requests/requests_options.h"
 
 #define N 40000
 
@@ -252,6 +252,27 @@ static void refused(void) {
     CHECK_HAS(err.text, "f:1: the file has arrival times, so --rate would have no effect");
 }
 
+static request_options given;
+static const cli_option table[] = {REQUESTS_OPTION(given), REQUEST_OPTIONS(given), CLI_END};
+static const cli_program program = {.name = "x", .summary = "", .options = table};
+
+static void command_line(void) {
+    char *words[] = {"x",          "--requests", "azure-chat", "--rate", "inf", "--num-requests",
+                     "1000000000", "--arrivals", "poisson",    NULL},
+         *alone[] = {"x", "--prefixes", "4:8", NULL};
+    CHECK_INT(cli_parse(&program, 9, words), CLI_RUN);
+    CHECK_STR(given.requests, "azure-chat");
+    CHECK_STR(given.arrivals, "poisson");
+    CHECK(isinf(given.rate) && given.num_requests == 1000000000 && given.duration_s == 0);
+    syn_error err = {0};
+    cli_keep_messages(&err);
+    CHECK_INT(cli_parse(&program, 3, alone), CLI_RUN);
+    const cli_rule rules[] = {REQUEST_OPTIONS_RULE(given)};
+    CHECK_INT(cli_check_rules(&program, 3, alone, rules, 1), CLI_USAGE);
+    cli_keep_messages(NULL);
+    CHECK_HAS(err.text, "--prefixes has no effect without --requests");
+}
+
 static long peak_kib(void) {
     struct rusage usage;
     NEED(getrusage(RUSAGE_SELF, &usage) == 0, "getrusage");
@@ -331,6 +352,7 @@ static const test_case cases[] = {
     {"functions", functions},
     {"rate_of_file", rate_of_file},
     {"refused", refused},
+    {"command_line", command_line},
     {"streamed", streamed},
     {"without_memory", without_memory},
 };

@@ -15,8 +15,8 @@ static bool is_selected(const request_row *row) {
             if (!(mine & 1u << k)) continue;
             const request_condition *c = &row->conditions[k];
             const syn__str cell = row->cells[i];
-            const bool same = cell.bytes == c->value.bytes &&
-                              (cell.bytes == 0 || !memcmp(cell.text, c->value.text, cell.bytes));
+            const bool same =
+                cell.bytes == c->value.bytes && memcmp(cell.text, c->value.text, cell.bytes) == 0;
             if (same == c->differs) return false;
             seen |= 1u << k;
         }
@@ -24,10 +24,6 @@ static bool is_selected(const request_row *row) {
     for (int k = 0; k < row->n_conditions; k++)
         if (!(seen & 1u << k) && !row->conditions[k].differs) return false;
     return true;
-}
-
-static char *copy_cell(syn__str cell) {
-    return syn_strndup(cell.text != NULL ? cell.text : "", cell.bytes);
 }
 
 /* Saves the names and cells of the first selected row. */
@@ -41,7 +37,7 @@ static syn_status save_first(request_row *row, syn_error *err) {
     for (int32_t i = 0; i < row->n; i++) {
         const request_column *c = &row->columns[i];
         row->first_names[i] = syn_strdup(c->name);
-        row->first_values[i] = copy_cell(row->cells[i]);
+        row->first_values[i] = syn_strndup(row->cells[i].text, row->cells[i].bytes);
         row->n_first = i + 1;
         if (!row->first_names[i] || !row->first_values[i])
             return SYN_FAIL_NOMEM(err, row->cells[i].bytes, "the first row");

@@ -2,6 +2,8 @@
 #ifndef TOOLS_REQUESTS_OPTIONS_H
 #define TOOLS_REQUESTS_OPTIONS_H
 
+#include <math.h>
+
 #include "tools/cli.h"
 #include "tools/requests/requests.h"
 

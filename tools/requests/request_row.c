@@ -58,12 +58,13 @@ static const char *const run_columns[REQUEST_RUN_COLUMNS] = {
     "model", "gpu", "tp", "dp", "ep", "max_num_seqs", "max_num_batched_tokens"};
 
 syn_status request_row_fail(const request_row *row, syn_error *err, const char *fmt, ...) {
-    char what[SYN_ERROR_TEXT];
+    char what[SYN_ERROR_TEXT], shown[SYN_ERROR_TEXT];
     va_list args;
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line, what);
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line,
+                    cli_shown(what, shown, sizeof shown));
 }
 
 static char lower(char c) {
@@ -130,9 +131,8 @@ static const char *list_columns(const request_row *row, char *text, size_t bytes
     size_t used = 0;
     text[0] = '\0';
     for (int32_t i = 0; i < row->n && used < bytes; i++) {
-        char shown[4 * REQUEST_NAME];
-        const int n = snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "",
-                               cli_shown(row->columns[i].name, shown, sizeof shown));
+        const int n =
+            snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "", row->columns[i].name);
         used += n > 0 ? (size_t)n : 0;
     }
     return text;

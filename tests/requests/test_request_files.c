@@ -183,6 +183,16 @@ static void options(void) {
     CHECK(n_rows == 2 && rows[1].arrival_ns == 0.25e9);
 }
 
+/* The example has short requests, which small models can serve. */
+static void example(void) {
+    syn_error err = {0};
+    const request_options how = {.requests = source_path("examples/requests.csv")};
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK_INT(n_rows, 40);
+    for (int i = 0; i < n_rows; i++) CHECK(rows[i].prompt <= 60 && rows[i].output <= 24);
+    CHECK(rows[0].arrival_ns == 0 && rows[39].arrival_ns < 5e9);
+}
+
 /* A measured run of vLLM, if the machine has it. */
 static void measured(void) {
     if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
@@ -308,10 +318,16 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"names", names},           {"csv", csv},
-    {"traces", traces},         {"blocks", blocks},
-    {"selection", selection},   {"options", options},
-    {"measured", measured},     {"refused", refused},
-    {"unreadable", unreadable}, {"without_memory", without_memory},
+    {"names", names},
+    {"csv", csv},
+    {"traces", traces},
+    {"blocks", blocks},
+    {"selection", selection},
+    {"options", options},
+    {"example", example},
+    {"measured", measured},
+    {"refused", refused},
+    {"unreadable", unreadable},
+    {"without_memory", without_memory},
 };
 TEST_MAIN(cases)

@@ -33,21 +33,17 @@ static syn_status take_member(request_row *row, syn_json *json, syn__buf *scratc
         return take_ids(row, json, err);
     }
     /* Rows mostly have the same keys. */
-    if (!syn__str_is(key, row->columns[i].name)) request_row_name(row, i, key);
+    if (key.bytes == 0 || !syn__str_is(key, row->columns[i].name)) request_row_name(row, i, key);
     const syn_json_type type = syn_json_next(json);
     if (type == SYN_JSON_OBJECT_BEGIN || type == SYN_JSON_ARRAY_BEGIN)
         return syn_json_skip(json) ? SYN_OK : SYN_E_FORMAT;
     if (type == SYN_JSON_ERROR) return SYN_E_FORMAT;
-    syn__str cell = {json->text, json->text_bytes};
-    if (type == SYN_JSON_BOOL) cell = syn__str_of(json->boolean ? "true" : "false");
-    if (type == SYN_JSON_NULL) cell = (syn__str){NULL, 0};
+    syn__str cell = syn__str_of(type == SYN_JSON_NULL ? "" : json->boolean ? "true" : "false");
     if (type == SYN_JSON_STRING || type == SYN_JSON_NUMBER) {
-        row->cells[i].text = scratch->data + scratch->bytes;
-        row->cells[i].bytes = cell.bytes;
-        syn__buf_put(scratch, cell.text, cell.bytes);
-    } else {
-        row->cells[i] = cell;
+        cell = (syn__str){scratch->data + scratch->bytes, json->text_bytes};
+        syn__buf_put(scratch, json->text, json->text_bytes);
     }
+    row->cells[i] = cell;
     row->n = i + 1;
     return SYN_OK;
 }

@@ -35,9 +35,10 @@ static syn_status read_more(request_lines *l, syn_error *err) {
     l->next -= l->start;
     l->start = 0;
     l->bytes = kept;
-    SYN_TRY(syn_grow(&l->buffer, &l->cap, kept + READ_BYTES, 1, err));
+    if (l->cap - kept < READ_BYTES / 2)
+        SYN_TRY(syn_grow(&l->buffer, &l->cap, kept + READ_BYTES, 1, err));
     ssize_t got;
-    do got = read(l->fd, l->buffer + kept, READ_BYTES);
+    do got = read(l->fd, l->buffer + kept, l->cap - kept);
     while (got < 0 && errno == EINTR);
     if (got < 0) return SYN_FAIL(err, SYN_E_IO, "cannot read %.300s: %s", l->name, strerror(errno));
     l->ended = got == 0;

@@ -58,12 +58,13 @@ static const char *const run_columns[REQUEST_RUN_COLUMNS] = {
     "model", "gpu", "tp", "dp", "ep", "max_num_seqs", "max_num_batched_tokens"};
 
 syn_status request_row_fail(const request_row *row, syn_error *err, const char *fmt, ...) {
-    char what[SYN_ERROR_TEXT];
+    char what[SYN_ERROR_TEXT], shown[SYN_ERROR_TEXT];
     va_list args;
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line, what);
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line,
+                    cli_shown(what, shown, sizeof shown));
 }
 
 static char lower(char c) {
@@ -130,9 +131,8 @@ static const char *list_columns(const request_row *row, char *text, size_t bytes
     size_t used = 0;
     text[0] = '\0';
     for (int32_t i = 0; i < row->n && used < bytes; i++) {
-        char shown[4 * REQUEST_NAME];
-        const int n = snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "",
-                               cli_shown(row->columns[i].name, shown, sizeof shown));
+        const int n =
+            snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "", row->columns[i].name);
         used += n > 0 ? (size_t)n : 0;
     }
     return text;
@@ -195,8 +195,8 @@ syn_status request_row_check(const request_row *row, syn_error *err) {
     if (!arrives && row->needs_arrival) return lacks(row, REQUEST_ARRIVAL_S, "arrival time", err);
     if (arrives && !row->needs_arrival)
         return request_row_fail(row, err,
-                                "the file has arrival times, so --rate and --arrivals have no "
-                                "effect; omit them");
+                                "the file has arrival times, so --rate would have no effect; "
+                                "omit it, or use --time-scale");
     if ((of[REQUEST_PREFIX] < 0) != (of[REQUEST_PREFIX_TOKENS] < 0))
         return request_row_fail(row, err,
                                 "the columns prefix and prefix_tokens belong together; "

@@ -49,7 +49,7 @@ typedef struct request_row {
     bool needs_arrival; /* false: arrivals are generated */
     int32_t n;
     request_column columns[REQUEST_COLUMNS];
-    syn__str cells[REQUEST_COLUMNS]; /* text NULL: the row has no value */
+    syn__str cells[REQUEST_COLUMNS]; /* empty: no value */
     /* Ids of the prompt's blocks. */
     uint64_t *blocks;
     size_t n_blocks, blocks_cap;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "syntorch/base/memory.h"
-#include "tools/cli.h"
 #include "tools/requests/request_row.h"
 
 /* Whether the row fulfils all conditions. A row of JSON may lack a column. */
@@ -15,8 +14,8 @@ static bool is_selected(const request_row *row) {
             if (!(mine & 1u << k)) continue;
             const request_condition *c = &row->conditions[k];
             const syn__str cell = row->cells[i];
-            const bool same = cell.bytes == c->value.bytes &&
-                              (cell.bytes == 0 || !memcmp(cell.text, c->value.text, cell.bytes));
+            const bool same =
+                cell.bytes == c->value.bytes && memcmp(cell.text, c->value.text, cell.bytes) == 0;
             if (same == c->differs) return false;
             seen |= 1u << k;
         }
@@ -24,10 +23,6 @@ static bool is_selected(const request_row *row) {
     for (int k = 0; k < row->n_conditions; k++)
         if (!(seen & 1u << k) && !row->conditions[k].differs) return false;
     return true;
-}
-
-static char *copy_cell(syn__str cell) {
-    return syn_strndup(cell.text != NULL ? cell.text : "", cell.bytes);
 }
 
 /* Saves the names and cells of the first selected row. */
@@ -41,7 +36,7 @@ static syn_status save_first(request_row *row, syn_error *err) {
     for (int32_t i = 0; i < row->n; i++) {
         const request_column *c = &row->columns[i];
         row->first_names[i] = syn_strdup(c->name);
-        row->first_values[i] = copy_cell(row->cells[i]);
+        row->first_values[i] = syn_strndup(row->cells[i].text, row->cells[i].bytes);
         row->n_first = i + 1;
         if (!row->first_names[i] || !row->first_values[i])
             return SYN_FAIL_NOMEM(err, row->cells[i].bytes, "the first row");
@@ -54,27 +49,25 @@ static syn_status check_run(const request_row *row, syn_error *err) {
     for (int32_t i = 0; i < row->n; i++) {
         const request_column *c = &row->columns[i];
         const char *first = c->run >= 0 ? row->first_run[c->run] : NULL;
-        char shown[100];
-        if (first == NULL || syn__str_is(row->cells[i], first)) continue;
-        snprintf(shown, sizeof shown, "%.*s", (int)row->cells[i].bytes, row->cells[i].text);
+        const syn__str cell = row->cells[i];
+        if (first == NULL || syn__str_is(cell, first)) continue;
         return request_row_fail(row, err,
-                                "%s is %s, but %.60s in line %lld: the file has several runs; "
+                                "%s is %.*s, but %.60s in line %lld: the file has several runs; "
                                 "select one, as with --where %s=%.60s",
-                                c->name, shown, first, (long long)row->first_line, c->name, first);
+                                c->name, (int)(cell.bytes < 60 ? cell.bytes : 60), cell.text, first,
+                                (long long)row->first_line, c->name, first);
     }
     return SYN_OK;
 }
 
 /* Fails because of a cell. must: what the value must be. */
 static syn_status bad_cell(const request_row *row, int32_t i, const char *must, syn_error *err) {
-    char copy[80], shown[4 * sizeof copy];
     const syn__str cell = row->cells[i];
     if (cell.bytes == 0)
         return request_row_fail(row, err, "%s is empty, but must be %s", row->columns[i].name,
                                 must);
-    snprintf(copy, sizeof copy, "%.*s", (int)(cell.bytes < 79 ? cell.bytes : 79), cell.text);
-    return request_row_fail(row, err, "%s is %s, but must be %s", row->columns[i].name,
-                            cli_shown(copy, shown, sizeof shown), must);
+    return request_row_fail(row, err, "%s is %.*s, but must be %s", row->columns[i].name,
+                            (int)(cell.bytes < 80 ? cell.bytes : 80), cell.text, must);
 }
 
 /* Reads a whole number from min to max. "12.0" is one, as pandas writes it. */

@@ -1,24 +1,25 @@
 /* The requests of a workload (requests.h). */
 #include "tools/requests/requests.h"
 
-#include <math.h>
-#include <stdio.h>
+#include <unistd.h>
 
 #include "ops/hash.h"
 #include "syntorch/base/memory.h"
 #include "tools/requests/request_csv.h"
+#include "tools/requests/request_generate.h"
 
-typedef enum request_format { REQUEST_CSV, REQUEST_JSON } request_format;
+typedef enum request_format { REQUEST_CSV, REQUEST_JSON, REQUEST_GENERATED } request_format;
 
 struct request_source {
     request_options how;
     request_lines lines;
     request_format format;
-    request_row *row;
+    request_generator generator; /* of requests, or of the arrivals of a file without arrivals */
+    request_row *row;            /* NULL: generated */
     syn__buf scratch;
     request ahead; /* the first request, which requests_open reads */
     bool has_ahead, ended;
-    int64_t n; /* requests that were returned */
+    int64_t n; /* requests so far */
 };
 
 static const char BOM[] = "\xef\xbb\xbf";
@@ -58,13 +59,34 @@ static syn_status next_line(request_source *s, syn__str *line, bool *end, syn_er
     return SYN_OK;
 }
 
+/* Fails for options that have no effect on a file. */
+static syn_status check_file_options(const request_options *how, syn_error *err) {
+    const char *option = how->prefixes ? "--prefixes" : how->priorities ? "--priorities" : NULL;
+    if (option != NULL)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s is for generated requests, but --requests %.200s is a file, which may "
+                        "have columns for it; omit it",
+                        option, how->requests);
+    if (how->rate > 0 && how->time_scale > 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--rate and --time-scale both determine the arrivals; give one");
+    if (strcmp(how->requests, "-") == 0 || access(how->requests, F_OK) == 0) return SYN_OK;
+    const char *near = request_nearest_workload(how->requests);
+    if (near == NULL) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "--requests %.200s is no file and no workload; did you mean %s?",
+                    how->requests, near);
+}
+
 static syn_status open_file(request_source *s, syn_error *err) {
     syn__str line;
     bool end;
+    SYN_TRY(check_file_options(&s->how, err));
+    SYN_TRY(request_arrivals_init(&s->generator.arrivals, &s->how, err));
     s->row = syn_calloc(1, sizeof *s->row);
     if (s->row == NULL) return SYN_FAIL_NOMEM(err, sizeof *s->row, "the columns of requests");
     SYN_TRY(request_lines_open(&s->lines, s->how.requests, err));
     SYN_TRY(request_row_init(s->row, s->lines.name, s->how.where, err));
+    s->row->needs_arrival = s->how.rate <= 0;
     SYN_TRY(next_line(s, &line, &end, err));
     if (end)
         return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests: it is empty", s->row->name);
@@ -98,32 +120,52 @@ static syn_status next_row(request_source *s, request *out, bool *end, syn_error
     return SYN_OK;
 }
 
+/* Measured times do not belong to other arrivals. */
+static void set_arrival(request *r, double ns) {
+    r->arrival_ns = ns;
+    r->measured_first_ns = r->measured_last_ns = -1;
+}
+
 static syn_status next_request(request_source *s, request *out, bool *end, syn_error *err) {
-    *end = s->ended || (s->how.num_requests > 0 && s->n >= s->how.num_requests);
-    if (!*end) SYN_TRY(next_row(s, out, end, err));
-    if (!*end && s->how.time_scale > 0 && s->how.time_scale != 1) {
-        out->arrival_ns /= s->how.time_scale;
-        out->measured_first_ns = out->measured_last_ns = -1;
-    }
-    if (!*end && s->how.duration_s > 0 && out->arrival_ns >= s->how.duration_s * 1e9) *end = true;
+    const request_options *how = &s->how;
+    *end = s->ended || (how->num_requests > 0 && s->n >= how->num_requests);
+    if (*end) return SYN_OK;
+    if (s->format == REQUEST_GENERATED) request_generate(&s->generator, how, s->n, out);
+    else SYN_TRY(next_row(s, out, end, err));
+    if (s->row != NULL && !*end && how->time_scale > 0)
+        set_arrival(out, out->arrival_ns / how->time_scale);
+    if (s->row != NULL && !*end && how->rate > 0)
+        set_arrival(out, request_arrivals_next(&s->generator.arrivals, how->seed, s->n));
+    if (!*end && how->duration_s > 0 && out->arrival_ns >= how->duration_s * 1e9) *end = true;
     s->ended = *end;
     s->n += !*end;
     return SYN_OK;
 }
 
-syn_status requests_open(request_source **out, const request_options *how, syn_error *err) {
+static syn_status open_source(request_source *s, syn_error *err) {
     bool end;
+    if (request_is_workload(s->how.requests)) {
+        s->format = REQUEST_GENERATED;
+        SYN_TRY(request_generator_init(&s->generator, &s->how, err));
+        if (s->how.num_requests <= 0 && s->how.duration_s <= 0)
+            s->how.num_requests = REQUESTS_DEFAULT;
+    } else {
+        SYN_TRY(open_file(s, err));
+    }
+    SYN_TRY(next_request(s, &s->ahead, &end, err));
+    s->has_ahead = !end;
+    if (!end) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests%s", s->row->name,
+                    s->how.where != NULL ? " that fulfil --where" : "");
+}
+
+syn_status requests_open(request_source **out, const request_options *how, syn_error *err) {
     request_source *s = syn_calloc(1, sizeof *s);
     *out = NULL;
     if (s == NULL) return SYN_FAIL_NOMEM(err, sizeof *s, "the requests");
     s->how = *how;
     s->lines.fd = -1;
-    syn_status status = open_file(s, err);
-    if (status == SYN_OK) status = next_request(s, &s->ahead, &end, err);
-    if (status == SYN_OK && end)
-        status = SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests%s", s->row->name,
-                          how->where != NULL ? " that fulfil --where" : "");
-    s->has_ahead = status == SYN_OK;
+    const syn_status status = open_source(s, err);
     if (status == SYN_OK) *out = s;
     else requests_close(s);
     return status;

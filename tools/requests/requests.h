@@ -23,7 +23,7 @@ typedef struct request {
 
 /* A field that is 0 was not given. requests_options.h has the options of the command line. */
 typedef struct request_options {
-    const char *requests; /* a file, "-", or a workload: see docs/serving.md */
+    const char *requests; /* a file, "-", or a workload: see docs/requests.md */
     const char *where;    /* rows to select: "COLUMN=VALUE,COLUMN!=VALUE" */
     double time_scale;    /* factor by which requests of a file arrive faster */
     int64_t

@@ -8,18 +8,25 @@
 
 #include "models/context_parallel.h"
 #include "models/family_private.h"
+#include "models/paged.h"
 #include "syntorch/base/memory.h"
 
 /* ---- new sequences ---- */
 
-static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tokens,
-                              const syn_spec *cache, syn_error *err) {
+static syn_status check_model(const syn_model *m, syn_error *err) {
     const syn_model_config *c = &m->config;
     if (!syn_model_is_causal(c))
         return SYN_FAIL(err, SYN_E_INVALID, "%s is a %s, which does not predict the next token",
                         c->name, c->family->title);
     if (m->options.cp)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "context parallelism (cp) is only for training");
+    return SYN_OK;
+}
+
+static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tokens,
+                              const syn_spec *cache, syn_error *err) {
+    const syn_model_config *c = &m->config;
+    SYN_TRY(check_model(m, err));
     if (batch < 1 || max_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
                         (long long)batch, (long long)max_tokens);
@@ -57,24 +64,46 @@ static syn_spec cache_spec(const syn_model *m, int64_t batch, int64_t max_tokens
     return (syn_spec){(int32_t)m->options.dtype, 4, {batch, heads, max_tokens, depth}};
 }
 
-syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
-    const syn_spec cache = cache_spec(m, batch, max_tokens);
+/* Replaces the caches and forgets the previous sequences. */
+static void begin(syn_model *m, int64_t batch, int64_t max_tokens, const syn_spec *cache) {
     const bool latent = m->config.latent.kv > 0;
-    SYN_TRY(check_begin(m, batch, max_tokens, &cache, err));
     for (int64_t i = 0; i < m->part.n_layers; i++) {
         syn_drop(m->ctx, m->caches[i].k);
-        m->caches[i].k = new_cache(m, i, latent ? "latent_cache" : "k_cache", &cache);
+        m->caches[i].k = new_cache(m, i, latent ? "latent_cache" : "k_cache", cache);
         if (latent) continue;
         syn_drop(m->ctx, m->caches[i].v);
-        m->caches[i].v = new_cache(m, i, "v_cache", &cache);
+        m->caches[i].v = new_cache(m, i, "v_cache", cache);
     }
     m->batch = batch;
     m->max_tokens = max_tokens;
     m->position = 0;
     m->mask = m->visible = SYN_NO_MASK;
+    m->paged = (struct syn__paged){0};
     syn_free(m->padding);
     m->padding = NULL;
+}
+
+syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
+    const syn_spec cache = cache_spec(m, batch, max_tokens);
+    SYN_TRY(check_begin(m, batch, max_tokens, &cache, err));
+    begin(m, batch, max_tokens, &cache);
     set_position_ids(m);
+    return syn_ctx_check(m->ctx, err);
+}
+
+syn_status syn_causal_begin_paged(syn_model *m, int64_t blocks, int64_t block_tokens,
+                                  syn_error *err) {
+    SYN_TRY(check_model(m, err));
+    const bool fits = blocks >= 1 && block_tokens >= 1 && blocks <= INT32_MAX / block_tokens;
+    const syn_spec cache = cache_spec(m, 1, fits ? blocks * block_tokens : 0);
+    if (!fits || !syn_spec_valid(&cache))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a KV cache cannot have %lld blocks of %lld tokens: it needs 1 to 2^31 - 1 "
+                        "tokens",
+                        (long long)blocks, (long long)block_tokens);
+    begin(m, 1, 0, &cache);
+    m->paged.blocks = blocks;
+    m->paged.block_tokens = block_tokens;
     return syn_ctx_check(m->ctx, err);
 }
 
@@ -164,16 +193,18 @@ static syn_tensor head(syn_model *m, syn_tensor x) {
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
     const char *label = m->config.latent.kv > 0 ? "latent_cache" : "k_cache";
     if (m->training) return k;
+    if (m->paged.step) return syn__paged_append(m, &m->caches[i].k, k, label);
     return syn_heads_append_cache(m->ctx, &m->caches[i].k, k, m->position, label);
 }
 
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
     if (m->training) return v;
+    if (m->paged.step) return syn__paged_append(m, &m->caches[i].v, v, "v_cache");
     return syn_heads_append_cache(m->ctx, &m->caches[i].v, v, m->position, "v_cache");
 }
 
 syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
-    if (m->training && m->options.cp) return m->positions;
+    if ((m->training && m->options.cp) || m->paged.step) return m->positions;
     if (!m->padding || m->training) return (syn_tensor){0};
     return syn__model_count_positions(m, m->position, m->batch, n, m->padding);
 }

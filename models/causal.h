@@ -49,5 +49,39 @@ syn_tensor syn_causal_stage_mtp(syn_model *model, syn_tensor x, syn_tensor token
 /* Number of tokens in the caches. */
 int64_t syn_causal_position(const syn_model *model);
 
+/* ---- serving: steps of a batch whose sequences come and go ---- */
+
+/* One step. Each sequence in it gets one or more new tokens: one if it generates, or any part of
+   its prompt. The caller divides the cache into sequences: it owns the list of free blocks, and
+   says which blocks a sequence has. */
+typedef struct syn_packed_step {
+    int64_t n;              /* sequences, >= 1 */
+    const int32_t *queries; /* (n): new tokens of each sequence, >= 1 */
+    const int32_t *keys;    /* (n): tokens of each sequence after the step, >= queries */
+    const int32_t *blocks;  /* (n, max_blocks): the cache blocks of each sequence, in order; entries
+                               after the first ceil(keys / block_tokens) are ignored. NULL on devices
+                               without data */
+    int64_t max_blocks;     /* at least ceil(keys / block_tokens) of every sequence */
+    const int32_t *rows; /* (n_rows): the packed tokens whose logits are returned, ascending; NULL
+                            on devices without data */
+    int64_t n_rows;      /* 0: none, for a step that only has parts of prompts */
+} syn_packed_step;
+
+/* Begins serving: allocates zeroed paged KV caches (1, G/tp, blocks * block_tokens, D) for each
+   layer, which all sequences share (Kwon et al. 2023), and frees the previous caches. Until the
+   next syn_causal_begin, steps must be packed. */
+syn_status syn_causal_begin_paged(syn_model *model, int64_t blocks, int64_t block_tokens,
+                                  syn_error *err) SYN_MUST_USE;
+/* Computes a step: appends the keys and values of the new tokens to the blocks of their sequences,
+   where those of the sequences' earlier tokens must be. x: the packed tokens (1, T) i32, T the sum
+   of step->queries, the tokens of the first sequence first; or (1, T, C) for a part without the
+   embedding. Returns the logits (n_rows, V0), in the model's dtype and the same on all ranks; a
+   part without the head returns the output (1, T, C) of its last layer. Attention is always fused,
+   and sequence parallelism is not used. Releases tensors like syn_causal_forward; *step is only
+   used during the call. Ranks that share experts run their steps together. A rank without sequences
+   then runs a step of one token in a block that it keeps for this purpose. Ranks with expert_dp
+   (syn_model_options) must have the same T. */
+syn_tensor syn_causal_forward_packed(syn_model *model, syn_tensor x, const syn_packed_step *step);
+
 SYN_API_END
 #endif

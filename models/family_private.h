@@ -285,6 +285,14 @@ struct syn_model {
      * position ids (B or 1, max_tokens). positions: the current step's slice of `places`. */
     syn_tensor short_frequencies, frequencies, places, positions;
     syn_tensor local_frequencies; /* those of config.local_rotary; invalid: none */
+    /* Serving (paged.h): the caches are (1, G/tp, blocks * block_tokens, D), and (1, 1, slots,
+     * latent + rotary part) with latent attention. 0: they are not paged. step, slots and table:
+     * the packed step that is running; step NULL: none. */
+    struct syn__paged {
+        int64_t blocks, block_tokens;
+        const struct syn_packed_step *step;
+        syn_tensor slots, table; /* (T): the slots of the new tokens; (n, max_blocks) */
+    } paged;
     syn_model_dropout dropout;
     syn_tensor mask; /* (B, max_tokens), -infinity at padding; `visible` is the current step's
                       * slice */
@@ -417,7 +425,8 @@ syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x);
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
 /* In a generation step with padding, returns the position ids (B, n) of the step's n tokens; in a
-   training step with context parallelism, those of the rank's tokens, (1, n).
+   training step with context parallelism, those of the rank's tokens, (1, n); in a packed step,
+   (1, n).
    Otherwise returns the invalid tensor: all sequences then have the same consecutive positions. */
 syn_tensor syn__causal_positions(syn_model *m, int64_t n);
 

@@ -49,7 +49,8 @@ typedef struct latents {
     syn_tensor both;   /* (B, 1, S, L + R), the two side by side; in training invalid */
 } latents;
 
-/* x (B, T, C) -> the latents of these tokens and, in inference, of the tokens before them. */
+/* x (B, T, C) -> the latents of these tokens and, in inference, of the tokens before them. In a
+   packed step, only `both` has the tokens before them: it is the paged cache. */
 static latents latents_of(syn_model *m, const syn__mla *mla, int64_t i, syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const syn_latent_config *l = &m->config.latent;
@@ -62,6 +63,7 @@ static latents latents_of(syn_model *m, const syn__mla *mla, int64_t i, syn_tens
     if (m->training) return out;
     const syn_tensor both[2] = {syn_heads_split(ctx, out.latent, l->kv), out.rope};
     out.both = syn__causal_keys(m, i, syn_concat(ctx, both, 2, 3));
+    if (m->paged.step) return out;
     const int64_t *n = syn_tensor_spec(ctx, out.both)->dims, flat[3] = {n[0], n[2], l->kv};
     out.latent = syn_reshape(ctx, syn_slice(ctx, out.both, 3, 0, l->kv), flat, 3);
     out.rope = syn_slice(ctx, out.both, 3, l->kv, l->rope);
@@ -96,7 +98,9 @@ static syn_tensor attend_to_latents(syn_model *m, const syn__mla *mla, int64_t i
                   heads[4] = {h, b, t, l->kv}, results[3] = {b * t, h, l->kv},
                   out[3] = {b, t, h * l->value};
     const int swap[4] = {1, 0, 2, 3};
-    const syn_tensor w = syn_reshape(ctx, syn_current_version(ctx, mla->kv_b.weight), by_head, 3);
+    const syn_tensor weight =
+        syn_cast(ctx, syn_current_version(ctx, mla->kv_b.weight), m->options.dtype);
+    const syn_tensor w = syn_reshape(ctx, weight, by_head, 3);
     syn_tensor x = syn_permute(ctx, syn_slice(ctx, q, 3, 0, l->nope), swap, 4);
     x = syn_matmul(ctx, syn_reshape(ctx, x, rows, 3), syn_slice(ctx, w, 1, 0, l->nope), false,
                    false);
@@ -121,6 +125,7 @@ static bool absorbs(const syn_model *m, int64_t t, int64_t s) {
 syn_tensor syn__mla_run(syn_model *m, const syn__mla *mla, int64_t i, syn_tensor x) {
     const syn_tensor q = queries(m, mla, x);
     const latents in = latents_of(m, mla, i, x);
+    if (m->paged.step) return attend_to_latents(m, mla, i, q, &in);
     const int64_t t = syn_tensor_dim(m->ctx, q, 2), s = syn_tensor_dim(m->ctx, in.latent, 1);
     return !m->training && absorbs(m, t, s) ? attend_to_latents(m, mla, i, q, &in)
                                             : attend_to_heads(m, mla, i, q, &in);

@@ -9,6 +9,7 @@
 #include "models/context_parallel.h"
 #include "models/family_private.h"
 #include "models/mla.h"
+#include "models/paged.h"
 #include "syntorch/base/memory.h"
 #include "syntorch/gradient.h"
 
@@ -680,6 +681,7 @@ static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
                                             .seed = seed_of(m, i, SYN__SITE_ATTENTION),
                                             .row = m->options.tp ? m->options.tp->index * rows : 0};
     }
+    if (m->paged.step) return syn__paged_attend(m, in[0], in[1], in[2], &how);
     if (m->options.cp) return syn__cp_attend(m, i, in[0], in[1], in[2], &how);
     return syn_heads_attend(m->ctx, in[0], in[1], in[2], &how);
 }

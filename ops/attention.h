@@ -33,6 +33,7 @@ typedef struct syn_attention_tile {
     int64_t window; /* a query attends only to the last `window` of its keys; 0: to all. If not 0,
                        step is 1 */
     float scale;
+    float cap; /* attend: scores x become cap tanh(x / cap); 0: none */
     /* A score of every query besides those of the keys. It takes its share of the softmax, but has
        no value. has_sink false: none. */
     float sink;

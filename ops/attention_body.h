@@ -127,8 +127,14 @@ typedef struct tile {
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: factor of the sums so far */
 } tile;
 
-/* Adds the mask to a key's row of scores, sets the scores of queries that may not attend to the key
-   to -infinity, and updates `max`. */
+/* Caps scores in base 2. */
+LANE_FN vec cap_scores(const syn_attention_tile *a, vec x) {
+    const float cap = a->cap * LOG2_E;
+    return vec_mul(vec_set(cap), vec_tanh(vec_div(x, vec_set(cap))));
+}
+
+/* Caps a key's row of scores, adds the mask to them, sets the scores of queries that may not attend
+   to the key to -infinity, and updates `max`. */
 static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     const syn_attention_tile *a = t->a;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
@@ -137,7 +143,9 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     const int64_t until = a->window ? from + a->window : TILE; /* the first later query that does
                                                                   not */
     for (int v = 0; v < t->vecs; v++) {
-        vec x = vec_add(vec_load(p + v * SYN_LANES), bias);
+        vec x = vec_load(p + v * SYN_LANES);
+        if (a->cap > 0) x = cap_scores(a, x);
+        x = vec_add(x, bias);
         if (from > v * SYN_LANES)
             x = vec_select(vec_less(lane, vec_set((float)(from - v * SYN_LANES))), none, x);
         if (until < (v + 1) * SYN_LANES)
@@ -295,6 +303,7 @@ LANE_FN float score_keys(const syn_attention_tile *a, const float *q, int64_t s0
         for (int64_t d = 0; d < a->depth; d += SYN_LANES)
             acc = vec_fma(vec_load(q + d), load_part(a->k, row + d, a->depth - d, dtype), acc);
         w[s] = vec_sum(acc);
+        if (a->cap > 0) w[s] = a->cap * LOG2_E * tanhf(w[s] / (a->cap * LOG2_E));
         if (a->mask) w[s] += a->mask[s0 + s] * LOG2_E;
         max = w[s] > max ? w[s] : max;
     }

@@ -28,7 +28,8 @@ static const float *row_of(const syn_attention_tile *a, const void *x, int64_t s
 
 static float score(const syn_attention_tile *a, int64_t query, int64_t key) {
     const float *k = row_of(a, a->k, a->k_stride, key, a->depth);
-    const float x = dot(a->q + query * a->q_stride, k, a->depth) * a->scale;
+    float x = dot(a->q + query * a->q_stride, k, a->depth) * a->scale;
+    if (a->cap > 0) x = a->cap * tanhf(x / a->cap);
     return a->mask ? x + a->mask[key] : x;
 }
 

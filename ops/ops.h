@@ -161,6 +161,31 @@ void syn_attention_merge(syn_ctx *ctx, syn_tensor *out, syn_tensor *log_sum, syn
    dimension 2. Returns the new version of the cache. */
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);
 
+/* Paged KV caches (Kwon et al. 2023): the keys or values of many sequences share one cache (1, G,
+   N, D). Its N slots, each for one token, are divided into blocks of block_tokens slots, and a
+   table lists the blocks of each sequence. The packed tokens of a batch are the new tokens of all
+   its sequences, one sequence after the other. */
+/* Writes x (1, G, T, D) to cache (1, G, N, D), token t to slot slots[t] of dimension 2. slots (T)
+   i32, all different. Returns the new version of the cache. */
+syn_tensor syn_paged_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, syn_tensor slots);
+typedef struct syn_paged_options {
+    double scale;
+    double cap;             /* scores x become cap tanh(x / cap); 0: none */
+    int64_t block_tokens;   /* divides N */
+    int64_t window;         /* 0, or as in syn_attention_window */
+    syn_tensor sinks;       /* as in syn_attention_sinks; invalid: none */
+    int64_t n;              /* sequences */
+    const int32_t *queries; /* (n): packed tokens of each sequence, >= 1 */
+    const int32_t *keys;    /* (n): tokens of each sequence in the cache, >= queries */
+    syn_tensor blocks;      /* (n, max_blocks) i32: the first ceil(keys / block_tokens) entries of
+                               a row are the sequence's blocks, in order; the others are ignored */
+} syn_paged_options;
+/* Causal attention of each sequence to its keys. q (1, H, T, D), T the sum of `queries`; k (1, G,
+   N, D), v (1, G, N, Dv), caches -> (1, T, H, Dv). The queries of a sequence are its last tokens. G
+   divides H, as in syn_attention. */
+syn_tensor syn_paged_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                               const syn_paged_options *how);
+
 /* Views, which move no data. syn_reshape copies first if the strides do not allow a view. One entry
    of `dims` may be -1; it is computed from the others. */
 syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);

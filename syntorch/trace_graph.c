@@ -206,37 +206,46 @@ static void append_i64(struct writing *w, int64_t value) {
     append_text(w, first);
 }
 
+/* Appends a list attribute, a count and its entries, as text. Returns the number of entries. */
+static int64_t append_list(struct writing *to, const syn_attr *list) {
+    for (int64_t k = 1; k <= list->i; k++) {
+        if (k > 1) append_text(to, ",");
+        append_i64(to, list[k].i);
+    }
+    return list->i;
+}
+
 /* Converts the op's attributes, except those of type 'c' (communication), which become fields of
-   the node. */
-static void fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
-                            syn_cursor *cur) {
+   the node. Lists become text, which is in cur->text until the cursor moves. */
+static syn_status fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
+                                  syn_cursor *cur) {
     syn_node *node = &cur->node;
+    const size_t most = (size_t)call->n_attr * (SYN_DECIMAL_TEXT + 2) + 1;
+    const syn_attr *at = call->attr, *end = at + call->n_attr;
+    struct writing text = {NULL, NULL};
     node->attributes = cur->attributes;
-    for (int i = 0; i < call->n_attr; i++) {
+    for (int i = 0; at < end; i++, at++) {
         const char type = sh->attr_types[op][i];
         syn_attribute *a = &cur->attributes[node->n_attributes];
-        *a = (syn_attribute){
-            .name = sh->attr_names[op][i], .type = SYN_VALUE_I64, .i64 = call->attr[i].i};
+        *a = (syn_attribute){.name = sh->attr_names[op][i], .type = SYN_VALUE_I64};
         if (type == 'c') continue;
         node->n_attributes++;
         if (type == 'f') {
             a->type = SYN_VALUE_F64;
-            a->i64 = 0;
-            a->f64 = call->attr[i].f;
+            a->f64 = at->f;
+        } else if (type == 'l') {
+            SYN_TRY(syn_grow(&cur->text, &cur->text_cap, most, 1, &cur->error));
+            if (!text.at) text = (struct writing){cur->text, cur->text + most - 1};
+            else text.at++; /* after the NUL of the list before it */
+            a->type = SYN_VALUE_TEXT;
+            a->text = text.at;
+            *text.at = '\0';
+            at += append_list(&text, at);
+        } else {
+            a->i64 = at->i;
         }
-        if (type != 'l') continue;
-        a->type = SYN_VALUE_TEXT;
-        a->text = cur->text;
-        const int64_t count = a->i64;
-        a->i64 = 0;
-        struct writing list = {cur->text, cur->text + sizeof cur->text - 1};
-        cur->text[0] = '\0';
-        for (int64_t k = 0; k < count; k++) {
-            if (k > 0) append_text(&list, ",");
-            append_i64(&list, call->attr[i + 1 + k].i);
-        }
-        return;
     }
+    return SYN_OK;
 }
 
 static syn_node_kind kind_of(const syn_opdef *def) {
@@ -366,7 +375,7 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
                            .peer = -1,
                            .tag = -1};
     if (fill_deps(v, id, cur) != SYN_OK) return NULL;
-    fill_attributes(sh, &call, row->op, cur);
+    if (fill_attributes(sh, &call, row->op, cur) != SYN_OK) return NULL;
     if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
     fill_times(v, id, &cur->node);
     fill_work(&call, &cur->node);

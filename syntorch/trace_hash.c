@@ -4,8 +4,8 @@
 
 #include "syntorch/trace_private.h"
 
-/* Hashes the attributes of a node, except seeds. A list attribute is always the last attribute and
-   has all remaining values. */
+/* Hashes the attributes of a node, except seeds. Lists are last, so the first list and all values
+   after it are hashed at once. */
 static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint64_t h) {
     const syn_attr *attr = syn_intern_get(&trace->blobs, n->attrs);
     size_t left = syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof *attr;

@@ -12,9 +12,7 @@ SYN_API_BEGIN
 #define SYN_MAX_LIST    1000 /* tensors in a list that a collective accepts */
 #define SYN_MAX_PARAMS  60   /* tensors in a list that an op of the optimizer accepts */
 #define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* attributes of an op; each entry of a shape counts */
-/* Bytes of a list attribute as text: the numbers of rows of an all-to-all of 256 ranks. */
-#define SYN_MAX_LIST_TEXT 4096
-#define SYN_MAX_WORLD     (1 << 24) /* ranks of a trace file */
+#define SYN_MAX_WORLD   (1 << 24)          /* ranks of a trace file */
 /* Maximum size of a scope's or tensor's name in bytes, including the NUL. Longer scopes are an
    error; longer tensor names are cut. */
 #define SYN_MAX_NAME 512

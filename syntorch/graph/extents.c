@@ -1,6 +1,7 @@
 /* Dtype and extents of a node's work (extents.h). */
 #include "syntorch/graph/extents.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Queries, keys and values have the shape [B,H,T,D]; the number of heads is taken from the
@@ -9,6 +10,54 @@ static syn_extents attention_extents(const syn_spec *queries, const syn_spec *ke
     const int64_t *q = queries->dims, *k = keys->dims;
     if (queries->rank < 4 || keys->rank < 4) return (syn_extents){0, 0, 0, 0};
     return (syn_extents){q[0] * q[1], q[2], k[2], q[3]};
+}
+
+/* The value of an attribute; NULL: the node does not have it. */
+static const syn_attribute *attribute(const syn_node *node, const char *name) {
+    for (uint32_t i = 0; i < node->n_attributes; i++)
+        if (strcmp(node->attributes[i].name, name) == 0) return &node->attributes[i];
+    return NULL;
+}
+
+static const char *list_of(const syn_node *node, const char *name) {
+    const syn_attribute *a = attribute(node, name);
+    return a && a->type == SYN_VALUE_TEXT ? a->text : "";
+}
+
+/* The next number of a list such as "12,1,3"; 0 at its end. */
+static int64_t next_number(const char **list) {
+    int64_t n = 0;
+    for (; **list >= '0' && **list <= '9'; ++*list)
+        if (n <= INT32_MAX) n = n * 10 + **list - '0';
+    if (**list == ',') ++*list;
+    return n;
+}
+
+/* The mean number of keys that a sequence's queries attend to. The queries are the last tokens of
+   the sequence, which has `keys` tokens. */
+static double mean_keys(double queries, double keys, double window) {
+    const double fewest = keys - queries + 1, most = window > 0 && window < keys ? window : keys;
+    if (most <= fewest) return most;
+    const double growing = most - fewest; /* number of queries that attend to fewer keys */
+    return (growing * (fewest + most - 1) / 2 + (queries - growing) * most) / queries;
+}
+
+/* See syn_extents. queries: (1, H, T, D). */
+static syn_extents paged_extents(const syn_node *node, const syn_spec *queries) {
+    enum { TILE = 64 };
+    const syn_attribute *window = attribute(node, "window");
+    const double reach = window ? (double)window->i64 : 0;
+    const char *counts = list_of(node, "queries"), *keys = list_of(node, "keys");
+    int64_t n, most = 0;
+    double columns = 0;
+    while ((n = next_number(&counts)) > 0) {
+        const int64_t k = next_number(&keys);
+        if (k < n) return (syn_extents){0, 0, 0, 0};
+        if (n > most) most = n;
+        columns += (double)((n + TILE - 1) / TILE) * ceil(mean_keys((double)n, (double)k, reach));
+    }
+    if (queries->rank != 4 || most == 0 || columns > 1e15) return (syn_extents){0, 0, 0, 0};
+    return (syn_extents){queries->dims[1], most, (int64_t)columns, queries->dims[3]};
 }
 
 /* Leading dimensions are rows for `linear` and batch dimensions for `matmul`. The rows of a
@@ -37,6 +86,8 @@ void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec 
     node->extents = (syn_extents){0, 0, 0, 0};
     if (node->category == SYN_CATEGORY_MATMUL && out)
         node->extents = product_extents(node, in[1], out);
+    else if (strcmp(node->op, "paged_attention") == 0 && in[0])
+        node->extents = paged_extents(node, in[0]);
     else if (node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) && in[1])
         node->extents = attention_extents(in[0], in[1]);
     else if (node->category == SYN_CATEGORY_ATTENTION && out && out->rank == 4)

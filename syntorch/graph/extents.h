@@ -6,7 +6,8 @@
 
 #include "syntorch/graph/graph.h"
 
-/* Sets node->dtype and node->extents. The node's op, category, flags and flops must be set. in: the
+/* Sets node->dtype and node->extents. The node's op, category, flags, flops and attributes must be
+   set. in: the
    specs of its first two inputs; data: the spec of the first input that it does not overwrite; out:
    the spec of its first output. NULL: the node has no such tensor. */
 void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,

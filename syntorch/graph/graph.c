@@ -117,10 +117,12 @@ void syn_cursor_free(syn_cursor *cursor) {
     syn_free(cursor->deps);
     syn_free(cursor->ids);
     syn_free(cursor->operands);
+    syn_free(cursor->text);
     cursor->deps = NULL;
     cursor->ids = NULL;
     cursor->operands = NULL;
-    cursor->deps_cap = cursor->ids_cap = cursor->operands_cap = 0;
+    cursor->text = NULL;
+    cursor->deps_cap = cursor->ids_cap = cursor->operands_cap = cursor->text_cap = 0;
 }
 
 void syn_graph_free(syn_graph *graph) {

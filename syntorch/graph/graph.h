@@ -115,10 +115,13 @@ typedef struct syn_attribute {
 
 /* The sizes that determine the time of a matrix product or of fused attention, in addition to flops
    and bytes. Product: `batch` products [rows, inner] * [inner, columns]. Attention: batch =
-   sequences * heads, rows = queries, columns = keys, inner = head_dim. Convolution, as a product:
-   batch = groups, rows = output positions of all images, columns = output channels of a group,
-   inner = input channels of a group * elements of the kernel. All 0: the sizes are unknown, or it
-   is another op. */
+   sequences * heads, rows = queries, columns = keys, inner = head_dim. Attention of sequences of
+   different lengths (paged_attention): batch = heads, rows = the most queries of a sequence, inner
+   = head_dim, columns = the keys that all tiles of up to 64 queries read: the sum over the
+   sequences of ceil(queries / 64) times the mean number of keys that the sequence's queries attend
+   to, rounded up. Convolution, as a product: batch = groups, rows = output positions of all images,
+   columns = output channels of a group, inner = input channels of a group * elements of the kernel.
+   All 0: the sizes are unknown, or it is another op. */
 typedef struct syn_extents {
     int64_t batch, rows, columns, inner;
 } syn_extents;
@@ -213,8 +216,9 @@ typedef struct syn_cursor {
     struct syn_operand *operands;
     size_t operands_cap;
     char name[SYN_MAX_NAME];
-    char text[SYN_MAX_LIST_TEXT]; /* a list attribute as text */
-    syn_error error;              /* why a call returned NULL */
+    char *text; /* list attributes as text */
+    size_t text_cap;
+    syn_error error; /* why a call returned NULL */
 } syn_cursor;
 
 typedef struct syn_graph syn_graph;

@@ -381,13 +381,16 @@ static void test_rows_are_whole(void) {
         const int versions = list ? 0 : syn_opdef_versions(d, NULL);
         CHECK_MSG(list || (versions <= d->min_in && versions <= d->n_out), "%s", d->name);
         int n = 0;
-        /* The form is "name:t name:t", and a list is last. */
+        bool lists = false;
+        /* The form is "name:t name:t", and lists are last. */
         for (const char *at = d->attrs; *at; n++) {
             const char *colon = strchr(at, ':');
             CHECK_MSG(colon && colon > at && strchr("ifscl", colon[1]), "%s: attributes '%s'",
                       d->name, d->attrs);
-            CHECK_MSG(colon[2] == '\0' || (colon[2] == ' ' && colon[1] != 'l'),
-                      "%s: attributes '%s'", d->name, d->attrs);
+            CHECK_MSG(colon[2] == '\0' || colon[2] == ' ', "%s: attributes '%s'", d->name,
+                      d->attrs);
+            CHECK_MSG(!lists || colon[1] == 'l', "%s: attributes '%s'", d->name, d->attrs);
+            lists = colon[1] == 'l';
             at = colon + (colon[2] ? 3 : 2);
         }
         CHECK_MSG(n <= SYN_MAX_ATTRS, "%s", d->name);

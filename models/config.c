@@ -3,6 +3,7 @@
 #include "models/config.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -26,24 +27,45 @@ const char *syn_model_preset(size_t i) {
     return preset(i) ? preset(i)->name : NULL;
 }
 
+/* The next letter of a model's name that matters: hyphens and case do not, and the name ends before
+   "instruct" or "chat". */
+static char letter(const char **at) {
+    while (**at == '-' || **at == '_') ++*at;
+    if (strncasecmp(*at, "instruct", 8) == 0 || strncasecmp(*at, "chat", 4) == 0) return '\0';
+    return **at ? (char)tolower((unsigned char)*(*at)++) : '\0';
+}
+
+/* Whether a name, such as "meta-llama/Llama-3.1-8B-Instruct", means a preset. */
+static bool means(const char *name, const char *of) {
+    const char *slash = strrchr(name, '/'), *at = slash ? slash + 1 : name;
+    char a, b;
+    do {
+        a = letter(&at);
+        b = letter(&of);
+    } while (a == b && a);
+    return a == b;
+}
+
 syn_status syn_model_config_preset(syn_model_config *config, const char *name, syn_error *err) {
-    char known[480] = "", shown[SYN__SETTING_NAME_BYTES], hint[64] = "the";
+    char known[320] = "", shown[SYN__SETTING_NAME_BYTES], hint[64] = "the";
     syn__nearest near = {NULL, 0};
-    size_t used = 0;
-    for (size_t i = 0; preset(i); i++) {
-        if (strcmp(preset(i)->name, name) == 0) {
-            *config = *preset(i);
+    size_t used = 0, all = 0;
+    for (; preset(all); all++) {
+        const char *other = preset(all)->name;
+        if (means(name, other)) {
+            *config = *preset(all);
             return SYN_OK;
         }
-        syn__nearest_try(&near, name, preset(i)->name);
-        const int n = snprintf(known + used, sizeof known - used, "%s%s", i != 0 ? ", " : "",
-                               preset(i)->name);
-        used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
+        syn__nearest_try(&near, name, other);
+        if (used + strlen(other) + 2 >= sizeof known) continue;
+        used += (size_t)sprintf(known + used, "%s%s", all != 0 ? ", " : "", other);
     }
     syn__settings_copy(name, strlen(name), shown, sizeof shown);
     if (near.name != NULL) snprintf(hint, sizeof hint, "did you mean %s? The", near.name);
-    return SYN_FAIL(err, SYN_E_INVALID, "unknown model '%.40s'; %s presets are %s", shown, hint,
-                    known);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "unknown model '%.40s'; %s presets are %s, ...; `syntorch help models` lists "
+                    "all %zu",
+                    shown, hint, known, all);
 }
 
 /* ---- files ---- */

@@ -96,28 +96,42 @@ syn_tensor syn__llama_layer(syn_model *m, void *layer, int64_t i, syn_tensor x) 
     SYN__LLAMA_PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, \
                       .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(5e5, 1),         \
                       .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16")
+#define LLAMA31(name_, layers, hidden, heads, inner)                                 \
+    SYN__LLAMA_PRESET(llama, name_, layers, hidden, heads, 8, inner, 131072, 128256, \
+                      .norm_epsilon = 1e-5, .rotary = ROTARY_31(8),                  \
+                      .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16")
+#define QWEN3(name_, layers, hidden, heads, inner, tied_)                                         \
+    {                                                                                             \
+        .family = &syn_qwen3_family, .name = name_, .n_layer = layers, .n_embd = hidden,          \
+        .n_head = heads, .n_kv_head = 8, .head_dim = 128, .n_inner = inner, .n_positions = 40960, \
+        .vocab_size = 151936, .initializer_range = 0.02, .norm_epsilon = 1e-6,                    \
+        .rotary = SYN__ROTARY(1e6, 1), .tied = tied_, .head_norm = true,                          \
+        .end = {{151645}, 1, 151643, 151643}, .dtype = "bfloat16"                                 \
+    }
 #define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)        \
     SYN__LLAMA_PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab, \
                       .norm_epsilon = 1e-6, .rotary = SYN__ROTARY(1e6, 1), .tied = tied_, \
                       .qkv_bias = true, .end = {{151643}, 1, 151643, 151643}, .dtype = "bfloat16")
 
 /* Sizes: Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3. Positions, rotary theta and
-   vocabularies: the released configurations. Llama 3 8b and 70b are those of the first release;
-   405b was first released with Llama 3.1. */
+   vocabularies: the released configurations. Llama 3 8b and 70b are those of the first release,
+   with 8192 positions; 405b was first released with Llama 3.1. */
 static const syn_model_config llama_presets[] = {
-    LLAMA2("llama-2-7b", 32, 4096, 32, 32, 11008),
-    LLAMA2("llama-2-13b", 40, 5120, 40, 40, 13824),
-    LLAMA2("llama-2-70b", 80, 8192, 64, 8, 28672),
-    LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
-    LLAMA3("llama-3-70b", 80, 8192, 64, 28672),
-    SYN__LLAMA_PRESET(llama, "llama-3-405b", 126, 16384, 128, 8, 53248, 131072, 128256,
-                      .norm_epsilon = 1e-5, .rotary = ROTARY_31(8),
-                      .end = {{128001}, 1, 128001, 128000}, .dtype = "bfloat16"),
+    LLAMA2("llama-2-7b", 32, 4096, 32, 32, 11008), LLAMA2("llama-2-13b", 40, 5120, 40, 40, 13824),
+    LLAMA2("llama-2-70b", 80, 8192, 64, 8, 28672), LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
+    LLAMA3("llama-3-70b", 80, 8192, 64, 28672),    LLAMA31("llama-3.1-8b", 32, 4096, 32, 14336),
+    LLAMA31("llama-3.1-70b", 80, 8192, 64, 28672), LLAMA31("llama-3-405b", 126, 16384, 128, 53248),
 };
 static const syn_model_config mistral_presets[] = {
     SYN__LLAMA_PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000,
                       .norm_epsilon = 1e-5, .rotary = SYN__ROTARY(1e4, 1), .windowed = true,
                       .window = 4096, .end = {{2}, 1, 2, 1}, .dtype = "bfloat16"),
+};
+/* Sizes and vocabulary: the released configurations. */
+static const syn_model_config qwen3_presets[] = {
+    QWEN3("qwen3-0.6b", 28, 1024, 16, 3072, true),  QWEN3("qwen3-1.7b", 28, 2048, 16, 6144, true),
+    QWEN3("qwen3-4b", 36, 2560, 32, 9728, true),    QWEN3("qwen3-8b", 36, 4096, 32, 12288, false),
+    QWEN3("qwen3-14b", 40, 5120, 40, 17408, false), QWEN3("qwen3-32b", 64, 5120, 64, 25600, false),
 };
 /* Sizes: Qwen Team 2024, table 1. */
 static const syn_model_config qwen2_presets[] = {
@@ -288,4 +302,4 @@ const syn_model_family syn_llama_family = FAMILY(llama, "Llama", "LlamaForCausal
                        syn_qwen2_family =
                            FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM", SYN__PRESETS(qwen2_presets)),
                        syn_qwen3_family =
-                           FAMILY(qwen3, "Qwen3", "Qwen3ForCausalLM", .presets = NULL);
+                           FAMILY(qwen3, "Qwen3", "Qwen3ForCausalLM", SYN__PRESETS(qwen3_presets));

@@ -126,12 +126,17 @@ static void presets_have_their_sizes(void) {
     static const struct {
         const char *name;
         int64_t params;
-    } known[] = {
-        {"llama-2-7b", 6738415616},   {"llama-2-13b", 13015864320}, {"llama-2-70b", 68976648192},
-        {"llama-3-8b", 8030261248},   {"llama-3-70b", 70553706496}, {"llama-3-405b", 405853388800},
-        {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
-        {"qwen2.5-3b", 3085938688},   {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664},
-        {"qwen2.5-32b", 32763876352}, {"qwen2.5-72b", 72706203648}};
+    } known[] = {{"llama-2-7b", 6738415616},   {"llama-2-13b", 13015864320},
+                 {"llama-2-70b", 68976648192}, {"llama-3-8b", 8030261248},
+                 {"llama-3-70b", 70553706496}, {"llama-3-405b", 405853388800},
+                 {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},
+                 {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-3b", 3085938688},
+                 {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664},
+                 {"qwen2.5-32b", 32763876352}, {"qwen2.5-72b", 72706203648},
+                 {"llama-3.1-8b", 8030261248}, {"llama-3.1-70b", 70553706496},
+                 {"qwen3-0.6b", 596049920},    {"qwen3-1.7b", 1720574976},
+                 {"qwen3-4b", 4022468096},     {"qwen3-8b", 8190735360},
+                 {"qwen3-14b", 14768307200},   {"qwen3-32b", 32762123264}};
     size_t n = 0;
     for (size_t i = 0; i < COUNT(known); i++) {
         syn_model_config c;
@@ -155,6 +160,24 @@ static void costs_are_those_of_the_formulas(void) {
                                         "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-72b"};
     for (size_t i = 0; i < COUNT(names) && test_failures == 0; i++)
         for (int tp = 1; tp <= MAX_RANKS; tp *= 2) check_preset(names[i], tp);
+}
+
+/* Hyphens, case, the publisher and "Instruct" do not matter in the name of a preset. */
+static void names_have_variants(void) {
+    static const char *const same[][2] = {{"llama3.1-8b", "llama-3.1-8b"},
+                                          {"meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+                                          {"Qwen/Qwen3-32B", "qwen3-32b"},
+                                          {"Qwen/Qwen3-30B-A3B-Instruct-2507", "qwen3-30b-a3b"},
+                                          {"meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"}};
+    static const char *const unknown[] = {"llama-3.1-8", "llama-3.1-80b", "", "instruct", "qwen3"};
+    syn_model_config c;
+    for (size_t i = 0; i < COUNT(same); i++) {
+        syn_error err = {0};
+        CHECK_OK(syn_model_config_preset(&c, same[i][0], &err), err);
+        CHECK_STR(c.name, same[i][1]);
+    }
+    for (size_t i = 0; i < COUNT(unknown); i++)
+        CHECK_INT(syn_model_config_preset(&c, unknown[i], NULL), SYN_E_INVALID);
 }
 
 /* Settings that are not supported are rejected with their names. Settings that transformers 5
@@ -339,5 +362,6 @@ static const test_case cases[] = {
     {"refuses_what_it_does_not_know", refuses_what_it_does_not_know},
     {"presets_have_their_sizes", presets_have_their_sizes},
     {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},
+    {"names_have_variants", names_have_variants},
 };
 TEST_MAIN(cases)

@@ -63,12 +63,24 @@ static bool lists_family(int argc, char **argv) {
     return true;
 }
 
+/* The presets with their numbers of parameters. */
+static int list_models(void) {
+    syn_model_config c;
+    char params[32];
+    for (size_t i = 0; syn_model_preset(i); i++)
+        if (syn_model_config_preset(&c, syn_model_preset(i), NULL) == SYN_OK)
+            printf("%-20s %9s parameters\n", c.name,
+                   cli_count_text((double)syn_model_config_params(&c, 0), params, sizeof params));
+    return CLI_OK;
+}
+
 int command_help(int argc, char **argv) {
     if (prints_usage(argc, argv,
-                     "Usage: syntorch help [COMMAND]\n\nLists all commands, or describes "
-                     "one as --help does.\n"))
+                     "Usage: syntorch help [COMMAND|models]\n\nLists all commands, describes one "
+                     "as --help does, or lists the models' names.\n"))
         return CLI_OK;
     if (argc < 2) return syntorch_usage(stdout, CLI_OK);
+    if (argc == 2 && strcmp(argv[1], "models") == 0) return list_models();
     if (lists_family(argc, argv)) return CLI_OK;
     const command *c = named(argc, argv);
     return c ? print_table(c, NULL, NULL) : CLI_USAGE;

@@ -224,7 +224,7 @@ static syn_status fill_attributes(const struct shared *sh, const syn_call *call,
     const syn_attr *at = call->attr, *end = at + call->n_attr;
     struct writing text = {NULL, NULL};
     node->attributes = cur->attributes;
-    for (int i = 0; at < end; i++, at++) {
+    for (int i = 0; at < end && sh->attr_names[op][i]; i++, at++) {
         const char type = sh->attr_types[op][i];
         syn_attribute *a = &cur->attributes[node->n_attributes];
         *a = (syn_attribute){.name = sh->attr_names[op][i], .type = SYN_VALUE_I64};

@@ -73,6 +73,7 @@ tools/launch: syntorch+ ops comm export tools
 tools/saving: syntorch+ models+ tools
 tools/requests: syntorch+ ops export/text tools
 tools/serving: syntorch+ tools
+tools/serve: syntorch+ comm models+ tools tools/launch tools/requests tools/serving
 tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
@@ -83,7 +84,7 @@ tools/doctor: syntorch+ ops comm tools
 tools/commands: syntorch+ models+ export export/text export/chakra/wire export/chakra
     export/chakra/simulate
     export/workload export/pytorch/read tools tools/pytorch tools/inference
-    tools/pretrain tools/synth tools/calibrate tools/doctor
+    tools/pretrain tools/synth tools/serve tools/calibrate tools/doctor
 '
 declare -A may_include=()
 

@@ -10,6 +10,7 @@
 #include "tools/doctor/doctor.h"
 #include "tools/inference/inference.h"
 #include "tools/pretrain/pretrain.h"
+#include "tools/serve/serve_run.h"
 #include "tools/synth/synth.h"
 
 #define RUN     "Run and predict"
@@ -22,6 +23,7 @@ const command syntorch_commands[] = {
     {RUN, "inference", "run a GPT or BERT and trace it", inference_program, true},
     {RUN, "pretrain", "train a GPT or BERT and trace a step", pretrain_program, true},
     {RUN, "synth", "write the Chakra traces of all ranks of a cluster", synth_program, true},
+    {RUN, "serve", "simulate an LLM server under load", serve_program, true},
     {RUN, "calibrate", "compare predicted with measured times, fit constants", calibrate_program,
      true},
     {SETS, "simulate", "simulate a set of Chakra execution traces", command_simulate, true},

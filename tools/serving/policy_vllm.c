@@ -38,7 +38,7 @@ static bool take_back(const serving_replica *r, serving_step *step, serving_requ
 }
 
 /* Gives running request *at the blocks for n tokens, and preempts others if there are too few.
-   *fits is false if the request itself was preempted. */
+ *fits is false if the request itself was preempted. */
 static syn_status make_space(serving_replica *r, serving_step *step, size_t *at, int64_t n,
                              int64_t *budget, bool *preempted, bool *fits, syn_error *err) {
     serving_request *q = r->running[*at];

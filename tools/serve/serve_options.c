@@ -1,0 +1,217 @@
+/* Options of `syntorch serve`, and what follows from them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/launch/launch.h"
+#include "tools/requests/requests_options.h"
+#include "tools/serve/serve_run.h"
+
+serve_args serve_given;
+
+static const char *const examples[] = {
+    "syntorch serve --model llama-3-8b --requests sharegpt-like --rate 4 --duration 60 --hw h100",
+    "syntorch serve --model qwen3-30b-a3b --dp 2 --ep 2 --requests requests.csv --hw h100 --out "
+    "run/serve",
+    "syntorch serve --model llama-3-70b --prefill tp=4 --decode tp=8 --requests sharegpt-like "
+    "--rate 4 --duration 60 --hw h200 --out run/split",
+    NULL};
+
+static const cli_option options[] = {
+    CLI_GROUP("Model"),
+    {"model", CLI_TEXT, &serve_given.model, "NAME",
+     "preset: llama-3-8b, qwen3-30b-a3b, ...; an unknown name lists all", 0, 0},
+    {"model_config", CLI_TEXT, &serve_given.model_config, "FILE", "HuggingFace config.json", 0, 0},
+    {"layers", CLI_INT, &serve_given.layers, "N", "number of layers; default: the model's own", 1,
+     100000},
+    {"dtype", CLI_CHOICE, &serve_given.dtype, "bf16|f16|f32",
+     "dtype of weights, activations and KV cache", 0, 0},
+    CLI_GROUP("Machine and layout"),
+    {"hw", CLI_TEXT, &serve_given.hw, "MACHINE[+STACK]", LAUNCH_MACHINES " [h100+vllm]", 0, 0},
+    {"tp", CLI_INT, &serve_given.tp, "N", "tensor-parallel ranks of a replica", 1, 65536},
+    {"dp", CLI_INT, &serve_given.dp, "N", "replicas", 1, 65536},
+    {"ep", CLI_INT, &serve_given.ep, "N",
+     "ranks that share the experts of a layer; replicas that share experts run their steps "
+     "together",
+     1, 65536},
+    {"prefill", CLI_TEXT, &serve_given.prefill, "tp=N,dp=N,ep=N",
+     "ranks that only compute prompts (disaggregated serving); needs --decode", 0, 0},
+    {"decode", CLI_TEXT, &serve_given.decode, "tp=N,dp=N,ep=N",
+     "ranks that generate the tokens after the first one; needs --prefill", 0, 0},
+    CLI_GROUP("Requests"),
+    REQUESTS_OPTION(serve_given.requests),
+    REQUEST_OPTIONS(serve_given.requests),
+    {"seed", CLI_INT, &serve_given.requests.seed, "N",
+     "seed of generated requests and accepted drafts", 0, 1e18},
+    CLI_GROUP("Scheduler (names and defaults as in vLLM)"),
+    {"policy", CLI_CHOICE, &serve_given.policy, "vllm|sglang|static",
+     "vllm: continuous batching with chunked prefill; sglang: steps with prompts first; static: "
+     "batches that end together",
+     0, 0},
+    {"scheduling_policy", CLI_CHOICE, &serve_given.by_priority, "fcfs|priority",
+     "order of waiting requests: first come, first served, or lowest priority number first", 0, 0},
+    {"max_num_seqs", CLI_INT, &serve_given.max_seqs, "N", "sequences in a step of a replica", 1,
+     65536},
+    {"max_num_batched_tokens", CLI_INT, &serve_given.max_tokens, "N",
+     "tokens in a step of a replica", 1, 1e7},
+    {"max_model_len", CLI_INT, &serve_given.max_model_tokens, "N",
+     "tokens of a sequence, prompt and output; default: the model's positions", 2, 1e9},
+    {"long_prefill_token_threshold", CLI_INT, &serve_given.long_prefill, "N",
+     "prompt tokens of one request in a step; 0: no limit", 0, 1e9},
+    {"no_chunked_prefill", CLI_FLAG, &serve_given.unchunked, NULL,
+     "compute each prompt in one step", 0, 0},
+    {"no_async_scheduling", CLI_FLAG, &serve_given.sync, NULL,
+     "schedule a step only when the previous one has finished", 0, 0},
+    {"router", CLI_CHOICE, &serve_given.router, "least|round-robin",
+     "replica of a new request: the one with the fewest waiting and running requests, or one after "
+     "the other",
+     0, 0},
+    CLI_GROUP("KV cache"),
+    {"block_size", CLI_INT, &serve_given.block_tokens, "N", "tokens of a block", 1, 65536},
+    {"gpu_memory_utilization", CLI_REAL, &serve_given.share, "F",
+     "share of the device's memory for weights, activations and cache", 0.001, 1},
+    {"device_memory", CLI_REAL, &serve_given.device_gib, "GIB",
+     "memory of a device; default: the machine's", 0.001, 1e6},
+    {"activation_memory", CLI_REAL, &serve_given.activation_gib, "GIB",
+     "memory for activations, as vLLM profiles it; default: predicted", 0, 1e6},
+    {"num_gpu_blocks", CLI_INT, &serve_given.blocks, "N",
+     "blocks of a rank's cache; default: from the memory", 2, 2e9},
+    {"no_prefix_caching", CLI_FLAG, &serve_given.uncached, NULL,
+     "do not reuse blocks of equal prefixes", 0, 0},
+    CLI_GROUP("Speculative decoding"),
+    {"num_speculative_tokens", CLI_INT, &serve_given.drafts, "N",
+     "draft tokens of each sequence and step", 1, 64},
+    {"acceptance_rate", CLI_REAL, &serve_given.acceptance, "P",
+     "probability that a draft token is accepted if those before it are", 0, 1},
+    {"draft_model", CLI_TEXT, &serve_given.draft_model, "NAME",
+     "preset of the model that proposes the drafts; default: proposing takes no time (n-grams)", 0,
+     0},
+    CLI_GROUP("Output"),
+    {"slo", CLI_TEXT, &serve_given.slo, "ttft=T,tpot=T",
+     "limits for goodput, also latency=T: such as 500ms or 2s", 0, 0},
+    {"out", CLI_TEXT, &serve_given.out, "PREFIX",
+     "write PREFIX.requests.csv, PREFIX.steps.csv, PREFIX.svg, PREFIX.timeline.json and a trace "
+     "set",
+     0, 0},
+    {"quiet", CLI_FLAG, &serve_given.quiet, NULL, "print only errors", 0, 0},
+    CLI_JSON(&serve_given.json),
+    CLI_END};
+
+cli_program serve_cli = {
+    "syntorch serve",
+    "Simulates an LLM server: predicts latencies and throughput for given requests, and writes "
+    "traces of its steps.",
+    options, examples, false};
+
+void serve_set_defaults(void) {
+    serve_given = (serve_args){.tp = 1,
+                               .dp = 1,
+                               .ep = 1,
+                               .max_seqs = 128,
+                               .max_tokens = 2048,
+                               .block_tokens = 16,
+                               .share = 0.9,
+                               .activation_gib = -1,
+                               .acceptance = 0.7};
+}
+
+/* ---- Checks ---- */
+
+/* Reads "tp=4,dp=2". Returns CLI_RUN or CLI_USAGE. */
+static int read_layout(const char *option, const char *text, serve_layout *out) {
+    static const char *const names[] = {"tp", "dp", "ep"};
+    int32_t *const values[] = {&out->tp, &out->dp, &out->ep};
+    *out = (serve_layout){1, 1, 1};
+    while (*text) {
+        size_t i = 0;
+        while (i < 3 && (strncmp(text, names[i], 2) != 0 || text[2] != '=')) i++;
+        char *end = NULL;
+        const long n = i < 3 ? strtol(text + 3, &end, 10) : 0;
+        if (i == 3 || end == text + 3 || n < 1 || n > 65536 || (*end != ',' && *end != '\0'))
+            return cli_fail(&serve_cli, CLI_USAGE, "--%s must be like tp=4,dp=2, not '%s'", option,
+                            text);
+        *values[i] = (int32_t)n;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return CLI_RUN;
+}
+
+/* Reads a time such as "500ms", "2s" or "40" (ms) in front of a comma or the end. */
+static const char *read_time(const char *text, double *ns) {
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"s", 1e9}, {"", 1e6}};
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || !(value > 0) || !isfinite(value)) return NULL;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        const size_t n = strlen(units[i].unit);
+        if (strncmp(end, units[i].unit, n) != 0 || (end[n] != ',' && end[n] != '\0')) continue;
+        *ns = value * units[i].ns;
+        return end[n] == ',' ? end + n + 1 : end + n;
+    }
+    return NULL;
+}
+
+static int read_slo(const char *text, serving_slo *out) {
+    const char *at = text;
+    while (at && *at) {
+        double *const value = strncmp(at, "ttft=", 5) == 0      ? &out->ttft_ns
+                              : strncmp(at, "tpot=", 5) == 0    ? &out->tpot_ns
+                              : strncmp(at, "latency=", 8) == 0 ? &out->latency_ns
+                                                                : NULL;
+        at = value ? read_time(strchr(at, '=') + 1, value) : NULL;
+    }
+    return at ? CLI_RUN
+              : cli_fail(&serve_cli, CLI_USAGE,
+                         "--slo must be like ttft=500ms,tpot=40ms,latency=20s, not '%s'", text);
+}
+
+static int read_layouts(serve_run *run) {
+    const serve_args *a = &serve_given;
+    if (!a->prefill != !a->decode)
+        return cli_fail(&serve_cli, CLI_USAGE, "--%s needs --%s", a->prefill ? "prefill" : "decode",
+                        a->prefill ? "decode" : "prefill");
+    run->n_pools = a->prefill ? 2 : 1;
+    run->layouts[0] = (serve_layout){(int32_t)a->tp, (int32_t)a->dp, (int32_t)a->ep};
+    if (!a->prefill) return CLI_RUN;
+    const int code = read_layout("prefill", a->prefill, &run->layouts[0]);
+    return code == CLI_RUN ? read_layout("decode", a->decode, &run->layouts[1]) : code;
+}
+
+int serve_read_options(serve_run *run, int argc, char **argv) {
+    const serve_args *a = &serve_given;
+    int code = cli_parse(&serve_cli, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (a->json) serve_given.quiet = true;
+    const cli_rule rules[] = {
+        REQUEST_OPTIONS_RULE(a->requests),
+        {a->prefill != NULL || a->decode != NULL,
+         {"tp", "dp", "ep"},
+         "has no effect with --prefill and --decode, which have their own layouts; omit it"},
+        {a->drafts == 0,
+         {"acceptance_rate", "draft_model"},
+         "has no effect without --num-speculative-tokens; give that, too, or omit it"},
+        {a->blocks > 0,
+         {"gpu_memory_utilization", "device_memory", "activation_memory"},
+         "has no effect with --num-gpu-blocks; omit it"},
+        {a->policy == 2,
+         {"long_prefill_token_threshold"},
+         "has no effect with --policy static; omit it"},
+    };
+    code = cli_check_rules(&serve_cli, argc, argv, rules, sizeof rules / sizeof *rules);
+    if (code == CLI_RUN && !a->requests.requests)
+        code = cli_fail(&serve_cli, CLI_USAGE,
+                        "give --requests, a file or a workload such as sharegpt-like");
+    if (code == CLI_RUN && a->model && a->model_config)
+        code = cli_fail(&serve_cli, CLI_USAGE, "--model and --model-config exclude each other");
+    if (code == CLI_RUN) code = read_layouts(run);
+    if (code == CLI_RUN && a->slo) code = read_slo(a->slo, &run->slo);
+    run->given_seqs = cli_was_given(&serve_cli, argc, argv, "max_num_seqs");
+    run->given_tokens = cli_was_given(&serve_cli, argc, argv, "max_num_batched_tokens");
+    run->given_layout = a->prefill || cli_was_given(&serve_cli, argc, argv, "tp") ||
+                        cli_was_given(&serve_cli, argc, argv, "dp") ||
+                        cli_was_given(&serve_cli, argc, argv, "ep");
+    return code;
+}

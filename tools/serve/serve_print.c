@@ -1,0 +1,63 @@
+/* Prints the results of `syntorch serve`, as text and as JSON. */
+#include "tools/cli_json.h"
+#include "tools/serve/serve_run.h"
+
+static const char *const limit_names[SYN_LIMIT_COUNT] = {"compute", "memory", "launches",
+                                                         "communication"};
+
+static void print_pool(const serve_run *run, int32_t i) {
+    const serve_pool_options *o = serve_pool_get(run->sim.pools[i]);
+    const serving_limits *l = &run->sim.limits[i];
+    char weights[32], cache[32];
+    printf("%s%s%d x tp %d", o->role, o->role[0] ? ": " : "", o->layout.dp, o->layout.tp);
+    if (o->layout.ep > 1) printf(", ep %d", o->layout.ep);
+    printf(": %s of weights and %lld KV blocks (%lld tokens, %s) per rank\n",
+           cli_bytes_text(serve_pool_weight_bytes(run->sim.pools[i]), weights, sizeof weights),
+           (long long)l->blocks, (long long)(l->blocks * l->block_tokens),
+           cli_bytes_text(serve_pool_token_bytes(run->sim.pools[i]) *
+                              (double)(l->blocks * l->block_tokens),
+                          cache, sizeof cache));
+}
+
+static void print_phase(const serve_totals *t, int prompt) {
+    char mean[32];
+    if (t->steps[prompt] == 0) return;
+    printf("  %-22s %8lld steps, mean %s:", prompt ? "with prompt tokens" : "decode only",
+           (long long)t->steps[prompt],
+           cli_time_text(t->busy_ns[prompt] / (double)t->steps[prompt], mean, sizeof mean));
+    for (int i = 0; i < SYN_LIMIT_COUNT; i++)
+        printf(" %s %.0f %%%s", limit_names[i], 100 * t->time[prompt].parts[i] / t->time[prompt].ns,
+               i + 1 < SYN_LIMIT_COUNT ? "," : "\n");
+}
+
+void serve_print(const serve_run *run) {
+    char title[160], shown[CLI_SHOWN_BYTES];
+    const serve_result *r = &run->result;
+    printf("%s on %s\n", run->config.name,
+           cli_shown(syn_hardware_title(&run->hw, title, sizeof title), shown, sizeof shown));
+    for (int32_t i = 0; i < run->n_pools; i++) print_pool(run, i);
+    printf("requests: %lld, %lld prompt tokens, %lld output tokens\n",
+           (long long)r->metrics.requests, (long long)r->metrics.prompt_tokens,
+           (long long)r->metrics.output_tokens);
+    serving_metrics_print(&r->metrics);
+    printf("at most: %lld running, %lld waiting, %.1f %% of a cache; preemptions: %lld\n",
+           (long long)r->most_running, (long long)r->most_waiting, 100 * r->most_usage,
+           (long long)r->preemptions);
+    for (int32_t i = 0; i < run->n_pools; i++) {
+        printf("steps%s%s, by what limits their time:\n", run->n_pools > 1 ? " of " : "",
+               serve_pool_get(run->sim.pools[i])->role);
+        print_phase(&r->totals[i], 1);
+        print_phase(&r->totals[i], 0);
+    }
+}
+
+void serve_json(const serve_run *run, syn_sink *json) {
+    const serve_result *r = &run->result;
+    cli_json_text(json, "model", run->config.name);
+    cli_json_text(json, "hardware", run->hw.name);
+    cli_json_text(json, "stack", run->hw.stack.name);
+    serving_metrics_json(&r->metrics, json);
+    cli_json_count(json, "kv_blocks", (uint64_t)run->sim.limits[run->n_pools - 1].blocks);
+    cli_json_count(json, "preemptions", (uint64_t)r->preemptions);
+    cli_json_count(json, "prefix_hit_tokens", (uint64_t)r->hits);
+}

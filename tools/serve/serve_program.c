@@ -1,0 +1,185 @@
+/* The program `syntorch serve`. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/base/clock.h"
+#include "syntorch/base/memory.h"
+#include "tools/cli_json.h"
+#include "tools/serve/serve_run.h"
+
+/* ---- Preparation ---- */
+
+/* The text of a column of the requests' file if it was not given as an option. */
+static const char *column(const serve_run *run, const char *name) {
+    return requests_value(run->source, name);
+}
+
+static int64_t number_of(const serve_run *run, const char *name, int64_t otherwise) {
+    const char *text = column(run, name);
+    char *end;
+    const long long n = text ? strtoll(text, &end, 10) : 0;
+    return text && end != text && *end == '\0' && n > 0 ? n : otherwise;
+}
+
+/* A file of a measured run says how the server was started. */
+static void take_from_file(serve_run *run) {
+    serve_args *a = &serve_given;
+    if (!run->given_seqs) a->max_seqs = number_of(run, "max_num_seqs", a->max_seqs);
+    if (!run->given_tokens) a->max_tokens = number_of(run, "max_num_batched_tokens", a->max_tokens);
+    if (!run->given_layout) {
+        serve_layout *l = &run->layouts[0];
+        l->tp = (int32_t)number_of(run, "tp", l->tp);
+        l->dp = (int32_t)number_of(run, "dp", l->dp);
+        /* The column `ep` says whether experts are divided among all ranks, as
+           vLLM's --enable-expert-parallel. */
+        if (number_of(run, "ep", 0) > 0) l->ep = l->tp * l->dp;
+    }
+}
+
+/* Tokens of a sequence, at most. */
+static int64_t max_tokens(const serve_run *run) {
+    const int64_t given = serve_given.max_model_tokens;
+    return given > 0 ? given : syn_model_max_tokens(&run->config);
+}
+
+static syn_status load_model(serve_run *run, const char *name, syn_error *err) {
+    const serve_args *a = &serve_given;
+    if (a->model_config) SYN_TRY(syn_model_config_load(&run->config, a->model_config, err));
+    else SYN_TRY(syn_model_config_preset(&run->config, name, err));
+    if (a->layers > 0) run->config.n_layer = a->layers;
+    if (!syn_model_is_causal(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID, "%s generates no text, so it cannot be served",
+                        run->config.name);
+    return SYN_OK;
+}
+
+/* Opens model, machine and requests. Generated requests must fit the model; the file of a measured
+   run may name model and machine. */
+static syn_status open_inputs(serve_run *run, syn_error *err) {
+    static const syn_dtype dtypes[] = {SYN_BF16, SYN_F16, SYN_F32};
+    serve_args *a = &serve_given;
+    const bool named = a->model || a->model_config;
+    run->dtype = dtypes[a->dtype];
+    if (named) {
+        SYN_TRY(load_model(run, a->model, err));
+        a->requests.max_tokens = (int32_t)max_tokens(run);
+    }
+    SYN_TRY(requests_open(&run->source, &a->requests, err));
+    if (!named && !column(run, "model"))
+        return SYN_FAIL(err, SYN_E_INVALID, "give --model, the model to serve");
+    if (!named) SYN_TRY(load_model(run, column(run, "model"), err));
+    take_from_file(run);
+    const char *hw = a->hw ? a->hw : column(run, "gpu");
+    return syn_hardware_load(&run->hw, hw ? hw : "h100", "vllm", err);
+}
+
+static serving_limits limits_of(const serve_run *run) {
+    const serve_args *a = &serve_given;
+    return (serving_limits){.max_seqs = a->max_seqs,
+                            .max_tokens = a->max_tokens,
+                            .max_model_tokens = max_tokens(run),
+                            .block_tokens = a->block_tokens,
+                            .long_prefill = a->long_prefill,
+                            .chunked = !a->unchunked,
+                            .caching = !a->uncached,
+                            .by_priority = a->by_priority != 0,
+                            .async = !a->sync,
+                            .reserve = true,
+                            .drafts = (int32_t)a->drafts,
+                            .key = serve_block_key};
+}
+
+static syn_status open_pool(serve_run *run, int32_t i, syn_error *err) {
+    static const char *const roles[] = {"prefill", "decode"};
+    const serve_args *a = &serve_given;
+    const serve_memory memory = {.share = a->share,
+                                 .device_bytes = a->device_gib * 1073741824.0,
+                                 .activation_bytes =
+                                     a->activation_gib < 0 ? -1 : a->activation_gib * 1073741824.0};
+    const serve_pool_options options = {.config = &run->config,
+                                        .hw = &run->hw,
+                                        .layout = run->layouts[i],
+                                        .dtype = run->dtype,
+                                        .block_tokens = a->block_tokens,
+                                        .role = run->n_pools == 2 ? roles[i] : ""};
+    serving_limits *l = &run->sim.limits[i];
+    SYN_TRY(syn_hardware_check_nodes(&run->hw, serve_ranks(&options.layout), err));
+    SYN_TRY(serve_pool_new(&run->sim.pools[i], &options, err));
+    const bool last = i == run->n_pools - 1;
+    *l = limits_of(run);
+    l->blocks = a->blocks;
+    l->keep = !last;
+    if (!last) l->drafts = 0; /* each request gets one token */
+    if (l->blocks == 0)
+        SYN_TRY(serve_kv_blocks(run->sim.pools[i], last ? run->sim.draft : NULL, &memory, l,
+                                &l->blocks, err));
+    return SYN_OK;
+}
+
+/* The draft model has the layout of the ranks that generate. */
+static syn_status open_draft(serve_run *run, syn_error *err) {
+    const serve_args *a = &serve_given;
+    const serve_layout *l = &run->layouts[run->n_pools - 1];
+    const serve_pool_options options = {.config = &run->draft_config,
+                                        .hw = &run->hw,
+                                        .layout = {.tp = l->tp, .dp = 1, .ep = 1},
+                                        .dtype = run->dtype,
+                                        .block_tokens = a->block_tokens,
+                                        .role = "draft model"};
+    if (!a->draft_model) return SYN_OK;
+    SYN_TRY(syn_model_config_preset(&run->draft_config, a->draft_model, err));
+    return serve_pool_new(&run->sim.draft, &options, err);
+}
+
+static syn_status prepare(serve_run *run, syn_error *err) {
+    const serve_args *a = &serve_given;
+    serve_simulation *sim = &run->sim;
+    SYN_TRY(open_inputs(run, err));
+    sim->n_pools = run->n_pools;
+    sim->policy = serving_policy_at((size_t)a->policy);
+    sim->router = (serve_router)a->router;
+    sim->acceptance = a->acceptance;
+    sim->seed = (uint64_t)a->requests.seed;
+    SYN_TRY(open_draft(run, err));
+    for (int32_t i = 0; i < run->n_pools; i++) SYN_TRY(open_pool(run, i, err));
+    sim->transfer_bytes_per_ns = syn_hardware_between(&run->hw)->bytes_per_ns;
+    return serving_metrics_new(&run->result.metrics, &run->slo, err);
+}
+
+/* ---- The program ---- */
+
+static syn_status report(serve_run *run, syn_error *err) {
+    syn_sink *json;
+    if (!serve_given.json) {
+        if (!serve_given.quiet) serve_print(run);
+        return SYN_OK;
+    }
+    SYN_TRY(cli_json_open(&json, &serve_cli, err));
+    serve_json(run, json);
+    return cli_json_close(json, SYN_OK, err);
+}
+
+static syn_status serve(serve_run *run, syn_error *err) {
+    SYN_TRY(prepare(run, err));
+    const uint64_t begin = syn__clock_ns();
+    SYN_TRY(serve_simulate(&run->sim, run->source, &run->result, err));
+    run->took_ns = syn__clock_ns() - begin;
+    return report(run, err);
+}
+
+int serve_program(int argc, char **argv) {
+    static serve_run run;
+    syn_error err = {0};
+    serve_cli.name = argv[0];
+    run = (serve_run){.n_pools = 0};
+    serve_set_defaults();
+    int code = serve_read_options(&run, argc, argv);
+    if (code == CLI_RUN) code = cli_done(&serve_cli, serve(&run, &err), &err);
+    requests_close(run.source);
+    serve_pool_free(run.sim.pools[0]);
+    serve_pool_free(run.sim.pools[1]);
+    serve_pool_free(run.sim.draft);
+    serving_metrics_free(&run.result.metrics);
+    return code;
+}

@@ -59,8 +59,8 @@ typedef struct syn_packed_step {
     const int32_t *queries; /* (n): new tokens of each sequence, >= 1 */
     const int32_t *keys;    /* (n): tokens of each sequence after the step, >= queries */
     const int32_t *blocks;  /* (n, max_blocks): the cache blocks of each sequence, in order; entries
-                               after the first ceil(keys / block_tokens) are ignored. NULL on devices
-                               without data */
+                               after the first ceil(keys / block_tokens) are ignored. NULL on
+                               devices without data */
     int64_t max_blocks;     /* at least ceil(keys / block_tokens) of every sequence */
     const int32_t *rows; /* (n_rows): the packed tokens whose logits are returned, ascending; NULL
                             on devices without data */

@@ -107,10 +107,11 @@ static syn_status check_lengths(const syn_call *c) {
     for (int64_t i = 0; i < n; i++) {
         const int64_t queries = of.queries[i].i, keys = of.keys[i].i;
         if (queries < 1 || keys < queries || (keys - 1) / block >= table->dims[1])
-            return SYN_FAIL(c->err, SYN_E_SHAPE,
-                            "sequence %lld has %lld new tokens, and %lld in %lld blocks of %lld",
-                            (long long)i, (long long)queries, (long long)keys,
-                            (long long)table->dims[1], (long long)block);
+            return SYN_FAIL(
+                c->err, SYN_E_SHAPE,
+                "sequence %lld has %lld new tokens of %lld tokens, but %lld blocks of %lld",
+                (long long)i, (long long)queries, (long long)keys, (long long)table->dims[1],
+                (long long)block);
         tokens += queries;
     }
     return tokens == c->in[Q].spec.dims[2]

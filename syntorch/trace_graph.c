@@ -216,7 +216,8 @@ static int64_t append_list(struct writing *to, const syn_attr *list) {
 }
 
 /* Converts the op's attributes, except those of type 'c' (communication), which become fields of
-   the node. Lists become text, which is in cur->text until the cursor moves. */
+   the node. Lists become text, which is in cur->text until the cursor moves. A call may have unused
+   values after the last list. */
 static syn_status fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
                                   syn_cursor *cur) {
     syn_node *node = &cur->node;
@@ -224,7 +225,7 @@ static syn_status fill_attributes(const struct shared *sh, const syn_call *call,
     const syn_attr *at = call->attr, *end = at + call->n_attr;
     struct writing text = {NULL, NULL};
     node->attributes = cur->attributes;
-    for (int i = 0; at < end && sh->attr_names[op][i]; i++, at++) {
+    for (int i = 0; at < end && i < SYN_MAX_ATTRS && sh->attr_names[op][i]; i++, at++) {
         const char type = sh->attr_types[op][i];
         syn_attribute *a = &cur->attributes[node->n_attributes];
         *a = (syn_attribute){.name = sh->attr_names[op][i], .type = SYN_VALUE_I64};

@@ -24,7 +24,9 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
             dot += term;
             size += fabs(term);
         }
-        w[s] = dot * (double)a->scale + (a->mask ? (double)a->mask[s] : 0);
+        dot *= (double)a->scale;
+        if (a->cap > 0) dot = (double)a->cap * tanh(dot / (double)a->cap);
+        w[s] = dot + (a->mask ? (double)a->mask[s] : 0);
         max = fmax(max, w[s]);
         far = fmax(far, size * (double)a->scale);
     }
@@ -105,6 +107,7 @@ static void test_kernels(void) {
                     mask[s] = ref_int(1, 10) <= hidden ? -INFINITY : (float)ref_real(-3, 0);
                 a.mask = mask;
             }
+            a.cap = ref_int(0, 3) ? 0 : (float)ref_real(0.5, 5);
             a.has_sink = ref_int(0, 1);
             a.sink = (float)ref_real(-4, 4);
             CHECK(check(k, &a, &g[4], end, syn_simd_name(level)));

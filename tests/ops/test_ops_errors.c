@@ -46,6 +46,20 @@ static void attend(syn_ctx *c, syn_tensor mask, syn_tensor keys, double p) {
     syn_attention_train(c, q, k, k, &how);
 }
 
+/* Attention of two sequences, with 2 of 5 and 1 of `keys` tokens. */
+static void serve(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor blocks,
+                  int64_t block, int32_t keys, syn_tensor sinks) {
+    const int32_t queries[2] = {2, 1}, both[2] = {5, keys};
+    const syn_paged_options how = {.block_tokens = block,
+                                   .window = block == 1 ? -1 : 0,
+                                   .n = 2,
+                                   .queries = queries,
+                                   .keys = both,
+                                   .blocks = blocks,
+                                   .sinks = sinks};
+    syn_paged_attention(c, q, k, v, &how);
+}
+
 /* Calls attention_grad with a result y, a log-sum-exp `sums` and a result's gradient dy of any
    shape. */
 static void attend_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy) {
@@ -290,6 +304,31 @@ static void sinks_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy,
     X(syn_kv_append(c, syn_permute(c, F(1, 2, 4, 8), (const int[]){0, 1, 3, 2}, 4), F(1, 2, 3, 4), \
                     0),                                                                            \
       "the last dimension of input 0 is not contiguous")                                           \
+    X(syn_paged_append(c, F(2, 2, 8, 4), F(2, 2, 3, 4), I(3)),                                     \
+      "paged_append in h.0: input 0 must be a cache (1, G, N, D), but is f32[2,2,8,4]")            \
+    X(syn_paged_append(c, F(1, 2, 8, 4), F(1, 3, 3, 4), I(3)), "input 1 must be (1, G, T, D)")     \
+    X(syn_paged_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), I(2)), "input 2 must be a slot per token") \
+    X(syn_paged_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), F(3)), "input 2 must be i32")              \
+    X(serve(c, F(2, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 2), 4, 3, SYN_NO_MASK),           \
+      "paged_attention in h.0: input 0 must be queries (1, H, T, D), but is f32[2,4,3,4]")         \
+    X(serve(c, F(1, 4, 3, 4), F(1, 3, 8, 4), F(1, 3, 8, 4), I(2, 2), 4, 3, SYN_NO_MASK),           \
+      "input 1 must be a cache (1, G, N, D) like the queries")                                     \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 9, 4), I(2, 2), 4, 3, SYN_NO_MASK),           \
+      "input 2 must be a cache (1, G, N, Dv) like that of the keys")                               \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 2), 3, 3, SYN_NO_MASK),           \
+      "blocks of 3 slots do not divide a cache of 8")                                              \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 8), 1, 3, SYN_NO_MASK),           \
+      "the window -1 is negative")                                                                 \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(1, 2), 4, 3, SYN_NO_MASK),           \
+      "input 3 must be the blocks of each sequence (n, max_blocks)")                               \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 2), 4, 9, SYN_NO_MASK),           \
+      "sequence 1 has 1 new tokens of 9 tokens, but 2 blocks of 4")                                \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 2), 4, 0, SYN_NO_MASK),           \
+      "sequence 1 has 1 new tokens of 0 tokens")                                                   \
+    X(serve(c, F(1, 4, 4, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 2), 4, 3, SYN_NO_MASK),           \
+      "the sequences have 3 new tokens instead of 4")                                              \
+    X(serve(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 4), I(2, 2), 4, 3, F(3)),                  \
+      "input 4 must be one sink per query head (H), of the same dtype")                            \
     X(syn_reshape(c, F(2, 3), DIMS(4), 1), "reshape in h.0: f32[2,3] cannot become f32[4]")        \
     X(syn_reshape(c, F(2, 3), DIMS(4, -1), 2), "f32[2,3] cannot become f32[4,1]")                  \
     X(syn_reshape(c, F(2, 3), DIMS(-1, -1), 2),                                                    \

@@ -151,6 +151,24 @@ static void kv_append(half_call *c) {
     const syn_tensor cache = dense(c, SOME(2, 3, 9, 4));
     give(c, syn_kv_append(c->ctx, cache, SOME(2, 3, ref_int(0, 4), 4), ref_int(0, 5)));
 }
+static void paged(half_call *c) {
+    static const int32_t slots[3] = {7, 0, 2}, table[4] = {2, 1, 0, 3}, queries[2] = {2, 1},
+                         keys[2] = {5, 3};
+    const syn_spec three = {SYN_I32, 1, {3}}, blocks = {SYN_I32, 2, {2, 2}};
+    const int64_t depth = ref_int(1, 9);
+    const syn_tensor cache = dense(c, SOME(1, 2, 12, depth));
+    const syn_paged_options how = {.scale = 0.5,
+                                   .block_tokens = 3,
+                                   .sinks = SOME(4),
+                                   .n = 2,
+                                   .queries = queries,
+                                   .keys = keys,
+                                   .blocks = syn_input(c->ctx, "blocks", &blocks, table)};
+    const syn_tensor now = syn_paged_append(c->ctx, cache, SOME(1, 2, 3, depth),
+                                            syn_input(c->ctx, "slots", &three, slots));
+    give(c, now);
+    give(c, syn_paged_attention(c->ctx, SOME(1, 4, 3, depth), now, now, &how));
+}
 static void selection(half_call *c) {
     const int64_t n = width();
     /* Some values are equal, so that there are ties. */
@@ -501,6 +519,7 @@ static const half_case half_cases[] = {
     CASE(embedding),
     CASE(moved),
     CASE(kv_append),
+    CASE(paged),
     CASE(selection),
     CASE(repetition_penalty),
     CASE(top_k),

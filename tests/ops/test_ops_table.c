@@ -190,6 +190,18 @@ static syn_tensor merged(syn_ctx *c) {
     return out;
 }
 
+/* Two sequences, with 2 of 5 and 1 of 3 tokens, in blocks of 4. */
+static syn_tensor served(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor v) {
+    const int32_t queries[2] = {2, 1}, keys[2] = {5, 3};
+    const syn_paged_options how = {.scale = 0.5,
+                                   .block_tokens = 4,
+                                   .n = 2,
+                                   .queries = queries,
+                                   .keys = keys,
+                                   .blocks = I(2, 2)};
+    return syn_paged_attention(c, q, k, v, &how);
+}
+
 static const syn_tensor none = {0};
 static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
 
@@ -261,6 +273,10 @@ static const syn_dropout_options drop = {.p = 0.1, .seed = 1};
       "f32[1,3,2,4]", 2 * 3 * 5 * (2 * 4 + 1 + 4 + 2 * 4) * 5 / 2, 96 + 80 + 80 + 96 + 24 + 96,    \
       96 + 80 + 80, 0)                                                                             \
     X(KV_APPEND, syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 5), "f32[1,2,8,4]", 0, 96, 96, 0)  \
+    X(PAGED_APPEND, syn_paged_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), INTEGERS(7, 0, 2)),          \
+      "f32[1,2,8,4]", 0, 96 + 12, 96, 0)                                                           \
+    X(PAGED_ATTENTION, served(c, F(1, 4, 3, 4), F(1, 2, 8, 4), F(1, 2, 8, 6)), "f32[1,3,4,6]",     \
+      4 * (2 * 5 + 1 * 3) * (2 * 4 + 1 + 4 + 2 * 6), 192 + 2 * 8 * 40 + 16, 288, 0)                \
     X(RESHAPE, syn_reshape(c, F(2, 3), (const int64_t[]){-1}, 1), "f32[6]", 0, 0, 0, 0)            \
     X(PERMUTE, turned(c, F(2, 3)), "f32[3,2]", 0, 0, 0, 0)                                         \
     X(SLICE, syn_slice(c, F(4, 3), 0, 1, 2), "f32[2,3]", 0, 0, 0, 0)                               \
@@ -402,7 +418,7 @@ static const char *const numeric[] = {
     "test_ops_pointwise", "test_ops_layer", "test_ops_attention",  "test_attention_grad",
     "test_ops_select",    "test_ops_comm",  "test_views",          "test_ops_gradients",
     "test_ops_training",  "test_ops_half",  "test_ops_half_types", "test_ops_experts",
-    "test_ops_context"};
+    "test_ops_context",   "test_ops_paged"};
 
 /* Runs such a program and marks the ops that it compared. Returns false if the program fails. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {

@@ -219,9 +219,8 @@ static syn_status time_class(serve_pool *p, int64_t tokens, int64_t sequences, i
     return s;
 }
 
-/* Steps with many tokens are priced as if they had a few more, so that few steps are recorded. vLLM
-   pads steps with up to 512 tokens to the same numbers, because it captures a CUDA graph for each.
- */
+/* The number of tokens for which a step is predicted, so that few steps are recorded. vLLM pads
+   steps of up to 512 tokens in the same way, because it captures a CUDA graph for each number. */
 static int64_t rounded(int64_t n) {
     const int64_t to = n <= 16 ? 1 : n <= 256 ? 8 : 16;
     return (n + to - 1) / to * to;

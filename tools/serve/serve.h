@@ -85,7 +85,9 @@ typedef struct serve_request {
     request given;     /* as it arrived; its blocks are a copy */
     int32_t replica;   /* that generates its tokens */
     int32_t prompt_replica; /* that computes its prompt; the same without disaggregation */
+    int32_t hits; /* prompt tokens found in the cache; set when the request leaves a pool */
     double scheduled_ns, first_ns, last_ns;
+    double received_ns; /* when the second pool got its cache; below 0: it stayed in the first */
 } serve_request;
 
 /* A step that a replica has computed. */
@@ -97,11 +99,24 @@ typedef struct serve_step {
     const serve_time *time;   /* of the pool's step */
     int64_t running, waiting; /* requests after the step */
     double cache_usage;
+    int64_t output_tokens; /* that the step returned */
 } serve_step;
+
+/* A replica after a request has arrived, or after it has scheduled a step. It stays so until the
+   next change. */
+typedef struct serve_state {
+    int32_t pool, replica;
+    bool scheduled; /* false: a request has arrived */
+    double now_ns;
+    int64_t running, waiting;
+    int64_t preemptions, hits; /* so far; hits: prompt tokens found in the cache */
+    double cache_usage;
+} serve_state;
 
 /* Functions that see the simulation. Any may be NULL. */
 typedef struct serve_observer {
     syn_status (*step)(void *user, const serve_step *step, syn_error *err);
+    syn_status (*changed)(void *user, const serve_state *state, syn_error *err);
     syn_status (*finished)(void *user, const serve_request *r, syn_error *err);
     void *user;
 } serve_observer;

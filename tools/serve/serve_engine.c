@@ -112,6 +112,25 @@ static void close_engine(engine *e) {
 
 /* ---- Arrivals ---- */
 
+static syn_status observe_state(engine *e, int32_t pool, int32_t index, bool scheduled,
+                                syn_error *err) {
+    const serving_replica *r = e->replicas[index].scheduler;
+    const serve_state seen = {.pool = pool,
+                              .replica = index,
+                              .scheduled = scheduled,
+                              .now_ns = e->now_ns,
+                              .running = serving_running(r),
+                              .waiting = serving_waiting(r),
+                              .preemptions = r->preemptions,
+                              .hits = r->hits,
+                              .cache_usage = serving_cache_usage(r)};
+    for (int32_t i = 0; i < e->sim->n_observers; i++) {
+        const serve_observer *o = &e->sim->observers[i];
+        if (o->changed) SYN_TRY(o->changed(o->user, &seen, err));
+    }
+    return SYN_OK;
+}
+
 static syn_status read_next(engine *e, syn_error *err) {
     return e->exhausted ? SYN_OK : requests_next(e->source, &e->next, &e->exhausted, err);
 }
@@ -147,7 +166,7 @@ static syn_status copy_blocks(serve_request *r, syn_error *err) {
 static syn_status enqueue(engine *e, serve_request *r, int32_t to, syn_error *err) {
     syn_error why = {0};
     const syn_status s = serving_add(e->replicas[to].scheduler, &r->q, &why);
-    if (s == SYN_OK) return SYN_OK;
+    if (s == SYN_OK) return observe_state(e, to >= e->first_of_pool[1], to, false, err);
     if (r->given.line > 0)
         return SYN_FAIL(err, s, "line %lld of the requests: %s", (long long)r->given.line,
                         why.text);
@@ -164,7 +183,7 @@ static syn_status arrive(engine *e, syn_error *err) {
                              .prompt = r->given.prompt,
                              .output = divided ? 1 : r->given.output,
                              .priority = r->given.priority};
-    r->scheduled_ns = r->first_ns = r->last_ns = -1;
+    r->scheduled_ns = r->first_ns = r->last_ns = r->received_ns = -1;
     r->replica = r->prompt_replica = choose(e, 0);
     syn_status s = copy_blocks(r, err);
     if (s == SYN_OK) s = enqueue(e, r, r->replica, err);
@@ -231,11 +250,13 @@ static syn_status send_cache(engine *e, serve_request *r, double step_ns, syn_er
 static syn_status receive_cache(engine *e, syn_error *err) {
     serve_request *r = pop_transfer(e).r;
     serving_release(e->replicas[r->prompt_replica].scheduler, &r->q);
+    r->hits = r->q.hits;
     r->q.output = r->given.output;
     r->q.computed = r->q.prompt;
     r->q.generated = 1;
     r->q.in_flight = 0;
     r->replica = choose(e, 1);
+    r->received_ns = e->now_ns;
     const syn_status s = enqueue(e, r, r->replica, err);
     if (s != SYN_OK) close_request(r);
     return s;
@@ -318,6 +339,7 @@ static syn_status schedule(engine *e, unit *u, int which, bool *any, syn_error *
     for (int32_t i = u->first; i < u->first + u->n; i++) {
         replica *r = &e->replicas[i];
         SYN_TRY(serving_schedule(r->scheduler, &r->steps[which], err));
+        SYN_TRY(observe_state(e, u->pool, i, true, err));
         *any = *any || r->steps[which].n > 0;
         for (int64_t k = 0; k < r->steps[which].n; k++) {
             serve_request *q = (serve_request *)r->steps[which].rows[k].request;
@@ -344,7 +366,8 @@ static syn_status finish_request(engine *e, serve_request *r, syn_error *err) {
     serve_result *out = e->result;
     const serving_latency l = {r->q.arrival_ns, r->first_ns, r->last_ns, r->given.output};
     out->preemptions += r->q.preemptions;
-    out->hits += r->q.hits > 0 ? r->q.hits : 0;
+    r->hits += r->q.hits;
+    out->hits += r->hits;
     serving_metrics_add(&out->metrics, &l, r->given.prompt);
     for (int32_t i = 0; i < e->sim->n_observers; i++) {
         const serve_observer *o = &e->sim->observers[i];
@@ -395,8 +418,16 @@ static void add_totals(serve_totals *t, const unit *u, const serving_step *step)
     for (int i = 0; i < SYN_LIMIT_COUNT; i++) t->time[prompt].parts[i] += u->time.parts[i];
 }
 
+/* Output tokens so far of the requests in a step. */
+static int64_t generated(const serving_step *step) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < step->n; i++)
+        if (step->rows[i].request) n += step->rows[i].request->generated;
+    return n;
+}
+
 static syn_status observe(engine *e, const unit *u, int32_t index, const serving_step *step,
-                          syn_error *err) {
+                          int64_t output_tokens, syn_error *err) {
     replica *r = &e->replicas[index];
     const serve_step seen = {.pool = u->pool,
                              .replica = index,
@@ -407,7 +438,8 @@ static syn_status observe(engine *e, const unit *u, int32_t index, const serving
                              .time = &u->time,
                              .running = serving_running(r->scheduler),
                              .waiting = serving_waiting(r->scheduler),
-                             .cache_usage = serving_cache_usage(r->scheduler)};
+                             .cache_usage = serving_cache_usage(r->scheduler),
+                             .output_tokens = output_tokens};
     if (seen.cache_usage > e->result->most_usage) e->result->most_usage = seen.cache_usage;
     for (int32_t i = 0; i < e->sim->n_observers; i++) {
         const serve_observer *o = &e->sim->observers[i];
@@ -432,9 +464,10 @@ static syn_status end(engine *e, unit *u, syn_error *err) {
     for (int32_t i = u->first; i < u->first + u->n; i++) {
         serving_step *step = &e->replicas[i].steps[u->now];
         accept_drafts(e, i, step);
+        const int64_t before = generated(step);
         SYN_TRY(serving_finish(e->replicas[i].scheduler, step, err));
         add_totals(&e->result->totals[u->pool], u, step);
-        SYN_TRY(observe(e, u, i, step, err));
+        SYN_TRY(observe(e, u, i, step, generated(step) - before, err));
         SYN_TRY(take_tokens(e, u, i, step, err));
     }
     u->running = false;

@@ -115,6 +115,7 @@ struct serving_replica {
     serving_request **waiting; /* a heap; the next request is waiting[0] */
     size_t n_waiting, waiting_cap;
     double reserved; /* policy_sglang.c: expected fraction of the outputs that will be generated */
+    int64_t preemptions, hits; /* so far; hits: prompt tokens found in the cache */
 };
 
 /* The next waiting request, or NULL. */

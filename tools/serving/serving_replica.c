@@ -253,7 +253,10 @@ syn_status serving_admit(serving_replica *r, serving_request *q, int64_t n, int6
     remove_waiting(r, q);
     r->running[r->n_running++] = q;
     q->state = SERVING_RUNNING;
-    if (q->hits < 0) q->hits = (int32_t)(known * r->limits.block_tokens);
+    if (q->hits < 0) {
+        q->hits = (int32_t)(known * r->limits.block_tokens);
+        r->hits += q->hits;
+    }
     return SYN_OK;
 }
 
@@ -270,6 +273,7 @@ syn_status serving_preempt(serving_replica *r, size_t index, syn_error *err) {
     q->computed = 0;
     q->drafts = 0;
     q->preemptions++;
+    r->preemptions++;
     return push_waiting(r, q, err);
 }
 

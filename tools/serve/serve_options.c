@@ -90,9 +90,11 @@ static const cli_option options[] = {
     {"slo", CLI_TEXT, &serve_given.slo, "ttft=T,tpot=T",
      "limits for goodput, also latency=T: such as 500ms or 2s", 0, 0},
     {"out", CLI_TEXT, &serve_given.out, "PREFIX",
-     "write PREFIX.requests.csv, PREFIX.steps.csv, PREFIX.svg, PREFIX.timeline.json and a trace "
+     "write PREFIX.requests.csv, PREFIX.series.csv, PREFIX.svg, PREFIX.timeline.json and a trace "
      "set",
      0, 0},
+    {"timeline_steps", CLI_INT, &serve_given.timeline_steps, "N",
+     "steps in PREFIX.timeline.json at most", 1, 1e9},
     {"quiet", CLI_FLAG, &serve_given.quiet, NULL, "print only errors", 0, 0},
     CLI_JSON(&serve_given.json),
     CLI_END};
@@ -112,6 +114,7 @@ void serve_set_defaults(void) {
                                .block_tokens = 16,
                                .share = 0.9,
                                .activation_gib = -1,
+                               .timeline_steps = 20000,
                                .acceptance = 0.7};
 }
 
@@ -196,6 +199,9 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
         {a->blocks > 0,
          {"gpu_memory_utilization", "device_memory", "activation_memory"},
          "has no effect with --num-gpu-blocks; omit it"},
+        {a->out == NULL,
+         {"timeline_steps"},
+         "has no effect without --out; give that, too, or omit it"},
         {a->policy == 2,
          {"long_prefill_token_threshold"},
          "has no effect with --policy static; omit it"},

@@ -49,6 +49,7 @@ void serve_print(const serve_run *run) {
         print_phase(&r->totals[i], 1);
         print_phase(&r->totals[i], 0);
     }
+    serve_print_summary(run);
 }
 
 void serve_json(const serve_run *run, syn_sink *json) {
@@ -60,4 +61,5 @@ void serve_json(const serve_run *run, syn_sink *json) {
     cli_json_count(json, "kv_blocks", (uint64_t)run->sim.limits[run->n_pools - 1].blocks);
     cli_json_count(json, "preemptions", (uint64_t)r->preemptions);
     cli_json_count(json, "prefix_hit_tokens", (uint64_t)r->hits);
+    serve_json_summary(run, json);
 }

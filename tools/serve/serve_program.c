@@ -153,17 +153,21 @@ static syn_status report(serve_run *run, syn_error *err) {
     syn_sink *json;
     if (!serve_given.json) {
         if (!serve_given.quiet) serve_print(run);
+        if (!serve_given.quiet) serve_outputs_print(run);
         return SYN_OK;
     }
     SYN_TRY(cli_json_open(&json, &serve_cli, err));
     serve_json(run, json);
+    serve_outputs_json(run, json);
     return cli_json_close(json, SYN_OK, err);
 }
 
 static syn_status serve(serve_run *run, syn_error *err) {
     SYN_TRY(prepare(run, err));
     const uint64_t begin = syn__clock_ns();
-    SYN_TRY(serve_simulate(&run->sim, run->source, &run->result, err));
+    SYN_TRY(serve_outputs_open(run, err));
+    const syn_status s = serve_simulate(&run->sim, run->source, &run->result, err);
+    SYN_TRY(serve_outputs_close(run, s, err));
     run->took_ns = syn__clock_ns() - begin;
     return report(run, err);
 }
@@ -176,6 +180,7 @@ int serve_program(int argc, char **argv) {
     serve_set_defaults();
     int code = serve_read_options(&run, argc, argv);
     if (code == CLI_RUN) code = cli_done(&serve_cli, serve(&run, &err), &err);
+    serve_outputs_free(&run);
     requests_close(run.source);
     serve_pool_free(run.sim.pools[0]);
     serve_pool_free(run.sim.pools[1]);

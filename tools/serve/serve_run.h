@@ -10,13 +10,22 @@ typedef struct serve_args {
     request_options requests;
     const char *model, *model_config, *hw, *prefill, *decode, *draft_model, *slo, *out;
     int64_t layers, tp, dp, ep, max_seqs, max_tokens, max_model_tokens, long_prefill, block_tokens,
-        blocks, drafts;
+        blocks, drafts, timeline_steps;
     double share, device_gib, activation_gib, acceptance;
     int dtype, policy, by_priority, router;
     bool unchunked, sync, uncached, quiet, json;
 } serve_args;
 extern serve_args serve_given;
 extern cli_program serve_cli;
+
+/* Sums over the requests whose times were measured. */
+typedef struct serve_mean {
+    int64_t n;
+    double measured_ns, predicted_ns;
+} serve_mean;
+typedef struct serve_measured {
+    serve_mean ttft, tpot, latency;
+} serve_measured;
 
 typedef struct serve_run {
     serve_layout layouts[2];
@@ -29,6 +38,8 @@ typedef struct serve_run {
     request_source *source;
     serve_simulation sim;
     serve_result result;
+    serve_measured measured;
+    struct serve_outputs *outputs; /* NULL: no --out */
     uint64_t took_ns;
 } serve_run;
 
@@ -40,5 +51,18 @@ int serve_read_options(serve_run *run, int argc, char **argv);
 /* Prints the results, as text or as members of an object. */
 void serve_print(const serve_run *run);
 void serve_json(const serve_run *run, syn_sink *json);
+/* The parts of the results that concern the replicas and measured times (serve_summary.c). */
+void serve_print_summary(const serve_run *run);
+void serve_json_summary(const serve_run *run, syn_sink *json);
+
+/* Opens the files of --out and makes the simulation call what observes it (serve_outputs.c). */
+syn_status serve_outputs_open(serve_run *run, syn_error *err) SYN_MUST_USE;
+/* Completes the files; after a failure, discards them. Returns the first failure. */
+syn_status serve_outputs_close(serve_run *run, syn_status status, syn_error *err);
+/* Prints the names of the files and notes about them, as text or as members of an object. */
+void serve_outputs_print(const serve_run *run);
+void serve_outputs_json(const serve_run *run, syn_sink *json);
+/* Releases the lock of the files. */
+void serve_outputs_free(serve_run *run);
 
 #endif

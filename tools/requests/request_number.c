@@ -1,5 +1,7 @@
 /* Numbers and dates in files of requests (request_row.h). */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "syntorch/base/number.h"
 #include "tools/requests/request_row.h"
@@ -32,15 +34,20 @@ static bool short_decimal(syn__str text, int power, double *out) {
 
 bool request_decimal(syn__str text, int power, double *out) {
     if (short_decimal(text, power, out)) return true;
-    char number[REQUEST_NAME];
+    char number[REQUEST_NAME + 4];
     /* A sign or zeros that JSON does not allow in numbers. */
     while (text.bytes > 0 && *text.text == '+') text.text++, text.bytes--;
     while (text.bytes > 1 && text.text[0] == '0' && text.text[1] >= '0' && text.text[1] <= '9')
         text.text++, text.bytes--;
-    if (text.bytes == 0 || text.bytes >= sizeof number) return false;
+    if (text.bytes == 0 || text.bytes >= REQUEST_NAME) return false;
     if (text.text[text.bytes - 1] == '.') text.bytes--;
-    if (!syn_number_parse(text.text, text.bytes, out)) return false;
-    *out *= powers[power];
+    if (memchr(text.text, 'e', text.bytes) || memchr(text.text, 'E', text.bytes)) {
+        if (!syn_number_parse(text.text, text.bytes, out)) return false;
+        *out *= powers[power];
+    } else { /* one rounding: the nearest double to the product */
+        const int n = snprintf(number, sizeof number, "%.*se%d", (int)text.bytes, text.text, power);
+        if (!syn_number_parse(number, (size_t)n, out)) return false;
+    }
     return isfinite(*out) != 0;
 }
 

@@ -89,7 +89,7 @@ void request_row_free(request_row *row);
 syn_status request_row_fail(const request_row *row, syn_error *err, const char *fmt, ...)
     SYN_PRINTF(3, 4);
 
-/* Reads a number and multiplies it by 10^power, correctly rounded if the product fits 53 bits.
+/* Reads a number and multiplies it by 10^power, correctly rounded unless the text has an exponent.
    Returns false if the text is not a finite number. */
 bool request_decimal(syn__str text, int power, double *out);
 /* Reads a date such as 2023-11-16 18:15:46.6805900 or 2024-05-10T00:00:00.009930+00:00: the days

@@ -7,6 +7,7 @@
 #include "tools/cli_json.h"
 #include "tools/folders.h"
 #include "tools/inputs.h"
+#include "tools/serve/serve_batch.h"
 #include "tools/serve/serve_files.h"
 
 typedef struct serve_outputs {
@@ -14,12 +15,13 @@ typedef struct serve_outputs {
     serve_request_file requests;
     serve_series series;
     serve_timeline timeline;
+    serve_batch *batch;
     char note[200]; /* about the timeline */
 } serve_outputs;
 
-enum { REQUESTS, SERIES, PICTURE, TIMELINE, FILES, PATH_BYTES = 4300 };
+enum { REQUESTS, SERIES, PICTURE, BATCH, TIMELINE, FILES, PATH_BYTES = 4300 };
 static const char *const suffixes[FILES] = {".requests.csv", ".series.csv", ".svg",
-                                            ".timeline.json"};
+                                            ".batch.svg", ".timeline.json"};
 
 static const char *path_of(int file, char path[PATH_BYTES]) {
     snprintf(path, PATH_BYTES, "%s%s", serve_given.out, suffixes[file]);
@@ -63,6 +65,8 @@ static syn_status open_files(serve_run *run, serve_outputs *o, syn_error *err) {
     SYN_TRY(cli_lock_set(&o->lock, serve_given.out, "--out", &serve_cli, err));
     SYN_TRY(serve_requests_open(&o->requests, path_of(REQUESTS, path), run->n_pools == 2, err));
     SYN_TRY(serve_series_new(&o->series, &run->sim, err));
+    SYN_TRY(serve_batch_new(&o->batch, err));
+    observe(run, serve_batch_observer(o->batch));
     return serve_timeline_open(&o->timeline, path_of(TIMELINE, path), run, err);
 }
 
@@ -93,6 +97,13 @@ static syn_status write_series(const serve_run *run, const serve_series *s, syn_
     return serve_draw(run, s, path_of(PICTURE, path), err);
 }
 
+static syn_status write_batch(const serve_run *run, const serve_batch *b, syn_error *err) {
+    char path[PATH_BYTES], title[200], on[160];
+    snprintf(title, sizeof title, "%s on %s", run->config.name,
+             syn_hardware_title(&run->hw, on, sizeof on));
+    return serve_batch_draw(b, path_of(BATCH, path), title, "the first requests", err);
+}
+
 syn_status serve_outputs_close(serve_run *run, syn_status status, syn_error *err) {
     serve_outputs *o = run->outputs;
     if (!o) return status;
@@ -100,11 +111,13 @@ syn_status serve_outputs_close(serve_run *run, syn_status status, syn_error *err
         serve_timeline_note(&o->timeline, o->note, sizeof o->note);
         serve_series_end(&o->series);
         status = write_series(run, &o->series, err);
+        if (status == SYN_OK) status = write_batch(run, o->batch, err);
     }
     const syn_status first = serve_requests_close(&o->requests, status == SYN_OK, err);
     if (status == SYN_OK) status = first;
     const syn_status second = serve_timeline_close(&o->timeline, run, status == SYN_OK, err);
     serve_series_free(&o->series);
+    serve_batch_free(o->batch);
     return status == SYN_OK ? second : status;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "models/cache_transfer.h"
 #include "models/context_parallel.h"
 #include "models/family_private.h"
 #include "models/paged.h"
@@ -193,13 +194,22 @@ static syn_tensor head(syn_model *m, syn_tensor x) {
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
     const char *label = m->config.latent.kv > 0 ? "latent_cache" : "k_cache";
     if (m->training) return k;
-    if (m->paged.step) return syn__paged_append(m, &m->caches[i].k, k, label);
+    if (m->paged.step) {
+        syn__caches_take(m, i);
+        k = syn__paged_append(m, &m->caches[i].k, k, label);
+        if (m->config.latent.kv > 0) syn__caches_pack(m, i);
+        return k;
+    }
     return syn_heads_append_cache(m->ctx, &m->caches[i].k, k, m->position, label);
 }
 
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
     if (m->training) return v;
-    if (m->paged.step) return syn__paged_append(m, &m->caches[i].v, v, "v_cache");
+    if (m->paged.step) {
+        v = syn__paged_append(m, &m->caches[i].v, v, "v_cache");
+        syn__caches_pack(m, i);
+        return v;
+    }
     return syn_heads_append_cache(m->ctx, &m->caches[i].v, v, m->position, "v_cache");
 }
 

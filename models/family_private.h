@@ -292,6 +292,7 @@ struct syn_model {
         int64_t blocks, block_tokens;
         const struct syn_packed_step *step;
         syn_tensor slots, table; /* (T): the slots of the new tokens; (n, max_blocks) */
+        struct syn__cache_transfer *transfer; /* cache_transfer.h; NULL: none */
     } paged;
     syn_model_dropout dropout;
     syn_tensor mask; /* (B, max_tokens), -infinity at padding; `visible` is the current step's

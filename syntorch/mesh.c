@@ -290,16 +290,22 @@ static void set_equal_groups(syn_mesh *mesh, const syn_plan *plan) {
     else if (plan->ep == 1 && plan->etp == 1) mesh->expert_model = pp;
 }
 
-syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
+syn_status syn_mesh_open_part(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, int32_t first,
+                              uint32_t first_id, syn_error *err) {
+    const int32_t rank = comm->rank - first;
     syn_plan whole = *plan;
     syn_mesh_group groups[SYN_MESH_KINDS];
-    if (whole.ranks == 0) whole.ranks = comm->size;
     SYN_TRY(syn_plan_complete(&whole, err));
-    if (whole.ranks != comm->size)
-        return SYN_FAIL(err, SYN_E_INVALID, "the plan has %d ranks, the world has %d", whole.ranks,
-                        comm->size);
-    place(mesh, comm->rank, &whole);
-    syn_mesh_groups(&whole, comm->rank, groups);
+    if (rank < 0 || rank >= whole.ranks)
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d is not among the %d ranks from rank %d on",
+                        comm->rank, whole.ranks, first);
+    place(mesh, rank, &whole);
+    syn_mesh_groups(&whole, rank, groups);
+    for (int k = 0; k < SYN_MESH_KINDS; k++) {
+        if (groups[k].id == 0) continue;
+        groups[k].first += first;
+        groups[k].id += first_id - 1;
+    }
     const syn_group **const out[SYN_MESH_KINDS] = {[SYN_MESH_TP] = &mesh->group[SYN_AXIS_TP],
                                                    [SYN_MESH_DP] = &mesh->group[SYN_AXIS_DP],
                                                    [SYN_MESH_PP] = &mesh->group[SYN_AXIS_PP],
@@ -324,4 +330,14 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, s
     for (int k = 0; k < SYN_MESH_KINDS; k++) SYN_TRY(open_group(out[k], comm, &groups[k], err));
     set_equal_groups(mesh, &whole);
     return SYN_OK;
+}
+
+syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, syn_error *err) {
+    syn_plan whole = *plan;
+    if (whole.ranks == 0) whole.ranks = comm->size;
+    SYN_TRY(syn_plan_complete(&whole, err));
+    if (whole.ranks != comm->size)
+        return SYN_FAIL(err, SYN_E_INVALID, "the plan has %d ranks, the world has %d", whole.ranks,
+                        comm->size);
+    return syn_mesh_open_part(mesh, comm, &whole, 0, 1, err);
 }

@@ -102,6 +102,10 @@ void syn_mesh_groups(const syn_plan *plan, int32_t rank, syn_mesh_group groups[S
    world. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan,
                          syn_error *err) SYN_MUST_USE;
+/* The same for a plan whose ranks are only a part of the world: its rank 0 is rank `first` of the
+   world, and its groups have the ids from first_id on. */
+syn_status syn_mesh_open_part(syn_mesh *mesh, syn_comm *comm, const syn_plan *plan, int32_t first,
+                              uint32_t first_id, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -49,6 +49,9 @@ syn_status serve_pool_new(serve_pool **out, const serve_pool_options *options,
 /* NULL is allowed. */
 void serve_pool_free(serve_pool *p);
 const serve_pool_options *serve_pool_get(const serve_pool *p);
+/* The plan of the pool's ranks, and how the model of one of them is made. */
+const syn_plan *serve_pool_plan(const serve_pool *p);
+syn_model_options serve_pool_model(const serve_pool *p, const syn_mesh *mesh);
 /* Bytes of a rank's weights, and bytes that one token takes in a rank's KV cache. */
 double serve_pool_weight_bytes(const serve_pool *p);
 double serve_pool_token_bytes(const serve_pool *p);

@@ -95,6 +95,15 @@ static const cli_option options[] = {
      0, 0},
     {"timeline_steps", CLI_INT, &serve_given.timeline_steps, "N",
      "steps in PREFIX.timeline.json at most", 1, 1e9},
+    {"trace", CLI_TEXT, &serve_given.trace, "STEPS",
+     "steps in the trace set: fullest, none, all, steps:A-B (numbers of a replica's steps) or "
+     "time:S-E (seconds); fullest: of each replica the step with the most prompt tokens and the one "
+     "that generates most tokens",
+     0, 0},
+    {"fold", CLI_FLAG, &serve_given.fold, NULL,
+     "trace set: one node for all computation between two communications", 0, 0},
+    {"trace_limit", CLI_INT, &serve_given.trace_limit, "N",
+     "steps in the trace set, at most; default: 200, with --fold 5,000", 1, 1e6},
     {"quiet", CLI_FLAG, &serve_given.quiet, NULL, "print only errors", 0, 0},
     CLI_JSON(&serve_given.json),
     CLI_END};
@@ -115,7 +124,8 @@ void serve_set_defaults(void) {
                                .share = 0.9,
                                .activation_gib = -1,
                                .timeline_steps = 20000,
-                               .acceptance = 0.7};
+                               .acceptance = 0.7,
+                               .trace = "fullest"};
 }
 
 /* ---- Checks ---- */
@@ -183,6 +193,18 @@ static int read_layouts(serve_run *run) {
     return code == CLI_RUN ? read_layout("decode", a->decode, &run->layouts[1]) : code;
 }
 
+static int read_trace(serve_run *run) {
+    const serve_args *a = &serve_given;
+    if (!serve_trace_read(&run->trace, a->trace))
+        return cli_fail(&serve_cli, CLI_USAGE,
+                        "--trace must be fullest, none, all, or a range such as steps:0-9 or "
+                        "time:10-12.5 (seconds), not '%s'",
+                        a->trace);
+    if (a->trace_limit == 0) serve_given.trace_limit = a->fold ? 5000 : 200;
+    if (!a->out) run->trace.kind = SERVE_TRACE_NONE;
+    return CLI_RUN;
+}
+
 int serve_read_options(serve_run *run, int argc, char **argv) {
     const serve_args *a = &serve_given;
     int code = cli_parse(&serve_cli, argc, argv);
@@ -200,8 +222,11 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
          {"gpu_memory_utilization", "device_memory", "activation_memory"},
          "has no effect with --num-gpu-blocks; omit it"},
         {a->out == NULL,
-         {"timeline_steps"},
+         {"timeline_steps", "trace", "fold", "trace_limit"},
          "has no effect without --out; give that, too, or omit it"},
+        {strcmp(a->trace, "none") == 0,
+         {"fold", "trace_limit"},
+         "has no effect with --trace none; omit it"},
         {a->policy == 2,
          {"long_prefill_token_threshold"},
          "has no effect with --policy static; omit it"},
@@ -214,6 +239,7 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
         code = cli_fail(&serve_cli, CLI_USAGE, "--model and --model-config exclude each other");
     if (code == CLI_RUN) code = read_layouts(run);
     if (code == CLI_RUN && a->slo) code = read_slo(a->slo, &run->slo);
+    if (code == CLI_RUN) code = read_trace(run);
     run->given_seqs = cli_was_given(&serve_cli, argc, argv, "max_num_seqs");
     run->given_tokens = cli_was_given(&serve_cli, argc, argv, "max_num_batched_tokens");
     run->given_layout = a->prefill || cli_was_given(&serve_cli, argc, argv, "tp") ||

@@ -83,6 +83,23 @@ static syn_status count_bytes(serve_pool *p, syn_error *err) {
     return s;
 }
 
+const syn_plan *serve_pool_plan(const serve_pool *p) {
+    return &p->plan;
+}
+
+syn_model_options serve_pool_model(const serve_pool *p, const syn_mesh *mesh) {
+    const syn_group *ep = mesh->ep;
+    return (syn_model_options){.tp = mesh->group[SYN_AXIS_TP],
+                               .ep = ep,
+                               .etp = ep && p->plan.etp > 1 ? mesh->etp : NULL,
+                               .experts_of_all = ep ? mesh->experts : NULL,
+                               .expert_dp = ep ? mesh->expert_dp : NULL,
+                               .router = {.dispatcher = SYN_DISPATCH_ALLGATHER},
+                               .fused_attention = true,
+                               .dtype = p->options.dtype,
+                               .weight_dtype = p->options.dtype};
+}
+
 /* Makes the model of rank 0. */
 static syn_status make_model(serve_pool *p, syn_error *err) {
     const serve_layout *l = &p->options.layout;
@@ -93,16 +110,7 @@ static syn_status make_model(serve_pool *p, syn_error *err) {
     SYN_TRY(syn_mesh_open(&p->mesh, p->comm, &p->plan, err));
     SYN_TRY(syn_ctx_new(&p->ctx, SYN_DEVICE_META, p->comm, err));
     syn_ctx_set_hashing(p->ctx, false);
-    const syn_group *ep = p->mesh.ep;
-    const syn_model_options how = {.tp = p->mesh.group[SYN_AXIS_TP],
-                                   .ep = ep,
-                                   .etp = ep && p->plan.etp > 1 ? p->mesh.etp : NULL,
-                                   .experts_of_all = ep ? p->mesh.experts : NULL,
-                                   .expert_dp = ep ? p->mesh.expert_dp : NULL,
-                                   .router = {.dispatcher = SYN_DISPATCH_ALLGATHER},
-                                   .fused_attention = true,
-                                   .dtype = p->options.dtype,
-                                   .weight_dtype = p->options.dtype};
+    const syn_model_options how = serve_pool_model(p, &p->mesh);
     SYN_TRY(syn_model_new(&p->model, p->ctx, p->options.config, &how, err));
     SYN_TRY(syn_causal_begin_paged(p->model, 1, p->options.block_tokens, err));
     return count_bytes(p, err);

@@ -30,6 +30,17 @@ static void print_phase(const serve_totals *t, int prompt) {
                i + 1 < SYN_LIMIT_COUNT ? "," : "\n");
 }
 
+static void print_traces(const serve_run *run) {
+    char shown[CLI_SHOWN_BYTES], nodes[32], time[32];
+    const serve_traces *t = &run->traces;
+    if (!run->capture) return;
+    printf("written: %s.*, traces of %llu %s on %llu %s, %s nodes, in %s\n",
+           cli_shown(serve_given.out, shown, sizeof shown), (unsigned long long)t->steps,
+           t->steps == 1 ? "step" : "steps", (unsigned long long)t->ranks,
+           t->ranks == 1 ? "rank" : "ranks", cli_count_text((double)t->nodes, nodes, sizeof nodes),
+           cli_time_text((double)run->wrote_ns, time, sizeof time));
+}
+
 void serve_print(const serve_run *run) {
     char title[160], shown[CLI_SHOWN_BYTES];
     const serve_result *r = &run->result;
@@ -50,6 +61,7 @@ void serve_print(const serve_run *run) {
         print_phase(&r->totals[i], 0);
     }
     serve_print_summary(run);
+    print_traces(run);
 }
 
 void serve_json(const serve_run *run, syn_sink *json) {
@@ -62,4 +74,9 @@ void serve_json(const serve_run *run, syn_sink *json) {
     cli_json_count(json, "preemptions", (uint64_t)r->preemptions);
     cli_json_count(json, "prefix_hit_tokens", (uint64_t)r->hits);
     serve_json_summary(run, json);
+    if (!run->capture) return;
+    cli_json_count(json, "traced_ranks", run->traces.ranks);
+    cli_json_count(json, "traced_steps", run->traces.steps);
+    cli_json_count(json, "traced_nodes", run->traces.nodes);
+    cli_json_real(json, "traced_ns", run->traces.ns);
 }

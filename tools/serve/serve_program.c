@@ -144,10 +144,22 @@ static syn_status prepare(serve_run *run, syn_error *err) {
     SYN_TRY(open_draft(run, err));
     for (int32_t i = 0; i < run->n_pools; i++) SYN_TRY(open_pool(run, i, err));
     sim->transfer_bytes_per_ns = syn_hardware_between(&run->hw)->bytes_per_ns;
+    if (run->trace.kind != SERVE_TRACE_NONE)
+        SYN_TRY(serve_capture_new(&run->capture, sim, &run->trace, a->trace_limit, err));
     return serving_metrics_new(&run->result.metrics, &run->slo, err);
 }
 
 /* ---- The program ---- */
+
+static syn_status write_traces(serve_run *run, syn_error *err) {
+    const uint64_t begin = syn__clock_ns();
+    if (!run->capture) return SYN_OK;
+    SYN_TRY(serve_capture_end(run->capture, err));
+    SYN_TRY(serve_traces_write(&run->traces, run->capture, &run->sim, serve_given.out,
+                               serve_given.fold, err));
+    run->wrote_ns = syn__clock_ns() - begin;
+    return SYN_OK;
+}
 
 static syn_status report(serve_run *run, syn_error *err) {
     syn_sink *json;
@@ -166,9 +178,10 @@ static syn_status serve(serve_run *run, syn_error *err) {
     SYN_TRY(prepare(run, err));
     const uint64_t begin = syn__clock_ns();
     SYN_TRY(serve_outputs_open(run, err));
-    const syn_status s = serve_simulate(&run->sim, run->source, &run->result, err);
-    SYN_TRY(serve_outputs_close(run, s, err));
+    syn_status s = serve_simulate(&run->sim, run->source, &run->result, err);
     run->took_ns = syn__clock_ns() - begin;
+    if (s == SYN_OK) s = write_traces(run, err);
+    SYN_TRY(serve_outputs_close(run, s, err));
     return report(run, err);
 }
 
@@ -181,6 +194,7 @@ int serve_program(int argc, char **argv) {
     int code = serve_read_options(&run, argc, argv);
     if (code == CLI_RUN) code = cli_done(&serve_cli, serve(&run, &err), &err);
     serve_outputs_free(&run);
+    serve_capture_free(run.capture);
     requests_close(run.source);
     serve_pool_free(run.sim.pools[0]);
     serve_pool_free(run.sim.pools[1]);

@@ -5,15 +5,16 @@
 
 #include "tools/cli.h"
 #include "tools/serve/serve.h"
+#include "tools/serve/serve_traces.h"
 
 typedef struct serve_args {
     request_options requests;
-    const char *model, *model_config, *hw, *prefill, *decode, *draft_model, *slo, *out;
+    const char *model, *model_config, *hw, *prefill, *decode, *draft_model, *slo, *out, *trace;
     int64_t layers, tp, dp, ep, max_seqs, max_tokens, max_model_tokens, long_prefill, block_tokens,
-        blocks, drafts, timeline_steps;
+        blocks, drafts, timeline_steps, trace_limit;
     double share, device_gib, activation_gib, acceptance;
     int dtype, policy, by_priority, router;
-    bool unchunked, sync, uncached, quiet, json;
+    bool unchunked, sync, uncached, fold, quiet, json;
 } serve_args;
 extern serve_args serve_given;
 extern cli_program serve_cli;
@@ -40,7 +41,10 @@ typedef struct serve_run {
     serve_result result;
     serve_measured measured;
     struct serve_outputs *outputs; /* NULL: no --out */
-    uint64_t took_ns;
+    serve_trace_choice trace;
+    serve_capture *capture; /* NULL: no traces */
+    serve_traces traces;
+    uint64_t took_ns, wrote_ns; /* wrote_ns: traces */
 } serve_run;
 
 /* The whole program; see inference_program. */

@@ -1,0 +1,253 @@
+/* Records the chosen steps of one rank on meta, with the real lengths of all sequences, by the code
+   that computes a step. */
+#include "comm/comm.h"
+#include "models/cache_transfer.h"
+#include "syntorch/base/memory.h"
+#include "syntorch/trace.h"
+#include "tools/serve/serve_traces.h"
+
+/* A rank that is being recorded. */
+typedef struct recorder {
+    const serve_recording *r;
+    int32_t rank, pool, unit, replica, tp_rank; /* replica: within the unit; all but rank and pool
+                                                   within the pool */
+    syn_comm *comm;
+    syn_ctx *ctx;
+    syn_model *model;
+    syn_graph *graph;
+    serve_appended how;
+    int32_t *queries, *keys;
+    syn__cache_part *sent, *received;
+    syn__cache_transfer transfer;
+    size_t queries_cap, keys_cap, sent_cap, received_cap, packed_cap, messages_cap;
+} recorder;
+
+static const serve_pool *pool_of(const recorder *s) {
+    return s->r->sim->pools[s->pool];
+}
+
+static const serve_layout *layout_of(const serve_recording *r, int32_t pool) {
+    return &serve_pool_get(r->sim->pools[pool])->layout;
+}
+
+/* Finds the rank's place in its pool. */
+static void place(recorder *s) {
+    const serve_recording *r = s->r;
+    const captured_unit *u = r->units;
+    s->pool = r->sim->n_pools == 2 && s->rank >= r->first[1];
+    const int32_t tp = layout_of(r, s->pool)->tp, at = s->rank - r->first[s->pool];
+    int32_t replica = at / tp + (s->pool == 1 ? layout_of(r, 0)->dp : 0);
+    while (u->replica + u->n <= replica) u++;
+    s->unit = (int32_t)(u - r->units);
+    s->replica = replica - u->replica;
+    s->tp_rank = at % tp;
+}
+
+static syn_status open_model(recorder *s, syn_error *err) {
+    const serve_recording *r = s->r;
+    const serve_pool_options *o = serve_pool_get(pool_of(s));
+    const syn_plan *plan = serve_pool_plan(pool_of(s));
+    syn_mesh mesh;
+    SYN_TRY(syn_comm_fake_new(&s->comm, s->rank, r->ranks, err));
+    SYN_TRY(syn_mesh_open_part(&mesh, s->comm, plan, r->first[s->pool], r->group_id[s->pool], err));
+    SYN_TRY(syn_ctx_new(&s->ctx, SYN_DEVICE_META, s->comm, err));
+    syn_ctx_set_hashing(s->ctx, false);
+    const syn_model_options how = serve_pool_model(pool_of(s), &mesh);
+    SYN_TRY(syn_model_new(&s->model, s->ctx, o->config, &how, err));
+    const int64_t blocks = r->sim->limits[s->pool].blocks, most = INT32_MAX / o->block_tokens;
+    return syn_causal_begin_paged(s->model, blocks < most ? blocks : most, o->block_tokens, err);
+}
+
+/* ---- Messages ---- */
+
+bool serve_heads_sent(int64_t heads, int32_t from, int32_t to, int32_t i, int32_t j, int64_t *first,
+                      int64_t *n) {
+    const int64_t copies = from > heads ? from / heads : 1; /* ranks with the same head */
+    const int64_t begin = i * heads / from, end = copies > 1 ? begin + 1 : (i + 1) * heads / from;
+    const int64_t wanted = j * heads / to,
+                  wanted_end = to > heads ? wanted + 1 : (j + 1) * heads / to;
+    const int64_t a = begin > wanted ? begin : wanted, b = end < wanted_end ? end : wanted_end;
+    if (a >= b || i % copies != j % copies) return false;
+    *first = a - begin;
+    *n = b - a;
+    return true;
+}
+
+/* Adds the messages of one transfer that the rank sends or receives. */
+static syn_status add_parts(recorder *s, const serve_transfer *t, bool sends, syn_error *err) {
+    const serve_recording *r = s->r;
+    const syn_model_config *c = serve_pool_get(pool_of(s))->config;
+    const int64_t heads = c->latent.kv > 0 ? 1 : c->n_kv_head > 0 ? c->n_kv_head : c->n_head;
+    const int32_t from = layout_of(r, 0)->tp, to = layout_of(r, 1)->tp;
+    const int32_t other = sends ? 1 : 0, peers = sends ? to : from;
+    const int32_t replica =
+        sends ? r->units[t->to->unit].replica - layout_of(r, 0)->dp + t->to_replica
+              : r->units[t->from->unit].replica + t->from_replica;
+    syn__cache_part **list = sends ? &s->sent : &s->received;
+    int64_t *n = sends ? &s->transfer.n_sent : &s->transfer.n_received;
+    for (int32_t peer = 0; peer < peers; peer++) {
+        syn__cache_part part = {.peer = r->first[other] + replica * peers + peer,
+                                .tag = t->number * (int32_t)c->n_layer,
+                                .tokens = t->tokens,
+                                .prompt = t->number};
+        if (!serve_heads_sent(heads, from, to, sends ? s->tp_rank : peer, sends ? peer : s->tp_rank,
+                              &part.first_head, &part.n_heads))
+            continue;
+        SYN_TRY(syn_grow(list, sends ? &s->sent_cap : &s->received_cap, (size_t)*n + 1,
+                         sizeof **list, err));
+        (*list)[(*n)++] = part;
+    }
+    return SYN_OK;
+}
+
+static syn_status list_messages(recorder *s, const captured_step *step, syn_error *err) {
+    syn__cache_transfer *t = &s->transfer;
+    const size_t layers = (size_t)serve_pool_get(pool_of(s))->config->n_layer;
+    t->n_sent = t->n_received = 0;
+    for (size_t i = 0; i < s->r->n_transfers; i++) {
+        const serve_transfer *one = &s->r->transfers[i];
+        if (one->from == step && one->from_replica == s->replica)
+            SYN_TRY(add_parts(s, one, true, err));
+        if (one->to == step && one->to_replica == s->replica)
+            SYN_TRY(add_parts(s, one, false, err));
+    }
+    SYN_TRY(
+        syn_grow(&t->packed, &s->packed_cap, layers * (size_t)t->n_sent, sizeof *t->packed, err));
+    SYN_TRY(syn_grow(&t->messages, &s->messages_cap, layers * (size_t)t->n_received,
+                     sizeof *t->messages, err));
+    t->sent = s->sent;
+    t->received = s->received;
+    return SYN_OK;
+}
+
+/* ---- Steps ---- */
+
+/* Adds a sequence of n tokens of which `keys` are known after the step. */
+static syn_status add_sequence(recorder *s, syn_packed_step *to, int32_t queries, int32_t keys,
+                               syn_error *err) {
+    const int64_t blocks = keys / serve_pool_get(pool_of(s))->block_tokens + 1;
+    SYN_TRY(syn_grow(&s->queries, &s->queries_cap, (size_t)to->n + 1, sizeof *s->queries, err));
+    SYN_TRY(syn_grow(&s->keys, &s->keys_cap, (size_t)to->n + 1, sizeof *s->keys, err));
+    s->queries[to->n] = queries;
+    s->keys[to->n++] = keys;
+    if (blocks > to->max_blocks) to->max_blocks = blocks;
+    return SYN_OK;
+}
+
+/* The tokens of the unit's replica that has the most, at least one. */
+static int64_t most_tokens(const captured_step *step, int32_t replicas) {
+    int64_t most = 1;
+    for (int32_t i = 0; i < replicas; i++) {
+        int64_t tokens = 0;
+        for (size_t k = 0; k < step->n; k++)
+            if (step->rows[k].replica == i) tokens += step->rows[k].queries;
+        if (tokens > most) most = tokens;
+    }
+    return most;
+}
+
+/* Lists the sequences of the rank's replica. Replicas that share experts compute equally many
+   tokens: the others are sequences of one token. */
+static syn_status list_sequences(recorder *s, const captured_step *step, syn_packed_step *to,
+                                 int64_t *tokens, syn_error *err) {
+    const int64_t all = most_tokens(step, s->r->units[s->unit].n);
+    *tokens = 0;
+    for (size_t i = 0; i < step->n; i++) {
+        const captured_row *row = &step->rows[i];
+        if (row->replica != s->replica) continue;
+        SYN_TRY(add_sequence(s, to, row->queries, row->keys, err));
+        to->n_rows += row->sampled;
+        *tokens += row->queries;
+    }
+    for (; *tokens < all; ++*tokens) SYN_TRY(add_sequence(s, to, 1, 1, err));
+    to->queries = s->queries;
+    to->keys = s->keys;
+    return SYN_OK;
+}
+
+/* Adds the time of the step that is not the time of its ops. */
+static syn_status add_host(recorder *s, double ns, syn_error *err) {
+    syn_node node = {SYN_NODE_UNKNOWN, .op = "host"};
+    node.id = (uint64_t)s->graph->ranks[0].n_nodes + 1;
+    node.step = s->how.step;
+    node.phase = s->how.phase;
+    node.predicted_ns = ns;
+    return ns > 0.5 ? syn_graph_add_node(s->graph, 0, &node, err) : SYN_OK;
+}
+
+static syn_status add_groups(recorder *s, const syn_graph *from, syn_error *err) {
+    for (uint32_t i = 0; i < from->n_groups; i++)
+        if (!syn_graph_group_by_id(s->graph, from->groups[i].id))
+            SYN_TRY(syn_graph_add_group(s->graph, &from->groups[i], err));
+    return SYN_OK;
+}
+
+/* Appends the rows of the context to the graph. */
+static syn_status append(recorder *s, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(s->ctx);
+    syn_graph *graph;
+    SYN_TRY(syn_trace_graph(&graph, &trace, 1, serve_pool_get(pool_of(s))->hw, err));
+    syn_status status = add_groups(s, graph, err);
+    if (status == SYN_OK)
+        status =
+            (s->r->fold ? serve_append_folded : serve_append_step)(s->graph, graph, &s->how, err);
+    syn_graph_free(graph);
+    return status;
+}
+
+static syn_status record_step(recorder *s, const captured_step *step, syn_mark mark,
+                              syn_error *err) {
+    int64_t tokens;
+    syn_packed_step packed = {.n = 0};
+    s->how.step = (uint32_t)step->number;
+    s->how.phase = step->prompt ? SYN_PHASE_PREFILL : SYN_PHASE_DECODE;
+    SYN_TRY(list_sequences(s, step, &packed, &tokens, err));
+    SYN_TRY(list_messages(s, step, err));
+    SYN_TRY(add_host(s, step->host_ns, err));
+    const syn_spec spec = {SYN_I32, 2, {1, tokens}};
+    syn__caches_post(s->model, &s->transfer);
+    (void)syn_causal_forward_packed(s->model, syn_input(s->ctx, "tokens", &spec, NULL), &packed);
+    syn__caches_send(s->model);
+    SYN_TRY(syn_ctx_check(s->ctx, err));
+    SYN_TRY(append(s, err));
+    syn_forget(s->ctx, mark, NULL, 0);
+    return SYN_OK;
+}
+
+static syn_status record_steps(recorder *s, syn_error *err) {
+    const captured_step dummy = {.unit = s->unit};
+    const syn_trace *trace = syn_ctx_trace(s->ctx);
+    const syn_mark mark = syn_ctx_mark(s->ctx);
+    bool any = false;
+    s->how.fixed = (uint32_t)trace->n_tensors - 1; /* row 0 is the invalid tensor */
+    for (size_t i = 0; i < s->r->n_steps; i++) {
+        if (s->r->steps[i].unit != s->unit) continue;
+        SYN_TRY(record_step(s, &s->r->steps[i], mark, err));
+        any = true;
+    }
+    return any ? SYN_OK : record_step(s, &dummy, mark, err);
+}
+
+static void close_recorder(recorder *s) {
+    syn_model_free(s->model);
+    syn_ctx_free(s->ctx);
+    syn_comm_close(s->comm);
+    syn_free(s->queries);
+    syn_free(s->keys);
+    syn_free(s->sent);
+    syn_free(s->received);
+    syn_free(s->transfer.packed);
+    syn_free(s->transfer.messages);
+}
+
+syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank, syn_error *err) {
+    recorder s = {.r = r, .rank = rank};
+    place(&s);
+    syn_status status = syn_graph_new(&s.graph, &rank, 1, r->ranks, err);
+    if (status == SYN_OK) status = open_model(&s, err);
+    if (status == SYN_OK) status = record_steps(&s, err);
+    close_recorder(&s);
+    if (status == SYN_OK) *out = s.graph;
+    else syn_graph_free(s.graph);
+    return status;
+}

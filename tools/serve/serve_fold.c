@@ -143,9 +143,7 @@ static syn_status write_node(folding *f, syn_node *node, dep_list *list, syn_err
     for (size_t i = 0; i < list->n; i++)
         if (n == 0 || list->deps[n - 1].node != list->deps[i].node) list->deps[n++] = list->deps[i];
     list->n = 0;
-    node->id = (uint64_t)f->to->ranks[0].n_nodes + 1;
-    node->step = f->how->step;
-    node->phase = f->how->phase;
+    serve_number_node(f->how, f->to, node);
     node->deps = list->deps;
     node->n_deps = (uint32_t)n;
     node->inputs = node->outputs = NULL;

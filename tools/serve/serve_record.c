@@ -48,8 +48,10 @@ static syn_status open_model(recorder *s, syn_error *err) {
     const serve_pool_options *o = serve_pool_get(pool_of(s));
     const syn_plan *plan = serve_pool_plan(pool_of(s));
     syn_mesh mesh;
-    SYN_TRY(syn_comm_fake_new(&s->comm, s->rank, r->ranks, err));
-    SYN_TRY(syn_mesh_open_part(&mesh, s->comm, plan, r->first[s->pool], r->group_id[s->pool], err));
+    const int32_t first = r->placed[s->pool], last = r->sim->n_pools - 1,
+                  world = r->placed[last] + serve_pool_plan(r->sim->pools[last])->ranks;
+    SYN_TRY(syn_comm_fake_new(&s->comm, first + s->rank - r->first[s->pool], world, err));
+    SYN_TRY(syn_mesh_open_part(&mesh, s->comm, plan, first, r->group_id[s->pool], err));
     SYN_TRY(syn_ctx_new(&s->ctx, SYN_DEVICE_META, s->comm, err));
     syn_ctx_set_hashing(s->ctx, false);
     const syn_model_options how = serve_pool_model(pool_of(s), &mesh);
@@ -86,7 +88,7 @@ static syn_status add_parts(recorder *s, const serve_transfer *t, bool sends, sy
     syn__cache_part **list = sends ? &s->sent : &s->received;
     int64_t *n = sends ? &s->transfer.n_sent : &s->transfer.n_received;
     for (int32_t peer = 0; peer < peers; peer++) {
-        syn__cache_part part = {.peer = r->first[other] + replica * peers + peer,
+        syn__cache_part part = {.peer = r->placed[other] + replica * peers + peer,
                                 .tag = t->number * (int32_t)c->n_layer,
                                 .tokens = t->tokens,
                                 .prompt = t->number};
@@ -168,17 +170,27 @@ static syn_status list_sequences(recorder *s, const captured_step *step, syn_pac
 /* Adds the time of the step that is not the time of its ops. */
 static syn_status add_host(recorder *s, double ns, syn_error *err) {
     syn_node node = {SYN_NODE_UNKNOWN, .op = "host"};
-    node.id = (uint64_t)s->graph->ranks[0].n_nodes + 1;
-    node.step = s->how.step;
-    node.phase = s->how.phase;
+    serve_number_node(&s->how, s->graph, &node);
     node.predicted_ns = ns;
     return ns > 0.5 ? syn_graph_add_node(s->graph, 0, &node, err) : SYN_OK;
+}
+
+static syn_status add_group(recorder *s, const syn_graph_group *group, syn_error *err) {
+    const size_t bytes = group->n_ranks * sizeof(int32_t);
+    syn_graph_group renumbered = *group;
+    int32_t *ranks = syn_malloc(bytes);
+    if (!ranks) return SYN_FAIL_NOMEM(err, bytes, "a group");
+    for (uint32_t i = 0; i < group->n_ranks; i++) ranks[i] = serve_rank_of(s->r, group->ranks[i]);
+    renumbered.ranks = ranks;
+    const syn_status status = syn_graph_add_group(s->graph, &renumbered, err);
+    syn_free(ranks);
+    return status;
 }
 
 static syn_status add_groups(recorder *s, const syn_graph *from, syn_error *err) {
     for (uint32_t i = 0; i < from->n_groups; i++)
         if (!syn_graph_group_by_id(s->graph, from->groups[i].id))
-            SYN_TRY(syn_graph_add_group(s->graph, &from->groups[i], err));
+            SYN_TRY(add_group(s, &from->groups[i], err));
     return SYN_OK;
 }
 
@@ -241,7 +253,7 @@ static void close_recorder(recorder *s) {
 }
 
 syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank, syn_error *err) {
-    recorder s = {.r = r, .rank = rank};
+    recorder s = {.r = r, .rank = rank, .how = {.r = r}};
     place(&s);
     syn_status status = syn_graph_new(&s.graph, &rank, 1, r->ranks, err);
     if (status == SYN_OK) status = open_model(&s, err);

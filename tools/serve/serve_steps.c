@@ -3,6 +3,20 @@
 #include "syntorch/base/memory.h"
 #include "tools/serve/serve_traces.h"
 
+int32_t serve_rank_of(const serve_recording *r, int32_t placed) {
+    const bool second = r->sim->n_pools == 2 && placed >= r->placed[1];
+    return second ? placed - r->placed[1] + r->first[1] : placed;
+}
+
+void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_node *node) {
+    node->id = (uint64_t)graph->ranks[0].n_nodes + 1;
+    node->step = how->step;
+    node->phase = how->phase;
+    if (node->kind != SYN_NODE_SEND && node->kind != SYN_NODE_RECV) return;
+    node->peer = serve_rank_of(how->r, node->peer);
+    node->stream = syn_message_stream(node->peer, node->kind == SYN_NODE_SEND);
+}
+
 typedef struct copying {
     syn_graph *to;
     const syn_graph *from;
@@ -42,14 +56,12 @@ static syn_status copy_node(copying *c, const syn_node *node, syn_error *err) {
             tensor_of(c, i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs]);
     for (uint32_t i = 0; i < node->n_deps; i++)
         c->deps[i] = (syn_dep){node->deps[i].node + c->nodes, node->deps[i].dep_class};
-    copy.id = (uint64_t)c->to->ranks[0].n_nodes + 1;
     copy.inputs = c->ids;
     copy.outputs = c->ids + node->n_inputs;
     copy.deps = c->deps;
     copy.attributes = NULL; /* execution traces do not have them */
     copy.n_attributes = 0;
-    copy.step = c->how->step;
-    copy.phase = c->how->phase;
+    serve_number_node(c->how, c->to, &copy);
     return syn_graph_add_node(c->to, 0, &copy, err);
 }
 

@@ -147,10 +147,12 @@ static uint32_t last_group(const syn_plan *plan) {
 
 static syn_status prepare(writing *w, captured_step *steps, syn_error *err) {
     serve_recording *r = &w->r;
+    const int32_t node = (int32_t)serve_pool_get(r->sim->pools[0])->hw->node_ranks;
     uint32_t id = 1;
     for (int32_t p = 0; p < r->sim->n_pools; p++) {
         const syn_plan *plan = serve_pool_plan(r->sim->pools[p]);
         r->first[p] = r->ranks;
+        r->placed[p] = (r->ranks + node - 1) / node * node;
         r->group_id[p] = id;
         r->ranks += plan->ranks;
         id += last_group(plan);

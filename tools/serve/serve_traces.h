@@ -94,6 +94,8 @@ typedef struct serve_recording {
     size_t n_transfers;
     int32_t ranks;        /* of the world */
     int32_t first[2];     /* rank of each pool */
+    int32_t placed[2];    /* the same if each pool began on a node of its own, as on a machine; the
+                             times of communication are those of this world */
     uint32_t group_id[2]; /* the first id of each pool's groups */
     bool fold;
 } serve_recording;
@@ -103,12 +105,17 @@ typedef struct serve_recording {
 syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank,
                         syn_error *err) SYN_MUST_USE;
 
-/* Appends the nodes of a recorded step, the only rank of `step`, to those of `graph`. fixed: number
-   of tensors that all recorded steps have, such as parameters. */
+/* Appends the nodes of a recorded step, the only rank of `step`, to those of `graph`. */
 typedef struct serve_appended {
-    uint32_t fixed, step;
+    const serve_recording *r;
+    uint32_t fixed; /* number of tensors that all recorded steps have, such as parameters */
+    uint32_t step;
     syn_phase phase;
 } serve_appended;
+/* The rank of the set for a rank as placed. */
+int32_t serve_rank_of(const serve_recording *r, int32_t placed);
+/* Gives a node its step, its phase, and a peer in the set. */
+void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_node *node);
 syn_status serve_append_step(syn_graph *graph, const syn_graph *step, const serve_appended *how,
                              syn_error *err) SYN_MUST_USE;
 /* The same with one node for each run of computing nodes. A run ends after a node that

@@ -202,13 +202,16 @@ static void draw_rows(const serve_batch *b, const page *p) {
 }
 
 syn_status serve_batch_draw(const serve_batch *b, const char *path, const char *title,
-                            const char *subtitle, syn_error *err) {
+                            int64_t requests, syn_error *err) {
     page p = {.rows = shown(b), .from = INFINITY, .to = 0};
     for (int32_t i = 0; i < p.rows; i++) {
         p.from = fmin(p.from, b->rows[i].arrival);
         p.to = fmax(p.to, b->rows[i].end);
     }
     if (p.rows == 0) return SYN_OK;
+    char subtitle[80];
+    snprintf(subtitle, sizeof subtitle, "the first %d of %lld requests", p.rows,
+             (long long)requests);
     const int width = LEFT + WIDTH + RIGHT, height = TOP + LINE * p.rows + 52;
     SYN_TRY(syn_sink_open_file(&p.svg, path, err));
     syn_sink_printf(p.svg,

@@ -12,8 +12,8 @@ syn_status serve_batch_new(serve_batch **out, syn_error *err) SYN_MUST_USE;
 void serve_batch_free(serve_batch *b);
 /* An observer of the simulation. The batch must outlive it. */
 serve_observer serve_batch_observer(serve_batch *b);
-/* Writes the picture. title, subtitle: its headings. */
+/* Writes the picture, if the first request has finished. requests: their number in the run. */
 syn_status serve_batch_draw(const serve_batch *b, const char *path, const char *title,
-                            const char *subtitle, syn_error *err) SYN_MUST_USE;
+                            int64_t requests, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -97,7 +97,8 @@ static const cli_option options[] = {
      "steps in PREFIX.timeline.json at most", 1, 1e9},
     {"trace", CLI_TEXT, &serve_given.trace, "STEPS",
      "steps in the trace set: fullest, none, all, steps:A-B (numbers of a replica's steps) or "
-     "time:S-E (seconds); fullest: of each replica the step with the most prompt tokens and the one "
+     "time:S-E (seconds); fullest: of each replica the step with the most prompt tokens and the "
+     "one "
      "that generates most tokens",
      0, 0},
     {"fold", CLI_FLAG, &serve_given.fold, NULL,

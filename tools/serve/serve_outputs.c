@@ -20,8 +20,8 @@ typedef struct serve_outputs {
 } serve_outputs;
 
 enum { REQUESTS, SERIES, PICTURE, BATCH, TIMELINE, FILES, PATH_BYTES = 4300 };
-static const char *const suffixes[FILES] = {".requests.csv", ".series.csv", ".svg",
-                                            ".batch.svg", ".timeline.json"};
+static const char *const suffixes[FILES] = {".requests.csv", ".series.csv", ".svg", ".batch.svg",
+                                            ".timeline.json"};
 
 static const char *path_of(int file, char path[PATH_BYTES]) {
     snprintf(path, PATH_BYTES, "%s%s", serve_given.out, suffixes[file]);
@@ -101,7 +101,7 @@ static syn_status write_batch(const serve_run *run, const serve_batch *b, syn_er
     char path[PATH_BYTES], title[200], on[160];
     snprintf(title, sizeof title, "%s on %s", run->config.name,
              syn_hardware_title(&run->hw, on, sizeof on));
-    return serve_batch_draw(b, path_of(BATCH, path), title, "the first requests", err);
+    return serve_batch_draw(b, path_of(BATCH, path), title, run->result.metrics.requests, err);
 }
 
 syn_status serve_outputs_close(serve_run *run, syn_status status, syn_error *err) {

@@ -118,9 +118,14 @@ typedef struct syn_attribute {
    sequences * heads, rows = queries, columns = keys, inner = head_dim. Convolution, as a product:
    batch = groups, rows = output positions of all images, columns = output channels of a group,
    inner = input channels of a group * elements of the kernel. All 0: the sizes are unknown, or it
-   is another op. */
+   is another op.
+   Attention with a paged cache (paged_attention) has sequences of different lengths: batch = heads,
+   rows = largest number of queries of a sequence, columns = sum over the sequences of
+   ceil(queries / 64) * the mean number of keys that these queries see. */
 typedef struct syn_extents {
     int64_t batch, rows, columns, inner;
+    /* paged_attention only: number of sequences, and keys of the longest sequence */
+    int64_t sequences, longest;
 } syn_extents;
 
 /* The streams of a rank's messages: two for each peer. */

@@ -8,8 +8,8 @@
    queries. */
 static syn_extents attention_extents(const syn_spec *queries, const syn_spec *keys) {
     const int64_t *q = queries->dims, *k = keys->dims;
-    if (queries->rank < 4 || keys->rank < 4) return (syn_extents){0, 0, 0, 0};
-    return (syn_extents){q[0] * q[1], q[2], k[2], q[3]};
+    if (queries->rank < 4 || keys->rank < 4) return (syn_extents){0};
+    return (syn_extents){.batch = q[0] * q[1], .rows = q[2], .columns = k[2], .inner = q[3]};
 }
 
 /* The value of an attribute; NULL: the node does not have it. */
@@ -48,16 +48,23 @@ static syn_extents paged_extents(const syn_node *node, const syn_spec *queries) 
     const syn_attribute *window = attribute(node, "window");
     const double reach = window ? (double)window->i64 : 0;
     const char *counts = list_of(node, "queries"), *keys = list_of(node, "keys");
-    int64_t n, most = 0;
+    int64_t n, most = 0, longest = 0, sequences = 0;
     double columns = 0;
     while ((n = next_number(&counts)) > 0) {
         const int64_t k = next_number(&keys);
-        if (k < n) return (syn_extents){0, 0, 0, 0};
+        if (k < n) return (syn_extents){0};
         if (n > most) most = n;
+        if (k > longest) longest = k;
+        sequences++;
         columns += (double)((n + TILE - 1) / TILE) * ceil(mean_keys((double)n, (double)k, reach));
     }
-    if (queries->rank != 4 || most == 0 || columns > 1e15) return (syn_extents){0, 0, 0, 0};
-    return (syn_extents){queries->dims[1], most, (int64_t)columns, queries->dims[3]};
+    if (queries->rank != 4 || most == 0 || columns > 1e15) return (syn_extents){0};
+    return (syn_extents){.batch = queries->dims[1],
+                         .rows = most,
+                         .columns = (int64_t)columns,
+                         .inner = queries->dims[3],
+                         .sequences = sequences,
+                         .longest = longest};
 }
 
 /* Leading dimensions are rows for `linear` and batch dimensions for `matmul`. The rows of a
@@ -67,23 +74,25 @@ static syn_extents paged_extents(const syn_node *node, const syn_spec *queries) 
 static syn_extents product_extents(const syn_node *node, const syn_spec *matrices,
                                    const syn_spec *out) {
     const int64_t elems = syn_spec_elems(out);
-    if (out->rank < 2 || elems <= 0) return (syn_extents){0, 0, 0, 0};
+    if (out->rank < 2 || elems <= 0) return (syn_extents){0};
     const int64_t columns = out->dims[out->rank - 1], inner = (int64_t)node->flops / elems / 2;
     const bool linear = strcmp(node->op, "linear") == 0;
     if (strcmp(node->op, "grouped_linear") == 0 && matrices && matrices->rank == 3) {
         const int64_t all = elems / columns,
                       used = matrices->dims[0] < all ? matrices->dims[0] : all;
-        return (syn_extents){used, (all + used - 1) / used, columns, inner};
+        return (syn_extents){
+            .batch = used, .rows = (all + used - 1) / used, .columns = columns, .inner = inner};
     }
     const int64_t rows = linear ? elems / columns : out->dims[out->rank - 2];
-    return (syn_extents){elems / columns / rows, rows, columns, inner};
+    return (syn_extents){
+        .batch = elems / columns / rows, .rows = rows, .columns = columns, .inner = inner};
 }
 
 void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec *data,
                     const syn_spec *out) {
     const syn_spec *computed = data ? data : in[0] ? in[0] : out;
     node->dtype = computed ? (syn_dtype)computed->dtype : SYN_F32;
-    node->extents = (syn_extents){0, 0, 0, 0};
+    node->extents = (syn_extents){0};
     if (node->category == SYN_CATEGORY_MATMUL && out)
         node->extents = product_extents(node, in[1], out);
     else if (strcmp(node->op, "paged_attention") == 0 && in[0])
@@ -91,7 +100,10 @@ void syn__fill_work(syn_node *node, const syn_spec *const in[2], const syn_spec 
     else if (node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) && in[1])
         node->extents = attention_extents(in[0], in[1]);
     else if (node->category == SYN_CATEGORY_ATTENTION && out && out->rank == 4)
-        node->extents = (syn_extents){out->dims[0] * out->dims[1], out->dims[2], out->dims[3], 0};
+        node->extents = (syn_extents){.batch = out->dims[0] * out->dims[1],
+                                      .rows = out->dims[2],
+                                      .columns = out->dims[3],
+                                      .inner = 0};
 }
 
 bool syn__is_lookup(const char *op) {

@@ -124,6 +124,8 @@ typedef struct syn_attribute {
    All 0: the sizes are unknown, or it is another op. */
 typedef struct syn_extents {
     int64_t batch, rows, columns, inner;
+    /* paged_attention only: number of sequences, and keys of the longest sequence */
+    int64_t sequences, longest;
 } syn_extents;
 
 /* The streams of a rank's messages: two for each peer. */

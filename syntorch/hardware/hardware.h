@@ -85,6 +85,15 @@ typedef struct syn_stack {
        and it sums its gradients after the backward pass. 0: only data dependencies and streams
        delay communication. */
     int32_t blocking;
+    /* A kernel that two times limit, such as those of a product's arithmetic and of its memory
+       traffic, takes the longer one and this fraction of the shorter one. */
+    double exposed;
+    /* Attention with a paged KV cache: time of a multiprocessor per tile of 64 queries in addition
+       to that for the tile's keys, and time of a tile without queries. */
+    double tile_ns, empty_tile_ns;
+    /* Serving: time of a step of the engine in addition to that of its ops, and the part that each
+       of the step's sequences adds, for sampling. */
+    double step_ns, sequence_ns;
     double memory_efficiency;  /* fraction of the memory bandwidth */
     double vector_efficiency;  /* the same fraction for ops other than products and fused attention;
                                   0: memory_efficiency */
@@ -312,6 +321,9 @@ typedef struct syn_hw_extrapolation {
 int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
                               const syn_graph_group *group,
                               syn_hw_extrapolation out[SYN_HW_EXTENTS]);
+/* Whether the constants of the stack were fitted to an engine that serves requests, on this
+   machine: the stack has step_ns, and the range of its attention is known. */
+bool syn_hardware_serving_calibrated(const syn_hardware *hw);
 /* Widens the ranges so that they include the extents of this node. */
 void syn_hardware_fitted_to(syn_hw_fit_ranges *fitted, const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group);

@@ -42,7 +42,7 @@ static const char *extents_of(const syn_hardware *hw, const syn_node *node,
     if (node->kind != SYN_NODE_COMPUTE) return NULL;
     if (node->category == SYN_CATEGORY_ATTENTION && (node->flags & SYN_NODE_FUSED) != 0) {
         at[SYN_HW_EXTENT_QUERIES] = (double)e->rows;
-        at[SYN_HW_EXTENT_KEYS] = (double)e->columns;
+        at[SYN_HW_EXTENT_KEYS] = (double)(syn__is_paged(node) ? e->longest : e->columns);
         return ATTENTION;
     }
     if (node->category != SYN_CATEGORY_MATMUL || strcmp(node->op, "matmul") == 0) return NULL;
@@ -129,6 +129,10 @@ int syn_hardware_extrapolated(const syn_hardware *hw, const syn_node *node,
         snprintf(b->what, sizeof b->what, "%s", what);
     }
     return n;
+}
+
+bool syn_hardware_serving_calibrated(const syn_hardware *hw) {
+    return hw->stack.step_ns > 0 && find(&hw->stack.fitted, ATTENTION) != NULL;
 }
 
 /* ---- Files ---- */

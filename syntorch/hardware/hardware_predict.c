@@ -140,6 +140,7 @@ static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fuse
     const syn_hw_ops *known = &hw->stack.kernels;
     const syn_extents *e = &node->extents;
     const double kernels = op_value(known, node->op, 1);
+    if (syn__is_paged(node)) return kernels + (e->rows == 1); /* a second one combines the splits */
     if (fused && e->rows == 1) return min2(kernels, 1);
     if (fused && e->rows > 0) return attention_kernels(&hw->stack, node->op, e);
     const bool softmax = is_holdout(hw, node, "softmax");
@@ -172,18 +173,26 @@ static double compute_ns(const syn_hardware *hw, const syn_node *node, double *w
                              : or_else(stack->vector_efficiency, stack->memory_efficiency);
     double computed = flops / hw->peak_flops_per_ns[SYN_F32];
     if (fused || product) computed = 0;
-    if (fused && node->flops > 0) computed = attention_ns(hw, node, rate);
+    if (fused && node->flops > 0)
+        computed = syn__is_paged(node) ? syn__hardware_paged_ns(hw, node, rate)
+                                       : attention_ns(hw, node, rate);
     if (product && node->flops > 0) computed = product_ns(hw, node, rate);
     double traffic =
         bytes * op_value(&stack->traffic, node->op, 1) / (hw->memory_bytes_per_ns * moved);
     if (node->phase != SYN_PHASE_DECODE && is_holdout(hw, node, "softmax"))
         traffic = softmax_ns(hw, node, traffic);
+    if (syn__is_paged(node) && node->extents.rows == 1) { /* it reads the cache */
+        traffic = max2(traffic, computed);
+        computed = 0;
+    }
     const struct syn_hw_phase *phase = &stack->phases[node->phase];
     const double kernels = kernels_of(hw, node, fused), host = or_else(phase->launch, 1);
     const double launches = kernels * stack->launch_ns * host;
     const double before = fp8 ? conversion_ns(hw, node) : 0;
     *limit = computed >= traffic ? SYN_LIMIT_COMPUTE : SYN_LIMIT_MEMORY;
-    *work = (before + max2(computed, traffic)) * or_else(phase->device, 1);
+    const double both =
+        product ? syn__hardware_longer(stack, computed, traffic) : max2(computed, traffic);
+    *work = (before + both) * or_else(phase->device, 1);
     const double device = *work + kernels * stack->kernel_ns;
     if (launches > device) *work = 0; /* the device waits for the host */
     const bool concurrent =

@@ -60,6 +60,14 @@ double syn__hardware_rate(const syn_hw_curve *curve, double at);
 double syn__hardware_kernel_ns(const syn_hardware *hw, const syn_node *node, double *work,
                                syn_limit *limit);
 
+/* Whether a node is attention with a paged KV cache, and the time of its work. rate: flops/ns of
+   all multiprocessors. */
+bool syn__is_paged(const syn_node *node);
+double syn__hardware_paged_ns(const syn_hardware *hw, const syn_node *node, double rate);
+/* The time of a kernel that two times limit: the longer one, and the part of the shorter one that
+   it does not hide. */
+double syn__hardware_longer(const syn_stack *stack, double a, double b);
+
 /* Whether the node's size is outside the curve from which its time is predicted. The extrapolation
    is then stored in *out. */
 bool syn__hardware_outside_curve(const syn_hardware *hw, const syn_node *node,

@@ -60,7 +60,8 @@ static void fuzz_hardware(const char *json, size_t bytes) {
     node.flops = node.bytes_read = node.bytes_written = node.comm_bytes = UINT64_MAX;
     node.comm = SYN_COMM_ALL_REDUCE;
     node.dtype = SYN_BF16;
-    node.extents = (syn_extents){INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
+    node.extents = (syn_extents){
+        .batch = INT64_MAX, .rows = INT64_MAX, .columns = INT64_MAX, .inner = INT64_MAX};
     for (int kind = 0; kind < SYN_NODE_KIND_COUNT; kind++) {
         node.kind = (syn_node_kind)kind;
         const double ns = syn_hardware_predict_ns(&hw, &node, &group, 0);

@@ -26,7 +26,7 @@ static syn_node product(int64_t rows, syn_dtype dtype) {
                       .dtype = dtype,
                       .flops = 2 * (uint64_t)(rows * size * size),
                       .bytes_read = weights,
-                      .extents = {1, rows, size, size}};
+                      .extents = {.batch = 1, .rows = rows, .columns = size, .inner = size}};
 }
 
 static syn_node moving(const char *op, uint64_t bytes, syn_dtype dtype) {
@@ -43,7 +43,7 @@ static syn_node attention(const char *op, int64_t queries) {
     n.category = SYN_CATEGORY_ATTENTION;
     n.flags = SYN_NODE_FUSED;
     n.flops = (uint64_t)queries << 20;
-    n.extents = (syn_extents){12, queries, 128, 64};
+    n.extents = (syn_extents){.batch = 12, .rows = queries, .columns = 128, .inner = 64};
     return n;
 }
 
@@ -148,7 +148,7 @@ static void link_comes_back(void) {
 static syn_node gpu_product(int64_t rows, int64_t size, syn_dtype dtype) {
     syn_node n = product(rows, dtype);
     const uint64_t bytes = syn_dtype_bytes(dtype), moved = (uint64_t)(rows * size) * bytes;
-    n.extents = (syn_extents){1, rows, size, size};
+    n.extents = (syn_extents){.batch = 1, .rows = rows, .columns = size, .inner = size};
     n.flops = 2 * (uint64_t)(rows * size * size);
     n.bytes_read = (uint64_t)(size * size) * bytes + moved;
     n.bytes_written = moved;
@@ -158,7 +158,7 @@ static syn_node gpu_product(int64_t rows, int64_t size, syn_dtype dtype) {
 static syn_node gpu_attention(int64_t tokens, syn_dtype dtype) {
     syn_node n = attention("attention", tokens);
     n.dtype = dtype;
-    n.extents = (syn_extents){128, tokens, tokens, 64};
+    n.extents = (syn_extents){.batch = 128, .rows = tokens, .columns = tokens, .inner = 64};
     n.flops = 4 * 128 * 64 * (uint64_t)(tokens * tokens);
     n.bytes_read = n.bytes_written = 2 * 128 * 64 * (uint64_t)tokens * syn_dtype_bytes(dtype);
     return n;

@@ -280,7 +280,8 @@ static void extents(void) {
     const syn_spec specs[] = {
         {SYN_F32, 4, {2, 3, 16, 16}}, {SYN_F32, 4, {8, 3, 3, 3}}, {SYN_F32, 4, {2, 8, 14, 14}}};
     const uint32_t inputs[] = {0, 1}, output = 2;
-    const syn_extents given = {1, 392, 8, 27}, shapes = {16, 14, 14, 27};
+    const syn_extents given = {.batch = 1, .rows = 392, .columns = 8, .inner = 27},
+                      shapes = {.batch = 16, .rows = 14, .columns = 14, .inner = 27};
     syn_error err = {0};
     syn_cursor cursor = {0};
     syn_hardware hw;
@@ -309,7 +310,7 @@ static void extents(void) {
         if (known) n.extents = given;
         CHECK_OK(syn_graph_add_node(g, 0, &n, &err), err);
         CHECK_OK(syn_graph_copy(&copy, g, &err), err);
-        const syn_extents none = {0, 0, 0, 0}, *want = known ? &given : &none;
+        const syn_extents none = {0}, *want = known ? &given : &none;
         CHECK(memcmp(&syn_graph_node(copy, 0, 0, &cursor)->extents, want, sizeof *want) == 0);
         CHECK_OK(syn_graph_predict(&predicted, copy, &hw, &err), err);
         want = known ? &given : &shapes;

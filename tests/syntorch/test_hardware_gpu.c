@@ -56,19 +56,25 @@ static void products_come_in_tiles(void) {
                   .op = "linear",
                   .dtype = SYN_F16,
                   .flops = 2ull * 256 * 1280 * 1000,
-                  .extents = {1, 256, 1280, 1000}};
+                  .extents = {.batch = 1, .rows = 256, .columns = 1280, .inner = 1000}};
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
     n.extents.rows = 129; /* 129 rows need the same number of tiles */
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
     n.extents.rows = 3; /* one row of tiles, with 16 rows instead of 128 */
     CHECK_NEAR(toy_ns(&n), 1.5 * tile / 8 + 1000, 1e-6);
-    n.extents = (syn_extents){2, 128, 1280, 1000}; /* two products run concurrently */
+    n.extents = (syn_extents){.batch = 2,
+                              .rows = 128,
+                              .columns = 1280,
+                              .inner = 1000}; /* two products run concurrently */
     CHECK_NEAR(toy_ns(&n), 2.5 * tile + 1000, 1e-6);
     n.dtype = SYN_F32;
     CHECK_NEAR(toy_ns(&n), 25 * tile + 1000, 1e-6);
-    n.extents = (syn_extents){1, 1, 1280, 1000}; /* without tensor cores, tiles may have one row */
+    n.extents = (syn_extents){.batch = 1,
+                              .rows = 1,
+                              .columns = 1280,
+                              .inner = 1000}; /* without tensor cores, tiles may have one row */
     CHECK_NEAR(toy_ns(&n), 15 * tile / 128 + 1000, 1e-6);
-    n.extents = (syn_extents){2, 128, 1280, 1000};
+    n.extents = (syn_extents){.batch = 2, .rows = 128, .columns = 1280, .inner = 1000};
     n.bytes_read = 8000000000; /* limited by the memory bandwidth of 80 GB/s */
     CHECK_NEAR(toy_ns(&n), 1e8 + 1000, 1e-6);
     /* Without extents, a cube with sides of 1280 is assumed. */
@@ -92,7 +98,7 @@ static void layers_compute_in_fp8(void) {
                   .scope = "h.3.mlp",
                   .dtype = SYN_F16,
                   .flops = 2ull * 256 * 1280 * 1000,
-                  .extents = {1, 256, 1280, 1000}};
+                  .extents = {.batch = 1, .rows = 256, .columns = 1280, .inner = 1000}};
     load(&hw, toy);
     CHECK_INT(syn_hardware_use_fp8(&hw, &err), SYN_E_UNSUPPORTED);
     CHECK_HAS(err.text, "toy has no peak rate for FP8");
@@ -105,7 +111,8 @@ static void layers_compute_in_fp8(void) {
     n.scope = "lm_head";
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 2.5 * tile + 1000, 1e-6);
     n.scope = "h.3.attn";
-    n.extents = (syn_extents){2, 128, 1280, 1000}; /* of attention */
+    n.extents =
+        (syn_extents){.batch = 2, .rows = 128, .columns = 1280, .inner = 1000}; /* of attention */
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &n, NULL, 0), 2.5 * tile + 1000, 1e-6);
 }
 
@@ -140,14 +147,14 @@ static void attention_moves_its_scores(void) {
                   .flags = SYN_NODE_FUSED,
                   .dtype = SYN_F16,
                   .flops = 8000000,
-                  .extents = {8, 100, 100, 25}};
+                  .extents = {.batch = 8, .rows = 100, .columns = 100, .inner = 25}};
     CHECK_NEAR(toy_ns(&n), 3200 + 8000 + 5000, 1e-6);
     /* A batch that is not a multiple of 4 takes 7 more kernels. Launching the 12 kernels takes
        longer than running them. */
     n.extents.batch = 6;
     CHECK_NEAR(toy_ns(&n), 12 * 3000, 1e-6);
     /* With one query per head there is one kernel, which does not store scores. */
-    n.extents = (syn_extents){8, 1, 100, 25};
+    n.extents = (syn_extents){.batch = 8, .rows = 1, .columns = 100, .inner = 25};
     n.flops = 80000;
     n.bytes_read = 8000000;
     CHECK_NEAR(toy_ns(&n), 100000 + 1000, 1e-6);
@@ -169,7 +176,7 @@ static void attention_in_separate_ops(void) {
                   .op = "softmax",
                   .dtype = SYN_F16,
                   .bytes_read = 160000,
-                  .extents = {8, 100, 100, 0}};
+                  .extents = {.batch = 8, .rows = 100, .columns = 100, .inner = 0}};
     syn_hardware hw;
     load(&hw, toy);
     hw.stack.score_passes = 10;
@@ -379,7 +386,7 @@ static void extrapolation_is_reported(void) {
     syn_node product = {.kind = SYN_NODE_COMPUTE,
                         .category = SYN_CATEGORY_MATMUL,
                         .op = "linear",
-                        .extents = {1, 65, 1000, 1000}};
+                        .extents = {.batch = 1, .rows = 65, .columns = 1000, .inner = 1000}};
     CHECK_INT(syn_hardware_extrapolated(&hw, &product, NULL, out), 1);
     CHECK(out[0].extent == SYN_HW_EXTENT_ROWS && out[0].value == 65 && out[0].fitted.most == 64);
     syn_hardware_fitted_to(&hw.stack.fitted, &hw, &product, NULL);

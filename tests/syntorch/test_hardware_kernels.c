@@ -45,7 +45,7 @@ static syn_node product(int64_t rows, int64_t inner, int64_t columns, uint64_t b
                       .op = "linear",
                       .flops = 2 * (uint64_t)(rows * inner * columns),
                       .bytes_read = bytes,
-                      .extents = {1, rows, columns, inner}};
+                      .extents = {.batch = 1, .rows = rows, .columns = columns, .inner = inner}};
 }
 
 static void products(void) {
@@ -128,7 +128,7 @@ static void beyond_curves(void) {
                    .category = SYN_CATEGORY_ATTENTION,
                    .op = "attention",
                    .flags = SYN_NODE_FUSED,
-                   .extents = {1, 33, 33, 8}};
+                   .extents = {.batch = 1, .rows = 33, .columns = 33, .inner = 8}};
     CHECK(is_beyond(&n, SYN_HW_EXTENT_QUERIES, 33, 32, 32));
     n.flags |= SYN_NODE_VIRTUAL;
     CHECK_INT(syn_hardware_extrapolated(&hw, &n, NULL, out), 0);

@@ -275,7 +275,7 @@ static syn_status head_of(serve_pool *p, int64_t sequences, const step_class **o
 /* The work of one layer's attention for one sequence, except heads and depths. */
 typedef struct lengths {
     double scores, keys, tiled; /* queries * keys; keys that are read; keys by tiles of queries */
-    int64_t most;               /* queries of one sequence */
+    int64_t most, longest;      /* queries and keys of one sequence */
     double queries;
 } lengths;
 
@@ -287,6 +287,7 @@ static void add_lengths(lengths *l, int64_t q, int64_t k, int64_t window) {
     l->tiled += (double)((q + TILE - 1) / TILE) * seen;
     l->queries += (double)q;
     if (q > l->most) l->most = q;
+    if (k > l->longest) l->longest = k;
 }
 
 static void predict_attention(const serve_pool *p, const attention *a, const serving_step *step,
@@ -306,6 +307,8 @@ static void predict_attention(const serve_pool *p, const attention *a, const ser
         (uint64_t)(bytes * heads * l.queries * (width - (double)node.extents.inner));
     node.extents.rows = l.most;
     node.extents.columns = (int64_t)(l.tiled + 0.5);
+    node.extents.sequences = step->n > 0 ? step->n : 1;
+    node.extents.longest = l.longest;
     t.ns = syn_hardware_predict_parts(p->options.hw, &node, NULL, 0, t.parts);
     serve_time_add(out, &t, (double)a->layers);
 }

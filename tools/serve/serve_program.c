@@ -156,6 +156,8 @@ static syn_status prepare(serve_run *run, syn_error *err) {
     sim->policy = serving_policy_at((size_t)a->policy);
     sim->router = (serve_router)a->router;
     sim->acceptance = a->acceptance;
+    sim->step_ns = run->hw.stack.step_ns;
+    sim->sequence_ns = run->hw.stack.sequence_ns;
     sim->seed = (uint64_t)a->requests.seed;
     SYN_TRY(open_draft(run, err));
     for (int32_t i = 0; i < run->n_pools; i++) SYN_TRY(open_pool(run, i, err));

@@ -158,7 +158,10 @@ static bool product_extents(const syn_node *node, const product *p, syn_extents 
     const double batch = fmax(round(p->a * p->b / (p->out * inner * inner)), 1);
     if (batch > p->out) return false;
     const double rows = round(p->a / (batch * inner)), columns = round(p->b / (batch * inner));
-    *out = (syn_extents){(int64_t)batch, (int64_t)rows, (int64_t)columns, (int64_t)inner};
+    *out = (syn_extents){.batch = (int64_t)batch,
+                         .rows = (int64_t)rows,
+                         .columns = (int64_t)columns,
+                         .inner = (int64_t)inner};
     *fits = batch * rows * columns == p->out;
     return rows >= 1 && columns >= 1;
 }
@@ -180,7 +183,9 @@ static void add_product(variants *all, const syn_node *node, const described *d,
         if (!product_extents(node, &p, &e, &fits)) continue;
         if (how != (!fits ? LOOSE : e.batch == 1 ? SINGLE : BATCHED)) continue;
         add_variant(all, node, e);
-        add_variant(all, node, (syn_extents){e.batch, e.columns, e.rows, e.inner});
+        add_variant(all, node,
+                    (syn_extents){
+                        .batch = e.batch, .rows = e.columns, .columns = e.rows, .inner = e.inner});
     }
 }
 
@@ -196,7 +201,7 @@ static void add_matmul(variants *all, const syn_node *node, const described *d) 
                 for (int to = 0; to < d->n_in && adds; to++)
                     if (to != i && to != k) add_product(all, node, d, i, k, d->in[to], how);
             }
-    add_variant(all, node, (syn_extents){0, 0, 0, 0});
+    add_variant(all, node, (syn_extents){0});
 }
 
 /* Fused attention of one query per sequence (a generated token), or of as many queries as keys. A
@@ -211,11 +216,17 @@ static void add_attention(variants *all, const syn_node *node, const described *
         queries >= 1 ? round((double)node->flops / (queries * grad * (4 * dim + 5.5))) : 0;
     if (keys > 1 && queries >= keys)
         add_variant(all, node,
-                    (syn_extents){(int64_t)round(queries / keys), (int64_t)keys, (int64_t)keys,
-                                  meta->head_dim});
+                    (syn_extents){.batch = (int64_t)round(queries / keys),
+                                  .rows = (int64_t)keys,
+                                  .columns = (int64_t)keys,
+                                  .inner = meta->head_dim});
     if (keys >= 1)
-        add_variant(all, node, (syn_extents){(int64_t)queries, 1, (int64_t)keys, meta->head_dim});
-    add_variant(all, node, (syn_extents){0, 0, 0, 0});
+        add_variant(all, node,
+                    (syn_extents){.batch = (int64_t)queries,
+                                  .rows = 1,
+                                  .columns = (int64_t)keys,
+                                  .inner = meta->head_dim});
+    add_variant(all, node, (syn_extents){0});
 }
 
 /* The scores of unfused attention. */
@@ -225,9 +236,15 @@ static void add_scores(variants *all, const syn_node *node, const described *d,
     const double batch =
         meta->tokens > 0 ? scores / ((double)meta->tokens * (double)meta->tokens) : 0;
     if (batch >= 1)
-        add_variant(all, node, (syn_extents){(int64_t)batch, meta->tokens, meta->tokens, 0});
-    if (scores >= 1) add_variant(all, node, (syn_extents){1, 1, (int64_t)scores, 0});
-    add_variant(all, node, (syn_extents){0, 0, 0, 0});
+        add_variant(all, node,
+                    (syn_extents){.batch = (int64_t)batch,
+                                  .rows = meta->tokens,
+                                  .columns = meta->tokens,
+                                  .inner = 0});
+    if (scores >= 1)
+        add_variant(all, node,
+                    (syn_extents){.batch = 1, .rows = 1, .columns = (int64_t)scores, .inner = 0});
+    add_variant(all, node, (syn_extents){0});
 }
 
 static void find_variants(variants *all, const syn_node *node, const described *d,

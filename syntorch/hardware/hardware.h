@@ -85,6 +85,8 @@ typedef struct syn_stack {
        and it sums its gradients after the backward pass. 0: only data dependencies and streams
        delay communication. */
     int32_t blocking;
+    /* 1: the gathers of tokens, weights and experts before a layer's experts are one launch. */
+    int32_t joined_gathers;
     /* A kernel that two times limit, such as those of a product's arithmetic and of its memory
        traffic, takes the longer one and this fraction of the shorter one. */
     double exposed;

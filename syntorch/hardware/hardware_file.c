@@ -148,6 +148,7 @@ static const syn__setting stack_rows[] = {
     F64("score_passes", 0, STACK(score_passes), 0, 1e3, 1),
     I32("score_heads", 0, STACK(score_heads), 1024),
     I32("blocking", 0, STACK(blocking), 1),
+    I32("joined_gathers", 0, STACK(joined_gathers), 1),
     F64("score_kernels", 0, STACK(score_kernels), 0, 1e3, 1),
     F64("exposed", 0, STACK(exposed), 0, 1, 1),
     F64("tile_us", 0, STACK(tile_ns), 0, 1e6, 1e3),

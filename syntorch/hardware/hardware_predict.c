@@ -405,6 +405,13 @@ static double transfer_ns(const syn_hardware *hw, const syn_node *node, const in
     return max2(library_ns(hw, t, &at) + besides, least_ns(hw, node, t, &at));
 }
 
+/* Whether the collective is part of the launch of the one before it. */
+static bool is_joined(const syn_hardware *hw, const syn_node *node) {
+    static const char *const labels[] = {"gathered_weights", "gathered_experts"};
+    if (!hw->stack.joined_gathers || node->label == NULL) return false;
+    return strcmp(node->label, labels[0]) == 0 || strcmp(node->label, labels[1]) == 0;
+}
+
 static double collective_ns(const syn_hardware *hw, const syn_node *node,
                             const syn_graph_group *group) {
     if (group == NULL || group->n_ranks < 2) return 0;
@@ -413,7 +420,11 @@ static double collective_ns(const syn_hardware *hw, const syn_node *node,
         return syn__deepep_ns(hw, node, at.ranks, at.nodes);
     }
     const struct transfer t = transfer_of(node, group->n_ranks);
-    const double ns = transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
+    double ns = transfer_ns(hw, node, group->ranks, group->n_ranks, &t);
+    if (is_joined(hw, node)) {
+        const struct transfer empty = {t.passes, 0, 0, t.route};
+        ns -= transfer_ns(hw, node, group->ranks, group->n_ranks, &empty);
+    }
     const bool tp = group->name != NULL && strncmp(group->name, "tp", 2) == 0;
     return tp && is_in_layer(node->scope) ? (1 - hw->stack.tp_overlap) * ns : ns;
 }

@@ -227,10 +227,10 @@ static syn_status time_class(serve_pool *p, int64_t tokens, int64_t sequences, i
     return s;
 }
 
-/* The number of tokens for which a step is predicted, so that few steps are recorded. vLLM pads
-   steps of up to 512 tokens in the same way, because it captures a CUDA graph for each number. */
+/* The number of tokens for which a step is predicted. vLLM pads small steps in the same way, because
+   it captures a CUDA graph for each number of tokens. Few steps have more tokens. */
 static int64_t rounded(int64_t n) {
-    const int64_t to = n <= 16 ? 1 : n <= 256 ? 8 : 16;
+    const int64_t to = n <= 16 || n > 256 ? 1 : 8;
     return (n + to - 1) / to * to;
 }
 

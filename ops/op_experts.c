@@ -6,6 +6,7 @@
 #include "ops/products.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
+#include "syntorch/base/expert_choice.h"
 
 /* ---- moe_permute ---- */
 
@@ -204,10 +205,11 @@ SYN__INFER(grouped_linear) {
     return SYN_OK;
 }
 
-/* Only the matrices of experts with rows are read: at most one per row. */
+/* Only the matrices of experts with rows are read. How many these are is known only when the op
+   runs, so that the cost is that of random experts. */
 SYN__COST(grouped_linear) {
     const syn_spec *x = &c->in[0].spec, *w = &c->in[1].spec;
-    const int64_t experts = w->dims[0], used = x->dims[0] < experts ? x->dims[0] : experts;
+    const int64_t experts = w->dims[0], used = syn_experts_used(experts, x->dims[0]);
     const uint64_t matrices = experts ? syn_spec_bytes(w) / (uint64_t)experts * (uint64_t)used : 0;
     *cost = (syn_cost){2 * syn__elems(&c->out[0]) * (uint64_t)x->dims[1],
                        syn__input_bytes(c) - syn_spec_bytes(w) + matrices, syn__output_bytes(c)};

@@ -29,3 +29,8 @@ double syn_expert_reach(const syn_expert_choice *choice, int64_t parts) {
     }
     return reached;
 }
+
+int64_t syn_experts_used(int64_t experts, int64_t rows) {
+    const double n = (double)experts;
+    return experts < 1 ? 0 : (int64_t)round(n * (1 - pow(1 - 1 / n, (double)rows)));
+}

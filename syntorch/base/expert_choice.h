@@ -1,4 +1,5 @@
-/* How many parts of a mixture's experts a token reaches, if routers choose experts at random. */
+/* How many experts of a mixture have tokens, and how many parts of them a token reaches, if routers
+   choose experts at random. */
 #ifndef SYNTORCH_EXPERT_CHOICE_H
 #define SYNTORCH_EXPERT_CHOICE_H
 
@@ -17,6 +18,10 @@ typedef struct syn_expert_choice {
    this is the mean number of parts that a token reaches: with 256 experts, k = 8 and 8 parts, it is
    5.29. parts divides groups, or groups divides parts. */
 double syn_expert_reach(const syn_expert_choice *choice, int64_t parts);
+
+/* The mean number of `experts` experts to which rows are assigned, if each of the rows is assigned
+   to a random one: experts (1 - (1 - 1 / experts)^rows), rounded to an integer. */
+int64_t syn_experts_used(int64_t experts, int64_t rows);
 
 SYN_API_END
 #endif

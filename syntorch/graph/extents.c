@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "syntorch/base/expert_choice.h"
+
 /* Queries, keys and values have the shape [B,H,T,D]; the number of heads is taken from the
    queries. */
 static syn_extents attention_extents(const syn_spec *queries, const syn_spec *keys) {
@@ -68,8 +70,8 @@ static syn_extents paged_extents(const syn_node *node, const syn_spec *queries) 
 }
 
 /* Leading dimensions are rows for `linear` and batch dimensions for `matmul`. The rows of a
-   grouped_linear are divided among its matrices, the batch. The inner size is
-   computed from the flops: an element of the output takes 2 flops per element of the inner
+   grouped_linear are divided among its matrices with rows, the batch. The inner size is computed
+   from the flops: an element of the output takes 2 flops per element of the inner
    dimension, and 1 more if something is added to the product. */
 static syn_extents product_extents(const syn_node *node, const syn_spec *matrices,
                                    const syn_spec *out) {
@@ -78,8 +80,7 @@ static syn_extents product_extents(const syn_node *node, const syn_spec *matrice
     const int64_t columns = out->dims[out->rank - 1], inner = (int64_t)node->flops / elems / 2;
     const bool linear = strcmp(node->op, "linear") == 0;
     if (strcmp(node->op, "grouped_linear") == 0 && matrices && matrices->rank == 3) {
-        const int64_t all = elems / columns,
-                      used = matrices->dims[0] < all ? matrices->dims[0] : all;
+        const int64_t all = elems / columns, used = syn_experts_used(matrices->dims[0], all);
         return (syn_extents){
             .batch = used, .rows = (all + used - 1) / used, .columns = columns, .inner = inner};
     }

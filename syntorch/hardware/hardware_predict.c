@@ -24,6 +24,11 @@ static double or_else(double value, double other) {
     return value > 0 ? value : other;
 }
 
+/* Kernels that combine the splits of paged attention with one query per sequence. Their time is
+   that of one small kernel and of the wait for the last split, which takes as long as another one.
+ */
+#define SPLIT_KERNELS 2
+
 /* ---- Compute ---- */
 
 /* The peak rate of a dtype. A dtype without its own peak gets that of f32, because programs then
@@ -33,8 +38,10 @@ static double peak(const syn_hardware *hw, syn_dtype dtype) {
     return hw->peak_flops_per_ns[given ? dtype : SYN_F32];
 }
 
-/* The value of an op in a list; `otherwise` if the op is not listed. */
+/* The value of an op in a list; `otherwise` if the op is not listed. Stacks write to paged caches
+   as to others. */
 static double op_value(const syn_hw_ops *ops, const char *op, double otherwise) {
+    if (strcmp(op, "paged_append") == 0) op = "kv_append";
     for (int32_t i = 0; i < ops->n; i++)
         if (strcmp(ops->at[i].op, op) == 0) return ops->at[i].value;
     return otherwise;
@@ -140,7 +147,7 @@ static double kernels_of(const syn_hardware *hw, const syn_node *node, bool fuse
     const syn_hw_ops *known = &hw->stack.kernels;
     const syn_extents *e = &node->extents;
     const double kernels = op_value(known, node->op, 1);
-    if (syn__is_paged(node)) return kernels + (e->rows == 1); /* a second one combines the splits */
+    if (syn__is_paged(node)) return kernels + (e->rows == 1 ? SPLIT_KERNELS : 0);
     if (fused && e->rows == 1) return min2(kernels, 1);
     if (fused && e->rows > 0) return attention_kernels(&hw->stack, node->op, e);
     const bool softmax = is_holdout(hw, node, "softmax");

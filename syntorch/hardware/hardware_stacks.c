@@ -49,18 +49,20 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
 
 /* vLLM's V1 engine with CUDA graphs. Of the ops of a layer, residuals are fused with the next norm,
    the rotary embeddings of q and k are one kernel, and the experts' kernels find their tokens by
-   themselves. Keys and values are appended in one kernel. The launches of q, k and v, and of gate and up, take as long as those of the single
-   products that vLLM has instead. Sampling is part of sequence_ns. */
+   themselves. Keys and values are appended in one kernel. Three of five products are kernels,
+   because q, k and v are one product, and gate and up, too. Sampling is part of sequence_ns. */
 #define VLLM_WORK PRODUCTS(1, 2048, 512, 128256, 2048, 14336), ATTENTION(2048, 16, 18432)
 #define VLLM(products, wave, attention, ...)                                                      \
     {                                                                                             \
         .name = "vllm", .kernel_ns = US(2.4), .matmul_efficiency = products, .matmul_tail = wave, \
         .exposed = 0.2, .attention_efficiency = attention, .tile_ns = US(5),                      \
         .empty_tile_ns = US(0.33), .memory_efficiency = 0.95, .vector_efficiency = 0.9,           \
-        .step_ns = US(320), .sequence_ns = US(0.35), .joined_gathers = 1,                         \
+        .step_ns = US(100), .sequence_ns = US(0.35), .joined_gathers = 1,                         \
         .kernels = {{{"add", 0},                                                                  \
                      {"paged_append", 0.5},                                                       \
                      {"contiguous", 0},                                                           \
+                     {"kv_append", 0},                                                            \
+                     {"linear", 0.6},                                                             \
                      {"rope", 0.5},                                                               \
                      {"sort_by_expert", 0},                                                       \
                      {"moe_permute", 0},                                                          \
@@ -68,9 +70,10 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
                      {"mul", 0},                                                                  \
                      {"argmax", 0},                                                               \
                      {"sample", 0}},                                                              \
-                    10},                                                                          \
+                    12},                                                                          \
         .traffic = {{{"add", 0},                                                                  \
                      {"contiguous", 0},                                                           \
+                     {"kv_append", 0},                                                            \
                      {"rmsnorm", 0.56},                                                           \
                      {"rope", 0.4},                                                               \
                      {"swiglu", 0.75},                                                            \
@@ -80,7 +83,7 @@ const char *const syn__stack_preset_names[SYN__STACK_PRESETS + 1] = {
                      {"mul", 0},                                                                  \
                      {"argmax", 0},                                                               \
                      {"sample", 0}},                                                              \
-                    11},                                                                          \
+                    12},                                                                          \
         __VA_ARGS__                                                                               \
     }
 

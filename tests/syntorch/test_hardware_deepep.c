@@ -98,10 +98,22 @@ static void reached_ranks(void) {
               syn_expert_reach(&limited, parts) <= 1 + 1e-9);
 }
 
+/* Of 128 experts, 16 random rows reach 128 (1 - (127 / 128)^16) = 15.1. */
+static void used_experts(void) {
+    CHECK_INT(syn_experts_used(128, 0), 0);
+    CHECK_INT(syn_experts_used(128, 1), 1);
+    CHECK_INT(syn_experts_used(128, 16), 15);
+    CHECK_INT(syn_experts_used(128, 128), 81);
+    CHECK_INT(syn_experts_used(128, 100000), 128);
+    CHECK_INT(syn_experts_used(1, 1), 1);
+    CHECK_INT(syn_experts_used(0, 1), 0);
+}
+
 static const test_case cases[] = {
     {"measured_on_h100", measured_on_h100},
     {"other_machines", other_machines},
     {"reached_ranks", reached_ranks},
+    {"used_experts", used_experts},
 };
 
 TEST_MAIN(cases)

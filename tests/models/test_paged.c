@@ -222,7 +222,7 @@ static void parts_and_dtypes(void) {
     CHECK(right("llama", (served){.ranks = 2, .split = true}));
     CHECK(right("deepseek_v2", (served){.ranks = 1, .split = true, .weight_dtype = SYN_BF16}));
     CHECK(right("llama", (served){.ranks = 1, .dtype = SYN_BF16}));
-    CHECK(right("gpt_oss", (served){.ranks = 1, .dtype = SYN_BF16}));
+    CHECK(right("mistral", (served){.ranks = 1, .dtype = SYN_F16}));
     CHECK(right("deepseek_v3", (served){.ranks = 2, .dtype = SYN_F16}));
 }
 
@@ -242,6 +242,37 @@ static void traces_are_the_same_on_every_device(void) {
         read_config(&j.config, families[f]);
         CHECK_MSG(new_trace_everywhere(&seen, j.ranks, serve, &j, &j.seed), "%s", families[f]);
     }
+}
+
+/* With tp 2, caches and results are sharded along the heads, and the next product has a partial
+   sum. */
+static void heads_are_sharded(void) {
+    if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the configurations are");
+    syn_ctx *ctx[2] = {NULL};
+    served j = {.ranks = 2};
+    read_config(&j.config, "llama");
+    CHECK(keep_ranks(2, SYN_DEVICE_META, WITHOUT_TRANSPORT, serve, &j, ctx));
+    syn_graph *g = rank_graph(ctx[1]);
+    syn_cursor cur = {0}, tensors = {0};
+    int caches = 0, results = 0, sums = 0;
+    CHECK(g);
+    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(g, 0, i, &cur);
+        if (n->n_outputs == 0) continue;
+        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, n->outputs[0], &tensors);
+        const syn_shard s = t->shard;
+        if (strcmp(n->op, "paged_append") == 0)
+            caches += s.axis == 1 && s.index == 1 && s.count == 2;
+        if (strcmp(n->op, "paged_attention") == 0) results += s.axis == 2 && s.count == 2;
+        if (strcmp(n->label, "o_proj") == 0) sums += (t->flags & SYN_TENSOR_PARTIAL) != 0;
+    }
+    CHECK_INT(caches, 5 * 2 * j.config.n_layer); /* 5 steps */
+    CHECK_INT(results, 5 * j.config.n_layer);
+    CHECK_INT(sums, 5 * j.config.n_layer);
+    syn_cursor_free(&cur);
+    syn_cursor_free(&tensors);
+    syn_graph_free(g);
+    drop_ranks(2, ctx);
 }
 
 /* ---- errors ---- */
@@ -363,6 +394,7 @@ static const test_case cases[] = {
     {"parts and dtypes", parts_and_dtypes},
     {"ranks share experts", ranks_share_experts},
     {"traces are the same on every device", traces_are_the_same_on_every_device},
+    {"heads are sharded", heads_are_sharded},
     {"refused steps", refused_steps},
     {"refused models", refused_models},
     {"refused lengths", refused_lengths},

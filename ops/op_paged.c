@@ -52,9 +52,8 @@ SYN__CPU(paged_append) {
     for (int64_t t = 0; t < x->dims[2]; t++) {
         const int64_t slot = ((const int32_t *)slots->data)[t * slots->strides[0]];
         if (slot < 0 || slot >= n)
-            return SYN_FAIL(c->err, SYN_E_INVALID,
-                            "slot %lld of token %lld is not in a cache of %lld slots",
-                            (long long)slot, (long long)t, (long long)n);
+            return SYN_FAIL(c->err, SYN_E_INVALID, "slot %lld is not in a cache of %lld slots",
+                            (long long)slot, (long long)n);
     }
     if (depth > 0)
         syn_workers_ranges(c->workers, x->dims[1] * x->dims[2], SYN__GRAIN_MOVE / depth + 1,
@@ -213,9 +212,8 @@ static syn_status describe(const struct batch *t, int64_t i, struct sequence *s)
     for (int64_t b = s->first / block; b <= (of.keys[i].i - 1) / block; b++) {
         const int64_t at = block_at(c, i, b);
         if (at < 0 || at >= blocks)
-            return SYN_FAIL(c->err, SYN_E_INVALID,
-                            "block %lld of sequence %lld is not in a cache of %lld blocks",
-                            (long long)at, (long long)i, (long long)blocks);
+            return SYN_FAIL(c->err, SYN_E_INVALID, "block %lld is not in a cache of %lld blocks",
+                            (long long)at, (long long)blocks);
         if (b > s->first / block && at != block_at(c, i, b - 1) + 1) s->gathered = true;
     }
     s->k = key_at(c, k, i, s->first);

@@ -165,10 +165,13 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_SLICE_GRAD:
         return unsliced(in[0], c);
     case SYN_OP_KV_APPEND:
+    case SYN_OP_PAGED_APPEND:
         return aligned(in[1], &c->in[1].spec, y);
     case SYN_OP_ATTENTION:
     case SYN_OP_ATTENTION_TRAIN: /* output 1 has one number per query, (B, H, T) */
         return i == 0 ? attention_output(in[0]) : in[0];
+    case SYN_OP_PAGED_ATTENTION:
+        return attention_output(in[0]);
     case SYN_OP_ATTENTION_GRAD:
         return attention_output(in[i]);
     case SYN_OP_SINKS_GRAD:

@@ -43,7 +43,9 @@ typedef enum syn__fault_kind {
     SYN__FAULT_EXPERT, /* "there is no expert <value> among <limit>" */
     SYN__FAULT_PLACE,  /* "a row has place <value>, which is not below <limit>" */
     SYN__FAULT_TWICE,  /* "two rows have place <value>" */
-    SYN__FAULT_SIZES   /* "the experts' sizes do not add up to <limit> rows" */
+    SYN__FAULT_SIZES,  /* "the experts' sizes do not add up to <limit> rows" */
+    SYN__FAULT_SLOT,   /* "slot <value> is not in a cache of <limit> slots" */
+    SYN__FAULT_BLOCK   /* "block <value> is not in a cache of <limit> blocks" */
 } syn__fault_kind;
 typedef struct syn__fault {
     int32_t kind;  /* syn__fault_kind */
@@ -113,8 +115,8 @@ typedef struct syn__cuda_row {
 } syn__cuda_row;
 extern const syn__cuda_row syn__cuda_norms[], syn__cuda_lookups[], syn__cuda_pointwise[],
     syn__cuda_shapes[], syn__cuda_reductions[], syn__cuda_products[], syn__cuda_attention[],
-    syn__cuda_attention_grad[], syn__cuda_context[], syn__cuda_losses[], syn__cuda_optimizer[],
-    syn__cuda_select[], syn__cuda_experts[], syn__cuda_comm_rows[];
+    syn__cuda_attention_grad[], syn__cuda_context[], syn__cuda_paged[], syn__cuda_losses[],
+    syn__cuda_optimizer[], syn__cuda_select[], syn__cuda_experts[], syn__cuda_comm_rows[];
 
 /* ---- dtypes ---- */
 

@@ -270,6 +270,12 @@ static syn_status report_fault(syn__cuda *d, syn__fault fault, syn_error *err) {
     case SYN__FAULT_SIZES:
         return SYN_FAIL(err, SYN_E_INVALID, "%s: the experts' sizes do not add up to %lld rows",
                         place, limit);
+    case SYN__FAULT_SLOT:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: slot %lld is not in a cache of %lld slots", place,
+                        value, limit);
+    case SYN__FAULT_BLOCK:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: block %lld is not in a cache of %lld blocks",
+                        place, value, limit);
     default:
         return SYN_FAIL(err, SYN_E_IO, "%s: unknown fault code %d", place, fault.kind);
     }

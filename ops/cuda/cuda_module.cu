@@ -18,6 +18,7 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_attention,
     syn__cuda_attention_grad,
     syn__cuda_context,
+    syn__cuda_paged,
     syn__cuda_losses,
     syn__cuda_optimizer,
     syn__cuda_select,

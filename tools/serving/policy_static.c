@@ -7,22 +7,32 @@ static int64_t min2(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* Gives q the blocks for n tokens. If the cache is full, the last requests of the batch, or q
+   itself, wait for the next batch. */
+static syn_status make_space(serving_replica *r, serving_request *q, int64_t n, bool *fits,
+                             syn_error *err) {
+    for (;;) {
+        SYN_TRY(serving_take_blocks(r, q, n, fits, err));
+        const serving_request *last = r->running[r->n_running - 1];
+        if (*fits) return SYN_OK;
+        serving_preempt(r, r->n_running - 1);
+        if (last == q) return SYN_OK;
+    }
+}
+
 /* Continues the batch: prompts that are not complete, or else one token of each request. */
 static syn_status continue_batch(serving_replica *r, serving_step *step, syn_error *err) {
     bool prompts = false;
     int64_t budget = r->limits.max_tokens;
     for (size_t i = 0; i < r->n_running; i++)
-        prompts = prompts || serving_left(r->running[i]) > 1 + r->running[i]->drafts;
+        prompts = prompts || serving_in_prompt(r, r->running[i]);
     for (size_t i = 0; i < r->n_running && budget > 0; i++) {
         serving_request *q = r->running[i];
-        const int64_t left = serving_left(q), n = min2(left, budget);
+        const int64_t n = min2(serving_left(r, q), budget);
         bool fits;
-        if (n <= 0 || serving_ends(q) || (prompts && left <= 1 + q->drafts)) continue;
-        SYN_TRY(serving_take_blocks(r, q, n, &fits, err));
-        if (!fits) { /* the cache is full: the last request waits for the next batch */
-            SYN_TRY(serving_preempt(r, r->n_running - 1, err));
-            break;
-        }
+        if (n <= 0 || serving_ends(q) || (prompts && !serving_in_prompt(r, q))) continue;
+        SYN_TRY(make_space(r, q, n, &fits, err));
+        if (!fits) break;
         serving_add_row(r, step, q, n);
         budget -= n;
     }
@@ -35,7 +45,7 @@ static syn_status begin_batch(serving_replica *r, serving_step *step, syn_error 
         serving_request *q = serving_next(r);
         int64_t n;
         bool fits;
-        if (!q || (!r->limits.chunked && q->prompt > budget)) break;
+        if (!q || (!r->limits.chunked && serving_left(r, q) > budget)) break;
         SYN_TRY(serving_admit(r, q, budget, &n, &fits, err));
         if (!fits) break;
         serving_add_row(r, step, q, n);

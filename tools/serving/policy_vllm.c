@@ -48,7 +48,7 @@ static syn_status make_space(serving_replica *r, serving_step *step, size_t *at,
         const size_t i = victim(r);
         serving_request *last = r->running[i];
         if (take_back(r, step, last, budget)) (*at)--;
-        SYN_TRY(serving_preempt(r, i, err));
+        serving_preempt(r, i);
         *preempted = true;
         if (last == q) return SYN_OK;
     }
@@ -64,8 +64,7 @@ static syn_status schedule_running(serving_replica *r, serving_step *step, int64
     for (size_t i = 0; i<r->n_running && * budget> 0; i++) {
         serving_request *q = r->running[i];
         if (serving_ends(q)) continue;
-        int64_t n = wanted(r, serving_left(q), *budget);
-        n = min2(n, r->limits.max_model_tokens - 1 - q->computed);
+        const int64_t n = wanted(r, serving_left(r, q), *budget);
         if (n <= 0) continue;
         bool fits;
         SYN_TRY(make_space(r, step, &i, n, budget, preempted, &fits, err));
@@ -76,14 +75,22 @@ static syn_status schedule_running(serving_replica *r, serving_step *step, int64
     return SYN_OK;
 }
 
+/* Whether the waiting request q would have to be divided over several steps, which is not
+   allowed. */
+static bool is_too_long(const serving_replica *r, const serving_request *q, int64_t budget) {
+    int64_t idle;
+    if (r->limits.chunked) return false;
+    const int64_t known = serving_known_blocks(r, q, &idle) * r->limits.block_tokens;
+    return wanted(r, serving_left(r, q) - known, INT64_MAX) > budget;
+}
+
 static syn_status schedule_waiting(serving_replica *r, serving_step *step, int64_t budget,
                                    syn_error *err) {
     while (budget > 0 && (int64_t)r->n_running < r->limits.max_seqs) {
         serving_request *q = serving_next(r);
         int64_t n;
         bool fits;
-        if (!q) break;
-        if (!r->limits.chunked && serving_left(q) > budget) break;
+        if (!q || is_too_long(r, q, budget)) break;
         SYN_TRY(serving_admit(r, q, wanted(r, INT64_MAX, budget), &n, &fits, err));
         if (!fits) break;
         serving_add_row(r, step, q, n);

@@ -30,8 +30,9 @@ typedef struct serving_request {
     int32_t preemptions;
     int32_t *blocks;
     size_t n_blocks, cap;
-    int32_t keyed; /* blocks that have a key */
-    size_t heap;   /* position among the waiting requests */
+    int32_t keyed;  /* blocks that have a key */
+    uint64_t order; /* in which requests were added; preempted requests keep it */
+    size_t heap;    /* position among the waiting requests */
 } serving_request;
 
 typedef struct serving_limits {
@@ -53,11 +54,11 @@ typedef struct serving_limits {
 
 /* The tokens of a request in a step. */
 typedef struct serving_row {
-    serving_request *request; /* NULL: removed, because the request was preempted */
-    int32_t queries, keys;    /* new tokens; all tokens after the step */
-    int32_t drafts;           /* of the new tokens */
-    int32_t accepted;         /* drafts that the step accepts; set before serving_finish */
-    bool samples;             /* returns 1 + accepted output tokens */
+    serving_request *request;
+    int32_t queries, keys; /* new tokens; all tokens after the step */
+    int32_t drafts;        /* of the new tokens */
+    int32_t accepted;      /* drafts that the step accepts; set before serving_finish */
+    bool samples;          /* returns 1 + accepted output tokens */
 } serving_row;
 
 typedef struct serving_step {
@@ -85,7 +86,8 @@ void serving_replica_free(serving_replica *r);
 /* Adds an arrived request, which the caller keeps until it has finished. Fails with SYN_E_INVALID
    if the cache or the limits can never hold the request. */
 syn_status serving_add(serving_replica *r, serving_request *q, syn_error *err) SYN_MUST_USE;
-/* Fills in the next step. step->n is 0 if there is nothing to compute now. */
+/* Fills in the next step. step->n is 0 if there is nothing to compute before another request
+   arrives, a step finishes or serving_release is called. */
 syn_status serving_schedule(serving_replica *r, serving_step *step, syn_error *err) SYN_MUST_USE;
 /* Accounts for a step that has been computed. Steps finish in the order in which they were
    scheduled. Requests that are complete become SERVING_FINISHED and leave the replica. */
@@ -114,14 +116,22 @@ struct serving_replica {
     size_t n_running;
     serving_request **waiting; /* a heap; the next request is waiting[0] */
     size_t n_waiting, waiting_cap;
+    uint64_t n_added;
+    int64_t steps;   /* in flight */
     double reserved; /* policy_sglang.c: expected fraction of the outputs that will be generated */
     int64_t preemptions, hits; /* so far; hits: prompt tokens found in the cache */
 };
 
 /* The next waiting request, or NULL. */
 serving_request *serving_next(const serving_replica *r);
-/* Prompt, output and draft tokens of a request that are not computed or in flight. */
-int64_t serving_left(const serving_request *q);
+/* Prompt, output and draft tokens of a request that are not computed or in flight. Drafts beyond
+   max_model_tokens do not count. */
+int64_t serving_left(const serving_replica *r, const serving_request *q);
+/* Whether the prompt is not complete or, after a preemption, the prompt and the output. */
+bool serving_in_prompt(const serving_replica *r, const serving_request *q);
+/* Number of full blocks at the beginning of the waiting request q that are in the cache. *idle is
+   the number of these blocks that no request uses. */
+int64_t serving_known_blocks(const serving_replica *r, const serving_request *q, int64_t *idle);
 /* Whether a step in flight returns the request's last token. */
 bool serving_ends(const serving_request *q);
 /* Gives a request the blocks for n more tokens. *fits is false if not enough blocks are free. */
@@ -133,7 +143,7 @@ syn_status serving_take_blocks(serving_replica *r, serving_request *q, int64_t n
 syn_status serving_admit(serving_replica *r, serving_request *q, int64_t n, int64_t *tokens,
                          bool *fits, syn_error *err) SYN_MUST_USE;
 /* Takes the blocks of the running request `index` away and lets it wait again. */
-syn_status serving_preempt(serving_replica *r, size_t index, syn_error *err) SYN_MUST_USE;
+void serving_preempt(serving_replica *r, size_t index);
 /* Adds n tokens of a running request to the step. */
 void serving_add_row(const serving_replica *r, serving_step *step, serving_request *q, int64_t n);
 

@@ -54,6 +54,7 @@ syn_status serving_metrics_new(serving_metrics *m, const serving_slo *slo, syn_e
     syn_status s = serving_times_new(&m->ttft, err);
     if (s == SYN_OK) s = serving_times_new(&m->tpot, err);
     if (s == SYN_OK) s = serving_times_new(&m->latency, err);
+    if (s != SYN_OK) serving_metrics_free(m);
     return s;
 }
 

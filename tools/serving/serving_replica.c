@@ -25,7 +25,8 @@ static int64_t min2(int64_t a, int64_t b) {
 
 static bool is_before(const serving_replica *r, const serving_request *a,
                       const serving_request *b) {
-    if (r->limits.by_priority && a->priority != b->priority) return a->priority < b->priority;
+    if (!r->limits.by_priority) return a->order < b->order;
+    if (a->priority != b->priority) return a->priority < b->priority;
     return a->arrival_ns < b->arrival_ns || (a->arrival_ns <= b->arrival_ns && a->id < b->id);
 }
 
@@ -55,12 +56,10 @@ static void sift_down(serving_replica *r, size_t i) {
     place(r, i, q);
 }
 
-static syn_status push_waiting(serving_replica *r, serving_request *q, syn_error *err) {
-    SYN_TRY(
-        syn_grow(&r->waiting, &r->waiting_cap, r->n_waiting + 1, sizeof(serving_request *), err));
+/* serving_add has allocated the space. */
+static void push_waiting(serving_replica *r, serving_request *q) {
     place(r, r->n_waiting++, q);
     sift_up(r, q->heap);
-    return SYN_OK;
 }
 
 static void remove_waiting(serving_replica *r, serving_request *q) {
@@ -90,9 +89,15 @@ syn_status serving_replica_new(serving_replica **out, const serving_limits *limi
     r->limits = *limits;
     r->policy = policy;
     const syn_status s = kv_blocks_new(&r->cache, limits->blocks, err);
-    if (s != SYN_OK) serving_replica_free(r);
-    else *out = r;
-    return s;
+    if (s != SYN_OK) {
+        serving_replica_free(r);
+        return s;
+    }
+    /* drafts of a request that is alone must fit into the cache */
+    r->limits.max_model_tokens =
+        min2(limits->max_model_tokens, kv_blocks_usable(r->cache) * limits->block_tokens);
+    *out = r;
+    return SYN_OK;
 }
 
 void serving_replica_free(serving_replica *r) {
@@ -188,9 +193,8 @@ void serving_release(serving_replica *r, serving_request *q) {
 
 /* ---- Known prefixes ---- */
 
-/* The number of full blocks at the beginning of q that are in the cache. At least one token is left
-   to compute. *idle is the number of these blocks that no request uses. */
-static int64_t known_blocks(const serving_replica *r, const serving_request *q, int64_t *idle) {
+int64_t serving_known_blocks(const serving_replica *r, const serving_request *q, int64_t *idle) {
+    /* at least one token is left to compute */
     const int64_t most = (tokens_of(q) - 1) / r->limits.block_tokens;
     int64_t n = 0;
     *idle = 0;
@@ -203,15 +207,13 @@ static int64_t known_blocks(const serving_replica *r, const serving_request *q, 
     return n;
 }
 
-static syn_status use_known(serving_replica *r, serving_request *q, int64_t n, syn_error *err) {
-    SYN_TRY(grow_blocks(q, n, err));
+static void use_known(serving_replica *r, serving_request *q, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         q->blocks[i] = kv_blocks_find(r->cache, key_of(r, q, i));
         kv_blocks_share(r->cache, q->blocks[i]);
     }
     q->n_blocks = (size_t)n;
     q->keyed = (int32_t)n;
-    return SYN_OK;
 }
 
 /* ---- Admission ---- */
@@ -219,35 +221,41 @@ static syn_status use_known(serving_replica *r, serving_request *q, int64_t n, s
 syn_status serving_add(serving_replica *r, serving_request *q, syn_error *err) {
     const serving_limits *l = &r->limits;
     const int64_t all = (int64_t)q->prompt + q->output, usable = kv_blocks_usable(r->cache);
-    if (all > l->max_model_tokens)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "%d prompt and %d output tokens exceed the %lld tokens of a sequence",
-                        q->prompt, q->output, (long long)l->max_model_tokens);
     if (blocks_for(r, all) > usable)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%d prompt and %d output tokens exceed the KV cache of %lld tokens",
                         q->prompt, q->output, (long long)(usable * l->block_tokens));
-    if (!l->chunked && q->prompt > l->max_tokens)
+    if (all > l->max_model_tokens)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "a prompt of %d tokens exceeds the %lld tokens of a step, and without "
-                        "chunked prefill it cannot be divided",
-                        q->prompt, (long long)l->max_tokens);
+                        "%d prompt and %d output tokens exceed the %lld tokens of a sequence",
+                        q->prompt, q->output, (long long)l->max_model_tokens);
+    if (!l->chunked && all > l->max_tokens) /* after a preemption, all may be computed at once */
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%d prompt and %d output tokens exceed the %lld tokens of a step, which "
+                        "is possible only with chunked prefill",
+                        q->prompt, q->output, (long long)l->max_tokens);
+    /* space for all requests, so that serving_preempt cannot fail */
+    SYN_TRY(syn_grow(&r->waiting, &r->waiting_cap, r->n_waiting + r->n_running + 1,
+                     sizeof(serving_request *), err));
     q->state = SERVING_WAITING;
     q->hits = -1;
-    return push_waiting(r, q, err);
+    q->order = r->n_added++;
+    push_waiting(r, q);
+    return SYN_OK;
 }
 
 syn_status serving_admit(serving_replica *r, serving_request *q, int64_t n, int64_t *tokens,
                          bool *fits, syn_error *err) {
     int64_t idle;
-    const int64_t known = known_blocks(r, q, &idle);
+    const int64_t known = serving_known_blocks(r, q, &idle);
     const int64_t computed = q->computed > 0 ? q->computed : known * r->limits.block_tokens;
     const int64_t all = min2(tokens_of(q), r->limits.max_model_tokens);
     *tokens = min2(tokens_of(q) - computed, n);
     const int64_t now = r->limits.reserve ? all : min2(computed + *tokens, all);
     *fits = blocks_for(r, now) - known + idle <= kv_blocks_left(r->cache);
     if (!*fits) return SYN_OK;
-    SYN_TRY(use_known(r, q, known, err));
+    SYN_TRY(grow_blocks(q, blocks_for(r, computed + *tokens), err));
+    use_known(r, q, known);
     q->computed = (int32_t)computed;
     SYN_TRY(serving_take_blocks(r, q, *tokens, fits, err));
     remove_waiting(r, q);
@@ -265,7 +273,7 @@ static void remove_running(serving_replica *r, size_t i) {
     memmove(r->running + i, r->running + i + 1, (r->n_running - i) * sizeof *r->running);
 }
 
-syn_status serving_preempt(serving_replica *r, size_t index, syn_error *err) {
+void serving_preempt(serving_replica *r, size_t index) {
     serving_request *q = r->running[index];
     remove_running(r, index);
     serving_release(r, q);
@@ -274,13 +282,18 @@ syn_status serving_preempt(serving_replica *r, size_t index, syn_error *err) {
     q->drafts = 0;
     q->preemptions++;
     r->preemptions++;
-    return push_waiting(r, q, err);
+    push_waiting(r, q);
 }
 
 /* ---- Steps ---- */
 
-int64_t serving_left(const serving_request *q) {
-    return tokens_of(q) + q->drafts + q->in_flight - q->computed;
+int64_t serving_left(const serving_replica *r, const serving_request *q) {
+    const int64_t left = tokens_of(q) + q->drafts + q->in_flight - q->computed;
+    return min2(left, r->limits.max_model_tokens - 1 - q->computed);
+}
+
+bool serving_in_prompt(const serving_replica *r, const serving_request *q) {
+    return q->generated + q->in_flight == 0 || serving_left(r, q) > 1 + q->drafts;
 }
 
 bool serving_ends(const serving_request *q) {
@@ -305,8 +318,15 @@ void serving_add_row(const serving_replica *r, serving_step *step, serving_reque
 }
 
 syn_status serving_schedule(serving_replica *r, serving_step *step, syn_error *err) {
-    step->n = step->tokens = 0;
-    return r->policy->schedule(r, step, err);
+    size_t waiting;
+    do {
+        waiting = r->n_waiting;
+        step->n = step->tokens = 0;
+        SYN_TRY(r->policy->schedule(r, step, err));
+        /* a policy may only preempt requests; then the others may continue */
+    } while (step->n == 0 && r->n_waiting > waiting && r->steps == 0);
+    r->steps += step->n > 0;
+    return SYN_OK;
 }
 
 serving_request *serving_any(const serving_replica *r) {
@@ -331,19 +351,20 @@ static void finish_request(serving_replica *r, serving_request *q) {
 
 syn_status serving_finish(serving_replica *r, const serving_step *step, syn_error *err) {
     (void)err;
+    r->steps -= step->n > 0;
     for (int64_t i = 0; i < step->n; i++) {
         const serving_row *row = &step->rows[i];
         serving_request *q = row->request;
-        if (!q || !row->samples || q->state == SERVING_FINISHED) continue;
-        const int32_t rejected = row->drafts - row->accepted, made = 1 + row->accepted;
+        if (!row->samples || q->state == SERVING_FINISHED) continue;
+        const int32_t rejected = row->drafts - row->accepted,
+                      made = (int32_t)min2(1 + row->accepted, q->output - q->generated);
         if (q->computed > 0) q->computed -= rejected;
+        q->generated += made;
         if (r->limits.async) q->in_flight -= rejected + made;
-        q->generated += (int32_t)min2(made, q->output - q->generated);
+        else if (q->state == SERVING_RUNNING) q->drafts = r->limits.drafts;
+        if (r->limits.async && q->state == SERVING_RUNNING)
+            set_keys(r, q, q->computed - q->in_flight);
         if (q->generated >= q->output) finish_request(r, q);
-        else if (q->state == SERVING_RUNNING) {
-            set_keys(r, q, min2(q->computed - q->in_flight, tokens_of(q)));
-            if (!r->limits.async) q->drafts = r->limits.drafts;
-        }
     }
     return SYN_OK;
 }

@@ -248,8 +248,7 @@ static const char *value_text(double value, char text[32]) {
     return text;
 }
 
-/* Writes the path of a curve, with a horizontal part for each column. area: closes it at the axis.
- */
+/* Writes the path of a curve, with a horizontal part for each column. area: closed at the axis. */
 static void put_path(syn_sink *svg, const plot *p, const panel *a, const curve *c, bool area) {
     bool open = false;
     syn_sink_text(svg, "<path d=\"");

@@ -17,6 +17,7 @@ EXPERTS = ["synth", "--model-config", "mixtral.json", "--dp", 2, "--ep", 2, "--m
 EXPORT = ["export", "--input", "out/tensor_trace_graph.json"]
 JOB = ["--host", "job_host.json", "--device", "job_device.json", "--output"]
 # Command lines and their exit codes. Each runs in the folder with the files of those before it.
+SERVE = ["serve", "--model", "llama-3-8b", "--layers", 1, "--hw", "h100+serving"]
 RUNS = [
     (["inference", *META, "--tp", 2, "--compare", "h200"], 0),
     (["inference", "--prompt", "a", "--weights", "examples/tiny-gpt2", "--num_output_tokens", 1],
@@ -64,6 +65,9 @@ RUNS = [
     (["what-if", "out/trace", "--scale", "COLLECTIVES=0.5,nothing=2", "--fuse", "COMPUTE"], 0),
     (["what-if", "out/trace", "--hw", "h200"], 0),
     (["diff", "out/trace", "out/trace"], 0), (["diff", "out/trace", "dead"], 1),
+    ([*SERVE, "--requests", "measured.csv", "--out", "serve/one", "--timeline-steps", 3], 0),
+    ([*SERVE, "--requests", "fixed:40:4", "--num-requests", 3, "--prefill", "tp=1", "--decode",
+      "tp=1", "--num-speculative-tokens", 2], 0),
     (["weights", "examples/tiny-gpt2"], 0),
     (["tokenize", "--tokenizer", "bytes", "a", "b"], 0),
     (["tokenize", "--tokenizer", "bytes", "--decode", "65"], 0),
@@ -111,6 +115,8 @@ def prepare(folder):
         folder.write("broken.json", f.read()[:-2])
     folder.write("mixtral.json", json.dumps(MIXTRAL))
     folder.write("few.squad", squad(sentences(4, "river")))
+    folder.write("measured.csv", "arrival_s,input_tokens,output_tokens,first_token_s,last_token_s\n"
+                 "0,100,5,0.002,0.010\n")
     folder.write("text.txt", "The capital of France is Paris. " * 4)
     write_recordings(folder)
     trace_sets.write(folder / "dead", {0: [trace_sets.recv(7, 1, 0, 3, 64)],

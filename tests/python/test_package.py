@@ -172,6 +172,24 @@ def models():
     check(len(sizes) == 1, f"three ways to give a configuration: {sizes}")
 
 
+def serves():
+    """A simulated server. The requests of a run can be served again."""
+    options = dict(layers=2, hw="h100+serving")
+    first = syntorch.serve("llama-3-8b", "fixed:64:4", num_requests=5, rate=100, out="served",
+                           **options)
+    check(first["requests"] == len(first.requests) == 5, f"requests: {first}")
+    mean = sum(first.requests["ttft_ms"]) / 5
+    check(abs(first["ttft_ns"]["mean"] / 1e6 - mean) < 1e-4 * mean, f"TTFT: {first}, {mean}")
+    check("running" in first.series.columns and first._repr_svg_().startswith("<svg"), "series")
+    again = syntorch.serve("llama-3-8b", first.requests if pandas else "served.requests.csv",
+                           **options)
+    check(all(abs(a - b) < 2e-6 for a, b in zip(again.requests["latency_ms"],
+                                                first.requests["latency_ms"])), "served again")
+    check("written" in first and "written" not in again, "files")
+    refuses(syntorch.InvalidError, "json", syntorch.serve, "gpt2", "fixed:1:1", json=True)
+    refuses(syntorch.Error, "no_such", syntorch.serve, "no_such", "fixed:1:1")
+
+
 def programs():
     rows = syntorch.sweep("gpt2", "tp=1,2", "hw=h100,h200", num_gpus=2)
     check(len(rows) == 4, f"rows of a sweep: {rows}")
@@ -180,6 +198,7 @@ def programs():
     losses = syntorch.pretrain(max_steps=2, max_seq_length=32, batch_size=1, skip_eval=True)
     check(len(losses) == 2 and all(0 < x < 20 for x in losses["loss"]), f"losses: {losses}")
     check(syntorch.pretrain("gpt2", device="meta", num_gpus=2)["ranks"] == 2, "a prediction")
+    serves()
     syntorch.trace("gpt2", tp=2, layers=1, hw="h100").save("other.et")
     check(syntorch.compare("run/set", "run/set")["equal"] is True and
           syntorch.compare("run/set", "other")["equal"] is False, "compared sets")

@@ -38,9 +38,9 @@ function chromeNames(events) {
     return names;
 }
 
-/* "rank 3" is rank 3; other processes are numbered by their order. */
+/* "rank 3" is rank 3, and "replica 3" is, too; other processes are numbered by their order. */
 function rankOfProcess(names, pid) {
-    const found = /\brank ?([0-9]+)\b/i.exec(names.get(String(pid)) || "");
+    const found = /\b(?:rank|replica) ?([0-9]+)\b/i.exec(names.get(String(pid)) || "");
     if (found) return Number(found[1]);
     if (!names.order) names.order = new Map();
     if (!names.order.has(pid)) names.order.set(pid, names.order.size);

@@ -140,6 +140,24 @@ def check_kineto(page, page_path):
     page.frame()
 
 
+def check_served(page, page_path, folder):
+    """The timeline of a simulated server has a rank for each replica, whose ops are the steps."""
+    prefix = os.path.join(folder, "served")
+    done = run("serve", "--model", "llama-3-8b", "--layers", "1", "--hw", "h100+serving", "--dp",
+               "3", "--requests", "uniform:10-900:2-9", "--num-requests", "9", "--out", prefix)
+    check(done.returncode == 0, f"serve: {done.stderr}")
+    page.open(page_path)
+    files = content(prefix + ".timeline.json")
+    said = send(page, files)
+    check(said == "trace", f"served: {said}")
+    steps = [e for e in json.loads(files[0][1])["traceEvents"] if e["ph"] == "X"]
+    want = [[replica, sum(e["pid"] == replica for e in steps)] for replica in range(3)]
+    found = page.do("got.ranks.map((rank, r) => [rank.rank, got.column(r, 'lane').length])")
+    check(found == want, f"ops of replicas: {found}, not {want}")
+    first = next(e["name"] for e in steps if e["pid"] == 0)
+    check(page.do("got.text(0, 0, 'label')") == first, f"the first step is {first}")
+
+
 def check_refused(page, page_path, source, sets):
     """A damaged or foreign file gives one sentence with its name, and the report stays usable."""
     page.open(page_path)
@@ -221,6 +239,7 @@ def main():
         page_path, source, sets = check_measured(page, folder)
         check_predicted(page, folder)
         check_kineto(page, page_path)
+        check_served(page, page_path, folder)
         check_refused(page, page_path, source, sets)
         check_colours(page, page_path)
         check_dialog(page, page_path, source)

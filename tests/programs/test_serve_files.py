@@ -101,8 +101,8 @@ class Served:
         if len(pools) == 1:
             for state, begin, end in (("waiting", "arrival_s", "scheduled_s"),
                                       ("running", "scheduled_s", "last_token_s")):
-                close(area(rows, state), total(self.requests, end) - total(self.requests, begin),
-                      state, 1e-4)
+                want = total(self.requests, end) - total(self.requests, begin)
+                check(abs(area(rows, state) - want) < 1e-6 + 1e-4 * want, f"{state}: {want}")
 
     def check_timeline(self):
         """Steps of a replica do not overlap, and together they are its busy time."""

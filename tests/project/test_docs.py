@@ -276,6 +276,8 @@ def stand_ins(clone):
     shutil.copytree(at("examples", "pytorch"), at("traces"))
     for path in glob.glob(at("traces", "*.json")):
         shutil.copy(path, clone.path)
+    with open(at("requests.csv"), "w", encoding="utf-8") as f:
+        f.write("arrival_s,input_tokens,output_tokens\n0,100,20\n0.5,200,10\n")
     for name, text in TEXT_WORKLOAD.items():
         with open(at(name), "w", encoding="utf-8") as f:
             f.write(text)
@@ -289,6 +291,7 @@ def stand_ins(clone):
 def helps(clone):
     """Yields (words of the command, its --help text) for every program and command."""
     out = [([name], None) for name in ("inference", "pretrain", "synth", "calibrate", "syntorch")]
+    out.append((["syntorch", "serve"], None))
     names = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tools", "commands", "cmd_*.c"))):
         name = os.path.basename(path)[4:-2]
@@ -380,6 +383,8 @@ CHOOSES = {  # the command that is run with each choice
     "syntorch export": "--input choice.et --output choice.json",
     "syntorch what-if": "outputs/trace --hw h100 --from a100-80g",
     "syntorch what-if --dtype": None,  # for foreign sets; test_simulate_machines.py has one
+    "syntorch serve": "--model llama-3-8b --layers 1 --hw h100+serving --requests fixed:8:4 "
+                      "--num-requests 2",
     "syntorch repair": "--input host.0.json --output choice.json",
 }
 NEEDED = {  # what an option or a choice needs

@@ -232,19 +232,29 @@ static double y_of(const panel *a, double value) {
     return a->top + PANEL * (1 - part);
 }
 
+/* Writes a value with three digits, or as a whole number such as "12,345". */
+static const char *value_text(double value, char text[32]) {
+    char digits[32];
+    size_t at = 0;
+    if (value < 999.5) {
+        snprintf(text, 32, "%.3g", value);
+        return text;
+    }
+    const size_t n = (size_t)snprintf(digits, sizeof digits, "%.0f", fmin(value, 1e15));
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0) text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = '\0';
+    return text;
+}
+
 /* Writes a number as on an axis: "0.5", "1,200" or "35k". */
 static const char *tick_text(double value, char text[32]) {
     if (value >= 1e7) snprintf(text, 32, "%gM", value / 1e6);
     else if (value >= 10000) snprintf(text, 32, "%gk", value / 1e3);
-    else if (value >= 1000) snprintf(text, 32, "%d,%03d", (int)value / 1000, (int)value % 1000);
-    else snprintf(text, 32, "%g", value);
-    return text;
-}
-
-/* Writes a value with three digits. */
-static const char *value_text(double value, char text[32]) {
-    if (value >= 999.5) snprintf(text, 32, "%.0f", value);
-    else snprintf(text, 32, "%.3g", value);
+    else if (value < 1000) snprintf(text, 32, "%g", value);
+    else return value_text(value, text);
     return text;
 }
 
@@ -421,18 +431,19 @@ static void draw_headline(syn_sink *svg, const plot *p) {
     const serve_run *run = p->run;
     const serving_metrics *m = &run->result.metrics;
     const double s = m->end_ns / 1e9;
-    char title[160], text[400];
-    snprintf(text, sizeof text, "%s on %s: %lld request%s", run->config.name,
-             syn_hardware_title(&run->hw, title, sizeof title), (long long)m->requests,
-             cli_plural((uint64_t)m->requests));
+    char title[160], text[400], first[32], second[32];
+    snprintf(text, sizeof text, "%s on %s: %s request%s", run->config.name,
+             syn_hardware_title(&run->hw, title, sizeof title),
+             value_text((double)m->requests, first), cli_plural((uint64_t)m->requests));
     text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"", text);
     text[0] = '\0';
     for (int32_t k = 0; k < run->n_pools; k++) {
         if (k > 0) add_text(text, sizeof text, ";  ");
         add_layout(text, sizeof text, serve_pool_get(run->sim.pools[k]));
     }
-    snprintf(title, sizeof title, ";  %.3g requests/s, %.4g output tokens/s",
-             s > 0 ? (double)m->requests / s : 0, s > 0 ? (double)m->output_tokens / s : 0);
+    snprintf(title, sizeof title, ";  %s requests/s, %s output tokens/s",
+             value_text(s > 0 ? (double)m->requests / s : 0, first),
+             value_text(s > 0 ? (double)m->output_tokens / s : 0, second));
     add_text(text, sizeof text, title);
     text_at(svg, LEFT, 46, " fill=\"#555555\"", text);
     text[0] = '\0';

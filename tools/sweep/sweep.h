@@ -102,6 +102,17 @@ const char *sweep_title(const sweep *s, char *buf, size_t bytes);
    h100". Returns buf. */
 const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t bytes);
 
+/* The row's value on an axis; and the width of the axis's column in the table. */
+const char *sweep_value(const sweep *s, const sweep_row *row, int axis);
+int sweep_width(const sweep_axis *axis);
+/* Prints the reasons why combinations are not possible: each of the first 12 reasons once, with the
+   first combination that it applies to and the number of other combinations. */
+void sweep_print_refused(const sweep *s, FILE *out);
+/* Writes a text as a field of a CSV file, with quotes if it needs them; or a number, without a
+   fraction if it is whole. */
+void sweep_csv_text(syn_sink *out, const char *text);
+void sweep_put_figure(syn_sink *out, double value);
+
 /* Returns the number of values of the option with this name; 1 if the option does not vary. */
 int sweep_values(const sweep *s, const char *option);
 /* Sets title and subtitle, unless they are set already. The title is `model`, or the number of

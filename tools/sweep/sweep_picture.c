@@ -5,23 +5,15 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/limits.h"
-#include "tools/sweep/sweep.h"
+#include "tools/sweep/sweep_plot.h"
 
 /* Positions and sizes of the page and of the plot on it, in pixels. */
 enum { MIN_WIDTH = 900, LEFT = 80, TOP = 70, WIDTH = 500, HEIGHT = 440, LIST = 610 };
-enum { PAGE_HEIGHT = TOP + HEIGHT + 60, LINE = 19, LISTED = 15, COLORS = 6 };
-
-/* Colours of machines. */
-static const char *const colors[COLORS] = {"#4f7aa8", "#e08a2e", "#4c9f70",
-                                           "#8d6cab", "#b0863c", "#7a7f87"};
-
-typedef struct axis {
-    double from, to; /* logarithms to base 10 */
-} axis;
+enum { PAGE_HEIGHT = TOP + HEIGHT + 60, LINE = 19, LISTED = 15 };
 
 typedef struct plot {
     const sweep *s;
-    axis x, y;
+    sweep_scale x, y;
     const sweep_row **front;
     int n_front;
     double columns[SWEEP_AXES]; /* x of each axis's column in the list; 0: the axis has only one
@@ -33,55 +25,11 @@ typedef struct plot {
 } plot;
 
 static double x_of(const plot *p, double time) {
-    return LEFT + WIDTH * (log10(time) - p->x.from) / (p->x.to - p->x.from);
+    return LEFT + WIDTH * sweep_position(&p->x, time);
 }
 
 static double y_of(const plot *p, double cost) {
-    return TOP + HEIGHT * (p->y.to - log10(cost)) / (p->y.to - p->y.from);
-}
-
-/* Adds a margin, and widens the axis to at least half a decade. */
-static void settle(axis *a) {
-    const double margin = fmax(0.06 * (a->to - a->from), (0.5 - (a->to - a->from)) / 2);
-    a->from -= margin;
-    a->to += margin;
-}
-
-static void widen(axis *a, double value) {
-    a->from = fmin(a->from, log10(value));
-    a->to = fmax(a->to, log10(value));
-}
-
-/* Finds the next tick within the axis. Ticks are at 1, 2 and 5 times powers of ten, or only at
-   powers of ten if the axis is longer than three decades. *at is the state of the search. Returns
-   false after the last tick. */
-static bool next_tick(const axis *a, int *at, double *value) {
-    static const double steps[] = {1, 2, 5};
-    const bool few = a->to - a->from > 3;
-    for (;; ++*at) {
-        const int decade = *at >= 0 ? *at / 3 : -((2 - *at) / 3), step = *at - 3 * decade;
-        const double log = decade + log10(steps[step]);
-        if (log > a->to) return false;
-        if (log < a->from || (few && step != 0)) continue;
-        *value = steps[step] * pow(10, decade);
-        ++*at;
-        return true;
-    }
-}
-
-static void text_at(syn_sink *svg, double x, double y, const char *how, const char *text) {
-    syn_sink_printf(svg, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, how);
-    syn_sink_xml_text(svg, text);
-    syn_sink_text(svg, "</text>\n");
-}
-
-/* Formats the time of a tick, which is a round number: "200 ms". */
-static const char *tick_time(double ns, char buf[32]) {
-    static const char *const units[] = {"ns", "\xC2\xB5s", "ms", "s"};
-    int u = 0;
-    for (; u < 3 && ns >= 999.5; u++) ns /= 1000;
-    snprintf(buf, 32, "%g %s", ns, units[u]);
-    return buf;
+    return TOP + HEIGHT * (1 - sweep_position(&p->y, cost));
 }
 
 static const char *time_title(const sweep *s) {
@@ -92,22 +40,24 @@ static void draw_axes(syn_sink *svg, const plot *p) {
     char text[32];
     double value;
     const char *const grid = "stroke=\"#e4e4e4\"";
-    for (int at = 3 * (int)floor(p->x.from); next_tick(&p->x, &at, &value);) {
+    for (int at = sweep_first_tick(&p->x); sweep_next_tick(&p->x, &at, &value);) {
         const double x = x_of(p, value);
         syn_sink_printf(svg, "<path d=\"M%.1f %dV%d\" %s/>\n", x, TOP, TOP + HEIGHT, grid);
-        text_at(svg, x, TOP + HEIGHT + 18, " text-anchor=\"middle\"", tick_time(value, text));
+        sweep_text_at(svg, x, TOP + HEIGHT + 18, " text-anchor=\"middle\"",
+                      sweep_tick_time(value, text));
     }
-    for (int at = 3 * (int)floor(p->y.from); next_tick(&p->y, &at, &value);) {
+    for (int at = sweep_first_tick(&p->y); sweep_next_tick(&p->y, &at, &value);) {
         const double y = y_of(p, value);
         syn_sink_printf(svg, "<path d=\"M%d %.1fH%d\" %s/>\n", LEFT, y, LEFT + WIDTH, grid);
         snprintf(text, sizeof text, "%g", value);
-        text_at(svg, LEFT - 8, y + 4, " text-anchor=\"end\"", text);
+        sweep_text_at(svg, LEFT - 8, y + 4, " text-anchor=\"end\"", text);
     }
     syn_sink_printf(svg,
                     "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" "
                     "stroke=\"#888888\"/>\n",
                     LEFT, TOP, WIDTH, HEIGHT);
-    text_at(svg, LEFT + WIDTH / 2.0, PAGE_HEIGHT - 18, " text-anchor=\"middle\"", time_title(p->s));
+    sweep_text_at(svg, LEFT + WIDTH / 2.0, PAGE_HEIGHT - 18, " text-anchor=\"middle\"",
+                  time_title(p->s));
     syn_sink_printf(svg,
                     "<text transform=\"translate(22 %d) rotate(-90)\" text-anchor=\"middle\">cost: "
                     "GPU-seconds per 1000 tokens</text>\n",
@@ -131,7 +81,7 @@ static void draw_points(syn_sink *svg, const plot *p) {
         if (row->refused) continue;
         syn_sink_printf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\">",
                         x_of(p, sweep_time(s, row)), y_of(p, sweep_cost(row)),
-                        row->front ? "4.5" : "3", colors[row->machine % COLORS]);
+                        row->front ? "4.5" : "3", sweep_colors[row->machine % SWEEP_COLORS]);
         tip(svg, p, row);
         syn_sink_text(svg, "</circle>\n");
     }
@@ -154,8 +104,8 @@ static void draw_front(syn_sink *svg, const plot *p) {
         const double x = x_of(p, sweep_time(p->s, row)), y = y_of(p, sweep_cost(row));
         if (hypot(x - last_x, y - last_y) < 15) continue; /* no space for its number */
         snprintf(number, sizeof number, "%d", k);
-        text_at(svg, x - 6, y + 14, " fill=\"#c62828\" font-weight=\"bold\" text-anchor=\"end\"",
-                number);
+        sweep_text_at(svg, x - 6, y + 14,
+                      " fill=\"#c62828\" font-weight=\"bold\" text-anchor=\"end\"", number);
         last_x = x;
         last_y = y;
     }
@@ -177,33 +127,35 @@ static void draw_list(syn_sink *svg, const plot *p) {
     static const char *const left = " font-size=\"11.5\"";
     double y = TOP + 12;
     char text[512];
-    text_at(svg, LIST, y, " font-weight=\"bold\" fill=\"#c62828\"",
-            "Pareto front: none is faster and cheaper");
+    sweep_text_at(svg, LIST, y, " font-weight=\"bold\" fill=\"#c62828\"",
+                  "Pareto front: none is faster and cheaper");
     y += LINE;
-    text_at(svg, LIST + 75, y, HEAD " text-anchor=\"end\"", "time");
-    text_at(svg, LIST + 125, y, HEAD " text-anchor=\"end\"", "cost");
+    sweep_text_at(svg, LIST + 75, y, HEAD " text-anchor=\"end\"", "time");
+    sweep_text_at(svg, LIST + 125, y, HEAD " text-anchor=\"end\"", "cost");
     for (int i = 0; i < p->s->n_axes; i++)
-        if (p->columns[i] > 0) text_at(svg, p->columns[i], y, HEAD, p->s->axes[i].option->name);
+        if (p->columns[i] > 0)
+            sweep_text_at(svg, p->columns[i], y, HEAD, p->s->axes[i].option->name);
     for (int k = 1; k <= p->n_front && k <= LISTED; k++) {
         const sweep_row *row = p->front[k - 1];
         y += LINE;
         snprintf(text, sizeof text, "%d", k);
-        text_at(svg, LIST + 14, y, right, text);
-        text_at(svg, LIST + 75, y, right, cli_time_text(sweep_time(p->s, row), text, 32));
-        text_at(svg, LIST + 125, y, right, cost_text(sweep_cost(row), text));
+        sweep_text_at(svg, LIST + 14, y, right, text);
+        sweep_text_at(svg, LIST + 75, y, right, cli_time_text(sweep_time(p->s, row), text, 32));
+        sweep_text_at(svg, LIST + 125, y, right, cost_text(sweep_cost(row), text));
         for (int i = 0; i < p->s->n_axes; i++)
             if (p->columns[i] > 0)
-                text_at(svg, p->columns[i], y, left, p->s->axes[i].values[row->at[i]]);
+                sweep_text_at(svg, p->columns[i], y, left, p->s->axes[i].values[row->at[i]]);
     }
     if (p->n_front > LISTED) {
         snprintf(text, sizeof text, "and %d more", p->n_front - LISTED);
-        text_at(svg, LIST + 143, y += LINE, left, text);
+        sweep_text_at(svg, LIST + 143, y += LINE, left, text);
     }
     y += 2 * LINE;
-    for (int m = 0; m < p->s->n_machines && m < COLORS; m++, y += LINE) {
+    for (int m = 0; m < p->s->n_machines && m < SWEEP_COLORS; m++, y += LINE) {
         syn_sink_printf(svg, "<circle cx=\"%d\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", LIST + 8,
-                        y - 4, colors[m]);
-        text_at(svg, LIST + 20, y, left, syn_hardware_title(&p->s->machines[m], text, sizeof text));
+                        y - 4, sweep_colors[m]);
+        sweep_text_at(svg, LIST + 20, y, left,
+                      syn_hardware_title(&p->s->machines[m], text, sizeof text));
     }
 }
 
@@ -251,7 +203,8 @@ static void draw_times(syn_sink *svg, const plot *p, double top) {
         const double y = TOP + HEIGHT * (1 - t / top);
         syn_sink_printf(svg, "<path d=\"M%d %.1fH%.1f\" stroke=\"%s\"/>\n", LEFT, y, right,
                         t > 0 ? "#e4e4e4" : "#888888");
-        if (t > 0) text_at(svg, LEFT - 8, y + 4, " text-anchor=\"end\"", tick_time(t, text));
+        if (t > 0)
+            sweep_text_at(svg, LEFT - 8, y + 4, " text-anchor=\"end\"", sweep_tick_time(t, text));
     }
     syn_sink_printf(svg,
                     "<text transform=\"translate(18 %d) rotate(-90)\" text-anchor=\"middle\">%s"
@@ -276,14 +229,14 @@ static void draw_column(syn_sink *svg, const plot *p, size_t i, double top) {
                         "<title>%s %s</title></rect>\n",
                         x - BAR / 2.0, y, BAR, h, limit_colors[k], limits_name(k), text);
         if (h >= 14)
-            text_at(svg, x, y + h / 2 + 4,
-                    k == SYN_LIMIT_LAUNCH
-                        ? " font-size=\"11\" text-anchor=\"middle\""
-                        : " font-size=\"11\" text-anchor=\"middle\" fill=\"white\"",
-                    text);
+            sweep_text_at(svg, x, y + h / 2 + 4,
+                          k == SYN_LIMIT_LAUNCH
+                              ? " font-size=\"11\" text-anchor=\"middle\""
+                              : " font-size=\"11\" text-anchor=\"middle\" fill=\"white\"",
+                          text);
     }
-    text_at(svg, x, y - 6, " font-weight=\"bold\" text-anchor=\"middle\"",
-            cli_time_text(time, text, sizeof text));
+    sweep_text_at(svg, x, y - 6, " font-weight=\"bold\" text-anchor=\"middle\"",
+                  cli_time_text(time, text, sizeof text));
 }
 
 /* Draws the labels: value, cost and memory below each column, and the legend to the right. */
@@ -295,31 +248,31 @@ static void draw_words(syn_sink *svg, const plot *p) {
     char text[160];
     for (size_t i = 0; i < s->n; i++) {
         const sweep_row *row = &s->rows[i];
-        text_at(svg, middle_of(p, i), y, " font-weight=\"bold\" text-anchor=\"middle\"",
-                of->values[i]);
+        sweep_text_at(svg, middle_of(p, i), y, " font-weight=\"bold\" text-anchor=\"middle\"",
+                      of->values[i]);
         if (row->refused) {
-            text_at(svg, middle_of(p, i), y - 30, middle,
-                    row->too_large ? "too large" : "impossible");
+            sweep_text_at(svg, middle_of(p, i), y - 30, middle,
+                          row->too_large ? "too large" : "impossible");
             continue;
         }
-        text_at(svg, middle_of(p, i), y + LINE, middle, cost_text(sweep_cost(row), text));
-        text_at(svg, middle_of(p, i), y + 2 * LINE, middle,
-                cli_bytes_text(row->t.rank_bytes, text, sizeof text));
+        sweep_text_at(svg, middle_of(p, i), y + LINE, middle, cost_text(sweep_cost(row), text));
+        sweep_text_at(svg, middle_of(p, i), y + 2 * LINE, middle,
+                      cli_bytes_text(row->t.rank_bytes, text, sizeof text));
     }
-    text_at(svg, right, y, " font-weight=\"bold\"", of->option->name);
-    text_at(svg, right, y + LINE, "", "GPU-seconds per 1000 tokens");
-    text_at(svg, right, y + 2 * LINE, "", "memory per rank");
+    sweep_text_at(svg, right, y, " font-weight=\"bold\"", of->option->name);
+    sweep_text_at(svg, right, y + LINE, "", "GPU-seconds per 1000 tokens");
+    sweep_text_at(svg, right, y + 2 * LINE, "", "memory per rank");
     const int n = n_shares(s);
     for (int k = 0; k < n; k++) {
         const double at = TOP + LINE * (n - k);
         syn_sink_printf(svg,
                         "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n",
                         right, at - 10, limit_colors[k]);
-        text_at(svg, right + 20, at, "", limits_name(k));
+        sweep_text_at(svg, right + 20, at, "", limits_name(k));
     }
     if (s->n_machines == 1)
-        text_at(svg, right, TOP + LINE * (n + 2), "",
-                syn_hardware_title(&s->machines[0], text, sizeof text));
+        sweep_text_at(svg, right, TOP + LINE * (n + 2), "",
+                      syn_hardware_title(&s->machines[0], text, sizeof text));
 }
 
 static void draw_columns(syn_sink *svg, const plot *p) {
@@ -364,12 +317,12 @@ static syn_status lay_out(plot *p, syn_error *err) {
     for (size_t i = 0; i < s->n; i++) {
         const sweep_row *row = &s->rows[i];
         if (row->refused) continue;
-        widen(&p->x, sweep_time(s, row));
-        widen(&p->y, sweep_cost(row));
+        sweep_widen(&p->x, sweep_time(s, row));
+        sweep_widen(&p->y, sweep_cost(row));
         if (row->front > p->n_front) p->n_front = row->front;
     }
-    settle(&p->x);
-    settle(&p->y);
+    sweep_settle(&p->x);
+    sweep_settle(&p->y);
     p->front = syn_calloc((size_t)p->n_front + 1, sizeof *p->front);
     if (!p->front) return SYN_FAIL_NOMEM(err, (size_t)p->n_front * sizeof *p->front, "sweep.svg");
     for (size_t i = 0; i < s->n; i++)
@@ -395,9 +348,9 @@ syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
                     "font-size=\"12\" fill=\"#222222\">\n"
                     "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
                     p.width, PAGE_HEIGHT, p.width, PAGE_HEIGHT);
-    text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"",
-            sweep_title(s, title, sizeof title));
-    text_at(svg, LEFT, 46, " fill=\"#555555\"", s->subtitle);
+    sweep_text_at(svg, LEFT, 26, " font-size=\"15\" font-weight=\"bold\"",
+                  sweep_title(s, title, sizeof title));
+    sweep_text_at(svg, LEFT, 46, " fill=\"#555555\"", s->subtitle);
     if (p.n_front > 0 && p.only) {
         draw_columns(svg, &p);
     } else if (p.n_front > 0) {
@@ -406,7 +359,7 @@ syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
         draw_points(svg, &p);
         draw_list(svg, &p);
     } else {
-        text_at(svg, LEFT, TOP + 20, "", "No combination is possible.");
+        sweep_text_at(svg, LEFT, TOP + 20, "", "No combination is possible.");
     }
     syn_sink_text(svg, "</svg>\n");
     syn_free(p.front);

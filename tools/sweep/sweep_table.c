@@ -11,7 +11,7 @@
 
 enum { TABLE_ROWS = 50, REASONS = 12 };
 
-static const char *value_of(const sweep *s, const sweep_row *row, int axis) {
+const char *sweep_value(const sweep *s, const sweep_row *row, int axis) {
     return s->axes[axis].values[row->at[axis]];
 }
 
@@ -23,7 +23,7 @@ const char *sweep_label(const sweep *s, const sweep_row *row, char *buf, size_t 
         if (s->axes[i].n < 2) continue;
         used += (size_t)snprintf(buf + used, bytes - used, "%s%s %s", used ? ", " : "",
                                  s->axes[i].option->name,
-                                 cli_shown(value_of(s, row, i), shown, sizeof shown));
+                                 cli_shown(sweep_value(s, row, i), shown, sizeof shown));
     }
     return buf;
 }
@@ -51,7 +51,7 @@ const char *sweep_title(const sweep *s, char *buf, size_t bytes) {
 
 /* ---- The table ---- */
 
-static int width_of(const sweep_axis *axis) {
+int sweep_width(const sweep_axis *axis) {
     size_t most = strlen(axis->option->name);
     for (int i = 0; i < axis->n; i++) {
         const size_t n = strlen(axis->values[i]);
@@ -63,7 +63,7 @@ static int width_of(const sweep_axis *axis) {
 static void print_head(const sweep *s, FILE *out) {
     fprintf(out, "   ");
     for (int i = 0; i < s->n_axes; i++)
-        fprintf(out, " %*s", width_of(&s->axes[i]), s->axes[i].option->name);
+        fprintf(out, " %*s", sweep_width(&s->axes[i]), s->axes[i].option->name);
     fprintf(out, " %9s", s->training ? "step" : "time");
     if (!s->training) fprintf(out, " %9s %9s", "prefill", "decode");
     fprintf(out, " %8s %8s %8s %-20s %4s %4s\n", "tokens/s", "GPU-s/1k", "memory", " limited by",
@@ -80,8 +80,8 @@ static void print_row(const sweep *s, const sweep_row *row, FILE *out) {
     if (row->front) fprintf(out, "%3d", row->front);
     else fprintf(out, "   ");
     for (int i = 0; i < s->n_axes; i++)
-        fprintf(out, " %*s", width_of(&s->axes[i]),
-                cli_shown(value_of(s, row, i), shown, sizeof shown));
+        fprintf(out, " %*s", sweep_width(&s->axes[i]),
+                cli_shown(sweep_value(s, row, i), shown, sizeof shown));
     fprintf(out, " %9s", cli_time_text(t->ns, a, sizeof a));
     if (!s->training)
         fprintf(out, " %9s %9s", phase_time(t->prefill_ns, a, sizeof a),
@@ -131,9 +131,7 @@ static void print_too_large(const sweep *s, FILE *out) {
     }
 }
 
-/* Prints the reasons why combinations are not possible: each of the first REASONS reasons once,
-   with the first combination that it applies to and the number of other combinations. */
-static void print_refused(const sweep *s, FILE *out) {
+void sweep_print_refused(const sweep *s, FILE *out) {
     const sweep_row *first[REASONS];
     size_t same[REASONS], n = 0, others = 0;
     char label[512], reason[CLI_SHOWN_BYTES];
@@ -178,14 +176,14 @@ static syn_status print(const sweep *s, FILE *out, syn_error *err) {
     print_extrapolated(rows, n, out);
     if (n < s->n) fprintf(out, "\nnot possible:\n");
     print_too_large(s, out);
-    print_refused(s, out);
+    sweep_print_refused(s, out);
     syn_free(rows);
     return SYN_OK;
 }
 
 /* ---- Files ---- */
 
-static void put_csv_text(syn_sink *out, const char *text) {
+void sweep_csv_text(syn_sink *out, const char *text) {
     if (!strpbrk(text, ",\"\n")) {
         syn_sink_text(out, text);
         return;
@@ -245,7 +243,7 @@ static const char *dtype_of(const sweep_row *row) {
     return row->t.ns > 0 ? syn_dtype_name(row->t.dtype) : "";
 }
 
-static void put_figure(syn_sink *out, double value) {
+void sweep_put_figure(syn_sink *out, double value) {
     if (value == floor(value) && fabs(value) < 9007199254740992.0)
         syn_sink_i64(out, (int64_t)value);
     else syn_sink_double(out, value);
@@ -280,22 +278,22 @@ static void put_csv(const sweep *s, syn_sink *out) {
         const sweep_row *row = &s->rows[r];
         const syn_hardware *hw = &s->machines[row->machine];
         for (int i = 0; i < s->n_axes; i++) {
-            put_csv_text(out, value_of(s, row, i));
+            sweep_csv_text(out, sweep_value(s, row, i));
             syn_sink_char(out, ',');
         }
         if (!own_dtype) syn_sink_printf(out, "%s,", dtype_of(row));
-        put_csv_text(out, hw->name);
+        sweep_csv_text(out, hw->name);
         syn_sink_char(out, ',');
-        put_csv_text(out, hw->stack.name);
+        sweep_csv_text(out, hw->stack.name);
         figures_of(row, figures);
         for (int i = 0; i < FIGURES; i++) {
             syn_sink_char(out, ',');
-            if (!isnan(figures[i])) put_figure(out, figures[i]);
+            if (!isnan(figures[i])) sweep_put_figure(out, figures[i]);
         }
         syn_sink_char(out, ',');
-        put_csv_text(out, extrapolated_text(row, extrapolated, sizeof extrapolated));
+        sweep_csv_text(out, extrapolated_text(row, extrapolated, sizeof extrapolated));
         syn_sink_char(out, ',');
-        if (row->refused) put_csv_text(out, row->refused);
+        if (row->refused) sweep_csv_text(out, row->refused);
         syn_sink_char(out, '\n');
     }
 }
@@ -309,7 +307,7 @@ static void put_rows(const sweep *s, syn_sink *out) {
         syn_sink_text(out, r ? ",\n {" : "\n {");
         for (int i = 0; i < s->n_axes; i++) {
             syn_sink_printf(out, "\"%s\": ", column_name(s, i));
-            syn_sink_json_string(out, value_of(s, row, i));
+            syn_sink_json_string(out, sweep_value(s, row, i));
             syn_sink_text(out, ", ");
         }
         if (!varies(s, "dtype")) syn_sink_printf(out, "\"dtype\": \"%s\", ", dtype_of(row));
@@ -321,7 +319,7 @@ static void put_rows(const sweep *s, syn_sink *out) {
         for (int i = 0; i < FIGURES; i++) {
             syn_sink_printf(out, ", \"%s\": ", figure_names[i]);
             if (isnan(figures[i])) syn_sink_text(out, "null");
-            else put_figure(out, figures[i]);
+            else sweep_put_figure(out, figures[i]);
         }
         syn_sink_text(out, ", \"extrapolated\": ");
         syn_sink_json_string(out, row->t.error.extrapolated);

@@ -8,6 +8,7 @@
 #include "syntorch/hardware/hardware.h"
 #include "syntorch/mesh.h"
 #include "tools/requests/requests.h"
+#include "tools/serve/serve_load.h"
 #include "tools/serving/serving.h"
 #include "tools/serving/serving_metrics.h"
 
@@ -139,7 +140,7 @@ typedef struct serve_simulation {
     double transfer_ns;           /* latency of a transfer */
     serve_observer observers[6];
     int32_t n_observers;
-    bool open; /* arrivals do not depend on the server; refuse a rate that it cannot serve */
+    double rate; /* of generated requests, per second: fail if the server is overloaded; 0: never */
 } serve_simulation;
 
 /* Sums over all steps of a pool. */
@@ -157,7 +158,13 @@ typedef struct serve_result {
     int64_t most_running, most_waiting;            /* of all replicas together */
     double most_usage;                             /* of a replica's cache */
     double transferred_bytes, exposed_transfer_ns; /* exposed: the first decode step waits */
+    serve_rates rates;
 } serve_result;
+
+/* Sets result->rates. Fails if the server is overloaded and sim->rate is given, with a message that
+   has the rate that it can serve (serve_load.c). */
+syn_status serve_check_load(const serve_simulation *sim, const serve_load *load,
+                            serve_result *result, syn_error *err) SYN_MUST_USE;
 
 /* The `key` of serving_limits for the requests of a simulation. */
 uint64_t serve_block_key(const serving_request *q, int64_t i, int64_t block_tokens);

@@ -43,6 +43,7 @@ typedef struct engine {
     request next; /* the next arrival */
     bool exhausted;
     int64_t arrived, left; /* requests; left: not finished */
+    serve_load load;
     double now_ns;
 } engine;
 
@@ -448,19 +449,18 @@ static syn_status observe(engine *e, const unit *u, int32_t index, const serving
     return SYN_OK;
 }
 
-static void count_requests(engine *e) {
-    int64_t running = 0, waiting = 0;
+static void count_requests(engine *e, int64_t *running, int64_t *waiting) {
+    *running = *waiting = 0;
     for (int32_t i = 0; i < e->n_replicas; i++) {
-        running += serving_running(e->replicas[i].scheduler);
-        waiting += serving_waiting(e->replicas[i].scheduler);
+        *running += serving_running(e->replicas[i].scheduler);
+        *waiting += serving_waiting(e->replicas[i].scheduler);
     }
-    if (running > e->result->most_running) e->result->most_running = running;
-    if (waiting > e->result->most_waiting) e->result->most_waiting = waiting;
+    if (*running > e->result->most_running) e->result->most_running = *running;
+    if (*waiting > e->result->most_waiting) e->result->most_waiting = *waiting;
 }
 
 /* The running step of a unit has ended. */
 static syn_status end(engine *e, unit *u, syn_error *err) {
-    count_requests(e);
     for (int32_t i = u->first; i < u->first + u->n; i++) {
         serving_step *step = &e->replicas[i].steps[u->now];
         accept_drafts(e, i, step);
@@ -493,21 +493,13 @@ static syn_status wake(engine *e, syn_error *err) {
     return SYN_OK;
 }
 
-/* Fails if requests arrive faster than they can be served. */
-static syn_status check_rate(const engine *e, syn_error *err) {
-    const serving_metrics *m = &e->result->metrics;
-    const double s = 1e-9 * e->now_ns, done = (double)m->requests;
-    int64_t waiting = 0, seats = 0;
-    for (int32_t i = 0; i < e->n_replicas; i++) {
-        waiting += serving_waiting(e->replicas[i].scheduler);
-        seats += e->sim->limits[0].max_seqs;
-    }
-    if (!e->sim->open || waiting < 1000 || waiting < 4 * seats || done < 1) return SYN_OK;
-    if ((double)waiting < done) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "%.4g requests arrive per second, but the server finishes only %.4g: %lld "
-                    "requests wait after %.4g s; use more replicas or a lower --rate",
-                    (double)e->arrived / s, done / s, (long long)waiting, s);
+/* Observes the queue after an event, and fails if requests arrive faster than they are served. */
+static syn_status see_load(engine *e, syn_error *err) {
+    serve_state now = {.now = {e->now_ns, e->arrived, e->result->metrics.requests},
+                       .ended = e->exhausted};
+    count_requests(e, &now.running, &now.waiting);
+    return serve_load_see(&e->load, &now) ? serve_check_load(e->sim, &e->load, e->result, err)
+                                          : SYN_OK;
 }
 
 /* Handles the next event. At the same moment, requests and caches arrive before steps end. */
@@ -520,8 +512,8 @@ static syn_status next_event(engine *e, syn_error *err) {
         e->now_ns = fmax(arrival, e->now_ns);
         SYN_TRY(arrive(e, err));
         if (!e->exhausted && e->next.arrival_ns <= e->now_ns) return SYN_OK; /* more of them */
-        SYN_TRY(check_rate(e, err));
-        return wake(e, err);
+        SYN_TRY(wake(e, err));
+        return see_load(e, err);
     }
     if (cache <= step) {
         e->now_ns = cache;
@@ -529,7 +521,8 @@ static syn_status next_event(engine *e, syn_error *err) {
         return wake(e, err);
     }
     e->now_ns = step;
-    return end(e, u, err);
+    SYN_TRY(end(e, u, err));
+    return see_load(e, err);
 }
 
 syn_status serve_simulate(const serve_simulation *sim, request_source *source, serve_result *result,
@@ -538,6 +531,7 @@ syn_status serve_simulate(const serve_simulation *sim, request_source *source, s
     syn_status s = open_engine(&e, err);
     if (s == SYN_OK) s = read_next(&e, err);
     while (s == SYN_OK && (!e.exhausted || e.left > 0)) s = next_event(&e, err);
+    if (s == SYN_OK) s = serve_check_load(sim, &e.load, result, err);
     close_engine(&e);
     return s;
 }

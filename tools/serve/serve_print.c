@@ -1,4 +1,6 @@
 /* Prints the results of `syntorch serve`, as text and as JSON. */
+#include <math.h>
+
 #include "tools/cli_json.h"
 #include "tools/serve/serve_run.h"
 
@@ -41,6 +43,13 @@ static void print_traces(const serve_run *run) {
            cli_time_text((double)run->wrote_ns, time, sizeof time));
 }
 
+static void print_overload(const serve_rates *r) {
+    if (r->overloaded)
+        printf("note: the server is overloaded: %.4g requests/s arrive, but only %.3g requests/s "
+               "finish while others wait\n",
+               r->arriving, r->finishing);
+}
+
 void serve_print(const serve_run *run) {
     char title[160], shown[CLI_SHOWN_BYTES];
     const serve_result *r = &run->result;
@@ -54,6 +63,7 @@ void serve_print(const serve_run *run) {
     printf("at most: %lld running, %lld waiting, %.1f %% of a cache; preemptions: %lld\n",
            (long long)r->most_running, (long long)r->most_waiting, 100 * r->most_usage,
            (long long)r->preemptions);
+    print_overload(&r->rates);
     for (int32_t i = 0; i < run->n_pools; i++) {
         printf("steps%s%s, by what limits their time:\n", run->n_pools > 1 ? " of " : "",
                serve_pool_get(run->sim.pools[i])->role);
@@ -73,6 +83,8 @@ void serve_json(const serve_run *run, syn_sink *json) {
     cli_json_count(json, "kv_blocks", (uint64_t)run->sim.limits[run->n_pools - 1].blocks);
     cli_json_count(json, "preemptions", (uint64_t)r->preemptions);
     cli_json_count(json, "prefix_hit_tokens", (uint64_t)r->hits);
+    cli_json_bool(json, "overloaded", r->rates.overloaded);
+    cli_json_real(json, "capacity_per_s", r->rates.overloaded ? r->rates.finishing : NAN);
     serve_json_summary(run, json);
     if (!run->capture) return;
     cli_json_count(json, "traced_ranks", run->traces.ranks);

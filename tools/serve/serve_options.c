@@ -5,7 +5,7 @@
 
 #include "tools/launch/launch.h"
 #include "tools/requests/requests_options.h"
-#include "tools/serve/serve_run.h"
+#include "tools/serve/serve_sweep.h"
 
 serve_args serve_given;
 
@@ -80,12 +80,24 @@ static const cli_option options[] = {
      "do not reuse blocks of equal prefixes", 0, 0},
     CLI_GROUP("Speculative decoding"),
     {"num_speculative_tokens", CLI_INT, &serve_given.drafts, "N",
-     "draft tokens of each sequence and step", 1, 64},
+     "draft tokens of each sequence and step; 0: none", 0, 64},
     {"acceptance_rate", CLI_REAL, &serve_given.acceptance, "P",
      "probability that a draft token is accepted if those before it are", 0, 1},
     {"draft_model", CLI_TEXT, &serve_given.draft_model, "NAME",
      "preset of the model that proposes the drafts; default: proposing takes no time (n-grams)", 0,
      0},
+    CLI_GROUP("Choosing a layout and a rate"),
+    {"sweep", CLI_TEXTS, &serve_given.sweep, "KEY=VALUE,...",
+     "compare all combinations of options: tp=1,2 hw=h100,h200; layouts such as "
+     "prefill=tp:2+dp:2",
+     0, 0},
+    {"gpus", CLI_INT, &serve_given.gpus, "N", "refuse layouts with more GPUs", 1, 1e7},
+    {"find_rate", CLI_FLAG, &serve_given.find_rate, NULL,
+     "find the highest rate at which the limits of --slo hold", 0, 0},
+    {"slo_percentile", CLI_REAL, &serve_given.slo_percentile, "P",
+     "--sweep, --find-rate: percentile of the times that must meet --slo", 1, 100},
+    {"allow_overload", CLI_FLAG, &serve_given.allow_overload, NULL,
+     "run even if requests arrive faster than the server finishes them", 0, 0},
     CLI_GROUP("Output"),
     {"slo", CLI_TEXT, &serve_given.slo, "ttft=T,tpot=T",
      "limits for goodput, also latency=T: such as 500ms or 2s", 0, 0},
@@ -125,27 +137,29 @@ void serve_set_defaults(void) {
                                .share = 0.9,
                                .activation_gib = -1,
                                .timeline_steps = 20000,
+                               .slo_percentile = 90,
                                .acceptance = 0.7,
                                .trace = "fullest"};
 }
 
 /* ---- Checks ---- */
 
-/* Reads "tp=4,dp=2". Returns CLI_RUN or CLI_USAGE. */
-static int read_layout(const char *option, const char *text, serve_layout *out) {
+/* Reads "tp=4,dp=2", or "tp:4+dp:2" as in --sweep. Returns CLI_RUN or CLI_USAGE. */
+int serve_read_layout(const char *option, const char *text, serve_layout *out) {
     static const char *const names[] = {"tp", "dp", "ep"};
     int32_t *const values[] = {&out->tp, &out->dp, &out->ep};
     *out = (serve_layout){1, 1, 1};
     while (*text) {
         size_t i = 0;
-        while (i < 3 && (strncmp(text, names[i], 2) != 0 || text[2] != '=')) i++;
+        while (i < 3 && (strncmp(text, names[i], 2) != 0 || (text[2] != '=' && text[2] != ':')))
+            i++;
         char *end = NULL;
         const long n = i < 3 ? strtol(text + 3, &end, 10) : 0;
-        if (i == 3 || end == text + 3 || n < 1 || n > 65536 || (*end != ',' && *end != '\0'))
+        if (i == 3 || end == text + 3 || n < 1 || n > 65536 || !strchr(",+", *end))
             return cli_fail(&serve_cli, CLI_USAGE, "--%s must be like tp=4,dp=2, not '%s'", option,
                             text);
         *values[i] = (int32_t)n;
-        text = *end == ',' ? end + 1 : end;
+        text = *end ? end + 1 : end;
     }
     return CLI_RUN;
 }
@@ -182,7 +196,7 @@ static int read_slo(const char *text, serving_slo *out) {
                          "--slo must be like ttft=500ms,tpot=40ms,latency=20s, not '%s'", text);
 }
 
-static int read_layouts(serve_run *run) {
+int serve_read_layouts(serve_run *run) {
     const serve_args *a = &serve_given;
     if (!a->prefill != !a->decode)
         return cli_fail(&serve_cli, CLI_USAGE, "--%s needs --%s", a->prefill ? "prefill" : "decode",
@@ -190,8 +204,8 @@ static int read_layouts(serve_run *run) {
     run->n_pools = a->prefill ? 2 : 1;
     run->layouts[0] = (serve_layout){(int32_t)a->tp, (int32_t)a->dp, (int32_t)a->ep};
     if (!a->prefill) return CLI_RUN;
-    const int code = read_layout("prefill", a->prefill, &run->layouts[0]);
-    return code == CLI_RUN ? read_layout("decode", a->decode, &run->layouts[1]) : code;
+    const int code = serve_read_layout("prefill", a->prefill, &run->layouts[0]);
+    return code == CLI_RUN ? serve_read_layout("decode", a->decode, &run->layouts[1]) : code;
 }
 
 static int read_trace(serve_run *run) {
@@ -211,12 +225,14 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
     int code = cli_parse(&serve_cli, argc, argv);
     if (code != CLI_RUN) return code;
     if (a->json) serve_given.quiet = true;
+    code = serve_sweep_check(argc, argv);
+    if (code != CLI_RUN) return code;
     const cli_rule rules[] = {
         REQUEST_OPTIONS_RULE(a->requests),
         {a->prefill != NULL || a->decode != NULL,
          {"tp", "dp", "ep"},
          "has no effect with --prefill and --decode, which have their own layouts; omit it"},
-        {a->drafts == 0,
+        {a->drafts == 0 && !serve_sweep_varies("num_speculative_tokens"),
          {"acceptance_rate", "draft_model"},
          "has no effect without --num-speculative-tokens; give that, too, or omit it"},
         {a->blocks > 0,
@@ -238,7 +254,7 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
                         "give --requests, a file or a workload such as sharegpt-like");
     if (code == CLI_RUN && a->model && a->model_config)
         code = cli_fail(&serve_cli, CLI_USAGE, "--model and --model-config exclude each other");
-    if (code == CLI_RUN) code = read_layouts(run);
+    if (code == CLI_RUN) code = serve_read_layouts(run);
     if (code == CLI_RUN && a->slo) code = read_slo(a->slo, &run->slo);
     if (code == CLI_RUN) code = read_trace(run);
     run->given_seqs = cli_was_given(&serve_cli, argc, argv, "max_num_seqs");

@@ -6,7 +6,8 @@
 #include "syntorch/base/clock.h"
 #include "syntorch/base/memory.h"
 #include "tools/cli_json.h"
-#include "tools/serve/serve_run.h"
+#include "tools/requests/request_generate.h"
+#include "tools/serve/serve_sweep.h"
 
 /* ---- Preparation ---- */
 
@@ -148,10 +149,36 @@ static void set_transfer(serve_run *run) {
     run->sim.transfer_bytes_per_ns = (double)large / (most - least);
 }
 
-static syn_status prepare(serve_run *run, syn_error *err) {
+int64_t serve_gpus(const serve_run *run) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < run->n_pools; i++) n += serve_ranks(&run->layouts[i]);
+    return n;
+}
+
+/* Prepares the results, and the rate that a simulation must be able to serve. */
+static syn_status begin_results(serve_run *run, syn_error *err) {
+    const request_options *how = &serve_given.requests;
+    const bool open = !serve_given.allow_overload && !isinf(how->rate);
+    run->sim.rate = open && request_is_workload(how->requests) ? how->rate : 0;
+    run->result = (serve_result){.hits = 0};
+    return serving_metrics_new(&run->result.metrics, &run->slo, err);
+}
+
+syn_status serve_reopen_requests(serve_run *run, syn_error *err) {
+    requests_close(run->source);
+    run->source = NULL;
+    serving_metrics_free(&run->result.metrics);
+    SYN_TRY(requests_open(&run->source, &serve_given.requests, err));
+    return begin_results(run, err);
+}
+
+syn_status serve_open(serve_run *run, syn_error *err) {
     const serve_args *a = &serve_given;
     serve_simulation *sim = &run->sim;
     SYN_TRY(open_inputs(run, err));
+    if (a->gpus > 0 && serve_gpus(run) > a->gpus)
+        return SYN_FAIL(err, SYN_E_INVALID, "the layout has %lld GPUs, but --gpus is %lld",
+                        (long long)serve_gpus(run), (long long)a->gpus);
     sim->n_pools = run->n_pools;
     sim->policy = serving_policy_at((size_t)a->policy);
     sim->router = (serve_router)a->router;
@@ -162,9 +189,15 @@ static syn_status prepare(serve_run *run, syn_error *err) {
     SYN_TRY(open_draft(run, err));
     for (int32_t i = 0; i < run->n_pools; i++) SYN_TRY(open_pool(run, i, err));
     set_transfer(run);
-    if (run->trace.kind != SERVE_TRACE_NONE)
-        SYN_TRY(serve_capture_new(&run->capture, sim, &run->trace, a->trace_limit, err));
-    return serving_metrics_new(&run->result.metrics, &run->slo, err);
+    return begin_results(run, err);
+}
+
+void serve_close(serve_run *run) {
+    requests_close(run->source);
+    serve_pool_free(run->sim.pools[0]);
+    serve_pool_free(run->sim.pools[1]);
+    serve_pool_free(run->sim.draft);
+    serving_metrics_free(&run->result.metrics);
 }
 
 /* ---- The program ---- */
@@ -193,7 +226,12 @@ static syn_status report(serve_run *run, syn_error *err) {
 }
 
 static syn_status serve(serve_run *run, syn_error *err) {
-    SYN_TRY(prepare(run, err));
+    if (serve_given.sweep.n > 0) return serve_sweep_run(run, err);
+    SYN_TRY(serve_open(run, err));
+    if (serve_given.find_rate) return serve_find_rate(run, err);
+    if (run->trace.kind != SERVE_TRACE_NONE)
+        SYN_TRY(serve_capture_new(&run->capture, &run->sim, &run->trace, serve_given.trace_limit,
+                                  err));
     const uint64_t begin = syn__clock_ns();
     SYN_TRY(serve_outputs_open(run, err));
     syn_status s = serve_simulate(&run->sim, run->source, &run->result, err);
@@ -213,10 +251,7 @@ int serve_program(int argc, char **argv) {
     if (code == CLI_RUN) code = cli_done(&serve_cli, serve(&run, &err), &err);
     serve_outputs_free(&run);
     serve_capture_free(run.capture);
-    requests_close(run.source);
-    serve_pool_free(run.sim.pools[0]);
-    serve_pool_free(run.sim.pools[1]);
-    serve_pool_free(run.sim.draft);
-    serving_metrics_free(&run.result.metrics);
+    serve_close(&run);
+    serve_sweep_free();
     return code;
 }

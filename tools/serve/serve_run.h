@@ -15,6 +15,10 @@ typedef struct serve_args {
     double share, device_gib, activation_gib, acceptance;
     int dtype, policy, by_priority, router;
     bool unchunked, sync, uncached, fold, quiet, json;
+    cli_texts sweep;
+    int64_t gpus; /* 0: any number */
+    double slo_percentile;
+    bool find_rate, allow_overload;
 } serve_args;
 extern serve_args serve_given;
 extern cli_program serve_cli;
@@ -52,6 +56,17 @@ int serve_program(int argc, char **argv);
 void serve_set_defaults(void);
 /* Returns CLI_RUN, or an exit code after a message. */
 int serve_read_options(serve_run *run, int argc, char **argv);
+/* Set run->layouts from the options, or read one layout: "tp=4,dp=2", in --sweep "tp:4+dp:2".
+   Return CLI_RUN, or CLI_USAGE after a message. */
+int serve_read_layouts(serve_run *run);
+int serve_read_layout(const char *option, const char *text, serve_layout *out);
+/* Opens the requests, the model and the pools. */
+syn_status serve_open(serve_run *run, syn_error *err) SYN_MUST_USE;
+/* Opens the requests again, for another simulation with the same pools. */
+syn_status serve_reopen_requests(serve_run *run, syn_error *err) SYN_MUST_USE;
+void serve_close(serve_run *run);
+/* Ranks of all pools. */
+int64_t serve_gpus(const serve_run *run);
 /* Prints the results, as text or as members of an object. */
 void serve_print(const serve_run *run);
 void serve_json(const serve_run *run, syn_sink *json);

@@ -161,8 +161,8 @@ typedef struct serve_result {
     serve_rates rates;
 } serve_result;
 
-/* Sets result->rates. Fails if the server is overloaded and sim->rate is given, with a message that
-   has the rate that it can serve (serve_load.c). */
+/* Sets result->rates. Fails if the server is overloaded and finishes fewer requests per second than
+   sim->rate, with a message that has the rate that it can serve (serve_load.c). */
 syn_status serve_check_load(const serve_simulation *sim, const serve_load *load,
                             serve_result *result, syn_error *err) SYN_MUST_USE;
 

@@ -66,10 +66,9 @@ static syn_status try_rate(search *s, double rate, const attempt **out, syn_erro
 /* Fails because even requests that hardly meet miss the limits. */
 static syn_status fail_alone(const search *s, const attempt *t, syn_error *err) {
     char missed[256];
-    return SYN_FAIL(err, SYN_E_INVALID, "--find-rate: already at %.3g requests/s, %s", t->rate,
-                    t->overloaded ? "the server is overloaded"
-                                  : serve_missed(&t->f, &s->run->slo, serve_given.slo_percentile,
-                                                 missed, sizeof missed));
+    return SYN_FAIL(
+        err, SYN_E_INVALID, "the limits hold at no rate; even with one request at a time, %s",
+        serve_missed(&t->f, &s->run->slo, serve_given.slo_percentile, missed, sizeof missed));
 }
 
 /* Finds the highest rate. *best: the attempt at this rate; *next: one at a higher rate, which

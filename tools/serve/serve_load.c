@@ -83,7 +83,7 @@ syn_status serve_check_load(const serve_simulation *sim, const serve_load *load,
     const serve_layout *l = &serve_pool_get(sim->pools[0])->layout;
     const serve_rates r = result->rates = serve_load_check(load);
     char who[64] = "the server finishes", more[64] = "more ranks";
-    if (sim->rate <= 0 || !r.overloaded) return SYN_OK;
+    if (!r.overloaded || r.finishing >= sim->rate) return SYN_OK;
     if (sim->n_pools == 1)
         snprintf(who, sizeof who, "%d replica%s", l->dp, l->dp == 1 ? " finishes" : "s finish");
     if (sim->n_pools == 1 && l->ep == 1)

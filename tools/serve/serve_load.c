@@ -22,7 +22,7 @@ static void merge_spans(serve_load *l) {
     l->each *= 2;
 }
 
-bool serve_load_see(serve_load *l, const serve_state *s) {
+bool serve_load_see(serve_load *l, const serve_load_state *s) {
     const serve_moment *now = &s->now;
     bool merged = false;
     l->most_running = max2(l->most_running, s->running);

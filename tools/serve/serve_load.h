@@ -35,15 +35,15 @@ typedef struct serve_load {
 } serve_load;
 
 /* The state of a server after an event. */
-typedef struct serve_state {
+typedef struct serve_load_state {
     serve_moment now;
     int64_t waiting, running;
     bool ended; /* no more requests will arrive */
-} serve_state;
+} serve_load_state;
 
 /* Call it after each event. Returns true from time to time, when it is worthwhile to call
    serve_load_check before the last request has arrived. */
-bool serve_load_see(serve_load *l, const serve_state *s);
+bool serve_load_see(serve_load *l, const serve_load_state *s);
 
 /* Rates in requests per second. finishing: while requests wait, 0 if unknown. */
 typedef struct serve_rates {

@@ -90,7 +90,7 @@ static __device__ __forceinline__ int sequence_of(const serving &s, int token) {
     return low;
 }
 
-/* Shared memory: the query, the sums of weighted values, and the weight and the slot of each key. */
+/* Shared memory: the query, the sums of weighted values, and each key's weight and slot. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     serve_kernel(const serving s, const T *q, const T *k, const T *v, const int32_t *table,

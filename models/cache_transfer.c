@@ -46,14 +46,24 @@ static void append(syn_model *m, syn__kv_cache *cache, syn_tensor x) {
     cache->v = syn_name(ctx, syn_paged_append(ctx, cache->v, v, slots), "received");
 }
 
+/* Joins the heads of n parts. syn_concat accepts 16 tensors. */
+static syn_tensor join(syn_model *m, const syn_tensor *parts, int64_t n) {
+    syn_tensor list[16] = {parts[0]};
+    for (int64_t k = 1; k < n;) {
+        int used = 1;
+        while (used < 16 && k < n) list[used++] = parts[k++];
+        list[0] = syn_concat(m->ctx, list, used, 1);
+    }
+    return list[0];
+}
+
 void syn__caches_take(syn_model *m, int64_t i) {
     const syn__cache_transfer *t = m->paged.transfer;
     int64_t first = 0;
     for (int64_t k = 1; t && k <= t->n_received; k++) {
         if (k < t->n_received && t->received[k].prompt == t->received[first].prompt) continue;
         const syn_tensor *parts = slot_of(t->messages, i, t->n_received, first);
-        append(m, &m->caches[i],
-               k - first == 1 ? *parts : syn_concat(m->ctx, parts, (int)(k - first), 1));
+        append(m, &m->caches[i], join(m, parts, k - first));
         first = k;
     }
 }

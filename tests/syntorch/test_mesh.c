@@ -210,6 +210,31 @@ static void ids_count_from_one(void) {
 
 /* Megatron-LM's groups over several axes: "model" has all ranks with the same coordinate along dp,
    with tp as the fastest axis (parallel_state.py, model_parallel_group). */
+/* A plan of four ranks within a world of eight. */
+static void part_of_a_world(void) {
+    const syn_plan plan = {.tp = 2, .dp = 2};
+    syn_error err = {0};
+    for (int32_t r = 1; r < 8; r++) {
+        syn_comm *comm;
+        syn_mesh mesh;
+        CHECK_OK(syn_comm_fake_new(&comm, r, 8, &err), err);
+        const syn_status s = syn_mesh_open_part(&mesh, comm, &plan, 3, 10, &err);
+        if (r < 3 || r > 6) {
+            CHECK_INT(s, SYN_E_INVALID);
+            CHECK_HAS(err.text, "is not among the 4 ranks from rank 3 on");
+            err = (syn_error){0};
+        } else {
+            const int32_t first = r < 5 ? 3 : 5, tp[2] = {first, first + 1},
+                          dp[2] = {r < 5 ? r : r - 2, r < 5 ? r + 2 : r};
+            CHECK_OK(s, err);
+            CHECK(group_is(mesh.group[SYN_AXIS_TP], r < 5 ? 10 : 11, r < 5 ? "tp0" : "tp1", tp, 2));
+            CHECK(group_is(mesh.group[SYN_AXIS_DP], 12 + (uint32_t)(r - first),
+                           r == first ? "dp0" : "dp1", dp, 2));
+        }
+        syn_comm_close(comm);
+    }
+}
+
 static void groups_of_several_axes(void) {
     static const int32_t model[2][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}},
                          all[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -460,6 +485,7 @@ static const test_case cases[] = {
     {"dualpipe has groups of two stages", dualpipe_has_groups_of_two_stages},
     {"every_shape_in_every_order", every_shape_in_every_order},
     {"ids_count_from_one", ids_count_from_one},
+    {"part_of_a_world", part_of_a_world},
     {"groups_of_several_axes", groups_of_several_axes},
     {"experts_have_groups", experts_have_groups},
     {"experts_of_inference", experts_of_inference},

@@ -130,6 +130,7 @@ static int by_node(const void *a, const void *b) {
     return (x->node > y->node) - (x->node < y->node);
 }
 
+/* Adds a dependency on what was written for a node. */
 static syn_status add_dep(const folding *f, dep_list *list, uint32_t node, syn_error *err) {
     SYN_TRY(syn_grow(&list->deps, &list->cap, list->n + 1, sizeof *list->deps, err));
     list->deps[list->n++] = (syn_dep){f->nodes[node].out, SYN_DEP_DATA};
@@ -143,6 +144,8 @@ static syn_status write_node(folding *f, syn_node *node, dep_list *list, syn_err
     for (size_t i = 0; i < list->n; i++)
         if (n == 0 || list->deps[n - 1].node != list->deps[i].node) list->deps[n++] = list->deps[i];
     list->n = 0;
+    SYN_TRY(syn_grow(&list->deps, &list->cap, 1, sizeof *list->deps, err));
+    if (serve_follows_step(f->how, (uint32_t)n, list->deps)) n = 1;
     serve_number_node(f->how, f->to, node);
     node->deps = list->deps;
     node->n_deps = (uint32_t)n;

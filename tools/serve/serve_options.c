@@ -102,16 +102,14 @@ static const cli_option options[] = {
     {"slo", CLI_TEXT, &serve_given.slo, "ttft=T,tpot=T",
      "limits for goodput, also latency=T: such as 500ms or 2s", 0, 0},
     {"out", CLI_TEXT, &serve_given.out, "PREFIX",
-     "write PREFIX.requests.csv, PREFIX.series.csv, PREFIX.svg, PREFIX.timeline.json and a trace "
-     "set",
+     "write PREFIX.requests.csv, PREFIX.series.csv, PREFIX.svg, PREFIX.batch.svg, "
+     "PREFIX.timeline.json and a trace set",
      0, 0},
     {"timeline_steps", CLI_INT, &serve_given.timeline_steps, "N",
      "steps in PREFIX.timeline.json at most", 1, 1e9},
     {"trace", CLI_TEXT, &serve_given.trace, "STEPS",
-     "steps in the trace set: fullest, none, all, steps:A-B (numbers of a replica's steps) or "
-     "time:S-E (seconds); fullest: of each replica the step with the most prompt tokens and the "
-     "one "
-     "that generates most tokens",
+     "steps in the trace set: none, fullest (of each replica, the largest with and without prompt "
+     "tokens), steps:A-B (numbers of a replica's steps), time:S-E (seconds) or all",
      0, 0},
     {"fold", CLI_FLAG, &serve_given.fold, NULL,
      "trace set: one node for all computation between two communications", 0, 0},

@@ -9,8 +9,8 @@
 /* A rank that is being recorded. */
 typedef struct recorder {
     const serve_recording *r;
-    int32_t rank, pool, unit, replica, tp_rank; /* replica: within the unit; all but rank and pool
-                                                   within the pool */
+    int32_t rank, pool, unit;
+    int32_t replica, tp_rank; /* replica: within the unit */
     syn_comm *comm;
     syn_ctx *ctx;
     syn_model *model;
@@ -36,7 +36,7 @@ static void place(recorder *s) {
     const captured_unit *u = r->units;
     s->pool = r->sim->n_pools == 2 && s->rank >= r->first[1];
     const int32_t tp = layout_of(r, s->pool)->tp, at = s->rank - r->first[s->pool];
-    int32_t replica = at / tp + (s->pool == 1 ? layout_of(r, 0)->dp : 0);
+    const int32_t replica = at / tp + (s->pool == 1 ? layout_of(r, 0)->dp : 0);
     while (u->replica + u->n <= replica) u++;
     s->unit = (int32_t)(u - r->units);
     s->replica = replica - u->replica;
@@ -62,8 +62,11 @@ static syn_status open_model(recorder *s, syn_error *err) {
 
 /* ---- Messages ---- */
 
-bool serve_heads_sent(int64_t heads, int32_t from, int32_t to, int32_t i, int32_t j, int64_t *first,
-                      int64_t *n) {
+/* Whether rank i of `from` tensor-parallel ranks sends heads to rank j of `to` ranks. heads: of the
+   model; 1 with latent attention. *first: of the sending rank's heads. If several ranks have the
+   same head, one of them sends it to each receiver. */
+static bool is_link(int64_t heads, int32_t from, int32_t to, int32_t i, int32_t j, int64_t *first,
+                    int64_t *n) {
     const int64_t copies = from > heads ? from / heads : 1; /* ranks with the same head */
     const int64_t begin = i * heads / from, end = copies > 1 ? begin + 1 : (i + 1) * heads / from;
     const int64_t wanted = j * heads / to,
@@ -92,8 +95,8 @@ static syn_status add_parts(recorder *s, const serve_transfer *t, bool sends, sy
                                 .tag = t->number * (int32_t)c->n_layer,
                                 .tokens = t->tokens,
                                 .prompt = t->number};
-        if (!serve_heads_sent(heads, from, to, sends ? s->tp_rank : peer, sends ? peer : s->tp_rank,
-                              &part.first_head, &part.n_heads))
+        if (!is_link(heads, from, to, sends ? s->tp_rank : peer, sends ? peer : s->tp_rank,
+                     &part.first_head, &part.n_heads))
             continue;
         SYN_TRY(syn_grow(list, sends ? &s->sent_cap : &s->received_cap, (size_t)*n + 1,
                          sizeof **list, err));
@@ -124,7 +127,7 @@ static syn_status list_messages(recorder *s, const captured_step *step, syn_erro
 
 /* ---- Steps ---- */
 
-/* Adds a sequence of n tokens of which `keys` are known after the step. */
+/* Adds a sequence. queries: its new tokens; keys: all tokens after the step. */
 static syn_status add_sequence(recorder *s, syn_packed_step *to, int32_t queries, int32_t keys,
                                syn_error *err) {
     const int64_t blocks = keys / serve_pool_get(pool_of(s))->block_tokens + 1;
@@ -167,12 +170,44 @@ static syn_status list_sequences(recorder *s, const captured_step *step, syn_pac
     return SYN_OK;
 }
 
-/* Adds the time of the step that is not the time of its ops. */
-static syn_status add_host(recorder *s, double ns, syn_error *err) {
+/* Adds up the times of the nodes from `first` on, except messages. *last: the last of these. */
+static syn_status sum_times(const recorder *s, uint32_t first, double *ns, uint32_t *last,
+                            syn_error *err) {
+    syn_cursor cursor = {0};
+    syn_status status = SYN_OK;
+    *ns = 0;
+    for (uint32_t i = first; i < s->graph->ranks[0].n_nodes && status == SYN_OK; i++) {
+        const syn_node *node = syn_graph_node(s->graph, 0, i, &cursor);
+        if (!node) {
+            *err = cursor.error;
+            status = err->code;
+        } else if (!(node->flags & SYN_NODE_VIRTUAL) && node->kind != SYN_NODE_SEND &&
+                   node->kind != SYN_NODE_RECV) {
+            *ns += node->predicted_ns > 0 ? node->predicted_ns : 0;
+            *last = i;
+        }
+    }
+    syn_cursor_free(&cursor);
+    return status;
+}
+
+/* Ends a step, with a node for the part of its time that its nodes do not take: scheduling and
+   sampling on the host, drafts, and tokens by which the simulation rounds up. Replicas that share
+   experts wait for each other, so their nodes do not add up to the time of the step. */
+static syn_status end_step(recorder *s, const captured_step *step, uint32_t first, syn_error *err) {
     syn_node node = {SYN_NODE_UNKNOWN, .op = "host"};
+    syn_dep after = {0, SYN_DEP_CONTROL};
+    double ns;
+    SYN_TRY(sum_times(s, first, &ns, &after.node, err));
+    ns = s->r->units[s->unit].n > 1 ? step->host_ns : step->ns - ns;
     serve_number_node(&s->how, s->graph, &node);
     node.predicted_ns = ns;
-    return ns > 0.5 ? syn_graph_add_node(s->graph, 0, &node, err) : SYN_OK;
+    node.deps = &after;
+    node.n_deps = 1;
+    s->how.after = after.node;
+    if (!(ns > 0.5)) return SYN_OK;
+    s->how.after = s->graph->ranks[0].n_nodes;
+    return syn_graph_add_node(s->graph, 0, &node, err);
 }
 
 static syn_status add_group(recorder *s, const syn_graph_group *group, syn_error *err) {
@@ -215,13 +250,14 @@ static syn_status record_step(recorder *s, const captured_step *step, syn_mark m
     s->how.phase = step->prompt ? SYN_PHASE_PREFILL : SYN_PHASE_DECODE;
     SYN_TRY(list_sequences(s, step, &packed, &tokens, err));
     SYN_TRY(list_messages(s, step, err));
-    SYN_TRY(add_host(s, step->host_ns, err));
     const syn_spec spec = {SYN_I32, 2, {1, tokens}};
     syn__caches_post(s->model, &s->transfer);
     (void)syn_causal_forward_packed(s->model, syn_input(s->ctx, "tokens", &spec, NULL), &packed);
     syn__caches_send(s->model);
     SYN_TRY(syn_ctx_check(s->ctx, err));
+    const uint32_t first = s->graph->ranks[0].n_nodes;
     SYN_TRY(append(s, err));
+    SYN_TRY(end_step(s, step, first, err));
     syn_forget(s->ctx, mark, NULL, 0);
     return SYN_OK;
 }
@@ -253,7 +289,7 @@ static void close_recorder(recorder *s) {
 }
 
 syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank, syn_error *err) {
-    recorder s = {.r = r, .rank = rank, .how = {.r = r}};
+    recorder s = {.r = r, .rank = rank, .how = {.r = r, .after = SYN_NO_NODE}};
     place(&s);
     syn_status status = syn_graph_new(&s.graph, &rank, 1, r->ranks, err);
     if (status == SYN_OK) status = open_model(&s, err);

@@ -17,6 +17,12 @@ void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_no
     node->stream = syn_message_stream(node->peer, node->kind == SYN_NODE_SEND);
 }
 
+bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep) {
+    if (n_deps > 0 || how->after == SYN_NO_NODE) return false;
+    *dep = (syn_dep){how->after, SYN_DEP_CONTROL};
+    return true;
+}
+
 typedef struct copying {
     syn_graph *to;
     const syn_graph *from;
@@ -50,12 +56,13 @@ static syn_status copy_node(copying *c, const syn_node *node, syn_error *err) {
     const uint32_t n = node->n_inputs + node->n_outputs;
     syn_node copy = *node;
     SYN_TRY(syn_grow(&c->ids, &c->ids_cap, n, sizeof *c->ids, err));
-    SYN_TRY(syn_grow(&c->deps, &c->deps_cap, node->n_deps, sizeof *c->deps, err));
+    SYN_TRY(syn_grow(&c->deps, &c->deps_cap, node->n_deps + 1, sizeof *c->deps, err));
     for (uint32_t i = 0; i < n; i++)
         c->ids[i] =
             tensor_of(c, i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs]);
     for (uint32_t i = 0; i < node->n_deps; i++)
         c->deps[i] = (syn_dep){node->deps[i].node + c->nodes, node->deps[i].dep_class};
+    if (serve_follows_step(c->how, node->n_deps, c->deps)) copy.n_deps = 1;
     copy.inputs = c->ids;
     copy.outputs = c->ids + node->n_inputs;
     copy.deps = c->deps;

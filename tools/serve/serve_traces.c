@@ -46,7 +46,7 @@ static void list_steps(const captured_step *step, int32_t replicas, serving_row 
     }
 }
 
-/* Sets host_ns. The steps of a draft model are part of it. */
+/* Sets host_ns for replicas that share experts. */
 static syn_status find_host_time(const serve_recording *r, captured_step *step, syn_error *err) {
     const captured_unit *u = &r->units[step->unit];
     const size_t n = (size_t)u->n;
@@ -157,7 +157,8 @@ static syn_status prepare(writing *w, captured_step *steps, syn_error *err) {
         r->ranks += plan->ranks;
         id += last_group(plan);
     }
-    for (size_t i = 0; i < r->n_steps; i++) SYN_TRY(find_host_time(r, &steps[i], err));
+    for (size_t i = 0; i < r->n_steps; i++)
+        if (r->units[steps[i].unit].n > 1) SYN_TRY(find_host_time(r, &steps[i], err));
     SYN_TRY(syn_graph_new(&w->groups, NULL, 0, r->ranks, err));
     return list_transfers(w, err);
 }
@@ -198,9 +199,26 @@ static uint64_t count_nodes(const syn_graph *graph) {
     return n;
 }
 
-static syn_status note_rank(writing *w, const syn_graph *graph, syn_error *err) {
-    const uint64_t nodes = count_nodes(graph);
-    syn_status s = SYN_OK;
+static bool has_rank(const syn_graph_group *group, int32_t rank) {
+    for (uint32_t i = 0; i < group->n_ranks; i++)
+        if (group->ranks[i] == rank) return true;
+    return false;
+}
+
+/* Whether another rank of the replica has the same nodes. Messages differ. */
+static bool is_same(const writing *w, const syn_graph *graph, int32_t rank) {
+    for (uint32_t i = 0; i < graph->n_groups; i++)
+        if (!has_rank(&graph->groups[i], rank)) return false;
+    return w->r.n_transfers == 0;
+}
+
+static syn_status write_file(writing *w, const syn_graph *graph, uint64_t nodes, syn_error *err) {
+    const syn_export_options options = {.version = "syntorch " SYN_VERSION};
+    syn__et_names names;
+    SYN_TRY(syn__et_names_open(&names, w->prefix, err));
+    syn_status s = syn_export_file(graph, &syn_export_et, &options,
+                                   syn__et_rank_path(&names, (uint32_t)graph->ranks[0].rank), err);
+    syn__et_names_close(&names);
     pthread_mutex_lock(&w->lock);
     for (uint32_t i = 0; i < graph->n_groups && s == SYN_OK; i++)
         if (!syn_graph_group_by_id(w->groups, graph->groups[i].id))
@@ -210,32 +228,48 @@ static syn_status note_rank(writing *w, const syn_graph *graph, syn_error *err) 
     return s;
 }
 
-static syn_status write_rank(writing *w, int32_t rank, syn_error *err) {
-    const syn_export_options options = {.version = "syntorch " SYN_VERSION};
-    const int32_t pool = w->r.sim->n_pools == 2 && rank >= w->r.first[1];
-    syn__et_names names = {.path = NULL};
-    syn_graph *graph;
-    SYN_TRY(serve_record(&graph, &w->r, rank, err));
-    syn_status s = add_metadata(&w->r, pool, graph, err);
-    if (s == SYN_OK) s = syn__et_names_open(&names, w->prefix, err);
-    if (s == SYN_OK)
-        s = syn_export_file(graph, &syn_export_et, &options,
-                            syn__et_rank_path(&names, (uint32_t)rank), err);
-    if (s == SYN_OK) s = note_rank(w, graph, err);
-    syn__et_names_close(&names);
+/* Writes the n files from rank `first` on, which are those of a replica. Ranks with the same nodes
+   are recorded once. */
+static syn_status write_replica(writing *w, int32_t pool, int32_t first, int32_t n,
+                                syn_error *err) {
+    syn_graph *graph = NULL;
+    uint64_t nodes = 0;
+    syn_status s = SYN_OK;
+    for (int32_t rank = first; rank < first + n && s == SYN_OK; rank++) {
+        if (graph && is_same(w, graph, rank)) {
+            graph->ranks[0].rank = rank;
+        } else {
+            syn_graph_free(graph);
+            graph = NULL;
+            s = serve_record(&graph, &w->r, rank, err);
+            if (s == SYN_OK) s = add_metadata(&w->r, pool, graph, err);
+            if (s == SYN_OK) nodes = count_nodes(graph);
+        }
+        if (s == SYN_OK) s = write_file(w, graph, nodes, err);
+    }
     syn_graph_free(graph);
     return s;
 }
 
-/* A syn_worker_task. */
-static void write_one(void *arg, int64_t rank, int thread) {
-    writing *w = arg;
-    syn_error err = {0};
-    (void)thread;
+static bool has_failed(writing *w) {
     pthread_mutex_lock(&w->lock);
     const bool failed = w->failure.code != SYN_OK;
     pthread_mutex_unlock(&w->lock);
-    if (failed || write_rank(w, (int32_t)rank, &err) == SYN_OK) return;
+    return failed;
+}
+
+/* A syn_worker_task. index: of a replica of all pools. */
+static void write_one(void *arg, int64_t index, int thread) {
+    writing *w = arg;
+    const serve_simulation *sim = w->r.sim;
+    const int32_t before = serve_pool_get(sim->pools[0])->layout.dp, i = (int32_t)index,
+                  pool = i >= before;
+    const int32_t tp = serve_pool_get(sim->pools[pool])->layout.tp;
+    syn_error err = {0};
+    (void)thread;
+    if (has_failed(w)) return;
+    const int32_t first = w->r.first[pool] + (pool ? i - before : i) * tp;
+    if (write_replica(w, pool, first, tp, &err) == SYN_OK) return;
     pthread_mutex_lock(&w->lock);
     if (w->failure.code == SYN_OK) w->failure = err;
     pthread_mutex_unlock(&w->lock);
@@ -252,10 +286,13 @@ static syn_status write_groups(const writing *w, syn__et_names *names, syn_error
 
 static syn_status write_set(writing *w, syn__et_names *names, syn_error *err) {
     const int threads = cli_cores() < RECORDING_THREADS ? cli_cores() : RECORDING_THREADS;
+    const serve_simulation *sim = w->r.sim;
     syn_workers *workers;
+    int64_t replicas = 0;
+    for (int32_t p = 0; p < sim->n_pools; p++) replicas += serve_pool_get(sim->pools[p])->layout.dp;
     SYN_TRY(syn__et_remove_old_set(names, (uint32_t)w->r.ranks, err));
     SYN_TRY(syn_workers_new(&workers, threads, err));
-    syn_workers_run(workers, w->r.ranks, write_one, w);
+    syn_workers_run(workers, replicas, write_one, w);
     syn_workers_free(workers);
     if (w->failure.code != SYN_OK) return *err = w->failure, err->code;
     return write_groups(w, names, err);

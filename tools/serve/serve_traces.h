@@ -44,7 +44,7 @@ typedef struct captured_step {
     int32_t unit;
     int64_t number, tokens; /* tokens: of all replicas */
     double start_ns, ns;
-    double host_ns; /* the part of ns that is not the time of the pool's ops */
+    double host_ns; /* several replicas: the part of ns that is not the time of the pool's ops */
     bool prompt;    /* has prompt tokens */
     captured_row *rows;
     size_t n, cap;
@@ -75,12 +75,6 @@ typedef struct serve_transfer {
     int32_t tokens, number;
 } serve_transfer;
 
-/* Whether rank i of `from` tensor-parallel ranks sends heads to rank j of `to` ranks. heads: of the
-   model; 1 with latent attention. *first: of the sending rank's heads. If several ranks have the
-   same head, one of them sends it to each receiver. */
-bool serve_heads_sent(int64_t heads, int32_t from, int32_t to, int32_t i, int32_t j, int64_t *first,
-                      int64_t *n);
-
 /* ---- A rank ---- */
 
 /* Everything that the ranks of a set have in common. */
@@ -109,6 +103,7 @@ syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank,
 typedef struct serve_appended {
     const serve_recording *r;
     uint32_t fixed; /* number of tensors that all recorded steps have, such as parameters */
+    uint32_t after; /* the last node of the previous step; SYN_NO_NODE: none */
     uint32_t step;
     syn_phase phase;
 } serve_appended;
@@ -116,6 +111,9 @@ typedef struct serve_appended {
 int32_t serve_rank_of(const serve_recording *r, int32_t placed);
 /* Gives a node its step, its phase, and a peer in the set. */
 void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_node *node);
+/* A node without dependencies waits for the rank's previous step, from which the step gets its
+   tokens. True: sets *dep to that dependency. */
+bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep);
 syn_status serve_append_step(syn_graph *graph, const syn_graph *step, const serve_appended *how,
                              syn_error *err) SYN_MUST_USE;
 /* The same with one node for each run of computing nodes. A run ends after a node that

@@ -1,0 +1,227 @@
+"""Trace sets of `syntorch serve`: their steps, times, collectives and messages."""
+import json
+import os
+
+from checks import check, enter_folder, finish, run
+from execution_trace import COLL, COMP, RECV, SEND, read_et
+
+PROMPT, OUTPUT, LAYERS, HEADS, HEAD_DIM = 100, 6, 2, 8, 128
+MODEL = ["--model", "llama-3-8b", "--layers", str(LAYERS), "--hw", "h100+serving"]
+
+
+def write_requests():
+    """Requests of two sizes, of which several arrive together."""
+    with open("requests.csv", "w", encoding="utf-8") as out:
+        out.write("input_tokens,output_tokens,arrival_s\n")
+        for i in range(12):
+            out.write(f"{PROMPT + 50 * (i % 2)},{OUTPUT},{0.004 * (i // 4)}\n")
+
+
+def serve(prefix, *options, model=MODEL):
+    done = run("serve", *model, "--requests", "requests.csv", "--out", prefix, "--json", *options,
+               text=True)
+    if not check(done.returncode == 0, f"{options}: {done.stderr}"):
+        finish()
+    return json.loads(done.stdout)
+
+
+def ranks_of(prefix):
+    nodes = []
+    while os.path.exists(f"{prefix}.{len(nodes)}.et"):
+        with open(f"{prefix}.{len(nodes)}.et", "rb") as file:
+            nodes.append(read_et(file.read())[1])
+    return nodes
+
+
+def simulate(prefix):
+    """Checks that a simulation runs all nodes, and returns its time."""
+    valid = run("validate", prefix, text=True)
+    check(valid.returncode == 0 and "no problem" in valid.stdout, f"{prefix}: {valid.stdout}")
+    done = run("simulate", prefix, "--json", text=True)
+    if not check(done.returncode == 0, f"{prefix}: {done.stderr}"):
+        finish()
+    result = json.loads(done.stdout)
+    check(result["nodes_run"] == result["nodes"] and result["deadlock"] is None,
+          f"{prefix}: {result['nodes_run']} of {result['nodes']} nodes run")
+    return result["end_ns"]
+
+
+def steps_of(nodes):
+    return sorted({(n.attr.get("step", 0), n.attr["phase"]) for n in nodes})
+
+
+# ---- Which steps, and their times ----
+
+
+def test_times():
+    """A set takes the time that the simulation predicted for its steps."""
+    for options in (["--trace", "all"], ["--tp", "4", "--trace", "all"],
+                    ["--trace", "steps:1-3", "--num-speculative-tokens", "2", "--draft-model",
+                     "gpt2"]):
+        result = serve("times/set", *options)
+        ns = simulate("times/set")
+        check(abs(ns / result["traced_ns"] - 1) < 0.01,
+              f"{options}: {ns} ns instead of {result['traced_ns']}")
+
+
+def test_choices():
+    for trace, steps in (("steps:2-4", [2, 3, 4]), ("time:0-0.0001", [0])):
+        serve("chosen/set", "--trace", trace)
+        found = [step for step, phase in steps_of(ranks_of("chosen/set")[0])]
+        check(found == steps, f"{trace}: steps {found}")
+    everything = serve("chosen/set", "--trace", "all")
+    nodes = ranks_of("chosen/set")[0]
+    sizes = {}
+    for n in nodes:
+        if n.name.endswith("lm_head"):
+            sizes[n.attr.get("step", 0)] = n.attr["num_ops"]
+    check(len(steps_of(nodes)) == everything["traced_steps"], "a step lacks its number")
+    serve("chosen/set")
+    chosen = ranks_of("chosen/set")[0]
+    check([phase for step, phase in steps_of(chosen)] in (["prefill", "decode"],
+                                                          ["decode", "prefill"]),
+          f"fullest: {steps_of(chosen)}")
+    decoded = [step for step, phase in steps_of(chosen) if phase == "decode"]
+    most = max(sizes[step] for step, phase in steps_of(nodes) if phase == "decode")
+    check(sizes[decoded[0]] == most, f"step {decoded[0]} does not have the most sequences")
+    serve("none/set", "--trace", "none")
+    check(not os.path.exists("none/set.0.et"), "--trace none writes traces")
+
+
+def test_replicas():
+    """Each replica has a file, also if it computes nothing."""
+    result = serve("replicas/set", "--dp", "16", "--trace", "steps:0-0")
+    nodes = ranks_of("replicas/set")
+    check(len(nodes) == result["traced_ranks"] == 16, f"{len(nodes)} ranks")
+    check(result["traced_steps"] == 12, f"{result['traced_steps']} steps")
+    check(all(nodes), "a rank has no nodes")
+    simulate("replicas/set")
+
+
+def test_errors():
+    for options, code, text in (
+            (["--trace", "steps:5"], 2, "--trace must be fullest, none, all, or a range"),
+            (["--trace", "time:3-1"], 2, "--trace must be"),
+            (["--trace", "none", "--fold"], 2, "has no effect with --trace none"),
+            (["--trace", "all", "--trace-limit", "5"], 1, "more than the limit of 5"),
+            (["--trace", "time:900-901"], 1, "--trace chooses no step")):
+        done = run("serve", *MODEL, "--requests", "requests.csv", "--out", "failed/set", *options,
+                   text=True)
+        check(done.returncode == code and text in done.stderr, f"{options}: {done.stderr}")
+    check(not os.path.exists("failed/set.0.et"), "a failed run has written traces")
+    done = run("serve", *MODEL, "--requests", "requests.csv", "--fold", text=True)
+    check(done.returncode == 2 and "has no effect without --out" in done.stderr, done.stderr)
+
+
+# ---- Communication ----
+
+
+def collectives(nodes):
+    return [(n.attr["pg_name"], n.attr["comm_type"], n.attr["comm_size"])
+            for n in nodes if n.type == COLL]
+
+
+def test_experts():
+    """Replicas that share experts call the same collectives with the same sizes."""
+    model = ["--model", "qwen3-30b-a3b", "--layers", "2", "--hw", "h100+serving"]
+    serve("experts/set", "--dp", "2", "--ep", "2", "--trace", "all", model=model)
+    ranks = ranks_of("experts/set")
+    check(collectives(ranks[0]) == collectives(ranks[1]) != [], "the collectives differ")
+    check(steps_of(ranks[0]) == steps_of(ranks[1]), "the steps differ")
+    simulate("experts/set")
+
+
+def layer_of(name):
+    return int(name.split("layers.")[1].split(".")[0]) if "layers." in name else None
+
+
+def test_messages(prefill, decode, model=MODEL, heads=HEADS, width=2 * HEAD_DIM, latent=False):
+    """heads, width: key/value heads, and elements of a token's key and value of one head."""
+    what = f"{model[1]}, tp {prefill} to {decode}"
+    serve("split/set", "--prefill", f"tp={prefill}", "--decode", f"tp={decode}", model=model)
+    ranks = ranks_of("split/set")
+    check(len(ranks) == prefill + decode, f"{what}: {len(ranks)} ranks")
+    tags = {n.attr["comm_tag"] for n in ranks[0] if n.type == SEND}
+    tags |= {n.attr["comm_tag"] for nodes in ranks[prefill:] for n in nodes if n.type == RECV}
+    prompts = len({tag // LAYERS for tag in tags})
+    check(len(tags) == prompts * LAYERS >= LAYERS, f"{what}: tags {sorted(tags)}")
+    on_rank = heads if latent else max(1, heads // decode)
+    for nodes in ranks[prefill:]:
+        received = {}
+        for n in nodes:
+            if n.type == RECV:
+                key = n.attr["comm_tag"]
+                received[key] = received.get(key, 0) + n.attr["comm_size"]
+        check(set(received) == tags, f"{what}: a rank receives {sorted(received)}")
+        tokens = {size / (on_rank * width * 2) for size in received.values()}
+        check(tokens <= {PROMPT, PROMPT + 50}, f"{what}: messages of {tokens} tokens")
+    for nodes in ranks[:prefill]:
+        by_id = {n.id: n for n in nodes}
+        for n in nodes:
+            if n.type != SEND:
+                continue
+            layers = {layer_of(by_id[dep].name) for dep in n.data}
+            check(layers == {n.attr["comm_tag"] % LAYERS}, f"{what}: a send waits for {layers}")
+    for nodes in ranks[prefill:]:
+        by_id = {n.id: n for n in nodes}
+        for n in (n for n in nodes if n.name.endswith("/received")):
+            sources = [by_id[dep] for dep in n.data]
+            sources += [by_id[dep] for s in sources if s.type == COMP for dep in s.data]
+            layers = {s.attr["comm_tag"] % LAYERS for s in sources if s.type == RECV}
+            check(layers == {layer_of(n.name)}, f"{what}: {n.name} has messages of {layers}")
+            readers = [m for m in nodes if n.id in m.data]
+            check(readers, f"{what}: nothing reads {n.name}")
+    simulate("split/set")
+
+
+# ---- Folded traces ----
+
+
+def test_fold():
+    for options in (["--tp", "2", "--trace", "all"], ["--prefill", "tp=2", "--decode", "tp=4"]):
+        serve("plain/set", *options)
+        folded = serve("folded/set", "--fold", *options)
+        most = 0
+        for plain, nodes in zip(ranks_of("plain/set"), ranks_of("folded/set"), strict=True):
+            check(collectives(plain) == collectives(nodes), f"{options}: collectives differ")
+            ends = [[(n.type, n.attr["comm_src"], n.attr["comm_dst"], n.attr["comm_tag"],
+                      n.attr["comm_size"]) for n in part if n.type in (SEND, RECV)]
+                    for part in (plain, nodes)]
+            check(ends[0] == ends[1], f"{options}: messages differ")
+            sums = []
+            for part in (plain, nodes):
+                comp = [n for n in part if n.type == COMP]
+                sums.append([sum(n.attr["predicted_ns"] for n in comp),
+                             sum(n.attr["num_ops"] for n in comp if n.attr["num_ops"] > 1),
+                             sum(n.attr["tensor_size"] for n in comp)])
+            check(abs(sums[0][0] - sums[1][0]) <= len(plain), f"{options}: ns {sums}")
+            check(abs(sums[0][1] - sums[1][1]) <= len(plain), f"{options}: flops {sums}")
+            check(sums[0][2] == sums[1][2], f"{options}: bytes {sums}")
+            runs = [n for n in nodes if n.type == COMP]
+            check(all("layer" in n.name or n.name in ("embedding", "head", "host") for n in runs),
+                  f"{options}: {sorted({n.name for n in runs})[:5]}")
+            most = max(most, len(runs) / len([n for n in plain if n.type == COMP]))
+        check(most < 0.5, f"{options}: {most} of the nodes are left")
+        check(folded["traced_nodes"] == sum(map(len, ranks_of("folded/set"))), "traced_nodes")
+        apart = simulate("plain/set") - simulate("folded/set")
+        check(abs(apart) < 0.01 * simulate("plain/set"), f"{options}: {apart} ns apart")
+    serve("folded/set", "--fold", "--trace", "steps:0-0")
+    names = [n.name for n in ranks_of("folded/set")[0] if n.name != "host"]
+    check(names == [f"embedding, layers 0-{LAYERS - 1}, head"], f"one rank: {names}")
+
+
+enter_folder()
+write_requests()
+test_times()
+test_choices()
+test_replicas()
+test_errors()
+test_experts()
+for tps in ((1, 1), (2, 4), (4, 2), (16, 4), (2, 16)):
+    test_messages(*tps)
+test_messages(32, 1, ["--model", "llama-2-7b", "--layers", str(LAYERS), "--hw", "h100+serving"],
+              heads=32)
+test_messages(2, 4, ["--model", "deepseek-v3", "--layers", str(LAYERS), "--hw", "h200+serving",
+                     "--num-gpu-blocks", "1000"], heads=1, width=512 + 64, latent=True)
+test_fold()
+finish()

@@ -6,6 +6,7 @@
 #include "tools/launch/launch.h"
 #include "tools/requests/requests_options.h"
 #include "tools/serve/serve_run.h"
+#include "tools/serving/serving_options.h"
 
 serve_args serve_given;
 
@@ -44,22 +45,10 @@ static const cli_option options[] = {
     {"seed", CLI_INT, &serve_given.requests.seed, "N",
      "seed of generated requests and accepted drafts", 0, 1e18},
     CLI_GROUP("Scheduler (names and defaults as in vLLM)"),
-    {"policy", CLI_CHOICE, &serve_given.policy, "vllm|sglang|static",
-     "vllm: continuous batching with chunked prefill; sglang: steps with prompts first; static: "
-     "batches that end together",
-     0, 0},
-    {"scheduling_policy", CLI_CHOICE, &serve_given.by_priority, "fcfs|priority",
-     "order of waiting requests: first come, first served, or lowest priority number first", 0, 0},
-    {"max_num_seqs", CLI_INT, &serve_given.max_seqs, "N", "sequences in a step of a replica", 1,
-     65536},
-    {"max_num_batched_tokens", CLI_INT, &serve_given.max_tokens, "N",
-     "tokens in a step of a replica", 1, 1e7},
+    SERVING_STEP_OPTIONS(serve_given),
     {"max_model_len", CLI_INT, &serve_given.max_model_tokens, "N",
      "tokens of a sequence, prompt and output; default: the model's positions", 2, 1e9},
-    {"long_prefill_token_threshold", CLI_INT, &serve_given.long_prefill, "N",
-     "prompt tokens of one request in a step; 0: no limit", 0, 1e9},
-    {"no_chunked_prefill", CLI_FLAG, &serve_given.unchunked, NULL,
-     "compute each prompt in one step", 0, 0},
+    SERVING_PROMPT_OPTIONS(serve_given),
     {"no_async_scheduling", CLI_FLAG, &serve_given.sync, NULL,
      "schedule a step only when the previous one has finished", 0, 0},
     {"router", CLI_CHOICE, &serve_given.router, "least|round-robin",
@@ -67,17 +56,14 @@ static const cli_option options[] = {
      "the other",
      0, 0},
     CLI_GROUP("KV cache"),
-    {"block_size", CLI_INT, &serve_given.block_tokens, "N", "tokens of a block", 1, 65536},
+    SERVING_BLOCK_OPTION(serve_given),
     {"gpu_memory_utilization", CLI_REAL, &serve_given.share, "F",
      "share of the device's memory for weights, activations and cache", 0.001, 1},
     {"device_memory", CLI_REAL, &serve_given.device_gib, "GIB",
      "memory of a device; default: the machine's", 0.001, 1e6},
     {"activation_memory", CLI_REAL, &serve_given.activation_gib, "GIB",
      "memory for activations, as vLLM profiles it; default: predicted", 0, 1e6},
-    {"num_gpu_blocks", CLI_INT, &serve_given.blocks, "N",
-     "blocks of a rank's cache; default: from the memory", 2, 2e9},
-    {"no_prefix_caching", CLI_FLAG, &serve_given.uncached, NULL,
-     "do not reuse blocks of equal prefixes", 0, 0},
+    SERVING_CACHE_OPTIONS(serve_given),
     CLI_GROUP("Speculative decoding"),
     {"num_speculative_tokens", CLI_INT, &serve_given.drafts, "N",
      "draft tokens of each sequence and step", 1, 64},
@@ -107,9 +93,9 @@ void serve_set_defaults(void) {
     serve_given = (serve_args){.tp = 1,
                                .dp = 1,
                                .ep = 1,
-                               .max_seqs = 128,
-                               .max_tokens = 2048,
-                               .block_tokens = 16,
+                               .max_seqs = SERVING_DEFAULT_SEQS,
+                               .max_tokens = SERVING_DEFAULT_TOKENS,
+                               .block_tokens = SERVING_DEFAULT_BLOCK_TOKENS,
                                .share = 0.9,
                                .activation_gib = -1,
                                .acceptance = 0.7};

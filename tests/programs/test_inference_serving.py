@@ -3,7 +3,7 @@ scheduler does, and times and files fit together."""
 import csv
 import random
 
-from inference_runs import *  # noqa: F403
+from tool_runs import *  # noqa: F403
 
 CONFIGS = ["gpt2-mini", "gpt3-tiny", "llama-tiny", "mistral-tiny", "neox-tiny", "qwen2-tiny",
            "qwen3-tiny"]
@@ -70,6 +70,93 @@ def test_each_request_gets_the_tokens_of_its_prompt_alone():
                 for member in happened:
                     assert got["serving"][member] > 0, (name, options, member, got["serving"])
     assert len(distinct) > 20 * len(CONFIGS), len(distinct)
+
+
+def generated(f, *options, workload="uniform:8-30:2-12"):
+    return json.loads(expect_ok(f.run("--requests", workload, "--num_requests", 10, "--json",
+                                      *options)))
+
+
+def test_generated_prompts_follow_from_the_seed_and_share_prefixes():
+    with Folder() as f:
+        first = generated(f, "--prefixes", "2:20", "--block_size", 4)
+        again = generated(f, "--prefixes", "2:20", "--policy", "static", "--no_prefix_caching",
+                          "--rate", 1000)
+        other = generated(f, "--prefixes", "2:20", "--seed", 2)
+        assert first["tokens"] == again["tokens"] != other["tokens"]
+        assert first["serving"]["prefix_hit_tokens"] >= 20
+        assert again["serving"]["prefix_hit_tokens"] == 0
+
+
+def test_the_simulator_runs_the_same_steps():
+    same = ("requests", "prompt_tokens", "output_tokens", "kv_blocks", "preemptions",
+            "prefix_hit_tokens", "prompt_steps", "decode_steps")
+    with Folder() as f:
+        write_requests(f, write_model(f, "llama-tiny"))
+        for options, _ in SCHEDULES:
+            real = serve(f, *options, "--hw", "cpu")["serving"]
+            predicted = real["predicted"]
+            assert [real[k] for k in same] == [predicted[k] for k in same], (options, real)
+            assert 0 < predicted["ttft_ns"]["mean"] <= predicted["latency_ns"]["mean"]
+
+
+def test_a_stop_token_ends_a_request():
+    with Folder() as f:
+        f.write("prompts.txt", "Once\nupon\na time\n")
+        args = ["--requests", "fixed:1:9", "--prompts", "prompts.txt", "--json"]
+        whole = json.loads(expect_ok(f.run(*args, "--eos", "none")))
+        stop = whole["tokens"][1][3]
+        ended = json.loads(expect_ok(f.run(*args, "--eos", stop)))
+        for long, short in zip(whole["tokens"], ended["tokens"]):
+            assert short == long[:long.index(stop) + 1 if stop in long else 9], (long, short)
+        assert whole["serving"]["prompt_tokens"] == len("Onceupona time")
+        assert [len(t) for t in ended["tokens"]] != [9, 9, 9]
+
+
+def test_the_list_of_requests_has_measured_times():
+    with Folder() as f:
+        said = expect_ok(f.run("--requests", "fixed:9:4", "--num_requests", 6, "--rate", 200,
+                               "--visualize_trace", "--out_dir", "run"))
+        assert "run/requests.csv" in said and "text" not in said, said
+        with open(f / "run/requests.csv", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 6
+        for row in rows:
+            arrival, first, last = (float(row[k]) for k in
+                                    ("arrival_s", "first_token_s", "last_token_s"))
+            assert arrival < first < last, row
+            assert len(row["tokens"].split()) == int(row["output_tokens"]) == 4
+        again = json.loads(expect_ok(run(f, "serve", "--requests", "run/requests.csv", "--model",
+                                         "gpt2", "--hw", "cpu", "--json")))
+        assert (again["requests"], again["output_tokens"]) == (6, 24), again
+        with open(f / "run/tensor_trace_graph.json", encoding="utf-8") as file:
+            assert "paged_attention" in file.read()
+
+
+def test_refused():
+    requests = ["--requests", "fixed:9:4"]
+    with Folder() as f:
+        for args, says in (
+                (["--device", "meta"], "syntorch serve"), (["--dp", 2], "--dp cannot be used"),
+                (["--pp", 2], "--pp cannot be used"), (["--temperature", 0.5], "--temperature"),
+                (["--prompt", "a"], "--prompt has no effect"),
+                (["--model", "bert-base-uncased"], "BERT does not"),
+                (["--attention", "unfused"], "--attention cannot"),
+                (["--policy", "static", "--long_prefill_token_threshold", 3], "--policy static")):
+            refuse(f, [*requests, *args], 2, says)
+        refuse(f, ["--rate", 3], 2, "--rate has no effect without --requests")
+        refuse(f, ["--block_size", 3], 2, "--block_size has no effect without --requests")
+        if MPI:
+            refuse(f, [*requests, "--tp", 2], 2, "one process", launcher=MPI)
+        f.write("long.csv", "arrival_s,input_tokens,output_tokens\n0,5,5\n0,500,13\n")
+        refuse(f, ["--requests", "long.csv"], 1, "long.csv:3: 500 prompt and 13 output tokens "
+               "exceed the 256 positions of")
+        refuse(f, ["--requests", "long.csv", "--num_requests", 1, "--num_gpu_blocks", 2,
+                   "--block_size", 9], 1, "long.csv:2: 5 prompt and 5 output tokens exceed the KV "
+               "cache of 9 tokens")
+        f.write("prompts.txt", "a\nb\nc\n")
+        refuse(f, ["--requests", "long.csv", "--num_requests", 1, "--prompts", "prompts.txt"], 1,
+               "prompts.txt has 3 prompts, but there are fewer requests")
 
 
 main(globals())

@@ -129,6 +129,9 @@ def test_the_list_of_requests_has_measured_times():
         again = json.loads(expect_ok(run(f, "serve", "--requests", "run/requests.csv", "--model",
                                          "gpt2", "--hw", "cpu", "--json")))
         assert (again["requests"], again["output_tokens"]) == (6, 24), again
+        # A step has more tokens than the model has positions.
+        expect_ok(run(f, "serve", "--requests", "fixed:900:2", "--num_requests", 4, "--model",
+                      "gpt2", "--hw", "cpu"))
         with open(f / "run/tensor_trace_graph.json", encoding="utf-8") as file:
             assert "paged_attention" in file.read()
 

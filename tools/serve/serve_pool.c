@@ -17,6 +17,9 @@ enum { MAX_WINDOWS = 4 };
 /* Attention queries of one tile; see syn_extents. */
 enum { TILE = 64 };
 
+/* Most tokens of a recorded sequence; fewer than the positions of any model. */
+enum { SHORT = 16 };
+
 typedef struct attention {
     syn_node node; /* of one layer */
     int64_t window, layers;
@@ -112,11 +115,12 @@ static syn_status make_model(serve_pool *p, syn_error *err) {
     return count_bytes(p, err);
 }
 
-/* Records a step of `sequences` sequences with `tokens` tokens in all. Their lengths do not matter.
-   The caller forgets the rows. */
+/* Records a step of at least `sequences` sequences with `tokens` tokens in all. Their lengths do not
+   matter, so they are short enough for every model. The caller forgets the rows. */
 static syn_status record(serve_pool *p, int64_t tokens, int64_t sequences, int64_t n_rows,
                          syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {1, tokens}};
+    if (sequences * SHORT < tokens) sequences = (tokens + SHORT - 1) / SHORT;
     int32_t *lengths = syn_malloc((size_t)sequences * sizeof *lengths);
     if (!lengths) return SYN_FAIL_NOMEM(err, (size_t)sequences * sizeof *lengths, "a step");
     for (int64_t i = 0; i < sequences; i++)

@@ -115,8 +115,8 @@ static syn_status make_model(serve_pool *p, syn_error *err) {
     return count_bytes(p, err);
 }
 
-/* Records a step of at least `sequences` sequences with `tokens` tokens in all. Their lengths do not
-   matter, so they are short enough for every model. The caller forgets the rows. */
+/* Records a step of at least `sequences` sequences with `tokens` tokens in all. Their lengths do
+   not matter, so they are short enough for every model. The caller forgets the rows. */
 static syn_status record(serve_pool *p, int64_t tokens, int64_t sequences, int64_t n_rows,
                          syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {1, tokens}};

@@ -20,9 +20,11 @@ typedef struct syn_attention_tile {
        f32. */
     const void *k, *v;
     syn_dtype dtype;
-    const float *mask; /* (keys), added to the scores of every query; NULL: none */
-    float *out;        /* (queries, value_depth) */
-    float *log_sum;    /* (queries), log-sum-exp of the scores, with the sink; NULL: not needed */
+    const int32_t *slots; /* (keys): the rows of k and v that belong to each key; NULL: row i to key
+                             i. Only for attend */
+    const float *mask;    /* (keys), added to the scores of every query; NULL: none */
+    float *out;           /* (queries, value_depth) */
+    float *log_sum; /* (queries), log-sum-exp of the scores, with the sink; NULL: not needed */
     int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t queries, keys;      /* queries <= the kernels' tile */
     int64_t depth, value_depth; /* head_dim of queries and keys, and of values */
@@ -85,6 +87,11 @@ const syn_attention_kernels *syn__attention_kernels_at(syn_simd level);
 
 extern const syn_attention_kernels syn__attention_scalar, syn__attention_avx2,
     syn__attention_avx512;
+
+/* The row of k and v that belongs to key i. */
+static inline int64_t syn__key_row(const syn_attention_tile *a, int64_t i) {
+    return a->slots ? a->slots[i] : i;
+}
 
 /* The end of the range of keys that query i attends to: 0 to a->keys. */
 static inline int64_t syn__visible_end(const syn_attention_tile *a, int64_t i) {

@@ -105,15 +105,20 @@ LANE_FN int64_t padded(int64_t depth) {
     return (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
 }
 
-/* n rows of x, of `depth` elements each, from row s on: in place if x is f32, otherwise converted
-   to the buffer `buffer` (BLOCK, padded). */
+/* The rows of x for keys s .. s + n - 1, of `depth` elements each: in place if they are f32 and
+   consecutive, otherwise converted to f32 in `buffer` (BLOCK, padded). */
 static block block_of(const syn_attention_tile *a, const void *x, int64_t depth, int64_t stride,
                       int64_t s, int64_t n, float *buffer) {
-    if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
-    const uint16_t *from = (const uint16_t *)x + s * stride;
     const int64_t pad = padded(depth);
-    for (int64_t i = 0; i < n; i++)
-        syn__row_kernels()->widen(from + i * stride, a->dtype, buffer + i * pad, depth);
+    if (a->dtype == SYN_F32 && !a->slots) return (block){(const float *)x + s * stride, stride};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t from = syn__key_row(a, s + i) * stride;
+        if (a->dtype == SYN_F32)
+            memcpy(buffer + i * pad, (const float *)x + from, (size_t)depth * sizeof *buffer);
+        else
+            syn__row_kernels()->widen((const uint16_t *)x + from, a->dtype, buffer + i * pad,
+                                      depth);
+    }
     return (block){buffer, pad};
 }
 
@@ -123,7 +128,7 @@ typedef struct tile {
     int vecs;         /* vectors that contain queries */
     product multiply; /* the function for that many vectors */
     float *q, *p, *o; /* q (depth, TILE), p (BLOCK, TILE), o (value_depth + 3, TILE) */
-    float *buffer;    /* (BLOCK, padded), for 16-bit keys and values */
+    float *buffer;    /* (BLOCK, padded), see block_of */
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: factor of the sums so far */
 } tile;
 
@@ -298,7 +303,7 @@ LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ 
 LANE_FN float score_keys(const syn_attention_tile *a, const float *q, int64_t s0, int64_t n,
                          float max, float *w, /* constant */ syn_dtype dtype) {
     for (int64_t s = 0; s < n; s++) {
-        const int64_t row = (s0 + s) * a->k_stride;
+        const int64_t row = syn__key_row(a, s0 + s) * a->k_stride;
         vec acc = vec_set(0.0f);
         for (int64_t d = 0; d < a->depth; d += SYN_LANES)
             acc = vec_fma(vec_load(q + d), load_part(a->k, row + d, a->depth - d, dtype), acc);
@@ -338,7 +343,7 @@ LANE_FN void add_part(const syn_attention_tile *a, /* constant */ int parts, con
     for (int i = 0; i < parts; i++)
         acc[i] = vec_mul(vec_load(o + d + i * SYN_LANES), vec_set(shrink));
     for (int64_t s = 0; s < n; s++) {
-        const int64_t row = (s0 + s) * a->v_stride + d;
+        const int64_t row = syn__key_row(a, s0 + s) * a->v_stride + d;
         const vec by = vec_set(w[s]);
         LANE_UNROLL
         for (int i = 0; i < parts; i++)

@@ -16,13 +16,14 @@ static float dot(const float *x, const float *y, int64_t n) {
     return sum;
 }
 
-/* Row i of the keys or values, `depth` elements; 16-bit rows are converted to scratch memory behind
+/* The key or value i, `depth` elements; 16-bit rows are converted to scratch memory behind
    the weights. */
 static const float *row_of(const syn_attention_tile *a, const void *x, int64_t stride, int64_t i,
                            int64_t depth) {
-    if (a->dtype == SYN_F32) return (const float *)x + i * stride;
+    const int64_t at = syn__key_row(a, i) * stride;
+    if (a->dtype == SYN_F32) return (const float *)x + at;
     float *buffer = a->scratch + a->keys + 1;
-    syn_half_widen((const uint16_t *)x + i * stride, buffer, (size_t)depth, a->dtype);
+    syn_half_widen((const uint16_t *)x + at, buffer, (size_t)depth, a->dtype);
     return buffer;
 }
 

@@ -162,10 +162,8 @@ SYN__COST(paged_attention) {
 struct sequence {
     int64_t task, token; /* numbers of its first task and of its first packed token */
     int64_t queries, keys;
-    int64_t first; /* number of key 0 within the whole sequence */
-    bool gathered; /* its blocks are not consecutive, so its keys and values are copied */
-    char *k, *v;   /* key 0 of head 0 */
-    int64_t k_row, v_row, k_head, v_head; /* strides in elements */
+    int64_t first;        /* the cache's slot of key 0 */
+    const int32_t *slots; /* the slots of all keys; NULL: they are consecutive */
 };
 
 struct batch {
@@ -173,7 +171,7 @@ struct batch {
     const syn_attention_kernels *kernels;
     struct sequence *sequences;
     int64_t n, tasks;
-    int64_t longest, copied; /* the most keys of a sequence, and those of all that are gathered */
+    int64_t longest, listed; /* the most keys of a sequence; keys whose slots are listed */
     uint64_t pairs;          /* of a query and a key */
     /* Memory of all workers, scratch_floats each: kernel_floats for the kernel, then a tile of
        queries and one of results as f32. */
@@ -190,34 +188,29 @@ static int64_t block_at(const syn_call *c, int64_t sequence, int64_t number) {
     return ((const int32_t *)table->data)[sequence * table->strides[0] + number];
 }
 
-static char *key_at(const syn_call *c, const syn_operand *cache, int64_t sequence, int64_t key) {
+static int64_t slot_of(const syn_call *c, int64_t sequence, int64_t key) {
     const int64_t block = c->attr[BLOCK].i;
-    const int64_t slot = block_at(c, sequence, key / block) * block + key % block;
-    return (char *)cache->data + slot * cache->strides[2] * elem_bytes(cache);
+    return block_at(c, sequence, key / block) * block + key % block;
 }
 
-/* Fills in sequence i, except for its numbers of tasks and tokens. */
-static syn_status describe(const struct batch *t, int64_t i, struct sequence *s) {
+/* Fills in sequence i, except for its slots and its numbers of tasks and tokens. Sets *consecutive
+   to whether its slots are. */
+static syn_status describe(const struct batch *t, int64_t i, struct sequence *s,
+                           bool *consecutive) {
     const syn_call *c = t->c;
     const lengths of = lengths_of(c);
-    const syn_operand *k = &c->in[K], *v = &c->in[V];
-    const int64_t block = c->attr[BLOCK].i, blocks = k->spec.dims[2] / block;
-    *s = (struct sequence){.queries = of.queries[i].i,
-                           .keys = keys_seen(&of, i),
-                           .k_row = k->strides[2],
-                           .v_row = v->strides[2],
-                           .k_head = k->strides[1],
-                           .v_head = v->strides[1]};
-    s->first = of.keys[i].i - s->keys;
-    for (int64_t b = s->first / block; b <= (of.keys[i].i - 1) / block; b++) {
+    const int64_t block = c->attr[BLOCK].i, blocks = c->in[K].spec.dims[2] / block;
+    *s = (struct sequence){.queries = of.queries[i].i, .keys = keys_seen(&of, i)};
+    const int64_t first = of.keys[i].i - s->keys;
+    *consecutive = true;
+    for (int64_t b = first / block; b <= (of.keys[i].i - 1) / block; b++) {
         const int64_t at = block_at(c, i, b);
         if (at < 0 || at >= blocks)
             return SYN_FAIL(c->err, SYN_E_INVALID, "block %lld is not in a cache of %lld blocks",
                             (long long)at, (long long)blocks);
-        if (b > s->first / block && at != block_at(c, i, b - 1) + 1) s->gathered = true;
+        if (b > first / block && at != block_at(c, i, b - 1) + 1) *consecutive = false;
     }
-    s->k = key_at(c, k, i, s->first);
-    s->v = key_at(c, v, i, s->first);
+    s->first = slot_of(c, i, first);
     return SYN_OK;
 }
 
@@ -229,58 +222,42 @@ static int64_t tiles_of(const struct batch *t, const struct sequence *s) {
 static syn_status measure(struct batch *t) {
     for (int64_t i = 0; i < t->n; i++) {
         struct sequence s;
-        SYN_TRY(describe(t, i, &s));
+        bool consecutive;
+        SYN_TRY(describe(t, i, &s, &consecutive));
         t->tasks += t->c->in[Q].spec.dims[1] * tiles_of(t, &s);
         t->pairs += (uint64_t)(s.queries * s.keys);
         if (s.keys > t->longest) t->longest = s.keys;
-        if (s.gathered) t->copied += s.keys;
+        if (!consecutive) t->listed += s.keys;
     }
     return SYN_OK;
 }
 
-/* Fills in all sequences. copies: memory for gathered keys and values. */
-static syn_status list_sequences(struct batch *t, char *copies) {
-    const syn_operand *k = &t->c->in[K], *v = &t->c->in[V];
-    const int64_t heads = k->spec.dims[1], depth = k->spec.dims[3], values = v->spec.dims[3];
+/* Fills in all sequences. slots: memory for the listed slots. */
+static syn_status list_sequences(struct batch *t, int32_t *slots) {
+    const lengths of = lengths_of(t->c);
     int64_t task = 0, token = 0;
     for (int64_t i = 0; i < t->n; i++) {
         struct sequence *s = &t->sequences[i];
-        SYN_TRY(describe(t, i, s));
+        bool consecutive;
+        SYN_TRY(describe(t, i, s, &consecutive));
         s->task = task;
         s->token = token;
         task += t->c->in[Q].spec.dims[1] * tiles_of(t, s);
         token += s->queries;
-        if (!s->gathered) continue;
-        s->k_row = depth;
-        s->v_row = values;
-        s->k_head = s->keys * depth;
-        s->v_head = s->keys * values;
-        s->k = copies;
-        s->v = s->k + heads * s->k_head * elem_bytes(k);
-        copies = s->v + heads * s->v_head * elem_bytes(v);
+        if (consecutive) continue;
+        for (int64_t key = 0; key < s->keys; key++)
+            slots[key] = (int32_t)slot_of(t->c, i, of.keys[i].i - s->keys + key);
+        s->slots = slots;
+        s->first = 0;
+        slots += s->keys;
     }
     return SYN_OK;
 }
 
-/* Copies the keys of a head of sequence i to dense rows. */
-static void gather(const syn_call *c, int64_t i, const struct sequence *s, const syn_operand *cache,
-                   int64_t head, char *to) {
-    const int64_t bytes = cache->spec.dims[3] * elem_bytes(cache),
-                  at = head * cache->strides[1] * elem_bytes(cache);
-    to += head * s->keys * bytes;
-    for (int64_t key = 0; key < s->keys; key++, to += bytes)
-        memcpy(to, key_at(c, cache, i, s->first + key) + at, (size_t)bytes);
-}
-
-/* Gathers the keys and values of a sequence and a key/value head. */
-static void gather_task(void *arg, int64_t i, int worker) {
-    const struct batch *t = arg;
-    const int64_t heads = t->c->in[K].spec.dims[1], at = i / heads;
-    const struct sequence *s = &t->sequences[at];
-    (void)worker;
-    if (!s->gathered) return;
-    gather(t->c, at, s, &t->c->in[K], i % heads, s->k);
-    gather(t->c, at, s, &t->c->in[V], i % heads, s->v);
+/* Key or value 0 of a head. */
+static const char *row_at(const syn_operand *cache, const struct sequence *s, int64_t head) {
+    return (const char *)cache->data +
+           (head * cache->strides[1] + s->first * cache->strides[2]) * elem_bytes(cache);
 }
 
 /* The sequence to which a task belongs. */
@@ -300,7 +277,7 @@ static void attend_task(void *arg, int64_t i, int worker) {
     const struct batch *t = arg;
     const syn_call *c = t->c;
     const struct sequence *s = sequence_of(t, i);
-    const syn_operand *q = &c->in[Q], *k = &c->in[K], *out = &c->out[0];
+    const syn_operand *q = &c->in[Q], *k = &c->in[K], *v = &c->in[V], *out = &c->out[0];
     const int64_t tiles = tiles_of(t, s), head = (i - s->task) / tiles, tile = t->kernels->tile,
                   first = (tiles - 1 - (i - s->task) % tiles) * tile, left = s->queries - first,
                   depth = q->spec.dims[3], values = out->spec.dims[3],
@@ -310,13 +287,14 @@ static void attend_task(void *arg, int64_t i, int worker) {
     float *scratch = t->scratch + worker * t->scratch_floats, *rows = scratch + t->kernel_floats,
           *buffer = rows + tile * depth;
     syn_attention_tile a = {.q = syn__is_f32(q) ? (const float *)q->data + from : rows,
-                            .k = s->k + shared * s->k_head * elem_bytes(k),
-                            .v = s->v + shared * s->v_head * elem_bytes(k),
+                            .k = row_at(k, s, shared),
+                            .v = row_at(v, s, shared),
+                            .slots = s->slots,
                             .dtype = (syn_dtype)k->spec.dtype,
                             .out = syn__row_dest(out, to, buffer),
                             .q_stride = syn__is_f32(q) ? q->strides[2] : depth,
-                            .k_stride = s->k_row,
-                            .v_stride = s->v_row,
+                            .k_stride = k->strides[2],
+                            .v_stride = v->strides[2],
                             .out_stride = syn__is_f32(out) ? row : values,
                             .queries = left < tile ? left : tile,
                             .keys = s->keys,
@@ -343,8 +321,8 @@ static void attend_task(void *arg, int64_t i, int worker) {
 enum { LEAST_WORK = 131072 };
 
 SYN__CPU(paged_attention) {
-    const syn_operand *q = &c->in[Q], *k = &c->in[K], *v = &c->in[V];
-    const int64_t depth = q->spec.dims[3], values = v->spec.dims[3], heads = k->spec.dims[1];
+    const syn_operand *q = &c->in[Q];
+    const int64_t depth = q->spec.dims[3], values = c->in[V].spec.dims[3];
     struct batch t = {
         .c = c, .kernels = syn__attention_kernels_at(syn_simd_level()), .n = lengths_of(c).n};
     if (syn__elems(&c->out[0]) == 0) return SYN_OK;
@@ -357,13 +335,12 @@ SYN__CPU(paged_attention) {
     syn_workers *workers = many ? c->workers : NULL;
     const size_t floats = (size_t)(syn_workers_count(workers) * t.scratch_floats) * sizeof(float),
                  list = (size_t)t.n * sizeof *t.sequences,
-                 copies = (size_t)(heads * t.copied * (depth + values) * elem_bytes(k));
+                 slots = (size_t)t.listed * sizeof(int32_t);
     void *memory;
-    SYN_TRY(syn__scratch(c, floats + list + copies, "paged attention", &memory));
+    SYN_TRY(syn__scratch(c, floats + list + slots, "paged attention", &memory));
     t.scratch = memory;
     t.sequences = (struct sequence *)((char *)memory + floats);
-    SYN_TRY(list_sequences(&t, (char *)memory + floats + list));
-    if (t.copied > 0) syn_workers_run(workers, t.n * heads, gather_task, &t);
+    SYN_TRY(list_sequences(&t, (int32_t *)(t.sequences + t.n)));
     syn_workers_run(workers, t.tasks, attend_task, &t);
     return SYN_OK;
 }

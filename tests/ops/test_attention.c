@@ -20,7 +20,7 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
         double dot = 0, size = 0;
         for (int64_t d = 0; d < a->depth; d++) {
             const double term = (double)a->q[query * a->q_stride + d] *
-                                (double)((const float *)a->k)[s * a->k_stride + d];
+                                (double)((const float *)a->k)[syn__key_row(a, s) * a->k_stride + d];
             dot += term;
             size += fabs(term);
         }
@@ -36,7 +36,9 @@ static double exact_row(const syn_attention_tile *a, int64_t query, double *out)
     for (int64_t d = 0; d < a->value_depth; d++) {
         out[d] = 0;
         for (int64_t s = first; s < visible; s++)
-            out[d] += sum > 0 ? w[s] / sum * (double)((const float *)a->v)[s * a->v_stride + d] : 0;
+            if (sum > 0)
+                out[d] += w[s] / sum *
+                          (double)((const float *)a->v)[syn__key_row(a, s) * a->v_stride + d];
     }
     return far;
 }
@@ -73,6 +75,7 @@ static bool check(const syn_attention_kernels *k, syn_attention_tile *a, guarded
 
 static void test_kernels(void) {
     guarded g[5];
+    int32_t slots[300];
     for (int i = 0; i < 5; i++) g[i] = guarded_new(300 * 310 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (int round = 0; round < TEST_ROUNDS(1500) && syn_simd_supported(level); round++) {
@@ -108,6 +111,10 @@ static void test_kernels(void) {
                 a.mask = mask;
             }
             a.cap = ref_int(0, 3) ? 0 : (float)ref_real(0.5, 5);
+            if (ref_int(0, 2) == 0) {
+                for (int64_t s = 0; s < a.keys; s++) slots[s] = (int32_t)ref_int(0, a.keys - 1);
+                a.slots = slots;
+            }
             a.has_sink = ref_int(0, 1);
             a.sink = (float)ref_real(-4, 4);
             CHECK(check(k, &a, &g[4], end, syn_simd_name(level)));

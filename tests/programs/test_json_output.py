@@ -28,6 +28,8 @@ RUNS = [
       "--num_output_tokens", 8, "--dtype", "f16"], 0),
     (["inference", *META, "--perplexity", "text.txt", "--weights", "examples/tiny-gpt2"], 0),
     (["inference", "--perplexity", "text.txt", "--weights", "examples/tiny-gpt2"], 0),
+    (["inference", "--requests", "fixed:4:2", "--num_requests", 2, "--hw", "cpu", "--out_dir",
+      "served"], 0),
     (["inference", "--sweep", "tp=1,2", "--num_output_tokens", 2, "--hw", "h100"], 0),
     (["pretrain", "--sweep", "tp=1,5", "--hw", "h100"], 0),
     (["pretrain", *META, "--model", "gpt2", "--num-gpus", 8, "--pp", 2, "--cp", 2, "--dropout", 0,

@@ -370,6 +370,8 @@ CHOOSES = {  # the command that is run with each choice
     "pretrain": "--num-gpus 2 --max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
     "synth": "--model gpt2 --dp 2 --pp 4 --global-batch 8 --max-seq-length 32 --out choice",
     "synth --phase": "--model gpt2 --dp 2 --pp 4 --out choice",
+    "inference --policy": "--requests fixed:4:2 --num_requests 2",
+    "inference --scheduling_policy": "--requests fixed:4:2 --num_requests 2",
     "inference --moe_dispatcher": "--device meta --model qwen3-30b-a3b --dp 2 --ep 2 "
                                   "--batch_size 2 --num_output_tokens 2",
     "synth --moe_dispatcher": "--model qwen3-30b-a3b --dp 2 --ep 2 --layers 1 "

@@ -73,10 +73,11 @@ tools/launch: syntorch+ ops comm export tools
 tools/saving: syntorch+ models+ tools
 tools/requests: syntorch+ ops export/text tools
 tools/serving: syntorch+ tools
-tools/serve: syntorch+ comm models+ export export/chakra/wire tools tools/launch tools/sweep
+tools/serve: syntorch+ ops comm models+ export export/chakra/wire tools tools/launch tools/sweep
     tools/requests tools/serving
 tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
+    tools/requests tools/serving tools/serve
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
 tools/synth: syntorch+ tools tools/inference tools/pretrain
 tools/embed: syntorch+ tools tools/synth tools/inference tools/pretrain tools/launch

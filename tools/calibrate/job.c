@@ -65,6 +65,69 @@ static syn_status generate_once(worker *w, bool watched, syn_error *err) {
     return s;
 }
 
+/* ---- Serving ---- */
+
+enum { BLOCK_TOKENS = 16 };
+
+/* The arrays of a packed step. The blocks of the sequences alternate, as they do after a while in a
+   server. */
+typedef struct packed {
+    int32_t *queries, *keys, *rows, *blocks;
+    int64_t max_blocks;
+} packed;
+
+static void fill_packed(packed *p, int64_t n, int64_t tokens, int64_t keys) {
+    for (int64_t i = 0; i < n; i++) {
+        p->queries[i] = (int32_t)tokens;
+        p->keys[i] = (int32_t)keys;
+        p->rows[i] = (int32_t)((i + 1) * tokens - 1);
+        for (int64_t b = 0; b < p->max_blocks; b++)
+            p->blocks[i * p->max_blocks + b] = (int32_t)(b * n + i);
+    }
+}
+
+/* Runs the prompts of all sequences in one step, and then a step for each further token. */
+static syn_status serve_steps(worker *w, packed *p, syn_error *err) {
+    const int64_t n = w->shape->batch;
+    const syn_mark mark = syn_ctx_mark(w->ctx);
+    for (int64_t step = 0; step < w->shape->new_tokens; step++) {
+        const int64_t tokens = step == 0 ? w->shape->tokens : 1;
+        const syn_spec spec = {SYN_I32, 2, {1, n * tokens}};
+        fill_packed(p, n, tokens, w->shape->tokens + step);
+        const syn_packed_step how = {.n = n,
+                                     .queries = p->queries,
+                                     .keys = p->keys,
+                                     .blocks = p->blocks,
+                                     .max_blocks = p->max_blocks,
+                                     .rows = p->rows,
+                                     .n_rows = n};
+        syn_set_phase(w->ctx, step == 0 ? SYN_PHASE_PREFILL : SYN_PHASE_DECODE);
+        const syn_tensor logits =
+            syn_causal_forward_packed(w->model, syn_input(w->ctx, "tokens", &spec, w->ids), &how);
+        (void)syn_argmax(w->ctx, logits);
+        SYN_TRY(note_rows(w, err));
+        syn_forget(w->ctx, mark, NULL, 0);
+    }
+    return syn_ctx_check(w->ctx, err);
+}
+
+static syn_status serve(worker *w, syn_error *err) {
+    const int64_t n = w->shape->batch, all = w->shape->tokens + w->shape->new_tokens;
+    packed p = {.max_blocks = (all + BLOCK_TOKENS - 1) / BLOCK_TOKENS};
+    const size_t bytes = (size_t)(n * (3 + p.max_blocks)) * sizeof *p.queries;
+    if (!(p.queries = syn_malloc(bytes))) return SYN_FAIL_NOMEM(err, bytes, "a packed step");
+    p.keys = p.queries + n;
+    p.rows = p.keys + n;
+    p.blocks = p.rows + n;
+    syn_status s = syn_causal_begin_paged(w->model, n * p.max_blocks, BLOCK_TOKENS, err);
+    for (w->done = 0; w->done <= w->what->steps && s == SYN_OK; w->done++)
+        s = serve_steps(w, &p, err);
+    syn_free(p.queries);
+    return s;
+}
+
+/* ---- Generation ---- */
+
 /* First runs the model and collects op times after each step, which delays the next step. Then, if
    `timed` is set, runs it again and measures only whole steps. */
 static syn_status generate(worker *w, syn_error *err) {
@@ -131,7 +194,9 @@ static syn_status run_shape(worker *w, syn_trainer *trainer, syn_error *err) {
     w->ids = syn_calloc((size_t)n, sizeof *w->ids);
     if (w->ids == NULL) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *w->ids, "tokens");
     for (int64_t i = 0; i < n; i++) w->ids[i] = (int32_t)(i * 7919 % w->what->vocabulary);
-    const syn_status s = trainer != NULL ? train(w, trainer, err) : generate(w, err);
+    const syn_status s = trainer != NULL  ? train(w, trainer, err)
+                         : w->what->paged ? serve(w, err)
+                                          : generate(w, err);
     syn_free(w->ids);
     return s;
 }

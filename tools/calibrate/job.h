@@ -15,6 +15,7 @@ typedef struct job {
         int64_t batch, tokens, new_tokens; /* new_tokens 0: a training step */
     } shapes[JOB_SHAPES]; /* run one after another, either all as generation or all as training; an
                              entry with batch 0 ends the list */
+    bool paged;           /* generation in packed steps with a paged KV cache, as servers run it */
     syn_dtype dtype;
     syn_device device;
     /* Ranks are data-parallel in training, otherwise tensor-parallel. Each has `threads`

@@ -23,6 +23,11 @@ static const job models[] = {
     {.layers = 2,
      .hidden = 1024,
      .vocabulary = 16384,
+     .paged = true,
+     .shapes = {{1, 64, 6}, {16, 16, 6}, {1, 512, 4}, {4, 256, 6}}},
+    {.layers = 2,
+     .hidden = 1024,
+     .vocabulary = 16384,
      .shapes = {{1, 64, 0}, {4, 64, 0}, {1, 512, 0}}},
 };
 static const job tiny = {.layers = 4, .hidden = 64, .vocabulary = 64, .shapes = {{1, 4, 32}}};

@@ -71,9 +71,10 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
         SYN_TRY(syn_model_config_load(c, file, err));
     }
     if (args->layers > 0) c->n_layer = args->layers;
-    run->task = !syn_model_is_causal(c) ? &inference_fill
-                : args->perplexity      ? &inference_perplexity
-                                        : &inference_generate;
+    run->task = !syn_model_is_causal(c)  ? &inference_fill
+                : args->perplexity       ? &inference_perplexity
+                : inference_serves(args) ? &inference_serve
+                                         : &inference_generate;
     run->heads = run->task->heads;
     run->params = syn_model_config_params(c, run->heads);
     syn_plan *plan = &run->launch.parallel;

@@ -1,6 +1,6 @@
 /* The inference program: options (inference_options.c), prompts (inference_prompts.c), the model of
    one rank (inference_run.c), its tasks (inference_generate.c, inference_fill.c,
-   inference_perplexity.c) and the summary (inference_summary.c). The program is
+   inference_perplexity.c, inference_serve.c) and the summary (inference_summary.c). The program is
    in inference_program.c. */
 #ifndef TOOLS_INFERENCE_H
 #define TOOLS_INFERENCE_H
@@ -9,9 +9,11 @@
 #include "models/stop_criteria.h"
 #include "models/weights/weights.h"
 #include "syntorch/mesh.h"
+#include "tools/folders.h"
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
 #include "tools/output_lock.h"
+#include "tools/requests/requests.h"
 #include "tools/residuals.h"
 #include "tools/sweep/comparison.h"
 #include "tools/sweep/suggestions.h"
@@ -31,7 +33,17 @@ typedef enum inference_pooling {
     INFERENCE_POOLING_LAST
 } inference_pooling;
 
+/* Options of --requests. */
+typedef struct inference_serving {
+    request_options requests;
+    int64_t max_seqs, max_tokens, long_prefill, block_tokens, blocks;
+    int policy, by_priority;
+    bool unchunked, uncached;
+    bool listed; /* write requests.csv */
+} inference_serving;
+
 typedef struct inference_args {
+    inference_serving serving;
     parallel_options parallel;
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
         stride, mask_id;                                  /* mask_id, top_k: -1 if not given */
@@ -100,7 +112,8 @@ typedef struct inference_task {
     void (*free)(inference *run);
 } inference_task;
 
-extern const inference_task inference_generate, inference_fill, inference_perplexity;
+extern const inference_task inference_generate, inference_fill, inference_perplexity,
+    inference_serve;
 
 struct inference {
     inference_args *args;
@@ -135,6 +148,7 @@ struct inference {
     comparison comparison;             /* machines of --compare; empty without it */
     report *compared;                  /* the same on each machine of `comparison` */
 
+    char requests_file[FOLDER_PATH_BYTES]; /* requests.csv, if it was written */
     output_lock save_lock, trace_lock; /* locks of the output folders, held by rank 0's process */
 };
 
@@ -146,6 +160,14 @@ static inline int64_t inference_ranks(const inference_args *args) {
 /* The number of sequences of all data-parallel ranks. */
 static inline int64_t inference_sequences(const inference *run) {
     return run->batch * run->launch.parallel.dp;
+}
+/* Whether the run serves requests. */
+static inline bool inference_serves(const inference_args *args) {
+    return args->serving.requests.requests != NULL;
+}
+/* Whether the prompts need no tokenizer. */
+static inline bool inference_has_ids(const inference_args *args) {
+    return args->prompt_ids || (inference_serves(args) && !args->prompts);
 }
 /* Whether prompts are token ids instead of text. */
 static inline bool inference_gets_ids(const inference_args *args) {
@@ -251,6 +273,8 @@ void inference_print_pass(const inference *run, const report *r, const char *wha
                           double measured_ns);
 void inference_json_pass(const report *r, const char *key, int64_t tokens, double measured_ns,
                          syn_sink *out);
+/* Elements of the KV caches of all layers that one token takes. */
+double inference_token_elems(const inference *run);
 /* inference_resident_bytes returns the bytes of weights and KV caches of all ranks.
    inference_check_memory fails if this machine does not have enough memory for them. */
 double inference_resident_bytes(const inference *run);

@@ -105,15 +105,13 @@ static syn_status encode(const inference *run, int64_t i, inference_text *out, s
    position. */
 static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
     continuation *work = work_of(run);
-    const syn_model_config *c = &run->config;
     const int64_t all = inference_sequences(run),
                   rows = run->launch.device == SYN_DEVICE_META ? run->n_prompts : all;
     const int64_t kept = run->new_tokens > 0 ? kept_tokens(run, run->prompt_tokens) : 0;
     size_t total;
     bool ragged = false;
     SYN_TRY(check_positions(run, run->prompt_tokens, err));
-    run->cache_elems = 2.0 * (double)c->n_layer * (double)c->n_embd * (double)all * (double)kept;
-    if (c->n_kv_head) run->cache_elems *= (double)c->n_kv_head / (double)c->n_head;
+    run->cache_elems = inference_token_elems(run) * (double)all * (double)kept;
     SYN_TRY(inference_check_memory(run, err));
     for (int64_t i = 0; i < run->n_prompts; i++)
         ragged = ragged || (int64_t)texts[i].n != run->prompt_tokens;

@@ -6,6 +6,8 @@
 #include "tools/cli_json.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/inference_score.h"
+#include "tools/requests/requests_options.h"
+#include "tools/serving/serving_options.h"
 
 static const inference_args defaults = {.tp = 1,
                                         .batch_size = 1,
@@ -20,6 +22,9 @@ static const inference_args defaults = {.tp = 1,
                                         .min_p = NAN,
                                         .dispatcher = SYN_DISPATCH_ALLGATHER,
                                         .repetition_penalty = NAN,
+                                        .serving = {.max_seqs = SERVING_DEFAULT_SEQS,
+                                                    .max_tokens = SERVING_DEFAULT_TOKENS,
+                                                    .block_tokens = SERVING_DEFAULT_BLOCK_TOKENS},
                                         .device = "cpu",
                                         .out_dir = "."};
 
@@ -119,6 +124,13 @@ const cli_option inference_options[] = {
      "GPT: tokens that end a text; default: from the files next to the weights", 0, 0},
     {"seed", CLI_INT, &args.seed, "N", "seed of random weights and of sampling", 0,
      9007199254740991.0},
+    CLI_GROUP("Serving"),
+    REQUESTS_OPTION(args.serving.requests),
+    REQUEST_OPTIONS(args.serving.requests),
+    SERVING_STEP_OPTIONS(args.serving),
+    SERVING_PROMPT_OPTIONS(args.serving),
+    SERVING_BLOCK_OPTION(args.serving),
+    SERVING_CACHE_OPTIONS(args.serving),
     CLI_GROUP("Computation and prediction"),
     {"attention", CLI_CHOICE, &args.attention, "auto|fused|unfused",
      "fused: one op, faster; unfused: product, mask, softmax and product, shows more; auto: "
@@ -188,7 +200,7 @@ void inference_set_defaults(void) {
 /* --attention auto selects fused attention, because it is faster, unless the user wants to see the
    ops. */
 static bool choose_attention(void) {
-    const bool shown = args.visualize_trace || args.debug;
+    const bool shown = (args.visualize_trace || args.debug) && !inference_serves(&args);
     return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
 }
 
@@ -210,6 +222,9 @@ static const char *contradiction(bool meta) {
         return "--save_logits needs values, but --device meta computes none; use another device";
     if (args.embeddings && meta)
         return "--embeddings needs values, but --device meta computes none; use another device";
+    if (inference_serves(&args) && meta)
+        return "--requests serves in real time, but --device meta computes nothing; use `syntorch "
+               "serve`, which simulates a server";
     if (args.save_weights && meta)
         return "--save_weights needs values, but --device meta has none; use another device";
     if (args.eos && meta) return "--eos has no effect: --device meta generates no text; omit it";
@@ -233,14 +248,45 @@ static const char *useless(inference *run) {
     if (run->launch.parallel.dp > 1 && !generates && !args.ids)
         return "--dp divides a batch of texts that are generated; omit it with BERT, --perplexity, "
                "--logits all and --embeddings";
+    if (inference_serves(&args) && run->task == &inference_fill)
+        return "--requests needs a model that generates text, and BERT does not";
     return run->task->refuses ? run->task->refuses(&args) : NULL;
+}
+
+/* Rejects options that have no effect with or without --requests. */
+static int check_serving(const cli_program *program, int argc, char **argv) {
+    const cli_rule rules[] = {
+        REQUEST_OPTIONS_RULE(args.serving.requests),
+        {!inference_serves(&args),
+         {"policy", "scheduling_policy", "max_num_seqs", "max_num_batched_tokens",
+          "long_prefill_token_threshold", "no_chunked_prefill", "block_size", "num_gpu_blocks",
+          "no_prefix_caching"},
+         "has no effect without --requests; give that, too, or omit it"},
+        {args.serving.policy == 2,
+         {"long_prefill_token_threshold"},
+         "has no effect with --policy static; omit it"},
+        {inference_serves(&args),
+         {"prompt", "num_input_tokens", "num_output_tokens", "batch_size"},
+         "has no effect with --requests, which has the lengths; omit it, or give --prompts FILE"},
+        {inference_serves(&args),
+         {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"},
+         "cannot be used with --requests, which always takes the likeliest token, so that texts do "
+         "not depend on each other; omit it"},
+        {inference_serves(&args),
+         {"perplexity", "mask_id", "sweep", "compare", "save_logits", "logits", "embeddings",
+          "attention", "pp", "dp", "sp"},
+         "cannot be used with --requests, which serves one model on --tp threads; omit it"},
+    };
+    args.serving.listed = inference_serves(&args) &&
+                          (args.visualize_trace || cli_was_given(program, argc, argv, "out_dir"));
+    return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
 }
 
 int inference_check_given(const cli_program *program, int argc, char **argv) {
     const cli_rule rules[] = {
-        {!args.visualize_trace && args.sweep.n == 0,
+        {!args.visualize_trace && args.sweep.n == 0 && !inference_serves(&args),
          {"out_dir"},
-         "has no effect without --visualize_trace or --sweep; give one, or omit it"},
+         "has no effect without --visualize_trace, --sweep or --requests; give one, or omit it"},
         {args.tp < 2 && !parallel_sweeps(&args.sweep, "tp"),
          {"sp"},
          "has no effect without --tp; give that, too, or omit it"},
@@ -260,6 +306,7 @@ int inference_check_given(const cli_program *program, int argc, char **argv) {
          "has no effect without --moe_dispatcher deepep; give that, too, or omit it"},
     };
     int code = cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    if (code == CLI_RUN) code = check_serving(program, argc, argv);
     if (code == CLI_RUN) code = cli_json_check_output(program, "save_logits", args.save_logits);
     return code == CLI_RUN ? cli_json_check_output(program, "embeddings", args.embeddings) : code;
 }
@@ -283,12 +330,16 @@ int inference_check_options(inference *run) {
     const int device = launch_device(l, args.device);
     if (device != CLI_RUN) return device;
     const bool meta = l->device == SYN_DEVICE_META;
+    if (inference_serves(&args) && (l->mpi || l->device == SYN_DEVICE_CUDA))
+        return cli_fail(l->program, CLI_USAGE,
+                        "--requests serves on the threads of one process and --device cpu");
     const int dtypes = check_dtypes(run);
     if (dtypes != CLI_RUN) return dtypes;
     const char *sentence = contradiction(meta);
     if (!sentence) sentence = useless(run);
     if (sentence) return cli_fail(l->program, CLI_USAGE, "%s", sentence);
     run->fused_attention = choose_attention();
+    args.greedy = args.greedy || inference_serves(&args);
     l->ranks = (int32_t)inference_ranks(&args);
     l->alone_n = (int32_t)stages;
     l->alone_step = (int32_t)(l->ranks / stages);

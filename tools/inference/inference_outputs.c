@@ -36,8 +36,13 @@ static syn_status add_folder(syn__input_files *inputs, const char *folder, syn_e
 }
 
 static syn_status add_all(syn__input_files *inputs, const inference_args *args, syn_error *err) {
-    const char *const named[] = {args->weights,    args->model_config, args->prompts,
-                                 args->prompt_ids, args->hw,           args->perplexity};
+    const char *const named[] = {args->weights,
+                                 args->model_config,
+                                 args->prompts,
+                                 args->prompt_ids,
+                                 args->hw,
+                                 args->perplexity,
+                                 args->serving.requests.requests};
     char folder[4200];
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         SYN_TRY(syn__input_files_add(inputs, named[i], err));
@@ -82,15 +87,24 @@ syn_status inference_make_folders(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     if (run->launch.program->mute) return SYN_OK;
     if (args->visualize_trace) SYN_TRY(begin_trace(run, err));
+    else if (args->serving.listed) SYN_TRY(syn_make_folder(args->out_dir, err));
     if (args->save_weights) SYN_TRY(checkpoint_begin_saving(run, err));
     SYN_TRY(folder_check_output(args->save_logits, err));
     return folder_check_output(args->embeddings, err);
+}
+
+static syn_status keep_requests(const syn__input_files *inputs, const inference_args *args,
+                                syn_error *err) {
+    char path[FOLDER_PATH_BYTES];
+    SYN_TRY(folder_path(path, err, args->out_dir, "requests.csv"));
+    return syn__input_files_keep(inputs, path, err);
 }
 
 static syn_status keep_all(const syn__input_files *inputs, const inference *run, syn_error *err) {
     const inference_args *args = run->args;
     if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
     if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
+    if (args->serving.listed) SYN_TRY(keep_requests(inputs, args, err));
     if (args->save_weights) SYN_TRY(keep_from_saving(inputs, args, err));
     if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, err);
     return SYN_OK;
@@ -111,10 +125,13 @@ static void list_one(FILE *list, const char *path, const char *what) {
 
 void inference_list_saved(const inference *run, FILE *list) {
     const inference_args *args = run->args;
-    if (!args->save_weights && !args->save_logits && !args->embeddings && !args->visualize_trace)
+    const bool listed = run->requests_file[0] != '\0';
+    if (!args->save_weights && !args->save_logits && !args->embeddings && !listed &&
+        !args->visualize_trace)
         return;
     fprintf(list, "\nwritten:\n");
     list_one(list, args->save_weights, ": the model");
     list_one(list, args->save_logits, "");
     list_one(list, args->embeddings, "");
+    if (listed) list_one(list, run->requests_file, "");
 }

@@ -3,6 +3,7 @@
    times without data (--device meta). */
 #include "tools/cli_json.h"
 #include "tools/inference/checkpoint.h"
+#include "tools/inference/inference_serve.h"
 #include "tools/inference/visualize.h"
 
 static const char *const examples[] = {
@@ -59,12 +60,14 @@ static syn_status print_result(syn_error *err) {
     SYN_TRY(inference_print(&run, err));
     json = run.launch.json;
     if (json) cli_json_begin_written(json);
+    if (inference_serves(args)) SYN_TRY(inference_serve_save(&run, err));
     if (args->save_weights) SYN_TRY(checkpoint_end_saving(&run, &first, err));
     if (args->save_logits) SYN_TRY(run.task->save_logits(&run, args->save_logits, err));
     FILE *list = args->quiet || args->json ? NULL : stdout;
     if (list) inference_list_saved(&run, list);
     if (json) cli_json_add_written(json, args->save_logits, &first);
     if (json) cli_json_add_written(json, args->embeddings, &first);
+    if (json && run.requests_file[0]) cli_json_add_written(json, run.requests_file, &first);
     if (args->visualize_trace) SYN_TRY(write_trace(list, &first, err));
     if (json) syn_sink_char(json, ']');
     return SYN_OK;

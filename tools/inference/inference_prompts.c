@@ -20,7 +20,7 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
         *folder = found;
         return SYN_OK;
     }
-    if (args->prompt_ids) return SYN_OK;
+    if (inference_has_ids(args)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "there is no tokenizer next to the weights '%.200s'; give --tokenizer DIR, "
                     "--prompt_ids FILE, or --tokenizer bytes if each byte is a token",
@@ -38,7 +38,8 @@ static syn_status check_tokenizer(const inference *run, const char *folder, syn_
                         folder, whose[kind], run->config.name, whose[needed]);
     /* With --prompt_ids the byte tokenizer only decodes ids, so the model's vocabulary may be
        smaller than the tokenizer's. */
-    if (tokens <= run->config.vocab_size || (!folder && run->args->prompt_ids)) return SYN_OK;
+    if (tokens <= run->config.vocab_size || (!folder && inference_has_ids(run->args)))
+        return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
                     tokens, folder ? "" : " (one per byte)", run->config.name,
                     (long long)run->config.vocab_size,
@@ -50,7 +51,7 @@ syn_status inference_open_tokenizer(inference *run, syn_error *err) {
     const char *folder;
     if (run->args->ids) return SYN_OK;
     SYN_TRY(find_tokenizer(run, found, sizeof found, &folder, err));
-    if (!folder && !run->args->tokenizer && run->args->prompt_ids) return SYN_OK;
+    if (!folder && !run->args->tokenizer && inference_has_ids(run->args)) return SYN_OK;
     SYN_TRY(folder ? syn_tokenizer_load(&run->tokenizer, folder, err)
                    : syn_tokenizer_open_bytes(&run->tokenizer, err));
     return check_tokenizer(run, folder, err);

@@ -170,6 +170,12 @@ void inference_note(const inference *run, const char *fmt, ...) {
     va_end(args);
 }
 
+double inference_token_elems(const inference *run) {
+    const syn_model_config *c = &run->config;
+    const double elems = 2.0 * (double)c->n_layer * (double)c->n_embd;
+    return c->n_kv_head ? elems * (double)c->n_kv_head / (double)c->n_head : elems;
+}
+
 double inference_resident_bytes(const inference *run) {
     const syn_plan *plan = &run->launch.parallel;
     const int64_t experts = syn_model_config_expert_params(&run->config);

@@ -8,7 +8,12 @@
 #include "tools/requests/request_csv.h"
 #include "tools/requests/request_generate.h"
 
-typedef enum request_format { REQUEST_CSV, REQUEST_JSON, REQUEST_GENERATED } request_format;
+typedef enum request_format {
+    REQUEST_CSV,
+    REQUEST_JSON,
+    REQUEST_GENERATED,
+    REQUEST_LIST
+} request_format;
 
 struct request_source {
     request_options how;
@@ -18,6 +23,8 @@ struct request_source {
     request_row *row;            /* NULL: generated */
     syn__buf scratch;
     request ahead; /* the first request, which requests_open reads */
+    const request *list;
+    int64_t n_list;
     bool has_ahead, ended;
     int64_t n; /* requests so far */
 };
@@ -128,6 +135,11 @@ static void set_arrival(request *r, double ns) {
 
 static syn_status next_request(request_source *s, request *out, bool *end, syn_error *err) {
     const request_options *how = &s->how;
+    if (s->format == REQUEST_LIST) {
+        *end = s->n == s->n_list;
+        if (!*end) *out = s->list[s->n++];
+        return SYN_OK;
+    }
     *end = s->ended || (how->num_requests > 0 && s->n >= how->num_requests);
     if (*end) return SYN_OK;
     if (s->format == REQUEST_GENERATED) request_generate(&s->generator, how, s->n, out);
@@ -169,6 +181,18 @@ syn_status requests_open(request_source **out, const request_options *how, syn_e
     if (status == SYN_OK) *out = s;
     else requests_close(s);
     return status;
+}
+
+syn_status requests_open_list(request_source **out, const request *list, int64_t n,
+                              syn_error *err) {
+    request_source *s = syn_calloc(1, sizeof *s);
+    *out = s;
+    if (s == NULL) return SYN_FAIL_NOMEM(err, sizeof *s, "the requests");
+    s->lines.fd = -1;
+    s->format = REQUEST_LIST;
+    s->list = list;
+    s->n_list = n;
+    return SYN_OK;
 }
 
 syn_status requests_next(request_source *source, request *out, bool *end, syn_error *err) {

@@ -47,6 +47,9 @@ typedef struct request_source request_source;
    Errors of a file begin with its path and line. */
 syn_status requests_open(request_source **out, const request_options *how,
                          syn_error *err) SYN_MUST_USE;
+/* Requests that are in memory, in order of arrival. They must stay valid. */
+syn_status requests_open_list(request_source **out, const request *list, int64_t n,
+                              syn_error *err) SYN_MUST_USE;
 /* Sets *out to the next request, or *end to true after the last one. */
 syn_status requests_next(request_source *source, request *out, bool *end,
                          syn_error *err) SYN_MUST_USE;

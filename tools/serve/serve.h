@@ -41,6 +41,8 @@ typedef struct serve_pool_options {
     const syn_hardware *hw;
     serve_layout layout;
     syn_dtype dtype;
+    bool f32_activations; /* only weights have this dtype; activations and cache are f32 */
+    bool samples;         /* a step also takes the likeliest token of each sequence */
     int64_t block_tokens;
     const char *role; /* "", "prefill" or "decode" */
 } serve_pool_options;

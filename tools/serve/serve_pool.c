@@ -17,6 +17,9 @@ enum { MAX_WINDOWS = 4 };
 /* Attention queries of one tile; see syn_extents. */
 enum { TILE = 64 };
 
+/* Most tokens of a recorded sequence; fewer than the positions of any model. */
+enum { SHORT = 16 };
+
 typedef struct attention {
     syn_node node; /* of one layer */
     int64_t window, layers;
@@ -63,6 +66,10 @@ int64_t serve_pool_recorded(const serve_pool *p) {
 
 /* ---- The recorded rank ---- */
 
+static syn_dtype activations(const serve_pool *p) {
+    return p->options.f32_activations ? SYN_F32 : p->options.dtype;
+}
+
 /* Sets weight_bytes and token_bytes from the tensors of a model whose cache has one block. */
 static syn_status count_bytes(serve_pool *p, syn_error *err) {
     const syn_trace *trace = syn_ctx_trace(p->ctx);
@@ -96,7 +103,7 @@ syn_model_options serve_pool_model(const serve_pool *p, const syn_mesh *mesh) {
                                .expert_dp = ep ? mesh->expert_dp : NULL,
                                .router = {.dispatcher = SYN_DISPATCH_ALLGATHER},
                                .fused_attention = true,
-                               .dtype = p->options.dtype,
+                               .dtype = activations(p),
                                .weight_dtype = p->options.dtype};
 }
 
@@ -116,11 +123,12 @@ static syn_status make_model(serve_pool *p, syn_error *err) {
     return count_bytes(p, err);
 }
 
-/* Records a step of `sequences` sequences with `tokens` tokens in all. Their lengths do not matter.
-   The caller forgets the rows. */
+/* Records a step of at least `sequences` sequences with `tokens` tokens in all. Their lengths do
+   not matter, so they are short enough for every model. The caller forgets the rows. */
 static syn_status record(serve_pool *p, int64_t tokens, int64_t sequences, int64_t n_rows,
                          syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {1, tokens}};
+    if (sequences * SHORT < tokens) sequences = (tokens + SHORT - 1) / SHORT;
     int32_t *lengths = syn_malloc((size_t)sequences * sizeof *lengths);
     if (!lengths) return SYN_FAIL_NOMEM(err, (size_t)sequences * sizeof *lengths, "a step");
     for (int64_t i = 0; i < sequences; i++)
@@ -130,7 +138,9 @@ static syn_status record(serve_pool *p, int64_t tokens, int64_t sequences, int64
                                   .keys = lengths,
                                   .max_blocks = tokens / p->options.block_tokens + 1,
                                   .n_rows = n_rows};
-    (void)syn_causal_forward_packed(p->model, syn_input(p->ctx, "tokens", &spec, NULL), &step);
+    const syn_tensor logits =
+        syn_causal_forward_packed(p->model, syn_input(p->ctx, "tokens", &spec, NULL), &step);
+    if (p->options.samples && n_rows > 0) (void)syn_argmax(p->ctx, logits);
     syn_free(lengths);
     p->recorded++;
     return syn_ctx_check(p->ctx, err);
@@ -227,10 +237,16 @@ static syn_status time_class(serve_pool *p, int64_t tokens, int64_t sequences, i
     return s;
 }
 
+/* Whether the machine is a CPU whose kernels were measured. */
+static bool is_cpu(const serve_pool *p) {
+    return p->options.hw->alone.ranks > 0;
+}
+
 /* The number of tokens for which a step is predicted. vLLM pads small steps in the same way, because
-   it captures a CUDA graph for each number of tokens. Few steps have more tokens. */
-static int64_t rounded(int64_t n) {
-    const int64_t to = n <= 16 || n > 256 ? 1 : 8;
+   it captures a CUDA graph for each number of tokens. Few steps have more tokens. Steps on a CPU are
+   not padded. */
+static int64_t rounded(const serve_pool *p, int64_t n) {
+    const int64_t to = is_cpu(p) || n <= 16 || n > 256 ? 1 : 8;
     return (n + to - 1) / to * to;
 }
 
@@ -246,7 +262,7 @@ static syn_status class_at(step_class **classes, size_t *n, int64_t at, step_cla
 /* The times of all layers, for a step with this number of tokens. */
 static syn_status body_of(serve_pool *p, int64_t tokens, const step_class **out, syn_error *err) {
     step_class *c;
-    tokens = rounded(tokens);
+    tokens = rounded(p, tokens);
     SYN_TRY(class_at(&p->bodies, &p->n_bodies, tokens, &c, err));
     if (!c->known) SYN_TRY(time_class(p, tokens, 1, 0, c, err));
     *out = c;
@@ -259,7 +275,7 @@ static syn_status head_of(serve_pool *p, int64_t sequences, const step_class **o
                           syn_error *err) {
     const step_class *body;
     step_class *c;
-    sequences = rounded(sequences);
+    sequences = rounded(p, sequences);
     SYN_TRY(body_of(p, sequences, &body, err));
     SYN_TRY(class_at(&p->heads, &p->n_heads, sequences, &c, err));
     if (!c->known) {
@@ -276,6 +292,7 @@ static syn_status head_of(serve_pool *p, int64_t sequences, const step_class **o
 typedef struct lengths {
     double scores, keys, tiled; /* queries * keys; keys that are read; keys by tiles of queries */
     int64_t most, longest;      /* queries and keys of one sequence */
+    int64_t sequences;
     double queries;
 } lengths;
 
@@ -286,31 +303,51 @@ static void add_lengths(lengths *l, int64_t q, int64_t k, int64_t window) {
     l->keys += (double)reach;
     l->tiled += (double)((q + TILE - 1) / TILE) * seen;
     l->queries += (double)q;
+    l->sequences++;
     if (q > l->most) l->most = q;
     if (k > l->longest) l->longest = k;
 }
 
+/* The time of one layer's attention with these lengths. */
+static serve_time attention_time(const serve_pool *p, const attention *a, const lengths *l) {
+    const double heads = (double)a->node.extents.batch, width = (double)a->depths,
+                 bytes = (double)syn_dtype_bytes(activations(p));
+    serve_time t;
+    syn_node node = a->node;
+    node.flops = (uint64_t)(heads * l->scores * (2 * width + 5));
+    node.bytes_read = (uint64_t)(bytes * (heads * l->queries * (double)node.extents.inner +
+                                          (double)a->shared * l->keys * width));
+    node.bytes_written =
+        (uint64_t)(bytes * heads * l->queries * (width - (double)node.extents.inner));
+    node.extents.rows = l->most;
+    node.extents.columns = (int64_t)(l->tiled + 0.5);
+    node.extents.sequences = l->sequences;
+    node.extents.longest = l->longest;
+    t.ns = syn_hardware_predict_parts(p->options.hw, &node, NULL, 0, t.parts);
+    return t;
+}
+
+/* A CPU computes sequences with one query and those with more one after the other, at different
+   rates. A GPU computes them at the same time. */
 static void predict_attention(const serve_pool *p, const attention *a, const serving_step *step,
                               serve_time *out) {
-    const double heads = (double)a->node.extents.batch, width = (double)a->depths,
-                 bytes = (double)syn_dtype_bytes(p->options.dtype);
-    lengths l = {0};
-    serve_time t;
-    for (int64_t i = 0; i < step->n; i++)
-        add_lengths(&l, step->rows[i].queries, step->rows[i].keys, a->window);
-    if (step->n == 0) add_lengths(&l, 1, 1, a->window);
-    syn_node node = a->node;
-    node.flops = (uint64_t)(heads * l.scores * (2 * width + 5));
-    node.bytes_read = (uint64_t)(bytes * (heads * l.queries * (double)node.extents.inner +
-                                          (double)a->shared * l.keys * width));
-    node.bytes_written =
-        (uint64_t)(bytes * heads * l.queries * (width - (double)node.extents.inner));
-    node.extents.rows = l.most;
-    node.extents.columns = (int64_t)(l.tiled + 0.5);
-    node.extents.sequences = step->n > 0 ? step->n : 1;
-    node.extents.longest = l.longest;
-    t.ns = syn_hardware_predict_parts(p->options.hw, &node, NULL, 0, t.parts);
-    serve_time_add(out, &t, (double)a->layers);
+    lengths all[2] = {{0}};
+    for (int64_t i = 0; i < step->n; i++) {
+        const serving_row *row = &step->rows[i];
+        add_lengths(&all[is_cpu(p) && row->queries == 1], row->queries, row->keys, a->window);
+    }
+    if (step->n == 0) add_lengths(&all[0], 1, 1, a->window);
+    bool first = true;
+    for (int i = 0; i < 2; i++) {
+        if (all[i].most == 0) continue;
+        serve_time t = attention_time(p, a, &all[i]);
+        if (!first) { /* both are one op */
+            t.ns -= t.parts[SYN_LIMIT_LAUNCH];
+            t.parts[SYN_LIMIT_LAUNCH] = 0;
+        }
+        serve_time_add(out, &t, (double)a->layers);
+        first = false;
+    }
 }
 
 /* ---- Steps ---- */

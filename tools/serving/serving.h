@@ -37,7 +37,7 @@ typedef struct serving_request {
 
 typedef struct serving_limits {
     int64_t max_seqs, max_tokens; /* per step (--max-num-seqs, --max-num-batched-tokens) */
-    int64_t max_model_tokens;     /* of a sequence */
+    int64_t max_model_tokens;     /* of a sequence; no more than the cache has */
     int64_t blocks, block_tokens; /* of the KV cache; kv_blocks_new */
     int64_t long_prefill;         /* most prompt tokens of one request per step; 0: any number */
     bool chunked;                 /* a prompt may be divided over several steps */

@@ -158,7 +158,7 @@ static uint64_t key_of(const serving_replica *r, const serving_request *q, int64
 
 /* Gives keys to the blocks that the first `tokens` tokens fill. */
 static void set_keys(serving_replica *r, serving_request *q, int64_t tokens) {
-    if (!r->limits.caching) return;
+    if (!r->limits.caching || tokens < (q->keyed + 1) * r->limits.block_tokens) return;
     const int64_t full = min2(tokens / r->limits.block_tokens, (int64_t)q->n_blocks);
     for (; q->keyed < full; q->keyed++)
         kv_blocks_set_key(r->cache, q->blocks[q->keyed], key_of(r, q, q->keyed));
@@ -170,8 +170,8 @@ static syn_status grow_blocks(serving_request *q, int64_t want, syn_error *err) 
 
 /* The number of blocks that become the request's if it has `tokens` tokens in the cache. */
 static int64_t missing(const serving_replica *r, const serving_request *q, int64_t tokens) {
-    const int64_t have = (int64_t)q->n_blocks, want = blocks_for(r, tokens);
-    return want > have ? want - have : 0;
+    const int64_t have = (int64_t)q->n_blocks;
+    return tokens > have * r->limits.block_tokens ? blocks_for(r, tokens) - have : 0;
 }
 
 syn_status serving_take_blocks(serving_replica *r, serving_request *q, int64_t n, bool *fits,

@@ -9,17 +9,12 @@ static int64_t min2(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* The running request to preempt: the last one, or that of the lowest priority. */
+/* The running request that would be admitted last. */
 static size_t victim(const serving_replica *r) {
-    size_t worst = r->n_running - 1;
-    if (!r->limits.by_priority) return worst;
-    for (size_t i = r->n_running; i-- > 0;) {
-        const serving_request *a = r->running[i], *b = r->running[worst];
-        if (a->priority > b->priority ||
-            (a->priority == b->priority && a->arrival_ns >= b->arrival_ns))
-            worst = i;
-    }
-    return worst;
+    size_t last = 0;
+    for (size_t i = 1; i < r->n_running; i++)
+        if (serving_is_before(r, r->running[last], r->running[i])) last = i;
+    return last;
 }
 
 /* Removes the row of a request that will be preempted. */

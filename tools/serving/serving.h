@@ -37,7 +37,7 @@ typedef struct serving_request {
 
 typedef struct serving_limits {
     int64_t max_seqs, max_tokens; /* per step (--max-num-seqs, --max-num-batched-tokens) */
-    int64_t max_model_tokens;     /* of a sequence */
+    int64_t max_model_tokens;     /* of a sequence; no more than the cache has */
     int64_t blocks, block_tokens; /* of the KV cache; kv_blocks_new */
     int64_t long_prefill;         /* most prompt tokens of one request per step; 0: any number */
     bool chunked;                 /* a prompt may be divided over several steps */
@@ -122,6 +122,9 @@ struct serving_replica {
     int64_t preemptions, hits; /* so far; hits: prompt tokens found in the cache */
 };
 
+/* Whether a is admitted before b: by order of addition, or by priority, arrival and id. */
+bool serving_is_before(const serving_replica *r, const serving_request *a,
+                       const serving_request *b);
 /* The next waiting request, or NULL. */
 serving_request *serving_next(const serving_replica *r);
 /* Prompt, output and draft tokens of a request that are not computed or in flight. Drafts beyond

@@ -23,8 +23,8 @@ static int64_t min2(int64_t a, int64_t b) {
 
 /* ---- Waiting requests ---- */
 
-static bool is_before(const serving_replica *r, const serving_request *a,
-                      const serving_request *b) {
+bool serving_is_before(const serving_replica *r, const serving_request *a,
+                       const serving_request *b) {
     if (!r->limits.by_priority) return a->order < b->order;
     if (a->priority != b->priority) return a->priority < b->priority;
     return a->arrival_ns < b->arrival_ns || (a->arrival_ns <= b->arrival_ns && a->id < b->id);
@@ -37,7 +37,7 @@ static void place(serving_replica *r, size_t i, serving_request *q) {
 
 static void sift_up(serving_replica *r, size_t i) {
     serving_request *q = r->waiting[i];
-    for (; i > 0 && is_before(r, q, r->waiting[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && serving_is_before(r, q, r->waiting[(i - 1) / 2]); i = (i - 1) / 2)
         place(r, i, r->waiting[(i - 1) / 2]);
     place(r, i, q);
 }
@@ -47,9 +47,10 @@ static void sift_down(serving_replica *r, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
         if (child >= r->n_waiting) break;
-        if (child + 1 < r->n_waiting && is_before(r, r->waiting[child + 1], r->waiting[child]))
+        if (child + 1 < r->n_waiting &&
+            serving_is_before(r, r->waiting[child + 1], r->waiting[child]))
             child++;
-        if (!is_before(r, r->waiting[child], q)) break;
+        if (!serving_is_before(r, r->waiting[child], q)) break;
         place(r, i, r->waiting[child]);
         i = child;
     }
@@ -157,7 +158,7 @@ static uint64_t key_of(const serving_replica *r, const serving_request *q, int64
 
 /* Gives keys to the blocks that the first `tokens` tokens fill. */
 static void set_keys(serving_replica *r, serving_request *q, int64_t tokens) {
-    if (!r->limits.caching) return;
+    if (!r->limits.caching || tokens < (q->keyed + 1) * r->limits.block_tokens) return;
     const int64_t full = min2(tokens / r->limits.block_tokens, (int64_t)q->n_blocks);
     for (; q->keyed < full; q->keyed++)
         kv_blocks_set_key(r->cache, q->blocks[q->keyed], key_of(r, q, q->keyed));
@@ -169,8 +170,8 @@ static syn_status grow_blocks(serving_request *q, int64_t want, syn_error *err) 
 
 /* The number of blocks that become the request's if it has `tokens` tokens in the cache. */
 static int64_t missing(const serving_replica *r, const serving_request *q, int64_t tokens) {
-    const int64_t have = (int64_t)q->n_blocks, want = blocks_for(r, tokens);
-    return want > have ? want - have : 0;
+    const int64_t have = (int64_t)q->n_blocks;
+    return tokens > have * r->limits.block_tokens ? blocks_for(r, tokens) - have : 0;
 }
 
 syn_status serving_take_blocks(serving_replica *r, serving_request *q, int64_t n, bool *fits,

@@ -140,12 +140,15 @@ SYN__INFER(paged_attention) {
 }
 
 /* As in attention, each sequence counts the rectangle of its queries and the keys that at least one
-   of them attends to. Only these keys and values are read. */
+   of them attends to. Only these keys and values are read, and once if the values are a part of the
+   keys, as in latent attention. */
 SYN__COST(paged_attention) {
     const lengths of = lengths_of(c);
     const int64_t *k = c->in[K].spec.dims;
+    const bool part = c->in[V].strides[2] > c->in[V].spec.dims[3];
     const uint64_t both = (uint64_t)(k[3] + c->in[V].spec.dims[3]),
-                   each = both * syn_dtype_bytes((syn_dtype)c->in[K].spec.dtype);
+                   each = (part ? (uint64_t)k[3] : both) *
+                          syn_dtype_bytes((syn_dtype)c->in[K].spec.dtype);
     const uint64_t per_score = 2 * both + (c->attr[CAP].f > 0 ? 7 : 5);
     uint64_t pairs = 0, seen = 0;
     for (int64_t i = 0; i < of.n; i++) {

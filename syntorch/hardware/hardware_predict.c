@@ -25,8 +25,7 @@ static double or_else(double value, double other) {
 }
 
 /* Kernels that combine the splits of paged attention with one query per sequence. Their time is
-   that of one small kernel and of the wait for the last split, which takes as long as another one.
- */
+   that of one small kernel, and of the wait for the last split, which takes as long again. */
 #define SPLIT_KERNELS 2
 
 /* ---- Compute ---- */

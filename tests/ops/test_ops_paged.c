@@ -283,6 +283,32 @@ static void test_costs(void) {
     }
 }
 
+/* Values that are a part of the keys, as in latent attention, are read once. */
+static void test_latent_costs(void) {
+    static const int32_t queries[] = {1, 2}, keys[] = {50, 7};
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
+    const syn_paged_options how = {.scale = 1,
+                                   .block_tokens = 16,
+                                   .n = 2,
+                                   .queries = queries,
+                                   .keys = keys,
+                                   .blocks = ZEROS(ctx, SYN_I32, 2, 4)};
+    const syn_tensor latents = ZEROS(ctx, SYN_BF16, 1, 1, 160, 6);
+    syn_paged_attention(ctx, ZEROS(ctx, SYN_BF16, 1, 8, 3, 6), latents,
+                        syn_slice(ctx, latents, 3, 0, 4), &how);
+    syn_graph *g = rank_graph(ctx);
+    syn_cursor cur = {0};
+    CHECK(g);
+    const syn_node *node = syn_graph_node(g, 0, g->ranks[0].n_nodes - 1, &cur);
+    CHECK(node);
+    CHECK_STR(node->op, "paged_attention");
+    CHECK_INT(node->bytes_read, 2 * 8 * 3 * 6 + 2 * 57 * 6 + 4 * 8);
+    CHECK_INT(node->bytes_written, 2 * 8 * 3 * 4);
+    syn_cursor_free(&cur);
+    syn_graph_free(g);
+    syn_ctx_free(ctx);
+}
+
 /* The attributes have the lengths of all sequences, however many there are. */
 static void test_many_sequences(void) {
     enum { N = 1000 };
@@ -346,6 +372,7 @@ static const test_case cases[] = {
     {"attention", test_attention},
     {"threads", test_threads},
     {"costs", test_costs},
+    {"latent_costs", test_latent_costs},
     {"many sequences", test_many_sequences},
     {"wrong blocks", test_wrong_blocks},
 };

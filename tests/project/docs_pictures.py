@@ -22,6 +22,8 @@ DRAWN = {
     "training_step.svg": ("docs/learn/4-training-step.md", "step.svg"),
     **{name: ("docs/learn/6-experts-and-contexts.md", name) for name in (
         "token_to_experts.svg", "ring_attention.svg")},
+    **{f"serving_{name}.svg": ("docs/learn/7-serving.md", f"{name}.batch.svg") for name in (
+        "whole", "chunked", "split")},
     "sweep.svg": ("docs/sweep.md", "sweep.svg"),
     **{name: ("docs/parallelism.md", name) for name in (
         "pipeline_gantt.svg", "pipeline_stages.svg", "dualpipe_gantt.svg")},

@@ -73,9 +73,9 @@ tools/launch: syntorch+ ops comm export tools
 tools/saving: syntorch+ models+ tools
 tools/requests: syntorch+ ops export/text tools
 tools/serving: syntorch+ tools
+tools/sweep: syntorch+ tools
 tools/serve: syntorch+ ops comm models+ export export/chakra/wire tools tools/launch tools/sweep
     tools/requests tools/serving
-tools/sweep: syntorch+ tools
 tools/inference: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep
     tools/requests tools/serving tools/serve
 tools/pretrain: syntorch+ ops comm models+ export tools tools/launch tools/saving tools/sweep

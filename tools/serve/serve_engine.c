@@ -496,7 +496,7 @@ static syn_status wake(engine *e, syn_error *err) {
 /* Observes the queue after an event, and fails if requests arrive faster than they are served. */
 static syn_status see_load(engine *e, syn_error *err) {
     serve_load_state now = {.now = {e->now_ns, e->arrived, e->result->metrics.requests},
-                       .ended = e->exhausted};
+                            .ended = e->exhausted};
     count_requests(e, &now.running, &now.waiting);
     return serve_load_see(&e->load, &now) ? serve_check_load(e->sim, &e->load, e->result, err)
                                           : SYN_OK;

@@ -24,6 +24,8 @@ typedef struct attention {
     syn_node node; /* of one layer */
     int64_t window, layers;
     int64_t depths; /* of a key and a value together */
+    int64_t read;   /* elements of both, of which latent attention reads the values as part of the
+                       keys */
     int64_t shared; /* key/value heads */
 } attention;
 
@@ -177,10 +179,17 @@ static syn_status add_window(serve_pool *p, const syn_graph *graph, const syn_no
                         MAX_WINDOWS);
     const syn_graph_tensor *k = syn_graph_tensor_at(graph, 0, node->inputs[1], tensors);
     const syn_spec keys = k ? k->spec : (syn_spec){0};
+    const uint32_t storage = k ? k->base : 0;
     const syn_graph_tensor *v = syn_graph_tensor_at(graph, 0, node->inputs[2], tensors);
     if (!k || !v) return SYN_FAIL(err, tensors->error.code, "%s", tensors->error.text);
     attention *a = &p->windows[p->n_windows++];
-    *a = (attention){*node, window, 1, keys.dims[3] + v->spec.dims[3], keys.dims[1]};
+    const int64_t both = keys.dims[3] + v->spec.dims[3];
+    *a = (attention){.node = *node,
+                     .window = window,
+                     .layers = 1,
+                     .depths = both,
+                     .read = v->base == storage ? keys.dims[3] : both,
+                     .shared = keys.dims[1]};
     a->node.deps = NULL;
     a->node.attributes = NULL;
     a->node.inputs = a->node.outputs = NULL;
@@ -242,9 +251,9 @@ static bool is_cpu(const serve_pool *p) {
     return p->options.hw->alone.ranks > 0;
 }
 
-/* The number of tokens for which a step is predicted. vLLM pads small steps in the same way, because
-   it captures a CUDA graph for each number of tokens. Few steps have more tokens. Steps on a CPU are
-   not padded. */
+/* The number of tokens for which a step is predicted. vLLM pads small steps in the same way,
+   because it captures a CUDA graph for each number of tokens. Few steps have more tokens. Steps on
+   a CPU are not padded. */
 static int64_t rounded(const serve_pool *p, int64_t n) {
     const int64_t to = is_cpu(p) || n <= 16 || n > 256 ? 1 : 8;
     return (n + to - 1) / to * to;
@@ -316,7 +325,7 @@ static serve_time attention_time(const serve_pool *p, const attention *a, const 
     syn_node node = a->node;
     node.flops = (uint64_t)(heads * l->scores * (2 * width + 5));
     node.bytes_read = (uint64_t)(bytes * (heads * l->queries * (double)node.extents.inner +
-                                          (double)a->shared * l->keys * width));
+                                          (double)(a->shared * a->read) * l->keys));
     node.bytes_written =
         (uint64_t)(bytes * heads * l->queries * (width - (double)node.extents.inner));
     node.extents.rows = l->most;

@@ -1,6 +1,8 @@
 /* Prints the results of `syntorch serve`, as text and as JSON. */
 #include <math.h>
 
+#include <string.h>
+
 #include "tools/cli_json.h"
 #include "tools/serve/serve_run.h"
 
@@ -50,6 +52,45 @@ static void print_overload(const serve_rates *r) {
                r->arriving, r->finishing);
 }
 
+/* Errors of the mean TPOT and the mean latency in measured runs of a machine with the stack `vllm`:
+   the largest of those in docs/accuracy.md. */
+static const struct {
+    const char *machine;
+    int runs;
+    double tpot, latency;
+} measured_errors[] = {{"rtxpro6000", 2, 0.006, 0.013}};
+
+/* The index of this machine's errors; -1: no run was measured. */
+static int error_of(const syn_hardware *hw) {
+    const int n = (int)(sizeof measured_errors / sizeof *measured_errors);
+    if (!syn_hardware_serving_calibrated(hw)) return -1;
+    for (int i = 0; i < n; i++)
+        if (strcmp(measured_errors[i].machine, hw->name) == 0) return i;
+    return -1;
+}
+
+static void print_error(const syn_hardware *hw) {
+    const int i = error_of(hw);
+    char title[160], shown[CLI_SHOWN_BYTES];
+    cli_shown(syn_hardware_title(hw, title, sizeof title), shown, sizeof shown);
+    if (i >= 0)
+        printf("prediction error: %.1f %% of the mean TPOT, %.1f %% of the mean latency in %d "
+               "measured runs\n",
+               100 * measured_errors[i].tpot, 100 * measured_errors[i].latency,
+               measured_errors[i].runs);
+    else if (syn_hardware_serving_calibrated(hw))
+        printf("prediction error: unknown: only kernels were measured on %s\n", shown);
+    else printf("prediction error: unknown: %s is not calibrated\n", shown);
+}
+
+static void put_error(const syn_hardware *hw, syn_sink *json) {
+    const int i = error_of(hw);
+    cli_json_bool(json, "calibrated", syn_hardware_serving_calibrated(hw));
+    if (i >= 0)
+        syn_sink_printf(json, ", \"error\": {\"tpot\": %g, \"latency\": %g}",
+                        measured_errors[i].tpot, measured_errors[i].latency);
+}
+
 void serve_print(const serve_run *run) {
     char title[160], shown[CLI_SHOWN_BYTES];
     const serve_result *r = &run->result;
@@ -60,6 +101,7 @@ void serve_print(const serve_run *run) {
            (long long)r->metrics.requests, (long long)r->metrics.prompt_tokens,
            (long long)r->metrics.output_tokens);
     serving_metrics_print(&r->metrics);
+    print_error(&run->hw);
     printf("at most: %lld running, %lld waiting, %.1f %% of a cache; preemptions: %lld\n",
            (long long)r->most_running, (long long)r->most_waiting, 100 * r->most_usage,
            (long long)r->preemptions);
@@ -82,6 +124,7 @@ void serve_json(const serve_run *run, syn_sink *json) {
     serving_metrics_json(&r->metrics, json);
     cli_json_count(json, "kv_blocks", (uint64_t)run->sim.limits[run->n_pools - 1].blocks);
     cli_json_count(json, "preemptions", (uint64_t)r->preemptions);
+    put_error(&run->hw, json);
     cli_json_count(json, "prefix_hit_tokens", (uint64_t)r->hits);
     cli_json_bool(json, "overloaded", r->rates.overloaded);
     cli_json_real(json, "capacity_per_s", r->rates.overloaded ? r->rates.finishing : NAN);

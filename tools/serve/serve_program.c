@@ -230,8 +230,8 @@ static syn_status serve(serve_run *run, syn_error *err) {
     SYN_TRY(serve_open(run, err));
     if (serve_given.find_rate) return serve_find_rate(run, err);
     if (run->trace.kind != SERVE_TRACE_NONE)
-        SYN_TRY(serve_capture_new(&run->capture, &run->sim, &run->trace, serve_given.trace_limit,
-                                  err));
+        SYN_TRY(
+            serve_capture_new(&run->capture, &run->sim, &run->trace, serve_given.trace_limit, err));
     const uint64_t begin = syn__clock_ns();
     SYN_TRY(serve_outputs_open(run, err));
     syn_status s = serve_simulate(&run->sim, run->source, &run->result, err);

@@ -24,9 +24,8 @@ static double or_else(double value, double other) {
     return value > 0 ? value : other;
 }
 
-/* Kernels that combine the splits of paged attention with one query per sequence. Their time is
-   that of one small kernel and of the wait for the last split, which takes as long as another one.
- */
+/* Kernels that combine the splits of paged attention with one query per sequence: a small one, and
+   the wait for the last split, which is as long. */
 #define SPLIT_KERNELS 2
 
 /* ---- Compute ---- */

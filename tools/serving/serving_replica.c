@@ -301,8 +301,11 @@ void serving_add_row(const serving_replica *r, serving_step *step, serving_reque
 }
 
 syn_status serving_schedule(serving_replica *r, serving_step *step, syn_error *err) {
+    const size_t waiting = r->n_waiting;
     step->n = step->tokens = 0;
-    return r->policy->schedule(r, step, err);
+    SYN_TRY(r->policy->schedule(r, step, err));
+    /* A request may preempt itself before others were scheduled. The empty step takes no time. */
+    return step->n == 0 && r->n_waiting > waiting ? r->policy->schedule(r, step, err) : SYN_OK;
 }
 
 serving_request *serving_any(const serving_replica *r) {

@@ -160,7 +160,7 @@ typedef struct syn_collectives {
 
 /* Rates at ascending sizes. Between two points, the logarithm of the rate is interpolated over the
    logarithm of the size. Outside the points, the rate of the nearest point is used. */
-#define SYN_HW_POINTS 8
+#define SYN_HW_POINTS 12
 typedef struct syn_hw_curve {
     struct syn_hw_point {
         double at, rate;

@@ -136,6 +136,17 @@ def test_the_list_of_requests_has_measured_times():
             assert "paged_attention" in file.read()
 
 
+def test_a_request_that_preempts_itself_is_scheduled_again():
+    with Folder() as f:
+        f.write("requests.csv", "arrival_s,input_tokens,output_tokens,priority\n" + "".join(
+            f"{i * 0.02:.2f},{20 + i % 4},{28 - i % 5},{20 - i}\n" for i in range(9)))
+        served = json.loads(expect_ok(run(
+            f, "serve", "--model", "gpt2", "--hw", "cpu", "--requests", "requests.csv", "--json",
+            "--num_gpu_blocks", 11, "--block_size", 5, "--scheduling_policy", "priority",
+            "--no_async_scheduling")))
+        assert served["requests"] == 9 and served["preemptions"] > 0, served
+
+
 def test_refused():
     requests = ["--requests", "fixed:9:4"]
     with Folder() as f:
@@ -147,6 +158,7 @@ def test_refused():
                 (["--attention", "unfused"], "--attention cannot"),
                 (["--policy", "static", "--long_prefill_token_threshold", 3], "--policy static")):
             refuse(f, [*requests, *args], 2, says)
+        refuse(f, [*requests, "--repetition_penalty", 2], 1, "give --repetition_penalty 1")
         refuse(f, ["--rate", 3], 2, "--rate has no effect without --requests")
         refuse(f, ["--block_size", 3], 2, "--block_size has no effect without --requests")
         if MPI:

@@ -165,8 +165,9 @@ static void refuses_bad_curves(void) {
     refuses("[[16,100],[64,400]]", "[]", "must be [[size, rate], ...]");
     refuses("[[16,100],[64,400]]", "7", "must be [[size, rate], ...]");
     refuses("[[16,100],[64,400]]", "[[16,0]]", "gflop_per_s.linear");
-    refuses("[[16,100],[64,400]]", "[[1,1],[2,1],[3,1],[4,1],[5,1],[6,1],[7,1],[8,1],[9,1]]",
-            "may have at most 8 points");
+    refuses("[[16,100],[64,400]]",
+            "[[1,1],[2,1],[3,1],[4,1],[5,1],[6,1],[7,1],[8,1],[9,1],[10,1],[11,1],[12,1],[13,1]]",
+            "may have at most 12 points");
     refuses("\"linear\"", "\"cube\"", "names the op \"cube\", which does not exist");
     refuses("\"attention\":[[32,50]]", "\"linear\":[[32,50]]", "appears twice");
     refuses("\"alone\"", "\"lone\"", "unknown key \"lone\"");

@@ -69,11 +69,11 @@ static syn_status generate_once(worker *w, bool watched, syn_error *err) {
 
 enum { BLOCK_TOKENS = 16 };
 
-/* The arrays of a packed step. The blocks of the sequences alternate, as they do after a while in a
-   server. */
+/* The arrays of a packed step. As in a server, the blocks of a prompt are consecutive, and those of
+   further tokens alternate between the sequences. */
 typedef struct packed {
     int32_t *queries, *keys, *rows, *blocks;
-    int64_t max_blocks;
+    int64_t max_blocks, prompt_blocks; /* of each sequence */
 } packed;
 
 static void fill_packed(packed *p, int64_t n, int64_t tokens, int64_t keys) {
@@ -82,7 +82,8 @@ static void fill_packed(packed *p, int64_t n, int64_t tokens, int64_t keys) {
         p->keys[i] = (int32_t)keys;
         p->rows[i] = (int32_t)((i + 1) * tokens - 1);
         for (int64_t b = 0; b < p->max_blocks; b++)
-            p->blocks[i * p->max_blocks + b] = (int32_t)(b * n + i);
+            p->blocks[i * p->max_blocks + b] =
+                (int32_t)(b < p->prompt_blocks ? i * p->prompt_blocks + b : b * n + i);
     }
 }
 
@@ -113,7 +114,8 @@ static syn_status serve_steps(worker *w, packed *p, syn_error *err) {
 
 static syn_status serve(worker *w, syn_error *err) {
     const int64_t n = w->shape->batch, all = w->shape->tokens + w->shape->new_tokens;
-    packed p = {.max_blocks = (all + BLOCK_TOKENS - 1) / BLOCK_TOKENS};
+    packed p = {.max_blocks = (all + BLOCK_TOKENS - 1) / BLOCK_TOKENS,
+                .prompt_blocks = (w->shape->tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS};
     const size_t bytes = (size_t)(n * (3 + p.max_blocks)) * sizeof *p.queries;
     if (!(p.queries = syn_malloc(bytes))) return SYN_FAIL_NOMEM(err, bytes, "a packed step");
     p.keys = p.queries + n;

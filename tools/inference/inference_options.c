@@ -269,7 +269,7 @@ static int check_serving(const cli_program *program, int argc, char **argv) {
          {"prompt", "num_input_tokens", "num_output_tokens", "batch_size"},
          "has no effect with --requests, which has the lengths; omit it, or give --prompts FILE"},
         {inference_serves(&args),
-         {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"},
+         {"temperature", "top_k", "top_p", "min_p"},
          "cannot be used with --requests, which always takes the likeliest token, so that texts do "
          "not depend on each other; omit it"},
         {inference_serves(&args),

@@ -29,9 +29,9 @@ static syn_status begin(inference *run, syn_error *err) {
     SYN_TRY(sampling_choose(run, &work->sampling, err));
     if (work->sampling.repetition_penalty != 1)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%s sets a repetition penalty of %g, which --requests cannot apply; give "
-                        "another folder with the weights, or omit --requests",
-                        run->defaults_file, work->sampling.repetition_penalty);
+                        "--requests cannot apply a repetition penalty of %g; give "
+                        "--repetition_penalty 1",
+                        work->sampling.repetition_penalty);
     /* Generated prompts are no texts, so their outputs have the length that the request has. */
     if (!has_texts(run) && !args->eos) work->sampling.end.n_ids = 0;
     work->policy = serving_policy_at((size_t)a->policy);

@@ -15,7 +15,7 @@ SCHEDULES = [
     (["--num_gpu_blocks", 32, "--block_size", 2, "--policy", "sglang", "--max_num_seqs", 6],
      {"prefix_hit_tokens"}),
     (["--policy", "static", "--max_num_seqs", 3, "--block_size", 1], {"prefix_hit_tokens"}),
-    (["--no_chunked_prefill", "--max_num_batched_tokens", 40, "--tp", 2], {"decode_steps"}),
+    (["--no_chunked_prefill", "--max_num_batched_tokens", 60, "--tp", 2], {"decode_steps"}),
     (["--long_prefill_token_threshold", 3, "--scheduling_policy", "priority"], {"prompt_steps"}),
 ]
 N = 9

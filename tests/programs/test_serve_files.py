@@ -230,10 +230,36 @@ def test_failures_leave_no_files():
     before = {name: os.path.getmtime(name) for name in os.listdir()}
     done = run("serve", *MODEL, "--requests", "bad.csv", "--out", "one")
     check(done.returncode == 1 and b"bad.csv:3" in done.stderr, f"{done.stderr}")
+    with open("long.csv", "w", encoding="utf-8") as f:
+        f.write("arrival_s,input_tokens,output_tokens\n0,10,10\n1,8000,500\n2,1000,100\n")
+    before["long.csv"] = os.path.getmtime("long.csv")
+    done = run("serve", *MODEL, "--requests", "long.csv", "--out", "one")
+    check(done.returncode == 1 and b"long.csv:3: 8000 prompt and 500 output" in done.stderr,
+          f"{done.stderr}")
+    done = run("serve", *MODEL, "--requests", "long.csv", "--out", "one", "--num-gpu-blocks", "100",
+               "--max-model-len", "9000")
+    check(done.returncode == 1 and b"exceed the KV cache of 1584 tokens" in done.stderr,
+          f"{done.stderr}")
     done = run("serve", *MODEL, "--requests", "one.requests.csv", "--out", "one")
     check(done.returncode == 1 and b"never overwritten" in done.stderr, f"{done.stderr}")
     after = {name: os.path.getmtime(name) for name in os.listdir()}
     check(before == after, f"files changed: {set(after) - set(before)}")
+
+
+def test_kv_blocks():
+    """vLLM's formula (vllm/v1/core/kv_cache_utils.py), with the parameters of the checkpoints."""
+    for model, params, layers, heads in (("llama-3.1-8b", 8030261248, 32, 8),
+                                         ("qwen3-32b", 32762123264, 64, 8),
+                                         ("qwen3-0.6b", 596049920, 28, 8)):
+        for gib, share, activations, block in ((80, 0.9, 1.5, 16), (95.25, 0.85, 0.75, 32)):
+            done = run("serve", "--model", model, "--hw", "h100", "--requests", "fixed:4:2",
+                       "--num-requests", "1", "--device-memory", str(gib), "--block-size",
+                       str(block), "--gpu-memory-utilization", str(share), "--activation-memory",
+                       str(activations), "--json")
+            left = math.ceil(gib * 2**30 * share) - 2 * params - int(activations * 2**30)
+            want = left // (2 * heads * 128 * 2 * block) // layers
+            got = json.loads(done.stdout).get("kv_blocks")
+            check(got == want, f"{model}, {gib} GiB: {got} blocks instead of {want}")
 
 
 def test_measured_times():
@@ -252,6 +278,7 @@ def test_measured_times():
     check(re.search(r"TTFT +3\.00 ms", text), text)
 
 
+test_kv_blocks()
 test_one_request()
 test_replicas()
 test_served_again()

@@ -32,8 +32,11 @@ static void list_requests(const serving_work *work, request *list) {
 static syn_status simulate(inference *run, serve_pool *pool, const request *list, syn_error *err) {
     serving_work *work = inference_serving_of(run);
     served_totals *out = &work->predicted;
-    serve_simulation sim = {
-        .pools = {pool}, .n_pools = 1, .limits = {work->limits}, .policy = work->policy};
+    serve_simulation sim = {.pools = {pool},
+                            .n_pools = 1,
+                            .limits = {work->limits},
+                            .requests = "the requests",
+                            .policy = work->policy};
     serve_result result = {.metrics = out->metrics};
     request_source *source;
     sim.limits[0].key = serve_block_key;

@@ -132,6 +132,7 @@ typedef struct serve_simulation {
     serve_pool *pools[2];
     int32_t n_pools;
     serving_limits limits[2]; /* of each pool's replicas */
+    const char *requests;     /* name of their file in messages */
     const serving_policy *policy;
     serve_router router;
     double step_ns, sequence_ns; /* time of a step besides its ops, and for each sampled token */

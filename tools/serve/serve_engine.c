@@ -169,7 +169,7 @@ static syn_status enqueue(engine *e, serve_request *r, int32_t to, syn_error *er
     const syn_status s = serving_add(e->replicas[to].scheduler, &r->q, &why);
     if (s == SYN_OK) return observe_state(e, to >= e->first_of_pool[1], to, false, err);
     if (r->given.line > 0)
-        return SYN_FAIL(err, s, "line %lld of the requests: %s", (long long)r->given.line,
+        return SYN_FAIL(err, s, "%s:%lld: %s", e->sim->requests, (long long)r->given.line,
                         why.text);
     return SYN_FAIL(err, s, "request %lld: %s", (long long)r->q.id + 1, why.text);
 }

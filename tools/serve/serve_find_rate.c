@@ -157,7 +157,7 @@ static void put_try(const attempt *t, syn_sink *json) {
 static syn_status print_json(const search *s, const attempt *best, syn_error *err) {
     syn_sink *json;
     const serve_figures *f = &best->f;
-    SYN_TRY(cli_json_open_as(&json, "serve_rate", err));
+    SYN_TRY(cli_json_open_as(&json, "serve-rate", err));
     cli_json_text(json, "model", s->run->config.name);
     cli_json_text(json, "hardware", s->run->hw.name);
     cli_json_text(json, "stack", s->run->hw.stack.name);

@@ -89,7 +89,7 @@ syn_status serve_check_load(const serve_simulation *sim, const serve_load *load,
     if (sim->n_pools == 1 && l->ep == 1)
         snprintf(more, sizeof more, "--dp %.0f", ceil(l->dp * sim->rate / (0.97 * r.finishing)));
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "%.4g requests/s arrive, but %s only %.3g requests/s; lower --rate to %.2g or "
-                    "use %s, or give --allow-overload",
+                    "%.4g requests/s arrive, but %s only %.3g requests/s; lower --rate to %.4g "
+                    "or use %s, or give --allow-overload",
                     sim->rate, who, r.finishing, below(r.finishing), more);
 }

@@ -180,6 +180,7 @@ syn_status serve_open(serve_run *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "the layout has %lld GPUs, but --gpus is %lld",
                         (long long)serve_gpus(run), (long long)a->gpus);
     sim->n_pools = run->n_pools;
+    sim->requests = syn_input_name(a->requests.requests);
     sim->policy = serving_policy_at((size_t)a->policy);
     sim->router = (serve_router)a->router;
     sim->acceptance = a->acceptance;

@@ -344,7 +344,7 @@ static syn_status print_json(syn_error *err) {
     char path[PATH];
     bool first = true;
     syn_sink *json;
-    SYN_TRY(cli_json_open_as(&json, "serve_sweep", err));
+    SYN_TRY(cli_json_open_as(&json, "serve-sweep", err));
     serve_sweep_json(&swept, json);
     cli_json_begin_written(json);
     for (int i = 0; i < 2 && serve_given.out; i++)

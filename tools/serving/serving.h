@@ -54,11 +54,11 @@ typedef struct serving_limits {
 
 /* The tokens of a request in a step. */
 typedef struct serving_row {
-    serving_request *request;
-    int32_t queries, keys; /* new tokens; all tokens after the step */
-    int32_t drafts;        /* of the new tokens */
-    int32_t accepted;      /* drafts that the step accepts; set before serving_finish */
-    bool samples;          /* returns 1 + accepted output tokens */
+    serving_request *request; /* NULL: it has finished while this step was scheduled */
+    int32_t queries, keys;    /* new tokens; all tokens after the step */
+    int32_t drafts;           /* of the new tokens */
+    int32_t accepted;         /* drafts that the step accepts; set before serving_finish */
+    bool samples;             /* returns 1 + accepted output tokens */
 } serving_row;
 
 typedef struct serving_step {

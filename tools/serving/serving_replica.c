@@ -356,7 +356,7 @@ syn_status serving_finish(serving_replica *r, const serving_step *step, syn_erro
     for (int64_t i = 0; i < step->n; i++) {
         const serving_row *row = &step->rows[i];
         serving_request *q = row->request;
-        if (!row->samples || q->state == SERVING_FINISHED) continue;
+        if (!q || !row->samples || q->state == SERVING_FINISHED) continue;
         const int32_t rejected = row->drafts - row->accepted,
                       made = (int32_t)min2(1 + row->accepted, q->output - q->generated);
         if (q->computed > 0) q->computed -= rejected;

@@ -104,11 +104,19 @@ const char *const syn__hardware_preset_names[SYN__HARDWARE_PRESETS + 1] = {
         }                                                                                      \
     }
 
-/* Without NVLink, over PCIe. */
+/* Without NVLink, over PCIe. `ll` stands for vLLM's own all-reduce of two ranks; collectives of one
+   pass have only `simple`, whose constants they get there. */
 #define NCCL_PCIE                                                                                  \
     {                                                                                              \
         .name = "nccl",                                                                            \
-        .protocols = {[SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(14.3, 4.25), .link_efficiency = 0.49}}, \
+        .protocols = {[SYN_PROTOCOL_LL] = {.base_ns = US(5),                                       \
+                                           .step_ns = US(2.5),                                     \
+                                           .hop_ns = US(7),                                        \
+                                           LL_RING,                                                \
+                                           .link_efficiency = 0.49,                                \
+                                           .network_efficiency = 0.945,                            \
+                                           .one_pass = ONE_PASS(14.3, 4.25, 0, 0)},                \
+                      [SYN_PROTOCOL_SIMPLE] = {NCCL_SIMPLE(14.3, 4.25), .link_efficiency = 0.49}}, \
         .fitted = {                                                                                \
             {COLLECTIVES("all_gather", 2, 2, 1, 8192, MIB(16)),                                    \
              COLLECTIVES("reduce_scatter", 2, 2, 1, 8192, MIB(16))},                               \
@@ -246,7 +254,7 @@ const syn_hardware syn__hardware_presets[SYN__HARDWARE_PRESETS] = {
             {[SYN_F32] = TFLOPS(82.6), [SYN_F16] = TFLOPS(165.2), [SYN_BF16] = TFLOPS(165.2)},
         .fp8_flops_per_ns = TFLOPS(330.3),
         .multiprocessors = 128,
-        .memory_bytes = GIB(24),
+        .memory_bytes = GIB(23.65),
         .memory_bytes_per_ns = GB_PER_S(1008),
         .node_ranks = 8,
         .intra = {.bytes_per_ns = GB_PER_S(32)},

@@ -22,7 +22,7 @@ static void test_append(void) {
         for (int version = 0; version < 3; version++) {
             const int64_t tokens = ref_int(0, n), step = ref_int(1, 5), first = ref_int(0, n - 1);
             const int64_t part[4] = {1, dims[1], tokens, dims[3]};
-            ref_fill(&x, ref_spec(spec.dtype, 4, part), 1, 100);
+            ref_fill(&x, ref_spec((syn_dtype)spec.dtype, 4, part), 1, 100);
             slots.spec = (syn_spec){SYN_I32, 1, {tokens}};
             /* Every step-th slot, then those after them, and so on. */
             for (int64_t t = 0, slot = first % step, begin = slot; t < tokens; t++) {

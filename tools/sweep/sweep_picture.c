@@ -333,7 +333,7 @@ static syn_status lay_out(plot *p, syn_error *err) {
 }
 
 syn_status sweep_draw(const sweep *s, const char *path, syn_error *err) {
-    plot p = {.s = s, .x = {INFINITY, -INFINITY}, .y = {INFINITY, -INFINITY}};
+    plot p = {.s = s, .x = SWEEP_NO_SCALE, .y = SWEEP_NO_SCALE};
     syn_sink *svg;
     char title[200];
     syn_status status = lay_out(&p, err);

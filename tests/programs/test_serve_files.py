@@ -207,6 +207,17 @@ def test_two_pools():
                     if r["output_tokens"] > 1), "time of transfers", 1e-2)
 
 
+def test_transferred_bytes():
+    """Each rank that generates gets its key/value heads, or all latents (576 elements a layer)."""
+    for model, layers, tp, elements in (("llama-3-8b", 32, (2, 4), 2 * 8 * 128),
+                                        ("deepseek-v2-lite", 27, (1, 2), 2 * 576)):
+        done = run("serve", "--model", model, "--hw", "h100", "--requests", "fixed:100:3",
+                   "--num-requests", "5", "--prefill", f"tp={tp[0]}", "--decode", f"tp={tp[1]}",
+                   "--json")
+        got = json.loads(done.stdout).get("kv_transfer_bytes")
+        check(got == 5 * 100 * layers * elements * 2, f"{model}: {got} bytes")
+
+
 def test_shared_experts():
     s = Served("experts", "--model", "qwen3-30b-a3b", "--layers", "1", "--hw", "h100+serving",
                *MIX, "--rate", "100", "--dp", "2", "--ep", "2")
@@ -285,6 +296,7 @@ test_served_again()
 test_preemptions()
 test_drafts()
 test_two_pools()
+test_transferred_bytes()
 test_shared_experts()
 test_cut_timeline()
 test_failures_leave_no_files()

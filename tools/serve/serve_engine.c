@@ -7,6 +7,7 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/serve/serve.h"
+#include "tools/serve/serve_transfers.h"
 
 typedef struct replica {
     serving_replica *scheduler;
@@ -18,16 +19,10 @@ typedef struct replica {
 typedef struct unit {
     int32_t pool, first, n; /* replicas first .. first + n - 1 */
     bool running, scheduled;
-    int now;                           /* which of the steps is running */
-    double start_ns, end_ns, ready_ns; /* ready_ns: the scheduled step can run from then on */
+    int now; /* which of the steps is running */
+    double start_ns, end_ns;
     serve_time time;
 } unit;
-
-/* A cache on its way to the replica that generates the tokens. */
-typedef struct transfer {
-    serve_request *r;
-    double end_ns;
-} transfer;
 
 typedef struct engine {
     const serve_simulation *sim;
@@ -36,10 +31,9 @@ typedef struct engine {
     replica *replicas;
     unit *units;
     int32_t n_replicas, n_units, first_of_pool[3];
-    int32_t turn[2];     /* round robin */
-    serving_row *rows;   /* of a draft model's step */
-    transfer *transfers; /* a heap by end_ns */
-    size_t n_transfers, transfers_cap;
+    int32_t turn[2];   /* round robin */
+    serving_row *rows; /* of a draft model's step */
+    serve_transfers transfers;
     request next; /* the next arrival */
     bool exhausted;
     int64_t arrived, left; /* requests; left: not finished */
@@ -104,11 +98,11 @@ static void close_engine(engine *e) {
         syn_free(r->steps[0].rows);
         syn_free(r->steps[1].rows);
     }
-    for (size_t i = 0; i < e->n_transfers; i++) close_request(e->transfers[i].r);
+    for (size_t i = 0; i < e->transfers.n; i++) close_request(e->transfers.at[i].request);
     syn_free(e->replicas);
     syn_free(e->units);
     syn_free(e->rows);
-    syn_free(e->transfers);
+    syn_free(e->transfers.at);
 }
 
 /* ---- Arrivals ---- */
@@ -205,51 +199,27 @@ uint64_t serve_block_key(const serving_request *q, int64_t i, int64_t block_toke
 
 /* ---- Transfers of caches ---- */
 
-static syn_status push_transfer(engine *e, serve_request *r, double end_ns, syn_error *err) {
-    SYN_TRY(
-        syn_grow(&e->transfers, &e->transfers_cap, e->n_transfers + 1, sizeof *e->transfers, err));
-    size_t i = e->n_transfers++;
-    for (; i > 0 && e->transfers[(i - 1) / 2].end_ns > end_ns; i = (i - 1) / 2)
-        e->transfers[i] = e->transfers[(i - 1) / 2];
-    e->transfers[i] = (transfer){r, end_ns};
-    return SYN_OK;
-}
-
-static transfer pop_transfer(engine *e) {
-    const transfer first = e->transfers[0], last = e->transfers[--e->n_transfers];
-    size_t i = 0, child;
-    while ((child = 2 * i + 1) < e->n_transfers) {
-        if (child + 1 < e->n_transfers &&
-            e->transfers[child + 1].end_ns < e->transfers[child].end_ns)
-            child++;
-        if (e->transfers[child].end_ns >= last.end_ns) break;
-        e->transfers[i] = e->transfers[child];
-        i = child;
-    }
-    e->transfers[i] = last;
-    return first;
-}
-
 /* Sends the cache of a computed prompt. The cache of a layer is sent while the next layers are
    computed, so after the last step of the prompt only the last layer's part is left, unless the
-   link is slower than the computation. */
+   link is slower than the computation. Each receiving rank gets what its own cache holds. */
 static syn_status send_cache(engine *e, serve_request *r, double step_ns, syn_error *err) {
     const serve_simulation *sim = e->sim;
     const serve_pool_options *from = serve_pool_get(sim->pools[0]),
                              *to = serve_pool_get(sim->pools[1]);
-    const int32_t links = from->layout.tp < to->layout.tp ? from->layout.tp : to->layout.tp;
-    const double layers = (double)from->config->n_layer;
-    const double bytes = serve_pool_token_bytes(sim->pools[0]) * from->layout.tp * r->q.prompt;
-    const double ns = bytes / links / sim->transfer_bytes_per_ns;
+    const double layers = (double)from->config->n_layer,
+                 received = serve_pool_token_bytes(sim->pools[1]) * r->q.prompt,
+                 bytes = received * to->layout.tp, sent = bytes / from->layout.tp;
+    const double ns = fmax(received, sent) / sim->transfer_bytes_per_ns;
     const double late = fmax(ns - step_ns * (layers - 1) / layers, ns / layers);
     e->result->transferred_bytes += bytes;
     e->result->exposed_transfer_ns += late + sim->transfer_ns;
-    return push_transfer(e, r, e->now_ns + late + sim->transfer_ns, err);
+    const serve_transfer t = {r, e->now_ns + late + sim->transfer_ns};
+    return serve_transfers_add(&e->transfers, t, err);
 }
 
 /* The cache has arrived: the prompt's replica releases it, and another one generates the tokens. */
 static syn_status receive_cache(engine *e, syn_error *err) {
-    serve_request *r = pop_transfer(e).r;
+    serve_request *r = serve_transfers_take(&e->transfers).request;
     serving_release(e->replicas[r->prompt_replica].scheduler, &r->q);
     r->hits = r->q.hits;
     r->q.output = r->given.output;
@@ -506,7 +476,7 @@ static syn_status see_load(engine *e, syn_error *err) {
 static syn_status next_event(engine *e, syn_error *err) {
     unit *u = first_end(e);
     const double step = u ? u->end_ns : INFINITY,
-                 cache = e->n_transfers > 0 ? e->transfers[0].end_ns : INFINITY,
+                 cache = e->transfers.n > 0 ? e->transfers.at[0].end_ns : INFINITY,
                  arrival = e->exhausted ? INFINITY : e->next.arrival_ns;
     if (arrival <= step && arrival <= cache) {
         e->now_ns = fmax(arrival, e->now_ns);

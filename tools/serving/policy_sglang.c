@@ -12,10 +12,6 @@
 #define MOST_OUTPUT            4096 /* output tokens that an admitted request counts with */
 #define STEPS_AFTER_RETRACTION 20
 
-static int64_t min2(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* What a step with prompts may still use. */
 typedef struct budget {
     int64_t tokens; /* of the step */
@@ -27,7 +23,7 @@ static budget full_budget(const serving_replica *r) {
     for (size_t i = 0; i < r->n_running; i++) {
         const serving_request *q = r->running[i];
         if (serving_in_prompt(r, q)) continue;
-        b.spare -= (double)min2(q->output - q->generated, MOST_OUTPUT) * r->reserved;
+        b.spare -= (double)serving_least(q->output - q->generated, MOST_OUTPUT) * r->reserved;
     }
     return b;
 }
@@ -45,7 +41,7 @@ static void add_prompt(const serving_replica *r, serving_step *step, serving_req
     const int64_t used = whole_blocks(r, n);
     b->tokens -= used;
     b->spare -= (double)(used + r->limits.block_tokens);
-    if (step->rows[step->n - 1].samples) b->spare -= (double)min2(q->output, MOST_OUTPUT);
+    if (step->rows[step->n - 1].samples) b->spare -= (double)serving_least(q->output, MOST_OUTPUT);
 }
 
 /* Continues the prompt that the last step divided. */
@@ -53,10 +49,10 @@ static syn_status continue_prompts(serving_replica *r, serving_step *step, budge
                                    syn_error *err) {
     for (size_t i = 0; i < r->n_running && b->tokens > 0; i++) {
         serving_request *q = r->running[i];
-        int64_t n = min2(serving_left(r, q), b->tokens);
+        int64_t n = serving_least(serving_left(r, q), b->tokens);
         bool fits;
         if (!serving_in_prompt(r, q) || serving_ends(q)) continue;
-        if (b->spare >= 1) n = min2(n, (int64_t)b->spare);
+        if (b->spare >= 1) n = serving_least(n, (int64_t)b->spare);
         SYN_TRY(serving_take_blocks(r, q, n, &fits, err));
         if (fits) add_prompt(r, step, q, n, b);
         else b->tokens = 0;
@@ -70,7 +66,7 @@ static int64_t admissible(const serving_replica *r, const serving_step *step,
     int64_t idle;
     const int64_t size = r->limits.block_tokens, known = serving_known_blocks(r, q, &idle) * size,
                   left = serving_left(r, q) - known,
-                  needed = left + min2(q->output - q->generated, MOST_OUTPUT) + size;
+                  needed = left + serving_least(q->output - q->generated, MOST_OUTPUT) + size;
     b->spare -= (double)(idle * size); /* free blocks that q takes back */
     if (r->n_running > 0 && (double)needed >= b->spare) return 0;
     if (!r->limits.chunked) return step->n == 0 || whole_blocks(r, left) < b->tokens ? left : 0;
@@ -143,7 +139,7 @@ static syn_status decode(serving_replica *r, serving_step *step, syn_error *err)
     make_space(r);
     for (size_t i = 0; i < r->n_running && tokens > 0; i++) {
         serving_request *q = r->running[i];
-        const int64_t n = min2(serving_left(r, q), tokens);
+        const int64_t n = serving_least(serving_left(r, q), tokens);
         bool fits;
         if (n <= 0 || serving_ends(q) || serving_in_prompt(r, q)) continue;
         SYN_TRY(serving_take_blocks(r, q, n, &fits, err));

@@ -3,10 +3,6 @@
    requests have finished. Only then the next batch begins. */
 #include "tools/serving/serving.h"
 
-static int64_t min2(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Gives q the blocks for n tokens. If the cache is full, the last requests of the batch, or q
    itself, wait for the next batch. */
 static syn_status make_space(serving_replica *r, serving_request *q, int64_t n, bool *fits,
@@ -28,7 +24,7 @@ static syn_status continue_batch(serving_replica *r, serving_step *step, syn_err
         prompts = prompts || serving_in_prompt(r, r->running[i]);
     for (size_t i = 0; i < r->n_running && budget > 0; i++) {
         serving_request *q = r->running[i];
-        const int64_t n = min2(serving_left(r, q), budget);
+        const int64_t n = serving_least(serving_left(r, q), budget);
         bool fits;
         if (n <= 0 || serving_ends(q) || (prompts && !serving_in_prompt(r, q))) continue;
         SYN_TRY(make_space(r, q, n, &fits, err));

@@ -5,10 +5,6 @@
    request that came last loses its blocks and is computed again later. */
 #include "tools/serving/serving.h"
 
-static int64_t min2(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* The running request that would be admitted last. */
 static size_t victim(const serving_replica *r) {
     size_t last = 0;
@@ -50,8 +46,8 @@ static syn_status make_space(serving_replica *r, serving_step *step, size_t *at,
 }
 
 static int64_t wanted(const serving_replica *r, int64_t left, int64_t budget) {
-    if (r->limits.long_prefill > 0) left = min2(left, r->limits.long_prefill);
-    return min2(left, budget);
+    if (r->limits.long_prefill > 0) left = serving_least(left, r->limits.long_prefill);
+    return serving_least(left, budget);
 }
 
 static syn_status schedule_running(serving_replica *r, serving_step *step, int64_t *budget,

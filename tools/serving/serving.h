@@ -125,6 +125,9 @@ struct serving_replica {
 /* Whether a is admitted before b: by order of addition, or by priority, arrival and id. */
 bool serving_is_before(const serving_replica *r, const serving_request *a,
                        const serving_request *b);
+static inline int64_t serving_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
 /* The next waiting request, or NULL. */
 serving_request *serving_next(const serving_replica *r);
 /* Prompt, output and draft tokens of a request that are not computed or in flight. Drafts beyond

@@ -17,10 +17,6 @@ const char *serving_policy_name(size_t i) {
     return p ? p->name : NULL;
 }
 
-static int64_t min2(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* ---- Waiting requests ---- */
 
 bool serving_is_before(const serving_replica *r, const serving_request *a,
@@ -96,7 +92,7 @@ syn_status serving_replica_new(serving_replica **out, const serving_limits *limi
     }
     /* drafts of a request that is alone must fit into the cache */
     r->limits.max_model_tokens =
-        min2(limits->max_model_tokens, kv_blocks_usable(r->cache) * limits->block_tokens);
+        serving_least(limits->max_model_tokens, kv_blocks_usable(r->cache) * limits->block_tokens);
     *out = r;
     return SYN_OK;
 }
@@ -159,7 +155,7 @@ static uint64_t key_of(const serving_replica *r, const serving_request *q, int64
 /* Gives keys to the blocks that the first `tokens` tokens fill. */
 static void set_keys(serving_replica *r, serving_request *q, int64_t tokens) {
     if (!r->limits.caching || tokens < (q->keyed + 1) * r->limits.block_tokens) return;
-    const int64_t full = min2(tokens / r->limits.block_tokens, (int64_t)q->n_blocks);
+    const int64_t full = serving_least(tokens / r->limits.block_tokens, (int64_t)q->n_blocks);
     for (; q->keyed < full; q->keyed++)
         kv_blocks_set_key(r->cache, q->blocks[q->keyed], key_of(r, q, q->keyed));
 }
@@ -176,13 +172,13 @@ static int64_t missing(const serving_replica *r, const serving_request *q, int64
 
 syn_status serving_take_blocks(serving_replica *r, serving_request *q, int64_t n, bool *fits,
                                syn_error *err) {
-    const int64_t more = missing(r, q, min2(q->computed + n, r->limits.max_model_tokens));
+    const int64_t more = missing(r, q, serving_least(q->computed + n, r->limits.max_model_tokens));
     *fits = more <= kv_blocks_left(r->cache);
     if (!*fits) return SYN_OK;
     SYN_TRY(grow_blocks(q, (int64_t)q->n_blocks + more, err));
     kv_blocks_take(r->cache, more, q->blocks + q->n_blocks);
     q->n_blocks += (size_t)more;
-    set_keys(r, q, min2(q->computed + n, tokens_of(q)));
+    set_keys(r, q, serving_least(q->computed + n, tokens_of(q)));
     return SYN_OK;
 }
 
@@ -250,9 +246,9 @@ syn_status serving_admit(serving_replica *r, serving_request *q, int64_t n, int6
     int64_t idle;
     const int64_t known = serving_known_blocks(r, q, &idle);
     const int64_t computed = q->computed > 0 ? q->computed : known * r->limits.block_tokens;
-    const int64_t all = min2(tokens_of(q), r->limits.max_model_tokens);
-    *tokens = min2(tokens_of(q) - computed, n);
-    const int64_t now = r->limits.reserve ? all : min2(computed + *tokens, all);
+    const int64_t all = serving_least(tokens_of(q), r->limits.max_model_tokens);
+    *tokens = serving_least(tokens_of(q) - computed, n);
+    const int64_t now = r->limits.reserve ? all : serving_least(computed + *tokens, all);
     *fits = blocks_for(r, now) - known + idle <= kv_blocks_left(r->cache);
     if (!*fits) return SYN_OK;
     SYN_TRY(grow_blocks(q, blocks_for(r, computed + *tokens), err));
@@ -290,7 +286,7 @@ void serving_preempt(serving_replica *r, size_t index) {
 
 int64_t serving_left(const serving_replica *r, const serving_request *q) {
     const int64_t left = tokens_of(q) + q->drafts + q->in_flight - q->computed;
-    return min2(left, r->limits.max_model_tokens - 1 - q->computed);
+    return serving_least(left, r->limits.max_model_tokens - 1 - q->computed);
 }
 
 bool serving_in_prompt(const serving_replica *r, const serving_request *q) {
@@ -358,7 +354,7 @@ syn_status serving_finish(serving_replica *r, const serving_step *step, syn_erro
         serving_request *q = row->request;
         if (!q || !row->samples || q->state == SERVING_FINISHED) continue;
         const int32_t rejected = row->drafts - row->accepted,
-                      made = (int32_t)min2(1 + row->accepted, q->output - q->generated);
+                      made = (int32_t)serving_least(1 + row->accepted, q->output - q->generated);
         if (q->computed > 0) q->computed -= rejected;
         q->generated += made;
         if (r->limits.async) q->in_flight -= rejected + made;

@@ -1,0 +1,26 @@
+/* KV caches on their way between replicas; see serve_transfers.h. */
+#include "tools/serve/serve_transfers.h"
+
+#include "syntorch/base/memory.h"
+
+syn_status serve_transfers_add(serve_transfers *t, serve_transfer more, syn_error *err) {
+    SYN_TRY(syn_grow(&t->at, &t->cap, t->n + 1, sizeof *t->at, err));
+    size_t i = t->n++;
+    for (; i > 0 && t->at[(i - 1) / 2].end_ns > more.end_ns; i = (i - 1) / 2)
+        t->at[i] = t->at[(i - 1) / 2];
+    t->at[i] = more;
+    return SYN_OK;
+}
+
+serve_transfer serve_transfers_take(serve_transfers *t) {
+    const serve_transfer first = t->at[0], last = t->at[--t->n];
+    size_t i = 0, child;
+    while ((child = 2 * i + 1) < t->n) {
+        if (child + 1 < t->n && t->at[child + 1].end_ns < t->at[child].end_ns) child++;
+        if (t->at[child].end_ns >= last.end_ns) break;
+        t->at[i] = t->at[child];
+        i = child;
+    }
+    t->at[i] = last;
+    return first;
+}

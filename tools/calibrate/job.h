@@ -7,7 +7,7 @@
 #include "syntorch/backend.h"
 #include "tools/calibrate/timed_ops.h"
 
-enum { JOB_SHAPES = 4 };
+enum { JOB_SHAPES = 5 };
 
 typedef struct job {
     int64_t layers, hidden, vocabulary; /* size of a GPT model whose head_dim is 64 */

@@ -56,8 +56,8 @@ static syn_status describe(astra_network *net, const syn_hardware *hw, int32_t r
     if (ranks % node != 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%d ranks do not fill nodes of %d ranks, as ASTRA-sim's networks require: "
-                        "use a multiple of %d ranks, or change \"node_ranks\" in a hardware file",
-                        (int)ranks, (int)node, (int)node);
+                        "choose the ranks per node with --node-ranks, such as %d for a single node",
+                        (int)ranks, (int)node, (int)ranks);
     net->machine = (syn__sim_machine){.n_ranks = (uint32_t)ranks,
                                       .memory_bytes_per_ns = hw->memory_bytes_per_ns,
                                       .endpoint_ns = 10,

@@ -19,6 +19,7 @@
 
 static struct arguments {
     const char *input, *hw, *out_dir;
+    int64_t node_ranks;
     int roofline; /* index of the word in --roofline; 0: no */
     bool json;
 } args = {.out_dir = "astra-sim"};
@@ -32,6 +33,9 @@ static const cli_option options[] = {
      "machine whose links and memory the files describe; default: the machine of the set's times, "
      "else a100-80g",
      0, 0},
+    {"node_ranks", CLI_INT, &args.node_ranks, "N",
+     "ranks per node, if the ranks do not fill whole nodes; default: those of the machine", 1,
+     SYN_MAX_WORLD},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "folder for the files", 0, 0},
     {"roofline", CLI_CHOICE, &args.roofline, "no|f32|f16|bf16",
      "no: use compute times of the trace; else compute them from flops at the peak of this dtype "
@@ -275,6 +279,7 @@ static syn_status simulate(const trace_set *set, const char *prefix_out, const s
     bool assumed;
     SYN_TRY(choose_hardware(&hw, &assumed, first, err));
     SYN_TRY(check_times(&hw, first, err));
+    if (args.node_ranks > 0) hw.node_ranks = (int32_t)args.node_ranks;
     SYN_TRY(astra_network_of(&hw, first, set->ranks, &net, err));
     SYN_TRY(add_messages(&net, &hw, set, err));
     SYN_TRY(syn_make_folder(args.out_dir, err));

@@ -24,7 +24,6 @@ static syn_status begin(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     const inference_serving *a = &args->serving;
     serving_work *work = run->work = syn_calloc(1, sizeof *work);
-    const serving_slo none = {0};
     if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run's data");
     SYN_TRY(sampling_choose(run, &work->sampling, err));
     if (work->sampling.repetition_penalty != 1)
@@ -45,8 +44,8 @@ static syn_status begin(inference *run, syn_error *err) {
                                     .by_priority = a->by_priority != 0,
                                     .reserve = true,
                                     .key = inference_serve_key};
-    SYN_TRY(serving_metrics_new(&work->measured.metrics, &none, err));
-    return serving_metrics_new(&work->predicted.metrics, &none, err);
+    SYN_TRY(serving_metrics_new(&work->measured.metrics, &serving_default_slo, err));
+    return serving_metrics_new(&work->predicted.metrics, &serving_default_slo, err);
 }
 
 /* Encodes prompt i; without texts, prompts are made later. */

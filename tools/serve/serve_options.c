@@ -86,7 +86,7 @@ static const cli_option options[] = {
      "run even if requests arrive faster than the server finishes them", 0, 0},
     CLI_GROUP("Output"),
     {"slo", CLI_TEXT, &serve_given.slo, "ttft=T,tpot=T",
-     "limits for goodput, also latency=T: such as 500ms or 2s", 0, 0},
+     "limits for goodput, also latency=T: such as 500ms [ttft=2s,tpot=200ms]", 0, 0},
     {"out", CLI_TEXT, &serve_given.out, "PREFIX",
      "write PREFIX.requests.csv, PREFIX.series.csv, PREFIX.svg, PREFIX.batch.svg, "
      "PREFIX.timeline.json and a trace set",

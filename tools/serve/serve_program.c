@@ -161,7 +161,8 @@ static syn_status begin_results(serve_run *run, syn_error *err) {
     const bool open = !serve_given.allow_overload && !isinf(how->rate);
     run->sim.rate = open && request_is_workload(how->requests) ? how->rate : 0;
     run->result = (serve_result){.hits = 0};
-    return serving_metrics_new(&run->result.metrics, &run->slo, err);
+    return serving_metrics_new(&run->result.metrics,
+                               serve_given.slo ? &run->slo : &serving_default_slo, err);
 }
 
 syn_status serve_reopen_requests(serve_run *run, syn_error *err) {

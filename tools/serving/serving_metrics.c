@@ -49,6 +49,8 @@ double serving_times_percentile(const serving_times *t, double q) {
     return t->most;
 }
 
+const serving_slo serving_default_slo = {.ttft_ns = 2e9, .tpot_ns = 200e6};
+
 syn_status serving_metrics_new(serving_metrics *m, const serving_slo *slo, syn_error *err) {
     *m = (serving_metrics){.slo = *slo};
     syn_status s = serving_times_new(&m->ttft, err);
@@ -93,8 +95,9 @@ static double rate(const serving_metrics *m, int64_t count) {
     return m->end_ns > 0 ? 1e9 * (double)count / m->end_ns : 0;
 }
 
-static bool has_slo(const serving_metrics *m) {
-    return m->slo.ttft_ns > 0 || m->slo.tpot_ns > 0 || m->slo.latency_ns > 0;
+static void put_limit(syn_sink *json, const char *key, double ns) {
+    if (ns > 0) syn_sink_printf(json, "%s: %.0f", key, ns);
+    else syn_sink_printf(json, "%s: null", key);
 }
 
 void serving_metrics_json(const serving_metrics *m, syn_sink *json) {
@@ -109,6 +112,10 @@ void serving_metrics_json(const serving_metrics *m, syn_sink *json) {
     cli_json_real(json, "output_tokens_per_s", rate(m, m->output_tokens));
     cli_json_count(json, "good_requests", (uint64_t)m->good);
     cli_json_real(json, "goodput_per_s", rate(m, m->good));
+    put_limit(json, ", \"slo\": {\"ttft_ns\"", m->slo.ttft_ns);
+    put_limit(json, ", \"tpot_ns\"", m->slo.tpot_ns);
+    put_limit(json, ", \"latency_ns\"", m->slo.latency_ns);
+    syn_sink_char(json, '}');
 }
 
 static void print_times(const char *name, const serving_times *t) {
@@ -120,6 +127,25 @@ static void print_times(const char *name, const serving_times *t) {
            cli_time_text(serving_times_percentile(t, 0.99), p99, sizeof p99));
 }
 
+static void print_goodput(const serving_metrics *m) {
+    const struct {
+        const char *name;
+        double ns;
+    } limits[] = {
+        {"TTFT", m->slo.ttft_ns}, {"TPOT", m->slo.tpot_ns}, {"latency", m->slo.latency_ns}};
+    char most[32];
+    bool first = true;
+    printf("goodput: %.4g requests/s, %lld of %lld requests within", rate(m, m->good),
+           (long long)m->good, (long long)m->requests);
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        if (limits[i].ns <= 0) continue;
+        printf("%s %s %s", first ? "" : ",", limits[i].name,
+               cli_time_text(limits[i].ns, most, sizeof most));
+        first = false;
+    }
+    putchar('\n');
+}
+
 void serving_metrics_print(const serving_metrics *m) {
     printf("  %-8s %11s %11s %11s %11s\n", "", "mean", "p50", "p90", "p99");
     print_times("TTFT", &m->ttft);
@@ -127,7 +153,5 @@ void serving_metrics_print(const serving_metrics *m) {
     print_times("latency", &m->latency);
     printf("throughput: %.4g requests/s, %.5g output tokens/s, %.5g prompt tokens/s\n",
            rate(m, m->requests), rate(m, m->output_tokens), rate(m, m->prompt_tokens));
-    if (has_slo(m))
-        printf("goodput: %.4g requests/s (%lld of %lld requests meet the limits)\n",
-               rate(m, m->good), (long long)m->good, (long long)m->requests);
+    print_goodput(m);
 }

@@ -32,6 +32,9 @@ typedef struct serving_slo {
     double ttft_ns, tpot_ns, latency_ns;
 } serving_slo;
 
+/* The limits of the server scenario of Llama 2 70B in MLPerf Inference: TTFT 2 s, TPOT 200 ms. */
+extern const serving_slo serving_default_slo;
+
 typedef struct serving_metrics {
     serving_times ttft;    /* time to first token: from arrival */
     serving_times tpot;    /* time per output token after the first; requests of one token have

@@ -63,19 +63,28 @@ static part pointwise(const syn_call *c, const part *in, const syn_spec *y, bool
     return p;
 }
 
-/* The output of a reshape. The sharded dimension of y is the one whose preceding dimensions have
-   the same product as those of the sharded dimension of x. If the last dimension of (T, H D) is
-   sharded, so is H in (T, H, D). */
-static part reshaped(part p, const syn_spec *x, const syn_spec *y) {
-    const int axis = p.shard.axis;
+/* The dimension of y = reshape(x) that contains dimension `axis` of x, of which x is a shard; -1:
+   none. The dimensions before both have the same product. If the last dimension of (T, H D) is
+   sharded, so is H in (T, H, D), even if this rank has one head. If the heads of (B, H, T, D) are
+   grouped, so are the groups of (B, G, H T / G, D). Otherwise a dimension of 1 contains no larger
+   one. */
+static int place_in(const syn_spec *x, const syn_spec *y, int axis) {
+    const bool single = x->dims[axis] == 1, splits = axis == x->rank - 1 && y->rank == x->rank + 1;
     int64_t outer = 1, before = 1;
     int found = -1, same = 0;
-    if (!p.shard.count) return p;
-    for (int d = 0; d < axis; d++) outer *= x->dims[d];
     while (same < axis && same < y->rank && x->dims[same] == y->dims[same]) same++;
+    if (same == axis && y->rank == x->rank && y->dims[y->rank - 1] == x->dims[y->rank - 1])
+        return axis;
+    if (same == axis && splits && y->dims[axis] * y->dims[axis + 1] == x->dims[axis]) return axis;
+    for (int d = 0; d < axis; d++) outer *= x->dims[d];
     for (int d = 0; d < y->rank; before *= y->dims[d++])
-        if (before == outer && found < axis) found = d;
-    if (same == axis && axis < y->rank) found = axis;
+        if (before == outer && (single || y->dims[d] > 1)) found = d;
+    return found;
+}
+
+static part reshaped(part p, const syn_spec *x, const syn_spec *y) {
+    const int axis = p.shard.axis, found = p.shard.count ? place_in(x, y, axis) : 0;
+    if (!p.shard.count) return p;
     if (found < 0 || (p.shard.parts > 1 && y->dims[found] != x->dims[axis])) return whole;
     return cut(p, found);
 }
@@ -107,10 +116,13 @@ static part unsliced(part p, const syn_call *c) {
 }
 
 /* The output of x w. If w is column-parallel, the output is sharded in the same way. If w is
-   row-parallel, the output is a partial sum. */
+   row-parallel, the output is a partial sum. The matrix of each expert is a row of w (E, K, N). If
+   w is sharded along E, the output has the rows of this rank's experts, which are no shard. */
 static part multiplied(const syn_call *c, const part *in) {
-    const int out_axis = c->attr[0].i ? 0 : 1, last = c->out[0].spec.rank - 1;
+    const int first = c->in[1].spec.rank - 2, out_axis = first + (c->attr[0].i ? 0 : 1),
+              last = c->out[0].spec.rank - 1;
     const part x = in[0], w = in[1];
+    if (w.shard.count && w.shard.axis < first) return whole;
     if (w.shard.count && w.shard.axis == out_axis) return cut(w, last);
     if (w.shard.count || (x.shard.count && x.shard.axis == last)) return (part){.partial = true};
     return x;
@@ -127,7 +139,7 @@ static part product(const syn_call *c, const part *in, int first) {
     return (part){.partial = a.shard.count || b.shard.count};
 }
 
-/* The output of attention, which has inputs (B, H, T, D) and the output (B, T, H, D). */
+/* The output of an attention op with inputs (B, H, T, D) and an output (B, T, H, D). */
 static part attention_output(part p) {
     return p.shard.count && p.shard.axis == 1 ? cut(p, 2) : p;
 }
@@ -149,6 +161,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     const syn_spec *x = &c->in[0].spec, *y = &c->out[i].spec;
     switch (op) {
     case SYN_OP_LINEAR:
+    case SYN_OP_GROUPED_LINEAR:
         return multiplied(c, in);
     case SYN_OP_MATMUL:
         return product(c, in, 0);
@@ -168,6 +181,7 @@ static part rule(uint16_t op, const syn_call *c, const part *in, int i) {
     case SYN_OP_PAGED_APPEND:
         return aligned(in[1], &c->in[1].spec, y);
     case SYN_OP_ATTENTION:
+        return in[0];
     case SYN_OP_ATTENTION_TRAIN: /* output 1 has one number per query, (B, H, T) */
         return i == 0 ? attention_output(in[0]) : in[0];
     case SYN_OP_PAGED_ATTENTION:
@@ -218,6 +232,12 @@ struct scratch {
     size_t operands_cap, in_cap;
 };
 
+/* Whether the op writes to a cache. A new cache has no shard yet: it is sharded like what is
+   written to it. */
+static bool fills_cache(uint16_t op) {
+    return op == SYN_OP_KV_APPEND || op == SYN_OP_PAGED_APPEND;
+}
+
 /* Finds the shards of a node's outputs. */
 static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *parts,
                          struct scratch *scratch, syn_error *err) {
@@ -239,6 +259,7 @@ static syn_status follow(const syn_trace *t, uint32_t node, syn__trace_shards *p
         else if (p.shard.count && p.shard.axis < call.out[i].spec.rank)
             SYN_TRY(number(&parts->shards, &parts->n, &parts->cap, p.shard, out, err));
     }
+    if (fills_cache(n->op)) parts->of[t->inputs[n->first_in]] = parts->of[n->first_out];
     return SYN_OK;
 }
 

@@ -244,37 +244,6 @@ static void traces_are_the_same_on_every_device(void) {
     }
 }
 
-/* With tp 2, caches and results are sharded along the heads, and the next product has a partial
-   sum. */
-static void heads_are_sharded(void) {
-    if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the configurations are");
-    syn_ctx *ctx[2] = {NULL};
-    served j = {.ranks = 2};
-    read_config(&j.config, "llama");
-    CHECK(keep_ranks(2, SYN_DEVICE_META, WITHOUT_TRANSPORT, serve, &j, ctx));
-    syn_graph *g = rank_graph(ctx[1]);
-    syn_cursor cur = {0}, tensors = {0};
-    int caches = 0, results = 0, sums = 0;
-    CHECK(g);
-    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
-        const syn_node *n = syn_graph_node(g, 0, i, &cur);
-        if (n->n_outputs == 0) continue;
-        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, n->outputs[0], &tensors);
-        const syn_shard s = t->shard;
-        if (strcmp(n->op, "paged_append") == 0)
-            caches += s.axis == 1 && s.index == 1 && s.count == 2;
-        if (strcmp(n->op, "paged_attention") == 0) results += s.axis == 2 && s.count == 2;
-        if (strcmp(n->label, "o_proj") == 0) sums += (t->flags & SYN_TENSOR_PARTIAL) != 0;
-    }
-    CHECK_INT(caches, 5 * 2 * j.config.n_layer); /* 5 steps */
-    CHECK_INT(results, 5 * j.config.n_layer);
-    CHECK_INT(sums, 5 * j.config.n_layer);
-    syn_cursor_free(&cur);
-    syn_cursor_free(&tensors);
-    syn_graph_free(g);
-    drop_ranks(2, ctx);
-}
-
 /* ---- errors ---- */
 
 /* Runs a step of T tokens of small_gpt, which has 24 positions, with 6 blocks of 4 tokens. */
@@ -394,7 +363,6 @@ static const test_case cases[] = {
     {"parts and dtypes", parts_and_dtypes},
     {"ranks share experts", ranks_share_experts},
     {"traces are the same on every device", traces_are_the_same_on_every_device},
-    {"heads are sharded", heads_are_sharded},
     {"refused steps", refused_steps},
     {"refused models", refused_models},
     {"refused lengths", refused_lengths},

@@ -446,10 +446,12 @@ def refuse(folder):
     refused(folder, "nothing/trace", "nothing/trace", "--out_dir", "no")
     record(folder, "odd", "--model_config", os.path.join(
         os.environ["SYN_SOURCE"], "examples", "configs", "gpt2-mini.json"), "--num_gpus", 12)
-    refused(folder, "12 ranks do not fill nodes of 8 ranks, as ASTRA-sim's networks require: choose "
-            "the ranks per node with --node-ranks, such as 12", "odd/trace", "--out_dir", "no")
+    refused(folder, "12 ranks do not fill nodes of 8 ranks, as ASTRA-sim's networks require: "
+            "choose the ranks per node with --node-ranks, such as 12", "odd/trace", "--out_dir",
+            "no")
     for ranks, dims in ((12, "[ 12 ]"), (4, "[ 4, 3 ]")):
-        good(folder, "syntorch", "astra-sim", "odd/trace", "--node_ranks", ranks, "--out_dir", "odd")
+        good(folder, "syntorch", "astra-sim", "odd/trace", "--node_ranks", ranks, "--out_dir",
+             "odd")
         with open(os.path.join(folder, "odd", "network.yml"), encoding="utf-8") as f:
             check(f"npus_count: {dims}" in f.read(), f"nodes of {ranks} ranks: not {dims}")
     without_times(folder, "mesh", 16)

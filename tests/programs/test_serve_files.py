@@ -57,6 +57,8 @@ class Served:
                       key=lambda e: e["ts"])
 
     def check_all(self):
+        check(self.json["max_cache_usage"] >= max(row["cache_usage_max"] for row in self.series) - 1e-8,
+              "a bin of the series has a fuller cache than the run")
         self.check_requests()
         self.check_series()
         if "note" not in self.timeline["otherData"]:
@@ -248,7 +250,13 @@ def test_failures_leave_no_files():
     check(done.returncode == 1 and b"long.csv:3: 8000 prompt and 500 output" in done.stderr,
           f"{done.stderr}")
     done = run("serve", *MODEL, "--requests", "long.csv", "--out", "one", "--num-gpu-blocks", "100",
-               "--max-model-len", "9000")
+               "--max-model-len", "8500")
+    check(done.returncode == 1 and b"8500 exceeds the 8192 positions" in done.stderr,
+          f"{done.stderr}")
+    with open("long.csv", "w", encoding="utf-8") as f:
+        f.write("arrival_s,input_tokens,output_tokens\n0,10,10\n1,8000,100\n")
+    before["long.csv"] = os.path.getmtime("long.csv")
+    done = run("serve", *MODEL, "--requests", "long.csv", "--out", "one", "--num-gpu-blocks", "100")
     check(done.returncode == 1 and b"exceed the KV cache of 1584 tokens" in done.stderr,
           f"{done.stderr}")
     done = run("serve", *MODEL, "--requests", "one.requests.csv", "--out", "one")
@@ -289,7 +297,55 @@ def test_measured_times():
     check(re.search(r"TTFT +3\.00 ms", text), text)
 
 
+def test_defaults():
+    """Limits of steps are those of vLLM's API server (EngineArgs.get_batch_defaults, 0.19), and
+    machines without bf16 compute in f16."""
+    small, large = (256, 2048), (1024, 8192)
+    for hw, options, dtype, want in (
+            ("h100", (), "bf16", large), ("a100-80g", (), "bf16", small),
+            ("rtx4090", (), "bf16", small), ("v100-32g", (), "f16", small),
+            ("v100-32g", ("--dtype", "f32"), "f32", small),
+            ("h100", ("--device-memory", "69"), "bf16", small),
+            ("rtx4090", ("--no-chunked-prefill",), "bf16", (256, 8192)),
+            ("h100", ("--max-num-batched-tokens", "100"), "bf16", (100, 100)),
+            ("a100-80g", ("--max-num-seqs", "7"), "bf16", (7, 2048))):
+        one = json.loads(run("serve", *MODEL[:4], "--hw", hw, "--requests", "fixed:90:2",
+                             "--num-requests", "3", *options, "--json").stdout)
+        found = (one["max_num_seqs"], one["max_num_batched_tokens"])
+        check(found == want and one["dtype"] == dtype, f"{hw} {options}: {one['dtype']}, {found}")
+
+
+def test_refused():
+    for code, says, options in (
+            (1, "llama-3-8b has no experts: ep has no effect", ("--dp", "4", "--ep", "4")),
+            (1, "ep 2 does not divide the 1 ranks of tp 1 x dp 1", ("--ep", "2")),
+            (1, "--max-num-batched-tokens 64 is less than --max-num-seqs 100",
+             ("--max-num-seqs", "100", "--max-num-batched-tokens", "64")),
+            (1, "--max-model-len 8193 exceeds the 8192 positions", ("--max-model-len", "8193")),
+            (1, "the draft model gpt2 has a vocabulary of 50257 tokens, and llama-3-8b one of",
+             ("--num-speculative-tokens", "2", "--draft-model", "gpt2")),
+            (1, "which leaves no KV cache: use a larger tp, a smaller",
+             ("--gpu-memory-utilization", "0.001")),
+            (2, "--slo must be like", ("--slo", "tpot=5")),
+            (2, "--slo must be like", ("--slo", "tpot=5ms,tpot=6ms")),
+            (2, "--prefill must be like", ("--prefill", "", "--decode", "tp=1")),
+            (2, "--decode must be like", ("--prefill", "tp=1", "--decode", "tp=1,tp=2"))):
+        done = run("serve", *MODEL, "--requests", "fixed:90:2", *options)
+        check(done.returncode == code and says in done.stderr.decode() and not done.stdout,
+              f"{options}: {done.returncode}, {done.stderr}")
+    with open("gpu.csv", "w", encoding="utf-8") as f:
+        f.write("arrival_s,input_tokens,output_tokens,gpu\n0,10,10,H100\n")
+    one = json.loads(run("serve", *MODEL[:4], "--requests", "gpu.csv", "--json").stdout)
+    check(one["hardware"] == "h100", f"{one}")
+    with open("gpu.csv", "w", encoding="utf-8") as f:
+        f.write("arrival_s,input_tokens,output_tokens,gpu\n0,10,10,H9000\n")
+    done = run("serve", *MODEL[:4], "--requests", "gpu.csv")
+    check(done.returncode == 1 and b"column gpu of gpu.csv: " in done.stderr, f"{done.stderr}")
+
+
 test_kv_blocks()
+test_defaults()
+test_refused()
 test_one_request()
 test_replicas()
 test_served_again()

@@ -18,6 +18,7 @@ enter_folder()
 MODEL = ["--model", "llama-3-8b"]
 CHAT = [*MODEL, "--requests", "sharegpt-like", "--num-requests", "200"]
 RATE, H100 = ["--rate", "8"], ["--hw", "h100+serving"]
+SMALL = ["--max-num-seqs", "128", "--max-num-batched-tokens", "2048"]
 SPLIT = ["--model", "llama-3-70b", "--hw", "h200+serving", "--requests", "sharegpt-like"]
 
 
@@ -168,10 +169,10 @@ with open("many.csv", "w", encoding="utf-8") as f:
     f.write("arrival_s,input_tokens,output_tokens\n" +
             "".join(f"{i / 200},200,200\n" for i in range(2000)))
 note = "note: the server is overloaded: 200 requests/s arrive, but only "
-told = start(*MODEL, *H100, "--requests", "many.csv")
+told = start(*MODEL, *H100, *SMALL, "--requests", "many.csv")
 check(note in told, told)
-told = json.loads(start(*MODEL, *H100, "--requests", "fixed:200:200", "--num-requests", "2000",
-                        "--arrivals", "uniform", "--rate", "200", "--allow-overload", "--json"))
+told = json.loads(start(*MODEL, *H100, *SMALL, "--requests", "fixed:200:200",
+                        "--num-requests", "2000", "--arrivals", "uniform", "--rate", "200", "--allow-overload", "--json"))
 check(told["overloaded"] and 10 < told["capacity_per_s"] < 100, f"{told}")
 
 # ---- --find-rate ----

@@ -57,7 +57,7 @@ def test_times():
     """A set takes the time that the simulation predicted for its steps."""
     for options in (["--trace", "all"], ["--tp", "4", "--trace", "all"],
                     ["--trace", "steps:1-3", "--num-speculative-tokens", "2", "--draft-model",
-                     "gpt2"]):
+                     "llama-3.1-8b", "--max-model-len", "8192"]):
         result = serve("times/set", *options)
         ns = simulate("times/set")
         check(abs(ns / result["traced_ns"] - 1) < 0.01,

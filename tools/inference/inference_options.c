@@ -9,24 +9,23 @@
 #include "tools/requests/requests_options.h"
 #include "tools/serving/serving_options.h"
 
-static const inference_args defaults = {.tp = 1,
-                                        .batch_size = 1,
-                                        .seed = 1,
-                                        .watchdog = 60,
-                                        .temperature = NAN,
-                                        .top_k = -1,
-                                        .top_p = NAN,
-                                        .mask_id = -1,
-                                        .dtype = -1,
-                                        .weight_dtype = -1,
-                                        .min_p = NAN,
-                                        .dispatcher = SYN_DISPATCH_ALLGATHER,
-                                        .repetition_penalty = NAN,
-                                        .serving = {.max_seqs = SERVING_DEFAULT_SEQS,
-                                                    .max_tokens = SERVING_DEFAULT_TOKENS,
-                                                    .block_tokens = SERVING_DEFAULT_BLOCK_TOKENS},
-                                        .device = "cpu",
-                                        .out_dir = "."};
+static const inference_args defaults = {
+    .tp = 1,
+    .batch_size = 1,
+    .seed = 1,
+    .watchdog = 60,
+    .temperature = NAN,
+    .top_k = -1,
+    .top_p = NAN,
+    .mask_id = -1,
+    .dtype = -1,
+    .weight_dtype = -1,
+    .min_p = NAN,
+    .dispatcher = SYN_DISPATCH_ALLGATHER,
+    .repetition_penalty = NAN,
+    .serving = {.max_seqs = 128, .max_tokens = 2048, .block_tokens = SERVING_DEFAULT_BLOCK_TOKENS},
+    .device = "cpu",
+    .out_dir = "."};
 
 static inference_args args;
 
@@ -127,7 +126,7 @@ const cli_option inference_options[] = {
     CLI_GROUP("Serving"),
     REQUESTS_OPTION(args.serving.requests),
     REQUEST_OPTIONS(args.serving.requests),
-    SERVING_STEP_OPTIONS(args.serving),
+    SERVING_STEP_OPTIONS(args.serving, "", ""),
     SERVING_PROMPT_OPTIONS(args.serving),
     SERVING_BLOCK_OPTION(args.serving),
     SERVING_CACHE_OPTIONS(args.serving),

@@ -83,7 +83,7 @@ static void make_prompt(const inference *run, const request *given, int64_t i, i
 static syn_status fail_request(const inference *run, int64_t line, int64_t i, const syn_error *why,
                                syn_error *err) {
     const char *file = run->args->serving.requests.requests;
-    if (line == 0) return SYN_FAIL(err, why->code, "request %lld: %s", (long long)i + 1, why->text);
+    if (line == 0) return SYN_FAIL(err, why->code, "request %lld: %s", (long long)i, why->text);
     return SYN_FAIL(err, why->code, "%.200s:%lld: %s", file, (long long)line, why->text);
 }
 

@@ -119,6 +119,7 @@ static syn_status observe_state(engine *e, int32_t pool, int32_t index, bool sch
                               .preemptions = r->preemptions,
                               .hits = r->hits,
                               .cache_usage = serving_cache_usage(r)};
+    if (seen.cache_usage > e->result->most_usage) e->result->most_usage = seen.cache_usage;
     for (int32_t i = 0; i < e->sim->n_observers; i++) {
         const serve_observer *o = &e->sim->observers[i];
         if (o->changed) SYN_TRY(o->changed(o->user, &seen, err));
@@ -165,7 +166,7 @@ static syn_status enqueue(engine *e, serve_request *r, int32_t to, syn_error *er
     if (r->given.line > 0)
         return SYN_FAIL(err, s, "%s:%lld: %s", e->sim->requests, (long long)r->given.line,
                         why.text);
-    return SYN_FAIL(err, s, "request %lld: %s", (long long)r->q.id + 1, why.text);
+    return SYN_FAIL(err, s, "request %lld: %s", (long long)r->q.id, why.text);
 }
 
 static syn_status arrive(engine *e, syn_error *err) {
@@ -411,7 +412,6 @@ static syn_status observe(engine *e, const unit *u, int32_t index, const serving
                              .waiting = serving_waiting(r->scheduler),
                              .cache_usage = serving_cache_usage(r->scheduler),
                              .output_tokens = output_tokens};
-    if (seen.cache_usage > e->result->most_usage) e->result->most_usage = seen.cache_usage;
     for (int32_t i = 0; i < e->sim->n_observers; i++) {
         const serve_observer *o = &e->sim->observers[i];
         if (o->step) SYN_TRY(o->step(o->user, &seen, err));

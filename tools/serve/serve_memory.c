@@ -20,9 +20,12 @@ syn_status serve_kv_blocks(serve_pool *p, const serve_pool *draft, const serve_m
     const double left = ceil(all * m->share) - used;
     *blocks = (int64_t)(left / (token * (double)o->block_tokens));
     if (left > 0 && *blocks >= 2) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_NOMEM,
-                    "%s%sweights and activations of a rank need %s, and %.3g of the memory of %s "
-                    "is %s, which leaves no KV cache; use a larger tp or ep, or --dtype",
-                    o->role, o->role[0] ? ": " : "", cli_bytes_text(used, need, sizeof need),
-                    m->share, o->hw->name, cli_bytes_text(all * m->share, has, sizeof has));
+    return SYN_FAIL(
+        err, SYN_E_NOMEM,
+        "%s%sweights and activations of a rank need %s, and %.3g of the memory of %s "
+        "is %s, which leaves no KV cache: use %s, a smaller --max-num-batched-tokens, or a "
+        "machine with more memory",
+        o->role, o->role[0] ? ": " : "", cli_bytes_text(used, need, sizeof need), m->share,
+        o->hw->name, cli_bytes_text(all * m->share, has, sizeof has),
+        syn_model_has_experts(o->config) ? "a larger tp or ep" : "a larger tp");
 }

@@ -21,14 +21,15 @@ static const char *const examples[] = {
 static const cli_option options[] = {
     CLI_GROUP("Model"),
     {"model", CLI_TEXT, &serve_given.model, "NAME",
-     "preset: llama-3-8b, qwen3-30b-a3b, ...; an unknown name lists all", 0, 0},
+     "preset: llama-3-8b, qwen3-30b-a3b, ...; `syntorch help models` lists all", 0, 0},
     {"model_config", CLI_TEXT, &serve_given.model_config, "FILE", "HuggingFace config.json", 0, 0},
     {"layers", CLI_INT, &serve_given.layers, "N", "number of layers; default: the model's own", 1,
      100000},
     {"dtype", CLI_CHOICE, &serve_given.dtype, "bf16|f16|f32",
-     "dtype of weights, activations and KV cache", 0, 0},
+     "dtype of weights, activations and KV cache [bf16; f16 on GPUs without bf16]", 0, 0},
     CLI_GROUP("Machine and layout"),
-    {"hw", CLI_TEXT, &serve_given.hw, "MACHINE[+STACK]", LAUNCH_MACHINES " [h100+vllm]", 0, 0},
+    {"hw", CLI_TEXT, &serve_given.hw, "MACHINE[+STACK]",
+     LAUNCH_MACHINES ", or vllm; default: h100+vllm", 0, 0},
     {"tp", CLI_INT, &serve_given.tp, "N", "tensor-parallel ranks of a replica", 1, 65536},
     {"dp", CLI_INT, &serve_given.dp, "N", "replicas", 1, 65536},
     {"ep", CLI_INT, &serve_given.ep, "N",
@@ -45,15 +46,18 @@ static const cli_option options[] = {
     {"seed", CLI_INT, &serve_given.requests.seed, "N",
      "seed of generated requests and accepted drafts", 0, 1e18},
     CLI_GROUP("Scheduler (names and defaults as in vLLM)"),
-    SERVING_STEP_OPTIONS(serve_given),
+    SERVING_STEP_OPTIONS(serve_given,
+                         "; default: 1024, or 256 on A100s and machines with less than 70 GiB",
+                         "; default: 8192, or 2048 on A100s and machines with less than 70 GiB; "
+                         "with --no-chunked-prefill at least --max-model-len"),
     {"max_model_len", CLI_INT, &serve_given.max_model_tokens, "N",
      "tokens of a sequence, prompt and output; default: the model's positions", 2, 1e9},
     SERVING_PROMPT_OPTIONS(serve_given),
     {"no_async_scheduling", CLI_FLAG, &serve_given.sync, NULL,
      "schedule a step only when the previous one has finished", 0, 0},
     {"router", CLI_CHOICE, &serve_given.router, "least|round-robin",
-     "replica of a new request: the one with the fewest waiting and running requests, or one after "
-     "the other",
+     "replica of a new request: the one with the lowest 4 x waiting + running requests, or one "
+     "after the other",
      0, 0},
     CLI_GROUP("KV cache"),
     SERVING_BLOCK_OPTION(serve_given),
@@ -115,8 +119,6 @@ void serve_set_defaults(void) {
     serve_given = (serve_args){.tp = 1,
                                .dp = 1,
                                .ep = 1,
-                               .max_seqs = SERVING_DEFAULT_SEQS,
-                               .max_tokens = SERVING_DEFAULT_TOKENS,
                                .block_tokens = SERVING_DEFAULT_BLOCK_TOKENS,
                                .share = 0.9,
                                .activation_gib = -1,
@@ -132,28 +134,30 @@ void serve_set_defaults(void) {
 int serve_read_layout(const char *option, const char *text, serve_layout *out) {
     static const char *const names[] = {"tp", "dp", "ep"};
     int32_t *const values[] = {&out->tp, &out->dp, &out->ep};
+    bool given[3] = {false};
     *out = (serve_layout){1, 1, 1};
-    while (*text) {
+    do {
         size_t i = 0;
         while (i < 3 && (strncmp(text, names[i], 2) != 0 || (text[2] != '=' && text[2] != ':')))
             i++;
         char *end = NULL;
         const long n = i < 3 ? strtol(text + 3, &end, 10) : 0;
-        if (i == 3 || end == text + 3 || n < 1 || n > 65536 || !strchr(",+", *end))
+        if (i == 3 || given[i] || end == text + 3 || n < 1 || n > 65536 || !strchr(",+", *end))
             return cli_fail(&serve_cli, CLI_USAGE, "--%s must be like tp=4,dp=2, not '%s'", option,
                             text);
         *values[i] = (int32_t)n;
+        given[i] = true;
         text = *end ? end + 1 : end;
-    }
+    } while (*text);
     return CLI_RUN;
 }
 
-/* Reads a time such as "500ms", "2s" or "40" (ms) in front of a comma or the end. */
+/* Reads a time such as "500ms" or "2s" in front of a comma or the end. */
 static const char *read_time(const char *text, double *ns) {
     static const struct {
         const char *unit;
         double ns;
-    } units[] = {{"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"s", 1e9}, {"", 1e6}};
+    } units[] = {{"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"s", 1e9}};
     char *end;
     const double value = strtod(text, &end);
     if (end == text || !(value > 0) || !isfinite(value)) return NULL;
@@ -173,7 +177,7 @@ static int read_slo(const char *text, serving_slo *out) {
                               : strncmp(at, "tpot=", 5) == 0    ? &out->tpot_ns
                               : strncmp(at, "latency=", 8) == 0 ? &out->latency_ns
                                                                 : NULL;
-        at = value ? read_time(strchr(at, '=') + 1, value) : NULL;
+        at = value && *value <= 0 ? read_time(strchr(at, '=') + 1, value) : NULL;
     }
     return at ? CLI_RUN
               : cli_fail(&serve_cli, CLI_USAGE,
@@ -241,6 +245,7 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
     if (code == CLI_RUN) code = serve_read_layouts(run);
     if (code == CLI_RUN && a->slo) code = read_slo(a->slo, &run->slo);
     if (code == CLI_RUN) code = read_trace(run);
+    run->given_dtype = cli_was_given(&serve_cli, argc, argv, "dtype");
     run->given_seqs = cli_was_given(&serve_cli, argc, argv, "max_num_seqs");
     run->given_tokens = cli_was_given(&serve_cli, argc, argv, "max_num_batched_tokens");
     run->given_layout = a->prefill || cli_was_given(&serve_cli, argc, argv, "tp") ||

@@ -114,7 +114,14 @@ static syn_status make_model(serve_pool *p, syn_error *err) {
     const serve_layout *l = &p->options.layout;
     p->plan = (syn_plan){
         .ranks = serve_ranks(l), .tp = l->tp, .dp = l->dp, .ep = l->ep, .inference = true};
+    if (p->plan.ranks % l->ep != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "ep %d does not divide the %d ranks of tp %d x dp %d",
+                        l->ep, p->plan.ranks, l->tp, l->dp);
+    if (l->ep > 1 && !syn_model_has_experts(p->options.config))
+        return SYN_FAIL(err, SYN_E_INVALID, "model %s has no experts: ep has no effect",
+                        p->options.config->name);
     SYN_TRY(syn_plan_complete(&p->plan, err));
+    SYN_TRY(syn_model_plan_check(p->options.config, &p->plan, err));
     SYN_TRY(syn_comm_fake_new(&p->comm, 0, p->plan.ranks, err));
     SYN_TRY(syn_mesh_open(&p->mesh, p->comm, &p->plan, err));
     SYN_TRY(syn_ctx_new(&p->ctx, SYN_DEVICE_META, p->comm, err));

@@ -26,8 +26,8 @@ static void print_pool(const serve_run *run, int32_t i) {
 static void print_phase(const serve_totals *t, int prompt) {
     char mean[32];
     if (t->steps[prompt] == 0) return;
-    printf("  %-22s %8lld steps, mean %s:", prompt ? "with prompt tokens" : "decode only",
-           (long long)t->steps[prompt],
+    printf("  %-22s %8lld %s, mean %s:", prompt ? "with prompt tokens" : "decode only",
+           (long long)t->steps[prompt], t->steps[prompt] == 1 ? "step" : "steps",
            cli_time_text(t->busy_ns[prompt] / (double)t->steps[prompt], mean, sizeof mean));
     for (int i = 0; i < SYN_LIMIT_COUNT; i++)
         printf(" %s %.0f %%%s", limit_names[i], 100 * t->time[prompt].parts[i] / t->time[prompt].ns,
@@ -38,7 +38,7 @@ static void print_traces(const serve_run *run) {
     char shown[CLI_SHOWN_BYTES], nodes[32], time[32];
     const serve_traces *t = &run->traces;
     if (!run->capture) return;
-    printf("written: %s.*, traces of %llu %s on %llu %s, %s nodes, in %s\n",
+    printf("traces: %s.*.et, %llu %s on %llu %s, %s nodes, in %s\n",
            cli_shown(serve_given.out, shown, sizeof shown), (unsigned long long)t->steps,
            t->steps == 1 ? "step" : "steps", (unsigned long long)t->ranks,
            t->ranks == 1 ? "rank" : "ranks", cli_count_text((double)t->nodes, nodes, sizeof nodes),
@@ -94,8 +94,10 @@ static void put_error(const syn_hardware *hw, syn_sink *json) {
 void serve_print(const serve_run *run) {
     char title[160], shown[CLI_SHOWN_BYTES];
     const serve_result *r = &run->result;
-    printf("%s on %s\n", run->config.name,
-           cli_shown(syn_hardware_title(&run->hw, title, sizeof title), shown, sizeof shown));
+    printf("%s in %s on %s; a step has at most %lld sequences and %lld tokens\n", run->config.name,
+           syn_dtype_name(run->dtype),
+           cli_shown(syn_hardware_title(&run->hw, title, sizeof title), shown, sizeof shown),
+           (long long)run->sim.limits[0].max_seqs, (long long)run->sim.limits[0].max_tokens);
     for (int32_t i = 0; i < run->n_pools; i++) print_pool(run, i);
     printf("requests: %lld, %lld prompt tokens, %lld output tokens\n",
            (long long)r->metrics.requests, (long long)r->metrics.prompt_tokens,
@@ -121,6 +123,9 @@ void serve_json(const serve_run *run, syn_sink *json) {
     cli_json_text(json, "model", run->config.name);
     cli_json_text(json, "hardware", run->hw.name);
     cli_json_text(json, "stack", run->hw.stack.name);
+    cli_json_text(json, "dtype", syn_dtype_name(run->dtype));
+    cli_json_count(json, "max_num_seqs", (uint64_t)run->sim.limits[0].max_seqs);
+    cli_json_count(json, "max_num_batched_tokens", (uint64_t)run->sim.limits[0].max_tokens);
     serving_metrics_json(&r->metrics, json);
     cli_json_count(json, "kv_blocks", (uint64_t)run->sim.limits[run->n_pools - 1].blocks);
     cli_json_count(json, "preemptions", (uint64_t)r->preemptions);

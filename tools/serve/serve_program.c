@@ -9,6 +9,8 @@
 #include "tools/requests/request_generate.h"
 #include "tools/serve/serve_sweep.h"
 
+#define GIB 1073741824.0
+
 /* ---- Preparation ---- */
 
 /* The text of a column of the requests' file if it was not given as an option. */
@@ -55,13 +57,55 @@ static syn_status load_model(serve_run *run, const char *name, syn_error *err) {
     return SYN_OK;
 }
 
+/* The column `gpu` of a file may have capital letters. */
+static syn_status load_machine(serve_run *run, syn_error *err) {
+    static const syn_dtype dtypes[] = {SYN_BF16, SYN_F16, SYN_F32};
+    const char *gpu = column(run, "gpu");
+    char name[64];
+    size_t n = 0;
+    for (; gpu && gpu[n] && n + 1 < sizeof name; n++)
+        name[n] = (char)(gpu[n] >= 'A' && gpu[n] <= 'Z' ? gpu[n] - 'A' + 'a' : gpu[n]);
+    name[n] = '\0';
+    const char *hw = serve_given.hw ? serve_given.hw : gpu ? name : "h100";
+    syn_error why = {0};
+    const syn_status s = syn_hardware_load(&run->hw, hw, "vllm", &why);
+    if (s != SYN_OK && !serve_given.hw && gpu)
+        return SYN_FAIL(err, s, "column gpu of %s: %s; choose a machine with --hw",
+                        syn_input_name(serve_given.requests.requests), why.text);
+    if (s != SYN_OK) return SYN_FAIL(err, s, "%s", why.text);
+    const double *peak = run->hw.peak_flops_per_ns;
+    run->dtype = dtypes[serve_given.dtype];
+    if (!run->given_dtype && !(peak[SYN_BF16] > 0) && peak[SYN_F16] > 0) run->dtype = SYN_F16;
+    return SYN_OK;
+}
+
+/* Sets limits that were not given to the defaults of vLLM's API server (version 0.19,
+   EngineArgs.get_batch_defaults in vllm/engine/arg_utils.py). */
+static syn_status set_limits(const serve_run *run, syn_error *err) {
+    serve_args *a = &serve_given;
+    const double gib = a->device_gib > 0 ? a->device_gib : run->hw.memory_bytes / GIB;
+    const bool large = gib >= 70 && !strstr(run->hw.name, "a100");
+    const int64_t longest = max_tokens(run), positions = syn_model_max_tokens(&run->config);
+    if (longest > positions)
+        return SYN_FAIL(err, SYN_E_INVALID, "--max-model-len %lld exceeds the %lld positions of %s",
+                        (long long)longest, (long long)positions, run->config.name);
+    if (a->max_tokens == 0) {
+        a->max_tokens = large ? 8192 : 2048;
+        if (a->unchunked && longest > a->max_tokens) a->max_tokens = longest;
+    }
+    if (a->max_seqs == 0) a->max_seqs = serving_least(large ? 1024 : 256, a->max_tokens);
+    if (a->max_tokens >= a->max_seqs) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "--max-num-batched-tokens %lld is less than --max-num-seqs %lld: a step must "
+                    "have room for a token of each sequence",
+                    (long long)a->max_tokens, (long long)a->max_seqs);
+}
+
 /* Opens model, machine and requests. Generated requests must fit the model; the file of a measured
    run may name model and machine. */
 static syn_status open_inputs(serve_run *run, syn_error *err) {
-    static const syn_dtype dtypes[] = {SYN_BF16, SYN_F16, SYN_F32};
     serve_args *a = &serve_given;
     const bool named = a->model || a->model_config;
-    run->dtype = dtypes[a->dtype];
     if (named) {
         SYN_TRY(load_model(run, a->model, err));
         a->requests.max_tokens = (int32_t)max_tokens(run);
@@ -71,8 +115,8 @@ static syn_status open_inputs(serve_run *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "give --model, the model to serve");
     if (!named) SYN_TRY(load_model(run, column(run, "model"), err));
     take_from_file(run);
-    const char *hw = a->hw ? a->hw : column(run, "gpu");
-    return syn_hardware_load(&run->hw, hw ? hw : "h100", "vllm", err);
+    SYN_TRY(load_machine(run, err));
+    return set_limits(run, err);
 }
 
 static serving_limits limits_of(const serve_run *run) {
@@ -95,9 +139,9 @@ static syn_status open_pool(serve_run *run, int32_t i, syn_error *err) {
     static const char *const roles[] = {"prefill", "decode"};
     const serve_args *a = &serve_given;
     const serve_memory memory = {.share = a->share,
-                                 .device_bytes = a->device_gib * 1073741824.0,
+                                 .device_bytes = a->device_gib * GIB,
                                  .activation_bytes =
-                                     a->activation_gib < 0 ? -1 : a->activation_gib * 1073741824.0};
+                                     a->activation_gib < 0 ? -1 : a->activation_gib * GIB};
     const serve_pool_options options = {.config = &run->config,
                                         .hw = &run->hw,
                                         .layout = run->layouts[i],
@@ -130,6 +174,18 @@ static syn_status open_draft(serve_run *run, syn_error *err) {
                                         .role = "draft model"};
     if (!a->draft_model) return SYN_OK;
     SYN_TRY(syn_model_config_preset(&run->draft_config, a->draft_model, err));
+    if (run->draft_config.vocab_size != run->config.vocab_size)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the draft model %s has a vocabulary of %lld tokens, and %s one of %lld: "
+                        "they cannot have the same tokens",
+                        a->draft_model, (long long)run->draft_config.vocab_size, run->config.name,
+                        (long long)run->config.vocab_size);
+    if (syn_model_max_tokens(&run->draft_config) < max_tokens(run))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the draft model %s has %lld positions, and sequences have up to %lld "
+                        "tokens: give --max-model-len",
+                        a->draft_model, (long long)syn_model_max_tokens(&run->draft_config),
+                        (long long)max_tokens(run));
     return serve_pool_new(&run->sim.draft, &options, err);
 }
 

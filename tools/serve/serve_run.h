@@ -36,7 +36,7 @@ typedef struct serve_run {
     serve_layout layouts[2];
     int32_t n_pools;
     serving_slo slo;
-    bool given_seqs, given_tokens, given_layout; /* as options */
+    bool given_dtype, given_seqs, given_tokens, given_layout; /* as options */
     syn_model_config config, draft_config;
     syn_hardware hw;
     syn_dtype dtype;

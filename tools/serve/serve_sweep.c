@@ -200,6 +200,7 @@ static syn_status fill_row(const serve_run *run, serve_row *row, syn_error *err)
     syn_error why = {0};
     serve_run one = {
         .slo = run->slo,
+        .given_dtype = run->given_dtype || serve_sweep_varies("dtype"),
         .given_seqs = run->given_seqs || serve_sweep_varies("max_num_seqs"),
         .given_tokens = run->given_tokens || serve_sweep_varies("max_num_batched_tokens"),
         .given_layout = run->given_layout || serve_sweep_varies("tp") || serve_sweep_varies("dp") ||

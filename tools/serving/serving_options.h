@@ -1,16 +1,14 @@
-/* The options of the scheduler and its KV cache, which several commands share. Their names and
-   defaults are those of vLLM. */
+/* The options of the scheduler and its KV cache, which several commands share. Their names are
+   those of vLLM. */
 #ifndef TOOLS_SERVING_OPTIONS_H
 #define TOOLS_SERVING_OPTIONS_H
 
 #include "tools/cli.h"
 
-/* Defaults of --max-num-seqs, --max-num-batched-tokens and --block-size. */
-#define SERVING_DEFAULT_SEQS         128
-#define SERVING_DEFAULT_TOKENS       2048
-#define SERVING_DEFAULT_BLOCK_TOKENS 16
+#define SERVING_DEFAULT_BLOCK_TOKENS 16 /* of --block-size */
 
-#define SERVING_STEP_OPTIONS(how)                                                                 \
+/* seqs_default, tokens_default: end of the description; "": the options have defaults. */
+#define SERVING_STEP_OPTIONS(how, seqs_default, tokens_default)                                   \
     {"policy",                                                                                    \
      CLI_CHOICE,                                                                                  \
      &(how).policy,                                                                               \
@@ -26,11 +24,16 @@
          "order of waiting requests: first come, first served, or lowest priority number first",  \
          0,                                                                                       \
          0},                                                                                      \
-        {"max_num_seqs", CLI_INT, &(how).max_seqs, "N", "sequences in a step of a replica", 1,    \
+        {"max_num_seqs",                                                                          \
+         CLI_INT,                                                                                 \
+         &(how).max_seqs,                                                                         \
+         "N",                                                                                     \
+         "sequences in a step of a replica" seqs_default,                                         \
+         1,                                                                                       \
          65536},                                                                                  \
     {                                                                                             \
         "max_num_batched_tokens", CLI_INT, &(how).max_tokens, "N",                                \
-            "tokens in a step of a replica", 1, 1e7                                               \
+            "tokens in a step of a replica" tokens_default, 1, 1e7                                \
     }
 #define SERVING_PROMPT_OPTIONS(how)                                                                \
     {"long_prefill_token_threshold",                                                               \

@@ -228,8 +228,9 @@ syn_status serving_add(serving_replica *r, serving_request *q, syn_error *err) {
                         q->prompt, q->output, (long long)l->max_model_tokens);
     if (!l->chunked && all > l->max_tokens) /* after a preemption, all may be computed at once */
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%d prompt and %d output tokens exceed the %lld tokens of a step, which "
-                        "is possible only with chunked prefill",
+                        "%d prompt and %d output tokens exceed the %lld tokens of a step "
+                        "(--max-num-batched-tokens): without chunked prefill, a preempted request "
+                        "is computed again in one step",
                         q->prompt, q->output, (long long)l->max_tokens);
     /* space for all requests, so that serving_preempt cannot fail */
     SYN_TRY(syn_grow(&r->waiting, &r->waiting_cap, r->n_waiting + r->n_running + 1,

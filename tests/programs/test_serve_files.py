@@ -57,8 +57,8 @@ class Served:
                       key=lambda e: e["ts"])
 
     def check_all(self):
-        check(self.json["max_cache_usage"] >= max(row["cache_usage_max"] for row in self.series) - 1e-8,
-              "a bin of the series has a fuller cache than the run")
+        fullest = max(row["cache_usage_max"] for row in self.series)
+        check(self.json["max_cache_usage"] >= fullest - 1e-8, f"the cache was {fullest} full")
         self.check_requests()
         self.check_series()
         if "note" not in self.timeline["otherData"]:

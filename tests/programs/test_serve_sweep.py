@@ -172,7 +172,8 @@ note = "note: the server is overloaded: 200 requests/s arrive, but only "
 told = start(*MODEL, *H100, *SMALL, "--requests", "many.csv")
 check(note in told, told)
 told = json.loads(start(*MODEL, *H100, *SMALL, "--requests", "fixed:200:200",
-                        "--num-requests", "2000", "--arrivals", "uniform", "--rate", "200", "--allow-overload", "--json"))
+                        "--num-requests", "2000", "--arrivals", "uniform", "--rate", "200",
+                        "--allow-overload", "--json"))
 check(told["overloaded"] and 10 < told["capacity_per_s"] < 100, f"{told}")
 
 # ---- --find-rate ----

@@ -115,12 +115,17 @@ syn_tensor syn__llama_layer(syn_model *m, void *layer, int64_t i, syn_tensor x) 
 
 /* Sizes: Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3. Positions, rotary theta and
    vocabularies: the released configurations. Llama 3 8b and 70b are those of the first release,
-   with 8192 positions; 405b was first released with Llama 3.1. */
+   with 8192 positions; 405b was released with Llama 3.1, and has both names. */
 static const syn_model_config llama_presets[] = {
-    LLAMA2("llama-2-7b", 32, 4096, 32, 32, 11008), LLAMA2("llama-2-13b", 40, 5120, 40, 40, 13824),
-    LLAMA2("llama-2-70b", 80, 8192, 64, 8, 28672), LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
-    LLAMA3("llama-3-70b", 80, 8192, 64, 28672),    LLAMA31("llama-3.1-8b", 32, 4096, 32, 14336),
-    LLAMA31("llama-3.1-70b", 80, 8192, 64, 28672), LLAMA31("llama-3-405b", 126, 16384, 128, 53248),
+    LLAMA2("llama-2-7b", 32, 4096, 32, 32, 11008),
+    LLAMA2("llama-2-13b", 40, 5120, 40, 40, 13824),
+    LLAMA2("llama-2-70b", 80, 8192, 64, 8, 28672),
+    LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
+    LLAMA3("llama-3-70b", 80, 8192, 64, 28672),
+    LLAMA31("llama-3.1-8b", 32, 4096, 32, 14336),
+    LLAMA31("llama-3.1-70b", 80, 8192, 64, 28672),
+    LLAMA31("llama-3-405b", 126, 16384, 128, 53248),
+    LLAMA31("llama-3.1-405b", 126, 16384, 128, 53248),
 };
 static const syn_model_config mistral_presets[] = {
     SYN__LLAMA_PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000,

@@ -13,7 +13,7 @@ from ._values import PerRank, Tensor
 from .contexts import Context
 from .runs import (calibrate, compare, convert, machines, models, predict, pretrain, run, stacks,
                    sweep, synth, trace)
-from .serving import Served, serve
+from .serving import Served, ServeSweep, serve
 from .simulation import Simulation, Validation, simulate, validate
 from .tables import Table
 from .torch_modules import from_torch
@@ -23,8 +23,8 @@ from .traces import HTML, SVG, Arrays, Trace, load, version
 __version__ = version()
 
 __all__ = ["Arrays", "CommunicationError", "Context", "Error", "FileError", "FormatError", "HTML",
-           "InvalidError", "OutOfMemoryError", "PerRank", "SVG", "Served", "ShapeError",
-           "Simulation", "Table", "Tensor", "Trace", "UnsupportedError", "Validation", "calibrate",
-           "compare", "convert", "convert_all", "from_torch", "load", "machines", "models",
-           "predict", "pretrain", "record", "run", "serve", "simulate", "stacks", "sweep", "synth",
-           "trace", "validate", "version"]
+           "InvalidError", "OutOfMemoryError", "PerRank", "SVG", "ServeSweep", "Served",
+           "ShapeError", "Simulation", "Table", "Tensor", "Trace", "UnsupportedError",
+           "Validation", "calibrate", "compare", "convert", "convert_all", "from_torch", "load",
+           "machines", "models", "predict", "pretrain", "record", "run", "serve", "simulate",
+           "stacks", "sweep", "synth", "trace", "validate", "version"]

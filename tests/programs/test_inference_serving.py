@@ -155,7 +155,7 @@ def test_refused():
                 (["--pp", 2], "--pp cannot be used"), (["--temperature", 0.5], "--temperature"),
                 (["--prompt", "a"], "--prompt has no effect"),
                 (["--model", "bert-base-uncased"], "BERT does not"),
-                (["--attention", "unfused"], "--attention cannot"),
+                (["--attention", "unfused"], "--attention has no effect"),
                 (["--policy", "static", "--long_prefill_token_threshold", 3], "--policy static")):
             refuse(f, [*requests, *args], 2, says)
         refuse(f, [*requests, "--repetition_penalty", 2], 1, "give --repetition_penalty 1")
@@ -169,6 +169,10 @@ def test_refused():
         refuse(f, ["--requests", "long.csv", "--num_requests", 1, "--num_gpu_blocks", 2,
                    "--block_size", 9], 1, "long.csv:2: 5 prompt and 5 output tokens exceed the KV "
                "cache of 9 tokens")
+        refuse(f, ["--requests", "long.csv", "--num_requests", 1, "--num_gpu_blocks", 10 ** 9], 1,
+               "choose a smaller --num_gpu_blocks")
+        refuse(f, ["--requests", "long.csv", "--slo", "ttft=5"], 2, "--slo must be like")
+        refuse(f, ["--requests", "long.csv", "--slo", ""], 2, "--slo must be like")
         f.write("prompts.txt", "a\nb\nc\n")
         refuse(f, ["--requests", "long.csv", "--num_requests", 1, "--prompts", "prompts.txt"], 1,
                "prompts.txt has 3 prompts, but there are fewer requests")

@@ -186,6 +186,13 @@ def serves():
     check(all(abs(a - b) < 2e-6 for a, b in zip(again.requests["latency_ms"],
                                                 first.requests["latency_ms"])), "served again")
     check("written" in first and "written" not in again, "files")
+    options |= dict(num_requests=20, rate=50)
+    swept = syntorch.serve("llama-3-8b", "fixed:64:4", sweep="tp=1,2", **options)
+    check(len(swept.rows) == len(swept["rows"]) == 2 and swept._repr_svg_().startswith("<svg"),
+          f"a sweep over servers: {swept}")
+    del options["rate"]
+    found = syntorch.serve("llama-3-8b", "fixed:64:4", find_rate=True, slo="ttft=1s", **options)
+    check(len(found["tries"]) > 0, f"the highest rate: {found}")
     refuses(syntorch.InvalidError, "json", syntorch.serve, "gpt2", "fixed:1:1", json=True)
     refuses(syntorch.Error, "no_such", syntorch.serve, "no_such", "fixed:1:1")
 

@@ -69,7 +69,7 @@ static int list_models(void) {
     char params[32];
     for (size_t i = 0; syn_model_preset(i); i++)
         if (syn_model_config_preset(&c, syn_model_preset(i), NULL) == SYN_OK)
-            printf("%-20s %9s parameters\n", c.name,
+            printf("%-26s %9s parameters\n", c.name,
                    cli_count_text((double)syn_model_config_params(&c, 0), params, sizeof params));
     return CLI_OK;
 }

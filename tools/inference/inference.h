@@ -15,6 +15,7 @@
 #include "tools/output_lock.h"
 #include "tools/requests/requests.h"
 #include "tools/residuals.h"
+#include "tools/serving/serving_metrics.h"
 #include "tools/sweep/comparison.h"
 #include "tools/sweep/suggestions.h"
 
@@ -39,6 +40,8 @@ typedef struct inference_serving {
     int64_t max_seqs, max_tokens, long_prefill, block_tokens, blocks;
     int policy, by_priority;
     bool unchunked, uncached;
+    const char *slo_text;
+    serving_slo slo;
     bool listed; /* write requests.csv */
 } inference_serving;
 

@@ -130,6 +130,7 @@ const cli_option inference_options[] = {
     SERVING_PROMPT_OPTIONS(args.serving),
     SERVING_BLOCK_OPTION(args.serving),
     SERVING_CACHE_OPTIONS(args.serving),
+    SERVING_SLO_OPTION(&args.serving.slo_text),
     CLI_GROUP("Computation and prediction"),
     {"attention", CLI_CHOICE, &args.attention, "auto|fused|unfused",
      "fused: one op, faster; unfused: product, mask, softmax and product, shows more; auto: "
@@ -259,26 +260,43 @@ static int check_serving(const cli_program *program, int argc, char **argv) {
         {!inference_serves(&args),
          {"policy", "scheduling_policy", "max_num_seqs", "max_num_batched_tokens",
           "long_prefill_token_threshold", "no_chunked_prefill", "block_size", "num_gpu_blocks",
-          "no_prefix_caching"},
+          "no_prefix_caching", "slo"},
          "has no effect without --requests; give that, too, or omit it"},
         {args.serving.policy == 2,
          {"long_prefill_token_threshold"},
          "has no effect with --policy static; omit it"},
+        {args.serving.unchunked,
+         {"long_prefill_token_threshold"},
+         "has no effect with --no-chunked-prefill; omit it"},
         {inference_serves(&args),
-         {"prompt", "num_input_tokens", "num_output_tokens", "batch_size"},
-         "has no effect with --requests, which has the lengths; omit it, or give --prompts FILE"},
+         {"prompt"},
+         "has no effect with --requests; omit it, or give a prompt per request with --prompts "
+         "FILE"},
+        {inference_serves(&args),
+         {"num_input_tokens", "num_output_tokens", "batch_size"},
+         "has no effect with --requests, which says how many requests and tokens there are; omit "
+         "it"},
         {inference_serves(&args),
          {"temperature", "top_k", "top_p", "min_p"},
          "cannot be used with --requests, which always takes the likeliest token, so that texts do "
          "not depend on each other; omit it"},
         {inference_serves(&args),
-         {"perplexity", "mask_id", "sweep", "compare", "save_logits", "logits", "embeddings",
-          "attention", "pp", "dp", "sp"},
-         "cannot be used with --requests, which serves one model on --tp threads; omit it"},
+         {"pp", "dp", "sp"},
+         "cannot be used with --requests, which serves with the threads of --tp; omit it"},
+        {inference_serves(&args),
+         {"attention"},
+         "has no effect with --requests, whose attention reads a paged KV cache; omit it"},
+        {inference_serves(&args),
+         {"perplexity", "mask_id", "sweep", "compare", "save_logits", "logits", "embeddings"},
+         "cannot be used with --requests; omit it"},
     };
     args.serving.listed = inference_serves(&args) &&
                           (args.visualize_trace || cli_was_given(program, argc, argv, "out_dir"));
-    return cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    int code = cli_check_rules(program, argc, argv, rules, sizeof rules / sizeof *rules);
+    args.serving.slo = serving_default_slo;
+    if (code == CLI_RUN && args.serving.slo_text)
+        code = serving_read_slo(program, args.serving.slo_text, &args.serving.slo);
+    return code;
 }
 
 int inference_check_given(const cli_program *program, int argc, char **argv) {

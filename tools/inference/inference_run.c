@@ -202,9 +202,11 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
     if (run->launch.device != SYN_DEVICE_CPU || want <= memory->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
                     "out of memory: the weights of %s and the KV cache of %lld sequences need %s, "
-                    "but %s %s available; --device meta needs no memory for tensors",
+                    "but %s %s available; %s",
                     run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
-                    memory->source, cli_bytes_text(memory->bytes, b, sizeof b));
+                    memory->source, cli_bytes_text(memory->bytes, b, sizeof b),
+                    inference_serves(run->args) ? "choose a smaller --num_gpu_blocks"
+                                                : "--device meta needs no memory for tensors");
 }
 
 /* ---- Before and after ---- */

@@ -44,8 +44,8 @@ static syn_status begin(inference *run, syn_error *err) {
                                     .by_priority = a->by_priority != 0,
                                     .reserve = true,
                                     .key = inference_serve_key};
-    SYN_TRY(serving_metrics_new(&work->measured.metrics, &serving_default_slo, err));
-    return serving_metrics_new(&work->predicted.metrics, &serving_default_slo, err);
+    SYN_TRY(serving_metrics_new(&work->measured.metrics, &a->slo, err));
+    return serving_metrics_new(&work->predicted.metrics, &a->slo, err);
 }
 
 /* Encodes prompt i; without texts, prompts are made later. */
@@ -200,11 +200,11 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
     SYN_TRY(read_requests(run, texts, err));
     work->limits.blocks = run->args->serving.blocks;
     if (work->limits.blocks == 0) work->limits.blocks = default_blocks(run);
-    SYN_TRY(check_requests(run, err));
     run->batch = work->n < work->limits.max_seqs ? work->n : work->limits.max_seqs;
     run->cache_elems = inference_token_elems(run) * (double)work->limits.blocks *
                        (double)work->limits.block_tokens;
-    return inference_check_memory(run, err);
+    SYN_TRY(inference_check_memory(run, err));
+    return check_requests(run, err);
 }
 
 static uint64_t plan(const inference *run, uint64_t h) {

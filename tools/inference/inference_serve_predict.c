@@ -98,7 +98,7 @@ static void print_difference(double predicted, double measured) {
     printf(" %10s %9s", cli_time_text(predicted, text, sizeof text), difference);
 }
 
-static void print_predicted(const served_totals *p, const served_totals *m) {
+static void print_predicted(const inference *run, const served_totals *p, const served_totals *m) {
     const struct {
         const char *name;
         const serving_times *predicted, *measured;
@@ -117,6 +117,10 @@ static void print_predicted(const served_totals *p, const served_totals *m) {
         putchar('\n');
     }
     print_steps(p);
+    if (run->hw.alone.ranks == 0)
+        printf("note: the constants of %s were not measured on this machine; `syntorch calibrate "
+               "--measure --output FILE` measures them for --hw FILE\n",
+               run->hw.name);
 }
 
 static void print_texts(const inference *run) {
@@ -147,7 +151,7 @@ void inference_serve_print(const inference *run, const report *r) {
            (long long)m->most_running, (long long)m->most_waiting, 100 * m->most_usage,
            (long long)m->preemptions, (long long)m->hits);
     print_steps(m);
-    if (run->launch.hw) print_predicted(&work->predicted, m);
+    if (run->launch.hw) print_predicted(run, &work->predicted, m);
 }
 
 /* ---- Files ---- */

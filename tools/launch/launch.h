@@ -80,8 +80,8 @@ void launch_pause(void);
 /* The start of the help of --hw. */
 #define LAUNCH_MACHINES                                                                      \
     "predict times for this machine: a100-80g, h100, h200, h800, b200, b300, gb200, gb300, " \
-    "mi300x, v100-32g, cpu or a JSON file; stack: pytorch-eager, megatron, serving, fsdp, "  \
-    "fsdp-eager or megatron-core"
+    "mi300x, rtxpro6000, rtx4090, v100-32g, cpu or a JSON file; stack: pytorch-eager, "      \
+    "megatron, serving, vllm, fsdp, fsdp-eager or megatron-core"
 /* Sets the device from the value of --device. Returns CLI_RUN, or an exit code after a message. */
 #define LAUNCH_DEVICES "cpu|meta|cuda"
 int launch_device(launch *l, const char *name);

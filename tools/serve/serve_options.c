@@ -28,8 +28,7 @@ static const cli_option options[] = {
     {"dtype", CLI_CHOICE, &serve_given.dtype, "bf16|f16|f32",
      "dtype of weights, activations and KV cache [bf16; f16 on GPUs without bf16]", 0, 0},
     CLI_GROUP("Machine and layout"),
-    {"hw", CLI_TEXT, &serve_given.hw, "MACHINE[+STACK]",
-     LAUNCH_MACHINES ", or vllm; default: h100+vllm", 0, 0},
+    {"hw", CLI_TEXT, &serve_given.hw, "MACHINE[+STACK]", LAUNCH_MACHINES " [h100+vllm]", 0, 0},
     {"tp", CLI_INT, &serve_given.tp, "N", "tensor-parallel ranks of a replica", 1, 65536},
     {"dp", CLI_INT, &serve_given.dp, "N", "replicas", 1, 65536},
     {"ep", CLI_INT, &serve_given.ep, "N",
@@ -89,8 +88,7 @@ static const cli_option options[] = {
     {"allow_overload", CLI_FLAG, &serve_given.allow_overload, NULL,
      "run even if requests arrive faster than the server finishes them", 0, 0},
     CLI_GROUP("Output"),
-    {"slo", CLI_TEXT, &serve_given.slo, "ttft=T,tpot=T",
-     "limits for goodput, also latency=T: such as 500ms [ttft=2s,tpot=200ms]", 0, 0},
+    SERVING_SLO_OPTION(&serve_given.slo),
     {"out", CLI_TEXT, &serve_given.out, "PREFIX",
      "write PREFIX.requests.csv, PREFIX.series.csv, PREFIX.svg, PREFIX.batch.svg, "
      "PREFIX.timeline.json and a trace set",
@@ -152,38 +150,6 @@ int serve_read_layout(const char *option, const char *text, serve_layout *out) {
     return CLI_RUN;
 }
 
-/* Reads a time such as "500ms" or "2s" in front of a comma or the end. */
-static const char *read_time(const char *text, double *ns) {
-    static const struct {
-        const char *unit;
-        double ns;
-    } units[] = {{"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"s", 1e9}};
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || !(value > 0) || !isfinite(value)) return NULL;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        const size_t n = strlen(units[i].unit);
-        if (strncmp(end, units[i].unit, n) != 0 || (end[n] != ',' && end[n] != '\0')) continue;
-        *ns = value * units[i].ns;
-        return end[n] == ',' ? end + n + 1 : end + n;
-    }
-    return NULL;
-}
-
-static int read_slo(const char *text, serving_slo *out) {
-    const char *at = text;
-    while (at && *at) {
-        double *const value = strncmp(at, "ttft=", 5) == 0      ? &out->ttft_ns
-                              : strncmp(at, "tpot=", 5) == 0    ? &out->tpot_ns
-                              : strncmp(at, "latency=", 8) == 0 ? &out->latency_ns
-                                                                : NULL;
-        at = value && *value <= 0 ? read_time(strchr(at, '=') + 1, value) : NULL;
-    }
-    return at ? CLI_RUN
-              : cli_fail(&serve_cli, CLI_USAGE,
-                         "--slo must be like ttft=500ms,tpot=40ms,latency=20s, not '%s'", text);
-}
-
 int serve_read_layouts(serve_run *run) {
     const serve_args *a = &serve_given;
     if (!a->prefill != !a->decode)
@@ -235,6 +201,9 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
         {a->policy == 2,
          {"long_prefill_token_threshold"},
          "has no effect with --policy static; omit it"},
+        {a->unchunked,
+         {"long_prefill_token_threshold"},
+         "has no effect with --no-chunked-prefill; omit it"},
     };
     code = cli_check_rules(&serve_cli, argc, argv, rules, sizeof rules / sizeof *rules);
     if (code == CLI_RUN && !a->requests.requests)
@@ -243,7 +212,7 @@ int serve_read_options(serve_run *run, int argc, char **argv) {
     if (code == CLI_RUN && a->model && a->model_config)
         code = cli_fail(&serve_cli, CLI_USAGE, "--model and --model-config exclude each other");
     if (code == CLI_RUN) code = serve_read_layouts(run);
-    if (code == CLI_RUN && a->slo) code = read_slo(a->slo, &run->slo);
+    if (code == CLI_RUN && a->slo) code = serving_read_slo(&serve_cli, a->slo, &run->slo);
     if (code == CLI_RUN) code = read_trace(run);
     run->given_dtype = cli_was_given(&serve_cli, argc, argv, "dtype");
     run->given_seqs = cli_was_given(&serve_cli, argc, argv, "max_num_seqs");

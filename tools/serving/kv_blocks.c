@@ -4,6 +4,7 @@
 #include "tools/serving/kv_blocks.h"
 
 #include "syntorch/base/memory.h"
+#include "tools/memory_check.h"
 
 typedef struct block {
     uint64_t key; /* 0: none */
@@ -42,6 +43,11 @@ syn_status kv_blocks_new(kv_blocks **out, int64_t blocks, syn_error *err) {
         return SYN_FAIL(err, SYN_E_INVALID, "a KV cache needs 2 to %d blocks, not %lld", INT32_MAX,
                         (long long)blocks);
     while (chains < (uint64_t)blocks) chains *= 2;
+    const double bytes = (double)blocks * sizeof(block) + (double)chains * sizeof(int32_t);
+    if (bytes > memory_free_in_machine("").bytes)
+        return SYN_FAIL(err, SYN_E_NOMEM,
+                        "a list of %lld KV blocks needs %.3g GiB, which this machine does not have",
+                        (long long)blocks, bytes / 1073741824);
     kv_blocks *b = syn_calloc(1, sizeof *b);
     if (b) b->at = syn_calloc((size_t)blocks, sizeof *b->at);
     if (b) b->chains = syn_malloc((size_t)chains * sizeof *b->chains);

@@ -85,6 +85,11 @@ void serving_metrics_add(serving_metrics *m, const serving_latency *l, int64_t p
 }
 
 static void put_times(syn_sink *json, const char *key, const serving_times *t) {
+    if (t->n == 0) {
+        syn_sink_printf(
+            json, ", \"%s\": {\"mean\": null, \"p50\": null, \"p90\": null, \"p99\": null}", key);
+        return;
+    }
     syn_sink_printf(json, ", \"%s\": {\"mean\": %.0f, \"p50\": %.0f, \"p90\": %.0f, \"p99\": %.0f}",
                     key, serving_times_mean(t), serving_times_percentile(t, 0.5),
                     serving_times_percentile(t, 0.9), serving_times_percentile(t, 0.99));
@@ -120,6 +125,10 @@ void serving_metrics_json(const serving_metrics *m, syn_sink *json) {
 
 static void print_times(const char *name, const serving_times *t) {
     char mean[32], p50[32], p90[32], p99[32];
+    if (t->n == 0) {
+        printf("  %-8s %11s %11s %11s %11s\n", name, "-", "-", "-", "-");
+        return;
+    }
     printf("  %-8s %11s %11s %11s %11s\n", name,
            cli_time_text(serving_times_mean(t), mean, sizeof mean),
            cli_time_text(serving_times_percentile(t, 0.5), p50, sizeof p50),

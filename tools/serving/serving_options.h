@@ -4,6 +4,7 @@
 #define TOOLS_SERVING_OPTIONS_H
 
 #include "tools/cli.h"
+#include "tools/serving/serving_metrics.h"
 
 #define SERVING_DEFAULT_BLOCK_TOKENS 16 /* of --block-size */
 
@@ -49,6 +50,11 @@
     }
 #define SERVING_BLOCK_OPTION(how) \
     { "block_size", CLI_INT, &(how).block_tokens, "N", "tokens of a block", 1, 65536 }
+#define SERVING_SLO_OPTION(text)                                                                 \
+    {                                                                                            \
+        "slo", CLI_TEXT, text, "ttft=T,tpot=T",                                                  \
+            "limits for goodput, also latency=T: such as 500ms or 2s [ttft=2s,tpot=200ms]", 0, 0 \
+    }
 #define SERVING_CACHE_OPTIONS(how)                            \
     {"num_gpu_blocks",                                        \
      CLI_INT,                                                 \
@@ -61,5 +67,8 @@
         "no_prefix_caching", CLI_FLAG, &(how).uncached, NULL, \
             "do not reuse blocks of equal prefixes", 0, 0     \
     }
+
+/* Reads the value of --slo. Returns CLI_RUN, or CLI_USAGE after a message. */
+int serving_read_slo(const cli_program *program, const char *text, serving_slo *out);
 
 #endif

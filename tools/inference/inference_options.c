@@ -349,7 +349,7 @@ int inference_check_options(inference *run) {
     const bool meta = l->device == SYN_DEVICE_META;
     if (inference_serves(&args) && (l->mpi || l->device == SYN_DEVICE_CUDA))
         return cli_fail(l->program, CLI_USAGE,
-                        "--requests serves on the threads of one process and --device cpu");
+                        "--requests runs only in one process on the CPU; omit mpirun and --device");
     const int dtypes = check_dtypes(run);
     if (dtypes != CLI_RUN) return dtypes;
     const char *sentence = contradiction(meta);

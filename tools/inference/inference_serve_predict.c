@@ -146,7 +146,7 @@ void inference_serve_print(const inference *run, const report *r) {
            (long long)m->metrics.output_tokens, work->policy->name, (long long)work->limits.blocks,
            (long long)work->limits.block_tokens);
     serving_metrics_print(&m->metrics);
-    printf("at most: %lld running, %lld waiting, %.1f %% of the cache; preemptions: %lld; prompt "
+    printf("peak: %lld running, %lld waiting, %.1f %% of the cache; preemptions: %lld; prompt "
            "tokens found in the cache: %lld\n",
            (long long)m->most_running, (long long)m->most_waiting, 100 * m->most_usage,
            (long long)m->preemptions, (long long)m->hits);

@@ -104,7 +104,7 @@ void serve_print(const serve_run *run) {
            (long long)r->metrics.output_tokens);
     serving_metrics_print(&r->metrics);
     print_error(&run->hw);
-    printf("at most: %lld running, %lld waiting, %.1f %% of a cache; preemptions: %lld\n",
+    printf("peak: %lld running, %lld waiting, %.1f %% of a cache; preemptions: %lld\n",
            (long long)r->most_running, (long long)r->most_waiting, 100 * r->most_usage,
            (long long)r->preemptions);
     print_overload(&r->rates);

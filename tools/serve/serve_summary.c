@@ -28,7 +28,8 @@ static pool_means means_of(const serve_run *run, int32_t pool) {
 static void print_pool(const serve_run *run, int32_t pool) {
     const serve_pool_options *o = serve_pool_get(run->sim.pools[pool]);
     const pool_means m = means_of(run, pool);
-    printf("%s%seach replica computes %.1f %% of the time; a step has %.4g sequences and %.4g "
+    printf("%s%seach replica computes %.1f %% of the time; on average, a step has %.4g sequences "
+           "and %.4g "
            "tokens\n",
            o->role, o->role[0] ? ": " : "", 100 * m.busy, m.sequences, m.tokens);
 }

@@ -15,7 +15,7 @@
      &(how).policy,                                                                               \
      "vllm|sglang|static",                                                                        \
      "vllm: continuous batching with chunked prefill; sglang: steps with prompts first; static: " \
-     "batches that end together",                                                                 \
+     "a batch runs until all its requests have finished",                                         \
      0,                                                                                           \
      0},                                                                                          \
         {"scheduling_policy",                                                                     \

@@ -156,7 +156,7 @@ static void draw_labels(const serve_batch *b, const page *p) {
     text_at(p->svg, LEFT - 8, TOP - 8, " text-anchor=\"end\" fill=\"#555555\"", "prompt + output");
     for (int32_t i = 0; i < p->rows; i++) {
         const batch_row *r = &b->rows[i];
-        snprintf(text, sizeof text, "%d:  %d + %d", i + 1, r->prompt, r->output);
+        snprintf(text, sizeof text, "%d:  %d + %d", i, r->prompt, r->output);
         text_at(p->svg, LEFT - 8, y_of(i) + BAR - 1, " text-anchor=\"end\"", text);
         if (r->replicas[0] == r->replicas[1])
             snprintf(text, sizeof text, "replica %d", r->replicas[0]);

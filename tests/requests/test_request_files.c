@@ -105,6 +105,20 @@ static void traces(void) {
           1.5e9, 12, 2);
     CHECK(rows[0].measured_first_ns == 0.25e9 && rows[0].measured_last_ns < 0);
     CHECK(rows[1].measured_first_ns == 3e9 && rows[1].measured_last_ns == 4e9);
+    /* Mooncake, Qwen-Bailian, and seconds without a chat_id */
+    reads(
+        "{\"timestamp\": 3500, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [1, 2]}",
+        3.5e9, 600, 5);
+    CHECK_INT(rows[0].block_tokens, 512);
+    reads("{\"chat_id\": 7, \"parent_chat_id\": -1, \"timestamp\": 61, \"input_length\": 15, "
+          "\"output_length\": 5, \"type\": \"text\", \"turn\": 1, \"hash_ids\": [1]}\n"
+          "{\"chat_id\": 8, \"parent_chat_id\": 7, \"timestamp\": 61.114, \"input_length\": 30, "
+          "\"output_length\": 6, \"type\": \"text\", \"turn\": 2, \"hash_ids\": [1, 2]}",
+          61.114e9, 30, 6);
+    CHECK(rows[0].block_tokens == 16 && rows[1].block_tokens == 16 && rows[1].n_blocks == 2);
+    reads("{\"timestamp\": 0.0, \"input_length\": 6, \"output_length\": 5}\n"
+          "{\"timestamp\": 2, \"input_length\": 6, \"output_length\": 5}",
+          2e9, 6, 5);
 }
 
 /* Ids of blocks: which ranges two prompts share. */
@@ -272,6 +286,9 @@ static void refused(void) {
         {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [-1]}",
          NULL, "hash_ids must be whole numbers of 0 or more, not -1"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2} x", NULL, "r:1:57:"},
+        {"{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 2}\n"
+         "{\"timestamp\": 0.5, \"input_length\": 5, \"output_length\": 2}",
+         NULL, "r:2: timestamp is 0.5, but must be a whole number of ms, as in the rows before"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         syn_error err = {0};

@@ -18,7 +18,7 @@ static const struct {
     {"arrival", REQUEST_ARRIVAL_S},
     {"arrived_at", REQUEST_ARRIVAL_S},   /* Vidur */
     {"arrival_time", REQUEST_ARRIVAL_S}, /* LLMServingSim's measured runs */
-    {"timestamp", REQUEST_ARRIVAL_S},    /* Azure, BurstGPT; JSON lines: Mooncake, in ms */
+    {"timestamp", REQUEST_ARRIVAL_S},    /* Azure, BurstGPT; JSON: REQUEST_TIMESTAMP */
     {"arrival_ms", REQUEST_ARRIVAL_MS},
     {"arrival_ns", REQUEST_ARRIVAL_NS},
     {"arrival_time_ns", REQUEST_ARRIVAL_NS}, /* LLMServingSim */
@@ -50,6 +50,7 @@ static const struct {
     {"queued_ts", REQUEST_QUEUED_TS},
     {"first_token_ts", REQUEST_FIRST_TS},
     {"last_token_ts", REQUEST_LAST_TS},
+    {"chat_id", REQUEST_CHAT_ID}, /* Qwen-Bailian */
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
@@ -114,7 +115,7 @@ void request_row_name(request_row *row, int32_t i, syn__str name) {
     memcpy(c->name, name.text, bytes);
     for (int k = 0; k < N_NAMES; k++)
         if (same_name(name, names[k].name)) c->field = names[k].field;
-    if (row->is_json && same_name(name, "timestamp")) c->field = REQUEST_ARRIVAL_MS;
+    if (row->is_json && same_name(name, "timestamp")) c->field = REQUEST_TIMESTAMP;
     for (int k = 0; k < REQUEST_RUN_COLUMNS; k++)
         if (syn__str_is(name, run_columns[k])) c->run = k;
     for (int k = 0; k < row->n_conditions; k++)

@@ -16,6 +16,7 @@ enum {
 typedef enum request_field {
     REQUEST_ARRIVAL_S,
     REQUEST_ARRIVAL_MS,
+    REQUEST_TIMESTAMP, /* in JSON: ms or s, see request_row */
     REQUEST_ARRIVAL_NS,
     REQUEST_PROMPT,
     REQUEST_OUTPUT,
@@ -27,6 +28,7 @@ typedef enum request_field {
     REQUEST_QUEUED_TS, /* times of vLLM's events have another start than the arrivals */
     REQUEST_FIRST_TS,
     REQUEST_LAST_TS,
+    REQUEST_CHAT_ID,
     REQUEST_FIELDS /* another column */
 } request_field;
 
@@ -43,9 +45,9 @@ typedef struct request_condition {
 } request_condition;
 
 typedef struct request_row {
-    const char *name;   /* of the file */
-    int64_t line;       /* of the row */
-    bool is_json;       /* `timestamp` is in ms, as in Mooncake's traces */
+    const char *name; /* of the file */
+    int64_t line;     /* of the row */
+    bool is_json;
     bool needs_arrival; /* false: arrivals are generated */
     int32_t n;
     request_column columns[REQUEST_COLUMNS];
@@ -67,6 +69,9 @@ typedef struct request_row {
     double first_ns, first_queued_ns;
     double last_ns; /* arrival of the previous request */
     int32_t block_tokens;
+    /* The first selected row decides what a JSON `timestamp` is: a whole number of ms, as in
+       Mooncake's traces, or seconds, as in those of Qwen-Bailian, which have a chat_id. */
+    bool stamp_in_s, has_chat_id;
 } request_row;
 
 /* `where` may be NULL. Call request_row_free even if it fails. */

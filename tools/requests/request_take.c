@@ -45,6 +45,17 @@ static syn_status save_first(request_row *row, syn_error *err) {
     return SYN_OK;
 }
 
+/* Reads from the first selected row which trace the file is. */
+static void take_format(request_row *row) {
+    for (int32_t i = 0; i < row->n; i++) {
+        const syn__str cell = row->cells[i];
+        row->has_chat_id = row->has_chat_id || row->columns[i].field == REQUEST_CHAT_ID;
+        if (row->columns[i].field == REQUEST_TIMESTAMP && memchr(cell.text, '.', cell.bytes))
+            row->stamp_in_s = true;
+    }
+    row->stamp_in_s = row->stamp_in_s || row->has_chat_id;
+}
+
 static syn_status check_run(const request_row *row, syn_error *err) {
     for (int32_t i = 0; i < row->n; i++) {
         const request_column *c = &row->columns[i];
@@ -98,16 +109,30 @@ static syn_status take_tokens(const request_row *row, int32_t i, int32_t min, in
 
 enum { UNIX_S = 1000000000, LONGEST_S = 1000000000 };
 
+/* The power of ten that converts an arrival to ns. Returns -1 if a timestamp has another unit than
+   those before. */
+static int power_of(const request_row *row, int32_t i) {
+    static const int powers[] = {9, 6, 6, 0};
+    const request_field field = row->columns[i].field;
+    if (field != REQUEST_TIMESTAMP) return powers[field];
+    const bool whole = memchr(row->cells[i].text, '.', row->cells[i].bytes) == NULL;
+    return row->stamp_in_s ? 9 : whole ? 6 : -1;
+}
+
 /* Converts an arrival time. Dates and Unix times are relative to the first request. */
 static syn_status take_arrival(request_row *row, int32_t i, bool first, double *out,
                                syn_error *err) {
-    static const int powers[] = {9, 6, 0};
-    const request_field field = row->columns[i].field;
     const syn__str cell = row->cells[i];
+    const int power = power_of(row, i);
     int64_t day = 0;
     double ns;
     const bool is_date = cell.bytes > 10 && cell.text[4] == '-' && request_date(cell, &day, &ns);
-    if (!is_date && (!request_decimal(cell, powers[field], &ns) || ns < 0))
+    if (!is_date && power < 0)
+        return bad_cell(row, i,
+                        "a whole number of ms, as in the rows before; rename it to arrival_ms or "
+                        "arrival_s",
+                        err);
+    if (!is_date && (!request_decimal(cell, power, &ns) || ns < 0))
         return bad_cell(row, i, "a time of 0 or more, or a date such as 2023-11-16 18:15:46.68",
                         err);
     if (first) {
@@ -178,12 +203,13 @@ static syn_status take_cell(request_row *row, int32_t i, request *r, syn_error *
 }
 
 /* Checks the ids of the prompt's blocks. The first row decides how many tokens a block has: 512 in
-   Mooncake's traces, 16 in those of Alibaba's Bailian. */
+   Mooncake's traces, 16 in those of Qwen-Bailian. */
 static syn_status take_blocks(request_row *row, request *r, syn_error *err) {
     const int64_t n = (int64_t)row->n_blocks;
     if (n == 0) return SYN_OK;
     if (row->block_tokens == 0)
-        row->block_tokens = (r->prompt + INT64_C(15)) / 16 == n && n > 1 ? 16 : 512;
+        row->block_tokens =
+            row->has_chat_id || ((r->prompt + INT64_C(15)) / 16 == n && n > 1) ? 16 : 512;
     if ((n - 1) * row->block_tokens >= r->prompt)
         return request_row_fail(row, err,
                                 "hash_ids has %lld ids, but the prompt of %d tokens has at most "
@@ -216,7 +242,10 @@ syn_status request_row_take(request_row *row, request *out, bool *selected, syn_
     *selected = is_selected(row);
     if (!*selected) return SYN_OK;
     const bool first = row->first_line == 0;
-    if (first) SYN_TRY(save_first(row, err));
+    if (first) {
+        SYN_TRY(save_first(row, err));
+        take_format(row);
+    }
     SYN_TRY(check_run(row, err));
     /* Measured times depend on the start of the run. */
     for (int32_t i = 0; i < row->n; i++) {

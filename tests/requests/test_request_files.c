@@ -84,6 +84,17 @@ static void csv(void) {
     CHECK(rows[1].prefix == 0 && rows[1].prefix_tokens == 0 && rows[1].measured_last_ns == 2e9);
 }
 
+static void unix_times(void) {
+    reads("arrival_s,input_tokens,output_tokens\n1700000000,1,1\n1700000002.5,7,9\n", 2.5e9, 7, 9);
+    reads("timestamp,input_tokens,output_tokens\n1700000000000,1,1\n1700000002500,7,9\n", 2.5e9, 7,
+          9);
+    reads("arrival,input_tokens,output_tokens\n1700000000000000,1,1\n1700000002500000,7,9\n", 2.5e9,
+          7, 9);
+    reads("{\"timestamp\": 1700000000000, \"input_tokens\": 1, \"output_tokens\": 1}\n"
+          "{\"timestamp\": 1700000002500, \"input_tokens\": 7, \"output_tokens\": 9}\n",
+          2.5e9, 7, 9);
+}
+
 /* The formats of published traces. */
 static void traces(void) {
     reads("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
@@ -263,7 +274,7 @@ static void refused(void) {
         {HEADER "2023-12-01 00:00:00,1,1\n0,1,1\n", NULL, "must be a date, as in the rows"},
         {HEADER "2,1,1\n\n1.5,1,1\n", NULL,
          "r:4: the request arrives at 1.5 s, but the one before at 2 s; sort the rows"},
-        {HEADER "0,1,1\n1e12,1,1\n", NULL, "at most 1e9 s after the first request"},
+        {HEADER "0,1,1\n2e9,1,1\n", NULL, "at most 1e9 s after the first request"},
         {HEADER "0,1\n", NULL, "r:2: the row has 2 fields, but the header has 3"},
         {HEADER "0,1,1,1\n", NULL, "r:2: the row has 4 fields, but the header has 3"},
         {HEADER "0,1,1\n0,\"1,1\n0,1,1\n", NULL, "r:3: a quote has no end"},
@@ -335,16 +346,11 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"names", names},
-    {"csv", csv},
-    {"traces", traces},
-    {"blocks", blocks},
-    {"selection", selection},
-    {"options", options},
-    {"example", example},
-    {"measured", measured},
-    {"refused", refused},
-    {"unreadable", unreadable},
-    {"without_memory", without_memory},
+    {"names", names},           {"csv", csv},
+    {"unix_times", unix_times}, {"traces", traces},
+    {"blocks", blocks},         {"selection", selection},
+    {"options", options},       {"example", example},
+    {"measured", measured},     {"refused", refused},
+    {"unreadable", unreadable}, {"without_memory", without_memory},
 };
 TEST_MAIN(cases)

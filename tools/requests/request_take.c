@@ -107,7 +107,10 @@ static syn_status take_tokens(const request_row *row, int32_t i, int32_t min, in
     return SYN_OK;
 }
 
-enum { UNIX_S = 1000000000, LONGEST_S = 1000000000 };
+/* From UNIX_S on, a time in seconds is a Unix time; from UNIX_MS on, it has a smaller unit. */
+#define UNIX_S    1e9
+#define UNIX_MS   1e11
+#define LONGEST_S 1e9
 
 /* The power of ten that converts an arrival to ns. Returns -1 if a timestamp has another unit than
    those before. */
@@ -119,22 +122,36 @@ static int power_of(const request_row *row, int32_t i) {
     return row->stamp_in_s ? 9 : whole ? 6 : -1;
 }
 
-/* Converts an arrival time. Dates and Unix times are relative to the first request. */
-static syn_status take_arrival(request_row *row, int32_t i, bool first, double *out,
-                               syn_error *err) {
+/* Reads an arrival: a date as days and the time of the day, or a number as ns. */
+static syn_status read_arrival(const request_row *row, int32_t i, bool *is_date, int64_t *day,
+                               double *ns, syn_error *err) {
     const syn__str cell = row->cells[i];
-    const int power = power_of(row, i);
-    int64_t day = 0;
-    double ns;
-    const bool is_date = cell.bytes > 10 && cell.text[4] == '-' && request_date(cell, &day, &ns);
-    if (!is_date && power < 0)
+    int power = power_of(row, i);
+    *day = 0;
+    *is_date = cell.bytes > 10 && cell.text[4] == '-' && request_date(cell, day, ns);
+    if (*is_date) return SYN_OK;
+    if (power < 0)
         return bad_cell(row, i,
                         "a whole number of ms, as in the rows before; rename it to arrival_ms or "
                         "arrival_s",
                         err);
-    if (!is_date && (!request_decimal(cell, power, &ns) || ns < 0))
+    if (!request_decimal(cell, power, ns) || *ns < 0)
         return bad_cell(row, i, "a time of 0 or more, or a date such as 2023-11-16 18:15:46.68",
                         err);
+    if (power == 9 && *ns >= UNIX_MS * 1e9) {
+        for (double s = *ns / 1e9; power > 0 && s >= UNIX_MS; s /= 1e3) power -= 3;
+        (void)request_decimal(cell, power, ns); /* rounds once */
+    }
+    return SYN_OK;
+}
+
+/* Converts an arrival time. Dates and Unix times are relative to the first request. */
+static syn_status take_arrival(request_row *row, int32_t i, bool first, double *out,
+                               syn_error *err) {
+    int64_t day;
+    double ns;
+    bool is_date;
+    SYN_TRY(read_arrival(row, i, &is_date, &day, &ns, err));
     if (first) {
         row->by_date = is_date;
         row->first_day = day;

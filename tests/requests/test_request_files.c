@@ -84,6 +84,25 @@ static void csv(void) {
     CHECK(rows[1].prefix == 0 && rows[1].prefix_tokens == 0 && rows[1].measured_last_ns == 2e9);
 }
 
+static void dates(void) {
+    char text[100];
+    syn_error err = {0};
+    static const char *const none[] = {"2023-02-29", "2023-02-30", "2024-02-30", "2023-04-31",
+                                       "2100-02-29", "2023-01-32", "2023-12-00"};
+    reads("arrival,input_tokens,output_tokens\n2024-02-28 23:59,1,1\n2024-02-29 00:01,7,9\n", 120e9, 7,
+          9);
+    reads("arrival,input_tokens,output_tokens\n2023-02-28T23:00Z,1,1\n2023-03-01 00:00:01.5,7,9\n",
+          3601.5e9, 7, 9);
+    reads("arrival,input_tokens,output_tokens\n2000-02-29 00:00:00,1,1\n2000-12-31 00:00:00,7,9\n",
+          306 * 86400e9, 7, 9);
+    for (size_t i = 0; i < COUNT(none); i++) {
+        snprintf(text, sizeof text, "arrival,input_tokens,output_tokens\n%s 10:00:00,1,1\n", none[i]);
+        err = (syn_error){0};
+        CHECK_INT(read_text(text, NULL, &err), SYN_E_FORMAT);
+        CHECK_HAS(err.text, none[i]);
+    }
+}
+
 static void unix_times(void) {
     reads("arrival_s,input_tokens,output_tokens\n1700000000,1,1\n1700000002.5,7,9\n", 2.5e9, 7, 9);
     reads("timestamp,input_tokens,output_tokens\n1700000000000,1,1\n1700000002500,7,9\n", 2.5e9, 7,
@@ -347,6 +366,7 @@ static void without_memory(void) {
 
 static const test_case cases[] = {
     {"names", names},           {"csv", csv},
+    {"dates", dates},
     {"unix_times", unix_times}, {"traces", traces},
     {"blocks", blocks},         {"selection", selection},
     {"options", options},       {"example", example},

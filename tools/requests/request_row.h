@@ -98,7 +98,8 @@ syn_status request_row_fail(const request_row *row, syn_error *err, const char *
    Returns false if the text is not a finite number. */
 bool request_decimal(syn__str text, int power, double *out);
 /* Reads a date such as 2023-11-16 18:15:46.6805900 or 2024-05-10T00:00:00.009930+00:00: the days
-   since 1970-01-01, and the time of the day, both in UTC. Returns false if the text is no date. */
+   since 1970-01-01, and the time of the day, both in UTC. Seconds may be missing. Returns false if
+   the text is no date, or a day that the calendar lacks. */
 bool request_date(syn__str text, int64_t *day, double *ns);
 
 #endif

@@ -89,14 +89,15 @@ static void dates(void) {
     syn_error err = {0};
     static const char *const none[] = {"2023-02-29", "2023-02-30", "2024-02-30", "2023-04-31",
                                        "2100-02-29", "2023-01-32", "2023-12-00"};
-    reads("arrival,input_tokens,output_tokens\n2024-02-28 23:59,1,1\n2024-02-29 00:01,7,9\n", 120e9, 7,
-          9);
+    reads("arrival,input_tokens,output_tokens\n2024-02-28 23:59,1,1\n2024-02-29 00:01,7,9\n", 120e9,
+          7, 9);
     reads("arrival,input_tokens,output_tokens\n2023-02-28T23:00Z,1,1\n2023-03-01 00:00:01.5,7,9\n",
           3601.5e9, 7, 9);
     reads("arrival,input_tokens,output_tokens\n2000-02-29 00:00:00,1,1\n2000-12-31 00:00:00,7,9\n",
           306 * 86400e9, 7, 9);
     for (size_t i = 0; i < COUNT(none); i++) {
-        snprintf(text, sizeof text, "arrival,input_tokens,output_tokens\n%s 10:00:00,1,1\n", none[i]);
+        snprintf(text, sizeof text, "arrival,input_tokens,output_tokens\n%s 10:00:00,1,1\n",
+                 none[i]);
         err = (syn_error){0};
         CHECK_INT(read_text(text, NULL, &err), SYN_E_FORMAT);
         CHECK_HAS(err.text, none[i]);
@@ -302,6 +303,10 @@ static void refused(void) {
          "r:2: prefix_tokens is 5, but the prompt has only 4 tokens"},
         {"arrival_s,input_tokens,output_tokens,first_token_s,last_token_s\n0,4,1,3,2\n", NULL,
          "the last token is before the first one"},
+        {"arrival_s,input_tokens,output_tokens,first_token_s\n3,4,1,4\n4,4,1,3.5\n", NULL,
+         "r:3: first_token_s is 3.5, but must be at least the arrival, 4 s after the start"},
+        {"arrival_s,input_tokens,output_tokens,last_token_s\n4,4,1,3.5\n", NULL,
+         "r:2: last_token_s is 3.5, but must be at least the arrival"},
         {two_runs, NULL, "r:4: model is b, but a in line 2: the file has several runs"},
         {two_runs, "knd=x", "r:1: no column is named knd, as in --where; did you mean kind?"},
         {two_runs, "kind", "--where 'kind' must be conditions"},
@@ -365,12 +370,18 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"names", names},           {"csv", csv},
+    {"names", names},
+    {"csv", csv},
     {"dates", dates},
-    {"unix_times", unix_times}, {"traces", traces},
-    {"blocks", blocks},         {"selection", selection},
-    {"options", options},       {"example", example},
-    {"measured", measured},     {"refused", refused},
-    {"unreadable", unreadable}, {"without_memory", without_memory},
+    {"unix_times", unix_times},
+    {"traces", traces},
+    {"blocks", blocks},
+    {"selection", selection},
+    {"options", options},
+    {"example", example},
+    {"measured", measured},
+    {"refused", refused},
+    {"unreadable", unreadable},
+    {"without_memory", without_memory},
 };
 TEST_MAIN(cases)

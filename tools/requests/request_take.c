@@ -240,6 +240,23 @@ static syn_status take_blocks(request_row *row, request *r, syn_error *err) {
     return SYN_OK;
 }
 
+/* Fails if a token is before the arrival. The times of vLLM's events are not compared, because they
+   have another start. */
+static syn_status check_measured(const request_row *row, const request *r, syn_error *err) {
+    for (int32_t i = 0; i < row->n; i++) {
+        const request_field field = row->columns[i].field;
+        const double ns = field == REQUEST_FIRST_S  ? r->measured_first_ns
+                          : field == REQUEST_LAST_S ? r->measured_last_ns
+                                                    : -1;
+        char must[80];
+        if (ns < 0 || ns >= r->arrival_ns) continue;
+        snprintf(must, sizeof must, "at least the arrival, %.9g s after the start of the run",
+                 r->arrival_ns / 1e9);
+        return bad_cell(row, i, must, err);
+    }
+    return SYN_OK;
+}
+
 static syn_status check_request(const request_row *row, const request *r, syn_error *err) {
     if (r->prompt == 0) return request_row_fail(row, err, "the row has no tokens of the prompt");
     if (r->output == 0) return request_row_fail(row, err, "the row has no tokens of the output");
@@ -248,6 +265,7 @@ static syn_status check_request(const request_row *row, const request *r, syn_er
     if (r->prefix_tokens > r->prompt)
         return request_row_fail(row, err, "prefix_tokens is %d, but the prompt has only %d tokens",
                                 r->prefix_tokens, r->prompt);
+    SYN_TRY(check_measured(row, r, err));
     if (r->measured_last_ns >= 0 && r->measured_last_ns < r->measured_first_ns)
         return request_row_fail(row, err, "the last token is before the first one");
     return SYN_OK;

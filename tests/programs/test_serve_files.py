@@ -289,6 +289,18 @@ def test_measured_times():
     check(re.search(r"TTFT +3\.00 ms", text), text)
 
 
+def test_cut_requests():
+    """A request of 8000 + 200 tokens is cut to the 8192 positions of the model."""
+    args = (*MODEL, "--requests", "uniform:8000-8000:200-200", "--num-requests", "3")
+    text = run("serve", *args).stdout.decode()
+    check("note: 3 of 3 generated requests were cut to the 8192 positions of the model" in text,
+          text)
+    check(json.loads(run("serve", *args, "--json").stdout)["cut_requests"] == 3, "cut_requests")
+    done = run("serve", *MODEL, "--requests", "fixed:8000:200")
+    check(done.returncode == 1 and b"8000 prompt and 200 output tokens exceed the 8192 positions"
+          in done.stderr, f"{done.stderr}")
+
+
 test_kv_blocks()
 test_one_request()
 test_replicas()
@@ -301,4 +313,5 @@ test_shared_experts()
 test_cut_timeline()
 test_failures_leave_no_files()
 test_measured_times()
+test_cut_requests()
 finish()

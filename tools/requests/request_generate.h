@@ -48,7 +48,8 @@ syn_status request_arrivals_init(request_arrivals *arrivals, const request_optio
 double request_arrivals_next(request_arrivals *arrivals, int64_t seed, int64_t i);
 syn_status request_generator_init(request_generator *g, const request_options *how,
                                   syn_error *err) SYN_MUST_USE;
-void request_generate(request_generator *g, const request_options *how, int64_t i, request *out);
+/* Returns whether the request was cut to how->max_tokens. */
+bool request_generate(request_generator *g, const request_options *how, int64_t i, request *out);
 
 /* Divides a text at a separator into exactly n parts. */
 bool request_parts(const char *text, size_t bytes, char separator, syn__str *parts, int n);

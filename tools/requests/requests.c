@@ -26,7 +26,7 @@ struct request_source {
     const request *list;
     int64_t n_list;
     bool has_ahead, ended;
-    int64_t n; /* requests so far */
+    int64_t n, n_cut; /* requests so far; of them, those that were cut to max_tokens */
 };
 
 static const char BOM[] = "\xef\xbb\xbf";
@@ -140,9 +140,10 @@ static syn_status next_request(request_source *s, request *out, bool *end, syn_e
         if (!*end) *out = s->list[s->n++];
         return SYN_OK;
     }
+    bool cut = false;
     *end = s->ended || (how->num_requests > 0 && s->n >= how->num_requests);
     if (*end) return SYN_OK;
-    if (s->format == REQUEST_GENERATED) request_generate(&s->generator, how, s->n, out);
+    if (s->format == REQUEST_GENERATED) cut = request_generate(&s->generator, how, s->n, out);
     else SYN_TRY(next_row(s, out, end, err));
     if (s->row != NULL && !*end && how->time_scale > 0)
         set_arrival(out, out->arrival_ns / how->time_scale);
@@ -151,6 +152,7 @@ static syn_status next_request(request_source *s, request *out, bool *end, syn_e
     if (!*end && how->duration_s > 0 && out->arrival_ns >= how->duration_s * 1e9) *end = true;
     s->ended = *end;
     s->n += !*end;
+    s->n_cut += cut && !*end;
     return SYN_OK;
 }
 
@@ -204,6 +206,10 @@ syn_status requests_next(request_source *source, request *out, bool *end, syn_er
 
 const char *requests_value(const request_source *source, const char *column) {
     return source->row != NULL ? request_row_value(source->row, column) : NULL;
+}
+
+int64_t requests_cut(const request_source *source) {
+    return source->n_cut;
 }
 
 void requests_close(request_source *source) {

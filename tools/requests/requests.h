@@ -35,7 +35,7 @@ typedef struct request_options {
     const char *priorities; /* "P:SHARE,P:SHARE" */
     int64_t seed;
     int32_t max_tokens; /* of the model: generated prompts and outputs are cut to this sum; at least
-                           2 */
+                           2; 0: not cut */
 } request_options;
 
 #define REQUESTS_DEFAULT 1000
@@ -56,6 +56,8 @@ syn_status requests_next(request_source *source, request *out, bool *end,
 /* The text of a column in the first selected row, such as "model" or "max_num_seqs"; NULL: there is
    no such column, or the requests are generated. Valid until requests_close. */
 const char *requests_value(const request_source *source, const char *column);
+/* Generated requests so far that were cut to max_tokens. */
+int64_t requests_cut(const request_source *source);
 /* NULL does nothing. */
 void requests_close(request_source *source);
 

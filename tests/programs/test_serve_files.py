@@ -79,6 +79,7 @@ class Served:
     def check_series(self):
         """Each sum over the bins of all pools is that of the run."""
         rows, out = self.series, self.json
+        rows_end = self.requests[0]["arrival_s"] + out["duration_ns"] / 1e9
         pools = {pool["role"]: [r for r in rows if r["pool"] == pool["role"]]
                  for pool in out["pools"]}
         check(sum(map(len, pools.values())) == len(rows), "names of pools")
@@ -86,7 +87,7 @@ class Served:
             bins = pools[pool["role"]]
             check(512 <= len(bins) <= 1024 or out["duration_ns"] < 31e6, f"{len(bins)} bins")
             check(all(a["end_s"] == b["start_s"] for a, b in zip(bins, bins[1:])), "gaps of bins")
-            close(bins[-1]["end_s"], out["duration_ns"] / 1e9, "end of the series")
+            close(bins[-1]["end_s"], rows_end, "end of the series")
             check(total(bins, "steps") == pool["steps"], f"steps: {total(bins, 'steps')}")
             close(area(bins, "busy"), pool["busy"] * out["duration_ns"] / 1e9, "busy time")
             check(all(0 <= r["cache_usage"] <= r["cache_usage_max"] + 1e-9 <= 1 + 1e-6
@@ -179,6 +180,19 @@ def test_served_again():
     for name in ("ttft_ns", "tpot_ns", "latency_ns"):
         one = second.json["measured"][name]
         check(one["requests"] == 200 and abs(one["difference"]) < 1e-6, f"{name}: {one}")
+
+
+def test_late_start():
+    """Rates and shares count from the first arrival."""
+    for name, start in (("early.csv", 0), ("late.csv", 500)):
+        with open(name, "w", encoding="utf-8") as f:
+            f.write("arrival_s,input_tokens,output_tokens\n")
+            f.writelines(f"{start + i / 8},100,50\n" for i in range(20))
+    early, late = (Served(name, *MODEL, "--requests", f"{name}.csv").json
+                   for name in ("early", "late"))
+    for key in ("duration_ns", "requests_per_s", "output_tokens_per_s", "goodput_per_s"):
+        close(early[key], late[key], key, 1e-4)
+    close(early["pools"][0]["busy"], late["pools"][0]["busy"], "busy", 1e-4)
 
 
 def test_preemptions():
@@ -305,6 +319,7 @@ test_kv_blocks()
 test_one_request()
 test_replicas()
 test_served_again()
+test_late_start()
 test_preemptions()
 test_drafts()
 test_two_pools()

@@ -221,7 +221,15 @@ static void options(void) {
     how.duration_s = 0.5;
     CHECK_OK(read_all(&how, &err), err);
     CHECK_INT(n_rows, 1);
-    how.where = NULL; /* the rows of the second run are not reached */
+    how.requests = put_text("late", "arrival_s,input_tokens,output_tokens\n100000,1,1\n"
+                                    "100001.5,2,1\n100003,3,1\n");
+    how.where = NULL;
+    how.time_scale = 0;
+    how.duration_s = 2; /* from the first arrival on */
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK(n_rows == 2 && rows[1].arrival_ns == 100001.5e9);
+    how.requests = put_text("t", two_runs); /* the rows of the second run are not reached */
+    how.time_scale = 4;
     how.num_requests = 2;
     how.duration_s = 0;
     CHECK_OK(read_all(&how, &err), err);
@@ -262,7 +270,7 @@ static void refused(void) {
         {"", NULL, "r has no requests: it is empty"},
         {"\n\n", NULL, "it is empty"},
         {HEADER, NULL, "r has no requests"},
-        {HEADER "0,1,1\n", "arrival_s=7", "r has no requests that fulfil --where"},
+        {HEADER "0,1,1\n", "arrival_s=7", "r has no requests that fulfil --where arrival_s=7"},
         {"0,1,1\n", NULL, "r:1: the first line has numbers, but must be a header"},
         {"[\n{}]", NULL, "r:1: the file is a JSON array"},
         {"\x1f\x8b,", NULL, "compressed with gzip"},

@@ -26,6 +26,7 @@ struct request_source {
     const request *list;
     int64_t n_list;
     bool has_ahead, ended;
+    double first_ns;  /* the first arrival */
     int64_t n, n_cut; /* requests so far; of them, those that were cut to max_tokens */
 };
 
@@ -149,7 +150,9 @@ static syn_status next_request(request_source *s, request *out, bool *end, syn_e
         set_arrival(out, out->arrival_ns / how->time_scale);
     if (s->row != NULL && !*end && how->rate > 0)
         set_arrival(out, request_arrivals_next(&s->generator.arrivals, how->seed, s->n));
-    if (!*end && how->duration_s > 0 && out->arrival_ns >= how->duration_s * 1e9) *end = true;
+    if (s->n == 0 && !*end) s->first_ns = out->arrival_ns;
+    if (!*end && how->duration_s > 0 && out->arrival_ns - s->first_ns >= how->duration_s * 1e9)
+        *end = true;
     s->ended = *end;
     s->n += !*end;
     s->n_cut += cut && !*end;
@@ -169,8 +172,9 @@ static syn_status open_source(request_source *s, syn_error *err) {
     SYN_TRY(next_request(s, &s->ahead, &end, err));
     s->has_ahead = !end;
     if (!end) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests%s", s->row->name,
-                    s->how.where != NULL ? " that fulfil --where" : "");
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests%s%.200s", s->row->name,
+                    s->how.where != NULL ? " that fulfil --where " : "",
+                    s->how.where != NULL ? s->how.where : "");
 }
 
 syn_status requests_open(request_source **out, const request_options *how, syn_error *err) {

@@ -28,7 +28,7 @@ typedef struct request_options {
     double time_scale;    /* factor by which requests of a file arrive faster */
     int64_t
         num_requests;  /* at most this number; 0: all of a file, REQUESTS_DEFAULT generated ones */
-    double duration_s; /* only requests that arrive before this time */
+    double duration_s; /* only requests that arrive in this time from the first arrival on */
     double rate;       /* mean number of requests per second; may be INFINITY */
     const char *arrivals;   /* "poisson", "gamma:CV", "uniform" or "bursts:N" */
     const char *prefixes;   /* "GROUPS:TOKENS" */

@@ -44,7 +44,7 @@
          CLI_REAL,                                                                                \
          &(how).duration_s,                                                                       \
          "S",                                                                                     \
-         "serve requests that arrive in the first S seconds",                                     \
+         "serve requests that arrive in the first S seconds after the first arrival",             \
          1e-9,                                                                                    \
          1e9},                                                                                    \
         {"rate",                                                                                  \

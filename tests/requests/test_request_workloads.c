@@ -260,7 +260,7 @@ static void refused(void) {
         {{.requests = "summarize", .priorities = "0.5:1"}, "pairs P:SHARE"},
         {{.requests = "-", .prefixes = "4:4"}, "--prefixes is for generated requests"},
         {{.requests = "-", .rate = 1, .time_scale = 2}, "both determine the arrivals"},
-        {{.requests = "-", .arrivals = "poisson"}, "give --rate"},
+        {{.requests = "-", .rate = INFINITY, .arrivals = "poisson"}, "give --rate"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         syn_error err = {0};
@@ -271,10 +271,19 @@ static void refused(void) {
     }
     syn_error err = {0};
     request_source *source;
-    const request_options how = {
+    request_options how = {
         .requests = put_text("f", "arrival_s,input_tokens,output_tokens\n3,4,1\n"), .rate = 1};
     CHECK(requests_open(&source, &how, &err) == SYN_E_FORMAT);
     CHECK_HAS(err.text, "f:1: the file has arrival times, so --rate would have no effect");
+    err = (syn_error){0};
+    how.rate = 0;
+    how.arrivals = "uniform";
+    CHECK(requests_open(&source, &how, &err) == SYN_E_FORMAT);
+    CHECK_HAS(err.text, "f:1: the file has arrival times, so --arrivals uniform would have no");
+    err = (syn_error){0};
+    how.requests = put_text("f", "input_tokens,output_tokens\n4,1\n");
+    CHECK(requests_open(&source, &how, &err) == SYN_E_FORMAT);
+    CHECK_HAS(err.text, "name it arrival_s, or give --rate");
 }
 
 static request_options given;

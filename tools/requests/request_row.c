@@ -198,6 +198,11 @@ syn_status request_row_check(const request_row *row, syn_error *err) {
         return request_row_fail(row, err,
                                 "the file has arrival times, so --rate would have no effect; "
                                 "omit it, or use --time-scale");
+    if (arrives && row->arrivals != NULL)
+        return request_row_fail(row, err,
+                                "the file has arrival times, so --arrivals %.40s would have no "
+                                "effect; omit it",
+                                row->arrivals);
     if ((of[REQUEST_PREFIX] < 0) != (of[REQUEST_PREFIX_TOKENS] < 0))
         return request_row_fail(row, err,
                                 "the columns prefix and prefix_tokens belong together; "

@@ -48,7 +48,8 @@ typedef struct request_row {
     const char *name; /* of the file */
     int64_t line;     /* of the row */
     bool is_json;
-    bool needs_arrival; /* false: arrivals are generated */
+    bool needs_arrival;   /* false: arrivals are generated */
+    const char *arrivals; /* --arrivals, or NULL */
     int32_t n;
     request_column columns[REQUEST_COLUMNS];
     syn__str cells[REQUEST_COLUMNS]; /* empty: no value */

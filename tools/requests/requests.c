@@ -89,12 +89,13 @@ static syn_status open_file(request_source *s, syn_error *err) {
     syn__str line;
     bool end;
     SYN_TRY(check_file_options(&s->how, err));
-    SYN_TRY(request_arrivals_init(&s->generator.arrivals, &s->how, err));
+    if (s->how.rate > 0) SYN_TRY(request_arrivals_init(&s->generator.arrivals, &s->how, err));
     s->row = syn_calloc(1, sizeof *s->row);
     if (s->row == NULL) return SYN_FAIL_NOMEM(err, sizeof *s->row, "the columns of requests");
     SYN_TRY(request_lines_open(&s->lines, s->how.requests, err));
     SYN_TRY(request_row_init(s->row, s->lines.name, s->how.where, err));
     s->row->needs_arrival = s->how.rate <= 0;
+    s->row->arrivals = s->how.arrivals;
     SYN_TRY(next_line(s, &line, &end, err));
     if (end)
         return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests: it is empty", s->row->name);

@@ -258,6 +258,8 @@ static void refused(void) {
         {{.requests = "summarize", .prefixes = "0:1"}, "GROUPS:TOKENS"},
         {{.requests = "summarize", .priorities = "1:0.5,"}, "--priorities '1:0.5,' must be"},
         {{.requests = "summarize", .priorities = "0.5:1"}, "pairs P:SHARE"},
+        {{.requests = "summarize", .priorities = "1:0.5,2:1,1:2"},
+         "--priorities '1:0.5,2:1,1:2' has two shares of priority 1; add them"},
         {{.requests = "-", .prefixes = "4:4"}, "--prefixes is for generated requests"},
         {{.requests = "-", .rate = 1, .time_scale = 2}, "both determine the arrivals"},
         {{.requests = "-", .rate = INFINITY, .arrivals = "poisson"}, "give --rate"},

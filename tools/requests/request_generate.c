@@ -48,6 +48,17 @@ static bool read_priorities(request_generator *g, const char *text) {
     return true;
 }
 
+/* Fails if two shares are of the same priority. */
+static syn_status check_priorities(const request_generator *g, const char *text, syn_error *err) {
+    for (int i = 0; i < g->n_priorities; i++)
+        for (int k = 0; k < i; k++)
+            if (g->priorities[k].priority == g->priorities[i].priority)
+                return SYN_FAIL(err, SYN_E_INVALID,
+                                "--priorities '%.60s' has two shares of priority %d; add them",
+                                text, g->priorities[i].priority);
+    return SYN_OK;
+}
+
 static bool read_prefixes(request_generator *g, const char *text) {
     syn__str part[2];
     double groups, tokens;
@@ -92,6 +103,7 @@ syn_status request_generator_init(request_generator *g, const request_options *h
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--priorities '%.60s' must be up to 16 pairs P:SHARE such as 0:0.9,1:0.1",
                         how->priorities);
+    SYN_TRY(check_priorities(g, how->priorities, err));
     if (g->arrivals.kind == REQUEST_AT_ONCE && how->duration_s > 0 && how->num_requests <= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--duration has no end without --rate: all requests arrive at 0; give "

@@ -273,7 +273,14 @@ static void refused(void) {
         {HEADER "0,1,1\n", "arrival_s=7", "r has no requests that fulfil --where arrival_s=7"},
         {"0,1,1\n", NULL, "r:1: the first line has numbers, but must be a header"},
         {"[\n{}]", NULL, "r:1: the file is a JSON array"},
-        {"\x1f\x8b,", NULL, "compressed with gzip"},
+        {"\x1f\x8b,", NULL, "r is compressed with gzip; unpack it: gzip -dc"},
+        {"\xff\xfe"
+         "a",
+         NULL, "r is text in UTF-16; convert it: iconv -f UTF-16"},
+        {"\xfe\xff,", NULL, "r is text in UTF-16"},
+        {"arrival_s\tinput_tokens\toutput_tokens\n", NULL,
+         "r:1: columns are separated by tabs; use commas"},
+        {"arrival_s;input_tokens;output_tokens\n", NULL, "separated by semicolons; use commas"},
         {"arrival_s,input_token,output_tokens\n0,1,1", NULL,
          "r:1: no column has the tokens of the prompt: rename input_token to input_tokens"},
         {"arrival_s,x,input_tokens\n0,1,1", NULL,
@@ -292,7 +299,7 @@ static void refused(void) {
         {HEADER "0,1.5,1\n", NULL, "input_tokens is 1.5"},
         {HEADER "0,2147483648,1\n", NULL, "input_tokens is 2147483648"},
         {HEADER "0,1e999,1\n", NULL, "input_tokens is 1e999"},
-        {HEADER "0,a\x01,1\n", NULL, "input_tokens is a\\x01"},
+        {HEADER "0,a\x01,1\n", NULL, "input_tokens is a\x01, but"},
         {HEADER "nan,1,1\n", NULL, "arrival_s is nan, but must be a time of 0 or more"},
         {HEADER "inf,1,1\n", NULL, "arrival_s is inf"},
         {HEADER "-1,1,1\n", NULL, "arrival_s is -1"},
@@ -325,7 +332,7 @@ static void refused(void) {
         {"{\"a\": 0}\n{\"a\" 0}\n", NULL, "r:1: no column has"},
         {"{\"arrival_s\": 0,\n", NULL, "r:1:"},
         {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [1, 2]}",
-         NULL, "r:1: hash_ids has 2 ids, but the prompt of 512 tokens has at most 1 blocks"},
+         NULL, "r:1: hash_ids has 2 ids, but the prompt of 512 tokens has at most 1 block of"},
         {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [-1]}",
          NULL, "hash_ids must be whole numbers of 0 or more, not -1"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2} x", NULL, "r:1:57:"},
@@ -354,6 +361,22 @@ static void unreadable(void) {
     how.requests = put_file("nul", nul, sizeof nul - 1);
     CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
     CHECK_HAS(err.text, "nul:3: the line has a NUL byte");
+    static const char gzip[] = "\x1f\x8b\x08\0\0\0", utf16[] = "\xff\xfe"
+                                                               "a\0r\0\n\0";
+    err = (syn_error){0};
+    how.requests = put_file("gzip", gzip, sizeof gzip - 1);
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "gzip is compressed with gzip");
+    err = (syn_error){0};
+    how.requests = put_file("utf16", utf16, sizeof utf16 - 1);
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "utf16 is text in UTF-16");
+    err = (syn_error){0};
+    how.requests = "sharegpt";
+    CHECK_INT(read_all(&how, &err), SYN_E_IO);
+    CHECK_HAS(err.text,
+              "no file and no workload; workloads: sharegpt-like, azure-code, azure-chat, "
+              "summarize, fixed:IN:OUT, uniform:LO-HI:LO-HI, lognormal:MEAN:SD:MEAN:SD");
     char *longest = malloc(REQUEST_LINE_LIMIT + (4 << 20));
     CHECK(longest != NULL);
     memset(longest, 'a', REQUEST_LINE_LIMIT + (4 << 20));

@@ -259,7 +259,7 @@ static void refused(void) {
         {{.requests = "summarize", .priorities = "1:0.5,"}, "--priorities '1:0.5,' must be"},
         {{.requests = "summarize", .priorities = "0.5:1"}, "pairs P:SHARE"},
         {{.requests = "summarize", .priorities = "1:0.5,2:1,1:2"},
-         "--priorities '1:0.5,2:1,1:2' has two shares of priority 1; add them"},
+         "--priorities '1:0.5,2:1,1:2' has two shares of priority 1; give one"},
         {{.requests = "-", .prefixes = "4:4"}, "--prefixes is for generated requests"},
         {{.requests = "-", .rate = 1, .time_scale = 2}, "both determine the arrivals"},
         {{.requests = "-", .rate = INFINITY, .arrivals = "poisson"}, "give --rate"},

@@ -54,7 +54,7 @@ static syn_status check_priorities(const request_generator *g, const char *text,
         for (int k = 0; k < i; k++)
             if (g->priorities[k].priority == g->priorities[i].priority)
                 return SYN_FAIL(err, SYN_E_INVALID,
-                                "--priorities '%.60s' has two shares of priority %d; add them",
+                                "--priorities '%.60s' has two shares of priority %d; give one",
                                 text, g->priorities[i].priority);
     return SYN_OK;
 }

@@ -40,6 +40,8 @@ typedef struct request_generator {
 bool request_is_workload(const char *text);
 /* The workload whose name is most like the text; NULL: none is. */
 const char *request_nearest_workload(const char *text);
+/* Sets `text` to the names of all workloads, with their parameters, and returns it. */
+const char *request_list_workloads(char *text, size_t bytes);
 syn_status request_lengths_parse(const char *text, request_length *prompt, request_length *output,
                                  syn_error *err) SYN_MUST_USE;
 syn_status request_arrivals_init(request_arrivals *arrivals, const request_options *how,

@@ -6,7 +6,6 @@
 
 #include "syntorch/base/memory.h"
 #include "syntorch/base/nearest.h"
-#include "tools/cli.h"
 
 /* Accepted names in lower case, with "_" for spaces and "-". A shared name has the meaning of its
    first row. */
@@ -59,13 +58,12 @@ static const char *const run_columns[REQUEST_RUN_COLUMNS] = {
     "model", "gpu", "tp", "dp", "ep", "max_num_seqs", "max_num_batched_tokens"};
 
 syn_status request_row_fail(const request_row *row, syn_error *err, const char *fmt, ...) {
-    char what[SYN_ERROR_TEXT], shown[SYN_ERROR_TEXT];
+    char what[SYN_ERROR_TEXT];
     va_list args;
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line,
-                    cli_shown(what, shown, sizeof shown));
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line, what);
 }
 
 static char lower(char c) {

@@ -227,12 +227,12 @@ static syn_status take_blocks(request_row *row, request *r, syn_error *err) {
     if (row->block_tokens == 0)
         row->block_tokens =
             row->has_chat_id || ((r->prompt + INT64_C(15)) / 16 == n && n > 1) ? 16 : 512;
-    if ((n - 1) * row->block_tokens >= r->prompt)
+    const int64_t most = (r->prompt - INT64_C(1)) / row->block_tokens + 1;
+    if (n > most)
         return request_row_fail(row, err,
                                 "hash_ids has %lld ids, but the prompt of %d tokens has at most "
-                                "%lld blocks of %d tokens",
-                                (long long)n, r->prompt,
-                                ((long long)r->prompt - 1) / row->block_tokens + 1,
+                                "%lld block%s of %d tokens",
+                                (long long)n, r->prompt, (long long)most, most == 1 ? "" : "s",
                                 row->block_tokens);
     r->blocks = row->blocks;
     r->n_blocks = (int32_t)n;

@@ -35,16 +35,15 @@ static const char BOM[] = "\xef\xbb\xbf";
 /* Fails if the first line shows that the file is none of the formats. */
 static syn_status check_first_line(const request_row *row, syn__str line, syn_error *err) {
     double number;
-    if (syn__str_begins(line, "\x1f\x8b"))
-        return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s is compressed with gzip; unpack it: gzip -dc FILE | ... "
-                        "--requests -",
-                        row->name);
     if (syn__str_begins(line, "["))
         return request_row_fail(row, err,
                                 "the file is a JSON array; requests are JSON lines, an object "
                                 "per line, or CSV");
     const char *comma = memchr(line.text, ',', line.bytes);
+    const bool tabs = memchr(line.text, '\t', line.bytes) != NULL;
+    if (comma == NULL && *line.text != '{' && (tabs || memchr(line.text, ';', line.bytes) != NULL))
+        return request_row_fail(row, err, "columns are separated by %s; use commas",
+                                tabs ? "tabs" : "semicolons");
     const syn__str first = {line.text, comma ? (size_t)(comma - line.text) : line.bytes};
     if (request_decimal(first, 0, &number))
         return request_row_fail(row, err,
@@ -80,9 +79,14 @@ static syn_status check_file_options(const request_options *how, syn_error *err)
                         "--rate and --time-scale both determine the arrivals; give one");
     if (strcmp(how->requests, "-") == 0 || access(how->requests, F_OK) == 0) return SYN_OK;
     const char *near = request_nearest_workload(how->requests);
-    if (near == NULL) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "--requests %.200s is no file and no workload; did you mean %s?",
-                    how->requests, near);
+    char names[200];
+    if (near != NULL)
+        return SYN_FAIL(err, SYN_E_IO,
+                        "--requests %.200s is no file and no workload; did you mean %s?",
+                        how->requests, near);
+    if (strpbrk(how->requests, "/.") != NULL) return SYN_OK; /* the name of a file */
+    return SYN_FAIL(err, SYN_E_IO, "--requests %.200s is no file and no workload; workloads: %s",
+                    how->requests, request_list_workloads(names, sizeof names));
 }
 
 static syn_status open_file(request_source *s, syn_error *err) {

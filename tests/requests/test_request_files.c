@@ -203,6 +203,20 @@ static void selection(void) {
                        "a!=2", &err),
              err);
     CHECK(n_rows == 1 && rows[0].prompt == 2);
+    static const struct {
+        const char *where;
+        int n, first; /* rows, and the prompt of the first one */
+    } of[] = {{"Request tokens<10", 1, 9},          {"Request tokens<=10", 2, 9},
+              {"Request tokens>10", 2, 11},         {"Request tokens>=10", 3, 10},
+              {"note>=0,request_tokens<11", 1, 10}, {"note>-1e9", 2, 10}};
+    for (size_t i = 0; i < COUNT(of); i++) {
+        CHECK_OK(read_text("arrival_s,Request tokens,output_tokens,note\n0,9,1,\n0,10,1,3\n"
+                           "0,11,1,2\n0,12,1,\n",
+                           of[i].where, &err),
+                 err);
+        CHECK_MSG(n_rows == of[i].n && rows[0].prompt == of[i].first, "%s: %d rows", of[i].where,
+                  n_rows);
+    }
     request_source *source;
     const request_options how = {.requests = put_text("t", two_runs), .where = "model=b"};
     CHECK_OK(requests_open(&source, &how, &err), err);
@@ -326,6 +340,11 @@ static void refused(void) {
         {two_runs, "knd=x", "r:1: no column is named knd, as in --where; did you mean kind?"},
         {two_runs, "kind", "--where 'kind' must be conditions"},
         {two_runs, "a=1,", "must be conditions"},
+        {two_runs, "<1", "must be conditions"},
+        {two_runs, "tp!1", "must be conditions"},
+        {two_runs, "tp<=x", "--where 'tp<=x': <= compares numbers, but the value is 'x'"},
+        {two_runs, "tp>", "> compares numbers, but the value is ''"},
+        {two_runs, "model>1", "r:2: model is a, but must be a number, because --where compares"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1}\n", NULL, "r:1: no column has the tokens of"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2}\n{\"arrival_s\": 0}\n",
          NULL, "r:2: the row has no tokens of the prompt"},

@@ -77,15 +77,38 @@ static bool same_name(syn__str a, const char *b) {
     return i == a.bytes && b[i] == '\0';
 }
 
-/* Reads "COLUMN=VALUE" or "COLUMN!=VALUE". */
+/* The signs of the relations, in their order. */
+static const char *const signs[] = {"=", "!=", "<", "<=", ">", ">="};
+
+/* Reads "COLUMN=VALUE", or another relation. */
 static bool read_condition(syn__str text, request_condition *out) {
-    const char *sign = memchr(text.text, '=', text.bytes);
-    if (sign == NULL || sign == text.text) return false;
-    out->differs = sign[-1] == '!';
-    const char *stop = out->differs ? sign - 1 : sign;
-    out->column = (syn__str){text.text, (size_t)(stop - text.text)};
-    out->value = (syn__str){sign + 1, (size_t)(text.text + text.bytes - sign) - 1};
-    return out->column.bytes > 0 && out->column.bytes < REQUEST_NAME;
+    size_t at = 0, sign_bytes = 0;
+    while (at < text.bytes && strchr("=!<>", text.text[at]) == NULL) at++;
+    const syn__str rest = {text.text + at, text.bytes - at};
+    for (int k = 0; k < (int)(sizeof signs / sizeof *signs); k++) {
+        const size_t n = strlen(signs[k]);
+        if (n <= sign_bytes || !syn__str_begins(rest, signs[k])) continue;
+        out->relation = (request_relation)k;
+        sign_bytes = n;
+    }
+    out->column = (syn__str){text.text, at};
+    out->value = (syn__str){rest.text + sign_bytes, rest.bytes - sign_bytes};
+    return sign_bytes > 0 && at > 0 && at < REQUEST_NAME;
+}
+
+static syn_status take_condition(request_condition *c, const char *where, syn__str text,
+                                 syn_error *err) {
+    if (!read_condition(text, c))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--where '%.100s' must be conditions such as "
+                        "model=llama3.1-8b,tp!=1,input_tokens<8000",
+                        where);
+    if (c->relation >= REQUEST_BELOW && !request_decimal(c->value, 0, &c->number))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--where '%.*s': %s compares numbers, but the value is '%.*s'",
+                        (int)(text.bytes < 100 ? text.bytes : 100), text.text, signs[c->relation],
+                        (int)(c->value.bytes < 60 ? c->value.bytes : 60), c->value.text);
+    return SYN_OK;
 }
 
 syn_status request_row_init(request_row *row, const char *name, const char *where, syn_error *err) {
@@ -96,11 +119,7 @@ syn_status request_row_init(request_row *row, const char *name, const char *wher
         if (row->n_conditions == REQUEST_CONDITIONS)
             return SYN_FAIL(err, SYN_E_INVALID, "--where has more than %d conditions",
                             REQUEST_CONDITIONS);
-        if (!read_condition(text, &row->conditions[row->n_conditions]))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "--where '%.100s' must be conditions such as "
-                            "model=llama3.1-8b,tp!=1",
-                            where);
+        SYN_TRY(take_condition(&row->conditions[row->n_conditions], where, text, err));
         p = comma ? comma + 1 : NULL;
     }
     return SYN_OK;

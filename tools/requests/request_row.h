@@ -39,9 +39,19 @@ typedef struct request_column {
     int32_t run;         /* index in the columns that describe a run; -1: none of them */
 } request_column;
 
+typedef enum request_relation {
+    REQUEST_IS,
+    REQUEST_IS_NOT,
+    REQUEST_BELOW, /* this one and those after it compare numbers */
+    REQUEST_AT_MOST,
+    REQUEST_ABOVE,
+    REQUEST_AT_LEAST
+} request_relation;
+
 typedef struct request_condition {
     syn__str column, value;
-    bool differs; /* COLUMN!=VALUE */
+    request_relation relation;
+    double number; /* the value, if numbers are compared */
 } request_condition;
 
 typedef struct request_row {

@@ -5,24 +5,52 @@
 #include "syntorch/base/memory.h"
 #include "tools/requests/request_row.h"
 
-/* Whether the row fulfils all conditions. A row of JSON may lack a column. */
-static bool is_selected(const request_row *row) {
+/* Fails because of a cell. must: what the value must be. */
+static syn_status bad_cell(const request_row *row, int32_t i, const char *must, syn_error *err) {
+    const syn__str cell = row->cells[i];
+    if (cell.bytes == 0)
+        return request_row_fail(row, err, "%s is empty, but must be %s", row->columns[i].name,
+                                must);
+    return request_row_fail(row, err, "%s is %.*s, but must be %s", row->columns[i].name,
+                            (int)(cell.bytes < 80 ? cell.bytes : 80), cell.text, must);
+}
+
+/* Whether cell i fulfils a condition. An empty cell is neither below nor above a number. */
+static syn_status fulfils(const request_row *row, int32_t i, const request_condition *c, bool *yes,
+                          syn_error *err) {
+    const syn__str cell = row->cells[i];
+    const bool same =
+        cell.bytes == c->value.bytes && memcmp(cell.text, c->value.text, cell.bytes) == 0;
+    double number;
+    *yes = c->relation == REQUEST_IS_NOT ? !same : same;
+    if (c->relation < REQUEST_BELOW) return SYN_OK;
+    *yes = false;
+    if (cell.bytes == 0) return SYN_OK;
+    if (!request_decimal(cell, 0, &number))
+        return bad_cell(row, i, "a number, because --where compares it with one", err);
+    *yes = c->relation == REQUEST_BELOW     ? number < c->number
+           : c->relation == REQUEST_AT_MOST ? number <= c->number
+           : c->relation == REQUEST_ABOVE   ? number > c->number
+                                            : number >= c->number;
+    return SYN_OK;
+}
+
+/* Sets *selected to whether the row fulfils all conditions. A row of JSON may lack a column. */
+static syn_status select_row(const request_row *row, bool *selected, syn_error *err) {
     uint32_t seen = 0;
+    *selected = true;
     for (int32_t i = 0; i < row->n; i++) {
         const uint32_t mine = row->columns[i].conditions;
         for (int k = 0; mine >> k != 0; k++) {
             if (!(mine & 1u << k)) continue;
-            const request_condition *c = &row->conditions[k];
-            const syn__str cell = row->cells[i];
-            const bool same =
-                cell.bytes == c->value.bytes && memcmp(cell.text, c->value.text, cell.bytes) == 0;
-            if (same == c->differs) return false;
+            SYN_TRY(fulfils(row, i, &row->conditions[k], selected, err));
+            if (!*selected) return SYN_OK;
             seen |= 1u << k;
         }
     }
     for (int k = 0; k < row->n_conditions; k++)
-        if (!(seen & 1u << k) && !row->conditions[k].differs) return false;
-    return true;
+        if (!(seen & 1u << k) && row->conditions[k].relation != REQUEST_IS_NOT) *selected = false;
+    return SYN_OK;
 }
 
 /* Saves the names and cells of the first selected row. */
@@ -69,16 +97,6 @@ static syn_status check_run(const request_row *row, syn_error *err) {
                                 (long long)row->first_line, c->name, first);
     }
     return SYN_OK;
-}
-
-/* Fails because of a cell. must: what the value must be. */
-static syn_status bad_cell(const request_row *row, int32_t i, const char *must, syn_error *err) {
-    const syn__str cell = row->cells[i];
-    if (cell.bytes == 0)
-        return request_row_fail(row, err, "%s is empty, but must be %s", row->columns[i].name,
-                                must);
-    return request_row_fail(row, err, "%s is %.*s, but must be %s", row->columns[i].name,
-                            (int)(cell.bytes < 80 ? cell.bytes : 80), cell.text, must);
 }
 
 /* Reads a whole number from min to max. "12.0" is one, as pandas writes it. */
@@ -274,7 +292,7 @@ static syn_status check_request(const request_row *row, const request *r, syn_er
 syn_status request_row_take(request_row *row, request *out, bool *selected, syn_error *err) {
     *out = (request){
         .arrival_ns = -1, .measured_first_ns = -1, .measured_last_ns = -1, .line = row->line};
-    *selected = is_selected(row);
+    SYN_TRY(select_row(row, selected, err));
     if (!*selected) return SYN_OK;
     const bool first = row->first_line == 0;
     if (first) {

@@ -24,7 +24,7 @@ typedef struct request {
 /* A field that is 0 was not given. requests_options.h has the options of the command line. */
 typedef struct request_options {
     const char *requests; /* a file, "-", or a workload: see docs/requests.md */
-    const char *where;    /* rows to select: "COLUMN=VALUE,COLUMN!=VALUE" */
+    const char *where;    /* rows to select: "COLUMN=VALUE,COLUMN<NUMBER" */
     double time_scale;    /* factor by which requests of a file arrive faster */
     int64_t
         num_requests;  /* at most this number; 0: all of a file, REQUESTS_DEFAULT generated ones */

@@ -22,7 +22,7 @@
      CLI_TEXT,                                                                                    \
      &(how).where,                                                                                \
      "COLUMN=VALUE,...",                                                                          \
-     "file: serve only rows with these values; COLUMN!=VALUE: without this value",                \
+     "file: serve only rows with these values; other relations: !=, <, <=, > and >=",             \
      0,                                                                                           \
      0},                                                                                          \
         {"time_scale",                                                                            \

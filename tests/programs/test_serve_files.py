@@ -182,6 +182,23 @@ def test_served_again():
         check(one["requests"] == 200 and abs(one["difference"]) < 1e-6, f"{name}: {one}")
 
 
+def test_ids_served_again():
+    """Ids of blocks: the same hits and the same times from the file of requests."""
+    with open("ids.jsonl", "w", encoding="utf-8") as f:
+        for i in range(60):
+            ids = [i % 3, 10 + i % 6, 20 + i][:(i + 1) % 4]
+            row = {"chat_id": i, "timestamp": i / 200, "input_length": 16 * len(ids) + 200 - i,
+                   "output_length": 50 - i % 30, "hash_ids": ids}
+            f.write(json.dumps(row) + "\n")
+    first = Served("ids", *MODEL, "--requests", "ids.jsonl", "--max-num-seqs", "8")
+    again = Served("ids2", *MODEL, "--requests", "ids.requests.csv", "--max-num-seqs", "8")
+    check(first.json["prefix_hit_tokens"] > 500, f"{first.json['prefix_hit_tokens']} hits")
+    check(first.requests == again.requests, "served again, requests have other times")
+    check(first.requests[2]["hash_ids"] == "2 12 22"
+          and first.requests[2]["hash_block_tokens"] == 16, f"{first.requests[2]}")
+    check("" in {row["hash_ids"] for row in first.requests}, "a request without ids")
+
+
 def test_late_start():
     """Rates and shares count from the first arrival."""
     for name, start in (("early.csv", 0), ("late.csv", 500)):
@@ -319,6 +336,7 @@ test_kv_blocks()
 test_one_request()
 test_replicas()
 test_served_again()
+test_ids_served_again()
 test_late_start()
 test_preemptions()
 test_drafts()

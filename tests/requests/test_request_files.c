@@ -179,6 +179,17 @@ static void blocks(void) {
     CHECK(first[3] != second[3] && first[0] != first[1] && first[1] != first[2]);
     requests_close(source);
 
+    reads("arrival_s,input_tokens,output_tokens,hash_ids,hash_block_tokens\n0,90,1,,\n"
+          "1,65,2,7 18446744073709551615 9,32\n",
+          1e9, 65, 2);
+    CHECK(rows[0].n_blocks == 0 && rows[1].n_blocks == 3 && rows[1].block_tokens == 32);
+    reads("arrival_s,input_tokens,output_tokens,hash_ids\n0,33,2,\"[5, 6, 7]\"\n", 0, 33, 2);
+    CHECK(rows[0].n_blocks == 3 && rows[0].block_tokens == 16);
+    reads("{\"arrival_s\": 0, \"input_tokens\": 20, \"output_tokens\": 2, \"hash_ids\": [1, 2, 3], "
+          "\"hash_block_tokens\": 8}",
+          0, 20, 2);
+    CHECK(rows[0].n_blocks == 3 && rows[0].block_tokens == 8);
+
     const request prefix = {.prompt = 100, .prefix = 3, .prefix_tokens = 40};
     request other = prefix;
     other.prompt = 60;
@@ -355,6 +366,11 @@ static void refused(void) {
         {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [-1]}",
          NULL, "hash_ids must be whole numbers of 0 or more, not -1"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2} x", NULL, "r:1:57:"},
+        {"arrival_s,input_tokens,output_tokens,hash_ids\n0,5,1,1 x\n", NULL,
+         "r:2: hash_ids is 1 x, but must be whole numbers of 0 or more, separated by spaces"},
+        {"arrival_s,input_tokens,output_tokens,hash_ids\n0,5,1,-1\n", NULL, "hash_ids is -1"},
+        {"arrival_s,input_tokens,output_tokens,hash_ids,hash_block_tokens\n0,9,1,1 2 3,8\n", NULL,
+         "r:2: hash_ids has 3 ids, but the prompt of 9 tokens has at most 2 blocks of 8 tokens"},
         {"{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 2}\n"
          "{\"timestamp\": 0.5, \"input_length\": 5, \"output_length\": 2}",
          NULL, "r:2: timestamp is 0.5, but must be a whole number of ms, as in the rows before"},

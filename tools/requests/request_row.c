@@ -50,6 +50,8 @@ static const struct {
     {"first_token_ts", REQUEST_FIRST_TS},
     {"last_token_ts", REQUEST_LAST_TS},
     {"chat_id", REQUEST_CHAT_ID}, /* Qwen-Bailian */
+    {"hash_ids", REQUEST_HASH_IDS},
+    {"hash_block_tokens", REQUEST_HASH_BLOCK},
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
@@ -133,6 +135,7 @@ void request_row_name(request_row *row, int32_t i, syn__str name) {
     for (int k = 0; k < N_NAMES; k++)
         if (same_name(name, names[k].name)) c->field = names[k].field;
     if (row->is_json && same_name(name, "timestamp")) c->field = REQUEST_TIMESTAMP;
+    row->has_ids = row->has_ids || c->field == REQUEST_HASH_IDS;
     for (int k = 0; k < REQUEST_RUN_COLUMNS; k++)
         if (syn__str_is(name, run_columns[k])) c->run = k;
     for (int k = 0; k < row->n_conditions; k++)

@@ -29,6 +29,8 @@ typedef enum request_field {
     REQUEST_FIRST_TS,
     REQUEST_LAST_TS,
     REQUEST_CHAT_ID,
+    REQUEST_HASH_IDS, /* CSV; the reader of JSON fills `blocks` */
+    REQUEST_HASH_BLOCK,
     REQUEST_FIELDS /* another column */
 } request_field;
 
@@ -66,6 +68,7 @@ typedef struct request_row {
     /* Ids of the prompt's blocks. */
     uint64_t *blocks;
     size_t n_blocks, blocks_cap;
+    bool has_ids; /* the file has a column of them */
 
     request_condition conditions[REQUEST_CONDITIONS];
     int32_t n_conditions;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "export/text/loose_json.h"
 #include "syntorch/base/memory.h"
 #include "tools/requests/request_row.h"
 
@@ -205,6 +206,28 @@ static syn_status take_measured(const request_row *row, int32_t i, double start,
     return SYN_OK;
 }
 
+/* Reads ids of blocks: "7 8 9", or "[7, 8, 9]" as Python writes it. */
+static syn_status take_ids(request_row *row, int32_t i, syn_error *err) {
+    static const char between[] = " ,[]";
+    const char *p = row->cells[i].text, *end = p + row->cells[i].bytes;
+    row->n_blocks = 0;
+    while (p < end) {
+        const char *from = p;
+        uint64_t id;
+        while (p < end && strchr(between, *p) == NULL) p++;
+        if (p > from) {
+            const syn__str text = {from, (size_t)(p - from)};
+            if (*from == '-' || !syn__loose_u64(text, &id))
+                return bad_cell(row, i, "whole numbers of 0 or more, separated by spaces", err);
+            SYN_TRY(syn_grow(&row->blocks, &row->blocks_cap, row->n_blocks + 1, sizeof *row->blocks,
+                             err));
+            row->blocks[row->n_blocks++] = id;
+        }
+        p += p < end;
+    }
+    return SYN_OK;
+}
+
 static syn_status take_cell(request_row *row, int32_t i, request *r, syn_error *err) {
     int64_t value;
     double unused;
@@ -232,15 +255,22 @@ static syn_status take_cell(request_row *row, int32_t i, request *r, syn_error *
         return take_measured(row, i, row->first_queued_ns, &r->measured_first_ns, err);
     case REQUEST_LAST_TS:
         return take_measured(row, i, row->first_queued_ns, &r->measured_last_ns, err);
+    case REQUEST_HASH_IDS:
+        return take_ids(row, i, err);
+    case REQUEST_HASH_BLOCK:
+        if (row->cells[i].bytes == 0) return SYN_OK;
+        return take_tokens(row, i, 1, &r->block_tokens, err);
     default:
         return SYN_OK;
     }
 }
 
-/* Checks the ids of the prompt's blocks. The first row decides how many tokens a block has: 512 in
-   Mooncake's traces, 16 in those of Qwen-Bailian. */
+/* Checks the ids of the prompt's blocks. Without hash_block_tokens, the first row decides how many
+   tokens a block has: 512 in Mooncake's traces, 16 in those of Qwen-Bailian. */
 static syn_status take_blocks(request_row *row, request *r, syn_error *err) {
     const int64_t n = (int64_t)row->n_blocks;
+    if (r->block_tokens > 0) row->block_tokens = r->block_tokens;
+    r->block_tokens = 0;
     if (n == 0) return SYN_OK;
     if (row->block_tokens == 0)
         row->block_tokens =

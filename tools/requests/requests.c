@@ -217,6 +217,10 @@ const char *requests_value(const request_source *source, const char *column) {
     return source->row != NULL ? request_row_value(source->row, column) : NULL;
 }
 
+bool requests_have_ids(const request_source *source) {
+    return source->row != NULL && source->row->has_ids;
+}
+
 int64_t requests_cut(const request_source *source) {
     return source->n_cut;
 }

@@ -56,6 +56,8 @@ syn_status requests_next(request_source *source, request *out, bool *end,
 /* The text of a column in the first selected row, such as "model" or "max_num_seqs"; NULL: there is
    no such column, or the requests are generated. Valid until requests_close. */
 const char *requests_value(const request_source *source, const char *column);
+/* Whether requests may have ids of blocks. */
+bool requests_have_ids(const request_source *source);
 /* Generated requests so far that were cut to max_tokens. */
 int64_t requests_cut(const request_source *source);
 /* NULL does nothing. */

@@ -113,6 +113,17 @@ def test_a_stop_token_ends_a_request():
         assert [len(t) for t in ended["tokens"]] != [9, 9, 9]
 
 
+def test_cut_requests_are_counted():
+    with Folder() as f:
+        args = ["--weights", "examples/tiny-gpt2", "--requests", "uniform:9-9:2000-2000",
+                "--num_requests", 1]
+        said = expect_ok(f.run(*args))
+        told = json.loads(expect_ok(f.run(*args, "--json")))["serving"]
+        most = told["prompt_tokens"] + told["output_tokens"]
+        assert told["cut_requests"] == 1 and most < 2009, told
+        assert f"note: 1 of 1 generated requests were cut to the {most} positions" in said, said
+
+
 def test_the_list_of_requests_has_measured_times():
     with Folder() as f:
         said = expect_ok(f.run("--requests", "fixed:9:4", "--num_requests", 6, "--rate", 200,

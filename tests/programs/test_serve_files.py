@@ -81,6 +81,7 @@ class Served:
     def check_series(self):
         """Each sum over the bins of all pools is that of the run."""
         rows, out = self.series, self.json
+        rows_end = self.requests[0]["arrival_s"] + out["duration_ns"] / 1e9
         pools = {pool["role"]: [r for r in rows if r["pool"] == pool["role"]]
                  for pool in out["pools"]}
         check(sum(map(len, pools.values())) == len(rows), "names of pools")
@@ -88,7 +89,7 @@ class Served:
             bins = pools[pool["role"]]
             check(512 <= len(bins) <= 1024 or out["duration_ns"] < 31e6, f"{len(bins)} bins")
             check(all(a["end_s"] == b["start_s"] for a, b in zip(bins, bins[1:])), "gaps of bins")
-            close(bins[-1]["end_s"], out["duration_ns"] / 1e9, "end of the series")
+            close(bins[-1]["end_s"], rows_end, "end of the series")
             check(total(bins, "steps") == pool["steps"], f"steps: {total(bins, 'steps')}")
             close(area(bins, "busy"), pool["busy"] * out["duration_ns"] / 1e9, "busy time")
             check(all(0 <= r["cache_usage"] <= r["cache_usage_max"] + 1e-9 <= 1 + 1e-6
@@ -181,6 +182,36 @@ def test_served_again():
     for name in ("ttft_ns", "tpot_ns", "latency_ns"):
         one = second.json["measured"][name]
         check(one["requests"] == 200 and abs(one["difference"]) < 1e-6, f"{name}: {one}")
+
+
+def test_ids_served_again():
+    """Ids of blocks: the same hits and the same times from the file of requests."""
+    with open("ids.jsonl", "w", encoding="utf-8") as f:
+        for i in range(60):
+            ids = [i % 3, 10 + i % 6, 20 + i][:(i + 1) % 4]
+            row = {"chat_id": i, "timestamp": i / 200, "input_length": 16 * len(ids) + 200 - i,
+                   "output_length": 50 - i % 30, "hash_ids": ids}
+            f.write(json.dumps(row) + "\n")
+    first = Served("ids", *MODEL, "--requests", "ids.jsonl", "--max-num-seqs", "8")
+    again = Served("ids2", *MODEL, "--requests", "ids.requests.csv", "--max-num-seqs", "8")
+    check(first.json["prefix_hit_tokens"] > 500, f"{first.json['prefix_hit_tokens']} hits")
+    check(first.requests == again.requests, "served again, requests have other times")
+    check(first.requests[2]["hash_ids"] == "2 12 22"
+          and first.requests[2]["hash_block_tokens"] == 16, f"{first.requests[2]}")
+    check("" in {row["hash_ids"] for row in first.requests}, "a request without ids")
+
+
+def test_late_start():
+    """Rates and shares count from the first arrival."""
+    for name, start in (("early.csv", 0), ("late.csv", 500)):
+        with open(name, "w", encoding="utf-8") as f:
+            f.write("arrival_s,input_tokens,output_tokens\n")
+            f.writelines(f"{start + i / 8},100,50\n" for i in range(20))
+    early, late = (Served(name, *MODEL, "--requests", f"{name}.csv").json
+                   for name in ("early", "late"))
+    for key in ("duration_ns", "requests_per_s", "output_tokens_per_s", "goodput_per_s"):
+        close(early[key], late[key], key, 1e-4)
+    close(early["pools"][0]["busy"], late["pools"][0]["busy"], "busy", 1e-4)
 
 
 def test_preemptions():
@@ -343,12 +374,26 @@ def test_refused():
     check(done.returncode == 1 and b"column gpu of gpu.csv: " in done.stderr, f"{done.stderr}")
 
 
+def test_cut_requests():
+    """A request of 8000 + 200 tokens is cut to the 8192 positions of the model."""
+    args = (*MODEL, "--requests", "uniform:8000-8000:200-200", "--num-requests", "3")
+    text = run("serve", *args).stdout.decode()
+    check("note: 3 of 3 generated requests were cut to the 8192 positions of the model" in text,
+          text)
+    check(json.loads(run("serve", *args, "--json").stdout)["cut_requests"] == 3, "cut_requests")
+    done = run("serve", *MODEL, "--requests", "fixed:8000:200")
+    check(done.returncode == 1 and b"8000 prompt and 200 output tokens exceed the 8192 positions"
+          in done.stderr, f"{done.stderr}")
+
+
 test_kv_blocks()
 test_defaults()
 test_refused()
 test_one_request()
 test_replicas()
 test_served_again()
+test_ids_served_again()
+test_late_start()
 test_preemptions()
 test_drafts()
 test_two_pools()
@@ -357,4 +402,5 @@ test_shared_experts()
 test_cut_timeline()
 test_failures_leave_no_files()
 test_measured_times()
+test_cut_requests()
 finish()

@@ -84,6 +84,37 @@ static void csv(void) {
     CHECK(rows[1].prefix == 0 && rows[1].prefix_tokens == 0 && rows[1].measured_last_ns == 2e9);
 }
 
+static void dates(void) {
+    char text[100];
+    syn_error err = {0};
+    static const char *const none[] = {"2023-02-29", "2023-02-30", "2024-02-30", "2023-04-31",
+                                       "2100-02-29", "2023-01-32", "2023-12-00"};
+    reads("arrival,input_tokens,output_tokens\n2024-02-28 23:59,1,1\n2024-02-29 00:01,7,9\n", 120e9,
+          7, 9);
+    reads("arrival,input_tokens,output_tokens\n2023-02-28T23:00Z,1,1\n2023-03-01 00:00:01.5,7,9\n",
+          3601.5e9, 7, 9);
+    reads("arrival,input_tokens,output_tokens\n2000-02-29 00:00:00,1,1\n2000-12-31 00:00:00,7,9\n",
+          306 * 86400e9, 7, 9);
+    for (size_t i = 0; i < COUNT(none); i++) {
+        snprintf(text, sizeof text, "arrival,input_tokens,output_tokens\n%s 10:00:00,1,1\n",
+                 none[i]);
+        err = (syn_error){0};
+        CHECK_INT(read_text(text, NULL, &err), SYN_E_FORMAT);
+        CHECK_HAS(err.text, none[i]);
+    }
+}
+
+static void unix_times(void) {
+    reads("arrival_s,input_tokens,output_tokens\n1700000000,1,1\n1700000002.5,7,9\n", 2.5e9, 7, 9);
+    reads("timestamp,input_tokens,output_tokens\n1700000000000,1,1\n1700000002500,7,9\n", 2.5e9, 7,
+          9);
+    reads("arrival,input_tokens,output_tokens\n1700000000000000,1,1\n1700000002500000,7,9\n", 2.5e9,
+          7, 9);
+    reads("{\"timestamp\": 1700000000000, \"input_tokens\": 1, \"output_tokens\": 1}\n"
+          "{\"timestamp\": 1700000002500, \"input_tokens\": 7, \"output_tokens\": 9}\n",
+          2.5e9, 7, 9);
+}
+
 /* The formats of published traces. */
 static void traces(void) {
     reads("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
@@ -105,6 +136,20 @@ static void traces(void) {
           1.5e9, 12, 2);
     CHECK(rows[0].measured_first_ns == 0.25e9 && rows[0].measured_last_ns < 0);
     CHECK(rows[1].measured_first_ns == 3e9 && rows[1].measured_last_ns == 4e9);
+    /* Mooncake, Qwen-Bailian, and seconds without a chat_id */
+    reads(
+        "{\"timestamp\": 3500, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [1, 2]}",
+        3.5e9, 600, 5);
+    CHECK_INT(rows[0].block_tokens, 512);
+    reads("{\"chat_id\": 7, \"parent_chat_id\": -1, \"timestamp\": 61, \"input_length\": 15, "
+          "\"output_length\": 5, \"type\": \"text\", \"turn\": 1, \"hash_ids\": [1]}\n"
+          "{\"chat_id\": 8, \"parent_chat_id\": 7, \"timestamp\": 61.114, \"input_length\": 30, "
+          "\"output_length\": 6, \"type\": \"text\", \"turn\": 2, \"hash_ids\": [1, 2]}",
+          61.114e9, 30, 6);
+    CHECK(rows[0].block_tokens == 16 && rows[1].block_tokens == 16 && rows[1].n_blocks == 2);
+    reads("{\"timestamp\": 0.0, \"input_length\": 6, \"output_length\": 5}\n"
+          "{\"timestamp\": 2, \"input_length\": 6, \"output_length\": 5}",
+          2e9, 6, 5);
 }
 
 /* Ids of blocks: which ranges two prompts share. */
@@ -134,6 +179,17 @@ static void blocks(void) {
     CHECK(first[3] != second[3] && first[0] != first[1] && first[1] != first[2]);
     requests_close(source);
 
+    reads("arrival_s,input_tokens,output_tokens,hash_ids,hash_block_tokens\n0,90,1,,\n"
+          "1,65,2,7 18446744073709551615 9,32\n",
+          1e9, 65, 2);
+    CHECK(rows[0].n_blocks == 0 && rows[1].n_blocks == 3 && rows[1].block_tokens == 32);
+    reads("arrival_s,input_tokens,output_tokens,hash_ids\n0,33,2,\"[5, 6, 7]\"\n", 0, 33, 2);
+    CHECK(rows[0].n_blocks == 3 && rows[0].block_tokens == 16);
+    reads("{\"arrival_s\": 0, \"input_tokens\": 20, \"output_tokens\": 2, \"hash_ids\": [1, 2, 3], "
+          "\"hash_block_tokens\": 8}",
+          0, 20, 2);
+    CHECK(rows[0].n_blocks == 3 && rows[0].block_tokens == 8);
+
     const request prefix = {.prompt = 100, .prefix = 3, .prefix_tokens = 40};
     request other = prefix;
     other.prompt = 60;
@@ -158,6 +214,20 @@ static void selection(void) {
                        "a!=2", &err),
              err);
     CHECK(n_rows == 1 && rows[0].prompt == 2);
+    static const struct {
+        const char *where;
+        int n, first; /* rows, and the prompt of the first one */
+    } of[] = {{"Request tokens<10", 1, 9},          {"Request tokens<=10", 2, 9},
+              {"Request tokens>10", 2, 11},         {"Request tokens>=10", 3, 10},
+              {"note>=0,request_tokens<11", 1, 10}, {"note>-1e9", 2, 10}};
+    for (size_t i = 0; i < COUNT(of); i++) {
+        CHECK_OK(read_text("arrival_s,Request tokens,output_tokens,note\n0,9,1,\n0,10,1,3\n"
+                           "0,11,1,2\n0,12,1,\n",
+                           of[i].where, &err),
+                 err);
+        CHECK_MSG(n_rows == of[i].n && rows[0].prompt == of[i].first, "%s: %d rows", of[i].where,
+                  n_rows);
+    }
     request_source *source;
     const request_options how = {.requests = put_text("t", two_runs), .where = "model=b"};
     CHECK_OK(requests_open(&source, &how, &err), err);
@@ -176,7 +246,15 @@ static void options(void) {
     how.duration_s = 0.5;
     CHECK_OK(read_all(&how, &err), err);
     CHECK_INT(n_rows, 1);
-    how.where = NULL; /* the rows of the second run are not reached */
+    how.requests = put_text("late", "arrival_s,input_tokens,output_tokens\n100000,1,1\n"
+                                    "100001.5,2,1\n100003,3,1\n");
+    how.where = NULL;
+    how.time_scale = 0;
+    how.duration_s = 2; /* from the first arrival on */
+    CHECK_OK(read_all(&how, &err), err);
+    CHECK(n_rows == 2 && rows[1].arrival_ns == 100001.5e9);
+    how.requests = put_text("t", two_runs); /* the rows of the second run are not reached */
+    how.time_scale = 4;
     how.num_requests = 2;
     how.duration_s = 0;
     CHECK_OK(read_all(&how, &err), err);
@@ -217,10 +295,17 @@ static void refused(void) {
         {"", NULL, "r has no requests: it is empty"},
         {"\n\n", NULL, "it is empty"},
         {HEADER, NULL, "r has no requests"},
-        {HEADER "0,1,1\n", "arrival_s=7", "r has no requests that fulfil --where"},
+        {HEADER "0,1,1\n", "arrival_s=7", "r has no requests that fulfil --where arrival_s=7"},
         {"0,1,1\n", NULL, "r:1: the first line has numbers, but must be a header"},
         {"[\n{}]", NULL, "r:1: the file is a JSON array"},
-        {"\x1f\x8b,", NULL, "compressed with gzip"},
+        {"\x1f\x8b,", NULL, "r is compressed with gzip; unpack it: gzip -dc"},
+        {"\xff\xfe"
+         "a",
+         NULL, "r is text in UTF-16; convert it: iconv -f UTF-16"},
+        {"\xfe\xff,", NULL, "r is text in UTF-16"},
+        {"arrival_s\tinput_tokens\toutput_tokens\n", NULL,
+         "r:1: columns are separated by tabs; use commas"},
+        {"arrival_s;input_tokens;output_tokens\n", NULL, "separated by semicolons; use commas"},
         {"arrival_s,input_token,output_tokens\n0,1,1", NULL,
          "r:1: no column has the tokens of the prompt: rename input_token to input_tokens"},
         {"arrival_s,x,input_tokens\n0,1,1", NULL,
@@ -239,7 +324,7 @@ static void refused(void) {
         {HEADER "0,1.5,1\n", NULL, "input_tokens is 1.5"},
         {HEADER "0,2147483648,1\n", NULL, "input_tokens is 2147483648"},
         {HEADER "0,1e999,1\n", NULL, "input_tokens is 1e999"},
-        {HEADER "0,a\x01,1\n", NULL, "input_tokens is a\\x01"},
+        {HEADER "0,a\x01,1\n", NULL, "input_tokens is a\x01, but"},
         {HEADER "nan,1,1\n", NULL, "arrival_s is nan, but must be a time of 0 or more"},
         {HEADER "inf,1,1\n", NULL, "arrival_s is inf"},
         {HEADER "-1,1,1\n", NULL, "arrival_s is -1"},
@@ -249,7 +334,7 @@ static void refused(void) {
         {HEADER "2023-12-01 00:00:00,1,1\n0,1,1\n", NULL, "must be a date, as in the rows"},
         {HEADER "2,1,1\n\n1.5,1,1\n", NULL,
          "r:4: the request arrives at 1.5 s, but the one before at 2 s; sort the rows"},
-        {HEADER "0,1,1\n1e12,1,1\n", NULL, "at most 1e9 s after the first request"},
+        {HEADER "0,1,1\n2e9,1,1\n", NULL, "at most 1e9 s after the first request"},
         {HEADER "0,1\n", NULL, "r:2: the row has 2 fields, but the header has 3"},
         {HEADER "0,1,1,1\n", NULL, "r:2: the row has 4 fields, but the header has 3"},
         {HEADER "0,1,1\n0,\"1,1\n0,1,1\n", NULL, "r:3: a quote has no end"},
@@ -258,20 +343,37 @@ static void refused(void) {
          "r:2: prefix_tokens is 5, but the prompt has only 4 tokens"},
         {"arrival_s,input_tokens,output_tokens,first_token_s,last_token_s\n0,4,1,3,2\n", NULL,
          "the last token is before the first one"},
+        {"arrival_s,input_tokens,output_tokens,first_token_s\n3,4,1,4\n4,4,1,3.5\n", NULL,
+         "r:3: first_token_s is 3.5, but must be at least the arrival, 4 s after the start"},
+        {"arrival_s,input_tokens,output_tokens,last_token_s\n4,4,1,3.5\n", NULL,
+         "r:2: last_token_s is 3.5, but must be at least the arrival"},
         {two_runs, NULL, "r:4: model is b, but a in line 2: the file has several runs"},
         {two_runs, "knd=x", "r:1: no column is named knd, as in --where; did you mean kind?"},
         {two_runs, "kind", "--where 'kind' must be conditions"},
         {two_runs, "a=1,", "must be conditions"},
+        {two_runs, "<1", "must be conditions"},
+        {two_runs, "tp!1", "must be conditions"},
+        {two_runs, "tp<=x", "--where 'tp<=x': <= compares numbers, but the value is 'x'"},
+        {two_runs, "tp>", "> compares numbers, but the value is ''"},
+        {two_runs, "model>1", "r:2: model is a, but must be a number, because --where compares"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1}\n", NULL, "r:1: no column has the tokens of"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2}\n{\"arrival_s\": 0}\n",
          NULL, "r:2: the row has no tokens of the prompt"},
         {"{\"a\": 0}\n{\"a\" 0}\n", NULL, "r:1: no column has"},
         {"{\"arrival_s\": 0,\n", NULL, "r:1:"},
         {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [1, 2]}",
-         NULL, "r:1: hash_ids has 2 ids, but the prompt of 512 tokens has at most 1 blocks"},
+         NULL, "r:1: hash_ids has 2 ids, but the prompt of 512 tokens has at most 1 block of"},
         {"{\"timestamp\": 0, \"input_length\": 512, \"output_length\": 2, \"hash_ids\": [-1]}",
          NULL, "hash_ids must be whole numbers of 0 or more, not -1"},
         {"{\"arrival_s\": 0, \"input_tokens\": 1, \"output_tokens\": 2} x", NULL, "r:1:57:"},
+        {"arrival_s,input_tokens,output_tokens,hash_ids\n0,5,1,1 x\n", NULL,
+         "r:2: hash_ids is 1 x, but must be whole numbers of 0 or more, separated by spaces"},
+        {"arrival_s,input_tokens,output_tokens,hash_ids\n0,5,1,-1\n", NULL, "hash_ids is -1"},
+        {"arrival_s,input_tokens,output_tokens,hash_ids,hash_block_tokens\n0,9,1,1 2 3,8\n", NULL,
+         "r:2: hash_ids has 3 ids, but the prompt of 9 tokens has at most 2 blocks of 8 tokens"},
+        {"{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 2}\n"
+         "{\"timestamp\": 0.5, \"input_length\": 5, \"output_length\": 2}",
+         NULL, "r:2: timestamp is 0.5, but must be a whole number of ms, as in the rows before"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         syn_error err = {0};
@@ -294,6 +396,22 @@ static void unreadable(void) {
     how.requests = put_file("nul", nul, sizeof nul - 1);
     CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
     CHECK_HAS(err.text, "nul:3: the line has a NUL byte");
+    static const char gzip[] = "\x1f\x8b\x08\0\0\0", utf16[] = "\xff\xfe"
+                                                               "a\0r\0\n\0";
+    err = (syn_error){0};
+    how.requests = put_file("gzip", gzip, sizeof gzip - 1);
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "gzip is compressed with gzip");
+    err = (syn_error){0};
+    how.requests = put_file("utf16", utf16, sizeof utf16 - 1);
+    CHECK_INT(read_all(&how, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "utf16 is text in UTF-16");
+    err = (syn_error){0};
+    how.requests = "sharegpt";
+    CHECK_INT(read_all(&how, &err), SYN_E_IO);
+    CHECK_HAS(err.text,
+              "no file and no workload; workloads: sharegpt-like, azure-code, azure-chat, "
+              "summarize, fixed:IN:OUT, uniform:LO-HI:LO-HI, lognormal:MEAN:SD:MEAN:SD");
     char *longest = malloc(REQUEST_LINE_LIMIT + (4 << 20));
     CHECK(longest != NULL);
     memset(longest, 'a', REQUEST_LINE_LIMIT + (4 << 20));
@@ -320,6 +438,8 @@ static void without_memory(void) {
 static const test_case cases[] = {
     {"names", names},
     {"csv", csv},
+    {"dates", dates},
+    {"unix_times", unix_times},
     {"traces", traces},
     {"blocks", blocks},
     {"selection", selection},

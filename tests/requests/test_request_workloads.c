@@ -152,9 +152,30 @@ static void duration(void) {
     requests_close(source);
 }
 
+static void counts_cut(void) {
+    syn_error err = {0};
+    request_source *source;
+    request r;
+    bool end = false;
+    int64_t over = 0;
+    request_options how = {.requests = "uniform:1-100:1-20", .num_requests = 500};
+    CHECK_OK(generate(how, 500, &err), err);
+    for (int i = 0; i < 500; i++) over += drawn[i].prompt + drawn[i].output > 90;
+    CHECK(over > 50 && over < 450);
+    how.max_tokens = 90;
+    CHECK_OK(requests_open(&source, &how, &err), err);
+    for (;;) {
+        CHECK_OK(requests_next(source, &r, &end, &err), err);
+        if (end) break;
+        CHECK(r.prompt + r.output <= 90 && r.output >= 1);
+    }
+    CHECK_INT(requests_cut(source), over);
+    requests_close(source);
+}
+
 static void prefixes_and_priorities(void) {
     syn_error err = {0};
-    const request_options how = {.requests = "fixed:100:5",
+    const request_options how = {.requests = "uniform:100-100:5-5",
                                  .prefixes = "8:64",
                                  .priorities = "0:3,-2:1",
                                  .max_tokens = 150,
@@ -217,6 +238,10 @@ static void refused(void) {
         {{.requests = "fixed:1"}, "'fixed:1' must be fixed:IN:OUT, in tokens"},
         {{.requests = "fixed:0:1"}, "must be fixed:IN:OUT"},
         {{.requests = "fixed:1.5:1"}, "must be fixed:IN:OUT"},
+        {{.requests = "fixed:100:51", .max_tokens = 150},
+         "--requests fixed:100:51: 100 prompt and 51 output tokens exceed the 150 positions"},
+        {{.requests = "fixed:100:5", .prefixes = "2:64", .max_tokens = 150},
+         "64 prefix, 100 prompt and 5 output tokens exceed the 150 positions of the model"},
         {{.requests = "uniform:9-8:1-1"}, "must be uniform:LO-HI:LO-HI"},
         {{.requests = "lognormal:9:8:7"}, "must be lognormal:MEAN:SD:MEAN:SD"},
         {{.requests = "lognormal:nan:8:7:1"}, "must be lognormal"},
@@ -233,9 +258,11 @@ static void refused(void) {
         {{.requests = "summarize", .prefixes = "0:1"}, "GROUPS:TOKENS"},
         {{.requests = "summarize", .priorities = "1:0.5,"}, "--priorities '1:0.5,' must be"},
         {{.requests = "summarize", .priorities = "0.5:1"}, "pairs P:SHARE"},
+        {{.requests = "summarize", .priorities = "1:0.5,2:1,1:2"},
+         "--priorities '1:0.5,2:1,1:2' has two shares of priority 1; give one"},
         {{.requests = "-", .prefixes = "4:4"}, "--prefixes is for generated requests"},
         {{.requests = "-", .rate = 1, .time_scale = 2}, "both determine the arrivals"},
-        {{.requests = "-", .arrivals = "poisson"}, "give --rate"},
+        {{.requests = "-", .rate = INFINITY, .arrivals = "poisson"}, "give --rate"},
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         syn_error err = {0};
@@ -246,10 +273,19 @@ static void refused(void) {
     }
     syn_error err = {0};
     request_source *source;
-    const request_options how = {
+    request_options how = {
         .requests = put_text("f", "arrival_s,input_tokens,output_tokens\n3,4,1\n"), .rate = 1};
     CHECK(requests_open(&source, &how, &err) == SYN_E_FORMAT);
     CHECK_HAS(err.text, "f:1: the file has arrival times, so --rate would have no effect");
+    err = (syn_error){0};
+    how.rate = 0;
+    how.arrivals = "uniform";
+    CHECK(requests_open(&source, &how, &err) == SYN_E_FORMAT);
+    CHECK_HAS(err.text, "f:1: the file has arrival times, so --arrivals uniform would have no");
+    err = (syn_error){0};
+    how.requests = put_text("f", "input_tokens,output_tokens\n4,1\n");
+    CHECK(requests_open(&source, &how, &err) == SYN_E_FORMAT);
+    CHECK_HAS(err.text, "name it arrival_s, or give --rate");
 }
 
 static request_options given;
@@ -347,6 +383,7 @@ static const test_case cases[] = {
     {"percentiles", percentiles},
     {"arrivals", arrivals},
     {"duration", duration},
+    {"counts_cut", counts_cut},
     {"prefixes_and_priorities", prefixes_and_priorities},
     {"same_everywhere", same_everywhere},
     {"functions", functions},

@@ -154,6 +154,7 @@ static syn_status read_requests(inference *run, const inference_text *texts, syn
         else s = add_request(run, &r, prompts ? &prompts[work->n] : NULL, err);
         if (s != SYN_OK) break;
     }
+    inference_serving_of(run)->cut = requests_cut(source);
     requests_close(source);
     if (s == SYN_OK && prompts && work->n < run->n_prompts) s = fail_number(run, false, err);
     return s;

@@ -38,7 +38,7 @@ typedef struct serving_work {
     const serving_policy *policy;
     inference_sampling sampling;
     served_request *requests; /* in order of arrival */
-    int64_t n;
+    int64_t n, cut;           /* cut: generated requests that were cut to the model's positions */
     size_t cap;
     int64_t longest; /* most tokens of a request */
     served_totals measured, predicted;

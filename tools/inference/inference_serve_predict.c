@@ -152,6 +152,10 @@ void inference_serve_print(const inference *run, const report *r) {
            (long long)m->preemptions, (long long)m->hits);
     print_steps(m);
     if (run->launch.hw) print_predicted(run, &work->predicted, m);
+    if (work->cut > 0)
+        printf("note: %lld of %lld generated requests were cut to the %lld positions of the "
+               "model\n",
+               (long long)work->cut, (long long)work->n, (long long)work->limits.max_model_tokens);
 }
 
 /* ---- Files ---- */
@@ -160,6 +164,7 @@ static void json_totals(const inference *run, const served_totals *t, syn_sink *
     const serving_work *work = inference_serving_of(run);
     syn_sink_printf(out, "{\"policy\": \"%s\"", work->policy->name);
     serving_metrics_json(&t->metrics, out);
+    cli_json_count(out, "cut_requests", (uint64_t)work->cut);
     cli_json_count(out, "kv_blocks", (uint64_t)work->limits.blocks);
     cli_json_count(out, "preemptions", (uint64_t)t->preemptions);
     cli_json_count(out, "prefix_hit_tokens", (uint64_t)t->hits);

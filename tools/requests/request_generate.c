@@ -2,6 +2,7 @@
 #include "tools/requests/request_generate.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static int32_t draw(const request_length *length, request_random *random) {
     double value = length->a;
@@ -47,6 +48,17 @@ static bool read_priorities(request_generator *g, const char *text) {
     return true;
 }
 
+/* Fails if two shares are of the same priority. */
+static syn_status check_priorities(const request_generator *g, const char *text, syn_error *err) {
+    for (int i = 0; i < g->n_priorities; i++)
+        for (int k = 0; k < i; k++)
+            if (g->priorities[k].priority == g->priorities[i].priority)
+                return SYN_FAIL(err, SYN_E_INVALID,
+                                "--priorities '%.60s' has two shares of priority %d; give one",
+                                text, g->priorities[i].priority);
+    return SYN_OK;
+}
+
 static bool read_prefixes(request_generator *g, const char *text) {
     syn__str part[2];
     double groups, tokens;
@@ -57,6 +69,20 @@ static bool read_prefixes(request_generator *g, const char *text) {
     g->groups = (int64_t)groups;
     g->prefix_tokens = (int32_t)tokens;
     return true;
+}
+
+/* Fails if all requests have the same lengths, which the model cannot serve. */
+static syn_status check_fixed(const request_generator *g, const request_options *how,
+                              syn_error *err) {
+    const double prompt = g->prompt.a + g->prefix_tokens, all = prompt + g->output.a;
+    char prefix[32] = "";
+    if (g->prompt.kind != REQUEST_FIXED || how->max_tokens == 0 || all <= how->max_tokens)
+        return SYN_OK;
+    if (g->prefix_tokens > 0) snprintf(prefix, sizeof prefix, "%d prefix, ", g->prefix_tokens);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "--requests %.60s: %s%.0f prompt and %.0f output tokens exceed the %d "
+                    "positions of the model",
+                    how->requests, prefix, g->prompt.a, g->output.a, how->max_tokens);
 }
 
 syn_status request_generator_init(request_generator *g, const request_options *how,
@@ -77,14 +103,15 @@ syn_status request_generator_init(request_generator *g, const request_options *h
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--priorities '%.60s' must be up to 16 pairs P:SHARE such as 0:0.9,1:0.1",
                         how->priorities);
+    SYN_TRY(check_priorities(g, how->priorities, err));
     if (g->arrivals.kind == REQUEST_AT_ONCE && how->duration_s > 0 && how->num_requests <= 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--duration has no end without --rate: all requests arrive at 0; give "
                         "--rate or --num-requests");
-    return SYN_OK;
+    return check_fixed(g, how, err);
 }
 
-void request_generate(request_generator *g, const request_options *how, int64_t i, request *out) {
+bool request_generate(request_generator *g, const request_options *how, int64_t i, request *out) {
     request_random prompt = request_random_of(how->seed, i, REQUEST_FOR_PROMPT),
                    output = request_random_of(how->seed, i, REQUEST_FOR_OUTPUT),
                    prefix = request_random_of(how->seed, i, REQUEST_FOR_PREFIX),
@@ -94,7 +121,9 @@ void request_generate(request_generator *g, const request_options *how, int64_t 
     const int64_t drawn = (int64_t)draw(&g->prompt, &prompt) + g->prefix_tokens;
     out->prompt = drawn < INT32_MAX ? (int32_t)drawn : INT32_MAX;
     out->output = draw(&g->output, &output);
-    if (how->max_tokens > 0) {
+    const bool cut =
+        how->max_tokens > 0 && (int64_t)out->prompt + out->output > (int64_t)how->max_tokens;
+    if (cut) {
         if (out->prompt >= how->max_tokens) out->prompt = how->max_tokens - 1;
         const int32_t left = how->max_tokens - out->prompt;
         if (out->output > left) out->output = left;
@@ -110,4 +139,5 @@ void request_generate(request_generator *g, const request_options *how, int64_t 
         while (k < g->n_priorities - 1 && g->priorities[k].until < u) k++;
         out->priority = g->priorities[k].priority;
     }
+    return cut;
 }

@@ -40,6 +40,8 @@ typedef struct request_generator {
 bool request_is_workload(const char *text);
 /* The workload whose name is most like the text; NULL: none is. */
 const char *request_nearest_workload(const char *text);
+/* Sets `text` to the names of all workloads, with their parameters, and returns it. */
+const char *request_list_workloads(char *text, size_t bytes);
 syn_status request_lengths_parse(const char *text, request_length *prompt, request_length *output,
                                  syn_error *err) SYN_MUST_USE;
 syn_status request_arrivals_init(request_arrivals *arrivals, const request_options *how,
@@ -48,7 +50,8 @@ syn_status request_arrivals_init(request_arrivals *arrivals, const request_optio
 double request_arrivals_next(request_arrivals *arrivals, int64_t seed, int64_t i);
 syn_status request_generator_init(request_generator *g, const request_options *how,
                                   syn_error *err) SYN_MUST_USE;
-void request_generate(request_generator *g, const request_options *how, int64_t i, request *out);
+/* Returns whether the request was cut to how->max_tokens. */
+bool request_generate(request_generator *g, const request_options *how, int64_t i, request *out);
 
 /* Divides a text at a separator into exactly n parts. */
 bool request_parts(const char *text, size_t bytes, char separator, syn__str *parts, int n);

@@ -7,6 +7,7 @@
 /* The ids of the prompt's blocks. */
 static syn_status take_ids(request_row *row, syn_json *json, syn_error *err) {
     row->n_blocks = 0;
+    row->has_ids = true;
     while (syn_json_next(json) == SYN_JSON_NUMBER) {
         const syn__str text = {json->text, json->text_bytes};
         uint64_t id;

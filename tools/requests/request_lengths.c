@@ -62,6 +62,16 @@ const char *request_nearest_workload(const char *text) {
     return near.name;
 }
 
+const char *request_list_workloads(char *text, size_t bytes) {
+    const size_t n = sizeof with_parameters / sizeof *with_parameters;
+    size_t used = 0;
+    for (size_t i = 0; i < N_NAMED + n && used < bytes; i++) {
+        const char *name = i < N_NAMED ? named[i].name : with_parameters[i - N_NAMED];
+        used += (size_t)snprintf(text + used, bytes - used, "%s%s", i > 0 ? ", " : "", name);
+    }
+    return text;
+}
+
 bool request_parts(const char *text, size_t bytes, char separator, syn__str *parts, int n) {
     const char *p = text, *end = text + bytes;
     for (int i = 0; i < n; i++) {

@@ -46,6 +46,21 @@ static syn_status read_more(request_lines *l, syn_error *err) {
     return SYN_OK;
 }
 
+/* Fails if the first line shows that the file is no text in UTF-8. */
+static syn_status check_start(const request_lines *l, syn__str line, syn_error *err) {
+    if (syn__str_begins(line, "\x1f\x8b"))
+        return SYN_FAIL(err, SYN_E_FORMAT,
+                        "%.300s is compressed with gzip; unpack it: gzip -dc FILE | ... "
+                        "--requests -",
+                        l->name);
+    if (syn__str_begins(line, "\xff\xfe") || syn__str_begins(line, "\xfe\xff"))
+        return SYN_FAIL(err, SYN_E_FORMAT,
+                        "%.300s is text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8 FILE | ... "
+                        "--requests -",
+                        l->name);
+    return SYN_OK;
+}
+
 /* Sets *text to the bytes from l->start to the end of the line at l->next. */
 static syn_status take_line(request_lines *l, syn__str *text, bool *end, syn_error *err) {
     size_t searched = l->next;
@@ -61,7 +76,8 @@ static syn_status take_line(request_lines *l, syn__str *text, bool *end, syn_err
     size_t stop = found != NULL ? (size_t)(found - l->buffer) : l->bytes;
     const size_t first = l->next;
     l->next = stop + (found != NULL);
-    l->n_lines++;
+    if (l->n_lines++ == 0)
+        SYN_TRY(check_start(l, (syn__str){l->buffer + first, stop - first}, err));
     if (stop > first && l->buffer[stop - 1] == '\r') stop--;
     if (stop > first && memchr(l->buffer + first, '\0', stop - first) != NULL)
         return SYN_FAIL(err, SYN_E_FORMAT,

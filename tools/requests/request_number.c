@@ -75,6 +75,10 @@ static int64_t days_of(int64_t year, int64_t month, int64_t day) {
            before[month - 1] + day - 1;
 }
 
+static int64_t days_in_month(int64_t year, int64_t month) {
+    return month == 12 ? 31 : days_of(year, month + 1, 1) - days_of(year, month, 1);
+}
+
 /* Reads a time zone such as Z, +00:00 or -0800. An empty text is UTC. */
 static bool time_zone(const char *p, const char *end, int64_t *minutes) {
     int64_t hour = 0, minute = 0;
@@ -90,16 +94,17 @@ static bool time_zone(const char *p, const char *end, int64_t *minutes) {
 
 bool request_date(syn__str text, int64_t *day, double *ns) {
     const char *p = text.text, *end = p + text.bytes;
-    int64_t year, month, of_month, hour, minute, second, minutes, fraction = 0;
+    int64_t year, month, of_month, hour, minute, second = 0, minutes, fraction = 0;
     if (!digits(&p, end, 4, &year) || !take(&p, end, "-") || !digits(&p, end, 2, &month) ||
         !take(&p, end, "-") || !digits(&p, end, 2, &of_month) || !take(&p, end, " T") ||
-        !digits(&p, end, 2, &hour) || !take(&p, end, ":") || !digits(&p, end, 2, &minute) ||
-        !take(&p, end, ":") || !digits(&p, end, 2, &second))
+        !digits(&p, end, 2, &hour) || !take(&p, end, ":") || !digits(&p, end, 2, &minute))
         return false;
-    if (year < 1970 || month < 1 || month > 12 || of_month < 1 || of_month > 31 || hour > 23 ||
-        minute > 59 || second > 60)
+    const bool seconds_given = take(&p, end, ":"); /* Excel may omit them */
+    if (seconds_given && !digits(&p, end, 2, &second)) return false;
+    if (year < 1970 || month < 1 || month > 12 || of_month < 1 ||
+        of_month > days_in_month(year, month) || hour > 23 || minute > 59 || second > 60)
         return false;
-    if (take(&p, end, ".")) {
+    if (seconds_given && take(&p, end, ".")) {
         int64_t unit = 100000000;
         if (p == end || *p < '0' || *p > '9') return false;
         for (; p < end && *p >= '0' && *p <= '9'; p++, unit /= 10) fraction += (*p - '0') * unit;

@@ -6,7 +6,6 @@
 
 #include "syntorch/base/memory.h"
 #include "syntorch/base/nearest.h"
-#include "tools/cli.h"
 
 /* Accepted names in lower case, with "_" for spaces and "-". A shared name has the meaning of its
    first row. */
@@ -18,7 +17,7 @@ static const struct {
     {"arrival", REQUEST_ARRIVAL_S},
     {"arrived_at", REQUEST_ARRIVAL_S},   /* Vidur */
     {"arrival_time", REQUEST_ARRIVAL_S}, /* LLMServingSim's measured runs */
-    {"timestamp", REQUEST_ARRIVAL_S},    /* Azure, BurstGPT; JSON lines: Mooncake, in ms */
+    {"timestamp", REQUEST_ARRIVAL_S},    /* Azure, BurstGPT; JSON: REQUEST_TIMESTAMP */
     {"arrival_ms", REQUEST_ARRIVAL_MS},
     {"arrival_ns", REQUEST_ARRIVAL_NS},
     {"arrival_time_ns", REQUEST_ARRIVAL_NS}, /* LLMServingSim */
@@ -50,6 +49,9 @@ static const struct {
     {"queued_ts", REQUEST_QUEUED_TS},
     {"first_token_ts", REQUEST_FIRST_TS},
     {"last_token_ts", REQUEST_LAST_TS},
+    {"chat_id", REQUEST_CHAT_ID}, /* Qwen-Bailian */
+    {"hash_ids", REQUEST_HASH_IDS},
+    {"hash_block_tokens", REQUEST_HASH_BLOCK},
 };
 enum { N_NAMES = sizeof names / sizeof *names };
 
@@ -58,13 +60,12 @@ static const char *const run_columns[REQUEST_RUN_COLUMNS] = {
     "model", "gpu", "tp", "dp", "ep", "max_num_seqs", "max_num_batched_tokens"};
 
 syn_status request_row_fail(const request_row *row, syn_error *err, const char *fmt, ...) {
-    char what[SYN_ERROR_TEXT], shown[SYN_ERROR_TEXT];
+    char what[SYN_ERROR_TEXT];
     va_list args;
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line,
-                    cli_shown(what, shown, sizeof shown));
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s:%lld: %s", row->name, (long long)row->line, what);
 }
 
 static char lower(char c) {
@@ -78,15 +79,38 @@ static bool same_name(syn__str a, const char *b) {
     return i == a.bytes && b[i] == '\0';
 }
 
-/* Reads "COLUMN=VALUE" or "COLUMN!=VALUE". */
+/* The signs of the relations, in their order. */
+static const char *const signs[] = {"=", "!=", "<", "<=", ">", ">="};
+
+/* Reads "COLUMN=VALUE", or another relation. */
 static bool read_condition(syn__str text, request_condition *out) {
-    const char *sign = memchr(text.text, '=', text.bytes);
-    if (sign == NULL || sign == text.text) return false;
-    out->differs = sign[-1] == '!';
-    const char *stop = out->differs ? sign - 1 : sign;
-    out->column = (syn__str){text.text, (size_t)(stop - text.text)};
-    out->value = (syn__str){sign + 1, (size_t)(text.text + text.bytes - sign) - 1};
-    return out->column.bytes > 0 && out->column.bytes < REQUEST_NAME;
+    size_t at = 0, sign_bytes = 0;
+    while (at < text.bytes && strchr("=!<>", text.text[at]) == NULL) at++;
+    const syn__str rest = {text.text + at, text.bytes - at};
+    for (int k = 0; k < (int)(sizeof signs / sizeof *signs); k++) {
+        const size_t n = strlen(signs[k]);
+        if (n <= sign_bytes || !syn__str_begins(rest, signs[k])) continue;
+        out->relation = (request_relation)k;
+        sign_bytes = n;
+    }
+    out->column = (syn__str){text.text, at};
+    out->value = (syn__str){rest.text + sign_bytes, rest.bytes - sign_bytes};
+    return sign_bytes > 0 && at > 0 && at < REQUEST_NAME;
+}
+
+static syn_status take_condition(request_condition *c, const char *where, syn__str text,
+                                 syn_error *err) {
+    if (!read_condition(text, c))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--where '%.100s' must be conditions such as "
+                        "model=llama3.1-8b,tp!=1,input_tokens<8000",
+                        where);
+    if (c->relation >= REQUEST_BELOW && !request_decimal(c->value, 0, &c->number))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--where '%.*s': %s compares numbers, but the value is '%.*s'",
+                        (int)(text.bytes < 100 ? text.bytes : 100), text.text, signs[c->relation],
+                        (int)(c->value.bytes < 60 ? c->value.bytes : 60), c->value.text);
+    return SYN_OK;
 }
 
 syn_status request_row_init(request_row *row, const char *name, const char *where, syn_error *err) {
@@ -97,11 +121,7 @@ syn_status request_row_init(request_row *row, const char *name, const char *wher
         if (row->n_conditions == REQUEST_CONDITIONS)
             return SYN_FAIL(err, SYN_E_INVALID, "--where has more than %d conditions",
                             REQUEST_CONDITIONS);
-        if (!read_condition(text, &row->conditions[row->n_conditions]))
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "--where '%.100s' must be conditions such as "
-                            "model=llama3.1-8b,tp!=1",
-                            where);
+        SYN_TRY(take_condition(&row->conditions[row->n_conditions], where, text, err));
         p = comma ? comma + 1 : NULL;
     }
     return SYN_OK;
@@ -114,7 +134,8 @@ void request_row_name(request_row *row, int32_t i, syn__str name) {
     memcpy(c->name, name.text, bytes);
     for (int k = 0; k < N_NAMES; k++)
         if (same_name(name, names[k].name)) c->field = names[k].field;
-    if (row->is_json && same_name(name, "timestamp")) c->field = REQUEST_ARRIVAL_MS;
+    if (row->is_json && same_name(name, "timestamp")) c->field = REQUEST_TIMESTAMP;
+    row->has_ids = row->has_ids || c->field == REQUEST_HASH_IDS;
     for (int k = 0; k < REQUEST_RUN_COLUMNS; k++)
         if (syn__str_is(name, run_columns[k])) c->run = k;
     for (int k = 0; k < row->n_conditions; k++)
@@ -197,6 +218,11 @@ syn_status request_row_check(const request_row *row, syn_error *err) {
         return request_row_fail(row, err,
                                 "the file has arrival times, so --rate would have no effect; "
                                 "omit it, or use --time-scale");
+    if (arrives && row->arrivals != NULL)
+        return request_row_fail(row, err,
+                                "the file has arrival times, so --arrivals %.40s would have no "
+                                "effect; omit it",
+                                row->arrivals);
     if ((of[REQUEST_PREFIX] < 0) != (of[REQUEST_PREFIX_TOKENS] < 0))
         return request_row_fail(row, err,
                                 "the columns prefix and prefix_tokens belong together; "

@@ -16,6 +16,7 @@ enum {
 typedef enum request_field {
     REQUEST_ARRIVAL_S,
     REQUEST_ARRIVAL_MS,
+    REQUEST_TIMESTAMP, /* in JSON: ms or s, see request_row */
     REQUEST_ARRIVAL_NS,
     REQUEST_PROMPT,
     REQUEST_OUTPUT,
@@ -27,6 +28,9 @@ typedef enum request_field {
     REQUEST_QUEUED_TS, /* times of vLLM's events have another start than the arrivals */
     REQUEST_FIRST_TS,
     REQUEST_LAST_TS,
+    REQUEST_CHAT_ID,
+    REQUEST_HASH_IDS, /* CSV; the reader of JSON fills `blocks` */
+    REQUEST_HASH_BLOCK,
     REQUEST_FIELDS /* another column */
 } request_field;
 
@@ -37,22 +41,34 @@ typedef struct request_column {
     int32_t run;         /* index in the columns that describe a run; -1: none of them */
 } request_column;
 
+typedef enum request_relation {
+    REQUEST_IS,
+    REQUEST_IS_NOT,
+    REQUEST_BELOW, /* this one and those after it compare numbers */
+    REQUEST_AT_MOST,
+    REQUEST_ABOVE,
+    REQUEST_AT_LEAST
+} request_relation;
+
 typedef struct request_condition {
     syn__str column, value;
-    bool differs; /* COLUMN!=VALUE */
+    request_relation relation;
+    double number; /* the value, if numbers are compared */
 } request_condition;
 
 typedef struct request_row {
-    const char *name;   /* of the file */
-    int64_t line;       /* of the row */
-    bool is_json;       /* `timestamp` is in ms, as in Mooncake's traces */
-    bool needs_arrival; /* false: arrivals are generated */
+    const char *name; /* of the file */
+    int64_t line;     /* of the row */
+    bool is_json;
+    bool needs_arrival;   /* false: arrivals are generated */
+    const char *arrivals; /* --arrivals, or NULL */
     int32_t n;
     request_column columns[REQUEST_COLUMNS];
     syn__str cells[REQUEST_COLUMNS]; /* empty: no value */
     /* Ids of the prompt's blocks. */
     uint64_t *blocks;
     size_t n_blocks, blocks_cap;
+    bool has_ids; /* the file has a column of them */
 
     request_condition conditions[REQUEST_CONDITIONS];
     int32_t n_conditions;
@@ -67,6 +83,9 @@ typedef struct request_row {
     double first_ns, first_queued_ns;
     double last_ns; /* arrival of the previous request */
     int32_t block_tokens;
+    /* The first selected row decides what a JSON `timestamp` is: a whole number of ms, as in
+       Mooncake's traces, or seconds, as in those of Qwen-Bailian, which have a chat_id. */
+    bool stamp_in_s, has_chat_id;
 } request_row;
 
 /* `where` may be NULL. Call request_row_free even if it fails. */
@@ -93,7 +112,8 @@ syn_status request_row_fail(const request_row *row, syn_error *err, const char *
    Returns false if the text is not a finite number. */
 bool request_decimal(syn__str text, int power, double *out);
 /* Reads a date such as 2023-11-16 18:15:46.6805900 or 2024-05-10T00:00:00.009930+00:00: the days
-   since 1970-01-01, and the time of the day, both in UTC. Returns false if the text is no date. */
+   since 1970-01-01, and the time of the day, both in UTC. Seconds may be missing. Returns false if
+   the text is no date, or a day that the calendar lacks. */
 bool request_date(syn__str text, int64_t *day, double *ns);
 
 #endif

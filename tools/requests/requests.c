@@ -26,7 +26,8 @@ struct request_source {
     const request *list;
     int64_t n_list;
     bool has_ahead, ended;
-    int64_t n; /* requests so far */
+    double first_ns;  /* the first arrival */
+    int64_t n, n_cut; /* requests so far; of them, those that were cut to max_tokens */
 };
 
 static const char BOM[] = "\xef\xbb\xbf";
@@ -34,16 +35,15 @@ static const char BOM[] = "\xef\xbb\xbf";
 /* Fails if the first line shows that the file is none of the formats. */
 static syn_status check_first_line(const request_row *row, syn__str line, syn_error *err) {
     double number;
-    if (syn__str_begins(line, "\x1f\x8b"))
-        return SYN_FAIL(err, SYN_E_FORMAT,
-                        "%.200s is compressed with gzip; unpack it: gzip -dc FILE | ... "
-                        "--requests -",
-                        row->name);
     if (syn__str_begins(line, "["))
         return request_row_fail(row, err,
                                 "the file is a JSON array; requests are JSON lines, an object "
                                 "per line, or CSV");
     const char *comma = memchr(line.text, ',', line.bytes);
+    const bool tabs = memchr(line.text, '\t', line.bytes) != NULL;
+    if (comma == NULL && *line.text != '{' && (tabs || memchr(line.text, ';', line.bytes) != NULL))
+        return request_row_fail(row, err, "columns are separated by %s; use commas",
+                                tabs ? "tabs" : "semicolons");
     const syn__str first = {line.text, comma ? (size_t)(comma - line.text) : line.bytes};
     if (request_decimal(first, 0, &number))
         return request_row_fail(row, err,
@@ -79,21 +79,27 @@ static syn_status check_file_options(const request_options *how, syn_error *err)
                         "--rate and --time-scale both determine the arrivals; give one");
     if (strcmp(how->requests, "-") == 0 || access(how->requests, F_OK) == 0) return SYN_OK;
     const char *near = request_nearest_workload(how->requests);
-    if (near == NULL) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "--requests %.200s is no file and no workload; did you mean %s?",
-                    how->requests, near);
+    char names[200];
+    if (near != NULL)
+        return SYN_FAIL(err, SYN_E_IO,
+                        "--requests %.200s is no file and no workload; did you mean %s?",
+                        how->requests, near);
+    if (strpbrk(how->requests, "/.") != NULL) return SYN_OK; /* the name of a file */
+    return SYN_FAIL(err, SYN_E_IO, "--requests %.200s is no file and no workload; workloads: %s",
+                    how->requests, request_list_workloads(names, sizeof names));
 }
 
 static syn_status open_file(request_source *s, syn_error *err) {
     syn__str line;
     bool end;
     SYN_TRY(check_file_options(&s->how, err));
-    SYN_TRY(request_arrivals_init(&s->generator.arrivals, &s->how, err));
+    if (s->how.rate > 0) SYN_TRY(request_arrivals_init(&s->generator.arrivals, &s->how, err));
     s->row = syn_calloc(1, sizeof *s->row);
     if (s->row == NULL) return SYN_FAIL_NOMEM(err, sizeof *s->row, "the columns of requests");
     SYN_TRY(request_lines_open(&s->lines, s->how.requests, err));
     SYN_TRY(request_row_init(s->row, s->lines.name, s->how.where, err));
     s->row->needs_arrival = s->how.rate <= 0;
+    s->row->arrivals = s->how.arrivals;
     SYN_TRY(next_line(s, &line, &end, err));
     if (end)
         return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests: it is empty", s->row->name);
@@ -140,17 +146,21 @@ static syn_status next_request(request_source *s, request *out, bool *end, syn_e
         if (!*end) *out = s->list[s->n++];
         return SYN_OK;
     }
+    bool cut = false;
     *end = s->ended || (how->num_requests > 0 && s->n >= how->num_requests);
     if (*end) return SYN_OK;
-    if (s->format == REQUEST_GENERATED) request_generate(&s->generator, how, s->n, out);
+    if (s->format == REQUEST_GENERATED) cut = request_generate(&s->generator, how, s->n, out);
     else SYN_TRY(next_row(s, out, end, err));
     if (s->row != NULL && !*end && how->time_scale > 0)
         set_arrival(out, out->arrival_ns / how->time_scale);
     if (s->row != NULL && !*end && how->rate > 0)
         set_arrival(out, request_arrivals_next(&s->generator.arrivals, how->seed, s->n));
-    if (!*end && how->duration_s > 0 && out->arrival_ns >= how->duration_s * 1e9) *end = true;
+    if (s->n == 0 && !*end) s->first_ns = out->arrival_ns;
+    if (!*end && how->duration_s > 0 && out->arrival_ns - s->first_ns >= how->duration_s * 1e9)
+        *end = true;
     s->ended = *end;
     s->n += !*end;
+    s->n_cut += cut && !*end;
     return SYN_OK;
 }
 
@@ -167,8 +177,9 @@ static syn_status open_source(request_source *s, syn_error *err) {
     SYN_TRY(next_request(s, &s->ahead, &end, err));
     s->has_ahead = !end;
     if (!end) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests%s", s->row->name,
-                    s->how.where != NULL ? " that fulfil --where" : "");
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.300s has no requests%s%.200s", s->row->name,
+                    s->how.where != NULL ? " that fulfil --where " : "",
+                    s->how.where != NULL ? s->how.where : "");
 }
 
 syn_status requests_open(request_source **out, const request_options *how, syn_error *err) {
@@ -204,6 +215,14 @@ syn_status requests_next(request_source *source, request *out, bool *end, syn_er
 
 const char *requests_value(const request_source *source, const char *column) {
     return source->row != NULL ? request_row_value(source->row, column) : NULL;
+}
+
+bool requests_have_ids(const request_source *source) {
+    return source->row != NULL && source->row->has_ids;
+}
+
+int64_t requests_cut(const request_source *source) {
+    return source->n_cut;
 }
 
 void requests_close(request_source *source) {

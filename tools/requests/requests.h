@@ -24,18 +24,18 @@ typedef struct request {
 /* A field that is 0 was not given. requests_options.h has the options of the command line. */
 typedef struct request_options {
     const char *requests; /* a file, "-", or a workload: see docs/requests.md */
-    const char *where;    /* rows to select: "COLUMN=VALUE,COLUMN!=VALUE" */
+    const char *where;    /* rows to select: "COLUMN=VALUE,COLUMN<NUMBER" */
     double time_scale;    /* factor by which requests of a file arrive faster */
     int64_t
         num_requests;  /* at most this number; 0: all of a file, REQUESTS_DEFAULT generated ones */
-    double duration_s; /* only requests that arrive before this time */
+    double duration_s; /* only requests that arrive in this time from the first arrival on */
     double rate;       /* mean number of requests per second; may be INFINITY */
     const char *arrivals;   /* "poisson", "gamma:CV", "uniform" or "bursts:N" */
     const char *prefixes;   /* "GROUPS:TOKENS" */
     const char *priorities; /* "P:SHARE,P:SHARE" */
     int64_t seed;
     int32_t max_tokens; /* of the model: generated prompts and outputs are cut to this sum; at least
-                           2 */
+                           2; 0: not cut */
 } request_options;
 
 #define REQUESTS_DEFAULT 1000
@@ -56,6 +56,10 @@ syn_status requests_next(request_source *source, request *out, bool *end,
 /* The text of a column in the first selected row, such as "model" or "max_num_seqs"; NULL: there is
    no such column, or the requests are generated. Valid until requests_close. */
 const char *requests_value(const request_source *source, const char *column);
+/* Whether requests may have ids of blocks. */
+bool requests_have_ids(const request_source *source);
+/* Generated requests so far that were cut to max_tokens. */
+int64_t requests_cut(const request_source *source);
 /* NULL does nothing. */
 void requests_close(request_source *source);
 

@@ -22,7 +22,7 @@
      CLI_TEXT,                                                                                    \
      &(how).where,                                                                                \
      "COLUMN=VALUE,...",                                                                          \
-     "file: serve only rows with these values; COLUMN!=VALUE: without this value",                \
+     "file: serve only rows with these values; other relations: !=, <, <=, > and >=",             \
      0,                                                                                           \
      0},                                                                                          \
         {"time_scale",                                                                            \
@@ -44,7 +44,7 @@
          CLI_REAL,                                                                                \
          &(how).duration_s,                                                                       \
          "S",                                                                                     \
-         "serve requests that arrive in the first S seconds",                                     \
+         "serve requests that arrive in the first S seconds after the first arrival",             \
          1e-9,                                                                                    \
          1e9},                                                                                    \
         {"rate",                                                                                  \

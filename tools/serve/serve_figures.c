@@ -23,7 +23,7 @@ serve_figures serve_figures_of(const serve_run *run, double percentile) {
                            .preemptions = run->result.preemptions,
                            .output_tokens = (double)m->output_tokens,
                            .prompt_tokens = (double)m->prompt_tokens,
-                           .duration_ns = m->end_ns,
+                           .duration_ns = serving_metrics_duration(m),
                            .mean = {serving_times_mean(&m->ttft), serving_times_mean(&m->tpot),
                                     serving_times_mean(&m->latency)},
                            .tail = {serving_times_percentile(&m->ttft, q),

@@ -17,12 +17,13 @@ typedef struct serve_line serve_line;
 typedef struct serve_request_file {
     syn_sink *csv;
     bool divided;     /* prompts have their own replicas */
+    bool ids;         /* prompts may have ids of blocks */
     int64_t next;     /* the first request that has not been written */
     serve_line *held; /* owned; request i is at i % cap */
     size_t cap;
 } serve_request_file;
 
-syn_status serve_requests_open(serve_request_file *f, const char *path, bool divided,
+syn_status serve_requests_open(serve_request_file *f, const char *path, bool divided, bool ids,
                                syn_error *err) SYN_MUST_USE;
 /* The observer's function; user: serve_request_file *. */
 syn_status serve_requests_finished(void *user, const serve_request *r, syn_error *err);

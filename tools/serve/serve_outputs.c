@@ -63,7 +63,8 @@ static syn_status open_files(serve_run *run, serve_outputs *o, syn_error *err) {
     for (int i = 0; i < FILES; i++)
         SYN_TRY(cli_keep_input(serve_given.requests.requests, path_of(i, path), err));
     SYN_TRY(cli_lock_set(&o->lock, serve_given.out, "--out", &serve_cli, err));
-    SYN_TRY(serve_requests_open(&o->requests, path_of(REQUESTS, path), run->n_pools == 2, err));
+    SYN_TRY(serve_requests_open(&o->requests, path_of(REQUESTS, path), run->n_pools == 2,
+                                requests_have_ids(run->source), err));
     SYN_TRY(serve_series_new(&o->series, &run->sim, err));
     SYN_TRY(serve_batch_new(&o->batch, err));
     observe(run, serve_batch_observer(o->batch));

@@ -430,7 +430,7 @@ static void add_limit(char *text, size_t bytes, const char *name, const serve_ru
 static void draw_headline(syn_sink *svg, const plot *p) {
     const serve_run *run = p->run;
     const serving_metrics *m = &run->result.metrics;
-    const double s = m->end_ns / 1e9;
+    const double s = serving_metrics_duration(m) / 1e9;
     char title[160], text[400], first[32], second[32];
     snprintf(text, sizeof text, "%s on %s: %s request%s", run->config.name,
              syn_hardware_title(&run->hw, title, sizeof title),

@@ -115,6 +115,10 @@ void serve_print(const serve_run *run) {
         print_phase(&r->totals[i], 0);
     }
     serve_print_summary(run);
+    if (requests_cut(run->source) > 0)
+        printf("note: %lld of %lld generated requests were cut to the %d positions of the model\n",
+               (long long)requests_cut(run->source), (long long)r->metrics.requests,
+               serve_given.requests.max_tokens);
     print_traces(run);
 }
 
@@ -127,6 +131,7 @@ void serve_json(const serve_run *run, syn_sink *json) {
     cli_json_count(json, "max_num_seqs", (uint64_t)run->sim.limits[0].max_seqs);
     cli_json_count(json, "max_num_batched_tokens", (uint64_t)run->sim.limits[0].max_tokens);
     serving_metrics_json(&r->metrics, json);
+    cli_json_count(json, "cut_requests", (uint64_t)requests_cut(run->source));
     cli_json_count(json, "kv_blocks", (uint64_t)run->sim.limits[run->n_pools - 1].blocks);
     cli_json_count(json, "preemptions", (uint64_t)r->preemptions);
     put_error(&run->hw, json);

@@ -18,11 +18,11 @@ static pool_means means_of(const serve_run *run, int32_t pool) {
     const serve_totals *t = &run->result.totals[pool];
     const double replicas = serve_pool_get(run->sim.pools[pool])->layout.dp;
     const int64_t steps = t->steps[0] + t->steps[1];
-    return (pool_means){
-        .busy = ratio(t->busy_ns[0] + t->busy_ns[1], replicas * run->result.metrics.end_ns),
-        .sequences = ratio((double)t->rows, (double)steps),
-        .tokens = ratio((double)t->tokens, (double)steps),
-        .steps = steps};
+    return (pool_means){.busy = ratio(t->busy_ns[0] + t->busy_ns[1],
+                                      replicas * serving_metrics_duration(&run->result.metrics)),
+                        .sequences = ratio((double)t->rows, (double)steps),
+                        .tokens = ratio((double)t->tokens, (double)steps),
+                        .steps = steps};
 }
 
 static void print_pool(const serve_run *run, int32_t pool) {

@@ -76,12 +76,17 @@ void serving_metrics_add(serving_metrics *m, const serving_latency *l, int64_t p
     serving_times_add(&m->ttft, ttft);
     serving_times_add(&m->latency, latency);
     if (l->output > 1) serving_times_add(&m->tpot, tpot);
+    if (m->requests == 0 || l->arrival_ns < m->begin_ns) m->begin_ns = l->arrival_ns;
     m->requests++;
     m->good += meets(ttft, m->slo.ttft_ns) && meets(tpot, m->slo.tpot_ns) &&
                meets(latency, m->slo.latency_ns);
     m->prompt_tokens += prompt;
     m->output_tokens += l->output;
     if (l->last_ns > m->end_ns) m->end_ns = l->last_ns;
+}
+
+double serving_metrics_duration(const serving_metrics *m) {
+    return m->end_ns - m->begin_ns;
 }
 
 static void put_times(syn_sink *json, const char *key, const serving_times *t) {
@@ -97,7 +102,8 @@ static void put_times(syn_sink *json, const char *key, const serving_times *t) {
 
 /* A count per second of the run. */
 static double rate(const serving_metrics *m, int64_t count) {
-    return m->end_ns > 0 ? 1e9 * (double)count / m->end_ns : 0;
+    const double ns = serving_metrics_duration(m);
+    return ns > 0 ? 1e9 * (double)count / ns : 0;
 }
 
 static void put_limit(syn_sink *json, const char *key, double ns) {
@@ -112,7 +118,7 @@ void serving_metrics_json(const serving_metrics *m, syn_sink *json) {
     cli_json_count(json, "requests", (uint64_t)m->requests);
     cli_json_count(json, "prompt_tokens", (uint64_t)m->prompt_tokens);
     cli_json_count(json, "output_tokens", (uint64_t)m->output_tokens);
-    cli_json_real(json, "duration_ns", m->end_ns);
+    cli_json_real(json, "duration_ns", serving_metrics_duration(m));
     cli_json_real(json, "requests_per_s", rate(m, m->requests));
     cli_json_real(json, "output_tokens_per_s", rate(m, m->output_tokens));
     cli_json_count(json, "good_requests", (uint64_t)m->good);

@@ -42,13 +42,15 @@ typedef struct serving_metrics {
     serving_times latency; /* from arrival to the last token */
     serving_slo slo;
     int64_t requests, good, prompt_tokens, output_tokens; /* of finished requests */
-    double end_ns;                                        /* of the last request */
+    double begin_ns, end_ns; /* the first arrival and the last token of these requests */
 } serving_metrics;
 
 syn_status serving_metrics_new(serving_metrics *m, const serving_slo *slo,
                                syn_error *err) SYN_MUST_USE;
 void serving_metrics_free(serving_metrics *m);
 void serving_metrics_add(serving_metrics *m, const serving_latency *l, int64_t prompt);
+/* The time from the first arrival to the last token. */
+double serving_metrics_duration(const serving_metrics *m);
 /* Appends the members ttft_ns, tpot_ns and latency_ns, objects with mean, p50, p90 and p99, and
    requests, prompt_tokens, output_tokens, duration_ns and the rates. */
 void serving_metrics_json(const serving_metrics *m, syn_sink *json);

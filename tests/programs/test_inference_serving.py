@@ -113,6 +113,19 @@ def test_a_stop_token_ends_a_request():
         assert [len(t) for t in ended["tokens"]] != [9, 9, 9]
 
 
+def test_listed_requests_can_be_served_again():
+    """The list keeps shared prefixes, and its first arrival, late in the file, is no wait."""
+    with Folder() as f:
+        f.write("late.csv", "arrival_s,input_tokens,output_tokens,prefix,prefix_tokens\n" +
+                "".join(f"90000,{50 + i},2,1,48\n" for i in range(5)))
+        told = json.loads(expect_ok(f.run("--requests", "late.csv", "--json", "--out_dir", "o")))
+        served = told["serving"]
+        assert served["prefix_hit_tokens"] == 4 * 48 and served["duration_ns"] < 9e12, served
+        again = run(f, "serve", "--model", "gpt2", "--layers", 1, "--requests", "o/requests.csv",
+                    "--json")
+        assert json.loads(expect_ok(again))["prefix_hit_tokens"] == 4 * 48, text_of(again)
+
+
 def test_cut_requests_are_counted():
     with Folder() as f:
         args = ["--weights", "examples/tiny-gpt2", "--requests", "uniform:9-9:2000-2000",

@@ -117,6 +117,7 @@ static syn_status add_request(inference *run, const request *given, const infere
                                 .output = given->output,
                                 .priority = given->priority},
                           .line = given->line,
+                          .shares = text || given->prefix > 0 || given->n_blocks > 0,
                           .tokens = syn_malloc(all * sizeof *r->tokens),
                           .keys = syn_malloc(blocks * sizeof *r->keys)};
     if (!r->tokens || !r->keys) return SYN_FAIL_NOMEM(err, all * sizeof *r->tokens, "a request");

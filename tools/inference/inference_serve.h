@@ -14,6 +14,7 @@ typedef struct served_request {
     serving_request q; /* the first member: a serving_request of the scheduler is a
                           served_request */
     int64_t line;      /* of the file; 0: generated */
+    bool shares;       /* the prompt may begin like others */
     int32_t made;      /* output tokens, with the stop token */
     int32_t *tokens;   /* prompt, and then output */
     uint64_t *keys;    /* of the first n_keys blocks: a hash of all tokens up to the block's end */

@@ -194,14 +194,25 @@ void inference_serve_json(const inference *run, const report *r, syn_sink *out) 
     syn_sink_char(out, ']');
 }
 
+/* The ids of the prompt's blocks, separated by spaces. An id has 53 bits, as a double can have. */
+static void write_blocks(const served_request *r, int64_t block_tokens, syn_sink *out) {
+    const int64_t n = r->shares ? r->q.prompt / block_tokens : 0;
+    for (int64_t i = 0; i < n; i++)
+        syn_sink_printf(out, "%s%llu", i ? " " : "",
+                        (unsigned long long)inference_serve_key(&r->q, i, block_tokens) >> 11);
+    if (n > 0) syn_sink_printf(out, ",%lld,", (long long)block_tokens);
+    else syn_sink_text(out, ",,");
+}
+
 static void write_rows(const serving_work *work, syn_sink *out) {
     syn_sink_text(out, "arrival_s,input_tokens,output_tokens,priority,first_token_s,last_token_s,"
-                       "preemptions,prefix_hit_tokens,tokens\n");
+                       "preemptions,prefix_hit_tokens,hash_ids,hash_block_tokens,tokens\n");
     for (int64_t i = 0; i < work->n; i++) {
         const served_request *r = &work->requests[i];
         syn_sink_printf(out, "%.9f,%d,%d,%d,%.9f,%.9f,%d,%d,", 1e-9 * r->q.arrival_ns, r->q.prompt,
                         r->made, r->q.priority, 1e-9 * r->first_ns, 1e-9 * r->last_ns,
                         r->q.preemptions, r->q.hits);
+        write_blocks(r, work->limits.block_tokens, out);
         for (int32_t k = 0; k < r->made; k++)
             syn_sink_printf(out, "%s%d", k ? " " : "", r->tokens[r->q.prompt + k]);
         syn_sink_char(out, '\n');

@@ -140,7 +140,7 @@ static syn_status warm_up(worker *w, syn_error *err) {
     return end_step(w, err);
 }
 
-/* Time since the requests began to arrive. */
+/* The time on the clock of the requests' arrivals. */
 static double now_ns(const worker *w) {
     return (double)(syn__clock_ns() - w->begun_ns - w->paused_ns);
 }
@@ -252,7 +252,8 @@ static syn_status run_step(worker *w, syn_error *err) {
 static syn_status serve(worker *w, syn_error *err) {
     SYN_TRY(warm_up(w, err));
     w->left = w->work->n;
-    w->begun_ns = syn__clock_ns();
+    w->begun_ns = syn__clock_ns(); /* the first request arrives now */
+    if (w->work->n > 0) w->begun_ns -= (uint64_t)w->work->requests[0].q.arrival_ns;
     while (w->left > 0) {
         SYN_TRY(take_arrived(w, err));
         SYN_TRY(serving_schedule(w->scheduler, &w->step, err));

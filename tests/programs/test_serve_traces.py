@@ -33,11 +33,11 @@ def ranks_of(prefix):
     return nodes
 
 
-def simulate(prefix):
+def simulate(prefix, *options):
     """Checks that a simulation runs all nodes, and returns its time."""
     valid = run("validate", prefix, text=True)
     check(valid.returncode == 0 and "no problem" in valid.stdout, f"{prefix}: {valid.stdout}")
-    done = run("simulate", prefix, "--json", text=True)
+    done = run("simulate", prefix, "--json", *options, text=True)
     if not check(done.returncode == 0, f"{prefix}: {done.stderr}"):
         finish()
     result = json.loads(done.stdout)
@@ -135,31 +135,63 @@ def layer_of(name):
     return int(name.split("layers.")[1].split(".")[0]) if "layers." in name else None
 
 
+def messages(nodes, kind, tokens=False):
+    """The messages with caches, or with sampled tokens."""
+    return [n for n in nodes if n.type == kind and n.name.endswith("sampled_token") == tokens]
+
+
+def check_tokens(what, ranks, prefill):
+    """The first rank of the prompts sends each first token to all ranks that embed it."""
+    sent = [(n.attr["comm_dst"], n.attr["comm_tag"]) for n in messages(ranks[0], SEND, True)]
+    received = [(rank, n.attr["comm_tag"]) for rank in range(prefill, len(ranks))
+                for n in messages(ranks[rank], RECV, True)]
+    check(sorted(sent) == sorted(received) != [], f"{what}: tokens {sent}, {received}")
+    for nodes in ranks[prefill:]:
+        for step in {n.attr.get("step") for n in messages(nodes, RECV, True)}:
+            mine = {n.id for n in messages(nodes, RECV, True) if n.attr.get("step") == step}
+            first = next(n for n in nodes if n.type == COMP and n.attr.get("step") == step)
+            check(mine <= set(first.data), f"{what}: {first.name} does not wait for {mine}")
+
+
+def test_first_tokens():
+    """A request's second token is computed after its first one."""
+    for options in (["--prefill", "tp=2", "--decode", "tp=1"], ["--fold"] +
+                    ["--prefill", "tp=1,dp=2", "--decode", "tp=2"]):
+        run("serve", *MODEL, "--requests", "fixed:300:3", "--num-requests", "1", "--out",
+            "token/set", *options)
+        simulate("token/set", "--timeline", "token/timeline.json")
+        with open("token/timeline.json", encoding="utf-8") as file:
+            events = [e for e in json.load(file)["traceEvents"]
+                      if e["ph"] == "X" and e["tid"] == 0]
+        nodes = ranks_of("token/set")
+        begun = [rank for rank in range(len(nodes)) if messages(nodes[rank], RECV, True)]
+        prompt = max(e["ts"] + e["dur"] for e in events if e["pid"] == 0)
+        check(begun and min(e["ts"] for e in events if e["pid"] in begun) >= prompt,
+              f"{options}: ranks {begun} begin before {prompt} us")
+
+
 def test_messages(prefill, decode, model=MODEL, heads=HEADS, width=2 * HEAD_DIM, latent=False):
     """heads, width: key/value heads, and elements of a token's key and value of one head."""
     what = f"{model[1]}, tp {prefill} to {decode}"
     serve("split/set", "--prefill", f"tp={prefill}", "--decode", f"tp={decode}", model=model)
     ranks = ranks_of("split/set")
     check(len(ranks) == prefill + decode, f"{what}: {len(ranks)} ranks")
-    tags = {n.attr["comm_tag"] for n in ranks[0] if n.type == SEND}
-    tags |= {n.attr["comm_tag"] for nodes in ranks[prefill:] for n in nodes if n.type == RECV}
+    tags = {n.attr["comm_tag"] for n in messages(ranks[0], SEND)}
+    tags |= {n.attr["comm_tag"] for nodes in ranks[prefill:] for n in messages(nodes, RECV)}
     prompts = len({tag // LAYERS for tag in tags})
     check(len(tags) == prompts * LAYERS >= LAYERS, f"{what}: tags {sorted(tags)}")
     on_rank = heads if latent else max(1, heads // decode)
     for nodes in ranks[prefill:]:
         received = {}
-        for n in nodes:
-            if n.type == RECV:
-                key = n.attr["comm_tag"]
-                received[key] = received.get(key, 0) + n.attr["comm_size"]
+        for n in messages(nodes, RECV):
+            key = n.attr["comm_tag"]
+            received[key] = received.get(key, 0) + n.attr["comm_size"]
         check(set(received) == tags, f"{what}: a rank receives {sorted(received)}")
         tokens = {size / (on_rank * width * 2) for size in received.values()}
         check(tokens <= {PROMPT, PROMPT + 50}, f"{what}: messages of {tokens} tokens")
     for nodes in ranks[:prefill]:
         by_id = {n.id: n for n in nodes}
-        for n in nodes:
-            if n.type != SEND:
-                continue
+        for n in messages(nodes, SEND):
             layers = {layer_of(by_id[dep].name) for dep in n.data}
             check(layers == {n.attr["comm_tag"] % LAYERS}, f"{what}: a send waits for {layers}")
     for nodes in ranks[prefill:]:
@@ -171,6 +203,7 @@ def test_messages(prefill, decode, model=MODEL, heads=HEADS, width=2 * HEAD_DIM,
             check(layers == {layer_of(n.name)}, f"{what}: {n.name} has messages of {layers}")
             readers = [m for m in nodes if n.id in m.data]
             check(readers, f"{what}: nothing reads {n.name}")
+    check_tokens(what, ranks, prefill)
     simulate("split/set")
 
 
@@ -223,5 +256,6 @@ test_messages(32, 1, ["--model", "llama-2-7b", "--layers", str(LAYERS), "--hw", 
               heads=32)
 test_messages(2, 4, ["--model", "deepseek-v3", "--layers", str(LAYERS), "--hw", "h200+serving",
                      "--num-gpu-blocks", "1000"], heads=1, width=512 + 64, latent=True)
+test_first_tokens()
 test_fold()
 finish()

@@ -23,6 +23,10 @@ bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep
     return true;
 }
 
+syn_dep serve_token_dep(const serve_appended *how, uint32_t i) {
+    return (syn_dep){how->first_token + i, SYN_DEP_DATA};
+}
+
 typedef struct copying {
     syn_graph *to;
     const syn_graph *from;
@@ -32,6 +36,7 @@ typedef struct copying {
     uint32_t *ids; /* of a node's tensors */
     syn_dep *deps;
     size_t ids_cap, deps_cap;
+    bool computes; /* a computing node was copied */
 } copying;
 
 /* Tensors that all steps have are those of the first step. */
@@ -54,15 +59,20 @@ static syn_status copy_tensors(copying *c, syn_error *err) {
 
 static syn_status copy_node(copying *c, const syn_node *node, syn_error *err) {
     const uint32_t n = node->n_inputs + node->n_outputs;
+    const bool computes = node->kind == SYN_NODE_COMPUTE && !(node->flags & SYN_NODE_VIRTUAL);
+    const uint32_t tokens = computes && !c->computes ? c->how->n_tokens : 0;
     syn_node copy = *node;
+    c->computes = c->computes || computes;
+    copy.n_deps = tokens + node->n_deps;
     SYN_TRY(syn_grow(&c->ids, &c->ids_cap, n, sizeof *c->ids, err));
-    SYN_TRY(syn_grow(&c->deps, &c->deps_cap, node->n_deps + 1, sizeof *c->deps, err));
+    SYN_TRY(syn_grow(&c->deps, &c->deps_cap, copy.n_deps + 1, sizeof *c->deps, err));
     for (uint32_t i = 0; i < n; i++)
         c->ids[i] =
             tensor_of(c, i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs]);
+    for (uint32_t i = 0; i < tokens; i++) c->deps[i] = serve_token_dep(c->how, i);
     for (uint32_t i = 0; i < node->n_deps; i++)
-        c->deps[i] = (syn_dep){node->deps[i].node + c->nodes, node->deps[i].dep_class};
-    if (serve_follows_step(c->how, node->n_deps, c->deps)) copy.n_deps = 1;
+        c->deps[tokens + i] = (syn_dep){node->deps[i].node + c->nodes, node->deps[i].dep_class};
+    if (serve_follows_step(c->how, copy.n_deps, c->deps)) copy.n_deps = 1;
     copy.inputs = c->ids;
     copy.outputs = c->ids + node->n_inputs;
     copy.deps = c->deps;

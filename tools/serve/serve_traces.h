@@ -104,6 +104,8 @@ typedef struct serve_appended {
     const serve_recording *r;
     uint32_t fixed; /* number of tensors that all recorded steps have, such as parameters */
     uint32_t after; /* the last node of the previous step; SYN_NO_NODE: none */
+    uint32_t first_token, n_tokens; /* messages with tokens for which the step's first computing
+                                       node waits */
     uint32_t step;
     syn_phase phase;
 } serve_appended;
@@ -114,6 +116,8 @@ void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_no
 /* A node without dependencies waits for the rank's previous step, from which the step gets its
    tokens. True: sets *dep to that dependency. */
 bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep);
+/* The dependency on message i of n_tokens. */
+syn_dep serve_token_dep(const serve_appended *how, uint32_t i);
 syn_status serve_append_step(syn_graph *graph, const syn_graph *step, const serve_appended *how,
                              syn_error *err) SYN_MUST_USE;
 /* The same with one node for each run of computing nodes. A run ends after a node that

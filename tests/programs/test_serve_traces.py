@@ -153,6 +153,15 @@ def check_tokens(what, ranks, prefill):
             check(mine <= set(first.data), f"{what}: {first.name} does not wait for {mine}")
 
 
+def test_transfers():
+    """A request waits for the last layer's message as long as the message takes in the set."""
+    result = serve("sent/set", "--prefill", "tp=2", "--decode", "tp=2", "--trace", "all")
+    ns = sum(n.attr["predicted_ns"] for n in messages(ranks_of("sent/set")[2], RECV)
+             if n.attr["comm_tag"] % LAYERS == 0)
+    check(abs(result["exposed_kv_transfer_ns"] - ns) <= 12,
+          f"{result['exposed_kv_transfer_ns']} ns instead of {ns}")
+
+
 def test_first_tokens():
     """A request's second token is computed after its first one."""
     for options in (["--prefill", "tp=2", "--decode", "tp=1"], ["--fold"] +
@@ -195,14 +204,15 @@ def test_messages(prefill, decode, model=MODEL, heads=HEADS, width=2 * HEAD_DIM,
             layers = {layer_of(by_id[dep].name) for dep in n.data}
             check(layers == {n.attr["comm_tag"] % LAYERS}, f"{what}: a send waits for {layers}")
     for nodes in ranks[prefill:]:
-        by_id = {n.id: n for n in nodes}
-        for n in (n for n in nodes if n.name.endswith("/received")):
-            sources = [by_id[dep] for dep in n.data]
-            sources += [by_id[dep] for s in sources if s.type == COMP for dep in s.data]
-            layers = {s.attr["comm_tag"] % LAYERS for s in sources if s.type == RECV}
-            check(layers == {layer_of(n.name)}, f"{what}: {n.name} has messages of {layers}")
-            readers = [m for m in nodes if n.id in m.data]
-            check(readers, f"{what}: nothing reads {n.name}")
+        layer = {n.id: n.attr["comm_tag"] % LAYERS for n in messages(nodes, RECV)}
+        unread = set(layer)
+        for n in (n for n in nodes if n.name.endswith("_cache")):
+            layers = {layer[dep] for dep in n.data if dep in layer}
+            check(layers <= {layer_of(n.name)}, f"{what}: {n.name} has messages of {layers}")
+            unread -= set(n.data)
+        check(not unread, f"{what}: nothing reads the messages {unread}")
+    check(not any("transferred" in n.name for nodes in ranks for n in nodes),
+          f"{what}: the set copies caches")
     check_tokens(what, ranks, prefill)
     simulate("split/set")
 
@@ -256,6 +266,7 @@ test_messages(32, 1, ["--model", "llama-2-7b", "--layers", str(LAYERS), "--hw", 
               heads=32)
 test_messages(2, 4, ["--model", "deepseek-v3", "--layers", str(LAYERS), "--hw", "h200+serving",
                      "--num-gpu-blocks", "1000"], heads=1, width=512 + 64, latent=True)
+test_transfers()
 test_first_tokens()
 test_fold()
 finish()

@@ -74,7 +74,7 @@ static syn_status read_nodes(folding *f, syn_error *err) {
         const syn_node *node = syn_graph_node(f->from, 0, i, &f->cursor);
         if (!node) return *err = f->cursor.error, err->code;
         recorded *r = &f->nodes[i];
-        r->virtual = (node->flags & SYN_NODE_VIRTUAL) != 0;
+        r->virtual = serve_is_view(node);
         r->computes = !r->virtual && node->kind == SYN_NODE_COMPUTE;
         SYN_TRY(syn_grow(&f->deps, &f->deps_cap, f->n_deps + node->n_deps, sizeof *f->deps, err));
         for (uint32_t k = 0; k < node->n_deps; k++) f->deps[f->n_deps++] = node->deps[k];

@@ -1,5 +1,8 @@
 /* Collects the recorded steps of a rank in one graph. Each step is copied when it is recorded, and
    its rows are forgotten, so a step number and a phase can be given to its nodes. */
+#include <string.h>
+
+#include "models/cache_transfer.h"
 #include "syntorch/base/memory.h"
 #include "tools/serve/serve_traces.h"
 
@@ -15,6 +18,10 @@ void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_no
     if (node->kind != SYN_NODE_SEND && node->kind != SYN_NODE_RECV) return;
     node->peer = serve_rank_of(how->r, node->peer);
     node->stream = syn_message_stream(node->peer, node->kind == SYN_NODE_SEND);
+}
+
+bool serve_is_view(const syn_node *node) {
+    return (node->flags & SYN_NODE_VIRTUAL) != 0 || strcmp(node->label, SYN__CACHE_COPY) == 0;
 }
 
 bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep) {
@@ -59,9 +66,10 @@ static syn_status copy_tensors(copying *c, syn_error *err) {
 
 static syn_status copy_node(copying *c, const syn_node *node, syn_error *err) {
     const uint32_t n = node->n_inputs + node->n_outputs;
-    const bool computes = node->kind == SYN_NODE_COMPUTE && !(node->flags & SYN_NODE_VIRTUAL);
+    const bool is_view = serve_is_view(node), computes = node->kind == SYN_NODE_COMPUTE && !is_view;
     const uint32_t tokens = computes && !c->computes ? c->how->n_tokens : 0;
     syn_node copy = *node;
+    if (is_view) copy.flags |= SYN_NODE_VIRTUAL;
     c->computes = c->computes || computes;
     copy.n_deps = tokens + node->n_deps;
     SYN_TRY(syn_grow(&c->ids, &c->ids_cap, n, sizeof *c->ids, err));

@@ -113,6 +113,8 @@ typedef struct serve_appended {
 int32_t serve_rank_of(const serve_recording *r, int32_t placed);
 /* Gives a node its step, its phase, and a peer in the set. */
 void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_node *node);
+/* Whether a node of a recorded step is not in the set: a view, or a copy of a transferred cache. */
+bool serve_is_view(const syn_node *node);
 /* A node without dependencies waits for the rank's previous step, from which the step gets its
    tokens. True: sets *dep to that dependency. */
 bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep);

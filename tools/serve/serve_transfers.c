@@ -24,3 +24,13 @@ serve_transfer serve_transfers_take(serve_transfers *t) {
     t->at[i] = last;
     return first;
 }
+
+double serve_message_ns(const syn_hardware *hw, double bytes) {
+    const int32_t peer = hw->node_ranks > 0 ? hw->node_ranks : 1;
+    const syn_node node = {.kind = SYN_NODE_SEND,
+                           .op = "send",
+                           .scope = "",
+                           .peer = peer,
+                           .comm_bytes = (uint64_t)bytes};
+    return syn_hardware_predict_ns(hw, &node, NULL, 0);
+}

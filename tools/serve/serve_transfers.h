@@ -19,5 +19,7 @@ syn_status serve_transfers_add(serve_transfers *t, serve_transfer more,
                                syn_error *err) SYN_MUST_USE;
 /* Removes the transfer that arrives first. There must be one. */
 serve_transfer serve_transfers_take(serve_transfers *t);
+/* The time of a message from a rank to one on another node. */
+double serve_message_ns(const syn_hardware *hw, double bytes);
 
 #endif

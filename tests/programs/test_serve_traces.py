@@ -162,6 +162,17 @@ def test_transfers():
           f"{result['exposed_kv_transfer_ns']} ns instead of {ns}")
 
 
+def test_lost_transfers():
+    """A note counts the transfers of which only one end is in the set."""
+    split = ["--prefill", "tp=1", "--decode", "tp=1", "--trace"]
+    complete = serve("lost/set", *split, "all")
+    check(not any("KV transfers" in note for note in complete["notes"]), complete["notes"])
+    lost = serve("lost/set", *split, "time:0-0.002")["notes"]
+    nodes = ranks_of("lost/set")
+    sent = len(messages(nodes[0], SEND, True))
+    check(len(lost) == 1 and "3 of 4 KV transfers" in lost[0] and sent == 1, f"{lost}, {sent} sent")
+
+
 def test_first_tokens():
     """A request's second token is computed after its first one."""
     for options in (["--prefill", "tp=2", "--decode", "tp=1"], ["--fold"] +
@@ -267,6 +278,7 @@ test_messages(32, 1, ["--model", "llama-2-7b", "--layers", str(LAYERS), "--hw", 
 test_messages(2, 4, ["--model", "deepseek-v3", "--layers", str(LAYERS), "--hw", "h200+serving",
                      "--num-gpu-blocks", "1000"], heads=1, width=512 + 64, latent=True)
 test_transfers()
+test_lost_transfers()
 test_first_tokens()
 test_fold()
 finish()

@@ -130,10 +130,21 @@ void serve_outputs_free(serve_run *run) {
 
 /* ---- Results ---- */
 
+static void add_notes(const serve_run *run, cli_notes *notes) {
+    const serve_traces *t = &run->traces;
+    if (run->outputs->note[0]) cli_note(notes, "note", "%s", run->outputs->note);
+    if (t->lost_transfers > 0)
+        cli_note(notes, "note",
+                 "the traces lack %llu of %llu KV transfers of their steps: --trace leaves out the "
+                 "step at the other end",
+                 (unsigned long long)t->lost_transfers, (unsigned long long)t->transfers);
+}
+
 void serve_outputs_print(const serve_run *run) {
     char path[PATH_BYTES], shown[CLI_SHOWN_BYTES];
     if (!run->outputs) return;
-    if (run->outputs->note[0]) printf("note: %s\n", run->outputs->note);
+    cli_notes notes = cli_notes_begin(NULL, stdout);
+    add_notes(run, &notes);
     printf("\nwritten:");
     for (int i = 0; i < FILES; i++)
         printf("%s%s", i > 0 ? ", " : " ", cli_shown(path_of(i, path), shown, sizeof shown));
@@ -148,6 +159,6 @@ void serve_outputs_json(const serve_run *run, syn_sink *json) {
     for (int i = 0; i < FILES; i++) cli_json_add_written(json, path_of(i, path), &first);
     syn_sink_char(json, ']');
     cli_notes notes = cli_notes_begin(json, stdout);
-    if (run->outputs->note[0]) cli_note(&notes, "note", "%s", run->outputs->note);
+    add_notes(run, &notes);
     cli_notes_end(&notes);
 }

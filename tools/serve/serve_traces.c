@@ -17,7 +17,7 @@ enum { RECORDING_THREADS = 4 };
 typedef struct writing {
     serve_recording r;
     serve_transfer *transfers;
-    size_t transfers_cap;
+    size_t transfers_cap, n_completed, n_begun; /* requests in the steps of each pool */
     const char *prefix;
     syn_graph *groups;    /* of all ranks */
     pthread_mutex_t lock; /* of the members below and of `groups` */
@@ -98,6 +98,7 @@ static syn_status add_transfers(writing *w, const begun *list, size_t n, syn_err
         for (size_t k = 0; k < from->n; k++) {
             const captured_row *row = &from->rows[k];
             const begun *to = row->completes ? find_begun(list, n, row->request) : NULL;
+            w->n_completed += row->completes;
             if (!to) continue;
             SYN_TRY(syn_grow(&w->transfers, &w->transfers_cap, r->n_transfers + 1,
                              sizeof *w->transfers, err));
@@ -128,6 +129,7 @@ static syn_status list_transfers(writing *w, syn_error *err) {
         }
     }
     if (n > 1) qsort(list, n, sizeof *list, by_request);
+    w->n_begun = n;
     if (s == SYN_OK) s = add_transfers(w, list, n, err);
     syn_free(list);
     return s;
@@ -314,6 +316,8 @@ syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_s
     *out = (serve_traces){
         .ranks = (uint64_t)w.r.ranks, .steps = (uint64_t)w.r.n_steps, .nodes = w.nodes};
     for (size_t i = 0; i < w.r.n_steps; i++) out->ns += steps[i].ns;
+    out->lost_transfers = w.n_completed + w.n_begun - 2 * w.r.n_transfers;
+    out->transfers = w.r.n_transfers + out->lost_transfers;
     syn__et_names_close(&names);
     syn_graph_free(w.groups);
     syn_free(w.transfers);

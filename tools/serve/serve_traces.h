@@ -132,7 +132,9 @@ syn_status serve_append_folded(syn_graph *graph, const syn_graph *step, const se
 
 typedef struct serve_traces {
     uint64_t ranks, steps, nodes;
-    double ns; /* sum of the steps' times */
+    uint64_t transfers, lost_transfers; /* KV caches that the steps send or receive; lost: the step
+                                           at the other end is not in the set */
+    double ns;                          /* sum of the steps' times */
 } serve_traces;
 /* Writes <prefix>.<rank>.et and <prefix>.comm_group.json. */
 syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_simulation *sim,

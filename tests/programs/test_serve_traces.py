@@ -88,6 +88,23 @@ def test_choices():
     check(not os.path.exists("none/set.0.et"), "--trace none writes traces")
 
 
+def test_limit():
+    """Beyond the limit, the steps that end first are traced."""
+    for options in (["--dp", "2", "--trace", "all"], ["--prefill", "tp=1", "--decode", "tp=1"]):
+        full = serve("limit/set", *options)
+        result = serve("limit/set", *options, "--trace-limit", "3")
+        note = f"the traces have the first 3 of {full['traced_steps']} steps (--trace-limit)"
+        check(note in result["notes"] and result["traced_steps"] == 3, f"{result['notes']}")
+        with open("limit/set.timeline.json", encoding="utf-8") as file:
+            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+        if "all" in options:
+            first = sorted(events, key=lambda e: e["ts"] + e["dur"])[:3]
+            mine = [sum(e["pid"] == rank for e in first) for rank in range(2)]
+            found = [len(steps_of(nodes)) for nodes in ranks_of("limit/set")]
+            check(found == mine, f"{found} steps instead of {mine}")
+        simulate("limit/set")
+
+
 def test_replicas():
     """Each replica has a file, also if it computes nothing."""
     result = serve("replicas/set", "--dp", "16", "--trace", "steps:0-0")
@@ -103,8 +120,10 @@ def test_errors():
             (["--trace", "steps:5"], 2, "--trace must be fullest, none, all, or a range"),
             (["--trace", "time:3-1"], 2, "--trace must be"),
             (["--trace", "none", "--fold"], 2, "has no effect with --trace none"),
-            (["--trace", "all", "--trace-limit", "5"], 1, "more than the limit of 5"),
-            (["--trace", "time:900-901"], 1, "--trace chooses no step")):
+            (["--trace", "steps:1.5-2"], 2, "--trace must be"),
+            (["--trace", "steps:900-901"], 1, "chooses no step: a replica has at most"),
+            (["--trace", "time:900-901"], 1, "chooses no step: the steps begin between 0 s and 0.")
+    ):
         done = run("serve", *MODEL, "--requests", "requests.csv", "--out", "failed/set", *options,
                    text=True)
         check(done.returncode == code and text in done.stderr, f"{options}: {done.stderr}")
@@ -268,6 +287,7 @@ enter_folder()
 write_requests()
 test_times()
 test_choices()
+test_limit()
 test_replicas()
 test_errors()
 test_experts()

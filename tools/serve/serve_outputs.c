@@ -133,6 +133,9 @@ void serve_outputs_free(serve_run *run) {
 static void add_notes(const serve_run *run, cli_notes *notes) {
     const serve_traces *t = &run->traces;
     if (run->outputs->note[0]) cli_note(notes, "note", "%s", run->outputs->note);
+    if (t->chosen > t->steps)
+        cli_note(notes, "note", "the traces have the first %llu of %llu steps (--trace-limit)",
+                 (unsigned long long)t->steps, (unsigned long long)t->chosen);
     if (t->lost_transfers > 0)
         cli_note(notes, "note",
                  "the traces lack %llu of %llu KV transfers of their steps: --trace leaves out the "

@@ -304,7 +304,8 @@ syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_s
                               const char *prefix, bool fold, syn_error *err) {
     writing w = {.r = {.sim = sim, .fold = fold}, .prefix = prefix};
     syn__et_names names = {.path = NULL};
-    captured_step *steps = serve_captured(c, &w.r.n_steps);
+    int64_t chosen;
+    captured_step *steps = serve_captured(c, &w.r.n_steps, &chosen);
     w.r.steps = steps;
     w.r.units = serve_captured_units(c, &w.r.n_units);
     SYN_TRY(syn__et_supported(err));
@@ -313,8 +314,10 @@ syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_s
     if (s == SYN_OK) s = syn_make_prefix_folder(prefix, err);
     if (s == SYN_OK) s = syn__et_names_open(&names, prefix, err);
     if (s == SYN_OK) s = write_set(&w, &names, err);
-    *out = (serve_traces){
-        .ranks = (uint64_t)w.r.ranks, .steps = (uint64_t)w.r.n_steps, .nodes = w.nodes};
+    *out = (serve_traces){.ranks = (uint64_t)w.r.ranks,
+                          .steps = (uint64_t)w.r.n_steps,
+                          .chosen = (uint64_t)chosen,
+                          .nodes = w.nodes};
     for (size_t i = 0; i < w.r.n_steps; i++) out->ns += steps[i].ns;
     out->lost_transfers = w.n_completed + w.n_begun - 2 * w.r.n_transfers;
     out->transfers = w.r.n_transfers + out->lost_transfers;

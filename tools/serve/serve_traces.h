@@ -61,10 +61,13 @@ syn_status serve_capture_new(serve_capture **out, serve_simulation *sim,
                              const serve_trace_choice *choice, int64_t limit,
                              syn_error *err) SYN_MUST_USE;
 void serve_capture_free(serve_capture *c);
-/* Ends the choice. Fails if more steps were chosen than the limit. */
+/* Ends the choice. If more steps were chosen than the limit, those that ended first stay. A step at
+   the receiving end of a transfer ends after the one at the sending end. Fails if none was chosen.
+ */
 syn_status serve_capture_end(serve_capture *c, syn_error *err) SYN_MUST_USE;
-/* The chosen steps, by unit and number, and the units of all pools. */
-captured_step *serve_captured(serve_capture *c, size_t *n);
+/* The chosen steps within the limit, by unit and number, and the units of all pools. *chosen: the
+   number of chosen steps. */
+captured_step *serve_captured(serve_capture *c, size_t *n, int64_t *chosen);
 const captured_unit *serve_captured_units(const serve_capture *c, int32_t *n);
 
 /* ---- Transfers of caches between chosen steps ---- */
@@ -132,6 +135,7 @@ syn_status serve_append_folded(syn_graph *graph, const syn_graph *step, const se
 
 typedef struct serve_traces {
     uint64_t ranks, steps, nodes;
+    uint64_t chosen;                    /* steps, also those beyond the limit */
     uint64_t transfers, lost_transfers; /* KV caches that the steps send or receive; lost: the step
                                            at the other end is not in the set */
     double ns;                          /* sum of the steps' times */

@@ -1,6 +1,7 @@
 """Trace sets of `syntorch serve`: their steps, times, collectives and messages."""
 import json
 import os
+import shutil
 
 from checks import check, enter_folder, finish, run
 from execution_trace import COLL, COMP, RECV, SEND, read_et
@@ -56,12 +57,16 @@ def steps_of(nodes):
 def test_times():
     """A set takes the time that the simulation predicted for its steps."""
     for options in (["--trace", "all"], ["--tp", "4", "--trace", "all"],
+                    ["--dp", "2", "--trace", "all"],
                     ["--trace", "steps:1-3", "--num-speculative-tokens", "2", "--draft-model",
                      "llama-3.1-8b", "--max-model-len", "8192"]):
         result = serve("times/set", *options)
         ns = simulate("times/set")
         check(abs(ns / result["traced_ns"] - 1) < 0.01,
               f"{options}: {ns} ns instead of {result['traced_ns']}")
+        written = [os.path.basename(file["path"]) for file in result["written"]]
+        check(sorted(written) == sorted(os.listdir("times")), f"{options}: written {written}")
+        shutil.rmtree("times")
 
 
 def test_choices():

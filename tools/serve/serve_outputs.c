@@ -154,14 +154,16 @@ void serve_outputs_print(const serve_run *run) {
     printf("\n");
 }
 
-void serve_outputs_json(const serve_run *run, syn_sink *json) {
+syn_status serve_outputs_json(const serve_run *run, syn_sink *json, syn_error *err) {
     char path[PATH_BYTES];
     bool first = true;
-    if (!run->outputs) return;
+    if (!run->outputs) return SYN_OK;
     cli_json_begin_written(json);
     for (int i = 0; i < FILES; i++) cli_json_add_written(json, path_of(i, path), &first);
+    if (run->capture) SYN_TRY(cli_json_add_written_set(json, serve_given.out, &first, err));
     syn_sink_char(json, ']');
     cli_notes notes = cli_notes_begin(json, stdout);
     add_notes(run, &notes);
     cli_notes_end(&notes);
+    return SYN_OK;
 }

@@ -262,8 +262,7 @@ static syn_status report(serve_run *run, syn_error *err) {
     }
     SYN_TRY(cli_json_open(&json, &serve_cli, err));
     serve_json(run, json);
-    serve_outputs_json(run, json);
-    return cli_json_close(json, SYN_OK, err);
+    return cli_json_close(json, serve_outputs_json(run, json, err), err);
 }
 
 static syn_status serve(serve_run *run, syn_error *err) {

@@ -300,6 +300,17 @@ static syn_status write_set(writing *w, syn__et_names *names, syn_error *err) {
     return write_groups(w, names, err);
 }
 
+/* The sum of the times of a unit's steps, of the unit for which it is the longest. */
+static double longest_ns(const captured_step *steps, size_t n) {
+    double longest = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && steps[i].unit != steps[i - 1].unit) sum = 0;
+        sum += steps[i].ns;
+        if (sum > longest) longest = sum;
+    }
+    return longest;
+}
+
 syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_simulation *sim,
                               const char *prefix, bool fold, syn_error *err) {
     writing w = {.r = {.sim = sim, .fold = fold}, .prefix = prefix};
@@ -318,7 +329,7 @@ syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_s
                           .steps = (uint64_t)w.r.n_steps,
                           .chosen = (uint64_t)chosen,
                           .nodes = w.nodes};
-    for (size_t i = 0; i < w.r.n_steps; i++) out->ns += steps[i].ns;
+    out->ns = longest_ns(steps, w.r.n_steps);
     out->lost_transfers = w.n_completed + w.n_begun - 2 * w.r.n_transfers;
     out->transfers = w.r.n_transfers + out->lost_transfers;
     syn__et_names_close(&names);

@@ -138,7 +138,7 @@ typedef struct serve_traces {
     uint64_t chosen;                    /* steps, also those beyond the limit */
     uint64_t transfers, lost_transfers; /* KV caches that the steps send or receive; lost: the step
                                            at the other end is not in the set */
-    double ns;                          /* sum of the steps' times */
+    double ns; /* sum of the times of a unit's steps, of the unit for which it is the longest */
 } serve_traces;
 /* Writes <prefix>.<rank>.et and <prefix>.comm_group.json. */
 syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_simulation *sim,

@@ -153,6 +153,13 @@ def test_experts():
     check(collectives(ranks[0]) == collectives(ranks[1]) != [], "the collectives differ")
     check(steps_of(ranks[0]) == steps_of(ranks[1]), "the steps differ")
     simulate("experts/set")
+    equal = ["--dp", "2", "--ep", "2", "--trace", "all", "--requests", "fixed:100:6", "--rate",
+             "inf", "--num-requests", "4"]
+    for fold in ([], ["--fold"]):
+        result = serve("experts/set", *equal, *fold, model=model)
+        ns = simulate("experts/set")
+        check(abs(ns / result["traced_ns"] - 1) < 0.002,
+              f"{fold}: {ns} ns instead of {result['traced_ns']}")
 
 
 def layer_of(name):

@@ -195,23 +195,11 @@ static syn_status add_sequence(recorder *s, syn_packed_step *to, int32_t queries
     return SYN_OK;
 }
 
-/* The tokens of the unit's replica that has the most, at least one. */
-static int64_t most_tokens(const captured_step *step, int32_t replicas) {
-    int64_t most = 1;
-    for (int32_t i = 0; i < replicas; i++) {
-        int64_t tokens = 0;
-        for (size_t k = 0; k < step->n; k++)
-            if (step->rows[k].replica == i) tokens += step->rows[k].queries;
-        if (tokens > most) most = tokens;
-    }
-    return most;
-}
-
 /* Lists the sequences of the rank's replica. Replicas that share experts compute equally many
    tokens: the others are sequences of one token. */
 static syn_status list_sequences(recorder *s, const captured_step *step, syn_packed_step *to,
                                  int64_t *tokens, syn_error *err) {
-    const int64_t all = most_tokens(step, s->r->units[s->unit].n);
+    const int64_t all = serve_most_tokens(step, s->r->units[s->unit].n);
     *tokens = 0;
     for (size_t i = 0; i < step->n; i++) {
         const captured_row *row = &step->rows[i];

@@ -15,6 +15,7 @@ void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_no
     node->id = (uint64_t)graph->ranks[0].n_nodes + 1;
     node->step = how->step;
     node->phase = how->phase;
+    if (node->kind == SYN_NODE_COLLECTIVE) node->flags |= SYN_NODE_BLOCKING;
     if (node->kind != SYN_NODE_SEND && node->kind != SYN_NODE_RECV) return;
     node->peer = serve_rank_of(how->r, node->peer);
     node->stream = syn_message_stream(node->peer, node->kind == SYN_NODE_SEND);

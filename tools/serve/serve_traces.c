@@ -27,38 +27,52 @@ typedef struct writing {
 
 /* ---- What the ranks have in common ---- */
 
-/* Fills the steps of a unit's replicas, and a list of them, from a captured step. */
-static void list_steps(const captured_step *step, int32_t replicas, serving_row *rows,
-                       serving_step *steps, const serving_step **list) {
-    size_t at = 0;
+int64_t serve_most_tokens(const captured_step *step, int32_t replicas) {
+    int64_t most = 1;
+    for (int32_t i = 0; i < replicas; i++) {
+        int64_t tokens = 0;
+        for (size_t k = 0; k < step->n; k++)
+            if (step->rows[k].replica == i) tokens += step->rows[k].queries;
+        if (tokens > most) most = tokens;
+    }
+    return most;
+}
+
+/* Fills the steps of a unit's replicas, and a list of them, with what their ranks record: each has
+   `tokens` tokens. */
+static void list_steps(const captured_step *step, int32_t replicas, int64_t tokens,
+                       serving_row *rows, serving_step *steps, const serving_step **list) {
+    size_t at = 0, to = 0;
     for (int32_t i = 0; i < replicas; i++) {
         list[i] = &steps[i];
-        steps[i].rows = rows + at;
-        for (; at < step->n && step->rows[at].replica == i; at++) {
+        steps[i].rows = rows + to;
+        for (; at < step->n && step->rows[at].replica == i; at++, to++) {
             const captured_row *from = &step->rows[at];
-            rows[at] = (serving_row){.queries = from->queries,
+            rows[to] = (serving_row){.queries = from->queries,
                                      .keys = from->keys,
                                      .samples = from->sampled > 0,
                                      .drafts = from->sampled > 0 ? from->sampled - 1 : 0};
             steps[i].n++;
             steps[i].tokens += from->queries;
         }
+        for (; steps[i].tokens < tokens; steps[i].tokens++, steps[i].n++)
+            rows[to++] = (serving_row){.queries = 1, .keys = 1};
     }
 }
 
 /* Sets host_ns for replicas that share experts. */
 static syn_status find_host_time(const serve_recording *r, captured_step *step, syn_error *err) {
     const captured_unit *u = &r->units[step->unit];
-    const size_t n = (size_t)u->n;
-    serving_row *rows = syn_calloc(step->n + 1, sizeof *rows);
+    const int64_t tokens = serve_most_tokens(step, u->n);
+    const size_t n = (size_t)u->n, most = n * (size_t)tokens;
+    serving_row *rows = syn_calloc(most, sizeof *rows);
     serving_step *steps = syn_calloc(n, sizeof *steps);
     const serving_step **list = syn_calloc(n, sizeof *list);
     serve_time ops = {0};
     syn_status s = SYN_OK;
-    if (!rows || !steps || !list)
-        s = SYN_FAIL_NOMEM(err, (step->n + 1) * sizeof *rows, "a captured step");
+    if (!rows || !steps || !list) s = SYN_FAIL_NOMEM(err, most * sizeof *rows, "a captured step");
     if (s == SYN_OK) {
-        list_steps(step, u->n, rows, steps, list);
+        list_steps(step, u->n, tokens, rows, steps, list);
         s = serve_pool_predict(r->sim->pools[u->pool], list, u->n, &ops, err);
     }
     step->host_ns = step->ns - ops.ns;

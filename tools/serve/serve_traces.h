@@ -44,7 +44,7 @@ typedef struct captured_step {
     int32_t unit;
     int64_t number, tokens; /* tokens: of all replicas */
     double start_ns, ns;
-    double host_ns; /* several replicas: the part of ns that is not the time of the pool's ops */
+    double host_ns; /* several replicas: ns without the time of the ops that the ranks record */
     bool prompt;    /* has prompt tokens */
     captured_row *rows;
     size_t n, cap;
@@ -97,6 +97,9 @@ typedef struct serve_recording {
     bool fold;
 } serve_recording;
 
+/* The tokens of the unit's replica that has the most, at least one. All replicas of the unit record
+   as many. */
+int64_t serve_most_tokens(const captured_step *step, int32_t replicas);
 /* Records the chosen steps of a rank. A rank without any computes one dummy token, because
    simulators need a node on each rank. */
 syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank,
@@ -114,7 +117,8 @@ typedef struct serve_appended {
 } serve_appended;
 /* The rank of the set for a rank as placed. */
 int32_t serve_rank_of(const serve_recording *r, int32_t placed);
-/* Gives a node its step, its phase, and a peer in the set. */
+/* Gives a node its step, its phase, and a peer in the set. Collectives run on the stream of
+   computation, as in vLLM: the time of a step is the sum of both. */
 void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_node *node);
 /* Whether a node of a recorded step is not in the set: a view, or a copy of a transferred cache. */
 bool serve_is_view(const syn_node *node);

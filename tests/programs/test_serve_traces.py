@@ -193,6 +193,14 @@ def test_transfers():
           f"{result['exposed_kv_transfer_ns']} ns instead of {ns}")
 
 
+def test_nodes():
+    """A note says that ASTRA-sim has ranks of both pools on one node."""
+    serve("node/set", "--prefill", "tp=2", "--decode", "tp=2")
+    for options, noted in ([], True), (["--node_ranks", "2"], False):
+        done = run("astra-sim", "node/set", "--json", *options, text=True)
+        check(("ranks of both pools" in done.stdout) == noted, f"{options}: {done.stdout}")
+
+
 def test_lost_transfers():
     """A note counts the transfers of which only one end is in the set."""
     split = ["--prefill", "tp=1", "--decode", "tp=1", "--trace"]
@@ -310,6 +318,7 @@ test_messages(32, 1, ["--model", "llama-2-7b", "--layers", str(LAYERS), "--hw", 
 test_messages(2, 4, ["--model", "deepseek-v3", "--layers", str(LAYERS), "--hw", "h200+serving",
                      "--num-gpu-blocks", "1000"], heads=1, width=512 + 64, latent=True)
 test_transfers()
+test_nodes()
 test_lost_transfers()
 test_first_tokens()
 test_fold()

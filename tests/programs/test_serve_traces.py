@@ -89,8 +89,10 @@ def test_choices():
     decoded = [step for step, phase in steps_of(chosen) if phase == "decode"]
     most = max(sizes[step] for step, phase in steps_of(nodes) if phase == "decode")
     check(sizes[decoded[0]] == most, f"step {decoded[0]} does not have the most sequences")
-    serve("none/set", "--trace", "none")
-    check(not os.path.exists("none/set.0.et"), "--trace none writes traces")
+    notes = serve("none/set", "--trace", "none")["notes"]
+    check(not os.path.exists("none/set.0.et") and not notes, f"--trace none: {notes}")
+    notes = serve("chosen/set", "--trace", "none")["notes"]
+    check(notes == ["the traces chosen/set.*.et are of an older run"], f"older traces: {notes}")
 
 
 def test_limit():

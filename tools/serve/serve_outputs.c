@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "export/chakra/wire/et_files.h"
 #include "syntorch/base/memory.h"
 #include "tools/cli_json.h"
 #include "tools/folders.h"
@@ -130,9 +131,23 @@ void serve_outputs_free(serve_run *run) {
 
 /* ---- Results ---- */
 
+/* Whether a trace set of an older run has the prefix. */
+static bool has_older_set(const serve_run *run) {
+    syn__et_files files;
+    if (run->capture ||
+        syn__et_files_of_prefix(&files, serve_given.out, strlen(serve_given.out), NULL) != SYN_OK)
+        return false;
+    syn__et_files_close(&files);
+    return true;
+}
+
 static void add_notes(const serve_run *run, cli_notes *notes) {
     const serve_traces *t = &run->traces;
+    char shown[CLI_SHOWN_BYTES];
     if (run->outputs->note[0]) cli_note(notes, "note", "%s", run->outputs->note);
+    if (has_older_set(run))
+        cli_note(notes, "note", "the traces %s.*.et are of an older run",
+                 cli_shown(serve_given.out, shown, sizeof shown));
     if (t->chosen > t->steps)
         cli_note(notes, "note", "the traces have the first %llu of %llu steps (--trace-limit)",
                  (unsigned long long)t->steps, (unsigned long long)t->chosen);

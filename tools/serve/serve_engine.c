@@ -200,19 +200,13 @@ uint64_t serve_block_key(const serving_request *q, int64_t i, int64_t block_toke
 
 /* ---- Transfers of caches ---- */
 
-/* Sends the cache of a computed prompt. The cache of a layer is sent while the next layers are
-   computed, so after the last step of the prompt only the last layer's part is left, unless the
-   link is slower than the computation. Each receiving rank gets what its own cache holds. A layer's
-   message has the bytes that a rank sends or receives, whichever are more. */
+/* Sends the cache of a computed prompt. Each receiving rank gets what its own cache holds. */
 static syn_status send_cache(engine *e, serve_request *r, double step_ns, syn_error *err) {
-    const serve_simulation *sim = e->sim;
-    const serve_pool_options *from = serve_pool_get(sim->pools[0]),
-                             *to = serve_pool_get(sim->pools[1]);
-    const double layers = (double)from->config->n_layer,
-                 received = serve_pool_token_bytes(sim->pools[1]) * r->q.prompt,
+    const serve_pool_options *from = serve_pool_get(e->sim->pools[0]),
+                             *to = serve_pool_get(e->sim->pools[1]);
+    const double received = serve_pool_token_bytes(e->sim->pools[1]) * r->q.prompt,
                  bytes = received * to->layout.tp, sent = bytes / from->layout.tp;
-    const double ns = serve_message_ns(from->hw, fmax(received, sent) / layers);
-    const double late = fmax(ns * layers - step_ns * (layers - 1) / layers, ns);
+    const double late = serve_late_ns(from, fmax(received, sent), step_ns);
     e->result->transferred_bytes += bytes;
     e->result->exposed_transfer_ns += late;
     const serve_transfer t = {r, e->now_ns + late};

@@ -61,9 +61,8 @@ syn_status serve_capture_new(serve_capture **out, serve_simulation *sim,
                              const serve_trace_choice *choice, int64_t limit,
                              syn_error *err) SYN_MUST_USE;
 void serve_capture_free(serve_capture *c);
-/* Ends the choice. If more steps were chosen than the limit, those that ended first stay. A step at
-   the receiving end of a transfer ends after the one at the sending end. Fails if none was chosen.
- */
+/* Ends the choice. If more steps were chosen than the limit, those that ended first stay. The step
+   that receives a cache ends after the one that sends it. Fails if none was chosen. */
 syn_status serve_capture_end(serve_capture *c, syn_error *err) SYN_MUST_USE;
 /* The chosen steps within the limit, by unit and number, and the units of all pools. *chosen: the
    number of chosen steps. */

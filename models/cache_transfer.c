@@ -40,10 +40,10 @@ static void append(syn_model *m, syn__kv_cache *cache, syn_tensor x) {
     const int64_t keys = width(m, cache->k);
     const syn_tensor slots = syn_input(ctx, "received_slots", &spec, NULL);
     const syn_tensor k = is_latent(m) ? x : syn_slice(ctx, x, 3, 0, keys);
-    cache->k = syn_name(ctx, syn_paged_append(ctx, cache->k, k, slots), "received");
+    cache->k = syn_name(ctx, syn_paged_append(ctx, cache->k, k, slots), SYN__CACHE_COPY);
     if (is_latent(m)) return;
     const syn_tensor v = syn_slice(ctx, x, 3, keys, width(m, cache->v));
-    cache->v = syn_name(ctx, syn_paged_append(ctx, cache->v, v, slots), "received");
+    cache->v = syn_name(ctx, syn_paged_append(ctx, cache->v, v, slots), SYN__CACHE_COPY);
 }
 
 /* Joins the heads of n parts. syn_concat accepts 16 tensors. */
@@ -52,7 +52,7 @@ static syn_tensor join(syn_model *m, const syn_tensor *parts, int64_t n) {
     for (int64_t k = 1; k < n;) {
         int used = 1;
         while (used < 16 && k < n) list[used++] = parts[k++];
-        list[0] = syn_concat(m->ctx, list, used, 1);
+        list[0] = syn_name(m->ctx, syn_concat(m->ctx, list, used, 1), SYN__CACHE_COPY);
     }
     return list[0];
 }
@@ -81,7 +81,7 @@ void syn__caches_pack(syn_model *m, int64_t i) {
             views[c] = syn_slice(ctx, views[c], 2, 0, p->tokens);
         }
         syn_tensor *packed = slot_of(t->packed, i, t->n_sent, k);
-        *packed = n == 1 ? views[0] : syn_name(ctx, syn_concat(ctx, views, n, 3), "packed");
+        *packed = n == 1 ? views[0] : syn_name(ctx, syn_concat(ctx, views, n, 3), SYN__CACHE_COPY);
         syn_pin(ctx, *packed);
     }
 }

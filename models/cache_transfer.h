@@ -11,6 +11,10 @@
 extern "C" {
 #endif
 
+/* The name of ops that only move a cache from or to its messages. Servers transfer the blocks of
+ * the cache in place: to them, these ops are views. */
+#define SYN__CACHE_COPY "transferred"
+
 /* The keys and values of some heads of a prompt. Their message has n_heads * tokens * (width of a
  * key and a value) elements; with latent attention, the only head is the latents. */
 typedef struct syn__cache_part {

@@ -90,6 +90,15 @@ static void note_detours(cli_notes *notes, const astra_network *net) {
                  detour_text(&net->messages, "message", "messages", text, sizeof text));
 }
 
+static void note_pools(cli_notes *notes, const astra_result *r) {
+    if (r->mixed)
+        cli_note(
+            notes, "note",
+            "in ASTRA-sim, a node has ranks of both pools, whose messages then use the network "
+            "within nodes;\n      the prediction uses that between nodes: give a --node_ranks "
+            "that divides the ranks of each pool");
+}
+
 /* The options of ASTRA-sim, and the files that they name. */
 static const struct {
     const char *name;
@@ -127,6 +136,7 @@ void astra_print(const astra_result *r) {
     }
     note_startup(&notes, r->net);
     note_detours(&notes, r->net);
+    note_pools(&notes, r);
     if (r->astra_ns > 0)
         printf("the set takes %s with the times of the traces, %s in ASTRA-sim\n",
                cli_time_text((double)r->traced_ns, traced, sizeof traced),
@@ -199,5 +209,6 @@ void astra_put_json(const astra_result *r, syn_sink *json) {
         note_longer(&notes, r->hw, &r->net->times[i], (astra_where)i);
     note_startup(&notes, r->net);
     note_detours(&notes, r->net);
+    note_pools(&notes, r);
     cli_notes_end(&notes);
 }

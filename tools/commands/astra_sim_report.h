@@ -15,6 +15,7 @@ typedef struct astra_result {
     const syn_hardware *hw;
     bool roofline; /* compute times are computed from flops and bytes */
     bool assumed;  /* neither the set nor --hw names the machine */
+    bool mixed;    /* a node has ranks of both pools of a server */
     const astra_network *net;
     char (*paths)[FOLDER_PATH_BYTES];
     uint64_t traced_ns, astra_ns; /* the time of the whole set with the times of the traces, and in

@@ -60,6 +60,7 @@ static const cli_program program = {
 typedef struct trace_set {
     const char *prefix;
     int32_t ranks;
+    int32_t prefill_ranks; /* of a server that computes prompts on ranks of their own */
     bool has_messages;
 } trace_set;
 
@@ -258,19 +259,22 @@ static syn_status import(syn_graph **out, const trace_set *set, int32_t rank, sy
     return syn_import_et(out, path, false, err); /* includes the groups of all ranks */
 }
 
-static syn_status add_messages(astra_network *net, const syn_hardware *hw, const trace_set *set,
+/* Reads the ranks of a set that has messages. */
+static syn_status add_messages(astra_network *net, const syn_hardware *hw, trace_set *set,
                                syn_error *err) {
     syn_status s = SYN_OK;
     for (int32_t rank = 0; rank < set->ranks && set->has_messages && s == SYN_OK; rank++) {
         syn_graph *graph = NULL;
         s = import(&graph, set, rank, err);
+        const char *pool = s == SYN_OK ? metadata_text(graph, "pool") : NULL;
+        if (pool && strcmp(pool, "prefill") == 0) set->prefill_ranks++;
         if (s == SYN_OK) s = astra_add_messages(net, hw, graph, err);
         syn_graph_free(graph);
     }
     return s;
 }
 
-static syn_status simulate(const trace_set *set, const char *prefix_out, const syn_graph *first,
+static syn_status simulate(trace_set *set, const char *prefix_out, const syn_graph *first,
                            syn_error *err) {
     static char paths[ASTRA_FILES][FOLDER_PATH_BYTES];
     output_lock lock = {.path = NULL};
@@ -291,6 +295,7 @@ static syn_status simulate(const trace_set *set, const char *prefix_out, const s
                       .prefix = set->prefix,
                       .hw = &hw,
                       .assumed = assumed,
+                      .mixed = set->prefill_ranks % net.machine.dimensions[0].ranks != 0,
                       .net = &net,
                       .paths = paths};
     simulate_step(&r);

@@ -139,8 +139,6 @@ typedef struct serve_simulation {
     double acceptance;           /* probability that a draft token is accepted */
     serve_pool *draft;           /* the model that proposes drafts; NULL: they take no time */
     uint64_t seed;
-    double transfer_bytes_per_ns; /* from a prompt's rank to another rank */
-    double transfer_ns;           /* latency of a transfer */
     serve_observer observers[6];
     int32_t n_observers;
     double rate; /* of generated requests, per second: fail if the server is overloaded; 0: never */

@@ -1,5 +1,6 @@
 /* Chooses the steps of a simulation that get traces, and copies the lengths of their sequences.
    Only chosen steps are held, so memory does not depend on the length of the simulation. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@ struct serve_capture {
     captured_step *steps;
     size_t n, cap;
     int64_t chosen, limit;
+    int64_t most;   /* steps of a unit */
+    double last_ns; /* when the last step began */
 };
 
 /* ---- Options ---- */
@@ -42,6 +45,7 @@ bool serve_trace_read(serve_trace_choice *out, const char *text) {
         const size_t n = strlen(words[k]);
         if (range ? strncmp(text, words[k], n) != 0 : strcmp(text, words[k]) != 0) continue;
         if (range && !read_range(text + n, &a, &b)) return false;
+        if (k == SERVE_TRACE_STEPS && (a != floor(a) || b != floor(b))) return false;
         *out = (serve_trace_choice){(serve_trace_kind)k, (int64_t)a, (int64_t)b, 1e9 * a, 1e9 * b};
         return true;
     }
@@ -97,9 +101,7 @@ static syn_status copy_step(captured_step *to, const captured_step *from, syn_er
     return SYN_OK;
 }
 
-/* Keeps the step. Beyond the limit, steps are only counted. */
 static syn_status keep(serve_capture *c, const captured_step *step, syn_error *err) {
-    if (++c->chosen > c->limit) return SYN_OK;
     SYN_TRY(syn_grow(&c->steps, &c->cap, c->n + 1, sizeof *c->steps, err));
     captured_step *to = &c->steps[c->n++];
     *to = (captured_step){.n = 0};
@@ -144,10 +146,7 @@ static syn_status compare(serve_capture *c, const captured_step *s, syn_error *e
     const bool prefills = is_divided(c) && c->units[s->unit].pool == 0;
     best *b = &c->best[s->unit];
     captured_step *to = s->prompt || prefills ? &b->with : &b->without;
-    if (is_divided(c) && !prefills && begins_awaited(c, s)) {
-        c->chosen = 0; /* the limit holds for the steps at the end */
-        SYN_TRY(keep(c, s, err));
-    }
+    if (is_divided(c) && !prefills && begins_awaited(c, s)) SYN_TRY(keep(c, s, err));
     if (prefills && !completes_prompts(s)) return SYN_OK;
     if (to->n > 0 && (to == &b->with ? s->tokens <= to->tokens : s->n <= to->n)) return SYN_OK;
     SYN_TRY(copy_step(to, s, err));
@@ -157,7 +156,6 @@ static syn_status compare(serve_capture *c, const captured_step *s, syn_error *e
 
 /* Adds the fullest steps, except those that are kept already. */
 static syn_status keep_fullest(serve_capture *c, syn_error *err) {
-    c->chosen = (int64_t)c->n;
     for (int32_t u = 0; u < c->n_units; u++) {
         const captured_step *both[2] = {&c->best[u].with, &c->best[u].without};
         for (int k = 0; k < 2; k++) {
@@ -167,6 +165,7 @@ static syn_status keep_fullest(serve_capture *c, syn_error *err) {
             if (!known) SYN_TRY(keep(c, both[k], err));
         }
     }
+    c->chosen = (int64_t)c->n;
     return SYN_OK;
 }
 
@@ -198,8 +197,11 @@ static syn_status observe(void *capture, const serve_step *step, syn_error *err)
                                .cap = now->cap};
     SYN_TRY(add_rows(c, step, replica, err));
     if (replica < unit->n - 1) return SYN_OK;
+    c->last_ns = fmax(c->last_ns, now->start_ns);
+    if (now->number >= c->most) c->most = now->number + 1;
     if (c->choice.kind == SERVE_TRACE_FULLEST) return compare(c, now, err);
-    return is_chosen(&c->choice, now) ? keep(c, now, err) : SYN_OK;
+    if (!is_chosen(&c->choice, now)) return SYN_OK;
+    return c->chosen++ < c->limit ? keep(c, now, err) : SYN_OK; /* in the order of ends */
 }
 
 /* ---- Creation and end ---- */
@@ -257,6 +259,12 @@ void serve_capture_free(serve_capture *c) {
     syn_free(c);
 }
 
+static int by_end(const void *a, const void *b) {
+    const captured_step *x = a, *y = b;
+    const double left = x->start_ns + x->ns, right = y->start_ns + y->ns;
+    return (left > right) - (left < right);
+}
+
 static int by_unit(const void *a, const void *b) {
     const captured_step *x = a, *y = b;
     if (x->unit != y->unit) return x->unit < y->unit ? -1 : 1;
@@ -265,19 +273,24 @@ static int by_unit(const void *a, const void *b) {
 
 syn_status serve_capture_end(serve_capture *c, syn_error *err) {
     if (c->choice.kind == SERVE_TRACE_FULLEST) SYN_TRY(keep_fullest(c, err));
-    if (c->chosen > c->limit)
+    if (c->n == 0 && c->choice.kind == SERVE_TRACE_TIME)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%lld steps are to be traced, more than the limit of %lld; choose fewer "
-                        "steps with --trace, or use a higher --trace-limit",
-                        (long long)c->chosen, (long long)c->limit);
-    if (c->chosen == 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "--trace chooses no step of the simulation");
+                        "--trace chooses no step: the steps begin between 0 s and %.6g s",
+                        c->last_ns / 1e9);
+    if (c->n == 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--trace chooses no step: a replica has at most %lld steps, numbered from "
+                        "0",
+                        (long long)c->most);
+    if (c->n > 1) qsort(c->steps, c->n, sizeof *c->steps, by_end);
+    for (; c->n > (size_t)c->limit; c->n--) syn_free(c->steps[c->n - 1].rows);
     if (c->n > 1) qsort(c->steps, c->n, sizeof *c->steps, by_unit);
     return SYN_OK;
 }
 
-captured_step *serve_captured(serve_capture *c, size_t *n) {
+captured_step *serve_captured(serve_capture *c, size_t *n, int64_t *chosen) {
     *n = c->n;
+    *chosen = c->chosen;
     return c->steps;
 }
 

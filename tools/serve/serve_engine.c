@@ -200,21 +200,16 @@ uint64_t serve_block_key(const serving_request *q, int64_t i, int64_t block_toke
 
 /* ---- Transfers of caches ---- */
 
-/* Sends the cache of a computed prompt. The cache of a layer is sent while the next layers are
-   computed, so after the last step of the prompt only the last layer's part is left, unless the
-   link is slower than the computation. Each receiving rank gets what its own cache holds. */
+/* Sends the cache of a computed prompt. Each receiving rank gets what its own cache holds. */
 static syn_status send_cache(engine *e, serve_request *r, double step_ns, syn_error *err) {
-    const serve_simulation *sim = e->sim;
-    const serve_pool_options *from = serve_pool_get(sim->pools[0]),
-                             *to = serve_pool_get(sim->pools[1]);
-    const double layers = (double)from->config->n_layer,
-                 received = serve_pool_token_bytes(sim->pools[1]) * r->q.prompt,
+    const serve_pool_options *from = serve_pool_get(e->sim->pools[0]),
+                             *to = serve_pool_get(e->sim->pools[1]);
+    const double received = serve_pool_token_bytes(e->sim->pools[1]) * r->q.prompt,
                  bytes = received * to->layout.tp, sent = bytes / from->layout.tp;
-    const double ns = fmax(received, sent) / sim->transfer_bytes_per_ns;
-    const double late = fmax(ns - step_ns * (layers - 1) / layers, ns / layers);
+    const double late = serve_late_ns(from, fmax(received, sent), step_ns);
     e->result->transferred_bytes += bytes;
-    e->result->exposed_transfer_ns += late + sim->transfer_ns;
-    const serve_transfer t = {r, e->now_ns + late + sim->transfer_ns};
+    e->result->exposed_transfer_ns += late;
+    const serve_transfer t = {r, e->now_ns + late};
     return serve_transfers_add(&e->transfers, t, err);
 }
 

@@ -44,6 +44,7 @@ typedef struct folding {
     dep_list run_deps, comm_deps;
     uint32_t run_first; /* computing nodes from this one on belong to the run */
     bool in_layers;     /* a layer has begun */
+    bool any;           /* a run was written */
     uint32_t *found;    /* the nodes that a node waits for, without virtual ones */
     size_t n_found, found_cap;
 } folding;
@@ -73,7 +74,7 @@ static syn_status read_nodes(folding *f, syn_error *err) {
         const syn_node *node = syn_graph_node(f->from, 0, i, &f->cursor);
         if (!node) return *err = f->cursor.error, err->code;
         recorded *r = &f->nodes[i];
-        r->virtual = (node->flags & SYN_NODE_VIRTUAL) != 0;
+        r->virtual = serve_is_view(node);
         r->computes = !r->virtual && node->kind == SYN_NODE_COMPUTE;
         SYN_TRY(syn_grow(&f->deps, &f->deps_cap, f->n_deps + node->n_deps, sizeof *f->deps, err));
         for (uint32_t k = 0; k < node->n_deps; k++) f->deps[f->n_deps++] = node->deps[k];
@@ -130,11 +131,15 @@ static int by_node(const void *a, const void *b) {
     return (x->node > y->node) - (x->node < y->node);
 }
 
+static syn_status push_dep(dep_list *list, syn_dep dep, syn_error *err) {
+    SYN_TRY(syn_grow(&list->deps, &list->cap, list->n + 1, sizeof *list->deps, err));
+    list->deps[list->n++] = dep;
+    return SYN_OK;
+}
+
 /* Adds a dependency on what was written for a node. */
 static syn_status add_dep(const folding *f, dep_list *list, uint32_t node, syn_error *err) {
-    SYN_TRY(syn_grow(&list->deps, &list->cap, list->n + 1, sizeof *list->deps, err));
-    list->deps[list->n++] = (syn_dep){f->nodes[node].out, SYN_DEP_DATA};
-    return SYN_OK;
+    return push_dep(list, (syn_dep){f->nodes[node].out, SYN_DEP_DATA}, err);
 }
 
 /* Writes a node that waits for the listed ones, and empties the list. */
@@ -166,6 +171,9 @@ static syn_status end_run(folding *f, uint32_t end, syn_error *err) {
     r->node.op = "folded";
     r->node.label = name;
     r->node.scope = "";
+    for (uint32_t i = 0; i < f->how->n_tokens && !f->any; i++)
+        SYN_TRY(push_dep(&f->run_deps, serve_token_dep(f->how, i), err));
+    f->any = true;
     SYN_TRY(write_node(f, &r->node, &f->run_deps, err));
     for (; f->run_first < end; f->run_first++)
         if (f->nodes[f->run_first].computes) f->nodes[f->run_first].out = out;

@@ -166,8 +166,8 @@ static int read_trace(serve_run *run) {
     const serve_args *a = &serve_given;
     if (!serve_trace_read(&run->trace, a->trace))
         return cli_fail(&serve_cli, CLI_USAGE,
-                        "--trace must be fullest, none, all, or a range such as steps:0-9 or "
-                        "time:10-12.5 (seconds), not '%s'",
+                        "--trace must be fullest, none, all, or a range such as steps:0-9 "
+                        "(whole numbers) or time:10-12.5 (seconds), not '%s'",
                         a->trace);
     if (a->trace_limit == 0) serve_given.trace_limit = a->fold ? 5000 : 200;
     if (!a->out) run->trace.kind = SERVE_TRACE_NONE;

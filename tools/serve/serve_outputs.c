@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "export/chakra/wire/et_files.h"
 #include "syntorch/base/memory.h"
 #include "tools/cli_json.h"
 #include "tools/folders.h"
@@ -131,24 +132,54 @@ void serve_outputs_free(serve_run *run) {
 
 /* ---- Results ---- */
 
+/* Whether a trace set of an older run has the prefix. */
+static bool has_older_set(const serve_run *run) {
+    syn__et_files files;
+    if (run->capture ||
+        syn__et_files_of_prefix(&files, serve_given.out, strlen(serve_given.out), NULL) != SYN_OK)
+        return false;
+    syn__et_files_close(&files);
+    return true;
+}
+
+static void add_notes(const serve_run *run, cli_notes *notes) {
+    const serve_traces *t = &run->traces;
+    char shown[CLI_SHOWN_BYTES];
+    if (run->outputs->note[0]) cli_note(notes, "note", "%s", run->outputs->note);
+    if (has_older_set(run))
+        cli_note(notes, "note", "the traces %s.*.et are of an older run",
+                 cli_shown(serve_given.out, shown, sizeof shown));
+    if (t->chosen > t->steps)
+        cli_note(notes, "note", "the traces have the first %llu of %llu steps (--trace-limit)",
+                 (unsigned long long)t->steps, (unsigned long long)t->chosen);
+    if (t->lost_transfers > 0)
+        cli_note(notes, "note",
+                 "the traces lack %llu of %llu KV transfers of their steps: --trace leaves out the "
+                 "step at the other end",
+                 (unsigned long long)t->lost_transfers, (unsigned long long)t->transfers);
+}
+
 void serve_outputs_print(const serve_run *run) {
     char path[PATH_BYTES], shown[CLI_SHOWN_BYTES];
     if (!run->outputs) return;
-    if (run->outputs->note[0]) printf("note: %s\n", run->outputs->note);
+    cli_notes notes = cli_notes_begin(NULL, stdout);
+    add_notes(run, &notes);
     printf("\nwritten:");
     for (int i = 0; i < FILES; i++)
         printf("%s%s", i > 0 ? ", " : " ", cli_shown(path_of(i, path), shown, sizeof shown));
     printf("\n");
 }
 
-void serve_outputs_json(const serve_run *run, syn_sink *json) {
+syn_status serve_outputs_json(const serve_run *run, syn_sink *json, syn_error *err) {
     char path[PATH_BYTES];
     bool first = true;
-    if (!run->outputs) return;
+    if (!run->outputs) return SYN_OK;
     cli_json_begin_written(json);
     for (int i = 0; i < FILES; i++) cli_json_add_written(json, path_of(i, path), &first);
+    if (run->capture) SYN_TRY(cli_json_add_written_set(json, serve_given.out, &first, err));
     syn_sink_char(json, ']');
     cli_notes notes = cli_notes_begin(json, stdout);
-    if (run->outputs->note[0]) cli_note(&notes, "note", "%s", run->outputs->note);
+    add_notes(run, &notes);
     cli_notes_end(&notes);
+    return SYN_OK;
 }

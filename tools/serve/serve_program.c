@@ -189,22 +189,6 @@ static syn_status open_draft(serve_run *run, syn_error *err) {
     return serve_pool_new(&run->sim.draft, &options, err);
 }
 
-/* The time of a message of so many bytes from a rank to one on another node. */
-static double message_ns(const syn_hardware *hw, uint64_t bytes) {
-    const int32_t peer = hw->node_ranks > 0 ? hw->node_ranks : 1;
-    const syn_node node = {
-        .kind = SYN_NODE_SEND, .op = "send", .scope = "", .peer = peer, .comm_bytes = bytes};
-    return syn_hardware_predict_ns(hw, &node, NULL, 0);
-}
-
-/* Latency and bandwidth of the transfers of caches. */
-static void set_transfer(serve_run *run) {
-    const uint64_t large = (uint64_t)1 << 30;
-    const double least = message_ns(&run->hw, 1), most = message_ns(&run->hw, large);
-    run->sim.transfer_ns = least;
-    run->sim.transfer_bytes_per_ns = (double)large / (most - least);
-}
-
 int64_t serve_gpus(const serve_run *run) {
     int64_t n = 0;
     for (int32_t i = 0; i < run->n_pools; i++) n += serve_ranks(&run->layouts[i]);
@@ -246,7 +230,6 @@ syn_status serve_open(serve_run *run, syn_error *err) {
     sim->seed = (uint64_t)a->requests.seed;
     SYN_TRY(open_draft(run, err));
     for (int32_t i = 0; i < run->n_pools; i++) SYN_TRY(open_pool(run, i, err));
-    set_transfer(run);
     return begin_results(run, err);
 }
 
@@ -279,8 +262,7 @@ static syn_status report(serve_run *run, syn_error *err) {
     }
     SYN_TRY(cli_json_open(&json, &serve_cli, err));
     serve_json(run, json);
-    serve_outputs_json(run, json);
-    return cli_json_close(json, SYN_OK, err);
+    return cli_json_close(json, serve_outputs_json(run, json, err), err);
 }
 
 static syn_status serve(serve_run *run, syn_error *err) {

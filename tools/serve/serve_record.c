@@ -43,6 +43,11 @@ static void place(recorder *s) {
     s->tp_rank = at % tp;
 }
 
+/* The rank if each pool began on a node of its own. */
+static int32_t placed_rank(const recorder *s) {
+    return s->r->placed[s->pool] + s->rank - s->r->first[s->pool];
+}
+
 static syn_status open_model(recorder *s, syn_error *err) {
     const serve_recording *r = s->r;
     const serve_pool_options *o = serve_pool_get(pool_of(s));
@@ -50,7 +55,7 @@ static syn_status open_model(recorder *s, syn_error *err) {
     syn_mesh mesh;
     const int32_t first = r->placed[s->pool], last = r->sim->n_pools - 1,
                   world = r->placed[last] + serve_pool_plan(r->sim->pools[last])->ranks;
-    SYN_TRY(syn_comm_fake_new(&s->comm, first + s->rank - r->first[s->pool], world, err));
+    SYN_TRY(syn_comm_fake_new(&s->comm, placed_rank(s), world, err));
     SYN_TRY(syn_mesh_open_part(&mesh, s->comm, plan, first, r->group_id[s->pool], err));
     SYN_TRY(syn_ctx_new(&s->ctx, SYN_DEVICE_META, s->comm, err));
     syn_ctx_set_hashing(s->ctx, false);
@@ -78,20 +83,33 @@ static bool is_link(int64_t heads, int32_t from, int32_t to, int32_t i, int32_t 
     return true;
 }
 
+/* Rank `index` of the replica at the other end of a transfer, as placed. */
+static int32_t peer_of(const serve_recording *r, const serve_transfer *t, bool sends,
+                       int32_t index) {
+    const int32_t other = sends ? 1 : 0;
+    const int32_t replica =
+        sends ? r->units[t->to->unit].replica - layout_of(r, 0)->dp + t->to_replica
+              : r->units[t->from->unit].replica + t->from_replica;
+    return r->placed[other] + replica * layout_of(r, other)->tp + index;
+}
+
+static bool is_end(const recorder *s, const serve_transfer *t, const captured_step *step,
+                   bool sends) {
+    return sends ? t->from == step && t->from_replica == s->replica
+                 : t->to == step && t->to_replica == s->replica;
+}
+
 /* Adds the messages of one transfer that the rank sends or receives. */
 static syn_status add_parts(recorder *s, const serve_transfer *t, bool sends, syn_error *err) {
     const serve_recording *r = s->r;
     const syn_model_config *c = serve_pool_get(pool_of(s))->config;
     const int64_t heads = c->latent.kv > 0 ? 1 : c->n_kv_head > 0 ? c->n_kv_head : c->n_head;
     const int32_t from = layout_of(r, 0)->tp, to = layout_of(r, 1)->tp;
-    const int32_t other = sends ? 1 : 0, peers = sends ? to : from;
-    const int32_t replica =
-        sends ? r->units[t->to->unit].replica - layout_of(r, 0)->dp + t->to_replica
-              : r->units[t->from->unit].replica + t->from_replica;
+    const int32_t peers = sends ? to : from;
     syn__cache_part **list = sends ? &s->sent : &s->received;
     int64_t *n = sends ? &s->transfer.n_sent : &s->transfer.n_received;
     for (int32_t peer = 0; peer < peers; peer++) {
-        syn__cache_part part = {.peer = r->placed[other] + replica * peers + peer,
+        syn__cache_part part = {.peer = peer_of(r, t, sends, peer),
                                 .tag = t->number * (int32_t)c->n_layer,
                                 .tokens = t->tokens,
                                 .prompt = t->number};
@@ -111,10 +129,8 @@ static syn_status list_messages(recorder *s, const captured_step *step, syn_erro
     t->n_sent = t->n_received = 0;
     for (size_t i = 0; i < s->r->n_transfers; i++) {
         const serve_transfer *one = &s->r->transfers[i];
-        if (one->from == step && one->from_replica == s->replica)
-            SYN_TRY(add_parts(s, one, true, err));
-        if (one->to == step && one->to_replica == s->replica)
-            SYN_TRY(add_parts(s, one, false, err));
+        if (is_end(s, one, step, true)) SYN_TRY(add_parts(s, one, true, err));
+        if (is_end(s, one, step, false)) SYN_TRY(add_parts(s, one, false, err));
     }
     SYN_TRY(
         syn_grow(&t->packed, &s->packed_cap, layers * (size_t)t->n_sent, sizeof *t->packed, err));
@@ -122,6 +138,46 @@ static syn_status list_messages(recorder *s, const captured_step *step, syn_erro
                      sizeof *t->messages, err));
     t->sent = s->sent;
     t->received = s->received;
+    return SYN_OK;
+}
+
+/* Adds the message with the first output token of a transfer's request, which the next step of the
+   request embeds. */
+static syn_status add_token(recorder *s, const serve_transfer *t, bool sends, int32_t peer,
+                            syn_error *err) {
+    const serve_recording *r = s->r;
+    const serve_pool_options *o = serve_pool_get(pool_of(s));
+    const syn_dep after = {s->how.after, SYN_DEP_CONTROL};
+    const int64_t layers = o->config->n_layer;
+    syn_node node = {SYN_NODE_UNKNOWN, .op = sends ? "send" : "recv", .label = "sampled_token"};
+    node.kind = sends ? SYN_NODE_SEND : SYN_NODE_RECV;
+    node.comm = sends ? SYN_COMM_SEND : SYN_COMM_RECV;
+    node.category = SYN_CATEGORY_COMMUNICATION;
+    node.dtype = SYN_I32;
+    node.comm_bytes = sizeof(int32_t);
+    node.peer = peer_of(r, t, sends, peer);
+    node.tag = (int32_t)((int64_t)r->n_transfers * layers) + t->number; /* after those of layers */
+    node.predicted_ns = syn_hardware_predict_ns(o->hw, &node, NULL, placed_rank(s));
+    node.deps = &after;
+    node.n_deps = s->how.after != SYN_NO_NODE;
+    serve_number_node(&s->how, s->graph, &node);
+    return syn_graph_add_node(s->graph, 0, &node, err);
+}
+
+/* Adds the tokens that the rank sends after a step, or receives before it. The first rank of a
+   replica sends them to all ranks of the other one. */
+static syn_status add_tokens(recorder *s, const captured_step *step, bool sends, syn_error *err) {
+    const int32_t peers = sends ? layout_of(s->r, s->r->sim->n_pools - 1)->tp : 1;
+    s->how.first_token = s->graph->ranks[0].n_nodes;
+    s->how.n_tokens = 0;
+    if (sends && s->tp_rank > 0) return SYN_OK;
+    for (size_t i = 0; i < s->r->n_transfers; i++) {
+        const serve_transfer *t = &s->r->transfers[i];
+        for (int32_t peer = 0; peer < peers && is_end(s, t, step, sends); peer++) {
+            SYN_TRY(add_token(s, t, sends, peer, err));
+            s->how.n_tokens++;
+        }
+    }
     return SYN_OK;
 }
 
@@ -139,23 +195,11 @@ static syn_status add_sequence(recorder *s, syn_packed_step *to, int32_t queries
     return SYN_OK;
 }
 
-/* The tokens of the unit's replica that has the most, at least one. */
-static int64_t most_tokens(const captured_step *step, int32_t replicas) {
-    int64_t most = 1;
-    for (int32_t i = 0; i < replicas; i++) {
-        int64_t tokens = 0;
-        for (size_t k = 0; k < step->n; k++)
-            if (step->rows[k].replica == i) tokens += step->rows[k].queries;
-        if (tokens > most) most = tokens;
-    }
-    return most;
-}
-
 /* Lists the sequences of the rank's replica. Replicas that share experts compute equally many
    tokens: the others are sequences of one token. */
 static syn_status list_sequences(recorder *s, const captured_step *step, syn_packed_step *to,
                                  int64_t *tokens, syn_error *err) {
-    const int64_t all = most_tokens(step, s->r->units[s->unit].n);
+    const int64_t all = serve_most_tokens(step, s->r->units[s->unit].n);
     *tokens = 0;
     for (size_t i = 0; i < step->n; i++) {
         const captured_row *row = &step->rows[i];
@@ -255,9 +299,11 @@ static syn_status record_step(recorder *s, const captured_step *step, syn_mark m
     (void)syn_causal_forward_packed(s->model, syn_input(s->ctx, "tokens", &spec, NULL), &packed);
     syn__caches_send(s->model);
     SYN_TRY(syn_ctx_check(s->ctx, err));
+    SYN_TRY(add_tokens(s, step, false, err));
     const uint32_t first = s->graph->ranks[0].n_nodes;
     SYN_TRY(append(s, err));
     SYN_TRY(end_step(s, step, first, err));
+    SYN_TRY(add_tokens(s, step, true, err));
     syn_forget(s->ctx, mark, NULL, 0);
     return SYN_OK;
 }

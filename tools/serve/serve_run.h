@@ -80,7 +80,7 @@ syn_status serve_outputs_open(serve_run *run, syn_error *err) SYN_MUST_USE;
 syn_status serve_outputs_close(serve_run *run, syn_status status, syn_error *err);
 /* Prints the names of the files and notes about them, as text or as members of an object. */
 void serve_outputs_print(const serve_run *run);
-void serve_outputs_json(const serve_run *run, syn_sink *json);
+syn_status serve_outputs_json(const serve_run *run, syn_sink *json, syn_error *err) SYN_MUST_USE;
 /* Releases the lock of the files. */
 void serve_outputs_free(serve_run *run);
 

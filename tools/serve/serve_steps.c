@@ -1,5 +1,8 @@
 /* Collects the recorded steps of a rank in one graph. Each step is copied when it is recorded, and
    its rows are forgotten, so a step number and a phase can be given to its nodes. */
+#include <string.h>
+
+#include "models/cache_transfer.h"
 #include "syntorch/base/memory.h"
 #include "tools/serve/serve_traces.h"
 
@@ -12,15 +15,24 @@ void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_no
     node->id = (uint64_t)graph->ranks[0].n_nodes + 1;
     node->step = how->step;
     node->phase = how->phase;
+    if (node->kind == SYN_NODE_COLLECTIVE) node->flags |= SYN_NODE_BLOCKING;
     if (node->kind != SYN_NODE_SEND && node->kind != SYN_NODE_RECV) return;
     node->peer = serve_rank_of(how->r, node->peer);
     node->stream = syn_message_stream(node->peer, node->kind == SYN_NODE_SEND);
+}
+
+bool serve_is_view(const syn_node *node) {
+    return (node->flags & SYN_NODE_VIRTUAL) != 0 || strcmp(node->label, SYN__CACHE_COPY) == 0;
 }
 
 bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep) {
     if (n_deps > 0 || how->after == SYN_NO_NODE) return false;
     *dep = (syn_dep){how->after, SYN_DEP_CONTROL};
     return true;
+}
+
+syn_dep serve_token_dep(const serve_appended *how, uint32_t i) {
+    return (syn_dep){how->first_token + i, SYN_DEP_DATA};
 }
 
 typedef struct copying {
@@ -32,6 +44,7 @@ typedef struct copying {
     uint32_t *ids; /* of a node's tensors */
     syn_dep *deps;
     size_t ids_cap, deps_cap;
+    bool computes; /* a computing node was copied */
 } copying;
 
 /* Tensors that all steps have are those of the first step. */
@@ -54,15 +67,21 @@ static syn_status copy_tensors(copying *c, syn_error *err) {
 
 static syn_status copy_node(copying *c, const syn_node *node, syn_error *err) {
     const uint32_t n = node->n_inputs + node->n_outputs;
+    const bool is_view = serve_is_view(node), computes = node->kind == SYN_NODE_COMPUTE && !is_view;
+    const uint32_t tokens = computes && !c->computes ? c->how->n_tokens : 0;
     syn_node copy = *node;
+    if (is_view) copy.flags |= SYN_NODE_VIRTUAL;
+    c->computes = c->computes || computes;
+    copy.n_deps = tokens + node->n_deps;
     SYN_TRY(syn_grow(&c->ids, &c->ids_cap, n, sizeof *c->ids, err));
-    SYN_TRY(syn_grow(&c->deps, &c->deps_cap, node->n_deps + 1, sizeof *c->deps, err));
+    SYN_TRY(syn_grow(&c->deps, &c->deps_cap, copy.n_deps + 1, sizeof *c->deps, err));
     for (uint32_t i = 0; i < n; i++)
         c->ids[i] =
             tensor_of(c, i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs]);
+    for (uint32_t i = 0; i < tokens; i++) c->deps[i] = serve_token_dep(c->how, i);
     for (uint32_t i = 0; i < node->n_deps; i++)
-        c->deps[i] = (syn_dep){node->deps[i].node + c->nodes, node->deps[i].dep_class};
-    if (serve_follows_step(c->how, node->n_deps, c->deps)) copy.n_deps = 1;
+        c->deps[tokens + i] = (syn_dep){node->deps[i].node + c->nodes, node->deps[i].dep_class};
+    if (serve_follows_step(c->how, copy.n_deps, c->deps)) copy.n_deps = 1;
     copy.inputs = c->ids;
     copy.outputs = c->ids + node->n_inputs;
     copy.deps = c->deps;

@@ -17,7 +17,7 @@ enum { RECORDING_THREADS = 4 };
 typedef struct writing {
     serve_recording r;
     serve_transfer *transfers;
-    size_t transfers_cap;
+    size_t transfers_cap, n_completed, n_begun; /* requests in the steps of each pool */
     const char *prefix;
     syn_graph *groups;    /* of all ranks */
     pthread_mutex_t lock; /* of the members below and of `groups` */
@@ -27,38 +27,52 @@ typedef struct writing {
 
 /* ---- What the ranks have in common ---- */
 
-/* Fills the steps of a unit's replicas, and a list of them, from a captured step. */
-static void list_steps(const captured_step *step, int32_t replicas, serving_row *rows,
-                       serving_step *steps, const serving_step **list) {
-    size_t at = 0;
+int64_t serve_most_tokens(const captured_step *step, int32_t replicas) {
+    int64_t most = 1;
+    for (int32_t i = 0; i < replicas; i++) {
+        int64_t tokens = 0;
+        for (size_t k = 0; k < step->n; k++)
+            if (step->rows[k].replica == i) tokens += step->rows[k].queries;
+        if (tokens > most) most = tokens;
+    }
+    return most;
+}
+
+/* Fills the steps of a unit's replicas, and a list of them, with what their ranks record: each has
+   `tokens` tokens. */
+static void list_steps(const captured_step *step, int32_t replicas, int64_t tokens,
+                       serving_row *rows, serving_step *steps, const serving_step **list) {
+    size_t at = 0, to = 0;
     for (int32_t i = 0; i < replicas; i++) {
         list[i] = &steps[i];
-        steps[i].rows = rows + at;
-        for (; at < step->n && step->rows[at].replica == i; at++) {
+        steps[i].rows = rows + to;
+        for (; at < step->n && step->rows[at].replica == i; at++, to++) {
             const captured_row *from = &step->rows[at];
-            rows[at] = (serving_row){.queries = from->queries,
+            rows[to] = (serving_row){.queries = from->queries,
                                      .keys = from->keys,
                                      .samples = from->sampled > 0,
                                      .drafts = from->sampled > 0 ? from->sampled - 1 : 0};
             steps[i].n++;
             steps[i].tokens += from->queries;
         }
+        for (; steps[i].tokens < tokens; steps[i].tokens++, steps[i].n++)
+            rows[to++] = (serving_row){.queries = 1, .keys = 1};
     }
 }
 
 /* Sets host_ns for replicas that share experts. */
 static syn_status find_host_time(const serve_recording *r, captured_step *step, syn_error *err) {
     const captured_unit *u = &r->units[step->unit];
-    const size_t n = (size_t)u->n;
-    serving_row *rows = syn_calloc(step->n + 1, sizeof *rows);
+    const int64_t tokens = serve_most_tokens(step, u->n);
+    const size_t n = (size_t)u->n, most = n * (size_t)tokens;
+    serving_row *rows = syn_calloc(most, sizeof *rows);
     serving_step *steps = syn_calloc(n, sizeof *steps);
     const serving_step **list = syn_calloc(n, sizeof *list);
     serve_time ops = {0};
     syn_status s = SYN_OK;
-    if (!rows || !steps || !list)
-        s = SYN_FAIL_NOMEM(err, (step->n + 1) * sizeof *rows, "a captured step");
+    if (!rows || !steps || !list) s = SYN_FAIL_NOMEM(err, most * sizeof *rows, "a captured step");
     if (s == SYN_OK) {
-        list_steps(step, u->n, rows, steps, list);
+        list_steps(step, u->n, tokens, rows, steps, list);
         s = serve_pool_predict(r->sim->pools[u->pool], list, u->n, &ops, err);
     }
     step->host_ns = step->ns - ops.ns;
@@ -98,6 +112,7 @@ static syn_status add_transfers(writing *w, const begun *list, size_t n, syn_err
         for (size_t k = 0; k < from->n; k++) {
             const captured_row *row = &from->rows[k];
             const begun *to = row->completes ? find_begun(list, n, row->request) : NULL;
+            w->n_completed += row->completes;
             if (!to) continue;
             SYN_TRY(syn_grow(&w->transfers, &w->transfers_cap, r->n_transfers + 1,
                              sizeof *w->transfers, err));
@@ -128,6 +143,7 @@ static syn_status list_transfers(writing *w, syn_error *err) {
         }
     }
     if (n > 1) qsort(list, n, sizeof *list, by_request);
+    w->n_begun = n;
     if (s == SYN_OK) s = add_transfers(w, list, n, err);
     syn_free(list);
     return s;
@@ -298,11 +314,23 @@ static syn_status write_set(writing *w, syn__et_names *names, syn_error *err) {
     return write_groups(w, names, err);
 }
 
+/* The sum of the times of a unit's steps, of the unit for which it is the longest. */
+static double longest_ns(const captured_step *steps, size_t n) {
+    double longest = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && steps[i].unit != steps[i - 1].unit) sum = 0;
+        sum += steps[i].ns;
+        if (sum > longest) longest = sum;
+    }
+    return longest;
+}
+
 syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_simulation *sim,
                               const char *prefix, bool fold, syn_error *err) {
     writing w = {.r = {.sim = sim, .fold = fold}, .prefix = prefix};
     syn__et_names names = {.path = NULL};
-    captured_step *steps = serve_captured(c, &w.r.n_steps);
+    int64_t chosen;
+    captured_step *steps = serve_captured(c, &w.r.n_steps, &chosen);
     w.r.steps = steps;
     w.r.units = serve_captured_units(c, &w.r.n_units);
     SYN_TRY(syn__et_supported(err));
@@ -311,9 +339,13 @@ syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_s
     if (s == SYN_OK) s = syn_make_prefix_folder(prefix, err);
     if (s == SYN_OK) s = syn__et_names_open(&names, prefix, err);
     if (s == SYN_OK) s = write_set(&w, &names, err);
-    *out = (serve_traces){
-        .ranks = (uint64_t)w.r.ranks, .steps = (uint64_t)w.r.n_steps, .nodes = w.nodes};
-    for (size_t i = 0; i < w.r.n_steps; i++) out->ns += steps[i].ns;
+    *out = (serve_traces){.ranks = (uint64_t)w.r.ranks,
+                          .steps = (uint64_t)w.r.n_steps,
+                          .chosen = (uint64_t)chosen,
+                          .nodes = w.nodes};
+    out->ns = longest_ns(steps, w.r.n_steps);
+    out->lost_transfers = w.n_completed + w.n_begun - 2 * w.r.n_transfers;
+    out->transfers = w.r.n_transfers + out->lost_transfers;
     syn__et_names_close(&names);
     syn_graph_free(w.groups);
     syn_free(w.transfers);

@@ -44,7 +44,7 @@ typedef struct captured_step {
     int32_t unit;
     int64_t number, tokens; /* tokens: of all replicas */
     double start_ns, ns;
-    double host_ns; /* several replicas: the part of ns that is not the time of the pool's ops */
+    double host_ns; /* several replicas: ns without the time of the ops that the ranks record */
     bool prompt;    /* has prompt tokens */
     captured_row *rows;
     size_t n, cap;
@@ -61,10 +61,12 @@ syn_status serve_capture_new(serve_capture **out, serve_simulation *sim,
                              const serve_trace_choice *choice, int64_t limit,
                              syn_error *err) SYN_MUST_USE;
 void serve_capture_free(serve_capture *c);
-/* Ends the choice. Fails if more steps were chosen than the limit. */
+/* Ends the choice. If more steps were chosen than the limit, those that ended first stay. The step
+   that receives a cache ends after the one that sends it. Fails if none was chosen. */
 syn_status serve_capture_end(serve_capture *c, syn_error *err) SYN_MUST_USE;
-/* The chosen steps, by unit and number, and the units of all pools. */
-captured_step *serve_captured(serve_capture *c, size_t *n);
+/* The chosen steps within the limit, by unit and number, and the units of all pools. *chosen: the
+   number of chosen steps. */
+captured_step *serve_captured(serve_capture *c, size_t *n, int64_t *chosen);
 const captured_unit *serve_captured_units(const serve_capture *c, int32_t *n);
 
 /* ---- Transfers of caches between chosen steps ---- */
@@ -94,6 +96,9 @@ typedef struct serve_recording {
     bool fold;
 } serve_recording;
 
+/* The tokens of the unit's replica that has the most, at least one. All replicas of the unit record
+   as many. */
+int64_t serve_most_tokens(const captured_step *step, int32_t replicas);
 /* Records the chosen steps of a rank. A rank without any computes one dummy token, because
    simulators need a node on each rank. */
 syn_status serve_record(syn_graph **out, const serve_recording *r, int32_t rank,
@@ -104,16 +109,23 @@ typedef struct serve_appended {
     const serve_recording *r;
     uint32_t fixed; /* number of tensors that all recorded steps have, such as parameters */
     uint32_t after; /* the last node of the previous step; SYN_NO_NODE: none */
+    uint32_t first_token, n_tokens; /* messages with tokens for which the step's first computing
+                                       node waits */
     uint32_t step;
     syn_phase phase;
 } serve_appended;
 /* The rank of the set for a rank as placed. */
 int32_t serve_rank_of(const serve_recording *r, int32_t placed);
-/* Gives a node its step, its phase, and a peer in the set. */
+/* Gives a node its step, its phase, and a peer in the set. Collectives run on the stream of
+   computation, as in vLLM: the time of a step is the sum of both. */
 void serve_number_node(const serve_appended *how, const syn_graph *graph, syn_node *node);
+/* Whether a node of a recorded step is not in the set: a view, or a copy of a transferred cache. */
+bool serve_is_view(const syn_node *node);
 /* A node without dependencies waits for the rank's previous step, from which the step gets its
    tokens. True: sets *dep to that dependency. */
 bool serve_follows_step(const serve_appended *how, uint32_t n_deps, syn_dep *dep);
+/* The dependency on message i of n_tokens. */
+syn_dep serve_token_dep(const serve_appended *how, uint32_t i);
 syn_status serve_append_step(syn_graph *graph, const syn_graph *step, const serve_appended *how,
                              syn_error *err) SYN_MUST_USE;
 /* The same with one node for each run of computing nodes. A run ends after a node that
@@ -126,7 +138,10 @@ syn_status serve_append_folded(syn_graph *graph, const syn_graph *step, const se
 
 typedef struct serve_traces {
     uint64_t ranks, steps, nodes;
-    double ns; /* sum of the steps' times */
+    uint64_t chosen;                    /* steps, also those beyond the limit */
+    uint64_t transfers, lost_transfers; /* KV caches that the steps send or receive; lost: the step
+                                           at the other end is not in the set */
+    double ns; /* sum of the times of a unit's steps, of the unit for which it is the longest */
 } serve_traces;
 /* Writes <prefix>.<rank>.et and <prefix>.comm_group.json. */
 syn_status serve_traces_write(serve_traces *out, serve_capture *c, const serve_simulation *sim,

@@ -1,6 +1,8 @@
 /* KV caches on their way between replicas; see serve_transfers.h. */
 #include "tools/serve/serve_transfers.h"
 
+#include <math.h>
+
 #include "syntorch/base/memory.h"
 
 syn_status serve_transfers_add(serve_transfers *t, serve_transfer more, syn_error *err) {
@@ -23,4 +25,20 @@ serve_transfer serve_transfers_take(serve_transfers *t) {
     }
     t->at[i] = last;
     return first;
+}
+
+/* The time of a message from a rank to one on another node. */
+static double message_ns(const syn_hardware *hw, double bytes) {
+    const int32_t peer = hw->node_ranks > 0 ? hw->node_ranks : 1;
+    const syn_node node = {.kind = SYN_NODE_SEND,
+                           .op = "send",
+                           .scope = "",
+                           .peer = peer,
+                           .comm_bytes = (uint64_t)bytes};
+    return syn_hardware_predict_ns(hw, &node, NULL, 0);
+}
+
+double serve_late_ns(const serve_pool_options *from, double bytes, double step_ns) {
+    const double layers = (double)from->config->n_layer, ns = message_ns(from->hw, bytes / layers);
+    return fmax(ns * layers - step_ns * (layers - 1) / layers, ns);
 }

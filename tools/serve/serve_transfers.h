@@ -19,5 +19,9 @@ syn_status serve_transfers_add(serve_transfers *t, serve_transfer more,
                                syn_error *err) SYN_MUST_USE;
 /* Removes the transfer that arrives first. There must be one. */
 serve_transfer serve_transfers_take(serve_transfers *t);
+/* How long after the last step of a prompt its cache arrives. bytes: those that a rank sends or
+   receives, whichever are more. The cache of a layer is sent while the next layers are computed, so
+   only the last layer's part is left, unless the link is slower than the computation. */
+double serve_late_ns(const serve_pool_options *from, double bytes, double step_ns);
 
 #endif

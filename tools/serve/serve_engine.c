@@ -7,6 +7,7 @@
 
 #include "syntorch/base/memory.h"
 #include "tools/serve/serve.h"
+#include "tools/serve/serve_drafts.h"
 #include "tools/serve/serve_transfers.h"
 
 typedef struct replica {
@@ -237,63 +238,24 @@ static bool has_prompt(const serving_step *step) {
     return false;
 }
 
-/* A random number in [0, 1) (Steele et al. 2014). */
-static double draw(uint64_t seed, uint64_t i) {
-    uint64_t x = seed + (i + 1) * 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
-}
-
-/* Decides how many drafts of each sequence are accepted: those before the first rejected one. */
-static void accept_drafts(engine *e, int32_t index, serving_step *step) {
-    replica *r = &e->replicas[index];
-    const uint64_t seed = e->sim->seed + 0x51ed270b * (uint64_t)(index + 1);
-    for (int64_t i = 0; i < step->n; i++) {
-        serving_row *row = &step->rows[i];
-        if (!row->samples) continue;
-        while (row->accepted < row->drafts && draw(seed, r->draws++) < e->sim->acceptance)
-            row->accepted++;
-        e->result->drafted += row->drafts;
-        e->result->accepted += row->accepted;
-    }
-}
-
-/* Adds the time in which a draft model proposes tokens for the next step. It computes the new
-   tokens of the step, and then, one after the other, all drafts but the first. */
-static syn_status add_drafting(engine *e, const serving_step *step, serve_time *t, syn_error *err) {
-    serving_step one = {.rows = e->rows};
-    serve_time first, next = {0};
-    for (int64_t i = 0; i < step->n; i++) {
-        const serving_row *row = &step->rows[i];
-        if (!row->samples) continue;
-        one.rows[one.n++] = (serving_row){.queries = 1, .keys = row->keys + 1, .samples = true};
-    }
-    one.tokens = one.n;
-    if (one.n == 0) return SYN_OK;
-    const serving_step *const steps[2] = {step, &one};
-    SYN_TRY(serve_pool_predict(e->sim->draft, &steps[0], 1, &first, err));
-    SYN_TRY(serve_pool_predict(e->sim->draft, &steps[1], 1, &next, err));
-    serve_time_add(t, &first, 1);
-    serve_time_add(t, &next, e->sim->limits[e->sim->n_pools - 1].drafts - 1);
-    return SYN_OK;
-}
-
 /* Predicts the step `which` of a unit. */
 static syn_status predict(engine *e, unit *u, int which, syn_error *err) {
     const serve_simulation *sim = e->sim;
     const serving_step *steps[256];
     int64_t most = 0;
+    int32_t busiest = 0; /* the replica with the most sampled tokens, for which all others wait */
     if (u->n > 256) return SYN_FAIL(err, SYN_E_UNSUPPORTED, "more than 256 replicas share experts");
     for (int32_t i = 0; i < u->n; i++) {
         steps[i] = &e->replicas[u->first + i].steps[which];
         int64_t sampled = 0;
         for (int64_t k = 0; k < steps[i]->n; k++) sampled += steps[i]->rows[k].samples;
-        if (sampled > most) most = sampled;
+        if (sampled <= most) continue;
+        most = sampled;
+        busiest = i;
     }
     SYN_TRY(serve_pool_predict(sim->pools[u->pool], steps, u->n, &u->time, err));
     if (sim->draft && u->pool == sim->n_pools - 1)
-        SYN_TRY(add_drafting(e, steps[0], &u->time, err));
+        SYN_TRY(serve_add_drafting(sim, steps[busiest], e->rows, &u->time, err));
     const double host = sim->step_ns + sim->sequence_ns * (double)most;
     u->time.ns += host;
     u->time.parts[SYN_LIMIT_LAUNCH] += host;
@@ -428,7 +390,7 @@ static void count_requests(engine *e, int64_t *running, int64_t *waiting) {
 static syn_status end(engine *e, unit *u, syn_error *err) {
     for (int32_t i = u->first; i < u->first + u->n; i++) {
         serving_step *step = &e->replicas[i].steps[u->now];
-        accept_drafts(e, i, step);
+        serve_accept_drafts(e->sim, i, &e->replicas[i].draws, step, e->result);
         const int64_t before = generated(step);
         SYN_TRY(serving_finish(e->replicas[i].scheduler, step, err));
         add_totals(&e->result->totals[u->pool], u, step);

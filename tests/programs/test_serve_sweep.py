@@ -29,6 +29,10 @@ def start(*args, code=0):
     return done.stderr if code else done.stdout
 
 
+def answer(*args):
+    return json.loads(start(*args, "--json"))
+
+
 def rows(prefix):
     with open(prefix + ".sweep.csv", encoding="utf-8", newline="") as f:
         return list(csv.DictReader(f))
@@ -207,7 +211,29 @@ rates = [json.loads(start(*FIXED, "--requests", *requests))["max_rate"] for requ
     ["fixed:200:200", "--arrivals", "uniform"], ["many.csv"])]
 check(close(*rates, 0.05), f"rates of a workload and of a file with the same requests: {rates}")
 told = start(*CHAT, *H100, "--slo", "ttft=100s", "--find-rate")
-check("hold even if all 200 requests arrive at once" in told, told)
+check("the limits hold even if all requests arrive at once (200 requests)\nnote: the rate is uncertain"
+      ", because 200 requests are too few; give more --num-requests\n" in told, told)
+# No rate holds above the lowest capacity that a simulation of an overloaded server measures, even
+# if the run is so short that the limits are met.
+LOOSE = [*MODEL, *H100, "--requests", "sharegpt-like", "--slo", "ttft=100s", "--max-num-seqs", "32"]
+found = answer(*LOOSE, "--find-rate", "--num-requests", "800")
+capacity = min(tried["capacity_per_s"] for tried in found["tries"] if tried["overloaded"])
+check(0.95 * capacity < found["max_rate"] <= capacity, f"above {capacity}: {found}")
+check([tried["holds"] for tried in found["tries"]] == [
+    tried["rate"] is not None and tried["rate"] <= found["max_rate"] for tried in found["tries"]],
+    f"{found}")
+check(any(tried["tpot_percentile_ns"] and (tried["rate"] or 1e9) > capacity
+          for tried in found["tries"]) and len(found["notes"]) == 1, f"{found}")
+told = start(*LOOSE, "--find-rate", "--num-requests", "800")
+check(f"more than the {capacity:.4g} requests/s that the server finishes" in told and
+      "note: the rate is uncertain, because 800 requests are too few" in told, told)
+told = start(*LOOSE, "--find-rate", "--num-requests", "800", "--sweep", "tp=1,2")
+check("note: the max rate of 2 rows is uncertain, because there are too few requests" in told, told)
+# A finite rate needs more generated requests than --rate inf.
+SHORT = [*MODEL, *H100, "--requests", "fixed:20:2"]
+check([answer(*SHORT, "--rate", rate)["requests"] for rate in ("100", "inf")] == [10000, 1000] and
+      answer(*SHORT, "--rate", "100", "--duration", "1", "--arrivals", "uniform")["requests"] == 100,
+      "generated requests")
 
 # ---- Errors ----
 

@@ -184,7 +184,7 @@ static syn_status try_row(serve_run *run, serve_row *row, syn_error *why) {
     SYN_TRY(copy(&row->hardware, run->hw.name, why));
     SYN_TRY(copy(&row->stack, run->hw.stack.name, why));
     if (serve_given.find_rate) {
-        SYN_TRY(serve_find_figures(run, &row->max_rate, &row->f, why));
+        SYN_TRY(serve_find_figures(run, &row->max_rate, &row->few, &row->f, why));
     } else {
         SYN_TRY(serve_simulate(&run->sim, run->source, &run->result, why));
         row->f = serve_figures_of(run, swept.percentile);
@@ -347,6 +347,7 @@ static syn_status print_json(syn_error *err) {
     syn_sink *json;
     SYN_TRY(cli_json_open_as(&json, "serve-sweep", err));
     serve_sweep_json(&swept, json);
+    serve_sweep_notes(&swept, cli_notes_begin(json, NULL));
     cli_json_begin_written(json);
     for (int i = 0; i < 2 && serve_given.out; i++)
         cli_json_add_written(json, path_of(ends[i], path), &first);

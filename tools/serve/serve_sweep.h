@@ -3,6 +3,7 @@
 #ifndef TOOLS_SERVE_SWEEP_H
 #define TOOLS_SERVE_SWEEP_H
 
+#include "tools/cli_json.h"
 #include "tools/serve/serve_run.h"
 #include "tools/sweep/sweep.h"
 
@@ -39,6 +40,7 @@ typedef struct serve_row {
     serve_figures f;
     char *hardware, *stack; /* owned; NULL: refused before the machine was known */
     double max_rate;        /* with --find-rate: f is at this rate; may be INFINITY; 0: without */
+    bool few;               /* --find-rate: there are too few requests to be sure of max_rate */
     double excess;          /* serve_excess */
 } serve_row;
 
@@ -69,6 +71,7 @@ const serve_row *serve_sweep_closest(const serve_sweep *s);
 syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) SYN_MUST_USE;
 void serve_sweep_csv(const serve_sweep *s, syn_sink *out);
 void serve_sweep_json(const serve_sweep *s, syn_sink *out);
+void serve_sweep_notes(const serve_sweep *s, cli_notes notes);
 /* serve_sweep_picture.c: throughput per GPU against TPOT. */
 syn_status serve_sweep_draw(const serve_sweep *s, const char *path, syn_error *err) SYN_MUST_USE;
 
@@ -77,8 +80,11 @@ syn_status serve_sweep_draw(const serve_sweep *s, const char *path, syn_error *e
 /* Finds and prints the highest rate. */
 syn_status serve_find_rate(serve_run *run, syn_error *err) SYN_MUST_USE;
 /* Sets *rate to the highest rate, or INFINITY if the limits hold even if all requests arrive at
-   once, and *f to the figures at this rate. */
-syn_status serve_find_figures(serve_run *run, double *rate, serve_figures *f,
+   once, *few to whether there are too few requests to be sure, and *f to the figures at this
+   rate. */
+syn_status serve_find_figures(serve_run *run, double *rate, bool *few, serve_figures *f,
                               syn_error *err) SYN_MUST_USE;
+/* What to give if there are too few requests: "more --num-requests", or "a longer file". */
+const char *serve_more_requests(void);
 
 #endif

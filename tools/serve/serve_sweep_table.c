@@ -103,6 +103,17 @@ static void print_cheapest(const serve_sweep *s, FILE *out) {
     }
 }
 
+void serve_sweep_notes(const serve_sweep *s, cli_notes notes) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->all.n; i++) n += s->rows[i].few;
+    if (n > 0)
+        cli_note(&notes, "note",
+                 "the max rate of %zu row%s is uncertain, because there are too few requests; give "
+                 "%s",
+                 n, cli_plural(n), serve_more_requests());
+    cli_notes_end(&notes);
+}
+
 syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
     size_t n;
     serve_row **rows = serve_sweep_in_order(s, &n);
@@ -123,6 +134,7 @@ syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
     if (n < s->all.n) fprintf(out, "\nnot possible:\n");
     sweep_print_refused(&s->all, out);
     print_cheapest(s, out);
+    serve_sweep_notes(s, cli_notes_begin(NULL, out));
     syn_free(rows);
     return SYN_OK;
 }

@@ -54,8 +54,8 @@ def check_front(table):
     """The front has the rows that no other row dominates, with the highest throughput first."""
     points = [(-number(r, "output_tokens_per_s_per_gpu"), number(r, "tpot_mean_ns"))
               for r in possible(table)]
-    front = sorted({p for p in points if not any(
-        q[0] <= p[0] and q[1] <= p[1] and q != p for q in points)})
+    front = sorted(p for p in points if not any(
+        q[0] <= p[0] and q[1] <= p[1] and q != p for q in points))
     got = sorted((int(r["front"]), p) for r, p in zip(possible(table), points) if r["front"])
     check(got == list(enumerate(front, 1)), f"front {got}, not {front}")
     check(not any(r["front"] for r in table if r["refused"]), "a refused row in the front")
@@ -136,6 +136,10 @@ check([row["gpus"] for row in table] == ["", "", "6", "6", "", "", "8", "8"] and
 check(number(table[3], "tpot_mean_ns") < number(table[2], "tpot_mean_ns"), "drafts save no time")
 check("prefill tp:2, decode tp:1" in told, told)
 
+# Rows that tie are all in the front.
+start(*CHAT, *RATE, *H100, "--sweep", "router=least,round-robin", "tp=1,2", "--out", "tie")
+check(check_front(rows("tie")) == 4, "rows that tie are missing in the front")
+
 # ---- Rates that the server cannot serve ----
 
 REFUSED = re.compile(r"syntorch serve: (\S+) requests/s arrive, but (.*) finish(es)? only (\S+) "
@@ -179,6 +183,20 @@ told = json.loads(start(*MODEL, *H100, *SMALL, "--requests", "fixed:200:200",
                         "--num-requests", "2000", "--arrivals", "uniform", "--rate", "200",
                         "--allow-overload", "--json"))
 check(told["overloaded"] and 10 < told["capacity_per_s"] < 100, f"{told}")
+# A run of 300 requests is too short to be refused, but its queue grows. Such a row is neither in
+# the front nor the cheapest, even if it meets all limits.
+HASTY = [*MODEL, *H100, *SMALL, "--requests", "many.csv", "--num-requests", "300", "--out", "hasty"]
+check(not answer(*HASTY)["overloaded"], "a run of 300 requests is overloaded")
+for limits, want in (["--slo", "ttft=100s"], "met"), ([], ""):
+    told = start(*HASTY, *limits, "--sweep", "dp=1,16")
+    table = rows("hasty")
+    check([row["overloaded"] for row in table] == ["true", "false"] and
+          [row["front"] for row in table] == ["", "1"] and
+          [row["meets_slo"] for row in table] == (["false", "true"] if limits else ["", ""]) and
+          "overloaded</title>" in open("hasty.sweep.svg", encoding="utf-8").read() and
+          re.search(r"\n +1 .* overloaded\n", told) and ": dp 16: 16 GPUs" in told, told)
+told = start(*HASTY, "--sweep", "dp=1")
+check("\nall possible combinations are overloaded\n" in told, told)
 
 # ---- --find-rate ----
 

@@ -189,7 +189,8 @@ static syn_status try_row(serve_run *run, serve_row *row, syn_error *why) {
         SYN_TRY(serve_simulate(&run->sim, run->source, &run->result, why));
         row->f = serve_figures_of(run, swept.percentile);
     }
-    row->excess = serve_excess(&row->f, &swept.slo);
+    const bool growing = !serve_given.find_rate && row->f.rates.growing;
+    row->excess = growing ? INFINITY : serve_excess(&row->f, &swept.slo);
     name_sweep(run, &row->f);
     return SYN_OK;
 }
@@ -233,17 +234,30 @@ serve_row **serve_sweep_in_order(const serve_sweep *s, size_t *n) {
     return rows;
 }
 
-/* Requests of one token have no TPOT, so that rows with only such requests are not in the front. */
+bool serve_sweep_overloads(const serve_row *row) {
+    return !row->of->refused && isinf(row->excess);
+}
+
+/* Whether a row is in the front, given the previous one of the front in serve_sweep_in_order; NULL:
+   none. Rows with equal times and throughput are all in it. Requests of one token have no TPOT, so
+   that rows with only such requests are not. */
+static bool is_in_front(const serve_row *row, const serve_row *last) {
+    const double tpot = row->f.mean.tpot_ns;
+    if (!(tpot > 0) || serve_sweep_overloads(row)) return false;
+    return !last || tpot < last->f.mean.tpot_ns ||
+           (tpot == last->f.mean.tpot_ns &&
+            serve_tokens_per_gpu(&row->f) == serve_tokens_per_gpu(&last->f));
+}
+
 static syn_status mark_front(serve_sweep *s, syn_error *err) {
     size_t n;
     int front = 0;
-    double least = INFINITY;
+    const serve_row *last = NULL;
     serve_row **rows = serve_sweep_in_order(s, &n);
     if (!rows) return SYN_FAIL_NOMEM(err, s->all.n * sizeof *rows, "the rows of --sweep");
     for (size_t i = 0; i < n; i++) {
-        const double tpot = rows[i]->f.mean.tpot_ns;
-        if (!(tpot > 0 && tpot < least)) continue;
-        least = tpot;
+        if (!is_in_front(rows[i], last)) continue;
+        last = rows[i];
         rows[i]->of->front = ++front;
     }
     syn_free(rows);

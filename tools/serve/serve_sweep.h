@@ -41,7 +41,7 @@ typedef struct serve_row {
     char *hardware, *stack; /* owned; NULL: refused before the machine was known */
     double max_rate;        /* with --find-rate: f is at this rate; may be INFINITY; 0: without */
     bool few;               /* --find-rate: there are too few requests to be sure of max_rate */
-    double excess;          /* serve_excess */
+    double excess;          /* serve_excess; INFINITY: the server is overloaded */
 } serve_row;
 
 typedef struct serve_sweep {
@@ -62,6 +62,7 @@ void serve_sweep_free(void);
 /* The possible rows with the highest throughput per GPU first, and then with the lowest TPOT. The
    caller frees the list with syn_free. NULL: out of memory. */
 serve_row **serve_sweep_in_order(const serve_sweep *s, size_t *n);
+bool serve_sweep_overloads(const serve_row *row);
 /* The row that costs least among those of `machine` (-1: any) that meet the limits; NULL: none. */
 const serve_row *serve_sweep_cheapest(const serve_sweep *s, int machine);
 /* The row that is closest to meeting the limits; NULL: no combination is possible. */

@@ -25,7 +25,7 @@ typedef struct plot {
     const serve_row *cheapest;  /* that meets the limits; NULL: none does */
     double columns[SWEEP_AXES]; /* x of each axis's column in the list; 0: it has one value only */
     double width;
-    bool limited; /* there are limits */
+    bool limited, overloaded; /* there are limits, rows that are overloaded */
 } plot;
 
 static double x_of(const plot *p, const serve_row *row) {
@@ -80,15 +80,16 @@ static void tip(syn_sink *svg, const plot *p, const serve_row *row) {
              serve_tokens_per_gpu(f), cli_time_text(f->mean.tpot_ns, tpot, sizeof tpot),
              p->s->percentile, cli_time_text(f->tail.tpot_ns, tail, sizeof tail), p->s->percentile,
              cli_time_text(f->tail.ttft_ns, ttft, sizeof ttft),
-             !p->limited        ? ""
-             : row->excess <= 1 ? "; meets the limits"
-                                : "; misses a limit");
+             serve_sweep_overloads(row) ? "; overloaded"
+             : !p->limited              ? ""
+             : row->excess <= 1         ? "; meets the limits"
+                                        : "; misses a limit");
     syn_sink_text(svg, "<title>");
     syn_sink_xml_text(svg, text);
     syn_sink_text(svg, "</title>");
 }
 
-/* A row that misses a limit has an empty circle. */
+/* A row that misses a limit or is overloaded has an empty circle. */
 static void draw_circle(syn_sink *svg, double x, double y, bool large, bool full,
                         const char *color) {
     syn_sink_printf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%s\" fill=\"%s\" stroke=\"%s\">", x,
@@ -159,10 +160,13 @@ static void draw_legend(syn_sink *svg, const plot *p, double y) {
                       syn_hardware_title(&all->machines[m], text, sizeof text));
         y += LINE;
     }
-    if (!p->limited) return;
+    if (!p->limited && !p->overloaded) return;
     draw_circle(svg, LIST + 8, y - 4, true, false, "#555555");
     syn_sink_text(svg, "</circle>\n");
-    sweep_text_at(svg, LIST + 20, y, SMALL, "misses a limit");
+    sweep_text_at(svg, LIST + 20, y, SMALL,
+                  !p->overloaded ? "misses a limit"
+                  : p->limited   ? "misses a limit or is overloaded"
+                                 : "overloaded");
     if (!p->cheapest) return;
     y += LINE;
     syn_sink_printf(svg,
@@ -214,6 +218,7 @@ static syn_status lay_out(plot *p, syn_error *err) {
     for (size_t i = 0; i < s->all.n; i++) {
         const serve_row *row = &s->rows[i];
         if (!is_drawn(row)) continue;
+        p->overloaded = p->overloaded || serve_sweep_overloads(row);
         sweep_widen(&p->x, row->f.mean.tpot_ns);
         sweep_widen(&p->y, serve_tokens_per_gpu(&row->f));
         if (row->of->front > p->n_front) p->n_front = row->of->front;

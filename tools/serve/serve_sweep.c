@@ -56,7 +56,7 @@ static int check_find_rate(int argc, char **argv) {
          {"rate", "time_scale", "allow_overload"},
          "has no effect with --find-rate, which tries many rates; omit it"},
         {a->sweep.n == 0,
-         {"out"},
+         {"out", "timeline_steps", "trace", "fold", "trace_limit"},
          "has no effect with --find-rate, which writes no files; omit it"},
         {a->requests.num_requests == 0,
          {"duration"},
@@ -118,7 +118,7 @@ int serve_sweep_check(int argc, char **argv) {
                                        "draft_model",
                                        "rate",
                                        NULL};
-    static const char *const useless[] = {NULL};
+    static const char *const useless[] = {"timeline_steps", "trace", "fold", "trace_limit", NULL};
     serve_args *a = &serve_given;
     const int first[SWEEP_AXES] = {0};
     const sweep_options how = {.program = &serve_cli,

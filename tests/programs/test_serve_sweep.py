@@ -282,6 +282,16 @@ check("--out bad/ must be the beginning of file names" in said, said)
 said = start(*CHAT, *H100, "--sweep", "tp=3,5", code=1)
 check("--sweep: none of its 2 combinations is possible; the first: model llama-3-8b: tp 3" in said,
       said)
+done = subprocess.run([PROGRAM, "serve", *CHAT, *H100, "--sweep", "tp=3,5", "--json"], check=False,
+                      capture_output=True, text=True, timeout=300)
+one = json.loads(done.stdout)
+check(done.returncode == one["error"]["exit_code"] == 1 and len(one["rows"]) == 2 and
+      one["model"] == "llama-3-8b" and "none of its 2 comb" in one["error"]["message"], done.stdout)
+done = subprocess.run([PROGRAM, "serve", *CHAT, *H100, "--sweep", "tp=3,5"], check=False,
+                      capture_output=True, text=True, timeout=300)
+check(done.stdout.startswith("llama-3-8b: 2 combinations, 0 possible\n\nnot possible:\n  tp 3: model"
+                             " llama-3-8b: tp 3 does not") and "numbered" not in done.stdout,
+      done.stdout)
 said = start(*CHAT, *H100, "--find-rate", "--slo", "tpot=1ms", code=1)
 check("the limits hold at no rate; even with one request at a time, TPOT p90 is 1" in said, said)
 said = start(*CHAT, *RATE, "--hw", "h100+serving", "--gpus", "1", "--tp", "2", code=1)

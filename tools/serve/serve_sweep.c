@@ -163,14 +163,23 @@ static syn_status copy(char **out, const char *text, syn_error *err) {
     return *out ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(text) + 1, "a row of --sweep");
 }
 
+/* Names the model, also if no combination is possible. */
+static void name_model(const serve_run *run) {
+    const serve_args *a = &serve_given;
+    const char *name = run->config.name[0] ? run->config.name
+                       : a->model          ? a->model
+                                           : a->model_config;
+    if (swept.all.title[0] == '\0')
+        snprintf(swept.all.title, sizeof swept.all.title, "%s", name ? name : "unknown model");
+}
+
 /* Describes what all combinations have in common. */
-static void name_sweep(const serve_run *run, const serve_figures *f) {
+static void name_requests(const serve_figures *f) {
     const request_options *how = &serve_given.requests;
-    size_t used;
-    if (swept.all.title[0] != '\0') return;
-    snprintf(swept.all.title, sizeof swept.all.title, "%s", run->config.name);
-    used = (size_t)snprintf(swept.all.subtitle, sizeof swept.all.subtitle, "%lld requests of %s",
-                            (long long)f->requests, cli_base_name(how->requests));
+    if (swept.all.subtitle[0] != '\0') return;
+    const size_t used =
+        (size_t)snprintf(swept.all.subtitle, sizeof swept.all.subtitle, "%lld requests of %s",
+                         (long long)f->requests, cli_base_name(how->requests));
     if (used < sizeof swept.all.subtitle && how->rate > 0 && !isinf(how->rate) &&
         !serve_given.find_rate && !serve_sweep_varies("rate"))
         snprintf(swept.all.subtitle + used, sizeof swept.all.subtitle - used, ", %g requests/s",
@@ -191,7 +200,7 @@ static syn_status try_row(serve_run *run, serve_row *row, syn_error *why) {
     }
     const bool growing = !serve_given.find_rate && row->f.rates.growing;
     row->excess = growing ? INFINITY : serve_excess(&row->f, &swept.slo);
-    name_sweep(run, &row->f);
+    name_requests(&row->f);
     return SYN_OK;
 }
 
@@ -209,6 +218,7 @@ static syn_status fill_row(const serve_run *run, serve_row *row, syn_error *err)
     cli_keep_messages(&why);
     const bool refused = try_row(&one, row, &why) != SYN_OK;
     cli_keep_messages(NULL);
+    name_model(&one);
     serve_close(&one);
     serve_given = given;
     return refused ? copy(&row->of->refused, why.text, err) : SYN_OK;
@@ -358,6 +368,7 @@ static syn_status print_json(syn_error *err) {
     static const char *const ends[] = {"csv", "svg"};
     char path[PATH];
     bool first = true;
+    syn_error why = {0};
     syn_sink *json;
     SYN_TRY(cli_json_open_as(&json, "serve-sweep", err));
     serve_sweep_json(&swept, json);
@@ -366,6 +377,8 @@ static syn_status print_json(syn_error *err) {
     for (int i = 0; i < 2 && serve_given.out; i++)
         cli_json_add_written(json, path_of(ends[i], path), &first);
     syn_sink_char(json, ']');
+    if (sweep_check_possible(&swept.all, &why) != SYN_OK)
+        cli_json_error(json, CLI_FAILED, why.text);
     return cli_json_close(json, SYN_OK, err);
 }
 
@@ -387,9 +400,5 @@ syn_status serve_sweep_run(serve_run *run, syn_error *err) {
     SYN_TRY(open_files(err));
     SYN_TRY(run_all(run, err));
     SYN_TRY(report(err));
-    for (size_t i = 0; i < swept.all.n; i++)
-        if (!swept.all.rows[i].refused) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "--sweep: none of its %zu combinations is possible; the first: %s", swept.all.n,
-                    swept.all.rows[0].refused);
+    return sweep_check_possible(&swept.all, err);
 }

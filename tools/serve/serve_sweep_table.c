@@ -135,11 +135,13 @@ syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
     if (s->all.subtitle[0] != '\0') fprintf(out, "%s\n", s->all.subtitle);
     if (has_limits(s))
         fprintf(out, "limits: %s\n", serve_limits_text(&s->slo, s->percentile, text, sizeof text));
-    fprintf(out,
-            "numbered rows: no other combination has both more tokens/s per GPU and a lower "
-            "TPOT%s\n\n",
-            n <= TABLE_ROWS ? "" : "; only these are listed");
-    if (n > 0) print_head(s, out);
+    if (n > 0) {
+        fprintf(out,
+                "numbered rows: no other combination has both more tokens/s per GPU and a lower "
+                "TPOT%s\n\n",
+                n <= TABLE_ROWS ? "" : "; only these are listed");
+        print_head(s, out);
+    }
     for (size_t i = 0; i < n; i++)
         if (n <= TABLE_ROWS || rows[i]->of->front) print_row(s, rows[i], out);
     if (n < s->all.n) fprintf(out, "\nnot possible:\n");

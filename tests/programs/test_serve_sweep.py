@@ -77,11 +77,18 @@ def check_row(row, options, *fixed):
 def check_picture(prefix, table):
     svg = "{http://www.w3.org/2000/svg}"
     root = ElementTree.parse(prefix + ".sweep.svg").getroot()
-    tips = [c.find(svg + "title") for c in root.findall(svg + "circle")]
-    check(sum(tip is not None for tip in tips) == len(possible(table)), "points of the picture")
+    markers = [m for m in root.findall(svg + "path") if m.get("class") == "marker"]
+    points = [m for m in markers if m.find(svg + "title") is not None]
+    check(len(points) == len(possible(table)), "points of the picture")
     width, height = float(root.get("width")), float(root.get("height"))
-    check(all(0 < float(c.get("cx")) < width and 0 < float(c.get("cy")) < height
-              for c in root.findall(svg + "circle")), "points outside the page")
+    places = [re.match(r"translate\((\S+) (\S+)\)", m.get("transform")).groups() for m in markers]
+    check(all(0 < float(x) < width and 0 < float(y) < height for x, y in places),
+          "points outside the page")
+    shapes = {(row["hw"], m.get("d")) for row, m in zip(possible(table), points)}
+    check(len(shapes) == len({hw for hw, _ in shapes}) == len({shape for _, shape in shapes}) == 2,
+          f"shapes of the machines: {shapes}")
+    tips = "".join(m.find(svg + "title").text for m in points)
+    check(": 1 GPU, " in tips and " 1 GPUs" not in tips, tips)
 
 
 # ---- --sweep ----

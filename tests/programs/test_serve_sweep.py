@@ -232,9 +232,24 @@ check(number(table[0], "max_rate") == best < number(table[1], "max_rate"), f"{ta
 check(close(number(table[0], "requests_per_s"), best), f"{table[0]}")
 # The arrivals of a file are scaled in time.
 FIXED = [*MODEL, *H100, "--slo", "ttft=200ms", "--find-rate", "--json", "--num-requests", "400"]
-rates = [json.loads(start(*FIXED, "--requests", *requests))["max_rate"] for requests in (
-    ["fixed:200:200", "--arrivals", "uniform"], ["many.csv"])]
-check(close(*rates, 0.05), f"rates of a workload and of a file with the same requests: {rates}")
+one, two = (json.loads(start(*FIXED, "--requests", *requests)) for requests in (
+    ["fixed:200:200", "--arrivals", "uniform"], ["many.csv"]))
+check(close(one["max_rate"], two["max_rate"], 0.05) and one["time_scale"] is None,
+      f"rates of a workload and of a file with the same requests: {one}, {two}")
+scale = two["time_scale"]
+again = answer(*FIXED[:6], "--num-requests", "400", "--requests", "many.csv", "--time-scale",
+               str(scale))
+want, = (t["ttft_percentile_ns"] for t in two["tries"] if t["rate"] == two["max_rate"])
+check(close(again["ttft_ns"]["p90"], want), f"--time-scale {scale}: {again}, not {want}")
+told = start(*[word for word in FIXED if word != "--json"], "--requests", "many.csv")
+check(f"\n--time-scale of this rate: {scale:.6g}\n" in told, told)
+start(*FIXED[:-1], "400", "--requests", "many.csv", "--sweep", "tp=1", "--out", "scaled")
+check(close(number(rows("scaled")[0], "time_scale"), scale), "time_scale of a row")
+# A limit just below the time is printed with more digits.
+told = start(*FIND[:-1], f"tpot={found['tries'][0]['tpot_percentile_ns'] - 100:.0f}ns", "--sweep",
+             "tp=1")
+check(re.search(r"TPOT p90 is (\d+\.\d+) ms, above (\d+\.\d+) ms", told) and
+      not re.search(r"TPOT p90 is (\S+) ms, above \1 ms", told), told)
 told = start(*CHAT, *H100, "--slo", "ttft=100s", "--find-rate")
 check("the limits hold even if all requests arrive at once (200 requests)\nnote: the rate is uncertain"
       ", because 200 requests are too few; give more --num-requests\n" in told, told)
@@ -284,6 +299,10 @@ for args, want in (
 for option in (["--sweep", "tp=1,2"], ["--find-rate", "--slo", "tpot=9ms"]):
     said = start(*MODEL, "--requests", "-", *option, code=2)
     check("several times, which standard input does not allow; give a file" in said, said)
+with open("empty.csv", "w", encoding="utf-8") as f:
+    f.write("arrival_s,input_tokens,output_tokens\n")
+said = start(*MODEL, *H100, "--requests", "empty.csv", "--find-rate", "--slo", "tpot=9ms", code=1)
+check(said == "syntorch serve: empty.csv has no requests\n", said)
 said = start(*CHAT, *H100, "--sweep", "tp=3,5", "--out", "bad/", code=1)
 check("--out bad/ must be the beginning of file names" in said, said)
 said = start(*CHAT, *H100, "--sweep", "tp=3,5", code=1)

@@ -123,9 +123,9 @@ static syn_status try_at_once(search *s, double *rate, bool *enough, syn_error *
     return SYN_OK;
 }
 
-/* Finds the highest rate. *best: the attempt at this rate. *few: whether there are too few requests
-   to be sure: the limits are also met just above it, or the requests arrive in too short a time. */
-static syn_status find(search *s, const attempt **best, bool *few, syn_error *err) {
+/* Finds the highest rate. *best: the attempt at this rate. There are too few requests if the limits
+   are also met just above it, or if the requests arrive in too short a time. */
+static syn_status find(search *s, const attempt **best, serve_highest *found, syn_error *err) {
     const attempt *next;
     double rate = 0;
     bool enough = false;
@@ -133,7 +133,6 @@ static syn_status find(search *s, const attempt **best, bool *few, syn_error *er
     s->capacity = INFINITY;
     SYN_TRY(try_at_once(s, &rate, &enough, err));
     *best = s->tries;
-    *few = !enough;
     while (enough) {
         const attempt *t;
         SYN_TRY(try_rate(s, rate, &t, err));
@@ -144,7 +143,10 @@ static syn_status find(search *s, const attempt **best, bool *few, syn_error *er
         rate = next_rate(s, *best, next);
     }
     const serve_figures *f = &(*best)->f;
-    if (enough) *few = (next && meets(next)) || f->duration_ns < LATENCIES * f->tail.latency_ns;
+    *found = (serve_highest){.rate = (*best)->rate, .few = true};
+    if (!enough) return SYN_OK;
+    if (s->scaled) found->time_scale = found->rate / s->file_rate;
+    found->few = (next && meets(next)) || f->duration_ns < LATENCIES * f->tail.latency_ns;
     return SYN_OK;
 }
 
@@ -177,8 +179,8 @@ const char *serve_more_requests(void) {
                                                                        : "a longer file";
 }
 
-static void put_notes(const attempt *best, bool few, cli_notes notes) {
-    if (few)
+static void put_notes(const attempt *best, const serve_highest *found, cli_notes notes) {
+    if (found->few)
         cli_note(&notes, "note",
                  "the rate is uncertain, because %lld request%s %s too few; give %s",
                  (long long)best->f.requests, cli_plural((uint64_t)best->f.requests),
@@ -186,7 +188,7 @@ static void put_notes(const attempt *best, bool few, cli_notes notes) {
     cli_notes_end(&notes);
 }
 
-static void print(const search *s, const attempt *best, bool few) {
+static void print(const search *s, const attempt *best, const serve_highest *found) {
     char slo[256], title[160], shown[CLI_SHOWN_BYTES];
     const double p = serve_given.slo_percentile;
     const serve_run *run = s->run;
@@ -209,7 +211,8 @@ static void print(const search *s, const attempt *best, bool few) {
         printf("highest rate with %s: %.4g requests/s (%.3g per GPU, %.4g output tokens/s)\n",
                serve_limits_text(&run->slo, p, slo, sizeof slo), best->rate,
                best->rate / (double)f->gpus, serve_per_s(f, f->output_tokens));
-    put_notes(best, few, cli_notes_begin(NULL, stdout));
+    if (found->time_scale > 0) printf("--time-scale of this rate: %.6g\n", found->time_scale);
+    put_notes(best, found, cli_notes_begin(NULL, stdout));
 }
 
 static void put_try(const search *s, const attempt *t, syn_sink *json) {
@@ -225,7 +228,8 @@ static void put_try(const search *s, const attempt *t, syn_sink *json) {
     syn_sink_char(json, '}');
 }
 
-static syn_status print_json(const search *s, const attempt *best, bool few, syn_error *err) {
+static syn_status print_json(const search *s, const attempt *best, const serve_highest *found,
+                             syn_error *err) {
     syn_sink *json;
     const serve_figures *f = &best->f;
     SYN_TRY(cli_json_open_as(&json, "serve-rate", err));
@@ -235,6 +239,7 @@ static syn_status print_json(const search *s, const attempt *best, bool few, syn
     cli_json_count(json, "gpus", (uint64_t)f->gpus);
     cli_json_real(json, "slo_percentile", serve_given.slo_percentile);
     cli_json_real(json, "max_rate", best->rate);
+    cli_json_real(json, "time_scale", found->time_scale > 0 ? found->time_scale : NAN);
     cli_json_real(json, "output_tokens_per_s", serve_per_s(f, f->output_tokens));
     syn_sink_text(json, ", \"tries\": [");
     for (int i = 0; i < s->n; i++) {
@@ -242,16 +247,15 @@ static syn_status print_json(const search *s, const attempt *best, bool few, syn
         put_try(s, &s->tries[i], json);
     }
     syn_sink_char(json, ']');
-    put_notes(best, few, cli_notes_begin(json, NULL));
+    put_notes(best, found, cli_notes_begin(json, NULL));
     return cli_json_close(json, SYN_OK, err);
 }
 
-syn_status serve_find_figures(serve_run *run, double *rate, bool *few, serve_figures *f,
+syn_status serve_find_figures(serve_run *run, serve_highest *highest, serve_figures *f,
                               syn_error *err) {
     search s = {.run = run, .bar = {.quiet = true}};
     const attempt *best;
-    SYN_TRY(find(&s, &best, few, err));
-    *rate = best->rate;
+    SYN_TRY(find(&s, &best, highest, err));
     *f = best->f;
     return SYN_OK;
 }
@@ -263,11 +267,11 @@ syn_status serve_find_rate(serve_run *run, syn_error *err) {
                         .quiet = serve_given.quiet,
                         .terminal_only = true}};
     const attempt *best;
-    bool few = false;
-    const syn_status status = find(&s, &best, &few, err);
+    serve_highest found = {.rate = 0};
+    const syn_status status = find(&s, &best, &found, err);
     progress_step(&s.bar, MOST_TRIES, MOST_TRIES);
     SYN_TRY(status);
-    if (serve_given.json) return print_json(&s, best, few, err);
-    if (!serve_given.quiet) print(&s, best, few);
+    if (serve_given.json) return print_json(&s, best, &found, err);
+    if (!serve_given.quiet) print(&s, best, &found);
     return SYN_OK;
 }

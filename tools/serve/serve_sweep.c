@@ -36,15 +36,15 @@ static int set_options(const int at[SWEEP_AXES]) {
     return code;
 }
 
-/* Whether the requests are a file with arrival times. */
-static bool has_arrivals(request_options how) {
+/* Whether the requests can arrive at a given rate: a file with arrival times cannot. */
+static bool takes_rate(request_options how) {
     syn_error ignored = {0};
     request_source *source = NULL;
-    how.rate = 0;
-    const bool has = how.requests && !request_is_workload(how.requests) &&
-                     requests_open(&source, &how, &ignored) == SYN_OK;
+    how.rate = 1;
+    if (!how.requests || request_is_workload(how.requests)) return true;
+    const bool takes = requests_open(&source, &how, &ignored) == SYN_OK;
     requests_close(source);
-    return has;
+    return takes;
 }
 
 static int check_find_rate(int argc, char **argv) {
@@ -139,7 +139,7 @@ int serve_sweep_check(int argc, char **argv) {
     int code = cli_check_rules(&serve_cli, argc, argv, rules, 1);
     if (code == CLI_RUN && a->find_rate) code = check_find_rate(argc, argv);
     /* The search sets the rate, or the time scale of a file with arrival times. */
-    if (a->find_rate) a->requests.rate = has_arrivals(a->requests) ? 0 : 1;
+    if (a->find_rate) a->requests.rate = takes_rate(a->requests) ? 1 : 0;
     if (code != CLI_RUN || a->sweep.n == 0) return code;
     code = sweep_open(&swept.all, &how, argc, argv);
     if (code == CLI_RUN) code = check_axes(argc, argv);
@@ -193,7 +193,7 @@ static syn_status try_row(serve_run *run, serve_row *row, syn_error *why) {
     SYN_TRY(copy(&row->hardware, run->hw.name, why));
     SYN_TRY(copy(&row->stack, run->hw.stack.name, why));
     if (serve_given.find_rate) {
-        SYN_TRY(serve_find_figures(run, &row->max_rate, &row->few, &row->f, why));
+        SYN_TRY(serve_find_figures(run, &row->highest, &row->f, why));
     } else {
         SYN_TRY(serve_simulate(&run->sim, run->source, &run->result, why));
         row->f = serve_figures_of(run, swept.percentile);

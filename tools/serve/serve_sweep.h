@@ -32,6 +32,14 @@ const char *serve_missed(const serve_figures *f, const serving_slo *slo, double 
 /* Writes the limits: "TTFT p90 <= 500 ms, TPOT p90 <= 40.0 ms". Returns buf. */
 const char *serve_limits_text(const serving_slo *slo, double percentile, char *buf, size_t bytes);
 
+/* The answer of --find-rate. */
+typedef struct serve_highest {
+    double rate;       /* INFINITY: the limits hold even if all requests arrive at once */
+    double time_scale; /* --time-scale at which a file has this rate; 0: it has no arrival times, or
+                          the rate is INFINITY */
+    bool few;          /* there are too few requests to be sure */
+} serve_highest;
+
 /* ---- --sweep (serve_sweep.c) ---- */
 
 typedef struct serve_row {
@@ -39,8 +47,7 @@ typedef struct serve_row {
                       GPU and mean TPOT */
     serve_figures f;
     char *hardware, *stack; /* owned; NULL: refused before the machine was known */
-    double max_rate;        /* with --find-rate: f is at this rate; may be INFINITY; 0: without */
-    bool few;               /* --find-rate: there are too few requests to be sure of max_rate */
+    serve_highest highest;  /* with --find-rate: f is at this rate; else 0 */
     double excess;          /* serve_excess; INFINITY: the server is overloaded */
 } serve_row;
 
@@ -80,10 +87,8 @@ syn_status serve_sweep_draw(const serve_sweep *s, const char *path, syn_error *e
 
 /* Finds and prints the highest rate. */
 syn_status serve_find_rate(serve_run *run, syn_error *err) SYN_MUST_USE;
-/* Sets *rate to the highest rate, or INFINITY if the limits hold even if all requests arrive at
-   once, *few to whether there are too few requests to be sure, and *f to the figures at this
-   rate. */
-syn_status serve_find_figures(serve_run *run, double *rate, bool *few, serve_figures *f,
+/* Finds the highest rate. *f: the figures at this rate. */
+syn_status serve_find_figures(serve_run *run, serve_highest *highest, serve_figures *f,
                               syn_error *err) SYN_MUST_USE;
 /* What to give if there are too few requests: "more --num-requests", or "a longer file". */
 const char *serve_more_requests(void);

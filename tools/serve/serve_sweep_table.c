@@ -61,7 +61,7 @@ static void print_row(const serve_sweep *s, const serve_row *row, FILE *out) {
         fprintf(out, " %*s", sweep_width(&s->all.axes[i]),
                 cli_shown(sweep_value(&s->all, row->of, i), shown, sizeof shown));
     fprintf(out, " %5lld", (long long)f->gpus);
-    if (serve_given.find_rate) fprintf(out, " %6.4g/s", row->max_rate);
+    if (serve_given.find_rate) fprintf(out, " %6.4g/s", row->highest.rate);
     fprintf(out, " %8s %8s %8.3g", cli_count_text(serve_per_s(f, f->output_tokens), a, 32),
             cli_count_text(serve_tokens_per_gpu(f), b, sizeof b), serve_cost(f));
     print_times(f->mean.ttft_ns, f->tail.ttft_ns, out);
@@ -116,7 +116,7 @@ static void print_cheapest(const serve_sweep *s, FILE *out) {
 
 void serve_sweep_notes(const serve_sweep *s, cli_notes notes) {
     size_t n = 0;
-    for (size_t i = 0; i < s->all.n; i++) n += s->rows[i].few;
+    for (size_t i = 0; i < s->all.n; i++) n += s->rows[i].highest.few;
     if (n > 0)
         cli_note(&notes, "note",
                  "the max rate of %zu row%s is uncertain, because there are too few requests; give "
@@ -155,7 +155,7 @@ syn_status serve_sweep_print(const serve_sweep *s, FILE *out, syn_error *err) {
 /* ---- Files ---- */
 
 /* The figures of a row, in the order of figure_names. NaN: not applicable. */
-enum { FIGURES = 20 };
+enum { FIGURES = 21 };
 
 static const char *const figure_names[FIGURES] = {"gpus",
                                                   "requests",
@@ -176,6 +176,7 @@ static const char *const figure_names[FIGURES] = {"gpus",
                                                   "max_waiting",
                                                   "preemptions",
                                                   "max_rate",
+                                                  "time_scale",
                                                   "front"};
 
 static void figures_of(const serve_row *row, double out[FIGURES]) {
@@ -198,7 +199,8 @@ static void figures_of(const serve_row *row, double out[FIGURES]) {
                                      (double)f->most_running,
                                      (double)f->most_waiting,
                                      (double)f->preemptions,
-                                     row->max_rate > 0 ? row->max_rate : NAN,
+                                     row->highest.rate > 0 ? row->highest.rate : NAN,
+                                     row->highest.time_scale > 0 ? row->highest.time_scale : NAN,
                                      row->of->front ? (double)row->of->front : NAN};
     for (int i = 0; i < FIGURES; i++) out[i] = row->of->refused ? NAN : figures[i];
 }

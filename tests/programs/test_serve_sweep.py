@@ -251,8 +251,8 @@ told = start(*FIND[:-1], f"tpot={found['tries'][0]['tpot_percentile_ns'] - 100:.
 check(re.search(r"TPOT p90 is (\d+\.\d+) ms, above (\d+\.\d+) ms", told) and
       not re.search(r"TPOT p90 is (\S+) ms, above \1 ms", told), told)
 told = start(*CHAT, *H100, "--slo", "ttft=100s", "--find-rate")
-check("the limits hold even if all requests arrive at once (200 requests)\nnote: the rate is uncertain"
-      ", because 200 requests are too few; give more --num-requests\n" in told, told)
+check("the limits hold even if all requests arrive at once (200 requests)\nnote: the rate is "
+      "uncertain, because 200 requests are too few; give more --num-requests\n" in told, told)
 # No rate holds above the lowest capacity that a simulation of an overloaded server measures, even
 # if the run is so short that the limits are met.
 LOOSE = [*MODEL, *H100, "--requests", "sharegpt-like", "--slo", "ttft=100s", "--max-num-seqs", "32"]
@@ -271,9 +271,9 @@ told = start(*LOOSE, "--find-rate", "--num-requests", "800", "--sweep", "tp=1,2"
 check("note: the max rate of 2 rows is uncertain, because there are too few requests" in told, told)
 # A finite rate needs more generated requests than --rate inf.
 SHORT = [*MODEL, *H100, "--requests", "fixed:20:2"]
-check([answer(*SHORT, "--rate", rate)["requests"] for rate in ("100", "inf")] == [10000, 1000] and
-      answer(*SHORT, "--rate", "100", "--duration", "1", "--arrivals", "uniform")["requests"] == 100,
-      "generated requests")
+EVEN = [*SHORT, "--arrivals", "uniform", "--rate", "100"]
+check([answer(*args)["requests"] for args in (EVEN, [*EVEN, "--duration", "1"], SHORT)] ==
+      [10000, 100, 1000], "generated requests")
 
 # ---- Errors ----
 
@@ -284,10 +284,10 @@ for args, want in (
         (["--sweep", "prefill=tp:1,tp:2", "--decode", "tp=1", "--tp", "2"],
          "--tp has no effect with prefill= and decode="),
         (["--sweep", "prefill=tp:1,tp2", "--decode", "tp=1"], "--prefill must be like tp=4,dp=2"),
-        (["--sweep", "tp=1,2", "--out", "x", "--trace", "all"], "--trace has no effect with --sweep"),
+        (["--sweep", "tp=1,2", "--out", "x", "--trace", "all"], "--trace has no effect with --sw"),
         (["--sweep", "tp=1,2", "--out", "x", "--fold"], "--fold has no effect with --sweep; omit"),
         (["--sweep", "tp=1,2", "--trace-limit", "9"], "--trace_limit has no effect with --sweep"),
-        (["--sweep", "tp=1,2", "--timeline-steps", "9"], "--timeline_steps has no effect with --sw"),
+        (["--sweep", "tp=1,2", "--timeline-steps", "9"], "--timeline_steps has no effect with"),
         (["--find-rate", "--slo", "tpot=9ms", "--fold"], "--fold has no effect with --find-rate"),
         (["--slo-percentile", "50"], "--slo_percentile has no effect without --sweep or"),
         (["--find-rate"], "--find-rate needs --slo"),
@@ -315,8 +315,8 @@ check(done.returncode == one["error"]["exit_code"] == 1 and len(one["rows"]) == 
       one["model"] == "llama-3-8b" and "none of its 2 comb" in one["error"]["message"], done.stdout)
 done = subprocess.run([PROGRAM, "serve", *CHAT, *H100, "--sweep", "tp=3,5"], check=False,
                       capture_output=True, text=True, timeout=300)
-check(done.stdout.startswith("llama-3-8b: 2 combinations, 0 possible\n\nnot possible:\n  tp 3: model"
-                             " llama-3-8b: tp 3 does not") and "numbered" not in done.stdout,
+check(done.stdout.startswith("llama-3-8b: 2 combinations, 0 possible\n\nnot possible:\n  tp 3: "
+                             "model llama-3-8b: tp 3 does not") and "numbered" not in done.stdout,
       done.stdout)
 said = start(*CHAT, *H100, "--find-rate", "--slo", "tpot=1ms", code=1)
 check("the limits hold at no rate; even with one request at a time, TPOT p90 is 1" in said, said)

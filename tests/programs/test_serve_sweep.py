@@ -274,6 +274,8 @@ SHORT = [*MODEL, *H100, "--requests", "fixed:20:2"]
 EVEN = [*SHORT, "--arrivals", "uniform", "--rate", "100"]
 check([answer(*args)["requests"] for args in (EVEN, [*EVEN, "--duration", "1"], SHORT)] ==
       [10000, 100, 1000], "generated requests")
+check([row["requests"] for row in answer(*SHORT, "--sweep", "rate=100,inf")["rows"]] == [10000] * 2,
+      "generated requests of a sweep")
 
 # ---- Errors ----
 
